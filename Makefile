@@ -1,0 +1,98 @@
+# Two commands do all set-up, with python3, make and git: `make check-node` judges this host, `make test` runs every test.
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+py := .venv/bin/python
+lint_packages := shellcheck
+unit_packages := strace
+bench_packages := gcc libc6-dev
+steps := lint test-unit test-lab test-bare fuzz sabotage
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: check-node
+check-node: ## set up .venv and judge this host with it
+	@.ci/venv run
+	@.ci/check-node
+
+# Goes on after a failure, so that one run shows everything that is wrong. One after the other: the lab's guest is emulated
+# and judged by its own deadlines, which another step at the same time would eat.
+.PHONY: test
+test: setup ## lint and all tests, with what they need installed
+	@rm -f .venv/steps; failed=; export NODEPREP_STEPS=.venv/steps; \
+	for step in $(steps); do \
+	    .ci/step $$step $(MAKE) $$step || failed="$$failed $$step"; \
+	done; \
+	cat .venv/steps; \
+	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+
+# A rig names its own packages; one apt call for all of them.
+.PHONY: setup
+setup: ## what all tests need: Debian packages, and .venv with the development lock
+	@.ci/venv dev
+	@packages="$(lint_packages) $(unit_packages) $(bench_packages) $$($(py) tests/rigs/lab.py packages)" && \
+	packages="$$packages $$($(py) tests/rigs/bare_debian.py packages)" && .ci/apt $$packages
+
+.PHONY: lint
+lint: ## ruff, mypy --strict, the layers, YAML and shell
+	@.ci/venv dev
+	@.ci/apt $(lint_packages)
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	.venv/bin/yamllint --strict .
+	shellcheck .ci/*
+
+.PHONY: test-unit
+test-unit: ## tests that need no rig to start, and the coverage of all that they run
+	@.ci/venv dev
+	@.ci/apt $(unit_packages)
+	$(py) -m coverage erase
+	$(py) -m coverage run -m pytest --ignore tests/lab -m 'not bare'; tests=$$?; \
+	$(py) -m coverage combine --quiet && $(py) -m coverage report && exit $$tests
+
+.PHONY: test-lab
+test-lab: ## faults in a QEMU guest with a real RoCE device
+	@.ci/venv dev
+	@packages=$$($(py) tests/rigs/lab.py packages) && .ci/apt $$packages
+	$(py) -m pytest tests/lab
+
+.PHONY: test-bare
+test-bare: ## the set-up itself, on a bare Debian 12
+	@.ci/venv dev
+	@packages=$$($(py) tests/rigs/bare_debian.py packages) && .ci/apt $$packages
+	$(py) -m pytest -m bare
+
+.PHONY: fuzz
+fuzz: ## 10,000 damaged trees: no traceback, no hang, no false READY
+	@.ci/venv dev
+	$(py) tests/fuzz.py
+
+.PHONY: sabotage
+sabotage: ## every check, made blind, is caught by its own test
+	@.ci/venv dev
+	$(py) tests/sabotage.py
+
+.PHONY: bench
+bench: ## start-up and check, beside the bare interpreter and a C program
+	@.ci/venv dev
+	@.ci/apt $(bench_packages)
+	@for program in tests/bench/[a-z]*.py; do $(py) $$program || exit 1; done
+
+.PHONY: docs
+docs: ## write what is generated from the code: docs/checks.md and the picture in the README
+	@.ci/venv dev
+	$(py) docs/generate.py
+	$(py) -m docs.picture
+
+.PHONY: lock
+lock: ## write requirements*.lock anew from pyproject.toml; UPGRADE=1 takes the newest that fits
+	@.ci/lock $(if $(UPGRADE),--upgrade)
+
+.PHONY: clean
+clean: ## remove what was built: .venv, caches
+	@rm -rf .venv .venv.lock .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+	@find agent tests -name __pycache__ -type d -prune -exec rm -rf {} +
