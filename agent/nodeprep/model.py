@@ -1,0 +1,288 @@
+"""The words that every part of nodeprep speaks: statuses, verdicts, findings, and what could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar, cast
+
+from nodeprep.shown import CannotLook, Shown, Unreadable, Why, guarded, not_recorded, raw, shown
+
+__all__ = [
+    "NODE",
+    "SEVERAL",
+    "CannotLook",
+    "Check",
+    "Damping",
+    "Fact",
+    "Finding",
+    "Remedy",
+    "Report",
+    "Seen",
+    "Severity",
+    "Shown",
+    "Skipped",
+    "Stage",
+    "Status",
+    "Subject",
+    "Topic",
+    "Unreadable",
+    "Verdict",
+    "Waived",
+    "Why",
+    "cannot_look",
+    "guarded",
+    "not_recorded",
+    "raw",
+    "shown",
+]
+
+T = TypeVar("T")
+
+
+class Status(StrEnum):
+    """What a check says of one subject. Absent is not failed; unknown is neither passed nor failed."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+class Severity(StrEnum):
+    """The most that a check may do to its node: close the gate, warn, or only tell."""
+
+    GATE = "gate"
+    WARN = "warn"
+    INFO = "info"
+
+
+class Stage(StrEnum):
+    """DEVICE checks need no device plugin; NODE checks look at what plugins and Kubernetes advertise."""
+
+    DEVICE = "device"
+    NODE = "node"
+
+
+class Damping(StrEnum):
+    """How often a failure must be seen afresh before the agent believes it (numbers: decide/damping)."""
+
+    HARD = "hard"
+    BOOKS = "books"
+    SOFT = "soft"
+    LATCH = "latch"
+
+
+class Topic(StrEnum):
+    """What a bell may announce: a reason to look again, never the data itself."""
+
+    LINK = "link"
+    RDMA = "rdma"
+    DEVICE = "device"
+    KERNEL_LOG = "kernel-log"
+    CONFIG = "config"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a verdict is about. Equality is by place (PCI address, MAC, resource) and port; the name is for people."""
+
+    place: str = ""
+    port: int | None = None
+    name: str = field(default="node", compare=False)
+
+    @property
+    def key(self) -> str:
+        return self.place if self.port is None else f"{self.place}/{self.port}"
+
+
+NODE = Subject()
+# Several devices together, such as a count of ports: follows from what is wrong with any, and explains none of them.
+SEVERAL = Subject("*", None, "ports")
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A playbook that mends what a verdict found, and the typed arguments that its header declares."""
+
+    playbook: str
+    args: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check says of one subject.
+
+    `reason` is CamelCase and stable; `message` names the device, what was seen and what was wanted by whom;
+    `observed` and `expected` repeat the two values for machines. `blind` is what made it UNKNOWN.
+    """
+
+    subject: Subject
+    status: Status
+    reason: str
+    message: str
+    remedy: Remedy | None = None
+    observed: str = ""
+    expected: str = ""
+    blind: Unreadable | None = None
+
+
+class Seen:
+    """What one check may see of one look: facts and its own Want by type, and the look before for rates.
+
+    `seen[Fact]` raises CannotLook if that fact could not be observed. `before` is None in a first look;
+    `seconds` is the time between the two looks (CLOCK_BOOTTIME).
+    """
+
+    __slots__ = ("_values", "before", "seconds")
+
+    def __init__(self, values: Mapping[type, object], before: Seen | None = None, seconds: float = 0.0) -> None:
+        self._values = values
+        self.before = before
+        self.seconds = seconds
+
+    def __getitem__(self, kind: type[T]) -> T:
+        value = self._values[kind]
+        if isinstance(value, Unreadable):
+            raise CannotLook(value)
+        return cast(T, value)
+
+    def get(self, kind: type[T]) -> T | None:
+        """A fact that a check can do without: None where this kind of look does not show it."""
+        return self[kind] if kind in self._values else None
+
+    def each(
+        self, things: Iterable[T], judge: Callable[[T], Verdict | None], subject: Callable[[T], Subject] | None = None
+    ) -> Iterator[Verdict]:
+        """Judge things one by one: what could not be read of one of them leaves the others' verdicts alone.
+
+        `subject` says whom an UNKNOWN is about; by default the thing's own `subject`.
+        """
+        for thing in things:
+            try:
+                verdict = judge(thing)
+            except CannotLook as cannot:
+                if cannot.blind.not_recorded:
+                    continue
+                about: Subject = subject(thing) if subject else cast(Any, thing).subject
+                yield cannot_look(about, cannot.blind)
+                continue
+            if verdict is not None:
+                yield verdict
+
+
+def cannot_look(subject: Subject, blind: Unreadable) -> Verdict:
+    """The verdict for a subject of which something that counts could not be read."""
+    at = f" at {subject.place}" if ":" in subject.place and subject.place not in subject.name else ""
+    message = f"{subject.name}{at}: could not look at {blind}"
+    return Verdict(subject, Status.UNKNOWN, "CannotLook", message, observed=blind.kind, blind=blind)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question to a node, and all that docs, CLI, metrics, damping, gate and repair order are made from.
+
+    It is not run where one of its `needs` is not shown; `uses` are facts that it can do without.
+    `after`: if one of these fails on the same PCI device, this finding is shown as its consequence.
+    `want`: the dataclass of the operator's numbers for this check. `rates`: it compares two looks.
+    """
+
+    id: str
+    question: str
+    why: str
+    fix: str
+    source: str
+    severity: Severity
+    stage: Stage
+    damping: Damping
+    needs: tuple[type, ...]
+    judge: Callable[[Seen], Iterator[Verdict]]
+    uses: tuple[type, ...] = ()
+    after: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
+    want: type | None = None
+    rates: bool = False
+
+    @property
+    def family(self) -> str:
+        return self.id.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """How one kind of fact is come by.
+
+    `every` is the polling period and `deadline` the longest an observation may take, both in seconds (milliseconds are
+    usual; a second was too little for an emulated node on a busy host);
+    `woken_by` are the bells that make it due at once. `live` facts need a running node: a dead tree has none.
+    `doors` are modules that observing a live node loads: loading is our own time and no part of the deadline.
+    """
+
+    kind: type
+    observe: Callable[[Any], Any]
+    woken_by: frozenset[Topic] = frozenset()
+    every: float = 30.0
+    deadline: float = 3.0
+    live: bool = False
+    doors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Waived:
+    """A finding that an operator excused until a date, with the reason they gave."""
+
+    reason: str
+    until: str
+    days_left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A verdict with its check. `root` names the check whose failure on the same device this one follows from."""
+
+    check: str
+    severity: Severity
+    verdict: Verdict
+    root: str | None = None
+    waived: Waived | None = None
+
+    @property
+    def status(self) -> Status:
+        return self.verdict.status
+
+    @property
+    def subject(self) -> Subject:
+        return self.verdict.subject
+
+    @property
+    def counts(self) -> bool:
+        """Whether it stands for itself: neither a consequence of another finding nor waived."""
+        return self.root is None and self.waived is None
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A check that was not run, and why: it was deselected, it needs a live node, or the tree holds no record of it."""
+
+    check: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The findings of one round and what they rest on.
+
+    `profile` is the name used and `chosen_by` who chose it; `boot_id` is empty where the node shows none.
+    """
+
+    node: str
+    boot_id: str
+    profile: str
+    chosen_by: str
+    gates: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    skipped: tuple[Skipped, ...]
+    looked_for: str = ""
+    notes: tuple[str, ...] = ()
