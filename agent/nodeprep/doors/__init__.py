@@ -1,0 +1,1 @@
+"""Doors do I/O by one mechanism each and hold no opinion."""

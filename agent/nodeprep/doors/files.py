@@ -1,0 +1,217 @@
+"""Reads files of a node's root: never outside it, never what is no plain file, never without an end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from nodeprep.model import Unreadable, Why
+
+LIMIT = 1 << 20  # bytes; no kernel attribute comes near 1 MiB
+PAGE, CHUNK = 4096, 1 << 16  # bytes; an attribute of sysfs fits a page (Documentation/filesystems/sysfs.rst)
+LINKS = 40  # Linux MAXSYMLINKS (include/linux/namei.h)
+DEPTH = 255  # components of a path that is asked for; deeper than anything in sysfs
+GONE = (errno.ENOENT, errno.ENOTDIR)
+DENIED = (errno.EACCES, errno.EPERM)
+FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+NUMBER = re.compile(r"-?[0-9]{1,20}")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A device node as stat(2) shows it: kind is "c" or "b", mode holds the permission bits."""
+
+    kind: str
+    major: int
+    minor: int
+    mode: int
+
+
+class Files:
+    """The files under one root.
+
+    `text`, `names`, `number` and `node` answer None where there is no such file, an Unreadable where there is one that
+    does not yield. Links are followed inside the root, absolute ones too. A path that an `excluded` pattern matches is
+    not there.
+    """
+
+    def __init__(self, root: str = "/", excluded: tuple[str, ...] = ()) -> None:
+        self.root = os.path.abspath(root).rstrip("/")  # "" is this machine's own
+        self._excluded = excluded
+        self._real: dict[str, str] = {}
+
+    def forget(self) -> None:
+        """Forget where links led: they may lead elsewhere at the next look."""
+        self._real = {}
+
+    def text(self, path: str, limit: int = LIMIT) -> str | None | Unreadable:
+        """The file's text without the white space at its end; what stands before it is no kernel's."""
+        data = self.data(path, limit)
+        if not isinstance(data, bytes):
+            return data
+        try:
+            text = data.decode().rstrip(" \t\n")
+        except UnicodeDecodeError:
+            return Unreadable(Why.MALFORMED, path, detail="not UTF-8")
+        return Unreadable(Why.MALFORMED, path, detail="holds NUL bytes") if "\0" in text else text
+
+    def need(self, path: str) -> str | Unreadable:
+        """The text of a file that a thing of its kind always shows; its absence is Unreadable(missing)."""
+        text = self.text(path)
+        return Unreadable(Why.MISSING, path) if text is None else text
+
+    def number(self, path: str) -> int | None | Unreadable:
+        """A decimal that fits the kernel's 64 bits."""
+        text = self.text(path)
+        if not isinstance(text, str):
+            return text
+        if NUMBER.fullmatch(text) and -(1 << 63) <= int(text) < 1 << 64:
+            return int(text)
+        return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no number")
+
+    def data(self, path: str, limit: int = LIMIT, head: bool = False) -> bytes | None | Unreadable:
+        """The file's bytes; with `head`, the first `limit` of them, and no more is asked of the device."""
+        try:
+            real = self._inside(path)
+            # A resolved path that has become a link was changed under our feet and may lead anywhere.
+            mode = os.stat(real, follow_symlinks=not self.root).st_mode
+            if not stat.S_ISREG(mode):
+                # Opening a FIFO or a device can block or act; it is no attribute of anything.
+                return Unreadable(Why.IO_ERROR, path, errno.EISDIR, _what(mode))
+            descriptor = os.open(real, FLAGS | (os.O_NOFOLLOW if self.root else 0))
+        except (OSError, ValueError) as error:
+            return _failed(path, error)
+        try:
+            data = _read(descriptor, limit if head else limit + 1)
+        except OSError as error:
+            return _failed(path, error)
+        finally:
+            os.close(descriptor)
+        return data if len(data) <= limit else Unreadable(Why.MALFORMED, path, detail=f"longer than {limit} bytes")
+
+    def names(self, path: str) -> tuple[str, ...] | None | Unreadable:
+        """The names in a directory, sorted."""
+        try:
+            return tuple(sorted(os.listdir(self._inside(path))))
+        except (OSError, ValueError) as error:
+            if isinstance(error, NotADirectoryError) and self.exists(path):
+                return Unreadable(Why.IO_ERROR, path, errno.ENOTDIR, "a file, not a directory")
+            return _failed(path, error)
+
+    def link(self, path: str) -> str | None:
+        """Where a link points, as written there, also when nothing is at its end; None if `path` is no link."""
+        head, _, name = path.rpartition("/")
+        try:
+            return os.readlink(f"{self._inside(head)}/{name}")
+        except (OSError, ValueError):
+            return None
+
+    def place(self, path: str) -> str:
+        """The path with every link followed, as seen from inside the root; itself where that cannot be told."""
+        try:
+            real = self._inside(path) if self.root else os.path.realpath(path)
+        except (OSError, ValueError):
+            return path
+        return real.removeprefix(self.root) or "/"
+
+    def exists(self, path: str) -> bool:
+        try:
+            os.stat(self._inside(path))
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def node(self, path: str) -> DeviceNode | None | Unreadable:
+        """The device node at `path`; anything else there is Unreadable."""
+        try:
+            found = os.stat(self._inside(path))
+        except (OSError, ValueError) as error:
+            return _failed(path, error)
+        if not (stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode)):
+            return Unreadable(Why.MALFORMED, path, detail=f"{_what(found.st_mode)}, not a device node")
+        kind = "c" if stat.S_ISCHR(found.st_mode) else "b"
+        return DeviceNode(kind, os.major(found.st_rdev), os.minor(found.st_rdev), stat.S_IMODE(found.st_mode))
+
+    def _inside(self, path: str) -> str:
+        """Where `path` lies on this machine, every link on the way followed inside the root."""
+        if self._excluded and any(fnmatchcase(path, pattern) for pattern in self._excluded):
+            raise FileNotFoundError(errno.ENOENT, "excluded")
+        if not self.root:
+            return path
+        if path.count("/") > DEPTH:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        head, _, name = path.rstrip("/").rpartition("/")
+        return self._walk(self._directory(head), name)
+
+    def _directory(self, path: str) -> str:
+        real = self._real.get(path)
+        if real is None:
+            head, _, name = path.rpartition("/")
+            real = self._real[path] = self._walk(self._directory(head) if path else self.root, name)
+        return real
+
+    def _walk(self, real: str, path: str) -> str:
+        """Walk on from a directory, component by component as path_resolution(7) does, with our root for its "/"."""
+        ahead = path.split("/")[::-1]
+        links = 0
+        while ahead:
+            name = ahead.pop()
+            if name in (".", "..") or not (name or ahead):
+                os.lstat(f"{real}/.")  # only a directory has these, and a slash behind it
+            if name == "..":
+                real = real if real == self.root else real.rpartition("/")[0]
+            if name in ("", ".", ".."):
+                continue
+            target = _target(f"{real}/{name}")
+            if target is None:
+                real = f"{real}/{name}"
+                continue
+            links += 1
+            if links > LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            real = self.root if target.startswith("/") else real
+            ahead += target.split("/")[::-1]
+        return real
+
+
+def _target(path: str) -> str | None:
+    """Where a link points; None for anything else, there or not."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _read(descriptor: int, most: int) -> bytes:
+    parts = [os.read(descriptor, min(most, PAGE))]
+    left = most - len(parts[0])
+    while left and parts[-1]:
+        parts.append(os.read(descriptor, min(left, CHUNK)))
+        left -= len(parts[-1])
+    return b"".join(parts)
+
+
+def _failed(path: str, error: OSError | ValueError) -> Unreadable | None:
+    if isinstance(error, ValueError):  # a NUL in a name
+        return Unreadable(Why.MALFORMED, path, detail=str(error))
+    if error.errno in GONE:
+        return None
+    kind = Why.DENIED if error.errno in DENIED else Why.IO_ERROR
+    return Unreadable(kind, path, error.errno, os.strerror(error.errno or 0))
+
+
+def _what(mode: int) -> str:
+    for is_one, word in (
+        (stat.S_ISDIR, "a directory"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a character device"),
+        (stat.S_ISBLK, "a block device"),
+    ):
+        if is_one(mode):
+            return word
+    return "a file"
