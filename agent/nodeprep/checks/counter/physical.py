@@ -1,0 +1,69 @@
+"""Do the physical error counters of an RDMA port stand still?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodeprep.checks.counter.limit import Limit, weigh
+from nodeprep.facts.counters import Counters
+from nodeprep.facts.expected import Expected
+from nodeprep.facts.rdma import Rdma
+from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """How fast physical errors may grow on a port that is needed.
+
+    symbol_errors_per_hour: what a link at the bit error rate of 10^-12 makes (IBTA; NVIDIA/NVSentinel, fatal). A fault
+    only where an hour's worth came between two looks: a few in seconds are a warning, for no hour was seen.
+    recoveries_per_minute: link retrainings (NVIDIA/NVSentinel, warning).
+    receive_errors_per_second: packets with errors (NVIDIA/NVSentinel, warning).
+    discards_per_second: packets dropped for congestion or a link that was down (NVIDIA/NVSentinel, warning).
+    exclude: counters that are not judged, by name.
+    """
+
+    symbol_errors_per_hour: float = 120
+    recoveries_per_minute: float = 5
+    receive_errors_per_second: float = 10
+    discards_per_second: float = 100
+    exclude: tuple[str, ...] = ()
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    want = seen[Want]
+    yield from weigh(seen, limits(want, seen.seconds), want.exclude)
+
+
+def limits(want: Want, seconds: float) -> tuple[Limit, ...]:
+    """Without link_downed, which is port.flap's."""
+    allowance = want.symbol_errors_per_hour * max(seconds, HOUR) / HOUR
+    return (
+        Limit("local_link_integrity_errors", 0, None, Status.FAIL, "LinkIntegrityLost"),
+        Limit("excessive_buffer_overrun_errors", 0, None, Status.FAIL, "BufferOverrun"),
+        Limit("symbol_error", allowance, None, Status.FAIL, "SymbolErrors"),
+        Limit("symbol_error", want.symbol_errors_per_hour / 60, 60.0, Status.WARN, "SymbolErrorsSeen"),
+        Limit("link_error_recovery", want.recoveries_per_minute, 60.0, Status.WARN, "LinkRetrains"),
+        Limit("port_rcv_errors", want.receive_errors_per_second, 1.0, Status.WARN, "ReceiveErrors"),
+        Limit("port_xmit_discards", want.discards_per_second, 1.0, Status.WARN, "TransmitDiscards"),
+    )
+
+
+CHECK = Check(
+    id="counter.physical",
+    question="Do the physical error counters of an RDMA port stand still?",
+    why="A dirty connector or a dying transceiver first shows as errors that the link corrects, later as a dead rail.",
+    fix="Clean, reseat or swap cable and transceiver; if the errors move with the card, replace the card.",
+    source="NVIDIA/NVSentinel NIC monitor defaults; IBTA PortCounters; linux-rdma infiniband-diags error_thresholds",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.LATCH,
+    needs=(Counters, Rdma, Expected),
+    after=("port.flap",),
+    judge=judge,
+    want=Want,
+    rates=True,
+)

@@ -1,0 +1,89 @@
+"""Do queue pairs on an RDMA port get through without retries and timeouts?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodeprep.checks.counter.limit import Limit, weigh
+from nodeprep.facts.counters import Counters
+from nodeprep.facts.expected import Expected
+from nodeprep.facts.rdma import Rdma
+from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+
+RECEIVER_NOT_READY = ("rnr_nak_retry_err", "retry_rnr_exceeded_err")
+GAVE_UP = ("retry_exceeded_err", "req_transport_retries_exceeded", "roce_adp_retrans_to")
+OUT_OF_SEQUENCE = ("out_of_sequence", "packet_seq_err")
+SOFTWARE_SEQUENCE = ("rcvd_seq_err", "out_of_seq_request")
+EFA_EVENTS = (
+    "rx_drops",
+    "rdma_write_wr_err",
+    "rdma_read_wr_err",
+    "unresponsive_remote_events",
+    "unresponsive_remote_err",
+    "impaired_remote_conn_events",
+    "impaired_remote_conn_err",
+    "retrans_timeout_events",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """How fast transport errors may grow on a port that is needed; all per second and all warnings.
+
+    local_ack_timeouts_per_second: no answer in time; a remote rank that died does this too (NVIDIA/NVSentinel).
+    slow_restarts_per_second: RoCE's recovery from loss (NVIDIA/NVSentinel).
+    out_of_sequence_per_second: packets lost or reordered on the way; adaptive routing reorders a few (nodeprep's own).
+    software_sequence_errors_per_second: the same for rxe, which only loss moves (measured with netem).
+    efa_events_per_second: drops, retransmission timeouts, peers that do not answer (EKS node monitoring agent).
+    retransmitted_packets_per_second, retransmitted_bytes_per_second: EFA (EKS node monitoring agent).
+    exclude: counters that are not judged, by name.
+    """
+
+    local_ack_timeouts_per_second: float = 1
+    slow_restarts_per_second: float = 10
+    out_of_sequence_per_second: float = 100
+    software_sequence_errors_per_second: float = 1
+    efa_events_per_second: float = 100
+    retransmitted_packets_per_second: float = 1000
+    retransmitted_bytes_per_second: float = 1_000_000
+    exclude: tuple[str, ...] = ()
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    want = seen[Want]
+    yield from weigh(seen, limits(want), want.exclude)
+
+
+def limits(want: Want) -> tuple[Limit, ...]:
+    """Without np_cnp_sent, rp_cnp_handled and *_flush_error, which healthy jobs move (NVIDIA/NVSentinel)."""
+    rates = (
+        (("local_ack_timeout_err",), want.local_ack_timeouts_per_second, "AckTimeouts"),
+        (("roce_slow_restart",), want.slow_restarts_per_second, "SlowRestarts"),
+        (OUT_OF_SEQUENCE, want.out_of_sequence_per_second, "OutOfSequence"),
+        (SOFTWARE_SEQUENCE, want.software_sequence_errors_per_second, "OutOfSequence"),
+        (EFA_EVENTS, want.efa_events_per_second, "EfaErrors"),
+        (("retrans_pkts",), want.retransmitted_packets_per_second, "Retransmissions"),
+        (("retrans_bytes",), want.retransmitted_bytes_per_second, "Retransmissions"),
+    )
+    return (
+        *(Limit(name, 0, None, Status.FAIL, "ReceiverNotReady") for name in RECEIVER_NOT_READY),
+        *(Limit(name, 0, None, Status.WARN, "RetriesExceeded") for name in GAVE_UP),
+        *(Limit(name, most, 1.0, Status.WARN, reason) for names, most, reason in rates for name in names),
+    )
+
+
+CHECK = Check(
+    id="counter.transport",
+    question="Do queue pairs on an RDMA port get through without retries and timeouts?",
+    why="Loss on a fabric that must not lose anything shows here first: every link is up and the job crawls.",
+    fix="Compare the rails: one rail means its cable, switch port or PFC setting; all of them mean a remote node.",
+    source="NVIDIA/NVSentinel NIC monitor defaults; aws/eks-node-monitoring-agent EFA rules; mlx5 and rxe hw_counters",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.SOFT,
+    needs=(Counters, Rdma, Expected),
+    judge=judge,
+    want=Want,
+    rates=True,
+)

@@ -1,0 +1,1 @@
+"""Questions about limits that the processes of a job inherit."""

@@ -1,0 +1,83 @@
+"""May containers pin as much memory as RDMA needs?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodeprep.facts.expected import Expected
+from nodeprep.facts.limits import Limits, Process
+from nodeprep.facts.rdma import Rdma
+from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
+
+UNITS = {"containerd": "containerd", "crio": "crio", "dockerd": "docker", "kubelet": "kubelet"}  # by process
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """`fail_below`: bytes; a lower limit fails the node, a higher one only warns.
+
+    1 GiB is ours: NCCL pins some hundred MiB of buffers a rank, and distributions allow 64 KiB to 8 MiB.
+    """
+
+    fail_below: int = 1 << 30
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    if not seen[Rdma].devices and not seen[Expected].wants_rdma:
+        return
+    processes = seen[Limits].processes
+    # Containers inherit from the runtime; the kubelet's own limit counts where no runtime can be seen.
+    judged = [process for process in processes if process.is_runtime] or list(processes)
+    by_name = {process.name: [one for one in judged if one.name == process.name] for process in judged}
+    yield from seen.each(
+        by_name.values(), lambda alike: verdict(tightest(alike), seen[Want]), lambda alike: subject(alike[0])
+    )
+
+
+def tightest(alike: list[Process]) -> Process:
+    return min(alike, key=lambda process: float("inf") if process.soft is None else process.soft)
+
+
+def subject(process: Process) -> Subject:
+    return Subject(process.name, None, process.name)
+
+
+def verdict(process: Process, want: Want) -> Verdict:
+    about, limit = subject(process), process.soft
+    if limit is None:
+        message = f"{process.name} (pid {process.pid}) may lock unlimited memory"
+        return Verdict(about, Status.OK, "Unlimited", message, None, "unlimited", "unlimited")
+    unit = UNITS[process.name]
+    ours = process.unit in ("", f"{unit}.service")
+    status = Status.FAIL if limit < want.fail_below else Status.WARN
+    message = (
+        f"{process.name} (pid {process.pid}, {process.unit or 'unit not shown'}) may lock {size(limit)}, and so may "
+        "containers without CAP_IPC_LOCK; RDMA wants unlimited: set LimitMEMLOCK=infinity for its unit and restart it"
+    )
+    remedy = Remedy("memlock", {"unit": unit}) if ours else None
+    return Verdict(about, status, "Limited", message, remedy, str(limit), "unlimited")
+
+
+def size(count: int) -> str:
+    """Bytes in the largest binary unit that leaves no fraction."""
+    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if count and count % (1 << shift) == 0:
+            return f"{count >> shift} {unit}"
+    return f"{count} bytes"
+
+
+CHECK = Check(
+    id="limits.memlock",
+    question="May containers pin as much memory as RDMA needs?",
+    why="RDMA pins what it sends and receives; at the limit ibv_reg_mr fails with ENOMEM and the job dies early.",
+    fix="A drop-in with LimitMEMLOCK=infinity for the runtime's unit, then restart it; containers made later have it.",
+    source="Linux drivers/infiniband/core/umem.c (RLIMIT_MEMLOCK unless CAP_IPC_LOCK); the bound of 1 GiB is ours",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.SOFT,
+    needs=(Limits, Rdma, Expected),
+    remedies=("memlock",),
+    want=Want,
+    judge=judge,
+)

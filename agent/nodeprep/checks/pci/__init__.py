@@ -1,0 +1,1 @@
+"""Questions about the PCI functions that RDMA stands on."""

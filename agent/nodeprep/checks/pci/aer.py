@@ -1,0 +1,76 @@
+"""Do NICs and GPUs report PCIe errors?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodeprep.facts.pci import Pci, PciDevice
+from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """How many corrected errors are too many.
+
+    correctable_per_minute: errors a minute above which the link is bad (ours: no source gives a number).
+    correctable_at_least: fewer errors than this between two looks say nothing about a rate (ours).
+    """
+
+    correctable_per_minute: float = 100.0
+    correctable_at_least: int = 10
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    before = seen.before
+    if before is None:
+        return
+    earlier, want = before[Pci], seen[Want]
+
+    def one(device: PciDevice) -> Verdict | None:
+        return verdict(device, earlier.at_address(device.address), seen.seconds, want)
+
+    yield from seen.each(seen[Pci].devices, one)
+
+
+def verdict(device: PciDevice, then: PciDevice | None, seconds: float, want: Want) -> Verdict | None:
+    if then is None or device.aer is None or then.aer is None:
+        return None
+    fatal = grown(then.aer.fatal, device.aer.fatal)
+    nonfatal = grown(then.aer.nonfatal, device.aer.nonfatal)
+    correctable = grown(then.aer.correctable, device.aer.correctable)
+    observed = f"fatal {fatal}, nonfatal {nonfatal}, correctable {correctable}"
+    shows = f"{device.label} reported in {seconds:.3g} s: {observed}"
+    if fatal:
+        return says(device, Status.FAIL, "Fatal", f"{shows}; after a fatal error its link is reset", observed)
+    if nonfatal:
+        return says(device, Status.WARN, "Nonfatal", f"{shows}; transfers were lost", observed)
+    if correctable >= want.correctable_at_least and correctable * 60 > want.correctable_per_minute * seconds:
+        wanted = f"at most {want.correctable_per_minute:g} a minute are wanted; the link is marginal"
+        return says(device, Status.WARN, "ManyCorrectable", f"{shows}; {wanted}", observed)
+    return says(device, Status.OK, "Quiet", shows, observed)
+
+
+def grown(then: int, now: int) -> int:
+    """How far a total grew; one that is smaller began anew, because the device was set up anew."""
+    return now - then if now >= then else now
+
+
+def says(device: PciDevice, status: Status, reason: str, message: str, observed: str) -> Verdict:
+    return Verdict(device.subject, status, reason, message, None, observed, "fatal 0, nonfatal 0")
+
+
+CHECK = Check(
+    id="pci.aer",
+    question="Do NICs and GPUs report PCIe errors?",
+    why="A PCIe link that retransmits slows every transfer through it; one that fails fatally takes its device down.",
+    fix="Drain the node; reseat board and riser, update firmware, replace what keeps reporting (lspci -vv, dmesg).",
+    source="Linux Documentation/PCI/pcieaer-howto.rst, ABI/testing/sysfs-bus-pci-devices-aer_stats; limits are ours",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.LATCH,
+    needs=(Pci,),
+    want=Want,
+    rates=True,
+    judge=judge,
+)

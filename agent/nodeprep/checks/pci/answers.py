@@ -1,0 +1,44 @@
+"""Does every NIC on the PCI bus answer?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.expected import Expected
+from nodeprep.facts.pci import Pci, PciDevice
+from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+
+OFF = "D3cold"  # Documentation/power/pci.rst: no power, so no driver can be talking to it
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    expected = seen[Expected]
+    yield from seen.each(seen[Pci].nics, lambda nic: verdict(nic, nic.address in expected.devices))
+
+
+def verdict(nic: PciDevice, expected: bool) -> Verdict | None:
+    if nic.answers is False:
+        shows = f"{nic.label} is listed, but its configuration space reads as all ones: it has left the bus"
+        return Verdict(nic.subject, Status.FAIL, "NoAnswer", shows, None, "ff ff ff ff", "vendor and device")
+    # A plain NIC without a cable, and one without a driver, may sleep; one that carries RDMA may not.
+    if nic.power == OFF and nic.driver and (expected or nic.offers_rdma):
+        shows = f"{nic.label} is bound to {nic.driver} and in power state {nic.power}: it has no power"
+        return Verdict(nic.subject, Status.FAIL, "NoPower", shows, None, nic.power, "D0")
+    if nic.answers is None:
+        return None
+    return Verdict(nic.subject, Status.OK, "Answers", f"{nic.label} answers", None, nic.power or "")
+
+
+CHECK = Check(
+    id="pci.answers",
+    question="Does every NIC on the PCI bus answer?",
+    why="A device whose link went down stays listed; every access to it fails, and its driver may hang.",
+    fix="Drain and reboot the node (power cycle); if it comes back dead, reseat or replace the board.",
+    source="PCI Express base specification (a read without an answer is all ones); NVSentinel nic-health-monitor",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.HARD,
+    needs=(Pci, Expected),
+    after=("pci.expected-nic",),
+    judge=judge,
+)

@@ -1,0 +1,123 @@
+"""Is every NIC that this node needs bound to its driver?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodeprep.facts.expected import PEERS, Expected
+from nodeprep.facts.modules import Modules
+from nodeprep.facts.pci import INFINIBAND, UNNAMED, Pci, PciDevice
+from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict, raw
+
+# Drivers that hand a device on, to a virtual machine or to user space: somebody took it from us on purpose.
+HANDING_ON = ("vfio-pci", "pci-stub", "uio_pci_generic", "igb_uio", "pciback", "xen-pciback")
+OWN_LOADER = {"erdma": "erdma_load"}  # needs a parameter that depends on the node
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Who wants a driver on a NIC, and which if they say so. `firm`: a profile's word, not only its likes'."""
+
+    by: str
+    driver: str | None = None
+    firm: bool = False
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    pci = seen[Pci]
+    if not pci.drivers_shown:
+        return
+    nics = [nic for nic in pci.nics if not nic.virtual_function]  # virtual functions wait for who takes them
+    yield from seen.each(nics, lambda nic: verdict(nic, seen) if nic.driver else unbound(nic, seen))
+
+
+def verdict(nic: PciDevice, seen: Seen) -> Verdict:
+    driver, want = nic.driver or "", seen[Expected].device(nic, lambda device: device.driver)
+    shows = f"{nic.label} is bound to {driver}"
+    if want is not None and UNNAMED not in (driver, want.value) and module_of(driver) != module_of(want.value):
+        shows = f"{shows}; {want.value} is wanted by {want.by}"
+        return Verdict(nic.subject, Status.FAIL, "WrongDriver", shows, None, driver, want.value)
+    if driver in HANDING_ON:
+        return Verdict(nic.subject, Status.OK, "PassedThrough", f"{shows}: handed on, not ours", None, driver)
+    return Verdict(nic.subject, Status.OK, "Bound", shows, None, driver, want.value if want else "")
+
+
+def unbound(nic: PciDevice, seen: Seen) -> Verdict:
+    shows = f"{nic.label} has no driver"
+    wish = wish_of(nic, seen[Pci], seen[Expected])
+    if wish is None:
+        return Verdict(nic.subject, Status.OK, "NotNeeded", f"{shows}; nothing asks for it")
+    override = nic.driver_override
+    if override in HANDING_ON and not wish.firm:
+        return Verdict(nic.subject, Status.OK, "PassedThrough", f"{shows}; it is kept for {override}")
+    if override:
+        shows = f"{shows}: driver_override lets only {override} have it; it is wanted by {wish.by}"
+        return Verdict(nic.subject, Status.FAIL, "DriverOverride", shows, None, "none", wish.driver or "a driver")
+    reason, cause, remedy = why_unbound(nic, wish, seen.get(Modules))
+    shows = f"{shows}; it is wanted by {wish.by}; {cause}"
+    return Verdict(nic.subject, Status.FAIL, reason, shows, remedy, "none", wish.driver or "a driver")
+
+
+def wish_of(nic: PciDevice, pci: Pci, expected: Expected) -> Wish | None:
+    want = expected.device(nic, lambda device: device)
+    if want is not None and (want.value.driver or want.value.rdma):
+        return Wish(want.by, None if want.value.driver == UNNAMED else want.value.driver, firm=True)
+    likes = pci.alike(nic)
+    bound = Counter(one.driver for one in likes if one.driver and one.driver not in HANDING_ON)
+    usual = next((driver for driver, _ in bound.most_common() if driver != UNNAMED), None)
+    if len(likes) >= PEERS and 2 * bound.total() > len(likes):
+        return Wish(f"{bound.total()} of {len(likes)} alike", usual)
+    if nic.pci_class.startswith(INFINIBAND):
+        return Wish("its class, an InfiniBand controller", usual)
+    carriers = [one for one in pci.nics if one.offers_rdma]
+    if expected.shortage is not None and (not carriers or any(one in carriers for one in likes)):
+        return Wish(f"{expected.shortage.by}, which finds {expected.shortage.have}", usual)
+    return None
+
+
+def why_unbound(nic: PciDevice, wish: Wish, modules: Modules | None) -> tuple[str, str, Remedy | None]:
+    claims = modules.for_modalias(raw(nic)["modalias"]) if modules else ()
+    module = module_of(wish.driver) if wish.driver else ""
+    if claims and module not in claims:
+        module = claims[0]
+    if modules is None or not module:
+        none_claims = modules is not None and modules.has(module) is False
+        if none_claims:
+            return "NoModule", "no module of the running kernel claims it: install the driver's package", None
+        return "NoDriver", f"whether {module or 'a module for it'} is loaded is not shown", load(module)
+    if modules.is_loaded(module):
+        bind = Remedy("driver_bind", {"bdf": nic.address, "driver": wish.driver or module})
+        return "NotBound", f"module {module} is loaded and did not take it: see dmesg", bind
+    if modules.has(module) is False:
+        return "NoModule", f"the running kernel has no module {module}: install the driver's package", None
+    return "NoDriver", f"module {module} is not loaded", load(module)
+
+
+def load(module: str) -> Remedy | None:
+    if module in OWN_LOADER:
+        return Remedy(OWN_LOADER[module])
+    return Remedy("kernel_modules", {"module": module}) if module else None
+
+
+def module_of(driver: str) -> str:
+    return driver.replace("-", "_")
+
+
+CHECK = Check(
+    id="pci.driver-bound",
+    question="Is every NIC that this node needs bound to its driver?",
+    why="Without its driver a NIC has neither netdev nor RDMA device: it is as good as not there.",
+    fix="NoDriver: modprobe MODULE. NotBound: dmesg | grep BDF, then echo BDF > /sys/bus/pci/drivers/DRIVER/bind. "
+    "DriverOverride: echo > /sys/bus/pci/devices/BDF/driver_override. NoModule: install the driver for this kernel.",
+    source="Linux Documentation/ABI/testing/sysfs-bus-pci (driver, driver_override); depmod(8) modules.alias",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.HARD,
+    needs=(Pci, Expected),
+    uses=(Modules,),
+    after=("pci.answers",),
+    remedies=("kernel_modules", "driver_bind", "erdma_load"),
+    judge=judge,
+)

@@ -1,0 +1,52 @@
+"""Is every NIC that this node needs on its PCI bus?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.expected import Absent, Expected
+from nodeprep.facts.pci import Pci, PciDevice
+from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    expected = seen[Expected]
+    yield from (missing(device, expected) for device in expected.missing_devices)
+    yield from seen.each(seen[Pci].nics, lambda nic: present(nic, expected))
+
+
+def missing(device: Absent, expected: Expected) -> Verdict:
+    shows = f"the PCI bus does not list {device.subject.name}, which {device.by} expects"
+    if expected.moved:
+        shows += "; that node's slots are other than this one's: one like it is gone, which one cannot be told"
+    rescan = Remedy("pci_rescan", {"bdf": device.subject.place})
+    return Verdict(device.subject, Status.FAIL, "Missing", shows, rescan, "absent", device.id or device.subject.place)
+
+
+def present(nic: PciDevice, expected: Expected) -> Verdict | None:
+    if nic.address not in expected.devices:
+        return None
+    want = expected.device(nic, lambda device: device.id)
+    # A profile of a copy without PCI ids names the chip, which no id can be held against.
+    if want is not None and ":" in want.value and nic.id and nic.id != want.value:
+        shows = f"{nic.label} is in the place of the {want.value} that {want.by} expects: was a board changed?"
+        return Verdict(nic.subject, Status.WARN, "OtherDevice", shows, None, nic.id, want.value)
+    return Verdict(
+        nic.subject, Status.OK, "Present", f"{nic.label} is on the bus", None, nic.id, want.value if want else ""
+    )
+
+
+CHECK = Check(
+    id="pci.expected-nic",
+    question="Is every NIC that this node needs on its PCI bus?",
+    why="A NIC that fell off the bus, or was never attached, takes its rail with it: the job waits for it for ever.",
+    fix="Cloud: rescan the bus (echo 1 > /sys/bus/pci/rescan), then look at the attachment. Metal: drain the node, "
+    "rescan, power cycle, reseat the board. OtherDevice: capture the profile anew if the board was changed on purpose.",
+    source="Linux Documentation/ABI/testing/sysfs-bus-pci; NVSentinel nic-health-monitor; facebookresearch/gcm",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.HARD,
+    needs=(Pci, Expected),
+    remedies=("pci_rescan",),
+    judge=judge,
+)

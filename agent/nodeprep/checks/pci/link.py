@@ -1,0 +1,137 @@
+"""Does every NIC have the PCIe lanes and speed that it should have?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from nodeprep.facts.expected import PEERS, Expected, Wanted, is_active
+from nodeprep.facts.pci import Pci, PciDevice
+from nodeprep.facts.rdma import Port, Rdma
+from nodeprep.facts.system import System
+from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict, raw
+
+# Gb/s that a lane carries at so many GT/s, encoding taken off (include/linux/pci.h, PCIE_SPEED2MBS_ENC).
+LANE = {2.5: 2.0, 5.0: 4.0, 8.0: 7.88, 16.0: 15.75, 32.0: 31.5, 64.0: 63.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a NIC's link should be; a part is None where nobody says."""
+
+    width: Wanted[int] | None
+    speed: Wanted[float] | None
+
+    def missed_by(self, nic: PciDevice) -> list[str]:
+        """Who wants how much more than there is."""
+        missed = []
+        if self.width and nic.width is not None and nic.width < self.width.value:
+            missed.append(f"x{self.width.value} is wanted by {self.width.by}")
+        if self.speed and nic.speed is not None and nic.speed < self.speed.value:
+            missed.append(f"{self.speed.value:g} GT/s are wanted by {self.speed.by}")
+        return missed
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    # A virtual function shows no link of its own.
+    nics = [nic for nic in seen[Pci].nics if not nic.virtual_function]
+    yield from seen.each(nics, lambda nic: verdict(nic, nics, seen))
+
+
+def verdict(nic: PciDevice, nics: list[PciDevice], seen: Seen) -> Verdict | None:
+    if nic.width is None and nic.speed is None:
+        return None
+    system = seen.get(System)
+    virtual = system.virtual if system else None
+    wish = wish_of(nic, nics, seen, emulated=bool(virtual))
+    carries = bandwidth(nic.width, nic.speed)
+    rate = port_rate(nic, seen)
+    too_slow = carries is not None and carries < rate
+    shows = f"{nic.label} has {link(nic.width, nic.speed)}" + (f", {carries:.4g} Gb/s" if carries else "")
+    if missed := wish.missed_by(nic):
+        shows = f"{shows}; {' and '.join(missed)}"
+        if too_slow:
+            shows = f"{shows}; its port runs at {rate:g} Gb/s"
+            return says(nic, Status.FAIL, "BelowPortRate", shows, wish)
+        return says(nic, Status.WARN, "Degraded", shows, wish)
+    capable = below_capability(nic)
+    unjudged = wish.width is None and wish.speed is None
+    if too_slow and capable and unjudged and virtual is False:
+        shows = f"{shows}; {capable}, and its port runs at {rate:g} Gb/s: a narrow slot, or a bad link?"
+        return says(nic, Status.WARN, "BelowPortRate", shows, wish)
+    return says(nic, Status.OK, "AsExpected", f"{shows}; {capable}" if capable else shows, wish)
+
+
+def bandwidth(width: int | None, speed: float | None) -> float | None:
+    """Gb/s in one direction; None where a part is not shown, or the speed is newer than this table."""
+    return width * LANE[speed] if width is not None and speed in LANE else None
+
+
+def link(width: int | None, speed: float | None) -> str:
+    return " at ".join(filter(None, (f"x{width}" if width else "", f"{speed:g} GT/s" if speed else "")))
+
+
+def wish_of(nic: PciDevice, nics: list[PciDevice], seen: Seen, emulated: bool) -> Wish:
+    expected = seen[Expected]
+    width = expected.device(nic, lambda device: device.width)
+    speed = expected.device(nic, lambda device: device.speed)
+    mine = kind(nic, seen)
+    likes = [] if emulated or not nic.id else [one for one in nics if kind(one, seen) == mine]
+    return Wish(width or majority(likes, "width"), speed or majority(likes, "speed"))
+
+
+def kind(nic: PciDevice, seen: Seen) -> tuple[Any, ...]:
+    """What makes two NICs comparable. The same chip sits on boards that differ: rails, and a front end with less."""
+    shown = raw(nic)
+    like = next((port.like for port in seen[Rdma].ports if port.bdf == nic.address), "")
+    return (shown["id"], shown["max_width"], shown["max_speed"], like)
+
+
+def majority(likes: list[PciDevice], field: str) -> Wanted[Any] | None:
+    values = [value for one in likes if isinstance(value := raw(one)[field], int | float)]
+    for value, count in Counter(values).items():
+        if len(values) >= PEERS and 2 * count > len(values):
+            return Wanted(value, f"{count} of {len(values)} alike", firm=False)
+    return None
+
+
+def port_rate(nic: PciDevice, seen: Seen) -> float:
+    """Gb/s of the fastest of its ports. Not the sum: two ports of a board need not be full at once."""
+    expected = seen[Expected]
+    ports = [port for port in seen[Rdma].ports if port.bdf == nic.address and is_own(port, nic)]
+    wanted = [want.value for port in ports if (want := expected.rate(port)) is not None]
+    return max([*wanted, *(port.rate for port in ports if is_active(port))], default=0.0)
+
+
+def is_own(port: Port, nic: PciDevice) -> bool:
+    """Whether the port is this NIC's alone; the port of a bond shows the rate of all its legs."""
+    return port.netdev is None or not nic.netdevs or port.netdev in nic.netdevs
+
+
+def below_capability(nic: PciDevice) -> str:
+    if (nic.width or 0) >= (nic.max_width or 0) and (nic.speed or 0.0) >= (nic.max_speed or 0.0):
+        return ""
+    return f"the board could do {link(nic.max_width, nic.max_speed)}"
+
+
+def says(nic: PciDevice, status: Status, reason: str, message: str, wish: Wish) -> Verdict:
+    wanted = link(wish.width.value if wish.width else None, wish.speed.value if wish.speed else None)
+    return Verdict(nic.subject, status, reason, message, None, link(nic.width, nic.speed), wanted)
+
+
+CHECK = Check(
+    id="pci.link",
+    question="Does every NIC have the PCIe lanes and speed that it should have?",
+    why="A link that trained down to half its lanes halves the rail, and a collective runs at its slowest rail's pace.",
+    fix="Drain the node; reseat board and riser, then compare lspci -vv (LnkSta, LnkCap) with a good sibling.",
+    source="Linux drivers/pci/pci.c (pcie_print_link_status); facebookresearch/gcm check_pci",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.SOFT,
+    needs=(Pci, Rdma, Expected),
+    uses=(System,),
+    after=("pci.answers",),
+    judge=judge,
+)

@@ -1,0 +1,64 @@
+"""Is every RDMA NIC on a NUMA node that has GPUs?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from nodeprep.facts.expected import PEERS, Expected
+from nodeprep.facts.pci import Pci, PciDevice
+from nodeprep.facts.rdma import Rdma
+from nodeprep.facts.system import System
+from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict, raw
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    system, pci = seen[System], seen[Pci]
+    homes = set(nodes(pci.gpus))
+    nics = [nic for nic in pci.nics if nic.rdma and not nic.virtual_function]
+    # Virtual machines show what their host made up; with one node, or no GPU, there is nothing to be near to.
+    if system.virtual is not False or len(homes) < 2:
+        return
+    expected = seen[Expected]
+    wanted = {port.bdf: by for port in seen[Rdma].ports if (by := expected.of(port))}
+    places = nodes(nics)
+    yield from seen.each(nics, lambda nic: verdict(nic, places, homes, wanted.get(nic.address)))
+
+
+def nodes(devices: Iterable[PciDevice]) -> list[int]:
+    """The NUMA nodes of those that say one: they are the surroundings of the NIC that is judged."""
+    return [node for device in devices if isinstance(node := raw(device)["numa"], int)]
+
+
+def verdict(nic: PciDevice, places: list[int], homes: set[int], by: str | None) -> Verdict:
+    gpus = f"GPUs are on nodes {', '.join(map(str, sorted(homes)))}"
+    if nic.numa is None:
+        shows = f"{nic.label}: the firmware does not say its NUMA node; {gpus}"
+        return says(nic, Status.WARN, "NoNode", shows, homes)
+    shows = f"{nic.label} is on NUMA node {nic.numa}; {gpus}"
+    if nic.numa in homes:
+        return says(nic, Status.OK, "NearGpus", shows, homes)
+    near = [place for place in places if place in homes]
+    orphans = sorted(homes.difference(places))
+    # Storage and front-end NICs sit elsewhere by design: it is a misplaced rail only if some GPUs have none.
+    if by is None or not orphans or len(near) < PEERS or 2 * len(near) <= len(places):
+        return says(nic, Status.OK, "ElsewhereByDesign", shows, homes)
+    shows = f"{shows}; it is wanted by {by}, and the GPUs of node {', '.join(map(str, orphans))} have no NIC near them"
+    return says(nic, Status.WARN, "FarFromGpus", shows, homes)
+
+
+def says(nic: PciDevice, status: Status, reason: str, message: str, homes: set[int]) -> Verdict:
+    return Verdict(nic.subject, status, reason, message, None, str(nic.numa), " ".join(map(str, sorted(homes))))
+
+
+CHECK = Check(
+    id="pci.numa",
+    question="Is every RDMA NIC on a NUMA node that has GPUs?",
+    why="Traffic between a GPU and a NIC of another node crosses the link between the sockets, which all rails share.",
+    fix="NoNode: firmware update, or the BIOS setting for NUMA per socket. FarFromGpus: move the board to its slot.",
+    source="Linux Documentation/ABI/testing/sysfs-bus-pci (numa_node); NCCL topology search (SYS paths)",
+    severity=Severity.WARN,
+    stage=Stage.DEVICE,
+    damping=Damping.SOFT,
+    needs=(Pci, Rdma, System, Expected),
+    judge=judge,
+)

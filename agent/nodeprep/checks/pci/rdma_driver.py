@@ -1,0 +1,142 @@
+"""Does every NIC that is made for RDMA offer an RDMA device?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.expected import PEERS, Expected
+from nodeprep.facts.links import Links
+from nodeprep.facts.modules import Modules
+from nodeprep.facts.pci import Pci, PciDevice
+from nodeprep.facts.rdma import Rdma
+from nodeprep.facts.rdma_netlink import RdmaNetlink
+from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.profile import DeviceWant
+
+# What an Ethernet driver offers on the auxiliary bus, and the module that takes it (modules.alias, auxiliary:*).
+TAKERS = {
+    "mlx5_core.rdma": "mlx5_ib",
+    "mlx4_core.ib": "mlx4_ib",
+    "ice.roce": "irdma",
+    "ice.iwarp": "irdma",
+    "i40e.iwarp": "irdma",
+    "bnxt_en.rdma": "bnxt_re",
+    "mana.rdma": "mana_ib",
+}
+SOFTWARE = {"rxe": "rdma_rxe", "siw": "siw"}  # link type and module (alias rdma-link-*)
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    # Virtual functions are nobody's expectation: what they offer is for who takes them.
+    nics = [nic for nic in seen[Pci].nics if not nic.virtual_function]
+    yield from seen.each(nics, lambda nic: verdict(nic, seen))
+
+
+def verdict(nic: PciDevice, seen: Seen) -> Verdict | None:
+    want = seen[Expected].devices.get(nic.address)
+    here = [device for device in seen[Rdma].devices if device.bdf == nic.address]
+    if want is not None and want.rdma and want.software:
+        return offered(nic) if here else no_link(nic, want, want.software, seen)
+    if nic.rdma or any(device.parent is None for device in here):
+        return offered(nic)
+    if any(not device.bdf for device in seen[Rdma].devices):
+        return None  # a copy that lost the way from device to NIC: any of them may be this one's
+    idle = [one.name for one in nic.auxiliaries if one.driver is None] if seen[Pci].drivers_shown else []
+    if idle:
+        return no_driver(nic, idle[0], want, seen)
+    by = wanted_by(nic, want, seen)
+    return no_device(nic, by, seen) if by else None
+
+
+def offered(nic: PciDevice) -> Verdict:
+    return Verdict(nic.subject, Status.OK, "Offered", f"{nic.label} offers an RDMA device")
+
+
+def no_link(nic: PciDevice, want: DeviceWant, kind: str, seen: Seen) -> Verdict:
+    module, modules = SOFTWARE.get(kind, ""), seen.get(Modules)
+    shows = f"{nic.label} carries no {kind} device; {want.rdma} is wanted by {seen[Expected].by}"
+    if modules is not None and module and not modules.is_loaded(module):
+        load = None if modules.has(module) is False else Remedy("kernel_modules", {"module": module})
+        shows = f"{shows}; module {module} is not loaded" + ("" if load else ", and the running kernel has none")
+        return fails(nic, "ModuleNotLoaded", shows, load, want.rdma)
+    add = {"name": want.rdma or "", "type": kind, "netdev": nic.netdevs[0]} if nic.netdevs else None
+    shows = f"{shows}; " + (f"its link is gone: rdma link add {want.rdma} type {kind}" if add else "it has no netdev")
+    return fails(nic, "NoRdmaLink", shows, Remedy("rdma_link_add", add) if add else None, want.rdma)
+
+
+def no_driver(nic: PciDevice, offer: str, want: DeviceWant | None, seen: Seen) -> Verdict:
+    expected, likes = seen[Expected], seen[Pci].alike(nic)
+    shows = f"{nic.label} offers {offer}, which no RDMA driver took"
+    if want is not None and not want.rdma:
+        return Verdict(nic.subject, Status.OK, "NotNeeded", f"{shows}; {expected.by} expects none")
+    kin = carriers(seen).intersection(one.address for one in likes)
+    if want is None and expected.shortage is None and carriers(seen) and not kin:
+        shows = f"{shows}; none of its kind carries RDMA here while other NICs do: kept so on purpose?"
+        return Verdict(nic.subject, Status.WARN, "NoRdmaDriver", shows, None, offer)
+    module, modules = TAKERS.get(offer.rpartition(".")[0], ""), seen.get(Modules)
+    rdma = want.rdma if want else None
+    shows = f"{shows}; {rdma} is wanted by {expected.by}" if rdma else shows
+    if not module:
+        return fails(nic, "NoRdmaDriver", f"{shows}; load the module that takes it", None, rdma)
+    if modules is not None and modules.is_loaded(module):
+        return fails(nic, "NotBound", f"{shows}; {module} is loaded and did not take it: see dmesg", None, rdma)
+    if modules is not None and modules.has(module) is False:
+        return fails(nic, "NoModule", f"{shows}; the running kernel has no module {module}", None, rdma)
+    return fails(nic, "NoRdmaDriver", f"{shows}; load {module}", Remedy("kernel_modules", {"module": module}), rdma)
+
+
+def no_device(nic: PciDevice, by: str, seen: Seen) -> Verdict:
+    told = seen.get(RdmaNetlink)
+    shows = f"{nic.label} shows no RDMA device; one is wanted by {by}"
+    if told is not None and told.netns_mode == "exclusive" and nic.auxiliaries:
+        shows = f"{shows}; its RDMA driver is bound and RDMA namespaces are exclusive: a pod has it"
+        return Verdict(nic.subject, Status.OK, "InAnotherNamespace", shows)
+    shows = f"{shows}; its driver offers none: RDMA is off in firmware or devlink (devlink dev param show)"
+    return fails(nic, "NoRdmaDevice", shows, None, None)
+
+
+def wanted_by(nic: PciDevice, want: DeviceWant | None, seen: Seen) -> str | None:
+    if want is not None:
+        return seen[Expected].by if want.rdma else None
+    pci, carrying = seen[Pci], carriers(seen)
+    likes = pci.alike(nic)
+    having = sum(one.address in carrying for one in likes)
+    if len(likes) < PEERS or 2 * having <= len(likes) or nic.driver is None:
+        return None
+    slot = nic.address.rpartition(".")[0]
+    twin = any(one.address in carrying and one.address.rpartition(".")[0] == slot for one in likes)
+    return None if twin and may_be_bonded(nic, seen.get(Links)) else f"{having} of {len(likes)} alike"
+
+
+def may_be_bonded(nic: PciDevice, links: Links | None) -> bool:
+    """Two ports of a board in a bond share one RDMA device, and the other function shows it."""
+    found = [links.named(name) for name in nic.netdevs] if links else []
+    return not found or any(link is None or link.master is not None for link in found)
+
+
+def carriers(seen: Seen) -> frozenset[str]:
+    """The PCI functions that carry a hardware RDMA device."""
+    shown = {device.bdf for device in seen[Rdma].devices if device.parent is None}
+    return frozenset(shown.union(nic.address for nic in seen[Pci].nics if nic.rdma))
+
+
+def fails(nic: PciDevice, reason: str, message: str, remedy: Remedy | None, wanted: str | None) -> Verdict:
+    return Verdict(nic.subject, Status.FAIL, reason, message, remedy, "no RDMA device", wanted or "an RDMA device")
+
+
+CHECK = Check(
+    id="pci.rdma-driver",
+    question="Does every NIC that is made for RDMA offer an RDMA device?",
+    why="A NIC can carry Ethernet and still have no RDMA device: jobs then fall back to TCP in silence, or fail.",
+    fix="NoRdmaDriver, ModuleNotLoaded: modprobe MODULE. NoRdmaLink: rdma link add NAME type TYPE netdev IFACE. "
+    "NoRdmaDevice: devlink dev param show pci/BDF (enable_roce, enable_rdma), then the firmware's settings.",
+    source="Linux Documentation/driver-api/auxiliary_bus.rst, devlink-params.rst; rdma-core rdma-link(8)",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.HARD,
+    needs=(Pci, Rdma, Expected),
+    uses=(Modules, Links, RdmaNetlink),
+    after=("pci.driver-bound", "module.core"),
+    remedies=("kernel_modules", "rdma_link_add"),
+    judge=judge,
+)

@@ -1,0 +1,122 @@
+"""Has every RoCE rail an address that routers carry?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodeprep.facts.expected import PEERS, Expected, is_active
+from nodeprep.facts.gid import ROCE_V2, Gid
+from nodeprep.facts.links import Links
+from nodeprep.facts.pci import Pci
+from nodeprep.facts.rdma import Port, Rdma
+from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+
+ETHERNET = "Ethernet"
+IWARP = "4"  # RDMA_NODE_RNIC (include/rdma/ib_verbs.h): its one GID is made of its MAC
+ERDMA = "erdma"  # the driver of Alibaba Cloud's RDMA interface, whose address the cloud hands out
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The facts that one port is held against; `links` and `pci` are None where a tree does not show them."""
+
+    expected: Expected
+    rdma: Rdma
+    links: Links | None
+    pci: Pci | None
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    node = Node(seen[Expected], seen[Rdma], seen.get(Links), seen.get(Pci))
+    yield from seen.each(filter(is_active, node.rdma.ports), lambda port: verdict(port, node))
+
+
+def verdict(port: Port, node: Node) -> Verdict | None:
+    wanted_by = who_wants(port, node)
+    if wanted_by is None or port.gids is None or not is_roce(port, node.rdma):
+        return None
+    shows, wants = f"{port.where} ({port.netdev or 'no netdev'})", f"one is wanted by {wanted_by}"
+    # Only where no entry that can be read will do, one that cannot be read matters: then reading it raises.
+    routable = [gid for gid in port.gids if gid.readable and gid.routable] or [gid for gid in port.gids if gid.routable]
+    if not routable:
+        message = (
+            f"{shows} has no GID made of a routable address; {wants}: ip address show {port.netdev or ''}".rstrip()
+        )
+        return Verdict(port.subject, Status.FAIL, "NoRoutableGid", message, remedy(port, node))
+    second = [gid for gid in routable if gid.kind in (ROCE_V2, None)]
+    if not second:
+        message = f"{shows} has routable GIDs of RoCE v1 only, which no router carries; {wants} of RoCE v2"
+        return Verdict(port.subject, Status.WARN, "OnlyRoceV1", message, observed="IB/RoCE v1", expected=ROCE_V2)
+    fresh = [gid for gid in second if is_fresh(gid, port, node.links)]
+    if not fresh:
+        stale = ", ".join(f"GID {gid.index} {gid.address}" for gid in second)
+        message = f"{shows} shows {stale}, no address of its netdev any more; {wants}: ip address show"
+        return Verdict(port.subject, Status.FAIL, "StaleGid", message, remedy(port, node))
+    first = next((gid for gid in fresh if gid.ipv4), fresh[0])
+    message = f"{shows}: GID {first.index} is {first.address}; NCCL_IB_GID_INDEX={first.index}"
+    return Verdict(port.subject, Status.OK, "RoutableGid", message, observed=str(first.index))
+
+
+def is_roce(port: Port, rdma: Rdma) -> bool:
+    device = rdma.device(port.device)
+    node_type = device.node_type if device else None
+    return port.layer == ETHERNET and not (node_type or "").startswith(IWARP)
+
+
+def who_wants(port: Port, node: Node) -> str | None:
+    """Who needs a routable GID here. A profile that was captured without one needs none."""
+    if port.subject.key in node.expected.firm:
+        want = node.expected.port(port, lambda want: want.gid)
+        return want.by if want and want.value else None
+    wanted_by = node.expected.of(port)
+    # The addresses of a bond show up on one of its legs, and not always on the same.
+    if wanted_by is None or (node.links and node.links.bond_of(port.netdev, port.bdf)):
+        return None
+    return wanted_by if node.expected.is_firm(port) else majority(port, node.rdma.ports)
+
+
+def majority(port: Port, ports: tuple[Port, ...]) -> str | None:
+    tables = [other.gids for other in ports if other.like == port.like and other.gids is not None]
+    having = sum(any(gid.readable and gid.routable for gid in gids) for gids in tables)
+    return f"{having} of {len(tables)} alike" if len(tables) >= PEERS and 2 * having > len(tables) else None
+
+
+def is_fresh(gid: Gid, port: Port, links: Links | None) -> bool:
+    """Whether its address is on its netdev still; taken for granted where addresses or the netdev are not shown."""
+    link = links.named(gid.netdev or port.netdev) if links else None
+    if links is None or link is None or links.addresses is None:
+        return True
+    there = [address.address for address in links.addresses if address.netdev in (link.name, link.master)]
+    return gid.address in there or gid.value in map(eight_groups, there)
+
+
+def eight_groups(address: str) -> str:
+    """An IPv6 address as the GID table writes it."""
+    head, _, tail = address.partition("::")
+    left, right = [group for group in head.split(":") if group], [group for group in tail.split(":") if group]
+    return ":".join(group.zfill(4) for group in (*left, *["0"] * (8 - len(left) - len(right)), *right))
+
+
+def remedy(port: Port, node: Node) -> Remedy | None:
+    function = node.pci.at_address(port.bdf) if node.pci else None
+    if function is None or function.driver != ERDMA or not port.netdev:
+        return None
+    return Remedy("eri_netdev_up", {"interface": port.netdev})
+
+
+CHECK = Check(
+    id="port.gid",
+    question="Has every RoCE rail an address that routers carry?",
+    why="Without a routable GID, queue pairs reach no other subnet: NCCL fails to connect on a port that looks fine.",
+    fix="Give the rail's netdev its IP address (DHCP, CNI or cloud configuration); the kernel makes the GID of it.",
+    source="Linux drivers/infiniband/core/{cache,roce_gid_mgmt}.c; NCCL_IB_GID_INDEX",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.HARD,
+    needs=(Rdma, Expected),
+    uses=(Links, Pci),
+    after=("port.state", "port.netdev"),
+    remedies=("eri_netdev_up",),
+    judge=judge,
+)

@@ -1,0 +1,72 @@
+"""Has every RDMA device an identity of its own, and every InfiniBand port a LID and a subnet manager?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from nodeprep.facts.expected import Expected, is_active
+from nodeprep.facts.rdma import Device, Port, Rdma
+from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+
+INFINIBAND = "InfiniBand"
+ZERO = "0000:0000:0000:0000"
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    expected, rdma = seen[Expected], seen[Rdma]
+    wanted = {port.device: by for port in rdma.ports if (by := expected.of(port)) is not None}
+    # A management device beside another on its PCI function has that one's GUID.
+    shared = Counter(guid for guid, _ in {(raw(device)["node_guid"], device.place) for device in rdma.devices})
+    yield from seen.each(rdma.devices, lambda device: of_device(device, wanted.get(device.name), shared))
+    fabric = [port for port in rdma.ports if is_active(port) and expected.of(port) is not None]
+    yield from seen.each(fabric, lambda port: of_port(port, expected.of(port)))
+
+
+def of_device(device: Device, wanted_by: str | None, shared: Counter[str | None]) -> Verdict | None:
+    if wanted_by is None and (device.virtual_function or isinstance(raw(device)["node_guid"], Unreadable)):
+        return None
+    guid = device.node_guid
+    if guid is None:
+        return None
+    asks = f"; wanted by {wanted_by}" if wanted_by else ""
+    if guid == ZERO:
+        message = f"{device.where} has no node GUID (all zeros): firmware or hypervisor did not set it up{asks}"
+        return Verdict(device.subject, Status.FAIL, "ZeroGuid", message, observed=guid, expected="not zero")
+    if shared[guid] > 1:
+        message = (
+            f"{device.where} has the node GUID {guid}, as has another device of this node{asks}: mlxconfig, mstflint"
+        )
+        return Verdict(device.subject, Status.FAIL, "SharedGuid", message, observed=guid, expected="one device")
+    return Verdict(device.subject, Status.OK, "Guid", f"{device.where} has the node GUID {guid}", observed=guid)
+
+
+def of_port(port: Port, wanted_by: str | None) -> Verdict | None:
+    if port.layer != INFINIBAND:
+        return None
+    for reason, what, lid in (("NoLid", "LID", port.lid), ("NoSubnetManager", "LID of a subnet manager", port.sm_lid)):
+        if lid is not None and not int(lid, 16):
+            message = (
+                f"{port.where} is ACTIVE without a {what} ({lid}); wanted by {wanted_by}: see the SM (sminfo, ibstat)"
+            )
+            return Verdict(port.subject, Status.FAIL, reason, message, observed=lid, expected="not 0x0")
+    if port.lid is None:
+        return None
+    return Verdict(
+        port.subject, Status.OK, "Lid", f"{port.where} has LID {port.lid}, SM {port.sm_lid}", observed=port.lid
+    )
+
+
+CHECK = Check(
+    id="port.guid",
+    question="Has every RDMA device an identity of its own, and every InfiniBand port a LID and a subnet manager?",
+    why="The fabric routes by LID and tells nodes apart by GUID: two of the same steal each other's traffic.",
+    fix="ZeroGuid: set the VF's GUID, or reset the card. SharedGuid: re-flash the copied one. NoLid: see the SM.",
+    source="InfiniBand Architecture Specification 1, 14.2.5 (NodeInfo, PortInfo); drivers/infiniband/core/sysfs.c",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.SOFT,
+    needs=(Rdma, Expected),
+    after=("port.present",),
+    judge=judge,
+)

@@ -1,0 +1,107 @@
+"""Is the MTU of every RoCE and iWARP rail as large as is expected of it?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodeprep.facts.expected import PEERS, Expected, Wanted
+from nodeprep.facts.links import Link, Links
+from nodeprep.facts.rdma import Port, Rdma
+from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+
+ETHERNET = "Ethernet"
+IWARP = "4"  # RDMA_NODE_RNIC (include/rdma/ib_verbs.h)
+# enum ib_mtu; what iboe_get_mtu takes off (include/rdma/ib_addr.h): GRH 40, UDP 8, BTH 12, XRC 4, atomics 28, ICRC 4.
+PAYLOADS, HEADERS = (4096, 2048, 1024, 512, 256), 96
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """The MTU of a rail's netdev.
+
+    at_least: bytes; for ports that a profile wants and states no MTU for; once an operator sets it, for every wanted
+    port. 4200 is what RoCE needs to carry 4096 bytes in a packet (Mellanox's advice; the kernel is content with 4192).
+    """
+
+    at_least: int = 4200
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    ports = [port for port in seen[Rdma].ports if seen[Expected].of(port) is not None]
+    yield from seen.each(ports, lambda port: verdict(port, seen))
+
+
+def verdict(port: Port, seen: Seen) -> Verdict | None:
+    link = seen[Links].under(port.netdev, port.bdf)
+    if port.layer != ETHERNET or link is None or not is_recorded(link):
+        return None
+    wanted = asked(port, link, seen)
+    shows = f"{port.where}: MTU of {link.name} is {size(link.mtu, port, seen[Rdma])}"
+    if wanted is None:
+        return Verdict(port.subject, Status.OK, "NothingExpected", shows, observed=str(link.mtu))
+    right = link.mtu >= wanted.value if wanted.firm else link.mtu == wanted.value
+    has, wants = str(link.mtu), str(wanted.value)
+    if right:
+        return Verdict(port.subject, Status.OK, "Mtu", shows, observed=has, expected=wants)
+    message = f"{shows}; {size(wanted.value, port, seen[Rdma])} is wanted by {wanted.by}; the switch port must carry it"
+    change = Remedy("mtu", {"interface": link.name, "mtu": wants})
+    reason = "BelowMtu" if link.mtu < wanted.value else "OtherMtu"
+    return Verdict(port.subject, Status.WARN, reason, message, change, has, wants)
+
+
+def size(mtu: int, port: Port, rdma: Rdma) -> str:
+    device = rdma.device(port.device)
+    iwarp = device is not None and (device.node_type or "").startswith(IWARP)
+    return str(mtu) if iwarp else f"{mtu} (RoCE MTU {payload(mtu)})"
+
+
+def is_recorded(link: Link) -> bool:
+    mtu = raw(link)["mtu"]
+    return not (isinstance(mtu, Unreadable) and mtu.not_recorded)
+
+
+def payload(mtu: int) -> int:
+    """The largest RoCE MTU that fits into packets of this netdev, 0 if none does."""
+    return next((size for size in PAYLOADS if size + HEADERS <= mtu), 0)
+
+
+def asked(port: Port, link: Link, seen: Seen) -> Wanted[int] | None:
+    """What the profile states, or an operator's number; else what most of the like rails have."""
+    expected, want = seen[Expected], seen[Want]
+    stated = expected.port(port, lambda one: one.mtu)
+    if stated is not None:
+        return stated
+    if want != Want():
+        return Wanted(want.at_least, "port.mtu at-least", firm=True)
+    if expected.is_firm(port):
+        return Wanted(want.at_least, f"{expected.by} (port.mtu at-least)", firm=True)
+    rails = [rail for rail in seen[Rdma].ports if rail.like == port.like and expected.of(rail) is not None]
+    return majority(link, [seen[Links].under(rail.netdev, rail.bdf) for rail in rails])
+
+
+def majority(link: Link, links: list[Link | None]) -> Wanted[int] | None:
+    """What most rails have in common. A bond's legs are no rails: they follow the bond."""
+    mtus = [mtu for one in links if one and not one.master and isinstance(mtu := raw(one)["mtu"], int)]
+    mtu, count = Counter(mtus).most_common(1)[0] if mtus else (0, 0)
+    if link.master or len(mtus) < PEERS or 2 * count <= len(mtus):
+        return None
+    return Wanted(mtu, f"{count} of {len(mtus)} alike", firm=False)
+
+
+CHECK = Check(
+    id="port.mtu",
+    question="Is the MTU of every RoCE and iWARP rail as large as is expected of it?",
+    why="A rail at MTU 1500 sends 1024 bytes in a packet where the others send 4096, and cannot talk to jumbo peers.",
+    fix="ip link set IFACE mtu 9000 and the same in the network configuration; the switch port must carry it too.",
+    source="Linux include/rdma/ib_addr.h iboe_get_mtu; facebookresearch/gcm (warning)",
+    severity=Severity.WARN,
+    stage=Stage.DEVICE,
+    damping=Damping.SOFT,
+    needs=(Rdma, Links, Expected),
+    after=("port.netdev",),
+    remedies=("mtu",),
+    judge=judge,
+    want=Want,
+)

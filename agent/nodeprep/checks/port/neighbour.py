@@ -1,0 +1,72 @@
+"""Does anybody answer on each RoCE rail?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.expected import Expected
+from nodeprep.facts.links import Links, Neighbour
+from nodeprep.facts.rdma import Port, Rdma
+from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict, raw
+
+ETHERNET = "Ethernet"
+# NUD states (include/uapi/linux/neighbour.h). PROBE tells nothing yet; NOARP is how multicast and loopback stand there.
+SILENT = ("FAILED", "INCOMPLETE")
+ANSWERED = ("REACHABLE", "STALE", "DELAY", "PERMANENT")
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    if seen[Links].neighbours is None:
+        return
+    rails = [port for port in seen[Rdma].ports if seen[Expected].of(port) is not None]
+    yield from seen.each(rails, lambda port: verdict(port, rails, seen))
+
+
+def verdict(port: Port, rails: list[Port], seen: Seen) -> Verdict | None:
+    if port.layer != ETHERNET:
+        return None
+    silent, answered = around(port, seen[Links], SILENT), around(port, seen[Links], ANSWERED)
+    if not silent and not answered:
+        return None
+    shows = f"{port.where} ({port.netdev}): {len(answered)} neighbours answered, {len(silent)} did not"
+    if not silent:
+        return Verdict(port.subject, Status.OK, "Answered", shows)
+    shows += f" ({', '.join(f'{one.address} {one.state}' for one in silent)})"
+    elsewhere = next((rail for rail in rails if around(rail, seen[Links], ANSWERED)), None)
+    if answered or elsewhere is None:
+        return Verdict(port.subject, Status.OK, "SomeSilent", f"{shows}; single ones that are gone are normal")
+    message = (
+        f"{shows}, while on {elsewhere.where} some do; wanted by {seen[Expected].of(port)}: wrong VLAN, or the "
+        f"wrong switch port? ip neighbour show dev {port.netdev}"
+    )
+    return Verdict(port.subject, Status.WARN, "NobodyAnswers", message, observed=f"0 of {len(silent)}", expected="any")
+
+
+def around(port: Port, links: Links, states: tuple[str, ...]) -> list[Neighbour]:
+    """The unicast neighbours on a rail in one of these states; those of a bond are its own, not its leg's."""
+    link = links.named(port.netdev)
+    if link is None or raw(port)["layer"] != ETHERNET:
+        return []
+    found = [one for one in links.neighbours or () if one.netdev in (link.name, link.master) and one.state in states]
+    return [one for one in found if not is_multicast(one.address)]
+
+
+def is_multicast(address: str) -> bool:
+    """ff00::/8 (RFC 4291) and 224.0.0.0/4 (RFC 5771)."""
+    head = address.partition(".")[0]
+    return address.startswith("ff") or (head.isdecimal() and 224 <= int(head) <= 239)
+
+
+CHECK = Check(
+    id="port.neighbour",
+    question="Does anybody answer on each RoCE rail?",
+    why="A rail in the wrong VLAN has link, address and GID, and reaches nobody: the job hangs when it connects.",
+    fix="Compare the switch port's VLAN with that of a rail that works; then the address and prefix of the netdev.",
+    source="Linux net/core/neighbour.c (NUD states); Alibaba Cloud Lingjun (neighbour of the default route)",
+    severity=Severity.WARN,
+    stage=Stage.DEVICE,
+    damping=Damping.SOFT,
+    needs=(Rdma, Links, Expected),
+    after=("port.gid",),
+    judge=judge,
+)

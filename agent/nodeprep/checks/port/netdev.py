@@ -1,0 +1,79 @@
+"""Has every RoCE and iWARP rail its network interface, up and on the same card?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.expected import Expected, is_active
+from nodeprep.facts.links import Links
+from nodeprep.facts.rdma import Port, Rdma
+from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+
+ETHERNET = "Ethernet"
+RUNNING = ("up", "unknown")  # IF_OPER_UNKNOWN is what drivers show that do not track it (include/uapi/linux/if.h)
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    rails = [port for port in seen[Rdma].ports if seen[Expected].of(port) is not None]
+    yield from seen.each(rails, lambda port: verdict(port, seen))
+
+
+def verdict(port: Port, seen: Seen) -> Verdict | None:
+    named = seen[Expected].port(port, lambda want: want.netdev)
+    if port.layer != ETHERNET and named is None:
+        return None
+    link = seen[Links].under(port.netdev, port.bdf)
+    if link is None:
+        return without(port, named.value if named else None, seen)
+    shows = f"netdev {link.name} of {port.where} is {link.operstate}"
+    wants = f"it is wanted up by {seen[Expected].of(port)}"
+    if port.bdf and link.bdf and link.bdf != port.bdf and not link.master:
+        message = f"netdev {link.name} of {port.where} is on another function, {link.bdf}; see ls -l /sys/class/net"
+        return Verdict(port.subject, Status.FAIL, "OtherFunction", message, observed=link.bdf, expected=port.bdf)
+    if link.operstate in RUNNING or not is_active(port):  # of a port that is not ACTIVE, port.state says why
+        return Verdict(port.subject, Status.OK, "Netdev", shows, observed=link.operstate)
+    if link.up:
+        message = f"{shows} while the port is ACTIVE; {wants}: ethtool {link.name}, dmesg"
+        return Verdict(port.subject, Status.FAIL, "NetdevNotRunning", message, None, link.operstate, "up")
+    message = f"{shows} while the port is ACTIVE; {wants}, and was set down here"
+    up = Remedy("link_up", {"interface": link.name})
+    return Verdict(port.subject, Status.FAIL, "NetdevDown", message, up, link.operstate, "up")
+
+
+def without(port: Port, named: str | None, seen: Seen) -> Verdict | None:
+    """The verdict on a rail whose netdev is not among this namespace's interfaces."""
+    live = seen[Links].addresses is not None
+    shows = f"{port.where} has no netdev here ({port.netdev or named or 'its name is not shown'})"
+    if live and is_active(port) and port.layer == ETHERNET:
+        # Its driver takes the state from the netdev: there is one, in the network namespace of some container.
+        return Verdict(port.subject, Status.OK, "NetdevElsewhere", f"{shows}, so another network namespace holds it")
+    if not live and not others_have_one(port, seen):
+        return None  # a tree that records no netdevs of RDMA ports
+    message = f"{shows}; {seen[Expected].of(port)} wants this rail: see whether its driver made one (dmesg, ip -d link)"
+    return Verdict(port.subject, Status.FAIL, "NoNetdev", message, observed="none", expected=named or "a netdev")
+
+
+def others_have_one(port: Port, seen: Seen) -> bool:
+    others = (other for other in seen[Rdma].ports if other.subject != port.subject and is_ethernet(other))
+    return any(seen[Links].under(other.netdev, other.bdf) for other in others)
+
+
+def is_ethernet(port: Port) -> bool:
+    layer: str | Unreadable = raw(port)["layer"]
+    return layer == ETHERNET
+
+
+CHECK = Check(
+    id="port.netdev",
+    question="Has every RoCE and iWARP rail its network interface, up and on the same card?",
+    why="RoCE and iWARP take addresses, routes and MTU from the netdev: without it the port connects to nobody.",
+    fix="NetdevDown: ip link set IFACE up. NoNetdev: load the card's Ethernet driver, then the network configuration.",
+    source="Linux drivers/infiniband/core/roce_gid_mgmt.c; facebookresearch/gcm (critical: operstate, mismatch)",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.HARD,
+    needs=(Rdma, Links, Expected),
+    after=("port.present", "port.state"),
+    remedies=("link_up",),
+    judge=judge,
+)

@@ -1,0 +1,63 @@
+"""Is every RDMA port that this node needs up?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.expected import Expected
+from nodeprep.facts.rdma import Port, Rdma
+from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+
+# enum ib_port_state, ib_port_phys_state (include/rdma/ib_verbs.h): the number is the kernel's ABI.
+INIT, ARMED, ACTIVE = "2", "3", "4"
+POLLING, DISABLED, LINK_UP = "2", "3", "5"
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    expected = seen[Expected]
+    yield from seen.each(seen[Rdma].ports, lambda port: verdict(port, expected))
+
+
+def verdict(port: Port, expected: Expected) -> Verdict:
+    wanted_by = expected.of(port)
+    state, physical = port.state.partition(":")[0], port.physical.partition(":")[0]
+    shows = f"{port.where} is {port.state!r}, {port.physical!r}"
+    if state == ACTIVE and physical == LINK_UP:
+        return says(port, Status.OK, "Active", shows)
+    if wanted_by is None:
+        return says(port, Status.OK, "NotNeeded", f"{shows}; nothing asks for this port")
+    if expected.is_front_end(port):
+        return says(port, Status.WARN, "UnlikeOthers", f"{shows}, unlike {wanted_by}; no job is known to need it")
+    shows = f"{shows}; ACTIVE is wanted by {wanted_by}"
+    if state == ACTIVE:
+        return says(port, Status.FAIL, "PhysicalNotUp", f"{shows}; the link under it is not up")
+    if state in (INIT, ARMED):
+        return says(port, Status.FAIL, "NoSubnetManager", f"{shows}; link up, but no subnet manager set it up")
+    if physical == DISABLED and port.netdev:
+        up = Remedy("link_up", {"interface": port.netdev})
+        return says(port, Status.FAIL, "AdministrativelyDown", f"{shows}; {port.netdev} was set down here", up)
+    if physical == POLLING:
+        return says(port, Status.FAIL, "NoSignal", f"{shows}; nothing from the far end: cable or switch port")
+    return says(port, Status.FAIL, "NotActive", shows)
+
+
+def says(port: Port, status: Status, reason: str, message: str, remedy: Remedy | None = None) -> Verdict:
+    return Verdict(port.subject, status, reason, message, remedy, observed=port.state, expected="4: ACTIVE")
+
+
+CHECK = Check(
+    id="port.state",
+    question="Is every RDMA port that this node needs up?",
+    why="NCCL opens a queue pair on every rail: one port that is not ACTIVE fails the job at its start, or halves it.",
+    fix="NoSignal: look at the switch port, then at the module and cable (ethtool -m IFACE, mlxlink). "
+    "AdministrativelyDown: ip link set IFACE up. NoSubnetManager: ask for it with sminfo, then see its log and switch. "
+    "NotActive, PhysicalNotUp, UnlikeOthers: ibstat, and dmesg | grep BDF.",
+    source="Linux drivers/infiniband/core/sysfs.c; facebookresearch/gcm check_iblink (INIT carries no traffic)",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.HARD,
+    needs=(Rdma, Expected),
+    after=("pci.rdma-driver", "port.present"),
+    remedies=("link_up",),
+    judge=judge,
+)

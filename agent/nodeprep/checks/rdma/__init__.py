@@ -1,0 +1,1 @@
+"""Questions about RDMA devices and the software around them."""

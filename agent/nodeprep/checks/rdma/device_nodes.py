@@ -1,0 +1,92 @@
+"""Can every process open the device nodes of RDMA?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from nodeprep.facts.devnodes import DevNodes, Entry, Node
+from nodeprep.facts.rdma import Device, Rdma
+from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
+
+DIRECTORY = "/dev/infiniband"
+EVERYBODY = 0o006  # read and write for others: what rdma-core's udev rules give uverbs and rdma_cm
+TRIGGER = Remedy("rdma_device_nodes")
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is wrong with one node."""
+
+    status: Status
+    reason: str
+    message: str
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    shown, devices = seen[DevNodes], seen[Rdma].devices
+    found = shown.nodes or ()
+    if not devices or not (found or shown.live):
+        return  # who unpacks a copy as an ordinary user makes no device: only one that has some can lack others
+    nodes = {node.name: node for node in found}
+    verbs, mads = shown.verbs or (), shown.mads or ()
+    yield from seen.each(devices, lambda device: judge_device(device, of(device, verbs), of(device, mads), nodes))
+    if shown.rdma_cm is not None:
+        where = "the connection manager"
+        yield verdict(NODE, where, 1, list(troubles("rdma_cm", shown.rdma_cm, nodes, Status.FAIL, where)))
+
+
+def of(device: Device, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    return tuple(entry for entry in entries if raw(entry)["device"] == device.name)
+
+
+def judge_device(
+    device: Device, verbs: tuple[Entry, ...], mads: tuple[Entry, ...], nodes: Mapping[str, Node]
+) -> Verdict | None:
+    if not verbs and not mads:
+        return None
+    found = [one for entry in verbs for one in troubles(entry.name, entry.number, nodes, Status.FAIL, device.where)]
+    # Jobs do not open umad nodes, and only root may: subnet tools and the device plugin miss them.
+    found += [one for entry in mads for one in troubles(entry.name, entry.number, nodes, Status.WARN, device.where)]
+    return verdict(device.subject, device.where, len(verbs) + len(mads), found)
+
+
+def troubles(name: str, number: str | None, nodes: Mapping[str, Node], worst: Status, where: str) -> Iterator[Trouble]:
+    node, path = nodes.get(name), f"{DIRECTORY}/{name}"
+    if node is None:
+        yield Trouble(
+            worst, "NodeMissing", f"{path} of {where} is missing, wanted as {number or 'a device'} by its class"
+        )
+    elif node.number is None:
+        return  # a placeholder in a copied tree
+    elif not node.number:
+        yield Trouble(worst, "NotADevice", f"{path} of {where} is no character device")
+    elif number is not None and node.number != number:
+        yield Trouble(worst, "WrongNumber", f"{path} of {where} is device {node.number}, its class says {number}")
+    elif worst is Status.FAIL and node.mode is not None and node.mode & EVERYBODY != EVERYBODY:
+        text = f"{path} of {where} has mode {node.mode:04o}, wanted 0666: only its owner's processes can open it"
+        yield Trouble(Status.WARN, "NotForEverybody", text)
+
+
+def verdict(subject: Subject, where: str, count: int, found: list[Trouble]) -> Verdict:
+    """The first trouble is the worst: a device has one uverbs node, and it comes before the others."""
+    if found:
+        message = "; ".join(one.message for one in found) + "; try: udevadm trigger --subsystem-match=infiniband_verbs"
+        return Verdict(subject, found[0].status, found[0].reason, message, TRIGGER)
+    return Verdict(subject, Status.OK, "InPlace", f"{where}: {count} of {count} device nodes are in place")
+
+
+CHECK = Check(
+    id="rdma.device-nodes",
+    question="Can every process open the device nodes of RDMA?",
+    why="The kernel's side is ready, yet a container that gets no /dev/infiniband/uverbsN has no RDMA device.",
+    fix="udevadm trigger --subsystem-match=infiniband_verbs --subsystem-match=infiniband_mad; see that udev runs.",
+    source="Linux drivers/infiniband/core/uverbs_main.c; rdma-core kernel-boot rules (mode 0666)",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.HARD,
+    needs=(Rdma, DevNodes),
+    after=("rdma.verbs-class",),
+    remedies=("rdma_device_nodes",),
+    judge=judge,
+)

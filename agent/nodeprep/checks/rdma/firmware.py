@@ -1,0 +1,85 @@
+"""Does every RDMA device run the firmware that it should?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from nodeprep.facts.expected import PEERS, Expected
+from nodeprep.facts.rdma import Device, Rdma
+from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict, raw
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """`allowed`: "BOARD VERSION" each, both may be patterns, such as "MT_0000000838 28.4[12].*".
+
+    A board that one of them names must run a version that it allows, whatever a capture or its likes run.
+    """
+
+    allowed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a rule that is not two words."""
+        for rule in self.allowed:
+            if len(rule.split()) != 2:
+                raise ValueError(f'allowed: found {rule!r}, wanted "BOARD VERSION"')
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    devices, expected, allowed = seen[Rdma].devices, seen[Expected], seen[Want].allowed
+    yield from seen.each(devices, lambda device: verdict(device, devices, expected, allowed))
+
+
+def verdict(
+    device: Device, devices: tuple[Device, ...], expected: Expected, allowed: tuple[str, ...]
+) -> Verdict | None:
+    board, version = device.board, device.firmware
+    if not board or not version:
+        return None  # software has none, and cloud drivers that show no board make up a version of their own
+    shows = f"{device.where} (board {board}) runs firmware {version}"
+    wanted, by = wish(device, board, devices, expected, allowed)
+    if wanted is None:
+        return Verdict(
+            device.subject, Status.OK, "NothingWanted", f"{shows}; nothing to hold it against", None, version
+        )
+    if any(fnmatchcase(version, pattern) for pattern in wanted):
+        return Verdict(device.subject, Status.OK, "AsWanted", f"{shows}, as {by} wants", None, version, version)
+    versions = " or ".join(wanted)
+    message = f"{shows}; {versions} is wanted by {by}"
+    return Verdict(device.subject, Status.WARN, "OtherFirmware", message, None, version, versions)
+
+
+def wish(
+    device: Device, board: str, devices: tuple[Device, ...], expected: Expected, allowed: tuple[str, ...]
+) -> tuple[tuple[str, ...] | None, str]:
+    """The versions that are right, as patterns, and who says so; None if nobody does."""
+    rules = [rule.split() for rule in allowed]
+    versions = tuple(version for pattern, version in rules if fnmatchcase(board, pattern))
+    if versions:
+        return versions, "rdma.firmware allowed"
+    firm = expected.device(device, lambda want: want.firmware)
+    if firm is not None:
+        return (firm.value,), firm.by
+    likes = [raw(other)["firmware"] for other in devices if raw(other)["board"] == board]
+    usual, count = Counter(version for version in likes if isinstance(version, str) and version).most_common(1)[0]
+    if len(likes) >= PEERS and 2 * count > len(likes):
+        return (usual,), f"{count} of {len(likes)} with this board"
+    return None, ""
+
+
+CHECK = Check(
+    id="rdma.firmware",
+    question="Does every RDMA device run the firmware that it should?",
+    why="One NIC on other firmware has other defaults and other bugs: unequal congestion control slows every rank.",
+    fix="Flash the wanted version and reset the device or reboot while no job runs; then capture the profile anew.",
+    source="facebookresearch/gcm check_iblink (a mismatch is a warning there too)",
+    severity=Severity.WARN,
+    stage=Stage.DEVICE,
+    damping=Damping.SOFT,
+    needs=(Rdma, Expected),
+    want=Want,
+    judge=judge,
+)

@@ -1,0 +1,57 @@
+"""Are RDMA devices shared between network namespaces as this node's plugins need it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from nodeprep.facts.rdma_netlink import RdmaNetlink
+from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, Why, cannot_look
+
+ASKED = "SYS_GET"  # the question that tells the mode
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """`mode`: "shared" (the kernel's default; the shared RDMA device plugin) or "exclusive" (the rdma CNI plugin).
+
+    None has no opinion.
+    """
+
+    mode: Literal["shared", "exclusive"] | None = None
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    told, wanted = seen[RdmaNetlink], seen[Want].mode
+    mode = told.netns_mode
+    if mode is None and wanted and ASKED in told.denied:
+        yield cannot_look(NODE, Unreadable(Why.DENIED, f"netlink rdma {ASKED}"))
+    if mode is None:
+        return  # no RDMA, or Linux before 5.2, which knows no modes
+    shows = f"RDMA devices are {mode} between network namespaces"
+    if wanted is None:
+        yield Verdict(NODE, Status.OK, "NothingWanted", f"{shows}; nothing asks for either", None, mode)
+    elif mode == wanted:
+        yield Verdict(NODE, Status.OK, "AsWanted", f"{shows}, as wanted", None, mode, wanted)
+    else:
+        message = (
+            f"{shows}; {wanted} is wanted by this check's `mode`: set netns_mode={int(wanted == 'shared')} of "
+            "ib_core in /etc/modprobe.d and reboot"
+        )
+        yield Verdict(NODE, Status.WARN, "OtherMode", message, None, mode, wanted)
+
+
+CHECK = Check(
+    id="rdma.netns-mode",
+    question="Are RDMA devices shared between network namespaces as this node's plugins need it?",
+    why="The rdma CNI moves devices into pods, which only works in exclusive mode; the shared plugin needs the other.",
+    fix="options ib_core netns_mode=0 (exclusive) or 1 (shared) in /etc/modprobe.d, then reboot.",
+    source="k8snetworkplumbingwg/rdma-cni README; Linux drivers/infiniband/core/device.c",
+    severity=Severity.WARN,
+    stage=Stage.DEVICE,
+    damping=Damping.SOFT,
+    needs=(RdmaNetlink,),
+    want=Want,
+    judge=judge,
+)

@@ -1,0 +1,138 @@
+"""Can user space reach every RDMA device?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodeprep.facts.devnodes import DevNodes, Entry
+from nodeprep.facts.expected import Expected
+from nodeprep.facts.modules import Modules
+from nodeprep.facts.rdma import Device, Port, Rdma
+from nodeprep.model import (
+    NODE,
+    CannotLook,
+    Check,
+    Damping,
+    Remedy,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Unreadable,
+    Verdict,
+    raw,
+)
+
+RNIC = "4"  # enum rdma_node_type: iWARP has no management datagrams, so no umad entries
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """`umad`: RoCE ports need a umad entry, as InfiniBand ports always do.
+
+    The shared RDMA device plugin wants it: without ib_umad it rejects every NIC, and the node offers no RDMA at all
+    (k8s-rdma-shared-dev-plugin, rdma_device_spec.go). Nothing else on a RoCE node does.
+    """
+
+    umad: bool = False
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    devices, entries = seen[Rdma].devices, seen[DevNodes].verbs
+    if not devices:
+        return
+    if entries or seen[DevNodes].live or shows_that_verbs_are_missing(seen):
+        if entries is None:
+            by = seen[Expected].by if seen[Expected].verbs else f"{len(devices)} RDMA devices"
+            message = (
+                f"no /sys/class/infiniband_verbs, wanted by {by}: ib_uverbs is not loaded; try: modprobe ib_uverbs"
+            )
+            load = Remedy("kernel_modules", {"module": "ib_uverbs"})
+            yield Verdict(NODE, Status.FAIL, "VerbsNotLoaded", message, load, "no class", "ib_uverbs")
+            return
+        reachable = {device.place for device in devices if device.name in owners(entries)}
+        yield from seen.each(devices, lambda device: reached(device, entries, reachable))
+    yield from umads(seen)
+
+
+def shows_that_verbs_are_missing(seen: Seen) -> bool:
+    """Whether a dead tree proves it: a class that is not there, or is empty, may only not have been copied."""
+    if seen[DevNodes].verbs is not None:
+        return False
+    modules = seen.get(Modules)
+    shown = modules is not None and modules.is_loaded("ib_core") and not modules.is_loaded("ib_uverbs")
+    return shown or (bool(seen[Expected].verbs) and modules is not None and not modules.is_loaded("ib_uverbs"))
+
+
+def owners(entries: tuple[Entry, ...]) -> set[object]:
+    """Names of the devices that have an entry; None or an Unreadable for an entry that does not tell."""
+    return {raw(entry)["device"] for entry in entries}
+
+
+def reached(device: Device, entries: tuple[Entry, ...], reachable: set[str]) -> Verdict | None:
+    entry = next((entry.name for entry in entries if raw(entry)["device"] == device.name), None)
+    if entry is not None:
+        return Verdict(device.subject, Status.OK, "Reachable", f"{device.where} is {entry}", observed=entry)
+    if device.place in reachable:
+        message = f"{device.where} is a management device beside another on its PCI function, and needs no entry"
+        return Verdict(device.subject, Status.OK, "BesideAnother", message)
+    for owner in owners(entries):
+        if isinstance(owner, Unreadable):
+            raise CannotLook(owner)
+        if owner is None:
+            return None  # a copy that lost what its entries point to
+    message = (
+        f"{device.where} has no entry in /sys/class/infiniband_verbs though ib_uverbs is loaded: no process can open "
+        "it; its driver did not finish, see the kernel log"
+    )
+    return Verdict(device.subject, Status.FAIL, "NoEntry", message, observed="no entry", expected="an uverbs entry")
+
+
+def umads(seen: Seen) -> Iterator[Verdict]:
+    entries, ports = seen[DevNodes].mads, seen[Rdma].ports
+    if entries is None:
+        needy = [port.name for port in ports if seen[DevNodes].live and needs_umad(port, seen)]
+        if needy:
+            message = (
+                f"no /sys/class/infiniband_mad, wanted for {', '.join(needy)}: ib_umad is not loaded; "
+                "try: modprobe ib_umad"
+            )
+            load = Remedy("kernel_modules", {"module": "ib_umad"})
+            yield Verdict(NODE, Status.WARN, "UmadNotLoaded", message, load, "no class", "ib_umad")
+        return
+    if all(isinstance(owner, str) for owner in owners(entries)) and (entries or seen[DevNodes].live):
+        held = {(entry.device, raw(entry)["port"]) for entry in entries}
+        lacking = (port for port in ports if not held & {(port.device, port.number), (port.device, None)})
+        yield from seen.each(lacking, lambda port: lacks_umad(port) if needs_umad(port, seen) else None)
+
+
+def needs_umad(port: Port, seen: Seen) -> bool:
+    device = seen[Rdma].device(port.device)
+    is_rnic = device is not None and (device.node_type or "").startswith(RNIC)
+    return port.layer == "InfiniBand" or (seen[Want].umad and port.layer == "Ethernet" and not is_rnic)
+
+
+def lacks_umad(port: Port) -> Verdict:
+    message = (
+        f"{port.where} has no umad entry though ib_umad is loaded: subnet tools and the device plugin cannot use it"
+    )
+    return Verdict(port.subject, Status.WARN, "NoUmad", message, observed="no entry", expected="a umad entry")
+
+
+CHECK = Check(
+    id="rdma.verbs-class",
+    question="Can user space reach every RDMA device?",
+    why="Processes open RDMA devices through ib_uverbs: without an entry there NCCL does not see the device at all.",
+    fix="VerbsNotLoaded: modprobe ib_uverbs. UmadNotLoaded: modprobe ib_umad. NoEntry: see the kernel log.",
+    source="NVSentinel's check of character devices; k8s-rdma-shared-dev-plugin rdma_device_spec.go; NHC check_hw_ib",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.HARD,
+    needs=(Rdma, DevNodes, Expected),
+    uses=(Modules,),
+    after=("module.core", "pci.rdma-driver"),
+    remedies=("kernel_modules",),
+    want=Want,
+    judge=judge,
+)

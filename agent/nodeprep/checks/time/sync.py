@@ -1,0 +1,58 @@
+"""Is something keeping the node's clock right?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodeprep.facts.clock import Clock
+from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict
+
+# Seconds (NTP_PHASE_LIMIT, include/linux/timex.h): the error that the kernel assumes after boot, after settimeofday(2),
+# and about nine hours after the last correction, since it adds 500 ppm of the time that went by.
+UNKEPT = 16.0
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Seconds. `max_error`: what the kernel thinks the clock may be wrong by; `max_offset`: the correction under way.
+
+    Both are ours: certificates, leases and logs of several nodes bear a second; a clock that NTP keeps is within
+    milliseconds.
+    """
+
+    max_error: float = 1.0
+    max_offset: float = 0.1
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    clock, want = seen[Clock], seen[Want]
+    shows = f"the clock is off by {clock.offset:.3f} s, at most by {clock.max_error:.3f} s"
+    look = "see chronyc tracking, or timedatectl timesync-status"
+    # chronyd without `rtcsync` keeps the clock and never sets the flag: the error that it feeds the kernel tells.
+    if not clock.synchronised and clock.max_error >= UNKEPT:
+        message = f"nothing keeps the node's clock: no NTP or PTP service runs, or it reaches no server; {look}"
+        yield Verdict(NODE, Status.WARN, "NotSynchronised", message, None, "not synchronised", "synchronised")
+    elif clock.max_error > want.max_error:
+        message = f"{shows}, {want.max_error:g} s are allowed: the time service lost its servers; {look}"
+        yield Verdict(NODE, Status.WARN, "ErrorLarge", message, None, f"{clock.max_error}", f"{want.max_error}")
+    elif abs(clock.offset) > want.max_offset:
+        message = f"{shows}, {want.max_offset:g} s are allowed: the time service is still correcting it; {look}"
+        yield Verdict(NODE, Status.WARN, "OffsetLarge", message, None, f"{clock.offset}", f"{want.max_offset}")
+    else:
+        yield Verdict(NODE, Status.OK, "Kept", shows)
+
+
+CHECK = Check(
+    id="time.sync",
+    question="Is something keeping the node's clock right?",
+    why="Certificates, leases, checkpoints and the order of log lines of a job's nodes rest on clocks that agree.",
+    fix="Start chronyd, systemd-timesyncd or phc2sys, and give it a server that this node reaches.",
+    source="adjtimex(2); Linux kernel/time/ntp.c",
+    severity=Severity.WARN,
+    stage=Stage.DEVICE,
+    damping=Damping.SOFT,
+    needs=(Clock,),
+    want=Want,
+    judge=judge,
+)
