@@ -1,0 +1,89 @@
+"""Profiles by name or file: the built-in ones, an operator's, what they extend, and which one holds."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nodeprep.checks import ALL
+from nodeprep.config.document import ConfigError, Document, is_there, load, read
+from nodeprep.config.wants import check_gates, wants
+from nodeprep.model import Check
+from nodeprep.profile import Profile, ProfileError, extend, parse
+
+BUILT_IN = ("base", "rdma", "rdma-roce", "rdma-infiniband")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a profile comes from: `file` is None for a built-in one."""
+
+    file: str | None
+    document: Document
+    profile: Profile
+
+
+def effective(asked: str, beside: str = ".", known: Iterable[Check] = ALL) -> Profile:
+    """The profile of that name or file with all that it extends; the result extends nothing.
+
+    A name is a built-in one's, anything with a "/" or a suffix ".yaml" a file's, relative to `beside`.
+    Raises ConfigError.
+    """
+    lineage = _lineage(asked, beside, tuple(known))
+    whole = lineage[-1].profile
+    for source in reversed(lineage[:-1]):
+        whole = extend(source.profile, whole)
+    return replace(whole, extends=None)
+
+
+def validate(file: str, known: Iterable[Check] = ALL) -> Profile:
+    """The profile of a file, whatever it is called, as `effective` gives it. Raises ConfigError."""
+    return effective(file if "/" in file else f"./{file}", "", known)
+
+
+def _lineage(asked: str, beside: str, known: tuple[Check, ...]) -> list[Source]:
+    """The profile, what it extends, what that extends, and so on."""
+    lineage = [_source(asked, beside, known)]
+    while (parent := lineage[-1].profile.extends) is not None:
+        child = lineage[-1]
+        try:
+            found = _source(parent, str(Path(child.file).parent) if child.file else ".", known)
+        except NoSuchProfileError as error:
+            raise child.document.error(("extends",), parent, error.wanted) from error
+        seen = [source.document.source for source in lineage]
+        if found.document.source in seen:
+            way = " -> ".join((*seen, found.document.source))
+            raise child.document.error(("extends",), parent, f"a profile that does not lead back here ({way})")
+        lineage.append(found)
+    return lineage
+
+
+def is_file_name(asked: str) -> bool:
+    return "/" in asked or asked.endswith((".yaml", ".yml"))
+
+
+class NoSuchProfileError(ConfigError):
+    """Neither a built-in profile nor a file."""
+
+    def __init__(self, asked: str) -> None:
+        self.wanted = f"a file or one of {', '.join(BUILT_IN)}"
+        super().__init__(asked, None, "profile", "none of that name", self.wanted)
+
+
+def _source(asked: str, beside: str, known: tuple[Check, ...]) -> Source:
+    if asked in BUILT_IN:  # read by pkgutil: importlib.resources would cost 20 ms
+        document = read(pkgutil.get_data("nodeprep", f"profiles/{asked}.yaml") or b"", f"profile {asked}")
+        return Source(None, document, parse(document.value))
+    path = str(Path(beside) / asked)
+    if not is_there(path):
+        raise NoSuchProfileError(asked)
+    document = load(path)
+    try:
+        profile = parse(document.value)
+        check_gates(profile, known)
+        wants(profile, known)
+    except ProfileError as error:
+        raise document.located(error) from error
+    return Source(path, document, profile)

@@ -1,0 +1,134 @@
+"""The configuration file of `check`: the profile to use, numbers of single checks, waivers, paths not to read.
+
+apiVersion: nodeprep.io/v1
+kind: Config
+default: rdma-roce          # a built-in profile, a file beside this one, or auto: by hardware
+want: {port.mtu: {at-least: 9000}}
+waivers:
+  - {check: pci.link, device: "0000:5c:00.0", nodes: ["gpu-1*"], until: 2026-03-01, reason: riser on order, T-4711}
+exclude: ["/sys/class/infiniband/*/hw_counters/*"]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from nodeprep.checks import ALL
+from nodeprep.config.document import Document, is_there, load
+from nodeprep.config.profiles import NoSuchProfileError, effective
+from nodeprep.config.waivers import Waiver
+from nodeprep.config.wants import a_check, want
+from nodeprep.model import Check
+from nodeprep.profile import (
+    Keys,
+    Profile,
+    ProfileError,
+    as_mapping,
+    as_text,
+    as_texts,
+    exactly,
+    extend,
+    known,
+    numbers,
+    take,
+)
+
+DEFAULT_FILE = "/etc/nodeprep/config.yaml"
+AUTO = "auto"
+LONGEST = 90  # days that a waiver may last (design 2.3)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a configuration file says; without one, nothing. `file` is None where there is none."""
+
+    file: str | None = None
+    default: str = AUTO
+    want: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    waivers: tuple[Waiver, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def over(self, profile: Profile) -> Profile:
+        """The profile with these numbers and exclusions, which win over its own."""
+        own = Profile(profile.name, want=self.want, exclude=self.exclude)
+        return replace(extend(own, profile), extends=profile.extends) if self.want or self.exclude else profile
+
+    def profile(self) -> Profile | None:
+        """The default profile with these settings over it, None for auto. Raises ConfigError."""
+        if self.default == AUTO:
+            return None
+        return self.over(effective(self.default, str(Path(self.file or ".").parent)))
+
+
+def load_settings(file: str | None, today: str, checks: Iterable[Check] = ALL) -> Settings:
+    """Read the file, or DEFAULT_FILE if there is one; `today` is the UTC date. Raises ConfigError."""
+    if file is None and not is_there(DEFAULT_FILE):
+        return Settings()
+    return parse_settings(load(file or DEFAULT_FILE), today, tuple(checks))
+
+
+def parse_settings(document: Document, today: str, checks: tuple[Check, ...]) -> Settings:
+    """Read the settings that a document holds, its default profile too. Raises ConfigError."""
+    try:
+        settings = _settings(document, today, checks)
+    except ProfileError as error:
+        raise document.located(error) from error
+    try:
+        settings.profile()
+    except NoSuchProfileError as error:
+        raise document.error(("default",), settings.default, f"{AUTO}, {error.wanted}") from error
+    return settings
+
+
+def _settings(document: Document, today: str, checks: tuple[Check, ...]) -> Settings:
+    top = as_mapping(document.value, ())
+    known(top, (), ("apiVersion", "kind", "default", "want", "waivers", "exclude"))
+    exactly(top, "apiVersion", "nodeprep.io/v1")
+    exactly(top, "kind", "Config")
+    stated = take(top, (), "want", numbers, {})
+    for check, values in stated.items():
+        want(checks, check, values, ("want", check))
+    waivers = top.get("waivers") or ()
+    if not isinstance(waivers, tuple):
+        raise ProfileError(("waivers",), waivers, "a list of waivers")
+    return Settings(
+        file=document.source,
+        default=take(top, (), "default", as_text, AUTO),
+        want=stated,
+        waivers=tuple(_waiver(one, ("waivers", index), today, checks) for index, one in enumerate(waivers)),
+        exclude=take(top, (), "exclude", as_texts, ()),
+    )
+
+
+def _waiver(value: object, here: Keys, today: str, checks: tuple[Check, ...]) -> Waiver:
+    given = as_mapping(value, here)
+    known(given, here, ("check", "device", "nodes", "until", "reason"))
+    for key, wanted in (("check", "a check's id"), ("until", "a date"), ("reason", "why, for whoever meets it")):
+        if given.get(key) in (None, ""):
+            raise ProfileError((*here, key), None, wanted)
+    pattern = as_text(given["check"], (*here, "check"))
+    if not any(fnmatchcase(check.id, pattern) for check in checks):
+        raise ProfileError((*here, "check"), pattern, a_check(pattern, [check.id for check in checks]))
+    return Waiver(
+        check=pattern,
+        until=_date(given["until"], (*here, "until"), date.fromisoformat(today)),
+        reason=as_text(given["reason"], (*here, "reason")),
+        device=take(given, here, "device", as_text, "*"),
+        nodes=take(given, here, "nodes", as_texts, ("*",)),
+    )
+
+
+def _date(value: object, here: Keys, today: date) -> str:
+    last = today + timedelta(days=LONGEST)
+    try:
+        until = date.fromisoformat(as_text(value, here))
+    except ValueError:
+        raise ProfileError(here, value, f"a date such as {last}") from None
+    if until > last:
+        raise ProfileError(here, value, f"a date no later than {last}, {LONGEST} days from today")
+    return until.isoformat()

@@ -1,0 +1,205 @@
+"""Judges a look: every check whose facts are there; silence is evidence, consequences fold under their roots."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from nodeprep.facts import ALL as FACTS
+from nodeprep.facts.expected import Expected, derive
+from nodeprep.facts.links import Links
+from nodeprep.facts.pci import Pci
+from nodeprep.facts.rdma import Rdma
+from nodeprep.look import Look, contained, words_of
+from nodeprep.model import (
+    NODE,
+    SEVERAL,
+    CannotLook,
+    Check,
+    Fact,
+    Finding,
+    Seen,
+    Severity,
+    Shown,
+    Skipped,
+    Status,
+    Unreadable,
+    Verdict,
+    Why,
+    cannot_look,
+    raw,
+)
+from nodeprep.profile import Profile
+
+NOT_ANSWERING = (errno.EIO, errno.ENODEV, errno.ENXIO)
+
+
+def needed(checks: Iterable[Check]) -> tuple[Fact, ...]:
+    """The facts that these checks need or can use; what ought to be there rests on three of them."""
+    kinds = {kind for check in checks for kind in (*check.needs, *check.uses)}
+    kinds |= {Pci, Rdma, Links} if Expected in kinds else set()
+    return tuple(fact for fact in FACTS if fact.kind in kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the checks said of a look, in the order of the checks, and which were not run."""
+
+    findings: tuple[Finding, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def judge(
+    checks: Iterable[Check], look: Look, before: Look | None, profile: Profile, wants: Mapping[str, object]
+) -> Judgement:
+    """Run every check on a look. `before` is the look before it, for rates; `wants` overrides checks' numbers by id."""
+    expected = expect(look, profile)
+    findings: list[Finding] = []
+    skipped: list[Skipped] = []
+    for check in checks:
+        why = _not_run(check, look, before)
+        if why:
+            skipped.append(Skipped(check.id, why))
+            continue
+        want = wants.get(check.id) or (check.want() if check.want else None)
+        earlier = None if before is None else Seen(_values(check, before, expected, want))
+        seconds = 0.0 if before is None else look.at - before.at
+        seen = Seen(_values(check, look, expected, want), earlier, seconds)
+        findings += (Finding(check.id, check.severity, verdict) for verdict in _verdicts(check, seen))
+    convinced = _convict(findings, look, before)
+    return Judgement(fold(convinced, {check.id: check.after for check in checks}), tuple(skipped))
+
+
+def expect(look: Look, profile: Profile) -> Expected | Unreadable:
+    """What ought to be there, held against this look; as unreadable as the RDMA devices are."""
+    rdma = look.facts.get(Rdma)
+    return rdma if isinstance(rdma, Unreadable) else derive(profile, look.get(Pci), look.get(Rdma), look.get(Links))
+
+
+def _not_run(check: Check, look: Look, before: Look | None) -> str:
+    if check.rates and before is None and not (look.live and _has_no_ports(look)):
+        return "compares two looks at a live node (--settle SECONDS)" if look.live else "needs a live node"
+    for kind in check.needs:
+        value = look.facts.get(kind)
+        if kind is not Expected and value is None:
+            return "needs a live node"
+        if isinstance(value, Unreadable) and value.not_recorded:
+            return f"no record of {value.path}"
+    return ""
+
+
+def _has_no_ports(look: Look) -> bool:
+    """Nothing to compare: such a check is absent, however often one looks."""
+    rdma = look.get(Rdma)
+    return rdma is not None and not rdma.ports
+
+
+def _values(check: Check, look: Look, expected: Expected | Unreadable, want: object) -> dict[type, object]:
+    """What a check may see: the facts it named, as far as this kind of look shows them, and its own Want."""
+    values: dict[type, object] = {}
+    for kind in (*check.needs, *check.uses):
+        value = expected if kind is Expected else look.facts.get(kind)
+        if value is not None and not (isinstance(value, Unreadable) and value.not_recorded):
+            values[kind] = value
+    if check.want is not None:
+        values[check.want] = want
+    return values
+
+
+def _verdicts(check: Check, seen: Seen) -> Iterator[Verdict]:
+    """What a check says; ABSENT if it says nothing, UNKNOWN if it could not look or broke."""
+    told = iter(() if check.rates and seen.before is None else check.judge(seen))
+    said = False
+    while True:
+        verdict, broke = contained(lambda: next(told, None))
+        if isinstance(broke, CannotLook):
+            yield cannot_look(NODE, broke.blind)
+            return
+        if broke is not None:
+            yield Verdict(NODE, Status.UNKNOWN, "CheckBroke", f"{check.id} broke: {words_of(broke)}; please report it")
+            return
+        if verdict is None:
+            break
+        said = True
+        yield verdict
+    if not said:
+        yield Verdict(NODE, Status.ABSENT, "Nothing", "this node has nothing that the question is about")
+
+
+def _convict(findings: list[Finding], look: Look, before: Look | None) -> list[Finding]:
+    """Turn silence into evidence: a device that the bus still shows and that failed to answer twice is faulty."""
+    pci = look.get(Pci)
+    silent = [finding for finding in findings if _is_silence(finding.verdict.blind)]
+    if not silent or before is None or pci is None:
+        return findings
+    paths = {blind.path for value in before.facts.values() for blind in unreadables(value) if _is_silence(blind)}
+    return [_convicted(finding, pci, paths) if finding in silent else finding for finding in findings]
+
+
+def _is_silence(blind: Unreadable | None) -> bool:
+    return blind is not None and (blind.kind is Why.TIMEOUT or blind.errno in NOT_ANSWERING)
+
+
+def _convicted(finding: Finding, pci: Pci, paths: set[str]) -> Finding:
+    verdict = finding.verdict
+    if verdict.blind is None or verdict.blind.path not in paths or pci.at_address(finding.subject.place) is None:
+        return finding
+    status = Status.FAIL if finding.severity is Severity.GATE else Status.WARN
+    message = (
+        f"{verdict.subject.name} at {finding.subject.place} is on the bus and did not answer twice: {verdict.blind}"
+    )
+    return replace(finding, verdict=replace(verdict, status=status, reason="DeviceNotAnswering", message=message))
+
+
+def unreadables(value: object) -> Iterator[Unreadable]:
+    """Every Unreadable in a fact, however deep."""
+    if isinstance(value, Unreadable):
+        yield value
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from unreadables(one)
+    elif isinstance(value, Shown):
+        yield from unreadables(tuple(raw(value).values()))
+
+
+def fold(findings: Iterable[Finding], after: Mapping[str, tuple[str, ...]]) -> tuple[Finding, ...]:
+    """Give each finding that follows from another's failure on the same device that check's id as its root."""
+    found = tuple(findings)
+    failed = [finding for finding in found if finding.status is Status.FAIL]
+    order = list(after)
+
+    def root(finding: Finding) -> str | None:
+        if finding.status not in (Status.FAIL, Status.WARN, Status.UNKNOWN):
+            return None
+        causes = ancestors(finding.check, after)
+        roots = {other.check for other in failed if other.check in causes and explains(other, finding)}
+        # The one that no other of them explains; among several, the first that a person would look at.
+        first = [one for one in roots if not ancestors(one, after) & roots]
+        return min(first, key=order.index, default=None)
+
+    return tuple(replace(finding, root=root(finding)) for finding in found)
+
+
+def ancestors(check: str, after: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """Every check whose failure explains this one's, directly or through others."""
+    found: set[str] = set()
+    rest = list(after.get(check, ()))
+    while rest:
+        one = rest.pop()
+        if one not in found and one in after:
+            found.add(one)
+            rest += after[one]
+    return found
+
+
+def explains(root: Finding, finding: Finding) -> bool:
+    """Whether the one can be why the other is.
+
+    They are about the same device or port, or one is about the whole node. Ports of one device explain no others.
+    """
+    there, here = root.subject, finding.subject
+    if there.place == NODE.place or here.place in (NODE.place, SEVERAL.place):
+        return True
+    ports = {there.port, here.port}
+    return there.place == here.place and (None in ports or len(ports) == 1)

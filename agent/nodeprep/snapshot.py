@@ -1,0 +1,123 @@
+"""A node's observations in one file: what `check` saw, so that the same verdicts can be had anywhere and later.
+
+Inside are the facts of one or two looks, whole: names of devices, PCI addresses, GUIDs, MACs, IP addresses of the node
+and its neighbours, the kernel's command line and its warnings and lines about devices, mount points, names of loaded
+modules; and the profile and waivers then in force. No secrets are looked for, so none are inside but what an operator
+or a program wrote into one of these places: read a file before you send it to strangers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cache
+from typing import Any
+
+from nodeprep import __version__, facts
+from nodeprep.codec import Codec, CodecError, Path
+from nodeprep.config.waivers import Waiver
+from nodeprep.config.wants import wants
+from nodeprep.look import Look
+from nodeprep.model import Unreadable
+from nodeprep.profile import Profile, ProfileError, mapping, parse
+
+FORMAT = 1
+KINDS: Mapping[str, type] = {fact.kind.__name__: fact.kind for fact in facts.ALL}
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One look: facts by the name of their class, an Unreadable where one could not be observed.
+
+    `at` is CLOCK_BOOTTIME seconds of the node.
+    """
+
+    at: float
+    facts: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a check rests on. `when` is UTC (RFC 3339), `root` what was looked at, `settle` seconds between the looks.
+
+    `profile` is the effective one, as a mapping that `profile.parse` reads; `looked_for` is what the hardware was
+    searched for in vain where no profile applies.
+    """
+
+    node: str
+    when: str
+    live: bool
+    root: str
+    profile: Mapping[str, Any]
+    chosen_by: str
+    settle: float
+    looks: tuple[Observation, ...]
+    waivers: tuple[Waiver, ...] = ()
+    looked_for: str = ""
+    nodeprep: str = __version__
+
+    @property
+    def today(self) -> str:
+        """The date that waivers are held against."""
+        return self.when[:10]
+
+    def in_force(self) -> Profile:
+        """The profile that applied. Raises CodecError if it is none."""
+        try:
+            profile = parse(self.profile)
+            wants(profile)
+        except ProfileError as error:
+            raise CodecError(("content", "profile", *error.keys), repr(error.found), error.wanted) from error
+        return profile
+
+    def look(self) -> tuple[Look, Look | None]:
+        """The last look and the one before it."""
+        looks = [Look(one.at, self.live, _by_kind(one)) for one in self.looks]
+        return looks[-1], looks[-2] if len(looks) > 1 else None
+
+
+def observed(look: Look) -> Observation:
+    return Observation(look.at, {kind.__name__: value for kind, value in look.facts.items()})
+
+
+def recorded(profile: Profile) -> Mapping[str, Any]:
+    """The profile as a snapshot keeps it: effective, so it extends nothing."""
+    return mapping(replace(profile, extends=None))
+
+
+def dumps(snapshot: Snapshot) -> str:
+    return _codec().dumps(snapshot, by=__version__)
+
+
+def loads(text: str) -> Snapshot:
+    """Raises CodecError, whatever the text is; what a newer nodeprep added to known classes is passed over."""
+    snapshot, _ = _codec().loads(Snapshot, text)
+    if not snapshot.looks:
+        raise CodecError(("content", "looks"), "a list of 0", "one look or two")
+    for index, one in enumerate(snapshot.looks):
+        for name, value in one.facts.items():
+            if name not in KINDS or not isinstance(value, KINDS[name] | Unreadable):
+                here: Path = ("content", "looks", index, "facts", name)
+                raise CodecError(here, type(value).__name__, "the fact of that name")
+    for day in (snapshot.today, *(waiver.until for waiver in snapshot.waivers)):
+        if not _is_date(day):
+            raise CodecError(("content",), repr(day), "dates, YYYY-MM-DD")
+    snapshot.in_force()
+    return snapshot
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return len(text) == 10 and bool(date.fromisoformat(text))
+    except ValueError:
+        return False
+
+
+@cache
+def _codec() -> Codec:
+    return Codec((Snapshot, *KINDS.values()), FORMAT)
+
+
+def _by_kind(observation: Observation) -> Mapping[type, object]:
+    return {KINDS[name]: value for name, value in observation.facts.items()}
