@@ -1,0 +1,149 @@
+"""`nodeprep check`: looks, judges, says what it found, and exits with what it comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nodeprep.checks import ALL
+from nodeprep.cli import output
+from nodeprep.cli.choices import FailOn, Format
+from nodeprep.cli.duration import seconds
+from nodeprep.cli.judging import Question, Watch
+from nodeprep.cli.outcome import outcome
+from nodeprep.cli.place import Place, place
+from nodeprep.cli.selection import select
+from nodeprep.cli.sight import Sight, facts_for
+from nodeprep.cli.table import Style, headline, table, wide
+from nodeprep.cli.usage import UsageError
+from nodeprep.cli.wishes import recorded_wishes, wishes
+from nodeprep.doors import clock
+from nodeprep.look import Eyes
+from nodeprep.model import Report
+
+HOME_AND_CLEAR = "\x1b[H\x1b[J"
+AGAIN = 1.0  # seconds between two looks of --wait
+INTERRUPTED = 130  # 128 + SIGINT, before there was anything to say
+BY_ID = {check.id: check for check in ALL}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options of `check`, as they were typed."""
+
+    profile: str | None = None
+    root: str | None = None
+    host_root: str | None = None
+    snapshot: str | None = None
+    config: str | None = None
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    fail_on: FailOn = FailOn.FAIL
+    settle: str = "1"
+    output: Format = Format.TABLE
+    no_color: bool = False
+    watch: str | None = None
+    wait: str | None = None
+
+
+def run(asked: Asked) -> int:
+    """Judge and print; returns the exit code. Raises UsageError."""
+    settle = seconds("--settle", asked.settle)
+    every = None if asked.watch is None else seconds("--watch", asked.watch)
+    if every == 0:
+        raise UsageError("--watch: found '0', wanted more than 0 seconds between two looks")
+    longest = None if asked.wait is None else seconds("--wait", asked.wait)
+    if every is not None and longest is not None:
+        raise UsageError("--watch looks until Ctrl-C and --wait until it is ready: give one of them")
+    if asked.snapshot is not None:
+        return _recorded(asked, asked.snapshot)
+    chosen, deselected = select(ALL, asked.only, asked.skip)
+    question = Question(chosen, deselected, wishes(asked.profile, asked.config, clock.today()))
+    at = place(asked.root, asked.host_root)
+    watch = Watch(question, lambda excluded: _sight(at, question, settle, excluded))
+    say = Speaker(asked, at.where)
+    if every is not None:
+        return _forever(watch, say, every)
+    if longest is not None:
+        return _until_ready(watch, say, longest)
+    return say(watch.report())
+
+
+def _recorded(asked: Asked, file: str) -> int:
+    """Judge a recording by the profile and waivers then in force, unless others are asked for."""
+    for option, value in (
+        ("--root", asked.root),
+        ("--host-root", asked.host_root),
+        ("--watch", asked.watch),
+        ("--wait", asked.wait),
+    ):
+        if value is not None:
+            raise UsageError(f"--snapshot is one node at one time: it does not go with {option}")
+    from nodeprep.cli.snapshot import read
+
+    chosen, deselected = select(ALL, asked.only, asked.skip)
+    recording = read(file)
+    question = Question(chosen, deselected, recorded_wishes(recording, asked.profile, asked.config))
+    look, before = recording.look()
+    say = Speaker(asked, f"{file} (snapshot of {recording.root}, {recording.when})")
+    return say(question.report(look, before, question.choose(look)))
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """Says a report as it was asked for."""
+
+    asked: Asked
+    where: str
+
+    def text(self, report: Report) -> str:
+        if self.asked.output is Format.JSON:
+            from nodeprep.cli import machine
+
+            return machine.text(machine.document(report, self.asked.fail_on))
+        style = Style(self.where, self.asked.fail_on, output.width(), output.colourful(self.asked.no_color))
+        lines = wide(report, style) if self.asked.output is Format.WIDE else table(report, BY_ID, style)
+        return "\n".join(lines)
+
+    def code(self, report: Report) -> int:
+        return outcome(report, self.asked.fail_on).exit_code
+
+    def __call__(self, report: Report) -> int:
+        output.put(self.text(report))
+        return self.code(report)
+
+
+def _forever(watch: Watch, say: Speaker, every: float) -> int:
+    """Until Ctrl-C, or until nobody reads any more; exits with what the last look came to."""
+    code = INTERRUPTED
+    redraw = output.is_terminal() and say.asked.output is not Format.JSON
+    try:
+        while True:
+            report = watch.report()
+            code = say.code(report)
+            if not output.put((HOME_AND_CLEAR if redraw else "") + say.text(report) + ("" if redraw else "\n")):
+                return code
+            clock.sleep(every)
+    except KeyboardInterrupt:
+        return code
+
+
+def _until_ready(watch: Watch, say: Speaker, longest: float) -> int:
+    """What it waits for goes to stderr, each word once; the report comes at the end."""
+    end = clock.now() + longest
+    told = ""
+    while True:
+        report = watch.report()
+        left = end - clock.now()
+        if say.code(report) == 0 or left <= 0:
+            return say(report)
+        words = headline(report, outcome(report, say.asked.fail_on))
+        if words != told:
+            output.complain(f"waiting: {words}")
+            told = words
+        clock.sleep(min(AGAIN, left))
+
+
+def _sight(at: Place, question: Question, settle: float, excluded: tuple[str, ...]) -> Sight:
+    facts = facts_for(question.checks, to_choose=question.wishes.profile is None)
+    compares = at.live and any(check.rates for check in question.checks)
+    return Sight(Eyes(at.host(excluded)), facts, settle if compares else 0.0)

@@ -1,0 +1,52 @@
+"""Which node is meant: the live one we run on, wherever its root is mounted, or a dead tree of files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from nodeprep.cli.usage import UsageError
+from nodeprep.doors.host import Host, live_root
+
+# A copy without any of these tells nothing of a node, whatever else is in it.
+RECORDS = ("sys/class", "sys/bus", "sys/module", "proc/1", "proc/sys")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node by its root; a dead tree is not `live` and has files only."""
+
+    root: str
+    live: bool
+
+    @property
+    def where(self) -> str:
+        """For people: what is looked at."""
+        if not self.live:
+            return f"{self.root} (dead tree: its files and nothing else)"
+        return "/ (live)" if self.root == "/" else f"{self.root} (live)"
+
+    def host(self, excluded: tuple[str, ...] = ()) -> Host:
+        return Host(self.root, live=self.live, excluded=excluded)
+
+
+def place(root: str | None, host_root: str | None) -> Place:
+    """`--root` and `--host-root` as a place. Raises UsageError for both at once and for directories that are none."""
+    if root is not None and host_root is not None:
+        raise UsageError("--root is a dead tree and --host-root a live host: give one of them")
+    if root is None:
+        live = live_root(host_root)
+        if not _is_directory(live):
+            raise UsageError(f"{live!r} is no directory; --host-root (NODEPREP_HOST_ROOT) wants the root of this host")
+        return Place(live, live=True)
+    if not _is_directory(root):
+        raise UsageError(f"--root {root!r} is no directory")
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise UsageError(f"--root {root!r}: permission denied")
+    if not any(_is_directory(f"{root}/{part}") for part in RECORDS):
+        raise UsageError(f"--root {root!r} holds none of {', '.join(RECORDS)}: it is no copy of a node's root")
+    return Place(root, live=False)
+
+
+def _is_directory(path: str) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises where a directory above may not be entered

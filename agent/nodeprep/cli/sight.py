@@ -1,0 +1,51 @@
+"""Looks at one node for `check`: once, twice where rates are asked, or again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nodeprep.doors import clock
+from nodeprep.facts import pci, rdma, system
+from nodeprep.look import Eyes, Look
+from nodeprep.model import Check, Fact, Unreadable
+from nodeprep.round import needed
+
+
+@dataclass(slots=True)
+class Sight:
+    """Gives looks with the one before, which rates are reckoned from; a dead tree has no before.
+
+    `settle` is the time between the two looks of the first time in seconds, 0 for one look.
+    """
+
+    eyes: Eyes
+    facts: tuple[Fact, ...]
+    settle: float
+    last: Look | None = None
+
+    def look(self) -> tuple[Look, Look | None]:
+        now = self.eyes.look(self.facts)
+        if not self.eyes.host.live:
+            return now, None
+        before = self.last
+        if before is None and self.settle and _may_have_ports(now):
+            clock.sleep(self.settle)
+            before, now = now, self.eyes.look(self.facts)
+        self.last = now
+        return now, before
+
+
+def facts_for(checks: Iterable[Check], *, to_choose: bool) -> tuple[Fact, ...]:
+    """What these checks look at, and the node's name; its hardware if a profile is `to_choose` by it."""
+    asked = tuple(checks)
+    more = (system.FACT, pci.FACT, rdma.FACT) if to_choose else (system.FACT,)
+    if any(check.rates for check in asked):
+        more = (*more, rdma.FACT)
+    return tuple(dict.fromkeys((*more, *needed(asked))))
+
+
+def _may_have_ports(look: Look) -> bool:
+    """A node without ports has no rates to wait for; one that could not be read gets a second chance to answer."""
+    seen = look.facts.get(rdma.Rdma)
+    return isinstance(seen, Unreadable) or bool(isinstance(seen, rdma.Rdma) and seen.ports)

@@ -1,0 +1,86 @@
+"""`nodeprep snapshot`: looks as `check` does, at everything, and keeps what it saw in a file."""
+
+from __future__ import annotations
+
+from nodeprep import facts, snapshot
+from nodeprep.checks import ALL
+from nodeprep.cli.duration import seconds
+from nodeprep.cli.judging import Chosen, Question, Watch
+from nodeprep.cli.output import complain
+from nodeprep.cli.place import Place, place
+from nodeprep.cli.profile import write
+from nodeprep.cli.sight import Sight
+from nodeprep.cli.usage import UsageError
+from nodeprep.cli.wishes import wishes
+from nodeprep.codec import CodecError
+from nodeprep.doors import clock
+from nodeprep.doors.files import Files
+from nodeprep.facts.system import System
+from nodeprep.look import Eyes, Look
+from nodeprep.model import Unreadable, raw
+from nodeprep.snapshot import Snapshot
+
+LARGEST = 256 << 20  # bytes; 5,000 lines of kernel log and 600 netdevs make 2 MiB
+
+
+def run(
+    output: str | None,
+    *,
+    root: str | None = None,
+    host_root: str | None = None,
+    settle: str = "1",
+    profile: str | None = None,
+    config: str | None = None,
+) -> int:
+    """Record a node in a file, or on stdout. Raises UsageError."""
+    question = Question(ALL, (), wishes(profile, config, clock.today()))
+    at = place(root, host_root)
+    taken = take(question, at, seconds("--settle", settle))
+    write(snapshot.dumps(taken), output)
+    looks = "1 look" if len(taken.looks) == 1 else f"{len(taken.looks)} looks"
+    complain(f"recorded {looks} at {at.where}, profile {taken.profile['name']} ({taken.chosen_by})")
+    return 0
+
+
+def take(question: Question, at: Place, settle: float) -> Snapshot:
+    """Look at everything, twice where rates can be told, with the profile that `check` would use."""
+    look, before, chosen = Watch(question, lambda excluded: _sight(at, settle, excluded)).observe()
+    return _snapshot(question, at, settle if before else 0.0, chosen, (look,) if before is None else (before, look))
+
+
+def read(file: str) -> Snapshot:
+    """The snapshot in a file. Raises UsageError naming file and place, or the version that reads it."""
+    data = Files().data(file if file.startswith("/") else f"./{file}", LARGEST)
+    if data is None:
+        raise UsageError(f"{file}: no such file")
+    if isinstance(data, Unreadable):
+        raise UsageError(f"{file}: {data.detail}")
+    try:
+        return snapshot.loads(data.decode())
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{file}: byte {error.start} is no UTF-8; wanted a file that nodeprep snapshot wrote"
+        ) from error
+    except CodecError as error:
+        raise UsageError(f"{file}: {error}") from error
+
+
+def _sight(at: Place, settle: float, excluded: tuple[str, ...]) -> Sight:
+    return Sight(Eyes(at.host(excluded)), facts.ALL, settle if at.live else 0.0)
+
+
+def _snapshot(question: Question, at: Place, settle: float, chosen: Chosen, looks: tuple[Look, ...]) -> Snapshot:
+    node = looks[-1].get(System)
+    name = raw(node)["name"] if node else ""
+    return Snapshot(
+        node=name if isinstance(name, str) else "",
+        when=clock.utc(),
+        live=at.live,
+        root=at.root,
+        profile=snapshot.recorded(chosen.profile),
+        chosen_by=chosen.by,
+        settle=settle,
+        looks=tuple(snapshot.observed(look) for look in looks),
+        waivers=question.wishes.settings.waivers,
+        looked_for=chosen.looked_for,
+    )
