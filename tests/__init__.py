@@ -1,0 +1,1 @@
+"""Tests mirror the package; tests/trees holds cases as data, tests/rigs the real things they run on."""

@@ -1,0 +1,110 @@
+"""Does to a built tree what a fault does to a node: the changes that case files name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+
+def apply(case: dict[str, Any], root: Path) -> None:
+    """Apply every change of a case file, in the order of the kernel: functions first, then single files."""
+    for address in case.get("pull", []):
+        pull(root, address)
+    for address in case.get("unbind", []):
+        unbind(root, address)
+    for one, other in case.get("swap", []):
+        swap(root, one, other)
+    if case.get("rename"):
+        rename(root)
+    for path, content in case.get("change", {}).items():
+        change(root / path, content)
+
+
+def change(path: Path, content: Any) -> None:
+    """New text; null removes; `directory` or `fifo` puts one in its place; `link: X` a link; `hex: ..` bytes."""
+    if path.is_symlink() or path.exists():
+        _remove(path)
+    match content:
+        case None:
+            return
+        case {"directory": True}:
+            path.mkdir(parents=True)
+        case {"fifo": True}:
+            os.mkfifo(path)
+        case {"link": target}:
+            path.symlink_to(target)
+        case {"hex": digits}:
+            path.write_bytes(bytes.fromhex(digits))
+        case _:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{content}\n")
+
+
+def pull(root: Path, address: str) -> None:
+    """The function left the bus: its directory is gone, and every link to it."""
+    home = (root / "sys/bus/pci/devices" / address).resolve()
+    _unlist(root, home)
+    (root / "sys/bus/pci/devices" / address).unlink()
+    shutil.rmtree(home)
+
+
+def unbind(root: Path, address: str) -> None:
+    """The function lost its driver, and with it everything that the driver had made."""
+    home = (root / "sys/bus/pci/devices" / address).resolve()
+    _unlist(root, home)
+    (home / "driver").unlink()
+    for child in home.iterdir():
+        if child.is_dir() and child.name.startswith(("infiniband", "net", "mlx5_core.")):
+            shutil.rmtree(child)
+
+
+def swap(root: Path, one: str, other: str) -> None:
+    """Two RDMA devices exchange their names, as after a change of probe order."""
+    names = root / "sys/class/infiniband"
+    homes = {name: (names / name).resolve() for name in (one, other)}
+    spare = {name: home.rename(home.with_name("swapped")) for name, home in homes.items()}
+    for name, new in ((one, other), (other, one)):
+        home = spare[name].rename(spare[name].with_name(new))
+        (names / new).unlink()
+        (names / new).symlink_to(os.path.relpath(home, names))
+
+
+def rename(root: Path) -> None:
+    """Every RDMA device and netdev gets a name that says nothing, in another order than before."""
+    for directory, prefix in (("infiniband", "rdma_x"), ("net", "if_x")):
+        names = root / "sys/class" / directory
+        for index, link in enumerate(sorted(names.iterdir() if names.is_dir() else (), reverse=True)):
+            _renamed(root, names, link, f"{prefix}{index}")
+
+
+def _renamed(root: Path, names: Path, link: Path, new: str) -> None:
+    old, home = link.name, link.resolve()
+    masters = [master for master in root.glob("sys/devices/**/master") if master.readlink().name == old]
+    home.rename(home.with_name(new))
+    if link.is_symlink():
+        link.unlink()
+        (names / new).symlink_to(os.path.relpath(home.with_name(new), names))
+    for told in (path for pattern in ("ibdev", "ndevs/*", "parent") for path in root.glob(f"sys/devices/**/{pattern}")):
+        if told.is_file() and told.read_text().strip() == old:
+            told.write_text(f"{new}\n")
+    for master in masters:
+        target = master.readlink().with_name(new)
+        master.unlink()
+        master.symlink_to(target)
+
+
+def _unlist(root: Path, home: Path) -> None:
+    for link in (root / "sys/class").glob("*/*"):
+        if link.is_symlink() and link.resolve().is_relative_to(home):
+            for node in (root / "dev/infiniband").glob(link.name):
+                node.unlink()
+            link.unlink()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()

@@ -1,0 +1,76 @@
+"""Starts QEMU for the lab: the machine's parts, and a process that ends when ours does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.rigs import lab_agent, lab_setup
+from tests.rigs.lab_image import Image
+from tests.rigs.lab_setup import Nic
+
+# PR_SET_PDEATHSIG follows the thread that forked, not the process: one thread, which lives as long as the process
+# does, starts every guest.
+_launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab-launcher")
+
+
+def start(image: Image, sockets: Mapping[str, int]) -> subprocess.Popen[bytes]:
+    """Starts a machine whose `console`, `agent` and `qmp` are the given connected sockets; none of it is in a file."""
+    return _launcher.submit(spawn, command(image, sockets), tuple(sockets.values())).result()
+
+
+def spawn(command: Sequence[str], descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=descriptors)
+
+
+def device(nic: str, mac: str) -> dict[str, object]:
+    return {
+        "driver": "virtio-net-pci",
+        "id": nic,
+        "netdev": f"net-{nic}",
+        "mac": mac,
+        "host_mtu": lab_setup.MTU,
+        "speed": lab_setup.SPEED,
+        "duplex": "full",
+    }
+
+
+def command(image: Image, sockets: Mapping[str, int]) -> tuple[str, ...]:
+    """A q35 machine in software emulation: KVM in a virtual machine hangs before or during the guest's boot.
+
+    One CPU: two of them wait for each other where the host's cores are busy. Boot, one Python and ten programs took
+    14 s of CPU with one and 27 to 40 s with two, on two shared cores.
+    """
+    kernel_arguments = {"LAB_IMAGE": image.directory, "LAB_PYTHON": sys.executable, "LAB_AGENT": lab_agent.__file__}
+    append = "console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0 printk.devkmsg=on "
+    append += " ".join(f'"{name}={value}"' for name, value in kernel_arguments.items())
+    words = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot"]
+    words += ["-display", "none", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1"]
+    words += ["-m", "2048", "-kernel", str(image.kernel), "-initrd", str(image.initramfs), "-append", append]
+    for name, descriptor in sockets.items():
+        words += ["-chardev", f"socket,id={name},fd={descriptor}"]
+    words += ["-serial", "chardev:console", "-mon", "chardev=qmp,mode=control"]
+    words += ["-device", "virtio-serial-pci", "-device", f"virtserialport,chardev=agent,name={lab_agent.PORT_NAME}"]
+    for tag, path in (("root", Path("/")), ("modules", image.modules)):
+        share = f"local,id={tag},path={escaped(path)},security_model=none,readonly=on,multidevs=remap"
+        words += ["-fsdev", share, "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
+    for port in (*(nic.port for nic in lab_setup.NICS), *lab_setup.SPARE_PORTS):
+        address = f"addr=0x10.{port - 1},multifunction=on"
+        words += ["-device", f"pcie-root-port,id=port{port},chassis={port},bus=pcie.0,{address}"]
+    for nic in lab_setup.NICS:
+        words += nic_arguments(nic)
+    return tuple(words)
+
+
+def nic_arguments(nic: Nic) -> list[str]:
+    options = ",".join(f"{key}={value}" for key, value in device(nic.id, nic.mac).items())
+    network = f"user,id=net-{nic.id},restrict=on,ipv6=off,net={nic.network}"
+    return ["-netdev", network, "-device", f"{options.removeprefix('driver=')},bus=port{nic.port}"]
+
+
+def escaped(path: Path) -> str:
+    """QEMU's options are separated by commas; one in a value is doubled."""
+    return str(path).replace(",", ",,")

@@ -1,0 +1,180 @@
+"""Words for tests: build what a healthy node shows, change one thing, and read what the check says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from nodeprep.facts.expected import Expected
+from nodeprep.facts.links import Link, Links
+from nodeprep.facts.pci import Pci, PciDevice
+from nodeprep.facts.rdma import Device, Gid, Port, Rdma
+from nodeprep.model import Check, Seen, Shown, Verdict, raw
+from nodeprep.round import _verdicts
+
+BDF = "0000:5c:00.0"
+
+
+def port(**different: Any) -> Port:
+    """mlx5_3/1, a healthy 400 Gb/s RoCE port."""
+    usual: dict[str, Any] = {
+        "device": "mlx5_3",
+        "number": 1,
+        "bdf": BDF,
+        "netdev": "eth2",
+        "state": "4: ACTIVE",
+        "physical": "5: LinkUp",
+        "rate": 400.0,
+        "layer": "Ethernet",
+        "lid": "0x0",
+        "sm_lid": "0x0",
+        "gids": (gid(),),
+        "like": "15b3:1021 MT_0000000838 Ethernet",
+    }
+    return Port(**(usual | different))
+
+
+def gid(**different: Any) -> Gid:
+    """A RoCE v2 entry with 10.99.0.2."""
+    usual: dict[str, Any] = {
+        "index": 3,
+        "value": "0000:0000:0000:0000:0000:ffff:0a63:0002",
+        "kind": "RoCE v2",
+        "netdev": "eth2",
+    }
+    return Gid(**(usual | different))
+
+
+def device(**different: Any) -> Device:
+    """mlx5_3, the ConnectX-7 under `port()`."""
+    usual: dict[str, Any] = {
+        "name": "mlx5_3",
+        "bdf": BDF,
+        "parent": None,
+        "node_type": "1: CA",
+        "node_guid": "5054:00ff:fe12:3456",
+        "system_guid": "5054:00ff:fe12:3456",
+        "firmware": "28.41.1000",
+        "hca_type": "MT4129",
+        "board": "MT_0000000838",
+        "id": "15b3:1021",
+        "virtual_function": False,
+        "traffic_class": None,
+    }
+    return Device(**(usual | different))
+
+
+def nic(**different: Any) -> PciDevice:
+    """The PCI function under `device()`, on a bare-metal node."""
+    usual: dict[str, Any] = {
+        "address": BDF,
+        "id": "15b3:1021",
+        "pci_class": "020000",
+        "driver": "mlx5_core",
+        "driver_override": None,
+        "modalias": "pci:v000015B3d00001021sv000015B3sd00000041bc02sc00i00",
+        "answers": True,
+        "power": "D0",
+        "speed": 32.0,
+        "width": 16,
+        "max_speed": 32.0,
+        "max_width": 16,
+        "numa": 0,
+        "virtual_function": False,
+        "iommu": "identity",
+        "aer": None,
+        "bridges": (),
+        "auxiliaries": (),
+        "rdma": ("mlx5_3",),
+        "netdevs": ("eth2",),
+    }
+    return PciDevice(**(usual | different))
+
+
+def link(**different: Any) -> Link:
+    """eth2, the netdev of `port()`."""
+    usual: dict[str, Any] = {
+        "name": "eth2",
+        "index": 4,
+        "mac": "00:16:3e:aa:bb:02",
+        "permanent_mac": "00:16:3e:aa:bb:02",
+        "bdf": BDF,
+        "up": True,
+        "operstate": "up",
+        "carrier": True,
+        "mtu": 9000,
+        "master": None,
+        "kind": None,
+        "downs": 0,
+    }
+    return Link(**(usual | different))
+
+
+def rdma(*ports: Port, devices: tuple[Device, ...] = ()) -> Rdma:
+    return Rdma(0.0, devices, ports)
+
+
+def pci(*devices: PciDevice, **different: Any) -> Pci:
+    usual: dict[str, Any] = {"at": 0.0, "devices": devices, "bridges": (), "drivers_shown": True}
+    return Pci(**(usual | different))
+
+
+def links(*found: Link, **different: Any) -> Links:
+    usual: dict[str, Any] = {"at": 0.0, "links": found, "addresses": (), "neighbours": ()}
+    return Links(**(usual | different))
+
+
+NOTHING_EXPECTED = Expected(
+    profile="test",
+    firm={},
+    devices={},
+    counted={},
+    counted_rate=None,
+    counted_layer=None,
+    counted_firm=True,
+    alike={},
+    alike_rates={},
+    missing_devices=(),
+    missing_ports=(),
+    shortage=None,
+    modules=(),
+    verbs=None,
+    wants_rdma=False,
+)
+
+
+def expected(**different: Any) -> Expected:
+    """Nothing is wanted but what is given; `firm={"0000:5c:00.0/1": PortWant(...)}` wants a port."""
+    return replace(NOTHING_EXPECTED, **different)
+
+
+def wanted(port: Port, by: str | None) -> Expected:
+    """Somebody wants this port up, or nobody."""
+    return expected(alike={port.subject.key: by} if by else {})
+
+
+def changed(thing: Any, **different: Any) -> Any:
+    """A copy of a fact or value with other fields; an Unreadable may stand for one."""
+    assert isinstance(thing, Shown)
+    return type(thing)(**(raw(thing) | different))
+
+
+def verdicts(
+    check: Check, *facts: object, want: object = None, before: tuple[object, ...] | None = None, seconds: float = 10.0
+) -> list[Verdict]:
+    """What the runner gets from a check that sees these facts; `before` are those of a look `seconds` earlier."""
+    own = {check.want: want or check.want()} if check.want else {}
+    values: dict[type, object] = {type(fact): fact for fact in facts}
+    earlier = None if before is None else Seen({type(fact): fact for fact in before} | own)
+    return list(_verdicts(check, Seen(values | own, earlier, seconds if before is not None else 0.0)))
+
+
+def say(check: Check, *facts: object, **look: Any) -> str:
+    """All verdicts in short: "fail AdministrativelyDown link_up(interface=eth2)", separated by "; "."""
+    return "; ".join(short(verdict) for verdict in verdicts(check, *facts, **look))
+
+
+def short(verdict: Verdict) -> str:
+    remedy = verdict.remedy
+    args = ", ".join(f"{key}={value}" for key, value in remedy.args.items()) if remedy else ""
+    return f"{verdict.status} {verdict.reason}" + (f" {remedy.playbook}({args})" if remedy else "")
