@@ -1,0 +1,1 @@
+"""Benchmarks print figures; they pass or fail nothing."""

@@ -1,0 +1,127 @@
+"""How long `nodeprep --help` and `nodeprep check` take, beside `python -c pass` and a C program reading the same files.
+
+    python tests/bench/start.py [--runs N]
+
+Everything runs in turn within one run, so the ratios hold on a noisy machine where the milliseconds do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeprep import facts
+from nodeprep.doors.files import LIMIT, Files
+from nodeprep.doors.host import Host
+from nodeprep.look import Eyes
+from nodeprep.model import Unreadable
+from tests.rigs import trees
+
+HERE = Path(__file__).resolve().parent
+NODEPREP = Path(sys.executable).with_name("nodeprep")
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A command to time, its budget in milliseconds (design 7) if it has one, and what it reads."""
+
+    name: str
+    argv: list[str]
+    budget: float | None = None
+    stdin: str = ""
+
+
+class Recording(Files):
+    """Files that remember what was asked of them."""
+
+    asked: list[str]
+
+    def data(self, path: str, limit: int = LIMIT, head: bool = False) -> bytes | None | Unreadable:
+        self.asked.append(path)
+        return super().data(path, limit, head)
+
+
+def paths_read(root: Path) -> str:
+    """Every file that a look at this tree opens, as paths of this machine."""
+    host = Host(str(root), live=False)
+    host.files = Recording(str(root))
+    host.files.asked = []
+    Eyes(host).look(facts.ALL)
+    return "\n".join(str(root) + path for path in host.files.asked)
+
+
+def compiled(scratch: Path) -> str:
+    program = scratch / "read_files"
+    subprocess.run(["gcc", "-O2", "-o", str(program), str(HERE / "read_files.c")], check=True)
+    return str(program)
+
+
+def contenders(scratch: Path) -> list[Contender]:
+    tree = trees.build("h100-ib", scratch / "node")
+    profile = scratch / "profile.yaml"
+    capture = [str(NODEPREP), "profile", "capture", "--root", str(tree), "-o", str(profile)]
+    subprocess.run(capture, check=True, stdout=subprocess.DEVNULL)
+    dead = [str(NODEPREP), "check", "--root", str(tree)]
+    return [
+        Contender("python -c pass", [sys.executable, "-c", "pass"]),
+        Contender("C, the same files", [compiled(scratch)], stdin=paths_read(tree)),
+        Contender("nodeprep --help", [str(NODEPREP), "--help"], 60),
+        Contender("check, dead tree, 12 NICs and 8 GPUs", dead, 150),
+        Contender("the same with a captured profile", [*dead, "--profile", str(profile)], 150),
+        Contender("check, this live node", [str(NODEPREP), "check", "--settle", "0"], 200),
+    ]
+
+
+def once(contender: Contender) -> tuple[float, float, float]:
+    """Wall and CPU milliseconds, and the peak memory of the largest child so far in MiB."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.perf_counter()
+    subprocess.run(
+        contender.argv,
+        input=contender.stdin,
+        text=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    wall = time.perf_counter() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return wall * 1e3, cpu * 1e3, after.ru_maxrss / 1024
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=15)
+    runs = parser.parse_args().runs
+    with tempfile.TemporaryDirectory(prefix="nodeprep-bench-") as scratch:
+        every = contenders(Path(scratch))
+        walls: dict[str, list[float]] = {one.name: [] for one in every}
+        cpus: dict[str, list[float]] = {one.name: [] for one in every}
+        for number in range(runs + 1):
+            for one in every:
+                wall, cpu, _ = once(one)
+                if number:  # the first turn warms the page cache
+                    walls[one.name].append(wall)
+                    cpus[one.name].append(cpu)
+    floor = statistics.median(walls["python -c pass"])
+    print(f"{runs} runs in turn; milliseconds of wall clock")
+    print(f"{'':38} {'median':>7} {'min':>6} {'max':>6} {'cpu':>6} {'x python':>9} {'budget':>7}")
+    for one in every:
+        took = walls[one.name]
+        median, budget = statistics.median(took), f"{one.budget:g}" if one.budget else "-"
+        cpu = statistics.median(cpus[one.name])
+        figures = f"{median:7.1f} {min(took):6.1f} {max(took):6.1f} {cpu:6.1f} {median / floor:9.2f} {budget:>7}"
+        print(f"{one.name:38} {figures}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

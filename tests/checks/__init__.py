@@ -1,0 +1,1 @@
+"""One test file per check, mirroring nodeprep.checks: rows are the specification."""

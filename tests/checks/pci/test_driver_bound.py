@@ -1,0 +1,190 @@
+"""pci.driver-bound by its rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodeprep.checks.pci.driver_bound import CHECK
+from nodeprep.facts.expected import Shortage
+from nodeprep.facts.modules import Modules
+from nodeprep.facts.pci import PciDevice
+from nodeprep.model import Unreadable, Why
+from nodeprep.profile import DeviceWant
+from tests.values import BDF, expected, nic, pci, say, verdicts
+
+ALIAS = "pci:v000015B3d00001021sv000015B3sd00000041bc02sc00i00"
+PROFILE = expected(devices={BDF: DeviceWant(driver="mlx5_core")})
+INDEX = ("ib_core", "mlx5_core", "mlx5_ib", "virtio_pci", "erdma")
+DENIED = Unreadable(Why.DENIED, "/sys/bus/pci/devices/0000:5c:00.0/driver_override", 13)
+
+
+def modules(**different: Any) -> Modules:
+    usual: dict[str, Any] = {
+        "at": 0.0,
+        "loaded": (),
+        "loading": (),
+        "available": INDEX,
+        "versions": (),
+        "wanted": ((ALIAS, ("mlx5_core",)),),
+    }
+    return Modules(**(usual | different))
+
+
+def unbound(**different: Any) -> PciDevice:
+    return nic(**({"driver": None, "rdma": (), "netdevs": ()} | different))
+
+
+def others(count: int, **different: Any) -> list[PciDevice]:
+    return [nic(**({"address": f"0000:{index:02x}:00.0"} | different)) for index in range(1, count + 1)]
+
+
+PROFILE_ROWS = [
+    ({}, PROFILE, modules(), "fail NoDriver kernel_modules(module=mlx5_core)"),
+    ({}, PROFILE, modules(loaded=("mlx5_core",)), "fail NotBound driver_bind(bdf=0000:5c:00.0, driver=mlx5_core)"),
+    ({}, PROFILE, modules(available=("ib_core",), wanted=()), "fail NoModule"),
+    ({}, PROFILE, modules(available=None, wanted=()), "fail NoDriver kernel_modules(module=mlx5_core)"),
+    ({}, PROFILE, modules(available=DENIED), "fail NoDriver kernel_modules(module=mlx5_core)"),
+    ({}, PROFILE, None, "fail NoDriver kernel_modules(module=mlx5_core)"),
+    ({"driver_override": "vfio-pci"}, PROFILE, modules(), "fail DriverOverride"),
+    ({"driver_override": DENIED}, PROFILE, modules(), "unknown CannotLook"),
+    ({"modalias": DENIED}, PROFILE, modules(), "fail NoDriver kernel_modules(module=mlx5_core)"),
+    ({"virtual_function": True}, PROFILE, modules(), "absent Nothing"),
+    # A name that a copy lost is found again by modalias; a driver that names its module otherwise too.
+    (
+        {},
+        expected(devices={BDF: DeviceWant(driver="unnamed")}),
+        modules(),
+        "fail NoDriver kernel_modules(module=mlx5_core)",
+    ),
+    (
+        {},
+        expected(devices={BDF: DeviceWant(rdma="mlx5_3")}),
+        modules(),
+        "fail NoDriver kernel_modules(module=mlx5_core)",
+    ),
+    (
+        {},
+        expected(devices={BDF: DeviceWant(driver="virtio-pci")}),
+        modules(loaded=("virtio_pci",), wanted=()),
+        "fail NotBound driver_bind(bdf=0000:5c:00.0, driver=virtio-pci)",
+    ),
+    ({}, expected(devices={BDF: DeviceWant(driver="erdma")}), modules(wanted=()), "fail NoDriver erdma_load()"),
+    ({}, expected(devices={BDF: DeviceWant()}), modules(), "ok NotNeeded"),
+    ({}, expected(), modules(), "ok NotNeeded"),
+]
+
+
+@pytest.mark.parametrize(("different", "wants", "kernel", "says"), PROFILE_ROWS)
+def test_without_a_driver(different: dict[str, Any], wants: object, kernel: Modules | None, says: str) -> None:
+    facts = (pci(unbound(**different)), wants, *([kernel] if kernel else []))
+    assert say(CHECK, *facts) == says
+
+
+BOUND_ROWS = [
+    ("mlx5_core", "mlx5_core", "ok Bound"),
+    ("mlx5_core", None, "ok Bound"),
+    ("virtio-pci", "virtio_pci", "ok Bound"),
+    ("unnamed", "mlx5_core", "ok Bound"),
+    ("mlx5_core", "unnamed", "ok Bound"),
+    ("vfio-pci", None, "ok PassedThrough"),
+    ("vfio-pci", "mlx5_core", "fail WrongDriver"),
+    ("vfio-pci", "vfio-pci", "ok PassedThrough"),
+]
+
+
+@pytest.mark.parametrize(("driver", "want", "says"), BOUND_ROWS)
+def test_with_a_driver(driver: str, want: str | None, says: str) -> None:
+    assert say(CHECK, pci(nic(driver=driver)), expected(devices={BDF: DeviceWant(driver=want)})) == says
+
+
+def last(*devices: PciDevice, **wants: Any) -> str:
+    return say(CHECK, pci(*devices), expected(**wants), modules(available=None, wanted=())).rpartition("; ")[2]
+
+
+MAJORITY_ROWS = [
+    (2, 1, "fail NoDriver kernel_modules(module=mlx5_core)"),  # 2 of 3
+    (2, 2, "ok NotNeeded"),  # 2 of 4: no majority
+    (3, 2, "fail NoDriver kernel_modules(module=mlx5_core)"),  # 3 of 5
+    (1, 1, "ok NotNeeded"),  # two are too few to compare
+    (0, 3, "ok NotNeeded"),
+]
+
+
+@pytest.mark.parametrize(("bound", "spare", "says"), MAJORITY_ROWS)
+def test_a_majority_of_its_likes_says_that_a_driver_is_wanted(bound: int, spare: int, says: str) -> None:
+    spares = [unbound(address=f"0000:8{index}:00.0") for index in range(spare)]
+    assert last(*others(bound, rdma=()), *spares) == says
+
+
+def test_likes_that_are_handed_on_do_not_speak_for_a_driver() -> None:
+    assert last(*others(4, driver="vfio-pci", rdma=()), unbound()) == "ok NotNeeded"
+
+
+def test_virtual_functions_are_no_likes() -> None:
+    assert last(*others(4, virtual_function=True), unbound()) == "ok NotNeeded"
+
+
+def test_other_hardware_is_no_like() -> None:
+    assert last(*others(4, id="15b3:101d"), unbound()) == "ok NotNeeded"
+
+
+def test_one_set_aside_for_a_guest_is_left_alone_unless_the_profile_wants_it() -> None:
+    assert last(*others(4), unbound(driver_override="vfio-pci")) == "ok PassedThrough"
+    assert last(*others(4), unbound(driver_override="nouveau")) == "fail DriverOverride"
+
+
+def test_an_infiniband_controller_always_needs_its_driver() -> None:
+    seen = pci(unbound(pci_class="020700"))
+    assert say(CHECK, seen, expected(), modules()) == "fail NoDriver kernel_modules(module=mlx5_core)"
+
+
+def test_without_a_claim_by_any_module_the_kernel_lacks_it_if_its_index_is_shown() -> None:
+    seen = pci(unbound(pci_class="020700"))
+    assert say(CHECK, seen, expected(), modules(wanted=((ALIAS, ()),))) == "fail NoModule"
+    assert say(CHECK, seen, expected(), modules(available=None, wanted=())) == "fail NoDriver"
+    assert say(CHECK, seen, expected()) == "fail NoDriver"
+
+
+SHORT = Shortage(7, 8, "Ethernet ports", "profile rdma-roce (at least 8 ports)")
+
+
+def test_ports_that_a_profile_misses_make_its_likes_suspects() -> None:
+    fail = "fail NoDriver kernel_modules(module=mlx5_core)"
+    assert last(*others(1), unbound(), shortage=SHORT) == fail
+    assert last(*others(1), unbound(id="8086:1533"), shortage=SHORT) == "ok NotNeeded"
+    assert last(*others(1, rdma=()), unbound(), shortage=SHORT) == fail  # nothing carries RDMA: any may be it
+    assert last(*others(1), unbound()) == "ok NotNeeded"
+
+
+def test_a_tree_without_driver_links_is_not_judged() -> None:
+    assert say(CHECK, pci(unbound(), drivers_shown=False), PROFILE) == "absent Nothing"
+
+
+def test_the_usual_driver_decides_between_modules_that_claim_it() -> None:
+    claimed = modules(wanted=((ALIAS, ("catch_all", "mlx5_core")),))
+    infiniband = pci(unbound(pci_class="020700"))
+    assert say(CHECK, pci(unbound()), PROFILE, claimed) == "fail NoDriver kernel_modules(module=mlx5_core)"
+    assert say(CHECK, infiniband, expected(), claimed) == "fail NoModule"  # catch_all is what modprobe would try
+    named = [*others(1, driver="unnamed"), *others(1, address="0000:02:00.0"), unbound()]
+    assert last(*named) == "fail NoDriver kernel_modules(module=mlx5_core)"
+
+
+def test_what_machines_read() -> None:
+    (verdict,) = verdicts(CHECK, pci(unbound()), PROFILE, modules())
+    assert (verdict.observed, verdict.expected) == ("none", "mlx5_core")
+    (verdict,) = verdicts(CHECK, pci(unbound(pci_class="020700", driver_override="nouveau")), expected(), modules())
+    assert (verdict.observed, verdict.expected) == ("none", "a driver")
+    (verdict,) = verdicts(CHECK, pci(unbound(driver_override="nouveau")), PROFILE, modules())
+    assert (verdict.observed, verdict.expected) == ("none", "mlx5_core")
+    (verdict,) = verdicts(CHECK, pci(unbound(pci_class="020700")), expected(), modules())
+    assert verdict.expected == "a driver"
+
+
+def test_message() -> None:
+    (verdict,) = verdicts(CHECK, pci(unbound()), PROFILE, modules(loaded=("mlx5_core",)))
+    assert verdict.message == (
+        "0000:5c:00.0 (15b3:1021) has no driver; it is wanted by profile test; "
+        "module mlx5_core is loaded and did not take it: see dmesg"
+    )

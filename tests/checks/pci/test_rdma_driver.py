@@ -1,0 +1,210 @@
+"""pci.rdma-driver by its rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodeprep.checks.pci.rdma_driver import CHECK, TAKERS
+from nodeprep.facts.expected import Expected, Shortage
+from nodeprep.facts.modules import Modules
+from nodeprep.facts.pci import AUXILIARY, Auxiliary, PciDevice
+from nodeprep.facts.rdma import Device
+from nodeprep.facts.rdma_netlink import RdmaNetlink
+from nodeprep.model import Unreadable, Why
+from nodeprep.profile import DeviceWant
+from tests.values import BDF, device, expected, link, links, nic, pci, rdma, say, verdicts
+
+IDLE = Auxiliary("mlx5_core.rdma.0", None)
+TAKEN = Auxiliary("mlx5_core.rdma.0", "mlx5_ib.rdma")
+WANTS = expected(devices={BDF: DeviceWant(rdma="mlx5_3")})
+KNOWN = expected(devices={BDF: DeviceWant()})
+RXE = expected(devices={BDF: DeviceWant(rdma="rxe0", software="rxe")})
+SHORT = Shortage(7, 8, "Ethernet ports", "profile rdma-roce (at least 8 ports)")
+
+
+def modules(*loaded: str, available: tuple[str, ...] | None = ("rdma_rxe", "mlx5_ib", "irdma")) -> Modules:
+    return Modules(0.0, loaded, (), available, (), ())
+
+
+def netlink(mode: str | None) -> RdmaNetlink:
+    return RdmaNetlink(0.0, True, (), (), (), (), (), (), mode, ())
+
+
+def bare(**different: Any) -> PciDevice:
+    return nic(**({"rdma": ()} | different))
+
+
+def software(**different: Any) -> Device:
+    return device(**({"name": "rxe0", "parent": "eth2"} | different))
+
+
+def rails(having: int, lacking: int, **different: Any) -> list[PciDevice]:
+    found = [nic(address=f"0000:0{index}:00.0", rdma=(f"mlx5_{index}",)) for index in range(having)]
+    return found + [bare(**({"address": f"0000:8{index}:00.0"} | different)) for index in range(lacking)]
+
+
+AUXILIARY_ROWS = [
+    ({"auxiliaries": (IDLE,)}, expected(), modules(), "fail NoRdmaDriver kernel_modules(module=mlx5_ib)"),
+    ({"auxiliaries": (IDLE,)}, expected(), modules("mlx5_ib"), "fail NotBound"),
+    ({"auxiliaries": (IDLE,)}, expected(), modules(available=()), "fail NoModule"),
+    ({"auxiliaries": (IDLE,)}, expected(), modules(available=None), "fail NoRdmaDriver kernel_modules(module=mlx5_ib)"),
+    ({"auxiliaries": (Auxiliary("new.rdma.0", None),)}, expected(), modules(), "fail NoRdmaDriver"),
+    ({"auxiliaries": (TAKEN, IDLE, Auxiliary("x.rdma.1", None))}, expected(), modules("mlx5_ib"), "fail NotBound"),
+    ({"auxiliaries": (IDLE,)}, WANTS, modules(), "fail NoRdmaDriver kernel_modules(module=mlx5_ib)"),
+    ({"auxiliaries": (IDLE,)}, KNOWN, modules(), "ok NotNeeded"),
+    ({"auxiliaries": (IDLE,), "rdma": ("mlx5_3",)}, expected(), modules(), "ok Offered"),
+    ({"auxiliaries": (TAKEN,)}, expected(), modules(), "absent Nothing"),
+    ({"auxiliaries": (IDLE,), "virtual_function": True}, expected(), modules(), "absent Nothing"),
+    ({}, expected(), modules(), "absent Nothing"),
+    ({}, WANTS, modules(), "fail NoRdmaDevice"),
+    ({}, KNOWN, modules(), "absent Nothing"),
+    ({"rdma": ("mlx5_3",)}, WANTS, modules(), "ok Offered"),
+]
+
+
+@pytest.mark.parametrize(("different", "wants", "kernel", "says"), AUXILIARY_ROWS)
+def test_hardware(different: dict[str, Any], wants: Expected, kernel: Modules, says: str) -> None:
+    assert say(CHECK, pci(bare(**different)), rdma(), wants, kernel) == says
+
+
+def test_hardware_without_a_look_at_modules() -> None:
+    seen = pci(bare(auxiliaries=(IDLE,)))
+    assert say(CHECK, seen, rdma(), expected()) == "fail NoRdmaDriver kernel_modules(module=mlx5_ib)"
+
+
+def test_every_offer_that_has_a_taker_is_one_that_the_facts_find() -> None:
+    assert [offer for offer in TAKERS if not AUXILIARY.search(f"{offer}.0")] == []
+
+
+def test_an_offer_says_nothing_in_a_tree_without_driver_links() -> None:
+    assert say(CHECK, pci(bare(auxiliaries=(IDLE,)), drivers_shown=False), rdma(), expected()) == "absent Nothing"
+
+
+FRONT_END = {"id": "8086:1593", "driver": "ice", "auxiliaries": (Auxiliary("ice.roce.0", None),)}
+FAIL = "fail NoRdmaDriver kernel_modules(module=irdma)"
+
+
+def test_a_front_end_whose_rdma_nobody_loads_only_warns_where_others_carry_rdma() -> None:
+    rail = nic(address="0000:01:00.0")
+    assert say(CHECK, pci(bare(**FRONT_END)), rdma(), expected(), modules()) == FAIL
+    assert say(CHECK, pci(rail, bare(**FRONT_END)), rdma(), expected(), modules()) == "ok Offered; warn NoRdmaDriver"
+    short = expected(shortage=SHORT)
+    assert say(CHECK, pci(rail, bare(**FRONT_END)), rdma(), short, modules()) == f"ok Offered; {FAIL}"
+    assert say(CHECK, pci(rail, bare(**FRONT_END)), rdma(), WANTS, modules()) == f"ok Offered; {FAIL}"
+    kin = nic(address="0000:02:00.0", id="8086:1593")
+    assert say(CHECK, pci(rail, kin, bare(**FRONT_END)), rdma(), expected(), modules()).endswith(f"; {FAIL}")
+
+
+SOFTWARE_ROWS = [
+    (modules("rdma_rxe"), {}, "fail NoRdmaLink rdma_link_add(name=rxe0, type=rxe, netdev=eth2)"),
+    (
+        modules("rdma_rxe"),
+        {"netdevs": ("eth2", "eth3")},
+        "fail NoRdmaLink rdma_link_add(name=rxe0, type=rxe, netdev=eth2)",
+    ),
+    (modules("rdma_rxe"), {"netdevs": ()}, "fail NoRdmaLink"),
+    (modules(), {}, "fail ModuleNotLoaded kernel_modules(module=rdma_rxe)"),
+    (modules(available=None), {}, "fail ModuleNotLoaded kernel_modules(module=rdma_rxe)"),
+    (modules(available=()), {}, "fail ModuleNotLoaded"),
+    (None, {}, "fail NoRdmaLink rdma_link_add(name=rxe0, type=rxe, netdev=eth2)"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "different", "says"), SOFTWARE_ROWS)
+def test_software(kernel: Modules | None, different: dict[str, Any], says: str) -> None:
+    assert say(CHECK, pci(bare(**different)), rdma(), RXE, *([kernel] if kernel else [])) == says
+
+
+def test_a_software_device_is_there_whatever_it_is_called() -> None:
+    there = rdma(devices=(software(name="anything"),))
+    assert say(CHECK, pci(bare()), there, RXE, modules()) == "ok Offered"
+    elsewhere = rdma(devices=(software(bdf="0000:01:00.0"),))
+    assert say(CHECK, pci(bare()), elsewhere, RXE, modules()).startswith("fail ModuleNotLoaded")
+
+
+def test_a_software_device_does_not_stand_in_for_hardware() -> None:
+    assert say(CHECK, pci(bare()), rdma(devices=(software(),)), WANTS) == "fail NoRdmaDevice"
+    assert say(CHECK, pci(bare()), rdma(devices=(device(),)), WANTS) == "ok Offered"
+
+
+def test_a_copy_that_lost_the_way_from_device_to_nic_blames_none() -> None:
+    assert say(CHECK, pci(bare()), rdma(devices=(device(bdf=""),)), WANTS) == "absent Nothing"
+
+
+MAJORITY_ROWS = [
+    (2, 1, {}, "fail NoRdmaDevice"),
+    (2, 2, {}, "absent"),
+    (3, 2, {}, "fail NoRdmaDevice"),
+    (1, 1, {}, "absent"),
+    (4, 1, {"driver": None}, "absent"),  # pci.driver-bound says it
+    (4, 1, {"id": "15b3:101d"}, "absent"),
+    (4, 1, {"virtual_function": True}, "absent"),
+]
+
+
+@pytest.mark.parametrize(("having", "lacking", "different", "says"), MAJORITY_ROWS)
+def test_a_majority_of_its_likes(having: int, lacking: int, different: dict[str, Any], says: str) -> None:
+    found = say(CHECK, pci(*rails(having, lacking, **different)), rdma(), expected()).split("; ")
+    assert found[having:] == ([says] * lacking if says != "absent" else [])
+
+
+def test_the_class_directory_says_too_who_carries_rdma() -> None:
+    nics = [bare(address=f"0000:0{index}:00.0") for index in range(4)]
+    hardware = rdma(devices=tuple(device(name=f"mlx5_{index}", bdf=nics[index].address) for index in range(3)))
+    assert say(CHECK, pci(*nics), hardware, expected()).split("; ")[3:] == ["fail NoRdmaDevice"]
+    links_only = rdma(devices=tuple(software(name=f"rxe{index}", bdf=nics[index].address) for index in range(3)))
+    assert say(CHECK, pci(*nics), links_only, expected()) == "absent Nothing"
+
+
+TWIN = nic(address="0000:00:00.1", rdma=(), netdevs=("eth9",))
+LEG, LONER = link(name="eth9", master="bond0"), link(name="eth9")
+BOND_ROWS = [
+    (TWIN, (links(LEG),), "ok Offered"),
+    (TWIN, (links(LONER),), "fail NoRdmaDevice"),
+    (TWIN, (), "ok Offered"),  # who is in a bond is not shown
+    (nic(address="0000:00:00.1", rdma=(), netdevs=()), (links(LONER),), "ok Offered"),
+    (nic(address="0000:00:00.1", rdma=(), netdevs=("eth8",)), (links(LONER),), "ok Offered"),
+    (nic(address="0000:07:00.0", rdma=(), netdevs=("eth9",)), (links(LEG),), "fail NoRdmaDevice"),
+]
+
+
+@pytest.mark.parametrize(("second", "shown", "says"), BOND_ROWS)
+def test_the_second_port_of_a_bond_has_no_device_of_its_own(
+    second: PciDevice, shown: tuple[object, ...], says: str
+) -> None:
+    assert say(CHECK, pci(*rails(3, 0), second), rdma(), expected(), *shown).rpartition("; ")[2] == says
+
+
+NAMESPACE_ROWS = [
+    ("exclusive", (TAKEN,), "ok InAnotherNamespace"),
+    ("exclusive", (), "fail NoRdmaDevice"),
+    ("shared", (TAKEN,), "fail NoRdmaDevice"),
+    (None, (TAKEN,), "fail NoRdmaDevice"),
+]
+
+
+@pytest.mark.parametrize(("mode", "auxiliaries", "says"), NAMESPACE_ROWS)
+def test_a_device_that_was_moved_into_a_pod_is_not_missing(
+    mode: str | None, auxiliaries: tuple[Auxiliary, ...], says: str
+) -> None:
+    assert say(CHECK, pci(bare(auxiliaries=auxiliaries)), rdma(), WANTS, netlink(mode)) == says
+
+
+def test_a_damaged_id_is_unknown_for_that_nic_only() -> None:
+    damage = Unreadable(Why.MALFORMED, "/sys/bus/pci/devices/0000:5c:00.0/vendor")
+    found = say(CHECK, pci(*rails(3, 0), bare(id=damage)), rdma(), expected())
+    assert found == "ok Offered; ok Offered; ok Offered; unknown CannotLook"
+
+
+def test_messages() -> None:
+    (verdict,) = verdicts(CHECK, pci(bare(auxiliaries=(IDLE,))), rdma(), WANTS, modules())
+    assert verdict.message == (
+        "0000:5c:00.0 (15b3:1021, eth2) offers mlx5_core.rdma.0, which no RDMA driver took; "
+        "mlx5_3 is wanted by profile test; load mlx5_ib"
+    )
+    assert verdict.expected == "mlx5_3"
+    *_, verdict = verdicts(CHECK, pci(*rails(3, 1)), rdma(), expected())
+    assert verdict.expected == "an RDMA device"
+    assert "one is wanted by 3 of 4 alike" in verdict.message

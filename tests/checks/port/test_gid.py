@@ -1,0 +1,180 @@
+"""port.gid: who needs a routable GID, and what counts as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodeprep.checks.port.gid import CHECK
+from nodeprep.facts.expected import Expected
+from nodeprep.facts.links import Address
+from nodeprep.facts.rdma import Gid, Port
+from nodeprep.model import Unreadable, Why
+from nodeprep.profile import PortWant
+from tests.values import device, expected, gid, link, links, nic, pci, port, rdma, say, verdicts
+
+KEY = "0000:5c:00.0/1"
+WANTS = expected(firm={KEY: PortWant(gid=True)})
+COUNTED = expected(counted={KEY: "profile rails (at least 8 ports)"})
+BLIND = Unreadable(Why.IO_ERROR, "/sys/class/infiniband/mlx5_3/ports/1/gids/3", 5)
+
+LOCAL = gid(index=1, value="fe80:0000:0000:0000:5054:00ff:fe12:3456")
+V4, V6 = gid(), gid(index=5, value="2001:0db8:0000:0000:0000:0000:0000:0007")
+FIRST = gid(index=2, kind="IB/RoCE v1")
+UNTYPED, BROKEN = gid(kind=None), gid(value=BLIND)
+
+GIDS = [
+    ((LOCAL, FIRST, V4), "ok RoutableGid"),
+    ((LOCAL, V6), "ok RoutableGid"),
+    ((LOCAL, UNTYPED), "ok RoutableGid"),
+    ((BROKEN, V4), "ok RoutableGid"),
+    ((LOCAL,), "fail NoRoutableGid"),
+    ((), "fail NoRoutableGid"),
+    ((gid(value="0000:0000:0000:0000:0000:ffff:a9fe:0102"),), "fail NoRoutableGid"),
+    ((LOCAL, FIRST), "warn OnlyRoceV1"),
+    ((LOCAL, BROKEN), "unknown CannotLook"),
+    (None, "absent Nothing"),
+]
+
+
+@pytest.mark.parametrize(("gids", "says"), GIDS)
+def test_says_by_gids(gids: tuple[Gid, ...] | None, says: str) -> None:
+    assert say(CHECK, rdma(port(gids=gids)), WANTS) == says
+
+
+BARE = {"gids": (LOCAL,)}
+CONCERNS = [
+    # what             wanted by                                        says
+    (BARE, WANTS, "fail NoRoutableGid"),
+    (BARE, COUNTED, "fail NoRoutableGid"),
+    (BARE, expected(firm={KEY: PortWant(gid=False)}), "absent Nothing"),
+    (BARE, expected(firm={KEY: PortWant()}), "absent Nothing"),
+    (BARE, expected(firm={KEY: PortWant(gid=True, required=False)}), "absent Nothing"),
+    (BARE, expected(), "absent Nothing"),
+    (BARE | {"state": "1: DOWN"}, WANTS, "absent Nothing"),
+    (BARE | {"state": BLIND}, WANTS, "absent Nothing"),
+    (BARE | {"layer": "InfiniBand"}, WANTS, "absent Nothing"),
+    (BARE | {"layer": "Unknown"}, WANTS, "absent Nothing"),
+    (BARE | {"layer": BLIND}, WANTS, "unknown CannotLook"),
+    (BARE | {"layer": BLIND}, expected(), "absent Nothing"),
+]
+
+
+@pytest.mark.parametrize(("what", "wants", "says"), CONCERNS)
+def test_says_by_who_asks(what: dict[str, Any], wants: Expected, says: str) -> None:
+    assert say(CHECK, rdma(port(**what)), wants) == says
+
+
+@pytest.mark.parametrize(
+    ("node_type", "says"),
+    [("4: RNIC", "absent Nothing"), ("1: CA", "fail NoRoutableGid"), (None, "fail NoRoutableGid")],
+)
+def test_iwarp_has_no_gids_of_that_sense(node_type: str | None, says: str) -> None:
+    seen = rdma(port(gids=(LOCAL,)), devices=(device(node_type=node_type),))
+    assert say(CHECK, seen, WANTS) == says
+
+
+def rail(index: int, *gids: Gid, **different: Any) -> Port:
+    return port(device=f"mlx5_{index}", bdf=f"0000:{index:02x}:00.0", netdev=f"eth{index}", gids=gids, **different)
+
+
+MAJORITIES = [
+    ((V4, V4, None), "fail NoRoutableGid"),
+    ((V4, None, None), "absent Nothing"),
+    ((V4, None), "absent Nothing"),
+    ((V4, V4, None, None), "absent Nothing"),
+    ((V4, V4, V4, None, None), "fail NoRoutableGid"),
+]
+
+
+@pytest.mark.parametrize(("having", "says"), MAJORITIES)
+def test_without_a_profile_a_majority_of_like_ports_says_that_one_is_needed(
+    having: tuple[Gid | None, ...], says: str
+) -> None:
+    ports = [rail(index, *filter(None, [one])) for index, one in enumerate(having)]
+    last = expected(alike={ports[-1].subject.key: "all alike"})
+    assert say(CHECK, rdma(*ports), last) == says
+
+
+def test_the_likes_are_told() -> None:
+    ports = [rail(0, V4), rail(1, V4), rail(2, LOCAL), rail(3, like="another card")]
+    (verdict,) = verdicts(CHECK, rdma(*ports), expected(alike={ports[2].subject.key: "all alike"}))
+    assert verdict.message == (
+        "mlx5_2/1 at 0000:02:00.0 (eth2) has no GID made of a routable address; one is wanted by 2 of 3 alike: "
+        "ip address show eth2"
+    )
+
+
+@pytest.mark.parametrize("wants", [COUNTED, expected(alike={KEY: "8 of 8 alike"})])
+def test_a_leg_of_a_bond_needs_none_of_its_own(wants: Expected) -> None:
+    others = [rail(index, V4) for index in range(3)]
+    bonded = links(link(master="bond0"), link(name="bond0", bdf="", kind="bond"))
+    seen = rdma(*others, port(gids=(LOCAL,)))
+    assert say(CHECK, seen, wants, bonded) == "absent Nothing"
+    assert say(CHECK, seen, wants, links(link())) == "fail NoRoutableGid"
+
+
+def addresses(*pairs: tuple[str, str]) -> tuple[Address, ...]:
+    return tuple(Address(netdev, address, 24, "global") for netdev, address in pairs)
+
+
+FRESH = [
+    ((V4,), addresses(("eth2", "10.99.0.2")), "ok RoutableGid"),
+    ((V4,), addresses(("eth2", "10.99.0.3")), "fail StaleGid"),
+    ((V4,), addresses(("eth3", "10.99.0.2")), "fail StaleGid"),
+    ((V4,), (), "fail StaleGid"),
+    ((V4,), None, "ok RoutableGid"),
+    ((V4, V6), addresses(("eth2", "2001:db8::7")), "ok RoutableGid"),
+    ((V6,), addresses(("eth2", "2001:db8::8")), "fail StaleGid"),
+    ((gid(netdev="eth2.7"),), addresses(("eth2", "10.99.0.3")), "ok RoutableGid"),  # that netdev is not ours to see
+    ((gid(netdev=None),), addresses(("eth2", "10.99.0.3")), "fail StaleGid"),
+]
+
+
+@pytest.mark.parametrize(("gids", "found", "says"), FRESH)
+def test_a_gid_whose_address_is_gone_is_stale(
+    gids: tuple[Gid, ...], found: tuple[Address, ...] | None, says: str
+) -> None:
+    assert say(CHECK, rdma(port(gids=gids)), WANTS, links(link(), addresses=found)) == says
+
+
+def test_the_address_may_be_on_the_bond_above() -> None:
+    bonded = links(link(master="bond0"), link(name="bond0", kind="bond"), addresses=addresses(("bond0", "10.99.0.2")))
+    assert say(CHECK, rdma(port()), WANTS, bonded) == "ok RoutableGid"
+
+
+def test_the_first_ipv4_index_is_told_for_nccl() -> None:
+    seen = rdma(port(gids=(LOCAL, gid(index=2, value=V6.value), gid(index=7), gid(index=9))))
+    (verdict,) = verdicts(CHECK, seen, WANTS)
+    assert verdict.message == "mlx5_3/1 at 0000:5c:00.0 (eth2): GID 7 is 10.99.0.2; NCCL_IB_GID_INDEX=7"
+    (six,) = verdicts(CHECK, rdma(port(gids=(V6, gid(index=8, value=V6.value)))), WANTS)
+    assert six.observed == "5"
+
+
+ERDMA = pci(nic(driver="erdma"))
+REMEDIES = [
+    ({"gids": (LOCAL,)}, ERDMA, "fail NoRoutableGid eri_netdev_up(interface=eth2)"),
+    ({"gids": (LOCAL,)}, pci(nic()), "fail NoRoutableGid"),
+    ({"gids": (LOCAL,)}, pci(nic(address="0000:5d:00.0", driver="erdma")), "fail NoRoutableGid"),
+    ({"gids": (LOCAL,), "netdev": None}, ERDMA, "fail NoRoutableGid"),
+    ({"gids": (V4,)}, ERDMA, "fail StaleGid eri_netdev_up(interface=eth2)"),
+]
+
+
+@pytest.mark.parametrize(("what", "listing", "says"), REMEDIES)
+def test_only_erdma_has_a_remedy(what: dict[str, Any], listing: object, says: str) -> None:
+    assert say(CHECK, rdma(port(**what)), WANTS, listing, links(link())) == says
+
+
+def test_messages_of_v1_only_and_stale() -> None:
+    (old,) = verdicts(CHECK, rdma(port(gids=(FIRST,))), WANTS)
+    assert old.message == (
+        "mlx5_3/1 at 0000:5c:00.0 (eth2) has routable GIDs of RoCE v1 only, which no router carries; "
+        "one is wanted by profile test of RoCE v2"
+    )
+    (stale,) = verdicts(CHECK, rdma(port()), WANTS, links(link()))
+    assert stale.message == (
+        "mlx5_3/1 at 0000:5c:00.0 (eth2) shows GID 3 10.99.0.2, no address of its netdev any more; "
+        "one is wanted by profile test: ip address show"
+    )

@@ -1,0 +1,145 @@
+"""port.mtu: stated, counted on, or what most rails have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodeprep.checks.port.mtu import CHECK, Want
+from nodeprep.facts.expected import Expected
+from nodeprep.facts.links import Link
+from nodeprep.facts.rdma import Port
+from nodeprep.model import Unreadable, Why, not_recorded
+from nodeprep.profile import PortWant
+from tests.values import device, expected, link, links, port, rdma, say, verdicts
+
+KEY = "0000:5c:00.0/1"
+FILE = "/sys/class/net/eth2/mtu"
+CUT = Unreadable(Why.MALFORMED, FILE)
+STATED = expected(firm={KEY: PortWant(mtu=9000)})
+FIRM = expected(firm={KEY: PortWant()})
+COUNTED = expected(counted={KEY: "profile rails"})
+
+ROWS = [
+    # wanted by  MTU    says
+    (STATED, 9000, "ok Mtu"),
+    (STATED, 9216, "ok Mtu"),
+    (STATED, 8999, "warn BelowMtu mtu(interface=eth2, mtu=9000)"),
+    (STATED, CUT, "unknown CannotLook"),
+    (STATED, not_recorded(FILE), "absent Nothing"),
+    (expected(firm={KEY: PortWant(mtu=1500)}), 1500, "ok Mtu"),
+    (FIRM, 4200, "ok Mtu"),
+    (FIRM, 4199, "warn BelowMtu mtu(interface=eth2, mtu=4200)"),
+    (COUNTED, 4199, "warn BelowMtu mtu(interface=eth2, mtu=4200)"),
+    (COUNTED, 9000, "ok Mtu"),
+    (expected(alike={KEY: "8 of 8 alike"}), 1500, "ok NothingExpected"),
+    (expected(), 1500, "absent Nothing"),
+    (expected(), CUT, "absent Nothing"),
+    (expected(firm={KEY: PortWant(mtu=9000, required=False)}), 1500, "absent Nothing"),
+]
+
+
+@pytest.mark.parametrize(("wants", "mtu", "says"), ROWS)
+def test_says(wants: Expected, mtu: object, says: str) -> None:
+    assert say(CHECK, rdma(port()), wants, links(link(mtu=mtu))) == says
+
+
+def test_an_operators_number_holds_for_every_wanted_port_but_not_over_a_stated_one() -> None:
+    alike, small = expected(alike={KEY: "8 of 8 alike"}), links(link(mtu=8499))
+    assert say(CHECK, rdma(port()), alike, small, want=Want(8500)) == "warn BelowMtu mtu(interface=eth2, mtu=8500)"
+    assert say(CHECK, rdma(port()), COUNTED, links(link(mtu=8500)), want=Want(8500)) == "ok Mtu"
+    assert say(CHECK, rdma(port()), STATED, links(link(mtu=9000)), want=Want(9500)) == "ok Mtu"
+
+
+@pytest.mark.parametrize("layer", ["InfiniBand", "Unknown"])
+def test_other_fabrics_have_their_own(layer: str) -> None:
+    assert say(CHECK, rdma(port(layer=layer)), STATED, links(link(mtu=1500))) == "absent Nothing"
+
+
+def test_an_unreadable_link_layer_is_no_pass() -> None:
+    assert say(CHECK, rdma(port(layer=CUT)), STATED, links(link())) == "unknown CannotLook"
+
+
+def test_a_netdev_that_is_not_here_is_port_netdevs_affair() -> None:
+    assert say(CHECK, rdma(port(netdev="eth9")), STATED, links(link(mtu=1500))) == "absent Nothing"
+
+
+def test_where_the_tree_shows_no_netdev_the_one_on_the_function_counts() -> None:
+    seen = say(CHECK, rdma(port(netdev=None)), STATED, links(link(mtu=1500)))
+    assert seen == "warn BelowMtu mtu(interface=eth2, mtu=9000)"
+
+
+def rails(*mtus: int, **different: Any) -> tuple[tuple[Port, ...], tuple[Link, ...]]:
+    """Like rails with these MTUs; the last one is the one that is judged."""
+    bdfs = [f"0000:{index:02x}:00.0" for index in range(len(mtus))]
+    ports = tuple(port(device=f"mlx5_{n}", bdf=bdf, netdev=f"eth{n}") for n, bdf in enumerate(bdfs))
+    found = [link(name=f"eth{n}", bdf=bdf, mtu=mtu) for n, (bdf, mtu) in enumerate(zip(bdfs, mtus, strict=True))]
+    if different:
+        found[-1] = link(**({"name": f"eth{len(mtus) - 1}", "bdf": bdfs[-1], "mtu": mtus[-1]} | different))
+    return ports, tuple(found)
+
+
+MAJORITIES = [
+    ((9000, 9000, 9000), "ok Mtu"),
+    ((9000, 9000, 1500), "warn BelowMtu mtu(interface=eth2, mtu=9000)"),
+    ((9000, 1500), "ok NothingExpected"),
+    ((9000, 9000, 1500, 1500), "ok NothingExpected"),
+    ((1500, 1500, 1500), "ok Mtu"),
+    ((1500, 1500, 9000), "warn OtherMtu mtu(interface=eth2, mtu=1500)"),
+]
+
+
+@pytest.mark.parametrize(("mtus", "says"), MAJORITIES)
+def test_without_a_profile_rails_are_compared(mtus: tuple[int, ...], says: str) -> None:
+    ports, found = rails(*mtus)
+    wants = expected(alike={one.subject.key: "all alike" for one in ports})
+    assert say(CHECK, rdma(*ports), wants, links(*found)).split("; ")[-1] == says
+
+
+def test_ports_that_nobody_wants_and_legs_of_bonds_have_no_say() -> None:
+    ports, found = rails(9000, 9000, 1500)
+    only = expected(alike={ports[-1].subject.key: "all alike", ports[0].subject.key: "all alike"})
+    assert say(CHECK, rdma(*ports), only, links(*found)) == "ok NothingExpected; ok NothingExpected"
+    ports, found = rails(9000, 9000, 9000, 1500, master="bond0")
+    wants = expected(alike={one.subject.key: "all alike" for one in ports})
+    assert say(CHECK, rdma(*ports), wants, links(*found)) == "ok Mtu; ok Mtu; ok Mtu; ok NothingExpected"
+    ports, found = rails(9000, 1500, 9000, master="bond0")
+    assert say(CHECK, rdma(*ports), wants, links(*found)).startswith("ok NothingExpected")
+
+
+PAYLOADS = [
+    (351, 0),
+    (352, 256),
+    (607, 256),
+    (608, 512),
+    (1119, 512),
+    (1120, 1024),
+    (1500, 1024),
+    (2144, 2048),
+    (4191, 2048),
+    (4192, 4096),
+    (9000, 4096),
+]
+
+
+@pytest.mark.parametrize(("mtu", "payload"), PAYLOADS)
+def test_message_says_what_roce_makes_of_it(mtu: int, payload: int) -> None:
+    wants = expected(alike={KEY: "8 of 8 alike"})
+    (verdict,) = verdicts(CHECK, rdma(port(), devices=(device(),)), wants, links(link(mtu=mtu)))
+    assert verdict.message == f"mlx5_3/1 at 0000:5c:00.0: MTU of eth2 is {mtu} (RoCE MTU {payload})"
+
+
+def test_message_names_who_wants_what() -> None:
+    (verdict,) = verdicts(CHECK, rdma(port()), COUNTED, links(link(mtu=1500)))
+    assert verdict.message == (
+        "mlx5_3/1 at 0000:5c:00.0: MTU of eth2 is 1500 (RoCE MTU 1024); 4200 (RoCE MTU 4096) is wanted by "
+        "profile test (port.mtu at-least); the switch port must carry it"
+    )
+    assert (verdict.observed, verdict.expected) == ("1500", "4200")
+
+
+def test_iwarp_has_no_roce_mtu() -> None:
+    seen = rdma(port(), devices=(device(node_type="4: RNIC"),))
+    (verdict,) = verdicts(CHECK, seen, STATED, links(link(mtu=1500)))
+    assert verdict.message.startswith("mlx5_3/1 at 0000:5c:00.0: MTU of eth2 is 1500; 9000 is wanted by profile test")

@@ -1,0 +1,113 @@
+"""port.netdev: there, up, and on the same card."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodeprep.checks.port.netdev import CHECK
+from nodeprep.facts.expected import Expected
+from nodeprep.facts.links import Links
+from nodeprep.model import Unreadable, Why
+from nodeprep.profile import PortWant
+from tests.values import expected, link, links, port, rdma, say, verdicts
+
+KEY = "0000:5c:00.0/1"
+NAMED = expected(firm={KEY: PortWant(netdev="eth2")})
+PLAIN = expected(firm={KEY: PortWant()})
+ALIKE = expected(alike={KEY: "7 of 8 alike"})
+CUT = Unreadable(Why.MALFORMED, "/sys/class/net/eth2/operstate")
+DOWN = {"state": "1: DOWN"}
+
+STATES = [
+    # port  netdev                                    says
+    ({}, {}, "ok Netdev"),
+    ({}, {"operstate": "unknown"}, "ok Netdev"),
+    ({}, {"operstate": "down", "up": False}, "fail NetdevDown link_up(interface=eth2)"),
+    ({}, {"operstate": "down", "up": True}, "fail NetdevNotRunning"),
+    ({}, {"operstate": "lowerlayerdown"}, "fail NetdevNotRunning"),
+    ({}, {"operstate": "dormant"}, "fail NetdevNotRunning"),
+    ({}, {"operstate": CUT}, "unknown CannotLook"),
+    (DOWN, {"operstate": "down", "up": False}, "ok Netdev"),
+    ({}, {"bdf": "0000:5d:00.0"}, "fail OtherFunction"),
+    (DOWN, {"bdf": "0000:5d:00.0"}, "fail OtherFunction"),
+    ({}, {"bdf": "0000:5d:00.0", "master": "bond0"}, "ok Netdev"),  # RoCE LAG: either leg may carry it
+    ({}, {"bdf": ""}, "ok Netdev"),
+]
+
+
+@pytest.mark.parametrize(("what", "netdev", "says"), STATES)
+def test_says_by_state(what: dict[str, Any], netdev: dict[str, Any], says: str) -> None:
+    assert say(CHECK, rdma(port(**what)), NAMED, links(link(**netdev))) == says
+
+
+CONCERNS = [
+    ({}, PLAIN, "fail NetdevNotRunning"),
+    ({}, ALIKE, "fail NetdevNotRunning"),
+    ({}, expected(counted={KEY: "profile"}), "fail NetdevNotRunning"),
+    ({}, expected(), "absent Nothing"),
+    ({}, expected(firm={KEY: PortWant(netdev="eth2", required=False)}), "absent Nothing"),
+    ({"layer": "InfiniBand"}, PLAIN, "absent Nothing"),
+    ({"layer": "InfiniBand"}, NAMED, "fail NetdevNotRunning"),
+    ({"layer": CUT}, PLAIN, "unknown CannotLook"),
+    ({"layer": CUT}, expected(), "absent Nothing"),
+]
+
+
+@pytest.mark.parametrize(("what", "wants", "says"), CONCERNS)
+def test_says_by_who_asks(what: dict[str, Any], wants: Expected, says: str) -> None:
+    assert say(CHECK, rdma(port(**what)), wants, links(link(operstate="down"))) == says
+
+
+OTHER = port(device="mlx5_4", bdf="0000:5d:00.0", netdev="eth3")
+LIVE, DEAD = links(link(name="eth3", bdf="0000:5d:00.0")), links(link(name="eth3", bdf="0000:5d:00.0"), addresses=None)
+EMPTY = links(addresses=None)
+GONE = [
+    # port                                     asked  links  says
+    ({"netdev": None}, PLAIN, LIVE, "ok NetdevElsewhere"),  # a container's namespace has it
+    ({"netdev": "eth2"}, NAMED, LIVE, "ok NetdevElsewhere"),
+    ({"netdev": None} | DOWN, PLAIN, LIVE, "fail NoNetdev"),
+    ({"netdev": None, "layer": "InfiniBand"}, NAMED, LIVE, "fail NoNetdev"),
+    ({"netdev": None}, NAMED, DEAD, "fail NoNetdev"),
+    ({"netdev": None}, NAMED, EMPTY, "absent Nothing"),
+    ({"netdev": None}, PLAIN, DEAD, "fail NoNetdev"),
+    ({"netdev": "eth2"}, ALIKE, DEAD, "fail NoNetdev"),
+    ({"netdev": None}, PLAIN, EMPTY, "absent Nothing"),  # a tree that records no netdev of any port
+    ({"netdev": "eth2"}, ALIKE, EMPTY, "absent Nothing"),
+]
+
+
+@pytest.mark.parametrize(("what", "wants", "seen", "says"), GONE)
+def test_says_where_there_is_none(what: dict[str, Any], wants: Expected, seen: Links, says: str) -> None:
+    assert say(CHECK, rdma(port(**what), OTHER), wants, seen) == says
+
+
+def test_other_fabrics_prove_nothing_of_what_a_tree_records() -> None:
+    storage = port(device="mlx5_4", bdf="0000:5d:00.0", netdev="eth3", layer="InfiniBand")
+    blind = port(device="mlx5_4", bdf="0000:5d:00.0", netdev="eth3", layer=CUT)
+    for other in (storage, blind):
+        assert say(CHECK, rdma(port(netdev=None), other), PLAIN, DEAD) == "absent Nothing"
+
+
+def test_where_the_tree_shows_no_name_the_one_on_the_function_counts() -> None:
+    assert say(CHECK, rdma(port(netdev=None)), PLAIN, links(link(operstate="down", up=False))) == (
+        "fail NetdevDown link_up(interface=eth2)"
+    )
+
+
+def test_messages() -> None:
+    (down,) = verdicts(CHECK, rdma(port()), ALIKE, links(link(operstate="down", up=False)))
+    assert down.message == (
+        "netdev eth2 of mlx5_3/1 at 0000:5c:00.0 is down while the port is ACTIVE; it is wanted up by 7 of 8 alike, "
+        "and was set down here"
+    )
+    (gone,) = verdicts(CHECK, rdma(port(netdev=None), OTHER), NAMED, DEAD)
+    assert gone.message == (
+        "mlx5_3/1 at 0000:5c:00.0 has no netdev here (eth2); profile test wants this rail: "
+        "see whether its driver made one (dmesg, ip -d link)"
+    )
+    (other,) = verdicts(CHECK, rdma(port()), NAMED, links(link(bdf="0000:5d:00.0")))
+    assert other.message == (
+        "netdev eth2 of mlx5_3/1 at 0000:5c:00.0 is on another function, 0000:5d:00.0; see ls -l /sys/class/net"
+    )

@@ -1,0 +1,67 @@
+"""port.rate by its rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeprep.checks.port.rate import CHECK
+from nodeprep.facts.expected import Expected, Wanted
+from nodeprep.model import Unreadable, Why
+from nodeprep.profile import PortWant
+from tests.values import expected, port, rdma, say, verdicts, wanted
+
+KEY = "0000:5c:00.0/1"
+CUT = Unreadable(Why.MALFORMED, "/sys/class/infiniband/mlx5_3/ports/1/rate")
+FIRM = expected(firm={KEY: PortWant(rate=400.0)})
+COUNTED = expected(counted={KEY: "profile"}, counted_rate=400.0)
+ALIKE = expected(alike={KEY: "7 of 8 alike"}, alike_rates={KEY: Wanted(400.0, "7 of 8 alike", firm=False)})
+PRESENT = expected(firm={KEY: PortWant()})
+UNNEEDED = expected(firm={KEY: PortWant(rate=400.0, required=False)})
+
+ROWS = [
+    # expected  rate   says
+    (FIRM, 400.0, "ok Rate"),
+    (FIRM, 399.5, "fail BelowRate"),
+    (FIRM, 800.0, "ok Rate"),
+    (FIRM, CUT, "unknown CannotLook"),
+    (COUNTED, 200.0, "fail BelowRate"),
+    (COUNTED, 400.0, "ok Rate"),
+    (ALIKE, 200.0, "warn BelowRate"),
+    (ALIKE, 400.0, "ok Rate"),
+    (ALIKE, CUT, "unknown CannotLook"),
+    (PRESENT, 100.0, "ok NothingExpected"),
+    (PRESENT, CUT, "unknown CannotLook"),
+    (UNNEEDED, 100.0, "ok NothingExpected"),
+    (UNNEEDED, CUT, "absent Nothing"),
+    (expected(), 100.0, "ok NothingExpected"),
+    (expected(), CUT, "absent Nothing"),
+]
+
+
+@pytest.mark.parametrize(("wants", "rate", "says"), ROWS)
+def test_says(wants: Expected, rate: object, says: str) -> None:
+    assert say(CHECK, rdma(port(rate=rate)), wants) == says
+
+
+@pytest.mark.parametrize("state", ["1: DOWN", "2: INIT", CUT])
+def test_only_an_active_port_has_a_rate(state: object) -> None:
+    assert say(CHECK, rdma(port(state=state, rate=2.5)), FIRM) == "absent Nothing"
+
+
+def test_one_unreadable_rate_leaves_the_others_their_verdicts() -> None:
+    other = port(device="mlx5_4", bdf="0000:5d:00.0", rate=100.0)
+    wants = expected(firm={KEY: PortWant(), other.subject.key: PortWant(rate=400.0)})
+    assert say(CHECK, rdma(port(rate=CUT), other), wants) == "unknown CannotLook; fail BelowRate"
+
+
+def test_message_names_both_rates_and_who_wants_one() -> None:
+    (verdict,) = verdicts(CHECK, rdma(port(rate=2.5)), ALIKE)
+    assert verdict.message == (
+        "mlx5_3/1 at 0000:5c:00.0 runs at 2.5 Gb/s; 400 Gb/s is wanted by 7 of 8 alike: "
+        "cable, transceiver or switch port (ethtool, mlxlink, ibstat)"
+    )
+    assert (verdict.observed, verdict.expected) == ("2.5 Gb/s", "400 Gb/s")
+
+
+def test_wanted_up_without_a_number_is_fine_at_any_rate() -> None:
+    assert say(CHECK, rdma(port(rate=10.0)), wanted(port(), "7 of 8 alike")) == "ok NothingExpected"

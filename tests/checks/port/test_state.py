@@ -1,0 +1,69 @@
+"""port.state by its rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeprep.checks.port.state import CHECK
+from nodeprep.model import Status, Unreadable, Why
+from tests.values import expected, port, rdma, say, verdicts, wanted
+
+GONE = Unreadable(Why.MISSING, "/sys/class/infiniband/mlx5_3/ports/1/state")
+
+ROWS = [
+    # state      physical      wanted by              says
+    ("4: ACTIVE", "5: LinkUp", "profile rdma-roce", "ok Active"),
+    ("4: ACTIVE", "2: Polling", "profile rdma-roce", "fail PhysicalNotUp"),
+    ("4: ACTIVE", "2: Polling", None, "ok NotNeeded"),
+    ("1: DOWN", "3: Disabled", None, "ok NotNeeded"),
+    ("1: DOWN", "3: Disabled", "baseline", "fail AdministrativelyDown link_up(interface=eth2)"),
+    ("1: DOWN", "2: Polling", "7 of 8 alike", "fail NoSignal"),
+    ("2: INIT", "5: LinkUp", "profile", "fail NoSubnetManager"),
+    ("3: ARMED", "5: LinkUp", "profile", "fail NoSubnetManager"),
+    ("9: NEWER", "0: <unknown>", "profile", "fail NotActive"),
+    (GONE, "5: LinkUp", "profile", "unknown CannotLook"),
+    ("4: ACTIVE", GONE, "profile", "unknown CannotLook"),
+]
+
+
+@pytest.mark.parametrize(("state", "physical", "wanted_by", "says"), ROWS)
+def test_says(state: str, physical: str, wanted_by: str | None, says: str) -> None:
+    seen = port(state=state, physical=physical)
+    assert say(CHECK, rdma(seen), wanted(seen, wanted_by)) == says
+
+
+def test_disabled_port_without_a_netdev_has_no_remedy() -> None:
+    seen = port(state="1: DOWN", physical="3: Disabled", netdev=None)
+    assert say(CHECK, rdma(seen), wanted(seen, "profile")) == "fail NotActive"
+
+
+@pytest.mark.parametrize(
+    ("layer", "says"),
+    [("Ethernet", "warn UnlikeOthers"), ("InfiniBand", "fail NoSignal"), (GONE, "unknown CannotLook")],
+)
+def test_front_end_ports_of_another_network_only_warn(layer: str, says: str) -> None:
+    seen = port(state="1: DOWN", physical="2: Polling", layer=layer)
+    asked = expected(alike={seen.subject.key: "3 of 4 alike"}, counted_layer="InfiniBand")
+    assert say(CHECK, rdma(seen), asked) == says
+
+
+def test_a_digit_more_is_another_state() -> None:
+    seen = port(state="40: ACTIVE")
+    assert say(CHECK, rdma(seen), wanted(seen, "profile")) == "fail NotActive"
+
+
+def test_one_damaged_file_leaves_the_other_ports_their_verdicts() -> None:
+    broken, fine = port(state=GONE), port(device="mlx5_4", bdf="0000:5d:00.0")
+    assert [verdict.status for verdict in verdicts(CHECK, rdma(broken, fine), wanted(fine, "profile"))] == [
+        Status.UNKNOWN,
+        Status.OK,
+    ]
+
+
+def test_message_names_device_state_wanted_and_by_whom() -> None:
+    seen = port(state="1: DOWN", physical="2: Polling")
+    (verdict,) = verdicts(CHECK, rdma(seen), wanted(seen, "7 of 8 alike"))
+    assert verdict.message == (
+        "mlx5_3/1 at 0000:5c:00.0 is '1: DOWN', '2: Polling'; ACTIVE is wanted by 7 of 8 alike; "
+        "nothing from the far end: cable or switch port"
+    )

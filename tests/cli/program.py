@@ -1,0 +1,39 @@
+"""Runs the real `nodeprep`, as a shell would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.rigs import trees
+
+NODEPREP = str(Path(sys.executable).with_name("nodeprep"))
+DOWN = {"state": "1: DOWN", "phys_state": "2: Polling"}
+
+
+def nodeprep(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Its exit code, stdout and stderr; a crash is a failure of the test that ran it."""
+    ours = (
+        "NODEPREP",
+        "NO_COLOR",
+        "LC_",
+        "PYTHONDONTWRITEBYTECODE",
+    )  # without its bytecode it starts in twice the time
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    command = (NODEPREP, *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=clean | environment, timeout=60)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def node(name: str, directory: Path) -> Path:
+    """A described node's tree."""
+    return trees.build(name, directory / name)
+
+
+def set_down(root: Path, device: str) -> None:
+    """Take a port's link away, as a pulled cable does."""
+    for name, text in DOWN.items():
+        (root / f"sys/class/infiniband/{device}/ports/1/{name}").write_text(text + "\n")

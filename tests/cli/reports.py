@@ -1,0 +1,87 @@
+"""Reports from short descriptions, for tests of what is said about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nodeprep.model import (
+    NODE,
+    Check,
+    Damping,
+    Finding,
+    Remedy,
+    Report,
+    Seen,
+    Severity,
+    Skipped,
+    Stage,
+    Status,
+    Subject,
+    Unreadable,
+    Verdict,
+    Waived,
+    Why,
+)
+
+
+def nothing(seen: Seen) -> Iterator[Verdict]:  # noqa: ARG001
+    yield from ()
+
+
+def check(check_id: str, fix: str = "Look at it.", severity: str = "gate") -> Check:
+    """A check of which only id, severity and fix matter here."""
+    return Check(
+        id=check_id,
+        question="Is it well?",
+        why="It matters.",
+        fix=fix,
+        source="somewhere",
+        severity=Severity(severity),
+        stage=Stage.DEVICE,
+        damping=Damping.HARD,
+        needs=(),
+        judge=nothing,
+    )
+
+
+def finding(given: dict[str, Any]) -> Finding:
+    """`check`, `status`, and what differs from an OK verdict on the node; `at` is ADDRESS or ADDRESS/PORT."""
+    place, _, port = given.get("at", "").partition("/")
+    subject = Subject(place, int(port) if port else None, given.get("name") or given["at"]) if place else NODE
+    blind, remedy, waived = given.get("blind"), given.get("remedy"), given.get("waived")
+    verdict = Verdict(
+        subject=subject,
+        status=Status(given["status"]),
+        reason=given.get("reason", "Fine"),
+        message=given.get("message", "as it should be"),
+        remedy=Remedy(remedy["playbook"], remedy.get("args", {})) if remedy else None,
+        observed=given.get("observed", ""),
+        expected=given.get("expected", ""),
+        blind=Unreadable(Why(blind["kind"]), blind["path"], blind.get("errno"), blind.get("detail", ""))
+        if blind
+        else None,
+    )
+    excused = Waived(waived["reason"], waived["until"], waived["days"]) if waived else None
+    return Finding(given["check"], Severity(given.get("severity", "gate")), verdict, given.get("root"), excused)
+
+
+def report(given: dict[str, Any]) -> Report:
+    return Report(
+        node=given.get("node", "gpu-17"),
+        boot_id=given.get("boot-id", ""),
+        profile=given.get("profile", "rdma-roce"),
+        chosen_by=given.get("chosen-by", "chosen with --profile"),
+        gates=tuple(given.get("gates", ())),
+        findings=tuple(finding(one) for one in given.get("findings", ())),
+        skipped=tuple(Skipped(*one) for one in given.get("skipped", ())),
+        looked_for=given.get("looked-for", ""),
+        notes=tuple(given.get("notes", ())),
+    )
+
+
+def checks(given: dict[str, Any]) -> dict[str, Check]:
+    """One for each id in the findings; `fixes` says what a check's fix is."""
+    fixes = given.get("fixes", {})
+    ids = dict.fromkeys(one["check"] for one in given.get("findings", ()))
+    return {check_id: check(check_id, fixes.get(check_id, "Look at it.")) for check_id in ids}

@@ -1,0 +1,143 @@
+"""How often `check` looks and which profile it holds a node against: on whole trees, and on facts made for it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nodeprep.checks import ALL
+from nodeprep.cli.judging import Question, Watch
+from nodeprep.cli.place import place
+from nodeprep.cli.selection import find
+from nodeprep.cli.sight import Sight, facts_for
+from nodeprep.cli.wishes import wishes
+from nodeprep.doors.host import Host
+from nodeprep.facts import ALL as FACTS
+from nodeprep.facts.counters import Counters
+from nodeprep.facts.pci import Pci
+from nodeprep.facts.rdma import Rdma
+from nodeprep.facts.system import System
+from nodeprep.look import Eyes
+from nodeprep.model import Fact, Unreadable, Why
+from tests.cli.program import node
+from tests.values import port, rdma
+
+TODAY = "2026-11-21"
+
+
+def question(profile: str | None = None, *only: str) -> Question:
+    return Question(tuple(find(ALL, one) for one in only) or ALL, (), wishes(profile, None, TODAY))
+
+
+def watch(root: Path, asked: Question) -> Watch:
+    at = place(str(root), None)
+    facts = facts_for(asked.checks, to_choose=asked.wishes.profile is None)
+    return Watch(asked, lambda excluded: Sight(Eyes(at.host(excluded)), facts, 0.0))
+
+
+CHOSEN = [
+    # node          profile            because
+    ("h100-ib", "rdma-infiniband", "8 InfiniBand ports"),
+    ("h100-flat", "rdma-infiniband", "8 InfiniBand ports"),
+    ("a100-azure", "rdma-infiniband", "8 InfiniBand ports"),
+    ("h100-roce", "rdma-roce", "12 Ethernet RDMA ports"),
+    ("iwarp", "rdma-roce", "2 Ethernet RDMA ports"),
+    ("efa", "none", "4 RDMA ports of neither InfiniBand nor Ethernet"),
+    ("plain-vm", "none", "no RDMA device in /sys/class/infiniband, no NIC that offers RDMA"),
+]
+
+
+@pytest.mark.parametrize(("name", "profile", "because"), CHOSEN)
+def test_the_hardware_chooses(name: str, profile: str, because: str, tmp_path: Path) -> None:
+    report = watch(node(name, tmp_path), question()).report()
+    assert (report.profile, report.chosen_by) == (profile, f"chosen by hardware: {because}")
+    assert report.looked_for == (because if name == "plain-vm" else "")
+    assert bool(report.notes) == (profile != "none")
+
+
+def test_a_profile_once_chosen_is_held_when_the_hardware_goes(tmp_path: Path) -> None:
+    root = node("h100-ib", tmp_path)
+    watching = watch(root, question())
+    assert watching.report().profile == "rdma-infiniband"
+    shutil.rmtree(root / "sys/class/infiniband")
+    shutil.rmtree(root / "sys/bus/pci/devices")
+    later = watching.report()
+    assert later.profile == "rdma-infiniband"
+    assert any(finding.status == "fail" for finding in later.findings)
+    assert watch(root, question()).report().profile == "none"
+
+
+def test_hardware_that_comes_later_is_chosen_then(tmp_path: Path) -> None:
+    root = node("h100-ib", tmp_path)
+    (root / "sys").rename(tmp_path / "away")
+    watching = watch(root, question())
+    assert watching.report().profile == "none"
+    (tmp_path / "away").rename(root / "sys")
+    assert watching.report().profile == "rdma-infiniband"
+
+
+def test_hardware_that_cannot_be_looked_at_chooses_nothing_and_is_not_absent(tmp_path: Path) -> None:
+    root = node("plain-vm", tmp_path)
+    (root / "sys/class/infiniband").write_text("")
+    report = watch(root, question()).report()
+    assert (report.profile, report.looked_for) == ("none", "")
+    assert report.chosen_by.startswith("the hardware could not be looked at: /sys/class/infiniband")
+
+
+def test_a_profiles_exclusions_hold_before_the_first_read(tmp_path: Path) -> None:
+    root = node("h100-ib", tmp_path / "node")
+    config = tmp_path / "config.yaml"
+    config.write_text('apiVersion: nodeprep.io/v1\nkind: Config\nexclude: ["*/ports/1/rate"]\n')
+    rate = root / "sys/class/infiniband/mlx5_3/ports/1/rate"
+    rate.write_text("damage")
+    asked = Question((find(ALL, "port.rate"),), (), wishes(None, str(config), TODAY))
+    assert asked.excluded() == ("*/ports/1/rate",)
+    report = watch(root, asked).report()
+    assert report.profile == "rdma-infiniband"
+    assert "damage" not in str(report)
+    assert "damage" in str(watch(root, question(None, "port.rate")).report())
+
+
+def test_facts_are_those_of_the_selected_checks() -> None:
+    def kinds(*only: str, to_choose: bool = False) -> set[type]:
+        return {fact.kind for fact in facts_for([find(ALL, one) for one in only], to_choose=to_choose)}
+
+    assert kinds("time.sync") == {System, *find(ALL, "time.sync").needs}
+    assert {Pci, Rdma} <= kinds("time.sync", to_choose=True)
+    assert Pci in kinds("port.state")  # what ought to be there rests on it
+    assert Counters not in kinds("port.state")
+    assert Rdma in kinds("pci.aer")  # rates are worth a second look only where there are ports
+    assert len(facts_for(ALL, to_choose=True)) == len(set(facts_for(ALL, to_choose=True))) <= len(FACTS)
+
+
+def looks(settle: float, seen: object, *, live: bool = True, times: int = 1) -> list[tuple[float, float | None]]:
+    """When each look and the one before it were taken, for a node that shows `seen` as its RDMA devices."""
+    sight = Sight(Eyes(Host("/", live=live)), (Fact(Rdma, lambda _: seen),), settle)
+    return [(now.at, before.at if before else None) for now, before in (sight.look() for _ in range(times))]
+
+
+PORTS = rdma(port())
+SETTLED = [
+    # settle  seen                                               live   looks twice
+    (0.05, PORTS, True, True),
+    (0.0, PORTS, True, False),
+    (0.05, rdma(), True, False),
+    (0.05, PORTS, False, False),
+    (0.05, Unreadable(Why.IO_ERROR, "/sys/class/infiniband", 5), True, True),
+]
+
+
+@pytest.mark.parametrize(("settle", "seen", "live", "twice"), SETTLED)
+def test_rates_take_two_looks(settle: float, seen: object, live: bool, twice: bool) -> None:
+    [(now, before)] = looks(settle, seen, live=live)
+    assert (before is not None) == twice
+    assert before is None or now - before >= settle
+
+
+def test_every_later_look_has_the_one_before_it() -> None:
+    (first, before_first), (second, before_second) = looks(0.05, PORTS, times=2)
+    assert before_first is not None
+    assert first - before_first >= 0.05
+    assert before_second == first < second

@@ -1,0 +1,227 @@
+"""`nodeprep profile` and `nodeprep config` as an operator meets them: what they print, one line for each mistake."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodeprep.config.document import read
+from nodeprep.config.profiles import effective
+from nodeprep.profile import mapping, parse
+from tests.rigs import trees
+
+PROGRAM = (sys.executable, "-m", "nodeprep")
+HEAD = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: site\n"
+Runs = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def nodeprep(tmp_path: Path) -> Runs:
+    def runs(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run((*PROGRAM, *words), cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    def calm(*words: str) -> subprocess.CompletedProcess[str]:
+        """On a busy machine a fact can be late; it says so, and is asked again."""
+        done = runs(*words)
+        for _ in range(10):
+            if "no answer in" not in done.stderr + done.stdout:
+                break
+            done = runs(*words)
+        return done
+
+    return calm
+
+
+PROFILES = [
+    # content                                              the one line on stderr
+    ("", "site.yaml:1: the file: found nothing, wanted keys with values"),
+    ("- a\n", "site.yaml:1: the file: found a list, wanted keys with values"),
+    (HEAD + "gates: [", "site.yaml:5: the file: found no YAML (did not find expected node content), wanted YAML"),
+    (HEAD + "name: other\n", "site.yaml:4: name: found it twice (first in line 3), wanted it once"),
+    (
+        HEAD + "gates: [port.sate]\n",
+        "site.yaml:4: gates[0]: found 'port.sate', wanted the id of a check such as 'port.state'",
+    ),
+    (HEAD + "gates:\n  - port.state\n  - 7\n", "site.yaml:6: gates[1]: found 7, wanted a word"),
+    (
+        HEAD + "want:\n  port.mtu: {atleast: 9000}\n",
+        "site.yaml:5: want.port.mtu.atleast: found 'atleast', wanted 'at-least'",
+    ),
+    (
+        HEAD + "want: {port.mtu: {at-least: no}}\n",
+        "site.yaml:4: want.port.mtu.at-least: found 'no', wanted a whole number",
+    ),
+    (
+        HEAD + "want: {port.mut: {}}\n",
+        "site.yaml:4: want.port.mut: found 'port.mut', wanted the id of a check such as 'port.mtu'",
+    ),
+    (
+        HEAD + "expect:\n  ports:\n    0000:5c:00.0/1:\n      link-layer: RoCE\n",
+        "site.yaml:7: expect.ports.0000:5c:00.0/1.link-layer: found 'RoCE', wanted one of InfiniBand, Ethernet",
+    ),
+    (
+        HEAD + "expect: {devices: {5c:00.0: {}}}\n",
+        "site.yaml:4: expect.devices.5c:00.0: found '5c:00.0', wanted a PCI address as the kernel writes it",
+    ),
+    (HEAD + "extends: bose\n", "site.yaml:4: extends: found 'bose', wanted a file or one of base, rdma, rdma-roce"),
+    (HEAD + "extends: other.yaml\n", "site.yaml:4: extends: found 'other.yaml', wanted a file or one of base"),
+    (
+        HEAD + "extends: site.yaml\n",
+        "site.yaml:4: extends: found 'site.yaml', wanted a profile that does not lead back here",
+    ),
+    (HEAD.replace("v1", "v2"), "site.yaml:1: apiVersion: found 'nodeprep.io/v2', wanted nodeprep.io/v1"),
+    (HEAD.replace("name: site\n", ""), "site.yaml:1: name: found nothing, wanted a name"),
+    (HEAD + '"\\e[31m": 1\n', "site.yaml:4: \\x1b[31m...: found '\\x1b[31m', wanted one of apiVersion, kind, name"),
+]
+
+
+@pytest.mark.parametrize(("content", "says"), PROFILES, ids=range(len(PROFILES)))
+def test_a_mistake_in_a_profile_is_one_line(nodeprep: Runs, tmp_path: Path, content: str, says: str) -> None:
+    (tmp_path / "site.yaml").write_text(content)
+    for words in (("profile", "validate", "site.yaml"), ("profile", "show", "./site.yaml")):
+        done = nodeprep(*words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.removeprefix("nodeprep: ").removeprefix("./").startswith(says)
+        assert done.stderr.count("\n") == 1
+        assert done.stderr.rstrip("\n").isprintable()
+
+
+def test_a_circle_of_files_is_shown_whole(nodeprep: Runs, tmp_path: Path) -> None:
+    for name, other in (("a", "b"), ("b", "c"), ("c", "b")):
+        (tmp_path / f"{name}.yaml").write_text(f"{HEAD}extends: {other}.yaml\n")
+    done = nodeprep("profile", "validate", "a.yaml")
+    assert done.returncode == 2
+    assert "c.yaml:4: extends: found 'b.yaml', wanted a profile that does not lead back here (" in done.stderr
+
+
+def test_each_file_is_validated_and_the_bad_one_counts(nodeprep: Runs, tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(
+        HEAD + "extends: rdma-roce\nexpect: {ports: {at-least: 8, link-layer: Ethernet}}\n"
+    )
+    (tmp_path / "bad.yaml").write_text("")
+    gates = len(effective("rdma-roce").gates)
+    good = f"good.yaml: profile site, {gates} gates, 0 devices, at least 8 ports\n"
+    done = nodeprep("profile", "validate", "bad.yaml", "good.yaml")
+    assert (done.returncode, done.stdout) == (2, good)
+    assert "bad.yaml:1: the file: found nothing" in done.stderr
+    assert nodeprep("profile", "validate", "good.yaml").returncode == 0
+
+
+def test_show_prints_what_a_profile_comes_to(nodeprep: Runs) -> None:
+    done = nodeprep("profile", "show", "rdma-roce")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert parse(read(done.stdout.encode(), "F").value) == effective("rdma-roce")
+
+
+def test_show_of_an_unknown_name_is_one_line(nodeprep: Runs) -> None:
+    done = nodeprep("profile", "show", "rdma-rose")
+    assert done.returncode == 2
+    assert "rdma-rose: profile: found none of that name, wanted a file or one of base, rdma, " in done.stderr
+
+
+def test_capture_writes_a_profile_that_holds(nodeprep: Runs, tmp_path: Path) -> None:
+    trees.build("h100-ib", tmp_path / "good")
+    done = nodeprep("profile", "capture", "--root", "good", "-o", "site.yaml", "--name", "rack-7")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "captured 12 RDMA devices and 12 ports, 9 of them required, from good" in done.stderr
+    profile = effective(str(tmp_path / "site.yaml"))
+    assert profile.name == "rack-7"
+    assert profile.description.startswith("as h100-ib was on 2")
+    shown = nodeprep("profile", "capture", "--root", "good", "--name", "rack-7")
+    assert shown.stdout == (tmp_path / "site.yaml").read_text()
+    assert nodeprep("profile", "validate", "site.yaml").returncode == 0
+    assert nodeprep("check", "--root", "good", "--profile", "site.yaml").returncode == 0
+    (tmp_path / "good/sys/class/infiniband/mlx5_9/ports/1/state").write_text("1: DOWN\n")
+    assert nodeprep("check", "--root", "good", "--profile", "site.yaml").returncode == 1
+
+
+def test_capture_names_what_it_had_to_leave_out(nodeprep: Runs, tmp_path: Path) -> None:
+    trees.build("h100-ib", tmp_path / "good")
+    (tmp_path / "good/sys/class/infiniband/mlx5_9/ports/1/rate").write_bytes(b"\xff")
+    done = nodeprep("profile", "capture", "--root", "good")
+    assert done.returncode == 0
+    assert (
+        "left out, could not be read: /sys/class/infiniband/mlx5_9/ports/1/rate: malformed (not UTF-8)" in done.stderr
+    )
+    assert (
+        mapping(parse(read(done.stdout.encode(), "F").value))["expect"]["ports"]["0000:bb:00.0/1"].get("rate") is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--root", "plain"), "nothing to capture in plain: looked for RDMA devices in /sys/class/infiniband"),
+        (("--root", "nowhere"), "--root 'nowhere' is no directory"),
+        (("--root", "h100", "-o", "no/where"), "cannot write 'no/where': "),
+    ],
+)
+def test_a_capture_that_cannot_be_made_is_one_line(
+    nodeprep: Runs, tmp_path: Path, words: tuple[str, ...], says: str
+) -> None:
+    trees.build("plain-vm", tmp_path / "plain")
+    trees.build("h100-flat", tmp_path / "h100")
+    done = nodeprep("profile", "capture", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+CONFIG = "apiVersion: nodeprep.io/v1\nkind: Config\ndefault: rdma-roce\n"
+
+
+def test_config_is_validated_and_shown(nodeprep: Runs, tmp_path: Path) -> None:
+    waiver = '{check: pci.link, device: "0000:5c:00.0", until: 2020-01-01, reason: riser}'
+    (tmp_path / "config.yaml").write_text(f"{CONFIG}want: {{port.mtu: {{at-least: 9000}}}}\nwaivers: [{waiver}]\n")
+    done = nodeprep("config", "validate", "config.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "config.yaml: default profile rdma-roce, numbers of 1 checks, 1 waiver\n"
+    shown = nodeprep("config", "show", "config.yaml")
+    assert shown.returncode == 0
+    assert read(shown.stdout.encode(), "F").value == {
+        "apiVersion": "nodeprep.io/v1",
+        "kind": "Config",
+        "default": "rdma-roce",
+        "want": {"port.mtu": {"at-least": 9000}},
+        "waivers": (
+            {
+                "check": "pci.link",
+                "device": "0000:5c:00.0",
+                "nodes": ("*",),
+                "until": "2020-01-01",
+                "reason": "riser",
+                "days-left": "expired",
+            },
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (
+            CONFIG + "assign: []\n",
+            "config.yaml:4: assign: found 'assign', wanted one of apiVersion, kind, default, want",
+        ),
+        (
+            CONFIG + "want: {pci.lnk: {}}\n",
+            "config.yaml:4: want.pci.lnk: found 'pci.lnk', wanted the id of a check such as ",
+        ),
+        (CONFIG + "waivers: [{check: a}]\n", "config.yaml:4: waivers[0].until: found nothing, wanted a date"),
+        (None, "config.yaml: the file: found none there, wanted a file in YAML"),
+    ],
+)
+def test_a_mistake_in_the_configuration_is_one_line_for_every_command(
+    nodeprep: Runs, tmp_path: Path, content: str | None, says: str
+) -> None:
+    if content is not None:
+        (tmp_path / "config.yaml").write_text(content)
+    for words in (("config", "validate", "config.yaml"), ("check", "--config", "config.yaml")):
+        done = nodeprep(*words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.removeprefix("nodeprep: ").startswith(says)
+        assert done.stderr.count("\n") == 1

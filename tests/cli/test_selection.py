@@ -1,0 +1,58 @@
+"""--only and --skip take ids, families and globs; one that matches nothing is refused with what was probably meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeprep.cli.selection import find, select
+from nodeprep.cli.usage import UsageError
+from tests.cli.reports import check
+
+CHECKS = tuple(map(check, ("pci.answers", "pci.link", "port.state", "port.rate", "time.sync")))
+ROWS = [
+    # --only                    --skip            runs
+    ([], [], "pci.answers pci.link port.state port.rate time.sync"),
+    (["port.state"], [], "port.state"),
+    (["port"], [], "port.state port.rate"),
+    (["time", "pci.link"], [], "pci.link time.sync"),
+    (["pci.link,port"], [], "pci.link port.state port.rate"),
+    (["*.sync, pci.l*"], [], "pci.link time.sync"),
+    ([], ["p*"], "time.sync"),
+    ([], ["port", "pci.answers"], "pci.link time.sync"),
+    (["port"], ["port.rate"], "port.state"),
+    (["p*"], ["time.sync"], "pci.answers pci.link port.state port.rate"),
+]
+
+
+@pytest.mark.parametrize(("only", "skip", "runs"), ROWS)
+def test_selects(only: list[str], skip: list[str], runs: str) -> None:
+    chosen, others = select(CHECKS, only, skip)
+    assert " ".join(one.id for one in chosen) == runs
+    assert [one.check for one in others] == [one.id for one in CHECKS if one not in chosen]
+    assert {one.why for one in others} <= {"deselected"}
+
+
+REFUSED = [
+    # --only              --skip            words of the refusal
+    (["port.stat"], [], "--only 'port.stat' matches no check; nearest: port.state"),
+    (["prot"], [], "--only 'prot' matches no check; nearest: port"),
+    ([], ["time.snc"], "--skip 'time.snc' matches no check; nearest: time.sync"),
+    (["port", "qqqqq"], [], "--only 'qqqqq' matches no check; `nodeprep list` names them all"),
+    ([""], [], "--only '' matches no check"),
+    (["port,"], [], "--only '' matches no check"),
+    (["Port.State"], [], "--only 'Port.State' matches no check"),
+    (["port"], ["p*"], "leave no check to run"),
+]
+
+
+@pytest.mark.parametrize(("only", "skip", "words"), REFUSED)
+def test_refuses(only: list[str], skip: list[str], words: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        select(CHECKS, only, skip)
+    assert words in str(refused.value)
+
+
+def test_finds_a_check_by_its_id() -> None:
+    assert find(CHECKS, "port.rate").id == "port.rate"
+    with pytest.raises(UsageError, match=r"there is no check 'port\.rat'; nearest: port\.rate"):
+        find(CHECKS, "port.rat")

@@ -1,0 +1,106 @@
+"""What an operator reads, character by character: the cases are tests/cli/pages, a report and its text in each."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeprep.cli.choices import FailOn
+from nodeprep.cli.outcome import outcome
+from nodeprep.cli.table import Style, advice, table, wide
+from tests.cli import reports
+
+PAGES = sorted((Path(__file__).parent / "pages").glob("*.yaml"))
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def page(path: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(path.read_text())
+    return loaded
+
+
+def style(case: dict[str, Any], **different: Any) -> Style:
+    usual = {"where": case.get("where", "/ (live)"), "fail_on": FailOn(case.get("fail-on", "fail"))}
+    return Style(**(usual | different))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_page(path: Path) -> None:
+    case = page(path)
+    lines = table(reports.report(case), reports.checks(case), style(case))
+    assert "\n".join(lines) == case["text"].rstrip("\n")
+    assert outcome(reports.report(case), FailOn(case.get("fail-on", "fail"))).exit_code == case["exit"]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("width", [40, 80, 100])
+def test_no_line_is_wider_than_the_page_and_none_ends_in_blanks(path: Path, width: int) -> None:
+    case = page(path)
+    for line in table(reports.report(case), reports.checks(case), style(case, width=width)):
+        assert len(line) <= width
+        assert line == line.rstrip()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_colour_changes_no_character(path: Path) -> None:
+    case = page(path)
+    plain = table(reports.report(case), reports.checks(case), style(case))
+    coloured = table(reports.report(case), reports.checks(case), style(case, colour=True))
+    assert coloured != plain
+    assert [ESCAPE.sub("", line) for line in coloured] == plain
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_wide_has_the_verdict_and_a_row_for_every_finding(path: Path) -> None:
+    case = page(path)
+    lines = wide(reports.report(case), style(case))
+    assert lines[0].split(":")[0] == case["text"].split(":")[0]
+    assert len(lines) == 3 + len(case.get("findings", ()))
+    for line, finding in zip(lines[3:], case.get("findings", ()), strict=True):
+        assert line.split()[:2] == [finding["check"], finding["status"]]
+
+
+HOSTILE = st.text(st.characters(categories=["Cc", "Cf", "Cs", "Zl", "Zp", "Lu", "Zs"]), min_size=1, max_size=30)
+
+
+@given(name=HOSTILE, message=HOSTILE)
+def test_nothing_that_a_node_shows_commands_the_terminal(name: str, message: str) -> None:
+    told = {"check": "port.state", "status": "fail", "at": "0000:5c:00.0", "name": name, "message": message}
+    blind = {"kind": "denied", "path": f"/sys/{name}", "detail": message}
+    unread = {"check": "port.rate", "status": "unknown", "at": "0000:5c:00.0", "name": name, "blind": blind}
+    excused = {**told, "waived": {"reason": message, "until": "2026-12-24", "days": 30}}
+    case = {"node": name, "profile": name, "notes": [message], "findings": [told, unread, excused]}
+    report = reports.report(case)
+    for line in (*table(report, reports.checks(case), style(case)), *wide(report, style(case))):
+        assert not [one for one in line if unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
+
+
+def test_a_mebibyte_of_anything_is_cut() -> None:
+    case = {"findings": [{"check": "port.state", "status": "fail", "message": "x" * (1 << 20)}]}
+    text = "\n".join(table(reports.report(case), reports.checks(case), style(case)))
+    assert len(text) < 2000
+    assert f"({(1 << 20) - 600} more characters" in text
+
+
+FIXES = [
+    # fix                                                     reason        what is shown
+    ("Reseat the cable.", "NoSignal", "Reseat the cable."),
+    ("NoSignal: the cable. Disabled: set it up.", "NoSignal", "the cable."),
+    ("NoSignal: the cable. Disabled: set it up.", "Disabled", "set it up."),
+    ("NoSignal: the cable. Disabled: set it up.", "Other", "NoSignal: the cable. Disabled: set it up."),
+    ("NoSignal, Disabled: the cable; NotActive: ask.", "Disabled", "the cable;"),
+    ("Cloud: rescan. Metal: reseat. OtherBoard: capture anew.", "OtherBoard", "capture anew."),
+    ("Set it in /etc/x: y.", "Y", "Set it in /etc/x: y."),
+]
+
+
+@pytest.mark.parametrize(("fix", "reason", "shown"), FIXES)
+def test_of_a_fix_only_what_helps_here_is_shown(fix: str, reason: str, shown: str) -> None:
+    assert advice(fix, reason) == shown

@@ -1,0 +1,566 @@
+"""Files under a root: held against the kernel's own resolution of paths (openat2 with RESOLVE_IN_ROOT)."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import socket
+import stat
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nodeprep.doors.files import DEPTH, LIMIT, LINKS, DeviceNode, Files
+from nodeprep.model import Unreadable, Why
+
+SECRET = "not of this root"
+NOBODY = 65534
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An empty root, beside a file and a directory that nothing below it may reach."""
+    (tmp_path / "secret").write_text(SECRET)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text(SECRET)
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+def put(root: Path, path: str, content: str | bytes = "value\n") -> Path:
+    target = root / path.lstrip("/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content.encode() if isinstance(content, str) else content)
+    return target
+
+
+def unreadable(value: object) -> Unreadable:
+    assert isinstance(value, Unreadable)
+    return value
+
+
+# What a file holds
+
+
+def test_text_is_without_the_white_space_around_it(root: Path) -> None:
+    put(root, "/sys/state", "4: ACTIVE\n")
+    assert Files(str(root)).text("/sys/state") == "4: ACTIVE"
+
+
+def test_what_is_not_there_is_none(root: Path) -> None:
+    put(root, "/sys/file")
+    files = Files(str(root))
+    for path in ("/sys/nothing", "/nothing/at/all", "/sys/file/below"):
+        assert files.text(path) is None
+        assert files.number(path) is None
+        assert files.names(path) is None
+        assert files.node(path) is None
+        assert files.link(path) is None
+        assert not files.exists(path)
+
+
+def test_need_says_that_it_is_missing(root: Path) -> None:
+    put(root, "/sys/file")
+    files = Files(str(root))
+    assert files.need("/sys/file") == "value"
+    assert files.need("/sys/nothing") == Unreadable(Why.MISSING, "/sys/nothing")
+
+
+@pytest.mark.parametrize(
+    ("content", "number"),
+    [
+        ("0\n", 0),
+        ("-1\n", -1),
+        ("18446744073709551615\n", (1 << 64) - 1),
+        ("-9223372036854775808\n", -(1 << 63)),
+    ],
+)
+def test_number(root: Path, content: str, number: int) -> None:
+    put(root, "/number", content)
+    assert Files(str(root)).number("/number") == number
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "-",
+        "--1",
+        "1.5",
+        "0x10",
+        "1 2",
+        "1_000",
+        "٣",
+        "18446744073709551616",
+        "-9223372036854775809",
+        "9" * 5000,
+    ],
+)
+def test_no_number(root: Path, content: str) -> None:
+    put(root, "/number", content)
+    blind = unreadable(Files(str(root)).number("/number"))
+    assert (blind.kind, blind.path) == (Why.MALFORMED, "/number")
+    assert len(blind.detail) < 80
+
+
+def test_garbage_without_end_is_cut_off(root: Path) -> None:
+    put(root, "/garbage", os.urandom(2 << 20))
+    blind = unreadable(Files(str(root)).text("/garbage"))
+    assert (blind.kind, blind.detail) == (Why.MALFORMED, f"longer than {LIMIT} bytes")
+
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 70_000, LIMIT])
+def test_every_byte_up_to_the_limit(root: Path, size: int) -> None:
+    content = os.urandom(size)
+    put(root, "/data", content)
+    files = Files(str(root))
+    assert files.data("/data") == content
+    assert unreadable(files.data("/data", size - 1)).kind is Why.MALFORMED if size else True
+
+
+def test_the_head_of_a_file_and_not_a_byte_more(root: Path) -> None:
+    """Configuration space is read up to byte 64: reading what lies beyond can upset a device."""
+    put(root, "/config", bytes(range(256)))
+    files = Files(str(root))
+    assert files.data("/config", 64, head=True) == bytes(range(64))
+    assert files.data("/config", 400, head=True) == bytes(range(256))
+    idle = bytes_read(lambda: None)
+    assert bytes_read(lambda: files.data("/config", 64, head=True)) - idle == 64
+
+
+def bytes_read(action: Callable[[], object]) -> int:
+    """How many bytes this thread read meanwhile, by the kernel's count (proc_pid_io(5))."""
+    counts = Path("/proc/thread-self/io")
+    if not counts.exists():
+        pytest.skip("this kernel does not count what a thread reads")
+    before = int(counts.read_text().split()[1])
+    action()
+    return int(counts.read_text().split()[1]) - before
+
+
+@pytest.mark.parametrize(
+    ("content", "detail"), [(b"4: ACT\xff\xfeIVE\n", "not UTF-8"), (b"4: ACT\0IVE\n", "holds NUL bytes")]
+)
+def test_damaged_text_is_no_text(root: Path, content: bytes, detail: str) -> None:
+    put(root, "/state", content)
+    files = Files(str(root))
+    assert files.text("/state") == Unreadable(Why.MALFORMED, "/state", detail=detail)
+    assert files.data("/state") == content
+
+
+def test_a_read_that_fails_half_way_says_why() -> None:
+    """Nothing is mapped at address 0 of this process."""
+    assert Files().data("/proc/self/mem") == Unreadable(
+        Why.IO_ERROR, "/proc/self/mem", errno.EIO, os.strerror(errno.EIO)
+    )
+
+
+# What is no file
+
+
+def test_a_directory_in_place_of_a_file_and_the_other_way_round(root: Path) -> None:
+    put(root, "/dir/inner")
+    files = Files(str(root))
+    assert files.text("/dir") == Unreadable(Why.IO_ERROR, "/dir", errno.EISDIR, "a directory")
+    assert files.names("/dir/inner") == Unreadable(Why.IO_ERROR, "/dir/inner", errno.ENOTDIR, "a file, not a directory")
+
+
+@pytest.mark.timeout(10)
+def test_a_fifo_and_a_socket_are_not_opened(root: Path) -> None:
+    os.mkfifo(root / "fifo")
+    listening = socket.socket(socket.AF_UNIX)
+    os.chdir(root)
+    listening.bind("socket")
+    files = Files(str(root))
+    with listening:
+        assert unreadable(files.text("/fifo")).detail == "a FIFO"
+        assert unreadable(files.text("/socket")).detail == "a socket"
+        assert unreadable(files.node("/fifo")).detail == "a FIFO, not a device node"
+
+
+def test_devices_are_looked_at_and_not_opened(root: Path) -> None:
+    (root / "dev").mkdir()
+    try:
+        os.mknod(root / "dev/uverbs0", stat.S_IFCHR | 0o666, os.makedev(231, 192))
+        os.mknod(root / "dev/disk", stat.S_IFBLK | 0o600, os.makedev(7, 200))
+    except PermissionError:
+        pytest.skip("device nodes can only be made with CAP_MKNOD")
+    (root / "dev/uverbs0").chmod(0o640)
+    put(root, "/dev/placeholder", "")
+    files = Files(str(root))
+    assert files.node("/dev/uverbs0") == DeviceNode("c", 231, 192, 0o640)
+    assert files.node("/dev/disk") == DeviceNode("b", 7, 200, 0o600)
+    assert files.node("/dev/nothing") is None
+    assert files.node("/dev/placeholder") == Unreadable(
+        Why.MALFORMED, "/dev/placeholder", detail="a file, not a device node"
+    )
+    # Nothing drives 231:192 here: opening it would have said ENXIO.
+    assert unreadable(files.text("/dev/uverbs0")).detail == "a character device"
+    assert unreadable(files.text("/dev/disk")).detail == "a block device"
+
+
+def test_this_machines_own_null_device() -> None:
+    assert Files().node("/dev/null") == DeviceNode("c", 1, 3, 0o666)
+
+
+def test_a_name_with_a_nul_or_too_deep_or_too_long(root: Path) -> None:
+    put(root, "/x")
+    for files in (Files(str(root)), Files()):
+        assert unreadable(files.text("/a\0b")).kind is Why.MALFORMED
+        assert unreadable(files.names("/a\0b/c")).kind is Why.MALFORMED
+        assert unreadable(files.node("/a\0b")).kind is Why.MALFORMED
+        assert unreadable(files.text("/" + "x" * 256)).errno == errno.ENAMETOOLONG
+        assert unreadable(files.text("/x" * 5000)).errno == errno.ENAMETOOLONG
+        assert not files.exists("/a\0b")
+        assert files.link("/a\0b") is None
+        assert files.place("/a\0b") == "/a\0b"
+    assert unreadable(Files(str(root)).text("/." * DEPTH + "/x")).errno == errno.ENAMETOOLONG
+    assert Files(str(root)).text("/." * (DEPTH - 1) + "/x") == "value"
+
+
+def test_no_name_is_passed_over(root: Path) -> None:
+    names = ("mlx5_0", "a\nb", "tab\there", os.fsdecode(b"\xff\xfe"), "\x1b[31m", "mlx5_1 (copy)")
+    for name in names:
+        put(root, f"/class/{name}")
+    assert Files(str(root)).names("/class") == tuple(sorted(names))
+
+
+def test_names_are_sorted(root: Path) -> None:
+    for name in ("b", "a", "10", "9"):
+        put(root, f"/class/{name}")
+    assert Files(str(root)).names("/class") == ("10", "9", "a", "b")
+
+
+# Permissions
+
+
+def as_nobody(question: Callable[[], object]) -> object:
+    """What another user is told: the file system's user id belongs to a thread (setfsuid(2))."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    answers: list[object] = []
+
+    def ask() -> None:
+        LIBC.setfsgid(NOBODY)
+        LIBC.setfsuid(NOBODY)
+        answers.append(question())
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    (answer,) = answers
+    return answer
+
+
+@pytest.fixture
+def open_root() -> Iterator[Path]:
+    """A root that every user can reach; pytest's own directories are closed."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_what_is_denied_is_said_to_be(open_root: Path) -> None:
+    put(open_root, "/shut").chmod(0)
+    put(open_root, "/closed/inner")
+    (open_root / "closed/link").symlink_to("inner")
+    (open_root / "closed").chmod(0o700)
+    for files in (Files(str(open_root)), Files()):
+        above = "" if files.root else str(open_root)
+        shut, closed, inner, link = (f"{above}/{path}" for path in ("shut", "closed", "closed/inner", "closed/link"))
+        questions: tuple[tuple[str, Callable[[str], object]], ...] = (
+            (shut, files.text),
+            (inner, files.text),
+            (link, files.text),
+            (closed, files.names),
+            (inner, files.node),
+            (f"{closed}/../shut", files.text),
+        )
+        for path, ask in questions:
+            denied = Unreadable(Why.DENIED, path, errno.EACCES, "Permission denied")
+            assert as_nobody(partial(ask, path)) == denied
+        assert as_nobody(partial(files.exists, inner)) is False
+        assert as_nobody(partial(files.link, link)) is None
+        assert files.text(shut) == "value"  # to root
+
+
+# Links
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/secret",
+        "/outside/secret",
+        "../secret",
+        "../../../../../../../../secret",
+        "/../secret",
+        "../outside/secret",
+        "/proc/self/root/secret",
+        "//secret",
+        "./../secret",
+    ],
+)
+def test_no_link_leads_out(root: Path, target: str) -> None:
+    (root / "link").symlink_to(target)
+    (root / "dir").symlink_to(target.rpartition("/")[0] or "/")
+    files = Files(str(root))
+    assert files.text("/link") is None
+    assert files.text("/dir/secret") is None
+    assert files.text("/dir/../../secret") is None
+    assert files.node("/link") is None
+    assert not files.exists("/link")
+
+
+def test_a_link_to_the_real_path_of_what_is_outside(root: Path) -> None:
+    (root / "link").symlink_to(root.parent / "secret")
+    (root / "dir").symlink_to(root.parent / "outside")
+    files = Files(str(root))
+    assert files.text("/link") is None
+    assert files.text("/dir/secret") is None
+    assert files.names("/dir") is None
+    assert files.text("/../secret") is None
+    assert files.place("/dir") == str(root.parent / "outside")  # a place inside the root, where nothing is
+
+
+def test_absolute_and_relative_links_inside(root: Path) -> None:
+    put(root, "/run/state")
+    (root / "var").mkdir()
+    (root / "var/run").symlink_to("/run")
+    (root / "var/up").symlink_to("../run/state")
+    files = Files(str(root))
+    assert files.text("/var/run/state") == "value"
+    assert files.text("/var/up") == "value"
+    assert files.names("/var/run") == ("state",)
+    assert files.place("/var/run/state") == "/run/state"
+    assert files.place("/var/../..") == "/"
+    assert files.link("/var/run") == "/run"
+    assert files.link("/var/run/state") is None
+
+
+def test_a_link_of_sysfs_whose_end_is_gone(root: Path) -> None:
+    (root / "class").mkdir()
+    (root / "class/mlx5_0").symlink_to("../../devices/pci0000:5b/0000:5c:00.0/infiniband/mlx5_0")
+    files = Files(str(root))
+    assert files.text("/class/mlx5_0/fw_ver") is None
+    assert files.link("/class/mlx5_0") == "../../devices/pci0000:5b/0000:5c:00.0/infiniband/mlx5_0"
+    assert files.place("/class/mlx5_0") == "/devices/pci0000:5b/0000:5c:00.0/infiniband/mlx5_0"
+
+
+def test_a_link_whose_end_vanishes_between_two_reads(root: Path) -> None:
+    held = put(root, "/devices/mlx5_0/state")
+    (root / "class").symlink_to("devices/mlx5_0")
+    files = Files(str(root))
+    assert files.text("/class/state") == "value"
+    held.unlink()
+    assert files.text("/class/state") is None
+    held.parent.rmdir()
+    assert files.names("/class") is None
+
+
+def test_a_directory_that_becomes_a_link_outwards_after_it_was_resolved(root: Path) -> None:
+    """The resolution is kept for a look; what it leads to must stay inside all the same."""
+    held = put(root, "/class/mlx5_0/state")
+    files = Files(str(root))
+    assert files.text("/class/mlx5_0/state") == "value"
+    held.unlink()
+    held.symlink_to(root.parent / "secret")
+    assert files.text("/class/mlx5_0/state") is None
+
+
+def test_forget_sees_links_that_lead_elsewhere_now(root: Path) -> None:
+    put(root, "/old/state", "old")
+    put(root, "/new/state", "new")
+    (root / "dir").symlink_to("old")
+    files = Files(str(root))
+    assert files.text("/dir/state") == "old"
+    (root / "dir").unlink()
+    (root / "dir").symlink_to("new")
+    files.forget()
+    assert files.text("/dir/state") == "new"
+
+
+@pytest.mark.parametrize("links", [{"a": "a"}, {"a": "b", "b": "a"}, {"a": "/b/x", "b": "/a"}, {"a": "a/../a"}])
+@pytest.mark.parametrize("path", ["/a", "/a/x"])
+def test_a_loop_ends(root: Path, links: dict[str, str], path: str) -> None:
+    for name, target in links.items():
+        (root / name).symlink_to(target)
+    files = Files(str(root))
+    assert unreadable(files.text(path)).errno == errno.ELOOP
+    assert unreadable(files.names(path)).errno == errno.ELOOP
+    assert not files.exists(path)
+    assert files.place(path) == path
+
+
+def test_as_many_links_as_the_kernel_follows(root: Path) -> None:
+    put(root, "/0")
+    for number in range(1, LINKS + 2):
+        (root / str(number)).symlink_to(str(number - 1))
+    files = Files(str(root))
+    assert files.text(f"/{LINKS}") == "value"
+    assert unreadable(files.text(f"/{LINKS + 1}")).errno == errno.ELOOP
+
+
+def test_long_targets_behind_each_other_do_not_exhaust_anything(root: Path) -> None:
+    """Each link stands at the head of a long target of the one before it."""
+    put(root, "/x/y")
+    for number in range(30):
+        (root / f"l{number}").symlink_to(f"/l{number + 1}" + "/." * 2000)
+    (root / "l30").symlink_to("x")
+    assert Files(str(root)).text("/l0/y") == "value"
+
+
+# The root itself
+
+
+@pytest.mark.parametrize("spelling", ["/", "//", "/.", "/tmp/..", "///"])
+def test_every_spelling_of_this_machines_root(spelling: str) -> None:
+    files = Files(spelling)
+    assert files.root == ""
+    assert files.place("/proc/sys") == "/proc/sys"
+
+
+def test_a_root_with_a_slash_behind_it_or_a_link_to_it(root: Path) -> None:
+    put(root, "/state")
+    (root / "link").symlink_to("/state")
+    (root.parent / "alias").symlink_to("root")
+    for spelling in (f"{root}/", f"{root}/.", f"{root}//", str(root.parent / "alias")):
+        files = Files(spelling)
+        assert files.text("/link") == "value"
+        assert files.place("/link") == "/state"
+        assert files.names("/") == ("link", "state")
+
+
+def test_this_machines_own_links_are_followed() -> None:
+    assert Files().text("/proc/self/comm") == Path("/proc/self/comm").read_text().strip()
+    assert Files().place("/proc/self") == f"/proc/{os.getpid()}"
+
+
+@pytest.mark.parametrize("rooted", [True, False])
+def test_what_is_excluded_is_not_there(root: Path, rooted: bool) -> None:
+    put(root, "/class/mlx5_0/hw_counters/bad")
+    put(root, "/class/mlx5_0/hw_counters/good")
+    os.mkfifo(root / "class/mlx5_0/hang")
+    above = "" if rooted else str(root)
+    files = Files(str(root) if rooted else "/", (f"{above}/class/*/bad", f"{above}/class/*/hang"))
+    assert files.text(f"{above}/class/mlx5_0/hw_counters/good") == "value"
+    assert files.text(f"{above}/class/mlx5_0/hw_counters/bad") is None
+    assert files.text(f"{above}/class/mlx5_0/hang") is None
+    assert not files.exists(f"{above}/class/mlx5_0/hang")
+    assert files.names(f"{above}/class/mlx5_0/hang") is None
+
+
+# Against the kernel
+
+NAMES = ("a", "b", "c")
+TARGETS = st.lists(st.sampled_from((*NAMES, "..", ".", "")), min_size=1, max_size=5)
+TREE = st.dictionaries(
+    st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join),
+    st.one_of(
+        st.none(), st.just(""), st.builds(lambda top, way: top + "/".join(way), st.sampled_from(("", "/")), TARGETS)
+    ),
+    max_size=8,
+)
+PATHS = st.lists(
+    st.lists(st.sampled_from((*NAMES, "..", ".")), min_size=1, max_size=6).map(lambda way: "/" + "/".join(way)),
+    min_size=1,
+    max_size=6,
+)
+
+
+def plant(root: Path, tree: dict[str, str | None]) -> None:
+    """A directory for None, a file for "", a link for any other word; what cannot be made is left out."""
+    for path in sorted(tree):
+        target, here = tree[path], root / path
+        try:
+            if target is None:
+                here.mkdir()
+            elif target:
+                here.symlink_to(target)
+            elif not here.parent.is_symlink():
+                here.write_text(str(here))
+        except OSError:
+            continue
+
+
+class OpenHow(ctypes.Structure):
+    """struct open_how of include/uapi/linux/openat2.h."""
+
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+SYS_openat2, RESOLVE_IN_ROOT = 437, 0x10
+
+
+def kernel_says(root: Path, path: str) -> str | int:
+    """Where the kernel finds `path` with `root` as its root; the errno if nowhere."""
+    how = OpenHow(os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_IN_ROOT)
+    directory = os.open(root, os.O_PATH | os.O_DIRECTORY)
+    try:
+        found = LIBC.syscall(SYS_openat2, directory, path.encode(), ctypes.byref(how), ctypes.sizeof(how))
+        if found < 0:
+            return ctypes.get_errno()
+        place = Path(f"/proc/self/fd/{found}").readlink()
+        os.close(found)
+        return str(place)
+    finally:
+        os.close(directory)
+
+
+@given(tree=TREE, paths=PATHS)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_kernel_resolves_every_path_the_same(
+    tmp_path_factory: pytest.TempPathFactory, tree: dict[str, str | None], paths: list[str]
+) -> None:
+    root = tmp_path_factory.mktemp("tree").resolve()
+    plant(root, tree)
+    if kernel_says(root, "/") == errno.ENOSYS:
+        pytest.skip("this kernel has no openat2 (before Linux 5.6)")
+    files = Files(str(root))
+    for path in paths:
+        place = kernel_says(root, path)
+        if isinstance(place, str):
+            assert place == str(root) or place.startswith(f"{root}/")
+            assert files.root + files.place(path).rstrip("/") == place
+            assert files.exists(path)
+            expected = sorted(one.name for one in Path(place).iterdir()) if Path(place).is_dir() else None
+            names = files.names(path)
+            assert (list(names) if isinstance(names, tuple) else None) == expected
+            text = files.text(path)
+            assert (text if isinstance(text, str) else None) == (None if expected is not None else place)
+        else:
+            assert not files.exists(path)
+            text = files.text(path)
+            assert text is None if place in (errno.ENOENT, errno.ENOTDIR) else unreadable(text).errno == place
+
+
+@pytest.mark.timeout(30)
+def test_many_threads_read_one_root(root: Path) -> None:
+    """Facts are observed at the same time, and share what is known of links."""
+    for number in range(50):
+        put(root, f"/devices/{number}/state", str(number))
+        (root / f"class{number}").symlink_to(f"devices/{number}")
+    files = Files(str(root))
+    wrong: list[object] = []
+
+    def read() -> None:
+        for number in range(50):
+            said = files.number(f"/class{number}/state")
+            if said != number:
+                wrong.append((number, said))
+            files.forget()
+
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []

@@ -1,0 +1,147 @@
+"""The kernel log: this machine's own, by both ways in, and what no kernel should write."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeprep.doors import kmsg
+from nodeprep.doors.kmsg import Record, parse, parse_syslog
+
+DEVICE = "/dev/kmsg"
+
+
+def written(text: str) -> str:
+    """Put a line into this machine's log as a drill does, marked so that it is found again."""
+    line = f"nodeprep test {uuid.uuid4()}: {text}"
+    try:
+        descriptor = os.open(DEVICE, os.O_WRONLY)
+    except OSError as error:
+        pytest.skip(f"{DEVICE} may not be written here ({error}): the way from a drill to a record was not tested")
+    try:
+        os.write(descriptor, f"<11>{line}\n".encode())
+    finally:
+        os.close(descriptor)
+    return line
+
+
+def found(records: tuple[Record, ...], line: str) -> Record:
+    (record,) = [record for record in records if record.text == line]
+    return record
+
+
+def test_a_line_that_a_process_wrote_is_read_with_level_facility_and_time() -> None:
+    line = written("mlx5_core 0000:5c:00.0: unrecoverable hardware error")
+    record = found(kmsg.read(), line)
+    assert (record.level, record.facility) == (3, 1)
+    assert abs(record.at - time.clock_gettime(time.CLOCK_MONOTONIC)) < 5
+
+
+def test_records_come_oldest_first_and_keep_their_numbers() -> None:
+    line = written("first")
+    before, later = kmsg.read(), written("second")
+    after = kmsg.read()
+    assert found(after, line) == found(before, line)
+    assert found(after, later).number > found(after, line).number
+    assert [record.number for record in after] == sorted({record.number for record in after})
+
+
+def test_syslog_tells_the_same_where_the_device_may_not_be_opened(tmp_path: Path) -> None:
+    line = written("by the other way")
+    by_device = found(kmsg.read(), line)
+    by_syslog = found(kmsg.read(str(tmp_path / "no such device")), line)
+    assert (by_syslog.level, by_syslog.facility, by_syslog.at) == (by_device.level, by_device.facility, by_device.at)
+    kernel = [record.text for record in kmsg.read() if record.facility == 0 and "\\x" not in record.text]
+    assert set(kernel) <= {record.text for record in kmsg.read(str(tmp_path / "no such device"))}
+
+
+def test_syslog_records_keep_their_numbers_from_dump_to_dump(tmp_path: Path) -> None:
+    device, line = str(tmp_path / "no such device"), written("numbered")
+    before = kmsg.read(device)
+    written("and another")
+    assert found(kmsg.read(device), line) == found(before, line)
+
+
+@pytest.mark.parametrize("content", [b"", b"6,1,2,-;not the kernel\n" * 1000])
+def test_a_file_in_the_devices_place_is_not_taken_for_the_log(tmp_path: Path, content: bytes) -> None:
+    impostor = tmp_path / "kmsg"
+    impostor.write_bytes(content)
+    texts = {record.text for record in kmsg.read(str(impostor))}
+    assert "not the kernel" not in texts
+    assert texts
+
+
+def test_a_fifo_in_the_devices_place_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "kmsg")
+    assert kmsg.read(str(tmp_path / "kmsg"))
+
+
+def test_parse_takes_apart_a_record() -> None:
+    data = (
+        b"4,512,73500000,-;mlx5_core 0000:5c:00.0: text; with a semicolon\n SUBSYSTEM=pci\n DEVICE=+pci:0000:5c:00.0\n"
+    )
+    assert parse(data) == Record(512, 73.5, 4, 0, "mlx5_core 0000:5c:00.0: text; with a semicolon")
+    assert parse(b"12,7,1,c,caller=T1;x") == Record(7, 1e-06, 4, 1, "x")
+    assert parse(b"6,339,5140900;NET: no flags") == Record(339, 5.1409, 6, 0, "NET: no flags")
+
+
+@pytest.mark.parametrize("data", [b"", b"no record", b"a,b,c,-;text", b"4,5;text", b"-4,5,6,-;text", b"4,,6,-;text"])
+def test_parse_refuses_what_is_no_record(data: bytes) -> None:
+    assert parse(data) is None
+
+
+@given(st.binary(max_size=200))
+def test_parse_never_breaks(data: bytes) -> None:
+    parse(data)
+
+
+SYSLOG_ROWS = [
+    (b"<6>[    1.500000] mlx5_core 0000:5c:00.0: text", Record(1_500_000, 1.5, 6, 0, "mlx5_core 0000:5c:00.0: text")),
+    (b"<12>[12345.000001] written", Record(12345_000_001, 12345.000001, 4, 1, "written")),
+    (b"<6>[    1.500000][    T1] with a caller", Record(1_500_000, 1.5, 6, 0, "with a caller")),
+    (b"<6>[    1.500000] [drm] no caller", Record(1_500_000, 1.5, 6, 0, "[drm] no caller")),
+    (b"<3>printk.time is off", Record(0, 0.0, 3, 0, "printk.time is off")),
+]
+
+
+@pytest.mark.parametrize(("line", "record"), SYSLOG_ROWS)
+def test_parse_syslog_takes_apart_a_line(line: bytes, record: Record) -> None:
+    assert parse_syslog(line + b"\n") == (record,)
+
+
+def test_records_of_the_same_time_have_numbers_of_their_own() -> None:
+    dump = b"<6>[    1.500000] one\n<6>[    1.500000] two\n<6>[    1.500001] three\n<6>[    2.000000] four\n"
+    assert [record.number for record in parse_syslog(dump)] == [1_500_000, 1_500_001, 1_500_002, 2_000_000]
+
+
+def test_a_name_that_a_device_gives_itself_makes_no_line_of_the_kernels() -> None:
+    named = "<6>[    1.500000] usb 1-1: Product: x\u2028<2>[    1.600000] a\x0b<2>[    1.7] b\x85c\rd"
+    (record,) = parse_syslog(named.encode() + b"\n")
+    assert (record.level, record.at) == (6, 1.5)
+
+
+def test_a_cut_first_line_is_dropped_and_a_dump_of_garbage_is_no_empty_log() -> None:
+    assert [record.text for record in parse_syslog(b"] the rest of a line\n<6>[    1.500000] whole\n")] == ["whole"]
+    assert parse_syslog(b"") == ()
+    with pytest.raises(OSError, match="not one line"):
+        parse_syslog(b"garbage\nmore of it\n")
+
+
+def test_the_newest_count() -> None:
+    dump = b"".join(b"<6>[%5d.000000] line\n" % second for second in range(kmsg.MOST + 1))
+    records = parse_syslog(dump)
+    assert (len(records), records[0].at, records[-1].at) == (kmsg.MOST, 1.0, float(kmsg.MOST))
+
+
+@given(st.binary(max_size=200))
+def test_parse_syslog_breaks_only_by_saying_so(data: bytes) -> None:
+    try:
+        parse_syslog(data)
+    except OSError as error:
+        assert "not one line" in str(error)  # noqa: PT017 - both ends are right, and only these

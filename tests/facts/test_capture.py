@@ -1,0 +1,271 @@
+"""A captured profile holds for the node it was taken from and for its siblings, and for no broken one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeprep import facts
+from nodeprep.checks import ALL
+from nodeprep.config.document import dump, read
+from nodeprep.doors.host import Host
+from nodeprep.facts.capture import capture
+from nodeprep.facts.devnodes import DevNodes
+from nodeprep.facts.expected import derive
+from nodeprep.facts.links import Link, Links
+from nodeprep.facts.modules import Modules
+from nodeprep.facts.pci import Pci
+from nodeprep.facts.rdma import Rdma
+from nodeprep.look import Eyes, Look
+from nodeprep.model import Status, Unreadable, Why
+from nodeprep.profile import DeviceWant, PortWant, Profile, extend, mapping, parse
+from nodeprep.round import judge
+from tests.rigs import trees
+from tests.values import BDF, device, gid, link, links, nic, pci, port, rdma
+
+GONE = Unreadable(Why.IO_ERROR, "/sys/x", 5)
+CAPTURED = ["h100-ib", "h100-roce", "h100-flat", "a100-azure", "efa", "iwarp"]
+
+
+def look_at(root: Path) -> Look:
+    """A look in which no fact was late, as one can be on a busy machine."""
+    for _ in range(10):
+        look = Eyes(Host(str(root), live=False)).look(facts.ALL)
+        if not any(isinstance(fact, Unreadable) and fact.kind is Why.TIMEOUT for fact in look.facts.values()):
+            return look
+    pytest.fail("some fact was late ten times")
+
+
+def of(look: Look) -> Profile:
+    seen = look.get(Rdma)
+    assert seen is not None
+    found = capture(
+        "site", seen, pci=look.get(Pci), links=look.get(Links), devnodes=look.get(DevNodes), modules=look.get(Modules)
+    )
+    assert found is not None
+    return parse(read(dump(mapping(found)).encode(), "F").value)
+
+
+def bad(look: Look, profile: Profile) -> list[str]:
+    found = judge(ALL, look, None, profile, {}).findings
+    return [f"{one.check} {one.verdict.message}" for one in found if one.status not in (Status.OK, Status.ABSENT)]
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+def test_a_node_meets_its_own_profile(tmp_path: Path, name: str) -> None:
+    look = look_at(trees.build(name, tmp_path))
+    profile = of(look)
+    expected = derive(profile, look.get(Pci), look.get(Rdma))
+    assert set(expected.devices) == set(profile.expect.devices)
+    assert set(expected.firm) == set(profile.expect.ports)
+    assert (expected.missing_devices, expected.missing_ports, expected.moved) == ((), (), frozenset())
+    assert bad(look, profile) == []
+
+
+def sibling(name: str) -> dict[str, Any]:
+    """The same node with everything on other buses, in the same order."""
+    description = trees.described(name)
+    for group in description["nics"]:
+        group["at"] = list(map(moved, group["at"]))
+    return description | {"gpus": list(map(moved, description.get("gpus", [])))}
+
+
+def moved(at: str) -> str:
+    return f"{at[:5]}{int(at[5:7], 16) + 2:02x}{at[7:]}"
+
+
+@pytest.mark.parametrize("name", [name for name in CAPTURED if name != "h100-flat"])
+def test_a_sibling_with_other_addresses_meets_it_too(tmp_path: Path, name: str) -> None:
+    profile = of(look_at(trees.build(name, tmp_path / "good")))
+    trees.write(trees.tree(sibling(name)), tmp_path / "other")
+    look = look_at(tmp_path / "other")
+    expected = derive(profile, look.get(Pci), look.get(Rdma))
+    assert not set(expected.devices) & set(profile.expect.devices)
+    assert len(expected.devices) == len(profile.expect.devices)
+    assert len(expected.firm) == len(profile.expect.ports)
+    assert bad(look, profile) == []
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+@pytest.mark.parametrize("state", ["1: DOWN", "2: INIT"])
+def test_each_required_port_that_goes_down_is_found(tmp_path: Path, name: str, state: str) -> None:
+    look = look_at(trees.build(name, tmp_path))
+    profile = of(look)
+    required = {key for key, want in profile.expect.ports.items() if want.required}
+    assert required
+    seen = look.get(Rdma)
+    assert seen is not None
+    for one in seen.ports:
+        if one.subject.key in required:
+            path = tmp_path / f"sys/class/infiniband/{one.device}/ports/{one.number}/state"
+            good = path.read_text()
+            path.write_text(f"{state}\n")
+            assert any(
+                found.startswith("port.state") and one.name in found for found in bad(look_at(tmp_path), profile)
+            )
+            path.write_text(good)
+
+
+def test_ports_that_nobody_used_are_nobodys_concern(tmp_path: Path) -> None:
+    ports = of(look_at(trees.build("h100-ib", tmp_path))).expect.ports
+    unused = {key for key, want in ports.items() if not want.required}
+    assert unused == {"0000:2a:00.1/1", "0000:ab:00.0/1", "0000:ab:00.1/1"}
+    assert all(ports[key] == PortWant(layer="Ethernet", required=False) for key in unused)
+
+
+def wants(*, devices: Any = None, ports: Any = None, **seen: Any) -> Profile:
+    found = capture("site", rdma(*(ports or (port(),)), devices=devices or (device(),)), **seen)
+    assert found is not None
+    return found
+
+
+def test_what_a_healthy_roce_nic_comes_to() -> None:
+    profile = wants(pci=pci(nic()), links=links(link()))
+    assert profile.extends == "rdma-roce"
+    assert profile.expect.devices == {
+        BDF: DeviceWant(
+            id="15b3:1021",
+            rdma="mlx5_3",
+            driver="mlx5_core",
+            firmware="28.41.1000",
+            board="MT_0000000838",
+            width=16,
+            speed=32.0,
+        )
+    }
+    assert profile.expect.ports == {f"{BDF}/1": PortWant(400.0, "Ethernet", "eth2", 9000, True, True)}
+
+
+def test_nothing_that_tells_one_node_from_the_next_is_kept() -> None:
+    text = dump(mapping(wants(pci=pci(nic()), links=links(link()))))
+    assert not [word for word in ("5054", "00:16:3e", "0a63", "10.99", "downs") if word in text]
+
+
+PORTS = [
+    # port                                           link                            wants
+    ({}, {}, PortWant(400.0, "Ethernet", "eth2", 9000, True)),
+    ({"state": "1: DOWN"}, {}, PortWant(layer="Ethernet", required=False)),
+    ({"state": "2: INIT"}, {}, PortWant(layer="Ethernet", required=False)),
+    ({"state": GONE}, {}, PortWant(layer="Ethernet", required=False)),
+    ({}, {"up": False}, PortWant(layer="Ethernet", required=False)),
+    ({}, {"up": GONE}, PortWant(400.0, "Ethernet", "eth2", 9000, True)),
+    ({}, {"mtu": GONE}, PortWant(400.0, "Ethernet", "eth2", None, True)),
+    ({}, {"mtu": -5}, PortWant(400.0, "Ethernet", "eth2", None, True)),
+    ({"rate": GONE}, {}, PortWant(None, "Ethernet", "eth2", 9000, True)),
+    ({"layer": GONE}, {}, PortWant(400.0, None, "eth2", 9000, None)),
+    ({"gids": ()}, {}, PortWant(400.0, "Ethernet", "eth2", 9000, False)),
+    ({"gids": None}, {}, PortWant(400.0, "Ethernet", "eth2", 9000, None)),
+    ({"gids": (gid(kind="IB/RoCE v1"),)}, {}, PortWant(400.0, "Ethernet", "eth2", 9000, False)),
+    ({"gids": (gid(kind=None),)}, {}, PortWant(400.0, "Ethernet", "eth2", 9000, None)),
+    ({"gids": (gid(value=GONE),)}, {}, PortWant(400.0, "Ethernet", "eth2", 9000, None)),
+    (
+        {"gids": (gid(value="fe80:0000:0000:0000:0216:3eff:feaa:bb02"),)},
+        {},
+        PortWant(400.0, "Ethernet", "eth2", 9000, False),
+    ),
+    ({"layer": "InfiniBand"}, {}, PortWant(400.0, "InfiniBand", "eth2", 9000)),
+    ({"layer": "InfiniBand"}, {"up": False}, PortWant(400.0, "InfiniBand")),
+    ({"layer": "InfiniBand", "netdev": None}, {"bdf": ""}, PortWant(400.0, "InfiniBand")),
+    ({"netdev": "eth9"}, {}, PortWant(400.0, "Ethernet", "eth9", None, True)),
+]
+
+
+@pytest.mark.parametrize(("shows", "net", "wanted"), PORTS, ids=range(len(PORTS)))
+def test_what_is_wanted_of_a_port(shows: dict[str, Any], net: dict[str, Any], wanted: PortWant) -> None:
+    assert wants(ports=(port(**shows),), links=links(link(**net))).expect.ports == {f"{BDF}/1": wanted}
+
+
+def test_without_a_record_of_netdevs_the_name_is_kept() -> None:
+    assert wants().expect.ports == {f"{BDF}/1": PortWant(400.0, "Ethernet", "eth2", None, True)}
+
+
+@pytest.mark.parametrize("shown", ["eth2", "bond0"])
+def test_a_leg_of_a_bond_has_no_netdev_and_no_gid_to_count_on(shown: str) -> None:
+    bond: Link = link(name="bond0", bdf="", kind="bond", mtu=1500)
+    profile = wants(ports=(port(netdev=shown),), links=links(link(master="bond0", mtu=1500), bond))
+    assert profile.expect.ports == {f"{BDF}/1": PortWant(400.0, "Ethernet", None, 1500, None)}
+
+
+def test_legs_that_share_a_bond_are_nobodys_concern_each() -> None:
+    bond = link(name="bond0", bdf="", kind="bond")
+    other = {"bdf": "0000:5c:00.1"}
+    profile = wants(
+        devices=(device(), device(name="mlx5_4", **other)),
+        ports=(port(), port(device="mlx5_4", netdev="eth3", **other)),
+        links=links(link(master="bond0"), link(name="eth3", master="bond0", **other), bond),
+    )
+    leg = PortWant(rate=400.0, layer="Ethernet", required=False, bonded=True)
+    assert list(profile.expect.ports.values()) == [leg] * 2
+    assert profile.extends == "rdma-roce"
+
+
+PARENTS = [
+    # ports (layer, state) of two NICs                                     extends
+    ((("Ethernet", "4: ACTIVE"), ("Ethernet", "4: ACTIVE")), "rdma-roce"),
+    ((("InfiniBand", "4: ACTIVE"), ("InfiniBand", "4: ACTIVE")), "rdma-infiniband"),
+    ((("InfiniBand", "4: ACTIVE"), ("Ethernet", "4: ACTIVE")), "rdma-infiniband"),
+    ((("InfiniBand", "1: DOWN"), ("Ethernet", "4: ACTIVE")), "rdma-roce"),
+    ((("Unknown", "4: ACTIVE"), ("Unknown", "4: ACTIVE")), "rdma"),
+    ((("InfiniBand", "1: DOWN"), ("Ethernet", "1: DOWN")), "base"),
+]
+
+
+@pytest.mark.parametrize(("shows", "extends"), PARENTS)
+def test_it_extends_the_profile_of_the_network_in_use(shows: tuple[tuple[str, str], ...], extends: str) -> None:
+    devices = tuple(device(name=f"mlx5_{index}", bdf=f"0000:0{index}:00.0") for index in range(2))
+    ports = tuple(
+        port(device=one.name, bdf=one.bdf, layer=layer, state=state)
+        for one, (layer, state) in zip(devices, shows, strict=True)
+    )
+    profile = wants(devices=devices, ports=ports)
+    assert profile.extends == extends
+    if extends == "rdma-infiniband":
+        assert all(want.gid is None for want in profile.expect.ports.values())
+
+
+def test_an_unreadable_value_is_expected_of_nobody() -> None:
+    profile = wants(
+        devices=(device(firmware=GONE, board="B\x1b[2J", hca_type=GONE, id=""),),
+        pci=pci(nic(id="", driver="unnamed", width=GONE, speed=None)),
+    )
+    assert profile.expect.devices == {BDF: DeviceWant(rdma="mlx5_3")}
+
+
+def test_a_device_without_pci_is_known_by_its_name_and_chip() -> None:
+    profile = wants(devices=(device(bdf="", id=""),), ports=(port(bdf=""),))
+    assert list(profile.expect.ports) == ["mlx5_3/1"]
+    assert profile.expect.devices["mlx5_3"].id == "MT4129"
+
+
+def test_a_software_device_is_said_to_be_one() -> None:
+    soft = device(name="rxe0", parent="eth2", id="", hca_type=None, board=None, firmware=None)
+    profile = wants(devices=(soft,), ports=(port(device="rxe0"),), pci=pci(nic(driver="virtio-pci")))
+    assert profile.expect.devices == {
+        BDF: DeviceWant("15b3:1021", "rxe0", "rxe", "virtio-pci", None, None, width=16, speed=32.0)
+    }
+
+
+def modules(*loaded: str) -> Modules:
+    return Modules(0.0, loaded, (), None, (), ())
+
+
+def test_modules_of_the_rdma_core_are_kept_and_no_others() -> None:
+    loaded = modules("ext4", "ib_core", "ib_ipoib", "ib_umad", "ib_uverbs", "mlx5_core", "mlx5_ib", "nvme")
+    assert wants(pci=pci(nic()), modules=loaded).expect.modules == ("ib_core", "ib_uverbs", "ib_umad")
+
+
+def test_virtual_functions_and_subfunctions_are_left_out() -> None:
+    virtual = device(name="mlx5_9", bdf="0000:5c:00.2", virtual_function=True)
+    profile = wants(devices=(device(), virtual), ports=(port(), port(device="mlx5_9", bdf="0000:5c:00.2")))
+    assert list(profile.expect.devices) == [BDF]
+    assert list(profile.expect.ports) == [f"{BDF}/1"]
+    assert capture("site", rdma(devices=(virtual,))) is None
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+def test_the_whole_profile_knows_ports_by_name_only(tmp_path: Path, name: str) -> None:
+    profile = of(look_at(trees.build(name, tmp_path)))
+    parent = Profile("parent", expect=parse({**mapping(profile), "expect": {"ports": {"at-least": 1}}}).expect)
+    assert extend(profile, parent).expect.at_least is None

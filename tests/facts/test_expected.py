@@ -1,0 +1,327 @@
+"""What ought to be on a node: matched by address, by name, by count, or by what most like ports have in common."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodeprep.facts.expected import Expected, Wanted, derive
+from nodeprep.facts.pci import Pci
+from nodeprep.facts.rdma import Port, Rdma
+from nodeprep.model import Unreadable, Why
+from nodeprep.profile import NO_PROFILE, AtLeast, DeviceWant, Expectation, PortWant, Profile
+from tests.values import changed, device, link, links, nic, pci, port, rdma
+
+BLIND = Unreadable(Why.IO_ERROR, "/sys/class/infiniband/mlx5_3/ports/1/state", 5)
+RAILS = 8
+CX7, CX6 = "15b3:1021", "15b3:101d"
+DOWN: dict[str, Any] = {"state": "1: DOWN", "physical": "2: Polling", "rate": 2.5}
+
+
+def at(index: int, bus: int = 0x10) -> str:
+    return f"0000:{bus + index:02x}:00.0"
+
+
+def rail(index: int, bus: int = 0x10, **different: Any) -> Port:
+    usual = {"device": f"mlx5_{index}", "bdf": at(index, bus), "netdev": f"eth{index}"}
+    return port(**(usual | different))
+
+
+def front_end(index: int = 8, **different: Any) -> Port:
+    """A 25 Gb/s Ethernet port of another card that is down, as on many nodes."""
+    return rail(index, like=f"{CX6} MT_0000000359 Ethernet", **(DOWN | different))
+
+
+def node(*ports: Port, chip: str = CX7, **of_devices: Any) -> tuple[Pci, Rdma]:
+    """PCI and RDMA listing of these ports, each a device of its own."""
+    devices = tuple(device(name=one.device, bdf=one.bdf, id=chip, **of_devices) for one in ports)
+    nics = tuple(nic(address=one.bdf, id=chip, rdma=(one.device,)) for one in ports if one.bdf)
+    return pci(*nics), rdma(*ports, devices=devices)
+
+
+def captured(count: int = RAILS, **different: Any) -> Profile:
+    """A profile of a node with so many rails, by address."""
+    devices = {at(index): DeviceWant(id=CX7, rdma=f"mlx5_{index}") for index in range(count)}
+    wants = {f"{at(index)}/1": PortWant(rate=400.0, **different) for index in range(count)}
+    return Profile("good", expect=Expectation(devices=devices, ports=wants))
+
+
+def at_least(count: int = RAILS, layer: str | None = "Ethernet", rate: float | None = 400.0) -> Profile:
+    return Profile("rails", expect=Expectation(at_least=AtLeast(count, layer, rate)))
+
+
+def wanted(expected: Expected, ports: tuple[Port, ...]) -> dict[str, str | None]:
+    return {one.device: expected.of(one) for one in ports}
+
+
+def missing(expected: Expected) -> list[str]:
+    return [absent.subject.name for absent in (*expected.missing_devices, *expected.missing_ports)]
+
+
+class TestByAddress:
+    """A captured profile: exact addresses first."""
+
+    def test_every_port_is_wanted_by_the_profile(self) -> None:
+        ports = tuple(map(rail, range(RAILS)))
+        expected = derive(captured(), *node(*ports))
+        assert set(wanted(expected, ports).values()) == {"profile good"}
+        assert expected.rate(ports[0]) == Wanted(400.0, "profile good", firm=True)
+        assert expected.is_firm(ports[0])
+        assert expected.wants_rdma
+        assert (missing(expected), expected.moved) == ([], frozenset())
+
+    @pytest.mark.parametrize("lost", range(RAILS))
+    def test_one_that_is_gone_is_named_and_no_other_stands_in(self, lost: int) -> None:
+        ports = (*(rail(index) for index in range(RAILS) if index != lost), rail(12, like=rail(0).like))
+        expected = derive(captured(), *node(*ports))
+        assert missing(expected) == [f"{at(lost)} ({CX7}, mlx5_{lost})", f"mlx5_{lost}/1 at {at(lost)}"]
+
+    def test_a_port_without_its_device_on_the_rdma_side_is_missing_alone(self) -> None:
+        listing, seen = node(*map(rail, range(RAILS)))
+        expected = derive(captured(), listing, rdma(*seen.ports[1:], devices=seen.devices[1:]))
+        assert missing(expected) == [f"mlx5_0/1 at {at(0)}"]
+
+    def test_without_a_pci_listing_devices_are_not_missed_but_ports_are(self) -> None:
+        _, seen = node(*map(rail, range(1, RAILS)))
+        expected = derive(captured(), None, seen)
+        assert missing(expected) == [f"mlx5_0/1 at {at(0)}"]
+
+    def test_names_do_not_matter(self) -> None:
+        ports = tuple(rail(index, device=f"rocep{RAILS - index}s0") for index in range(RAILS))
+        expected = derive(captured(), *node(*ports))
+        assert set(wanted(expected, ports).values()) == {"profile good"}
+
+    def test_what_is_not_required_is_nobodys_concern(self) -> None:
+        ports = tuple(map(rail, range(RAILS)))
+        expected = derive(captured(required=False), *node(*ports))
+        assert set(wanted(expected, ports).values()) == {None}
+        assert expected.rate(ports[0]) is None
+        assert not expected.wants_rdma
+        assert missing(derive(captured(required=False), *node())) == [
+            f"{at(i)} ({CX7}, mlx5_{i})" for i in range(RAILS)
+        ]
+
+    def test_ports_alone_are_found_by_address_too(self) -> None:
+        profile = Profile("hand", expect=Expectation(ports={f"{at(1)}/1": PortWant(), f"{at(2)}/1": PortWant()}))
+        expected = derive(profile, *node(rail(1), rail(3)))
+        assert expected.of(rail(1)) == "profile hand"
+        assert missing(expected) == [f"{at(2)}/1"]
+
+
+class TestOnASibling:
+    """A profile of one node held against another."""
+
+    def test_with_other_addresses_names_and_kind_decide(self) -> None:
+        ports = tuple(rail(index, bus=0x40) for index in range(RAILS))
+        expected = derive(captured(), *node(*ports))
+        assert missing(expected) == []
+        assert set(wanted(expected, ports).values()) == {"profile good"}
+        assert expected.moved == frozenset(one.bdf for one in ports)
+
+    def test_with_other_addresses_and_names_slot_order_decides(self) -> None:
+        ports = tuple(rail(index, bus=0x40, device=f"ibp{index}") for index in range(RAILS))
+        profile = captured()
+        rates = {f"{at(index)}/1": PortWant(rate=100.0 * (index + 1)) for index in range(RAILS)}
+        expected = derive(replace(profile, expect=replace(profile.expect, ports=rates)), *node(*ports))
+        assert [expected.firm[one.subject.key].rate for one in ports] == [100.0 * (n + 1) for n in range(RAILS)]
+
+    def test_half_of_the_addresses_make_it_the_same_node(self) -> None:
+        """There what is gone is missing; with fewer, it is another node, and the rest is found by name and kind."""
+        half = (*map(rail, range(4)), *(rail(index, bus=0x40) for index in range(4, RAILS)))
+        assert len(missing(derive(captured(), *node(*half)))) == 2 * 4
+        fewer = (*map(rail, range(3)), *(rail(index, bus=0x40) for index in range(3, RAILS)))
+        assert missing(derive(captured(), *node(*fewer))) == []
+
+    def test_the_right_name_on_another_kind_does_not_stand_in(self) -> None:
+        ports = tuple(rail(index, bus=0x40) for index in range(RAILS))
+        assert len(missing(derive(captured(), *node(*ports, chip=CX6)))) == 2 * RAILS
+
+    def test_a_name_without_a_kind_is_enough(self) -> None:
+        names = Expectation({at(n): DeviceWant(rdma=f"mlx5_{n}") for n in range(4)})
+        ports = tuple(rail(index, bus=0x40) for index in range(4))
+        assert missing(derive(Profile("names", expect=names), *node(*ports))) == []
+
+    def test_another_kind_of_nic_does_not_stand_in(self) -> None:
+        ports = tuple(rail(index, bus=0x40, device=f"ens{index}") for index in range(RAILS))
+        expected = derive(captured(), *node(*ports, chip=CX6))
+        assert len(missing(expected)) == 2 * RAILS
+
+    def test_virtual_functions_are_not_taken_for_nics(self) -> None:
+        listing, seen = node(*(rail(index, bus=0x40) for index in range(RAILS)), virtual_function=True)
+        virtual = pci(*(changed(one, virtual_function=True) for one in listing.devices))
+        assert len(missing(derive(captured(), virtual, seen))) == 2 * RAILS
+
+    def test_in_a_tree_without_pci_names_decide(self) -> None:
+        """There the kind is a chip's name, which says nothing against a PCI id."""
+        ports = tuple(rail(index, bdf="") for index in range(RAILS) if index != 5)
+        devices = tuple(device(name=one.device, bdf="", id="") for one in ports)
+        expected = derive(captured(), None, rdma(*ports, devices=devices))
+        assert set(wanted(expected, ports).values()) == {"profile good"}
+        assert missing(expected) == [f"mlx5_5/1 at {at(5)}"]
+
+    def test_a_capture_without_pci_is_matched_by_name(self) -> None:
+        names = [f"mlx5_{index}" for index in range(RAILS)]
+        wants = Expectation({n: DeviceWant(id="MT4129") for n in names}, {f"{n}/1": PortWant() for n in names})
+        ports = tuple(rail(index, bdf="") for index in range(RAILS) if index != 5)
+        devices = tuple(device(name=one.device, bdf="", id="") for one in ports)
+        assert missing(derive(Profile("flat", expect=wants), None, rdma(*ports, devices=devices))) == ["mlx5_5/1"]
+        full = derive(Profile("flat", expect=wants), *node(*map(rail, range(RAILS))))
+        assert missing(full) == []
+
+
+class TestAtLeast:
+    """A count rests on the ports that fit it; who is to blame where too few do."""
+
+    BY = "profile rails (at least 8 ports)"
+
+    def test_enough_that_fit_leave_the_others_alone(self) -> None:
+        ports = (*map(rail, range(RAILS)), front_end())
+        expected = derive(at_least(), *node(*ports))
+        assert expected.shortage is None
+        assert expected.of(ports[-1]) is None
+        assert (expected.of(ports[0]), expected.is_firm(ports[0])) == (self.BY, True)
+        assert expected.rate(ports[0]) == Wanted(400.0, "profile rails", firm=True)
+
+    @pytest.mark.parametrize("unfit", [DOWN, {"rate": 200.0}, {"state": BLIND}, {"rate": BLIND}, {"layer": BLIND}])
+    def test_one_that_does_not_fit_is_blamed_and_no_front_end_port(self, unfit: dict[str, Any]) -> None:
+        ports = (rail(0, **unfit), *map(rail, range(1, RAILS)), front_end())
+        expected = derive(at_least(), *node(*ports))
+        assert (expected.of(ports[0]), expected.of(ports[-1])) == (self.BY, None)
+        assert expected.shortage is None
+
+    def test_one_that_is_gone_is_counted_although_a_front_end_port_is_there(self) -> None:
+        ports = (*map(rail, range(7)), front_end(), front_end(9))
+        expected = derive(at_least(), *node(*ports))
+        assert expected.shortage is not None
+        assert (expected.shortage.have, expected.shortage.want) == (7, 8)
+        assert (expected.shortage.of, expected.shortage.by) == ("Ethernet 400 Gb/s ports", self.BY)
+        assert (expected.of(ports[-1]), expected.of(ports[0])) == (None, self.BY)
+
+    def test_the_same_chip_on_another_board_is_a_rail_too(self) -> None:
+        odd = rail(7, like=f"{CX7} MT_0000000999 Ethernet", **DOWN)
+        ports = (*map(rail, range(7)), odd, front_end())
+        expected = derive(at_least(), *node(*ports))
+        assert (expected.shortage, expected.of(odd), expected.of(ports[-1])) == (None, self.BY, None)
+
+    def test_where_none_fits_the_kind_with_enough_ports_is_meant(self) -> None:
+        ports = (*(rail(index, **DOWN) for index in range(RAILS)), front_end())
+        expected = derive(at_least(), *node(*ports))
+        assert [expected.of(one) for one in ports] == [self.BY] * RAILS + [None]
+
+    def test_where_none_fits_and_no_kind_is_enough_all_are_suspects(self) -> None:
+        ports = (rail(0, **DOWN), front_end())
+        expected = derive(at_least(2), *node(*ports))
+        assert set(wanted(expected, ports).values()) == {"profile rails (at least 2 ports)"}
+
+    def test_another_link_layer_does_not_count(self) -> None:
+        ports = tuple(rail(index, layer="InfiniBand") for index in range(RAILS))
+        expected = derive(at_least(), *node(*ports))
+        assert expected.shortage is not None
+        assert expected.shortage.have == 0
+
+    def test_no_port_at_all_is_a_shortage(self) -> None:
+        expected = derive(at_least(layer=None, rate=None), *node())
+        assert expected.shortage is not None
+        assert expected.shortage.of == "ports"
+
+    def test_a_count_without_a_rate_asks_for_none(self) -> None:
+        ports = (rail(0, rate=2.5), rail(1, rate=BLIND))
+        expected = derive(at_least(2, rate=None), *node(*ports))
+        assert expected.shortage is None
+        assert (expected.of(ports[1]), expected.rate(ports[0])) == ("profile rails (at least 2 ports)", None)
+
+    def test_virtual_functions_do_not_count(self) -> None:
+        ports = tuple(map(rail, range(RAILS)))
+        expected = derive(at_least(), *node(*ports, virtual_function=True))
+        assert expected.shortage is not None
+
+
+class TestMajority:
+    """Without a profile, three or more like ports may say what is normal."""
+
+    @pytest.mark.parametrize(
+        ("active", "down", "by"),
+        [(7, 1, "7 of 8 alike"), (2, 1, "2 of 3 alike"), (1, 1, None), (2, 2, None), (1, 3, None), (2, 0, None)],
+    )
+    def test_a_strict_majority_of_three_or_more(self, active: int, down: int, by: str | None) -> None:
+        ports = (*map(rail, range(active)), *(rail(active + index, **DOWN) for index in range(down)))
+        expected = derive(NO_PROFILE, *node(*ports))
+        assert set(wanted(expected, ports).values()) == {by}
+        assert not any(map(expected.is_firm, ports))
+
+    def test_other_hardware_has_no_say(self) -> None:
+        ports = (*map(rail, range(RAILS)), front_end(), front_end(9), front_end(10))
+        assert derive(NO_PROFILE, *node(*ports)).of(ports[-1]) is None
+
+    def test_the_rate_of_most_active_ones(self) -> None:
+        ports = (*map(rail, range(RAILS - 1)), rail(7, rate=200.0), rail(8, **DOWN))
+        expected = derive(NO_PROFILE, *node(*ports))
+        assert expected.rate(ports[7]) == Wanted(400.0, "7 of 8 alike", firm=False)
+        assert expected.rate(ports[8]) is None
+
+    def test_three_of_one_rate_are_enough(self) -> None:
+        ports = tuple(rail(index) for index in range(3))
+        assert derive(NO_PROFILE, *node(*ports)).rate(ports[0]) == Wanted(400.0, "3 of 3 alike", firm=False)
+
+    @pytest.mark.parametrize("rates", [(400.0, 200.0), (400.0, 400.0), (400.0, 400.0, 200.0, 200.0)])
+    def test_no_majority_has_no_rate(self, rates: tuple[float, ...]) -> None:
+        ports = tuple(rail(index, rate=rate) for index, rate in enumerate(rates))
+        assert derive(NO_PROFILE, *node(*ports)).rate(ports[0]) is None
+
+    def test_one_whose_link_layer_cannot_be_read_is_like_its_card(self) -> None:
+        odd = rail(7, layer=BLIND, like=f"{CX7} MT_0000000838")
+        ports = (*map(rail, range(7)), odd)
+        assert derive(NO_PROFILE, *node(*ports)).of(odd) == "8 of 8 alike"
+        mixed = (*ports, *(rail(n, like=f"{CX7} MT_0000000838 InfiniBand") for n in (8, 9, 10)))
+        assert derive(NO_PROFILE, *node(*mixed)).of(odd) is None
+
+    def test_legs_that_share_a_bond_are_not_wanted_for_themselves(self) -> None:
+        ports = (*map(rail, range(5)), rail(5, **DOWN), rail(6, netdev=None, bdf="0000:70:00.0", **DOWN), rail(7))
+        legs = [link(name=f"eth{index}", bdf=at(index), master="bond0") for index in (4, 5)]
+        hidden = link(name="ens7", bdf="0000:70:00.0", master="bond0")
+        single = link(name="eth7", bdf=at(7), master="bond1")
+        listing = node(*ports)
+        expected = derive(NO_PROFILE, *listing, links(*legs, hidden, single))
+        assert [expected.of(one) for one in ports] == ["5 of 5 alike"] * 4 + [None] * 3 + ["5 of 5 alike"]
+        assert derive(NO_PROFILE, *listing).of(ports[5]) == "6 of 8 alike"
+
+    def test_virtual_functions_have_no_say_and_nobody_wants_them(self) -> None:
+        ports = (*map(rail, range(7)), rail(7, **DOWN))
+        expected = derive(NO_PROFILE, *node(*ports, virtual_function=True))
+        assert set(wanted(expected, ports).values()) == {None}
+
+
+def test_nothing_seen_at_all_is_everything_missing() -> None:
+    expected = derive(captured(2), None, None)
+    assert missing(expected) == [f"mlx5_0/1 at {at(0)}", f"mlx5_1/1 at {at(1)}"]
+
+
+RAIL = st.fixed_dictionaries(
+    {
+        "state": st.sampled_from(["4: ACTIVE", "1: DOWN", "2: INIT", BLIND]),
+        "rate": st.sampled_from([400.0, 200.0, 25.0, BLIND]),
+        "layer": st.sampled_from(["Ethernet", "InfiniBand", BLIND]),
+        "like": st.sampled_from([f"{CX7} MT_0000000838 Ethernet", f"{CX7} MT_1 Ethernet", f"{CX6} MT_2 InfiniBand"]),
+    }
+)
+PROFILES = st.sampled_from([NO_PROFILE, at_least(4), at_least(2, None, None), captured(6), captured(8)])
+
+
+@settings(deadline=None)
+@given(rails=st.lists(RAIL, min_size=4, max_size=8), profile=PROFILES, order=st.randoms(use_true_random=False))
+def test_renaming_every_device_changes_nothing_of_who_is_wanted(
+    rails: list[dict[str, Any]], profile: Profile, order: Any
+) -> None:
+    """Also where names are exchanged: at least half of the addresses fit, so names are for messages only."""
+    ports = tuple(rail(index, **one) for index, one in enumerate(rails))
+    names = [f"mlx5_{index}" for index in range(12)]
+    order.shuffle(names)
+    renamed = tuple(changed(one, device=name, netdev=f"net-{name}") for one, name in zip(ports, names, strict=False))
+    before, after = derive(profile, *node(*ports)), derive(profile, *node(*renamed))
+    assert [before.of(one) for one in ports] == [after.of(one) for one in renamed]
+    assert [before.rate(one) for one in ports] == [after.rate(one) for one in renamed]
+    assert (before.shortage, missing(before)) == (after.shortage, missing(after))

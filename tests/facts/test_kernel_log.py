@@ -1,0 +1,126 @@
+"""What of the kernel log speaks of devices, read from this machine and from records."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+
+import pytest
+
+from nodeprep.doors.host import Host
+from nodeprep.doors.kmsg import Record
+from nodeprep.facts import kernel_log
+from nodeprep.facts.kernel_log import MOST, KernelLog, Line
+from nodeprep.model import Unreadable, Why
+
+BDF = "0000:5c:00.0"
+MISS = f"mlx5_core {BDF}: poll_health:825: device's health compromised - reached miss count"
+LOADED = f"mlx5_core {BDF}: firmware version: 28.41.1000"
+
+
+@dataclass
+class Recorded:
+    """A host whose log is given."""
+
+    log: tuple[Record, ...] | Unreadable
+
+    def kernel_log(self) -> tuple[Record, ...] | Unreadable:
+        return self.log
+
+    def now(self) -> float:
+        return 1000.0
+
+
+def observed(*records: Record) -> KernelLog:
+    seen = kernel_log.observe(Recorded(records))  # type: ignore[arg-type]
+    assert isinstance(seen, KernelLog)
+    return seen
+
+
+def line(text: str, number: int = 1, from_kernel: bool = True) -> Line:
+    return Line(number, 1.0, 3, from_kernel, text)
+
+
+KEPT_ROWS = [
+    (4, 0, "a warning", True),
+    (5, 0, "a notice", False),
+    (0, 0, "an emergency", True),
+    (6, 0, f"pci {BDF}: information about a device", True),
+    (6, 3, "systemd[1]: Started something", False),
+    (4, 1, "a drill", True),
+    (6, 1, MISS, True),
+]
+
+
+@pytest.mark.parametrize(("level", "facility", "text", "kept"), KEPT_ROWS)
+def test_kept_are_warnings_and_lines_with_an_address(level: int, facility: int, text: str, kept: bool) -> None:
+    seen = observed(Record(7, 2.5, level, facility, text))
+    assert seen.lines == ((Line(7, 2.5, level, facility == 0, text),) if kept else ())
+
+
+def test_the_newest_count() -> None:
+    seen = observed(*(Record(number, 1.0, 3, 0, "text") for number in range(MOST + 1)))
+    assert (len(seen.lines), seen.lines[0].number, seen.lines[-1].number) == (MOST, 1, MOST)
+
+
+def test_a_log_that_may_not_be_read_is_unreadable() -> None:
+    refused = Unreadable(Why.DENIED, "/dev/kmsg", errno.EPERM)
+    assert kernel_log.observe(Recorded(refused)) == refused  # type: ignore[arg-type]
+
+
+def test_this_machines_log_can_be_read_or_is_refused() -> None:
+    seen = kernel_log.observe(Host())
+    assert isinstance(seen, KernelLog) or seen.kind is Why.DENIED
+
+
+ADDRESS_ROWS = [
+    (MISS, (BDF,)),
+    ("no address", ()),
+    (f"pcieport 0000:5b:01.0: AER: Uncorrected (Fatal) error received: {BDF}", ("0000:5b:01.0", BDF)),
+    ("mlx5_core 10000:01:00.0: behind VMD", ("10000:01:00.0",)),
+    ("NVRM: Xid (PCI:0000:3b:00): 79", ()),
+    ("eth0: 94:6d:ae:cd:e7:00.5", ()),
+    (f"[{BDF}]", (BDF,)),
+]
+
+
+@pytest.mark.parametrize(("text", "addresses"), ADDRESS_ROWS)
+def test_addresses(text: str, addresses: tuple[str, ...]) -> None:
+    assert line(text).addresses == addresses
+    assert line(text).bdf == (addresses[0] if addresses else "")
+
+
+PROBED_ROWS = [
+    LOADED,
+    f"mlx5_core {BDF}: enabling device (0000 -> 0002)",
+    f"pci {BDF}: [15b3:1021] type 00 class 0x020000 PCIe Endpoint",
+    f"pci {BDF}: [15b3:1021] type 00 class 0x020000",
+]
+
+
+@pytest.mark.parametrize("probed", PROBED_ROWS)
+def test_a_device_that_is_set_up_anew_leaves_its_past_behind(probed: str) -> None:
+    other = line(MISS.replace("5c", "5d"))
+    after = line(MISS, number=3)
+    seen = KernelLog(0.0, (line(MISS), other, line(probed, number=2), after))
+    assert seen.standing() == (other, after)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"mlx5_core {BDF}: Live patch updated firmware version: 28.41.1001",
+        f"mlx5_core {BDF}: Port module event: module 0, Cable plugged",
+        "af9013 7-001c: firmware version: 5.1.0.0",
+    ],
+)
+def test_other_lines_leave_the_past_standing(text: str) -> None:
+    nameless = line("mlx5_core: unrecoverable hardware error")
+    seen = KernelLog(0.0, (line(MISS), nameless, line(text, number=2)))
+    assert seen.standing()[:2] == (line(MISS), nameless)
+
+
+def test_what_a_process_wrote_is_not_heard_and_clears_nothing() -> None:
+    seen = KernelLog(0.0, (line(MISS), line(LOADED, number=2, from_kernel=False)))
+    assert seen.standing() == (line(MISS),)
+    assert seen.standing(from_user_space=True) == ()

@@ -1,0 +1,223 @@
+"""Faults made for real in a guest with a real RoCE device: each is the root that `check` names, and goes with it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.rigs.lab import FRONT_END, RAIL, RDMA_DEVICE, RDMA_PORT, Guest
+
+PROFILE = "/tmp/lab-profile.yaml"
+# Drills write to the kernel log as a process; a production profile believes the kernel only.
+DRILL = "want:\n  klog.nic: {accept-userspace: true}\n"
+SNAPSHOT = "/tmp/lab-snapshot.json"
+SLEEPER = "/tmp/containerd"  # a process of that name is what containers inherit their limits from
+ADD_LINK = f"rdma link add {RDMA_DEVICE} type rxe netdev {RAIL.netdev}"
+SET_UP_RAIL = (
+    f"until [ -e /sys/class/net/{RAIL.netdev} ]; do sleep 0.1; done; ip link set {RAIL.netdev} up mtu 9000; "
+    f"ethtool -s {RAIL.netdev} speed 100000 duplex full; ip address add {RAIL.address} dev {RAIL.netdev}; {ADD_LINK}"
+)
+RIGS_OWN = ("time.sync", "fs.mounts")
+PCI = "/sys/bus/pci/devices"
+PORT = f"{RDMA_DEVICE}/1"
+FATAL = f"mlx5_core {RAIL.bdf}: device's health compromised - reached miss count"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Shell commands that make it and undo it, and the one finding that must count while it lasts."""
+
+    name: str
+    make: str
+    undo: str
+    status: str
+    check: str
+    reason: str
+    subject: str  # what the finding's name must hold
+
+
+FAULTS = [
+    Fault(
+        "RDMA link deleted",
+        f"rdma link delete {RDMA_DEVICE}",
+        ADD_LINK,
+        *("fail", "pci.rdma-driver", "NoRdmaLink", RAIL.bdf),
+    ),
+    Fault(
+        "RDMA module unloaded",
+        "modprobe -r rdma_rxe",
+        f"modprobe rdma_rxe; {ADD_LINK}",
+        *("fail", "pci.rdma-driver", "ModuleNotLoaded", RAIL.bdf),
+    ),
+    Fault(
+        "netdev down",
+        f"ip link set {RAIL.netdev} down",
+        f"ip link set {RAIL.netdev} up",
+        *("fail", "port.state", "AdministrativelyDown", PORT),
+    ),
+    Fault(
+        "address removed",
+        f"ip address del {RAIL.address} dev {RAIL.netdev}",
+        f"ip address add {RAIL.address} dev {RAIL.netdev}",
+        *("fail", "port.gid", "NoRoutableGid", PORT),
+    ),
+    Fault(
+        "MTU lowered",
+        f"ip link set {RAIL.netdev} mtu 1500",
+        f"ip link set {RAIL.netdev} mtu 9000",
+        *("warn", "port.mtu", "BelowMtu", PORT),
+    ),
+    Fault(
+        "uverbs node removed",
+        "rm /dev/infiniband/uverbs0",
+        "mknod -m 666 /dev/infiniband/uverbs0 c $(tr : ' ' < /sys/class/infiniband_verbs/uverbs0/dev)",
+        *("fail", "rdma.device-nodes", "NodeMissing", RDMA_DEVICE),
+    ),
+    Fault(
+        "driver unbound",
+        f"echo {RAIL.bdf} > /sys/bus/pci/drivers/virtio-pci/unbind",
+        f"echo {RAIL.bdf} > /sys/bus/pci/drivers/virtio-pci/bind; {SET_UP_RAIL}",
+        *("fail", "pci.driver-bound", "NotBound", RAIL.bdf),
+    ),
+    Fault(
+        "PCI device removed",
+        f"echo 1 > {PCI}/{RAIL.bdf}/remove",
+        f"echo 1 > /sys/bus/pci/rescan; {SET_UP_RAIL}",
+        *("fail", "pci.expected-nic", "Missing", RAIL.bdf),
+    ),
+    Fault(
+        "fatal line in the kernel log",
+        f'echo "<0>{FATAL}" > /dev/kmsg',
+        "dmesg --clear",
+        *("fail", "klog.nic", "DeviceFailed", RAIL.bdf),
+    ),
+    Fault(
+        "memlock lowered",
+        f"prlimit --pid $(pidof {SLEEPER}) --memlock=8388608:",
+        f"prlimit --pid $(pidof {SLEEPER}) --memlock=unlimited:",
+        *("fail", "limits.memlock", "Limited", "containerd"),
+    ),
+]
+
+
+def check(guest: Guest, *options: str) -> tuple[int, dict[str, Any]]:
+    done = guest.run(("nodeprep", "check", "-o", "json", "--profile", PROFILE, *(options or ("--settle", "0"))))
+    assert done.stderr == b"", done.stderr.decode()
+    return done.returncode, json.loads(done.stdout)
+
+
+def counting(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """The findings that stand for themselves, but for what is the rig's: its clock, and its 9p root on a busy host."""
+    bad = [finding for finding in report["findings"] if finding["status"] in ("fail", "warn", "unknown")]
+    return [
+        finding for finding in bad if finding["root"] is None and finding["check"] not in ("time.sync", "fs.mounts")
+    ]
+
+
+def healthy(guest: Guest) -> None:
+    """The guest has its real RoCE port, up, and nothing counts against it; its clock is nobody's business here."""
+    code, report = check(guest)
+    ports = [found for found in report["findings"] if found["check"] == "port.state" and found["status"] == "ok"]
+    assert [port["subject"]["name"] for port in ports] == [PORT]
+    assert counting(report) == []
+    assert code == 0
+
+
+def rail_is_up(guest: Guest) -> None:
+    """The kernel's own word that the guest has its real RoCE port: without it a fault of it would prove nothing."""
+    assert guest.run(("cat", f"{RDMA_PORT}/state")).text == "4: ACTIVE"
+
+
+@pytest.fixture(scope="module")
+def prepared(guest: Guest) -> Guest:
+    """A guest with a profile captured while it was well, and a container runtime that may lock all memory."""
+    guest.shell(f"nodeprep profile capture --name lab -o {PROFILE}; printf '{DRILL}' >> {PROFILE}")
+    guest.shell(f"cp /bin/sleep {SLEEPER}; prlimit --memlock=unlimited:unlimited {SLEEPER} 100000 > /dev/null 2>&1 &")
+    return guest
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_the_root_and_goes_when_undone(prepared: Guest, fault: Fault) -> None:
+    rail_is_up(prepared)
+    prepared.shell(fault.make)
+    code, report = check(prepared)
+    found = counting(report)
+    assert [(one["status"], one["check"], one["reason"]) for one in found] == [
+        (fault.status, fault.check, fault.reason)
+    ]
+    assert fault.subject in found[0]["subject"]["name"]
+    assert code == (1 if fault.status == "fail" else 0)
+    prepared.shell(fault.undo)
+    settled(lambda: healthy(prepared))
+
+
+def settled(asserts: Callable[[], None], seconds: float = 10.0) -> None:
+    """Assert until it holds: the kernel brings addresses and GIDs back in its own time."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            asserts()
+        except AssertionError:
+            if time.monotonic() > until:
+                raise
+            continue
+        return
+
+
+def test_a_nic_without_rdma_is_nobodys_concern(prepared: Guest) -> None:
+    rail_is_up(prepared)
+    prepared.shell(f"echo 1 > {PCI}/{FRONT_END.bdf}/remove")
+    healthy(prepared)
+    prepared.shell("echo 1 > /sys/bus/pci/rescan")
+
+
+def test_a_flapping_cable_is_seen_between_two_looks(prepared: Guest) -> None:
+    rail_is_up(prepared)
+    began = time.monotonic()
+    check(prepared)
+    look = time.monotonic() - began
+    settle = 2 * look + 8
+    argv = ("nodeprep", "check", "-o", "json", "--profile", PROFILE, "--settle", f"{settle:.1f}")
+    running = prepared.launch(argv)
+    time.sleep(2 * look)  # the first look is over
+    for _ in range(4):
+        prepared.set_link(RAIL.id, up=False)
+        time.sleep(0.5)
+        prepared.set_link(RAIL.id, up=True)
+        time.sleep(0.5)
+    done = running.wait(settle + 60)
+    report = json.loads(done.stdout)
+    found = [(one["status"], one["check"], one["reason"]) for one in counting(report)]
+    assert found == [("fail", "port.flap", "Flapping")]
+    assert done.returncode == 1
+    settled(lambda: healthy(prepared))
+
+
+def test_a_snapshot_of_a_faulty_guest_says_the_same_here(prepared: Guest) -> None:
+    rail_is_up(prepared)
+    prepared.shell(f"ip link set {RAIL.netdev} down; nodeprep snapshot --settle 0 --profile {PROFILE} -o {SNAPSHOT}")
+    inside = prepared.run(("nodeprep", "check", "--snapshot", SNAPSHOT, "-o", "json"))
+    text = prepared.run(("cat", SNAPSHOT)).stdout
+    assert inside.returncode == 1
+    assert [one["check"] for one in counting(json.loads(inside.stdout)) if one["check"] != "time.sync"] == [
+        "port.state"
+    ]
+    outside = replayed(text)
+    assert outside == inside.stdout
+
+
+def replayed(snapshot: bytes) -> bytes:
+    """What this machine makes of a snapshot taken on another."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        file.write(snapshot)
+        file.flush()
+        argv = (sys.executable, "-m", "nodeprep", "check", "--snapshot", file.name, "-o", "json")
+        return subprocess.run(argv, capture_output=True, check=False).stdout

@@ -1,0 +1,427 @@
+"""Configuration files: what they come to, and for each mistake the one line that an operator reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodeprep.checks import ALL
+from nodeprep.config import profiles
+from nodeprep.config.document import ConfigError, dump, load, read
+from nodeprep.config.profiles import BUILT_IN, effective, validate
+from nodeprep.config.settings import Settings, load_settings
+from nodeprep.config.waivers import Waiver, apply_waivers
+from nodeprep.config.wants import reader, wants
+from nodeprep.model import (
+    Check,
+    Damping,
+    Finding,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Subject,
+    Verdict,
+    Waived,
+)
+from nodeprep.profile import AtLeast, Profile, ProfileError, mapping, parse
+
+TODAY = "2026-01-10"
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    at_least: int = 4200
+    allowance: float = 0.5
+    strict: bool = False
+    boards: tuple[str, ...] = ()
+    limit: int | None = None
+    mode: Literal["shared", "exclusive"] | None = None
+    pools: Mapping[str, int] = field(default_factory=dict)
+
+
+def nothing(seen: Seen) -> Iterator[Verdict]:  # noqa: ARG001
+    yield from ()
+
+
+def check(check_id: str, want: type | None = None) -> Check:
+    return Check(
+        check_id, "Is it?", "So.", "So.", "here", Severity.GATE, Stage.DEVICE, Damping.HARD, (), nothing, want=want
+    )
+
+
+CHECKS = (check("port.state"), check("port.mtu", Want), check("pci.link"))
+
+DOCUMENTS = [
+    # bytes                                   says
+    (b"", "F:1: the file: found nothing, wanted keys with values"),
+    (b"# only a remark\n", "F:1: the file: found nothing, wanted keys with values"),
+    (b"- a\n- b\n", "F:1: the file: found a list, wanted keys with values"),
+    (b"\nhello\n", "F:2: the file: found 'hello', wanted keys with values"),
+    (b"a: 1\nb: [\n", "F:3: the file: found no YAML (did not find expected node content), wanted YAML"),
+    (b"a: 1\nb: c: d\n", "F:2: the file: found no YAML (mapping values are not allowed in this context), wanted YAML"),
+    (b"a: 1\n\tb: 2\n", None),
+    (b"a: \xff\n", "F:1: the file: found byte 0xff, wanted UTF-8"),
+    (b"a: 1\nb: \x80\n", "F:2: the file: found byte 0x80, wanted UTF-8"),
+    ("a: \u00e9\nb: \x07\n".encode(), "F:2: the file: found character 0x07, wanted YAML, which is text"),
+    (b"a: 1\nb: 2\na: 3\n", "F:3: a: found it twice (first in line 1), wanted it once"),
+    (b"a:\n  b: 1\n  b: 2\n", "F:3: a.b: found it twice (first in line 2), wanted it once"),
+    (b"a: 1\n---\nb: 2\n", "F:2: the file: found a second document, wanted one document"),
+    (b"a: !!python/object/apply:os.system [x]\n", None),
+    (b"a: 1\nb: !secret x\n", "F:2: b: found the tag '!secret', wanted plain YAML"),
+    (b"b: !secret {}\n", "F:1: b: found the tag '!secret', wanted plain YAML"),
+    (b"a: *x\n", "F:1: a: found the alias *x, wanted an anchor of that name above it"),
+    (b"a: &a [*a]\n", "F:1: a[0]: found the alias *a, wanted an anchor of that name above it"),
+    (b"[a]: 1\n", "F:1: the file: found a key that is no word, wanted words as keys"),
+    (b'"a\\nb\\e[2J": !x y\n', "F:1: a\\nb\\x1b[2J...: found the tag '!x', wanted plain YAML"),
+    (b"[" * 1_000_000, "F:1: [0][0][0]: found values in values without end, wanted at most 16 in one another"),
+    (b"{a: " * 250_000, "F:1: a.a.a: found values in values without end, wanted at most 16 in one another"),
+    (b"a:\n" + b"- x\n" * 60_000, "F:50000: a[49998]: found more than 50000 values, wanted fewer"),
+    (
+        b"a: &a [1,2,3,4,5,6,7,8,9]\n"
+        + b"".join(b"%c: &%c [%s]\n" % (one, one, b",".join([b"*%c" % (one - 1)] * 9)) for one in range(98, 110)),
+        "F:5: e[5]: found more than 50000 values, wanted fewer",
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "says"), DOCUMENTS, ids=range(len(DOCUMENTS)))
+def test_a_file_that_is_no_configuration_is_one_line(data: bytes, says: str | None) -> None:
+    with pytest.raises(ConfigError) as error:
+        read(data, "F")
+    assert says is None or str(error.value) == says
+    assert str(error.value).isprintable()
+
+
+def test_words_are_read_as_yaml_1_2_reads_them() -> None:
+    text = b"""\
+0000:50:00.0: no
+yes: 010
+a: [0, -7, 1.5, .5, 1e3, 12:30:45, 2026-01-02, true, ~, null, "true", !!str 5, '7', 1_000, .inf]
+b:
+c: &same {d: x}
+e: *same
+"""
+    assert read(text, "F").value == {
+        "0000:50:00.0": "no",
+        "yes": "010",
+        "a": (0, -7, 1.5, 0.5, "1e3", "12:30:45", "2026-01-02", True, None, None, "true", "5", "7", "1_000", ".inf"),
+        "b": None,
+        "c": {"d": "x"},
+        "e": {"d": "x"},
+    }
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.binary(max_size=80) | st.text("abc01:-[]{}&*!|>%@#'\"\n\t ,.?<", max_size=60).map(str.encode))
+def test_whatever_the_bytes_are_it_is_read_or_refused(data: bytes) -> None:
+    try:
+        read(data, "F")
+    except ConfigError as error:
+        said = str(error)
+    else:
+        said = ""
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (str, "found none there, wanted a file in YAML"),
+        (Path.mkdir, "found a directory, wanted a file in YAML of at most 1048576 bytes"),
+        (os.mkfifo, "found a FIFO, wanted a file in YAML of at most 1048576 bytes"),
+        (
+            lambda path: path.write_bytes(b"a: 1 # " + b"x" * (1 << 20)),
+            "found longer than 1048576 bytes, wanted a file in YAML of at most 1048576 bytes",
+        ),
+    ],
+)
+def test_what_is_no_file_of_reasonable_size_is_not_read(tmp_path: Path, made: object, says: str) -> None:
+    path = tmp_path / "site.yaml"
+    assert callable(made)
+    made(path)
+    with pytest.raises(ConfigError) as error:
+        load(str(path))
+    assert str(error.value) == f"{path}: the file: {says}"
+
+
+def test_dumped_text_is_read_back_and_leaves_no_room_for_doubt() -> None:
+    value = {
+        "0000:50:00.0/1": {"rate": 400, "speed": 2.5, "on": True},
+        "list": ("a", "1e3", "no"),
+        "empty": "",
+        "x": "y z",
+    }
+    text = dump(value)
+    assert read(text.encode(), "F").value == value
+    assert (
+        text.startswith('"0000:50:00.0/1":\n  rate: 400\n  speed: 2.5\n  "on": true\n') or '"0000:50:00.0/1":\n' in text
+    )
+
+
+# --- numbers of single checks ---
+
+
+def stated(**numbers: object) -> Profile:
+    return Profile("site", want={"port.mtu": {key.replace("_", "-"): value for key, value in numbers.items()}})
+
+
+def test_what_is_stated_is_read_by_type_and_the_rest_keeps_its_default() -> None:
+    profile = stated(at_least=9000, allowance=1, strict=True, boards=("a",), mode="shared", pools={"2M": 8})
+    own = Want(9000, 1.0, True, ("a",), None, "shared", {"2M": 8})
+    assert wants(profile, CHECKS) == {"port.mtu": own}
+    assert isinstance(own.allowance, float)
+    assert wants(stated(limit=None), CHECKS) == {"port.mtu": Want()}
+
+
+WANTS = [
+    ({"port.mut": {}}, "want.port.mut: found 'port.mut', wanted 'port.mtu' (nodeprep list)"),
+    (
+        {"zzz": {}},
+        "want.zzz: found 'zzz', wanted the id of a check port.state, port.mtu, pci.link (nodeprep list)",
+    ),
+    ({"port.state": {"a": 1}}, "want.port.state: found {'a': 1}, wanted nothing: port.state has no numbers to set"),
+    ({"port.mtu": {"atleast": 1}}, "want.port.mtu.atleast: found 'atleast', wanted 'at-least'"),
+    ({"port.mtu": {"at_least": 1}}, "want.port.mtu.at_least: found 'at_least', wanted 'at-least'"),
+    (
+        {"port.mtu": {"q": 1}},
+        "want.port.mtu.q: found 'q', wanted one of at-least, allowance, strict, boards, limit, mode, pools",
+    ),
+    ({"port.mtu": {"at-least": "9000"}}, "want.port.mtu.at-least: found '9000', wanted a whole number"),
+    ({"port.mtu": {"at-least": True}}, "want.port.mtu.at-least: found True, wanted a whole number"),
+    ({"port.mtu": {"at-least": 1.0}}, "want.port.mtu.at-least: found 1.0, wanted a whole number"),
+    ({"port.mtu": {"at-least": None}}, "want.port.mtu.at-least: found None, wanted a whole number"),
+    ({"port.mtu": {"allowance": True}}, "want.port.mtu.allowance: found True, wanted a number"),
+    ({"port.mtu": {"allowance": float("inf")}}, "want.port.mtu.allowance: found inf, wanted a number"),
+    ({"port.mtu": {"strict": 1}}, "want.port.mtu.strict: found 1, wanted true or false"),
+    ({"port.mtu": {"boards": "a"}}, "want.port.mtu.boards: found 'a', wanted a list"),
+    (
+        {"port.mtu": {"boards": ("a", 5)}},
+        "want.port.mtu.boards[1]: found 5, wanted a word (quote it if it looks like a number)",
+    ),
+    ({"port.mtu": {"limit": "x"}}, "want.port.mtu.limit: found 'x', wanted a whole number"),
+    ({"port.mtu": {"mode": "common"}}, "want.port.mtu.mode: found 'common', wanted one of shared, exclusive"),
+    ({"port.mtu": {"pools": {"2M": "x"}}}, "want.port.mtu.pools.2M: found 'x', wanted a whole number"),
+    ({"port.mtu": {"pools": 5}}, "want.port.mtu.pools: found 5, wanted keys with values"),
+]
+
+
+@pytest.mark.parametrize(("want", "says"), WANTS, ids=range(len(WANTS)))
+def test_numbers_that_no_check_takes_are_refused(want: Mapping[str, Mapping[str, object]], says: str) -> None:
+    with pytest.raises(ProfileError) as error:
+        wants(Profile("site", want=want), CHECKS)
+    assert str(error.value) == says
+
+
+def test_a_type_that_nobody_can_write_in_yaml_is_a_fault_of_the_check() -> None:
+    with pytest.raises(TypeError, match="no operator can write"):
+        reader(set[str])
+
+
+@pytest.mark.parametrize("check", [check for check in ALL if check.want], ids=lambda check: check.id)
+def test_the_numbers_of_every_check_can_be_stated(check: Check) -> None:
+    assert check.want is not None
+    assert wants(Profile("site", want={check.id: {}}), ALL) == {check.id: check.want()}
+
+
+# --- profiles, their parents and where they come from ---
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_built_in_profiles_are_sound(name: str) -> None:
+    profile = effective(name)
+    assert profile.name == name
+    assert profile.extends is None
+    assert profile.description
+    assert parse(mapping(profile)) == profile
+    assert {"pci.expected-nic", "pci.answers", "pci.driver-bound", "klog.nic"} <= set(profile.gates)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_gates_of_built_in_profiles_are_checks_that_may_fail(name: str) -> None:
+    severities = {check.id: check.severity for check in ALL}
+    assert {gate: severities.get(gate) for gate in effective(name).gates} == dict.fromkeys(
+        effective(name).gates, Severity.GATE
+    )
+
+
+def test_the_rdma_profiles_count_ports_of_their_own_network() -> None:
+    assert effective("rdma-roce").expect.at_least == AtLeast(1, "Ethernet")
+    assert effective("rdma-infiniband").expect.at_least == AtLeast(1, "InfiniBand")
+    assert "port.gid" in effective("rdma-roce").gates
+    assert not {"port.gid", "port.netdev"} & set(effective("rdma-infiniband").gates)
+
+
+def test_a_file_extends_files_beside_it_and_built_in_ones(tmp_path: Path) -> None:
+    head = "apiVersion: nodeprep.io/v1\nkind: Profile\n"
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "site.yaml").write_text(head + "name: site\nextends: rdma-roce\ngates: [pci.link]\n")
+    (tmp_path / "sub/rack.yaml").write_text(
+        head + "name: rack\nextends: ../site.yaml\nwant: {port.mtu: {at-least: 9000}}\n"
+    )
+    rack = effective(str(tmp_path / "sub/rack.yaml"), known=CHECKS)
+    assert (rack.name, rack.extends, rack.want) == ("rack", None, {"port.mtu": {"at-least": 9000}})
+    assert rack.gates == (*effective("rdma-roce").gates,)
+    assert rack.expect.at_least == AtLeast(1, "Ethernet")
+    assert effective("site.yaml", str(tmp_path), CHECKS) == effective(str(tmp_path / "site.yaml"), known=CHECKS)
+
+
+def test_a_file_is_validated_whatever_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base").write_text("apiVersion: nodeprep.io/v1\nkind: Profile\nname: mine\n")
+    assert validate("base").name == "mine"
+    with pytest.raises(ConfigError, match="found none of that name, wanted a file or one of base"):
+        effective("mine")
+
+
+# --- the configuration file ---
+
+CONFIG = """\
+apiVersion: nodeprep.io/v1
+kind: Config
+default: rdma-roce
+want:
+  port.mtu: {at-least: 9000}
+waivers:
+  - check: port.*
+    device: "0000:5c:00.0*"
+    nodes: ["gpu-1*"]
+    until: 2026-04-10
+    reason: riser on order
+exclude: ["/sys/x"]
+"""
+
+
+def config(tmp_path: Path, text: str) -> Settings:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return load_settings(str(path), TODAY, CHECKS)
+
+
+def test_a_configuration_file_is_read(tmp_path: Path) -> None:
+    settings = config(tmp_path, CONFIG)
+    assert settings == Settings(
+        file=str(tmp_path / "config.yaml"),
+        default="rdma-roce",
+        want={"port.mtu": {"at-least": 9000}},
+        waivers=(Waiver("port.*", "2026-04-10", "riser on order", "0000:5c:00.0*", ("gpu-1*",)),),
+        exclude=("/sys/x",),
+    )
+    profile = settings.profile()
+    assert profile is not None
+    assert (profile.name, profile.want, profile.exclude) == ("rdma-roce", {"port.mtu": {"at-least": 9000}}, ("/sys/x",))
+
+
+def test_its_numbers_win_over_those_of_a_profile() -> None:
+    profile = Profile("site", extends="x", want={"port.mtu": {"at-least": 1, "limit": 2}}, exclude=("/a",))
+    over = Settings(want={"port.mtu": {"at-least": 9}}, exclude=("/b",)).over(profile)
+    assert over == Profile("site", extends="x", want={"port.mtu": {"at-least": 9, "limit": 2}}, exclude=("/a", "/b"))
+    assert Settings().over(profile) is profile
+
+
+def test_without_a_file_nothing_is_said() -> None:
+    assert Settings().profile() is None
+
+
+def test_the_default_may_be_a_file_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text("apiVersion: nodeprep.io/v1\nkind: Profile\nname: site\n")
+    profile = config(tmp_path, CONFIG.replace("rdma-roce", "site.yaml")).profile()
+    assert profile is not None
+    assert profile.name == "site"
+
+
+CONFIGS = [
+    # changed                                             says
+    (("kind: Config", "kind: Profile"), ":2: kind: found 'Profile', wanted Config"),
+    (("default: rdma-roce", "default: rdma-rose"), ":3: default: found 'rdma-rose', wanted auto, a file or one of "),
+    (
+        ("default: rdma-roce", "assign: []"),
+        ":3: assign: found 'assign', wanted one of apiVersion, kind, default, want, ",
+    ),
+    (("port.mtu", "port.mtuu"), ":5: want.port.mtuu: found 'port.mtuu', wanted 'port.mtu' (nodeprep list)"),
+    (("9000", "no"), ":5: want.port.mtu.at-least: found 'no', wanted a whole number"),
+    (("port.*", "prot.*"), ":7: waivers[0].check: found 'prot.*', wanted "),
+    (("  - check: port.*\n   ", "  -"), ":7: waivers[0].check: found nothing, wanted a check's id"),
+    (("riser on order", ""), ":11: waivers[0].reason: found nothing, wanted why, for whoever meets it"),
+    (
+        ("2026-04-10", "2026-04-11"),
+        ":10: waivers[0].until: found '2026-04-11', wanted a date no later than 2026-04-10, 90",
+    ),
+    (("2026-04-10", "2026-4-1"), ":10: waivers[0].until: found '2026-4-1', wanted a date such as 2026-04-10"),
+    (("2026-04-10", "20260410"), ":10: waivers[0].until: found 20260410, wanted a word"),
+    (("    until: 2026-04-10\n", ""), ":7: waivers[0].until: found nothing, wanted a date"),
+    (
+        ("    reason", "    because"),
+        ":11: waivers[0].because: found 'because', wanted one of check, device, nodes, until",
+    ),
+    (('["gpu-1*"]', "gpu-1"), ":9: waivers[0].nodes: found 'gpu-1', wanted a list of words"),
+    (('["/sys/x"]', "/sys/x"), ":12: exclude: found '/sys/x', wanted a list of words"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), CONFIGS, ids=range(len(CONFIGS)))
+def test_a_mistake_is_named_by_file_line_and_key(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        config(tmp_path, CONFIG.replace(*change, 1))
+    assert str(error.value).startswith(f"{tmp_path}/config.yaml{says}")
+
+
+def test_a_waiver_that_has_expired_is_no_mistake(tmp_path: Path) -> None:
+    assert config(tmp_path, CONFIG.replace("2026-04-10", "2025-12-31")).waivers[0].days_left(TODAY) == -10
+
+
+# --- waivers ---
+
+
+def finding(status: Status = Status.FAIL, check: str = "port.state", place: str = "0000:5c:00.0") -> Finding:
+    return Finding(check, Severity.GATE, Verdict(Subject(place, 1, "mlx5_3/1"), status, "NoSignal", "down"))
+
+
+WAIVERS = [
+    # waiver                                                            days left, None if it does not cover
+    (Waiver("port.state", TODAY, "so"), 0),
+    (Waiver("port.state", "2026-01-11", "so"), 1),
+    (Waiver("port.*", "2026-01-20", "so"), 10),
+    (Waiver("port.state", "2026-01-09", "so"), None),
+    (Waiver("port.rate", "2026-01-20", "so"), None),
+    (Waiver("port.state", "2026-01-20", "so", device="0000:5c:00.0"), 10),
+    (Waiver("port.state", "2026-01-20", "so", device="0000:5c:00.0/1"), 10),
+    (Waiver("port.state", "2026-01-20", "so", device="mlx5_3/1"), 10),
+    (Waiver("port.state", "2026-01-20", "so", device="0000:5d:*"), None),
+    (Waiver("port.state", "2026-01-20", "so", nodes=("gpu-2*", "gpu-1*")), 10),
+    (Waiver("port.state", "2026-01-20", "so", nodes=("gpu-2*",)), None),
+]
+
+
+@pytest.mark.parametrize(("waiver", "left"), WAIVERS, ids=range(len(WAIVERS)))
+def test_a_waiver_excuses_what_it_covers(waiver: Waiver, left: int | None) -> None:
+    (found,), _ = apply_waivers((finding(),), (waiver,), "gpu-17", TODAY)
+    assert found.waived == (None if left is None else Waived("so", waiver.until, left))
+    assert found.counts is (left is None)
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_only_what_is_not_fine_is_excused(status: Status) -> None:
+    (found,), _ = apply_waivers((finding(status),), (Waiver("*", "2026-01-20", "so"),), "gpu-17", TODAY)
+    assert bool(found.waived) is (status in (Status.FAIL, Status.WARN, Status.UNKNOWN))
+
+
+def test_an_expired_waiver_is_a_note_where_it_would_have_counted() -> None:
+    old, other = Waiver("port.state", "2026-01-01", "cable"), Waiver("pci.link", "2026-01-01", "riser")
+    found, notes = apply_waivers((finding(), finding(), finding(Status.OK)), (old, other), "gpu-17", TODAY)
+    assert notes == ("the waiver of port.state (cable) expired on 2026-01-01: 2 findings count again",)
+    assert all(one.counts for one in found)
+    _, notes = apply_waivers((finding(),), (old, Waiver("port.state", TODAY, "again")), "gpu-17", TODAY)
+    assert notes == ()
+
+
+def test_every_built_in_profile_is_a_file_and_every_file_is_named() -> None:
+    directory = Path(profiles.__file__).parents[1] / "profiles"
+    assert {path.stem for path in directory.glob("*.yaml")} == set(BUILT_IN)

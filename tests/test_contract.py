@@ -1,0 +1,93 @@
+"""What every check and every module keeps to; a newcomer's first red test says which rule it was."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+from nodeprep import facts
+from nodeprep.checks import ALL
+from nodeprep.config.wants import reader
+from nodeprep.facts.expected import Expected
+from nodeprep.model import Check, Severity
+
+PACKAGE = Path(importlib.import_module("nodeprep").__file__ or "").parent
+KINDS = {fact.kind for fact in facts.ALL} | {Expected}
+LATER = {"gpu.driver"}  # named in an `after`, and not written yet
+CHECK_LINES, MODULE_LINES = 150, 300
+
+
+def source(check: Check) -> Path:
+    family, _, question = check.id.partition(".")
+    return PACKAGE / "checks" / family / f"{question.replace('-', '_')}.py"
+
+
+def each_check() -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("check", ALL, ids=lambda check: check.id)
+
+
+@each_check()
+def test_the_id_is_the_path_and_the_docstring_is_the_question(check: Check) -> None:
+    module = importlib.import_module(f"nodeprep.checks.{check.id.replace('-', '_')}")
+    assert module.CHECK is check
+    assert module.__doc__ == check.question
+    assert check.question.endswith("?")
+
+
+@each_check()
+def test_it_says_why_what_to_do_and_where_it_is_from(check: Check) -> None:
+    assert check.why
+    assert check.fix
+    assert check.source
+
+
+@each_check()
+def test_it_looks_at_facts_that_are_observed(check: Check) -> None:
+    assert check.needs
+    assert {*check.needs, *check.uses} <= KINDS
+
+
+@each_check()
+def test_it_follows_from_checks_that_exist(check: Check) -> None:
+    assert set(check.after) <= {other.id for other in ALL} | LATER
+    assert check.id not in check.after
+
+
+@each_check()
+def test_a_check_that_only_warns_never_fails(check: Check) -> None:
+    if check.severity is not Severity.GATE:
+        assert "Status.FAIL" not in source(check).read_text()
+
+
+@each_check()
+def test_its_remedies_are_those_that_it_names(check: Check) -> None:
+    text = source(check).read_text()
+    for remedy in check.remedies:
+        assert f'"{remedy}"' in text.partition("CHECK = Check(")[0], f"{remedy} is promised and never offered"
+    assert set(re.findall(r'Remedy\(\s*"(\w+)"', text)) <= set(check.remedies)
+
+
+@each_check()
+def test_an_operator_can_write_every_number(check: Check) -> None:
+    if check.want is None:
+        return
+    check.want()  # every number has a default
+    hints = get_type_hints(check.want)
+    for field in fields(check.want):
+        assert callable(reader(hints[field.name]))
+
+
+def test_every_check_file_is_listed_once() -> None:
+    files = {path for path in (PACKAGE / "checks").glob("*/*.py") if "CHECK = Check(" in path.read_text()}
+    assert sorted(files) == sorted(source(check) for check in ALL)
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_module_is_two(path: Path) -> None:
+    most = CHECK_LINES if path in {source(check) for check in ALL} else MODULE_LINES
+    assert len(path.read_text().splitlines()) <= most

@@ -1,0 +1,182 @@
+"""Profiles as plain mappings: what is read, what is refused and where, what a child takes from its parent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodeprep.profile import (
+    AtLeast,
+    DeviceWant,
+    Expectation,
+    PortWant,
+    Profile,
+    ProfileError,
+    extend,
+    mapping,
+    parse,
+)
+
+TOP: dict[str, Any] = {"apiVersion": "nodeprep.io/v1", "kind": "Profile", "name": "site"}
+BDF = "0000:5c:00.0"
+ADDRESS_AS = 'a PCI address as the kernel writes it, such as "0000:5c:00.0"'
+
+WORD = st.text("abcxyz-_0", min_size=1, max_size=6)
+COUNT = st.none() | st.integers(0, 1 << 40)
+AMOUNT = st.none() | st.floats(0, 1e8)
+DEVICES = st.builds(DeviceWant, *[st.none() | WORD] * 6, COUNT, AMOUNT)
+LAYERS = st.none() | st.sampled_from(("InfiniBand", "Ethernet", "Unknown"))
+PORTS = st.builds(PortWant, AMOUNT, LAYERS, st.none() | WORD, COUNT, st.none() | st.booleans(), st.booleans())
+PLACES = WORD | st.from_regex(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", fullmatch=True)
+EXPECTATIONS = st.builds(
+    Expectation,
+    st.dictionaries(PLACES, DEVICES, max_size=2),
+    st.dictionaries(PLACES.map(lambda place: f"{place}/1"), PORTS, max_size=2),
+    st.none(),
+    st.lists(WORD, max_size=2).map(tuple),
+    st.none() | st.booleans(),
+) | st.builds(Expectation, at_least=st.builds(AtLeast, st.integers(0, 64), LAYERS, AMOUNT))
+PROFILES = st.builds(
+    Profile,
+    WORD,
+    st.none() | WORD,
+    st.lists(WORD, max_size=3).map(" ".join),
+    st.lists(WORD, max_size=2).map(tuple),
+    EXPECTATIONS,
+    st.dictionaries(WORD, st.dictionaries(WORD, st.integers(), max_size=2), max_size=2),
+    st.lists(WORD, max_size=2).map(tuple),
+)
+
+
+@settings(deadline=None)
+@given(PROFILES)
+def test_a_profile_comes_back_from_its_mapping(profile: Profile) -> None:
+    assert parse(mapping(profile)) == profile
+
+
+def test_a_profile_that_says_nothing_has_a_short_mapping() -> None:
+    assert mapping(Profile("site")) == TOP
+
+
+def test_whole_numbers_are_written_without_a_point() -> None:
+    rate = mapping(Profile("site", expect=Expectation(ports={f"{BDF}/1": PortWant(rate=400.0)})))
+    assert repr(rate["expect"]["ports"][f"{BDF}/1"]["rate"]) == "400"
+
+
+ROWS = [
+    # given                                               says
+    ([], "the file: found [], wanted keys with values"),
+    ({}, "apiVersion: found None, wanted nodeprep.io/v1"),
+    (TOP | {"apiVersion": "nodeprep.io/v2"}, "apiVersion: found 'nodeprep.io/v2', wanted nodeprep.io/v1"),
+    (TOP | {"kind": "Config"}, "kind: found 'Config', wanted Profile"),
+    (TOP | {"name": ""}, "name: found '', wanted a name"),
+    (TOP | {"name": 5}, "name: found 5, wanted a word (quote it if it looks like a number)"),
+    (TOP | {"name": "a\nb"}, "name: found 'a\\nb', wanted a word (quote it if it looks like a number)"),
+    (
+        TOP | {"gate": []},
+        "gate: found 'gate', wanted one of apiVersion, kind, name, extends, description, gates, expect, want, exclude",
+    ),
+    (TOP | {"gates": "port.state"}, "gates: found 'port.state', wanted a list of words"),
+    (TOP | {"gates": ["a", 7]}, "gates[1]: found 7, wanted a word (quote it if it looks like a number)"),
+    (TOP | {"want": []}, "want: found [], wanted keys with values"),
+    (TOP | {"want": {"port.mtu": 4200}}, "want.port.mtu: found 4200, wanted keys with values"),
+    (TOP | {"expect": []}, "expect: found [], wanted keys with values"),
+    (TOP | {"expect": {"port": {}}}, "expect.port: found 'port', wanted one of devices, ports, modules, verbs"),
+    (TOP | {"expect": {"verbs": "yes"}}, "expect.verbs: found 'yes', wanted true or false"),
+    (TOP | {"expect": {"devices": {BDF: {"width": 16}}}}, None),
+    (TOP | {"expect": {"devices": {BDF: {"pcie-width": 16.5}}}}, None),
+    (TOP | {"expect": {"devices": {BDF: {"pcie-width": True}}}}, None),
+    (TOP | {"expect": {"devices": {BDF: {"pcie-width": -1}}}}, None),
+    (TOP | {"expect": {"devices": {BDF: {"pcie-speed": True}}}}, None),
+    (TOP | {"expect": {"devices": {BDF: {"pcie-speed": float("inf")}}}}, None),
+    (
+        TOP | {"expect": {"devices": {"0000:5C:00.0": {}}}},
+        "expect.devices.0000:5C:00.0: found '0000:5C:00.0', wanted " + ADDRESS_AS,
+    ),
+    (TOP | {"expect": {"devices": {"5c:00.0": {}}}}, None),
+    (
+        TOP | {"expect": {"ports": {BDF: {}}}},
+        f"expect.ports.{BDF}: found '{BDF}', wanted a port such as \"0000:5c:00.0/1\", or at-least for a count",
+    ),
+    (TOP | {"expect": {"ports": {f"{BDF}/0": {}}}}, None),
+    (TOP | {"expect": {"ports": {f"{BDF}/x": {}}}}, None),
+    (TOP | {"expect": {"ports": {"5c:00.0/1": {}}}}, None),
+    (TOP | {"expect": {"ports": {"at-least": None}}}, None),
+    (TOP | {"expect": {"ports": {"at-least": -1}}}, "expect.ports.at-least: found -1, wanted a whole number"),
+    (TOP | {"expect": {"ports": {"at-least": 8, "speed": 400}}}, None),
+    (TOP | {"expect": {"ports": {f"{BDF}/1": {"rate": "400"}}}}, None),
+    (
+        TOP | {"expect": {"ports": {f"{BDF}/1": {"link-layer": "RoCE"}}}},
+        f"expect.ports.{BDF}/1.link-layer: found 'RoCE', wanted one of InfiniBand, Ethernet, Unknown",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "says"), ROWS, ids=range(len(ROWS)))
+def test_what_cannot_be_meant_is_refused_at_its_key(given: object, says: str | None) -> None:
+    with pytest.raises(ProfileError) as error:
+        parse(given)
+    assert says is None or str(error.value) == says
+
+
+def test_what_is_left_empty_is_not_said() -> None:
+    assert parse(TOP | {"gates": None, "want": None, "expect": {"devices": None, "ports": None}}) == Profile("site")
+
+
+def test_a_description_over_lines_is_one_text() -> None:
+    assert parse(TOP | {"description": "Jobs\n  of all\nkinds\n"}).description == "Jobs of all kinds"
+
+
+PARENT = Profile(
+    "parent",
+    extends="base",
+    description="parent's",
+    gates=("a", "b"),
+    expect=Expectation(
+        devices={BDF: DeviceWant("x")}, at_least=AtLeast(1, "Ethernet"), modules=("ib_core",), verbs=True
+    ),
+    want={"port.mtu": {"at-least": 4200, "deep": 1}, "port.flap": {"fail-at": 2}},
+    exclude=("/a",),
+)
+NAMED = Expectation(ports={f"{BDF}/1": PortWant(400.0)})
+
+
+def test_a_child_that_says_nothing_is_its_parent_under_its_own_name() -> None:
+    child = extend(Profile("child", extends="parent"), PARENT)
+    assert mapping(child) == mapping(PARENT) | {"name": "child", "extends": "parent"}
+
+
+def test_gates_modules_and_exclusions_add_up_once() -> None:
+    child = Profile("child", gates=("b", "c"), exclude=("/b", "/a"), expect=Expectation(modules=("ib_umad", "ib_core")))
+    whole = extend(child, PARENT)
+    assert whole.gates == ("a", "b", "c")
+    assert whole.exclude == ("/a", "/b")
+    assert whole.expect.modules == ("ib_core", "ib_umad")
+
+
+def test_numbers_are_taken_key_by_key() -> None:
+    whole = extend(Profile("child", want={"port.mtu": {"at-least": 9000}, "pci.link": {"x": 1}}), PARENT)
+    assert whole.want == {"port.mtu": {"at-least": 9000, "deep": 1}, "port.flap": {"fail-at": 2}, "pci.link": {"x": 1}}
+
+
+def test_verbs_said_to_be_false_stay_false() -> None:
+    assert extend(Profile("child", expect=Expectation(verbs=False)), PARENT).expect.verbs is False
+
+
+@pytest.mark.parametrize(
+    ("own", "its", "ports", "at_least"),
+    [
+        (NAMED, Expectation(at_least=AtLeast(1)), NAMED.ports, None),
+        (Expectation(at_least=AtLeast(2)), NAMED, {}, AtLeast(2)),
+        (Expectation(), NAMED, NAMED.ports, None),
+        (Expectation(), Expectation(at_least=AtLeast(1)), {}, AtLeast(1)),
+    ],
+)
+def test_ports_are_named_or_counted_as_the_child_says(
+    own: Expectation, its: Expectation, ports: object, at_least: AtLeast | None
+) -> None:
+    expect = extend(Profile("child", expect=own), Profile("parent", expect=its)).expect
+    assert (expect.ports, expect.at_least) == (ports, at_least)

@@ -1,0 +1,279 @@
+"""The round: threads with deadlines, what a check may see, folding, and silence turned into evidence."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeprep.doors.host import Host
+from nodeprep.facts import system
+from nodeprep.facts.pci import Pci
+from nodeprep.facts.rdma import Rdma
+from nodeprep.look import Eyes, Look
+from nodeprep.model import (
+    Check,
+    Damping,
+    Fact,
+    Finding,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Subject,
+    Unreadable,
+    Verdict,
+    Why,
+    not_recorded,
+)
+from nodeprep.profile import NO_PROFILE
+from nodeprep.round import ancestors, fold, judge
+from tests.values import nic, pci, port, rdma
+
+PLACE = "0000:5c:00.0"
+
+
+class Slow:
+    """A kind of fact for these tests."""
+
+
+def check(check_id: str, says: Any, **different: Any) -> Check:
+    usual: dict[str, Any] = {
+        "id": check_id,
+        "question": "?",
+        "why": "",
+        "fix": "",
+        "source": "",
+        "severity": Severity.GATE,
+        "stage": Stage.DEVICE,
+        "damping": Damping.HARD,
+        "needs": (Rdma,),
+        "judge": says,
+    }
+    return Check(**(usual | different))
+
+
+def look_of(*facts: object, live: bool = True, **unreadable: Unreadable) -> Look:
+    named = {"rdma": Rdma, "pci": Pci}
+    return Look(
+        1.0, live, {type(fact): fact for fact in facts} | {named[key]: value for key, value in unreadable.items()}
+    )
+
+
+def verdict(status: Status = Status.OK, place: str = PLACE, blind: Unreadable | None = None) -> Verdict:
+    return Verdict(Subject(place, 1, "mlx5_3/1"), status, "Because", "", blind=blind)
+
+
+def test_a_late_fact_is_a_timeout_and_is_not_started_twice() -> None:
+    gate, starts = Event(), []
+
+    def observe(_host: Host) -> Slow:
+        starts.append(1)
+        gate.wait(10)
+        return Slow()
+
+    eyes = Eyes(Host())
+    fact = Fact(Slow, observe, deadline=0.05)
+    began = time.monotonic()
+    first, second = eyes.look([fact]).facts[Slow], eyes.look([fact]).facts[Slow]
+    assert time.monotonic() - began < 1
+    assert isinstance(first, Unreadable)
+    assert first.kind is Why.TIMEOUT
+    assert isinstance(second, Unreadable)
+    assert len(starts) == 1
+    gate.set()
+    eyes.late[Slow].join(5)
+    assert isinstance(eyes.look([fact]).facts[Slow], Slow)
+
+
+def test_one_hung_fact_delays_no_other() -> None:
+    def hang(_host: Host) -> Slow:
+        time.sleep(3)
+        return Slow()
+
+    began = time.monotonic()
+    look = Eyes(Host()).look([Fact(Slow, hang, deadline=0.3), system.FACT])
+    assert time.monotonic() - began < 1
+    assert look.get(system.System) is not None
+
+
+def test_a_thread_that_never_returns_does_not_keep_the_process() -> None:
+    program = (
+        "import time\n"
+        "from nodeprep.doors.host import Host\nfrom nodeprep.model import Fact\nfrom nodeprep.look import Eyes\n"
+        "def hang(host): time.sleep(60)\n"
+        "Eyes(Host()).look([Fact(int, hang, deadline=0.1)])"
+    )
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    assert time.monotonic() - began < 5
+
+
+def test_a_fact_that_raises_is_unreadable() -> None:
+    def broken(_host: Host) -> Slow:
+        raise ValueError("no such luck")
+
+    value = Eyes(Host()).look([Fact(Slow, broken)]).facts[Slow]
+    assert isinstance(value, Unreadable)
+    assert value.detail == "ValueError: no such luck"
+
+
+def test_an_unmounted_host_root_makes_everything_unreadable(tmp_path: Path) -> None:
+    (tmp_path / "sys/class").mkdir(parents=True)
+    look = Eyes(Host(str(tmp_path))).look([system.FACT])
+    value = look.facts[system.System]
+    assert isinstance(value, Unreadable)
+    assert "not mounted" in value.detail
+
+
+def test_a_dead_tree_is_not_asked_for_live_facts(tmp_path: Path) -> None:
+    look = Eyes(Host(str(tmp_path), live=False)).look([Fact(Slow, lambda _host: Slow(), live=True)])
+    assert look.facts == {}
+
+
+def test_a_check_that_says_nothing_is_absent() -> None:
+    told = judge([check("port.state", lambda _seen: iter(()))], look_of(rdma()), None, NO_PROFILE, {})
+    assert [finding.status for finding in told.findings] == [Status.ABSENT]
+
+
+def test_a_check_that_breaks_keeps_what_it_said_before_and_is_unknown() -> None:
+    def breaks(_seen: Seen) -> Iterator[Verdict]:
+        yield verdict()
+        raise KeyError("eth9")
+
+    told = judge([check("port.state", breaks)], look_of(rdma()), None, NO_PROFILE, {})
+    assert [(finding.status, finding.verdict.reason) for finding in told.findings] == [
+        (Status.OK, "Because"),
+        (Status.UNKNOWN, "CheckBroke"),
+    ]
+
+
+def test_an_unreadable_fact_is_unknown_with_path_and_reason() -> None:
+    def asks(seen: Seen) -> Iterator[Verdict]:
+        yield from seen.each(seen[Rdma].ports, lambda _port: verdict())
+
+    denied = Unreadable(Why.DENIED, "/sys/class/infiniband", errno.EACCES, "Permission denied")
+    (finding,) = judge([check("port.state", asks)], look_of(rdma=denied), None, NO_PROFILE, {}).findings
+    assert finding.status is Status.UNKNOWN
+    assert finding.verdict.message == "node: could not look at /sys/class/infiniband: denied (Permission denied)"
+
+
+@pytest.mark.parametrize(
+    ("look", "why"),
+    [
+        (look_of(live=False), "needs a live node"),
+        (look_of(live=False, rdma=not_recorded("/sys/class/infiniband")), "no record of /sys/class/infiniband"),
+    ],
+)
+def test_what_a_dead_tree_cannot_answer_is_not_run(look: Look, why: str) -> None:
+    told = judge([check("port.state", lambda _seen: iter([verdict()]))], look, None, NO_PROFILE, {})
+    assert told.findings == ()
+    assert [skipped.why for skipped in told.skipped] == [why]
+
+
+def test_rates_need_two_looks() -> None:
+    def rate(seen: Seen) -> Iterator[Verdict]:
+        assert seen.before is not None
+        assert seen.before[Rdma].ports == ()
+        assert seen.seconds == 9.0
+        yield verdict()
+
+    asks = check("counter.physical", rate, rates=True)
+    assert judge([asks], look_of(rdma(port())), None, NO_PROFILE, {}).findings == ()
+    before, now = look_of(rdma()), Look(10.0, True, {Rdma: rdma(port())})
+    (finding,) = judge([asks], now, before, NO_PROFILE, {}).findings
+    assert finding.status is Status.OK
+
+
+def silent(errno_: int = errno.EIO) -> Unreadable:
+    return Unreadable(Why.IO_ERROR, "/sys/class/infiniband/mlx5_3/ports/1/state", errno_)
+
+
+@pytest.mark.parametrize(
+    ("blind", "before", "severity", "expected"),
+    [
+        (silent(), True, Severity.GATE, (Status.FAIL, "DeviceNotAnswering")),
+        (silent(), True, Severity.WARN, (Status.WARN, "DeviceNotAnswering")),
+        (silent(errno.ENODEV), True, Severity.GATE, (Status.FAIL, "DeviceNotAnswering")),
+        (silent(), False, Severity.GATE, (Status.UNKNOWN, "CannotLook")),
+        (silent(errno.EINVAL), True, Severity.GATE, (Status.UNKNOWN, "CannotLook")),
+    ],
+)
+def test_silence_twice_of_a_device_on_the_bus_is_evidence(
+    blind: Unreadable, before: bool, severity: Severity, expected: tuple[Status, str]
+) -> None:
+    def asks(seen: Seen) -> Iterator[Verdict]:
+        yield from seen.each(seen[Rdma].ports, lambda port: verdict() if port.state else None)
+
+    look = look_of(rdma(port(state=blind)), pci(nic()))
+    asked = check("port.state", asks, severity=severity)
+    (finding,) = judge([asked], look, look if before else None, NO_PROFILE, {}).findings
+    assert (finding.status, finding.verdict.reason) == expected
+
+
+def test_silence_of_a_device_that_left_the_bus_stays_unknown() -> None:
+    look = look_of(rdma(port(state=silent())), pci())
+
+    def asks(seen: Seen) -> Iterator[Verdict]:
+        yield from seen.each(seen[Rdma].ports, lambda port: verdict() if port.state else None)
+
+    (finding,) = judge([check("port.state", asks)], look, look, NO_PROFILE, {}).findings
+    assert finding.status is Status.UNKNOWN
+
+
+AFTER = {
+    "module.core": (),
+    "pci.rdma-driver": (),
+    "port.present": ("pci.rdma-driver",),
+    "port.state": ("port.present",),
+    "port.gid": ("port.state", "gpu.driver"),
+}
+
+
+def found(check_id: str, status: Status = Status.FAIL, place: str = PLACE) -> Finding:
+    return Finding(check_id, Severity.GATE, verdict(status, place))
+
+
+@pytest.mark.parametrize(
+    ("findings", "roots"),
+    [
+        ([found("port.state"), found("port.gid")], [None, "port.state"]),
+        ([found("pci.rdma-driver"), found("port.gid")], [None, "pci.rdma-driver"]),
+        (
+            [found("pci.rdma-driver"), found("port.present"), found("port.gid")],
+            [None, "pci.rdma-driver", "pci.rdma-driver"],
+        ),
+        ([found("port.state", place="0000:5d:00.0"), found("port.gid")], [None, None]),
+        ([found("port.state", Status.WARN), found("port.gid")], [None, None]),
+        ([found("port.state"), found("port.gid", Status.OK)], [None, None]),
+        ([found("port.state"), found("port.gid", Status.UNKNOWN)], [None, "port.state"]),
+        ([found("port.state", place=""), found("port.gid")], [None, "port.state"]),
+        ([found("port.present", place="*"), found("port.state")], [None, None]),
+        ([found("pci.rdma-driver"), found("port.present", place="*")], [None, "pci.rdma-driver"]),
+    ],
+)
+def test_a_consequence_folds_under_the_root_on_its_device(findings: list[Finding], roots: list[str | None]) -> None:
+    assert [finding.root for finding in fold(findings, AFTER)] == roots
+
+
+@given(st.permutations([found("pci.rdma-driver"), found("port.present"), found("port.state"), found("port.gid")]))
+def test_folding_does_not_depend_on_order(findings: list[Finding]) -> None:
+    assert {finding.check: finding.root for finding in fold(findings, AFTER)} == {
+        "pci.rdma-driver": None,
+        "port.present": "pci.rdma-driver",
+        "port.state": "pci.rdma-driver",
+        "port.gid": "pci.rdma-driver",
+    }
+
+
+def test_unknown_ids_in_after_are_no_ancestors() -> None:
+    assert ancestors("port.gid", AFTER) == {"port.state", "port.present", "pci.rdma-driver"}

@@ -1,0 +1,220 @@
+"""The two commands of the README do all set-up, on a bare Debian too; locks pin what they should, without addresses."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.rigs import bare_debian
+from tests.rigs.absent import cannot_start
+
+ROOT = Path(__file__).resolve().parents[1]
+CI = ROOT / ".ci"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock")
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+
+def group(name: str) -> list[str]:
+    """The requirements of a dependency group, with those of the groups that it includes."""
+    entries = PROJECT["dependency-groups"][name]
+    return [
+        requirement
+        for entry in entries
+        for requirement in ([entry] if isinstance(entry, str) else group(entry["include-group"]))
+    ]
+
+
+def pins(lock: str) -> dict[str, tuple[str, frozenset[str]]]:
+    """Version and hashes by package name."""
+    text = re.sub(r"\\\n", "", (ROOT / lock).read_text())
+    entries = [line.partition("--hash=") for line in text.splitlines() if not line.startswith("#")]
+    locked = [(Requirement(pin), frozenset(f"--hash={rest}".split())) for pin, _, rest in entries]
+    assert all(len(pin.specifier) == 1 and next(iter(pin.specifier)).operator == "==" for pin, _ in locked)
+    return {canonicalize_name(pin.name): (next(iter(pin.specifier)).version, hashes) for pin, hashes in locked}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_holds_hashes_and_no_address(lock: str) -> None:
+    for name, (_, hashes) in pins(lock).items():
+        assert hashes, name
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", value) for value in hashes), name
+    text = (ROOT / lock).read_text()
+    assert "/" not in text
+    assert "--index" not in text
+
+
+@pytest.mark.parametrize(
+    ("lock", "wanted"),
+    [
+        ("requirements.lock", PROJECT["project"]["dependencies"]),
+        ("requirements-build.lock", [*group("build"), *PROJECT["build-system"]["requires"]]),
+        ("requirements-dev.lock", [*group("dev"), *PROJECT["project"]["dependencies"]]),
+    ],
+)
+def test_a_lock_is_no_older_than_what_it_locks(lock: str, wanted: list[str]) -> None:
+    locked = pins(lock)
+    for requirement in map(Requirement, wanted):
+        version, _ = locked[canonicalize_name(requirement.name)]
+        assert version in requirement.specifier, f"{requirement}: {lock} has {version}; run make lock"
+
+
+def test_the_development_lock_holds_the_other_two_pin_by_pin() -> None:
+    everything = pins("requirements-dev.lock")
+    for lock in ("requirements.lock", "requirements-build.lock"):
+        assert pins(lock).items() <= everything.items()
+
+
+def test_every_library_of_the_package_says_what_it_is_for() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    for requirement in PROJECT["project"]["dependencies"]:
+        before = text[: text.index(f'"{requirement}"')].splitlines()[-2]
+        assert before.strip().startswith("#"), requirement
+
+
+def test_help_lists_every_target() -> None:
+    targets = re.findall(r"^\.PHONY: (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    listed = subprocess.run(("make", "help"), cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"^make (\S+) +\S", listed, re.MULTILINE) == targets
+
+
+def program(path: Path, *lines: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(("#!/bin/sh", *lines, "")))
+    path.chmod(0o755)
+    return path
+
+
+def ran(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_a_python_that_is_too_old_is_named_in_one_line(tmp_path: Path) -> None:
+    old = program(tmp_path / "python3", "echo 3.9; exit 1")
+    done = ran(CI / "python", PYTHON=str(old))
+    assert done.returncode == 2
+    assert "needs Python 3.11 or newer" in done.stderr
+    assert f"{old} is 3.9" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_newer_python_of_another_name_is_found(tmp_path: Path) -> None:
+    program(tmp_path / "python3", "echo 3.9; exit 1")
+    program(tmp_path / "python3.13", "echo 3.13")
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    assert ran(CI / "python", PATH=path).stdout == "3.13\n"
+
+
+@pytest.mark.parametrize(
+    ("does", "ends"),
+    [
+        ("echo READY", 0),
+        ("exit 1", 0),
+        ("exit 3", 0),
+        ("exit 2", 2),
+        ("exit 127", 127),
+        ("echo 'Traceback (most recent call last):' >&2; exit 1", 70),
+        ("kill -SEGV $$", 139),
+    ],
+)
+def test_check_node_ends_well_with_a_verdict_only(tmp_path: Path, does: str, ends: int) -> None:
+    shutil.copytree(CI, tmp_path / ".ci")
+    program(tmp_path / ".venv/bin/nodeprep", does)
+    assert ran(tmp_path / ".ci/check-node").returncode == ends
+
+
+def test_a_step_ends_as_its_command_does_and_is_in_the_summary(tmp_path: Path) -> None:
+    summary = tmp_path / "steps"
+    done = ran(CI / "step", "breaks", "sh", "-c", "exit 5", NODEPREP_STEPS=str(summary))
+    assert done.returncode == 5
+    assert re.fullmatch(r" +0 s  breaks +failed \(5\)\n", summary.read_text())
+
+
+BARE = f"""
+exec 2>&1
+section() {{ echo "== $1"; shift; rc=0; "$@" || rc=$?; echo "rc $rc"; }}
+cut_short() {{
+    setsid make check-node &
+    until [ -e .venv/lib/python3*/site-packages/typer ]; do sleep 0.1; done
+    kill -KILL -$!
+    wait
+    ls .venv/.stamp-run
+}}
+compiled() {{ find $1 -name '*.py' | wc -l; find $1 -name '*.pyc' | wc -l; }}
+
+chown -R 65534:65534 .
+section nobody {" ".join(NOBODY)} make check-node
+chown -R 0:0 .
+section interrupted cut_short
+section first make check-node
+section report .venv/bin/nodeprep check -o json
+section compiled compiled agent/nodeprep
+section libraries compiled .venv/lib/python3*/site-packages/yaml
+section home find /root /home -type f -newer Makefile
+section again make check-node
+echo '# changed' >>requirements.lock
+section changed make check-node
+"""
+SETTING_UP = "setting up .venv (run) with Python 3.11"
+
+
+@pytest.fixture(scope="module")
+def bare() -> dict[str, str]:
+    """What each section printed, its exit code last. One run for all: most of its time is the packages' way here."""
+    try:
+        done = bare_debian.run(("sh", "-c", BARE), capture=True)
+    except bare_debian.CannotStart as reason:
+        cannot_start(reason)
+    print(done.stdout)
+    parts = re.split(r"^== (\w+)\n", done.stdout, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@pytest.mark.bare
+@pytest.mark.timeout(600)
+class TestBareDebian:
+    def test_who_may_not_install_gets_one_line_that_says_what_to_run(self, bare: dict[str, str]) -> None:
+        assert bare["nobody"].splitlines()[:-2] == [
+            "missing Debian packages: python3.11-venv: run as root: apt-get install python3.11-venv"
+        ]
+        assert bare["nobody"].endswith("rc 2\n")
+
+    def test_a_set_up_that_was_cut_short_is_done_again(self, bare: dict[str, str]) -> None:
+        assert SETTING_UP in bare["interrupted"]
+        assert bare["interrupted"].endswith("rc 2\n")  # ls: no stamp
+        assert SETTING_UP in bare["first"]
+
+    def test_it_ends_with_a_verdict(self, bare: dict[str, str]) -> None:
+        _, verdict, *_ = bare["first"].splitlines()
+        assert re.match(r"(READY|NOT READY|UNKNOWN|NOTHING TO JUDGE)\b", verdict)
+        assert bare["first"].endswith("rc 0\n")
+        report, _, code = bare["report"].rpartition("rc ")
+        assert json.loads(report)["exitCode"] == int(code)
+
+    def test_what_is_installed_is_compiled(self, bare: dict[str, str]) -> None:
+        for name in ("compiled", "libraries"):
+            sources, compiled, _ = bare[name].splitlines()
+            assert sources == compiled
+
+    def test_it_leaves_nothing_elsewhere(self, bare: dict[str, str]) -> None:
+        assert bare["home"] == "rc 0\n"
+
+    def test_a_second_time_it_only_judges(self, bare: dict[str, str]) -> None:
+        assert SETTING_UP not in bare["again"]
+        assert "installing" not in bare["again"]
+        assert bare["again"].endswith("rc 0\n")
+
+    def test_a_lock_that_changed_is_installed(self, bare: dict[str, str]) -> None:
+        assert SETTING_UP in bare["changed"]
+        assert bare["changed"].endswith("rc 0\n")

@@ -1,0 +1,138 @@
+"""The real `nodeprep check` on trees of whole nodes: healthy ones raise no alarm, each fault is named on its device."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.rigs import faults, trees
+
+CASES = Path(__file__).parent / "trees" / "cases"
+BAD = ("fail", "warn", "unknown")
+
+
+def nodeprep(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "nodeprep", *arguments], capture_output=True, text=True, check=False)
+
+
+def captured(root: Path, at: Path) -> str:
+    """A profile of a good node, captured from its tree."""
+    done = nodeprep("profile", "capture", "--root", str(root), "-o", str(at), "--name", "good-sibling")
+    assert done.returncode == 0, done.stderr
+    return str(at)
+
+
+def checked(root: Path, profile: str | None) -> tuple[int, dict[str, Any]]:
+    chosen = ["--profile", profile] if profile else []
+    done = nodeprep("check", "--root", str(root), "-o", "json", *chosen)
+    assert done.stderr == ""
+    return done.returncode, json.loads(done.stdout)
+
+
+def told(report: dict[str, Any]) -> list[str]:
+    """What counts in a report: no consequence, nothing fine."""
+    return sorted(
+        f"{finding['status']} {finding['check']} {finding['subject']['name']} {finding['reason']}"
+        for finding in report["findings"]
+        if finding["status"] in BAD and finding["root"] is None
+    )
+
+
+def verdicts(report: dict[str, Any]) -> list[tuple[str, str, int, str, str]]:
+    """Every verdict by place, with nothing of what things are called; a bond has no place but its name."""
+    return sorted(
+        (
+            found["check"],
+            found["subject"]["place"] if ":" in found["subject"]["place"] else "",
+            found["subject"]["port"] or 0,
+            found["status"],
+            "" if found["status"] == "ok" else found["reason"],
+        )
+        for found in report["findings"]
+    )
+
+
+@pytest.fixture(scope="session")
+def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Every described node, built once and read only."""
+    at = tmp_path_factory.mktemp("nodes")
+    return {name: trees.build(name, at / name) for name in trees.names()}
+
+
+@pytest.mark.parametrize("name", trees.names())
+def test_a_healthy_node_raises_no_alarm_without_a_profile(good: dict[str, Path], name: str) -> None:
+    code, report = checked(good[name], None)
+    assert told(report) == []
+    assert code == 0
+
+
+@pytest.mark.parametrize("name", [name for name in trees.names() if name != "plain-vm"])
+def test_nor_with_a_profile_captured_from_itself(good: dict[str, Path], tmp_path: Path, name: str) -> None:
+    code, report = checked(good[name], captured(good[name], tmp_path / "good.yaml"))
+    assert told(report) == []
+    assert code == 0
+
+
+@pytest.mark.parametrize("name", ["h100-ib", "h100-roce", "a100-azure"])
+def test_nor_on_a_sibling_whose_functions_sit_elsewhere(good: dict[str, Path], tmp_path: Path, name: str) -> None:
+    sibling = trees.described(name)
+    for group in sibling["nics"]:
+        group["at"] = [address.replace("00:", "e0:", 1) for address in group["at"]]
+    trees.write(trees.tree(sibling), tmp_path / "sibling")
+    code, report = checked(tmp_path / "sibling", captured(good[name], tmp_path / "good.yaml"))
+    assert told(report) == []
+    assert code == 0
+
+
+@pytest.mark.parametrize("name", ["h100-ib", "h100-roce", "h100-flat", "a100-azure", "iwarp", "efa"])
+@pytest.mark.parametrize("with_profile", [False, True])
+def test_names_decide_nothing(good: dict[str, Path], tmp_path: Path, name: str, with_profile: bool) -> None:
+    trees.build(name, tmp_path / "renamed")
+    faults.rename(tmp_path / "renamed")
+    profile = captured(good[name], tmp_path / "good.yaml") if with_profile else None
+    before, after = checked(good[name], profile)[1], checked(tmp_path / "renamed", profile)[1]
+    if name == "h100-flat":  # without PCI addresses the name is the only place there is
+        assert told(after) == told(before) == []
+    else:
+        assert verdicts(after) == verdicts(before)
+
+
+def cases() -> list[tuple[str, int]]:
+    return [(path.stem, index) for path in sorted(CASES.glob("*.yaml")) for index in range(len(_says(path.stem)))]
+
+
+def _says(name: str) -> list[dict[str, Any]]:
+    says: list[dict[str, Any]] = yaml.safe_load((CASES / f"{name}.yaml").read_text())["says"]
+    return says
+
+
+@pytest.mark.parametrize(("name", "index"), cases())
+def test_a_fault_is_named(good: dict[str, Path], tmp_path: Path, name: str, index: int) -> None:
+    case = yaml.safe_load((CASES / f"{name}.yaml").read_text())
+    says = case["says"][index]
+    profile = says["profile"]
+    if profile == "captured":
+        profile = captured(good[case["node"]], tmp_path / "good.yaml")
+    root = trees.build(case["node"], tmp_path / "node")
+    faults.apply(case, root)
+    code, report = checked(root, profile)
+    assert told(report) == sorted(says["roots"])
+    assert code == says["exit"]
+
+
+def test_no_name_hides_a_fault_or_reaches_the_terminal(tmp_path: Path) -> None:
+    root = trees.build("h100-flat", tmp_path / "node")
+    devices = root / "sys/class/infiniband"
+    (devices / "mlx5_5").rename(devices / "mlx5\x1b[31m_5\n")
+    faults.change(devices / "mlx5\x1b[31m_5\n" / "ports/1/state", "1: DOWN")
+    done = nodeprep("check", "--root", str(root))
+    assert done.returncode == 1
+    assert "port.state" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert checked(root, None)[0] == 1
