@@ -1,0 +1,117 @@
+"""Writes docs/checks.md from the checks themselves: `make docs`. tests/test_docs.py proves that it is current."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from nodeprep.checks import ALL
+from nodeprep.cli import explain
+from nodeprep.cli.reasons import reasons
+from nodeprep.model import Check
+
+TARGET = Path(__file__).with_name("checks.md")
+TESTS = Path(__file__).resolve().parent.parent / "tests"
+INTRODUCTION = """\
+# Checks
+
+Written by `make docs` from the checks; `nodeprep explain ID` prints the same. Do not edit.
+
+- **severity** is the most that a check may do: close the *gate*, *warn*, or only tell (*info*).
+- **stage** *device* needs no device plugin; *node* looks at what plugins and Kubernetes advertise.
+- **after**: if one of these fails on the same PCI device (or, without a device, at all), the finding is shown as its
+  consequence.
+- **reasons** are stable words for programs, read from the check's source, with their statuses where it says both
+  together. Every check can also say `unknown CannotLook` (what it needs could not be read) and, of a device that is on
+  the bus and did not answer twice, `DeviceNotAnswering`.
+- **tested on**: *values* are rows of facts; *trees* whole nodes' sysfs trees in which it is the root finding; *lab* a
+  virtual machine with a real RoCE device in which it is.
+- **numbers** are set in a profile or in the configuration under `want:`, by check and key.
+"""
+
+
+def page(checks: tuple[Check, ...]) -> str:
+    """The whole of docs/checks.md."""
+    return "\n".join([INTRODUCTION, *_index(checks), "", *(line for check in checks for line in _section(check))])
+
+
+def _index(checks: tuple[Check, ...]) -> Iterator[str]:
+    trees = "".join(path.read_text() for path in sorted((TESTS / "trees/cases").glob("*.yaml")))
+    lab = "".join(path.read_text() for path in sorted((TESTS / "lab").glob("test_*.py")))
+    yield "| check | question | severity | stage | tested on |"
+    yield "|---|---|---|---|---|"
+    for check in checks:
+        tested = ["values"] if _own_test(check).is_file() else []
+        # A case names the findings that it expects: `fail port.state mlx5_3/1 NoSignal`, in the lab as a row of words.
+        tested += ["trees"] if re.search(rf"(?:fail|warn|unknown) {re.escape(check.id)} ", trees) else []
+        tested += ["lab"] if re.search(rf'"(?:fail|warn)", "{re.escape(check.id)}"', lab) else []
+        link = f"[{check.id}](#{_anchor(check.id)})"
+        yield f"| {link} | {_cell(check.question)} | {check.severity} | {check.stage} | {', '.join(tested)} |"
+
+
+def _own_test(check: Check) -> Path:
+    family, _, question = check.id.partition(".")
+    return TESTS / "checks" / family / f"test_{question.replace('-', '_')}.py"
+
+
+def _section(check: Check) -> Iterator[str]:
+    yield f"## {check.id}"
+    yield ""
+    yield f"**{check.question}**"
+    yield ""
+    yield check.why
+    yield ""
+    yield f"*Fix:* {check.fix}"
+    yield ""
+    yield f"- severity: {check.severity}, {explain.SEVERITIES[check.severity]}"
+    yield f"- stage: {check.stage}, {explain.STAGES[check.stage]}"
+    yield f"- damping: {check.damping}, the agent {explain.DAMPINGS[check.damping]}"
+    yield f"- needs: {explain.looks(check)}"
+    if check.after:
+        yield f"- after: {', '.join(map(_link, check.after))}"
+    if check.remedies:
+        yield f"- remedies: {', '.join(f'`{one}`' for one in check.remedies)}"
+    yield from _reasons(check)
+    yield f"- source: {check.source}"
+    yield ""
+    yield from _numbers(check)
+
+
+def _reasons(check: Check) -> Iterator[str]:
+    said = (f"`{reason}` ({statuses})" if statuses else f"`{reason}`" for reason, statuses in reasons(check))
+    yield f"- reasons: {', '.join(said)}"
+
+
+def _numbers(check: Check) -> Iterator[str]:
+    if check.want is None:
+        return
+    for paragraph in explain.about_numbers(check):
+        yield paragraph
+        yield ""
+    yield "| number | default | |"
+    yield "|---|---|---|"
+    for number in explain.numbers(check):
+        yield f"| `{number.key}` | {_cell(number.default)} | {_cell(number.about)} |"
+    yield ""
+
+
+def _link(check_id: str) -> str:
+    """To its section, if it has one: `after` may name a check that is not written yet."""
+    return f"[{check_id}](#{_anchor(check_id)})" if any(check.id == check_id for check in ALL) else check_id
+
+
+def _anchor(check_id: str) -> str:
+    return check_id.replace(".", "")  # as GitHub makes them of headings
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main() -> None:
+    TARGET.write_text(page(ALL), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Draws docs/check.svg: what `nodeprep check` really prints for a faulty node of the test trees."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+import yaml
+
+from tests.rigs import faults, trees
+
+TARGET = Path(__file__).with_name("check.svg")
+CASES = Path(__file__).resolve().parent.parent / "tests" / "trees" / "cases"
+FAULTS = ("rail-without-signal", "rate-halved")
+LINE, CHARACTER, MARGIN = 18, 8.43, 16  # pixels, for 14 px of a monospaced font
+COLOURS = {"NOT READY": "#ff7b72", "FAIL": "#ff7b72", "WARN": "#e3b341", "  fix": "#7ee787", "fine": "#7ee787"}
+GREY, WHITE = "#8b949e", "#e6edf3"
+NODE = "gpu-17"
+ARGUMENTS = ("check", "--root", NODE, "--profile", "rdma-infiniband")
+
+
+def printed() -> str:
+    """The output of the real command, run on a tree with two faults."""
+    with tempfile.TemporaryDirectory(prefix="nodeprep-picture-") as scratch:
+        root = trees.build("h100-ib", Path(scratch) / NODE)
+        for name in FAULTS:
+            faults.apply(yaml.safe_load((CASES / f"{name}.yaml").read_text()), root)
+        argv = [sys.executable, "-m", "nodeprep", *ARGUMENTS]
+        return subprocess.run(argv, cwd=scratch, capture_output=True, text=True, check=False).stdout
+
+
+def drawn(text: str) -> str:
+    lines = [f"$ nodeprep {' '.join(ARGUMENTS)}", *text.splitlines()]
+    width = int(max(map(len, lines)) * CHARACTER) + 2 * MARGIN
+    height = (len(lines) + 1) * LINE + MARGIN
+    rows = "\n".join(_rows(lines))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">\n'
+        f'<rect width="{width}" height="{height}" rx="8" fill="#0d1117"/>\n'
+        '<g font-family="ui-monospace, DejaVu Sans Mono, monospace" font-size="14" xml:space="preserve">\n'
+        f"{rows}\n</g>\n</svg>\n"
+    )
+
+
+def _rows(lines: list[str]) -> Iterator[str]:
+    fill = WHITE
+    for index, line in enumerate(lines):
+        if not line.startswith(" "):
+            fill = GREY if re.match(r"(node|profile|root|not run|note|absent)\b", line) else WHITE
+        head = next((word for word in COLOURS if line.startswith(word)), "")
+        start = f'<tspan fill="{COLOURS[head]}">{escape(head)}</tspan>' if head else ""
+        y = MARGIN + (index + 1) * LINE - 4
+        yield f'<text x="{MARGIN}" y="{y}" fill="{fill}">{start}{escape(line.removeprefix(head))}</text>'
+
+
+def main() -> None:
+    TARGET.write_text(drawn(printed()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
