@@ -7,10 +7,12 @@ want: {port.mtu: {at-least: 9000}}
 waivers:
   - {check: pci.link, device: "0000:5c:00.0", nodes: ["gpu-1*"], until: 2026-03-01, reason: riser on order, T-4711}
 exclude: ["/sys/class/infiniband/*/hw_counters/*"]
+metadata-url: http://100.100.100.200    # where ECS instances ask for their metadata; this is the default
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
@@ -23,6 +25,7 @@ from nodeprep.config.document import Document, is_there, load
 from nodeprep.config.profiles import NoSuchProfileError, effective
 from nodeprep.config.waivers import Waiver
 from nodeprep.config.wants import a_check, want
+from nodeprep.doors.host import METADATA
 from nodeprep.model import Check
 from nodeprep.profile import (
     Keys,
@@ -40,6 +43,8 @@ from nodeprep.profile import (
 
 DEFAULT_FILE = "/etc/nodeprep/config.yaml"
 AUTO = "auto"
+# An address and no name: to look a name up takes as long as its server likes.
+METADATA_URL = re.compile(r"http://(?:([0-9]{1,3}(?:\.[0-9]{1,3}){3})|\[[0-9a-fA-F:]+\])(?::([0-9]{1,5}))?")
 LONGEST = 90  # days that a waiver may last (design 2.3)
 
 
@@ -52,6 +57,7 @@ class Settings:
     want: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     waivers: tuple[Waiver, ...] = ()
     exclude: tuple[str, ...] = ()
+    metadata_url: str = METADATA
 
     def over(self, profile: Profile) -> Profile:
         """The profile with these numbers and exclusions, which win over its own."""
@@ -87,7 +93,7 @@ def parse_settings(document: Document, today: str, checks: tuple[Check, ...]) ->
 
 def _settings(document: Document, today: str, checks: tuple[Check, ...]) -> Settings:
     top = as_mapping(document.value, ())
-    known(top, (), ("apiVersion", "kind", "default", "want", "waivers", "exclude"))
+    known(top, (), ("apiVersion", "kind", "default", "want", "waivers", "exclude", "metadata-url"))
     exactly(top, "apiVersion", "nodeprep.io/v1")
     exactly(top, "kind", "Config")
     stated = take(top, (), "want", numbers, {})
@@ -102,7 +108,16 @@ def _settings(document: Document, today: str, checks: tuple[Check, ...]) -> Sett
         want=stated,
         waivers=tuple(_waiver(one, ("waivers", index), today, checks) for index, one in enumerate(waivers)),
         exclude=take(top, (), "exclude", as_texts, ()),
+        metadata_url=take(top, (), "metadata-url", _metadata_url, METADATA),
     )
+
+
+def _metadata_url(value: object, here: Keys) -> str:
+    match = METADATA_URL.fullmatch(value) if isinstance(value, str) else None
+    octets = [int(octet) for octet in (match[1] or "0").split(".")] if match else []
+    if not isinstance(value, str) or match is None or max(octets) > 255 or not 0 < int(match[2] or 80) < 1 << 16:
+        raise ProfileError(here, value, f"http://ADDRESS or http://ADDRESS:PORT, such as {METADATA}")
+    return value
 
 
 def _waiver(value: object, here: Keys, today: str, checks: tuple[Check, ...]) -> Waiver:

@@ -1,0 +1,1 @@
+"""Questions about the instance metadata service of ECS."""

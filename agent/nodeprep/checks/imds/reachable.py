@@ -1,0 +1,69 @@
+"""Does the instance metadata service answer?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.imds import PRODUCT, Imds, Instance
+from nodeprep.model import (
+    NODE,
+    CannotLook,
+    Check,
+    Damping,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Unreadable,
+    Verdict,
+    Why,
+    raw,
+)
+
+REASONS = {Why.TIMEOUT: "NoAnswer", Why.DENIED: "Refused", Why.IO_ERROR: "Unreachable"}
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    found: Instance | None | Unreadable = raw(seen[Imds])["instance"]
+    if found is None:
+        return
+    if isinstance(found, Unreadable):
+        if found.path == PRODUCT:
+            raise CannotLook(found)  # whether this is an ECS instance at all
+        cluster = seen.get(Cluster)
+        if cluster is None or not cluster.node.is_lingjun:  # Lingjun's nodes need not have the service
+            yield silent(found)
+        return
+    took = f"{seen[Imds].milliseconds:.0f} ms"
+    yield Verdict(NODE, Status.OK, "Answers", f"the instance metadata was told in {took}", None, took)
+
+
+def silent(blind: Unreadable) -> Verdict:
+    # An HTTP server that is busy has no errno: it was reached, and says so itself.
+    busy = blind.kind is Why.IO_ERROR and blind.errno is None
+    reason = "Busy" if busy else REASONS.get(blind.kind, "StrangeAnswer")
+    message = (
+        f"no instance metadata: {blind}; Terway and cloud-init take ENIs and addresses from it: "
+        "ip route get 100.100.100.200, and firewall rules on that way"
+    )
+    return Verdict(NODE, Status.WARN, reason, message, None, f"{blind.kind}", "an answer")
+
+
+CHECK = Check(
+    id="imds.reachable",
+    question="Does the instance metadata service answer?",
+    why="Terway, cloud-init and the cloud's controllers take ENIs and addresses from it; without it no ENI can be held "
+    "against what the cloud says.",
+    fix="Busy: wait, and see what asks so often. Refused: set HttpEndpoint=enabled (ModifyInstanceMetadataOptions). "
+    "NoAnswer, Unreachable: ip route get 100.100.100.200; remove what drops or reroutes it; in a pod without "
+    "hostNetwork raise the token's hop limit.",
+    source="Terway pkg/aliyun/metadata/metadata.go (token first, 4 retries of 429 and 5xx); ECS "
+    "ModifyInstanceMetadataOptions",
+    severity=Severity.WARN,
+    stage=Stage.DEVICE,
+    damping=Damping.SOFT,
+    needs=(Imds,),
+    uses=(Cluster,),
+    judge=judge,
+)

@@ -1,0 +1,274 @@
+"""The metadata door, against a real HTTP server that is well or ill in every way that we know (tests/rigs)."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nodeprep.doors.imds import Metadata, Told
+from nodeprep.doors.imds_parse import ToldInstance, ToldInterface
+from nodeprep.model import Unreadable, Why
+from tests.rigs import imds_server
+from tests.rigs.imds_modes import MODES
+from tests.rigs.imds_server import MetadataServer, shapes
+
+PATIENCE = 20.0  # seconds for all retries, however slow the machine
+SOON = 30.0  # seconds; two of them are the longest that one answer may take
+
+
+def read(mode: str, shape: str = "two-enis") -> tuple[Told | Unreadable, list[str]]:
+    with MetadataServer(shape, mode) as server:
+        begun = time.monotonic()
+        told = Metadata(server.url, PATIENCE).read()
+        assert time.monotonic() - begun < SOON
+        return told, server.asked
+
+
+PRIMARY = ToldInterface(
+    mac="00:16:3e:00:00:01",
+    eni="eni-primary",
+    primary_address="192.168.0.116",
+    addresses=("192.168.0.116",),
+    ipv6_addresses=(),
+    prefix=24,
+    gateway="192.168.0.253",
+    vswitch="vsw-bp1exemplar",
+    vswitch_cidr="192.168.0.0/24",
+)
+SHARED = ToldInterface(
+    mac="00:16:3e:aa:bb:01",
+    eni="eni-shared1",
+    primary_address="192.168.0.130",
+    addresses=("192.168.0.130", "192.168.0.134", "192.168.0.135"),
+    ipv6_addresses=(),
+    prefix=24,
+    gateway="192.168.0.253",
+    vswitch="vsw-bp1exemplar",
+    vswitch_cidr="192.168.0.0/24",
+)
+INSTANCE = ToldInstance(
+    id="i-bp1exemplar",
+    type="ecs.g8i.4xlarge",
+    region="cn-hangzhou",
+    zone="cn-hangzhou-j",
+    primary_mac="00:16:3e:00:00:01",
+    interfaces=(PRIMARY, SHARED),
+)
+WELL = [
+    # mode          required  requests
+    ("optional", False, 3),
+    ("required", True, 3),
+    ("required-401", True, 3),
+    ("chunked", False, 3),
+    ("unmeasured", False, 3),
+    ("no-all", False, 25),
+    ("thin-all", False, 19),
+    ("burst-429", False, 5),
+    ("burst-5xx", False, 5),
+    ("token-expired", False, 5),
+]
+
+
+@pytest.mark.parametrize(("mode", "required", "requests"), WELL, ids=[row[0] for row in WELL])
+def test_it_is_told_the_instance(mode: str, required: bool, requests: int) -> None:
+    told, asked = read(mode)
+    assert isinstance(told, Told), told
+    assert told.instance == INSTANCE
+    assert told.token_required is required
+    assert 0 < told.milliseconds < SOON * 1e3
+    assert len(asked) == requests, asked
+
+
+TOKEN, ONE, ALL = "/latest/api/token", "/latest/meta-data/instance-id", "/2016-01-01/meta-data/all"
+LONG = "it is longer than 1048576 bytes"
+ILL = [
+    # mode          why            path   says
+    ("always-429", Why.IO_ERROR, TOKEN, "answered 429 to 5 requests: it throttles"),
+    ("always-500", Why.IO_ERROR, TOKEN, "answered 500 to 5 requests: it is broken"),
+    ("disabled-403", Why.DENIED, TOKEN, "answered 403: its HttpEndpoint is disabled"),
+    ("no-token", Why.MALFORMED, TOKEN, "answered 404 and no token"),
+    ("odd-token", Why.MALFORMED, TOKEN, "answered 200 and no token"),
+    ("forbidden", Why.DENIED, ALL, "answered 403 to a request with a fresh token"),
+    ("not-authorised", Why.DENIED, ALL, "answered 401 to a request with a fresh token"),
+    ("redirect", Why.MALFORMED, ONE, "answered 302; redirects are not followed"),
+    ("endless-headers", Why.MALFORMED, ONE, "no valid answer: it has more than 100 headers"),
+    ("endless-line", Why.MALFORMED, ONE, "no valid answer: a line of the head is longer than 8192 bytes"),
+    ("endless-chunks", Why.MALFORMED, ONE, f"no valid answer: {LONG}"),
+    ("endless-body", Why.MALFORMED, ONE, f"no valid answer: {LONG}"),
+    ("huge", Why.MALFORMED, ONE, f"no valid answer: {LONG}"),
+    ("truncated", Why.MALFORMED, ONE, "no valid answer: it ends after 8 of 13 bytes"),
+    ("cut-json", Why.MALFORMED, ALL, "is no JSON (Unterminated string starting at: line 1 column 662 (char 661))"),
+    ("no-json", Why.MALFORMED, ALL, "is no JSON (Expecting value: line 1 column 1 (char 0))"),
+    ("list-json", Why.MALFORMED, ALL, "is no JSON object"),
+    ("deep-json", Why.MALFORMED, ALL, "is no JSON (maximum recursion depth exceeded"),
+    ("non-utf8", Why.MALFORMED, ALL, "byte 64 of the answer is no UTF-8"),
+    ("other-protocol", Why.MALFORMED, ONE, "no valid answer: it does not begin as one"),
+    ("two-lengths", Why.MALFORMED, ONE, "no valid answer: it states two different values of content-length"),
+    ("no-length", Why.MALFORMED, ONE, "no valid answer: its length is no number"),
+    ("length-and-chunks", Why.MALFORMED, ONE, "no valid answer: its length cannot be told from its headers"),
+    ("odd-header", Why.MALFORMED, ONE, "no valid answer: one of its headers is none"),
+    ("odd-chunk", Why.MALFORMED, ONE, "no valid answer: the length of a chunk is no number"),
+    ("long-chunk", Why.MALFORMED, ONE, "no valid answer: a chunk is longer than it says"),
+    ("nothing", Why.MALFORMED, ONE, "no valid answer: it ends within its head"),
+    ("half-a-head", Why.MALFORMED, ONE, "no valid answer: it ends within its head"),
+    ("odd-mac-tree", Why.MALFORMED, "/latest/meta-data/network/interfaces/macs/", "'../../x y' is not a MAC address"),
+    ("hop-limit", Why.TIMEOUT, TOKEN, "the token's hop limit is 1 (then run with hostNetwork)"),
+    ("hang", Why.TIMEOUT, TOKEN, "it hangs, or the token's hop limit is 1"),
+    ("drip", Why.TIMEOUT, ONE, "no whole answer in "),
+]
+
+
+@pytest.mark.parametrize(("mode", "why", "path", "says"), ILL, ids=[row[0] for row in ILL])
+def test_why_it_is_not(mode: str, why: Why, path: str, says: str) -> None:
+    told, _ = read(mode)
+    assert isinstance(told, Unreadable), told
+    assert (told.kind, told.path.partition("127.0.0.1")[2].partition("/")[2]) == (why, path[1:])
+    assert says in told.detail
+    assert str(told).isprintable()
+
+
+def test_every_mode_of_the_rig_is_tried() -> None:
+    tried = {row[0] for row in WELL} | {row[0] for row in ILL} | {"escapes", "odd-mac"}
+    assert tried == set(MODES)
+
+
+def test_escape_codes_spoil_only_what_they_stand_in() -> None:
+    told, _ = read("escapes")
+    assert isinstance(told, Told)
+    assert isinstance(told.instance.zone, Unreadable)
+    assert isinstance(told.instance.interfaces[0].eni, Unreadable)
+    assert str(told.instance.zone) == ("metadata zone-id: malformed ('\\x1b]0;owned\\x07\\x1b[2J' is not a word)")
+    assert told.instance.interfaces[1] == SHARED
+
+
+def test_an_interface_that_has_no_mac_spoils_the_book() -> None:
+    told, _ = read("odd-mac")
+    assert isinstance(told, Unreadable)
+    assert str(told) == "metadata network/interfaces/macs: malformed ('../../x y\\r\\nZ: 1' is not a MAC address)"
+
+
+COUNTS = {"eris": 4, "ipv6-prefixes": 2, "member-enis": 4, "primary-only": 1, "seven-enis": 7, "two-enis": 2}
+
+
+@pytest.mark.parametrize("mode", ["optional", "no-all"])
+@pytest.mark.parametrize("shape", shapes())
+def test_all_and_the_tree_tell_the_same(shape: str, mode: str) -> None:
+    told, _ = read(mode, shape)
+    straight, _ = read("required", shape)
+    assert isinstance(told, Told)
+    assert isinstance(straight, Told)
+    assert told.instance == straight.instance
+    assert len(told.instance.interfaces) == COUNTS[shape]
+    whole = [getattr(one, name) for one in told.instance.interfaces for name in one.__slots__]
+    assert not [value for value in whole if isinstance(value, Unreadable)]
+
+
+def test_ipv6_addresses_are_written_as_the_kernel_writes_them() -> None:
+    told, _ = read("no-all", "ipv6-prefixes")
+    assert isinstance(told, Told)
+    assert [one.ipv6_addresses for one in told.instance.interfaces] == [
+        ("fd00:0:0:1::a",),
+        ("fd00:0:0:1::b", "fd00:0:0:1::c"),
+    ]
+
+
+def test_a_token_serves_many_readings_and_is_never_said() -> None:
+    with MetadataServer("two-enis", "required") as server:
+        door = Metadata(server.url)
+        assert isinstance(door.read(), Told)
+        assert isinstance(door.read(), Told)
+        assert [one.partition(" ")[0] for one in server.asked] == ["PUT", "GET", "GET", "GET", "GET"]
+        server.tokens.clear()  # the service was restarted
+        assert isinstance(door.read(), Told)
+        assert len([one for one in server.asked if one.startswith("PUT")]) == 2
+        (token,) = server.tokens
+        server.mode = MODES["forbidden"]
+        refused = door.read()
+    assert isinstance(refused, Unreadable)
+    assert token not in str(refused) + repr(refused)
+
+
+@pytest.mark.parametrize(("mode", "requests"), [("hang", 1), ("always-429", 5)])
+def test_what_took_its_time_is_not_asked_again_at_once(mode: str, requests: int) -> None:
+    """One check looks twice, and must not wait twice."""
+    with MetadataServer("two-enis", mode) as server:
+        door = Metadata(server.url, PATIENCE)
+        first = door.read()
+        server.mode = MODES["optional"]
+        assert door.read() == first
+        assert len(server.asked) == requests
+
+
+def test_what_answered_wrongly_is_asked_again() -> None:
+    with MetadataServer("two-enis", "no-json") as server:
+        door = Metadata(server.url)
+        assert isinstance(door.read(), Unreadable)
+        server.mode = MODES["optional"]
+        assert isinstance(door.read(), Told)
+
+
+def test_retries_end_with_the_time_that_is_given() -> None:
+    with MetadataServer("two-enis", "always-429") as server:
+        told = Metadata(server.url, total=0.8).read()
+        assert len(server.asked) < 5
+    assert isinstance(told, Unreadable)
+    assert "it throttles" in told.detail
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    told = Metadata(f"http://127.0.0.1:{port}").read()
+    assert str(told) == (f"http://127.0.0.1:{port}/latest/api/token: io-error (no connection: Connection refused)")
+
+
+def test_nobody_lets_us_in() -> None:
+    """A listener whose queue is full drops what comes, as a firewall does."""
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(deaf.getsockname())
+        begun = time.monotonic()
+        told = Metadata(f"http://127.0.0.1:{deaf.getsockname()[1]}").read()
+        assert time.monotonic() - begun < SOON
+        for one in waiting:
+            one.close()
+    assert isinstance(told, Unreadable)
+    assert told.kind is Why.TIMEOUT
+    assert "no connection in " in told.detail
+    assert "hop limit" not in told.detail
+
+
+def test_a_name_is_never_looked_up() -> None:
+    told = Metadata("http://localhost").read()
+    assert isinstance(told, Unreadable)
+    assert told.kind is Why.IO_ERROR
+
+
+def test_an_ipv6_address_will_do() -> None:
+    told = Metadata("http://[::1]:9").read()
+    assert isinstance(told, Unreadable)
+    assert told.path == "http://[::1]:9/latest/api/token"
+
+
+def test_proxies_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert isinstance(read("optional")[0], Told)
+
+
+def test_the_rig_is_a_program() -> None:
+    script = (
+        "import os, urllib.request as u; print(u.urlopen(os.environ['METADATA_URL'] + '/latest/meta-data/mac').read())"
+    )
+    rig = [sys.executable, str(Path(imds_server.__file__)), "run", "--shape", "eris", "--mode", "optional", "--"]
+    done = subprocess.run([*rig, sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout == "b'00:16:3e:00:00:01'\n", done.stderr

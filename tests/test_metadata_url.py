@@ -1,0 +1,71 @@
+"""Where the instance metadata is asked for: a configuration file may say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodeprep.cli.place import Place
+from nodeprep.config.document import ConfigError, read
+from nodeprep.config.settings import Settings, load_settings, parse_settings
+from nodeprep.facts import imds
+from tests.rigs.imds_server import MetadataServer
+from tests.rigs.trees import write
+
+HEAD = "apiVersion: nodeprep.io/v1\nkind: Config\n"
+WANTED = "wanted http://ADDRESS or http://ADDRESS:PORT, such as http://100.100.100.200"
+
+
+def settings(url: str) -> Settings:
+    return parse_settings(read(f"{HEAD}metadata-url: {url}\n".encode(), "F"), "2026-01-10", ())
+
+
+@pytest.mark.parametrize(
+    "url", ["http://100.100.100.200", "http://127.0.0.1:8080", "http://10.0.0.1:65535", '"http://[fd00::1]:80"']
+)
+def test_an_address(url: str) -> None:
+    assert settings(url).metadata_url == url.strip('"')
+
+
+def test_without_a_word_it_is_where_ecs_has_it() -> None:
+    assert Settings().metadata_url == "http://100.100.100.200"
+    assert settings("").metadata_url == "http://100.100.100.200"
+
+
+WRONG = [
+    "https://100.100.100.200",
+    "100.100.100.200",
+    "http://metadata.example",  # to look a name up takes as long as its server likes
+    "http://100.100.100.200/",
+    "http://100.100.100.200/latest",
+    "http://user@100.100.100.200",
+    "http://100.100.100.256",
+    "http://100.100.100",
+    "http://100.100.100.200:0",
+    "http://100.100.100.200:65536",
+    "http://fd00::1",
+]
+
+
+@pytest.mark.parametrize("url", WRONG)
+def test_anything_else_is_one_line(url: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        settings(url)
+    assert str(error.value) == f"F:3: metadata-url: found {url!r}, {WANTED}"
+
+
+def test_a_number_is_none() -> None:
+    with pytest.raises(ConfigError) as error:
+        settings("80")
+    assert str(error.value) == f"F:3: metadata-url: found 80, {WANTED}"
+
+
+def test_it_is_where_the_host_asks(tmp_path: Path) -> None:
+    write({"sys/class/dmi/id/product_name": "Alibaba Cloud ECS"}, tmp_path / "node")
+    with MetadataServer("primary-only") as server:
+        (tmp_path / "config.yaml").write_text(f"{HEAD}metadata-url: {server.url}\n")
+        said = load_settings(str(tmp_path / "config.yaml"), "2026-01-10")
+        seen = imds.observe(Place(str(tmp_path / "node"), live=True).host((), said.metadata_url))
+    assert seen.instance is not None
+    assert seen.instance.id == "i-bp1exemplar"
