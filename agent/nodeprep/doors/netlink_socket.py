@@ -136,6 +136,10 @@ class NetlinkSocket:
         """The messages of a whole table, as it was at one moment. Raises as `get`, also if it failed half-way."""
         return decoded(answer, self._ask(question, body, NLM_F_DUMP))
 
+    def undecoded(self, question: IntEnum, body: bytes, *, dump: bool) -> list[bytes]:
+        """The messages of `get` or `dump` as they come, for tables so long that decoding them costs too much."""
+        return self._ask(question, body, NLM_F_DUMP if dump else NLM_F_ACK)
+
     def _ask(self, question: IntEnum, body: bytes, flags: int) -> list[bytes]:
         for _ in range(ATTEMPTS):
             answer = self._exchange(question, body, flags)

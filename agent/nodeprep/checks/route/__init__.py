@@ -1,0 +1,1 @@
+"""Rules, routes, and what the kernel says that it would do with packets of pods."""

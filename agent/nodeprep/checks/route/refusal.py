@@ -1,0 +1,76 @@
+"""Why the kernel refuses a packet: the rule, the route or the setting behind its errno."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+
+from nodeprep.facts.routes import Answer, Routes, Rule
+from nodeprep.facts.sysctls import Sysctls
+
+# What net/ipv4/fib_rules.c and fib_semantics.c (fib_props) answer to a rule and to a route of a kind.
+RULES: Mapping[int, str] = {errno.EACCES: "prohibit", errno.ENETUNREACH: "unreachable", errno.EINVAL: "blackhole"}
+ROUTES: Mapping[int, str] = {errno.EACCES: "prohibit", errno.EHOSTUNREACH: "unreachable", errno.EINVAL: "blackhole"}
+REASONS = {"prohibit": "Prohibited", "unreachable": "Unreachable", "blackhole": "Blackholed"}
+# A strict filter is EXDEV in kernels before 6.14, which answer EINVAL (net/ipv4/fib_frontend.c, drop reasons).
+FILTERED = (errno.EXDEV, errno.EINVAL)
+STRICT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """`reason` is CamelCase, `words` say what refuses and how to see it; `key` is the sysctl to change, "" for none."""
+
+    reason: str
+    words: str
+    key: str = ""
+
+
+def refusal(answer: Answer, routes: Routes, sysctls: Sysctls | None) -> Refusal:
+    """The cause of an answer's errno; without sysctls, those that are left are named."""
+    code = answer.errno or 0
+    rule = next((one for one in routes.rules if one.action == RULES.get(code) and applies(one, answer)), None)
+    if rule is not None:
+        return Refusal(REASONS[rule.action], f"rule {rule} refuses it ({name(code)}); see ip rule")
+    route = next((one for one in routes.routes if one.kind == ROUTES.get(code) and one.destination == "default"), None)
+    if route is not None:
+        words = f"route {route} in table {route.table} refuses it ({name(code)}); see ip route show table all"
+        return Refusal(REASONS[route.kind], words)
+    if code in FILTERED and (code == errno.EXDEV or sysctls is None or sysctls.filters(answer.iif) == STRICT):
+        return strict(answer, code, sysctls)
+    if code == errno.EHOSTUNREACH:
+        return closed(answer, sysctls)
+    if code == errno.ENETUNREACH:
+        return Refusal("NoRoute", f"no route leads there ({name(code)}); see ip rule, ip route show table all")
+    return Refusal("Refused", f"the kernel answers {name(code)}; see ip rule, ip route show table all")
+
+
+def strict(answer: Answer, code: int, sysctls: Sysctls | None) -> Refusal:
+    own, every = f"net.ipv4.conf.{answer.iif}.rp_filter", "net.ipv4.conf.all.rp_filter"
+    key = every if sysctls is None or sysctls.live.get(every) == STRICT else own
+    words = f"the strict reverse-path filter ({key}=1) drops what comes in by {answer.iif} ({name(code)})"
+    return Refusal("StrictFilter", words, key)
+
+
+def closed(answer: Answer, sysctls: Sysctls | None) -> Refusal:
+    own, every = f"net.ipv4.conf.{answer.iif}.forwarding", "net.ipv4.ip_forward"
+    key = own if sysctls is not None and sysctls.live.get(every) == 1 else every
+    return Refusal("ForwardingOff", f"{answer.iif} does not forward ({key}=0, {name(errno.EHOSTUNREACH)})", key)
+
+
+def applies(rule: Rule, answer: Answer) -> bool:
+    """Whether a rule is about a packet. One with a mark is not: what is asked about has none."""
+    if rule.family != "inet" or rule.mark or rule.oif or rule.iif not in ("", answer.iif):
+        return False
+    matches = within(answer.source, rule.source) and within(answer.destination, rule.destination)
+    return matches is not rule.inverted
+
+
+def within(address: str, prefix: str) -> bool:
+    return not prefix or IPv4Address(address) in IPv4Network(prefix, strict=False)
+
+
+def name(code: int) -> str:
+    return errno.errorcode.get(code, f"errno {code}")

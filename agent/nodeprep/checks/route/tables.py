@@ -1,0 +1,105 @@
+"""Does every ENI's route table lead out of that ENI?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.eni_tables import FIRST, FROM_POD, LAST, EniTables, eni_tables, of
+from nodeprep.facts.imds import Imds
+from nodeprep.facts.links import Link, Links
+from nodeprep.facts.routes import Route, Routes
+from nodeprep.facts.terway import Terway
+from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
+
+TRAP = "ECS's manual numbers tables so by hand (1002 for eth2), where Terway's are 1000 + ifindex"
+SHOWN = 3  # addresses in one message
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    if not seen[Terway].present:
+        return
+    enis = eni_tables(seen)
+    told: dict[Subject, Verdict] = {}
+    for table in tables(enis.routes):
+        link = enis.link_of_table(table)
+        verdict = of_eni(table, link, enis) if link and link.name != "lo" else of_nobody(table, enis)
+        told[verdict.subject] = max(told.get(verdict.subject, verdict), verdict, key=badness)
+    yield from told.values()
+
+
+def badness(verdict: Verdict) -> int:
+    """A pod whose ENI went has a rule for a table that is nobody's: that says more of the ENI than its own table."""
+    return list(Status).index(verdict.status)
+
+
+def tables(routes: Routes) -> list[int]:
+    """Numbers in Terway's range that hold routes, or that rules for pods name."""
+    named = {rule.table for rule in routes.rules if rule.priority == FROM_POD and rule.action == "lookup"}
+    return sorted(one for one in named | {route.table for route in routes.routes} if FIRST <= one <= LAST)
+
+
+def of_eni(table: int, link: Link, enis: EniTables) -> Verdict:
+    subject, pods = of(link), pods_of(table, enis.routes)
+    wants = f"table {table} is the one of {link.name} (ifindex {link.index})"
+    found = defaults(table, enis.routes)
+    foreign = [route for route in found if route.oif != link.name]
+    expected = f"default dev {link.name} onlink"
+    restart = Remedy("terway_restart")
+    if foreign:
+        message = f"{wants}, and holds {foreign[0]}; {TRAP}: see ip route show table {table}"
+        return Verdict(subject, Status.FAIL, "OtherInterface", message, restart, str(foreign[0]), expected)
+    if pods and not any(route.family == "inet" for route in found):
+        message = f"{wants}, and has no default route: {pods} leave by table main; see ip route show table {table}"
+        return Verdict(subject, Status.FAIL, "EmptyTable", message, restart, "no default route", expected)
+    if any(not route.onlink for route in found):
+        message = f"{wants}, and {found[0]} in it is not onlink as Terway writes it: somebody else did; {TRAP}"
+        return Verdict(subject, Status.WARN, "NotOnlink", message, None, str(found[0]), expected)
+    return Verdict(subject, Status.OK, "Table", wants, observed=", ".join(map(str, found)))
+
+
+def of_nobody(table: int, enis: EniTables) -> Verdict:
+    """A table whose number belongs to no interface: its ENI is gone, or it is no table of Terway's."""
+    pods, found = pods_of(table, enis.routes), defaults(table, enis.routes)
+    sources = [rule.source.removesuffix("/32") for rule in enis.routes.rules if rule.table == table]
+    known = (enis.subject(source, None) for source in sources if source)
+    subject = next((one for one in known if one != NODE), NODE)
+    nobody = f"no interface has ifindex {table - FIRST}"
+    if pods and not found:
+        message = f"rules name table {table}, which is empty ({nobody}: its ENI is gone): {pods} leave by table main"
+        return Verdict(
+            subject, Status.FAIL, "NoInterface", message, Remedy("terway_restart"), "empty", "a default route"
+        )
+    shows = f"table {table} holds {found[0] if found else 'routes'}"
+    message = (
+        f"{shows}, and {nobody}; an ENI that gets this number is misled. {TRAP}: use a number outside 1000 to 1999"
+    )
+    return Verdict(subject, Status.WARN, "ForeignTable", message, None, str(table), "below 1000 or above 1999")
+
+
+def defaults(table: int, routes: Routes) -> list[Route]:
+    return [one for one in routes.table(table) if one.destination == "default" and one.kind == "unicast"]
+
+
+def pods_of(table: int, routes: Routes) -> str:
+    """The pods that a rule sends to this table, in words; "" if there are none."""
+    rules = [rule for rule in routes.rules if rule.priority == FROM_POD and rule.table == table]
+    sources = [rule.source.removesuffix("/32") for rule in rules if rule.family == "inet"]
+    more = f" and {len(sources) - SHOWN} more" if len(sources) > SHOWN else ""
+    return f"packets of {', '.join(sources[:SHOWN])}{more}" if sources else ""
+
+
+CHECK = Check(
+    id="route.tables",
+    question="Does every ENI's route table lead out of that ENI?",
+    why="A pod whose table is empty or leads elsewhere sends by another ENI, and the vSwitch drops what it sends.",
+    fix="Restart this node's Terway pod; take hand-made routes out of tables 1000 to 1999 (ip route del ... table N).",
+    source="Terway plugin/driver/utils GetRouteTableID (1000 + ifindex); ECS manual, NIC routing (table 1001)",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.BOOKS,
+    needs=(Routes, Links, Terway),
+    uses=(Imds,),
+    after=("eni.missing-link",),
+    remedies=("terway_restart",),
+    judge=judge,
+)

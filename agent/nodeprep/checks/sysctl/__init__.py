@@ -1,0 +1,1 @@
+"""Kernel settings of the network, as they are and as the next boot will set them."""

@@ -1,0 +1,64 @@
+"""Does this node forward packets of its pods, and will it after the next boot?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.cni import Cni
+from nodeprep.facts.routes import Routes
+from nodeprep.facts.sysctls import Sysctls
+from nodeprep.facts.terway import Terway
+from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+
+# Two names of one setting: net/ipv4/devinet.c gives what is written to the one to the other, and to every interface.
+SWITCH = ("net.ipv4.ip_forward", "net.ipv4.conf.all.forwarding")
+SHOWN = 3  # interfaces in one message
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    terway, cni, routes = seen.get(Terway), seen.get(Cni), seen.get(Routes)
+    ours = terway is not None and terway.present
+    if ours or (cni is not None and cni.files) or (routes is not None and routes.out):
+        yield verdict(seen[Sysctls], ways(routes), ours=ours)
+
+
+def ways(routes: Routes | None) -> tuple[str, ...]:
+    """The interfaces that packets of pods come in by, here and back; new ones begin as "default" says."""
+    answers = (*routes.out, *routes.back) if routes is not None else ()
+    return ("default", *sorted({answer.iif for answer in answers}))
+
+
+def verdict(sysctls: Sysctls, links: tuple[str, ...], *, ours: bool) -> Verdict:
+    def remedy(key: str) -> Remedy | None:
+        return Remedy("sysctl_terway", {"key": key, "value": "1"}) if ours else None
+
+    wanted = "1 is wanted by the pods that are routed here"
+    if sysctls.live.get(SWITCH[0]) == 0:
+        message = f"{SWITCH[0]} is 0: this node forwards nothing; {wanted}: sysctl -w {SWITCH[0]}=1"
+        return Verdict(NODE, Status.WARN, "ForwardingOff", message, remedy(SWITCH[0]), "0", "1")
+    closed = [f"net.ipv4.conf.{link}.forwarding" for link in links if sysctls.on(link, "forwarding") == 0]
+    if closed:
+        more = f" and {len(closed) - SHOWN} more" if len(closed) > SHOWN else ""
+        message = f"{', '.join(closed[:SHOWN])}{more} is 0; {wanted}: sysctl -w {closed[0]}=1"
+        return Verdict(NODE, Status.WARN, "ForwardingOffHere", message, remedy(closed[0]), "0", "1")
+    line = sysctls.at_boot(*SWITCH)
+    if line is not None and line.value == "0":
+        message = f"{line.where} sets {line.key} = 0 at the next boot; now it is 1, and {wanted}"
+        return Verdict(NODE, Status.WARN, "ForwardingOffAtBoot", message, remedy(SWITCH[0]), "0", "1")
+    return Verdict(NODE, Status.OK, "Forwarding", "this node forwards packets of its pods", observed="1")
+
+
+CHECK = Check(
+    id="sysctl.forward",
+    question="Does this node forward packets of its pods, and will it after the next boot?",
+    why="With forwarding off every pod is alone: the kernel answers EHOSTUNREACH to what it should pass on.",
+    fix="sysctl -w net.ipv4.ip_forward=1, and the same in a file of /etc/sysctl.d that sorts after the one it names.",
+    source="Linux Documentation/networking/ip-sysctl.rst; kubeadm preflight (ip_forward); Terway utils EnsureNetConf",
+    severity=Severity.WARN,
+    stage=Stage.DEVICE,
+    damping=Damping.SOFT,
+    needs=(Sysctls,),
+    uses=(Terway, Cni, Routes),
+    remedies=("sysctl_terway",),
+    judge=judge,
+)

@@ -1,0 +1,96 @@
+"""How Terway routes the pods of shared ENIs: a table for each ENI, two rules for each pod."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from nodeprep.facts.cluster import Cluster, TerwayNode
+from nodeprep.facts.imds import Imds, Instance
+from nodeprep.facts.links import Link, Links
+from nodeprep.facts.routes import Routes
+from nodeprep.facts.terway import Terway
+from nodeprep.model import NODE, CannotLook, Seen, Subject, raw
+
+T = TypeVar("T")
+
+# Terway plugin/datapath/policy_route_linux.go and plugin/driver/utils/utils_linux.go (GetRouteTableID)
+TO_POD, FROM_POD = 512, 2048  # priorities
+FIRST, LAST = 1000, 1999  # tables; the number of an ENI's is 1000 + ifindex
+
+
+@dataclass(frozen=True, slots=True)
+class EniTables:
+    """What is needed to tell which ENI a pod's address or a table belongs to, as far as this look shows it."""
+
+    routes: Routes
+    links: Links | None
+    instance: Instance | None
+    records: TerwayNode | None
+
+    def link_of_table(self, table: int) -> Link | None:
+        """The interface whose table this is."""
+        found = self.links.links if self.links else ()
+        return next((link for link in found if link.index == table - FIRST), None)
+
+    def table_of(self, address: str) -> int | None:
+        """The table that the pod's rule names, None if there is no such rule."""
+        rules = self.routes.from_pod(address, FROM_POD)
+        return rules[0].table if rules else None
+
+    def mac_of(self, address: str) -> str | None:
+        """The ENI that has this address, by what the cloud or Terway says."""
+        for record in self.records.enis if self.records else ():
+            if any(one.address == address for one in record.addresses):
+                return record.mac
+        for interface in self.instance.interfaces if self.instance else ():
+            if address in interface.addresses:
+                return interface.mac
+        return None
+
+    def link_of(self, address: str) -> Link | None:
+        """The interface of the ENI that has this address, by what the cloud or Terway says."""
+        mac = self.mac_of(address)
+        found = self.links.links if self.links and mac else ()
+        return next((link for link in found if link.physical and mac_of(link) == mac), None)
+
+    def subject(self, address: str, table: int | None) -> Subject:
+        """The ENI that a pod's address belongs to, else the one whose table its rule names, else the node."""
+        mac, link = self.mac_of(address), self.link_of(address)
+        if link is None and mac is None and table is not None:
+            link = self.link_of_table(table)
+        return of(link) if link else Subject(mac, None, f"ENI {mac}") if mac else NODE
+
+
+def of(link: Link) -> Subject:
+    mac = mac_of(link)
+    return Subject(mac, None, f"{link.name} ({mac})") if mac else Subject(link.name, None, link.name)
+
+
+def mac_of(link: Link) -> str:
+    return (link.permanent_mac or link.mac or "").lower()
+
+
+def eni_tables(seen: Seen) -> EniTables:
+    """Books that could not be read are left out: the rules themselves mostly tell which ENI they are about."""
+    imds, cluster = _shown(seen, Imds), _shown(seen, Cluster)
+    instance = raw(imds)["instance"] if imds else None
+    records = raw(cluster)["terway"] if cluster else None
+    return EniTables(
+        routes=seen[Routes],
+        links=_shown(seen, Links),
+        instance=instance if isinstance(instance, Instance) else None,
+        records=records if isinstance(records, TerwayNode) else None,
+    )
+
+
+def _shown(seen: Seen, kind: type[T]) -> T | None:
+    try:
+        return seen.get(kind)
+    except CannotLook:
+        return None
+
+
+def is_exclusive(terway: Terway) -> bool:
+    """Whether each pod has an ENI of its own, so that no rule is wanted."""
+    return ((terway.capabilities or {}).get("cni_exclusive_eni") or "").lower() == "enionly"

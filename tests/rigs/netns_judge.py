@@ -1,0 +1,62 @@
+"""Looks at the node that it runs on with the checks of routes and sysctls, and says as JSON what they say.
+
+    echo '{}' | python tests/rigs/netns.py run -- python tests/rigs/netns_judge.py
+
+One look for each line that it reads. Real here: every fact but one. Not real: what Kubernetes says, for no API server
+is on the node: a line names the pods with their addresses; without any there was no access to one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from nodeprep.checks.route import default, out, reverse_path, rules, tables
+from nodeprep.checks.sysctl import arp, forward, forward_policy, rp_filter
+from nodeprep.cli.place import place
+from nodeprep.facts import cni, imds, lingjun, links, netfilter, routes, sysctls, terway
+from nodeprep.facts.cluster import Cluster
+from nodeprep.look import Eyes, Look
+from nodeprep.model import Finding
+from nodeprep.profile import NO_PROFILE
+from nodeprep.round import judge
+from tests.cluster_values import cluster, pod, terway_pod
+
+CHECKS = [one.CHECK for one in (forward, rp_filter, arp, forward_policy, default, rules, tables, out, reverse_path)]
+FACTS = [one.FACT for one in (routes, sysctls, netfilter, links, terway, cni, imds, lingjun)]
+
+
+def main() -> int:
+    eyes = Eyes(place(None, "/").host())
+    for line in sys.stdin:
+        look = with_pods(eyes.look(FACTS), json.loads(line))
+        print(json.dumps([shown(one) for one in judge(CHECKS, look, None, NO_PROFILE, {}).findings]), flush=True)
+    return 0
+
+
+def with_pods(look: Look, addresses: dict[str, str]) -> Look:
+    if not addresses:
+        return look
+    pods = (pod(name=name, addresses=(address,)) for name, address in addresses.items())
+    return replace(look, facts={**look.facts, Cluster: cluster(pods=(terway_pod(), *pods), terway=None)})
+
+
+def shown(finding: Finding) -> dict[str, str | None]:
+    verdict = finding.verdict
+    return {
+        "check": finding.check,
+        "status": finding.status,
+        "reason": verdict.reason,
+        "subject": verdict.subject.name,
+        "root": finding.root,
+        "message": verdict.message,
+        "remedy": verdict.remedy.playbook if verdict.remedy else None,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
