@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodeprep.doors.files import DEPTH, LIMIT, LINKS, DeviceNode, Files
+from nodeprep.doors.files import DEPTH, LIMIT, LINKS, DeviceNode, Entry, Files
 from nodeprep.model import Unreadable, Why
 
 SECRET = "not of this root"
@@ -205,6 +205,27 @@ def test_devices_are_looked_at_and_not_opened(root: Path) -> None:
     # Nothing drives 231:192 here: opening it would have said ENXIO.
     assert unreadable(files.text("/dev/uverbs0")).detail == "a character device"
     assert unreadable(files.text("/dev/disk")).detail == "a block device"
+
+
+def test_what_stands_at_a_path(root: Path) -> None:
+    files = Files(str(root))
+    (root / "plain").write_text("abc")
+    (root / "plain").chmod(0o640)
+    (root / "program").touch()
+    (root / "program").chmod(0o755)
+    (root / "directory").mkdir(mode=0o700)
+    os.mkfifo(root / "fifo")
+    (root / "link").symlink_to("/program")
+    (root / "gone").symlink_to("/nowhere")
+    assert files.entry("/plain") == Entry("a file", 3, 0o640)
+    assert files.entry("/link") == files.entry("/program") == Entry("a file", 0, 0o755)
+    found = {name: files.entry(f"/{name}") for name in ("plain", "program", "directory", "fifo")}
+    assert all(isinstance(entry, Entry) for entry in found.values())
+    assert [name for name, entry in found.items() if isinstance(entry, Entry) and entry.is_file] == ["plain", "program"]
+    assert [name for name, entry in found.items() if isinstance(entry, Entry) and entry.is_executable] == ["program"]
+    assert [name for name, entry in found.items() if isinstance(entry, Entry) and entry.is_directory] == ["directory"]
+    assert files.entry("/gone") is None
+    assert files.entry("/plain/below") is None
 
 
 def test_this_machines_own_null_device() -> None:

@@ -19,6 +19,7 @@ GONE = (errno.ENOENT, errno.ENOTDIR)
 DENIED = (errno.EACCES, errno.EPERM)
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 NUMBER = re.compile(r"-?[0-9]{1,20}")
+FILE, DIRECTORY = "a file", "a directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,34 @@ class DeviceNode:
     mode: int
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What stands at a path: `what` in words such as "a file" or "a FIFO", its size in bytes, its permission bits."""
+
+    what: str
+    size: int
+    mode: int
+
+    @property
+    def is_file(self) -> bool:
+        return self.what == FILE
+
+    @property
+    def is_directory(self) -> bool:
+        return self.what == DIRECTORY
+
+    @property
+    def is_executable(self) -> bool:
+        """Whether somebody may execute it; root, who runs plugins, then may too."""
+        return self.is_file and bool(self.mode & (stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH))
+
+
 class Files:
     """The files under one root.
 
-    `text`, `names`, `number` and `node` answer None where there is no such file, an Unreadable where there is one that
-    does not yield. Links are followed inside the root, absolute ones too. A path that an `excluded` pattern matches is
-    not there.
+    `text`, `names`, `number`, `node` and `entry` answer None where there is no such file, an Unreadable where there is
+    one that does not yield. Links are followed inside the root, absolute ones too. A path that an `excluded` pattern
+    matches is not there.
     """
 
     def __init__(self, root: str = "/", excluded: tuple[str, ...] = ()) -> None:
@@ -136,6 +159,14 @@ class Files:
         kind = "c" if stat.S_ISCHR(found.st_mode) else "b"
         return DeviceNode(kind, os.major(found.st_rdev), os.minor(found.st_rdev), stat.S_IMODE(found.st_mode))
 
+    def entry(self, path: str) -> Entry | None | Unreadable:
+        """What stands at `path`, links followed; it is not opened."""
+        try:
+            found = os.stat(self._inside(path))
+        except (OSError, ValueError) as error:
+            return _failed(path, error)
+        return Entry(_what(found.st_mode), found.st_size, stat.S_IMODE(found.st_mode))
+
     def _inside(self, path: str) -> str:
         """Where `path` lies on this machine, every link on the way followed inside the root."""
         if self._excluded and any(fnmatchcase(path, pattern) for pattern in self._excluded):
@@ -206,7 +237,7 @@ def _failed(path: str, error: OSError | ValueError) -> Unreadable | None:
 
 def _what(mode: int) -> str:
     for is_one, word in (
-        (stat.S_ISDIR, "a directory"),
+        (stat.S_ISDIR, DIRECTORY),
         (stat.S_ISFIFO, "a FIFO"),
         (stat.S_ISSOCK, "a socket"),
         (stat.S_ISCHR, "a character device"),
@@ -214,4 +245,4 @@ def _what(mode: int) -> str:
     ):
         if is_one(mode):
             return word
-    return "a file"
+    return FILE

@@ -1,0 +1,1 @@
+"""Questions about the CNI configuration of any network plugin."""

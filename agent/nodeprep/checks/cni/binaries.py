@@ -1,0 +1,57 @@
+"""Is every plugin that pods' network needs there, as a program that runs?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.cni import Binary, Cni
+from nodeprep.facts.terway import Terway
+from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
+
+TERWAYS = ("terway", "cilium-cni")  # its init container copies both at each start (terway hack/init.sh)
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    cni = seen[Cni]
+    if cni.first is None:
+        return
+    terway = seen.get(Terway)
+    types = cni.chain(cni.first)
+    found = [binary for binary in cni.binaries if binary.type in types]
+    for binary in found:
+        restart = binary.type in TERWAYS and terway is not None and terway.present
+        yield verdict(cni, binary, cni.first.name[:60], Remedy("terway_restart", {}) if restart else None)
+
+
+def verdict(cni: Cni, binary: Binary, file: str, remedy: Remedy | None) -> Verdict:
+    subject = Subject(binary.type, None, binary.type)
+    tail = f"wanted by {cni.directory}/{file}; " + (
+        "Terway copies it when its pod starts" if remedy else "the pod or package of the network plugin installs it"
+    )
+    if not binary.present:
+        message = f"{binary.type} is in none of {', '.join(cni.paths)}; {tail}"
+        return Verdict(subject, Status.FAIL, "Missing", message, remedy, "no file", "a program")
+    if not binary.size:
+        message = f"{binary.type} is an empty file; {tail}; see df of {cni.paths[0]}"
+        return Verdict(subject, Status.FAIL, "Empty", message, remedy, "0 bytes", "a program")
+    if not binary.executable:
+        message = f"{binary.type} has no execute permission; {tail}; try: chmod 755 {cni.paths[0]}/{binary.type}"
+        return Verdict(subject, Status.FAIL, "NotExecutable", message, remedy, "not executable", "a program")
+    return Verdict(subject, Status.OK, "Present", f"{binary.type} is there, {binary.size} bytes")
+
+
+CHECK = Check(
+    id="cni.binaries",
+    question="Is every plugin that pods' network needs there, as a program that runs?",
+    why='The runtime runs each plugin of the chain for each pod: "failed to find plugin" keeps pods from starting.',
+    fix="Restart the network plugin's pod, which copies its own; install containernetworking-plugins for the others.",
+    source="containernetworking/cni pkg/invoke/find.go, FindInPath; flannel-io/cni-plugin README (its delegate)",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.HARD,
+    needs=(Cni,),
+    uses=(Terway,),
+    after=("cni.parse",),
+    remedies=("terway_restart",),
+    judge=judge,
+)

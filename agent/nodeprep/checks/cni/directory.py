@@ -1,0 +1,48 @@
+"""Does the container runtime find a network configuration?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.cni import SUFFIXES, Cni
+from nodeprep.facts.terway import CONFLIST, Terway
+from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    cni = seen[Cni]
+    if cni.files:
+        shows = f"{cni.directory} holds {len(cni.files)} network configuration{'s' * (len(cni.files) > 1)}"
+        yield Verdict(NODE, Status.OK, "Configured", shows, None, str(len(cni.files)))
+        return
+    if not cni.kubelet:
+        return
+    terway = seen.get(Terway)
+    wanted = "a configuration"
+    tail, remedy = "see the pod of the network plugin on this node", None
+    if terway and terway.present:
+        wanted, remedy = CONFLIST, Remedy("terway_restart", {})
+        tail = f"Terway writes {CONFLIST} once its daemon runs: see its pod on this node (app=terway-eniip)"
+    by = f"the kubelet wants {wanted} and keeps the node NotReady; {tail}"
+    if cni.files is None:
+        message = f"{cni.directory} is not there; {by}"
+        yield Verdict(NODE, Status.FAIL, "NoDirectory", message, remedy, "no directory", wanted)
+    else:
+        message = f"{cni.directory} holds no {', '.join(SUFFIXES)}; {by}"
+        yield Verdict(NODE, Status.FAIL, "NoConfiguration", message, remedy, "no file", wanted)
+
+
+CHECK = Check(
+    id="cni.directory",
+    question="Does the container runtime find a network configuration?",
+    why='Without one no pod with a network of its own starts: "cni plugin not initialized".',
+    fix="See the pod of the network plugin on this node: it writes the file. On ACK restart Terway's.",
+    source="containerd/go-cni opts.go, loadFromConfDir; AliyunContainerService/terway daemon, ensureCNIConfig",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.HARD,
+    needs=(Cni,),
+    uses=(Terway,),
+    remedies=("terway_restart",),
+    judge=judge,
+)

@@ -1,0 +1,91 @@
+"""Does the network configuration that sorts first belong to this node's network plugin?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.cni import MULTUS, NAMES, Cni, CniFile, Network
+from nodeprep.facts.terway import CONFLIST, OLD, TYPE, Terway
+from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, Why, raw
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    cni, terway = seen[Cni], seen.get(Terway)
+    first = cni.first
+    if first is None:
+        return
+    if terway and terway.present:
+        yield on_terway(cni, first)
+    elif not is_malformed(first):  # what is wrong with it is cni.parse's to say
+        yield alone(cni, first)
+
+
+def is_malformed(file: CniFile) -> bool:
+    network = raw(file)["network"]
+    return isinstance(network, Unreadable) and network.kind in (Why.MALFORMED, Why.MISSING)
+
+
+def on_terway(cni: Cni, first: CniFile) -> Verdict:
+    if first.name in (CONFLIST, OLD):
+        return Verdict(NODE, Status.OK, "TerwayFirst", f"{first.name} sorts first", None, first.name, CONFLIST)
+    shows = f"{first.name[:60]} sorts first in {cni.directory}"
+    shown = (None, first.name, CONFLIST)
+    if not is_malformed(first):
+        if TYPE in cni.chain(first) and first.network.plugins[0].type in MULTUS:
+            message = (
+                f"{shows}: Multus, which calls Terway; {CONFLIST} is wanted by Terway. Where Multus is meant to be "
+                "here, waive this"
+            )
+            return Verdict(NODE, Status.WARN, "MultusBeforeTerway", message, *shown)
+        shows += f" ({called(first.network)})"
+    message = (
+        f"{shows}, so the runtime passes {CONFLIST} by and no new pod gets its ENI; Terway is this node's network "
+        f"plugin; if nobody needs it: mv {cni.directory}/{first.name[:60]} /root/"
+    )
+    return Verdict(NODE, Status.FAIL, "TerwayBypassed", message, *shown)
+
+
+def alone(cni: Cni, first: CniFile) -> Verdict:
+    wins = called(first.network)
+    shows = f"{first.name[:60]} ({wins}) sorts first in {cni.directory}"
+    ours = set(cni.chain(first)) | {first.network.plugins[0].type}
+    others = [
+        (file.name, called(network))
+        for file in (cni.files or ())[1:]
+        if isinstance(network := raw(file)["network"], Network) and named(network) and not ours & set(named(network))
+    ]
+    if not others:
+        return Verdict(NODE, Status.OK, "First", shows, None, first.name)
+    name, loses = others[0]
+    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+    message = (
+        f"{shows} and wins over {name[:60]} ({loses}){more}: pods get the network of {wins}; remove the files of the "
+        "plugin that this cluster does not use"
+    )
+    return Verdict(NODE, Status.WARN, "SeveralPlugins", message, None, first.name, "one network plugin")
+
+
+def named(network: Network) -> tuple[str, ...]:
+    """Those types of its chain that tell whose it is."""
+    return tuple(plugin.type for plugin in network.plugins if plugin.type in NAMES)
+
+
+def called(network: Network) -> str:
+    """Whose chain it is, for people: such as "Terway + Cilium"; else the types themselves."""
+    names = dict.fromkeys(NAMES[one] for one in named(network))
+    return " + ".join(names) or " + ".join(plugin.type for plugin in network.plugins[:3])
+
+
+CHECK = Check(
+    id="cni.first",
+    question="Does the network configuration that sorts first belong to this node's network plugin?",
+    why="The runtime uses the first file by name and no other: a stray one takes every new pod off its network.",
+    fix="Move what sorts before the network plugin's file out of the directory; where Terway left: rm -r /var/run/eni.",
+    source="containerd/go-cni opts.go, loadFromConfDir (sort.Strings); config max_conf_num = 1",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.HARD,
+    needs=(Cni,),
+    uses=(Terway,),
+    judge=judge,
+)

@@ -1,0 +1,1 @@
+"""Questions about Terway, the network plugin of Alibaba Cloud."""

@@ -1,0 +1,39 @@
+"""Are the directories there in which Terway keeps its records?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.terway import DIRECTORIES, Terway
+from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+
+WANTED = ", ".join(DIRECTORIES)
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    terway = seen[Terway]
+    if not terway.present:
+        return
+    if not terway.missing:
+        yield Verdict(NODE, Status.OK, "Present", f"{WANTED} are there", None, WANTED, WANTED)
+        return
+    lacking = " and ".join(terway.missing)
+    message = f"there is no directory {lacking}; Terway's daemon keeps its records there; try: mkdir -m 0700 -p " + (
+        " ".join(terway.missing)
+    )
+    yield Verdict(NODE, Status.FAIL, "Missing", message, Remedy("terway_dirs", {}), f"no {lacking}", WANTED)
+
+
+CHECK = Check(
+    id="terway.directories",
+    question="Are the directories there in which Terway keeps its records?",
+    why='Terway\'s daemon ends with "pod.db: no such file or directory" without them.',
+    fix="mkdir -m 0700 -p /var/lib/cni/terway /var/run/eni, then restart Terway's pod.",
+    source="AliyunContainerService/terway issue 112, hack/init.sh",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.SOFT,
+    needs=(Terway,),
+    remedies=("terway_dirs",),
+    judge=judge,
+)

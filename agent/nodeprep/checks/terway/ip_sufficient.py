@@ -1,0 +1,59 @@
+"""Does Terway say that this node has addresses left for pods?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.terway import Terway
+from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict
+
+CONDITION = "SufficientIP"
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """`heartbeat`: seconds after which Terway's last word counts no more. It says one every 5 min; three are missed."""
+
+    heartbeat: float = 900.0
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    if not seen[Terway].present:
+        return
+    node, limit = seen[Cluster].node, seen[Want].heartbeat
+    condition = next((one for one in node.conditions if one.type == CONDITION), None)
+    if condition is None:  # not every Terway writes it
+        return
+    said = f"{condition.reason}: {condition.message[:200]}"
+    minutes = f"{(condition.age or 0) / 60:.0f} min ago"
+    if condition.age is not None and condition.age > limit:
+        message = (
+            f"Terway said {condition.status} ({said}) {minutes} and nothing since, wanted every {limit / 60:g} min: "
+            "see whether its pod runs (terway.pod)"
+        )
+        yield Verdict(NODE, Status.WARN, "Stale", message, None, minutes, f"{limit / 60:g} min")
+    elif condition.status == "False":
+        message = f"{said} ({minutes}): new pods here get no address. Add a vSwitch with free addresses to eni-config"
+        yield Verdict(NODE, Status.FAIL, "InsufficientIP", message, observed=condition.status, expected="True")
+    elif condition.status == "True":
+        yield Verdict(NODE, Status.OK, "SufficientIP", f"{said} ({minutes})", observed="True")
+    else:
+        message = f"Terway does not know whether this node has addresses left ({said}, {minutes}): see its log"
+        yield Verdict(NODE, Status.WARN, "NotKnown", message, observed=condition.status, expected="True")
+
+
+CHECK = Check(
+    id="terway.ip-sufficient",
+    question="Does Terway say that this node has addresses left for pods?",
+    why="Without one a pod that is bound here waits in ContainerCreating for ever, and its job with it.",
+    fix="InsufficientIP: add a vSwitch with free addresses, or raise the ENI limit. Stale: see terway.pod.",
+    source="Terway types/k8s.go (SufficientIP, InsufficientIP), its heartbeat of 5 min; three missed are ours",
+    severity=Severity.GATE,
+    stage=Stage.NODE,
+    damping=Damping.BOOKS,
+    needs=(Terway, Cluster),
+    want=Want,
+    judge=judge,
+)

@@ -1,0 +1,75 @@
+"""Do the node's label, Terway on the node and Terway's record of it agree on exclusive or shared ENIs?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from nodeprep.facts.cluster import EXCLUSIVE, Cluster
+from nodeprep.facts.terway import Terway
+from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict
+
+CAPABILITY = "cni_exclusive_eni"  # Terway pkg/utils/nodecap
+ENI_ONLY, SHARED = "eniOnly", "default"
+WORDS = {"exclusive": ENI_ONLY, "shared": SHARED}
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """`mode`: "exclusive" (a pod takes a whole ENI) or "shared" (pods share addresses of ENIs). None takes either."""
+
+    mode: Literal["exclusive", "shared"] | None = None
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    if not seen[Terway].present or seen[Cluster].node.ignored_by_terway:
+        return
+    node, capabilities, record = seen[Cluster].node, seen[Terway].capabilities, seen[Cluster].terway
+    books = {f"the label of Node {node.name}": mode(node.labels, EXCLUSIVE)}
+    if capabilities is not None:  # none after a reboot, until terway-init has run: then terway.pod tells why
+        books["/var/run/eni/node_capabilities"] = mode(capabilities, CAPABILITY)
+    if record is not None and record.labels:  # Terway copies the Node's labels when it makes the record
+        books["Terway's record of it"] = mode(record.labels, EXCLUSIVE)
+    said = ", ".join(f"{book} says {word}" for book, word in books.items())
+    label = mode(node.labels, EXCLUSIVE)
+    if set(books.values()) == {label}:
+        yield agreed(label, said, seen[Want].mode)
+        return
+    others = next(word for word in books.values() if word != label)
+    message = (
+        f"{said}: the mode is fixed when a node is made, and terway-init refuses another. Put the label back "
+        f"(kubectl label node {node.name} --overwrite {EXCLUSIVE}=...) or make the node anew"
+    )
+    yield Verdict(NODE, Status.FAIL, "ModeMismatch", message, observed=label, expected=others)
+
+
+def agreed(label: str, said: str, wanted: Literal["exclusive", "shared"] | None) -> Verdict:
+    if wanted is None or WORDS[wanted] == label:
+        return Verdict(NODE, Status.OK, "Mode", said, None, label, wanted or "")
+    message = (
+        f"{said}; {wanted} ENIs are wanted by the profile (`mode` of terway.mode): the mode is fixed when a node is "
+        f"made, take a node of a pool with {EXCLUSIVE}={WORDS[wanted]}"
+    )
+    return Verdict(NODE, Status.FAIL, "OtherMode", message, None, label, WORDS[wanted])
+
+
+def mode(words: Mapping[str, str], key: str) -> str:
+    """Terway knows one word, in any case, and takes all else for the other mode."""
+    return ENI_ONLY if words.get(key, "").lower() == ENI_ONLY.lower() else SHARED
+
+
+CHECK = Check(
+    id="terway.mode",
+    question="Do the node's label, Terway on the node and Terway's record of it agree on exclusive or shared ENIs?",
+    why="Where they differ terway-init ends with `exclusive eni mode changed`, and no pod of this node gets a network.",
+    fix="ModeMismatch: put the label back as the node was made, or make the node anew; nothing may change it on a "
+    "living node. OtherMode: run the job on a node pool of the other mode.",
+    source="Terway types/k8s.go (NodeExclusiveENIMode), pkg/utils/nodecap, docs/exclusive-eni-node-pool.md",
+    severity=Severity.GATE,
+    stage=Stage.NODE,
+    damping=Damping.BOOKS,
+    needs=(Terway, Cluster),
+    judge=judge,
+    want=Want,
+)

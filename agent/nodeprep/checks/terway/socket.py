@@ -1,0 +1,50 @@
+"""Does Terway's daemon take connections?"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+from nodeprep.facts.terway import Socket, Terway
+from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+
+WANTED = "a connection"
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    terway = seen[Terway]
+    if terway.present and terway.daemon is not None:
+        yield verdict(terway.daemon)
+
+
+def verdict(daemon: Socket) -> Verdict:
+    code = daemon.errno
+    if code is None:
+        return Verdict(NODE, Status.OK, "Answers", f"{daemon.address} takes connections", None, WANTED, WANTED)
+    name = errno.errorcode.get(code, str(code))
+    restart = Remedy("terway_restart", {})
+    tail = "every pod that starts or ends here waits for it; see Terway's pod on this node (app=terway-eniip)"
+    if code in (errno.ENOENT, errno.ENOTDIR):
+        message = f"{daemon.address} is not there ({name}): Terway's daemon did not start since the boot; {tail}"
+        return Verdict(NODE, Status.FAIL, "NotStarted", message, restart, name, WANTED)
+    if code == errno.ECONNREFUSED:
+        message = f"{daemon.address} refuses ({name}): it is what a dead daemon left, nobody listens; {tail}"
+        return Verdict(NODE, Status.FAIL, "Dead", message, restart, name, WANTED)
+    message = f"{daemon.address} takes no connection ({name}): Terway's daemon hangs; {tail}"
+    return Verdict(NODE, Status.FAIL, "NoAnswer", message, restart, name, WANTED)
+
+
+CHECK = Check(
+    id="terway.socket",
+    question="Does Terway's daemon take connections?",
+    why='The CNI plugin asks it for the network of each pod: "dial unix eni.socket" leaves pods ContainerCreating.',
+    fix="See the logs of Terway's pod on this node, the init container's first; then restart it.",
+    source="AliyunContainerService/terway daemon/server.go; skills/terway-troubleshooting",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.SOFT,
+    needs=(Terway,),
+    after=("terway.directories", "terway.kernel"),
+    remedies=("terway_restart",),
+    judge=judge,
+)

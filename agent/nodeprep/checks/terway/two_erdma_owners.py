@@ -1,0 +1,67 @@
+"""Is there one owner of the resource aliyun/erdma, and not both Terway and erdma-controller?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.terway import Terway
+from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict
+
+# How their device plugins call their sockets, after the time of their start.
+TERWAY, CONTROLLER = "-erdma-eni.sock", "-erdma.sock"
+AGENT = "alibabacloud-erdma-agent"  # its DaemonSet, whose pods carry tier=agent
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    terway = seen[Terway]
+    if not terway.present:
+        return
+    served = {end for end in (TERWAY, CONTROLLER) for name in terway.device_plugins if name.endswith(end)}
+    configured = owners(seen.get(Cluster))
+    if configured is not None and all(configured):
+        message = (
+            f"eni-config says enable_erdma, and {AGENT} runs here too: both serve aliyun/erdma and take the same ENIs. "
+            "Turn one off; erdma-controller is for more than one ERI"
+        )
+        yield Verdict(NODE, Status.FAIL, "TwoOwners", message, observed="two", expected="one")
+    elif len(served) > 1 and configured is None:
+        message = (
+            f"Terway and erdma-controller both have a socket among the kubelet's device plugins (*{TERWAY}, "
+            f"*{CONTROLLER}), so the count of aliyun/erdma goes to and fro: turn one off"
+        )
+        yield Verdict(NODE, Status.FAIL, "TwoSockets", message, observed="two", expected="one")
+    elif len(served) > 1:
+        message = (
+            f"two sockets (*{TERWAY}, *{CONTROLLER}), but not two owners in Kubernetes: one was left behind and goes "
+            "when the kubelet is started again"
+        )
+        yield Verdict(NODE, Status.WARN, "SocketLeft", message, observed="two", expected="one")
+    elif served or any(configured or ()):
+        owner = "Terway" if TERWAY in served or (configured and configured[0]) else "erdma-controller"
+        yield Verdict(NODE, Status.OK, "OneOwner", f"{owner} alone serves aliyun/erdma", observed="one")
+
+
+def owners(cluster: Cluster | None) -> tuple[bool, bool] | None:
+    """Whether Terway is configured to serve it, and whether erdma-controller's agent is here; None without access."""
+    if cluster is None:
+        return None
+    config = cluster.eni_config
+    agents = [pod for pod in cluster.pods if pod.labels.get("tier") == "agent" and pod.name.startswith(AGENT)]
+    here = any(not pod.finished and not pod.deleted for pod in agents)
+    return config is not None and config.settings.get("enable_erdma") is True, here
+
+
+CHECK = Check(
+    id="terway.two-erdma-owners",
+    question="Is there one owner of the resource aliyun/erdma, and not both Terway and erdma-controller?",
+    why="Both register the same resource and configure the same ENIs: jobs get devices that the other one took away.",
+    fix="Set enable_erdma to false in eni-config and restart Terway, or keep erdma-controller's agent off this node.",
+    source="Terway deviceplugin/eni.go, alibabacloud-erdma-controller deploy and internal/deviceplugin (socket names)",
+    severity=Severity.GATE,
+    stage=Stage.NODE,
+    damping=Damping.BOOKS,
+    needs=(Terway,),
+    uses=(Cluster,),
+    judge=judge,
+)

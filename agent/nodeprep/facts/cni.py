@@ -1,0 +1,273 @@
+"""The CNI directory as the container runtime reads it, and the plugin binaries that its configurations name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from nodeprep.facts.json_text import NotJson, parse
+from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, raw, shown
+
+if TYPE_CHECKING:
+    from nodeprep.doors.files import Files
+    from nodeprep.doors.host import Host
+
+DIRECTORY = "/etc/cni/net.d"
+BINARIES = ("/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni")  # containerd's default, then those of distributions
+# The runtimes' own configurations: where they say other directories, these are read. GKE and k3s do.
+RUNTIMES = (
+    "/etc/containerd/config.toml",
+    "/etc/crio/crio.conf",
+    "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+)
+CONFIGURED = re.compile(r"^[ \t]*(?:conf_dir|network_dir)[ \t]*=[ \t]*[\"']([^\"'\n]+)[\"']", re.MULTILINE)
+PLUGINS = re.compile(r"^[ \t]*(?:bin_dirs?|plugin_dirs)[ \t]*=[ \t]*(\[[^\]]*\]|[\"'][^\"'\n]+[\"'])", re.MULTILINE)
+QUOTED = re.compile(r"[\"']([^\"'\n]+)[\"']")
+# What libcni.ConfFiles is asked for (containerd/go-cni opts.go, loadFromConfDir); `.conflist` alone holds a chain.
+CHAIN, SUFFIXES = ".conflist", (".conf", ".conflist", ".json")
+KUBELET = ("/var/lib/kubelet/pods", "/etc/kubernetes/kubelet.conf")  # the first is there once it ran
+MOST = 64  # plugins of one file; chains have two to five
+NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*")  # containernetworking/cni pkg/utils, ValidateNetworkName
+TYPE = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.+\-]{0,127}")  # a plain file name: libcni refuses separators in it
+SECRET = re.compile(r"token|secret|passw|credential", re.IGNORECASE)
+MULTUS = ("multus", "multus-shim")
+# Plugin types by which the chains of network plugins are told. What is not here (bridge, ptp, loopback) comes with
+# runtimes as an example, and serves others as a part.
+NAMES = {
+    "antrea": "Antrea",
+    "aws-cni": "Amazon VPC CNI",
+    "azure-vnet": "Azure CNI",
+    "calico": "Calico",
+    "cilium-cni": "Cilium",
+    "flannel": "Flannel",
+    "kube-ovn": "Kube-OVN",
+    "ovn-k8s-cni-overlay": "OVN-Kubernetes",
+    "sriov": "SR-IOV",
+    "terway": "Terway",
+    "weave-net": "Weave Net",
+} | dict.fromkeys(MULTUS, "Multus")
+
+
+@shown
+class Plugin(Shown):
+    """One plugin of a chain: its `type`, and its other keys whose values are texts, numbers or booleans."""
+
+    type: str
+    options: tuple[tuple[str, str | int | bool], ...]
+
+    def option(self, key: str) -> str | int | bool | None:
+        return dict(self.options).get(key)
+
+
+@shown
+class Network(Shown):
+    """A network configuration: what a .conf or .conflist holds when it is well formed.
+
+    `delegates` are the types of plugins that those of the chain call themselves: IPAM, and what Multus delegates to.
+    """
+
+    name: str
+    version: str
+    plugins: tuple[Plugin, ...]
+    delegates: tuple[str, ...]
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Every plugin type that it needs, each once."""
+        return tuple(dict.fromkeys((*(plugin.type for plugin in self.plugins), *self.delegates)))
+
+
+@shown
+class CniFile(Shown):
+    """A file of the directory. `network` is Unreadable(malformed), with line and column, where it holds none."""
+
+    name: str
+    network: Network
+
+
+@shown
+class Binary(Shown):
+    """What stands in the binary directories under the name of a plugin's type."""
+
+    type: str
+    present: bool
+    executable: bool
+    size: int
+
+
+@shown
+class Cni(Shown):
+    """`files` are those that a runtime reads, in its order (by name); None where there is no directory.
+
+    `binaries` are those that the networks of `files` name, looked for in `paths`. `kubelet` is whether this node is or
+    was one of Kubernetes: without a kubelet nobody misses a configuration.
+    """
+
+    at: float
+    directory: str
+    files: tuple[CniFile, ...] | None
+    binaries: tuple[Binary, ...]
+    paths: tuple[str, ...]
+    kubelet: bool
+
+    @property
+    def first(self) -> CniFile | None:
+        return self.files[0] if self.files else None
+
+    def behind(self, file: CniFile) -> CniFile | None:
+        """The file that Multus in `file` calls for every pod: its `clusterNetwork`, a path or a network's name."""
+        called = [plugin.option("clusterNetwork") for plugin in file.network.plugins if plugin.type in MULTUS]
+        name = str(called[0] or "") if called else ""
+        others = [other for other in self.files or () if name and other.name != file.name]
+        networks = {other.name: raw(other)["network"] for other in others}
+        by_path = [other for other in others if other.name == name.rpartition("/")[2]]
+        by_name = [other for other in others if isinstance(one := networks[other.name], Network) and one.name == name]
+        return next(iter(by_path or by_name), None)
+
+    def chain(self, file: CniFile) -> tuple[str, ...]:
+        """Every plugin type that a pod's network needs where `file` wins: its own and those behind Multus."""
+        behind = self.behind(file)
+        return tuple(dict.fromkeys((*file.network.types, *(behind.network.types if behind else ()))))
+
+
+def observe(host: Host) -> Cni:
+    files = host.files
+    directory, paths = _places(files)
+    found = _files(files, directory)
+    networks = [raw(file)["network"] for file in found] if isinstance(found, tuple) else []
+    types = dict.fromkeys(one for network in networks if isinstance(network, Network) for one in network.types)
+    return Cni(
+        at=host.now(),
+        directory=directory,
+        files=guarded(found),
+        binaries=guarded(_binaries(files, paths, tuple(types))),
+        paths=paths,
+        kubelet=guarded(_kubelet(files)),
+    )
+
+
+def _places(files: Files) -> tuple[str, tuple[str, ...]]:
+    """The directory of configurations and those of binaries, as the first runtime's configuration says them."""
+    text = next((text for path in RUNTIMES if isinstance(text := files.text(path), str)), "")
+    directory = CONFIGURED.search(text)
+    binaries = PLUGINS.search(text)
+    paths = [path.rstrip("/") for path in QUOTED.findall(binaries[1]) if path.startswith("/")] if binaries else []
+    return directory[1].rstrip("/") if directory else DIRECTORY, tuple(dict.fromkeys(paths[:MOST])) or BINARIES
+
+
+def _kubelet(files: Files) -> bool | Unreadable:
+    stands = [files.entry(path) for path in KUBELET]
+    if any(entry is not None and not isinstance(entry, Unreadable) for entry in stands):
+        return True
+    return next((entry for entry in stands if isinstance(entry, Unreadable)), False)
+
+
+def _files(files: Files, directory: str) -> tuple[CniFile, ...] | None | Unreadable:
+    names = files.names(directory)
+    if names is None or isinstance(names, Unreadable):
+        return names
+    paths = [(name, f"{directory}/{name}") for name in names if name.endswith(SUFFIXES)]
+    return tuple(
+        CniFile(name, guarded(_network(files, path))) for name, path in paths if not _is_directory(files, path)
+    )
+
+
+def _is_directory(files: Files, path: str) -> bool:
+    entry = files.entry(path)
+    return entry is not None and not isinstance(entry, Unreadable) and entry.is_directory
+
+
+def _network(files: Files, path: str) -> Network | Unreadable:
+    text = files.need(path)  # a link to nothing is listed all the same
+    if isinstance(text, Unreadable):
+        return text
+    try:
+        return network_in(parse(text), chain=path.endswith(CHAIN))
+    except ValueError as error:
+        return Unreadable(Why.MALFORMED, path, detail=str(error))
+
+
+def network_in(value: object, *, chain: bool) -> Network:
+    """The network of a parsed file: a chain has a list of plugins, any other file is itself one plugin.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(value, dict):
+        raise NotJson("an object is wanted, with name and " + ("plugins" if chain else "type"))
+    name, version = value.get("name"), value.get("cniVersion", "")
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise NotJson(f"name is {_shown(name)}: a name of letters, digits, '_', '.' and '-' is wanted")
+    if not isinstance(version, str):
+        raise NotJson(f"cniVersion is {_shown(version)}: a text is wanted")
+    listed = value.get("plugins") if chain else [value]
+    if not isinstance(listed, list) or not listed:
+        raise NotJson(f"plugins is {_shown(listed)}: a list of plugins is wanted")
+    plugins = [_plugin(one, f"plugins[{index}]" if chain else "the file") for index, one in enumerate(listed)]
+    delegates = [inner for index, one in enumerate(listed) for inner in _delegates(one, f"plugins[{index}]")]
+    if len(plugins) + len(delegates) > MOST:
+        raise NotJson(f"it names more than {MOST} plugins")
+    return Network(name, version, tuple(plugins), tuple(dict.fromkeys(delegates)))
+
+
+def _plugin(value: object, place: str) -> Plugin:
+    if not isinstance(value, dict):
+        raise NotJson(f"{place} is {_shown(value)}: a plugin is wanted")
+    kind = _type(value, place)
+    options = ((key, one) for key, one in value.items() if isinstance(one, str | int) and not SECRET.search(key))
+    return Plugin(kind, tuple((key, one) for key, one in options if key != "type"))
+
+
+def _type(value: dict[str, object], place: str) -> str:
+    kind = value.get("type")
+    if kind is None:
+        raise NotJson(f"{place} has no type")
+    # It is a file's name below the binary directory; one that leads out of it is never looked for.
+    if not isinstance(kind, str) or not TYPE.fullmatch(kind):
+        raise NotJson(f"the type of {place} is {_shown(kind)}: the plain name of a program is wanted")
+    return kind
+
+
+def _delegates(value: dict[str, object], place: str) -> Iterator[str]:
+    """Types of the plugins that one of a chain calls: ipam, flannel's delegate, and the networks of Multus."""
+    inner = {key: one for key in ("ipam", "delegate") if isinstance(one := value.get(key), dict)}
+    for key, one in inner.items():
+        if "type" in one:
+            yield _type(one, f"{place}.{key}")
+        yield from _delegates(one, f"{place}.{key}")
+    if value.get("type") == "flannel":  # its README: a bridge with host-local, unless `delegate` says another
+        delegate = inner.get("delegate", {})
+        yield from () if "type" in delegate else ("bridge",)
+        yield from () if "ipam" in delegate else ("host-local",)
+    for key in ("delegates", "plugins"):
+        listed = value.get(key)
+        for index, one in enumerate(listed if isinstance(listed, list) else ()):
+            if isinstance(one, dict):
+                if "type" in one:
+                    yield _type(one, f"{place}.{key}[{index}]")
+                yield from _delegates(one, f"{place}.{key}[{index}]")
+
+
+def _shown(value: object) -> str:
+    return "missing" if value is None else repr(value)[:40]
+
+
+def _binaries(files: Files, paths: tuple[str, ...], types: tuple[str, ...]) -> tuple[Binary, ...] | Unreadable:
+    found = [_binary(files, paths, name) for name in types]
+    blind = next((one for one in found if isinstance(one, Unreadable)), None)
+    return blind or tuple(one for one in found if isinstance(one, Binary))
+
+
+def _binary(files: Files, paths: tuple[str, ...], name: str) -> Binary | Unreadable:
+    """The first file of that name, as libcni's FindInPath takes it."""
+    for path in paths:
+        entry = files.entry(f"{path}/{name}")
+        if isinstance(entry, Unreadable):
+            return entry
+        if entry is not None and entry.is_file:
+            return Binary(name, True, entry.is_executable, entry.size)
+    return Binary(name, False, False, 0)
+
+
+FACT = Fact(Cni, observe, woken_by=frozenset({Topic.CONFIG}), every=60.0)

@@ -1,0 +1,146 @@
+"""What Terway leaves on a node: directories, node capabilities and sockets. Its configuration is in facts/cni."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from nodeprep.facts import cni
+from nodeprep.facts.cni import Cni
+from nodeprep.model import Fact, Shown, Topic, Unreadable, guarded, not_recorded, raw, shown
+
+if TYPE_CHECKING:
+    from nodeprep.doors.files import Entry, Files
+    from nodeprep.doors.host import Host
+
+# Paths and words: AliyunContainerService/terway, hack/init.sh, pkg/utils/nodecap, cmd/terway-cli.
+TYPE = "terway"
+CONFLIST, OLD = "10-terway.conflist", "10-terway.conf"
+RUN = "/var/run/eni"
+DIRECTORIES = ("/var/lib/cni/terway", RUN)
+CAPABILITIES = f"{RUN}/node_capabilities"
+DAEMON = f"{RUN}/eni.socket"
+POLICY = ("127.0.0.1", 9099)  # felix, cilium-agent, or socat where there is no policy to enforce
+BINARY = "/opt/cni/bin/terway"
+DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
+BPFFS = re.compile(rb"^\S+ \S+ \S+ \S+ /sys/fs/bpf \S.*? - (\S+) ", re.MULTILINE)  # proc_pid_mountinfo(5)
+MOUNTS_LIMIT = 16 << 20  # bytes; a node with hundreds of containers has megabytes of overlay mounts
+ANSWER = 1.0  # seconds; both sockets are of this machine
+
+
+@shown
+class Socket(Shown):
+    """A socket that somebody ought to listen on; `errno` is None where a connection was taken."""
+
+    address: str
+    errno: int | None
+
+
+@shown
+class Terway(Shown):
+    """`present` is whether this node's CNI is Terway: by its configuration, binary or directories.
+
+    `capabilities` are the words of /var/run/eni/node_capabilities, None where there is no such file. `missing` are the
+    directories that Terway needs and that are not there. The sockets are None in a dead tree, and where Terway is not
+    present: there nobody is asked. `device_plugins` are the names of the kubelet's sockets for them.
+    """
+
+    at: float
+    present: bool
+    capabilities: Mapping[str, str] | None
+    missing: tuple[str, ...]
+    bpffs: bool
+    daemon: Socket | None
+    policy: Socket | None
+    device_plugins: tuple[str, ...]
+
+
+def observe(host: Host) -> Terway:
+    files = host.files
+    configured = cni.observe(host)
+    present = _present(files, configured)
+    asked = host.live and present is True
+    return Terway(
+        at=host.now(),
+        present=guarded(present),
+        capabilities=guarded(_capabilities(files)),
+        missing=guarded(_missing(files)),
+        bpffs=guarded(_bpffs(host)),
+        daemon=guarded(_socket(host, DAEMON)) if asked else None,
+        policy=guarded(_socket(host, POLICY)) if asked else None,
+        device_plugins=guarded(_device_plugins(files)),
+    )
+
+
+def _present(files: Files, configured: Cni) -> bool | Unreadable:
+    """By what goes when Terway goes.
+
+    Its binary and /var/lib/cni/terway outlive it, and so does a configuration that another one precedes. /var/run/eni
+    lies in memory: it is there if Terway started since the boot. Where nothing configures pods at all, the binary tells
+    whose configuration is missing.
+    """
+    run = files.entry(RUN)
+    if run is not None:
+        return run if isinstance(run, Unreadable) else True
+    listed = raw(configured)["files"]
+    if isinstance(listed, Unreadable):
+        return listed
+    if not listed:
+        return files.exists(BINARY)
+    first = listed[0]
+    if first.name in (CONFLIST, OLD):
+        return True
+    network = raw(first)["network"]
+    return not isinstance(network, Unreadable) and TYPE in _chain(configured)
+
+
+def _chain(configured: Cni) -> tuple[str, ...]:
+    first = configured.first
+    return configured.chain(first) if first else ()
+
+
+def _capabilities(files: Files) -> Mapping[str, str] | None | Unreadable:
+    """The file's `key = value` lines: INI without a section, as Terway writes it."""
+    text = files.text(CAPABILITIES)
+    if not isinstance(text, str):
+        return text
+    lines = (line.partition("=") for line in text.splitlines() if line[:1] not in "#;[")
+    return {key.strip(): value.strip().strip("\"'`") for key, separator, value in lines if separator}
+
+
+def _missing(files: Files) -> tuple[str, ...] | Unreadable:
+    stands = {path: files.entry(path) for path in DIRECTORIES}
+    blind = next((entry for entry in stands.values() if isinstance(entry, Unreadable)), None)
+    return blind or tuple(path for path, entry in stands.items() if not _is_directory(entry))
+
+
+def _is_directory(entry: Entry | None | Unreadable) -> bool:
+    return entry is not None and not isinstance(entry, Unreadable) and entry.is_directory
+
+
+def _bpffs(host: Host) -> bool | Unreadable:
+    """Whether the topmost mount at /sys/fs/bpf is a BPF file system."""
+    path = "/proc/1/mountinfo"
+    data = host.files.data(path, MOUNTS_LIMIT)
+    if not isinstance(data, bytes) and host.live and not host.files.root:
+        path = "/proc/self/mountinfo"  # ours is the host's where no container is in between
+        data = host.files.data(path, MOUNTS_LIMIT)
+    if not isinstance(data, bytes):
+        return data or not_recorded(path)
+    kinds: list[bytes] = BPFFS.findall(data)
+    return bool(kinds) and kinds[-1] == b"bpf"
+
+
+def _socket(host: Host, address: tuple[str, int] | str) -> Socket | Unreadable:
+    code = host.connects(address, ANSWER)
+    name = address if isinstance(address, str) else f"{address[0]}:{address[1]}"
+    return code if isinstance(code, Unreadable) else Socket(name, code)
+
+
+def _device_plugins(files: Files) -> tuple[str, ...] | Unreadable:
+    names = files.names(DEVICE_PLUGINS)
+    return names if isinstance(names, Unreadable) else tuple(name for name in names or () if name.endswith(".sock"))
+
+
+FACT = Fact(Terway, observe, woken_by=frozenset({Topic.CONFIG}))

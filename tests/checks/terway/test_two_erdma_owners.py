@@ -1,0 +1,58 @@
+"""terway.two-erdma-owners: Terway or erdma-controller, not both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodeprep.checks.terway.two_erdma_owners import CHECK
+from nodeprep.model import Unreadable, Why
+from tests.cluster_values import cluster, eni_config, pod, terway_pod
+from tests.cni_values import terway
+from tests.values import say, verdicts
+
+OURS, THEIRS = "1763740000-erdma-eni.sock", "1763740001-erdma.sock"
+BOTH = ("kubelet.sock", OURS, THEIRS)
+ON = eni_config(enable_erdma=True)
+AGENT = pod(namespace="kube-system", name="alibabacloud-erdma-agent-9xk2b", labels={"tier": "agent"})
+OVER = pod(namespace="kube-system", name="alibabacloud-erdma-agent-9xk2b", labels={"tier": "agent"}, phase="Failed")
+OTHER = pod(name="log-agent", labels={"tier": "agent"})
+DENIED = Unreadable(Why.DENIED, "pods")
+ROWS: list[tuple[tuple[str, ...], Any, str]] = [
+    # sockets      Kubernetes                                       says
+    ((), None, "absent Nothing"),
+    (("kubelet.sock", "1763740000-eni.sock"), None, "absent Nothing"),
+    ((OURS,), None, "ok OneOwner"),
+    ((THEIRS,), None, "ok OneOwner"),
+    (BOTH, None, "fail TwoSockets"),
+    ((), cluster(), "absent Nothing"),
+    ((), cluster(eni_config=None), "absent Nothing"),
+    ((OURS,), cluster(eni_config=ON), "ok OneOwner"),
+    ((), cluster(eni_config=ON), "ok OneOwner"),
+    ((THEIRS,), cluster(pods=(terway_pod(), AGENT)), "ok OneOwner"),
+    ((), cluster(eni_config=ON, pods=(AGENT,)), "fail TwoOwners"),
+    ((THEIRS,), cluster(eni_config=ON, pods=(AGENT,)), "fail TwoOwners"),
+    (BOTH, cluster(eni_config=ON, pods=(AGENT,)), "fail TwoOwners"),
+    (BOTH, cluster(eni_config=ON, pods=(OVER, OTHER)), "warn SocketLeft"),
+    (BOTH, cluster(pods=(AGENT,)), "warn SocketLeft"),
+    (BOTH, cluster(eni_config=eni_config(enable_erdma="true"), pods=(AGENT,)), "warn SocketLeft"),
+    ((THEIRS,), cluster(eni_config=ON, pods=DENIED), "unknown CannotLook"),
+]
+
+
+@pytest.mark.parametrize(("sockets", "told", "says"), ROWS)
+def test_says(sockets: tuple[str, ...], told: Any, says: str) -> None:
+    facts = (terway(device_plugins=sockets),) if told is None else (terway(device_plugins=sockets), told)
+    assert say(CHECK, *facts) == says
+
+
+def test_without_terway_nothing() -> None:
+    assert say(CHECK, terway(present=False, device_plugins=BOTH)) == "absent Nothing"
+
+
+def test_names_the_owner() -> None:
+    (ours,) = verdicts(CHECK, terway(), cluster(eni_config=ON))
+    (theirs,) = verdicts(CHECK, terway(device_plugins=(THEIRS,)))
+    assert ours.message == "Terway alone serves aliyun/erdma"
+    assert theirs.message == "erdma-controller alone serves aliyun/erdma"
