@@ -4,9 +4,9 @@
 MAKEFLAGS += --no-print-directory
 py := .venv/bin/python
 lint_packages := shellcheck
-unit_packages := strace
+unit_packages := strace iproute2 util-linux
 bench_packages := gcc libc6-dev
-steps := lint test-unit test-lab test-bare fuzz sabotage
+steps := lint test-unit test-cluster test-lab test-bare fuzz sabotage
 
 .PHONY: help
 help: ## this list
@@ -33,6 +33,7 @@ test: setup ## lint and all tests, with what they need installed
 setup: ## what all tests need: Debian packages, and .venv with the development lock
 	@.ci/venv dev
 	@packages="$(lint_packages) $(unit_packages) $(bench_packages) $$($(py) tests/rigs/lab.py packages)" && \
+	packages="$$packages $$($(py) tests/rigs/cluster.py packages)" && \
 	packages="$$packages $$($(py) tests/rigs/bare_debian.py packages)" && .ci/apt $$packages
 
 .PHONY: lint
@@ -47,12 +48,19 @@ lint: ## ruff, mypy --strict, the layers, YAML and shell
 	shellcheck .ci/*
 
 .PHONY: test-unit
-test-unit: ## tests that need no rig to start, and the coverage of all that they run
+test-unit: ## tests of values, trees and network namespaces, and the coverage of all that they run
 	@.ci/venv dev
 	@.ci/apt $(unit_packages)
 	$(py) -m coverage erase
-	$(py) -m coverage run -m pytest --ignore tests/lab -m 'not bare'; tests=$$?; \
+	$(py) -m coverage run -m pytest --ignore tests/lab --ignore tests/cluster -m 'not bare'; tests=$$?; \
 	$(py) -m coverage combine --quiet && $(py) -m coverage report && exit $$tests
+
+.PHONY: test-cluster
+test-cluster: ## what Kubernetes says, asked of a real API server; building it takes minutes once
+	@.ci/venv dev
+	@packages=$$($(py) tests/rigs/cluster.py packages) && .ci/apt $$packages
+	$(py) tests/rigs/cluster.py build
+	$(py) -m pytest tests/cluster
 
 .PHONY: test-lab
 test-lab: ## faults in a QEMU guest with a real RoCE device

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar, cast
 
-from nodeprep.shown import CannotLook, Shown, Unreadable, Why, guarded, not_recorded, raw, shown
+from nodeprep.shown import NO_ACCESS, CannotLook, Shown, Unreadable, Why, guarded, not_recorded, raw, shown
 
 __all__ = [
     "NODE",
+    "NO_ACCESS",
     "SEVERAL",
     "CannotLook",
     "Check",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast, datacl
 
 T = TypeVar("T")
 NOT_RECORDED = "not recorded"
+NO_ACCESS = "no access was given"
 
 
 class Why(StrEnum):
@@ -35,6 +36,11 @@ class Unreadable:
     def not_recorded(self) -> bool:
         """Whether a dead tree simply holds no record of it."""
         return self.kind is Why.MISSING and self.detail == NOT_RECORDED
+
+    @property
+    def not_asked(self) -> bool:
+        """Whether it can only be read with an access that nobody gave, such as a kubeconfig."""
+        return self.kind is Why.MISSING and self.detail == NO_ACCESS
 
     def __str__(self) -> str:
         tail = self.detail or (f"errno {self.errno}" if self.errno else "")

@@ -9,6 +9,17 @@ from typing import Annotated, NoReturn
 import typer
 
 from nodeprep.cli.choices import FailOn, Format, ListFormat
+from nodeprep.cli.options import (
+    Config,
+    Context,
+    HostRoot,
+    Kubeconfig,
+    NodeName,
+    Output,
+    ProfileName,
+    Root,
+    Settle,
+)
 
 # rich would add 50 ms to every --help, and its tracebacks are no message for an operator.
 app = typer.Typer(
@@ -25,34 +36,6 @@ profiles = typer.Typer(no_args_is_help=True, help="Capture, show and validate wh
 configs = typer.Typer(no_args_is_help=True, help="Show and validate configuration files.")
 app.add_typer(profiles, name="profile")
 app.add_typer(configs, name="config")
-
-Root = Annotated[
-    str | None,
-    typer.Option("--root", metavar="DIR", help="Judge a dead tree: the files under DIR and nothing else."),
-]
-HostRoot = Annotated[
-    str | None,
-    typer.Option(
-        "--host-root",
-        metavar="DIR",
-        help="Where the live host's root is mounted "
-        "[env: NODEPREP_HOST_ROOT; default: /host if it holds /sys/class, else /].",
-    ),
-]
-Config = Annotated[
-    str | None,
-    typer.Option(
-        "--config", metavar="FILE", help="Configuration; by default /etc/nodeprep/config.yaml if it is there."
-    ),
-]
-ProfileName = Annotated[
-    str | None,
-    typer.Option("--profile", "-p", metavar="NAME|FILE", help="What the node must do; by default, by hardware."),
-]
-Settle = Annotated[
-    str, typer.Option("--settle", metavar="SECONDS", help="Time between the two looks for rates; 0: one look.")
-]
-Output = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="By default, stdout.")]
 
 
 def run() -> int:
@@ -100,6 +83,9 @@ def check(
     profile: ProfileName = None,
     root: Root = None,
     host_root: HostRoot = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    node: NodeName = None,
     snapshot: Annotated[
         str | None, typer.Option("--snapshot", metavar="FILE", help="Judge a recorded node (`nodeprep snapshot`).")
     ] = None,
@@ -139,16 +125,19 @@ def check(
       nodeprep check --only port,counter.*       # two families
       nodeprep check --profile rdma-roce -o json
       nodeprep check --root /mnt/node --profile good-sibling.yaml
+      nodeprep check --kubeconfig ~/.kube/config --node NODE
     """  # noqa: D301 - the help reads the character \b, not its escape
 
     def body() -> int:
         from nodeprep.cli import check as command
+        from nodeprep.cli.kubernetes_access import ClusterOptions
 
         return command.run(
             command.Asked(
                 profile=profile,
                 root=root,
                 host_root=host_root,
+                cluster=ClusterOptions(kubeconfig, context, node),
                 snapshot=snapshot,
                 config=config,
                 only=tuple(only or ()),
@@ -201,6 +190,9 @@ def snapshot(
     profile: ProfileName = None,
     root: Root = None,
     host_root: HostRoot = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    node: NodeName = None,
     config: Config = None,
     settle: Settle = "1",
 ) -> None:
@@ -208,8 +200,12 @@ def snapshot(
 
     def body() -> int:
         from nodeprep.cli import snapshot as command
+        from nodeprep.cli.kubernetes_access import ClusterOptions
 
-        return command.run(output, root=root, host_root=host_root, settle=settle, profile=profile, config=config)
+        cluster = ClusterOptions(kubeconfig, context, node)
+        return command.run(
+            output, root=root, host_root=host_root, cluster=cluster, settle=settle, profile=profile, config=config
+        )
 
     _end(body)
 

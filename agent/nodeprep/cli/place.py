@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions, access
 from nodeprep.cli.usage import UsageError
-from nodeprep.doors.host import Host, live_root
+from nodeprep.doors.host import METADATA, PHYSICAL_KINDS, Host, live_root
+
+if TYPE_CHECKING:
+    from nodeprep.doors.kube import Access
 
 # A copy without any of these tells nothing of a node, whatever else is in it.
 RECORDS = ("sys/class", "sys/bus", "sys/module", "proc/1", "proc/sys")
 
+# Kinds of links that stand for NICs in a rig that cannot make one (docs/architecture.md).
+PHYSICAL_KINDS_TOO = "NODEPREP_PHYSICAL_KINDS"
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A node by its root; a dead tree is not `live` and has files only."""
+    """A node by its root; a dead tree is not `live` and has files only. `kubernetes` is the way to its API server."""
 
     root: str
     live: bool
+    kubernetes: Access | None = None
 
     @property
     def where(self) -> str:
@@ -26,19 +35,33 @@ class Place:
             return f"{self.root} (dead tree: its files and nothing else)"
         return "/ (live)" if self.root == "/" else f"{self.root} (live)"
 
-    def host(self, excluded: tuple[str, ...] = ()) -> Host:
-        return Host(self.root, live=self.live, excluded=excluded)
+    def host(self, excluded: tuple[str, ...] = (), metadata: str = METADATA) -> Host:
+        more = frozenset(os.environ.get(PHYSICAL_KINDS_TOO, "").split())
+        return Host(
+            self.root,
+            live=self.live,
+            excluded=excluded,
+            physical_kinds=PHYSICAL_KINDS | more,
+            metadata=metadata,
+            kubernetes=self.kubernetes,
+        )
 
 
-def place(root: str | None, host_root: str | None) -> Place:
-    """`--root` and `--host-root` as a place. Raises UsageError for both at once and for directories that are none."""
+def place(root: str | None, host_root: str | None, cluster: ClusterOptions = NO_CLUSTER) -> Place:
+    """The options that say which node is meant as a place.
+
+    Raises UsageError for those that exclude each other, for directories that are none, and for an access to
+    Kubernetes that cannot be had.
+    """
     if root is not None and host_root is not None:
         raise UsageError("--root is a dead tree and --host-root a live host: give one of them")
+    if root is not None and cluster.given():
+        raise UsageError(f"--root is a dead tree, files and nothing else: it does not go with {cluster.given()}")
     if root is None:
         live = live_root(host_root)
         if not _is_directory(live):
             raise UsageError(f"{live!r} is no directory; --host-root (NODEPREP_HOST_ROOT) wants the root of this host")
-        return Place(live, live=True)
+        return Place(live, live=True, kubernetes=access(cluster))
     if not _is_directory(root):
         raise UsageError(f"--root {root!r} is no directory")
     if not os.access(root, os.R_OK | os.X_OK):

@@ -6,6 +6,7 @@ from nodeprep import facts, snapshot
 from nodeprep.checks import ALL
 from nodeprep.cli.duration import seconds
 from nodeprep.cli.judging import Chosen, Question, Watch
+from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.output import complain
 from nodeprep.cli.place import Place, place
 from nodeprep.cli.profile import write
@@ -28,13 +29,14 @@ def run(
     *,
     root: str | None = None,
     host_root: str | None = None,
+    cluster: ClusterOptions = NO_CLUSTER,
     settle: str = "1",
     profile: str | None = None,
     config: str | None = None,
 ) -> int:
     """Record a node in a file, or on stdout. Raises UsageError."""
     question = Question(ALL, (), wishes(profile, config, clock.today()))
-    at = place(root, host_root)
+    at = place(root, host_root, cluster)
     taken = take(question, at, seconds("--settle", settle))
     write(snapshot.dumps(taken), output)
     looks = "1 look" if len(taken.looks) == 1 else f"{len(taken.looks)} looks"
@@ -44,7 +46,7 @@ def run(
 
 def take(question: Question, at: Place, settle: float) -> Snapshot:
     """Look at everything, twice where rates can be told, with the profile that `check` would use."""
-    look, before, chosen = Watch(question, lambda excluded: _sight(at, settle, excluded)).observe()
+    look, before, chosen = Watch(question, lambda excluded: _sight(question, at, settle, excluded)).observe()
     return _snapshot(question, at, settle if before else 0.0, chosen, (look,) if before is None else (before, look))
 
 
@@ -65,8 +67,9 @@ def read(file: str) -> Snapshot:
         raise UsageError(f"{file}: {error}") from error
 
 
-def _sight(at: Place, settle: float, excluded: tuple[str, ...]) -> Sight:
-    return Sight(Eyes(at.host(excluded)), facts.ALL, settle if at.live else 0.0)
+def _sight(question: Question, at: Place, settle: float, excluded: tuple[str, ...]) -> Sight:
+    host = at.host(excluded, question.wishes.settings.metadata_url)
+    return Sight(Eyes(host), facts.ALL, settle if at.live else 0.0)
 
 
 def _snapshot(question: Question, at: Place, settle: float, chosen: Chosen, looks: tuple[Look, ...]) -> Snapshot:

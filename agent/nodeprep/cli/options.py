@@ -1,0 +1,50 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Root = Annotated[
+    str | None,
+    typer.Option("--root", metavar="DIR", help="Judge a dead tree: the files under DIR and nothing else."),
+]
+HostRoot = Annotated[
+    str | None,
+    typer.Option(
+        "--host-root",
+        metavar="DIR",
+        help="Where the live host's root is mounted "
+        "[env: NODEPREP_HOST_ROOT; default: /host if it holds /sys/class, else /].",
+    ),
+]
+Kubeconfig = Annotated[
+    str | None,
+    typer.Option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="Look at the node's Kubernetes objects too; in a pod, its service account does without.",
+    ),
+]
+Context = Annotated[
+    str | None, typer.Option("--context", metavar="NAME", help="Of the kubeconfig; by default, its current one.")
+]
+NodeName = Annotated[
+    str | None,
+    typer.Option("--node", metavar="NAME", help="What Kubernetes calls this node [in a pod also: env NODE_NAME]."),
+]
+Config = Annotated[
+    str | None,
+    typer.Option(
+        "--config", metavar="FILE", help="Configuration; by default /etc/nodeprep/config.yaml if it is there."
+    ),
+]
+ProfileName = Annotated[
+    str | None,
+    typer.Option("--profile", "-p", metavar="NAME|FILE", help="What the node must do; by default, by hardware."),
+]
+Settle = Annotated[
+    str, typer.Option("--settle", metavar="SECONDS", help="Time between the two looks for rates; 0: one look.")
+]
+Output = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="By default, stdout.")]

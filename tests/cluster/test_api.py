@@ -1,0 +1,226 @@
+"""The API server's door and the fact Cluster against a real kube-apiserver."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeprep.cli.kubernetes_access import ClusterOptions, access
+from nodeprep.doors.host import Host
+from nodeprep.doors.kube import Api, in_cluster
+from nodeprep.facts import cluster_requests
+from nodeprep.facts.cluster import Cluster as Seen
+from nodeprep.model import Unreadable, Why, raw
+from tests import api_objects
+from tests.rigs.cluster import ALIBABA, Cluster
+
+V1 = "/api/v1"
+TERWAY = f"/apis/{ALIBABA}/v1beta1"
+SLACK = 10.0  # seconds that a busy machine may take longer
+# What nodeprep's account may do: what README and docs say that it needs.
+RULES = [
+    {"apiGroups": [""], "resources": ["nodes", "configmaps"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+    {"apiGroups": [ALIBABA], "resources": ["nodes", "networkinterfaces", "erdmadevices"], "verbs": ["get"]},
+    {"apiGroups": [ALIBABA], "resources": ["podenis"], "verbs": ["list"]},
+]
+
+
+@pytest.fixture(scope="module")
+def filled(cluster: Cluster) -> Cluster:
+    """The node of tests/api_objects with all its records, and another that has none."""
+    cluster.create(f"{V1}/nodes", api_objects.node())
+    cluster.create(f"{V1}/nodes", api_objects.foreign_node("n1"))
+    cluster.create(f"{V1}/namespaces/default/pods", api_objects.pod())
+    cluster.create(f"{V1}/namespaces/default/pods", api_objects.pod("elsewhere", on="n1"))
+    cluster.create(f"{V1}/namespaces/kube-system/pods", api_objects.terway_pod())
+    cluster.create(f"{V1}/namespaces/kube-system/configmaps", api_objects.config_map())
+    cluster.create(f"{TERWAY}/nodes", api_objects.terway_node())
+    cluster.create(f"{TERWAY}/namespaces/default/podenis", api_objects.pod_eni())
+    cluster.create(f"{TERWAY}/namespaces/default/podenis", api_objects.pod_eni("worker-9", on="n1"))
+    cluster.create(f"{TERWAY}/networkinterfaces", api_objects.network_interface())
+    cluster.create(f"/apis/{ALIBABA}/v1/erdmadevices", api_objects.erdma_device())
+    return cluster
+
+
+def observe(cluster: Cluster, node: str = api_objects.NODE, file: Path | None = None) -> Seen | Unreadable:
+    options = ClusterOptions(str(file or cluster.kubeconfig()), None, node)
+    return cluster_requests.observe(Host(kubernetes=access(options, {})))
+
+
+def account(cluster: Cluster, name: str, rules: list[dict[str, Any]] | None = None) -> str:
+    """The token of a new service account that may do what `rules` say."""
+    path = "/apis/rbac.authorization.k8s.io/v1"
+    cluster.create(f"{V1}/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
+    cluster.create(f"{path}/clusterroles", {"metadata": {"name": name}, "rules": rules or []})
+    subject = {"kind": "ServiceAccount", "namespace": "default", "name": name}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    cluster.create(f"{path}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
+    return cluster.token("default", name)
+
+
+def test_all_that_it_knows_of_a_node(filled: Cluster) -> None:
+    found = observe(filled)
+    assert isinstance(found, Seen)
+    assert not [value for value in raw(found).values() if isinstance(value, Unreadable)]
+    assert (found.node.provider_id, found.node.address) == ("cn-hangzhou.i-bp1node", "192.168.0.117")
+    assert found.node.uid
+    (condition,) = [one for one in found.node.conditions if one.type == "SufficientIP"]
+    assert condition.age is not None
+    assert 100 < condition.age < 900
+    assert {pod.where for pod in found.pods} == {"default/client-b6989bf87-2bgtc", "kube-system/terway-eniip-x7k2p"}
+    assert found.terway is not None
+    assert [eni.id for eni in found.terway.enis] == [api_objects.ENI]
+    assert [held.record for held in found.pod_enis] == ["default/worker-0"]
+    assert found.erdma is not None
+    assert [device.status for device in found.erdma.devices] == ["Failed", ""]
+    assert found.eni_config is not None
+    assert found.eni_config.settings["ipam_type"] == "crd"
+    assert "SECRET" not in repr(found)
+
+
+def test_with_its_own_account_it_asks_this_and_no_more(filled: Cluster) -> None:
+    file = filled.kubeconfig({"token": account(filled, "agent", RULES)})
+    everything, elsewhere = observe(filled, file=file), observe(filled, "n1", file)
+    for found in (everything, elsewhere):
+        assert isinstance(found, Seen)
+        assert not [value for value in raw(found).values() if isinstance(value, Unreadable)]
+    name = api_objects.NODE
+    assert filled.requests("system:serviceaccount:default:agent") == [
+        f"get {V1}/nodes/{name}",
+        f"list {V1}/pods?fieldSelector=spec.nodeName%3D{name}&resourceVersion=0",
+        f"get {TERWAY}/nodes/{name}",
+        f"list {TERWAY}/podenis?labelSelector=k8s.aliyun.com%2Fnode%3D{name}",
+        f"get /apis/{ALIBABA}/v1/erdmadevices/{name}",
+        f"get {V1}/namespaces/kube-system/configmaps/eni-config",
+        f"get {V1}/nodes/n1",
+        f"list {V1}/pods?fieldSelector=spec.nodeName%3Dn1&resourceVersion=0",
+    ]
+
+
+def test_a_record_that_is_not_there(filled: Cluster) -> None:
+    filled.create(f"{V1}/nodes", api_objects.node("bare"))
+    found = observe(filled, "bare")
+    assert isinstance(found, Seen)
+    assert (found.terway, found.pod_enis, found.erdma) == (None, (), None)
+
+
+def test_enis_of_an_exclusive_node(filled: Cluster) -> None:
+    labels = {"k8s.aliyun.com/exclusive-mode-eni-type": "eniOnly"}
+    filled.create(f"{V1}/nodes", api_objects.node("exclusive", **labels))
+    filled.create(f"{TERWAY}/nodes", api_objects.terway_node("exclusive"))
+    found = observe(filled, "exclusive")
+    assert isinstance(found, Seen)
+    assert [(held.record, held.phase) for held in found.pod_enis] == [(api_objects.ENI, "Bind")]
+
+
+def test_no_such_node(filled: Cluster) -> None:
+    found = observe(filled, "nobody")
+    assert found == Unreadable(Why.MISSING, "Node nobody", detail="the cluster has none of this name; see --node")
+
+
+def test_an_account_that_may_nothing(filled: Cluster) -> None:
+    found = observe(filled, file=filled.kubeconfig({"token": account(filled, "stranger")}))
+    assert isinstance(found, Seen)
+    told = raw(found)
+    assert told["node"].kind is Why.DENIED
+    assert told["node"].detail == f"HTTP 403: may not; see kubectl auth can-i get nodes/{api_objects.NODE}"
+    assert told["pods"].detail == "HTTP 403: may not; see kubectl auth can-i list pods --all-namespaces"
+
+
+def test_an_account_that_may_not_read_the_records(filled: Cluster) -> None:
+    found = observe(filled, file=filled.kubeconfig({"token": account(filled, "half", RULES[:2])}))
+    assert isinstance(found, Seen)
+    assert found.node.name == api_objects.NODE
+    told = {name: value.path for name, value in raw(found).items() if isinstance(value, Unreadable)}
+    assert told == {
+        "terway": f"nodes.{ALIBABA} {api_objects.NODE}",
+        "pod_enis": f"podenis.{ALIBABA}",
+        "erdma": f"erdmadevices.{ALIBABA} {api_objects.NODE}",
+    }
+
+
+def test_a_token_that_is_none(filled: Cluster) -> None:
+    found = observe(filled, file=filled.kubeconfig({"token": "abc"}))
+    detail = "HTTP 401: it does not know who we are; see kubectl auth whoami"
+    assert isinstance(found, Unreadable)
+    assert (found.kind, found.path, found.detail) == (Why.DENIED, filled.url, detail)
+
+
+@pytest.fixture
+def stranger(filled: Cluster) -> Path:
+    """The certificate of another authority."""
+    filled.certificate("stranger", "/CN=stranger")
+    return filled.directory / "stranger.crt"
+
+
+def test_an_authority_that_did_not_sign_it(filled: Cluster, stranger: Path) -> None:
+    found = observe(filled, file=filled.kubeconfig(cluster={"certificate-authority": str(stranger)}))
+    assert isinstance(found, Unreadable)
+    assert (found.kind, found.path) == (Why.IO_ERROR, filled.url)
+    assert found.detail.startswith("its certificate is not accepted: ")
+
+
+SERVERS: list[tuple[Mapping[str, Any], bool]] = [
+    ({"server": "https://localhost:{port}"}, True),
+    ({"tls-server-name": "rig.example"}, True),
+    ({"tls-server-name": "other.example"}, False),
+    ({"tls-server-name": "other.example", "insecure-skip-tls-verify": True}, True),
+    ({"certificate-authority": "/etc/ssl/certs/ca-certificates.crt", "insecure-skip-tls-verify": True}, True),
+]
+
+
+@pytest.mark.parametrize(("words", "answers"), SERVERS)
+def test_whom_it_trusts(filled: Cluster, words: Mapping[str, Any], answers: bool) -> None:
+    said = {key: value.format(port=filled.port) if isinstance(value, str) else value for key, value in words.items()}
+    found = observe(filled, file=filled.kubeconfig(cluster=said))
+    assert isinstance(found, Seen) is answers
+
+
+def test_a_server_that_is_frozen(filled: Cluster) -> None:
+    file = filled.kubeconfig()
+    filled.signal(signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        found = observe(filled, file=file)
+        assert time.monotonic() - began < 4.5 + SLACK
+    finally:
+        filled.signal(signal.SIGCONT)
+    assert isinstance(found, Unreadable)
+    assert (found.kind, found.path) == (Why.TIMEOUT, filled.url)
+
+
+def test_one_that_freezes_in_the_middle(filled: Cluster) -> None:
+    reached = access(ClusterOptions(str(filled.kubeconfig()), None, api_objects.NODE), {})
+    assert reached is not None
+    with Api(reached) as api:
+        assert isinstance(api.get("v1", "nodes", api_objects.NODE), dict)
+        filled.signal(signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            late = api.list("v1", "pods")
+            assert time.monotonic() - began < 2.0 + SLACK
+        finally:
+            filled.signal(signal.SIGCONT)
+    assert isinstance(late, Unreadable)
+    assert (late.kind, late.path) == (Why.TIMEOUT, "pods")
+
+
+@pytest.fixture
+def pod_files(filled: Cluster, tmp_path: Path) -> Path:
+    (tmp_path / "ca.crt").write_bytes(filled.authority.read_bytes())
+    (tmp_path / "token").write_text(account(filled, f"pod-{time.monotonic_ns()}", RULES))
+    return tmp_path
+
+
+def test_in_a_pod_its_service_account_does(filled: Cluster, pod_files: Path) -> None:
+    environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(filled.port)}
+    found = in_cluster(api_objects.NODE, environment, str(pod_files))
+    seen = cluster_requests.observe(Host(kubernetes=found))
+    assert isinstance(seen, Seen)
+    assert seen.node.provider_id == "cn-hangzhou.i-bp1node"

@@ -1,0 +1,100 @@
+"""`nodeprep check` and `snapshot` with an API server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import api_objects
+from tests.cli.program import NODEPREP, nodeprep
+from tests.rigs.cluster import Cluster
+
+PLUGIN = """\
+import json, os, sys
+print("signing in", file=sys.stderr)
+assert "KUBERNETES_EXEC_INFO" in os.environ
+print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": %s}))
+"""
+
+
+@pytest.fixture(scope="module")
+def node(cluster: Cluster) -> str:
+    cluster.create("/api/v1/nodes", api_objects.node("checked"))
+    return "checked"
+
+
+def plugin(directory: Path, status: Any) -> dict[str, Any]:
+    """A user of a kubeconfig who gets credentials from a program."""
+    program = directory / "plugin.py"
+    program.write_text(PLUGIN % json.dumps(status))
+    call = {"command": sys.executable, "args": [str(program)], "interactiveMode": "Never"}
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", **call}}
+
+
+def test_a_snapshot_holds_what_the_server_said(cluster: Cluster, node: str, tmp_path: Path) -> None:
+    file = tmp_path / "node.json"
+    done = nodeprep(
+        "snapshot", "--kubeconfig", str(cluster.kubeconfig()), "--node", node, "-o", str(file), "--settle", "0"
+    )
+    assert done.returncode == 0, done.stderr
+    text = file.read_text()
+    assert "cn-hangzhou.i-bp1node" in text
+    assert "SECRET" not in text
+    judged = nodeprep("check", "--snapshot", str(file), "-o", "json")
+    assert judged.returncode in (0, 1, 3)
+
+
+def test_a_plugin_gives_the_token(cluster: Cluster, node: str, tmp_path: Path) -> None:
+    cluster.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "plugged"}})
+    user = plugin(tmp_path, {"token": cluster.token("default", "plugged")})
+    done = nodeprep("check", "--only", "port", "--kubeconfig", str(cluster.kubeconfig(user)), "--node", node)
+    assert done.returncode == 0, done.stderr
+    assert "--kubeconfig" not in done.stderr
+
+
+def test_a_plugin_gives_a_certificate(cluster: Cluster, node: str, tmp_path: Path) -> None:
+    halves = [(cluster.directory / f"admin.{end}").read_text() for end in ("crt", "key")]
+    user = plugin(tmp_path, dict(zip(("clientCertificateData", "clientKeyData"), halves, strict=True)))
+    file = tmp_path / "node.json"
+    words = ("--kubeconfig", str(cluster.kubeconfig(user)), "--node", node, "-o", str(file), "--settle", "0")
+    done = nodeprep("snapshot", *words)
+    assert done.returncode == 0, done.stderr
+    assert "cn-hangzhou.i-bp1node" in file.read_text()
+
+
+IN_POD = """\
+mount -t tmpfs tmpfs /run && mkdir -p /run/secrets/kubernetes.io && cp -r "$1" /run/secrets/kubernetes.io/serviceaccount
+shift && exec "$@"
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it mounts, which needs root")
+def test_in_a_pod_the_name_of_its_node_is_enough(cluster: Cluster, node: str, tmp_path: Path) -> None:
+    """A mount namespace with a service account where pods have it; the kernel's own /var/run is a link to /run."""
+    cluster.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "in-pod"}})
+    account, file = tmp_path / "account", tmp_path / "node.json"
+    account.mkdir()
+    (account / "token").write_text(cluster.token("default", "in-pod"))
+    (account / "ca.crt").write_bytes(cluster.authority.read_bytes())
+    server = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(cluster.port)}
+    words = ("unshare", "--mount", "--propagation", "private", "sh", "-c", IN_POD, "sh", str(account))
+    command = (*words, NODEPREP, "snapshot", "-o", str(file), "--settle", "0")
+    environment = os.environ | server | {"NODE_NAME": node}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    # An account without a role: it is known, and may not.
+    assert f"auth can-i get nodes/{node}" in file.read_text()
+
+
+def test_a_server_out_of_reach_is_one_fact_and_not_the_end(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "node.json"
+    away = cluster.kubeconfig(cluster={"server": "https://127.0.0.1:1"})
+    done = nodeprep("snapshot", "--kubeconfig", str(away), "--node", "n1", "-o", str(file), "--settle", "0")
+    assert done.returncode == 0, done.stderr
+    assert "Connection refused" in file.read_text()

@@ -1,0 +1,304 @@
+"""The API server's door against servers that do what a real one never does; for what that does, see tests/cluster."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import time
+from collections.abc import Mapping
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeprep.doors.host import Host
+from nodeprep.doors.kube import Access, Api, in_cluster
+from nodeprep.doors.kube_http import LARGEST, Peer
+from nodeprep.model import NO_ACCESS, Unreadable, Why
+from tests.rigs import api_server
+from tests.rigs.api_server import Answer, Server, endless, raw, refused, sent, silent, told
+
+NODES, PODS = "/api/v1/nodes/n1", "/api/v1/pods"
+SLACK = 5.0  # seconds that a busy machine may take longer
+DEEP = b'{"a":' * 100_000
+
+
+def access(url: str, headers: Mapping[str, str] | None = None, **peer: Any) -> Access:
+    return Access("n1", Peer(url, **peer), lambda: headers or {})
+
+
+def node(answer: Answer, seconds: float = 4.5) -> Any:
+    """What the door makes of an answer to the question for the Node."""
+    with Server({NODES: answer}) as server, Api(access(server.url), seconds) as api:
+        return api.get("v1", "nodes", "n1")
+
+
+def test_an_object_and_none() -> None:
+    assert node(told({"kind": "Node"})) == {"kind": "Node"}
+    assert node(refused(404)) is None
+
+
+REFUSED: list[tuple[Answer, Why, str, str]] = [
+    (refused(401), Why.DENIED, "http", "HTTP 401: it does not know who we are; see kubectl auth whoami"),
+    (refused(403), Why.DENIED, "nodes n1", "HTTP 403: may not; see kubectl auth can-i get nodes/n1"),
+    (refused(429, "too many requests"), Why.IO_ERROR, "nodes n1", "HTTP 429: too many requests"),
+    (
+        refused(500, "etcdserver: request timed out"),
+        Why.IO_ERROR,
+        "nodes n1",
+        "HTTP 500: etcdserver: request timed out",
+    ),
+    (sent(b"<html>", 502), Why.IO_ERROR, "nodes n1", "HTTP 502"),
+    (sent(b"[1]", 503), Why.IO_ERROR, "nodes n1", "HTTP 503"),
+    (sent(b"", 302, Location="http://127.0.0.1:1/"), Why.MALFORMED, "nodes n1", "HTTP 302"),
+    (sent(b"<html>it works</html>"), Why.MALFORMED, "nodes n1", "the answer is no JSON object"),
+    (sent(b'{"kind": '), Why.MALFORMED, "nodes n1", "the answer is no JSON object"),
+    (sent(b"[]"), Why.MALFORMED, "nodes n1", "the answer is no JSON object"),
+    (sent(b'{"a": "\xff"}'), Why.MALFORMED, "nodes n1", "the answer is no JSON object"),
+    (sent(DEEP), Why.MALFORMED, "nodes n1", "the answer is no JSON object"),
+    (sent(b'{"a": ' + b"9" * 5000 + b"}"), Why.MALFORMED, "nodes n1", "the answer is no JSON object"),
+    (sent(b"\x1f\x8b\x08", Content_Encoding="gzip"), Why.MALFORMED, "nodes n1", "the answer is no JSON object"),
+    (endless(b" " * 65536, 0), Why.MALFORMED, "nodes n1", "an answer of more than 8 MiB"),
+]
+
+
+@pytest.mark.parametrize(("answer", "kind", "path", "detail"), REFUSED)
+def test_what_is_no_answer(answer: Answer, kind: Why, path: str, detail: str) -> None:
+    blind = node(answer)
+    assert isinstance(blind, Unreadable)
+    assert (blind.kind, blind.detail) == (kind, detail)
+    assert blind.path.startswith(path)
+
+
+def test_the_largest_answer_is_read_and_one_byte_more_is_not() -> None:
+    assert node(sent(b'{"a": 1}'.ljust(LARGEST))) == {"a": 1}
+    assert node(sent(b'{"a": 1}'.ljust(LARGEST + 1))).kind is Why.MALFORMED
+
+
+BROKEN = [
+    raw(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n"),
+    raw(b""),
+    raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}"),
+    raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+    raw(b"HTTP/1.1 200 OK\r\n" + b"X: " + b"a" * 100_000 + b"\r\n\r\n"),
+    raw(b"HTTP/1.1 200 OK\r\n" + b"X: a\r\n" * 1000 + b"\r\n"),
+]
+
+
+@pytest.mark.parametrize("answer", BROKEN)
+def test_what_is_no_http(answer: Answer) -> None:
+    blind = node(answer)
+    assert isinstance(blind, Unreadable)
+    assert blind.kind is Why.IO_ERROR
+    assert blind.detail
+
+
+SLOW = [
+    silent,
+    endless(b" ", 0.2),
+    endless(b"X-Slow: 1\r\n", 0.2, head=b"HTTP/1.1 200 OK\r\n"),
+    endless(b"a", 0.2, head=b"HTTP/1.1 200 OK\r\nX-Slow: "),
+    endless(b"1\r\n \r\n", 0.2, head=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
+]
+
+
+@pytest.mark.parametrize("answer", SLOW)
+def test_the_deadline_holds_however_a_server_dawdles(answer: Answer) -> None:
+    began = time.monotonic()
+    blind = node(answer, seconds=1.0)
+    assert time.monotonic() - began < 1.0 + SLACK
+    assert isinstance(blind, Unreadable)
+    assert blind.kind is Why.TIMEOUT
+
+
+def test_the_deadline_is_one_for_all_requests() -> None:
+    began = time.monotonic()
+    with Server({NODES: told({}), PODS: endless(b" ", 0.2)}) as server, Api(access(server.url), 1.0) as api:
+        assert api.get("v1", "nodes", "n1") == {}
+        late = [api.list("v1", "pods"), api.list("v1", "pods"), api.get("v1", "nodes", "n1")]
+        assert len(server.requests) == 2
+    assert time.monotonic() - began < 1.0 + SLACK
+    assert all(isinstance(one, Unreadable) and one.kind is Why.TIMEOUT for one in late)
+    assert api.lost is None
+
+
+def test_a_server_that_was_silent_from_the_start_is_not_asked_again() -> None:
+    with Server({NODES: silent}) as server, Api(access(server.url)) as api:
+        first = api.get("v1", "nodes", "n1")
+        assert api.list("v1", "pods") == first == api.lost
+        assert len(server.requests) == 1
+        assert first == Unreadable(Why.TIMEOUT, server.url, detail="silent for 1 s or more")
+
+
+def test_one_that_is_slow_with_one_answer_is() -> None:
+    with Server({NODES: told({"kind": "Node"}), PODS: silent}) as server, Api(access(server.url)) as api:
+        assert api.get("v1", "nodes", "n1") == {"kind": "Node"}
+        assert api.list("v1", "pods") == Unreadable(Why.TIMEOUT, "pods", detail="silent for 2 s or more")
+        assert api.get("v1", "nodes", "n1") == {"kind": "Node"}
+
+
+def test_nobody_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with Api(access(f"http://127.0.0.1:{port}")) as api:
+        blind = api.get("v1", "nodes", "n1")
+    assert blind == Unreadable(Why.IO_ERROR, f"http://127.0.0.1:{port}", errno.ECONNREFUSED, "Connection refused")
+
+
+def test_no_way_there() -> None:
+    """A full backlog: connections hang as they do where everything is dropped."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.socket() as one, socket.socket() as two:
+        for filler in (one, two):
+            filler.setblocking(False)
+            filler.connect_ex(full.getsockname())
+        url = f"http://127.0.0.1:{full.getsockname()[1]}"
+        began = time.monotonic()
+        with Api(access(url)) as api:
+            blind = api.get("v1", "nodes", "n1")
+    assert time.monotonic() - began < 1.0 + SLACK
+    assert blind == Unreadable(Why.TIMEOUT, url, detail="no connection in 1 s")
+
+
+@pytest.mark.parametrize("items", [5, {"a": 1}, [1], "abc"])
+def test_a_list_of_something_else(items: object) -> None:
+    with Server({PODS: told({"items": items})}) as server, Api(access(server.url)) as api:
+        blind = api.list("v1", "pods")
+    assert blind == Unreadable(Why.MALFORMED, "pods", detail=".items is no list of objects")
+
+
+def test_lists() -> None:
+    answers = {PODS: told({"items": [{"kind": "Pod"}]}), "/apis/apps/v1/daemonsets": told({"items": None})}
+    with Server(answers) as server, Api(access(server.url)) as api:
+        assert api.list("v1", "pods", fieldSelector="spec.nodeName=n1") == ({"kind": "Pod"},)
+        assert api.list("apps/v1", "daemonsets") == ()
+        assert api.list("apps/v1", "replicasets") == ()
+        assert server.requests[0] == "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1"
+
+
+def test_what_may_not_be_listed_or_read_in_a_namespace() -> None:
+    answers = {
+        "/apis/apps/v1/daemonsets": refused(403),
+        "/api/v1/namespaces/kube-system/configmaps/eni-config": refused(403),
+    }
+    with Server(answers) as server, Api(access(server.url)) as api:
+        listed = api.list("apps/v1", "daemonsets")
+        read = api.get("v1", "configmaps", "eni-config", "kube-system")
+    assert str(listed) == (
+        "daemonsets.apps: denied (HTTP 403: may not; see kubectl auth can-i list daemonsets.apps --all-namespaces)"
+    )
+    assert str(read) == (
+        "configmaps kube-system/eni-config: denied (HTTP 403: may not; "
+        "see kubectl auth can-i get configmaps/eni-config -n kube-system)"
+    )
+
+
+def test_names_stay_in_their_place() -> None:
+    with Server({}) as server, Api(access(server.url)) as api:
+        api.get("v1", "configmaps", "../../secrets?x#y", "a/b")
+        assert server.requests == ["/api/v1/namespaces/a%2Fb/configmaps/..%2F..%2Fsecrets%3Fx%23y"]
+
+
+def test_who_we_are_is_told_and_the_environments_proxies_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    with Server({NODES: told({})}) as server, Api(access(server.url, {"Authorization": "Bearer t"})) as api:
+        assert api.get("v1", "nodes", "n1") == {}
+        (headers,) = server.headers
+    assert headers["Authorization"] == "Bearer t"
+    assert headers["User-Agent"].startswith("nodeprep/")
+
+
+def test_a_proxy_of_the_kubeconfig_is() -> None:
+    with Server({NODES: told({"by": "proxy"})}) as proxy:
+        with Api(access("http://api.example", proxy=proxy.url)) as api:
+            assert api.get("v1", "nodes", "n1") == {"by": "proxy"}
+        assert proxy.requests == ["http://api.example/api/v1/nodes/n1"]
+
+
+def test_a_redirect_does_not_get_our_credentials() -> None:
+    with Server({}) as other, Server({NODES: sent(b"", 302, Location=other.url)}) as server:
+        with Api(access(server.url, {"Authorization": "Bearer t"})) as api:
+            api.get("v1", "nodes", "n1")
+        assert other.requests == []
+
+
+def test_the_servers_clock() -> None:
+    then = sent(b"{}", Date=formatdate(1_700_000_000, usegmt=True))
+    for answer, now in ((then, 1_700_000_000), (sent(b"{}", Date="yesterday"), None)):
+        with Server({NODES: _bare(answer)}) as server, Api(access(server.url)) as api:
+            api.get("v1", "nodes", "n1")
+            assert now is None or api.now == now
+            assert now is not None or abs(api.now - time.time()) < 60
+
+
+def _bare(answer: Answer) -> Answer:
+    """Without the Date that the server itself would add."""
+
+    def quiet(handler: api_server.Handler) -> None:
+        handler.send_response = handler.send_response_only  # type: ignore[method-assign]
+        answer(handler)
+
+    return quiet
+
+
+FILES = [
+    ({"authority": "/nonexistent/ca.crt"}, Why.IO_ERROR, "No such file or directory"),
+    ({"authority": "/etc/hostname"}, Why.IO_ERROR, ""),
+    ({"certificate": "/nonexistent/me.crt"}, Why.IO_ERROR, "No such file or directory"),
+    ({"proxy": "socks9://x"}, Why.MALFORMED, ""),
+]
+
+
+@pytest.mark.parametrize(("peer", "kind", "detail"), FILES)
+def test_what_cannot_be_used_to_ask(peer: dict[str, Any], kind: Why, detail: str) -> None:
+    with Api(access("https://127.0.0.1:1", **peer)) as api:
+        blind = api.get("v1", "nodes", "n1")
+    assert isinstance(blind, Unreadable)
+    assert blind.kind is kind
+    assert detail in blind.detail
+
+
+def test_a_credential_that_no_header_can_hold() -> None:
+    with Server({NODES: told({})}) as server, Api(access(server.url, {"Authorization": "Bearer a\r\nX: b"})) as api:
+        blind = api.get("v1", "nodes", "n1")
+        assert server.requests == []
+    assert isinstance(blind, Unreadable)
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Path:
+    (tmp_path / "token").write_text("first\n")
+    (tmp_path / "ca.crt").write_text("")
+    return tmp_path
+
+
+HERE = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+def test_a_pods_own_access_reads_its_token_each_time(account: Path) -> None:
+    found = in_cluster("n1", HERE, str(account))
+    assert found is not None
+    assert (found.node, found.peer.url, found.peer.authority) == ("n1", "https://10.96.0.1:443", f"{account}/ca.crt")
+    assert found.credential() == {"Authorization": "Bearer first"}
+    (account / "token").write_text("second")
+    assert found.credential() == {"Authorization": "Bearer second"}
+    (account / "token").unlink()
+    with Api(found) as api:
+        blind = api.get("v1", "nodes", "n1")
+    assert isinstance(blind, Unreadable)
+    assert (blind.path, blind.errno) == (f"{account}/token", errno.ENOENT)
+
+
+def test_where_there_is_no_such_access(account: Path, tmp_path: Path) -> None:
+    assert in_cluster("n1", {}, str(account)) is None
+    assert in_cluster("n1", HERE, str(tmp_path / "none")) is None
+    six = in_cluster("n1", HERE | {"KUBERNETES_SERVICE_HOST": "fd00::1"}, str(account))
+    assert six is not None
+    assert six.peer.url == "https://[fd00::1]:443"
+
+
+def test_a_host_without_access_says_so() -> None:
+    blind = Host().kubernetes()
+    assert blind == Unreadable(Why.MISSING, "Kubernetes", detail=NO_ACCESS)
+    assert blind.not_asked

@@ -1,0 +1,87 @@
+"""Builds the rig's Kubernetes: one program, kept in the user's cache under the hash of what it is made from."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("controlplane")
+INPUTS = ("go.mod", "go.sum", "main.go")
+# Without paths and symbols: half the size, and the same bytes from every checkout.
+COMMAND = ("build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w")
+LOCK = SOURCE.parent.parent.parent / "requirements-cluster.lock"
+NEWEST_NEEDED = (1, 26)  # the `go` line of controlplane/go.mod
+PROGRAMS = {"openssl": "openssl", "setpriv": "util-linux"}  # and the Debian packages that hold them
+PACKAGES = tuple(PROGRAMS.values())
+
+
+class CannotStart(Exception):
+    """This machine lacks something that the rig needs; the text says what, in one line."""
+
+
+def program() -> Path:
+    """The program for today's sources, built if need be: some five minutes and 2.4 GiB of memory the first time.
+
+    Raises:
+        CannotStart: there is no Go, or it cannot build it.
+    """
+    missing = [f"{name} (apt-get install {package})" for name, package in PROGRAMS.items() if not shutil.which(name)]
+    if missing:
+        raise CannotStart(f"cluster: not installed: {', '.join(missing)}")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodeprep"
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "controlplane.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        go = compiler(cache)
+        made_from = b"".join((SOURCE / name).read_bytes() for name in INPUTS) + repr((COMMAND, version(go))).encode()
+        wanted = cache / f"controlplane-{hashlib.sha256(made_from).hexdigest()[:12]}"
+        if not wanted.exists():
+            build(go, wanted)
+    return wanted
+
+
+def compiler(cache: Path) -> str:
+    """Go from PATH if it is new enough, else the one that PyPI has, kept in the cache."""
+    found = shutil.which("go")
+    if found and version(found) >= NEWEST_NEEDED:
+        return found
+    kept = cache / f"go-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
+    if not (kept / "complete").exists():
+        print(f"cluster: no Go {'.'.join(map(str, NEWEST_NEEDED))} on PATH, one goes into {kept}", file=sys.stderr)
+        shutil.rmtree(kept, ignore_errors=True)
+        pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "install", "--require-hashes")
+        command = (*pip, "--only-binary", ":all:", "--target", str(kept), "-r", str(LOCK))
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CannotStart(f"cluster: no Go: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
+        (kept / "complete").touch()
+    return str(kept / "go" / "bin" / "go")
+
+
+def version(go: str) -> tuple[int, ...]:
+    """Its version, () where it does not tell; asked outside any module, which could name another toolchain."""
+    done = subprocess.run((go, "env", "GOVERSION"), capture_output=True, text=True, check=False, cwd="/")
+    found = re.match(r"go(\d+)\.(\d+)(?:\.(\d+))?", done.stdout)
+    return tuple(int(part or 0) for part in found.groups()) if found else ()
+
+
+def build(go: str, wanted: Path) -> None:
+    """In place of what earlier sources gave; under another name until it is whole. The caller holds the lock."""
+    print(f"cluster: building {wanted}, which takes some minutes", file=sys.stderr, flush=True)
+    partial = wanted.with_name(wanted.name + ".partial")
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
+    command = (go, *COMMAND, "-o", str(partial), ".")
+    done = subprocess.run(command, cwd=SOURCE, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise CannotStart(f"cluster: go build failed: {said[-1] if said else done.returncode}")
+    for old in wanted.parent.glob("controlplane-*"):
+        if old != partial:
+            old.unlink()
+    partial.rename(wanted)
