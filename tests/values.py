@@ -105,6 +105,7 @@ def link(**different: Any) -> Link:
         "mtu": 9000,
         "master": None,
         "kind": None,
+        "physical": True,
         "downs": 0,
     }
     return Link(**(usual | different))

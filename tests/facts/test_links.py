@@ -67,6 +67,7 @@ def test_an_interface_as_the_kernel_shows_it(tmp_path: Path) -> None:
             mtu=9000,
             master=None,
             kind=None,
+            physical=True,
             downs=2,
         ),
     )
@@ -96,7 +97,8 @@ ADDRESSES: list[Tree] = [
 
 @pytest.mark.parametrize("files", ADDRESSES, ids=["dangling", "copied", "virtio"])
 def test_the_function_behind_it(tmp_path: Path, files: Tree) -> None:
-    assert one(tmp_path, netdev() | files).bdf == AT
+    found = one(tmp_path, netdev() | files)
+    assert (found.bdf, found.physical) == (AT, True)
 
 
 def test_it_is_known_by_its_function_else_by_its_name() -> None:
@@ -104,7 +106,8 @@ def test_it_is_known_by_its_function_else_by_its_name() -> None:
 
 
 def test_without_a_device_there_is_none(tmp_path: Path) -> None:
-    assert one(tmp_path, netdev()).bdf == ""
+    found = one(tmp_path, netdev())
+    assert (found.bdf, found.physical) == ("", False)
 
 
 def test_a_bond_and_its_legs(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ class Link(Shown):
 
     `carrier` is None where the kernel does not say (an interface that is down); `downs` counts lost carriers since
     the interface exists; `master` is the bond or bridge above. `permanent_mac` is None in a dead tree.
+    `physical` is whether it is a NIC (a virtio one too) and not one that software made, as Terway tells them apart: by
+    IFLA_INFO_KIND, which a NIC does not have.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Link(Shown):
     mtu: int
     master: str | None
     kind: str | None
+    physical: bool
     downs: int | None
 
     @property
@@ -56,12 +59,13 @@ class Link(Shown):
 
 @shown
 class Address(Shown):
-    """An address on an interface."""
+    """An address on an interface. A `dynamic` one has a lifetime: DHCP or a router's advertisement gave it."""
 
     netdev: str
     address: str
     prefix: int
     scope: str
+    dynamic: bool
 
 
 @shown
@@ -116,9 +120,10 @@ def _live(host: Host) -> Links | Unreadable:
     names = {link.index: link.name for link in told.links}
     return Links(
         at=host.now(),
-        links=tuple(_link(host.files, link, names) for link in told.links),
+        links=tuple(_link(host, link, names) for link in told.links),
         addresses=tuple(
-            Address(names.get(found.index, ""), found.address, found.prefixlen, found.scope) for found in told.addresses
+            Address(names.get(found.index, ""), found.address, found.prefixlen, found.scope, found.dynamic)
+            for found in told.addresses
         ),
         neighbours=tuple(
             Neighbour(names.get(found.index, ""), found.address, found.state) for found in told.neighbours
@@ -126,19 +131,20 @@ def _live(host: Host) -> Links | Unreadable:
     )
 
 
-def _link(files: Files, link: NetlinkLink, names: dict[int, str]) -> Link:
+def _link(host: Host, link: NetlinkLink, names: dict[int, str]) -> Link:
     return Link(
         name=link.name,
         index=link.index,
         mac=link.address,
         permanent_mac=link.permanent_address,
-        bdf=_bdf(files, link.name, link.parent_dev, link.parent_bus),
+        bdf=_bdf(host.files, link.name, link.parent_dev, link.parent_bus),
         up=link.admin_up,
         operstate=link.operstate,
         carrier=link.carrier,
         mtu=link.mtu,
         master=names.get(link.master) if link.master else None,
         kind=link.kind,
+        physical=link.kind in host.physical_kinds and not _is_loopback(link.address),
         downs=link.carrier_down,
     )
 
@@ -148,6 +154,11 @@ def _bdf(files: Files, name: str, parent: str | None, bus: str | None) -> str:
         return parent
     # Only an interface with a device of its own has one behind it: asking for each veth of 60 pods costs too much.
     return (address_in(files.place(f"{NET}/{name}/device")) or "") if parent else ""
+
+
+def _is_loopback(mac: str | None) -> bool:
+    """The loopback interface has no kind either, and a MAC of zeros."""
+    return mac is None or not mac.strip("0:")
 
 
 def _recorded(host: Host) -> Links | Unreadable:
@@ -165,19 +176,21 @@ def _recorded(host: Host) -> Links | Unreadable:
 def _from_files(files: Files, name: str) -> Link:
     here = f"{NET}/{name}"
     master = files.link(f"{here}/master")
+    bdf = _recorded_bdf(files, f"{here}/device")
     operstate = _operstate(files.text(f"{here}/operstate"))
     return Link(
         name=name,
         index=guarded(files.number(f"{here}/ifindex")),
         mac=guarded(files.text(f"{here}/address")),
         permanent_mac=None,  # sysfs has only the present one, which for the leg of a bond is the bond's
-        bdf=_recorded_bdf(files, f"{here}/device"),
+        bdf=bdf,
         up=guarded(_up(files, f"{here}/flags", operstate)),
         operstate=guarded(operstate),
         carrier=_carrier(files.number(f"{here}/carrier")),
         mtu=guarded(_needed(files.number(f"{here}/mtu"), f"{here}/mtu")),
         master=master.rpartition("/")[2] if master else None,
         kind="bond" if files.exists(f"{here}/bonding") else None,
+        physical=bool(bdf) or files.exists(f"{here}/device"),
         downs=guarded(files.number(f"{here}/carrier_down_count")),
     )
 

@@ -1,0 +1,1 @@
+"""Questions about the elastic network interfaces of an Alibaba Cloud ECS node: book against book."""

@@ -1,0 +1,68 @@
+"""Do the metadata and Terway's record agree on the addresses of every ENI?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.imds import Imds
+from nodeprep.facts.ledger import Row, ledger
+from nodeprep.facts.links import Links
+from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+
+VALID = "Valid"  # IPStatusValid (terway pkg/apis/network.alibabacloud.com/v1beta1)
+SHOWN = 4  # addresses in a message
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    books = ledger(seen)
+    if books is not None and books.terway is not None:
+        yield from seen.each([row for row in books.rows if row.metadata], lambda row: verdict(row, seen[Cluster]))
+
+
+def verdict(row: Row, cluster: Cluster) -> Verdict | None:
+    if row.record is None or row.metadata is None:
+        return None
+    has, counted = set(row.metadata.addresses), {one.address: one.status for one in row.record.addresses}
+    valid = {address for address, status in counted.items() if status == VALID}
+    dead, leaked = sorted(valid - has), sorted(has - counted.keys() - {row.metadata.primary_address})
+    where = f"{row.where} has {len(has)} addresses by the metadata"
+    if dead and not takes_prefixes(cluster):
+        pods = {one.address: one.pod for one in row.record.addresses if one.pod}
+        used = ", ".join(f"{pods[one][:60]} on {one}" for one in dead[:SHOWN] if one in pods) or "free for the next pod"
+        message = (
+            f"{where}; Terway's record counts on {listed(dead)} too, which the metadata does not have: a pod there "
+            f"reaches nobody ({used}); see kubectl get nodes.network.alibabacloud.com, then terway-controlplane's log"
+        )
+        return Verdict(row.subject, Status.FAIL, "DeadAddress", message, None, listed(dead), "in the metadata")
+    if leaked:
+        message = f"{where}; Terway's record does not know {listed(leaked)}: assigned in the cloud, given to no pod"
+        return Verdict(row.subject, Status.WARN, "LeakedAddress", message, None, listed(leaked), "in Terway's record")
+    return Verdict(row.subject, Status.OK, "Agree", f"{where}, and Terway's record the same", observed=str(len(has)))
+
+
+def takes_prefixes(cluster: Cluster) -> bool:
+    """Whether pods get addresses out of prefixes: the metadata does not list those one by one."""
+    return cluster.eni_config is not None and cluster.eni_config.settings.get("enable_ip_prefix") is True
+
+
+def listed(addresses: list[str]) -> str:
+    more = len(addresses) - SHOWN
+    return ", ".join(addresses[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+CHECK = Check(
+    id="eni.addresses",
+    question="Do the metadata and Terway's record agree on the addresses of every ENI?",
+    why="An address that only Terway's record has gives the next pod a network that is dead; one that only the cloud "
+    "has is lost to the pool.",
+    fix="DeadAddress: do not schedule here; delete the pods on it and let Terway sync with the cloud (restart "
+    "terway-controlplane). LeakedAddress: unassign it in the cloud if nobody holds it.",
+    source="ECS metadata private-ipv4s; terway pkg/apis/network.alibabacloud.com/v1beta1 IPStatus; terway-cli mapping",
+    severity=Severity.GATE,
+    stage=Stage.NODE,
+    damping=Damping.BOOKS,
+    needs=(Imds, Links, Cluster),
+    after=("eni.missing-link",),
+    judge=judge,
+)

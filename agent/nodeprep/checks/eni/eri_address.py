@@ -1,0 +1,75 @@
+"""Has every elastic RDMA interface its own address, and not the node's?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.imds import Imds, Interface
+from nodeprep.facts.ledger import Ledger, Row, ledger
+from nodeprep.facts.links import Links
+from nodeprep.facts.rdma import Rdma
+from nodeprep.facts.terway import Terway
+from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    books = ledger(seen)
+    if books is None:
+        return
+    # The primary ENI may be an ERI: then its address is the node's, and rightly so.
+    yield from seen.each([row for row in books.attached if not row.is_primary], verdict)
+
+
+def verdict(row: Row) -> Verdict | None:
+    if row.metadata is None or (row.device is None and row.eri is None):
+        return None
+    return judged(row, row.metadata)
+
+
+def judged(row: Row, metadata: Interface) -> Verdict:
+    known = f"an ERI by {'its RDMA device ' + row.device.name if row.device else 'the ErdmaDevice record'}"
+    wants = f"{metadata.primary_address}/{metadata.prefix}" if metadata.prefix else metadata.primary_address
+    found = row.addresses()
+    has = ", ".join(f"{one.address}/{one.prefix}" for one in found[:4]) or "no address"
+    shows = f"{row.where}, {known}, holds {has}"
+    own = next((one for one in found if one.address == metadata.primary_address), None)
+    if own is not None and metadata.prefix in (None, own.prefix):
+        return Verdict(row.subject, Status.OK, "OwnAddress", shows, observed=has, expected=wants)
+    if own is not None:
+        message = f"{shows}; its network is {wants} by the metadata: peers of its vSwitch are reached by another way"
+        return Verdict(row.subject, Status.WARN, "OtherPrefix", message, None, has, wants)
+    node = row.books.instance.primary
+    if node is not None and any(one.address == node.primary_address for one in found):
+        if is_terways(row.books):
+            return Verdict(row.subject, Status.OK, "TerwayOwns", f"{shows}; Terway runs eRDMA here (enable_erdma)")
+        message = (
+            f"{shows}, the node's address, and not its own {wants}: Terway took it for pods; exclude it "
+            "(tag terway.alibabacloud.com/excluded=true, or eni_tag_filter), then detach and attach it"
+        )
+        return Verdict(row.subject, Status.FAIL, "TakenByTerway", message, None, has, wants)
+    message = f"{shows}; its own is {wants} by the metadata: without it no RoCE v2 GID; see the erdma agent's log"
+    return Verdict(row.subject, Status.FAIL, "NoOwnAddress", message, None, has, wants)
+
+
+def is_terways(books: Ledger) -> bool:
+    """Whether Terway hands out eRDMA itself: terway-init notes it, if the driver could be loaded."""
+    terway = books.seen.get(Terway)
+    return terway is not None and (terway.capabilities or {}).get("erdma") == "true"
+
+
+CHECK = Check(
+    id="eni.eri-address",
+    question="Has every elastic RDMA interface its own address, and not the node's?",
+    why="RoCE v2 GIDs are made of the interface's addresses: an ERI that Terway took for pods carries the node's, "
+    "which answers elsewhere, and no queue pair connects.",
+    fix="TakenByTerway: exclude ERIs in Terway (tag or eni_tag_filter; newer releases do it by themselves), detach and "
+    "attach the ERI. NoOwnAddress: restart alibabacloud-erdma-agent, or set the address by hand.",
+    source="AliyunContainerService alibabacloud-erdma-controller netdev.go, docs/erdma-coexistence.md",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.BOOKS,
+    needs=(Imds, Links, Rdma),
+    uses=(Cluster, Terway),
+    judge=judge,
+)

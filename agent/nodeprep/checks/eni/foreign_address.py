@@ -1,0 +1,70 @@
+"""Does every ENI that Terway manages hold no address but the node's own?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.imds import Imds
+from nodeprep.facts.ledger import Ledger, Row, ledger
+from nodeprep.facts.links import Address, Links
+from nodeprep.facts.rdma import Rdma
+from nodeprep.facts.terway import Terway
+from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+
+WHOLE = (32, 128)  # terway plugin/datapath: the node's address is added with a mask of all bits
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    books = ledger(seen)
+    if books is None or not books.has_terway:
+        return
+    own = of_node(books)
+    yield from seen.each(books.attached, lambda row: verdict(row, own))
+
+
+def of_node(books: Ledger) -> frozenset[str]:
+    """The node's addresses: those on its primary ENI, by the metadata."""
+    primary = books.instance.primary
+    return frozenset((primary.primary_address, *primary.ipv6_addresses)) if primary else frozenset()
+
+
+def verdict(row: Row, own: frozenset[str]) -> Verdict | None:
+    foreign = [one for one in row.addresses() if one.address not in own or one.prefix not in WHOLE]
+    if row.is_primary or row.link is None or not row.is_for_pods:
+        return None
+    if not foreign:
+        return Verdict(row.subject, Status.OK, "NodeOnly", f"{row.where} holds no address but the node's")
+    words = ", ".join(described(one) for one in foreign[:4])
+    if any(one.dynamic or (row.metadata and one.address == row.metadata.primary_address) for one in foreign):
+        message = (
+            f"{row.where} holds {words}: the system manages it beside Terway (DHCP), whose rules and routes it will "
+            f"take away; see networkctl status {row.link.name}, nmcli device, cloud-init query"
+        )
+        unmanage = Remedy("os_unmanage_eni", {"interface": row.link.name})
+        return Verdict(row.subject, Status.WARN, "ManagedBySystem", message, unmanage, words, "none but the node's /32")
+    message = f"{row.where} holds {words}, which is not the node's: Terway takes it away with the next pod"
+    return Verdict(row.subject, Status.WARN, "ForeignAddress", message, None, words, "none but the node's /32")
+
+
+def described(one: Address) -> str:
+    return f"{one.address}/{one.prefix}{' dynamic' if one.dynamic else ''}"
+
+
+CHECK = Check(
+    id="eni.foreign-address",
+    question="Does every ENI that Terway manages hold no address but the node's own?",
+    why="An ENI with an address of its own was set up by DHCP as well: a second default route, rules that vanish at "
+    "the next lease, and answers that leave by the wrong ENI.",
+    fix="Take the ENI from the system's network manager (eni.os-manager names it), then ip address flush dev IFACE and "
+    "restart the node's Terway pod.",
+    source="terway plugin/driver/utils EnsureAddr (deletes other addresses); terway issue 141; "
+    "cloud-init DataSourceAliYun (dhcp4 on every NIC)",
+    severity=Severity.WARN,
+    stage=Stage.DEVICE,
+    damping=Damping.BOOKS,
+    needs=(Imds, Links, Terway),
+    uses=(Rdma, Cluster),
+    remedies=("os_unmanage_eni",),
+    judge=judge,
+)

@@ -1,0 +1,79 @@
+"""Has every ENI that the cloud attached a link in the kernel, or a pod that holds it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.imds import Imds
+from nodeprep.facts.ledger import BOUND, MEMBER, Row, ledger
+from nodeprep.facts.links import Links
+from nodeprep.facts.terway import Terway
+from nodeprep.model import (
+    Check,
+    Damping,
+    Remedy,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Unreadable,
+    Verdict,
+    Why,
+    cannot_look,
+)
+
+KUBERNETES = Unreadable(
+    Why.MISSING, "the ENIs that pods hold", detail="exclusive ENIs leave the host: give --kubeconfig FILE --node NAME"
+)
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    books = ledger(seen)
+    if books is not None:
+        yield from seen.each([row for row in books.rows if row.metadata], verdict)
+
+
+def verdict(row: Row) -> Verdict:
+    shows = f"{row.where} is attached by the metadata"
+    if row.link is not None:
+        return Verdict(row.subject, Status.OK, "Link", f"{shows} and the kernel has its link", observed="link")
+    books = row.books
+    if not row.is_primary and not books.is_shown_kubernetes and books.may_be_exclusive:
+        return cannot_look(row.subject, KUBERNETES)
+    if row.is_primary:  # no pod gets this one, and no record may stand between
+        return missing(row, shows)
+    holder = row.holder
+    if holder is not None and holder.phase == BOUND:
+        in_pod = f"{shows}; {holder.record[:80]} holds it ({holder.phase})"
+        return Verdict(row.subject, Status.OK, "InPod", in_pod, observed="in a pod")
+    if MEMBER in (holder.type if holder else "", row.record.type if row.record else ""):
+        return Verdict(row.subject, Status.OK, "Member", f"{shows}; a member ENI is a VLAN of its trunk")
+    if holder is not None:
+        message = f"{shows}, the kernel has no link with that MAC; {holder.record[:80]} is {holder.phase or 'new'!r}"
+        return Verdict(row.subject, Status.WARN, "Changing", message, None, holder.phase, f"a link, or {BOUND}")
+    return missing(row, f"{shows}, {'no pod holds it' if books.is_shown_kubernetes else 'pods hold no ENIs here'}")
+
+
+def missing(row: Row, shows: str) -> Verdict:
+    message = f"{shows}, and the kernel has no link with that MAC: rescan the PCI bus, then see dmesg and lspci -nn"
+    return Verdict(row.subject, Status.FAIL, "NoLink", message, Remedy("pci_rescan"), "no link", "a link")
+
+
+CHECK = Check(
+    id="eni.missing-link",
+    question="Has every ENI that the cloud attached a link in the kernel, or a pod that holds it?",
+    why="A hot-plug that the kernel missed leaves an ENI that Terway counts on and cannot find: pods that get an "
+    "address of it stay in ContainerCreating.",
+    fix="echo 1 > /sys/bus/pci/rescan. If it stays away: lspci -nn (function without driver?), dmesg; then detach and "
+    "attach the ENI in the cloud.",
+    source="ECS metadata network/interfaces/macs; terway pkg/link (an ENI is found by its MAC, 10 tries of 1 s)",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.BOOKS,
+    needs=(Imds, Links),
+    uses=(Cluster, Terway),
+    after=("imds.reachable",),
+    remedies=("pci_rescan",),
+    judge=judge,
+)

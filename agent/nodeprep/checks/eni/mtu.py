@@ -1,0 +1,66 @@
+"""Is the MTU of every ENI alike, and as large as the pods'?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.cni import Cni
+from nodeprep.facts.imds import Imds
+from nodeprep.facts.ledger import Row, ledger
+from nodeprep.facts.links import Links
+from nodeprep.facts.rdma import Rdma
+from nodeprep.facts.terway import Terway
+from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+
+PLUGIN = "terway"
+MTU = 1500  # terway plugin/driver/types: what the plugin takes where its configuration has no mtu, or 0
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    books = ledger(seen)
+    if books is None or not books.has_terway:
+        return
+    pods = of_pods(seen.get(Cni))
+    primary = next((row.link.mtu for row in books.attached if row.is_primary and row.link), None)
+    yield from seen.each(books.attached, lambda row: verdict(row, pods, primary))
+
+
+def of_pods(cni: Cni | None) -> int | None:
+    """What Terway's plugin gives pods, by the first configuration that names it."""
+    for file in (cni.files or ()) if cni else ():
+        for plugin in file.network.plugins:
+            if plugin.type == PLUGIN:
+                said = plugin.option("mtu")
+                return said if isinstance(said, int) and said > 0 else MTU
+    return None
+
+
+def verdict(row: Row, pods: int | None, primary: int | None) -> Verdict | None:
+    if row.link is None or not (row.is_primary or row.is_for_pods):
+        return None
+    has = row.link.mtu
+    shows = f"{row.where} has MTU {has}"
+    if pods is not None and has < pods:
+        message = f"{shows}; pods get {pods} by Terway's CNI configuration: their large packets are lost on the way out"
+        return Verdict(row.subject, Status.WARN, "BelowPods", message, None, str(has), f"at least {pods}")
+    if primary is not None and has != primary:
+        message = f"{shows}; the primary ENI has {primary}: pods of one node differ in what they can send"
+        return Verdict(row.subject, Status.WARN, "Uneven", message, None, str(has), str(primary))
+    return Verdict(row.subject, Status.OK, "Mtu", shows, observed=str(has), expected=str(pods or primary))
+
+
+CHECK = Check(
+    id="eni.mtu",
+    question="Is the MTU of every ENI alike, and as large as the pods'?",
+    why="A pod whose interface takes larger packets than its ENI connects, and hangs in the first large transfer.",
+    fix="ip link set IFACE mtu N with the number of the primary ENI (jumbo frames: 8500), and what sets it at boot; or "
+    "set auto_mtu in Terway's eni-config.",
+    source="terway plugin/driver/types (mtu, 1500 if 0), cmd/terway-cli/cni.go (auto_mtu takes that of eth0)",
+    severity=Severity.WARN,
+    stage=Stage.DEVICE,
+    damping=Damping.SOFT,
+    needs=(Imds, Links, Terway),
+    uses=(Cni, Rdma, Cluster),
+    judge=judge,
+)

@@ -1,0 +1,101 @@
+"""Is Terway's record of every ENI settled, and is there a record of every ENI?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodeprep.facts.cluster import Cluster, EniRecord, TerwayNode
+from nodeprep.facts.imds import Imds
+from nodeprep.facts.ledger import Ledger, Row, ledger
+from nodeprep.facts.links import Links
+from nodeprep.facts.rdma import Rdma
+from nodeprep.facts.terway import Terway
+from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Subject, Verdict
+
+IN_USE = "InUse"  # what terway-cli's migrate check asks of every ENI
+VALID = "Valid"  # and of every address
+SHOWN = 4  # words in a message
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """How old Terway's last sync with the cloud may be.
+
+    synced_within: hours. Terway syncs every 12 h, put off by up to as long again at random
+    (multiIPNodeSyncPeriod, wait.Jitter(period, 1)); twice that.
+    """
+
+    synced_within: int = 48
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    books = ledger(seen)
+    if books is None or books.terway is None:
+        return
+    yield from stale(books.terway, seen[Want])
+    yield from seen.each(books.terway.enis, lambda record: verdict(record, books), subject_of)
+    yield from seen.each([row for row in books.attached if not row.is_primary], unrecorded)
+
+
+def stale(terway: TerwayNode, want: Want) -> Iterator[Verdict]:
+    """A record that was never synced is that of a node that had no pod yet."""
+    hours = (terway.synced or 0.0) / 3600
+    if hours > want.synced_within:
+        message = (
+            f"Terway held its record of this node against the cloud {hours:.0f} h ago: see terway-controlplane's log"
+        )
+        limit = f"{want.synced_within} h"
+        yield Verdict(NODE, Status.WARN, "NotSynced", message, None, f"{hours:.0f} h", limit)
+
+
+def verdict(record: EniRecord, books: Ledger) -> Verdict:
+    about, mac = subject_of(record), record.mac.lower()
+    shows = f"Terway's record of {record.id} ({mac})"
+    row = next((row for row in books.rows if row.mac == mac), None)
+    invalid = [f"{one.address} {one.status}" for one in record.addresses if one.status != VALID]
+    if record.status != IN_USE:
+        message = f"{shows} is {record.status[:40]!r}: the cloud has not finished; see kubectl describe of the record"
+        return Verdict(about, Status.WARN, "NotInUse", message, None, record.status[:40], IN_USE)
+    if row is None and books.holder(mac) is None:
+        message = f"{shows} is {IN_USE}, and neither the metadata nor the kernel has it: the record is stale"
+        return Verdict(about, Status.WARN, "StaleRecord", message, None, "record only", "metadata and link")
+    if record.troubles:
+        troubles = "; ".join(one[:120] for one in record.troubles[:SHOWN])
+        return Verdict(about, Status.WARN, "Troubled", f"{shows} has trouble: {troubles}", None, troubles[:120], "none")
+    if invalid:
+        message = f"{shows} holds addresses that are not {VALID}: {', '.join(invalid[:SHOWN])}"
+        return Verdict(about, Status.WARN, "AddressNotValid", message, None, ", ".join(invalid[:SHOWN]), VALID)
+    return Verdict(about, Status.OK, "Settled", f"{shows} is {IN_USE}", observed=record.status)
+
+
+def unrecorded(row: Row) -> Verdict | None:
+    if row.record is not None or row.holder is not None or row.is_returned or row.is_eri:
+        return None
+    message = (
+        f"{row.where} is attached and is in no record of Terway's, no pod holds it, and it is no ERI: "
+        "pods get none of its addresses; somebody attached it by hand, or a tag filter leaves it out"
+    )
+    return Verdict(row.subject, Status.WARN, "NoRecord", message, None, "metadata and link", "a record too")
+
+
+def subject_of(record: EniRecord) -> Subject:
+    return Subject(record.mac.lower(), None, record.id)
+
+
+CHECK = Check(
+    id="eni.record",
+    question="Is Terway's record of every ENI settled, and is there a record of every ENI?",
+    why="Terway gives pods addresses by its record: an ENI that hangs in Attaching, or an address that is not Valid, "
+    "is capacity that the scheduler believes in and no pod gets.",
+    fix="kubectl get nodes.network.alibabacloud.com NODE -o yaml; its conditions name the cloud's error (quota, "
+    "vSwitch out of addresses). NoRecord: detach the ENI, or tag it as not Terway's if it is meant for something else.",
+    source="terway cmd/terway-cli/migrate_check.go (InUse, Valid); types/controlplane (multiIPNodeSyncPeriod=12h)",
+    severity=Severity.WARN,
+    stage=Stage.NODE,
+    damping=Damping.BOOKS,
+    needs=(Imds, Links, Cluster, Terway),
+    uses=(Rdma,),
+    want=Want,
+    judge=judge,
+)

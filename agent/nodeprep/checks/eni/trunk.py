@@ -1,0 +1,85 @@
+"""Is the trunk ENI that this node's annotation names there, a trunk and in use?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodeprep.facts.cluster import TRUNK, Cluster, TerwayNode
+from nodeprep.facts.imds import Imds
+from nodeprep.facts.ledger import Ledger, ledger
+from nodeprep.facts.links import Links
+from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Subject, Verdict
+
+TYPE, IN_USE = "Trunk", "InUse"  # ENITypeTrunk, ENIStatusInUse (terway pkg/apis, pkg/aliyun/client)
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """`required`: whether this node must have a trunk ENI; else one without the annotation is not asked for any."""
+
+    required: bool = False
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    books = ledger(seen)
+    if books is None:
+        return
+    named = seen[Cluster].node.annotations.get(TRUNK, "")
+    if named:
+        yield verdict(named, books)
+    elif seen[Want].required:
+        message = (
+            f"the node has no annotation {TRUNK}, so no trunk ENI; the profile wants one (`required` of eni.trunk): "
+            "set enable_eni_trunking in eni-config, and see whether this instance type can (EniTrunkSupported)"
+        )
+        yield Verdict(NODE, Status.FAIL, "NoTrunk", message, None, "no annotation", "a trunk ENI")
+
+
+def verdict(named: str, books: Ledger) -> Verdict:
+    """Type and status are Terway's to know, link and attachment the node's; without a record that is half of it."""
+    shows = f"the node's annotation {TRUNK} names {named[:60]}"
+    terway = books.terway
+    if terway is not None and (trouble := in_record(named, terway, shows)) is not None:
+        return trouble
+    row = next((row for row in books.rows if row.eni == named), None)
+    about = row.subject if row else Subject(named, None, named[:60])
+    if row is None:
+        message = f"{shows}, which the metadata does not list: not attached, and no pod with a member ENI can start"
+        return Verdict(about, Status.FAIL, "NotAttached", message, None, "not in the metadata", "attached")
+    if row.link is None:
+        message = f"{shows}; the metadata has it ({row.mac}), and the kernel no link with that MAC: rescan the PCI bus"
+        return Verdict(about, Status.FAIL, "NoLink", message, None, "no link", "a link")
+    return Verdict(about, Status.OK, "Trunk", f"{shows}: {row.where}", observed=row.link.name)
+
+
+def in_record(named: str, terway: TerwayNode, shows: str) -> Verdict | None:
+    record = next((one for one in terway.enis if one.id == named), None)
+    if record is None:
+        about = Subject(named, None, named[:60])
+        message = f"{shows}, which Terway's record does not have: was the trunk ENI deleted? See the node's events"
+        return Verdict(about, Status.FAIL, "NotRecorded", message, None, "no record", f"{TYPE}, {IN_USE}")
+    about = Subject(record.mac.lower(), None, record.id)
+    if record.type != TYPE:
+        message = f"{shows} ({record.mac}), which is a {record.type[:30]!r} ENI by Terway's record"
+        return Verdict(about, Status.FAIL, "NotTrunk", message, None, record.type[:30], TYPE)
+    if record.status != IN_USE:
+        message = f"{shows} ({record.mac}), which is {record.status[:30]!r} by Terway's record"
+        return Verdict(about, Status.FAIL, "NotInUse", message, None, record.status[:30], IN_USE)
+    return None
+
+
+CHECK = Check(
+    id="eni.trunk",
+    question="Is the trunk ENI that this node's annotation names there, a trunk and in use?",
+    why="Member ENIs are VLANs of the trunk: without it the node offers aliyun/member-eni and starts no such pod.",
+    fix="NoLink: rescan the PCI bus. NoTrunk: enable_eni_trunking in eni-config. Else: see events of the node and of "
+    "nodes.network.alibabacloud.com; Terway makes a trunk ENI again when the annotation is gone and the pool synced.",
+    source="terway types/k8s.go (k8s.aliyun.com/trunk-on), pkg/controller/multi-ip/node",
+    severity=Severity.GATE,
+    stage=Stage.NODE,
+    damping=Damping.BOOKS,
+    needs=(Imds, Links, Cluster),
+    judge=judge,
+    want=Want,
+)

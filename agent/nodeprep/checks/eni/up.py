@@ -1,0 +1,60 @@
+"""Is every ENI up whose addresses pods have?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.imds import Imds
+from nodeprep.facts.ledger import Row, ledger
+from nodeprep.facts.links import Link, Links
+from nodeprep.facts.rdma import Rdma
+from nodeprep.facts.routes import Routes
+from nodeprep.facts.terway import Terway
+from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+
+RUNNING = ("up", "unknown")  # IF_OPER_UNKNOWN is what drivers show that do not track it (include/uapi/linux/if.h)
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    books = ledger(seen)
+    if books is None or not books.has_terway:
+        return
+    yield from seen.each(books.attached, lambda row: verdict(row, row.link) if row.link else None)
+
+
+def verdict(row: Row, link: Link) -> Verdict | None:
+    shows = f"{row.where} is {link.operstate}"
+    if link.operstate in RUNNING:
+        return Verdict(row.subject, Status.OK, "Up", shows, observed=link.operstate)
+    pods = row.pods()
+    if not (pods or row.is_primary or row.is_for_pods):
+        return None
+    if not pods and not row.is_primary:  # Terway brings it up when it gives the first of its addresses to a pod
+        return Verdict(row.subject, Status.OK, "NotInUse", f"{shows}; no pod has an address of it")
+    who = "this node and its pods" if row.is_primary else f"{len(pods)} pod address{'es' if len(pods) > 1 else ''}"
+    shows = f"{shows} and carries {who}{' (' + ', '.join(pods[:3]) + ')' if pods else ''}"
+    if not link.up:
+        up = Remedy("link_up", {"interface": link.name})
+        message = f"{shows}; it was set down here: ip link set {link.name} up"
+        return Verdict(row.subject, Status.FAIL, "AdministrativelyDown", message, up, link.operstate, "up")
+    message = f"{shows}; it is set up and has no carrier: ethtool {link.name}, dmesg, then the attachment in the cloud"
+    return Verdict(row.subject, Status.FAIL, "NoCarrier", message, None, link.operstate, "up")
+
+
+CHECK = Check(
+    id="eni.up",
+    question="Is every ENI up whose addresses pods have?",
+    why="Setting a link down takes the routes of its table with it: the pods' packets then leave by eth0 with an "
+    "address that the cloud drops there, and no rule of the node shows it.",
+    fix="ip link set IFACE up, then restart the node's Terway pod: it writes the table's default route again.",
+    source="terway plugin/datapath (LinkSetUp on ENIs); Linux Documentation/networking/operstates.rst",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.HARD,
+    needs=(Imds, Links, Terway),
+    uses=(Routes, Rdma, Cluster),
+    after=("eni.missing-link",),
+    remedies=("link_up",),
+    judge=judge,
+)

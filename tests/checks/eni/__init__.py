@@ -1,0 +1,1 @@
+"""Rows of the ENI checks: books that agree, and one that does not."""
