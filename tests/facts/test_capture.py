@@ -16,12 +16,13 @@ from nodeprep.facts.devnodes import DevNodes
 from nodeprep.facts.expected import derive
 from nodeprep.facts.links import Link, Links
 from nodeprep.facts.modules import Modules
-from nodeprep.facts.pci import Pci
+from nodeprep.facts.pci import Pci, PciDevice
 from nodeprep.facts.rdma import Rdma
 from nodeprep.look import Eyes, Look
 from nodeprep.model import Status, Unreadable, Why
 from nodeprep.profile import DeviceWant, PortWant, Profile, extend, mapping, parse
 from nodeprep.round import judge
+from tests.erdma_values import FIRST, erdma_0, eri
 from tests.rigs import trees
 from tests.values import BDF, device, gid, link, links, nic, pci, port, rdma
 
@@ -223,6 +224,20 @@ def test_it_extends_the_profile_of_the_network_in_use(shows: tuple[tuple[str, st
     assert profile.extends == extends
     if extends == "rdma-infiniband":
         assert all(want.gid is None for want in profile.expect.ports.values())
+
+
+ELASTIC = [
+    # state        GPUs   extends
+    ("4: ACTIVE", (), "rdma-erdma-cpu"),
+    ("4: ACTIVE", (nic(address="0000:00:0a.0", id="10de:2330", pci_class="030200", rdma=()),), "rdma-erdma-gpu"),
+    ("1: DOWN", (), "base"),
+]
+
+
+@pytest.mark.parametrize(("state", "gpus", "extends"), ELASTIC)
+def test_elastic_rdma_has_profiles_of_its_own(state: str, gpus: tuple[PciDevice, ...], extends: str) -> None:
+    shows = port(device="erdma_0", bdf=FIRST, state=state)
+    assert wants(devices=(erdma_0(),), ports=(shows,), pci=pci(eri(), *gpus)).extends == extends
 
 
 def test_an_unreadable_value_is_expected_of_nobody() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nodeprep.facts.pci import Auxiliary, Pci
 from nodeprep.facts.rdma import Port, Rdma
-from nodeprep.facts.suited import suited
+from nodeprep.facts.suited import suited, suited_to_network
 from nodeprep.model import Unreadable, Why
+from tests.cni_values import cni, terway
+from tests.erdma_values import eri
 from tests.values import nic, pci, port, rdma
 
 BLIND = Unreadable(Why.IO_ERROR, "/sys", 5)
@@ -15,6 +19,10 @@ IB, ROCE, OTHER = port(layer="InfiniBand"), port(), port(layer="Unknown")
 PLAIN = nic(rdma=(), auxiliaries=())
 OFFERS = nic(rdma=(), auxiliaries=(Auxiliary("mlx5_core.rdma.0", None),))
 CONTROLLER = nic(rdma=(), auxiliaries=(), pci_class="020700")
+ERI, BARE_ERI = eri(), eri(driver=None, rdma=())
+GPU = nic(address="0000:00:0a.0", id="10de:2330", pci_class="030200", rdma=(), netdevs=())
+CONSOLE = nic(address="0000:00:02.0", id="1013:00b8", pci_class="030000", rdma=(), netdevs=())
+UNNAMED_GPU = nic(address="0000:00:0b.0", id=BLIND, pci_class="030200", rdma=(), netdevs=())
 ROWS = [
     # PCI functions         ports                            profile
     ((), (IB, ROCE, ROCE), "rdma-infiniband"),
@@ -27,6 +35,17 @@ ROWS = [
     ((), (port(layer=BLIND),), "rdma-roce"),
     ((CONTROLLER,), (port(layer=BLIND),), "rdma-infiniband"),
     ((nic(pci_class="030200", rdma=(), auxiliaries=()),), (), None),
+    # Elastic RDMA, with and without its driver, with and without GPUs
+    ((ERI,), (port(bdf=ERI.address),), "rdma-erdma-cpu"),
+    ((BARE_ERI, PLAIN), (), "rdma-erdma-cpu"),
+    ((ERI, GPU), (port(bdf=ERI.address),), "rdma-erdma-gpu"),
+    ((BARE_ERI, GPU), (), "rdma-erdma-gpu"),
+    ((BARE_ERI, CONSOLE, UNNAMED_GPU), (), "rdma-erdma-cpu"),
+    # beside rails it is the front end's
+    ((ERI, OFFERS), (), "rdma-roce"),
+    ((ERI, PLAIN, GPU), (port(bdf=ERI.address), ROCE), "rdma-roce"),
+    ((ERI, PLAIN), (port(bdf=ERI.address), IB), "rdma-infiniband"),
+    ((nic(id=BLIND, rdma=(), auxiliaries=()),), (), None),
 ]
 
 
@@ -45,3 +64,32 @@ def test_says_what_it_looked_for_in_vain() -> None:
         assert found.nothing
         assert found.because == f"no RDMA device in /sys/class/infiniband, {words}"
     assert not suited(pci(), rdma(OTHER)).nothing
+
+
+def test_says_what_elastic_rdma_it_rests_on() -> None:
+    other = eri(address="0000:00:08.0", rdma=())
+    assert suited(pci(ERI, other, GPU), rdma()).because == "2 Elastic RDMA interfaces and 1 GPU"
+    assert suited(pci(ERI), rdma()).because == "1 Elastic RDMA interface"
+
+
+NO_CNI = cni(files=(), binaries=())
+NETWORKS = [
+    # Terway                                                                     CNI       profile
+    (terway(), cni(), "tcp-shared-eni"),
+    (terway(capabilities=None), NO_CNI, "tcp-shared-eni"),
+    (terway(capabilities=BLIND), cni(), "tcp-shared-eni"),
+    (terway(capabilities={"cni_exclusive_eni": "eniOnly"}), cni(), "mpijob-exclusive-eni"),
+    (terway(present=False), cni(), "base"),
+    (terway(present=BLIND), cni(), "base"),
+    (None, cni(), "base"),
+    (terway(present=False), NO_CNI, None),
+    (terway(present=False), cni(files=None), None),
+    (terway(present=False), cni(files=BLIND), None),
+    (None, None, None),
+]
+
+
+@pytest.mark.parametrize(("by_terway", "by_cni", "profile"), NETWORKS)
+def test_a_node_without_rdma_goes_by_its_pods_network(by_terway: Any, by_cni: Any, profile: str | None) -> None:
+    found = suited_to_network(by_terway, by_cni)
+    assert (found.profile if found else None) == profile

@@ -113,6 +113,7 @@ def tree(description: dict[str, Any]) -> Tree:
         files |= _pci(nic) | _rdma(nic) | _netdev(nic)
     for index, at in enumerate(description.get("gpus", [])):
         files |= _gpu(at, index)
+    files |= description.get("files", {})
     for part in description.get("lacks", []):
         files = {path: content for path, content in files.items() if not _lies_in(path, part)}
     return _flattened(files) if description.get("flat") else files
@@ -133,6 +134,8 @@ def write(files: Tree, directory: Path) -> None:
                 target.write_bytes(content)
             case str():
                 target.write_text(content + "\n")
+                if target.parent.name == "bin":
+                    target.chmod(0o755)  # a program
 
 
 def build(name: str, directory: Path) -> Path:
@@ -212,7 +215,7 @@ def _rdma(nic: Nic) -> Tree:
     here = f"{nic.home}/infiniband/{name}"
     port = f"{here}/ports/1"
     up = nic["state"] == "4: ACTIVE"
-    guid = f"946d:ae03:00cd:{0xE700 + nic.index:04x}"
+    guid = nic["guid"] or f"946d:ae03:00cd:{0xE700 + nic.index:04x}"
     files: Tree = {
         f"sys/class/infiniband/{name}": _link("sys/class/infiniband", here),
         f"{here}/device": Link("../../../" + nic.at),
@@ -250,7 +253,7 @@ def _gids(nic: Nic, port: str) -> Tree:
         files[f"{port}/gids/{index}"] = value
         if kind and nic["layer"] == "Ethernet":
             files[f"{port}/gid_attrs/types/{index}"] = kind
-            files[f"{port}/gid_attrs/ndevs/{index}"] = nic["netdev"]
+            files[f"{port}/gid_attrs/ndevs/{index}"] = nic["netdev"] or nic["gid-netdev"]
     return files
 
 
@@ -283,7 +286,7 @@ def _netdev(nic: Nic) -> Tree:
         f"sys/class/net/{name}": _link("sys/class/net", here),
         f"{here}/device": Link("../../../" + nic.at),
         f"{here}/ifindex": str(nic.index + 2),
-        f"{here}/address": f"94:6d:ae:cd:e7:{nic.index:02x}",
+        f"{here}/address": nic["mac"] or f"94:6d:ae:cd:e7:{nic.index:02x}",
         f"{here}/flags": "0x1003" if carrier or nic["physical"] == "2: Polling" else "0x1002",
         f"{here}/operstate": "up" if carrier else "down",
         f"{here}/carrier": "1" if carrier else "0",

@@ -13,7 +13,18 @@ from nodeprep.config.wants import check_gates, wants
 from nodeprep.model import Check
 from nodeprep.profile import Profile, ProfileError, extend, parse
 
-BUILT_IN = ("base", "rdma", "rdma-roce", "rdma-infiniband")
+BUILT_IN = (
+    "base",
+    "rdma",
+    "rdma-roce",
+    "rdma-infiniband",
+    "tcp-shared-eni",
+    "mpijob-exclusive-eni",
+    "mpijob-trunk-eni",
+    "rdma-erdma-cpu",
+    "rdma-erdma-gpu",
+    "rdma-lingjun",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from nodeprep.facts.links import Link, Links
 from nodeprep.facts.modules import Modules
 from nodeprep.facts.pci import UNNAMED, Pci, PciDevice
 from nodeprep.facts.rdma import Device, Port, Rdma
-from nodeprep.facts.suited import INFINIBAND, ROCE
+from nodeprep.facts.suited import ERDMA_CPU, ERDMA_GPU, INFINIBAND, ROCE, suited
 from nodeprep.model import Shown, Unreadable, raw
 from nodeprep.profile import DeviceWant, Expectation, PortWant, Profile
 
@@ -55,7 +55,7 @@ def capture(
         ports = {key: replace(port, gid=None) for key, port in ports.items()}
     return Profile(
         name=name,
-        extends=_parent(layers),
+        extends=_parent(layers, suited(pci, rdma).profile),
         expect=Expectation(
             devices={place: _device(device, nics[place]) for place, device in sorted(own.items())},
             ports=dict(sorted(ports.items())),
@@ -65,8 +65,10 @@ def capture(
     )
 
 
-def _parent(layers: set[str | None]) -> str:
+def _parent(layers: set[str | None], suits: str | None) -> str:
     """The built-in profile of the network that the required ports are on."""
+    if suits in (ERDMA_CPU, ERDMA_GPU) and "Ethernet" in layers:
+        return suits
     if "InfiniBand" in layers:
         return INFINIBAND
     return ROCE if "Ethernet" in layers else "rdma" if layers else "base"

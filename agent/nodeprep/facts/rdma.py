@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from nodeprep.facts import gid, port_files
+from nodeprep.facts.erdma import VENDOR_DEVICE, mac_of
 from nodeprep.facts.gid import Gid
 from nodeprep.facts.pci import ADDRESS, DEVICES, address_in
 from nodeprep.facts.slot import slot_in
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["CLASS", "FACT", "Device", "Gid", "Port", "Rdma", "observe", "places"]
 
 CLASS = "/sys/class/infiniband"
+NET = "/sys/class/net"
 SUBFUNCTION = re.compile(r"\.sf\.\d+$")  # an auxiliary device that devlink made, such as mlx5_core.sf.4
 
 
@@ -240,13 +242,18 @@ def _text(value: str | None | Unreadable) -> str | None:
 
 
 def _netdev(files: Files, device: Device, number: int, gids: tuple[Gid, ...] | None) -> str | None:
-    """The base netdev: of the first GID, else the software device's parent, else the one on the same function."""
+    """The base netdev: of the first GID, else the software device's parent, else the one on the same function.
+
+    That of an Elastic RDMA interface is another function's, and has its MAC.
+    """
     if gids and gids[0].netdev:
         return gids[0].netdev
     base = _text(files.text(f"{CLASS}/{device.name}/ports/{number}/gid_attrs/ndevs/0"))
     parent = _text(files.text(f"{CLASS}/{device.name}/parent"))
     if base or parent:
         return base or parent
+    if device.id == VENDOR_DEVICE:
+        return _with_mac(files, mac_of(_text(port_files.guid(files, f"{CLASS}/{device.name}/node_guid"))))
     here = f"{CLASS}/{device.name}/device/net"
     listed = files.names(here)
     names = listed if isinstance(listed, tuple) else ()
@@ -254,6 +261,13 @@ def _netdev(files: Files, device: Device, number: int, gids: tuple[Gid, ...] | N
         return names[0]
     # Older dual-port cards have the netdevs of both ports on one function (Documentation/ABI/testing/sysfs-class-net).
     return next((name for name in names if files.number(f"{here}/{name}/dev_port") == number - 1), None)
+
+
+def _with_mac(files: Files, mac: str | None) -> str | None:
+    """The netdev of this MAC that hardware provides: the driver pairs them so (erdma_enum_and_get_netdev)."""
+    listed = files.names(NET) if mac else None
+    own = (name for name in listed if files.text(f"{NET}/{name}/address") == mac) if isinstance(listed, tuple) else ()
+    return next((name for name in own if files.exists(f"{NET}/{name}/device")), None)
 
 
 FACT = Fact(Rdma, observe, woken_by=frozenset({Topic.LINK, Topic.RDMA, Topic.DEVICE}))

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from nodeprep.facts.pci import Pci, PciDevice
+from nodeprep.facts.cni import Cni
+from nodeprep.facts.erdma import VENDOR_DEVICE
+from nodeprep.facts.pci import DISPLAY, NVIDIA, Pci, PciDevice
 from nodeprep.facts.rdma import CLASS, Port, Rdma
-from nodeprep.model import CannotLook
+from nodeprep.facts.terway import Terway
+from nodeprep.model import CannotLook, raw
 
 ROCE, INFINIBAND = "rdma-roce", "rdma-infiniband"
+BASE, SHARED_ENI, EXCLUSIVE_ENI = "base", "tcp-shared-eni", "mpijob-exclusive-eni"
+ERDMA_CPU, ERDMA_GPU = "rdma-erdma-cpu", "rdma-erdma-gpu"
 INFINIBAND_CLASS = "0207"  # PCI_CLASS_NETWORK_INFINIBAND (include/linux/pci_ids.h)
 
 
@@ -26,9 +31,16 @@ class Suited:
 
 
 def suited(pci: Pci | None, rdma: Rdma | None) -> Suited:
-    """Ports count more than NICs: a port says which network it is for. None stands for what could not be seen."""
+    """Ports count more than NICs: a port says which network it is for. None stands for what could not be seen.
+
+    An Elastic RDMA interface decides where it is all the RDMA there is: beside rails it is the front end's.
+    """
     ports = rdma.ports if rdma else ()
     nics = pci.nics if pci else ()
+    interfaces = [one for one in (pci.devices if pci else ()) if raw(one)["id"] == VENDOR_DEVICE]
+    elsewhere = {port.bdf for port in ports}.union(nic.address for nic in nics if _offers_rdma(nic))
+    if interfaces and not elsewhere.difference(one.address for one in interfaces):
+        return _elastic(interfaces, pci)
     layers = Counter(map(_layer, ports))
     if layers["InfiniBand"]:
         return Suited(INFINIBAND, _number(layers["InfiniBand"], "InfiniBand port"))
@@ -46,6 +58,35 @@ def suited(pci: Pci | None, rdma: Rdma | None) -> Suited:
         return Suited(ROCE, f"{_number(len(ports), 'RDMA port')} whose link layer could not be read")
     nic = "no NIC that offers RDMA" if pci else "no record of PCI devices"
     return Suited(None, f"no RDMA device in {CLASS}, {nic}", nothing=True)
+
+
+def suited_to_network(terway: Terway | None, cni: Cni | None) -> Suited | None:
+    """The profile of a node without RDMA, by how its pods come to the network; None where it shows no pods' network."""
+    if terway is not None and raw(terway)["present"] is True:
+        told = raw(terway)["capabilities"]
+        mode = told.get("cni_exclusive_eni", "") if isinstance(told, dict) else ""
+        if mode.lower() == "enionly":
+            return Suited(EXCLUSIVE_ENI, "no RDMA device, Terway with exclusive ENIs")
+        return Suited(SHARED_ENI, "no RDMA device, Terway")
+    files = raw(cni)["files"] if cni is not None else None
+    if isinstance(files, tuple) and files:
+        return Suited(BASE, f"no RDMA device, the CNI configuration {files[0].name[:60]}")
+    return None
+
+
+def _elastic(interfaces: list[PciDevice], pci: Pci | None) -> Suited:
+    """GPUs speak NCCL, which needs the driver's other mode."""
+    gpus = [one for one in (pci.devices if pci else ()) if _is_gpu(one)]
+    found = _number(len(interfaces), "Elastic RDMA interface")
+    if gpus:
+        return Suited(ERDMA_GPU, f"{found} and {_number(len(gpus), 'GPU')}")
+    return Suited(ERDMA_CPU, found)
+
+
+def _is_gpu(device: PciDevice) -> bool:
+    """By class, and by vendor where that can be read: a display of another make is the console's."""
+    known = raw(device)["id"]
+    return device.pci_class.startswith(DISPLAY) and isinstance(known, str) and known.startswith(NVIDIA)
 
 
 def _offers_rdma(nic: PciDevice) -> bool:

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.pci.driver_bound import CHECK
+from nodeprep.facts.erdma import Erdma
 from nodeprep.facts.expected import Shortage
 from nodeprep.facts.modules import Modules
 from nodeprep.facts.pci import PciDevice
 from nodeprep.model import Unreadable, Why
 from nodeprep.profile import DeviceWant
+from tests.erdma_values import erdma
 from tests.values import BDF, expected, nic, pci, say, verdicts
 
 ALIAS = "pci:v000015B3d00001021sv000015B3sd00000041bc02sc00i00"
@@ -169,6 +171,23 @@ def test_the_usual_driver_decides_between_modules_that_claim_it() -> None:
     assert say(CHECK, infiniband, expected(), claimed) == "fail NoModule"  # catch_all is what modprobe would try
     named = [*others(1, driver="unnamed"), *others(1, address="0000:02:00.0"), unbound()]
     assert last(*named) == "fail NoDriver kernel_modules(module=mlx5_core)"
+
+
+DEFERRED = erdma(functions=(BDF,), deferred=(BDF,))
+ELASTIC = [
+    # Elastic RDMA          kernel                               says
+    (None, modules(wanted=()), "fail NoDriver erdma_load()"),
+    (None, modules(wanted=(), loaded=("erdma",)), "fail NotBound driver_bind(bdf=0000:5c:00.0, driver=erdma)"),
+    (None, modules(wanted=(), available=("ib_core",)), "fail NoModule"),
+    (erdma(functions=(BDF,), deferred=()), modules(wanted=()), "fail NoDriver erdma_load()"),
+    (DEFERRED, modules(wanted=(), loaded=("erdma",)), "ok Deferred"),
+]
+
+
+@pytest.mark.parametrize(("fact", "kernel", "says"), ELASTIC)
+def test_an_elastic_rdma_interface_always_needs_its_driver(fact: Erdma | None, kernel: Modules, says: str) -> None:
+    facts = [pci(unbound(id="1ded:107f")), expected(), kernel, *([fact] if fact else [])]
+    assert say(CHECK, *facts) == says
 
 
 def test_what_machines_read() -> None:

@@ -9,10 +9,10 @@ import pytest
 from nodeprep.checks.port.gid import CHECK
 from nodeprep.facts.expected import Expected
 from nodeprep.facts.links import Address
-from nodeprep.facts.rdma import Gid, Port
+from nodeprep.facts.rdma import Device, Gid, Port
 from nodeprep.model import Unreadable, Why
 from nodeprep.profile import PortWant
-from tests.values import device, expected, gid, link, links, nic, pci, port, rdma, say, verdicts
+from tests.values import device, expected, gid, link, links, port, rdma, say, verdicts
 
 KEY = "0000:5c:00.0/1"
 WANTS = expected(firm={KEY: PortWant(gid=True)})
@@ -116,7 +116,7 @@ def test_a_leg_of_a_bond_needs_none_of_its_own(wants: Expected) -> None:
 
 
 def addresses(*pairs: tuple[str, str]) -> tuple[Address, ...]:
-    return tuple(Address(netdev, address, 24, "global") for netdev, address in pairs)
+    return tuple(Address(netdev, address, 24, "global", False) for netdev, address in pairs)
 
 
 FRESH = [
@@ -152,19 +152,19 @@ def test_the_first_ipv4_index_is_told_for_nccl() -> None:
     assert six.observed == "5"
 
 
-ERDMA = pci(nic(driver="erdma"))
+ERI = device(id="1ded:107f")
 REMEDIES = [
-    ({"gids": (LOCAL,)}, ERDMA, "fail NoRoutableGid eri_netdev_up(interface=eth2)"),
-    ({"gids": (LOCAL,)}, pci(nic()), "fail NoRoutableGid"),
-    ({"gids": (LOCAL,)}, pci(nic(address="0000:5d:00.0", driver="erdma")), "fail NoRoutableGid"),
-    ({"gids": (LOCAL,), "netdev": None}, ERDMA, "fail NoRoutableGid"),
-    ({"gids": (V4,)}, ERDMA, "fail StaleGid eri_netdev_up(interface=eth2)"),
+    ({"gids": (LOCAL,)}, ERI, "fail NoRoutableGid eri_netdev_up(interface=eth2)"),
+    ({"gids": (LOCAL,)}, device(), "fail NoRoutableGid"),
+    ({"gids": (LOCAL,)}, device(name="erdma_1", id="1ded:107f"), "fail NoRoutableGid"),
+    ({"gids": (LOCAL,), "netdev": None}, ERI, "fail NoRoutableGid"),
+    ({"gids": (V4,)}, ERI, "fail StaleGid eri_netdev_up(interface=eth2)"),
 ]
 
 
-@pytest.mark.parametrize(("what", "listing", "says"), REMEDIES)
-def test_only_erdma_has_a_remedy(what: dict[str, Any], listing: object, says: str) -> None:
-    assert say(CHECK, rdma(port(**what)), WANTS, listing, links(link())) == says
+@pytest.mark.parametrize(("what", "owner", "says"), REMEDIES)
+def test_only_elastic_rdma_has_a_remedy(what: dict[str, Any], owner: Device, says: str) -> None:
+    assert say(CHECK, rdma(port(**what), devices=(owner,)), WANTS, links(link())) == says
 
 
 def test_messages_of_v1_only_and_stale() -> None:

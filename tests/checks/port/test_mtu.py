@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.port.mtu import CHECK, Want
+from nodeprep.facts.cluster import Cluster, ErdmaRecord
 from nodeprep.facts.expected import Expected
 from nodeprep.facts.links import Link
 from nodeprep.facts.rdma import Port
 from nodeprep.model import Unreadable, Why, not_recorded
 from nodeprep.profile import PortWant
+from tests.cluster_values import cluster, erdma_record
 from tests.values import device, expected, link, links, port, rdma, say, verdicts
 
 KEY = "0000:5c:00.0/1"
@@ -143,3 +145,55 @@ def test_iwarp_has_no_roce_mtu() -> None:
     seen = rdma(port(), devices=(device(node_type="4: RNIC"),))
     (verdict,) = verdicts(CHECK, seen, STATED, links(link(mtu=1500)))
     assert verdict.message.startswith("mlx5_3/1 at 0000:5c:00.0: MTU of eth2 is 1500; 9000 is wanted by profile test")
+
+
+EXACT = Want(exactly=(1400, 8500))
+ERI = (device(id="1ded:107f"),)
+JUMBO, PLAIN = cluster(erdma=erdma_record(jumbo=True)), cluster(erdma=erdma_record(jumbo=False))
+EXACTLY = [
+    # device      record             MTU   says
+    (ERI, None, 1400, "ok Mtu"),
+    (ERI, None, 8500, "ok Mtu"),
+    (ERI, None, 1500, "fail WrongMtu"),
+    (ERI, cluster(), 9000, "fail WrongMtu"),
+    (ERI, JUMBO, 8500, "ok Mtu"),
+    (ERI, JUMBO, 1400, "fail WrongMtu eri_mtu(interface=eth2, mtu=8500)"),
+    (ERI, PLAIN, 1400, "ok Mtu"),
+    (ERI, PLAIN, 8500, "fail WrongMtu eri_mtu(interface=eth2, mtu=1400)"),
+    (ERI, cluster(erdma=CUT), 1400, "unknown CannotLook"),
+    ((device(),), JUMBO, 1400, "ok Mtu"),
+    ((device(),), PLAIN, 1500, "fail WrongMtu"),
+]
+
+
+@pytest.mark.parametrize(("devices", "seen", "mtu", "says"), EXACTLY)
+def test_all_but_the_exact_mtu_fails(devices: Any, seen: Cluster | None, mtu: int, says: str) -> None:
+    facts = [rdma(port(), devices=devices), COUNTED, links(link(mtu=mtu)), *([seen] if seen else [])]
+    assert say(CHECK, *facts, want=EXACT) == says
+
+
+def test_one_exact_mtu_overrides_a_stated_one_and_is_mended() -> None:
+    seen = say(CHECK, rdma(port()), STATED, links(link(mtu=9000)), want=Want(exactly=(8500,)))
+    assert seen == "fail WrongMtu mtu(interface=eth2, mtu=8500)"
+    assert say(CHECK, rdma(port()), expected(), links(link(mtu=9000)), want=Want(exactly=(8500,))) == "absent Nothing"
+
+
+def test_an_exact_mtu_does_not_hide_that_the_usual_one_is_only_a_default() -> None:
+    alike = expected(alike={KEY: "8 of 8 alike"})
+    assert say(CHECK, rdma(port()), alike, links(link(mtu=1500)), want=Want()) == "ok NothingExpected"
+
+
+def test_an_elastic_rdma_interface_has_its_own_remedy() -> None:
+    seen = say(CHECK, rdma(port(), devices=ERI), STATED, links(link(mtu=1500)))
+    assert seen == "warn BelowMtu eri_mtu(interface=eth2, mtu=9000)"
+
+
+def test_the_message_says_who_wants_exactly_what_and_why() -> None:
+    record: ErdmaRecord = erdma_record(jumbo=True)
+    facts = (rdma(port(), devices=ERI), COUNTED, links(link(mtu=1400)), cluster(erdma=record))
+    (verdict,) = verdicts(CHECK, *facts, want=EXACT)
+    assert verdict.message == (
+        "mlx5_3/1 at 0000:5c:00.0: MTU of eth2 is 1400 (RoCE MTU 1024); exactly 8500 is wanted by port.mtu exactly and "
+        "erdma-controller's record (jumbo frames): with another NCCL may corrupt data in silence"
+    )
+    assert (verdict.observed, verdict.expected) == ("1400", "8500")

@@ -11,7 +11,7 @@ from nodeprep.facts.expected import Expected
 from nodeprep.facts.links import Links
 from nodeprep.model import Unreadable, Why
 from nodeprep.profile import PortWant
-from tests.values import expected, link, links, port, rdma, say, verdicts
+from tests.values import device, expected, link, links, port, rdma, say, verdicts
 
 KEY = "0000:5c:00.0/1"
 NAMED = expected(firm={KEY: PortWant(netdev="eth2")})
@@ -111,3 +111,9 @@ def test_messages() -> None:
     assert other.message == (
         "netdev eth2 of mlx5_3/1 at 0000:5c:00.0 is on another function, 0000:5d:00.0; see ls -l /sys/class/net"
     )
+
+
+def test_the_netdev_of_an_elastic_rdma_interface_is_another_functions() -> None:
+    beside = links(link(bdf="0000:5d:00.0"))
+    assert say(CHECK, rdma(port(), devices=(device(id="1ded:107f"),)), PLAIN, beside) == "ok Netdev"
+    assert say(CHECK, rdma(port(), devices=(device(),)), PLAIN, beside) == "fail OtherFunction"

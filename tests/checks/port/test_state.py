@@ -6,7 +6,7 @@ import pytest
 
 from nodeprep.checks.port.state import CHECK
 from nodeprep.model import Status, Unreadable, Why
-from tests.values import expected, port, rdma, say, verdicts, wanted
+from tests.values import device, expected, port, rdma, say, verdicts, wanted
 
 GONE = Unreadable(Why.MISSING, "/sys/class/infiniband/mlx5_3/ports/1/state")
 
@@ -35,6 +35,14 @@ def test_says(state: str, physical: str, wanted_by: str | None, says: str) -> No
 def test_disabled_port_without_a_netdev_has_no_remedy() -> None:
     seen = port(state="1: DOWN", physical="3: Disabled", netdev=None)
     assert say(CHECK, rdma(seen), wanted(seen, "profile")) == "fail NotActive"
+
+
+def test_an_elastic_rdma_interface_gets_its_address_with_it() -> None:
+    seen = port(state="1: DOWN", physical="3: Disabled")
+    eri = rdma(seen, devices=(device(id="1ded:107f"),))
+    assert say(CHECK, eri, wanted(seen, "profile")) == "fail AdministrativelyDown eri_netdev_up(interface=eth2)"
+    other = rdma(seen, devices=(device(),))
+    assert say(CHECK, other, wanted(seen, "profile")) == "fail AdministrativelyDown link_up(interface=eth2)"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nodeprep.facts.erdma import VENDOR_DEVICE, Erdma
 from nodeprep.facts.expected import PEERS, Expected
 from nodeprep.facts.modules import Modules
 from nodeprep.facts.pci import INFINIBAND, UNNAMED, Pci, PciDevice
@@ -13,7 +14,8 @@ from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status
 
 # Drivers that hand a device on, to a virtual machine or to user space: somebody took it from us on purpose.
 HANDING_ON = ("vfio-pci", "pci-stub", "uio_pci_generic", "igb_uio", "pciback", "xen-pciback")
-OWN_LOADER = {"erdma": "erdma_load"}  # needs a parameter that depends on the node
+ERDMA = "erdma"
+OWN_LOADER = {ERDMA: "erdma_load"}  # needs a parameter that depends on the node
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,9 @@ def verdict(nic: PciDevice, seen: Seen) -> Verdict:
 def unbound(nic: PciDevice, seen: Seen) -> Verdict:
     shows = f"{nic.label} has no driver"
     wish = wish_of(nic, seen[Pci], seen[Expected])
+    erdma = seen.get(Erdma)
+    if erdma is not None and nic.address in (erdma.deferred or ()):
+        return Verdict(nic.subject, Status.OK, "Deferred", f"{shows} yet: it waits, and erdma.device says for what")
     if wish is None:
         return Verdict(nic.subject, Status.OK, "NotNeeded", f"{shows}; nothing asks for it")
     override = nic.driver_override
@@ -71,6 +76,8 @@ def wish_of(nic: PciDevice, pci: Pci, expected: Expected) -> Wish | None:
         return Wish(f"{bound.total()} of {len(likes)} alike", usual)
     if nic.pci_class.startswith(INFINIBAND):
         return Wish("its class, an InfiniBand controller", usual)
+    if raw(nic)["id"] == VENDOR_DEVICE:
+        return Wish("its kind, an Elastic RDMA interface", ERDMA)
     carriers = [one for one in pci.nics if one.offers_rdma]
     if expected.shortage is not None and (not carriers or any(one in carriers for one in likes)):
         return Wish(f"{expected.shortage.by}, which finds {expected.shortage.have}", usual)
@@ -116,8 +123,8 @@ CHECK = Check(
     stage=Stage.DEVICE,
     damping=Damping.HARD,
     needs=(Pci, Expected),
-    uses=(Modules,),
-    after=("pci.answers",),
+    uses=(Modules, Erdma),
+    after=("pci.answers", "erdma.module"),
     remedies=("kernel_modules", "driver_bind", "erdma_load"),
     judge=judge,
 )

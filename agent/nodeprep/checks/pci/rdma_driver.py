@@ -136,7 +136,7 @@ CHECK = Check(
     damping=Damping.HARD,
     needs=(Pci, Rdma, Expected),
     uses=(Modules, Links, RdmaNetlink),
-    after=("pci.driver-bound", "module.core"),
+    after=("pci.driver-bound", "module.core", "erdma.device"),
     remedies=("kernel_modules", "rdma_link_add"),
     judge=judge,
 )

@@ -5,30 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nodeprep.facts.erdma import VENDOR_DEVICE
 from nodeprep.facts.expected import PEERS, Expected, is_active
 from nodeprep.facts.gid import ROCE_V2, Gid
 from nodeprep.facts.links import Links
-from nodeprep.facts.pci import Pci
 from nodeprep.facts.rdma import Port, Rdma
 from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
 
 ETHERNET = "Ethernet"
 IWARP = "4"  # RDMA_NODE_RNIC (include/rdma/ib_verbs.h): its one GID is made of its MAC
-ERDMA = "erdma"  # the driver of Alibaba Cloud's RDMA interface, whose address the cloud hands out
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The facts that one port is held against; `links` and `pci` are None where a tree does not show them."""
+    """The facts that one port is held against; `links` is None where a tree does not show them."""
 
     expected: Expected
     rdma: Rdma
     links: Links | None
-    pci: Pci | None
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    node = Node(seen[Expected], seen[Rdma], seen.get(Links), seen.get(Pci))
+    node = Node(seen[Expected], seen[Rdma], seen.get(Links))
     yield from seen.each(filter(is_active, node.rdma.ports), lambda port: verdict(port, node))
 
 
@@ -99,8 +97,9 @@ def eight_groups(address: str) -> str:
 
 
 def remedy(port: Port, node: Node) -> Remedy | None:
-    function = node.pci.at_address(port.bdf) if node.pci else None
-    if function is None or function.driver != ERDMA or not port.netdev:
+    """Only an Elastic RDMA interface's address is known to somebody: to the cloud."""
+    device = node.rdma.device(port.device)
+    if device is None or device.id != VENDOR_DEVICE or not port.netdev:
         return None
     return Remedy("eri_netdev_up", {"interface": port.netdev})
 
@@ -115,7 +114,7 @@ CHECK = Check(
     stage=Stage.DEVICE,
     damping=Damping.HARD,
     needs=(Rdma, Expected),
-    uses=(Links, Pci),
+    uses=(Links,),
     after=("port.state", "port.netdev"),
     remedies=("eri_netdev_up",),
     judge=judge,

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.erdma import VENDOR_DEVICE
 from nodeprep.facts.expected import PEERS, Expected, Wanted
 from nodeprep.facts.links import Link, Links
 from nodeprep.facts.rdma import Port, Rdma
@@ -23,9 +25,13 @@ class Want:
 
     at_least: bytes; for ports that a profile wants and states no MTU for; once an operator sets it, for every wanted
     port. 4200 is what RoCE needs to carry 4096 bytes in a packet (Mellanox's advice; the kernel is content with 4192).
+    exactly: bytes; any other MTU fails, whatever else is stated. Of several, an Elastic RDMA interface must have the
+    largest where erdma-controller's record says jumbo frames and the smallest where it says none; any will do where
+    there is no record.
     """
 
     at_least: int = 4200
+    exactly: tuple[int, ...] = ()
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -37,8 +43,10 @@ def verdict(port: Port, seen: Seen) -> Verdict | None:
     link = seen[Links].under(port.netdev, port.bdf)
     if port.layer != ETHERNET or link is None or not is_recorded(link):
         return None
-    wanted = asked(port, link, seen)
     shows = f"{port.where}: MTU of {link.name} is {size(link.mtu, port, seen[Rdma])}"
+    if seen[Want].exactly:
+        return exact(port, link, shows, seen)
+    wanted = asked(port, link, seen)
     if wanted is None:
         return Verdict(port.subject, Status.OK, "NothingExpected", shows, observed=str(link.mtu))
     right = link.mtu >= wanted.value if wanted.firm else link.mtu == wanted.value
@@ -46,9 +54,40 @@ def verdict(port: Port, seen: Seen) -> Verdict | None:
     if right:
         return Verdict(port.subject, Status.OK, "Mtu", shows, observed=has, expected=wants)
     message = f"{shows}; {size(wanted.value, port, seen[Rdma])} is wanted by {wanted.by}; the switch port must carry it"
-    change = Remedy("mtu", {"interface": link.name, "mtu": wants})
     reason = "BelowMtu" if link.mtu < wanted.value else "OtherMtu"
-    return Verdict(port.subject, Status.WARN, reason, message, change, has, wants)
+    return Verdict(port.subject, Status.WARN, reason, message, change(port, link, wanted.value, seen), has, wants)
+
+
+def exact(port: Port, link: Link, shows: str, seen: Seen) -> Verdict:
+    """The verdict where a job that gets it wrong computes wrong numbers: all but the stated MTU fails."""
+    right, by = allowed(port, seen)
+    has, wants = str(link.mtu), " or ".join(map(str, right))
+    if link.mtu in right:
+        return Verdict(port.subject, Status.OK, "Mtu", shows, observed=has, expected=wants)
+    remedy = change(port, link, right[0], seen) if len(right) == 1 else None
+    message = f"{shows}; exactly {wants} is wanted by {by}: with another NCCL may corrupt data in silence"
+    return Verdict(port.subject, Status.FAIL, "WrongMtu", message, remedy, has, wants)
+
+
+def allowed(port: Port, seen: Seen) -> tuple[tuple[int, ...], str]:
+    """The MTUs that are right here, and who says so."""
+    exactly, cluster = seen[Want].exactly, seen.get(Cluster) if is_eri(port, seen) else None
+    record = cluster.erdma if cluster else None
+    if record is None:
+        return exactly, "port.mtu exactly"
+    value, frames = (max(exactly), "jumbo frames") if record.jumbo else (min(exactly), "no jumbo frames")
+    return (value,), f"port.mtu exactly and erdma-controller's record ({frames})"
+
+
+def change(port: Port, link: Link, mtu: int, seen: Seen) -> Remedy:
+    if is_eri(port, seen):
+        return Remedy("eri_mtu", {"interface": link.name, "mtu": str(mtu)})
+    return Remedy("mtu", {"interface": link.name, "mtu": str(mtu)})
+
+
+def is_eri(port: Port, seen: Seen) -> bool:
+    device = seen[Rdma].device(port.device)
+    return device is not None and device.id == VENDOR_DEVICE
 
 
 def size(mtu: int, port: Port, rdma: Rdma) -> str:
@@ -73,7 +112,7 @@ def asked(port: Port, link: Link, seen: Seen) -> Wanted[int] | None:
     stated = expected.port(port, lambda one: one.mtu)
     if stated is not None:
         return stated
-    if want != Want():
+    if want.at_least != Want().at_least:
         return Wanted(want.at_least, "port.mtu at-least", firm=True)
     if expected.is_firm(port):
         return Wanted(want.at_least, f"{expected.by} (port.mtu at-least)", firm=True)
@@ -94,14 +133,17 @@ CHECK = Check(
     id="port.mtu",
     question="Is the MTU of every RoCE and iWARP rail as large as is expected of it?",
     why="A rail at MTU 1500 sends 1024 bytes in a packet where the others send 4096, and cannot talk to jumbo peers.",
-    fix="ip link set IFACE mtu 9000 and the same in the network configuration; the switch port must carry it too.",
-    source="Linux include/rdma/ib_addr.h iboe_get_mtu; facebookresearch/gcm (warning)",
-    severity=Severity.WARN,
+    fix="ip link set IFACE mtu 9000 and the same in the network configuration; the switch port must carry it too. "
+    "WrongMtu: set the stated MTU while no job uses the port.",
+    source="Linux include/rdma/ib_addr.h iboe_get_mtu; facebookresearch/gcm (warning); Alibaba Cloud ECS guide to "
+    "eRDMA on GPU instances (1400, or 8500 with jumbo frames)",
+    severity=Severity.GATE,
     stage=Stage.DEVICE,
     damping=Damping.SOFT,
     needs=(Rdma, Links, Expected),
+    uses=(Cluster,),
     after=("port.netdev",),
-    remedies=("mtu",),
+    remedies=("mtu", "eri_mtu"),
     judge=judge,
     want=Want,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nodeprep.facts.erdma import VENDOR_DEVICE
 from nodeprep.facts.expected import Expected, is_active
 from nodeprep.facts.links import Links
 from nodeprep.facts.rdma import Port, Rdma
@@ -27,7 +28,7 @@ def verdict(port: Port, seen: Seen) -> Verdict | None:
         return without(port, named.value if named else None, seen)
     shows = f"netdev {link.name} of {port.where} is {link.operstate}"
     wants = f"it is wanted up by {seen[Expected].of(port)}"
-    if port.bdf and link.bdf and link.bdf != port.bdf and not link.master:
+    if port.bdf and link.bdf and link.bdf != port.bdf and not (link.master or is_eri(port, seen)):
         message = f"netdev {link.name} of {port.where} is on another function, {link.bdf}; see ls -l /sys/class/net"
         return Verdict(port.subject, Status.FAIL, "OtherFunction", message, observed=link.bdf, expected=port.bdf)
     if link.operstate in RUNNING or not is_active(port):  # of a port that is not ACTIVE, port.state says why
@@ -56,6 +57,12 @@ def without(port: Port, named: str | None, seen: Seen) -> Verdict | None:
 def others_have_one(port: Port, seen: Seen) -> bool:
     others = (other for other in seen[Rdma].ports if other.subject != port.subject and is_ethernet(other))
     return any(seen[Links].under(other.netdev, other.bdf) for other in others)
+
+
+def is_eri(port: Port, seen: Seen) -> bool:
+    """An Elastic RDMA interface carries RDMA only; the function beside it with the same MAC is its netdev."""
+    device = seen[Rdma].device(port.device)
+    return device is not None and device.id == VENDOR_DEVICE
 
 
 def is_ethernet(port: Port) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nodeprep.facts.erdma import VENDOR_DEVICE
 from nodeprep.facts.expected import Expected
-from nodeprep.facts.rdma import Port, Rdma
+from nodeprep.facts.rdma import Device, Port, Rdma
 from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
 
 # enum ib_port_state, ib_port_phys_state (include/rdma/ib_verbs.h): the number is the kernel's ABI.
@@ -14,11 +15,11 @@ POLLING, DISABLED, LINK_UP = "2", "3", "5"
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
+    yield from seen.each(seen[Rdma].ports, lambda port: verdict(port, seen))
+
+
+def verdict(port: Port, seen: Seen) -> Verdict:
     expected = seen[Expected]
-    yield from seen.each(seen[Rdma].ports, lambda port: verdict(port, expected))
-
-
-def verdict(port: Port, expected: Expected) -> Verdict:
     wanted_by = expected.of(port)
     state, physical = port.state.partition(":")[0], port.physical.partition(":")[0]
     shows = f"{port.where} is {port.state!r}, {port.physical!r}"
@@ -34,11 +35,18 @@ def verdict(port: Port, expected: Expected) -> Verdict:
     if state in (INIT, ARMED):
         return says(port, Status.FAIL, "NoSubnetManager", f"{shows}; link up, but no subnet manager set it up")
     if physical == DISABLED and port.netdev:
-        up = Remedy("link_up", {"interface": port.netdev})
+        up = set_up(port.netdev, seen[Rdma].device(port.device))
         return says(port, Status.FAIL, "AdministrativelyDown", f"{shows}; {port.netdev} was set down here", up)
     if physical == POLLING:
         return says(port, Status.FAIL, "NoSignal", f"{shows}; nothing from the far end: cable or switch port")
     return says(port, Status.FAIL, "NotActive", shows)
+
+
+def set_up(netdev: str, device: Device | None) -> Remedy:
+    """An Elastic RDMA interface needs its address and MTU with it, which the cloud knows."""
+    if device is not None and device.id == VENDOR_DEVICE:
+        return Remedy("eri_netdev_up", {"interface": netdev})
+    return Remedy("link_up", {"interface": netdev})
 
 
 def says(port: Port, status: Status, reason: str, message: str, remedy: Remedy | None = None) -> Verdict:
@@ -58,6 +66,6 @@ CHECK = Check(
     damping=Damping.HARD,
     needs=(Rdma, Expected),
     after=("pci.rdma-driver", "port.present"),
-    remedies=("link_up",),
+    remedies=("link_up", "eri_netdev_up"),
     judge=judge,
 )

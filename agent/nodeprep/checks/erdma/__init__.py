@@ -1,0 +1,1 @@
+"""Elastic RDMA: the driver, its mode, its devices, and what erdma-controller keeps of them."""

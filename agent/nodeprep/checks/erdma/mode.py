@@ -1,0 +1,77 @@
+"""Does the erdma driver run in the mode that this node's jobs need?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from nodeprep.facts.erdma import COMPAT, VENDOR_DEVICE, Erdma
+from nodeprep.facts.rdma import Rdma
+from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Subject, Verdict
+
+# enum rdma_node_type (include/rdma/ib_verbs.h): iWARP devices say RNIC, RoCE devices CA.
+MODES = {"1": "compat", "4": "default"}
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """`mode`: "compat" (RoCEv2-like: NCCL and other users of verbs) or "default" (iWARP: SMC-R and RDMA_CM).
+
+    None has no opinion.
+    """
+
+    mode: Literal["default", "compat"] | None = None
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    functions = [Subject(address, None, f"{address} ({VENDOR_DEVICE})") for address in seen[Erdma].functions]
+    if seen[Erdma].loaded:
+        yield from seen.each(functions, lambda function: verdict(function, seen), lambda function: function)
+
+
+def verdict(function: Subject, seen: Seen) -> Verdict | None:
+    wanted = seen[Want].mode
+    mode, shown_by = shown(function.place, seen)
+    if not mode:
+        return None  # without a device nothing shows it, and that there is none is told elsewhere
+    shows = f"{function.name}: erdma runs in {mode} mode ({shown_by})"
+    if wanted is None:
+        return Verdict(function, Status.OK, "NothingWanted", f"{shows}; nothing asks for either", None, mode)
+    if mode == wanted:
+        return Verdict(function, Status.OK, "AsWanted", f"{shows}, as wanted", None, mode, wanted)
+    parameter = "Y" if wanted == "compat" else "N"
+    message = (
+        f"{shows}; {wanted} is wanted by the profile (`mode` of erdma.mode): when no job holds /dev/infiniband, "
+        f"rmmod erdma && modprobe erdma compat_mode={parameter}, and the same in /etc/modprobe.d"
+    )
+    return Verdict(function, Status.FAIL, "OtherMode", message, None, mode, wanted)
+
+
+def shown(address: str, seen: Seen) -> tuple[str, str]:
+    """The mode of a function and what shows it: the driver's parameter, else the kind of its RDMA device."""
+    compat = seen[Erdma].compat
+    if compat is not None:
+        return ("compat" if compat else "default"), f"{COMPAT} is {'Y' if compat else 'N'}"
+    rdma = seen.get(Rdma)
+    device = next((one for one in rdma.devices if one.bdf == address), None) if rdma else None
+    node_type = (device.node_type or "") if device else ""
+    return MODES.get(node_type.partition(":")[0], ""), f"{device.name if device else ''} is {node_type!r}"
+
+
+CHECK = Check(
+    id="erdma.mode",
+    question="Does the erdma driver run in the mode that this node's jobs need?",
+    why="NCCL finds no usable device in default mode, and SMC-R and RDMA_CM none in compat mode: jobs fail or use TCP.",
+    fix="Drain the node, rmmod erdma, modprobe erdma compat_mode=Y (compat) or N (default), and keep it in "
+    "/etc/modprobe.d/. A mainline driver takes its mode from the device and cannot be told.",
+    source="alibabacloud-erdma-controller internal/drivers (compat_mode); Linux drivers/infiniband/hw/erdma",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.SOFT,
+    needs=(Erdma,),
+    uses=(Rdma,),
+    after=("erdma.module",),
+    judge=judge,
+    want=Want,
+)

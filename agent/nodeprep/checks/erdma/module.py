@@ -1,0 +1,44 @@
+"""Is the erdma module loaded that this node's Elastic RDMA interfaces need?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.facts.erdma import VENDOR_DEVICE, Erdma
+from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    # One verdict for each function: whatever else is wrong with it follows from this, and with no other NIC.
+    yield from (verdict(address, seen[Erdma]) for address in seen[Erdma].functions)
+
+
+def verdict(address: str, erdma: Erdma) -> Verdict:
+    subject = Subject(address, None, f"{address} ({VENDOR_DEVICE})")
+    if erdma.loaded:
+        return Verdict(
+            subject, Status.OK, "Loaded", f"{subject.name}: module erdma is loaded", None, "loaded", "loaded"
+        )
+    shows = f"{subject.name} is an Elastic RDMA interface and the module erdma is not loaded"
+    if raw(erdma)["installed"] is False:
+        message = f"{shows}: the running kernel has none; install the eRDMA driver for it (uname -r, dkms status)"
+        install = Remedy("erdma_install")
+        return Verdict(subject, Status.FAIL, "NotInstalled", message, install, "not installed", "loaded")
+    message = f"{shows}: modprobe erdma on the host, then dmesg | grep erdma"
+    return Verdict(subject, Status.FAIL, "NotLoaded", message, Remedy("erdma_load"), "not loaded", "loaded")
+
+
+CHECK = Check(
+    id="erdma.module",
+    question="Is the erdma module loaded that this node's Elastic RDMA interfaces need?",
+    why="Without it an ERI carries TCP only, while the device plugin goes on to advertise aliyun/erdma as Healthy.",
+    fix="NotLoaded: modprobe erdma on the host (not in a container, whose kmod may not know the module's compression). "
+    "NotInstalled: install the driver for this kernel anew, with its headers; after a new kernel dkms has to build it.",
+    source="Linux drivers/infiniband/hw/erdma/erdma_main.c (1ded:107f); alibabacloud-erdma-controller internal/drivers",
+    severity=Severity.GATE,
+    stage=Stage.DEVICE,
+    damping=Damping.HARD,
+    needs=(Erdma,),
+    remedies=("erdma_load", "erdma_install"),
+    judge=judge,
+)
