@@ -121,10 +121,9 @@ class Codec:
         name = type(value).__name__
         if self._classes.get(name) is not type(value):
             raise TypeError(f"{value!r} is of no class that this codec knows")
-        shown = (
-            raw(value) if isinstance(value, Shown) else {one: getattr(value, one) for one in self._records[name].shapes}
-        )
-        return {TAG: name} | {key: self._encode(one) for key, one in shown.items()}
+        shapes = self._records[name].shapes
+        own = raw(value) if isinstance(value, Shown) else {key: getattr(value, key) for key in shapes}
+        return {TAG: name} | {key: self._encode(one) for key, one in own.items()}
 
     def _read(self, shape: Shape, given: object, at: Path, rest: list[tuple[Path, object]]) -> object:
         if shape.plain:
@@ -135,8 +134,8 @@ class Codec:
         if isinstance(given, list) and shape.row and len(given) == len(shape.row):
             pairs = enumerate(zip(shape.row, given, strict=True))
             return tuple(self._read(item, one, (*at, index), rest) for index, (item, one) in pairs)
-        if isinstance(given, dict) and shape.table:
-            return {key: self._read(shape.table, one, (*at, key), rest) for key, one in given.items()}
+        if isinstance(given, dict) and shape.table and not (shape.classes and TAG in given):
+            return {_own(key): self._read(shape.table, one, (*at, key), rest) for key, one in given.items()}
         if isinstance(given, dict) and (shape.classes or shape.any_class):
             return self._instance(shape, given, at, rest)
         if isinstance(given, str) and shape.enum and given in list(shape.enum):
@@ -241,7 +240,7 @@ def _plain(given: object, at: Path) -> object:
     if isinstance(given, list):
         return tuple(_plain(one, (*at, index)) for index, one in enumerate(given))
     if isinstance(given, dict):
-        return {key: _plain(one, (*at, key)) for key, one in given.items()}
+        return {_own(key): _plain(one, (*at, key)) for key, one in given.items()}
     return _finite(given, at) if isinstance(given, float) else given
 
 
@@ -253,26 +252,27 @@ def _finite(given: float, at: Path) -> float:
 
 
 def _put_back(encoded: object, path: Path, kept: object) -> None:
-    """Where its place is gone, it goes too."""
-    place = encoded
-    for key in path[:-1]:
-        try:
-            place = cast(Any, place)[key]
-        except (KeyError, IndexError, TypeError):
-            return
-    if isinstance(place, dict):
-        place.setdefault(path[-1], kept)
+    with suppress(KeyError, IndexError, TypeError):  # where its place is gone, it goes too
+        place: Any = encoded
+        for key in path[:-1]:
+            place = place[key]
+        if isinstance(place, dict):
+            place.setdefault(path[-1], kept)
 
 
 def _key(key: object) -> str:
+    """A mapping's key. One that looks like the tag of a class gets another underscore, which `_own` takes off again."""
     if isinstance(key, str):
-        return key
+        return key + TAG if key and not key.strip(TAG) else key
     raise TypeError(f"the key {key!r} is no text")
 
 
+def _own(key: str) -> str:
+    return key[:-1] if len(key) > 1 and not key.strip(TAG) else key
+
+
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    if len(found := dict(pairs)) < len(pairs):
         raise ValueError("a key stands twice in one object")
     return found
 
@@ -282,9 +282,9 @@ def _not_json(word: str) -> None:
 
 
 def _found(given: object) -> str:
-    if isinstance(given, list | dict):
-        return f"a list of {len(given)}" if isinstance(given, list) else "an object"
-    return _short(json.dumps(given))
+    if isinstance(given, list):
+        return f"a list of {len(given)}"
+    return "an object" if isinstance(given, dict) else _short(json.dumps(given))
 
 
 def _short(text: str) -> str:
