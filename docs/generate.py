@@ -25,8 +25,10 @@ Written by `make docs` from the checks; `nodeprep explain ID` prints the same. D
 - **reasons** are stable words for programs, read from the check's source, with their statuses where it says both
   together. Every check can also say `unknown CannotLook` (what it needs could not be read) and, of a device that is on
   the bus and did not answer twice, `DeviceNotAnswering`.
-- **tested on**: *values* are rows of facts; *trees* whole nodes' sysfs trees in which it is the root finding; *lab* a
-  virtual machine with a real RoCE device in which it is.
+- **tested on**: *values* are rows of facts; *trees* whole nodes' file trees in which it is the root finding; *lab* a
+  virtual machine with a real RoCE device and real hot-plug in which it is, *netns* a network namespace with Terway's
+  links, rules and a metadata server, *cluster* a real Kubernetes API server. Where only *values* stands, no rig here
+  makes the fault: the check was tested on built or recorded data only.
 - **numbers** are set in a profile or in the configuration under `want:`, by check and key.
 """
 
@@ -37,17 +39,25 @@ def page(checks: tuple[Check, ...]) -> str:
 
 
 def _index(checks: tuple[Check, ...]) -> Iterator[str]:
-    trees = "".join(path.read_text() for path in sorted((TESTS / "trees/cases").glob("*.yaml")))
-    lab = "".join(path.read_text() for path in sorted((TESTS / "lab").glob("test_*.py")))
+    rigs = {
+        "trees": _text("trees/cases/*.yaml"),
+        "lab": _text("lab/test_*.py"),
+        "netns": _text("netns/test_*.py"),
+        "cluster": _text("cluster/test_*.py"),
+    }
     yield "| check | question | severity | stage | tested on |"
     yield "|---|---|---|---|---|"
     for check in checks:
         tested = ["values"] if _own_test(check).is_file() else []
-        # A case names the findings that it expects: `fail port.state mlx5_3/1 NoSignal`, in the lab as a row of words.
-        tested += ["trees"] if re.search(rf"(?:fail|warn|unknown) {re.escape(check.id)} ", trees) else []
-        tested += ["lab"] if re.search(rf'"(?:fail|warn)", "{re.escape(check.id)}"', lab) else []
+        # A test names the findings that it expects: `fail port.state mlx5_3/1 NoSignal`, or the two first words apart.
+        named = re.compile(rf'(?:fail|warn|unknown)(?:", "| ){re.escape(check.id)}[" ]')
+        tested += [rig for rig, text in rigs.items() if named.search(text)]
         link = f"[{check.id}](#{_anchor(check.id)})"
         yield f"| {link} | {_cell(check.question)} | {check.severity} | {check.stage} | {', '.join(tested)} |"
+
+
+def _text(pattern: str) -> str:
+    return "".join(path.read_text() for path in sorted(TESTS.glob(pattern)))
 
 
 def _own_test(check: Check) -> Path:

@@ -15,12 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodeprep.checks import ALIBABA_CLOUD
 from nodeprep.doors.host import Host
 from nodeprep.facts import system
 from nodeprep.facts.pci import Pci
 from nodeprep.facts.rdma import Rdma
+from nodeprep.facts.system import System
 from nodeprep.look import Eyes, Look
 from nodeprep.model import (
+    NO_ACCESS,
     Check,
     Damping,
     Fact,
@@ -35,8 +38,8 @@ from nodeprep.model import (
     Why,
     not_recorded,
 )
-from nodeprep.profile import NO_PROFILE
-from nodeprep.round import ancestors, fold, judge
+from nodeprep.profile import NO_PROFILE, Profile
+from nodeprep.round import ELSEWHERE, ancestors, fold, judge
 from tests.values import nic, pci, port, rdma
 
 PLACE = "0000:5c:00.0"
@@ -243,6 +246,35 @@ def found(check_id: str, status: Status = Status.FAIL, place: str = PLACE) -> Fi
     return Finding(check_id, Severity.GATE, verdict(status, place))
 
 
+NOBODY_ASKED = Unreadable(Why.MISSING, "Kubernetes", detail=NO_ACCESS)
+
+
+def test_what_needs_an_access_that_nobody_gave_is_not_run() -> None:
+    told = judge(
+        [check("port.state", lambda _seen: iter([verdict()]))], look_of(rdma=NOBODY_ASKED), None, NO_PROFILE, {}
+    )
+    assert told.findings == ()
+    assert told.skipped[0].why == "needs access to Kubernetes (--kubeconfig FILE --node NAME)"
+
+
+def test_unless_the_profile_gates_on_it() -> None:
+    def asks(seen: Seen) -> Iterator[Verdict]:
+        yield verdict(Status.FAIL if seen[Rdma].ports else Status.OK)
+
+    gates = Profile("strict", gates=("port.state",))
+    (finding,) = judge([check("port.state", asks)], look_of(rdma=NOBODY_ASKED), None, gates, {}).findings
+    assert (finding.status, finding.verdict.blind) == (Status.UNKNOWN, NOBODY_ASKED)
+
+
+def test_what_could_only_use_it_goes_on_without() -> None:
+    def asks(seen: Seen) -> Iterator[Verdict]:
+        yield verdict(Status.FAIL if seen.get(Rdma) else Status.OK)
+
+    one = check("port.state", asks, needs=(Pci,), uses=(Rdma,))
+    (finding,) = judge([one], look_of(pci(), rdma=NOBODY_ASKED), None, NO_PROFILE, {}).findings
+    assert finding.status is Status.OK
+
+
 @pytest.mark.parametrize(
     ("findings", "roots"),
     [
@@ -277,3 +309,19 @@ def test_folding_does_not_depend_on_order(findings: list[Finding]) -> None:
 
 def test_unknown_ids_in_after_are_no_ancestors() -> None:
     assert ancestors("port.gid", AFTER) == {"port.state", "port.present", "pci.rdma-driver"}
+
+
+def test_checks_of_alibaba_cloud_are_absent_elsewhere_and_not_run() -> None:
+    def breaks(_seen: Seen) -> Iterator[Verdict]:
+        raise AssertionError("it was run")
+
+    asked = [check(f"{family}.state", breaks) for family in sorted(ALIBABA_CLOUD)]
+    told = judge(asked, look_of(rdma=NOBODY_ASKED), None, Profile("strict", gates=("eni.state",)), {})
+    assert told.skipped == ()
+    assert [finding.verdict for finding in told.findings] == [ELSEWHERE] * len(ALIBABA_CLOUD)
+
+
+def test_on_a_node_of_alibaba_cloud_they_are_run() -> None:
+    ecs = System(0.0, "node", "6.1.0", "boot", True, "Alibaba Cloud", "Alibaba Cloud ECS", "")
+    told = judge([check("eni.state", lambda _seen: iter([verdict()]))], look_of(ecs, rdma()), None, NO_PROFILE, {})
+    assert [finding.status for finding in told.findings] == [Status.OK]

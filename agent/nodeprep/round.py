@@ -6,10 +6,12 @@ import errno
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from nodeprep.checks import ALIBABA_CLOUD
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.expected import Expected, derive
 from nodeprep.facts.links import Links
 from nodeprep.facts.pci import Pci
+from nodeprep.facts.platform import is_alibaba
 from nodeprep.facts.rdma import Rdma
 from nodeprep.look import Look, contained, words_of
 from nodeprep.model import (
@@ -34,6 +36,8 @@ from nodeprep.profile import Profile
 
 NOT_ANSWERING = (errno.EIO, errno.ENODEV, errno.ENXIO)
 
+ELSEWHERE = Verdict(NODE, Status.ABSENT, "OtherPlatform", "this is no node of Alibaba Cloud")
+
 
 def needed(checks: Iterable[Check]) -> tuple[Fact, ...]:
     """The facts that these checks need or can use; what ought to be there rests on three of them."""
@@ -57,8 +61,12 @@ def judge(
     expected = expect(look, profile)
     findings: list[Finding] = []
     skipped: list[Skipped] = []
+    elsewhere = frozenset() if is_alibaba(look.facts) else ALIBABA_CLOUD
     for check in checks:
-        why = _not_run(check, look, before)
+        if check.family in elsewhere:
+            findings.append(Finding(check.id, check.severity, ELSEWHERE))
+            continue
+        why = _not_run(check, look, before, gating=check.id in profile.gates)
         if why:
             skipped.append(Skipped(check.id, why))
             continue
@@ -77,7 +85,8 @@ def expect(look: Look, profile: Profile) -> Expected | Unreadable:
     return rdma if isinstance(rdma, Unreadable) else derive(profile, look.get(Pci), look.get(Rdma), look.get(Links))
 
 
-def _not_run(check: Check, look: Look, before: Look | None) -> str:
+def _not_run(check: Check, look: Look, before: Look | None, *, gating: bool) -> str:
+    """Why a check is not run, "" if it is. One that may close the gate is not left out for want of an access."""
     if check.rates and before is None and not (look.live and _has_no_ports(look)):
         return "compares two looks at a live node (--settle SECONDS)" if look.live else "needs a live node"
     for kind in check.needs:
@@ -86,6 +95,8 @@ def _not_run(check: Check, look: Look, before: Look | None) -> str:
             return "needs a live node"
         if isinstance(value, Unreadable) and value.not_recorded:
             return f"no record of {value.path}"
+        if isinstance(value, Unreadable) and value.not_asked and not gating:
+            return f"needs access to {value.path} (--kubeconfig FILE --node NAME)"
     return ""
 
 
@@ -100,11 +111,16 @@ def _values(check: Check, look: Look, expected: Expected | Unreadable, want: obj
     values: dict[type, object] = {}
     for kind in (*check.needs, *check.uses):
         value = expected if kind is Expected else look.facts.get(kind)
-        if value is not None and not (isinstance(value, Unreadable) and value.not_recorded):
+        if value is not None and not (isinstance(value, Unreadable) and _is_no_loss(value, kind, check)):
             values[kind] = value
     if check.want is not None:
         values[check.want] = want
     return values
+
+
+def _is_no_loss(blind: Unreadable, kind: type, check: Check) -> bool:
+    """Whether the check goes on without it: a tree does not record it, or it only uses what nobody gave access to."""
+    return blind.not_recorded or (blind.not_asked and kind not in check.needs)
 
 
 def _verdicts(check: Check, seen: Seen) -> Iterator[Verdict]:

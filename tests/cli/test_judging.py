@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -15,15 +16,22 @@ from nodeprep.cli.sight import Sight, facts_for
 from nodeprep.cli.wishes import wishes
 from nodeprep.doors.host import Host
 from nodeprep.facts import ALL as FACTS
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.cni import Cni
 from nodeprep.facts.counters import Counters
 from nodeprep.facts.pci import Pci
 from nodeprep.facts.rdma import Rdma
 from nodeprep.facts.system import System
-from nodeprep.look import Eyes
-from nodeprep.model import Fact, Unreadable, Why
+from nodeprep.facts.terway import Terway
+from nodeprep.look import Eyes, Look
+from nodeprep.model import NO_ACCESS, Fact, Unreadable, Why
+from tests import cni_values
 from tests.cli.program import node
-from tests.values import port, rdma
+from tests.cluster_values import cluster
+from tests.cni_values import cni, terway
+from tests.values import pci, port, rdma
 
+CALICO, TERWAY = json.dumps(cni_values.CALICO), json.dumps(cni_values.TERWAY)
 TODAY = "2026-11-21"
 
 
@@ -44,7 +52,10 @@ CHOSEN = [
     ("a100-azure", "rdma-infiniband", "8 InfiniBand ports"),
     ("h100-roce", "rdma-roce", "12 Ethernet RDMA ports"),
     ("iwarp", "rdma-roce", "2 Ethernet RDMA ports"),
+    ("erdma-cpu", "rdma-erdma-cpu", "1 Elastic RDMA interface"),
+    ("erdma-gpu", "rdma-erdma-gpu", "2 Elastic RDMA interfaces and 8 GPUs"),
     ("efa", "none", "4 RDMA ports of neither InfiniBand nor Ethernet"),
+    ("terway-shared", "rdma-erdma-cpu", "1 Elastic RDMA interface"),
     ("plain-vm", "none", "no RDMA device in /sys/class/infiniband, no NIC that offers RDMA"),
 ]
 
@@ -55,6 +66,47 @@ def test_the_hardware_chooses(name: str, profile: str, because: str, tmp_path: P
     assert (report.profile, report.chosen_by) == (profile, f"chosen by hardware: {because}")
     assert report.looked_for == (because if name == "plain-vm" else "")
     assert bool(report.notes) == (profile != "none")
+
+
+NETWORKS: list[tuple[dict[str, str], str]] = [
+    ({"etc/cni/net.d/10-calico.conflist": CALICO}, "base: no RDMA device, the CNI configuration 10-calico.conflist"),
+    ({"etc/cni/net.d/10-terway.conflist": TERWAY}, "tcp-shared-eni: no RDMA device, Terway"),
+]
+
+
+@pytest.mark.parametrize(("files", "says"), NETWORKS)
+def test_the_pods_network_chooses_for_a_node_without_rdma(files: dict[str, str], says: str, tmp_path: Path) -> None:
+    root = node("plain-vm", tmp_path)
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    report = watch(root, question()).report()
+    assert f"{report.profile}: {report.chosen_by.removeprefix('chosen by hardware: ')}" == says
+    assert (report.looked_for, report.notes) == ("", ())
+
+
+ASKS_KUBERNETES = "terway.pod"
+
+
+@pytest.mark.parametrize(
+    ("seen", "gates"),
+    [
+        (Unreadable(Why.MISSING, "Kubernetes", detail=NO_ACCESS), False),
+        (Unreadable(Why.DENIED, "Kubernetes", 13), True),
+        (cluster(), True),
+    ],
+)
+def test_a_profile_nobody_asked_for_gates_on_kubernetes_only_with_access(seen: object, gates: bool) -> None:
+    facts = {Pci: pci(), Rdma: rdma(), Cni: cni(), Terway: terway(), Cluster: seen}
+    chosen = question().choose(Look(0.0, True, facts))
+    assert chosen.profile.name == "tcp-shared-eni"
+    assert (ASKS_KUBERNETES in chosen.profile.gates) == gates
+    assert "cni.first" in chosen.profile.gates
+
+
+def test_one_that_was_asked_for_does_always() -> None:
+    chosen = question("tcp-shared-eni").choose(Look(0.0, True, {}))
+    assert ASKS_KUBERNETES in chosen.profile.gates
 
 
 def test_a_profile_once_chosen_is_held_when_the_hardware_goes(tmp_path: Path) -> None:

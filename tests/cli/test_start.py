@@ -84,7 +84,7 @@ def test_list_names_every_check_in_order() -> None:
         "damping": "hard",
         "needs": ["rdma", "expected"],
         "after": ["pci.rdma-driver", "port.present"],
-        "remedies": ["link_up"],
+        "remedies": ["link_up", "eri_netdev_up"],
     }
     table = nodeprep("list").stdout.splitlines()
     assert table[0].split() == ["CHECK", "SEVERITY", "STAGE", "QUESTION"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nodeprep.checks import ALL
 from nodeprep.cli import output
 from nodeprep.cli.choices import FailOn, Format
 from nodeprep.cli.duration import seconds
 from nodeprep.cli.judging import Question, Watch
+from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.outcome import outcome
 from nodeprep.cli.place import Place, place
 from nodeprep.cli.selection import select
@@ -19,6 +20,7 @@ from nodeprep.cli.wishes import recorded_wishes, wishes
 from nodeprep.doors import clock
 from nodeprep.look import Eyes
 from nodeprep.model import Report
+from nodeprep.round import ELSEWHERE
 
 HOME_AND_CLEAR = "\x1b[H\x1b[J"
 AGAIN = 1.0  # seconds between two looks of --wait
@@ -33,6 +35,7 @@ class Asked:
     profile: str | None = None
     root: str | None = None
     host_root: str | None = None
+    cluster: ClusterOptions = NO_CLUSTER
     snapshot: str | None = None
     config: str | None = None
     only: tuple[str, ...] = ()
@@ -58,7 +61,7 @@ def run(asked: Asked) -> int:
         return _recorded(asked, asked.snapshot)
     chosen, deselected = select(ALL, asked.only, asked.skip)
     question = Question(chosen, deselected, wishes(asked.profile, asked.config, clock.today()))
-    at = place(asked.root, asked.host_root)
+    at = place(asked.root, asked.host_root, asked.cluster)
     watch = Watch(question, lambda excluded: _sight(at, question, settle, excluded))
     say = Speaker(asked, at.where)
     if every is not None:
@@ -73,6 +76,7 @@ def _recorded(asked: Asked, file: str) -> int:
     for option, value in (
         ("--root", asked.root),
         ("--host-root", asked.host_root),
+        (asked.cluster.given(), asked.cluster.given()),
         ("--watch", asked.watch),
         ("--wait", asked.wait),
     ):
@@ -101,7 +105,8 @@ class Speaker:
 
             return machine.text(machine.document(report, self.asked.fail_on))
         style = Style(self.where, self.asked.fail_on, output.width(), output.colourful(self.asked.no_color))
-        lines = wide(report, style) if self.asked.output is Format.WIDE else table(report, BY_ID, style)
+        here = replace(report, findings=tuple(one for one in report.findings if one.verdict != ELSEWHERE))
+        lines = wide(here, style) if self.asked.output is Format.WIDE else table(here, BY_ID, style)
         return "\n".join(lines)
 
     def code(self, report: Report) -> int:
@@ -146,4 +151,4 @@ def _until_ready(watch: Watch, say: Speaker, longest: float) -> int:
 def _sight(at: Place, question: Question, settle: float, excluded: tuple[str, ...]) -> Sight:
     facts = facts_for(question.checks, to_choose=question.wishes.profile is None)
     compares = at.live and any(check.rates for check in question.checks)
-    return Sight(Eyes(at.host(excluded)), facts, settle if compares else 0.0)
+    return Sight(Eyes(at.host(excluded, question.wishes.settings.metadata_url)), facts, settle if compares else 0.0)

@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 
 from nodeprep.cli.sight import Sight
 from nodeprep.cli.wishes import Wishes
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.cni import Cni
 from nodeprep.facts.pci import Pci
 from nodeprep.facts.rdma import Rdma
-from nodeprep.facts.suited import INFINIBAND, ROCE, suited
+from nodeprep.facts.suited import INFINIBAND, ROCE, suited, suited_to_network
 from nodeprep.facts.system import System
+from nodeprep.facts.terway import Terway
 from nodeprep.look import Look
 from nodeprep.model import Check, Report, Shown, Skipped, Unreadable, raw
 from nodeprep.profile import NO_PROFILE, Profile
@@ -24,11 +27,15 @@ UNCAPTURED = (
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The profile that applies and who chose it; what was looked for in vain where none does."""
+    """The profile that applies and who chose it; what was looked for in vain where none does.
+
+    `devices` is whether it may ask for devices; one that was chosen by the network of a node without RDMA does not.
+    """
 
     profile: Profile
     by: str
     looked_for: str = ""
+    devices: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,7 @@ class Question:
             findings=findings,
             skipped=(*judged.skipped, *self.deselected),
             looked_for=chosen.looked_for,
-            notes=(*expired, *(() if _says_what_belongs(chosen.profile) else (UNCAPTURED,))),
+            notes=(*expired, *((UNCAPTURED,) if chosen.devices and not _says_what_belongs(chosen.profile) else ())),
         )
 
     def choose(self, look: Look) -> Chosen:
@@ -65,14 +72,24 @@ class Question:
         if isinstance(rdma, Unreadable):
             return Chosen(self.no_profile(), f"the hardware could not be looked at: {rdma}")
         found = suited(look.get(Pci), look.get(Rdma))
+        network = suited_to_network(look.get(Terway), look.get(Cni)) if found.nothing else None
+        found = network or found
         if found.profile is None:
             looked_for = found.because if found.nothing else ""
             return Chosen(self.no_profile(), f"chosen by hardware: {found.because}", looked_for)
-        profile = self.wishes.named(found.profile)
+        profile = self.answerable(self.wishes.named(found.profile), look)
         if profile.expect.at_least:
             counted = replace(profile.expect.at_least, suggested=True)
             profile = replace(profile, expect=replace(profile.expect, at_least=counted))
-        return Chosen(profile, f"chosen by hardware: {found.because}")
+        return Chosen(profile, f"chosen by hardware: {found.because}", devices=network is None)
+
+    def answerable(self, profile: Profile, look: Look) -> Profile:
+        """A profile that nobody asked for closes no gate over what nobody gave access to."""
+        cluster = look.facts.get(Cluster)
+        if not (isinstance(cluster, Unreadable) and cluster.not_asked):
+            return profile
+        asking = {check.id for check in self.checks if Cluster in check.needs}
+        return replace(profile, gates=tuple(gate for gate in profile.gates if gate not in asking))
 
     def no_profile(self) -> Profile:
         """Nothing is demanded, but the configuration's numbers and exclusions hold."""

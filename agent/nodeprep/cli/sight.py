@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nodeprep.doors import clock
-from nodeprep.facts import pci, rdma, system
+from nodeprep.facts import cni, pci, rdma, system, terway
 from nodeprep.look import Eyes, Look
 from nodeprep.model import Check, Fact, Unreadable
 from nodeprep.round import needed
@@ -39,7 +39,7 @@ class Sight:
 def facts_for(checks: Iterable[Check], *, to_choose: bool) -> tuple[Fact, ...]:
     """What these checks look at, and the node's name; its hardware if a profile is `to_choose` by it."""
     asked = tuple(checks)
-    more = (system.FACT, pci.FACT, rdma.FACT) if to_choose else (system.FACT,)
+    more = (system.FACT, pci.FACT, rdma.FACT, terway.FACT, cni.FACT) if to_choose else (system.FACT,)
     if any(check.rates for check in asked):
         more = (*more, rdma.FACT)
     return tuple(dict.fromkeys((*more, *needed(asked))))

@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nodeprep.doors import clock
 from nodeprep.doors.files import DENIED, Files
-from nodeprep.model import Unreadable, Why
+from nodeprep.model import NO_ACCESS, Unreadable, Why
 
 if TYPE_CHECKING:
     from nodeprep.doors.clock import ClockState
+    from nodeprep.doors.imds import Metadata, Told
     from nodeprep.doors.kmsg import Record
+    from nodeprep.doors.kube import Access, Api
+    from nodeprep.doors.netfilter import Chain
     from nodeprep.doors.netlink import Dcb, RouteNetlink
+    from nodeprep.doors.netlink_routes import Tables, Way
     from nodeprep.doors.rdma_netlink import RdmaNetlink
     from nodeprep.doors.statvfs import Statvfs
 
 T = TypeVar("T")
+PHYSICAL_KINDS: frozenset[str | None] = frozenset({None})
+METADATA = "http://100.100.100.200"  # the same in every VPC
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -25,14 +31,30 @@ class Host:
     """One node. `live` opens netlink, the kernel log and the clock; a dead tree has `files` only.
 
     `refused` holds paths that said they never answer; `excluded` are patterns of paths that are not read at all.
+    `physical_kinds` are the kinds of links (IFLA_INFO_KIND) that count as NICs: those without a kind, and in a rig
+    whose NICs are made by software, that one's. `metadata` is where the instance metadata service is, `kubernetes` the
+    way to the API server, if one was given.
     """
 
-    def __init__(self, root: str = "/", *, live: bool = True, excluded: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        root: str = "/",
+        *,
+        live: bool = True,
+        excluded: tuple[str, ...] = (),
+        physical_kinds: frozenset[str | None] = PHYSICAL_KINDS,
+        metadata: str = METADATA,
+        kubernetes: Access | None = None,
+    ) -> None:
         self.root = root
         self.live = live
+        self.physical_kinds = physical_kinds
         self.files = Files(root, excluded)
         self.refused: set[str] = set()
+        self._kubernetes = kubernetes
         self._statvfs: Statvfs | None = None
+        self._metadata_url = metadata
+        self._metadata: Metadata | None = None
 
     def now(self) -> float:
         return clock.now()
@@ -56,6 +78,34 @@ class Host:
             return netlink.read()
 
         return _asked("netlink route", ask)
+
+    def route_tables(self) -> Tables | Unreadable:
+        def ask() -> Tables:
+            from nodeprep.doors import netlink_routes
+
+            return netlink_routes.read()
+
+        return _asked("netlink route", ask)
+
+    def ways(self, packets: Sequence[tuple[str, str, int]]) -> tuple[Way, ...] | Unreadable:
+        """What the kernel would do with packets (source, destination, index of the interface they come in by)."""
+
+        def ask() -> tuple[Way, ...]:
+            from nodeprep.doors import netlink_routes
+
+            return netlink_routes.ask([netlink_routes.Packet(*packet) for packet in packets])
+
+        return _asked("netlink route get", ask)
+
+    def forward_chains(self, *, modern: bool, legacy: bool) -> tuple[Chain, ...] | Unreadable:
+        """Netfilter's chains of forwarded packets: those of nf_tables, and legacy iptables' where its table is used."""
+
+        def ask() -> tuple[Chain, ...]:
+            from nodeprep.doors import netfilter
+
+            return (*(netfilter.chains() if modern else ()), *((netfilter.legacy(),) if legacy else ()))
+
+        return _asked("netfilter", ask)
 
     def rdma_netlink(self) -> RdmaNetlink | None | Unreadable:
         def ask() -> RdmaNetlink | None:
@@ -82,6 +132,22 @@ class Host:
 
         return _asked("/dev/kmsg", ask)
 
+    def kubernetes(self) -> Api | Unreadable:
+        """The API server, for one observation; Unreadable (`not_asked`) where no access to it was given."""
+        if self._kubernetes is None:
+            return Unreadable(Why.MISSING, "Kubernetes", detail=NO_ACCESS)
+        from nodeprep.doors import kube
+
+        return kube.Api(self._kubernetes)
+
+    def imds(self) -> Told | Unreadable:
+        """What the instance metadata says. Ask on an ECS instance only."""
+        if self._metadata is None:
+            from nodeprep.doors.imds import Metadata
+
+            self._metadata = Metadata(self._metadata_url)
+        return self._metadata.read()
+
     def clock_state(self) -> ClockState | Unreadable:
         return _asked("adjtimex", clock.state)
 
@@ -93,6 +159,19 @@ class Host:
             self._statvfs = Statvfs()
         told = self._statvfs.ask([self.files.root + point for point in points], deadline)
         return {path.removeprefix(self.files.root): answer for path, answer in told.items()}
+
+    def connects(self, address: tuple[str, int] | str, deadline: float) -> int | None | Unreadable:
+        """Whether somebody listens: None where a connection was taken, else the errno that says why not.
+
+        `address` is the path of a Unix socket on the node, or an IP address and port of its network namespace.
+        """
+        from nodeprep.doors import sockets
+
+        path = address if isinstance(address, str) else ""
+        to = f"{self.files.root}{self.files.place(path)}" if path else address
+        code = sockets.connect(to, deadline)
+        denied = Unreadable(Why.DENIED, path or f"{address[0]}:{address[1]}", code, os.strerror(code or 0))
+        return denied if code in DENIED else code
 
 
 def live_root(asked: str | None, environment: dict[str, str] | None = None) -> str:
