@@ -4,7 +4,7 @@
 MAKEFLAGS += --no-print-directory
 py := .venv/bin/python
 lint_packages := shellcheck
-unit_packages := strace iproute2 util-linux
+unit_packages := strace iproute2 util-linux procps
 bench_packages := gcc libc6-dev
 steps := lint test-unit test-cluster test-lab test-bare fuzz sabotage
 

@@ -16,7 +16,7 @@ from enum import IntEnum
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
-from pyroute2.netlink import nla, nlmsg
+from nodeprep.doors.netlink_messages import nla, nlmsg
 
 # include/uapi/linux/netlink.h
 HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
