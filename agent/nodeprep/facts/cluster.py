@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from nodeprep.facts.terway import is_eni_only
 from nodeprep.model import Shown, shown
 
 EXCLUSIVE = "k8s.aliyun.com/exclusive-mode-eni-type"
@@ -67,7 +68,7 @@ class KubeNode(Shown):
 
     @property
     def is_exclusive(self) -> bool:
-        return self.labels.get(EXCLUSIVE, "").lower() == "enionly"
+        return is_eni_only(self.labels.get(EXCLUSIVE, ""))
 
     def limit(self, key: str) -> int | None:
         """A number of the ECS instance type, such as EniQuantity; None where the annotation does not say."""

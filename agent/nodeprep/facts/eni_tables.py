@@ -9,7 +9,6 @@ from nodeprep.facts.cluster import Cluster, TerwayNode
 from nodeprep.facts.imds import Imds, Instance
 from nodeprep.facts.links import Link, Links
 from nodeprep.facts.routes import Routes
-from nodeprep.facts.terway import Terway
 from nodeprep.model import NODE, CannotLook, Seen, Subject, raw
 
 T = TypeVar("T")
@@ -52,7 +51,7 @@ class EniTables:
         """The interface of the ENI that has this address, by what the cloud or Terway says."""
         mac = self.mac_of(address)
         found = self.links.links if self.links and mac else ()
-        return next((link for link in found if link.physical and mac_of(link) == mac), None)
+        return next((link for link in found if link.physical and link.own_mac == mac), None)
 
     def subject(self, address: str, table: int | None) -> Subject:
         """The ENI that a pod's address belongs to, else the one whose table its rule names, else the node."""
@@ -63,12 +62,7 @@ class EniTables:
 
 
 def of(link: Link) -> Subject:
-    mac = mac_of(link)
-    return Subject(mac, None, f"{link.name} ({mac})") if mac else Subject(link.name, None, link.name)
-
-
-def mac_of(link: Link) -> str:
-    return (link.permanent_mac or link.mac or "").lower()
+    return Subject(link.own_mac or link.name, None, f"{link.name} ({link.own_mac})" if link.own_mac else link.name)
 
 
 def eni_tables(seen: Seen) -> EniTables:
@@ -89,8 +83,3 @@ def _shown(seen: Seen, kind: type[T]) -> T | None:
         return seen.get(kind)
     except CannotLook:
         return None
-
-
-def is_exclusive(terway: Terway) -> bool:
-    """Whether each pod has an ENI of its own, so that no rule is wanted."""
-    return ((terway.capabilities or {}).get("cni_exclusive_eni") or "").lower() == "enionly"

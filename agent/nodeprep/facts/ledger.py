@@ -124,12 +124,11 @@ class Ledger:
 
     @cached_property
     def kernel(self) -> dict[str, Link]:
-        """NICs by MAC address: the one that they were made with, for the present one may be a bond's."""
+        """NICs by MAC address."""
         found: dict[str, Link] = {}
         for link in self.links.links:
-            mac = link.permanent_mac or link.mac
-            if link.physical and mac:
-                found.setdefault(mac.lower(), link)
+            if link.physical and link.own_mac:
+                found.setdefault(link.own_mac, link)
         return found
 
     @cached_property
@@ -161,8 +160,7 @@ class Ledger:
         if cluster is not None:
             return cluster.node.is_exclusive
         terway = self.seen.get(Terway)
-        said = ((terway.capabilities or {}) if terway else {}).get("cni_exclusive_eni", "")
-        return said.lower() == "enionly" or any(row.is_returned for row in self.rows)
+        return (terway is not None and terway.is_exclusive) or any(row.is_returned for row in self.rows)
 
     @property
     def terway(self) -> TerwayNode | None:

@@ -48,6 +48,11 @@ class Link(Shown):
         return Subject(self.bdf or self.name, None, self.name)
 
     @property
+    def own_mac(self) -> str:
+        """The MAC that it was made with, in lower case, "" for none: the present one may be a bond's."""
+        return (self.permanent_mac or self.mac or "").lower()
+
+    @property
     def is_bond(self) -> bool:
         return self.kind in BONDS
 

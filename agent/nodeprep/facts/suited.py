@@ -10,7 +10,7 @@ from nodeprep.facts.erdma import VENDOR_DEVICE
 from nodeprep.facts.pci import DISPLAY, NVIDIA, Pci, PciDevice
 from nodeprep.facts.rdma import CLASS, Port, Rdma
 from nodeprep.facts.terway import Terway
-from nodeprep.model import CannotLook, raw
+from nodeprep.model import CannotLook, Unreadable, raw
 
 ROCE, INFINIBAND = "rdma-roce", "rdma-infiniband"
 BASE, SHARED_ENI, EXCLUSIVE_ENI = "base", "tcp-shared-eni", "mpijob-exclusive-eni"
@@ -63,9 +63,7 @@ def suited(pci: Pci | None, rdma: Rdma | None) -> Suited:
 def suited_to_network(terway: Terway | None, cni: Cni | None) -> Suited | None:
     """The profile of a node without RDMA, by how its pods come to the network; None where it shows no pods' network."""
     if terway is not None and raw(terway)["present"] is True:
-        told = raw(terway)["capabilities"]
-        mode = told.get("cni_exclusive_eni", "") if isinstance(told, dict) else ""
-        if mode.lower() == "enionly":
+        if not isinstance(raw(terway)["capabilities"], Unreadable) and terway.is_exclusive:
             return Suited(EXCLUSIVE_ENI, "no RDMA device, Terway with exclusive ENIs")
         return Suited(SHARED_ENI, "no RDMA device, Terway")
     files = raw(cni)["files"] if cni is not None else None

@@ -37,6 +37,14 @@ class Socket(Shown):
     errno: int | None
 
 
+CAPABILITY, ENI_ONLY = "cni_exclusive_eni", "eniOnly"  # Terway pkg/utils/nodecap, types/k8s.go
+
+
+def is_eni_only(word: str) -> bool:
+    """Whether a label or capability says exclusive ENIs: Terway knows this one word, in any case."""
+    return word.lower() == ENI_ONLY.lower()
+
+
 @shown
 class Terway(Shown):
     """`present` is whether this node's CNI is Terway: by its configuration, binary or directories.
@@ -54,6 +62,11 @@ class Terway(Shown):
     daemon: Socket | None
     policy: Socket | None
     device_plugins: tuple[str, ...]
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether each pod has an ENI of its own, as far as terway-init has said so since the boot."""
+        return is_eni_only((self.capabilities or {}).get(CAPABILITY, ""))
 
 
 def observe(host: Host) -> Terway:

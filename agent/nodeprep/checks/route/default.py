@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.eni_tables import mac_of
 from nodeprep.facts.imds import Imds, Instance
 from nodeprep.facts.links import Link, Links
 from nodeprep.facts.routes import Route, Routes
@@ -65,7 +64,7 @@ def on_ecs(first: list[Route], instance: Instance, seen: Seen) -> Verdict:
 def primary_of(instance: Instance, links: Links | None) -> Link | None:
     """None where there is no such link: eni.missing-link says so."""
     found = links.links if links else ()
-    return next((link for link in found if link.physical and mac_of(link) == instance.primary_mac), None)
+    return next((link for link in found if link.physical and link.own_mac == instance.primary_mac), None)
 
 
 def gateway_of(instance: Instance) -> str:

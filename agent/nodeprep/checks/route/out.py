@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nodeprep.checks.route.refusal import refusal
 from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.eni_tables import FIRST, FROM_POD, LAST, EniTables, eni_tables, is_exclusive
+from nodeprep.facts.eni_tables import FIRST, FROM_POD, LAST, EniTables, eni_tables
 from nodeprep.facts.imds import Imds
 from nodeprep.facts.links import Links
 from nodeprep.facts.routes import Answer, Routes
@@ -32,7 +32,7 @@ class Trouble:
 def judge(seen: Seen) -> Iterator[Verdict]:
     terway = seen.get(Terway)
     ours = terway is not None and terway.present
-    shared = ours and terway is not None and not is_exclusive(terway)
+    shared = ours and terway is not None and not terway.is_exclusive
     enis = eni_tables(seen)
     found: dict[Subject, list[Trouble | None]] = {}
     for answer in seen[Routes].out:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.cluster import Cluster, Pod
-from nodeprep.facts.eni_tables import FIRST, FROM_POD, LAST, TO_POD, EniTables, eni_tables, is_exclusive
+from nodeprep.facts.eni_tables import FIRST, FROM_POD, LAST, TO_POD, EniTables, eni_tables
 from nodeprep.facts.imds import Imds
 from nodeprep.facts.links import Links
 from nodeprep.facts.routes import MAIN, Routes
@@ -19,7 +19,7 @@ SHOWN = 3  # of a kind in one message
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     node, terway = seen[Cluster].node, seen[Terway]
-    if not terway.present or node.ignored_by_terway or node.is_exclusive or is_exclusive(terway):
+    if not terway.present or node.ignored_by_terway or node.is_exclusive or terway.is_exclusive:
         return
     enis = eni_tables(seen)
     missing: dict[Subject, list[str]] = {}

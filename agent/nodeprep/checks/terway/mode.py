@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nodeprep.facts.cluster import EXCLUSIVE, Cluster
-from nodeprep.facts.terway import Terway
+from nodeprep.facts.terway import CAPABILITY, ENI_ONLY, Terway, is_eni_only
 from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict
 
-CAPABILITY = "cni_exclusive_eni"  # Terway pkg/utils/nodecap
-ENI_ONLY, SHARED = "eniOnly", "default"
+SHARED = "default"
 WORDS = {"exclusive": ENI_ONLY, "shared": SHARED}
 
 
@@ -55,8 +54,8 @@ def agreed(label: str, said: str, wanted: Literal["exclusive", "shared"] | None)
 
 
 def mode(words: Mapping[str, str], key: str) -> str:
-    """Terway knows one word, in any case, and takes all else for the other mode."""
-    return ENI_ONLY if words.get(key, "").lower() == ENI_ONLY.lower() else SHARED
+    """What Terway takes the words for."""
+    return ENI_ONLY if is_eni_only(words.get(key, "")) else SHARED
 
 
 CHECK = Check(
