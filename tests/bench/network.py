@@ -1,0 +1,61 @@
+"""How long `nodeprep check` takes on an ACK node (netns rig) with 8 ENIs, 60 pods and 200 rules.
+
+    python tests/bench/network.py [--runs N]
+
+The commands of one run come in turn, beside `python -c pass`. That a check forks nothing is a test, not a figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from contextlib import ExitStack
+
+from tests.rigs.netns import Node
+from tests.rigs.netns_node import Shape, Unavailable
+
+CHECK = ("nodeprep", "check", "--settle", "0")
+BUDGET = 400  # milliseconds, for metadata that answers (issue 4); 2 s more for metadata that does not
+
+
+def shape(metadata: str) -> Shape:
+    return Shape(enis=7, pods=60, unused_rules=80, metadata=metadata)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=9)
+    runs = parser.parse_args().runs
+    walls: dict[str, list[float]] = {}
+    with ExitStack() as stack:
+        nodes = {mode: stack.enter_context(Node(shape(mode))) for mode in ("optional", "hang", "drip")}
+        contenders = {
+            "python -c pass": (nodes["optional"], ("python", "-c", "pass")),
+            "check": (nodes["optional"], CHECK),
+            "check, metadata hangs": (nodes["hang"], CHECK),
+            "check, metadata drips": (nodes["drip"], CHECK),
+        }
+        for number in range(runs + 1):
+            for name, (node, argv) in contenders.items():
+                began = time.perf_counter()
+                node.run(*argv, check=False)
+                if number:  # the first turn warms the page cache
+                    walls.setdefault(name, []).append((time.perf_counter() - began) * 1e3)
+        rules = len(nodes["optional"].ip("rule").splitlines())
+    floor = statistics.median(walls["python -c pass"])
+    print(f"{runs} runs in turn; milliseconds of wall clock, nsenter included; {rules} rules")
+    for name, took in walls.items():
+        median = statistics.median(took)
+        figures = f"median {median:7.1f}  min {min(took):7.1f}  max {max(took):7.1f}  x python {median / floor:6.1f}"
+        print(f"{name:24} {figures}")
+    print(f"budget: {BUDGET} ms; with metadata that does not answer, 2 s more than with metadata that does")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Unavailable as error:
+        sys.exit(f"netns: not on this machine: {error}")
