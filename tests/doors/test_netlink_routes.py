@@ -287,6 +287,31 @@ def test_families_that_are_not_ip_and_the_cache_are_left_out() -> None:
     assert read(cached) == ((), ())
 
 
+KEPT = [
+    # header of a route in a long table, whether it is kept
+    ({"bits": 24}, False),
+    ({"bits": 24, "family": socket.AF_INET6}, False),
+    ({"bits": 0}, True),
+    ({"bits": 32}, True),
+    ({"bits": 24, "kind": 6}, True),
+    ({"bits": 24, "scope": 253}, True),  # the subnet of a bridge
+    ({"bits": 24, "table": 252}, True),  # the number is an attribute, Terway's are
+]
+
+
+@pytest.mark.parametrize(("what", "kept"), KEPT)
+def test_learned_routes_of_a_long_table_are_left_out(what: dict[str, int], kept: bool) -> None:
+    asked = {"family": socket.AF_INET, "bits": 24, "table": 254, "scope": 0, "kind": 1} | what
+    head = struct.pack(
+        "=8BI", asked["family"], asked["bits"], 0, 0, asked["table"], 0, asked["scope"], asked["kind"], 0
+    )
+    length = 16 if asked["family"] == socket.AF_INET6 else 4
+    one = head + (nla(1, bytes(length)) if asked["bits"] else b"")
+    for many, found in ((netlink_routes.MANY + 1, kept), (10, True)):
+        with kernel(lambda *_, many=many: [one] * many) as (asking, _):
+            assert bool(netlink_routes.routes(asking)) is found
+
+
 def test_what_is_asked() -> None:
     with kernel(lambda *_: errno.EACCES) as (asking, played):
         refused = netlink_routes.way(asking, Packet("10.1.0.134", "8.8.8.8", 7, 16))

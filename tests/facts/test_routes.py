@@ -88,6 +88,13 @@ def test_pods(routes: tuple[door.Route, ...], found: list[tuple[str, int]]) -> N
     assert seen.back == ()  # no default route: nobody to come from
 
 
+def test_a_default_route_by_a_bridge_is_no_subnet_of_pods() -> None:
+    host = Told(tables(to("default", CNI), to("10.2.0.0/24", CNI)))
+    seen = observe(host)
+    assert isinstance(seen, Routes)
+    assert [answer.pod for answer in seen.out] == ["10.2.0.2"]
+
+
 NEIGHBOURS: list[tuple[tuple[Neighbour, ...], str]] = [
     ((), "10.2.0.2"),
     ((Neighbour(CNI, "10.2.0.9", "02:00:00:00:00:09", "STALE"),), "10.2.0.9"),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nodeprep.doors.netlink import FAMILIES, NETLINK_ROUTE, SCOPES, Address, Neighbour, addresses, neighbours
 from nodeprep.doors.netlink_raw import RTMSG, Raw, address, attributes, opened
-from nodeprep.doors.netlink_socket import Message, Nest, NetlinkSocket, Refused, attribute, malformed
+from nodeprep.doors.netlink_socket import HEADER, Message, Nest, NetlinkSocket, Refused, attribute, malformed
 
 
 class Question(IntEnum):
@@ -28,6 +28,8 @@ RTA_DST, RTA_SRC, RTA_IIF, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY = 1, 2, 3, 4, 5, 6
 RTA_MULTIPATH, RTA_TABLE, RTA_MARK, RTA_VIA = 9, 15, 16, 18
 RTM_F_CLONED, RTM_F_LOOKUP_TABLE = 0x200, 0x1000
 RTNH_F_ONLINK = 4
+RT_TABLE_COMPAT = 252  # stands in the header for numbers above 255
+MANY = 10_000  # routes; a node with 250 pods has hundreds
 KINDS = {
     1: "unicast",
     2: "local",
@@ -162,9 +164,19 @@ def rules(kernel: NetlinkSocket) -> tuple[Rule, ...]:
 
 
 def routes(kernel: NetlinkSocket) -> tuple[Route, ...]:
-    said = map(opened, kernel.undecoded(Question.RTM_GETROUTE, bytes(RTMSG.size), dump=True))
+    """All; of more than MANY those that `counts` names, for to open each that a router learned takes seconds."""
+    told = kernel.undecoded(Question.RTM_GETROUTE, bytes(RTMSG.size), dump=True)
+    said = map(opened, filter(counts, told) if len(told) > MANY else told)
     kept = (one for one in said if one.family in FAMILIES and not one.flags & RTM_F_CLONED)
     return tuple(route for one in kept for route in _routes(one))
+
+
+def counts(data: bytes) -> bool:
+    """Whether a route may decide about pods: not if it is one by a gateway to another network and in a usual table."""
+    if len(data) < HEADER.size + RTMSG.size:
+        return True
+    _, bits, _, _, table, _, scope, kind, _ = RTMSG.unpack_from(data, HEADER.size)
+    return bits in (0, 32) or table == RT_TABLE_COMPAT or bool(scope) or KINDS.get(kind) != "unicast"
 
 
 def way(kernel: NetlinkSocket, packet: Packet) -> Way:

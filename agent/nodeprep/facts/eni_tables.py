@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 from nodeprep.facts.cluster import Cluster, TerwayNode
 from nodeprep.facts.imds import Imds, Instance
 from nodeprep.facts.links import Link, Links
-from nodeprep.facts.routes import Routes
+from nodeprep.facts.routes import MAIN, Route, Routes
 from nodeprep.model import NODE, CannotLook, Seen, Subject, raw
 
 T = TypeVar("T")
@@ -63,6 +64,24 @@ class EniTables:
 
 def of(link: Link) -> Subject:
     return Subject(link.own_mac or link.name, None, f"{link.name} ({link.own_mac})" if link.own_mac else link.name)
+
+
+def astray(routes: Routes, links: Links | None) -> Iterator[tuple[str, Route | None]]:
+    """Addresses with both of Terway's rules and no way to a pod: no host route, or one to a NIC or to nowhere.
+
+    Such a pod is not among those that `Routes` asks the kernel about: those are found by their host routes.
+    """
+    here = [route for route in routes.table(MAIN) if route.family == "inet" and route.destination.endswith("/32")]
+    first: dict[str, Route] = {}
+    for route in sorted(here, key=lambda route: route.metric):
+        first.setdefault(route.destination, route)
+    physical = {link.name for link in links.links if link.physical} if links else set()
+    inward = {rule.destination for rule in routes.rules if rule.priority == TO_POD and rule.family == "inet"}
+    outward = {rule.source for rule in routes.rules if rule.priority == FROM_POD and rule.family == "inet"}
+    for prefix in sorted(one for one in inward & outward if one.endswith("/32")):
+        way = first.get(prefix)
+        if way is None or way.kind != "unicast" or way.oif in physical:
+            yield prefix.removesuffix("/32"), way
 
 
 def eni_tables(seen: Seen) -> EniTables:

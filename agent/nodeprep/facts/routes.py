@@ -105,7 +105,10 @@ class Answer(Shown):
 
 @shown
 class Routes(Shown):
-    """`out` are the ways out of pods, `back` the ways from the node's network to pods; IPv4 only."""
+    """`out` are the ways out of pods, `back` the ways from the node's network to pods; IPv4 only.
+
+    Of more than 10,000 `routes`, those by a gateway to other networks are left out: a router learns 100,000 of them.
+    """
 
     at: float
     rules: tuple[Rule, ...]
@@ -197,6 +200,8 @@ def pods_of(told: Tables, physical: frozenset[str | None]) -> Iterator[tuple[str
     """
     for route in told.routes:
         if route.family != "inet" or route.table != MAIN or route.kind != "unicast" or route.via:
+            continue
+        if route.destination == "default":  # by a bridge that holds the node's own NIC
             continue
         device = told.devices.get(route.oif)
         if device is None or device.kind in physical:

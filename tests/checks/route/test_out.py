@@ -58,6 +58,7 @@ LOOSE = sysctls({"net.ipv4.conf.all.rp_filter": 2, "net.ipv4.conf.cali1.rp_filte
 CLOSED = sysctls({"net.ipv4.ip_forward": 0, "net.ipv4.conf.cali1.forwarding": 0})
 CLOSED_HERE = sysctls({"net.ipv4.conf.cali1.forwarding": 0})
 ON, OFF = "sysctl_terway(key={}, value=1)", "sysctl_terway(key={}, value=0)"
+ON_ALL, ON_HERE = ON.format("net.ipv4.ip_forward"), ON.format("net.ipv4.conf.cali1.forwarding")
 EVERY, OWN = "net.ipv4.conf.all.rp_filter", "net.ipv4.conf.cali1.rp_filter"
 
 CAUSES: list[tuple[Routes, Sysctls, str]] = [
@@ -67,6 +68,17 @@ CAUSES: list[tuple[Routes, Sysctls, str]] = [
     (refusing(errno.ENETUNREACH, rules=(rule(action="unreachable"),)), sysctls(), "fail Unreachable"),
     (refusing(errno.ENETUNREACH), sysctls(), "fail NoRoute"),
     (refusing(errno.EHOSTUNREACH, routes=(way(kind="unreachable"),)), sysctls(), "fail Unreachable"),
+    # A way for another packet, or for another family, is not the cause.
+    (refusing(errno.EHOSTUNREACH, routes=(way(kind="unreachable"),)), CLOSED, f"fail ForwardingOff {ON_ALL}"),
+    (refusing(errno.EHOSTUNREACH, routes=(way(kind="unreachable"),)), CLOSED_HERE, f"fail ForwardingOff {ON_HERE}"),
+    (
+        refusing(errno.EHOSTUNREACH, routes=(way(kind="unreachable", family="inet6"),)),
+        CLOSED,
+        f"fail ForwardingOff {ON_ALL}",
+    ),
+    (refusing(errno.EACCES, routes=(way(kind="prohibit", family="inet6"),)), sysctls(), "fail Refused"),
+    (refusing(errno.EACCES, routes=(way(kind="prohibit", table=1007),)), sysctls(), "fail Refused"),
+    (refusing(errno.EACCES, routes=(way(kind="prohibit"),)), sysctls(), "fail Prohibited"),
     (refusing(errno.EHOSTUNREACH), CLOSED, f"fail ForwardingOff {ON.format('net.ipv4.ip_forward')}"),
     (refusing(errno.EHOSTUNREACH), CLOSED_HERE, f"fail ForwardingOff {ON.format('net.ipv4.conf.cali1.forwarding')}"),
     (refusing(errno.EXDEV), STRICT, f"fail StrictFilter {OFF.format(EVERY)}"),
@@ -85,6 +97,24 @@ CAUSES: list[tuple[Routes, Sysctls, str]] = [
 def test_says_by_errno(seen: Routes, settings: Sysctls, says: str) -> None:
     assert say(CHECK, seen, TERWAY, HERE, settings) == says
     assert say(CHECK, seen, OTHER, HERE, settings) == says.partition(" sysctl_terway")[0]
+
+
+ISOLATED: list[tuple[Routes, tuple[object, ...], str]] = [
+    # no default route at all: the network may be meant so
+    (refusing(errno.ENETUNREACH, routes=(to_pod(),)), (OTHER, NOT_ECS), "absent Nothing"),
+    (refusing(errno.ENETUNREACH, routes=(to_pod(),)), (), "absent Nothing"),
+    (refusing(errno.ENETUNREACH, routes=(to_pod(),)), (OTHER, imds()), "fail NoRoute"),
+    (refusing(errno.ENETUNREACH, routes=(to_pod(),)), (TERWAY, HERE, NOT_ECS), "fail NoRoute"),
+    (refusing(errno.ENETUNREACH, routes=(route(),)), (OTHER, NOT_ECS), "fail NoRoute"),
+    (refusing(errno.EHOSTUNREACH, routes=(to_pod(),)), (OTHER, NOT_ECS, CLOSED), "fail ForwardingOff"),
+    (refusing(errno.ENETUNREACH, rules=(rule(action="unreachable"),), routes=()), (OTHER, NOT_ECS), "fail Unreachable"),
+    (routes(routes=(to_pod(),), out=(refused(errno.ENETUNREACH), answer())), (OTHER, NOT_ECS), "ok WayOut"),
+]
+
+
+@pytest.mark.parametrize(("seen", "others", "says"), ISOLATED)
+def test_an_isolated_network(seen: Routes, others: tuple[object, ...], says: str) -> None:
+    assert say(CHECK, seen, *others) == says
 
 
 ABOUT: list[tuple[dict[str, Any], str]] = [
@@ -139,7 +169,7 @@ def test_pods_of_an_eni_are_one_subject() -> None:
 
 
 def test_without_terway_the_node_is_the_subject() -> None:
-    (verdict,) = verdicts(CHECK, refusing(errno.ENETUNREACH, routes=(to_pod(),)), OTHER, HERE)
+    (verdict,) = verdicts(CHECK, refusing(errno.ENETUNREACH, routes=(route(), to_pod())), OTHER, HERE)
     assert verdict.subject.place == ""
     assert verdict.message == (
         f"pod {POD}: no route leads there (ENETUNREACH); see ip rule, ip route show table all. Ask the kernel again: "

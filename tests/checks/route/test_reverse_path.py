@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 
 from nodeprep.checks.route.reverse_path import CHECK
+from nodeprep.facts.cluster import Cluster
 from nodeprep.facts.routes import Routes
 from nodeprep.facts.sysctls import Sysctls
+from tests.cluster_values import cluster, pod
 from tests.cni_values import terway
-from tests.route_values import POD, answer, back, refused, routes, rule, sysctls
-from tests.values import say, verdicts
+from tests.route_values import POD, answer, back, refused, route, routes, rule, rules_of, sysctls, to_pod
+from tests.values import changed, link, links, say, verdicts
 
 ALL = sysctls({"net.ipv4.conf.all.rp_filter": 1})
 ETH0 = sysctls({"net.ipv4.conf.eth0.rp_filter": 1})
@@ -55,6 +58,64 @@ ROWS: list[tuple[Routes, Sysctls, str]] = [
 def test_says(seen: Routes, settings: Sysctls, says: str) -> None:
     assert say(CHECK, seen, settings, terway()) == says
     assert say(CHECK, seen, settings, terway(present=False)) == says.partition(" sysctl_terway")[0]
+
+
+HERE = links(
+    link(name="eth0", index=2), link(name="eth1", index=6), link(name="cali1", index=9, kind="veth", physical=False)
+)
+AWAY = route(destination=f"{POD}/32", via="", oif="eth0")
+HOST_ROUTES: list[tuple[dict[str, Any], Cluster | None, str]] = [
+    # rules and routes, what Kubernetes says, says
+    ({}, None, "ok WayBack"),
+    ({}, cluster(), "ok WayBack"),
+    ({"routes": (route(),)}, cluster(), "fail NoRouteToPod terway_restart()"),
+    ({"routes": (route(),)}, cluster(pods=(pod(phase="Pending"),)), "absent Nothing"),
+    ({"routes": (route(),)}, cluster(pods=(pod(deleted=True),)), "absent Nothing"),
+    ({"routes": (route(),)}, cluster(pods=(pod(host_network=True),)), "absent Nothing"),
+    ({"routes": (route(),)}, cluster(pods=()), "absent Nothing"),  # left over: route.rules
+    ({"routes": (route(),)}, None, "warn RulesWithoutRoute"),
+    ({"routes": (route(),), "rules": rules_of()[:1]}, None, "absent Nothing"),
+    ({"routes": (route(),), "rules": rules_of()[1:]}, cluster(), "absent Nothing"),  # route.rules
+    ({"routes": (to_pod("192.168.0.13"), route(destination=f"{POD}/32", table=100))}, None, "warn RulesWithoutRoute"),
+    ({"routes": (AWAY,)}, None, "fail NoRouteToPod terway_restart()"),
+    ({"routes": (AWAY,)}, cluster(pods=()), "fail NoRouteToPod terway_restart()"),
+    ({"routes": (AWAY, to_pod())}, None, "fail NoRouteToPod terway_restart()"),
+    ({"routes": (to_pod(), changed(AWAY, metric=9))}, None, "absent Nothing"),
+    ({"routes": (changed(AWAY, kind="blackhole", oif=""),)}, None, "fail NoRouteToPod terway_restart()"),
+    ({"routes": (to_pod(oif="ipvl_6"),)}, None, "absent Nothing"),
+]
+
+
+@pytest.mark.parametrize(("what", "books", "says"), HOST_ROUTES)
+def test_a_pod_whose_host_route_is_broken(what: dict[str, Any], books: Cluster | None, says: str) -> None:
+    told = routes(**({"out": (), "back": ()} | what) if what else {})
+    known = [books] if books else []
+    assert say(CHECK, told, sysctls(), HERE, terway(), *known) == says
+    if what:  # those rules are Terway's
+        assert say(CHECK, told, sysctls(), HERE, terway(present=False), *known) == "absent Nothing"
+
+
+def test_a_broken_host_route_comes_before_pods_that_are_heard() -> None:
+    other = back(pod="192.168.0.135", destination="192.168.0.135")
+    assert say(CHECK, routes(routes=(route(),), out=(), back=(other,)), sysctls(), HERE, terway(), cluster()) == (
+        "fail NoRouteToPod terway_restart()"
+    )
+
+
+def test_messages_of_host_routes() -> None:
+    (gone,) = verdicts(CHECK, routes(routes=(AWAY,), out=(), back=()), HERE, terway())
+    assert gone.message == (
+        "192.168.0.134 has route 192.168.0.134/32 dev eth0, and rules 512 and 2048: what is for it never gets there; "
+        "Terway adds the route anew when its pod starts, if the pod's veth is up: see ip route get 192.168.0.134, "
+        "ip link"
+    )
+    many = [one for number in range(5) for one in rules_of(f"192.168.0.{number}")]
+    (left,) = verdicts(CHECK, routes(rules=many, routes=(route(),), out=(), back=()), HERE, terway())
+    assert left.message == (
+        "192.168.0.0 has no route in table main, 192.168.0.1 has no route in table main, 192.168.0.2 has no route in "
+        "table main and 2 more, and rules 512 and 2048: nothing reaches the pod, or it is gone and they are left over: "
+        "see whether a pod has that address (kubectl get pods -A -o wide)"
+    )
 
 
 def test_pods_that_are_heard_count() -> None:

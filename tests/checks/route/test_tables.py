@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nodeprep.checks.route.tables import CHECK
+from nodeprep.facts.imds import Imds
 from nodeprep.facts.routes import Route, Rule
+from nodeprep.model import Unreadable, Why, guarded
 from tests.cni_values import terway
-from tests.imds_values import SHARED_MAC, imds
+from tests.imds_values import NOT_ECS, SHARED_MAC, imds, instance, interface, shared
 from tests.route_values import route, routes, rule, rules_of, way
 from tests.values import link, links, say, verdicts
 
@@ -15,6 +19,7 @@ ETH0 = link(name="eth0", index=2, permanent_mac="00:16:3e:00:00:01")
 ETH1 = link(name="eth1", index=6, permanent_mac=SHARED_MAC)
 ETH2 = link(name="eth2", index=7, permanent_mac="00:16:3e:aa:bb:02")
 LO = link(name="lo", index=1, permanent_mac=None, mac="00:00:00:00:00:00", physical=False)
+BLIND: Any = guarded(Unreadable(Why.TIMEOUT, "http://100.100.100.200"))
 HERE = links(LO, ETH0, ETH1, ETH2)
 
 ROWS: list[tuple[tuple[Rule, ...], tuple[Route, ...], str]] = [
@@ -57,6 +62,26 @@ def test_only_terway_numbers_tables_so() -> None:
     assert say(CHECK, routes(routes=(way(oif="eth2"),)), HERE, terway(present=False)) == "absent Nothing"
 
 
+GATEWAYS: list[tuple[tuple[Route, ...], Imds, str]] = [
+    ((way(),), imds(), "ok Table"),
+    ((way(via="192.168.0.1"),), imds(), "fail OtherGateway terway_restart()"),
+    ((way(via="192.168.0.1", onlink=False),), imds(), "fail OtherGateway terway_restart()"),
+    ((way(via="192.168.0.1", metric=9), way()), imds(), "ok Table"),
+    ((way(via="192.168.0.1"), way(metric=9)), imds(), "fail OtherGateway terway_restart()"),
+    ((way(), way(family="inet6", via="fe80::1")), imds(), "ok Table"),
+    ((way(via=""),), imds(), "ok Table"),
+    ((way(via="192.168.0.1"),), imds(instance(interface())), "ok Table"),  # not among them
+    ((way(via="192.168.0.1"),), imds(instance(interface(), shared(gateway=""))), "ok Table"),
+    ((way(via="192.168.0.1"),), imds(instance(interface(), shared(gateway=BLIND))), "ok Table"),
+    ((way(via="192.168.0.1"),), NOT_ECS, "ok Table"),
+]
+
+
+@pytest.mark.parametrize(("found", "told", "says"), GATEWAYS)
+def test_the_gateway_is_the_metadatas(found: tuple[Route, ...], told: Imds, says: str) -> None:
+    assert say(CHECK, routes(routes=found), HERE, terway(), told) == says
+
+
 def test_the_subject_is_the_eni() -> None:
     (empty,) = verdicts(CHECK, routes(routes=()), HERE, terway())
     assert (empty.subject.place, empty.subject.name) == (SHARED_MAC, "eth1 (00:16:3e:aa:bb:01)")
@@ -88,6 +113,12 @@ def test_messages() -> None:
     assert other.message == (
         "table 1002 is the one of eth0 (ifindex 2), and holds default via 192.168.0.253 dev eth2; ECS's manual numbers "
         "tables so by hand (1002 for eth2), where Terway's are 1000 + ifindex: see ip route show table 1002"
+    )
+    (wrong,) = verdicts(CHECK, routes(routes=(way(via="192.168.0.1"),)), HERE, terway(), imds())
+    assert (wrong.observed, wrong.expected) == ("192.168.0.1", "192.168.0.253")
+    assert wrong.message == (
+        "table 1006 is the one of eth1 (ifindex 6), and holds default via 192.168.0.1 dev eth1; the metadata says "
+        "gateway 192.168.0.253: see ip route show table 1006"
     )
     many = [one for number in range(5) for one in rules_of(f"192.168.0.{number}", 1009)]
     (gone,) = verdicts(CHECK, routes(rules=many, routes=()), HERE, terway())

@@ -6,13 +6,14 @@ import pytest
 
 from nodeprep.checks.sysctl.forward import CHECK
 from nodeprep.facts.cni import Cni
+from nodeprep.facts.links import Address
 from nodeprep.facts.routes import Routes
 from nodeprep.facts.sysctls import Persisted, Sysctls
 from nodeprep.facts.terway import Terway
 from nodeprep.model import Unreadable, Why
 from tests.cni_values import cni, terway
 from tests.route_values import answer, persisted, routes, sysctls
-from tests.values import changed, say, verdicts
+from tests.values import changed, links, say, verdicts
 
 NO_TERWAY = terway(present=False)
 REMEDY = "sysctl_terway(key={}, value=1)"
@@ -69,6 +70,8 @@ def test_says(seen: Sysctls, says: str) -> None:
 CONCERNED: list[tuple[tuple[object, ...], str]] = [
     ((terway(),), "warn ForwardingOff"),
     ((NO_TERWAY, cni()), "warn ForwardingOff"),
+    ((NO_TERWAY, cni(kubelet=False)), "absent Nothing"),
+    ((NO_TERWAY, cni(kubelet=False), routes()), "warn ForwardingOff"),
     ((NO_TERWAY, cni(files=())), "absent Nothing"),
     ((NO_TERWAY, cni(files=None)), "absent Nothing"),
     ((NO_TERWAY, cni(files=None), routes()), "warn ForwardingOff"),
@@ -80,6 +83,33 @@ CONCERNED: list[tuple[tuple[object, ...], str]] = [
 @pytest.mark.parametrize(("others", "says"), CONCERNED)
 def test_only_where_pods_are_routed(others: tuple[Terway | Cni | Routes, ...], says: str) -> None:
     assert say(CHECK, OFF, *others).partition(" sysctl_terway")[0] == says
+
+
+SIX, LOOPBACK, FOUR = (
+    Address("eth0", "fd00::1", 64, "global", dynamic=False),
+    Address("lo", "127.0.0.1", 8, "host", dynamic=False),
+    Address("eth0", "192.168.0.116", 24, "global", dynamic=False),
+)
+ON6 = {"net.ipv6.conf.all.forwarding": 1}
+KEY6 = "net.ipv6.conf.all.forwarding"
+OFF4 = {"net.ipv4.ip_forward": 0}
+NO_PODS = routes(out=(), back=())
+FAMILIES: list[tuple[Sysctls, tuple[Address, ...] | None, Routes, str]] = [
+    # settings, addresses, pods, says
+    (sysctls(OFF4 | ON6), (SIX, LOOPBACK), NO_PODS, "ok Forwarding"),
+    (sysctls(), (SIX, LOOPBACK), NO_PODS, "warn ForwardingOff"),
+    (sysctls(ON6, (at("10-a", "0", key=KEY6),)), (SIX, LOOPBACK), NO_PODS, "warn ForwardingOffAtBoot"),
+    (sysctls(ON6, (at("10-a", "1", key=KEY6),)), (SIX, LOOPBACK), NO_PODS, "ok Forwarding"),
+    (sysctls(OFF4 | ON6), (SIX, FOUR), NO_PODS, "warn ForwardingOff"),
+    (sysctls(OFF4 | ON6), (LOOPBACK,), NO_PODS, "warn ForwardingOff"),
+    (sysctls(OFF4 | ON6), None, NO_PODS, "warn ForwardingOff"),
+    (sysctls(OFF4 | ON6), (SIX, LOOPBACK), routes(), "warn ForwardingOff"),  # pods of IPv4
+]
+
+
+@pytest.mark.parametrize(("seen", "addresses", "told", "says"), FAMILIES)
+def test_a_node_of_ipv6_only(seen: Sysctls, addresses: tuple[Address, ...] | None, told: Routes, says: str) -> None:
+    assert say(CHECK, seen, told, NO_TERWAY, cni(), links(addresses=addresses)) == says
 
 
 def test_messages() -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nodeprep.facts.eni_tables import of
 from nodeprep.facts.imds import Imds, Instance
 from nodeprep.facts.links import Link, Links
-from nodeprep.facts.routes import Route, Routes
+from nodeprep.facts.routes import MAIN, Route, Routes
 from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Subject, Unreadable, Verdict, raw
+
+CARRIERS = ("bridge", "bond", "team")
+DEEP = 3  # a bridge on a bond is two
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -26,38 +30,59 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def without(seen: Seen) -> Iterator[Verdict]:
-    """A host that runs no pods may do without, by design."""
-    terway, imds = seen.get(Terway), seen.get(Imds)
-    if terway is not None and terway.present:
+    """A host that runs no pods may do without, by design; one that runs pods too, if its network is isolated."""
+    routes, imds, status = seen[Routes], seen.get(Imds), Status.FAIL
+    if is_terway(seen):
         who = "Terway finds the node's own address by it"
+    elif has_other_way(routes):
+        message = "no IPv4 default route in table main, and another table or route leads out: see ip rule"
+        yield Verdict(NODE, Status.OK, "OtherWay", message, observed="none in table main")
+        return
     elif imds is not None and raw(imds)["instance"] is not None:  # unreadable too: that often follows from this
         who = "an ECS instance has one"
-    elif seen[Routes].out:
-        who = f"{len(seen[Routes].out)} pods run here"
+    elif routes.out:
+        who, status = f"{len(routes.out)} pods run here", Status.WARN
     else:
         return
     message = f"no IPv4 default route in table main; {who}: see ip route, then what configures the network (journalctl)"
-    yield Verdict(NODE, Status.FAIL, "NoDefault", message, observed="none", expected="one default route")
+    about = subject(raw(imds)["instance"] if imds else None, seen)
+    yield Verdict(about, status, "NoDefault", message, observed="none", expected="one default route")
+
+
+def is_terway(seen: Seen) -> bool:
+    terway = seen.get(Terway)
+    return terway is not None and terway.present
+
+
+def has_other_way(routes: Routes) -> bool:
+    """Whether pods get out without it, or a rule for packets from anywhere names a table with a default route."""
+    defaults = [one for one in routes.routes if one.destination == "default" and one.kind == "unicast"]
+    led = {one.table for one in defaults if one.family == "inet" and one.table != MAIN}
+    rules = (one for one in routes.rules if one.family == "inet" and one.action == "lookup" and not one.source)
+    return any(rule.table in led for rule in rules) or any(answer.errno is None for answer in routes.out)
 
 
 def on_ecs(first: list[Route], instance: Instance, seen: Seen) -> Verdict:
     primary = primary_of(instance, seen.get(Links))
     gateway = gateway_of(instance)
-    device, whose = primary.name if primary else "", f"the primary ENI {instance.primary_mac} by the instance metadata"
+    device = way_of(primary, seen) if primary else ""
+    whose = f"the primary ENI {instance.primary_mac} by the instance metadata"
     wants = " ".join(["default", *(["via", gateway] if gateway else []), *(["dev", device] if device else [])])
     shows = f"{shown(first)}; {wants} is wanted, {whose}"
 
     def verdict(status: Status, reason: str, message: str) -> Verdict:
-        return Verdict(NODE, status, reason, message, observed=shown(first), expected=wants)
+        return Verdict(subject(instance, seen), status, reason, message, observed=shown(first), expected=wants)
 
+    # Whoever brings another network than Terway may well mean it: an overlay, a NAT gateway of one's own.
+    other = Status.FAIL if is_terway(seen) else Status.WARN
     if len(first) > 1:
         message = f"{len(first)} default routes of the same metric: {shows}; take the others away (ip route del)"
         return verdict(Status.FAIL, "SeveralDefaults", message)
     if device and first[0].oif != device:
         message = f"{shows}; a DHCP client on a secondary ENI does this: see ip route, eni.os-manager"
-        return verdict(Status.FAIL, "OtherInterface", message)
+        return verdict(other, "OtherInterface", message)
     if gateway and first[0].via != gateway:
-        return verdict(Status.FAIL, "OtherGateway", f"{shows}; see ip route, and who configures {first[0].oif}")
+        return verdict(other, "OtherGateway", f"{shows}; see ip route, and who configures {first[0].oif}")
     return verdict(Status.OK, "Default", shown(first))
 
 
@@ -65,6 +90,27 @@ def primary_of(instance: Instance, links: Links | None) -> Link | None:
     """None where there is no such link: eni.missing-link says so."""
     found = links.links if links else ()
     return next((link for link in found if link.physical and link.own_mac == instance.primary_mac), None)
+
+
+def way_of(primary: Link, seen: Seen) -> str:
+    """The interface that carries its addresses: the uppermost bridge or bond above it, "" where that is not known."""
+    links, link = seen.get(Links), primary
+    if links is None or is_terway(seen):
+        return link.name
+    for _ in range(DEEP):
+        above = links.named(link.master)
+        if above is None:
+            return "" if link.master else link.name
+        if above.kind not in CARRIERS:  # Open vSwitch, VRF: another interface of theirs has the addresses
+            return ""
+        link = above
+    return ""
+
+
+def subject(instance: Instance | Unreadable | None, seen: Seen) -> Subject:
+    """The primary ENI, where it is known: what is wrong there takes the default route with it."""
+    primary = primary_of(instance, seen.get(Links)) if isinstance(instance, Instance) else None
+    return of(primary) if primary else NODE
 
 
 def gateway_of(instance: Instance) -> str:
@@ -86,6 +132,6 @@ CHECK = Check(
     damping=Damping.HARD,
     needs=(Routes,),
     uses=(Imds, Links, Terway),
-    after=("eni.primary-name",),
+    after=("eni.primary-name", "eni.up"),
     judge=judge,
 )

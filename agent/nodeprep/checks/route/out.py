@@ -14,7 +14,7 @@ from nodeprep.facts.links import Links
 from nodeprep.facts.routes import Answer, Routes
 from nodeprep.facts.sysctls import Sysctls
 from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
 SHOWN = 3  # pods in one message
 
@@ -33,16 +33,26 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     terway = seen.get(Terway)
     ours = terway is not None and terway.present
     shared = ours and terway is not None and not terway.is_exclusive
-    enis = eni_tables(seen)
+    enis, isolated = eni_tables(seen), not ours and is_isolated(seen)
     found: dict[Subject, list[Trouble | None]] = {}
     for answer in seen[Routes].out:
-        if answer.errno == errno.ENODEV:  # the pod went while we looked
+        if answer.errno == errno.ENODEV or (isolated and is_cut_off(answer, seen)):  # it went while we looked
             continue
         subject = enis.subject(answer.pod, enis.table_of(answer.pod)) if ours else NODE
         trouble = refused(answer, seen, ours=ours) if answer.errno else elsewhere(answer, enis) if shared else None
         found.setdefault(subject, []).append(trouble)
     for subject, troubles in found.items():
         yield verdict(subject, [one for one in troubles if one is not None], len(troubles))
+
+
+def is_isolated(seen: Seen) -> bool:
+    """Whether this node's network may have no way out by design: of a cloud's node route.default says what it lacks."""
+    imds = seen.get(Imds)
+    return not seen[Routes].default_routes and (imds is None or raw(imds)["instance"] is None)
+
+
+def is_cut_off(answer: Answer, seen: Seen) -> bool:
+    return bool(answer.errno) and refusal(answer, seen[Routes], seen.get(Sysctls)).reason == "NoRoute"
 
 
 def refused(answer: Answer, seen: Seen, *, ours: bool) -> Trouble:
@@ -98,7 +108,7 @@ CHECK = Check(
     damping=Damping.BOOKS,
     needs=(Routes,),
     uses=(Terway, Links, Imds, Cluster, Sysctls),
-    after=("route.rules", "route.tables", "sysctl.forward"),
+    after=("route.rules", "route.tables", "route.default", "sysctl.forward"),
     remedies=("terway_restart", "sysctl_terway"),
     judge=judge,
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
-from nodeprep.facts.routes import Answer, Routes, Rule
+from nodeprep.facts.routes import MAIN, Answer, Route, Routes, Rule
 from nodeprep.facts.sysctls import Sysctls
 
 # What net/ipv4/fib_rules.c and fib_semantics.c (fib_props) answer to a rule and to a route of a kind.
@@ -34,7 +34,10 @@ def refusal(answer: Answer, routes: Routes, sysctls: Sysctls | None) -> Refusal:
     rule = next((one for one in routes.rules if one.action == RULES.get(code) and applies(one, answer)), None)
     if rule is not None:
         return Refusal(REASONS[rule.action], f"rule {rule} refuses it ({name(code)}); see ip rule")
-    route = next((one for one in routes.routes if one.kind == ROUTES.get(code) and one.destination == "default"), None)
+    # The kernel looks whether it may forward only where it found no way, and then says this in any case.
+    if code == errno.EHOSTUNREACH and sysctls is not None and is_closed(answer, sysctls):
+        return closed(answer, sysctls)
+    route = refusing_route(answer, routes, ROUTES.get(code))
     if route is not None:
         words = f"route {route} in table {route.table} refuses it ({name(code)}); see ip route show table all"
         return Refusal(REASONS[route.kind], words)
@@ -45,6 +48,17 @@ def refusal(answer: Answer, routes: Routes, sysctls: Sysctls | None) -> Refusal:
     if code == errno.ENETUNREACH:
         return Refusal("NoRoute", f"no route leads there ({name(code)}); see ip rule, ip route show table all")
     return Refusal("Refused", f"the kernel answers {name(code)}; see ip rule, ip route show table all")
+
+
+def refusing_route(answer: Answer, routes: Routes, kind: str | None) -> Route | None:
+    """A default route of this kind in a table that the packet gets to."""
+    named = {rule.table for rule in routes.rules if rule.action == "lookup" and applies(rule, answer)} | {MAIN}
+    found = (one for one in routes.routes if one.kind == kind and one.destination == "default")
+    return next((one for one in found if one.family == "inet" and one.table in named), None)
+
+
+def is_closed(answer: Answer, sysctls: Sysctls) -> bool:
+    return sysctls.live.get("net.ipv4.ip_forward") == 0 or sysctls.on(answer.iif, "forwarding") == 0
 
 
 def strict(answer: Answer, code: int, sysctls: Sysctls | None) -> Refusal:

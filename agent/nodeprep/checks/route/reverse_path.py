@@ -6,12 +6,16 @@ import errno
 from collections.abc import Iterator
 
 from nodeprep.checks.route.refusal import refusal
-from nodeprep.facts.routes import Answer, Routes
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.eni_tables import FROM_POD, TO_POD, astray
+from nodeprep.facts.links import Links
+from nodeprep.facts.routes import Answer, Route, Routes
 from nodeprep.facts.sysctls import Sysctls
 from nodeprep.facts.terway import Terway
 from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
 
 FILTER = "StrictFilter"
+SHOWN = 3  # pods in one message
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -23,6 +27,8 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     heard = [answer for answer in asked if answer.pod not in mute]
     if stopped:
         yield verdict(stopped, seen)
+    elif (lost := without_way(seen)) is not None:
+        yield lost
     elif heard:
         message = f"packets from {heard[0].source} by {heard[0].iif} would reach {len(heard)} pods"
         yield Verdict(NODE, Status.OK, "WayBack", message)
@@ -43,6 +49,37 @@ def verdict(stopped: list[Answer], seen: Seen) -> Verdict:
     return Verdict(NODE, Status.FAIL, cause.reason, message, remedy, observed, "none")
 
 
+def without_way(seen: Seen) -> Verdict | None:
+    """Pods of Terway's whose host route is gone or leads away: by their rules, for nothing else tells of them."""
+    terway, cluster = seen.get(Terway), seen.get(Cluster)
+    if terway is None or not terway.present:
+        return None
+    found = list(astray(seen[Routes], seen.get(Links)))
+    pods = (one for one in cluster.pods if not one.deleted and not one.host_network) if cluster else ()
+    running = {address for one in pods if one.phase == "Running" for address in one.addresses}
+    lost = [(address, route) for address, route in found if route or address in running]
+    if lost:
+        restart = Remedy("terway_restart")
+        message = (
+            f"{listed(lost)}, and rules {TO_POD} and {FROM_POD}: what is for it never gets there; Terway adds the "
+            f"route anew when its pod starts, if the pod's veth is up: see ip route get {lost[0][0]}, ip link"
+        )
+        return Verdict(NODE, Status.FAIL, "NoRouteToPod", message, restart, f"{len(lost)} pods", "none")
+    if found and cluster is None:  # with Kubernetes, route.rules tells of what is left over
+        message = (
+            f"{listed(found)}, and rules {TO_POD} and {FROM_POD}: nothing reaches the pod, or it is gone and they are "
+            "left over: see whether a pod has that address (kubectl get pods -A -o wide)"
+        )
+        return Verdict(NODE, Status.WARN, "RulesWithoutRoute", message, None, f"{len(found)} addresses", "none")
+    return None
+
+
+def listed(found: list[tuple[str, Route | None]]) -> str:
+    words = (f"{address} has {f'route {route}' if route else 'no route in table main'}" for address, route in found)
+    more = len(found) - SHOWN
+    return ", ".join(list(words)[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
 CHECK = Check(
     id="route.reverse-path",
     question="Does the kernel let packets from the node's network reach the pods?",
@@ -53,8 +90,8 @@ CHECK = Check(
     stage=Stage.DEVICE,
     damping=Damping.SOFT,
     needs=(Routes,),
-    uses=(Sysctls, Terway),
+    uses=(Sysctls, Terway, Links, Cluster),
     after=("sysctl.rp-filter",),
-    remedies=("sysctl_terway",),
+    remedies=("sysctl_terway", "terway_restart"),
     judge=judge,
 )

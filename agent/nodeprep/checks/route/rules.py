@@ -103,6 +103,7 @@ CHECK = Check(
     damping=Damping.BOOKS,
     needs=(Routes, Cluster, Terway),
     uses=(Links, Imds),
+    after=("imds.identity",),
     remedies=("terway_restart",),
     judge=judge,
 )

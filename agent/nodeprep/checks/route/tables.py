@@ -9,7 +9,7 @@ from nodeprep.facts.imds import Imds
 from nodeprep.facts.links import Link, Links
 from nodeprep.facts.routes import Route, Routes
 from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
 TRAP = "ECS's manual numbers tables so by hand (1002 for eth2), where Terway's are 1000 + ifindex"
 SHOWN = 3  # addresses in one message
@@ -51,10 +51,24 @@ def of_eni(table: int, link: Link, enis: EniTables) -> Verdict:
     if pods and not any(route.family == "inet" for route in found):
         message = f"{wants}, and has no default route: {pods} leave by table main; see ip route show table {table}"
         return Verdict(subject, Status.FAIL, "EmptyTable", message, restart, "no default route", expected)
+    wrong, gateway = misled(link, enis, found)
+    if wrong is not None:
+        message = f"{wants}, and holds {wrong}; the metadata says gateway {gateway}: see ip route show table {table}"
+        return Verdict(subject, Status.FAIL, "OtherGateway", message, restart, wrong.via, gateway)
     if any(not route.onlink for route in found):
         message = f"{wants}, and {found[0]} in it is not onlink as Terway writes it: somebody else did; {TRAP}"
         return Verdict(subject, Status.WARN, "NotOnlink", message, None, str(found[0]), expected)
     return Verdict(subject, Status.OK, "Table", wants, observed=", ".join(map(str, found)))
+
+
+def misled(link: Link, enis: EniTables, found: list[Route]) -> tuple[Route | None, str]:
+    """The IPv4 default route that is used, if its gateway is not the ENI's, which is the other; None where unknown."""
+    interface = enis.instance.with_mac(link.own_mac) if enis.instance else None
+    gateway = raw(interface)["gateway"] if interface else ""
+    first = min((one for one in found if one.family == "inet"), key=lambda one: one.metric, default=None)
+    if not isinstance(gateway, str) or first is None or not gateway or first.via in ("", gateway):
+        return None, ""
+    return first, gateway
 
 
 def of_nobody(table: int, enis: EniTables) -> Verdict:
@@ -99,7 +113,7 @@ CHECK = Check(
     damping=Damping.BOOKS,
     needs=(Routes, Links, Terway),
     uses=(Imds,),
-    after=("eni.missing-link",),
+    after=("eni.missing-link", "eni.up"),
     remedies=("terway_restart",),
     judge=judge,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.cni import Cni
+from nodeprep.facts.links import Links
 from nodeprep.facts.routes import Routes
 from nodeprep.facts.sysctls import Sysctls
 from nodeprep.facts.terway import Terway
@@ -12,14 +13,38 @@ from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, 
 
 # Two names of one setting: net/ipv4/devinet.c gives what is written to the one to the other, and to every interface.
 SWITCH = ("net.ipv4.ip_forward", "net.ipv4.conf.all.forwarding")
+SWITCH6 = "net.ipv6.conf.all.forwarding"
+WANTED = "1 is wanted by the pods that are routed here"
 SHOWN = 3  # interfaces in one message
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     terway, cni, routes = seen.get(Terway), seen.get(Cni), seen.get(Routes)
     ours = terway is not None and terway.present
-    if ours or (cni is not None and cni.files) or (routes is not None and routes.out):
-        yield verdict(seen[Sysctls], ways(routes), ours=ours)
+    routed = routes is not None and bool(routes.out)
+    if not (ours or routed or (cni is not None and cni.files and cni.kubelet)):
+        return
+    if not routed and is_ipv6_only(seen.get(Links)):
+        yield of_ipv6(seen[Sysctls])
+        return
+    yield verdict(seen[Sysctls], ways(routes), ours=ours)
+
+
+def is_ipv6_only(links: Links | None) -> bool:
+    """Whether the node has addresses, and of IPv4 none but loopback ones."""
+    addresses = [one for one in links.addresses or () if one.netdev != "lo"] if links else []
+    return bool(addresses) and all(":" in one.address for one in addresses)
+
+
+def of_ipv6(sysctls: Sysctls) -> Verdict:
+    line = sysctls.at_boot(SWITCH6)
+    if sysctls.live.get(SWITCH6) == 0:
+        message = f"{SWITCH6} is 0, and this node has no IPv4 address; {WANTED}: sysctl -w {SWITCH6}=1"
+        return Verdict(NODE, Status.WARN, "ForwardingOff", message, observed="0", expected="1")
+    if line is not None and line.value == "0":
+        message = f"{line.where} sets {line.key} = 0 at the next boot; now it is 1, and {WANTED}"
+        return Verdict(NODE, Status.WARN, "ForwardingOffAtBoot", message, observed="0", expected="1")
+    return Verdict(NODE, Status.OK, "Forwarding", "this node forwards IPv6 packets of its pods", observed="1")
 
 
 def ways(routes: Routes | None) -> tuple[str, ...]:
@@ -32,18 +57,17 @@ def verdict(sysctls: Sysctls, links: tuple[str, ...], *, ours: bool) -> Verdict:
     def remedy(key: str) -> Remedy | None:
         return Remedy("sysctl_terway", {"key": key, "value": "1"}) if ours else None
 
-    wanted = "1 is wanted by the pods that are routed here"
     if sysctls.live.get(SWITCH[0]) == 0:
-        message = f"{SWITCH[0]} is 0: this node forwards nothing; {wanted}: sysctl -w {SWITCH[0]}=1"
+        message = f"{SWITCH[0]} is 0: this node forwards nothing; {WANTED}: sysctl -w {SWITCH[0]}=1"
         return Verdict(NODE, Status.WARN, "ForwardingOff", message, remedy(SWITCH[0]), "0", "1")
     closed = [f"net.ipv4.conf.{link}.forwarding" for link in links if sysctls.on(link, "forwarding") == 0]
     if closed:
         more = f" and {len(closed) - SHOWN} more" if len(closed) > SHOWN else ""
-        message = f"{', '.join(closed[:SHOWN])}{more} is 0; {wanted}: sysctl -w {closed[0]}=1"
+        message = f"{', '.join(closed[:SHOWN])}{more} is 0; {WANTED}: sysctl -w {closed[0]}=1"
         return Verdict(NODE, Status.WARN, "ForwardingOffHere", message, remedy(closed[0]), "0", "1")
     line = sysctls.at_boot(*SWITCH)
     if line is not None and line.value == "0":
-        message = f"{line.where} sets {line.key} = 0 at the next boot; now it is 1, and {wanted}"
+        message = f"{line.where} sets {line.key} = 0 at the next boot; now it is 1, and {WANTED}"
         return Verdict(NODE, Status.WARN, "ForwardingOffAtBoot", message, remedy(SWITCH[0]), "0", "1")
     return Verdict(NODE, Status.OK, "Forwarding", "this node forwards packets of its pods", observed="1")
 
@@ -58,7 +82,7 @@ CHECK = Check(
     stage=Stage.DEVICE,
     damping=Damping.SOFT,
     needs=(Sysctls,),
-    uses=(Terway, Cni, Routes),
+    uses=(Terway, Cni, Routes, Links),
     remedies=("sysctl_terway",),
     judge=judge,
 )
