@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodeprep.doors.host import Host
-from nodeprep.facts.cni import BINARIES, MOST, Binary, Cni, Plugin, observe
+from nodeprep.facts.cni import MOST, OPTIONS, Binary, Cni, Plugin, observe
+from nodeprep.facts.cni_runtime import BINARIES
 from nodeprep.model import CannotLook, Unreadable, Why, raw
 from tests.cni_values import CALICO, TERWAY, program, put
 
@@ -38,10 +40,10 @@ def test_the_chain_of_terway(tmp_path: Path) -> None:
     assert cni.first is not None
     network = cni.first.network
     assert (network.name, network.version, network.delegates) == ("terway-chainer", "0.4.0", ())
-    assert network.plugins[1] == Plugin("cilium-cni", (("data-path", "datapathv2"),))
+    assert network.plugins[1] == Plugin("cilium-cni", ())
     terway = network.plugins[0]
     options = [terway.option(key) for key in ("eniip_virtual_type", "mtu", "debug", "capabilities")]
-    assert options == ["datapathv2", 8500, False, None]
+    assert options == ["datapathv2", 8500, None, None]
     assert cni.binaries == (Binary("terway", True, True, 3), Binary("cilium-cni", False, False, 0))
 
 
@@ -89,8 +91,41 @@ def test_no_secret_is_kept(tmp_path: Path) -> None:
     put(tmp_path, "10-calico.conflist", CALICO)
     cni = look(tmp_path)
     assert cni.first is not None
-    assert cni.first.network.plugins[1].options == (("snat", True),)
+    assert cni.first.network.plugins[1].options == ()
     assert "secret" not in repr(cni)
+    keys = ("api_key", "auth", "access_key", "client_key", "etcd_endpoints", "log-file")
+    plugin = {"type": "terway", "mtu": 8500, "veth_prefix": "x" * 1000} | dict.fromkeys(keys, "https://a:secret@b")
+    put(tmp_path, "10-calico.conflist", {"name": "x", "plugins": [plugin]})
+    cni = look(tmp_path)
+    assert cni.first is not None
+    assert cni.first.network.plugins[0].options == (("mtu", 8500),)
+    assert "secret" not in repr(cni)
+
+
+@pytest.mark.parametrize("plugins", [{"key": "secret"}, [["secret"]], [{"type": {"key": "secret"}}]])
+def test_no_secret_is_kept_of_what_is_no_network(tmp_path: Path, plugins: Any) -> None:
+    assert "secret" not in wrong(tmp_path, {"name": "x", "plugins": plugins})
+
+
+def test_every_option_that_checks_ask_for_is_kept(tmp_path: Path) -> None:
+    put(tmp_path, "10-x.conf", {"name": "x", "type": "terway"} | dict.fromkeys(OPTIONS, "word"))
+    cni = look(tmp_path)
+    assert cni.first is not None
+    assert {key for key, _ in cni.first.network.plugins[0].options} == OPTIONS
+
+
+HOSTILE = ["[", '"', '{"a":', "1", '"\\', '["a",', "-", " ", "\n", '{"name":"x","plugins":[', "é"]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("part", HOSTILE)
+def test_a_mebibyte_that_means_harm(tmp_path: Path, part: str) -> None:
+    put(tmp_path, "10-x.conflist", part * ((1 << 20) // len(part.encode())))
+    began = time.process_time()
+    files = look(tmp_path).files
+    assert time.process_time() - began < 2
+    assert files is not None
+    assert isinstance(raw(files[0])["network"], Unreadable)
 
 
 MALFORMED = [
@@ -205,55 +240,6 @@ def test_binaries(tmp_path: Path) -> None:
         Binary("e", True, True, 3),
         Binary("f", False, False, 0),
     )
-
-
-CONTAINERD = """
-version = 2
-[plugins."io.containerd.grpc.v1.cri".cni]
-  # bin_dir = "/opt/cni/bin"
-  bin_dir = "/home/kubernetes/bin/"
-  conf_dir = "/etc/gke/net.d"
-  max_conf_num = 1
-"""
-NEWER = """
-[plugins.'io.containerd.cri.v1.runtime'.cni]
-  bin_dir = ''
-  bin_dirs = ['/opt/a/bin',
-              '/opt/b/bin', 'relative']
-"""
-CRIO = """
-[crio.network]
-network_dir = "/etc/cni/other.d/"
-plugin_dirs = [
-\t"/usr/libexec/cni",
-]
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "text", "directory", "paths"),
-    [
-        ("etc/containerd/config.toml", CONTAINERD, "/etc/gke/net.d", ("/home/kubernetes/bin",)),
-        ("etc/containerd/config.toml", NEWER, "/etc/cni/net.d", ("/opt/a/bin", "/opt/b/bin")),
-        ("etc/containerd/config.toml", 'disabled_plugins = ["cri"]', "/etc/cni/net.d", BINARIES),
-        ("etc/crio/crio.conf", CRIO, "/etc/cni/other.d", ("/usr/libexec/cni",)),
-        (
-            "var/lib/rancher/k3s/agent/etc/containerd/config.toml",
-            '  bin_dir = "/var/lib/rancher/k3s/data/cni"\n  conf_dir = "/var/lib/rancher/k3s/agent/etc/cni/net.d"',
-            "/var/lib/rancher/k3s/agent/etc/cni/net.d",
-            ("/var/lib/rancher/k3s/data/cni",),
-        ),
-    ],
-)
-def test_where_the_runtime_says_that_it_looks(
-    tmp_path: Path, path: str, text: str, directory: str, paths: tuple[str, ...]
-) -> None:
-    put(tmp_path, path, text, ".")
-    put(tmp_path, "10-x.conf", {"name": "x", "type": "a"}, directory[1:])
-    program(tmp_path, "a", at=paths[-1][1:])
-    cni = look(tmp_path)
-    assert (cni.directory, cni.paths) == (directory, paths)
-    assert cni.binaries == (Binary("a", True, True, 3),)
 
 
 def test_this_machine() -> None:

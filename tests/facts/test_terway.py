@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ PRESENT = [
     (False, False, {"10-terway.conflist": "{"}, True),
     (False, False, {"10-terway.conf": {"name": "terway", "type": "terway"}}, True),
     (False, True, {"10-calico.conflist": CALICO}, False),
-    (False, True, {"05-calico.conflist": CALICO, "10-terway.conflist": TERWAY}, False),
+    (False, False, {"05-calico.conflist": CALICO, "10-terway.conflist": TERWAY}, False),
+    (False, True, {"05-calico.conflist": CALICO, "10-terway.conflist": TERWAY}, True),
     (True, True, {"05-calico.conflist": CALICO, "10-terway.conflist": TERWAY}, True),
     (False, False, {"00-multus.conf": {"name": "m", "type": "multus", "delegates": [TERWAY]}}, True),
     (
@@ -93,7 +95,8 @@ PRESENT = [
         },
         True,
     ),
-    (False, True, {"00-broken.conf": "{", "10-terway.conflist": TERWAY}, False),
+    (False, True, {"00-broken.conf": "{", "10-terway.conflist": TERWAY}, True),
+    (False, False, {"00-broken.conf": "{", "10-terway.conflist": TERWAY}, False),
 ]
 
 
@@ -109,6 +112,41 @@ def test_whether_terway_is_the_network_plugin(
     if run:
         (tmp_path / "var/run/eni").mkdir(parents=True)
     assert look(tmp_path).present is present
+
+
+@pytest.mark.parametrize("left", ["opt/cni/bin/terway", "var/lib/cni/terway"])
+def test_one_leftover_behind_another_plugins_chain_is_not_enough(tmp_path: Path, left: str) -> None:
+    put(tmp_path, "05-calico.conflist", CALICO)
+    put(tmp_path, "10-terway.conflist", TERWAY)
+    put(tmp_path, left, "", ".")
+    assert not look(tmp_path).present
+
+
+def test_records_that_do_not_yield_behind_another_plugins_chain(tmp_path: Path) -> None:
+    put(tmp_path, "05-calico.conflist", CALICO)
+    put(tmp_path, "10-terway.conflist", TERWAY)
+    program(tmp_path, "terway")
+    (tmp_path / "var/lib/cni").mkdir(parents=True)
+    (tmp_path / "var/lib/cni/terway").symlink_to("terway")  # to itself
+    with pytest.raises(CannotLook):
+        _ = look(tmp_path).present
+
+
+def test_a_directory_that_does_not_yield(tmp_path: Path) -> None:
+    put(tmp_path, "net.d", "a file", "etc/cni")
+    assert not look(tmp_path).present  # nothing else is Terway's
+    program(tmp_path, "terway")
+    with pytest.raises(CannotLook):
+        _ = look(tmp_path).present
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("line", ["a a a a /sys/fs/bpf x - ", "a ", " - ", "a a a a /sys/fs/bpf x - y\t", "x", "\n"])
+def test_a_mount_table_that_means_harm(tmp_path: Path, line: str) -> None:
+    put(tmp_path, "mountinfo", line * ((16 << 20) // len(line)), "proc/1")
+    began = time.process_time()
+    assert not look(tmp_path).bpffs
+    assert time.process_time() - began < 2
 
 
 def test_directories_that_are_not_there(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from nodeprep.facts.cni_runtime import places
 from nodeprep.facts.json_text import NotJson, parse
 from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, raw, shown
 
@@ -13,24 +14,24 @@ if TYPE_CHECKING:
     from nodeprep.doors.files import Files
     from nodeprep.doors.host import Host
 
-DIRECTORY = "/etc/cni/net.d"
-BINARIES = ("/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni")  # containerd's default, then those of distributions
-# The runtimes' own configurations: where they say other directories, these are read. GKE and k3s do.
-RUNTIMES = (
-    "/etc/containerd/config.toml",
-    "/etc/crio/crio.conf",
-    "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
-)
-CONFIGURED = re.compile(r"^[ \t]*(?:conf_dir|network_dir)[ \t]*=[ \t]*[\"']([^\"'\n]+)[\"']", re.MULTILINE)
-PLUGINS = re.compile(r"^[ \t]*(?:bin_dirs?|plugin_dirs)[ \t]*=[ \t]*(\[[^\]]*\]|[\"'][^\"'\n]+[\"'])", re.MULTILINE)
-QUOTED = re.compile(r"[\"']([^\"'\n]+)[\"']")
 # What libcni.ConfFiles is asked for (containerd/go-cni opts.go, loadFromConfDir); `.conflist` alone holds a chain.
 CHAIN, SUFFIXES = ".conflist", (".conf", ".conflist", ".json")
 KUBELET = ("/var/lib/kubelet/pods", "/etc/kubernetes/kubelet.conf")  # the first is there once it ran
 MOST = 64  # plugins of one file; chains have two to five
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*")  # containernetworking/cni pkg/utils, ValidateNetworkName
 TYPE = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.+\-]{0,127}")  # a plain file name: libcni refuses separators in it
-SECRET = re.compile(r"token|secret|passw|credential", re.IGNORECASE)
+# What checks ask a plugin for. The rest stays on the node: chains hold tokens, keys and addresses with passwords.
+OPTIONS = frozenset(
+    {
+        "clusterNetwork",
+        "disable_host_peer",
+        "eniip_virtual_type",
+        "mtu",
+        "network_policy_provider",
+        "veth_prefix",
+    }
+)
+LONGEST = 256  # characters of an option's text
 MULTUS = ("multus", "multus-shim")
 # Plugin types by which the chains of network plugins are told. What is not here (bridge, ptp, loopback) comes with
 # runtimes as an example, and serves others as a part.
@@ -51,7 +52,7 @@ NAMES = {
 
 @shown
 class Plugin(Shown):
-    """One plugin of a chain: its `type`, and its other keys whose values are texts, numbers or booleans."""
+    """One plugin of a chain: its `type`, and of its other keys those that checks ask for (OPTIONS)."""
 
     type: str
     options: tuple[tuple[str, str | int | bool], ...]
@@ -133,27 +134,19 @@ class Cni(Shown):
 
 def observe(host: Host) -> Cni:
     files = host.files
-    directory, paths = _places(files)
-    found = _files(files, directory)
+    told = places(files)
+    directory, paths = (told, told) if isinstance(told, Unreadable) else told
+    found = directory if isinstance(directory, Unreadable) else _files(files, directory)
     networks = [raw(file)["network"] for file in found] if isinstance(found, tuple) else []
     types = dict.fromkeys(one for network in networks if isinstance(network, Network) for one in network.types)
     return Cni(
         at=host.now(),
-        directory=directory,
+        directory=guarded(directory),
         files=guarded(found),
-        binaries=guarded(_binaries(files, paths, tuple(types))),
-        paths=paths,
+        binaries=guarded(paths if isinstance(paths, Unreadable) else _binaries(files, paths, tuple(types))),
+        paths=guarded(paths),
         kubelet=guarded(_kubelet(files)),
     )
-
-
-def _places(files: Files) -> tuple[str, tuple[str, ...]]:
-    """The directory of configurations and those of binaries, as the first runtime's configuration says them."""
-    text = next((text for path in RUNTIMES if isinstance(text := files.text(path), str)), "")
-    directory = CONFIGURED.search(text)
-    binaries = PLUGINS.search(text)
-    paths = [path.rstrip("/") for path in QUOTED.findall(binaries[1]) if path.startswith("/")] if binaries else []
-    return directory[1].rstrip("/") if directory else DIRECTORY, tuple(dict.fromkeys(paths[:MOST])) or BINARIES
 
 
 def _kubelet(files: Files) -> bool | Unreadable:
@@ -215,8 +208,8 @@ def _plugin(value: object, place: str) -> Plugin:
     if not isinstance(value, dict):
         raise NotJson(f"{place} is {_shown(value)}: a plugin is wanted")
     kind = _type(value, place)
-    options = ((key, one) for key, one in value.items() if isinstance(one, str | int) and not SECRET.search(key))
-    return Plugin(kind, tuple((key, one) for key, one in options if key != "type"))
+    options = ((key, one) for key, one in value.items() if key in OPTIONS and isinstance(one, str | int))
+    return Plugin(kind, tuple((key, one) for key, one in options if len(str(one)) <= LONGEST))
 
 
 def _type(value: dict[str, object], place: str) -> str:
@@ -250,6 +243,9 @@ def _delegates(value: dict[str, object], place: str) -> Iterator[str]:
 
 
 def _shown(value: object) -> str:
+    """A value as a message shows it; what one holds may be secret."""
+    if value and isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
     return "missing" if value is None else repr(value)[:40]
 
 

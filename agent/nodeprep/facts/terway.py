@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 TYPE = "terway"
 CONFLIST, OLD = "10-terway.conflist", "10-terway.conf"
 RUN = "/var/run/eni"
-DIRECTORIES = ("/var/lib/cni/terway", RUN)
+RECORDS = "/var/lib/cni/terway"
+DIRECTORIES = (RECORDS, RUN)
 CAPABILITIES = f"{RUN}/node_capabilities"
 DAEMON = f"{RUN}/eni.socket"
 POLICY = ("127.0.0.1", 9099)  # felix, cilium-agent, or socat where there is no policy to enforce
@@ -69,6 +70,14 @@ class Terway(Shown):
         return is_eni_only((self.capabilities or {}).get(CAPABILITY, ""))
 
 
+def is_of_kubernetes(configured: Cni, terway: Terway | None) -> bool:
+    """Whether pods may get their network here; where none do, what stands in the CNI directory serves nobody.
+
+    Podman has a network of its own there, and `kubeadm reset` leaves the one of its cluster behind.
+    """
+    return raw(configured)["kubelet"] is not False or (terway is not None and terway.present)
+
+
 def observe(host: Host) -> Terway:
     files = host.files
     configured = cni.observe(host)
@@ -89,21 +98,26 @@ def observe(host: Host) -> Terway:
 def _present(files: Files, configured: Cni) -> bool | Unreadable:
     """By what goes when Terway goes.
 
-    Its binary and /var/lib/cni/terway outlive it, and so does a configuration that another one precedes. /var/run/eni
-    lies in memory: it is there if Terway started since the boot. Where nothing configures pods at all, the binary tells
-    whose configuration is missing.
+    /var/run/eni lies in memory: it is there if Terway started since the boot. Its binary, /var/lib/cni/terway and a
+    configuration that another one precedes may each outlive it; all three together are a node that just booted, or a
+    tree copied without /run. Where nothing configures pods at all, the binary tells whose configuration is missing.
     """
     run = files.entry(RUN)
     if run is not None:
         return run if isinstance(run, Unreadable) else True
     listed = raw(configured)["files"]
     if isinstance(listed, Unreadable):
-        return listed
+        # Elsewhere nobody is to hear of Terway because a configuration of k3s is root's alone.
+        return listed if files.exists(BINARY) or files.exists(RECORDS) else False
     if not listed:
         return files.exists(BINARY)
-    first = listed[0]
+    first, names = listed[0], {file.name for file in listed}
     if first.name in (CONFLIST, OLD):
         return True
+    if CONFLIST in names and files.exists(BINARY):
+        records = files.entry(RECORDS)
+        if records is not None:
+            return records if isinstance(records, Unreadable) else True
     network = raw(first)["network"]
     return not isinstance(network, Unreadable) and TYPE in _chain(configured)
 

@@ -63,6 +63,15 @@ def test_without_a_first_network() -> None:
     assert say(CHECK, cni(CHAIN, binaries=blind), terway()) == "unknown CannotLook"
 
 
+def test_what_kubeadm_reset_or_podman_leaves_is_nobodys() -> None:
+    left = cni(CALICO, binaries=missing("portmap"), kubelet=False)
+    assert say(CHECK, left) == "absent Nothing"
+    assert say(CHECK, left, terway(present=False)) == "absent Nothing"
+    assert say(CHECK, left, terway()) == "fail Missing"
+    blind = Unreadable(Why.DENIED, "/var/lib/kubelet/pods", 13)
+    assert say(CHECK, cni(CALICO, binaries=missing("portmap"), kubelet=blind)) == "fail Missing"
+
+
 def test_says_where_it_was_looked_for_and_by_whom_it_is_wanted() -> None:
     paths = ("/home/kubernetes/bin", "/usr/lib/cni")
     (said, *_) = verdicts(CHECK, cni(CALICO, binaries=missing("portmap"), paths=paths), terway(present=False))

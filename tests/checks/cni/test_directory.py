@@ -21,7 +21,9 @@ ROWS = [
     ({"files": ()}, False, "fail NoConfiguration"),
     ({"files": ()}, True, "fail NoConfiguration terway_restart()"),
     ({"files": (), "kubelet": False}, False, "absent Nothing"),
-    ({"files": None, "kubelet": False}, True, "absent Nothing"),
+    ({"files": None, "kubelet": False}, False, "absent Nothing"),
+    ({"files": None, "kubelet": False}, True, "fail NoDirectory terway_restart()"),
+    ({"files": (), "kubelet": False}, True, "fail NoConfiguration terway_restart()"),
     ({"files": Unreadable(Why.DENIED, "/etc/cni/net.d", 13)}, True, "unknown CannotLook"),
     ({"files": None, "kubelet": Unreadable(Why.DENIED, "/var/lib/kubelet/pods", 13)}, False, "unknown CannotLook"),
 ]

@@ -43,7 +43,7 @@ WITH_TERWAY = [
     ((CALICO, TERWAY), "fail TerwayBypassed"),
     ((cni_file("00-copy.conflist", "terway"), TERWAY), "fail TerwayBypassed"),
     ((BRIDGE, TERWAY), "fail TerwayBypassed"),
-    ((unreadable("00-x.conf"), TERWAY), "fail TerwayBypassed"),
+    ((unreadable("00-x.conf"), TERWAY), "absent Nothing"),
     ((unreadable("00-x.conf", Why.DENIED), TERWAY), "unknown CannotLook"),
     ((), "absent Nothing"),
 ]
@@ -80,6 +80,13 @@ WITHOUT = [
 def test_says_without_terway(files: tuple[CniFile, ...] | None, says: str) -> None:
     assert say(CHECK, cni(files=files), terway(present=False)) == says
     assert say(CHECK, cni(files=files)) == says
+
+
+def test_without_a_kubelet_it_is_nobodys() -> None:
+    files = (CALICO, FLANNEL)
+    assert say(CHECK, cni(files=files, kubelet=False), terway(present=False)) == "absent Nothing"
+    assert say(CHECK, cni(files=files, kubelet=False)) == "absent Nothing"
+    assert say(CHECK, cni(files=files, kubelet=False), terway()) == "fail TerwayBypassed"
 
 
 def test_names_who_wins_and_who_loses() -> None:

@@ -7,7 +7,7 @@ import pytest
 from nodeprep.checks.cni.parse import CHECK
 from nodeprep.facts.cni import CniFile, Network
 from nodeprep.model import Unreadable, Why, guarded
-from tests.cni_values import cni, cni_file, network, plugin
+from tests.cni_values import cni, cni_file, network, plugin, terway
 from tests.values import say, verdicts
 
 WRONG = "line 3, column 17: a comma or } is missing before '\"'"
@@ -61,6 +61,13 @@ def test_versions_of_the_specification(version: str) -> None:
 @pytest.mark.parametrize("version", ["0.5.0", "2.0.0", "v1.0.0", "\x1b[31m"])
 def test_a_version_that_nobody_knows(version: str) -> None:
     assert say(CHECK, cni(cni_file("10-x.conflist", "calico", version=version))) == "warn UnknownVersion"
+
+
+def test_without_a_kubelet_it_is_nobodys() -> None:
+    for files in ((GOOD,), (unreadable("00-x.conf"),)):
+        assert say(CHECK, cni(files=files, kubelet=False)) == "absent Nothing"
+        assert say(CHECK, cni(files=files, kubelet=False), terway(present=False)) == "absent Nothing"
+    assert say(CHECK, cni(unreadable("00-x.conf"), kubelet=False), terway()) == "fail Malformed"
 
 
 def test_says_where_it_is_wrong() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from nodeprep.checks.cni.stale_conf import CHECK
 from nodeprep.facts.cni import CniFile
-from tests.cni_values import cni, cni_file, network
+from tests.cni_values import cni, cni_file, network, terway
 from tests.values import say
 
 NEW = CniFile("10-terway.conflist", network())
@@ -26,3 +26,8 @@ ROWS = [
 @pytest.mark.parametrize(("files", "says"), ROWS)
 def test_says(files: tuple[CniFile, ...] | None, says: str) -> None:
     assert say(CHECK, cni(files=files)) == says
+
+
+def test_without_a_kubelet_it_is_nobodys() -> None:
+    assert say(CHECK, cni(OLD, NEW, kubelet=False), terway(present=False)) == "absent Nothing"
+    assert say(CHECK, cni(OLD, NEW, kubelet=False), terway()) == "warn OldConfiguration"

@@ -72,3 +72,7 @@ def test_message() -> None:
         f"cn-hangzhou.192.168.0.117 --overwrite {KEY}=...) or make the node anew"
     )
     assert (verdict.observed, verdict.expected) == ("eniOnly", "default")
+
+
+def test_a_node_without_terway_is_not_of_the_wanted_mode() -> None:
+    assert say(CHECK, terway(present=False), cluster(), want=Want(mode="exclusive")) == "fail NoTerway"

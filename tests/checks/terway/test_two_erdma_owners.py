@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.terway.two_erdma_owners import CHECK
-from nodeprep.model import Unreadable, Why
+from nodeprep.facts.cluster import EniConfig
+from nodeprep.model import Unreadable, Why, guarded
 from tests.cluster_values import cluster, eni_config, pod, terway_pod
 from tests.cni_values import terway
 from tests.values import say, verdicts
@@ -19,6 +20,7 @@ AGENT = pod(namespace="kube-system", name="alibabacloud-erdma-agent-9xk2b", labe
 OVER = pod(namespace="kube-system", name="alibabacloud-erdma-agent-9xk2b", labels={"tier": "agent"}, phase="Failed")
 OTHER = pod(name="log-agent", labels={"tier": "agent"})
 DENIED = Unreadable(Why.DENIED, "pods")
+ILL = EniConfig("kube-system/eni-config", guarded(Unreadable(Why.MALFORMED, "eni_conf")))
 ROWS: list[tuple[tuple[str, ...], Any, str]] = [
     # sockets      Kubernetes                                       says
     ((), None, "absent Nothing"),
@@ -38,6 +40,13 @@ ROWS: list[tuple[tuple[str, ...], Any, str]] = [
     (BOTH, cluster(pods=(AGENT,)), "warn SocketLeft"),
     (BOTH, cluster(eni_config=eni_config(enable_erdma="true"), pods=(AGENT,)), "warn SocketLeft"),
     ((THEIRS,), cluster(eni_config=ON, pods=DENIED), "unknown CannotLook"),
+    ((), cluster(eni_config=ILL, pods=(AGENT,)), "unknown CannotLook"),
+    ((), cluster(eni_config=DENIED, pods=(AGENT,)), "unknown CannotLook"),
+    # One that cannot be read does not matter where nobody else can be an owner.
+    ((), cluster(eni_config=ILL), "absent Nothing"),
+    ((), cluster(eni_config=DENIED), "absent Nothing"),
+    ((OURS,), cluster(eni_config=DENIED), "ok OneOwner"),
+    (BOTH, cluster(eni_config=DENIED), "warn SocketLeft"),
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.cni import Binary, Cni
-from nodeprep.facts.terway import Terway
+from nodeprep.facts.terway import Terway, is_of_kubernetes
 from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
 
 TERWAYS = ("terway", "cilium-cni")  # its init container copies both at each start (terway hack/init.sh)
@@ -13,9 +13,9 @@ TERWAYS = ("terway", "cilium-cni")  # its init container copies both at each sta
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     cni = seen[Cni]
-    if cni.first is None:
-        return
     terway = seen.get(Terway)
+    if cni.first is None or not is_of_kubernetes(cni, terway):
+        return
     types = cni.chain(cni.first)
     found = [binary for binary in cni.binaries if binary.type in types]
     for binary in found:
@@ -51,7 +51,7 @@ CHECK = Check(
     damping=Damping.HARD,
     needs=(Cni,),
     uses=(Terway,),
-    after=("cni.parse",),
+    after=("cni.first", "cni.parse"),
     remedies=("terway_restart",),
     judge=judge,
 )

@@ -15,12 +15,13 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         shows = f"{cni.directory} holds {len(cni.files)} network configuration{'s' * (len(cni.files) > 1)}"
         yield Verdict(NODE, Status.OK, "Configured", shows, None, str(len(cni.files)))
         return
-    if not cni.kubelet:
-        return
     terway = seen.get(Terway)
+    is_terways = terway is not None and terway.present  # it wants a configuration whatever a kubelet leaves
+    if not is_terways and not cni.kubelet:
+        return
     wanted = "a configuration"
     tail, remedy = "see the pod of the network plugin on this node", None
-    if terway and terway.present:
+    if is_terways:
         wanted, remedy = CONFLIST, Remedy("terway_restart", {})
         tail = f"Terway writes {CONFLIST} once its daemon runs: see its pod on this node (app=terway-eniip)"
     by = f"the kubelet wants {wanted} and keeps the node NotReady; {tail}"
@@ -36,7 +37,7 @@ CHECK = Check(
     id="cni.directory",
     question="Does the container runtime find a network configuration?",
     why='Without one no pod with a network of its own starts: "cni plugin not initialized".',
-    fix="See the pod of the network plugin on this node: it writes the file. On ACK restart Terway's.",
+    fix="See the pod of the network plugin on this node: it writes the file.",
     source="containerd/go-cni opts.go, loadFromConfDir; AliyunContainerService/terway daemon, ensureCNIConfig",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.cni import MULTUS, NAMES, Cni, CniFile, Network
-from nodeprep.facts.terway import CONFLIST, OLD, TYPE, Terway
+from nodeprep.facts.terway import CONFLIST, OLD, TYPE, Terway, is_of_kubernetes
 from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, Why, raw
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     cni, terway = seen[Cni], seen.get(Terway)
     first = cni.first
-    if first is None:
+    if first is None or not is_of_kubernetes(cni, terway):
         return
-    if terway and terway.present:
-        yield on_terway(cni, first)
+    if first.name in (CONFLIST, OLD) and terway and terway.present:
+        yield Verdict(NODE, Status.OK, "TerwayFirst", f"{first.name} sorts first", None, first.name, CONFLIST)
     elif not is_malformed(first):  # what is wrong with it is cni.parse's to say
-        yield alone(cni, first)
+        yield before_terway(cni, first) if terway and terway.present else alone(cni, first)
 
 
 def is_malformed(file: CniFile) -> bool:
@@ -25,22 +25,18 @@ def is_malformed(file: CniFile) -> bool:
     return isinstance(network, Unreadable) and network.kind in (Why.MALFORMED, Why.MISSING)
 
 
-def on_terway(cni: Cni, first: CniFile) -> Verdict:
-    if first.name in (CONFLIST, OLD):
-        return Verdict(NODE, Status.OK, "TerwayFirst", f"{first.name} sorts first", None, first.name, CONFLIST)
+def before_terway(cni: Cni, first: CniFile) -> Verdict:
     shows = f"{first.name[:60]} sorts first in {cni.directory}"
     shown = (None, first.name, CONFLIST)
-    if not is_malformed(first):
-        if TYPE in cni.chain(first) and first.network.plugins[0].type in MULTUS:
-            message = (
-                f"{shows}: Multus, which calls Terway; {CONFLIST} is wanted by Terway. Where Multus is meant to be "
-                "here, waive this"
-            )
-            return Verdict(NODE, Status.WARN, "MultusBeforeTerway", message, *shown)
-        shows += f" ({called(first.network)})"
+    if TYPE in cni.chain(first) and first.network.plugins[0].type in MULTUS:
+        message = (
+            f"{shows}: Multus, which calls Terway; {CONFLIST} is wanted by Terway. Where Multus is meant to be here, "
+            "waive this"
+        )
+        return Verdict(NODE, Status.WARN, "MultusBeforeTerway", message, *shown)
     message = (
-        f"{shows}, so the runtime passes {CONFLIST} by and no new pod gets its ENI; Terway is this node's network "
-        f"plugin; if nobody needs it: mv {cni.directory}/{first.name[:60]} /root/"
+        f"{shows} ({called(first.network)}), so the runtime passes {CONFLIST} by and no new pod gets its ENI; Terway "
+        f"is this node's network plugin; if nobody needs it: mv {cni.directory}/{first.name[:60]} /root/"
     )
     return Verdict(NODE, Status.FAIL, "TerwayBypassed", message, *shown)
 
@@ -80,7 +76,9 @@ CHECK = Check(
     id="cni.first",
     question="Does the network configuration that sorts first belong to this node's network plugin?",
     why="The runtime uses the first file by name and no other: a stray one takes every new pod off its network.",
-    fix="Move what sorts before the network plugin's file out of the directory; where Terway left: rm -r /var/run/eni.",
+    fix="TerwayBypassed, MultusBeforeTerway: move what sorts before Terway's file out of the directory; where Terway "
+    "left this node: rm -r /var/run/eni /etc/cni/net.d/10-terway.conflist. SeveralPlugins: move the files of the "
+    "plugin that this cluster does not use out of the directory.",
     source="containerd/go-cni opts.go, loadFromConfDir (sort.Strings); config max_conf_num = 1",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.cni import Cni, CniFile, Network
-from nodeprep.facts.terway import CONFLIST, OLD, TYPE
+from nodeprep.facts.terway import CONFLIST, OLD, TYPE, Terway, is_of_kubernetes
 from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Unreadable, Verdict, Why, raw
 
 # containernetworking/cni pkg/version; a configuration that names none is read as 0.1.0.
@@ -16,6 +16,8 @@ BROKEN = (Why.MALFORMED, Why.MISSING)  # a link to nothing is listed, and cannot
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     cni = seen[Cni]
+    if not is_of_kubernetes(cni, seen.get(Terway)):
+        return
     yield from seen.each(cni.files or (), lambda file: verdict(cni, file), subject)
 
 
@@ -70,6 +72,7 @@ CHECK = Check(
     stage=Stage.DEVICE,
     damping=Damping.HARD,
     needs=(Cni,),
+    uses=(Terway,),
     after=("cni.directory",),
     remedies=("terway_restart",),
     judge=judge,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.cni import Cni
-from nodeprep.facts.terway import CONFLIST, OLD
+from nodeprep.facts.terway import CONFLIST, OLD, Terway, is_of_kubernetes
 from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     cni = seen[Cni]
     names = [file.name for file in cni.files or ()]
-    if CONFLIST not in names:
+    if CONFLIST not in names or not is_of_kubernetes(cni, seen.get(Terway)):
         return
     if OLD not in names:
         yield Verdict(NODE, Status.OK, "None", f"{CONFLIST} stands alone", None, CONFLIST)
@@ -34,5 +34,6 @@ CHECK = Check(
     stage=Stage.DEVICE,
     damping=Damping.SOFT,
     needs=(Cni,),
+    uses=(Terway,),
     judge=judge,
 )

@@ -22,7 +22,14 @@ class Want:
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
+    wanted = seen[Want].mode
     if not seen[Terway].present or seen[Cluster].node.ignored_by_terway:
+        if wanted is not None:
+            message = (
+                f"Terway is not this node's CNI, and {wanted} ENIs of it are wanted by the profile (`mode` of "
+                "terway.mode): take a node of a pool that runs Terway"
+            )
+            yield Verdict(NODE, Status.FAIL, "NoTerway", message, None, "no Terway", f"{wanted} ENIs")
         return
     node, capabilities, record = seen[Cluster].node, seen[Terway].capabilities, seen[Cluster].terway
     books = {f"the label of Node {node.name}": mode(node.labels, EXCLUSIVE)}
@@ -33,7 +40,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     said = ", ".join(f"{book} says {word}" for book, word in books.items())
     label = mode(node.labels, EXCLUSIVE)
     if set(books.values()) == {label}:
-        yield agreed(label, said, seen[Want].mode)
+        yield agreed(label, said, wanted)
         return
     others = next(word for word in books.values() if word != label)
     message = (
@@ -63,12 +70,13 @@ CHECK = Check(
     question="Do the node's label, Terway on the node and Terway's record of it agree on exclusive or shared ENIs?",
     why="Where they differ terway-init ends with `exclusive eni mode changed`, and no pod of this node gets a network.",
     fix="ModeMismatch: put the label back as the node was made, or make the node anew; nothing may change it on a "
-    "living node. OtherMode: run the job on a node pool of the other mode.",
+    "living node. NoTerway, OtherMode: run the job on a node pool of that mode.",
     source="Terway types/k8s.go (NodeExclusiveENIMode), pkg/utils/nodecap, docs/exclusive-eni-node-pool.md",
     severity=Severity.GATE,
     stage=Stage.NODE,
     damping=Damping.BOOKS,
     needs=(Terway, Cluster),
+    after=("imds.identity",),
     judge=judge,
     want=Want,
 )

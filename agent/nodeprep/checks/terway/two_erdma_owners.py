@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.cluster import Cluster, EniConfig
 from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, CannotLook, Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 
 # How their device plugins call their sockets, after the time of their start.
 TERWAY, CONTROLLER = "-erdma-eni.sock", "-erdma.sock"
@@ -46,10 +46,18 @@ def owners(cluster: Cluster | None) -> tuple[bool, bool] | None:
     """Whether Terway is configured to serve it, and whether erdma-controller's agent is here; None without access."""
     if cluster is None:
         return None
-    config = cluster.eni_config
     agents = [pod for pod in cluster.pods if pod.labels.get("tier") == "agent" and pod.name.startswith(AGENT)]
     here = any(not pod.finished and not pod.deleted for pod in agents)
-    return config is not None and config.settings.get("enable_erdma") is True, here
+    return is_terway_configured(cluster, matters=here), here
+
+
+def is_terway_configured(cluster: Cluster, *, matters: bool) -> bool:
+    """Where it does not matter, a configuration that cannot be read is left for terway.config to tell."""
+    config = raw(cluster)["eni_config"]
+    settings = raw(config)["settings"] if isinstance(config, EniConfig) else config
+    if isinstance(settings, Unreadable) and matters:
+        raise CannotLook(settings)
+    return isinstance(settings, Mapping) and settings.get("enable_erdma") is True
 
 
 CHECK = Check(

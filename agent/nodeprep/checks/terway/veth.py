@@ -71,5 +71,6 @@ CHECK = Check(
     damping=Damping.BOOKS,
     needs=(Terway, Cluster, Links),
     uses=(Cni,),
+    after=("imds.identity",),
     judge=judge,
 )
