@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,9 @@ import pytest
 
 from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions, access
 from nodeprep.cli.usage import UsageError
-from tests.cli.program import nodeprep
+from nodeprep.doors.kube import Access, Api
+from nodeprep.model import Unreadable, Why
+from tests.cli.program import NODEPREP, nodeprep
 
 SERVER = {"server": "https://127.0.0.1:1"}
 EXEC = "client.authentication.k8s.io/v1"
@@ -53,7 +59,9 @@ def test_options_that_need_each_other(tmp_path: Path) -> None:
     needs = "--kubeconfig needs --node NAME: what Kubernetes calls this node; see kubectl get nodes"
     assert complaint("--kubeconfig", file) == needs
     assert complaint("--context", "rig") == "--context is one of a kubeconfig: give --kubeconfig FILE too"
-    assert complaint("--node", "n1") == "--node needs --kubeconfig FILE: this is no pod with a service account"
+    assert complaint("--node", "n1") == (
+        "--node needs --kubeconfig FILE: this is no pod with a service account (KUBECONFIG is not read)"
+    )
 
 
 def test_what_is_no_live_node(tmp_path: Path) -> None:
@@ -69,6 +77,19 @@ def test_names_that_no_node_has(name: str, tmp_path: Path) -> None:
         access(ClusterOptions(kubeconfig(tmp_path), None, name), {})
 
 
+NONE = " is no kubeconfig: "
+CONTENTS = [
+    ("", f"{NONE}it is empty"),
+    ("just words SECRET", f"{NONE}it holds no mapping"),
+    ("- 1\n", f"{NONE}it holds no mapping"),
+    ("a: [\n", f"{NONE}line 2: expected the node content"),
+    ("token: SECRET\n\tb: SECRET", f"{NONE}line 2: found character"),
+    ("\x00", f"{NONE}unacceptable character"),
+    ("clusters: 5", f"{NONE}its clusters are no list of entries with a name"),
+    ("a: 1", ": no current-context; give --context, it has: none"),
+]
+
+
 def test_files_that_are_none(tmp_path: Path) -> None:
     def says(file: str) -> str:
         return refused(file).removeprefix(f"--kubeconfig {file!r}")
@@ -76,19 +97,29 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     assert says(f"{tmp_path}/none") == ": no such file"
     assert says(str(tmp_path)) == ": Is a directory"
     text = tmp_path / "text"
-    for content in ("a: [\n", "just words SECRET", "- 1\n", "", "a: 1", "\x00", "clusters: 5"):
+    for content, words in CONTENTS:
         text.write_text(content)
-        assert says(str(text)).startswith((" is no kubeconfig: ", ": Invalid kube-config"))
+        assert says(str(text)).startswith(words)
     text.write_bytes(b"\xff\xfe")
     assert says(str(text)).startswith(" is no kubeconfig: ")
 
 
+RUN = {"apiVersion": EXEC, "command": "a"}
 ODD: list[tuple[dict[str, Any], str]] = [
     ({"cluster": {"server": "ftp://a"}}, ": server 'ftp://a' is no URL of https or http"),
     ({"cluster": {}}, ": server 'None' is no URL of https or http"),
+    ({"cluster": {"server": 5}}, " is no kubeconfig: a value in it is not what it should be: AttributeError"),
     ({"cluster": SERVER | {"certificate-authority": "/none/ca.crt"}}, ""),
     ({"user": {"client-certificate-data": "SECRET!"}, "cluster": SERVER}, ""),
-    ({"current-context": None}, ""),
+    ({"current-context": None}, ": no current-context; give --context, it has: rig"),
+    ({"user": {"exec": 5}}, ": its user's exec has no command"),
+    ({"user": {"exec": {"command": "a"}}}, ": its user's exec has the apiVersion 'None', not client.auth"),
+    ({"user": {"exec": RUN | {"args": "a b"}}}, ": its user's exec has args that are no list of texts"),
+    ({"user": {"exec": RUN | {"env": [{"name": "A"}]}}}, ": its user's exec has an env that is no list of names"),
+    ({"user": {"exec": RUN | {"env": [{"name": [], "value": "a"}]}}}, " has an env that is no list of names"),
+    ({"user": {"exec": RUN | {"env": 5}}}, " has an env that is no list of names"),
+    ({"user": {"exec": RUN | {"env": ["A=b"]}}}, ": its user's exec has an env that is no list of names"),
+    ({"user": {"exec": RUN | {"interactiveMode": "Always"}}}, ": its user's exec has interactiveMode Always"),
     ({"contexts": [{"name": "rig", "context": {"user": "rig", "token": "SECRET"}}]}, ""),
     ({"users": [{"user": {"token": "SECRET"}}]}, ""),
 ]
@@ -100,27 +131,126 @@ def test_kubeconfigs_with_something_wrong(words: dict[str, Any], says: str, tmp_
 
 
 def test_a_context_that_is_not_in_it(tmp_path: Path) -> None:
-    said = refused(kubeconfig(tmp_path), "other")
-    assert "Expected object with name other in" in said
+    assert refused(kubeconfig(tmp_path), "other").endswith(": no context 'other'; it has: rig")
 
 
+def plugged(directory: Path, code: str, version: str = EXEC, **more: Any) -> Access:
+    """The access by a kubeconfig whose plugin is this program."""
+    call = {"apiVersion": version, "command": sys.executable, "args": ["-c", f"import os, sys, time; {code}"]}
+    found = access(ClusterOptions(kubeconfig(directory, {"exec": call | more}), None, "n1"), {})
+    assert found is not None
+    return found
+
+
+def lost(found: Access, seconds: float = 20.0) -> Unreadable:
+    """Why the server cannot be asked."""
+    with Api(found, seconds) as api:
+        assert api.lost is not None
+        return api.lost
+
+
+def credential(words: dict[str, Any], version: str = EXEC) -> str:
+    return f"print({json.dumps({'apiVersion': version, 'kind': 'ExecCredential', 'status': words})!r})"
+
+
+V1BETA1 = EXEC + "beta1"
+HALF = "its status has neither a token nor a certificate with its key"
 PLUGINS = [
-    ("sys.exit('not signed in')", "exec: process returned 1. not signed in"),
-    ("print('hello')", "exec: failed to decode process output: "),
-    ("print('{}')", "exec: malformed response. missing key 'apiVersion'"),
-    (f'print(\'{{"apiVersion": "{EXEC}", "kind": "a", "status": {{}}}}\')', "exec: missing token or "),
+    ("print('at work', file=sys.stderr); sys.exit('not signed in')", Why.IO_ERROR, "ended with 1: not signed in"),
+    ("sys.exit(3)", Why.IO_ERROR, "ended with 3: without a word"),
+    ("print('hello SECRET')", Why.MALFORMED, "what it says is no JSON"),
+    ("print('{}')", Why.MALFORMED, "what it says is no ExecCredential with a status"),
+    (credential({"token": "SECRET"}, V1BETA1), Why.MALFORMED, f"it speaks '{V1BETA1}', the kubeconfig '{EXEC}'"),
+    (credential({}), Why.MALFORMED, HALF),
+    (credential({"clientCertificateData": "SECRET"}), Why.MALFORMED, HALF),
+    (credential({"token": 5}), Why.MALFORMED, "a part of its status is no text"),
+    (credential({"token": "a", "expirationTimestamp": "soon"}), Why.MALFORMED, "its expirationTimestamp is no time"),
 ]
 
 
-@pytest.mark.parametrize(("code", "says"), PLUGINS)
-def test_plugins_that_fail(code: str, says: str, tmp_path: Path) -> None:
-    user = {"exec": {"apiVersion": EXEC, "command": sys.executable, "args": ["-c", f"import sys; {code}"]}}
-    assert f": {says}" in refused(kubeconfig(tmp_path, user))
+@pytest.mark.parametrize(("code", "kind", "says"), PLUGINS)
+def test_plugins_that_fail(code: str, kind: Why, says: str, tmp_path: Path) -> None:
+    blind = lost(plugged(tmp_path, code))
+    assert blind == Unreadable(kind, f"kubeconfig's exec plugin {sys.executable}", detail=says)
 
 
 def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
-    user = {"exec": {"apiVersion": EXEC, "command": "/none/aws-iam"}}
-    assert "'/none/aws-iam'" in complaint("--kubeconfig", kubeconfig(tmp_path, user), "--node", "n1")
+    blind = lost(plugged(tmp_path, "", command="/none/aws-iam"))
+    assert str(blind) == (
+        "kubeconfig's exec plugin /none/aws-iam: missing-tool (ended with 127: No such file or directory)"
+    )
+
+
+def test_a_plugin_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    code = f"child = os.fork() or time.sleep(600); open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{child}}'); "
+    found = plugged(tmp_path, f"{code} time.sleep(600)")
+    began = time.monotonic()
+    blind = lost(found, 2.0)
+    assert time.monotonic() - began < 20
+    assert (blind.kind, blind.detail) == (Why.TIMEOUT, "gave no credential in 2.0 s, and was killed")
+    assert all(ended(int(pid)) for pid in pids.read_text().split())
+
+
+def test_a_plugin_goes_when_we_are_killed(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    found = plugged(tmp_path, f"open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(600)")
+    assert found.plugin is not None
+    for end in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        pid.unlink(missing_ok=True)
+        words = (NODEPREP, "snapshot", "-o", str(tmp_path / "out"), "--settle", "0", "--node", "n1")
+        started = subprocess.Popen((*words, "--kubeconfig", str(tmp_path / "kubeconfig")), stderr=subprocess.DEVNULL)
+        until = time.monotonic() + 30
+        while not (pid.exists() and pid.read_text()) and time.monotonic() < until:
+            time.sleep(0.01)
+        started.send_signal(end)
+        started.wait(30)
+        assert ended(int(pid.read_text())), end
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is gone, or is soon."""
+    for _ in range(200):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_what_a_plugin_is_told(tmp_path: Path) -> None:
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "rig"}}
+    authority = base64.b64encode(b"authority").decode()
+    cluster = SERVER | {"certificate-authority-data": authority, "extensions": [extension]}
+    code = (
+        "import json; print(json.dumps({'apiVersion': '%s', 'kind': 'ExecCredential', 'status': {'token': '\\n'.join(("
+    )
+    told = "os.environ['KUBERNETES_EXEC_INFO'], os.environ['ADDED'], os.getcwd()))}}))"
+    call = {
+        "apiVersion": V1BETA1,
+        "command": sys.executable,
+        "args": ["-c", "import os; " + code % V1BETA1 + told],
+        "env": [{"name": "ADDED", "value": "SECRET"}],
+        "provideClusterInfo": True,
+    }
+    found = access(ClusterOptions(kubeconfig(tmp_path, {"exec": call}, cluster), None, "n1"), {})
+    assert found is not None
+    assert found.plugin is not None
+    assert "SECRET" not in repr(found.plugin.call)
+    given = found.plugin.credential(20.0)
+    assert "SECRET" not in repr(given)
+    info, added, where = given.token.split("\n")
+    assert (added, where) == ("SECRET", str(tmp_path))
+    assert json.loads(info) == {
+        "apiVersion": V1BETA1,
+        "kind": "ExecCredential",
+        "spec": {
+            "interactive": False,
+            "cluster": SERVER | {"certificate-authority-data": authority, "config": {"audience": "rig"}},
+        },
+    }
 
 
 def test_what_it_takes_from_a_kubeconfig(tmp_path: Path) -> None:
@@ -139,16 +269,33 @@ def test_what_it_takes_from_a_kubeconfig(tmp_path: Path) -> None:
     assert nobody.credential() == {}
 
 
-def test_a_token_that_ends_is_had_anew(tmp_path: Path) -> None:
-    past = "2020-01-01T00:00:00Z"
-    status = {"token": "SECRET", "expirationTimestamp": past}
-    text = json.dumps({"apiVersion": EXEC, "kind": "ExecCredential", "status": status})
-    code = f"print({text!r}); open({str(tmp_path / 'calls')!r}, 'a').write('.')"
-    user = {"exec": {"apiVersion": EXEC, "command": sys.executable, "args": ["-c", code]}}
-    found = access(ClusterOptions(kubeconfig(tmp_path, user), None, "n1"), {})
-    assert found is not None
-    assert found.credential() == {"Authorization": "Bearer SECRET"}
-    assert len((tmp_path / "calls").read_text()) >= 2
+def test_a_credential_is_kept_until_it_ends_or_is_refused(tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+
+    def count(words: dict[str, str], *, forget: bool = False) -> int:
+        calls.write_text("")
+        found = plugged(tmp_path, f"open({str(calls)!r}, 'a').write('.'); {credential({'token': 'SECRET'} | words)}")
+        assert found.plugin is not None
+        for _ in range(2):
+            assert found.plugin.credential(20.0).headers == {"Authorization": "Bearer SECRET"}
+            if forget:
+                found.plugin.forget()
+        return len(calls.read_text())
+
+    assert count({}) == 1
+    assert count({"expirationTimestamp": "2999-01-01T00:00:00Z"}) == 1
+    assert count({"expirationTimestamp": "2020-01-01T00:00:00Z"}) == 2
+    assert count({}, forget=True) == 2
+
+
+def test_a_token_in_the_file_comes_before_a_plugin_and_that_before_a_password(tmp_path: Path) -> None:
+    call = {"exec": RUN | {"command": "/none/plugin"}}
+    first = access(ClusterOptions(kubeconfig(tmp_path, call | {"token": "a"}), None, "n1"), {})
+    assert first is not None
+    assert (first.plugin, first.credential()) == (None, {"Authorization": "Bearer a"})
+    second = access(ClusterOptions(kubeconfig(tmp_path, call | {"username": "a", "password": "b"}), None, "n1"), {})
+    assert second is not None
+    assert second.plugin is not None
 
 
 def test_nothing_is_asked_of_whatever_cluster_a_shell_was_last_used_for(tmp_path: Path) -> None:

@@ -111,6 +111,15 @@ def test_each_file_is_validated_and_the_bad_one_counts(nodeprep: Runs, tmp_path:
     assert nodeprep("profile", "validate", "good.yaml").returncode == 0
 
 
+def test_a_profile_of_ours_is_validated_by_name_unless_a_file_is_called_so(nodeprep: Runs, tmp_path: Path) -> None:
+    name = "rdma-erdma-gpu"
+    done = nodeprep("profile", "validate", name)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{name}: profile {name}, {len(effective(name).gates)} gates, ")
+    (tmp_path / name).write_text("")
+    assert nodeprep("profile", "validate", name).returncode == 2
+
+
 def test_show_prints_what_a_profile_comes_to(nodeprep: Runs) -> None:
     done = nodeprep("profile", "show", "rdma-roce")
     assert (done.returncode, done.stderr) == (0, "")

@@ -10,21 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.imds import Metadata, Told
+from nodeprep.doors.imds import READ, Metadata, Told
 from nodeprep.doors.imds_parse import ToldInstance, ToldInterface
 from nodeprep.model import Unreadable, Why
 from tests.rigs import imds_server
-from tests.rigs.imds_modes import MODES
+from tests.rigs.imds_modes import MODES, Asked, Parts, Service, optional
 from tests.rigs.imds_server import MetadataServer, shapes
 
 PATIENCE = 20.0  # seconds for all retries, however slow the machine
 SOON = 30.0  # seconds; two of them are the longest that one answer may take
 
 
+def waiting(mode: str) -> float:
+    """The door's own time for a service that hangs; any for one that is well, on however busy a machine."""
+    return READ if mode in ("hop-limit", "hang", "drip") else PATIENCE
+
+
 def read(mode: str, shape: str = "two-enis") -> tuple[Told | Unreadable, list[str]]:
     with MetadataServer(shape, mode) as server:
         begun = time.monotonic()
-        told = Metadata(server.url, PATIENCE).read()
+        told = Metadata(server.url, PATIENCE, waiting(mode)).read()
         assert time.monotonic() - begun < SOON
         return told, server.asked
 
@@ -202,6 +207,21 @@ def test_what_took_its_time_is_not_asked_again_at_once(mode: str, requests: int)
         server.mode = MODES["optional"]
         assert door.read() == first
         assert len(server.asked) == requests
+
+
+def test_slow_answers_cost_together_what_one_may() -> None:
+    def slow(service: Service, asked: Asked) -> Parts:
+        service.closed.wait(0.7)
+        yield from optional(service, asked)
+
+    with MetadataServer("two-enis", "optional") as server:
+        server.mode = slow
+        told = Metadata(server.url, PATIENCE).read()
+        assert len(server.asked) <= 3
+        assert isinstance(told, Unreadable)
+        assert told.kind is Why.TIMEOUT
+        assert " s for the answers before" in told.detail
+        assert isinstance(Metadata(server.url, PATIENCE, PATIENCE).read(), Told)
 
 
 def test_what_answered_wrongly_is_asked_again() -> None:

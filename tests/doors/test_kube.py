@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from email.utils import formatdate
@@ -158,6 +161,43 @@ def test_no_way_there() -> None:
             blind = api.get("v1", "nodes", "n1")
     assert time.monotonic() - began < 1.0 + SLACK
     assert blind == Unreadable(Why.TIMEOUT, url, detail="no connection in 1 s")
+
+
+ASK = """\
+import socket, sys
+from nodeprep.doors.kube import Access, Api
+from nodeprep.doors.kube_http import Peer
+dumb = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+dumb.bind(("127.0.0.1", 53))
+with Api(Access("n1", Peer("http://api.example:6443"), dict)) as api:
+    print(api.get("v1", "nodes", "n1"))
+    print(api.list("v1", "pods"))
+"""
+DUMB = """\
+ip link set lo up && mount --bind "$1/resolv.conf" "$(readlink -f /etc/resolv.conf)"
+echo "hosts: files dns" > "$1/nsswitch.conf" && mount --bind "$1/nsswitch.conf" /etc/nsswitch.conf
+shift && exec "$@"
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it mounts, which needs root")
+def test_a_name_server_that_does_not_answer(tmp_path: Path) -> None:
+    (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+    away = ("unshare", "--mount", "--propagation", "private", "--net", "sh", "-c", DUMB, "sh", str(tmp_path))
+    began = time.monotonic()
+    done = subprocess.run((*away, sys.executable, "-c", ASK), capture_output=True, text=True, check=False, timeout=60)
+    assert time.monotonic() - began < 1.5 + SLACK
+    says = "http://api.example:6443: timeout (api.example: no answer from the name server)"
+    assert done.stdout.splitlines() == [says, says], done.stderr
+
+
+def test_names() -> None:
+    with Server({NODES: told({"kind": "Node"})}) as server:
+        with Api(access(server.url.replace("127.0.0.1", "localhost"))) as api:
+            assert api.get("v1", "nodes", "n1") == {"kind": "Node"}
+        for name in ("a..b", "a" * 64 + ".example", "none.invalid"):
+            with Api(access(f"http://{name}")) as api:
+                assert isinstance(api.get("v1", "nodes", "n1"), Unreadable)
 
 
 @pytest.mark.parametrize("items", [5, {"a": 1}, [1], "abc"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodeprep.cli.usage import UsageError
@@ -14,9 +16,10 @@ from nodeprep.cli.usage import UsageError
 if TYPE_CHECKING:
     from nodeprep.doors.kube import Access
     from nodeprep.doors.kube_http import Peer
+    from nodeprep.doors.kube_plugin import Plugin
 
 TOKEN = "authorization"  # noqa: S105 - what the loader calls it
-WORDS = 300  # characters of what the loader or a plugin says
+WORDS = 300  # characters of what the loader says
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,9 @@ def access(options: ClusterOptions, environment: Mapping[str, str] = os.environ)
     if options.kubeconfig is None and here is None:
         if options.node is None:
             return None  # NODE_NAME means something else here: Jenkins sets it too
-        raise UsageError("--node needs --kubeconfig FILE: this is no pod with a service account")
+        raise UsageError(
+            "--node needs --kubeconfig FILE: this is no pod with a service account (KUBECONFIG is not read)"
+        )
     if not node or not NODE_NAME.fullmatch(node):
         where = "--node" if options.node is not None else "NODE_NAME"
         raise UsageError(f"{where} {(node or '')[:WORDS]!r} is no name of a Node; see kubectl get nodes")
@@ -62,34 +67,125 @@ def access(options: ClusterOptions, environment: Mapping[str, str] = os.environ)
 
 
 def _loaded(file: str, context: str | None, node: str) -> Access:
-    """A kubeconfig as the `kubernetes` package reads it; its exec plugin runs now, and anew when its token ends."""
-    if not os.path.exists(file):  # noqa: PTH110 - Path.exists raises where a directory above may not be entered
-        raise UsageError(f"--kubeconfig {file!r}: no such file")
+    """A kubeconfig as the `kubernetes` package reads it, but for its exec plugin, which runs when the server is asked.
+
+    The package would run it at once and wait for it without an end.
+    """
     from kubernetes.client import Configuration
     from kubernetes.config.config_exception import ConfigException
-    from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
+    from kubernetes.config.kube_config import KubeConfigLoader
 
     told: Any = Configuration()
-    with _heard() as complaints:
-        try:
-            merged = KubeConfigMerger(file).config
-            loader = KubeConfigLoader(merged, active_context=context, config_base_path=None)
-            loader.load_and_set(told)
-            cluster = merged["clusters"].get_with_name(loader.current_context["context"]["cluster"])["cluster"]
-            server, proxy = cluster.safe_get("server"), cluster.safe_get("proxy-url")
-        except OSError as error:
-            raise UsageError(f"--kubeconfig {file!r}: {error.strerror or error}") from error
-        except ConfigException as error:
-            raise UsageError(f"--kubeconfig {file!r}: {_line(error)}") from error
-        except Exception as error:  # the loader takes every value's type on trust, and YAML has errors of its own
-            raise UsageError(f"--kubeconfig {file!r} is no kubeconfig: {_line(error)}") from error
-    if complaints:  # a plugin that failed: the loader would go on as anonymous
-        raise UsageError(f"--kubeconfig {file!r}: {complaints[0]}")
+    directory = os.path.dirname(os.path.abspath(file))  # noqa: PTH100, PTH120 - of the link, if it is one
+    whole = _read(file)
+    chosen = _chosen(file, whole, context)
+    user, cluster = (_entry(whole, kind, chosen.get(kind)) for kind in ("user", "cluster"))
+    call = user.pop("exec", None)
+    if call is not None:
+        user.pop("password", None)  # a plugin comes first, as for the loader
+    try:
+        loader = KubeConfigLoader(whole, active_context=context, config_base_path=directory)
+        loader.load_and_set(told)
+    except OSError as error:
+        raise UsageError(f"--kubeconfig {file!r}: {error.strerror or error}") from error
+    except ConfigException as error:
+        raise UsageError(f"--kubeconfig {file!r}: {_line(error)}") from error
+    except Exception as error:  # the loader takes every value's type on trust
+        words = f"a value in it is not what it should be: {type(error).__name__}: {_line(error)}"
+        raise UsageError(f"--kubeconfig {file!r} is no kubeconfig: {words}") from error
+    server, proxy = cluster.get("server"), cluster.get("proxy-url")
     if not str(server).startswith(("https://", "http://")):  # without any, the loader would ask localhost
         raise UsageError(f"--kubeconfig {file!r}: server {str(server)[:WORDS]!r} is no URL of https or http")
     from nodeprep.doors.kube import Access
 
-    return Access(node, _peer(told, proxy), lambda: _headers(told))
+    plugin = None if call is None or _headers(told) else _plugin(file, call, _of_the_cluster(cluster, told), directory)
+    return Access(node, _peer(told, proxy), lambda: _headers(told), plugin)
+
+
+def _read(file: str) -> dict[str, Any]:
+    """The file's mapping, with lists of mappings where a kubeconfig has them. Raises UsageError."""
+    from kubernetes.config.config_exception import ConfigException
+    from kubernetes.config.kube_config import KubeConfigMerger
+
+    try:
+        with Path(file).open(encoding="utf-8") as text:
+            whole = KubeConfigMerger(text).config
+    except FileNotFoundError as error:
+        raise UsageError(f"--kubeconfig {file!r}: no such file") from error
+    except OSError as error:
+        raise UsageError(f"--kubeconfig {file!r}: {error.strerror or error}") from error
+    except ConfigException as error:
+        raise UsageError(f"--kubeconfig {file!r} is no kubeconfig: it is empty") from error
+    except Exception as error:  # YAML's own, which quote the line with the secret, and those of the encoding
+        mark = getattr(error, "problem_mark", None)
+        words = f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else _line(error)
+        raise UsageError(f"--kubeconfig {file!r} is no kubeconfig: {words}") from error
+    if not isinstance(whole, dict):
+        raise UsageError(f"--kubeconfig {file!r} is no kubeconfig: it holds no mapping")
+    for kind in ("contexts", "clusters", "users"):
+        entries = whole[kind] = whole.get(kind) or []
+        if not isinstance(entries, list) or not all(isinstance(one, dict) and "name" in one for one in entries):
+            raise UsageError(f"--kubeconfig {file!r} is no kubeconfig: its {kind} are no list of entries with a name")
+    return whole
+
+
+def _chosen(file: str, whole: Mapping[str, Any], context: str | None) -> Mapping[str, Any]:
+    """The context that was asked for, or the current one. Raises UsageError."""
+    names = ", ".join(str(one["name"]) for one in whole["contexts"])[:WORDS] or "none"
+    name = whole.get("current-context") if context is None else context
+    if not name:
+        raise UsageError(f"--kubeconfig {file!r}: no current-context; give --context, it has: {names}")
+    if all(one["name"] != name for one in whole["contexts"]):
+        raise UsageError(f"--kubeconfig {file!r}: no context {str(name)[:WORDS]!r}; it has: {names}")
+    return _entry(whole, "context", name)
+
+
+def _entry(whole: Mapping[str, Any], kind: str, name: object) -> dict[str, Any]:
+    """What stands under a name; nothing where there is none, which the loader tells."""
+    found = next((one.get(kind) for one in whole[f"{kind}s"] if one["name"] == name), None)
+    return found if isinstance(found, dict) else {}
+
+
+def _plugin(file: str, call: object, cluster: Mapping[str, object], directory: str) -> Plugin:
+    """An exec plugin, not run yet. Raises UsageError."""
+    from nodeprep.doors.kube_plugin import VERSIONS, Call, Plugin
+
+    wrong = f"--kubeconfig {file!r}: its user's exec"
+    told = call if isinstance(call, dict) else {}
+    command, arguments, more = told.get("command"), told.get("args") or [], told.get("env") or []
+    if not command or not isinstance(command, str):
+        raise UsageError(f"{wrong} has no command")
+    if told.get("apiVersion") not in VERSIONS:
+        raise UsageError(f"{wrong} has the apiVersion {str(told.get('apiVersion'))[:WORDS]!r}, not {VERSIONS[0]}")
+    if not isinstance(arguments, list) or not all(isinstance(one, str) for one in arguments):
+        raise UsageError(f"{wrong} has args that are no list of texts")
+    pairs: list[Any] = [(one.get("name"), one.get("value")) for one in _mappings(more)]
+    if (
+        not isinstance(more, list)
+        or len(pairs) != len(more)
+        or not all(isinstance(one, str) for pair in pairs for one in pair)
+    ):
+        raise UsageError(f"{wrong} has an env that is no list of names and values")
+    if told.get("interactiveMode") == "Always":
+        raise UsageError(f"{wrong} has interactiveMode Always, and nobody is asked anything here")
+    wanted = cluster if told.get("provideClusterInfo") is True else None
+    return Plugin(Call(told["apiVersion"], (command, *arguments), dict(pairs), directory, wanted))
+
+
+def _of_the_cluster(cluster: Mapping[str, Any], told: Any) -> Mapping[str, object]:
+    """What a plugin may want to know (Cluster in client-authentication.v1)."""
+    names = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
+    known: dict[str, object] = {name: cluster[name] for name in names if name in cluster}
+    with suppress(OSError, TypeError):  # whoever asks the server will tell
+        known["certificate-authority-data"] = base64.b64encode(Path(told.ssl_ca_cert).read_bytes()).decode()
+    for one in _mappings(cluster.get("extensions")):
+        if one.get("name") == "client.authentication.k8s.io/exec":
+            known["config"] = one.get("extension")
+    return known
+
+
+def _mappings(found: object) -> list[dict[str, Any]]:
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _peer(told: Any, proxy: object) -> Peer:
@@ -107,28 +203,8 @@ def _peer(told: Any, proxy: object) -> Peer:
 
 
 def _headers(told: Any) -> Mapping[str, str]:
-    with _heard():  # one that fails to renew its token is told so by the server
-        token = told.get_api_key_with_prefix(TOKEN)
+    token = told.get_api_key_with_prefix(TOKEN)
     return {"Authorization": token} if token else {}
-
-
-@contextmanager
-def _heard() -> Iterator[list[str]]:
-    """What the loader logs as errors while it goes on: it has no other way to say that a plugin failed."""
-    import logging
-
-    said: list[str] = []
-
-    class Ear(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            said.append(_line(record.getMessage()))
-
-    root, ear = logging.getLogger(), Ear(logging.ERROR)
-    root.addHandler(ear)
-    try:
-        yield said
-    finally:
-        root.removeHandler(ear)
 
 
 def _line(error: object) -> str:

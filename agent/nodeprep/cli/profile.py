@@ -12,7 +12,7 @@ from nodeprep.cli.output import complain, put
 from nodeprep.cli.place import Place, place
 from nodeprep.cli.usage import UsageError
 from nodeprep.config.document import ConfigError, dump
-from nodeprep.config.profiles import effective, validate
+from nodeprep.config.profiles import BUILT_IN, effective, validate
 from nodeprep.doors import clock
 from nodeprep.facts import devnodes, links, modules, pci, rdma, system
 from nodeprep.facts.capture import capture as captured
@@ -57,11 +57,11 @@ def show(asked: str) -> int:
 
 
 def check_files(files: Iterable[str]) -> int:
-    """Say of each file whether it holds a sound profile; 2 if one does not."""
+    """Say of each file, or profile of ours by name, whether it holds a sound profile; 2 if one does not."""
     code = 0
     for file in files:
         try:
-            profile = validate(file)
+            profile = effective(file) if file in BUILT_IN and not Path(file).exists() else validate(file)
         except ConfigError as error:
             complain(str(error))
             code = 2

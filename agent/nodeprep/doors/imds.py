@@ -15,7 +15,7 @@ from nodeprep.model import Unreadable, Why
 
 TOTAL = 4.5  # seconds for all of it, within the 5 of the fact
 CONNECT = 1.0  # seconds; it is one hop away
-READ = 1.8  # seconds for one whole answer: a service that hangs or drips must not cost a look more than two
+READ = 1.8  # seconds for all answers: a service that hangs, drips or is slow must not cost a look more than two
 SLOW = 0.5  # seconds; a failure that took longer would be felt if one check, which looks twice, met it twice
 HOLD = 10.0  # seconds that such a failure stands before the service is asked again
 RETRIES, PAUSE, GROWTH = 4, 0.5, 1.2  # of 429 and 5xx, as Terway does (pkg/aliyun/metadata/metadata.go)
@@ -60,16 +60,19 @@ class _Stopped(Exception):
 
 
 class Metadata:
-    """The service at `base`, asked by one thread at a time; `total` are the seconds that a reading may take.
+    """The service at `base`, asked by one thread at a time.
 
+    A reading may take `total` seconds, and of these `waiting` for answers; the others are pauses of a busy service.
     The token is kept here for half its life, and nowhere else.
     """
 
-    def __init__(self, base: str, total: float = TOTAL) -> None:
+    def __init__(self, base: str, total: float = TOTAL, waiting: float = READ) -> None:
         parts = urlsplit(base)
         self.base = f"http://{parts.netloc}"
         self.server = Server(parts.hostname or "", parts.port or 80)
         self.total = total
+        self.waiting = waiting
+        self._waited = 0.0
         self._end = 0.0
         self._token = ""
         self._token_until = 0.0
@@ -80,7 +83,7 @@ class Metadata:
         begun = clock.now()
         if self._held and begun < self._held[0]:
             return self._held[1]
-        self._end, self._held = begun + self.total, None
+        self._end, self._held, self._waited = begun + self.total, None, 0.0
         try:
             self._fresh_token()
             required = self._is_refused_without_token()
@@ -185,22 +188,26 @@ class Metadata:
 
     def _once(self, request: Request) -> Answer:
         begun, path = clock.now(), request.path
+        end = min(self._end, begun + self.waiting - self._waited)
         try:
-            connection = connect(self.server, min(self._end, begun + CONNECT))
+            connection = connect(self.server, min(end, begun + CONNECT))
         except OSError as error:
             raise self._failed(path, error, begun, "no connection") from error
         try:
             with connection:
-                end = min(self._end, clock.now() + READ)
                 return exchange(connection, self.server, request, end)
         except NotHttpError as error:
             raise self._stop(Why.MALFORMED, path, f"no valid answer: {error}") from error
         except OSError as error:
             raise self._failed(path, error, begun, "no whole answer", connected=True) from error
+        finally:
+            self._waited += clock.now() - begun
 
     def _failed(self, path: str, error: OSError, begun: float, what: str, *, connected: bool = False) -> _Stopped:
         if isinstance(error, TimeoutError):
-            return self._stop(Why.TIMEOUT, path, f"{what} in {clock.now() - begun:.1f} s", connected=connected)
+            before = f", after {self._waited:.1f} s for the answers before" if self._waited > SLOW else ""
+            took = f"{what} in {clock.now() - begun:.1f} s{before}"
+            return self._stop(Why.TIMEOUT, path, took, connected=connected)
         kind = Why.DENIED if error.errno in DENIED else Why.IO_ERROR
         return self._stop(kind, path, f"{what}: {error.strerror or error}", error.errno)
 

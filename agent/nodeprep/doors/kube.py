@@ -7,19 +7,22 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode
 
 from nodeprep import __version__
 from nodeprep.doors import clock
 from nodeprep.doors.kube_http import LARGEST, WORDS, Answer, Broken, Peer, Wire
-from nodeprep.model import Unreadable, Why
+from nodeprep.model import CannotLook, Unreadable, Why
 
-WHOLE = 4.5  # seconds for all requests of one observation, which has 5
+if TYPE_CHECKING:
+    from nodeprep.doors.kube_plugin import Plugin
+
+WHOLE = 4.5  # seconds for all requests of one observation and its plugin, which has 5
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 # A DNS subdomain (k8s.io/apimachinery/pkg/util/validation IsDNS1123Subdomain), as the names of Nodes are.
 NODE_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -32,11 +35,13 @@ class Access:
     """The API server, the name of the Node that we run on, and who asks.
 
     `credential` gives the headers that say who asks, anew for each observation; it may raise OSError.
+    A `plugin` is asked in its stead.
     """
 
     node: str
     peer: Peer
     credential: Callable[[], Mapping[str, str]]
+    plugin: Plugin | None = None
 
 
 def in_cluster(
@@ -69,13 +74,18 @@ class Api:
         self.lost: Unreadable | None = None
         self.now = datetime.fromisoformat(clock.utc()).timestamp()
         self._wire: Wire | None = None
+        self._plugin = access.plugin
+        begun, peer = clock.now(), access.peer
         try:
-            self._headers = {
-                **access.credential(),
-                "Accept": "application/json",
-                "User-Agent": f"nodeprep/{__version__}",
-            }
-            self._wire = Wire(access.peer, seconds)
+            if access.plugin is None:
+                who = access.credential()
+            else:
+                held = access.plugin.credential(seconds)
+                who, peer = held.headers, replace(peer, pem=held.pem)
+            self._headers = {**who, "Accept": "application/json", "User-Agent": f"nodeprep/{__version__}"}
+            self._wire = Wire(peer, max(0.0, round(seconds - (clock.now() - begun), 1)))
+        except CannotLook as cannot:
+            self.lost = cannot.blind
         except OSError as error:
             words = error.strerror or str(error)
             self.lost = Unreadable(Why.IO_ERROR, error.filename or self.server, error.errno, words[:WORDS])
@@ -124,6 +134,8 @@ class Api:
             return trouble
         self._set_clock(answer.date)
         if answer.status == 401:
+            if self._plugin is not None:
+                self._plugin.forget()
             detail = "HTTP 401: it does not know who we are; see kubectl auth whoami"
             self.lost = Unreadable(Why.DENIED, self.server, errno.EACCES, detail)
             return self.lost

@@ -1,7 +1,7 @@
 """HTTP to one API server over one connection: no retry, no redirect, no proxy of the environment, and one deadline.
 
 urllib3's timeouts are for one silence each: a server that sends a byte a second would hold a request for ever. At the
-deadline the connection is cut from outside, in whatever part of it a thread waits.
+deadline the connection is cut from outside, in whatever part of it a thread waits. Nor has a look-up of a name an end.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import os
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
-from threading import Lock, Timer
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread, Timer
 from typing import TYPE_CHECKING, Any
 
 from nodeprep.doors import clock
@@ -19,8 +20,10 @@ from nodeprep.model import Why
 
 if TYPE_CHECKING:
     from urllib3 import PoolManager
+    from urllib3.connection import HTTPConnection
 
 CONNECT, READ = 1.0, 2.0  # seconds, for one connection (its TLS included) and for one silence
+LOOK_UP = 1.5  # seconds for the name server; the resolver itself would wait 5 and ask again (resolv.conf(5))
 LARGEST = 8 << 20  # bytes of one answer: twice a list of 250 pods, the most that a node may run, of 15 KiB each
 WORDS = 200  # characters of what a library says
 
@@ -29,7 +32,8 @@ WORDS = 200  # characters of what a library says
 class Peer:
     """A server by its URL. `authority`, `certificate` and `key` are files; without an authority, the system's count.
 
-    `server_name` is whom the server's certificate must name, if not the host of `url`.
+    `pem` is a certificate with its key in place of files. `server_name` is whom the server's certificate must name, if
+    not the host of `url`.
     """
 
     url: str
@@ -39,6 +43,7 @@ class Peer:
     verify: bool = True
     server_name: str | None = None
     proxy: str | None = None
+    pem: str = field(default="", repr=False)
 
     def context(self) -> ssl.SSLContext | None:
         """None where there is no TLS. Raises OSError: a file that is not there or not what it should be (SSLError)."""
@@ -48,7 +53,9 @@ class Peer:
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        if self.certificate:
+        if self.pem:
+            _load(context, self.pem)
+        elif self.certificate:
             context.load_cert_chain(self.certificate, self.key, password="")  # else OpenSSL asks a terminal
         return context
 
@@ -178,11 +185,11 @@ def _pool(peer: Peer, context: ssl.SSLContext | None, deadline: Deadline) -> Poo
 
     class Plain(HTTPConnection):
         def _new_conn(self) -> socket.socket:
-            return deadline.watched(super()._new_conn())
+            return deadline.watched(_connected(self, deadline))
 
     class Secure(HTTPSConnection):
         def _new_conn(self) -> socket.socket:
-            return deadline.watched(super()._new_conn())
+            return deadline.watched(_connected(self, deadline))
 
     class PlainPool(HTTPConnectionPool):
         ConnectionCls = Plain
@@ -199,6 +206,66 @@ def _pool(peer: Peer, context: ssl.SSLContext | None, deadline: Deadline) -> Poo
     pool = ProxyManager(peer.proxy, **options) if peer.proxy else PoolManager(**options)
     pool.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
     return pool
+
+
+def _load(context: ssl.SSLContext, pem: str) -> None:
+    """OpenSSL wants a file; this one is in memory only."""
+    file = os.memfd_create("credential")
+    try:
+        with open(file, "wb", closefd=False) as out:
+            out.write(pem.encode())
+        context.load_cert_chain(f"/proc/self/fd/{file}", password="")
+    finally:
+        os.close(file)
+
+
+def _connected(asking: HTTPConnection, deadline: Deadline) -> socket.socket:
+    """As urllib3 connects, but for the look-up. Raises its errors, and Broken where no name server answers."""
+    from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+    from urllib3.util.connection import create_connection
+
+    trouble = OSError("it has no address")
+    try:
+        for address in _addresses(asking.host.strip("[]"), min(LOOK_UP, deadline.left())):
+            try:
+                return create_connection((address, asking.port), asking.timeout, socket_options=asking.socket_options)
+            except OSError as error:
+                trouble = error
+            if deadline.left() <= 0:
+                break
+    except OSError as error:
+        trouble = error
+    if isinstance(trouble, TimeoutError):
+        raise ConnectTimeoutError(asking, str(trouble)) from trouble
+    raise NewConnectionError(asking, str(trouble)) from trouble
+
+
+def _addresses(host: str, seconds: float) -> list[str]:
+    """The addresses of a host. Raises OSError, ValueError for what is no name, and Broken after `seconds`."""
+    try:
+        return _looked_up(host, socket.AI_NUMERICHOST)
+    except OSError:  # a name
+        told: SimpleQueue[list[str] | OSError | ValueError] = SimpleQueue()
+
+    def ask() -> None:
+        try:
+            told.put(_looked_up(host))
+        except (OSError, ValueError) as error:
+            told.put(error)
+
+    Thread(target=ask, daemon=True).start()
+    try:
+        found = told.get(timeout=max(0.0, seconds))
+    except Empty:
+        raise Broken(Why.TIMEOUT, f"{host}: no answer from the name server", None, lost=True) from None
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _looked_up(host: str, flags: int = 0) -> list[str]:
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
+    return [str(address[0]) for *_, address in found]
 
 
 def _innermost(error: BaseException) -> BaseException:
