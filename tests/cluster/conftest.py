@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cluster.known_node import SHARED_ENIS, Known, known
 from tests.rigs.absent import cannot_start
 from tests.rigs.cluster import CannotStart, Cluster
+from tests.rigs.netns_records import shared
 
 
 @pytest.fixture(scope="session")
@@ -18,3 +20,10 @@ def cluster() -> Iterator[Cluster]:
         cannot_start(reason)
     with made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def shared_node(cluster: Cluster) -> Iterator[Known]:
+    """A node whose pods share ENIs, with all its records."""
+    with known(cluster, SHARED_ENIS, shared) as one:
+        yield one

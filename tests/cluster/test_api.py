@@ -17,18 +17,12 @@ from nodeprep.facts import cluster_requests
 from nodeprep.facts.cluster import Cluster as Seen
 from nodeprep.model import Unreadable, Why, raw
 from tests import api_objects
+from tests.cluster.accounts import RULES, account
 from tests.rigs.cluster import ALIBABA, Cluster
 
 V1 = "/api/v1"
 TERWAY = f"/apis/{ALIBABA}/v1beta1"
 SLACK = 10.0  # seconds that a busy machine may take longer
-# What nodeprep's account may do: what README and docs say that it needs.
-RULES = [
-    {"apiGroups": [""], "resources": ["nodes", "configmaps"], "verbs": ["get"]},
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
-    {"apiGroups": [ALIBABA], "resources": ["nodes", "networkinterfaces", "erdmadevices"], "verbs": ["get"]},
-    {"apiGroups": [ALIBABA], "resources": ["podenis"], "verbs": ["list"]},
-]
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +45,6 @@ def filled(cluster: Cluster) -> Cluster:
 def observe(cluster: Cluster, node: str = api_objects.NODE, file: Path | None = None) -> Seen | Unreadable:
     options = ClusterOptions(str(file or cluster.kubeconfig()), None, node)
     return cluster_requests.observe(Host(kubernetes=access(options, {})))
-
-
-def account(cluster: Cluster, name: str, rules: list[dict[str, Any]] | None = None) -> str:
-    """The token of a new service account that may do what `rules` say."""
-    path = "/apis/rbac.authorization.k8s.io/v1"
-    cluster.create(f"{V1}/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
-    cluster.create(f"{path}/clusterroles", {"metadata": {"name": name}, "rules": rules or []})
-    subject = {"kind": "ServiceAccount", "namespace": "default", "name": name}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-    cluster.create(f"{path}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
-    return cluster.token("default", name)
 
 
 def test_all_that_it_knows_of_a_node(filled: Cluster) -> None:

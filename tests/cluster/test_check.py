@@ -68,6 +68,24 @@ def test_a_plugin_gives_a_certificate(cluster: Cluster, node: str, tmp_path: Pat
     assert "cn-hangzhou.i-bp1node" in file.read_text()
 
 
+PLUGINS_THAT_FAIL = [
+    ("import sys; sys.exit('not signed in')", "(ended with 1: not signed in)"),
+    ("import time; time.sleep(600)", "was killed)"),
+]
+
+
+@pytest.mark.parametrize(("code", "says"), PLUGINS_THAT_FAIL)
+def test_a_plugin_that_fails_is_one_fact_and_not_the_end(cluster: Cluster, node: str, code: str, says: str) -> None:
+    call = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "args": ["-c", code]}
+    way = ("--kubeconfig", str(cluster.kubeconfig({"exec": call})), "--node", node)
+    done = nodeprep("check", "--profile", "tcp-shared-eni", "--only", "route.rules", *way)
+    assert done.returncode == 3, done.stdout + done.stderr
+    told = " ".join(done.stdout.split())
+    assert "UNKNOWN route.rules" in told
+    assert "kubeconfig's exec plugin" in told
+    assert says in told
+
+
 IN_POD = """\
 mount -t tmpfs tmpfs /run && mkdir -p /run/secrets/kubernetes.io && cp -r "$1" /run/secrets/kubernetes.io/serviceaccount
 shift && exec "$@"

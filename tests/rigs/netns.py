@@ -53,6 +53,11 @@ class Node:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._held.communicate()  # it ends when its input does
 
+    @property
+    def pid(self) -> int:
+        """A process on the node, by whose namespaces others come there."""
+        return self._held.pid
+
     def run(self, *argv: str, check: bool = True, text: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run a command on the node; "nodeprep" and "python" are ours."""
         return subprocess.run(
@@ -69,7 +74,17 @@ class Node:
         return self.run("ip", *words).stdout
 
     def _on_it(self, argv: tuple[str, ...]) -> list[str]:
-        return ["nsenter", "-t", str(self._held.pid), "-n", "-m", f"--wd={REPOSITORY}", *_ours(argv)]
+        return ["nsenter", "-t", str(self.pid), "-n", "-m", f"--wd={REPOSITORY}", *_ours(argv)]
+
+    def order(self, *words: str) -> None:
+        """Give tests/rigs/netns_services.py an order, such as "metadata hang"; it is carried out on return."""
+        assert self._held.stdin is not None
+        assert self._held.stdout is not None
+        self._held.stdin.write(" ".join(words) + "\n")
+        self._held.stdin.flush()
+        told = self._held.stdout.readline().strip()
+        if told != READY:
+            raise ValueError(f"{' '.join(words)}: {told or 'the node ended'}")
 
     def sysctl(self, key: str, value: int) -> None:
         self.run("sysctl", "-qw", f"{key}={value}")
@@ -110,14 +125,20 @@ def main(arguments: list[str]) -> int:
     if given.what == "run":
         return run(shape, words)
     try:
-        kept = build(shape)
+        kept, services = build(shape)
     except (Unavailable, OSError) as error:
         print(f"netns: not on this machine: {error}", file=sys.stderr)
         return UNAVAILABLE
     if given.what == "inside":
         return subprocess.run(words, check=False, preexec_fn=with_parent).returncode
     print(READY, flush=True)
-    sys.stdin.read()
+    for order in sys.stdin:
+        try:
+            services.obey(order)
+        except (KeyError, TypeError, OSError) as error:
+            print(repr(error), flush=True)
+        else:
+            print(READY, flush=True)
     return 0 if kept else 1
 
 

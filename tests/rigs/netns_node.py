@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import ctypes
 import fcntl
 import os
+import shutil
 import signal
 import socket
 import struct
 import subprocess
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha1
 from pathlib import Path
-from threading import Thread
 
-from tests.rigs.imds_server import MetadataServer
+from tests.rigs.netns_services import METADATA, Services
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-MS_BIND, MS_REC, CLONE_NEWNET, PR_SET_PDEATHSIG = 0x1000, 0x4000, 0x40000000, 1
+MS_BIND, MS_REC, MNT_DETACH, CLONE_NEWNET, PR_SET_PDEATHSIG = 0x1000, 0x4000, 2, 0x40000000, 1
 TUNSETIFF, IFF_TAP_NO_PI = 0x400454CA, 0x1002  # include/uapi/linux/if_tun.h
-METADATA = "100.100.100.200"
 NODE_ADDRESS, GATEWAY = "192.168.0.116", "192.168.0.253"
 FIRST_POD = 134
 CONFLIST = """{"cniVersion":"0.4.0","name":"terway-chainer","plugins":[
@@ -32,6 +29,17 @@ CAPABILITIES = "cni_exclusive_eni = default\ndatapath = veth\nnetwork_policy_pro
 SCRATCH = Path("/run/nodeprep-netns")  # in a tmpfs of the node's own
 OVERLAID = ("/etc", "/opt", "/var")
 CLASSES = ("dmi",)
+# This machine's own: what configures its network is not what configures the node's.
+FOREIGN = (
+    "/etc/NetworkManager",
+    "/etc/cloud",
+    "/etc/cni",
+    "/etc/containerd",
+    "/etc/crio",
+    "/etc/systemd",
+    "/opt/cni",
+    "/var/lib/cloud",
+)
 
 
 class Unavailable(Exception):
@@ -69,7 +77,7 @@ def veth(number: int) -> str:
     return "cali" + sha1(f"default.worker-{number}".encode()).hexdigest()[:11]
 
 
-def build(shape: Shape) -> list[object]:
+def build(shape: Shape) -> tuple[list[int], Services]:
     """Make this process's namespaces a node's; what is returned must live as long as the node."""
     with_parent()
     mounts()
@@ -80,8 +88,7 @@ def build(shape: Shape) -> list[object]:
     ip(*(line for number in range(shape.pods) for line in of_pod(shape, number, pods)))
     ip(*(f"link set p{number} up" for number in range(shape.pods)), inside=pods)
     settings()
-    listeners = [unix_listener("/var/run/eni/eni.socket"), tcp_listener("127.0.0.1", 9099)]
-    return [taps, listeners, metadata(shape)]
+    return taps, Services({shape.mac(eni): shape.addresses(eni) for eni in range(shape.enis + 1)}, shape.metadata)
 
 
 def with_parent() -> None:
@@ -109,6 +116,10 @@ def mounts() -> None:
         target.mkdir(parents=True)
         mount(str(source), target, flags=MS_BIND | MS_REC)
     put("/sys/class/dmi/id/product_name", "Alibaba Cloud ECS\n")
+    if os.path.ismount("/sys/fs/bpf"):
+        LIBC.umount2(b"/sys/fs/bpf", MNT_DETACH)
+    # PID 1 is this machine's, and has its mounts: who asks there is told of the node's.
+    mount("/proc/self/mountinfo", Path("/proc/1/mountinfo"), flags=MS_BIND)
 
 
 def mount(source: str, target: Path, kind: str = "", options: str = "", flags: int = 0) -> None:
@@ -117,6 +128,8 @@ def mount(source: str, target: Path, kind: str = "", options: str = "", flags: i
 
 
 def files() -> None:
+    for foreign in FOREIGN:
+        shutil.rmtree(foreign, ignore_errors=True)
     for stale in Path("/etc/sysctl.d").glob("*.conf"):
         stale.unlink()
     put("/etc/cni/net.d/10-terway.conflist", CONFLIST)
@@ -125,7 +138,8 @@ def files() -> None:
     put("/var/run/eni/node_capabilities", CAPABILITIES)
     Path("/var/run/eni").chmod(0o700)
     Path("/var/lib/cni/terway").mkdir(parents=True, exist_ok=True)
-    Path("/var/lib/kubelet/device-plugins").mkdir(parents=True, exist_ok=True)
+    for directory in ("device-plugins", "pods"):
+        Path("/var/lib/kubelet", directory).mkdir(parents=True, exist_ok=True)
 
 
 def put(path: str, text: str, mode: int = 0o644) -> None:
@@ -204,40 +218,3 @@ def settings() -> None:
     for link in (root / "conf").iterdir():
         (link / "forwarding").write_text("1")
         (link / "rp_filter").write_text("0")
-
-
-def unix_listener(path: str) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
-    Path(path).chmod(0o600)
-    return accepting(listener)
-
-
-def tcp_listener(host: str, port: int) -> socket.socket:
-    listener = socket.socket()
-    listener.bind((host, port))
-    return accepting(listener)
-
-
-def accepting(listener: socket.socket) -> socket.socket:
-    listener.listen()
-
-    def accept() -> None:
-        with suppress(OSError):  # closed: the node ends
-            while True:
-                listener.accept()[0].close()
-
-    Thread(target=accept, daemon=True).start()
-    return listener
-
-
-def metadata(shape: Shape) -> MetadataServer:
-    """Author of the answers: tests/rigs/imds_server.py; here they are about this node's ENIs."""
-    server = MetadataServer("two-enis", shape.metadata, METADATA, 80)
-    macs = server.tree["network"]["interfaces"]["macs"]
-    pattern = macs[shape.mac(0)]
-    for eni in range(shape.enis + 1):
-        mine = macs[shape.mac(eni)] = copy.deepcopy(pattern)
-        addresses = shape.addresses(eni)
-        mine |= {"network-interface-id": f"eni-{eni}", "primary-ip-address": addresses[0], "private-ipv4s": addresses}
-    return server.__enter__()

@@ -1,0 +1,27 @@
+"""Service accounts that may do something and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.rigs.cluster import ALIBABA, Cluster
+
+V1 = "/api/v1"
+# What nodeprep's account may do: what README and docs say that it needs.
+RULES = [
+    {"apiGroups": [""], "resources": ["nodes", "configmaps"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+    {"apiGroups": [ALIBABA], "resources": ["nodes", "networkinterfaces", "erdmadevices"], "verbs": ["get"]},
+    {"apiGroups": [ALIBABA], "resources": ["podenis"], "verbs": ["list"]},
+]
+
+
+def account(cluster: Cluster, name: str, rules: list[dict[str, Any]] | None = None) -> str:
+    """The token of a new service account that may do what `rules` say."""
+    path = "/apis/rbac.authorization.k8s.io/v1"
+    cluster.create(f"{V1}/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
+    cluster.create(f"{path}/clusterroles", {"metadata": {"name": name}, "rules": rules or []})
+    subject = {"kind": "ServiceAccount", "namespace": "default", "name": name}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    cluster.create(f"{path}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
+    return cluster.token("default", name)

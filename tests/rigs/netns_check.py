@@ -1,0 +1,143 @@
+"""Faults of a node of the netns rig as data, and what `nodeprep check` says on it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.rigs.absent import cannot_start
+from tests.rigs.netns import UNAVAILABLE, Node
+from tests.rigs.netns_node import GATEWAY, Shape, Unavailable
+
+BAD = ("warn", "fail", "unknown")
+# What is this machine's own: its clock, and what its container runtime lets processes have.
+SKIPPED = ("--skip", "time.sync,limits")
+ORDER = "order "
+SHELL = f'python() {{ {sys.executable} "$@"; }}\n'
+# Setting a link down takes its routes; these put them back.
+ETH0_UP = f"ip link set eth0 up\nip route add default via {GATEWAY} dev eth0"
+ETH1_UP = f"ip link set eth1 up\nip route add default via {GATEWAY} dev eth1 onlink table {{table}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Lines that make it and undo it: shell commands on the node ({table} is eth1's), and `order ` and its words.
+
+    `roots` are the faults that are said ("STATUS CHECK REASON"), `follow` what follows from them ("CHECK STATUS REASON
+    < ROOT"). `words` stand in a root's message.
+    """
+
+    name: str
+    make: str
+    undo: str
+    roots: tuple[str, ...]
+    follow: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        said = {root.partition(" ")[0] for root in self.roots}
+        return 1 if "fail" in said else 3 if "unknown" in said else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A report of `nodeprep check -o json`, and how long it took."""
+
+    report: dict[str, Any]
+    exit_code: int
+    seconds: float
+
+    def findings(self, *statuses: str) -> list[dict[str, Any]]:
+        return [one for one in self.report["findings"] if one["status"] in statuses]
+
+    @property
+    def roots(self) -> set[str]:
+        return {f"{one['status']} {one['check']} {one['reason']}" for one in self.findings(*BAD) if not one["root"]}
+
+    @property
+    def follow(self) -> set[str]:
+        found = [one for one in self.findings(*BAD) if one["root"]]
+        return {f"{one['check']} {one['status']} {one['reason']} < {one['root']}" for one in found}
+
+    @property
+    def messages(self) -> str:
+        return "\n".join(one["message"] for one in self.findings(*BAD) if not one["root"])
+
+    def verdicts(self, *without: str) -> set[tuple[str, ...]]:
+        """What each check says of each device, but for those checks."""
+        found = [one for one in self.report["findings"] if one["check"] not in without]
+        return {(one["check"], one["status"], one["reason"], one["subject"]["place"]) for one in found}
+
+
+class Checked:
+    """A node on which faults are made."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._table = node.table(1)
+
+    def check(self) -> Said:
+        begun = time.monotonic()
+        done = self.node.run("nodeprep", "check", "--settle", "0", "-o", "json", *SKIPPED, check=False)
+        assert not done.stderr
+        return Said(json.loads(done.stdout), done.returncode, time.monotonic() - begun)
+
+    def shows(self, form: str = "table") -> str:
+        """As an operator reads it."""
+        return self.node.run("nodeprep", "check", "--settle", "0", "-o", form, *SKIPPED, check=False).stdout
+
+    def do(self, script: str) -> None:
+        """Lines of a Fault."""
+        for line in script.strip().splitlines():
+            if line.startswith(ORDER):
+                self.node.order(*line.removeprefix(ORDER).split())
+                continue
+            done = self.node.run("sh", "-ec", SHELL + line.replace("{table}", str(self._table)), check=False)
+            if done.returncode == UNAVAILABLE:
+                cannot_start(done.stderr)
+            assert done.returncode == 0, f"{line}: {done.stderr}"
+
+    @contextmanager
+    def fault(self, make: str, undo: str) -> Iterator[None]:
+        """While it lasts; the undoing is done whatever came of the making."""
+        try:
+            self.do(make)
+            yield
+        finally:
+            self.do(undo)
+
+    def holds(self, fault: Fault) -> None:
+        """It comes with what it is said to come with and with nothing else, and goes again."""
+        with self.fault(fault.make, fault.undo):
+            said = self.check()
+            assert said.roots == set(fault.roots)
+            assert said.follow == set(fault.follow)
+            assert said.exit_code == fault.exit_code
+            for word in fault.words:
+                assert word in said.messages
+        assert self.check().roots == set()
+
+
+@contextmanager
+def checked(shape: Shape | None = None) -> Iterator[Checked]:
+    """A node of this shape, or a skip where this machine cannot have one."""
+    try:
+        node = Node(shape).__enter__()
+    except Unavailable as error:
+        cannot_start(error)
+    try:
+        yield Checked(node)
+    finally:
+        node.__exit__(None, None, None)
+
+
+def each(faults: list[Fault]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("fault", faults, ids=lambda fault: fault.name)

@@ -1,0 +1,118 @@
+"""What listens on a node of the netns rig: the metadata service, Terway's daemon and its policy container.
+
+Each can be stopped, hang and be started again while the node stands; the cloud can attach an ENI and take it away.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+
+from tests.rigs.imds_modes import MODES
+from tests.rigs.imds_server import SHAPES, MetadataServer
+
+SHAPE, METADATA = "two-enis", "100.100.100.200"
+DAEMON, POLICY = "/var/run/eni/eni.socket", ("127.0.0.1", 9099)
+STOPPED, LISTENING, HANGING = "stopped", "listening", "hanging"
+
+
+class Services:
+    """`enis` are the ENIs as the cloud has them: addresses by MAC, the primary ENI first."""
+
+    def __init__(self, enis: dict[str, list[str]], mode: str) -> None:
+        self._mode = mode
+        self._served: MetadataServer | None = None
+        self._tree = json.loads((SHAPES / f"{SHAPE}.json").read_text())
+        self._macs: dict[str, dict[str, object]] = self._tree["network"]["interfaces"]["macs"]
+        self._pattern = self._macs[next(iter(enis))]
+        for number, (mac, addresses) in enumerate(enis.items()):
+            self._attach(mac, f"eni-{number}", addresses)
+        self._detached: dict[str, dict[str, object]] = {}
+        self._sockets: dict[str, list[socket.socket]] = {}
+        self.metadata(mode)
+        self.daemon(LISTENING)
+        self.policy(LISTENING)
+
+    def obey(self, order: str) -> None:
+        """An order: the name of a method below and its words."""
+        name, *words = order.split()
+        orders: dict[str, Callable[..., None]] = {
+            "metadata": self.metadata,
+            "daemon": self.daemon,
+            "policy": self.policy,
+            "attach": self.attach,
+            "detach": self.detach,
+        }
+        orders[name](*words)
+
+    def metadata(self, mode: str) -> None:
+        """Be a mode of tests/rigs/imds_modes.py, "stopped", or "as-ever"."""
+        if mode == STOPPED:
+            if self._served is not None:
+                self._served.__exit__(None, None, None)
+            self._served = None
+            return
+        if self._served is None:
+            self._served = MetadataServer(SHAPE, self._mode, METADATA, 80).__enter__()
+            self._served.tree = self._tree
+        self._served.mode = MODES[self._mode if mode == "as-ever" else mode]
+
+    def attach(self, mac: str, address: str = "") -> None:
+        """The cloud attaches an ENI, a new one or one that it took away: the kernel's link is another matter."""
+        if mac in self._detached:
+            self._macs[mac] = self._detached.pop(mac)
+        else:
+            self._attach(mac, f"eni-{mac[-2:]}", [address])
+
+    def detach(self, mac: str) -> None:
+        self._detached[mac] = self._macs.pop(mac)
+
+    def _attach(self, mac: str, eni: str, addresses: list[str]) -> None:
+        told = {"network-interface-id": eni, "primary-ip-address": addresses[0], "private-ipv4s": addresses}
+        self._macs[mac] = copy.deepcopy(self._pattern) | told
+
+    def daemon(self, state: str) -> None:
+        """Where it is stopped its socket stays, as after a crash."""
+        self._close("daemon")
+        if state != STOPPED:
+            Path(DAEMON).unlink(missing_ok=True)
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(DAEMON)
+            Path(DAEMON).chmod(0o600)
+            self._sockets["daemon"] = hanging(listener) if state == HANGING else accepting(listener)
+
+    def policy(self, state: str) -> None:
+        self._close("policy")
+        if state != STOPPED:
+            self._sockets["policy"] = accepting(socket.create_server(POLICY))
+
+    def _close(self, name: str) -> None:
+        for one in self._sockets.pop(name, []):
+            with suppress(OSError):  # one that hangs was never connected
+                one.shutdown(socket.SHUT_RDWR)  # else the kernel listens on while a thread waits in accept
+            one.close()
+
+
+def accepting(listener: socket.socket) -> list[socket.socket]:
+    listener.listen()
+
+    def accept() -> None:
+        with suppress(OSError):  # closed
+            while True:
+                listener.accept()[0].close()
+
+    Thread(target=accept, daemon=True).start()
+    return [listener]
+
+
+def hanging(listener: socket.socket) -> list[socket.socket]:
+    """One that accepts nobody, and whose queue is full."""
+    listener.listen(0)
+    waiting = socket.socket(socket.AF_UNIX)
+    waiting.connect(DAEMON)
+    return [listener, waiting]
