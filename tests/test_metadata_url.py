@@ -14,7 +14,7 @@ from tests.rigs.imds_server import MetadataServer
 from tests.rigs.trees import write
 
 HEAD = "apiVersion: nodeprep.io/v1\nkind: Config\n"
-WANTED = "wanted http://ADDRESS or http://ADDRESS:PORT, such as http://100.100.100.200"
+WANTED = "wanted http:// and an IPv4 address, with a port or without, such as http://100.100.100.200"
 
 
 def settings(url: str) -> Settings:

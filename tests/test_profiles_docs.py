@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from nodeprep.config.profiles import BUILT_IN, effective
+from tests.cluster.accounts import RULES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = (DOCS / "profiles.md").read_text()
@@ -70,8 +71,14 @@ def test_a_section_shows_the_line_of_a_manifest_that_asks_for_it(name: str, line
 
 def test_the_manifests_of_the_page_are_yaml() -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     assert all(isinstance(yaml.safe_load(block), dict) for block in blocks)
+
+
+def test_the_rules_of_the_page_are_those_that_an_api_server_was_asked_with() -> None:
+    block = re.search(r"```yaml\n(rules:.*?)```", PAGE, re.DOTALL)
+    assert block is not None
+    assert yaml.safe_load(block[1]) == {"rules": RULES}
 
 
 def test_the_page_warns_of_the_annotation_that_does_nothing() -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from nodeprep.checks import ALIBABA_CLOUD
 from nodeprep.doors.host import Host
 from nodeprep.facts import system
+from nodeprep.facts.cluster import Cluster
 from nodeprep.facts.pci import Pci
 from nodeprep.facts.rdma import Rdma
 from nodeprep.facts.system import System
@@ -266,13 +267,30 @@ def test_unless_the_profile_gates_on_it() -> None:
     assert (finding.status, finding.verdict.blind) == (Status.UNKNOWN, NOBODY_ASKED)
 
 
+def test_or_the_operator_insists_on_it() -> None:
+    def asks(seen: Seen) -> Iterator[Verdict]:
+        yield verdict(Status.FAIL if seen[Rdma].ports else Status.OK)
+
+    told = judge(
+        [check("port.state", asks)],
+        look_of(rdma=NOBODY_ASKED),
+        None,
+        NO_PROFILE,
+        {},
+        insisted=frozenset({"port.state"}),
+    )
+    assert [finding.status for finding in told.findings] == [Status.UNKNOWN]
+
+
 def test_what_could_only_use_it_goes_on_without() -> None:
     def asks(seen: Seen) -> Iterator[Verdict]:
-        yield verdict(Status.FAIL if seen.get(Rdma) else Status.OK)
+        yield verdict(Status.FAIL if seen.get(Cluster) else Status.OK)
 
-    one = check("port.state", asks, needs=(Pci,), uses=(Rdma,))
-    (finding,) = judge([one], look_of(pci(), rdma=NOBODY_ASKED), None, NO_PROFILE, {}).findings
-    assert finding.status is Status.OK
+    one = check("port.state", asks, needs=(Pci,), uses=(Cluster,))
+    for silent in (NOBODY_ASKED, Unreadable(Why.TIMEOUT, "https://10.0.0.1:6443")):
+        look = Look(1.0, True, {Pci: pci(), Cluster: silent})
+        (finding,) = judge([one], look, None, NO_PROFILE, {}).findings
+        assert finding.status is Status.OK
 
 
 @pytest.mark.parametrize(
@@ -315,8 +333,8 @@ def test_checks_of_alibaba_cloud_are_absent_elsewhere_and_not_run() -> None:
     def breaks(_seen: Seen) -> Iterator[Verdict]:
         raise AssertionError("it was run")
 
-    asked = [check(f"{family}.state", breaks) for family in sorted(ALIBABA_CLOUD)]
-    told = judge(asked, look_of(rdma=NOBODY_ASKED), None, Profile("strict", gates=("eni.state",)), {})
+    asked = [check(one if "." in one else f"{one}.state", breaks) for one in sorted(ALIBABA_CLOUD)]
+    told = judge(asked, look_of(rdma=NOBODY_ASKED), None, NO_PROFILE, {})
     assert told.skipped == ()
     assert [finding.verdict for finding in told.findings] == [ELSEWHERE] * len(ALIBABA_CLOUD)
 
@@ -325,3 +343,9 @@ def test_on_a_node_of_alibaba_cloud_they_are_run() -> None:
     ecs = System(0.0, "node", "6.1.0", "boot", True, "Alibaba Cloud", "Alibaba Cloud ECS", "")
     told = judge([check("eni.state", lambda _seen: iter([verdict()]))], look_of(ecs, rdma()), None, NO_PROFILE, {})
     assert [finding.status for finding in told.findings] == [Status.OK]
+
+
+def test_nor_are_they_passed_over_where_the_profile_gates_on_them() -> None:
+    asked = [check("eni.state", lambda _seen: iter([verdict(Status.FAIL)]))]
+    told = judge(asked, look_of(rdma()), None, Profile("strict", gates=("eni.state",)), {})
+    assert [finding.status for finding in told.findings] == [Status.FAIL]

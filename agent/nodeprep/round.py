@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from nodeprep.checks import ALIBABA_CLOUD
 from nodeprep.facts import ALL as FACTS
+from nodeprep.facts.cluster import Cluster
 from nodeprep.facts.expected import Expected, derive
 from nodeprep.facts.links import Links
 from nodeprep.facts.pci import Pci
@@ -55,18 +56,28 @@ class Judgement:
 
 
 def judge(
-    checks: Iterable[Check], look: Look, before: Look | None, profile: Profile, wants: Mapping[str, object]
+    checks: Iterable[Check],
+    look: Look,
+    before: Look | None,
+    profile: Profile,
+    wants: Mapping[str, object],
+    *,
+    insisted: frozenset[str] = frozenset(),
 ) -> Judgement:
-    """Run every check on a look. `before` is the look before it, for rates; `wants` overrides checks' numbers by id."""
+    """Run every check on a look. `before` is the look before it, for rates; `wants` overrides checks' numbers by id.
+
+    Gates of the profile, and checks that are `insisted` on, are unknown and not left out for want of an access.
+    """
     expected = expect(look, profile)
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     elsewhere = frozenset() if is_alibaba(look.facts) else ALIBABA_CLOUD
     for check in checks:
-        if check.family in elsewhere:
+        sure = check.id in insisted.union(profile.gates)
+        if not sure and not elsewhere.isdisjoint((check.family, check.id)):
             findings.append(Finding(check.id, check.severity, ELSEWHERE))
             continue
-        why = _not_run(check, look, before, gating=check.id in profile.gates)
+        why = _not_run(check, look, before, insisted=sure)
         if why:
             skipped.append(Skipped(check.id, why))
             continue
@@ -85,8 +96,8 @@ def expect(look: Look, profile: Profile) -> Expected | Unreadable:
     return rdma if isinstance(rdma, Unreadable) else derive(profile, look.get(Pci), look.get(Rdma), look.get(Links))
 
 
-def _not_run(check: Check, look: Look, before: Look | None, *, gating: bool) -> str:
-    """Why a check is not run, "" if it is. One that may close the gate is not left out for want of an access."""
+def _not_run(check: Check, look: Look, before: Look | None, *, insisted: bool) -> str:
+    """Why a check is not run, "" if it is."""
     if check.rates and before is None and not (look.live and _has_no_ports(look)):
         return "compares two looks at a live node (--settle SECONDS)" if look.live else "needs a live node"
     for kind in check.needs:
@@ -95,7 +106,7 @@ def _not_run(check: Check, look: Look, before: Look | None, *, gating: bool) -> 
             return "needs a live node"
         if isinstance(value, Unreadable) and value.not_recorded:
             return f"no record of {value.path}"
-        if isinstance(value, Unreadable) and value.not_asked and not gating:
+        if isinstance(value, Unreadable) and value.not_asked and not insisted:
             return f"needs access to {value.path} (--kubeconfig FILE --node NAME)"
     return ""
 
@@ -119,8 +130,11 @@ def _values(check: Check, look: Look, expected: Expected | Unreadable, want: obj
 
 
 def _is_no_loss(blind: Unreadable, kind: type, check: Check) -> bool:
-    """Whether the check goes on without it: a tree does not record it, or it only uses what nobody gave access to."""
-    return blind.not_recorded or (blind.not_asked and kind not in check.needs)
+    """Whether the check goes on without it: a tree does not record it, or it only uses what Kubernetes says.
+
+    What the node itself shows is judged by that alone where the API server is silent.
+    """
+    return blind.not_recorded or (kind is Cluster and kind not in check.needs)
 
 
 def _verdicts(check: Check, seen: Seen) -> Iterator[Verdict]:

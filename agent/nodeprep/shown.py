@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast, datacl
 
 T = TypeVar("T")
 NOT_RECORDED = "not recorded"
-NO_ACCESS = "no access was given"
+NO_ACCESS = "no access was given: --kubeconfig FILE --node NAME"
 
 
 class Why(StrEnum):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodeprep.checks import ALL
-from nodeprep.cli.judging import Question, Watch
+from nodeprep.cli.judging import Question, Watch, notes
 from nodeprep.cli.place import place
 from nodeprep.cli.selection import find
 from nodeprep.cli.sight import Sight, facts_for
@@ -100,6 +100,8 @@ def test_a_profile_nobody_asked_for_gates_on_kubernetes_only_with_access(seen: o
     facts = {Pci: pci(), Rdma: rdma(), Cni: cni(), Terway: terway(), Cluster: seen}
     chosen = question().choose(Look(0.0, True, facts))
     assert chosen.profile.name == "tcp-shared-eni"
+    said = "6 gates of tcp-shared-eni ask Kubernetes: --kubeconfig FILE --node NAME"
+    assert list(notes(chosen)) == ([] if gates else [said])
     assert (ASKS_KUBERNETES in chosen.profile.gates) == gates
     assert "cni.first" in chosen.profile.gates
 

@@ -15,6 +15,7 @@ ROWS = [
     ([{"status": "ok"}], "warn", "ready", 0),
     ([{"status": "ok"}, {"status": "absent"}], "fail", "ready", 0),
     ([{"status": "absent"}], "fail", "nothing-to-judge", 0),
+    ([{"status": "absent"}, {"status": "warn"}], "fail", "ready", 0),
     ([], "fail", "nothing-to-judge", 0),
     ([{"status": "fail"}, {"status": "ok"}], "fail", "not-ready", 1),
     ([{"status": "fail"}], "warn", "not-ready", 1),

@@ -55,8 +55,13 @@ from nodeprep.checks.terway import socket as terway_socket
 from nodeprep.checks.time import sync
 from nodeprep.model import Check
 
-# Families that only a node of Alibaba Cloud has anything for: elsewhere they are absent, and nobody hears of them.
-ALIBABA_CLOUD = frozenset({"imds", "eni", "terway", "erdma", "lingjun"})
+# Families and checks that only a node of Alibaba Cloud has anything for: elsewhere they are absent, and not heard of.
+ALIBABA_CLOUD = frozenset(
+    {
+        *("imds", "eni", "terway", "erdma", "lingjun"),
+        *("route.rules", "route.tables", "sysctl.rp-filter", "sysctl.arp", "sysctl.forward-policy"),
+    }
+)
 
 ALL: tuple[Check, ...] = (
     expected_nic.CHECK,

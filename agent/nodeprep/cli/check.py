@@ -47,6 +47,11 @@ class Asked:
     watch: str | None = None
     wait: str | None = None
 
+    @property
+    def typed(self) -> tuple[str, ...]:
+        """The words of --only, among them ids of single checks."""
+        return tuple(word.strip() for one in self.only for word in one.split(","))
+
 
 def run(asked: Asked) -> int:
     """Judge and print; returns the exit code. Raises UsageError."""
@@ -60,7 +65,7 @@ def run(asked: Asked) -> int:
     if asked.snapshot is not None:
         return _recorded(asked, asked.snapshot)
     chosen, deselected = select(ALL, asked.only, asked.skip)
-    question = Question(chosen, deselected, wishes(asked.profile, asked.config, clock.today()))
+    question = Question(chosen, deselected, wishes(asked.profile, asked.config, clock.today()), asked.typed)
     at = place(asked.root, asked.host_root, asked.cluster)
     watch = Watch(question, lambda excluded: _sight(at, question, settle, excluded))
     say = Speaker(asked, at.where)
@@ -86,7 +91,7 @@ def _recorded(asked: Asked, file: str) -> int:
 
     chosen, deselected = select(ALL, asked.only, asked.skip)
     recording = read(file)
-    question = Question(chosen, deselected, recorded_wishes(recording, asked.profile, asked.config))
+    question = Question(chosen, deselected, recorded_wishes(recording, asked.profile, asked.config), asked.typed)
     look, before = recording.look()
     say = Speaker(asked, f"{file} (snapshot of {recording.root}, {recording.when})")
     return say(question.report(look, before, question.choose(look)))

@@ -9,6 +9,7 @@ from nodeprep.cli.profile import usage
 from nodeprep.config.document import dump
 from nodeprep.config.settings import DEFAULT_FILE, Settings, load_settings
 from nodeprep.doors import clock
+from nodeprep.doors.host import METADATA
 from nodeprep.profile import API_VERSION
 
 
@@ -49,6 +50,7 @@ def _mapping(settings: Settings, today: str) -> dict[str, Any]:
         "want": {check: dict(numbers) for check, numbers in settings.want.items()},
         "waivers": waivers,
         "exclude": settings.exclude,
+        "metadata-url": "" if settings.metadata_url == METADATA else settings.metadata_url,
     }
     top = {"apiVersion": API_VERSION, "kind": "Config"}
-    return top | {key: value for key, value in said.items() if value not in ({}, [], ())}
+    return top | {key: value for key, value in said.items() if value not in ({}, [], (), "")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from nodeprep.cli.sight import Sight
@@ -29,25 +29,30 @@ UNCAPTURED = (
 class Chosen:
     """The profile that applies and who chose it; what was looked for in vain where none does.
 
-    `devices` is whether it may ask for devices; one that was chosen by the network of a node without RDMA does not.
+    `left_out` are gates of it that ask Kubernetes, where nobody chose it and nobody gave access.
     """
 
     profile: Profile
     by: str
     looked_for: str = ""
-    devices: bool = True
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a node: the checks to run, those left out, and the operator's word."""
+    """What is asked of a node: the checks to run, those left out, and the operator's word.
+
+    `insisted` are ids that the operator typed: such a check is not left out in silence.
+    """
 
     checks: tuple[Check, ...]
     deselected: tuple[Skipped, ...]
     wishes: Wishes
+    insisted: tuple[str, ...] = ()
 
     def report(self, look: Look, before: Look | None, chosen: Chosen) -> Report:
-        judged = judge(self.checks, look, before, chosen.profile, self.wishes.wants(chosen.profile))
+        numbers = self.wishes.wants(chosen.profile)
+        judged = judge(self.checks, look, before, chosen.profile, numbers, insisted=frozenset(self.insisted))
         system = look.facts.get(System)
         node = _text(system, "name")
         findings, expired = self.wishes.waived(judged.findings, node)
@@ -60,7 +65,7 @@ class Question:
             findings=findings,
             skipped=(*judged.skipped, *self.deselected),
             looked_for=chosen.looked_for,
-            notes=(*expired, *((UNCAPTURED,) if chosen.devices and not _says_what_belongs(chosen.profile) else ())),
+            notes=(*expired, *notes(chosen)),
         )
 
     def choose(self, look: Look) -> Chosen:
@@ -72,24 +77,25 @@ class Question:
         if isinstance(rdma, Unreadable):
             return Chosen(self.no_profile(), f"the hardware could not be looked at: {rdma}")
         found = suited(look.get(Pci), look.get(Rdma))
-        network = suited_to_network(look.get(Terway), look.get(Cni)) if found.nothing else None
-        found = network or found
+        found = (suited_to_network(look.get(Terway), look.get(Cni)) if found.nothing else None) or found
         if found.profile is None:
             looked_for = found.because if found.nothing else ""
             return Chosen(self.no_profile(), f"chosen by hardware: {found.because}", looked_for)
-        profile = self.answerable(self.wishes.named(found.profile), look)
+        profile = self.wishes.named(found.profile)
+        left_out = self.unanswerable(profile, look)
+        profile = replace(profile, gates=tuple(gate for gate in profile.gates if gate not in left_out))
         if profile.expect.at_least:
             counted = replace(profile.expect.at_least, suggested=True)
             profile = replace(profile, expect=replace(profile.expect, at_least=counted))
-        return Chosen(profile, f"chosen by hardware: {found.because}", devices=network is None)
+        return Chosen(profile, f"chosen by hardware: {found.because}", left_out=left_out)
 
-    def answerable(self, profile: Profile, look: Look) -> Profile:
-        """A profile that nobody asked for closes no gate over what nobody gave access to."""
+    def unanswerable(self, profile: Profile, look: Look) -> tuple[str, ...]:
+        """Gates that ask Kubernetes, where nobody gave access: a profile that nobody asked for does not close them."""
         cluster = look.facts.get(Cluster)
         if not (isinstance(cluster, Unreadable) and cluster.not_asked):
-            return profile
+            return ()
         asking = {check.id for check in self.checks if Cluster in check.needs}
-        return replace(profile, gates=tuple(gate for gate in profile.gates if gate not in asking))
+        return tuple(gate for gate in profile.gates if gate in asking)
 
     def no_profile(self) -> Profile:
         """Nothing is demanded, but the configuration's numbers and exclusions hold."""
@@ -133,11 +139,13 @@ class Watch:
         return look, before, chosen
 
 
-def _says_what_belongs(profile: Profile) -> bool:
-    """Whether it names devices or ports, or counts on more than any node of its kind has."""
-    expect = profile.expect
-    counted = expect.at_least is not None and expect.at_least.count > 1
-    return bool(expect.devices or expect.ports or counted or profile.name == NO_PROFILE.name)
+def notes(chosen: Chosen) -> Iterator[str]:
+    """What a reader of the report must know of the profile."""
+    if chosen.left_out:
+        yield f"{len(chosen.left_out)} gates of {chosen.profile.name} ask Kubernetes: --kubeconfig FILE --node NAME"
+    expect = chosen.profile.expect
+    if expect.at_least is not None and expect.at_least.count <= 1 and not (expect.devices or expect.ports):
+        yield UNCAPTURED
 
 
 def _text(thing: object, name: str) -> str:

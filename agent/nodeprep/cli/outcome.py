@@ -37,7 +37,8 @@ def outcome(report: Report, fail_on: FailOn) -> Outcome:
     if any(is_gate_unknown(finding) for finding in counted):
         return Outcome(Word.UNKNOWN, 3)
     # Absence is no proof of health: a node that shows nothing is not called ready.
-    nothing = bool(report.looked_for) or not any(finding.status is Status.OK for finding in report.findings)
+    judged = any(finding.status in (Status.OK, Status.WARN) for finding in report.findings)
+    nothing = bool(report.looked_for) or not judged
     return Outcome(Word.NOTHING if nothing else Word.READY, 0)
 
 

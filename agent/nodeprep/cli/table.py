@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -12,7 +11,8 @@ from nodeprep.cli.choices import FailOn
 from nodeprep.cli.groups import Blind, Group, attach, blinds, faults
 from nodeprep.cli.outcome import Outcome, Word, is_gate_unknown, outcome
 from nodeprep.cli.page import Page, Paint, columns
-from nodeprep.model import Check, Finding, Report, Skipped, Status, Unreadable, Why
+from nodeprep.cli.unread import cure, unread
+from nodeprep.model import Check, Finding, Report, Skipped, Status
 
 NO_RECORD = "no record of "
 PAINTS = {
@@ -67,19 +67,20 @@ def headline(report: Report, end: Outcome) -> str:
     """The verdict and what it rests on, in a line."""
     failing = faults(report.findings, Status.FAIL)
     warnings = _number(len(faults(report.findings, Status.WARN)), "warning")
-    unread = [finding for finding in report.findings if finding.counts and finding.status is Status.UNKNOWN]
-    gates = {finding.check for finding in unread if is_gate_unknown(finding)}
-    open_ = f"{_number(len({finding.check for finding in unread}), 'check')} could not look" if unread else ""
+    blind = [finding for finding in report.findings if finding.counts and finding.status is Status.UNKNOWN]
+    gates = {finding.check for finding in blind if is_gate_unknown(finding)}
+    open_ = f"{_number(len({finding.check for finding in blind}), 'check')} could not look" if blind else ""
     match end.word:
         case Word.NOT_READY:
             fault = f"{_number(len(failing), 'fault')} on {_places(failing)}" if failing else ""
             return f"NOT READY: {_listed(fault, warnings, open_)}"
         case Word.UNKNOWN:
-            blind = f"no fault seen, but {_number(len(gates), 'gate check')} could not look"
-            return f"UNKNOWN: {_listed(blind, warnings)}"
+            doubt = f"no fault seen, but {_number(len(gates), 'gate check')} could not look"
+            return f"UNKNOWN: {_listed(doubt, warnings)}"
         case Word.NOTHING:
             asked = len({finding.check for finding in report.findings})
-            what = report.looked_for or f"{_number(asked, 'check')} found nothing that they are about"
+            theirs = "it is about" if asked == 1 else "they are about"
+            what = report.looked_for or f"{_number(asked, 'check')} found nothing that {theirs}"
             return f"NOTHING TO JUDGE: {_listed(what, warnings, open_)}"
         case Word.READY:
             passed = f"{_number(len(_fine(report.findings)), 'check')} passed"
@@ -198,20 +199,14 @@ def _blind(page: Page, blind: Blind) -> None:
         return
     first, *others = blind.blinds
     page.item("", f"{first.path}{f' and {len(others)} more like it' if others else ''}: {unread(first)}")
-    if first.kind is Why.DENIED:
-        page.item("fix", "run it as root", indent=2)
+    if cure(first):
+        page.item("fix", cure(first), indent=2)
     page.item("more", f"nodeprep explain {blind.checks[0]}", indent=2)
 
 
 def _where(finding: Finding) -> str:
     name, place = finding.subject.name, finding.subject.place
     return f"{name} at {place}" if ":" in place and place not in name else name
-
-
-def unread(blind: Unreadable) -> str:
-    """Why it could not be read, with the kernel's name of the error."""
-    code = errno.errorcode.get(blind.errno, str(blind.errno)) if blind.errno else ""
-    return f"{blind.kind}" + (f" ({_listed(code, blind.detail)})" if code or blind.detail else "")
 
 
 def _waived(page: Page, findings: Iterable[Finding], loose: Iterable[Finding]) -> None:

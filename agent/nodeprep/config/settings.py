@@ -116,7 +116,7 @@ def _metadata_url(value: object, here: Keys) -> str:
     match = METADATA_URL.fullmatch(value) if isinstance(value, str) else None
     octets = [int(octet) for octet in (match[1] or "0").split(".")] if match else []
     if not isinstance(value, str) or match is None or max(octets) > 255 or not 0 < int(match[2] or 80) < 1 << 16:
-        raise ProfileError(here, value, f"http://ADDRESS or http://ADDRESS:PORT, such as {METADATA}")
+        raise ProfileError(here, value, f"http:// and an IPv4 address, with a port or without, such as {METADATA}")
     return value
 
 

@@ -17,7 +17,7 @@ from nodeprep.facts.links import Address, Link, Links
 from nodeprep.facts.rdma import Device, Rdma
 from nodeprep.facts.routes import Routes
 from nodeprep.facts.terway import Terway
-from nodeprep.model import Seen, Subject, raw
+from nodeprep.model import CannotLook, Seen, Subject, raw
 
 ENI_MACS = "00:16:3e:"  # the OUI of every ENI in Alibaba Cloud's documents and in Terway's and cloud-init's sources
 BOUND = "Bind"  # ENIPhaseBind (terway pkg/apis/network.alibabacloud.com/v1beta1)
@@ -94,7 +94,13 @@ class Row:
     @property
     def is_for_pods(self) -> bool:
         """Whether pods get addresses of it: a secondary ENI, no ERI, and in Terway's record where there is one."""
-        if self.metadata is None or self.is_primary or self.is_returned or not self.books.has_terway or self.is_eri:
+        if self.metadata is None or self.is_primary or self.is_returned or not self.books.has_terway:
+            return False
+        try:
+            eri = self.is_eri
+        except CannotLook:  # one record may not be read: an ERI that works shows its RDMA device
+            eri = False
+        if eri:
             return False
         return self.books.terway is None or self.record is not None
 

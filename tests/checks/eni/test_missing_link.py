@@ -24,7 +24,8 @@ ALONE = [
     (kernel(), EXCLUSIVE, "ok Link; ok Link"),
     (kernel(eth0(), eth1(name="veth0123abcd")), EXCLUSIVE, "ok Link; ok Link"),  # came back from a pod
     (LOST, terway(), f"ok Link; {GONE}"),
-    (LOST, terway(present=False, capabilities=None), f"ok Link; {GONE}"),
+    (LOST, terway(present=False, capabilities=None), "ok Link; warn NotHere"),  # a machine of somebody's own
+    (BARE, terway(present=False, capabilities=None), f"{GONE}; ok Link"),
     (LOST, EXCLUSIVE, "ok Link; unknown CannotLook"),
     (LOST, terway(capabilities=DENIED), "ok Link; unknown CannotLook"),
     (BARE, EXCLUSIVE, f"{GONE}; ok Link"),  # the primary is in no pod
@@ -68,7 +69,7 @@ def test_records_are_not_asked_for_where_every_link_is_there() -> None:
 def test_elsewhere_and_blind() -> None:
     assert say(CHECK, NOT_ECS, LOST, terway()) == "absent Nothing"
     assert say(CHECK, imds(SILENT), kernel(), terway()) == "unknown CannotLook"
-    assert say(CHECK, imds(instance(primary_mac="")), LOST) == f"ok Link; {GONE}"
+    assert say(CHECK, imds(instance(primary_mac="")), LOST, terway()) == f"ok Link; {GONE}"
 
 
 def test_messages() -> None:

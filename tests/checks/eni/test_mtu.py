@@ -8,10 +8,13 @@ import pytest
 
 from nodeprep.checks.eni.mtu import CHECK
 from nodeprep.facts.cni import CniFile
+from nodeprep.model import Unreadable, Why
 from tests.cni_values import cni, cni_file, network, plugin, terway
 from tests.eni_values import DENIED, SILENT, erdma, eth0, eth1, kernel, known, recorded
 from tests.imds_values import NOT_ECS, imds
 from tests.values import rdma, say, verdicts
+
+MALFORMED = Unreadable(Why.MALFORMED, "/etc/cni/net.d/10-terway.conflist", detail="line 1, column 2: no key")
 
 
 def conflist(**options: Any) -> object:
@@ -32,6 +35,8 @@ ROWS = [
     (1400, 1400, cni(cni_file("00-multus.conf", "multus"), conflist().files[0]), "warn BelowPods; warn BelowPods"),  # type: ignore[attr-defined]
     (1500, 1500, cni(files=None), "ok Mtu; ok Mtu"),
     (1500, 1500, cni(CniFile("10-terway.conflist", DENIED)), "unknown CannotLook"),  # type: ignore[arg-type]
+    (1500, 1500, cni(CniFile("10-terway.conflist", MALFORMED)), "ok Mtu; ok Mtu"),  # type: ignore[arg-type]
+    (1400, 1400, cni(CniFile("00-stray.conf", MALFORMED), conflist().files[0]), "warn BelowPods; warn BelowPods"),  # type: ignore[attr-defined, arg-type]
     (DENIED, 1500, conflist(), "unknown CannotLook"),
     (1500, DENIED, conflist(), "ok Mtu; unknown CannotLook"),
 ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodeprep.checks.erdma.module import CHECK
+from nodeprep.checks.erdma.module import CHECK, Want
 from nodeprep.model import not_recorded
 from tests.erdma_values import FIRST, SECOND, erdma
 from tests.values import say, verdicts
@@ -31,6 +31,12 @@ def test_says(different: dict[str, Any], says: str) -> None:
 def test_each_function_has_its_own_verdict_for_what_follows_on_it() -> None:
     found = verdicts(CHECK, erdma(functions=(FIRST, SECOND), loaded=False))
     assert [verdict.subject.place for verdict in found] == [FIRST, SECOND]
+
+
+def test_a_profile_may_require_an_interface() -> None:
+    assert say(CHECK, erdma(functions=()), want=Want(required=True)) == "fail NoInterface"
+    assert say(CHECK, erdma(functions=())) == "absent Nothing"
+    assert say(CHECK, erdma(), want=Want(required=True)) == "ok Loaded"
 
 
 def test_messages() -> None:

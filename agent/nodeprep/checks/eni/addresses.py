@@ -63,6 +63,6 @@ CHECK = Check(
     stage=Stage.NODE,
     damping=Damping.BOOKS,
     needs=(Imds, Links, Cluster),
-    after=("eni.missing-link",),
+    after=("eni.missing-link", "imds.identity"),
     judge=judge,
 )

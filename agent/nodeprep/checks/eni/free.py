@@ -62,6 +62,7 @@ CHECK = Check(
     stage=Stage.NODE,
     damping=Damping.BOOKS,
     needs=(Imds, Cluster),
+    after=("imds.identity",),
     want=Want,
     judge=judge,
 )

@@ -56,7 +56,11 @@ def verdict(row: Row) -> Verdict:
 
 
 def missing(row: Row, shows: str) -> Verdict:
-    message = f"{shows}, and the kernel has no link with that MAC: rescan the PCI bus, then see dmesg and lspci -nn"
+    message = f"{shows}, and the kernel has no link with that MAC"
+    if not (row.is_primary or row.books.has_terway):
+        message += ": bound to vfio-pci, in another network namespace, or never plugged in? lspci -nnk, ip netns"
+        return Verdict(row.subject, Status.WARN, "NotHere", message, None, "no link", "a link")
+    message += ": rescan the PCI bus, then see dmesg and lspci -nn"
     return Verdict(row.subject, Status.FAIL, "NoLink", message, Remedy("pci_rescan"), "no link", "a link")
 
 

@@ -11,7 +11,7 @@ from nodeprep.facts.ledger import Row, ledger
 from nodeprep.facts.links import Links
 from nodeprep.facts.rdma import Rdma
 from nodeprep.facts.terway import Terway
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, Why, raw
 
 PLUGIN = "terway"
 MTU = 1500  # terway plugin/driver/types: what the plugin takes where its configuration has no mtu, or 0
@@ -29,6 +29,9 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 def of_pods(cni: Cni | None) -> int | None:
     """What Terway's plugin gives pods, by the first configuration that names it."""
     for file in (cni.files or ()) if cni else ():
+        blind = raw(file)["network"]
+        if isinstance(blind, Unreadable) and blind.kind in (Why.MALFORMED, Why.MISSING):
+            continue  # it gives pods nothing, and cni.parse says so
         for plugin in file.network.plugins:
             if plugin.type == PLUGIN:
                 said = plugin.option("mtu")

@@ -96,6 +96,7 @@ CHECK = Check(
     damping=Damping.BOOKS,
     needs=(Imds, Links, Cluster, Terway),
     uses=(Rdma,),
+    after=("imds.identity",),
     want=Want,
     judge=judge,
 )

@@ -80,6 +80,7 @@ CHECK = Check(
     stage=Stage.NODE,
     damping=Damping.BOOKS,
     needs=(Imds, Links, Cluster),
+    after=("imds.identity",),
     judge=judge,
     want=Want,
 )

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from nodeprep.facts.erdma import VENDOR_DEVICE, Erdma
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """`required`: whether this node must have an Elastic RDMA interface; else one without is not asked for any."""
+
+    required: bool = False
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
+    if seen[Want].required and not seen[Erdma].functions:
+        message = (
+            f"no function {VENDOR_DEVICE} is on the PCI bus; the profile wants an Elastic RDMA interface (`required` "
+            "of erdma.module): is this an instance type with ERIs, and is one attached?"
+        )
+        yield Verdict(NODE, Status.FAIL, "NoInterface", message, None, "none", VENDOR_DEVICE)
     # One verdict for each function: whatever else is wrong with it follows from this, and with no other NIC.
     yield from (verdict(address, seen[Erdma]) for address in seen[Erdma].functions)
 
@@ -32,8 +46,9 @@ CHECK = Check(
     id="erdma.module",
     question="Is the erdma module loaded that this node's Elastic RDMA interfaces need?",
     why="Without it an ERI carries TCP only, while the device plugin goes on to advertise aliyun/erdma as Healthy.",
-    fix="NotLoaded: modprobe erdma on the host (not in a container, whose kmod may not know the module's compression). "
-    "NotInstalled: install the driver for this kernel anew, with its headers; after a new kernel dkms has to build it.",
+    fix="NoInterface: attach an ERI, or run the job on a node pool whose instance type has them. NotLoaded: modprobe "
+    "erdma on the host (not in a container, whose kmod may not know the module's compression). NotInstalled: install "
+    "the driver for this kernel anew, with its headers; after a new kernel dkms has to build it.",
     source="Linux drivers/infiniband/hw/erdma/erdma_main.c (1ded:107f); alibabacloud-erdma-controller internal/drivers",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
@@ -41,4 +56,5 @@ CHECK = Check(
     needs=(Erdma,),
     remedies=("erdma_load", "erdma_install"),
     judge=judge,
+    want=Want,
 )

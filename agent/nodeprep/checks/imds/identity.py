@@ -23,7 +23,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     for verdict in differences(node, found):
         at_odds = True
         yield verdict
-    if not at_odds and (is_of_ecs(node) or {TYPE, ZONE} & node.labels.keys()):
+    if not at_odds and is_of_ecs(node):
         message = f"the metadata and Kubernetes agree: node {node.name} is {found.id}, {found.type} in {found.zone}"
         yield Verdict(NODE, Status.OK, "SameInstance", message, None, found.id)
 
@@ -32,8 +32,13 @@ def differences(node: KubeNode, found: Instance) -> Iterator[Verdict]:
     own = f"{found.region}.{found.id}"
     if is_of_ecs(node) and instance_of(node) != own:
         shows = f"the metadata says that this is {own}, providerID of node {node.name} is {node.provider_id[:60]!r}"
-        cause = "a disk image cloned with another node's kubelet identity, or a Node left over from another instance"
-        yield Verdict(NODE, Status.FAIL, "ClonedImage", f"{shows}: {cause}", None, own, node.provider_id[:60])
+        cause = (
+            "either --node (NODE_NAME) names another node (kubectl get nodes -o wide), or a disk image was cloned with "
+            "another node's kubelet identity"
+        )
+        yield Verdict(NODE, Status.FAIL, "OtherInstance", f"{shows}: {cause}", None, own, node.provider_id[:60])
+    if not is_of_ecs(node):
+        return  # the labels are the cluster's own words
     for label, told, reason, cause in (
         (TYPE, found.type, "OtherType", "the instance was resized, or the label set by hand"),
         (ZONE, found.zone, "OtherZone", "volumes and ENIs of that zone cannot come here"),
@@ -41,7 +46,7 @@ def differences(node: KubeNode, found: Instance) -> Iterator[Verdict]:
         said = node.labels.get(label, told)
         if said != told:
             shows = f"the metadata says {told}, label {label} of node {node.name} says {said[:60]!r}"
-            yield Verdict(NODE, Status.FAIL, reason, f"{shows}: {cause}", None, told, said[:60])
+            yield Verdict(NODE, Status.WARN, reason, f"{shows}: {cause}", None, told, said[:60])
 
 
 def is_of_ecs(node: KubeNode) -> bool:
@@ -59,8 +64,9 @@ CHECK = Check(
     question="Is this the ECS instance that Kubernetes takes the node for?",
     why="Terway and the cloud's controllers look the node's ENIs up by providerID: on a cloned image they attach and "
     "free those of another machine.",
-    fix="ClonedImage: drain, kubeadm reset (or remove the node from its node pool), clear /var/lib/kubelet/pki, join "
-    "anew. OtherType, OtherZone: delete the Node object and restart the kubelet, so that it registers anew.",
+    fix="OtherInstance: see whether --node is this node. If it is: drain, kubeadm reset (or remove the node from its "
+    "node pool), clear /var/lib/kubelet/pki, join anew. OtherType, OtherZone: delete the Node object and restart the "
+    "kubelet, so that it registers anew.",
     source="Terway docs/ecs.md (providerID REGION.INSTANCE); Kubernetes well-known labels",
     severity=Severity.GATE,
     stage=Stage.NODE,

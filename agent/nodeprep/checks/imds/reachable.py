@@ -43,10 +43,7 @@ def silent(blind: Unreadable) -> Verdict:
     # An HTTP server that is busy has no errno: it was reached, and says so itself.
     busy = blind.kind is Why.IO_ERROR and blind.errno is None
     reason = "Busy" if busy else REASONS.get(blind.kind, "StrangeAnswer")
-    message = (
-        f"no instance metadata: {blind}; Terway and cloud-init take ENIs and addresses from it: "
-        "ip route get 100.100.100.200, and firewall rules on that way"
-    )
+    message = f"no instance metadata: {blind}; Terway and cloud-init take ENIs and addresses from it"
     return Verdict(NODE, Status.WARN, reason, message, None, f"{blind.kind}", "an answer")
 
 
@@ -55,9 +52,10 @@ CHECK = Check(
     question="Does the instance metadata service answer?",
     why="Terway, cloud-init and the cloud's controllers take ENIs and addresses from it; without it no ENI can be held "
     "against what the cloud says.",
-    fix="Busy: wait, and see what asks so often. Refused: set HttpEndpoint=enabled (ModifyInstanceMetadataOptions). "
-    "NoAnswer, Unreachable: ip route get 100.100.100.200; remove what drops or reroutes it; in a pod without "
-    "hostNetwork raise the token's hop limit.",
+    fix="Busy: wait; of 429 see what asks so often, of 5xx ask the cloud. Refused: set HttpEndpoint=enabled "
+    "(ModifyInstanceMetadataOptions). NoAnswer, Unreachable: ip route get its address (100.100.100.200 unless the "
+    "configuration says another); remove what drops or reroutes it; in a pod without hostNetwork raise the token's hop "
+    "limit. StrangeAnswer: see who answers at that address: curl -v, ip route get; a proxy must not.",
     source="Terway pkg/aliyun/metadata/metadata.go (token first, 4 retries of 429 and 5xx); ECS "
     "ModifyInstanceMetadataOptions",
     severity=Severity.WARN,

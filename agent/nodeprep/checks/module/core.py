@@ -72,6 +72,7 @@ CHECK = Check(
     damping=Damping.HARD,
     needs=(Modules, Rdma, Expected),
     uses=(Pci, DevNodes),
+    after=("erdma.module",),
     remedies=("kernel_modules",),
     judge=judge,
 )
