@@ -36,7 +36,7 @@ def before_terway(cni: Cni, first: CniFile) -> Verdict:
         return Verdict(NODE, Status.WARN, "MultusBeforeTerway", message, *shown)
     message = (
         f"{shows} ({called(first.network)}), so the runtime passes {CONFLIST} by and no new pod gets its ENI; Terway "
-        f"is this node's network plugin; if nobody needs it: mv {cni.directory}/{first.name[:60]} /root/"
+        f"is this node's network plugin; if nobody needs it: mv {cni.directory}/{first.name[:60]} /var/tmp/"
     )
     return Verdict(NODE, Status.FAIL, "TerwayBypassed", message, *shown)
 

@@ -19,7 +19,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         return
     message = (
         f"{OLD} stands beside {CONFLIST} in {cni.directory} and sorts before it, so pods get the network of the old "
-        f"version; Terway removes it after it wrote the new one; try: mv {cni.directory}/{OLD} /root/"
+        f"version; Terway removes it after it wrote the new one; try: mv {cni.directory}/{OLD} /var/tmp/"
     )
     yield Verdict(NODE, Status.WARN, "OldConfiguration", message, None, OLD, CONFLIST)
 

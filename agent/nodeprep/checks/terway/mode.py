@@ -18,7 +18,7 @@ WORDS = {"exclusive": ENI_ONLY, "shared": SHARED}
 class Want:
     """`mode`: "exclusive" (a pod takes a whole ENI) or "shared" (pods share addresses of ENIs). None takes either."""
 
-    mode: Literal["exclusive", "shared"] | None = None
+    mode: Literal["shared", "exclusive"] | None = None
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -50,7 +50,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     yield Verdict(NODE, Status.FAIL, "ModeMismatch", message, observed=label, expected=others)
 
 
-def agreed(label: str, said: str, wanted: Literal["exclusive", "shared"] | None) -> Verdict:
+def agreed(label: str, said: str, wanted: Literal["shared", "exclusive"] | None) -> Verdict:
     if wanted is None or WORDS[wanted] == label:
         return Verdict(NODE, Status.OK, "Mode", said, None, label, wanted or "")
     message = (
