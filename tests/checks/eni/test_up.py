@@ -13,14 +13,19 @@ from tests.imds_values import NOT_ECS, SHARED_MAC, imds
 from tests.route_values import routes
 from tests.values import rdma, say, verdicts
 
-OFF: dict[str, Any] = {"operstate": "down", "up": False}
+OFF: dict[str, Any] = {"operstate": "down", "up": False, "carrier": False}
 SET_UP = "link_up(interface=eth1)"
 
 STATES: list[tuple[dict[str, Any], str]] = [
     ({}, "ok Up"),
     ({"operstate": "unknown"}, "ok Up"),
     (OFF, f"fail AdministrativelyDown {SET_UP}"),
-    ({"operstate": "down", "up": True}, "fail NoCarrier"),
+    ({"operstate": "down", "carrier": False}, "fail NoCarrier"),
+    ({"operstate": "down", "carrier": None}, "fail NoCarrier"),
+    ({"operstate": "up", "carrier": None}, "ok Up"),
+    ({"operstate": "down", "carrier": True}, "ok Up"),  # the state follows the carrier a moment later
+    ({"operstate": "up", "carrier": False}, "fail NoCarrier"),
+    ({"operstate": "up", "up": False}, f"fail AdministrativelyDown {SET_UP}"),
     ({"operstate": "lowerlayerdown"}, "fail NoCarrier"),
     ({"operstate": DENIED}, "unknown CannotLook"),
 ]
@@ -78,7 +83,7 @@ def test_messages() -> None:
         "it was set down here: ip link set eth1 up"
     )
     assert off.subject.place == SHARED_MAC
-    _, dark = verdicts(CHECK, imds(), kernel(eth0(), eth1(operstate="down")), terway(), routes())
+    _, dark = verdicts(CHECK, imds(), kernel(eth0(), eth1(operstate="down", carrier=False)), terway(), routes())
     assert dark.message.endswith(
         "it is set up and has no carrier: ethtool eth1, dmesg, then the attachment in the cloud"
     )

@@ -25,7 +25,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 def verdict(row: Row, link: Link) -> Verdict | None:
     shows = f"{row.where} is {link.operstate}"
-    if link.operstate in RUNNING:
+    if is_running(link):
         return Verdict(row.subject, Status.OK, "Up", shows, observed=link.operstate)
     pods = row.pods()
     if not (pods or row.is_primary or row.is_for_pods):
@@ -40,6 +40,15 @@ def verdict(row: Row, link: Link) -> Verdict | None:
         return Verdict(row.subject, Status.FAIL, "AdministrativelyDown", message, up, link.operstate, "up")
     message = f"{shows}; it is set up and has no carrier: ethtool {link.name}, dmesg, then the attachment in the cloud"
     return Verdict(row.subject, Status.FAIL, "NoCarrier", message, None, link.operstate, "up")
+
+
+def is_running(link: Link) -> bool:
+    """The carrier counts where it is told: the operational state follows it up to a second later (link_watch.c)."""
+    if not link.up:
+        return False
+    if link.carrier is None:
+        return link.operstate in RUNNING
+    return link.carrier and link.operstate in (*RUNNING, "down")
 
 
 CHECK = Check(
