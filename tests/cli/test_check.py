@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 
 from tests.cli.program import NODEPREP, node, nodeprep, set_down
+from tests.rigs.absent import cannot_start
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs/report.schema.json").read_text())
@@ -113,8 +114,8 @@ def test_only_the_facts_that_selected_checks_look_at_are_observed(healthy: Path)
     command = ("strace", "-f", "-qq", "-e", "trace=openat", "-o", str(trace))
     try:
         subprocess.run((*command, "true"), check=True, capture_output=True)
-    except (FileNotFoundError, subprocess.CalledProcessError):
-        pytest.skip("needs strace and leave to trace")
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        cannot_start(f"needs strace and leave to trace: {error}")
     arguments = ("check", "--root", str(healthy), "--profile", "rdma-infiniband", "--only", "fs.mounts")
     subprocess.run((*command, NODEPREP, *arguments), check=False, capture_output=True)
     opened = [line for line in trace.read_text().splitlines() if str(healthy) in line]

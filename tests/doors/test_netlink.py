@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import struct
-import subprocess
-import sys
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,7 @@ import pytest
 from nodeprep.doors import netlink
 from nodeprep.doors.netlink import Address, Link, Neighbour, RouteNetlink
 from tests.doors.netlink_kernel import kernel, nest, nla, text, u8, u32
-from tests.rigs.absent import cannot_start
+from tests.rigs.unshared import seen_in
 
 AGENT = Path(netlink.__file__).parents[2]
 LOOK = f"""
@@ -60,28 +57,10 @@ until ip link show rail0 | grep -q 'state UP' && ip address show rail0 | grep -q
 """
 
 
-def isolated(setup: str, *ending: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script in a network namespace that ends with it."""
-    flags = ["--net"] if os.geteuid() == 0 else ["--net", "--user", "--map-root-user"]
-    return subprocess.run(
-        ["unshare", *flags, "sh", "-c", f'{setup}\nexec "$@"', "sh", *ending],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PATH": f"{os.environ['PATH']}:/sbin:/usr/sbin"},
-    )
-
-
 @pytest.fixture(scope="module")
 def said() -> dict[str, Any]:
     """What we say and what ip says of the same namespace."""
-    possible = isolated("", "ip", "link", "add", "a0", "type", "veth", "peer", "name", "b0")
-    if possible.returncode:
-        cannot_start(f"no network namespace with a veth pair: {possible.stderr.strip()}")
-    done = isolated(SETUP, sys.executable, "-c", LOOK)
-    assert done.returncode == 0, done.stderr
-    seen: dict[str, Any] = json.loads(done.stdout)
-    return seen
+    return seen_in(SETUP, LOOK)
 
 
 def links(said: dict[str, Any]) -> dict[str, Link]:

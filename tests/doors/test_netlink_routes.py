@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import socket
 import struct
-import subprocess
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,7 @@ import pytest
 from nodeprep.doors import netlink_routes
 from nodeprep.doors.netlink_routes import Packet, Route, Rule, Way
 from tests.doors.netlink_kernel import kernel, nla, u32
-from tests.rigs.absent import cannot_start
+from tests.rigs.unshared import seen_in
 
 AGENT = Path(netlink_routes.__file__).parents[2]
 LOOK = f"""
@@ -101,28 +98,10 @@ until ip link show rail0 | grep -q 'state UP'; do sleep 0.05; done
 """
 
 
-def isolated(setup: str, *ending: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script in a network namespace that ends with it."""
-    flags = ["--net"] if os.geteuid() == 0 else ["--net", "--user", "--map-root-user"]
-    return subprocess.run(
-        ["unshare", *flags, "sh", "-c", f'{setup}\nexec "$@"', "sh", *ending],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PATH": f"{os.environ['PATH']}:/sbin:/usr/sbin"},
-    )
-
-
 @pytest.fixture(scope="module")
 def said() -> dict[str, Any]:
     """What we say and what ip says of the same namespace."""
-    possible = isolated("", "ip", "link", "add", "a0", "type", "veth", "peer", "name", "b0")
-    if possible.returncode:
-        cannot_start(f"no network namespace with a veth pair: {possible.stderr.strip()}")
-    done = isolated(SETUP, sys.executable, "-c", LOOK)
-    assert done.returncode == 0, done.stderr
-    seen: dict[str, Any] = json.loads(done.stdout)
-    return seen
+    return seen_in(SETUP, LOOK)
 
 
 def rules(said: dict[str, Any]) -> dict[tuple[str, int], Rule]:
