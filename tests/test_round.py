@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeprep.checks import ALIBABA_CLOUD
+from nodeprep.decide.after import ancestors
 from nodeprep.doors.host import Host
 from nodeprep.facts import system
 from nodeprep.facts.cluster import Cluster
@@ -40,7 +41,7 @@ from nodeprep.model import (
     not_recorded,
 )
 from nodeprep.profile import NO_PROFILE, Profile
-from nodeprep.round import ELSEWHERE, ancestors, fold, judge
+from nodeprep.round import ELSEWHERE, fold, judge
 from tests.values import nic, pci, port, rdma
 
 PLACE = "0000:5c:00.0"

@@ -181,13 +181,19 @@ def cannot_look(subject: Subject, blind: Unreadable) -> Verdict:
     return Verdict(subject, Status.UNKNOWN, "CannotLook", message, observed=blind.kind, blind=blind)
 
 
+def shortest(_: object) -> float:
+    """The time over which the agent reckons rates, in seconds: as often as it reads counters (design 7)."""
+    return 10.0
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One question to a node, and all that docs, CLI, metrics, damping, gate and repair order are made from.
 
     It is not run where one of its `needs` is not shown; `uses` are facts that it can do without.
     `after`: if one of these fails on the same PCI device, this finding is shown as its consequence.
-    `want`: the dataclass of the operator's numbers for this check. `rates`: it compares two looks.
+    `want`: the dataclass of the operator's numbers for this check. `rates`: it compares two looks, between which the
+    agent lets `window(want)` seconds pass at least.
     """
 
     id: str
@@ -205,6 +211,7 @@ class Check:
     remedies: tuple[str, ...] = ()
     want: type | None = None
     rates: bool = False
+    window: Callable[[Any], float] = shortest
 
     @property
     def family(self) -> str:
@@ -218,6 +225,7 @@ class Fact:
     `every` is the polling period and `deadline` the longest an observation may take, both in seconds (milliseconds are
     usual; a second was too little for an emulated node on a busy host);
     `woken_by` are the bells that make it due at once. `live` facts need a running node: a dead tree has none.
+    `rest` is the least time between two observations, in seconds: of what others keep and serve to a whole fleet.
     `doors` are modules that observing a live node loads: loading is our own time and no part of the deadline.
     """
 
@@ -228,6 +236,7 @@ class Fact:
     deadline: float = 3.0
     live: bool = False
     doors: tuple[str, ...] = ()
+    rest: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +284,8 @@ class Skipped:
 class Report:
     """The findings of one round and what they rest on.
 
-    `profile` is the name used and `chosen_by` who chose it; `boot_id` is empty where the node shows none.
+    `profile` is the name used and `chosen_by` who chose it; `boot_id` is empty where the node shows none. `agent` is
+    the state that the agent of this node is in, "" where none is known.
     """
 
     node: str
@@ -287,3 +297,4 @@ class Report:
     skipped: tuple[Skipped, ...]
     looked_for: str = ""
     notes: tuple[str, ...] = ()
+    agent: str = ""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from nodeprep.checks import ALIBABA_CLOUD
+from nodeprep.decide.after import ancestors, explains
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.cluster import Cluster
 from nodeprep.facts.expected import Expected, derive
@@ -17,7 +18,6 @@ from nodeprep.facts.rdma import Rdma
 from nodeprep.look import Look, contained, words_of
 from nodeprep.model import (
     NODE,
-    SEVERAL,
     CannotLook,
     Check,
     Fact,
@@ -68,6 +68,21 @@ def judge(
 
     Gates of the profile, and checks that are `insisted` on, are unknown and not left out for want of an access.
     """
+    given = tuple(checks)
+    judged = unfolded(given, look, before, profile, wants, insisted=insisted)
+    return Judgement(fold(judged.findings, {check.id: check.after for check in given}), judged.skipped)
+
+
+def unfolded(
+    checks: Iterable[Check],
+    look: Look,
+    before: Look | None,
+    profile: Profile,
+    wants: Mapping[str, object],
+    *,
+    insisted: frozenset[str] = frozenset(),
+) -> Judgement:
+    """As `judge`, but no finding has a root: who judges some checks of many folds when all are there."""
     expected = expect(look, profile)
     findings: list[Finding] = []
     skipped: list[Skipped] = []
@@ -86,8 +101,7 @@ def judge(
         seconds = 0.0 if before is None else look.at - before.at
         seen = Seen(_values(check, look, expected, want), earlier, seconds)
         findings += (Finding(check.id, check.severity, verdict) for verdict in _verdicts(check, seen))
-    convinced = _convict(findings, look, before)
-    return Judgement(fold(convinced, {check.id: check.after for check in checks}), tuple(skipped))
+    return Judgement(tuple(_convict(findings, look, before)), tuple(skipped))
 
 
 def expect(look: Look, profile: Profile) -> Expected | Unreadable:
@@ -203,33 +217,9 @@ def fold(findings: Iterable[Finding], after: Mapping[str, tuple[str, ...]]) -> t
         if finding.status not in (Status.FAIL, Status.WARN, Status.UNKNOWN):
             return None
         causes = ancestors(finding.check, after)
-        roots = {other.check for other in failed if other.check in causes and explains(other, finding)}
+        roots = {other.check for other in failed if other.check in causes and explains(other.subject, finding.subject)}
         # The one that no other of them explains; among several, the first that a person would look at.
         first = [one for one in roots if not ancestors(one, after) & roots]
         return min(first, key=order.index, default=None)
 
     return tuple(replace(finding, root=root(finding)) for finding in found)
-
-
-def ancestors(check: str, after: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """Every check whose failure explains this one's, directly or through others."""
-    found: set[str] = set()
-    rest = list(after.get(check, ()))
-    while rest:
-        one = rest.pop()
-        if one not in found and one in after:
-            found.add(one)
-            rest += after[one]
-    return found
-
-
-def explains(root: Finding, finding: Finding) -> bool:
-    """Whether the one can be why the other is.
-
-    They are about the same device or port, or one is about the whole node. Ports of one device explain no others.
-    """
-    there, here = root.subject, finding.subject
-    if there.place == NODE.place or here.place in (NODE.place, SEVERAL.place):
-        return True
-    ports = {there.port, here.port}
-    return there.place == here.place and (None in ports or len(ports) == 1)

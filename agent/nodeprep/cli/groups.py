@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from nodeprep.decide.after import explains
 from nodeprep.model import Finding, Status, Unreadable
-from nodeprep.round import explains
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ def _top(finding: Finding, findings: tuple[Finding, ...], passed: set[str]) -> F
     near = [
         other
         for other in findings
-        if other.check == finding.root and other.status is Status.FAIL and explains(other, finding)
+        if other.check == finding.root and other.status is Status.FAIL and explains(other.subject, finding.subject)
     ]
     standing = next((other for other in near if other.root is None), None)
     if standing is not None or not near:

@@ -109,4 +109,4 @@ def _eni_config(api: Api, node: KubeNode) -> EniConfig | None | Unreadable:
     return understood(f"ConfigMap {namespace}/{name}", lambda: records.eni_config(base, more))
 
 
-FACT = Fact(Cluster, observe, every=600.0, deadline=5.0, live=True)
+FACT = Fact(Cluster, observe, every=600.0, deadline=5.0, live=True, rest=15.0)

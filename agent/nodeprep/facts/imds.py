@@ -108,4 +108,4 @@ def _interface(found: ToldInterface) -> Interface:
     )
 
 
-FACT = Fact(Imds, observe, frozenset({Topic.LINK}), every=300.0, deadline=5.0, live=True)
+FACT = Fact(Imds, observe, frozenset({Topic.LINK}), every=300.0, deadline=5.0, live=True, rest=15.0)

@@ -170,4 +170,4 @@ def _device_plugins(files: Files) -> tuple[str, ...] | Unreadable:
     return names if isinstance(names, Unreadable) else tuple(name for name in names or () if name.endswith(".sock"))
 
 
-FACT = Fact(Terway, observe, woken_by=frozenset({Topic.CONFIG}))
+FACT = Fact(Terway, observe, woken_by=frozenset({Topic.CONFIG, Topic.DEVICE}))

@@ -78,4 +78,5 @@ CHECK = Check(
     judge=judge,
     want=Want,
     rates=True,
+    window=lambda want: want.over,
 )

@@ -111,4 +111,5 @@ CHECK = Check(
     judge=judge,
     want=Want,
     rates=True,
+    window=lambda _: 60.0,  # a flap is several losses in a short time, not one in each of many looks
 )

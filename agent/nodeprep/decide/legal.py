@@ -1,0 +1,40 @@
+"""Text as the Kubernetes API takes it: what a node shows may be of any length and hold anything."""
+
+from __future__ import annotations
+
+import re
+import zlib
+
+MOST_MESSAGE = 256  # characters; gating.md 9.2: a message is for people, details are in the report
+MOST_VALUE = 63  # characters of a label's value and of its name (apimachinery, validation.LabelValueMaxLength)
+
+
+def line(text: str, most: int = MOST_MESSAGE, tail: str = "") -> str:
+    """One printable line of at most `most` characters that ends with `tail`, whatever had to be cut before it."""
+    end = _printable(tail)[:most]
+    body = _printable(text)
+    room = most - len(end)
+    if len(body) > room:
+        body = body[: room - 3] + "..." if room > 3 else ""
+    return body + end
+
+
+def reason(text: str) -> str:
+    """A CamelCase word: letters and digits, a letter first."""
+    return re.sub(r"[^A-Za-z0-9]", "", text).lstrip("0123456789")[:MOST_VALUE] or "Unnamed"
+
+
+def label(text: str) -> str:
+    """A value of a label or a taint, or the name in a label's key.
+
+    What has to be changed gets a checksum of the whole at its end, so that two names do not become one.
+    """
+    plain = re.sub(r"[^A-Za-z0-9._-]", "-", text)
+    if plain == text and len(text) <= MOST_VALUE and re.fullmatch(r"[A-Za-z0-9](.*[A-Za-z0-9])?", text):
+        return text
+    mark = f"{zlib.crc32(text.encode(errors='backslashreplace')):08x}"
+    return f"{plain[: MOST_VALUE - 9].strip('._-') or 'x'}-{mark}"
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else "".join(one if one.isprintable() else " " for one in text)

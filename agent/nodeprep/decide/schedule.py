@@ -1,0 +1,117 @@
+"""When to look at what: periods, bells, and looks that damping wants (design 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from nodeprep.decide.damping import Glance
+from nodeprep.facts.expected import Expected
+from nodeprep.facts.past import Past
+from nodeprep.model import Check, Damping, Fact, Topic
+
+STORM = 1.0  # seconds between two looks that the same topic starts; design 3.2
+RECENT = 60.0  # seconds for which a record that others keep may stand beside a fresh look; design 3.5
+DERIVED = (Expected, Past)  # made from facts, never observed
+
+
+@dataclass(slots=True)
+class Schedule:
+    """When each fact was last looked at, and what asks for the next look. All times are CLOCK_BOOTTIME seconds.
+
+    `every` overrides the periods of facts by kind. `rung` are topics that wait to be answered since that time,
+    `answered` when each last was; `wanted` is when a look at a fact is wanted beside its period.
+    """
+
+    facts: tuple[Fact, ...]
+    every: Mapping[type, float] = field(default_factory=dict)
+    begun: dict[type, float] = field(default_factory=dict)
+    rung: dict[Topic, float] = field(default_factory=dict)
+    answered: dict[Topic, float] = field(default_factory=dict)
+    wanted: dict[type, float] = field(default_factory=dict)
+
+    def ring(self, topics: Iterable[Topic], now: float) -> None:
+        """A bell rang: what it is about is due at once, or as soon as the look before it is long enough ago."""
+        for topic in topics:
+            self.rung.setdefault(topic, now)
+        for topic, since in tuple(self.rung.items()):
+            if self._ready(topic) <= now:
+                self.want((fact.kind for fact in self.facts if topic in fact.woken_by), since)
+                self.answered[topic] = now
+                del self.rung[topic]
+
+    def want(self, kinds: Iterable[type], at: float) -> None:
+        """A look at these facts is wanted that begins at a time or later; where one did, it is not wanted again."""
+        for kind in kinds:
+            if self.begun.get(kind, -inf) < at:
+                self.wanted[kind] = min(self.wanted.get(kind, inf), at)
+
+    def due(self, now: float, busy: Container[type] = ()) -> tuple[Fact, ...]:
+        """The facts to look at now, without those that are `busy` being looked at."""
+        return tuple(fact for fact in self.facts if fact.kind not in busy and self._due_at(fact) <= now)
+
+    def start(self, facts: Iterable[Fact], now: float) -> None:
+        """Looks at these facts begin."""
+        for fact in facts:
+            self.begun[fact.kind] = now
+            self.wanted.pop(fact.kind, None)
+
+    def next(self, busy: Container[type] = ()) -> float:
+        """When there is something to do next; inf if never."""
+        looks = (self._due_at(fact) for fact in self.facts if fact.kind not in busy)
+        return min((*looks, *(self._ready(topic) for topic in self.rung)), default=inf)
+
+    def deaf(self, now: float) -> frozenset[Topic]:
+        """Topics that would only be put off: they need not be listened to before `hears_at`."""
+        return frozenset(topic for topic, at in self.answered.items() if now < at + STORM)
+
+    def hears_at(self, now: float) -> float:
+        """When the first of the deaf topics is to be heard again; inf if there is none."""
+        return min((self.answered[topic] + STORM for topic in self.deaf(now)), default=inf)
+
+    def _due_at(self, fact: Fact) -> float:
+        last = self.begun.get(fact.kind)
+        if last is None:
+            return -inf
+        period = last + self.every.get(fact.kind, fact.every)
+        return max(min(period, self.wanted.get(fact.kind, inf)), last + fact.rest)
+
+    def _ready(self, topic: Topic) -> float:
+        return max(self.rung[topic], self.answered.get(topic, -inf) + STORM)
+
+
+def looked_at(check: Check) -> tuple[type, ...]:
+    """The facts that must be observed anew for a look at a check to count."""
+    return tuple(kind for kind in check.needs if kind not in DERIVED)
+
+
+def glance(
+    check: Check, begun: Mapping[type, float], before: Glance | None, records: Iterable[type], now: float
+) -> Glance | None:
+    """The look at a check that these observations make, None if it is no fresh one after `before`.
+
+    `begun` is when each newest observation began. `records` are kinds that others keep and serve to a whole fleet: but
+    for checks that hold such books against the kernel, one that is a minute old stands beside a fresh look.
+    """
+    kinds = looked_at(check)
+    if check.damping is not Damping.BOOKS:
+        recent = {kind for kind in records if now - begun.get(kind, -inf) <= RECENT}
+        kinds = tuple(kind for kind in kinds if kind not in recent) or kinds
+    times = [begun.get(kind, -inf) for kind in kinds]
+    since = -inf if before is None else before.ended
+    if not times or min(times) <= since:
+        return None
+    return Glance(min(times), max(times))
+
+
+def not_fresh(
+    check: Check, begun: Mapping[type, float], since: float, records: Iterable[type], now: float
+) -> set[type]:
+    """The facts that are to be looked at so that a look since `since` counts."""
+    spared = set(records) if check.damping is not Damping.BOOKS else set()
+    return {
+        kind
+        for kind in looked_at(check)
+        if begun.get(kind, -inf) < since and not (kind in spared and now - begun.get(kind, -inf) <= RECENT)
+    }

@@ -1,0 +1,350 @@
+"""What the world is told: conditions, labels, taints and remedies, by mode and state."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeprep.decide.damping import DampingPolicy
+from nodeprep.decide.desired import Condition, Desired, GatePolicy, Taint, Trouble, desired
+from nodeprep.decide.legal import label, line, reason
+from nodeprep.decide.readiness import Assigned, Mode, ReadinessPolicy, standings
+from nodeprep.facts.past import Blind, Case, Past, Proof, State
+from nodeprep.model import Finding, Remedy, Stage, Status
+from tests.past_values import WAIVED, case, check, checks, finding, past
+
+NOW = 10_000.0
+PCI, PORT, ENI, PLUGIN, CNI = "pci.driver-bound", "port.state", "eni.up", "plugin.registered", "cni.first"
+LIMITS, SYNC = "limits.memlock", "time.sync"
+IDS = (PCI, PORT, ENI, PLUGIN, CNI, LIMITS)
+CHECKS = checks(
+    *(
+        check(one, stage=Stage.NODE if one == PLUGIN else Stage.DEVICE, after=(PCI,) if one == PORT else ())
+        for one in IDS
+    )
+)
+RDMA = Assigned("rdma-roce", IDS, gating=True, rdma=True)
+TCP = Assigned("tcp-shared-eni", (ENI, CNI), gating=False, rdma=False)
+PROVEN = {one: Proof(3, 100.0, 130.0, proven=True) for one in IDS}
+FINE = tuple(finding(one, Status.OK) for one in IDS)
+GATE = GatePolicy()
+LINK_UP = Remedy("link_up", {"interface": "eth2"})
+CAPABLE = "feature.node.kubernetes.io/network-rdma.capable"
+BLIND = {PORT: Blind(NOW - 600.0, "/sys/class/infiniband: denied (errno 13)")}
+
+
+def wrong(check_id: str = PORT, ago: float = 100.0, **different: Any) -> Case:
+    usual: dict[str, Any] = {"convicted_at": NOW - ago, "looks": ((NOW - ago, True),)}
+    return case(check_id, **(usual | different))
+
+
+def memory(state: State = State.READY, **different: Any) -> Past:
+    usual: dict[str, Any] = {"state": state, "since": NOW - 100.0, "proofs": PROVEN}
+    return past(**(usual | different))
+
+
+def tell(
+    now: Past,
+    *assigned: Assigned,
+    mode: Mode = Mode.GATE,
+    found: tuple[Finding, ...] = FINE,
+    gate: GatePolicy = GATE,
+    **different: Any,
+) -> Desired:
+    stands = standings(now, assigned, CHECKS, NOW)
+    policies: dict[str, Any] = {"gate": gate, "damping": DampingPolicy(), "readiness": ReadinessPolicy()}
+    return desired(now, found, stands, mode, CHECKS, now=NOW, **(policies | different))
+
+
+def said(told: Desired, kind: str) -> str:
+    """A condition as `kubectl describe node` shows it, "" if it is not there."""
+    found = [one for one in told.conditions if one.type == f"nodeprep.io/{kind}"]
+    return f"{found[0].status} {found[0].reason}: {found[0].message}" if found else ""
+
+
+def kinds(told: Desired) -> list[str]:
+    return [one.type.removeprefix("nodeprep.io/") for one in told.conditions]
+
+
+READY, BOOTSTRAP, UNHEALTHY = State.READY, State.BOOTSTRAP, State.UNHEALTHY
+WRONG: dict[str, Any] = {"cases": (wrong(),)}
+UNPROVEN = {one: proof for one, proof in PROVEN.items() if one != PORT}
+
+SPARED = "the gate stays open, though only this version sees port.state NoSignal: mlx5_3/1: NoSignal"
+
+CONDITIONS: list[tuple[Past, str, str]] = [
+    (memory(), "TrainingReady", "True Ready: every gate check passes: rdma-roce"),
+    (memory(), "RDMAReady", "True Passed: 2 of 2 gate checks pass"),
+    (memory(), "ENIReady", "True Passed: 1 of 1 gate checks pass"),
+    (memory(), "GPUReady", "True Passed: 1 of 1 gate checks pass"),
+    (memory(), "NetworkReady", "True Passed: 1 of 1 gate checks pass"),
+    (memory(UNHEALTHY, **WRONG), "TrainingReady", "False NoSignal: Unhealthy: port.state NoSignal: mlx5_3/1: NoSignal"),
+    (memory(UNHEALTHY, **WRONG), "RDMAReady", "False NoSignal: port.state NoSignal: mlx5_3/1: NoSignal"),
+    (memory(UNHEALTHY, **WRONG), "ENIReady", "True Passed: 1 of 1 gate checks pass"),
+    (
+        memory(UNHEALTHY, cases=(wrong(), wrong(PCI, port=None, reason="NoDriver", message="nobody drives it"))),
+        "RDMAReady",
+        "False NoDriver: pci.driver-bound NoDriver: nobody drives it (and 1 more)",
+    ),
+    (
+        memory(UNHEALTHY, cases=(wrong(), wrong(port=2), wrong(ENI))),
+        "RDMAReady",
+        "False NoSignal: port.state NoSignal: mlx5_3/1: NoSignal (and 1 more)",
+    ),
+    (
+        memory(UNHEALTHY, cases=(wrong(LIMITS),)),
+        "TrainingReady",
+        "False NoSignal: Unhealthy: limits.memlock NoSignal: mlx5_3/1: NoSignal",
+    ),
+    (memory(UNHEALTHY, cases=(wrong(LIMITS),)), "RDMAReady", "True Passed: 2 of 2 gate checks pass"),
+    (
+        memory(cases=(wrong(spared_until=NOW + 1),)),
+        "TrainingReady",
+        f"True VerdictChangedByUpgrade: {SPARED}",
+    ),
+    (
+        memory(cases=(wrong(SYNC, spared_until=NOW + 1),)),
+        "TrainingReady",
+        "True Ready: every gate check passes: rdma-roce",
+    ),
+    (memory(cases=(wrong(spared_until=NOW + 1),)), "RDMAReady", "True Passed: 2 of 2 gate checks pass"),
+    (
+        memory(blind=BLIND),
+        "TrainingReady",
+        "Unknown CannotLook: Ready: port.state could not look: /sys/class/infiniband: denied (errno 13)",
+    ),
+    (
+        memory(blind=BLIND),
+        "RDMAReady",
+        "Unknown CannotLook: port.state could not look: /sys/class/infiniband: denied (errno 13)",
+    ),
+    (memory(blind=BLIND), "ENIReady", "True Passed: 1 of 1 gate checks pass"),
+    (memory(blind={SYNC: BLIND[PORT]}), "TrainingReady", "True Ready: every gate check passes: rdma-roce"),
+    (memory(blind={PORT: Blind(NOW - 599.0, "")}), "TrainingReady", "True Ready: every gate check passes: rdma-roce"),
+    (memory(blind={PORT: Blind(NOW - 599.0, "")}), "RDMAReady", "True Passed: 2 of 2 gate checks pass"),
+    (
+        memory(UNHEALTHY, blind=BLIND, cases=(wrong(ENI),)),
+        "TrainingReady",
+        "False NoSignal: Unhealthy: eni.up NoSignal: mlx5_3/1: NoSignal",
+    ),
+    (
+        memory(BOOTSTRAP, proofs=UNPROVEN),
+        "TrainingReady",
+        "False Bootstrap: 5 of 6 gate checks passed often enough in this boot; not yet port.state",
+    ),
+    (
+        memory(BOOTSTRAP, proofs=UNPROVEN),
+        "RDMAReady",
+        "Unknown Bootstrap: 1 of 2 gate checks passed often enough in this boot; not yet port.state",
+    ),
+    (memory(BOOTSTRAP, proofs=UNPROVEN), "ENIReady", "True Passed: 1 of 1 gate checks pass"),
+    (
+        memory(State.AWAITING_HUMAN, why="it flaps"),
+        "TrainingReady",
+        "False AwaitingHuman: the node is AwaitingHuman: it flaps",
+    ),
+]
+
+
+@pytest.mark.parametrize(("now", "kind", "words"), CONDITIONS)
+def test_conditions(now: Past, kind: str, words: str) -> None:
+    assert said(tell(now, RDMA, found=(*FINE, finding(PORT, port=7))), kind) == words
+
+
+ALL_KINDS = ["TrainingReady", "RDMAReady", "ENIReady", "GPUReady", "NetworkReady"]
+NOTHING = tuple(finding(one, Status.ABSENT) for one in IDS)
+APPLIES: list[tuple[tuple[Finding, ...], Past, tuple[Assigned, ...], bool, list[str]]] = [
+    # findings, memory, profiles, full round, conditions
+    (FINE, memory(), (RDMA,), True, ALL_KINDS),
+    (NOTHING, memory(), (RDMA,), True, ["TrainingReady"]),
+    ((), memory(), (RDMA,), True, ["TrainingReady"]),
+    ((finding(ENI, Status.UNKNOWN),), memory(), (RDMA,), True, ["TrainingReady", "ENIReady"]),
+    (FINE, memory(), (TCP,), True, ["TrainingReady", "ENIReady", "NetworkReady"]),
+    (NOTHING, memory(UNHEALTHY, **WRONG), (RDMA,), True, ["TrainingReady", "RDMAReady"]),
+    ((), memory(passed={"eni.up x ": "up"}), (RDMA,), False, ["TrainingReady", "ENIReady"]),
+    ((), memory(passed={"eni.up x ": "up"}), (RDMA,), True, ["TrainingReady"]),
+    (FINE, memory(), (), True, ALL_KINDS),
+]
+
+
+@pytest.mark.parametrize(("found", "now", "profiles", "full_round", "there"), APPLIES)
+def test_an_area_is_there_where_it_applies_and_somebody_asks(
+    found: tuple[Finding, ...], now: Past, profiles: tuple[Assigned, ...], full_round: bool, there: list[str]
+) -> None:
+    assert kinds(tell(now, *profiles, found=found, full_round=full_round)) == there
+
+
+def test_what_is_wrong_with_the_agent_stands_at_the_end_of_a_message_that_is_cut() -> None:
+    now = memory(UNHEALTHY, cases=(wrong(message="x" * 400),))
+    trouble = Trouble("memory cannot be kept: /var/lib/nodeprep is full", "/etc/nodeprep.yaml:3: bad\n" + "y" * 200)
+    told = tell(now, RDMA, trouble=trouble)
+    message = told.conditions[0].message
+    assert len(message) == 256
+    assert message.startswith("Unhealthy: port.state NoSignal: xxx")
+    assert "...; memory cannot be kept: /var/lib/nodeprep is full; /etc/nodeprep.yaml:3: bad y" in message
+    assert len(told.conditions[1].message) == 256
+
+
+TAINTED = "NoSignal"
+REFUSED = replace(RDMA, refused="no baseline")
+INTOLERANT, DOUBTFUL = finding("plugin.tolerates-gate"), finding("plugin.tolerates-gate", Status.WARN)
+TAINTS: list[tuple[Past, tuple[Assigned, ...], Mode, tuple[Finding, ...], str]] = [
+    # memory, profiles, mode, findings, value of the taint
+    (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, FINE, TAINTED),
+    (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.REPAIR, FINE, TAINTED),
+    (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.OBSERVE, FINE, ""),
+    (memory(), (RDMA,), Mode.GATE, FINE, ""),
+    (memory(blind=BLIND), (RDMA,), Mode.GATE, FINE, ""),
+    (past(), (RDMA,), Mode.GATE, (), "Bootstrap"),
+    (past(), (RDMA,), Mode.OBSERVE, (), ""),
+    (past(), (TCP,), Mode.GATE, (), ""),
+    (past(), (), Mode.GATE, (), ""),
+    (memory(State.AWAITING_HUMAN), (RDMA,), Mode.GATE, FINE, "AwaitingHuman"),
+    (memory(State.VALIDATING), (TCP, RDMA), Mode.REPAIR, FINE, "Validating"),
+    (memory(BOOTSTRAP), (REFUSED,), Mode.GATE, FINE, "ProfileRefused"),
+    (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, INTOLERANT), ""),
+    (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, DOUBTFUL), ""),
+    (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, replace(INTOLERANT, waived=WAIVED)), ""),
+    (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, finding("plugin.tolerates-gate", Status.OK)), TAINTED),
+    (memory(UNHEALTHY, cases=(wrong(reason="bad: value!"),)), (RDMA,), Mode.GATE, FINE, "badvalue"),
+    (
+        memory(UNHEALTHY, cases=(wrong(), wrong(PCI, port=None, reason="NoDriver"))),
+        (RDMA,),
+        Mode.GATE,
+        FINE,
+        "NoDriver",
+    ),
+]
+
+
+@pytest.mark.parametrize(("now", "profiles", "mode", "found", "value"), TAINTS)
+def test_taints(now: Past, profiles: tuple[Assigned, ...], mode: Mode, found: tuple[Finding, ...], value: str) -> None:
+    wanted = (Taint("nodeprep.io/unhealthy", value, "NoSchedule"),) if value else ()
+    assert tell(now, *profiles, mode=mode, found=found).taints == wanted
+
+
+def test_names_and_effect_are_the_operators() -> None:
+    gate = GatePolicy(effect="PreferNoSchedule", unhealthy_taint="example.com/bad", rdma_label="example.com/rdma")
+    assert tell(memory(UNHEALTHY, **WRONG), RDMA, gate=gate).taints == (
+        Taint("example.com/bad", "NoSignal", "PreferNoSchedule"),
+    )
+    assert tell(memory(), RDMA, gate=gate).labels["example.com/rdma"] == "true"
+
+
+OTHER_RDMA = Assigned("rdma", (PORT,), gating=False, rdma=True)
+LABELS: list[tuple[Past, tuple[Assigned, ...], dict[str, str]]] = [
+    (
+        memory(),
+        (RDMA, TCP),
+        {CAPABLE: "true", "nodeprep.io/profile.rdma-roce": "ready", "nodeprep.io/profile.tcp-shared-eni": "ready"},
+    ),
+    (memory(), (TCP,), {"nodeprep.io/profile.tcp-shared-eni": "ready"}),
+    (memory(), (), {}),
+    (memory(UNHEALTHY, **WRONG), (RDMA, TCP), {"nodeprep.io/profile.tcp-shared-eni": "ready"}),
+    (memory(UNHEALTHY, **WRONG), (RDMA, OTHER_RDMA), {}),
+    (
+        memory(UNHEALTHY, cases=(wrong(ENI),)),
+        (RDMA, OTHER_RDMA),
+        {CAPABLE: "true", "nodeprep.io/profile.rdma": "ready"},
+    ),
+    (memory(State.AWAITING_HUMAN), (RDMA,), {}),
+    (past(), (RDMA,), {}),
+]
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize(("now", "profiles", "labels"), LABELS)
+def test_labels(now: Past, profiles: tuple[Assigned, ...], labels: dict[str, str], mode: Mode) -> None:
+    assert tell(now, *profiles, mode=mode).labels == {"nodeprep.io/state": str(now.state)} | labels
+
+
+STAYS: list[tuple[State, Mode, bool, bool]] = [
+    # state, mode, full round, whether the bootstrap taint may stay
+    (BOOTSTRAP, Mode.OBSERVE, False, True),
+    (BOOTSTRAP, Mode.OBSERVE, True, False),
+    (READY, Mode.OBSERVE, False, True),
+    (BOOTSTRAP, Mode.GATE, True, True),
+    (READY, Mode.GATE, False, False),
+    (UNHEALTHY, Mode.GATE, True, True),
+    (BOOTSTRAP, Mode.REPAIR, True, True),
+    (READY, Mode.REPAIR, True, False),
+]
+
+
+@pytest.mark.parametrize(("state", "mode", "full_round", "stays"), STAYS)
+def test_the_bootstrap_taint(state: State, mode: Mode, full_round: bool, stays: bool) -> None:
+    assert tell(memory(state), RDMA, mode=mode, full_round=full_round).bootstrap_taint_may_stay is stays
+
+
+REMEDIES: list[tuple[tuple[Case, ...], list[str]]] = [
+    ((wrong(remedy=LINK_UP),), ["port.state link_up eth2"]),
+    ((wrong(remedy=LINK_UP, ago=30.0),), ["port.state link_up eth2"]),
+    ((wrong(remedy=LINK_UP, ago=29.0),), []),
+    ((wrong(),), []),
+    ((wrong(remedy=LINK_UP, latched="it flaps"),), []),
+    ((wrong(remedy=LINK_UP, passes=1),), []),
+    ((wrong(remedy=LINK_UP, convicted_at=None),), []),
+    ((wrong(remedy=LINK_UP, spared_until=NOW + 1),), []),
+    ((wrong(SYNC, remedy=LINK_UP),), []),
+    ((wrong(remedy=LINK_UP), wrong(port=2, remedy=LINK_UP)), ["port.state link_up eth2"]),
+    (
+        (wrong(remedy=LINK_UP), wrong(port=2, remedy=Remedy("link_up", {"interface": "eth3"}))),
+        ["port.state link_up eth2", "port.state link_up eth3"],
+    ),
+    ((wrong(remedy=LINK_UP), wrong(ENI, remedy=LINK_UP)), ["port.state link_up eth2", "eni.up link_up eth2"]),
+    (
+        (wrong(remedy=LINK_UP), wrong(PCI, port=None, remedy=Remedy("driver_bind", {"interface": "x"}))),
+        ["pci.driver-bound driver_bind x"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("cases", "runs"), REMEDIES)
+def test_would_run(cases: tuple[Case, ...], runs: list[str]) -> None:
+    would = tell(memory(UNHEALTHY, cases=cases), RDMA).would_run
+    assert [f"{one} {remedy.playbook} {remedy.args['interface']}" for one, remedy in would] == runs
+
+
+LEGAL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+
+@given(st.text())
+def test_labels_and_reasons_are_what_kubernetes_takes(text: str) -> None:
+    assert LEGAL.fullmatch(label(text))
+    assert re.fullmatch(r"[A-Za-z][A-Za-z0-9]{0,62}", reason(text))
+
+
+@given(st.text(max_size=400), st.text(max_size=300), st.integers(0, 300))
+def test_a_line_is_printable_and_short_and_keeps_its_tail(text: str, tail: str, most: int) -> None:
+    written = line(text, most, tail=tail)
+    assert len(written) <= most
+    assert written.isprintable()
+    assert len(tail) > most or not tail.isprintable() or written.endswith(tail)
+
+
+@pytest.mark.parametrize("text", ["NoSignal", "profile.rdma-roce", "a", "x" * 63])
+def test_a_legal_label_stays_as_it_is(text: str) -> None:
+    assert label(text) == text
+
+
+def test_two_names_do_not_become_one_label() -> None:
+    long = "x" * 80
+    assert len({label(long + "1"), label(long + "2"), label("a/b"), label("a-b"), label("a b")}) == 5
+
+
+def test_the_label_of_a_profile_of_any_name_is_legal() -> None:
+    named = replace(OTHER_RDMA, name="käse/" + "x" * 80)
+    keys = set(tell(memory(), named).labels) - {"nodeprep.io/state", CAPABLE}
+    assert all(key.startswith("nodeprep.io/profile.") and LEGAL.fullmatch(key.partition("/")[2]) for key in keys)
+    assert len(keys) == 1
+
+
+def test_a_node_without_profiles_says_so() -> None:
+    assert tell(memory()).conditions[0] == Condition(
+        "nodeprep.io/TrainingReady", "True", "Ready", "no profile demands anything"
+    )

@@ -1,0 +1,369 @@
+"""The states of a node: every row of the table, what a start may believe, and whether a profile is ready."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodeprep.decide.damping import reset
+from nodeprep.decide.readiness import (
+    NO_REPAIR,
+    Assigned,
+    ReadinessPolicy,
+    Repair,
+    advance,
+    begin,
+    node_gates,
+    standings,
+)
+from nodeprep.decide.states import TABLE
+from nodeprep.facts.past import Blind, Case, Past, Proof, State
+from nodeprep.model import Check, Remedy, Severity, Stage
+from tests.past_values import BOOT, case, check, checks, past
+
+POLICY = ReadinessPolicy()
+NOW = 10_000.0
+DEVICE, NODE_STAGE = "port.state", "plugin.registered"
+CHECKS = checks(
+    check("pci.driver-bound"),
+    check(DEVICE, after=("pci.driver-bound",)),
+    check(NODE_STAGE, stage=Stage.NODE),
+    check("time.sync", severity=Severity.WARN),
+)
+RDMA = Assigned("rdma-roce", (DEVICE, NODE_STAGE), gating=True, rdma=True)
+PROVEN = Proof(3, 100.0, 130.0, proven=True)
+ONCE = Proof(1, 100.0, 100.0)
+BOTH = {DEVICE: PROVEN, NODE_STAGE: PROVEN}
+LINK_UP = Remedy("link_up", {"interface": "eth2"})
+ABLE = Repair(able=True)
+
+
+def wrong(ago: float = 100.0, **different: Any) -> Case:
+    """A conviction of the port that stands for `ago` seconds."""
+    usual: dict[str, Any] = {"convicted_at": NOW - ago, "looks": ((NOW - ago, True),)}
+    return case(**(usual | different))
+
+
+def suspect() -> Case:
+    return case(convicted_at=None, looks=((NOW, True),))
+
+
+def memory(state: State, ago: float = 100.0, **different: Any) -> Past:
+    """A node that is in a state for `ago` seconds and whose gates have all passed."""
+    return past(**({"state": state, "since": NOW - ago, "proofs": BOTH} | different))
+
+
+def then(before: Past, *assigned: Assigned, repair: Repair = NO_REPAIR, known: dict[str, Check] = CHECKS) -> Past:
+    return advance(before, assigned or (RDMA,), known, POLICY, NOW, repair=repair)
+
+
+BOOTSTRAP, READY, UNHEALTHY = State.BOOTSTRAP, State.READY, State.UNHEALTHY
+REPAIRING, VALIDATING, AWAITING_HUMAN = State.REPAIRING, State.VALIDATING, State.AWAITING_HUMAN
+
+BLIND = {DEVICE: Blind(NOW - 1, "/sys/class/infiniband: denied (errno 13)")}
+REFUSED = replace(RDMA, refused="no baseline confirms rdma-roce")
+MENDABLE: dict[str, Any] = {"cases": (wrong(remedy=LINK_UP),)}
+WRONG: dict[str, Any] = {"cases": (wrong(),)}
+SPARED: dict[str, Any] = {"cases": (wrong(spared_until=NOW + 1),)}
+
+ROWS = [
+    # from, memory, profile, repair, to
+    (BOOTSTRAP, {}, RDMA, Repair(), READY),
+    (BOOTSTRAP, {"proofs": {}}, RDMA, Repair(), BOOTSTRAP),
+    (BOOTSTRAP, {"proofs": {DEVICE: PROVEN}}, RDMA, Repair(), BOOTSTRAP),
+    (BOOTSTRAP, {"proofs": BOTH | {DEVICE: ONCE}}, RDMA, Repair(), BOOTSTRAP),
+    (BOOTSTRAP, {"cases": (suspect(),)}, RDMA, Repair(), BOOTSTRAP),
+    (BOOTSTRAP, {"blind": BLIND}, RDMA, Repair(), BOOTSTRAP),
+    (BOOTSTRAP, SPARED, RDMA, Repair(), READY),
+    (BOOTSTRAP, {"cases": (wrong(59.0, looks=((NOW, False),)),)}, RDMA, Repair(), BOOTSTRAP),
+    (BOOTSTRAP, {}, REFUSED, Repair(), BOOTSTRAP),
+    (BOOTSTRAP, {"ago": 3600.0}, REFUSED, Repair(), BOOTSTRAP),
+    (BOOTSTRAP, MENDABLE, RDMA, ABLE, REPAIRING),
+    (BOOTSTRAP, MENDABLE, RDMA, Repair(), BOOTSTRAP),
+    (BOOTSTRAP, MENDABLE, RDMA, Repair(able=True, held=True), BOOTSTRAP),
+    (BOOTSTRAP, MENDABLE, RDMA, Repair(able=True, spent=True), AWAITING_HUMAN),
+    (BOOTSTRAP, {"cases": (wrong(29.0, remedy=LINK_UP),)}, RDMA, ABLE, BOOTSTRAP),
+    (BOOTSTRAP, {"cases": (wrong(remedy=LINK_UP, passes=1),)}, RDMA, ABLE, BOOTSTRAP),
+    (BOOTSTRAP, {"cases": (wrong(remedy=LINK_UP, latched="3 times"),)}, RDMA, ABLE, AWAITING_HUMAN),
+    (BOOTSTRAP, WRONG, RDMA, Repair(), AWAITING_HUMAN),
+    (BOOTSTRAP, {"cases": (wrong(59.0),)}, RDMA, Repair(), BOOTSTRAP),
+    (BOOTSTRAP, {"proofs": {}, "ago": 3600.0}, RDMA, Repair(), AWAITING_HUMAN),
+    (BOOTSTRAP, {"proofs": {}, "ago": 3599.0}, RDMA, Repair(), BOOTSTRAP),
+    (READY, {}, RDMA, Repair(), READY),
+    (READY, WRONG, RDMA, Repair(), UNHEALTHY),
+    (READY, SPARED, RDMA, Repair(), READY),
+    (READY, {"cases": (wrong(spared_until=NOW),)}, RDMA, Repair(), UNHEALTHY),
+    (READY, {"cases": (suspect(),)}, RDMA, Repair(), READY),
+    (READY, {"blind": BLIND}, RDMA, Repair(), READY),
+    (READY, {"cases": (wrong(check="time.sync"),)}, RDMA, Repair(), READY),
+    (READY, {"proofs": {DEVICE: PROVEN}}, RDMA, Repair(), BOOTSTRAP),
+    (READY, {}, REFUSED, Repair(), BOOTSTRAP),
+    (UNHEALTHY, {}, RDMA, Repair(), READY),
+    (UNHEALTHY, {"cases": (suspect(),)}, RDMA, Repair(), UNHEALTHY),
+    (UNHEALTHY, WRONG, RDMA, ABLE, UNHEALTHY),
+    (UNHEALTHY, {**WRONG, "proofs": {DEVICE: PROVEN}}, RDMA, Repair(), BOOTSTRAP),
+    (UNHEALTHY, WRONG, REFUSED, Repair(), BOOTSTRAP),
+    (UNHEALTHY, MENDABLE, RDMA, ABLE, REPAIRING),
+    (UNHEALTHY, MENDABLE, RDMA, Repair(), UNHEALTHY),
+    (UNHEALTHY, {"cases": (wrong(latched="3 times"),)}, RDMA, Repair(), AWAITING_HUMAN),
+    (UNHEALTHY, WRONG, RDMA, Repair(spent=True), AWAITING_HUMAN),
+    (REPAIRING, MENDABLE, RDMA, Repair(able=True, running=True), REPAIRING),
+    (REPAIRING, MENDABLE, RDMA, Repair(able=True), REPAIRING),
+    (REPAIRING, MENDABLE, RDMA, Repair(able=True, ended=True), VALIDATING),
+    (REPAIRING, {**MENDABLE, "ago": 0.0}, RDMA, Repair(able=True, ended=True), REPAIRING),
+    (REPAIRING, MENDABLE, RDMA, Repair(), VALIDATING),
+    (REPAIRING, {**MENDABLE, "ago": 0.0}, RDMA, Repair(), REPAIRING),
+    (REPAIRING, MENDABLE, RDMA, Repair(running=True), REPAIRING),
+    (REPAIRING, MENDABLE, RDMA, Repair(able=True, held=True), VALIDATING),
+    (REPAIRING, {}, RDMA, ABLE, VALIDATING),
+    (VALIDATING, {}, RDMA, Repair(), READY),
+    (VALIDATING, {"cases": (suspect(),)}, RDMA, Repair(), VALIDATING),
+    (VALIDATING, {"proofs": {DEVICE: PROVEN}}, RDMA, Repair(), BOOTSTRAP),
+    (VALIDATING, {}, REFUSED, Repair(), BOOTSTRAP),
+    (VALIDATING, {**MENDABLE, "ago": 119.0}, RDMA, ABLE, VALIDATING),
+    (VALIDATING, {**MENDABLE, "ago": 120.0}, RDMA, ABLE, UNHEALTHY),
+    (VALIDATING, {**MENDABLE, "ago": 120.0, "proofs": {}}, RDMA, ABLE, BOOTSTRAP),
+    (AWAITING_HUMAN, {"all_passing_since": NOW - 600.0}, RDMA, Repair(), READY),
+    (AWAITING_HUMAN, {"all_passing_since": NOW - 599.0}, RDMA, Repair(), AWAITING_HUMAN),
+    (AWAITING_HUMAN, {"ago": 9999.0}, RDMA, Repair(), AWAITING_HUMAN),
+    (AWAITING_HUMAN, {**WRONG, "all_passing_since": NOW - 600.0}, RDMA, ABLE, AWAITING_HUMAN),
+    (AWAITING_HUMAN, {"blind": BLIND, "all_passing_since": NOW - 600.0}, RDMA, Repair(), AWAITING_HUMAN),
+    (AWAITING_HUMAN, {"all_passing_since": NOW - 600.0}, REFUSED, Repair(), AWAITING_HUMAN),
+]
+
+
+@pytest.mark.parametrize(("start", "holds", "profile", "repair", "to"), ROWS)
+def test_follows(start: State, holds: dict[str, Any], profile: Assigned, repair: Repair, to: State) -> None:
+    before = memory(start, **holds)
+    after = then(before, profile, repair=repair)
+    assert after.state is to
+    assert after.since == (NOW if to is not start else before.since)
+    assert bool(after.why) == (to is not start)
+
+
+def test_every_row_of_the_table_is_walked_by_a_row_here() -> None:
+    walked = {(start, to) for start, _, _, _, to in ROWS if start is not to}
+    assert walked == {(row.start, row.to) for row in TABLE}
+
+
+def test_what_stays_as_it_is_is_the_same_value() -> None:
+    """The agent writes its memory to disk only when it changed."""
+    ready = memory(READY, all_passing_since=200.0)
+    assert then(ready) is ready
+
+
+@pytest.mark.parametrize(("start", "holds", "profile", "repair", "to"), ROWS)
+def test_walking_on_comes_to_an_end(
+    start: State, holds: dict[str, Any], profile: Assigned, repair: Repair, to: State
+) -> None:
+    del to
+    now = memory(start, **holds)
+    for _ in range(6):
+        now = then(now, profile, repair=repair)
+    assert then(now, profile, repair=repair) is now
+
+
+WHYS = [
+    (memory(READY, **WRONG), RDMA, "a gate check fails: port.state NoSignal: mlx5_3/1: NoSignal"),
+    (memory(READY, proofs={DEVICE: PROVEN}), RDMA, "gates that are yet to pass often enough: plugin.registered"),
+    (memory(READY), REFUSED, "the profile is refused: no baseline confirms rdma-roce"),
+    (memory(BOOTSTRAP), RDMA, "every gate check passed often enough in this boot"),
+]
+
+
+@pytest.mark.parametrize(("before", "profile", "why"), WHYS)
+def test_says_why(before: Past, profile: Assigned, why: str) -> None:
+    assert then(before, profile).why == why
+
+
+def test_a_consequence_calls_no_human_while_its_root_can_be_repaired() -> None:
+    """The port has no remedy; the driver under it has."""
+    root = case("pci.driver-bound", port=None, convicted_at=NOW - 100, remedy=Remedy("driver_bind"))
+    both = memory(BOOTSTRAP, cases=(wrong(), root))
+    profile = replace(RDMA, gates=("pci.driver-bound", DEVICE))
+    assert then(both, profile, repair=ABLE).state is REPAIRING
+    assert then(both, profile).state is BOOTSTRAP
+    elsewhere = replace(root, place="0000:ff:00.0")
+    assert then(replace(both, cases=(wrong(), elsewhere)), profile).state is AWAITING_HUMAN
+
+
+def test_passing_is_counted_from_when_everything_passed() -> None:
+    waits = memory(AWAITING_HUMAN)
+    assert then(waits).all_passing_since == NOW
+    since = memory(AWAITING_HUMAN, all_passing_since=NOW - 5)
+    assert then(since).all_passing_since == NOW - 5
+    broken: tuple[dict[str, Any], ...] = (WRONG, {"cases": (suspect(),)}, {"blind": BLIND}, {"proofs": {}})
+    for different in broken:
+        assert then(replace(since, **different)).all_passing_since is None
+
+
+GATES = [
+    # profiles, gates that the state goes by
+    ((RDMA,), (DEVICE, NODE_STAGE)),
+    ((RDMA, Assigned("tcp", ("cni.first",), gating=False, rdma=False)), (DEVICE, NODE_STAGE)),
+    ((Assigned("tcp", ("cni.first", DEVICE), gating=False, rdma=False),), ("cni.first", DEVICE)),
+    ((), (DEVICE,)),
+]
+
+
+@pytest.mark.parametrize(("profiles", "gates"), GATES)
+def test_the_state_goes_by_gating_profiles_else_by_all(profiles: tuple[Assigned, ...], gates: tuple[str, ...]) -> None:
+    assert node_gates(past(proofs={DEVICE: ONCE, "time.sync": ONCE}), profiles, CHECKS) == gates
+
+
+@pytest.mark.parametrize(
+    ("proofs", "cases", "state"),
+    [
+        ({}, (), BOOTSTRAP),
+        ({DEVICE: PROVEN, "time.sync": ONCE}, (), READY),
+        ({DEVICE: ONCE, "time.sync": PROVEN}, (), BOOTSTRAP),
+        ({DEVICE: PROVEN}, (wrong(1.0),), BOOTSTRAP),
+    ],
+)
+def test_without_a_profile_every_gate_check_that_was_looked_at_has_to_pass(
+    proofs: dict[str, Proof], cases: tuple[Case, ...], state: State
+) -> None:
+    before = past(proofs=proofs, cases=cases, since=NOW)
+    assert advance(before, (), CHECKS, POLICY, NOW).state is state
+
+
+def test_a_profile_without_gates_does_not_open_before_the_first_looks() -> None:
+    empty = Assigned("mine", (), gating=True, rdma=True)
+    assert then(past(since=NOW), empty).state is BOOTSTRAP
+    assert not standings(past(state=READY), (empty,), CHECKS, NOW)[0].ready
+    assert not standings(past(state=READY), (empty,), CHECKS, NOW)[0].device
+
+
+KEPT = memory(
+    READY,
+    at=NOW - 50,
+    cases=(wrong(turns=(NOW - 60,), passing_since=NOW - 5, spared_until=NOW + 10),),
+    blind=BLIND,
+    all_passing_since=NOW - 40,
+    upgraded_at=NOW - 590,
+    gates=(("rdma-roce", "ready"),),
+)
+OUTLIVES: dict[str, Any] = {
+    "held": ("rdma-roce",),
+    "profile": {"name": "rdma-roce"},
+    "chosen_by": "hardware",
+    "parts": ({"name": "rdma-roce"},),
+    "baseline": {"name": "baseline"},
+    "passed": {"port.state x 1": "4: ACTIVE"},
+    "version": "1.0",
+    "serial": 7,
+}
+
+
+@pytest.mark.parametrize("uid", ["uid-1", ""])
+def test_a_restart_in_the_same_boot_keeps_everything(uid: str) -> None:
+    assert begin(KEPT, BOOT, uid, NOW) is KEPT
+
+
+def test_the_node_uid_is_learned_once() -> None:
+    learned = begin(replace(KEPT, node_uid=""), BOOT, "uid-1", NOW)
+    assert learned == KEPT
+    assert begin(learned, BOOT, "uid-2", NOW).state is BOOTSTRAP
+
+
+LATER = NOW + 1
+DAMAGED: list[dict[str, Any]] = [
+    {"at": LATER},
+    {"since": LATER},
+    {"since": -1.0},
+    {"since": float("nan")},
+    {"all_passing_since": LATER},
+    {"upgraded_at": LATER},
+    {"blind": {DEVICE: Blind(LATER, "")}},
+    {"proofs": {DEVICE: replace(PROVEN, first=LATER)}},
+    {"proofs": {DEVICE: replace(PROVEN, last=LATER)}},
+    {"cases": (wrong(opened_at=LATER),)},
+    {"cases": (wrong(looks=((LATER, False),)),)},
+    {"cases": (wrong(convicted_at=LATER),)},
+    {"cases": (wrong(latched_at=LATER),)},
+    {"cases": (wrong(passing_since=LATER),)},
+    {"cases": (wrong(turns=(LATER,)),)},
+    {"cases": (wrong(spared_until=NOW + 601),)},
+]
+STRANGE: list[tuple[Past | None, str, str]] = [
+    (None, BOOT, "uid-1"),
+    (KEPT, "another boot", "uid-1"),
+    (KEPT, "", "uid-1"),
+    (replace(KEPT, boot_id=""), "", "uid-1"),
+    (KEPT, BOOT, "uid-2"),
+    *((replace(KEPT, **damage), BOOT, "uid-1") for damage in DAMAGED),
+]
+
+
+@pytest.mark.parametrize(("kept", "boot", "uid"), STRANGE)
+def test_what_is_not_of_this_boot_and_node_opens_nothing(kept: Past | None, boot: str, uid: str) -> None:
+    whole = kept and replace(kept, **OUTLIVES)
+    new = begin(whole, boot, uid, NOW)
+    outlives = OUTLIVES if whole else {}
+    assert new == Past(boot_id=boot, node_uid=uid, state=BOOTSTRAP, since=NOW, why=new.why, **outlives)
+    assert new.why
+
+
+def test_a_reset_closes_and_forgets() -> None:
+    before = replace(memory(AWAITING_HUMAN, cases=(wrong(latched="3 times"),), all_passing_since=100.0), held=("rdma",))
+    after = reset(before, NOW)
+    assert (after.state, after.since, after.all_passing_since, after.held) == (BOOTSTRAP, NOW, None, ("rdma",))
+    assert not any(proof.proven for proof in after.proofs.values())
+    assert not any(one.convicted for one in after.cases)
+    assert then(after).state is BOOTSTRAP
+
+
+OTHER = Assigned("tcp", (DEVICE,), gating=False, rdma=False)
+STANDINGS: list[tuple[Past, Assigned, bool, bool, str]] = [
+    # memory, profile, device-ready, ready, in the way
+    (memory(READY), RDMA, True, True, ""),
+    (memory(READY, blind=BLIND), RDMA, True, True, ""),
+    (memory(READY, **SPARED), RDMA, True, True, ""),
+    (memory(UNHEALTHY, why="because"), RDMA, True, False, "the node is Unhealthy: because"),
+    (memory(UNHEALTHY), OTHER, True, True, ""),
+    (memory(UNHEALTHY, **WRONG), RDMA, False, False, "port.state NoSignal: mlx5_3/1: NoSignal"),
+    (memory(UNHEALTHY, **WRONG), OTHER, False, False, "port.state NoSignal: mlx5_3/1: NoSignal"),
+    (
+        memory(UNHEALTHY, cases=(wrong(check=NODE_STAGE),)),
+        RDMA,
+        True,
+        False,
+        "plugin.registered NoSignal: mlx5_3/1: NoSignal",
+    ),
+    (memory(READY), REFUSED, False, False, "no baseline confirms rdma-roce"),
+    (
+        memory(BOOTSTRAP, proofs={DEVICE: PROVEN, NODE_STAGE: ONCE}),
+        RDMA,
+        True,
+        False,
+        "1 of 2 gate checks passed often enough in this boot; not yet plugin.registered",
+    ),
+    (
+        memory(BOOTSTRAP, proofs={DEVICE: ONCE}, blind=BLIND),
+        RDMA,
+        False,
+        False,
+        "port.state could not look: /sys/class/infiniband: denied (errno 13)",
+    ),
+    (
+        memory(READY),
+        Assigned("mine", ("no.such",), gating=False, rdma=False),
+        False,
+        False,
+        "0 of 1 gate checks passed often enough in this boot; not yet no.such",
+    ),
+]
+
+
+@pytest.mark.parametrize(("now", "profile", "device", "ready", "why"), STANDINGS)
+def test_a_profile_stands(now: Past, profile: Assigned, device: bool, ready: bool, why: str) -> None:
+    stands = standings(now, (profile,), CHECKS, NOW)[0]
+    assert (stands.device, stands.ready, stands.why) == (device, ready, why)
+    assert (stands.name, stands.gating, stands.rdma, stands.gates) == (
+        profile.name,
+        profile.gating,
+        profile.rdma,
+        profile.gates,
+    )

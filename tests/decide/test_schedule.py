@@ -1,0 +1,227 @@
+"""When which fact is looked at: periods, bells, storms, looks that are wanted, facts that are under way."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeprep.decide.policy import Glance
+from nodeprep.decide.schedule import STORM, Schedule, glance, not_fresh
+from nodeprep.facts.expected import Expected
+from nodeprep.model import Check, Damping, Fact, Severity, Stage, Topic
+
+
+class Links:
+    """A fact that a bell wakes."""
+
+
+class Books:
+    """A fact that others keep."""
+
+
+class Slow:
+    """A fact that only its period asks for."""
+
+
+def nothing(_: object) -> None:
+    return None
+
+
+LINKS = Fact(Links, nothing, woken_by=frozenset({Topic.LINK}), every=30.0)
+BOOKS = Fact(Books, nothing, woken_by=frozenset({Topic.LINK}), every=300.0, rest=15.0)
+SLOW = Fact(Slow, nothing, every=60.0)
+
+
+def schedule(*begun: float, every: dict[type, float] | None = None) -> Schedule:
+    """Links, books and slow, last looked at then."""
+    facts = (LINKS, BOOKS, SLOW)
+    return Schedule(facts, every or {}, dict(zip((fact.kind for fact in facts), begun, strict=False)))
+
+
+def due(of: Schedule, now: float, busy: frozenset[type] = frozenset()) -> list[str]:
+    return [fact.kind.__name__ for fact in of.due(now, busy)]
+
+
+def test_everything_is_due_at_the_start() -> None:
+    assert due(schedule(), 0.0) == ["Links", "Books", "Slow"]
+    assert schedule().next() == -inf
+
+
+@pytest.mark.parametrize(
+    ("now", "every", "expected"),
+    [
+        pytest.param(129.9, None, [], id="nothing before its period is over"),
+        pytest.param(130.0, None, ["Links"], id="the shortest period"),
+        pytest.param(160.0, None, ["Links", "Slow"], id="two periods"),
+        pytest.param(105.0, {Links: 5.0}, ["Links"], id="the operator's period"),
+        pytest.param(400.0, None, ["Links", "Books", "Slow"], id="all"),
+    ],
+)
+def test_period(now: float, every: dict[type, float] | None, expected: list[str]) -> None:
+    assert due(schedule(100.0, 100.0, 100.0, every=every), now) == expected
+
+
+def test_a_bell_makes_what_it_wakes_due_at_once() -> None:
+    plan = schedule(100.0, 50.0, 100.0)
+    plan.ring({Topic.LINK}, 110.0)
+    assert due(plan, 110.0) == ["Links", "Books"]
+    plan.start(plan.due(110.0), 110.0)
+    assert due(plan, 110.0) == []
+    assert plan.next() == 140.0
+
+
+def test_a_topic_that_nothing_listens_to_wakes_nothing() -> None:
+    plan = schedule(100.0, 100.0, 100.0)
+    plan.ring({Topic.KERNEL_LOG}, 110.0)
+    assert due(plan, 110.0) == []
+
+
+def test_what_others_keep_rests_between_two_looks() -> None:
+    plan = schedule(100.0, 100.0, 100.0)
+    plan.ring({Topic.LINK}, 105.0)
+    assert due(plan, 105.0) == ["Links"]
+    plan.start(plan.due(105.0), 105.0)
+    assert plan.next() == 115.0
+    assert due(plan, 115.0) == ["Books"]
+
+
+def test_a_storm_costs_one_look_a_second() -> None:
+    plan = schedule(0.0, 0.0, 0.0)
+    looks = 0
+    for event in range(10_000):
+        now = 10.0 + event / 10_000 * 5.0
+        plan.ring({Topic.LINK}, now)
+        begun = [fact for fact in plan.due(now) if fact is LINKS]
+        plan.start(begun, now)
+        looks += len(begun)
+    assert looks == 5
+
+
+def test_the_first_event_is_never_put_off_and_the_last_is_never_lost() -> None:
+    plan = schedule(0.0, 0.0, 0.0)
+    plan.ring({Topic.LINK}, 10.0)
+    plan.start(plan.due(10.0), 10.0)
+    plan.ring({Topic.LINK}, 10.3)
+    assert "Links" not in due(plan, 10.9)
+    assert plan.next() == 11.0
+    assert plan.deaf(10.3) == {Topic.LINK}
+    assert plan.hears_at(10.3) == 10.0 + STORM
+    plan.ring((), 11.0)
+    assert "Links" in due(plan, 11.0)
+
+
+def test_a_storm_of_one_topic_puts_off_no_other() -> None:
+    config = Fact(Slow, nothing, woken_by=frozenset({Topic.CONFIG}), every=60.0)
+    plan = Schedule((LINKS, config), begun={Links: 0.0, Slow: 0.0})
+    plan.ring({Topic.CONFIG}, 10.0)
+    plan.start(plan.due(10.0), 10.0)
+    plan.ring({Topic.CONFIG, Topic.LINK}, 10.1)
+    assert due(plan, 10.1) == ["Links"]
+
+
+def test_a_wanted_look_waits_for_its_time_and_is_wanted_once() -> None:
+    plan = schedule(100.0, 100.0, 100.0)
+    plan.want([Links], 100.5)
+    assert due(plan, 100.4) == []
+    assert plan.next() == 100.5
+    assert due(plan, 100.5) == ["Links"]
+    plan.start(plan.due(100.5), 100.5)
+    plan.want([Links], 100.5)
+    assert plan.next() == 130.5
+
+
+def test_the_sooner_of_two_wishes_holds() -> None:
+    plan = schedule(100.0, 100.0, 100.0)
+    plan.want([Slow], 120.0)
+    plan.want([Slow], 110.0)
+    plan.want([Slow], 130.0)
+    assert plan.next() == 110.0
+
+
+def test_what_is_under_way_is_neither_due_nor_waited_for() -> None:
+    plan = schedule(100.0, 100.0, 100.0)
+    plan.ring({Topic.LINK}, 150.0)
+    busy = frozenset({Links, Books})
+    assert due(plan, 150.0, busy) == []
+    assert plan.next(busy) == 160.0
+    assert due(plan, 150.0) == ["Links", "Books"], "the event counts once the fact has returned"
+
+
+@given(st.lists(st.tuples(st.floats(0.001, 20.0), st.sampled_from(["ring", "want", "look"])), max_size=60))
+def test_no_event_is_forgotten(steps: list[tuple[float, str]]) -> None:
+    """After whatever happens, a look at the links begins no later than a second after the last event."""
+    plan, now, pending = schedule(0.0, 0.0, 0.0), 1.0, -inf
+    for pause, what in steps:
+        now += pause
+        if what == "ring":
+            plan.ring({Topic.LINK}, now)
+            pending = now
+        elif what == "want":
+            plan.want([Slow], now + 1.0)
+        plan.ring((), now)
+        if plan.begun[Links] >= pending:
+            pending = -inf
+        plan.start(plan.due(now), now)
+    end = now + STORM
+    plan.ring((), end)
+    plan.start(plan.due(end), end)
+    assert plan.begun[Links] >= pending
+
+
+def check(*needs: type, damping: Damping = Damping.HARD) -> Check:
+    return Check("a.b", "?", "why", "fix", "source", Severity.GATE, Stage.DEVICE, damping, needs, lambda _: iter(()))
+
+
+@pytest.mark.parametrize(
+    ("of", "begun", "before", "expected"),
+    [
+        pytest.param(check(Links), {Links: 5.0}, None, Glance(5.0, 5.0), id="the first look"),
+        pytest.param(check(Links), {}, None, None, id="never seen"),
+        pytest.param(check(Links, Slow), {Links: 5.0}, None, None, id="one of two never seen"),
+        pytest.param(
+            check(Links, Slow), {Links: 5.0, Slow: 4.0}, None, Glance(4.0, 5.0), id="from the first to the last"
+        ),
+        pytest.param(check(Links), {Links: 5.0}, Glance(5.0, 5.0), None, id="the same look does not count twice"),
+        pytest.param(check(Links, Slow), {Links: 9.0, Slow: 4.0}, Glance(4.0, 5.0), None, id="half of it is stale"),
+        pytest.param(
+            check(Links, Slow), {Links: 9.0, Slow: 5.0}, Glance(4.0, 5.0), None, id="as old as the one before"
+        ),
+        pytest.param(
+            check(Links, Slow), {Links: 9.0, Slow: 6.0}, Glance(4.0, 5.0), Glance(6.0, 9.0), id="all of it is fresh"
+        ),
+        pytest.param(
+            check(Links, Expected), {Links: 5.0}, None, Glance(5.0, 5.0), id="what is derived is not looked at"
+        ),
+        pytest.param(
+            check(Links, Books),
+            {Links: 99.0, Books: 50.0},
+            Glance(60.0, 60.0),
+            Glance(99.0, 99.0),
+            id="a recent record",
+        ),
+        pytest.param(check(Links, Books), {Links: 99.0, Books: 30.0}, Glance(60.0, 60.0), None, id="an old record"),
+        pytest.param(
+            check(Links, Books, damping=Damping.BOOKS),
+            {Links: 99.0, Books: 50.0},
+            Glance(60.0, 60.0),
+            None,
+            id="who compares books wants them fresh",
+        ),
+        pytest.param(
+            check(Books), {Books: 50.0}, Glance(50.0, 50.0), None, id="nothing but a record, and the same one"
+        ),
+    ],
+)
+def test_glance(of: Check, begun: dict[type, float], before: Glance | None, expected: Glance | None) -> None:
+    assert glance(of, begun, before, (Books,), 100.0) == expected
+
+
+def test_what_is_not_fresh_is_to_be_looked_at() -> None:
+    begun: dict[type, float] = {Links: 99.0, Slow: 10.0, Books: 30.0}
+    assert not_fresh(check(Links, Slow, Books), begun, 98.0, (Books,), 100.0) == {Slow, Books}
+    assert not_fresh(check(Links, Slow, Books), begun | {Books: 50.0}, 98.0, (Books,), 100.0) == {Slow}
+    books = check(Links, Books, damping=Damping.BOOKS)
+    assert not_fresh(books, begun | {Books: 50.0}, 98.0, (Books,), 100.0) == {Books}

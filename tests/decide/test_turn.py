@@ -1,0 +1,163 @@
+"""A turn of the mind: damping, states and what is told, in that order; and whole lives of a node (tests/histories)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodeprep.decide.damping import Glance
+from nodeprep.decide.desired import Desired, Taint, Trouble
+from nodeprep.decide.readiness import Assigned, Mode, Repair, begin
+from nodeprep.decide.turn import Heard, Rules, think
+from nodeprep.facts.kernel_log import KernelLog, Line
+from nodeprep.facts.past import Past, State
+from nodeprep.model import Damping, Finding, Status
+from tests import histories
+from tests.histories import ALL_FRESH, ALL_WELL, STATE, WORLDS, Event
+from tests.past_values import BOOT, PLACE, case, check, checks, finding
+
+PORT = "port.state"
+RULES = Rules(
+    checks(check(PORT), check("klog.nic", damping=Damping.LATCH)),
+    (Assigned("rdma-roce", (PORT, "klog.nic"), gating=True, rdma=True),),
+    Mode.GATE,
+)
+FINE = (finding(PORT, Status.OK), finding("klog.nic", Status.OK))
+
+
+def look(past: Past, at: float, *found: Finding) -> tuple[Past, Desired]:
+    fresh = dict.fromkeys(RULES.checks, Glance(at, at))
+    return think(past, Heard(found, fresh, full_round=True), RULES, at)
+
+
+def ready() -> tuple[Past, Desired]:
+    past = begin(None, BOOT, "uid-1", 10.0)
+    for at in (20.0, 35.0):
+        past, _ = look(past, at, *FINE)
+    return look(past, 50.0, *FINE)
+
+
+def test_opens_with_the_third_pass_and_not_before() -> None:
+    past = begin(None, BOOT, "uid-1", 10.0)
+    for at, state in ((20.0, State.BOOTSTRAP), (35.0, State.BOOTSTRAP), (50.0, State.READY)):
+        past, told = look(past, at, *FINE)
+        assert (told.state, bool(told.taints), told.profiles[0].ready) == (
+            state,
+            state is not State.READY,
+            state is State.READY,
+        )
+
+
+def test_the_second_failing_look_closes_in_the_same_turn() -> None:
+    past, _ = ready()
+    past, told = look(past, 60.0, finding(PORT), FINE[1])
+    assert told.taints == ()
+    past, told = look(past, 60.6, finding(PORT), FINE[1])
+    assert told.state is State.UNHEALTHY
+    assert told.taints == (Taint("nodeprep.io/unhealthy", "NoSignal", "NoSchedule"),)
+    assert "feature.node.kubernetes.io/network-rdma.capable" not in told.labels
+
+
+def test_one_turn_goes_through_as_many_states_as_follow() -> None:
+    past, _ = ready()
+    past, told = look(past, 60.0, FINE[0], finding("klog.nic", reason="Fatal"))
+    assert told.state is past.state is State.AWAITING_HUMAN
+    assert told.taints[0].value == "Fatal"
+
+
+def test_a_quiet_turn_changes_nothing() -> None:
+    past, told = ready()
+    same, again = look(past, 80.0, *FINE)
+    assert same is past
+    assert again == told
+
+
+def test_a_restart_tells_the_same_before_its_first_look() -> None:
+    past, told = ready()
+    again, at_once = think(begin(past, BOOT, "uid-1", 60.0), Heard(), RULES, 60.0)
+    assert again is past
+    assert (at_once.labels, at_once.taints, at_once.profiles) == (told.labels, told.taints, told.profiles)
+
+
+def test_what_is_heard_beside_findings_counts() -> None:
+    past, _ = ready()
+    trouble = Trouble(store="the disk is full")
+    _, told = think(past, Heard(FINE, trouble=trouble), RULES, 60.0)
+    assert told.conditions[0].message.endswith("; the disk is full")
+    observe = replace(RULES, mode=Mode.OBSERVE)
+    assert think(past, Heard(FINE), observe, 60.0)[1].bootstrap_taint_may_stay
+    assert not think(past, Heard(FINE, full_round=True), observe, 60.0)[1].bootstrap_taint_may_stay
+
+
+@pytest.mark.parametrize(
+    ("repair", "state"),
+    [
+        (Repair(able=True, running=True), State.REPAIRING),
+        (Repair(able=True, ended=True), State.VALIDATING),
+    ],
+)
+def test_what_the_repair_side_says_counts(repair: Repair, state: State) -> None:
+    past, _ = ready()
+    repairing = replace(past, state=State.REPAIRING, cases=(case(convicted_at=51.0),))
+    assert think(repairing, Heard(FINE, repair=repair), RULES, 60.0)[0].state is state
+
+
+def test_the_kernel_log_frees_a_latch() -> None:
+    past, _ = ready()
+    found = finding("klog.nic", reason="Fatal")
+    past, _ = look(past, 60.0, FINE[0], found)
+    line = Line(1, 65.0, 6, from_kernel=True, text=f"mlx5_core {PLACE}: firmware version: 28.41.1000")
+    past, _ = think(past, Heard((FINE[0], found), log=KernelLog(66.0, (line,))), RULES, 66.0)
+    assert not past.cases[0].latched
+
+
+RESULTS = st.text("owfua", min_size=len(ALL_WELL), max_size=len(ALL_WELL))
+PAUSES = st.sampled_from(histories.PAUSES)
+LOOKS = st.tuples(st.just("look"), PAUSES, RESULTS, st.text("fs", min_size=len(ALL_FRESH), max_size=len(ALL_FRESH)))
+WELL = st.tuples(st.just("look"), PAUSES, st.just(ALL_WELL), st.just(ALL_FRESH))
+STEPS = st.tuples(st.just("step"), st.sampled_from(histories.STEPS), st.just(""), st.just(""))
+OTHERS = st.tuples(
+    st.sampled_from([what for what in histories.OTHERS if what != "step"]),
+    st.integers(0, 19).map(float),
+    st.just(""),
+    st.just(""),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(world=st.sampled_from(WORLDS), events=st.lists(st.one_of(WELL, LOOKS, STEPS, OTHERS), max_size=30))
+def test_no_history_opens_what_it_has_not_earned(world: histories.World, events: list[Event]) -> None:
+    histories.play(world, events)
+
+
+def test_thousands_of_drawn_histories_violate_nothing() -> None:
+    """`python tests/histories.py` plays as many as are wanted."""
+    met, violated = histories.survey(2000, seed=0)
+    assert violated == ""
+    assert {what for what, times in met.items() if times >= 20} >= {
+        "opened",
+        "tainted",
+        "convicted",
+        "released",
+        "latched",
+    }
+
+
+WELL_3: list[Event] = [("look", 16.0, ALL_WELL, ALL_FRESH)] * 3
+BAD_3: list[Event] = [("look", 16.0, "foo", ALL_FRESH)] * 3
+MET: list[tuple[list[Event], set[str]]] = [
+    (WELL_3[1:], {"tainted"}),
+    (WELL_3, {"tainted", "opened"}),
+    (WELL_3 + BAD_3, {"tainted", "opened", "convicted"}),
+    (WELL_3 + BAD_3 + WELL_3, {"tainted", "opened", "convicted", "released"}),
+    ((BAD_3 + WELL_3) * 3, {"tainted", "opened", "convicted", "released", "latched"}),
+]
+
+
+@pytest.mark.parametrize(("events", "met"), MET)
+def test_histories_meet_what_they_are_to_be_judged_by(events: list[Event], met: set[str]) -> None:
+    assert WORLDS[0].ids[0] == STATE
+    assert histories.play(WORLDS[0], events) == met

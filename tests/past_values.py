@@ -1,0 +1,111 @@
+"""Words for tests of what is decided over time: checks, findings of them, glances and cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nodeprep.decide.damping import Glance
+from nodeprep.facts.past import Case, Past
+from nodeprep.model import (
+    Check,
+    Damping,
+    Finding,
+    Remedy,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Subject,
+    Unreadable,
+    Verdict,
+    Waived,
+    Why,
+)
+
+PLACE = "0000:5c:00.0"
+BOOT = "6f1c1b9e-0000-4000-8000-000000000001"
+WAIVED = Waived("cable on order", "2030-01-01", 30)
+BLIND = Unreadable(Why.DENIED, "/sys/class/infiniband", 13)
+
+
+def _judge(_: Seen) -> Iterator[Verdict]:
+    yield from ()
+
+
+def check(check_id: str = "port.state", **different: Any) -> Check:
+    """A gate check about devices, damped as HARD."""
+    usual: dict[str, Any] = {
+        "id": check_id,
+        "question": "?",
+        "why": "",
+        "fix": "",
+        "source": "",
+        "severity": Severity.GATE,
+        "stage": Stage.DEVICE,
+        "damping": Damping.HARD,
+        "needs": (),
+        "judge": _judge,
+    }
+    return Check(**(usual | different))
+
+
+def checks(*some: Check) -> dict[str, Check]:
+    return {one.id: one for one in some}
+
+
+def finding(
+    check_id: str = "port.state",
+    status: Status = Status.FAIL,
+    *,
+    place: str = PLACE,
+    port: int | None = 1,
+    name: str = "mlx5_3/1",
+    reason: str = "",
+    message: str = "",
+    observed: str = "",
+    remedy: Remedy | None = None,
+    severity: Severity = Severity.GATE,
+    root: str | None = None,
+    waived: Waived | None = None,
+) -> Finding:
+    """What a check says of mlx5_3/1; `place=""` and `port=None` say it of the node. UNKNOWN is told as by a round."""
+    reason = reason or {Status.FAIL: "NoSignal", Status.UNKNOWN: "CannotLook"}.get(status, "Fine")
+    blind = BLIND if status is Status.UNKNOWN else None
+    verdict = Verdict(
+        subject=Subject(place, port, name),
+        status=status,
+        reason=reason,
+        message=message or f"{name}: {reason}",
+        remedy=remedy,
+        observed=observed,
+        blind=blind,
+    )
+    return Finding(check_id, severity, verdict, root, waived)
+
+
+def glance(at: float, took: float = 0.0) -> Glance:
+    """A look whose first fact was observed at `at`, and its last `took` seconds later."""
+    return Glance(at, at + took)
+
+
+def case(check_id: str = "port.state", **different: Any) -> Case:
+    """A conviction of mlx5_3/1 since second 100."""
+    usual: dict[str, Any] = {
+        "check": check_id,
+        "place": PLACE,
+        "port": 1,
+        "name": "mlx5_3/1",
+        "reason": "NoSignal",
+        "message": "mlx5_3/1: NoSignal",
+        "opened_at": 99.0,
+        "looks": ((99.0, True), (100.0, True)),
+        "convicted_at": 100.0,
+    }
+    return Case(**(usual | different))
+
+
+def past(**different: Any) -> Past:
+    """The memory of one boot of one node, written by version 1.0."""
+    usual: dict[str, Any] = {"boot_id": BOOT, "node_uid": "uid-1", "version": "1.0"}
+    return Past(**(usual | different))
