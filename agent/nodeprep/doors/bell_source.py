@@ -1,0 +1,50 @@
+"""What every bell has: a descriptor that becomes readable, and what reading it means."""
+
+from __future__ import annotations
+
+from nodeprep.model import Topic
+
+PATIENCE = 0.002  # seconds that one bell may be read before the others have their turn
+
+
+class Absent(Exception):
+    """This node has no such bell; `final` if nothing can change that while we run."""
+
+    def __init__(self, why: str, *, final: bool = False) -> None:
+        super().__init__(why)
+        self.final = final
+
+
+class Source:
+    """One bell. It is opened again after it was closed; nothing of it blocks."""
+
+    name: str
+    topics: frozenset[Topic]
+
+    def open(self) -> int:
+        """The descriptor to wait for.
+
+        Raises:
+            Absent: there is no such bell here.
+            OSError: it could not be opened now.
+        """
+        raise NotImplementedError
+
+    def drain(self) -> frozenset[Topic]:
+        """Take what has come, or much of it; the topics that it announces.
+
+        Raises:
+            OSError: the bell is dead.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of everything; may be called at any time. Raises OSError."""
+        raise NotImplementedError
+
+    def heard(self) -> None:
+        """Another bell announced that devices came, went or changed."""
+
+    def trouble(self) -> str:
+        """Why it would not ring though it is open, or ""."""
+        return ""

@@ -1,0 +1,369 @@
+"""The wait for bells: who is listened to, who died, who is opened again. The bells here are pipes of ours."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from nodeprep.doors import clock
+from nodeprep.doors.bell import DIRECTORIES, LONGEST, Bells, BellState
+from nodeprep.doors.bell_source import Absent, Source
+from nodeprep.model import Topic
+
+LINK, RDMA, DEVICE, CONFIG = Topic.LINK, Topic.RDMA, Topic.DEVICE, Topic.CONFIG
+NOTHING: frozenset[Topic] = frozenset()
+LONG = 30.0  # seconds that no test reaches: what ends such a wait is a ring
+
+
+class Pipe(Source):
+    """Announces each topic whose number is written into it, whatever else it could announce."""
+
+    def __init__(self, *topics: Topic, name: str = "pipe") -> None:
+        self.name = name
+        self.topics = frozenset(topics)
+        self.refusals: list[Exception] = []
+        self.opens = 0
+        self.drains = 0
+        self.told = 0
+        self.ends: tuple[int, int] | None = None
+
+    def open(self) -> int:
+        self.opens += 1
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.ends = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        return self.ends[0]
+
+    def drain(self) -> frozenset[Topic]:
+        self.drains += 1
+        if self.ends is None:
+            return NOTHING
+        try:
+            return frozenset(list(Topic)[number] for number in os.read(self.ends[0], 100) if number < len(Topic))
+        except BlockingIOError:
+            return NOTHING
+
+    def close(self) -> None:
+        ends, self.ends = self.ends, None
+        for end in ends or ():
+            with suppress(OSError):
+                os.close(end)
+
+    def heard(self) -> None:
+        self.told += 1
+
+    def ring(self, *topics: Topic) -> None:
+        assert self.ends
+        os.write(self.ends[1], bytes(list(Topic).index(topic) for topic in topics) or b"\xff")
+
+
+class Dead(Pipe):
+    """Rings, and breaks when it is read."""
+
+    def drain(self) -> frozenset[Topic]:
+        raise OSError(5, "broke")
+
+
+class Noisy(Pipe):
+    """Always has something to read, and says the same of it."""
+
+    says = NOTHING
+
+    def drain(self) -> frozenset[Topic]:
+        self.drains += 1
+        return self.says
+
+
+@contextmanager
+def hung(*sources: Source) -> Iterator[Bells]:
+    bells = Bells(sources=sources)
+    try:
+        yield bells
+    finally:
+        bells.close()
+
+
+def took(bells: Bells, timeout: float | None, deaf: frozenset[Topic] = NOTHING) -> tuple[frozenset[Topic], float]:
+    began = time.monotonic()
+    rang = bells.wait(timeout, deaf)
+    return rang, time.monotonic() - began
+
+
+def test_nothing_rings_at_first_and_a_wait_ends_with_its_time() -> None:
+    with hung(Pipe(LINK), Pipe(RDMA)) as bells:
+        rang, seconds = took(bells, 0.3)
+    assert rang == NOTHING
+    assert 0.3 <= seconds < 2
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0])
+def test_a_wait_without_time_sees_what_is_there(timeout: float) -> None:
+    with hung(pipe := Pipe(LINK)) as bells:
+        assert bells.wait(timeout) == NOTHING
+        pipe.ring(LINK)
+        assert bells.wait(timeout) == {LINK}
+        assert bells.wait(timeout) == NOTHING, "a ring is told once"
+
+
+@pytest.mark.parametrize("timeout", [LONG, None])
+def test_a_ring_ends_the_wait(timeout: float | None) -> None:
+    with hung(pipe := Pipe(LINK)) as bells:
+        threading.Timer(0.2, pipe.ring, (LINK,)).start()
+        rang, seconds = took(bells, timeout)
+    assert rang == {LINK}
+    assert 0.1 < seconds < 10
+
+
+def test_rings_of_several_bells_come_together() -> None:
+    with hung(first := Pipe(LINK), second := Pipe(RDMA)) as bells:
+        first.ring(LINK)
+        second.ring(RDMA)
+        assert bells.wait(LONG) == {LINK, RDMA}
+
+
+def test_who_is_deaf_hears_it_later() -> None:
+    with hung(pipe := Pipe(LINK), other := Pipe(CONFIG)) as bells:
+        pipe.ring(LINK)
+        rang, seconds = took(bells, 0.3, frozenset({LINK}))
+        assert rang == NOTHING
+        assert seconds >= 0.3
+        assert pipe.drains == 0, "a storm costs nothing meanwhile"
+        other.ring(CONFIG)
+        assert bells.wait(LONG, frozenset({LINK})) == {CONFIG}
+        assert bells.wait(LONG) == {LINK}
+
+
+def test_of_a_bell_with_several_topics_the_others_are_heard_at_once() -> None:
+    with hung(pipe := Pipe(LINK, DEVICE)) as bells:
+        pipe.ring(LINK)
+        assert bells.wait(0.1, frozenset({LINK})) == NOTHING
+        pipe.ring(DEVICE)
+        rang, seconds = took(bells, LONG, frozenset({LINK}))
+        assert rang == {DEVICE}
+        assert seconds < 5
+        assert bells.wait(LONG) == {LINK}, "what it said meanwhile waits"
+
+
+@pytest.mark.parametrize("says", [NOTHING, frozenset({LINK})])
+def test_what_nobody_wants_to_hear_does_not_keep_us_awake(says: frozenset[Topic]) -> None:
+    with hung(pipe := Noisy(LINK, DEVICE)) as bells:
+        pipe.says = says
+        pipe.ring(LINK)
+        before = time.process_time()
+        assert bells.wait(1.0, frozenset({LINK})) == NOTHING
+        assert time.process_time() - before < 0.3
+    assert 2 <= pipe.drains <= 60
+
+
+def test_a_bell_whose_descriptor_was_closed_rings_and_is_opened_again() -> None:
+    with hung(pipe := Pipe(LINK)) as bells:
+        assert pipe.ends
+        os.close(pipe.ends[0])
+        assert bells.wait(LONG) == {LINK}, "what it would have said is looked at"
+        assert bells.states() == {"pipe": BellState(alive=False, restarts=0, why="Bad file descriptor")}
+        rang, seconds = took(bells, LONG)
+        assert rang == {LINK}, "and what it missed until it was open again"
+        assert 0.5 < seconds < 10
+        assert bells.states() == {"pipe": BellState(alive=True, restarts=1)}
+        assert bells.wait(0.1) == NOTHING
+        pipe.ring(LINK)
+        assert bells.wait(LONG) == {LINK}
+
+
+def test_a_bell_that_breaks_says_why_and_leaves_the_others_alone() -> None:
+    with hung(dead := Dead(LINK, name="dead"), pipe := Pipe(RDMA)) as bells:
+        dead.ring(LINK)
+        assert bells.wait(LONG) == {LINK}
+        pipe.ring(RDMA)
+        assert bells.wait(LONG) == {RDMA}
+        assert bells.states()["dead"] == BellState(alive=False, restarts=0, why="broke")
+
+
+def test_a_descriptor_in_error_with_nothing_to_read_is_dead() -> None:
+    with hung(pipe := Noisy(LINK)) as bells:
+        assert pipe.ends
+        os.close(pipe.ends[1])  # POLLHUP, again and again
+        assert bells.wait(LONG) == {LINK}
+        assert bells.states()["pipe"].why == "in error, with nothing to read"
+        before = time.process_time()
+        bells.wait(0.5)
+        assert time.process_time() - before < 0.2
+
+
+def test_a_bell_that_cannot_be_opened_is_tried_again_and_rings_when_it_can() -> None:
+    pipe = Pipe(LINK)
+    pipe.refusals = [OSError(24, "Too many open files")]
+    with hung(pipe) as bells:
+        assert bells.states() == {"pipe": BellState(alive=False, restarts=0, why="Too many open files")}
+        assert bells.wait(0.2) == NOTHING
+        assert pipe.opens == 1
+        assert bells.wait(LONG) == {LINK}
+        assert bells.states() == {"pipe": BellState(alive=True, restarts=1)}
+
+
+def test_it_is_tried_less_and_less_often_and_anew_after_a_good_while() -> None:
+    with hung(Pipe(LINK)) as bells:
+        (bell,) = bells._bells
+        now = clock.now()
+        pauses = []
+        for _ in range(9):
+            bells._died(bell, OSError(5, "broke"), now)
+            pauses.append(round(bell.again_at - now))
+        assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+        bells._open(bell, now)
+        bells._died(bell, OSError(5, "broke"), now + LONGEST / 2)
+        assert round(bell.again_at - now - LONGEST / 2) == 60, "open for less than a minute is no recovery"
+        bells._open(bell, now)
+        bells._died(bell, OSError(5, "broke"), now + LONGEST)
+        assert round(bell.again_at - now - LONGEST) == 1
+
+
+def test_a_bell_that_this_node_does_not_have_is_not_asked_for_again() -> None:
+    pipe, other = Pipe(RDMA, name="none"), Pipe(DEVICE)
+    pipe.refusals = [Absent("no such thing", final=True)]
+    with hung(pipe, other) as bells:
+        assert bells.states()["none"] == BellState(alive=False, restarts=0, why="no such thing")
+        other.ring(DEVICE)
+        assert bells.wait(LONG) == {DEVICE}
+        assert bells.wait(1.5) == NOTHING
+    assert pipe.opens == 1
+
+
+def test_a_bell_that_comes_with_a_device_is_found_then() -> None:
+    pipe, other = Pipe(RDMA, name="late"), Pipe(DEVICE, LINK)
+    pipe.refusals = [Absent("not yet")]
+    with hung(pipe, other) as bells:
+        other.ring(LINK)
+        assert bells.wait(LONG) == {LINK}
+        assert bells.wait(1.5) == NOTHING
+        assert (pipe.opens, pipe.told) == (1, 0), "a link is no device"
+        other.ring(DEVICE)
+        assert bells.wait(LONG) == {DEVICE}
+        assert bells.wait(LONG) == {RDMA}
+        assert bells.states()["late"] == BellState(alive=True), "it had not died"
+    assert (pipe.opens, pipe.told, other.told) == (2, 1, 0)
+
+
+def test_waking_ends_a_wait_once() -> None:
+    with hung(Pipe(LINK)) as bells:
+        bells.wake()
+        bells.wake()
+        assert took(bells, LONG)[1] < 10
+        rang, seconds = took(bells, 0.3)
+        assert (rang, seconds >= 0.3) == (NOTHING, True)
+        threading.Timer(0.2, bells.wake).start()
+        assert 0.1 < took(bells, None)[1] < 10
+
+
+def test_waking_never_blocks() -> None:
+    with hung() as bells:
+        os.eventfd_write(bells._wake, 2**64 - 2)
+        bells.wake()
+        assert took(bells, LONG)[1] < 10
+    bells.wake()  # closed: nobody to wake
+
+
+@contextmanager
+def alarm(seconds: float, call: object) -> Iterator[None]:
+    before = signal.signal(signal.SIGALRM, lambda *_: call() if callable(call) else None)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_signal_handler_wakes() -> None:
+    with hung(Pipe(LINK)) as bells, alarm(0.2, bells.wake):
+        assert 0.1 < took(bells, LONG)[1] < 10
+
+
+def test_another_signal_does_not_end_the_wait() -> None:
+    with hung(Pipe(LINK)) as bells, alarm(0.1, None):
+        assert took(bells, 0.5)[1] >= 0.5
+
+
+def test_without_its_own_descriptor_it_sleeps_all_the_same() -> None:
+    with hung(Pipe(LINK)) as bells:
+        os.close(bells._wake)
+        bells.wait(LONG)
+        assert took(bells, 0.3)[1] >= 0.3
+        bells.wake()
+        assert took(bells, LONG)[1] < 10
+
+
+def test_closing_leaves_nothing_open() -> None:
+    before = sorted(Path("/proc/self/fd").iterdir())
+    bells = Bells()
+    bells.close()
+    bells.close()
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
+    deadline = time.monotonic() + 10
+    while any(thread.name == "infiniband-ports" for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_the_bells_of_this_machine() -> None:
+    with_all = Bells()
+    states = with_all.states()
+    with_all.close()
+    assert set(states) == {"links", "rdma", "uevents", "kernel-log", "configuration", "infiniband-ports"}
+    assert all(state.alive == (state.why == "") for state in states.values()), states
+    assert states["links"].alive
+    assert states["uevents"].alive
+
+
+def test_the_directories_of_the_host_and_of_our_own(tmp_path: Path) -> None:
+    host, own = tmp_path / "host", tmp_path / "own/nodeprep"
+    for path in (host / "etc/eni", host / "var/lib/kubelet/device-plugins", own, tmp_path / "host/srv/net.d"):
+        path.mkdir(parents=True)
+    bells = Bells(str(host), [str(own)], {**DIRECTORIES, "/srv/net.d": CONFIG})
+    try:
+        assert bells.states()["kernel-log"].why == f"{host}/dev/kmsg is not there"
+        for path, topic in (
+            (host / "etc/eni/eni_conf", CONFIG),
+            (host / "var/lib/kubelet/device-plugins/a.sock", DEVICE),
+            (host / "srv/net.d/10-a.conflist", CONFIG),
+            (own / "config.yaml", CONFIG),
+        ):
+            everything = frozenset(Topic) - {topic}  # this machine may have news of its own
+            assert bells.wait(0.2, everything) == NOTHING
+            path.touch()
+            assert bells.wait(LONG, everything) == {topic}
+            while bells.wait(0.1, everything):
+                pass
+    finally:
+        bells.close()
+
+
+NOBODY = """
+import json, os, time
+from nodeprep.doors.bell import Bells
+bells = Bells()
+began = time.monotonic()
+rang = bells.wait(0.3)
+print(json.dumps([sorted(rang), time.monotonic() - began, {name: state.why for name, state in bells.states().items()}]))
+"""
+
+
+def test_without_any_right_it_waits_and_says_what_it_may_not() -> None:
+    """As in an unprivileged container: user and network namespaces of its own, and no capability."""
+    words = ["unshare", "--user", "--net", "setpriv", "--bounding-set=-all", "--no-new-privs", sys.executable, "-c"]
+    done = subprocess.run([*words, NOBODY], capture_output=True, text=True, check=False)
+    if done.returncode and "unshare" in done.stderr:
+        pytest.skip(f"no user namespaces here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("[[], 0.")
+    assert '"links": ""' in done.stdout
+    assert '"kernel-log": "/dev/kmsg: Operation not permitted' in done.stdout

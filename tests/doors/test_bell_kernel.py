@@ -1,0 +1,234 @@
+"""The kernel's bells: notices as it lays them out, its log, and a namespace's own links."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from nodeprep.doors.bell_kernel import KernelLogLines, LinkNotices, Netlink, RdmaNotices, Uevents, announces
+from nodeprep.doors.bell_source import Absent, Source
+from nodeprep.doors.files import Files
+from nodeprep.model import Topic
+from tests.doors.netlink_kernel import kernel, nlmsg, u8, u32
+
+NOTHING: frozenset[Topic] = frozenset()
+LINK, RDMA, DEVICE, KERNEL_LOG = Topic.LINK, Topic.RDMA, Topic.DEVICE, Topic.KERNEL_LOG
+
+
+def rtmsg(kind: int, protocol: int) -> bytes:
+    """A notice of a route: family, lengths, tos, table, protocol, scope, type, flags."""
+    return nlmsg(kind, struct.pack("=8BI", socket.AF_INET, 32, 0, 0, 254, protocol, 253, 1, 0))[:32]
+
+
+ROUTES = [
+    (nlmsg(16, bytes(16)), {LINK}),  # RTM_NEWLINK
+    (nlmsg(20, bytes(8)), {LINK}),  # RTM_NEWADDR
+    (nlmsg(32, bytes(12)), {LINK}),  # RTM_NEWRULE
+    (rtmsg(24, 3), {LINK}),  # RTPROT_BOOT: CNI plugins
+    (rtmsg(25, 4), {LINK}),  # RTPROT_STATIC
+    (rtmsg(24, 80), {LINK}),  # Calico's Felix
+    (rtmsg(24, 12), NOTHING),  # RTPROT_BIRD
+    (rtmsg(25, 186), NOTHING),  # RTPROT_BGP
+    (rtmsg(32, 12), {LINK}),  # a rule has another layout: nobody learned it
+]
+
+
+@pytest.mark.parametrize(("notice", "topics"), ROUTES)
+def test_what_links_and_routes_announce(notice: bytes, topics: set[Topic]) -> None:
+    assert LinkNotices().meaning(notice) == topics
+
+
+def uevent(subsystem: str, path: str = "/devices/x") -> bytes:
+    words = ["add@" + path, "ACTION=add", f"DEVPATH={path}", f"SUBSYSTEM={subsystem}", "SEQNUM=1"]
+    return "\0".join(words).encode() + b"\0"
+
+
+UEVENTS = [
+    ("infiniband", {RDMA}),
+    ("infiniband_verbs", {RDMA}),
+    ("infiniband_mad", {RDMA}),
+    ("net", {LINK}),
+    ("pci", {DEVICE}),
+    ("module", {DEVICE}),
+    ("drivers", {DEVICE}),
+    ("auxiliary", {DEVICE}),
+    ("misc", {DEVICE}),
+    ("nvidia", {DEVICE}),
+    ("nvidia-uvm", {DEVICE}),
+    ("queues", NOTHING),
+    ("block", NOTHING),
+    ("slab", NOTHING),
+    ("cgroup", NOTHING),
+    ("", NOTHING),
+]
+
+
+@pytest.mark.parametrize(("subsystem", "topics"), UEVENTS)
+def test_what_uevents_announce(subsystem: str, topics: set[Topic]) -> None:
+    assert Uevents().meaning(uevent(subsystem)) == topics
+
+
+@pytest.mark.parametrize("notice", [b"", b"SUBSYSTEM=pci", b"add@/x\0NO_SUBSYSTEM=pci\0", b"\xff" * 100])
+def test_a_uevent_without_a_subsystem_announces_nothing(notice: bytes) -> None:
+    assert Uevents().meaning(notice) == NOTHING
+
+
+@contextmanager
+def opened(source: Source) -> Iterator[int]:
+    try:
+        descriptor = source.open()
+    except Absent as absent:
+        pytest.skip(f"{source.name} was not heard: {absent}")
+    try:
+        yield descriptor
+    finally:
+        source.close()
+
+
+def heard(source: Source, descriptor: int, seconds: float = 5) -> frozenset[Topic]:
+    """What it says within some seconds, if poll(2) says that there is something."""
+    deadline = time.monotonic() + seconds
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    while time.monotonic() < deadline:
+        if poll.poll(100) and (said := source.drain()):
+            return said
+    return NOTHING
+
+
+class OwnGroup(Netlink):
+    """A group in which programs may talk to each other; the kernel never does."""
+
+    name = "own"
+    topics = frozenset({LINK})
+    protocol = socket.NETLINK_USERSOCK
+    groups = 1
+
+
+def send(times: int, notice: bytes) -> None:
+    """Send to the group; the kernel, whom it goes to as well, does not listen there."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_USERSOCK) as peer:
+        for _ in range(times):
+            with suppress(ConnectionRefusedError):
+                peer.sendto(notice, (0, 1))
+
+
+def test_what_no_kernel_sent_rings_nothing() -> None:
+    bell = OwnGroup()
+    with opened(bell) as descriptor:
+        send(1, nlmsg(16, u32(1, 1)))
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        assert poll.poll(5000), "it did arrive"
+        assert bell.drain() == NOTHING
+        assert not poll.poll(0), "and was taken"
+
+
+def test_more_than_the_socket_holds_is_a_ring() -> None:
+    bell = OwnGroup()
+    with opened(bell) as descriptor:
+        send(3000, bytes(2000))
+        assert heard(bell, descriptor) == {LINK}
+
+
+def test_the_kernel_tells_of_devices_that_change() -> None:
+    bell, change = Uevents(), Path("/sys/class/misc/tun/uevent")
+    if not os.access(change, os.W_OK):
+        pytest.skip(f"{change} may not be written here: uevents were not tried")
+    with opened(bell) as descriptor:
+        assert bell.drain() == NOTHING
+        change.write_text("change")
+        assert heard(bell, descriptor) == {DEVICE}
+
+
+def test_rdma_notices_say_why_there_are_none() -> None:
+    bell = RdmaNotices()
+    if Path("/sys/class/infiniband").is_dir():
+        pytest.skip("ib_core is loaded here: the lab tests what it announces")
+    with pytest.raises(Absent, match="no ib_core in this kernel") as absent:
+        bell.open()
+    assert not absent.value.final, "it may be loaded later"
+
+
+ANSWERS = [
+    (u8(66, 1) + u8(93, 1) + u8(96, 0) + u8(103, 1), True),  # Linux 6.12
+    (u8(66, 1) + u8(93, 1), False),  # Linux 6.1
+    (b"", False),
+    (u8(66, 1) + struct.pack("=HH", 0, 1), False),  # an attribute without an end
+    (u8(66, 1) + b"\0", False),
+]
+
+
+@pytest.mark.parametrize(("answer", "has_them"), ANSWERS)
+def test_the_kernel_says_whether_it_has_rdma_notices(answer: bytes, has_them: bool) -> None:
+    """By RDMA_NLDEV_SYS_ATTR_MONITOR_MODE: older ones let anybody join the group and never send to it."""
+    with kernel(lambda _kind, _body: [answer]) as (asking, played):
+        assert announces(asking) is has_them
+    assert [kind for kind, _ in played.asked] == [5 << 10 | 6]
+
+
+def write(line: str) -> None:
+    try:
+        descriptor = os.open("/dev/kmsg", os.O_WRONLY)
+    except OSError as error:
+        pytest.skip(f"/dev/kmsg may not be written here ({error}): the bell of the kernel log was not heard")
+    try:
+        os.write(descriptor, f"{line} nodeprep test {uuid.uuid4()}\n".encode())
+    finally:
+        os.close(descriptor)
+
+
+LINES = [
+    ("<11>an error", {KERNEL_LOG}),
+    ("<12>a warning", {KERNEL_LOG}),
+    ("<14>mlx5_core 0000:5c:00.0: Port module event", {KERNEL_LOG}),
+    ("<14>a firewall's note of a packet", NOTHING),
+]
+
+
+@pytest.mark.parametrize(("line", "topics"), LINES)
+def test_a_line_of_the_kernel_log(line: str, topics: set[Topic]) -> None:
+    bell = KernelLogLines(Files())
+    write("<11>said before it was opened")
+    with opened(bell) as descriptor:
+        assert bell.drain() == NOTHING, "what was said before is no news"
+        write(line)
+        assert heard(bell, descriptor, 5 if topics else 0.5) == topics
+
+
+def test_a_storm_in_the_kernel_log_is_one_ring() -> None:
+    bell = KernelLogLines(Files())
+    with opened(bell) as descriptor:
+        for _ in range(50):
+            write("<11>storm")
+        assert heard(bell, descriptor) == {KERNEL_LOG}
+        assert bell.drain() == NOTHING
+
+
+@pytest.mark.parametrize("kind", ["absent", "file", "fifo", "other device"])
+def test_what_is_no_kernel_log_is_not_listened_to(tmp_path: Path, kind: str) -> None:
+    device = tmp_path / "dev/kmsg"
+    device.parent.mkdir()
+    if kind == "file":
+        device.write_text("6,1,2,-;not the kernel\n")
+    elif kind == "fifo":
+        os.mkfifo(device)
+    elif kind == "other device":
+        try:
+            os.mknod(device, 0o20666, os.makedev(1, 3))
+        except PermissionError:
+            pytest.skip("no device nodes can be made here")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(Absent, match="kmsg is not") as absent:
+        KernelLogLines(Files(str(tmp_path))).open()
+    assert not absent.value.final
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -1,0 +1,197 @@
+"""The poll of InfiniBand ports, on class trees of files."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from nodeprep.doors.bell_ports import EVERY, LISTING, PortStates
+from nodeprep.model import Topic
+from tests.rigs.absent import cannot_start
+from tests.rigs.hung_mounts import UNAVAILABLE
+
+NOTHING: frozenset[Topic] = frozenset()
+RDMA = frozenset({Topic.RDMA})
+QUICK = 0.05  # seconds between polls here
+
+
+def port(root: Path, device: str, link_layer: str = "InfiniBand") -> Path:
+    made = root / f"sys/class/infiniband/{device}/ports/1"
+    made.mkdir(parents=True)
+    for name, text in (("link_layer", link_layer), ("state", "4: ACTIVE"), ("phys_state", "5: LinkUp")):
+        (made / name).write_text(f"{text}\n")
+    return made
+
+
+@contextmanager
+def polling(root: Path, listing: float = LISTING) -> Iterator[PortStates]:
+    bell = PortStates(str(root), QUICK, listing)
+    bell.open()
+    try:
+        assert heard(bell, 0.5) == NOTHING, "how it was at first is no news"
+        yield bell
+    finally:
+        bell.close()
+
+
+def heard(bell: PortStates, seconds: float = 10) -> frozenset[Topic]:
+    """What it says within some seconds, if poll(2) says that there is something."""
+    assert bell._poll
+    poll = select.poll()
+    poll.register(bell._poll.descriptor, select.POLLIN)
+    return bell.drain() if poll.poll(seconds * 1000) else NOTHING
+
+
+def test_its_periods_are_those_of_the_design() -> None:
+    assert (EVERY, LISTING) == (1.0, 60.0)
+
+
+@pytest.mark.parametrize("name", ["state", "phys_state"])
+def test_a_state_that_changes_rings_once(tmp_path: Path, name: str) -> None:
+    ports = [port(tmp_path, f"mlx5_{number}") for number in range(3)]
+    with polling(tmp_path) as bell:
+        (ports[2] / name).write_text("1: DOWN\n")
+        assert heard(bell) == RDMA
+        assert heard(bell, 0.5) == NOTHING
+        (ports[0] / name).write_text("1: DOWN\n")
+        assert heard(bell) == RDMA
+
+
+def test_a_port_that_is_gone_rings(tmp_path: Path) -> None:
+    """A regular file outlives its name as no kernel attribute does, so that it takes a list of the ports to see it."""
+    state = port(tmp_path, "mlx5_0") / "state"
+    with polling(tmp_path) as bell:
+        state.unlink()
+        bell.heard()
+        assert heard(bell) == RDMA
+        state.mkdir()
+        bell.heard()
+        assert heard(bell, 0.5) == NOTHING
+
+
+def test_what_cannot_be_read_is_a_state_too(tmp_path: Path) -> None:
+    """As of a device that is gone (ENODEV), by a descriptor that lost its file."""
+    port(tmp_path, "mlx5_0")
+    before = descriptors()
+    with polling(tmp_path) as bell:
+        (lost, *_) = [one for one in descriptors() - before if one[1].endswith("/state")]
+        hole = os.open(tmp_path, os.O_RDONLY)
+        os.dup2(hole, int(lost[0]))  # EISDIR
+        os.close(hole)
+        assert heard(bell) == RDMA
+        assert heard(bell, 0.5) == NOTHING
+
+
+def test_files_of_ports_that_went_are_closed(tmp_path: Path) -> None:
+    before = descriptors()
+    made = port(tmp_path, "mlx5_0")
+    with polling(tmp_path) as bell:
+        assert len([path for _, path in descriptors() - before if "/ports/1/" in path]) == 2
+        for _ in range(20):
+            bell.heard()
+            assert heard(bell, 0.1) == NOTHING
+        assert len([path for _, path in descriptors() - before if "/ports/1/" in path]) == 2
+        (made / "link_layer").write_text("Ethernet")
+        bell.heard()
+        assert heard(bell) == RDMA
+        assert [path for _, path in descriptors() - before if "/ports/1/" in path] == []
+
+
+def descriptors() -> set[tuple[str, str]]:
+    """Number and path of every open file of this process."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found.add((entry.name, str(entry.readlink())))
+    return found
+
+
+def test_other_ports_are_none_of_its_business(tmp_path: Path) -> None:
+    states = [port(tmp_path, "mlx5_0", "Ethernet") / "state", port(tmp_path, "odd0", "Something") / "state"]
+    with polling(tmp_path) as bell:
+        for state in states:
+            state.write_text("1: DOWN\n")
+        assert heard(bell, 0.5) == NOTHING
+
+
+def test_ports_that_come_are_found_when_another_bell_says_so(tmp_path: Path) -> None:
+    with polling(tmp_path) as bell:
+        state = port(tmp_path, "mlx5_0") / "state"
+        assert heard(bell, 0.3) == NOTHING, "it is not listed every time"
+        bell.heard()
+        assert heard(bell) == RDMA
+        state.write_text("1: DOWN\n")
+        assert heard(bell) == RDMA
+
+
+def test_ports_that_come_unannounced_are_found_too(tmp_path: Path) -> None:
+    with polling(tmp_path, listing=1.0) as bell:
+        port(tmp_path, "mlx5_0")
+        assert heard(bell) == RDMA
+
+
+def test_ports_that_come_beside_others_are_found_too(tmp_path: Path) -> None:
+    port(tmp_path, "mlx5_0")
+    with polling(tmp_path, listing=1.0) as bell:
+        port(tmp_path, "mlx5_1")
+        assert heard(bell) == RDMA
+
+
+def test_closed_it_ends_its_thread_and_can_be_opened_again(tmp_path: Path) -> None:
+    state = port(tmp_path, "mlx5_0") / "state"
+    bell = PortStates(str(tmp_path), QUICK)
+    bell.open()
+    bell.close()
+    bell.close()
+    assert bell.drain() == NOTHING
+    deadline = time.monotonic() + 10
+    while any(thread.name == PortStates.name for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    bell.open()
+    assert heard(bell, 0.5) == NOTHING
+    state.write_text("1: DOWN\n")
+    assert heard(bell) == RDMA
+    bell.close()
+
+
+HUNG = """
+import os, time
+from pathlib import Path
+from nodeprep.doors.bell import Bells
+from nodeprep.doors.bell_ports import PortStates
+root = Path(os.environ["MOUNTS"])
+port = root / "sys/class/infiniband/mlx5_0/ports/1"
+port.mkdir(parents=True)
+(port / "link_layer").write_text("InfiniBand")
+(port / "state").symlink_to("/hung0/state")
+bells = Bells(sources=[PortStates(str(root), stuck=1.0)])
+time.sleep(0.5)
+began = time.monotonic()
+bells.wait(2.0)
+print(round(time.monotonic() - began))
+print(bells.states()["infiniband-ports"])
+bells.close()
+"""
+
+
+def test_a_device_that_does_not_answer_hangs_nobody_else() -> None:
+    rig = Path(__file__).parents[1] / "rigs/hung_mounts.py"
+    words = [sys.executable, str(rig), "run", "--", sys.executable, "-c", HUNG]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode == UNAVAILABLE:
+        cannot_start(done.stderr)
+    assert done.returncode == 0, done.stderr
+    seconds, state = done.stdout.splitlines()
+    assert int(seconds) == 2
+    assert "alive=False" in state
+    assert "no answer from /sys/class/infiniband/mlx5_0/ports/1 for" in state
