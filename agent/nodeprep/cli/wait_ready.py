@@ -1,0 +1,70 @@
+"""`nodeprep wait-ready`: an init container of a device plugin waits until its node is proven ready in this boot."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+from nodeprep.cli.directories import directories
+from nodeprep.cli.duration import seconds
+from nodeprep.cli.output import complain
+from nodeprep.cli.usage import UsageError
+from nodeprep.doors import clock
+from nodeprep.publish.gate import BOOT_ID, GateStage, file_name, in_the_way
+
+PAUSE = 0.5  # seconds between two looks
+REMINDER = 30.0  # seconds after which it says again what it waits for
+
+
+def run(profile: str, stage: str, timeout: str | None = None, run_dir: str | None = None) -> int:
+    """Wait until a gate is open: 0 if it is, 1 after `timeout`. Raises UsageError."""
+    signal.signal(signal.SIGTERM, _end)  # the first process of a container gets no signal that it has not asked for
+    if not profile:
+        raise UsageError("--profile '': found no name, wanted that of a profile; see nodeprep check")
+    if stage not in list(GateStage):
+        raise UsageError(f"--stage {stage!r}: wanted {' or '.join(GateStage)}")
+    patience = None if timeout is None else seconds("--timeout", timeout)
+    return wait(directories("/", run=run_dir).run, profile, stage, _boot_id(), patience)
+
+
+def wait(
+    directory: str, profile: str, stage: str, boot_id: str, patience: float | None, *, reminder: float = REMINDER
+) -> int:
+    """Look until the gate is open, at most `patience` seconds; say at first and every `reminder` seconds for what."""
+    waited_for = f"{directory}/{file_name(profile, stage)} of this boot"
+    started = next_words = clock.now()
+    while why := _in_the_way(directory, profile, stage, boot_id):
+        waited = clock.now() - started
+        if patience is not None and waited >= patience:
+            after = f"after {waited:.0f} s" if waited >= 1 else "now"
+            complain(f"not open {after}: {waited_for}: {why}; see nodeprep check --profile {profile} on the node")
+            return 1
+        if started + waited >= next_words:
+            complain(f"waiting for {waited_for}: {why}; the agent writes it when its checks have passed")
+            next_words += reminder
+        clock.sleep(PAUSE if patience is None else min(PAUSE, patience - waited))
+    return 0
+
+
+def _in_the_way(directory: str, profile: str, stage: str, boot_id: str) -> str:
+    place = Path(directory)
+    try:
+        if not place.exists():
+            return "no such directory"
+        if not place.is_dir():
+            raise UsageError(f"--run-dir {directory!r} is no directory; wanted the one that the agent writes to")
+    except OSError as error:
+        return str(error.strerror)
+    return in_the_way(directory, profile, stage, boot_id)
+
+
+def _boot_id() -> str:
+    try:
+        return Path(BOOT_ID).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{BOOT_ID}: {error}; wanted the id of this boot, which a gate file must name") from error
+
+
+def _end(_signal: int, _frame: object) -> None:
+    sys.exit(128 + signal.SIGTERM)

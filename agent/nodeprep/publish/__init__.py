@@ -1,0 +1,1 @@
+"""Tells the world: gate files, metrics, pages for probes."""

@@ -1,0 +1,139 @@
+"""`nodeprep wait-ready` as an init container runs it: exit codes, words, and that it ends when told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeprep.cli.wait_ready import wait
+from nodeprep.publish.gate import GateFiles
+from tests.cli.program import NODEPREP, nodeprep
+
+BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def asked(profile: str, stage: str, timeout: str | None = None, run_dir: object = None) -> tuple[str, ...]:
+    options = (("--profile", profile), ("--stage", stage), ("--timeout", timeout), ("--run-dir", run_dir))
+    return ("wait-ready", *(f"{option}={value}" for option, value in options if value is not None))
+
+
+def waited(*arguments: Any, **environment: str) -> tuple[int, str]:
+    """Its exit code and what it says; it says nothing on stdout."""
+    done = nodeprep(*asked(*arguments), **environment)
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+def open_(directory: Path, *gates: tuple[str, str], boot_id: str = BOOT) -> None:
+    assert GateFiles(str(directory)).open(gates, boot_id=boot_id, node_uid="", version="1") == ""
+
+
+def test_an_open_gate_is_0_at_once_and_silent(tmp_path: Path) -> None:
+    open_(tmp_path, ("rdma-roce", "device"), ("odd name/", "ready"))
+    assert waited("rdma-roce", "device", None, tmp_path) == (0, "")
+    assert waited("rdma-roce", "device", "0", tmp_path) == (0, "")
+    assert waited("rdma-roce", "device", NODEPREP_RUN_DIR=str(tmp_path)) == (0, "")
+    assert waited("rdma-roce", "device", None, tmp_path, NODEPREP_RUN_DIR="/nowhere") == (0, "")
+    assert waited("odd name/", "ready", "0", tmp_path) == (0, "")
+
+
+def test_a_gate_that_is_not_open_is_1_and_says_what_is_in_the_way(tmp_path: Path) -> None:
+    open_(tmp_path, ("rdma-roce", "device"))
+    file = f"{tmp_path}/rdma-roce.ready of this boot"
+    assert waited("rdma-roce", "ready", "0", tmp_path) == (
+        1,
+        f"not open now: {file}: no such file; see nodeprep check --profile rdma-roce on the node\n",
+    )
+    open_(tmp_path, ("rdma-roce", "ready"), boot_id="another")
+    code, words = waited("rdma-roce", "ready", "0", tmp_path)
+    assert (code, words.startswith(f"not open now: {file}: it is of another boot (another, since 20")) == (1, True)
+    code, words = waited("rdma-roce", "device", "0", tmp_path / "nowhere")
+    assert (code, "no such directory; see nodeprep check" in words) == (1, True)
+
+
+def test_it_waits_as_long_as_it_was_told(tmp_path: Path) -> None:
+    started = time.monotonic()
+    code, words = waited("rdma-roce", "ready", "1.2s", tmp_path)
+    assert time.monotonic() - started >= 1.2
+    assert code == 1
+    first, last = words.splitlines()
+    assert first == (
+        f"waiting for {tmp_path}/rdma-roce.ready of this boot: no such file; "
+        "the agent writes it when its checks have passed"
+    )
+    assert last.startswith("not open after 1 s: ")
+
+
+def test_it_says_again_and_again_what_it_waits_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert wait(str(tmp_path), "rdma-roce", "ready", BOOT, 2.6, reminder=1.0) == 1
+    said = [line.partition(" ")[0] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["waiting", "waiting", "waiting", "not"]
+
+
+def test_a_gate_that_opens_ends_the_wait(tmp_path: Path) -> None:
+    place = tmp_path / "made/later"
+    timer = threading.Timer(1.0, open_, (place, ("rdma-roce", "ready")))
+    timer.start()
+    try:
+        code, words = waited("rdma-roce", "ready", None, place)
+    finally:
+        timer.join()
+    assert (code, len(words.splitlines())) == (0, 1)
+    assert "no such directory" in words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("rdma-roce", "node"), "--stage 'node': wanted device or ready\n"),
+        (("rdma-roce", "Ready"), "--stage 'Ready': wanted device or ready\n"),
+        (("rdma-roce", "ready", "soon"), "--timeout: found 'soon', wanted seconds, or a number with s, m or h"),
+        (("rdma-roce", "ready", "-1"), "--timeout: found '-1'"),
+        (("rdma-roce", "ready", "0", "/dev/null"), "--run-dir '/dev/null' is no directory; wanted the one that the"),
+        (("", "ready"), "--profile '': found no name, wanted that of a profile"),
+    ],
+)
+def test_wrong_use_is_2(arguments: tuple[str, ...], says: str) -> None:
+    code, words = waited(*arguments)
+    assert (code, words.startswith(says), len(words.splitlines())) == (2, True, 1)
+
+
+def test_a_file_in_the_directorys_place_is_told_as_soon_as_it_is_there(tmp_path: Path) -> None:
+    timer = threading.Timer(1.0, (tmp_path / "run").write_text, ("",))
+    timer.start()
+    try:
+        code, words = waited("rdma-roce", "ready", "60s", tmp_path / "run")
+    finally:
+        timer.join()
+    assert (code, words.splitlines()[-1].startswith("--run-dir")) == (2, True)
+
+
+def test_sigterm_ends_it_at_once_with_143(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        (NODEPREP, *asked("rdma-roce", "ready", None, tmp_path)), stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("waiting for ")
+        process.send_signal(signal.SIGTERM)
+        # A process that a signal killed has a negative code: the first one of a container would not even have ended.
+        assert process.wait(timeout=30) == 143
+
+
+def test_it_imports_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    open_(tmp_path, ("rdma-roce", "device"))
+    command = (sys.executable, "-X", "importtime", "-m", "nodeprep", *asked("rdma-roce", "device", None, tmp_path))
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    done = subprocess.run(command, env=clean, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    heavy = ("yaml", "pyroute2", "nodeprep.facts", "nodeprep.checks", "nodeprep.round", "nodeprep.config", "hashlib")
+    assert "nodeprep.publish.gate" in modules
+    assert not [one for one in heavy if one in modules]
