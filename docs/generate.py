@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from docs import configuration, metrics
 from nodeprep.checks import ALL
 from nodeprep.cli import explain
 from nodeprep.cli.reasons import reasons
@@ -121,6 +122,8 @@ def _cell(text: str) -> str:
 
 def main() -> None:
     TARGET.write_text(page(ALL), encoding="utf-8")
+    configuration.main()
+    metrics.main()
 
 
 if __name__ == "__main__":

@@ -34,6 +34,11 @@ def utc() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
+def wall() -> float:
+    """Seconds since 1970 by the wall clock, for what others hold against their own."""
+    return time.time()
+
+
 def sleep(seconds: float) -> None:
     time.sleep(seconds)
 

@@ -6,8 +6,9 @@ import errno
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from types import TracebackType
@@ -28,6 +29,7 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 NODE_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 Object = Mapping[str, Any]
+GET = "GET"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,14 @@ class Access:
     """The API server, the name of the Node that we run on, and who asks.
 
     `credential` gives the headers that say who asks, anew for each observation; it may raise OSError.
-    A `plugin` is asked in its stead.
+    A `plugin` is asked in its stead. `requests` counts what was asked so far, by verb and HTTP code ("lost" without).
     """
 
     node: str
     peer: Peer
     credential: Callable[[], Mapping[str, str]]
     plugin: Plugin | None = None
+    requests: Counter[tuple[str, str]] = field(default_factory=Counter, compare=False)
 
 
 def in_cluster(
@@ -75,6 +78,7 @@ class Api:
         self.now = datetime.fromisoformat(clock.utc()).timestamp()
         self._wire: Wire | None = None
         self._plugin = access.plugin
+        self._requests = access.requests
         begun, peer = clock.now(), access.peer
         try:
             if access.plugin is None:
@@ -128,10 +132,12 @@ class Api:
         try:
             answer = self._wire.get(path, self._headers)
         except Broken as broken:
+            self._requests[GET, "lost"] += 1
             where = self.server if broken.lost else what
             trouble = Unreadable(broken.kind, where, broken.errno, broken.detail)
             self.lost = trouble if broken.lost else None
             return trouble
+        self._requests[GET, str(answer.status)] += 1
         self._set_clock(answer.date)
         if answer.status == 401:
             if self._plugin is not None:

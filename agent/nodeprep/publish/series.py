@@ -1,0 +1,283 @@
+"""Which series say what of a node: a table of names, and the values that each takes from a NodeStatus.
+
+Values and nothing else: how they are served is in publish/metrics. What could not be read has no series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.cluster_objects import whole
+from nodeprep.facts.counters import Counters, PortCounters
+from nodeprep.facts.imds import Imds
+from nodeprep.facts.ledger import ENI_MACS, Row, ledger
+from nodeprep.facts.links import Links
+from nodeprep.facts.past import State
+from nodeprep.facts.rdma import Port, Rdma
+from nodeprep.model import CannotLook, Seen, Status, Unreadable, raw
+from nodeprep.publish.status import NodeStatus
+
+Rows = Mapping[tuple[str, ...], float]
+
+LONGEST = 120  # characters of a label's value: names come from the kernel, from Kubernetes and from files
+WORST_FIRST = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.OK)
+ACTIVE = "4"  # enum ib_port_state (include/rdma/ib_verbs.h)
+GIGABIT = 1e9 / 8  # bytes; sysfs gives Gb/s, and Prometheus wants bytes
+
+# One series for each counter of each port would be 120 on a node of eight rails. Every counter that a check judges is
+# in one kind; but for retrans_bytes, which counts what retrans_pkts counts already.
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "link-lost": ("link_downed", "link_error_recovery"),
+    "bits": ("symbol_error", "local_link_integrity_errors"),
+    "receive": ("port_rcv_errors", "excessive_buffer_overrun_errors"),
+    "discard": ("port_xmit_discards",),
+    "gave-up": (
+        "rnr_nak_retry_err",
+        "retry_rnr_exceeded_err",
+        "retry_exceeded_err",
+        "req_transport_retries_exceeded",
+        "roce_adp_retrans_to",
+    ),
+    "retry": (
+        "local_ack_timeout_err",
+        "roce_slow_restart",
+        "out_of_sequence",
+        "packet_seq_err",
+        "rcvd_seq_err",
+        "out_of_seq_request",
+        "rx_drops",
+        "rdma_write_wr_err",
+        "rdma_read_wr_err",
+        "unresponsive_remote_events",
+        "unresponsive_remote_err",
+        "impaired_remote_conn_events",
+        "impaired_remote_conn_err",
+        "retrans_timeout_events",
+        "retrans_pkts",
+    ),
+}
+ENI_STATES: Mapping[str, str] = {
+    "primary": "the node's own",
+    "shared": "its addresses are given to pods",
+    "pod": "a pod has it for itself",
+    "rdma": "an elastic RDMA interface",
+    "free": "attached, and nobody's yet",
+    "missing": "in the metadata, and the kernel has no link of it",
+    "ghost": "the kernel has a link of it, and the metadata does not know it",
+    "unknown": "a record that decides it could not be read",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One metric: its name, what it means, its labels, and its values by theirs. Names that end in _total count up."""
+
+    name: str
+    about: str
+    labels: tuple[str, ...]
+    rows: Callable[[NodeStatus], Rows]
+
+    def of(self, status: NodeStatus) -> dict[tuple[str, ...], float]:
+        """The values; labels that are the same once they are cut stand for one series, which is the last of them."""
+        return {tuple(map(cut, labels)): value for labels, value in self.rows(status).items()}
+
+
+def cut(text: str) -> str:
+    """A label's value: short, and text that can be sent even where a name of the kernel was none."""
+    return text.encode("utf-8", "backslashreplace").decode()[:LONGEST]
+
+
+def checks(status: NodeStatus) -> Rows:
+    """Each check's worst status of what counts: what is waived, or follows from another fault, alarms nobody."""
+    said: dict[str, set[Status]] = {}
+    for finding in status.report.findings:
+        if finding.counts and finding.status is not Status.ABSENT:
+            said.setdefault(finding.check, set()).add(finding.status)
+    return {(check, next(one for one in WORST_FIRST if one in found)): 1 for check, found in said.items()}
+
+
+def states(status: NodeStatus) -> Rows:
+    return {(state,): float(state is status.past.state) for state in State}
+
+
+def ports_up(status: NodeStatus) -> Rows:
+    readable = ((port, raw(port)["state"]) for port in ports(status))
+    return {label(port): float(state[:1] == ACTIVE) for port, state in readable if isinstance(state, str)}
+
+
+def port_rates(status: NodeStatus) -> Rows:
+    readable = ((port, raw(port)["rate"]) for port in ports(status))
+    return {label(port): rate * GIGABIT for port, rate in readable if not isinstance(rate, Unreadable)}
+
+
+def port_errors(status: NodeStatus) -> Rows:
+    counters, places = status.facts.get(Counters), {label(port) for port in ports(status)}
+    if not isinstance(counters, Counters):
+        return {}
+    known = (port for port in counters.ports if label(port) in places)
+    return {(*label(port), kind): value for port in known for kind, value in errors(port).items()}
+
+
+def errors(port: PortCounters) -> dict[str, float]:
+    """The sum of each kind that the port counts; none where a part of it could not be read, for a sum must not fall."""
+    values = dict(port.values)
+    unread = {blind.path.rpartition("/")[2] for blind in port.unread}
+    if "counters" in unread or "hw_counters" in unread:
+        return {}
+    offered = {kind: [name for name in names if name in values] for kind, names in KINDS.items()}
+    return {
+        kind: float(sum(values[name] for name in names))
+        for kind, names in offered.items()
+        if names and unread.isdisjoint(KINDS[kind])
+    }
+
+
+def ports(status: NodeStatus) -> tuple[Port, ...]:
+    """Ports of this node's own devices: functions that are handed out to pods come and go in hundreds."""
+    rdma = status.facts.get(Rdma)
+    if not isinstance(rdma, Rdma):
+        return ()
+    handed_out = {device.name for device in rdma.devices if raw(device)["virtual_function"] is True}
+    return tuple(port for port in rdma.ports if port.device not in handed_out)
+
+
+def label(port: Port | PortCounters) -> tuple[str, str]:
+    return port.device, str(port.number)
+
+
+def resources(status: NodeStatus) -> Rows:
+    """Extended resources, which have a slash in their name."""
+    cluster = status.facts.get(Cluster)
+    if not isinstance(cluster, Cluster):
+        return {}
+    node = raw(cluster)["node"]
+    books = {} if isinstance(node, Unreadable) else {book: raw(node)[book] for book in ("capacity", "allocatable")}
+    counted = {
+        (resource, book): whole(quantity)
+        for book, quantities in books.items()
+        if not isinstance(quantities, Unreadable)
+        for resource, quantity in quantities.items()
+        if "/" in resource
+    }
+    return {labels: float(count) for labels, count in counted.items() if count is not None}
+
+
+def enis(status: NodeStatus) -> Rows:
+    """How many ENIs are in which state, where this is an ECS instance whose metadata and links could be read."""
+    if Imds not in status.facts or Links not in status.facts:
+        return {}
+    try:
+        books = ledger(Seen(status.facts))
+    except CannotLook:
+        return {}
+    if books is None:
+        return {}
+    counts = dict.fromkeys(ENI_STATES, 0)
+    for row in books.rows:
+        state = known_state(row)
+        if state:
+            counts[state] += 1
+    return {(state,): float(count) for state, count in counts.items()}
+
+
+def known_state(row: Row) -> str:
+    """Its state, "unknown" where a book that decides it could not be read."""
+    try:
+        state = eni_state(row)
+    except CannotLook:
+        return "unknown"
+    return state
+
+
+def eni_state(row: Row) -> str:
+    """One of ENI_STATES; "" for a NIC that no cloud attached."""
+    if row.metadata is None:
+        return "ghost" if row.mac.startswith(ENI_MACS) else ""
+    if row.is_primary:
+        return "primary"
+    if row.is_eri:
+        return "rdma"
+    if row.holder is not None:
+        return "pod"
+    if row.link is None:
+        return "missing"
+    return "shared" if row.is_for_pods else "free"
+
+
+def one(value: float) -> Rows:
+    return {(): float(value)}
+
+
+ALL = (
+    Series("nodeprep_check_status", "Worst status of a check now, none if it is absent", ("check", "status"), checks),
+    Series(
+        "nodeprep_ready",
+        "Whether the node is ready for a profile (1) or not (0)",
+        ("profile",),
+        lambda status: {(found.name,): float(found.ready) for found in status.desired.profiles},
+    ),
+    Series("nodeprep_state", "What the agent is about with its node: 1 for the state it is in", ("state",), states),
+    Series(
+        "nodeprep_fact_seconds",
+        "How long the newest observation of a fact took",
+        ("fact",),
+        lambda status: {(fact,): seconds for fact, seconds in status.fact_seconds.items()},
+    ),
+    Series(
+        "nodeprep_last_round_timestamp_seconds",
+        "When the last round ended, in seconds since 1970",
+        (),
+        lambda status: one(status.round_time),
+    ),
+    Series("nodeprep_rounds_total", "Rounds since the agent started", (), lambda status: one(status.rounds)),
+    Series("nodeprep_port_up", "Whether an RDMA port is ACTIVE (1) or not (0)", ("device", "port"), ports_up),
+    Series("nodeprep_port_rate_bytes", "Rate of an RDMA port in bytes per second", ("device", "port"), port_rates),
+    Series("nodeprep_port_errors_total", "Errors that a port counted", ("device", "port", "kind"), port_errors),
+    Series("nodeprep_resource", "Extended resources of the Node object", ("resource", "book"), resources),
+    Series("nodeprep_eni", "Elastic network interfaces of the instance, by what they are for", ("state",), enis),
+    Series(
+        "nodeprep_repair_suppressed_total",
+        "Remedies that were due and not run, by what held them back",
+        ("reason",),
+        lambda status: {(reason,): float(times) for reason, times in status.suppressed.items()},
+    ),
+    Series(
+        "nodeprep_api_requests_total",
+        "Requests to the API server, by verb and HTTP code",
+        ("verb", "code"),
+        lambda status: {labels: float(times) for labels, times in status.api_requests.items()},
+    ),
+    Series(
+        "nodeprep_config_ok",
+        "Whether the configuration on disk is the one in force (1), or could not be read (0)",
+        (),
+        lambda status: one(not status.config_trouble),
+    ),
+    Series(
+        "nodeprep_store_ok",
+        "Whether the agent's memory is kept on disk (1), or only in the process (0)",
+        (),
+        lambda status: one(not status.store_trouble),
+    ),
+    Series("nodeprep_waivers", "Findings that a waiver excuses now", (), lambda status: one(status.waivers)),
+    Series(
+        "nodeprep_upgrade_spared",
+        "Checks whose conviction only the new version sees: they do not close the gate yet",
+        (),
+        lambda status: one(len(status.spared)),
+    ),
+    Series(
+        "nodeprep_bell_alive",
+        "Whether an event source of the kernel is heard (1), or its facts are only polled (0)",
+        ("bell",),
+        lambda status: {(bell,): float(found.alive) for bell, found in status.bells.items()},
+    ),
+    Series(
+        "nodeprep_bell_restarts_total",
+        "How often an event source was opened again after it had died",
+        ("bell",),
+        lambda status: {(bell,): float(found.restarts) for bell, found in status.bells.items()},
+    ),
+)

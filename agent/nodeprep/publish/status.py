@@ -1,0 +1,43 @@
+"""What the agent knows after a round, as one value: metrics, pages and gate files are made from it and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodeprep.decide.desired import Desired
+from nodeprep.decide.readiness import Mode
+from nodeprep.doors.bell import BellState
+from nodeprep.facts.past import Past
+from nodeprep.model import Report
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One round's outcome.
+
+    `facts` are the newest observations by kind, an Unreadable where one failed; `fact_seconds` is how long each took.
+    `round_time` is wall time in seconds since 1970, for people, and `at` the same moment as CLOCK_BOOTTIME seconds, for
+    ages; `rounds` counts from this start. `complete`: every fact was looked at once since the start. `store_trouble`
+    and `config_trouble` are "" while all is well. `spared` are ids of checks whose conviction only a new version sees.
+    `suppressed` counts remedies that a mode did not run, by reason; `api_requests` what was asked of Kubernetes, by
+    verb and HTTP code.
+    """
+
+    report: Report
+    desired: Desired
+    past: Past
+    mode: Mode
+    facts: Mapping[type, object]
+    fact_seconds: Mapping[str, float] = field(default_factory=dict)
+    round_time: float = 0.0
+    rounds: int = 0
+    complete: bool = False
+    store_trouble: str = ""
+    config_trouble: str = ""
+    spared: tuple[str, ...] = ()
+    waivers: int = 0
+    bells: Mapping[str, BellState] = field(default_factory=dict)
+    suppressed: Mapping[str, int] = field(default_factory=dict)
+    api_requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    at: float = 0.0

@@ -1,0 +1,258 @@
+"""Pages for Prometheus, the kubelet and people on the node: over TCP and, what is not for the network, a unix socket.
+
+One thread serves each listener and sleeps while nobody asks. Whoever is slow or hostile holds one of a few places, for
+seconds, and loses it to the next who comes: the loop of the agent has no part in it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
+from threading import Thread
+from typing import Self
+
+from nodeprep.doors import clock
+from nodeprep.publish.http import END, JSON, MOST_HEAD, Answer, Routes, answer, says
+
+PORT = 9842  # design 6
+MOST_PORT = 65535
+PLACES = 8  # clients at once: Prometheus in pairs, two probes, a person
+PATIENCE = 5.0  # seconds for a whole request and its answer
+# Seconds for which a place is safe when all are taken: a scraper sends its request at once, a round trip after it
+# connected. So a flood is taken in at 400 connections a second, and a probe among it waits for a third of one.
+SAFE = 0.02
+BACKLOG = 128
+PIECE = 65536
+MOST_WASTE = 65536  # bytes that a client may send after its request
+
+
+class CannotServe(Exception):
+    """Nothing can listen there; the text is one line that names the address or path, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What the agent says to the network: content type and text; whether it is well or ready, and a line why."""
+
+    metrics: Callable[[], tuple[str, bytes]]
+    health: Callable[[], tuple[bool, str]]
+    readiness: Callable[[], tuple[bool, str]]
+
+    def routes(self) -> Routes:
+        return {
+            "/metrics": {"GET": lambda: Answer(HTTPStatus.OK, *self.metrics())},
+            "/healthz": {"GET": lambda: _probe(*self.health())},
+            "/readyz": {"GET": lambda: _probe(*self.readiness())},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """What the agent says and takes on its own node only: its report as JSON, and a human's reset."""
+
+    report: Callable[[], str]
+    reset: Callable[[], None]
+
+    def routes(self) -> Routes:
+        return {"/report": {"GET": self._report}, "/reset": {"POST": self._reset}}
+
+    def _report(self) -> Answer:
+        return Answer(HTTPStatus.OK, JSON, self.report().encode("utf-8", "backslashreplace"))
+
+    def _reset(self) -> Answer:
+        self.reset()
+        return says(HTTPStatus.ACCEPTED, "the agent starts over: nothing is proven and nothing is held against anyone")
+
+
+def _probe(well: bool, why: str) -> Answer:
+    return says(HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, why)
+
+
+@dataclass(slots=True, eq=False)
+class Client:
+    """One connection since `since`: what came of its request, what of the answer is still to be sent."""
+
+    link: socket.socket
+    since: float
+    head: bytes = b""
+    rest: memoryview | None = None
+    waste: int = 0
+
+
+@dataclass(slots=True)
+class Server:
+    """Serves one listener until it is closed. `path` is its file, if it has one."""
+
+    listener: socket.socket
+    routes: Routes
+    path: Path | None = None
+    clients: list[Client] = field(default_factory=list)
+    _selector: DefaultSelector = field(default_factory=DefaultSelector)
+    _closing: int = field(default_factory=lambda: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+    _thread: Thread = field(init=False)
+    _inode: int = 0
+    _rests_until: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.listener.setblocking(False)
+        self._inode = self.path.stat().st_ino if self.path else 0
+        self._selector.register(self._closing, EVENT_READ)
+        self._thread = Thread(target=self._serve, name="nodeprep-web", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def port(self) -> int:
+        """The TCP port that it listens on."""
+        port: int = self.listener.getsockname()[1]
+        return port
+
+    def close(self) -> None:
+        """End the thread and every connection. A file that another process has put in our place stays."""
+        if not self._thread.is_alive():
+            return
+        with suppress(OSError):
+            if self.path and self.path.stat().st_ino == self._inode:
+                self.path.unlink()
+        os.eventfd_write(self._closing, 1)
+        self._thread.join()
+        os.close(self._closing)
+
+    def _serve(self) -> None:
+        with self.listener, self._selector:
+            while True:
+                self._listen(clock.now())
+                ready = self._selector.select(self._nap(clock.now()))
+                for key, _ in ready:
+                    if key.fileobj == self._closing:
+                        for client in self.clients:
+                            client.link.close()
+                        return
+                    if isinstance(key.data, Client):
+                        self._go_on(key.data)
+                    else:
+                        self._accept()
+                for client in [one for one in self.clients if clock.now() - one.since >= PATIENCE]:
+                    self._drop(client)
+
+    def _listen(self, now: float) -> None:
+        """Wait for new clients while there is a place, or one that may be taken from its holder."""
+        wanted = now >= self._rests_until and (len(self.clients) < PLACES or now - self.clients[0].since >= SAFE)
+        listened = self.listener.fileno() in self._selector.get_map()
+        if wanted and not listened:
+            self._selector.register(self.listener, EVENT_READ)
+        elif listened and not wanted:
+            self._selector.unregister(self.listener)
+
+    def _nap(self, now: float) -> float | None:
+        """Seconds until something is to be done though nobody speaks; None if there is no such thing."""
+        ends = [self.clients[0].since + PATIENCE] if self.clients else []
+        if self.listener.fileno() not in self._selector.get_map():
+            ends.append(max(self._rests_until, self.clients[0].since + SAFE if len(self.clients) >= PLACES else 0.0))
+        return max(min(ends) - now, 0.001) if ends else None
+
+    def _accept(self) -> None:
+        try:
+            link, _ = self.listener.accept()
+        except BlockingIOError:
+            return
+        except OSError:  # out of files or memory, or a client that has gone: trying at once would only spin
+            self._rests_until = clock.now() + SAFE
+            return
+        if len(self.clients) >= PLACES:
+            self._drop(self.clients[0])
+        link.setblocking(False)
+        client = Client(link, clock.now())
+        self.clients.append(client)
+        self._selector.register(link, EVENT_READ, client)
+
+    def _go_on(self, client: Client) -> None:
+        if client not in self.clients:
+            return  # dropped for another one a moment ago
+        try:
+            if client.rest is not None:
+                self._send(client, client.rest)
+            else:
+                self._receive(client)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._drop(client)
+
+    def _receive(self, client: Client) -> None:
+        """Gather the request; after the answer, read on until the client has closed, or what is on its way is lost."""
+        piece = client.link.recv(PIECE)
+        if not piece:
+            self._drop(client)
+        elif client.waste:
+            client.waste += len(piece)
+            if client.waste > MOST_WASTE:
+                self._drop(client)
+        else:
+            client.head += piece[: MOST_HEAD - len(client.head)]
+            if END in client.head or len(client.head) >= MOST_HEAD:
+                client.rest = memoryview(answer(client.head, self.routes))
+                self._selector.modify(client.link, EVENT_WRITE, client)
+
+    def _send(self, client: Client, rest: memoryview) -> None:
+        client.rest = rest[client.link.send(rest) :]
+        if not client.rest:
+            client.rest, client.waste = None, 1
+            client.link.shutdown(socket.SHUT_WR)
+            self._selector.modify(client.link, EVENT_READ, client)
+
+    def _drop(self, client: Client) -> None:
+        self.clients.remove(client)
+        self._selector.unregister(client.link)
+        client.link.close()
+
+
+def serve(address: str, port: int, pages: Pages) -> Server:
+    """Serve the pages on an IPv4 or IPv6 address; "::" takes both. Raises CannotServe."""
+    try:
+        found = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        raise CannotServe(f"cannot listen on {address!r}: an IPv4 or IPv6 address is wanted, as in 0.0.0.0") from None
+    family, _, _, _, (host, _, *scope) = found[0]
+    both = family == socket.AF_INET6 and address == "::" and socket.has_dualstack_ipv6()
+    shown = f"[{address}]:{port}" if family == socket.AF_INET6 else f"{address}:{port}"
+    if not 0 <= port <= MOST_PORT:
+        raise CannotServe(f"cannot listen on {shown}: a port from 0 to {MOST_PORT} is wanted")
+    try:
+        listener = socket.create_server((host, port, *scope), family=family, backlog=BACKLOG, dualstack_ipv6=both)
+    except OSError as error:
+        # create_server adds words of its own to strerror
+        why = f"{os.strerror(error.errno or 0)}; see ss -ltnp 'sport = :{port}' and ip address"
+        raise CannotServe(f"cannot listen on {shown}: {why}") from None
+    return Server(listener, pages.routes())
+
+
+def serve_local(path: Path, local: Local) -> Server:
+    """Serve the report on a unix socket of mode 0600, in place of one that a killed agent left. Raises CannotServe.
+
+    Whoever finds the file finds someone who listens: it gets its name when it does.
+    """
+    new = path.with_name(f"{path.name}.new")
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        new.unlink(missing_ok=True)
+        listener.bind(str(new))
+        new.chmod(0o600)
+        listener.listen(BACKLOG)
+        new.rename(path)
+    except OSError as error:
+        listener.close()
+        why = error.strerror or str(error)
+        raise CannotServe(f"cannot listen on {path}: {why}; see ls -la {path.parent}") from None
+    return Server(listener, local.routes(), path)

@@ -1,0 +1,85 @@
+"""Writes docs/metrics.md from the tables of publish: `make docs`; tests/publish/test_metrics.py proves it current."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from nodeprep.facts.past import State
+from nodeprep.publish import metrics, series, tally
+from nodeprep.publish.web import PATIENCE, PLACES, PORT
+
+TARGET = Path(__file__).with_name("metrics.md")
+INTRODUCTION = f"""\
+# Metrics and pages
+
+Written by `make docs` from the code. Do not edit.
+
+The agent listens on port {PORT}. A scrape takes milliseconds, and a node with 8 NICs and 8 GPUs has fewer than 300
+series. At most {PLACES} clients are served at once, for {PATIENCE:g} s each. There is no TLS and no password: nothing
+here is a secret.
+
+| page | |
+|---|---|
+| `/metrics` | Prometheus' text format |
+| `/healthz` | 200 while the loop turned within three intervals, else 503 and since when: a liveness probe |
+| `/readyz` | 200 once every fact was looked at, and no fault waits that only a new version finds; else 503 and why |
+
+On the node itself, on the unix socket `agent.sock` in the run directory (root only): `GET /report`, what is known of
+the node as JSON, and `POST /reset`, which starts the node's proof over.
+
+    curl --unix-socket /run/nodeprep/agent.sock http://node/report
+
+| metric | type | labels | |
+|---|---|---|---|
+"""
+NOTES = """
+What could not be read has no series: a gap in `nodeprep_port_up` is no port that is down. Alert on what is there
+(`== 0`, `status="fail"`) and on `time() - nodeprep_last_round_timestamp_seconds` for an agent that is not.
+
+- **check, status**: `ok`, `warn`, `fail` or `unknown`: the worst of the check's findings that stand for themselves. A
+  finding that a waiver excuses, or that follows from another check's failure, does not count: one missing module is one
+  failing check. A check that is absent here, or of which nothing counts, has no series. docs/checks.md has them all.
+- **profile** is each profile that the node has; **reason**, **bell** and **fact** are words of the agent.
+"""
+LATER = """
+Not there yet: `nodeprep_repair_runs_total{playbook,result}` and `nodeprep_fence_ok` come with repair and with the
+admission policy; of `nodeprep_resource` the books `hardware` and `in_use`.
+"""
+
+
+def page() -> str:
+    """The whole of docs/metrics.md."""
+    return INTRODUCTION + "\n".join((*_table(), NOTES + "\n".join(_values()), LATER))
+
+
+def _table() -> Iterator[str]:
+    for one in series.ALL:
+        kind = "counter" if one.name.endswith("_total") else "gauge"
+        yield f"| `{one.name}` | {kind} | {', '.join(one.labels)} | {one.about} |"
+    others = ((metrics.DETECTION, "histogram", ""), (metrics.CLOSED, "histogram", "phase"))
+    for (name, about), kind, labels in (*others, (metrics.BUILD, "gauge", "version")):
+        yield f"| `{name}` | {kind} | {labels} | {about} |"
+    yield "| `process_*` | | | CPU, memory, open files and start of the process, as Prometheus' clients have them |"
+
+
+def _values() -> Iterator[str]:
+    yield f"- **state** of `nodeprep_state`: {', '.join(f'`{state}`' for state in State)}."
+    phases = ", ".join(f"`{phase}`" for phase in tally.Phase)
+    yield f"- **phase**: {phases}: the gate was closed since a start, or because something failed."
+    yield "- **device, port** are the kernel's names; a function that is handed out to pods (a VF) has no series."
+    yield "- **kind** sums what a port's counters say of one trouble:"
+    for kind, names in series.KINDS.items():
+        yield f"  - `{kind}`: {', '.join(names)}"
+    yield "- **book** is a field of the Node object, `capacity` or `allocatable`; **resource** has a slash in its name."
+    yield "- **state** of `nodeprep_eni`, where the node is an ECS instance whose metadata answers:"
+    for state, about in series.ENI_STATES.items():
+        yield f"  - `{state}`: {about}"
+
+
+def main() -> None:
+    TARGET.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,299 @@
+"""One line for each transition and none at steady state; what cannot be written stops nobody."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+from typing import Any
+
+import pytest
+
+from nodeprep.decide.readiness import Mode
+from nodeprep.doors.bell import BellState
+from nodeprep.facts.past import Blind, State
+from nodeprep.model import Remedy
+from nodeprep.publish.log import MOST_LINE, Entry, JsonLines, line, tell, transitions
+from nodeprep.publish.status import NodeStatus
+from tests.past_values import case
+from tests.status_values import report, standing, status
+
+DEVICE_ONLY = standing(ready=False, why="plugin.registered fails")
+CLOSED = standing(device=False, ready=False, why="port.state fails")
+LINK_UP = ("port.state", Remedy("link_up", {"interface": "eth2"}))
+BLIND = {"imds.reachable": Blind(since=300.0, message="100.100.100.200: timeout")}
+
+
+def says(entry: Entry) -> str:
+    fields = " ".join(f"{name}={value}" for name, value in entry.fields.items() if value != "")
+    return f"{'! ' if entry.warning else ''}{entry.event} {fields}".strip()
+
+
+def words(before: NodeStatus | None, after: NodeStatus) -> list[str]:
+    return [says(entry) for entry in transitions(before, after)]
+
+
+STANDING = "profile=rdma-roce gating=True"
+CASE = "check=port.state subject=mlx5_3/1 place=0000:5c:00.0/1"
+CONVICTED = f"! convicted {CASE} reason=NoSignal message=mlx5_3/1: NoSignal"
+RELEASED = f"released {CASE} reason=NoSignal stood_seconds=900.0"
+ROWS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
+    # before        after           says ("!" wants a human)
+    ({}, {"rounds": 8, "at": 1030.0, "round_time": 1.0}, []),
+    ({}, {"state": State.UNHEALTHY, "why": "port.state"}, ["! state from=Ready to=Unhealthy why=port.state"]),
+    ({}, {"state": State.AWAITING_HUMAN}, ["! state from=Ready to=AwaitingHuman"]),
+    ({"state": State.BOOTSTRAP}, {"why": "all passed"}, ["state from=Bootstrap to=Ready why=all passed"]),
+    ({}, {"mode": Mode.OBSERVE}, ["mode from=gate to=observe"]),
+    ({}, {"profiles": (DEVICE_ONLY,)}, [f"! profile-device-ready {STANDING} device_stage=True why={DEVICE_ONLY.why}"]),
+    ({}, {"profiles": (CLOSED,)}, [f"! profile-closed {STANDING} device_stage=False why={CLOSED.why}"]),
+    (
+        {"profiles": (DEVICE_ONLY,)},
+        {"profiles": (CLOSED,)},
+        [f"! profile-closed {STANDING} device_stage=False why={CLOSED.why}"],
+    ),
+    (
+        {"profiles": (CLOSED,)},
+        {"profiles": (DEVICE_ONLY,)},
+        [f"profile-device-ready {STANDING} device_stage=True why={DEVICE_ONLY.why}"],
+    ),
+    ({"profiles": (CLOSED,)}, {}, [f"profile-ready {STANDING} device_stage=True"]),
+    ({"profiles": (CLOSED,)}, {"profiles": (standing(device=False, ready=False, why="another"),)}, []),
+    ({"profiles": (standing(), standing(name="base"))}, {}, ["profile-gone profile=base"]),
+    ({}, {"cases": (case(convicted_at=None),)}, []),
+    ({"cases": (case(convicted_at=None),)}, {"cases": (case(),)}, [CONVICTED]),
+    ({}, {"cases": (case(),)}, [CONVICTED]),
+    ({"cases": (case(),)}, {"cases": (case(message="seen again", passes=1),)}, []),
+    ({"cases": (case(),)}, {"cases": (case(port=2, name="mlx5_3/2", convicted_at=None),)}, [RELEASED]),
+    (
+        {"cases": (case(),)},
+        {"cases": (case(convicted_at=None),)},
+        [RELEASED],
+    ),
+    ({"cases": (case(),)}, {}, [RELEASED]),
+    ({"cases": (case(convicted_at=None),)}, {}, []),
+    (
+        {"cases": (case(),)},
+        {"cases": (case(convicted_at=999.0),)},
+        [RELEASED, CONVICTED],
+    ),
+    ({"cases": (case(),)}, {"cases": (case(latched="3 turns"),)}, [f"! latched {CASE} why=3 turns"]),
+    ({"cases": (case(latched="3 turns"),)}, {"cases": (case(latched="3 turns"),)}, []),
+    ({"blind": BLIND, "at": 899.0}, {"blind": BLIND, "at": 899.9}, []),
+    (
+        {"blind": BLIND, "at": 899.0},
+        {"blind": BLIND, "at": 900.0},
+        ["! cannot-look check=imds.reachable seconds=600 message=100.100.100.200: timeout"],
+    ),
+    ({"blind": BLIND, "at": 900.0}, {"blind": BLIND, "at": 1000.0}, []),
+    ({"blind": BLIND, "at": 900.0}, {}, ["can-look check=imds.reachable"]),
+    ({"blind": BLIND, "at": 899.0}, {}, []),
+    ({"spared": ("port.mtu",)}, {}, ["spared-no-more check=port.mtu"]),
+    ({"spared": ("port.mtu",)}, {"spared": ("port.mtu",)}, []),
+    ({}, {"would_run": (LINK_UP,)}, ["would-run check=port.state playbook=link_up args={'interface': 'eth2'}"]),
+    ({"would_run": (LINK_UP,)}, {"would_run": (LINK_UP,)}, []),
+    ({"would_run": (LINK_UP,)}, {}, []),
+    ({"bells": {"link": BellState(True)}}, {"bells": {"link": BellState(True)}}, []),
+    ({}, {"bells": {"link": BellState(True, 2)}}, []),
+    (
+        {"bells": {"link": BellState(True)}},
+        {"bells": {"link": BellState(False, why="ENOBUFS")}},
+        ["! bell-died bell=link why=ENOBUFS"],
+    ),
+    ({"bells": {"link": BellState(False)}}, {"bells": {"link": BellState(False, 1, "still")}}, []),
+    (
+        {"bells": {"link": BellState(False)}},
+        {"bells": {"link": BellState(True, 1)}},
+        ["bell-back bell=link restarts=1"],
+    ),
+    (
+        {"bells": {"link": BellState(True, 1)}},
+        {"bells": {"link": BellState(True, 2)}},
+        ["bell-restarted bell=link restarts=2"],
+    ),
+    ({}, {"store_trouble": "no space"}, ["! store-trouble message=no space"]),
+    ({"store_trouble": "no space"}, {"store_trouble": "no space"}, []),
+    ({"store_trouble": "no space"}, {"store_trouble": "read-only"}, ["! store-trouble message=read-only"]),
+    ({"store_trouble": "no space"}, {}, ["store-fine-again"]),
+    ({}, {"config_trouble": "c.yaml:3: bad"}, ["! config-trouble message=c.yaml:3: bad"]),
+    ({"config_trouble": "c.yaml:3: bad"}, {}, ["config-fine-again"]),
+    (
+        {"report": report(profile="base", chosen_by="hardware")},
+        {},
+        ["profile-chosen from=base to=rdma-roce chosen_by=configuration"],
+    ),
+    (
+        {"report": report(chosen_by="hardware")},
+        {},
+        ["profile-chosen from=rdma-roce to=rdma-roce chosen_by=configuration"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "told"), ROWS)
+def test_a_transition(before: dict[str, Any], after: dict[str, Any], told: list[str]) -> None:
+    assert words(status(**before), status(**after)) == told
+
+
+def test_a_verdict_that_only_a_new_version_finds_wants_a_human() -> None:
+    (said,) = words(status(), status(spared=("port.mtu",)))
+    assert said.startswith("! spared check=port.mtu why=only this version finds")
+
+
+def test_the_first_round_tells_what_the_memory_holds_and_warns_of_no_gate_that_is_still_closed() -> None:
+    first = status(state=State.BOOTSTRAP, why="new boot", profiles=(CLOSED,), cases=(case(),), blind=BLIND, at=901.0)
+    assert words(None, first) == [
+        "mode to=gate",
+        "profile-chosen to=rdma-roce chosen_by=configuration",
+        "state to=Bootstrap why=new boot",
+        f"profile-closed {STANDING} device_stage=False why={CLOSED.why}",
+        CONVICTED,
+        "! cannot-look check=imds.reachable seconds=601 message=100.100.100.200: timeout",
+    ]
+
+
+@pytest.fixture
+def pipe() -> tuple[int, int]:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    return reading, writing
+
+
+def logger(handler: logging.Handler) -> logging.Logger:
+    own = logging.Logger("test")  # noqa: LOG001 - one that no other test shares
+    own.addHandler(handler)
+    return own
+
+
+def lines(reading: int) -> list[dict[str, Any]]:
+    text = b""
+    while True:
+        try:
+            piece = os.read(reading, 65536)
+        except BlockingIOError:
+            break
+        if not piece:
+            break
+        text += piece
+    return [json.loads(one) for one in text.decode("ascii").splitlines()]
+
+
+def test_a_line_is_json_with_time_level_and_event_first(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    tell(
+        (Entry("state", {"to": State.READY}), Entry("convicted", {"n": 1.5}, warning=True)), logger(JsonLines(writing))
+    )
+    first, second = lines(reading)
+    assert list(first) == ["time", "level", "event", "to"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first.pop("time"))
+    assert first == {"level": "info", "event": "state", "to": "Ready"}
+    assert (second["level"], second["event"], second["n"]) == ("warning", "convicted", 1.5)
+
+
+def record(name: str, **fields: object) -> logging.LogRecord:
+    return logging.makeLogRecord({"levelname": "INFO", "msg": name, "fields": fields})
+
+
+@pytest.mark.parametrize("nasty", ["a\nb", "\x1b[2J", "\x7f", "\x9b", "\u2028", "\0", "\udcff", '"}{', "\r"])
+def test_control_characters_are_escaped(nasty: str) -> None:
+    text = line(record(nasty, device=nasty))
+    assert re.fullmatch(r"[ -~]+\n", text)
+    assert json.loads(text)["device"] == json.loads(text)["event"] == nasty
+
+
+def test_a_field_cannot_pass_for_another_line_or_event() -> None:
+    told = json.loads(line(record("state", event="forged", time="never", level="critical")))
+    assert (told["event"], told["level"]) == ("state", "info")
+    assert told["time"] != "never"
+
+
+@pytest.mark.parametrize("count", [1, 8, 2000])
+def test_a_line_always_goes_into_a_pipe_at_once(count: int) -> None:
+    text = line(record("state", **{f"f{number}": "\u00e9" * 5000 for number in range(count)}))
+    assert len(text) <= MOST_LINE
+    told = json.loads(text)
+    assert told["event"] == "state"
+    assert len(told) == (3 + count if count < 100 else 3)
+
+
+def test_fields_are_cut_and_a_mapping_in_them_too() -> None:
+    told = json.loads(line(record("would-run", message="x" * 5000, args={"interface": "y" * 5000})))
+    assert (len(told["message"]), len(told["args"]["interface"])) == (1000, 1000)
+    assert told["message"].endswith("x...")
+
+
+def test_a_trace_is_one_line(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    own = logger(JsonLines(writing))
+    try:
+        int("why\nnot")
+    except ValueError:
+        own.exception("broke")
+    (told,) = lines(reading)
+    assert told["trace"].startswith("Traceback")
+    assert "test_log.py" in told["trace"]
+    assert told["trace"].count("\n") > 2
+
+
+def test_a_pipe_that_nobody_reads_stops_nobody_and_the_next_line_says_what_was_lost(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    own = logger(JsonLines(writing))
+    for number in range(2000):
+        tell([Entry("state", {"number": number, "why": "x" * 80})], own)
+    written = lines(reading)
+    tell([Entry("state", {"number": "after"})], own)
+    tell([Entry("state", {"number": "later"})], own)
+    after, later = lines(reading)
+    assert after["lost_lines"] == 2000 - len(written) > 0
+    assert "lost_lines" not in later
+
+
+def test_a_closed_or_full_stderr_never_raises(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    os.close(reading)
+    broken = JsonLines(writing)
+    tell([Entry("state")], logger(broken))
+    os.close(writing)
+    tell([Entry("state")], logger(broken))
+    assert broken.lost == 2
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device, not a file of ours
+        handler = JsonLines(full.fileno())
+        tell([Entry("state")], logger(handler))
+        assert handler.lost == 1
+
+
+class Broken:
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_a_record_that_cannot_be_made_is_lost_and_does_not_raise(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    handler = JsonLines(writing)
+    logger(handler).info("%d files", "many")
+    tell([Entry("state", {"why": Broken()})], logger(handler))
+    assert handler.lost == 2
+    assert lines(reading) == []
+
+
+PROGRAM = """
+import logging
+from nodeprep.publish.log import Entry, tell, to_stderr
+logger = to_stderr(verbose={verbose})
+tell([Entry("state", {{"to": "Ready"}})], logger)
+logging.getLogger("urllib3").debug("chatter")
+logging.getLogger("urllib3").warning("retry %d", 2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("verbose", "events"), [(False, ["state", "retry 2"]), (True, ["state", "chatter", "retry 2"])]
+)
+def test_the_whole_program_speaks_json_on_stderr(verbose: bool, events: list[str]) -> None:
+    import subprocess
+
+    argv = [sys.executable, "-c", PROGRAM.format(verbose=verbose)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert [json.loads(one)["event"] for one in done.stderr.splitlines()] == events

@@ -1,0 +1,360 @@
+"""What a scrape says of a node: names, labels and values, as Prometheus' own tool and parser take them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from docs import metrics as page
+from nodeprep.checks import ALL as CHECKS
+from nodeprep.checks.counter import physical, transport
+from nodeprep.checks.port.flap import LINK_DOWNED
+from nodeprep.doors.bell import BellState
+from nodeprep.doors.host import Host
+from nodeprep.facts import ALL as FACTS
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.counters import Counters, PortCounters
+from nodeprep.facts.imds import Imds
+from nodeprep.facts.links import Links
+from nodeprep.facts.past import State
+from nodeprep.facts.rdma import Rdma
+from nodeprep.facts.terway import Terway
+from nodeprep.look import Eyes
+from nodeprep.model import Status, Unreadable, Why, guarded
+from nodeprep.profile import Profile
+from nodeprep.publish import series
+from nodeprep.publish.metrics import Metrics
+from nodeprep.publish.status import NodeStatus
+from nodeprep.round import judge
+from tests.cluster_values import cluster, node_object, pod_eni
+from tests.cni_values import terway
+from tests.eni_values import DENIED, SILENT, erdma, eth0, eth1, eth2, kernel, known, recorded
+from tests.imds_values import imds, instance, interface, shared
+from tests.past_values import WAIVED, case, finding
+from tests.rigs import trees
+from tests.rigs.absent import cannot_start
+from tests.status_values import report, standing, status
+from tests.values import device, port, rdma
+
+MOST_SERIES = 300  # design 6, on a node with 8 NICs and 8 GPUs
+BLIND = Unreadable(Why.IO_ERROR, "/sys/class/infiniband/mlx5_3/ports/1/state", 5)
+OK, WARN, FAIL, ABSENT, UNKNOWN = Status.OK, Status.WARN, Status.FAIL, Status.ABSENT, Status.UNKNOWN
+
+
+def scrape(*rounds: NodeStatus) -> str:
+    metrics = Metrics()
+    for one in rounds:
+        metrics.show(one)
+    kind, text = metrics.page()
+    assert kind == "text/plain; version=0.0.4; charset=utf-8"
+    return text.decode()
+
+
+def said(text: str, name: str) -> list[str]:
+    """The series of a metric, without its name and in order."""
+    lines = (line for line in text.splitlines() if re.match(rf"{name}[ {{]", line))
+    return sorted(line.removeprefix(name) for line in lines)
+
+
+def told(name: str, **different: Any) -> list[str]:
+    return said(scrape(status(**different)), name)
+
+
+def counters(*ports: PortCounters) -> Counters:
+    return Counters(0.0, ports)
+
+
+def counted(*unread: str, **values: int) -> PortCounters:
+    here = "/sys/class/infiniband/mlx5_3/ports/1"
+    blind = tuple(Unreadable(Why.IO_ERROR, f"{here}/{name}", 5) for name in unread)
+    return PortCounters("mlx5_3", 1, "0000:5c:00.0", tuple(values.items()), blind)
+
+
+HANDS_OUT = node_object(capacity={"cpu": "64", "rdma/hca": "1k"}, allocatable={"rdma/hca": "8", "a/b": "1.5"})
+VF = device(name="mlx5_9", virtual_function=True)
+ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
+    # metric                 different                                              series
+    ("check_status", {}, []),
+    ("check_status", {"report": report(finding("a.b", OK))}, ['{check="a.b",status="ok"} 1.0']),
+    ("check_status", {"report": report(finding("a.b", ABSENT))}, []),
+    ("check_status", {"report": report(finding("a.b", OK), finding("a.b", WARN))}, ['{check="a.b",status="warn"} 1.0']),
+    (
+        "check_status",
+        {"report": report(finding("a.b", WARN), finding("a.b", UNKNOWN), finding("c.d", ABSENT))},
+        ['{check="a.b",status="unknown"} 1.0'],
+    ),
+    (
+        "check_status",
+        {"report": report(finding("a.b", UNKNOWN), finding("a.b", FAIL), finding("c.d", OK))},
+        ['{check="a.b",status="fail"} 1.0', '{check="c.d",status="ok"} 1.0'],
+    ),
+    (
+        "check_status",
+        {"report": report(finding("a.b", FAIL, root="c.d"), finding("a.b", OK, port=2), finding("c.d", FAIL))},
+        ['{check="a.b",status="ok"} 1.0', '{check="c.d",status="fail"} 1.0'],
+    ),
+    ("check_status", {"report": report(finding("a.b", FAIL, waived=WAIVED))}, []),
+    (
+        "ready",
+        {"profiles": (standing(), standing(name="base", ready=False))},
+        ['{profile="base"} 0.0', '{profile="rdma-roce"} 1.0'],
+    ),
+    ("fact_seconds", {"fact_seconds": {"Rdma": 0.0123}}, ['{fact="Rdma"} 0.0123']),
+    ("last_round_timestamp_seconds", {}, [" 1.75e+09"]),
+    ("rounds_total", {}, [" 7.0"]),
+    ("port_up", {"facts": {Rdma: BLIND}}, []),
+    ("port_up", {"facts": {Rdma: rdma(port())}}, ['{device="mlx5_3",port="1"} 1.0']),
+    ("port_up", {"facts": {Rdma: rdma(port(state="2: INIT"))}}, ['{device="mlx5_3",port="1"} 0.0']),
+    (
+        "port_up",
+        {"facts": {Rdma: rdma(port(state=guarded(BLIND)), port(number=2))}},
+        ['{device="mlx5_3",port="2"} 1.0'],
+    ),
+    (
+        "port_up",
+        {"facts": {Rdma: rdma(port(), port(device="mlx5_9"), devices=(device(), VF))}},
+        ['{device="mlx5_3",port="1"} 1.0'],
+    ),
+    ("port_rate_bytes", {"facts": {Rdma: rdma(port())}}, ['{device="mlx5_3",port="1"} 5e+10']),
+    ("port_rate_bytes", {"facts": {Rdma: rdma(port(rate=guarded(BLIND)))}}, []),
+    ("port_errors_total", {"facts": {Rdma: rdma(port()), Counters: BLIND}}, []),
+    (
+        "port_errors_total",
+        {"facts": {Rdma: rdma(port()), Counters: counters(counted(link_downed=2, link_error_recovery=3, tx_pkts=9))}},
+        ['{device="mlx5_3",kind="link-lost",port="1"} 5.0'],
+    ),
+    (
+        "port_errors_total",
+        {"facts": {Rdma: rdma(port()), Counters: counters(counted("counters/link_downed", link_error_recovery=3))}},
+        [],
+    ),
+    (
+        "port_errors_total",
+        {"facts": {Rdma: rdma(port()), Counters: counters(counted("counters/symbol_error", link_downed=0))}},
+        ['{device="mlx5_3",kind="link-lost",port="1"} 0.0'],
+    ),
+    ("port_errors_total", {"facts": {Rdma: rdma(port()), Counters: counters(counted("counters", link_downed=1))}}, []),
+    (
+        "port_errors_total",
+        {"facts": {Rdma: rdma(port()), Counters: counters(counted("hw_counters", link_downed=1))}},
+        [],
+    ),
+    ("port_errors_total", {"facts": {Rdma: rdma(), Counters: counters(counted(link_downed=1))}}, []),
+    ("port_errors_total", {"facts": {Counters: counters(counted(link_downed=1))}}, []),
+    ("resource", {"facts": {Cluster: DENIED}}, []),
+    (
+        "resource",
+        {
+            "facts": {
+                Cluster: cluster(
+                    node=node_object(
+                        capacity={"cpu": "64", "rdma/hca": "1k"}, allocatable={"rdma/hca": "8", "a/b": "1.5"}
+                    )
+                )
+            }
+        },
+        ['{book="allocatable",resource="rdma/hca"} 8.0', '{book="capacity",resource="rdma/hca"} 1000.0'],
+    ),
+    ("resource", {"facts": {Cluster: cluster(node=guarded(DENIED))}}, []),
+    ("repair_suppressed_total", {"suppressed": {"mode": 3}}, ['{reason="mode"} 3.0']),
+    ("api_requests_total", {"api_requests": {("PATCH", "409"): 2}}, ['{code="409",verb="PATCH"} 2.0']),
+    ("config_ok", {}, [" 1.0"]),
+    ("config_ok", {"config_trouble": "c.yaml:3: bad"}, [" 0.0"]),
+    ("store_ok", {}, [" 1.0"]),
+    ("store_ok", {"store_trouble": "no space"}, [" 0.0"]),
+    ("waivers", {"waivers": 2}, [" 2.0"]),
+    ("upgrade_spared", {"spared": ("port.mtu", "pci.link")}, [" 2.0"]),
+    (
+        "bell_alive",
+        {"bells": {"link": BellState(True), "rdma": BellState(False)}},
+        ['{bell="link"} 1.0', '{bell="rdma"} 0.0'],
+    ),
+    ("bell_restarts_total", {"bells": {"link": BellState(True, 4)}}, ['{bell="link"} 4.0']),
+    ("build_info", {}, ['{version="0.1.0"} 1.0']),
+]
+
+
+@pytest.mark.parametrize(("metric", "different", "says"), ROWS)
+def test_a_metric(metric: str, different: dict[str, Any], says: list[str]) -> None:
+    assert told(f"nodeprep_{metric}", **different) == says
+
+
+def test_exactly_one_state_is_on() -> None:
+    for state in State:
+        lines = told("nodeprep_state", state=state)
+        assert len(lines) == len(State)
+        assert [line for line in lines if line.endswith(" 1.0")] == [f'{{state="{state}"}} 1.0']
+
+
+INSTANCE: dict[type, object] = {Links: kernel(), Imds: imds()}
+ENIS: list[tuple[dict[type, object], str]] = [
+    # facts                                                                              ENIs by state
+    ({}, ""),
+    ({Links: kernel()}, ""),
+    ({Imds: imds()}, ""),
+    (INSTANCE | {Imds: SILENT}, ""),
+    (INSTANCE | {Imds: imds(guarded(SILENT))}, ""),
+    (INSTANCE | {Links: BLIND}, ""),
+    (INSTANCE, "free 1 primary 1"),
+    (INSTANCE | {Terway: terway()}, "primary 1 shared 1"),
+    (INSTANCE | {Links: kernel(eth0())}, "missing 1 primary 1"),
+    (INSTANCE | {Imds: imds(instance(interface()))}, "ghost 1 primary 1"),
+    (INSTANCE | {Imds: imds(instance(interface())), Links: kernel(eth0(), eth1(mac="b8:ce:f6:00:00:01"))}, "primary 1"),
+    (INSTANCE | {Cluster: recorded(pod_enis=(pod_eni(mac=shared().mac),))}, "pod 1 primary 1"),
+    (INSTANCE | {Links: kernel(eth0()), Cluster: recorded(pod_enis=(pod_eni(mac=shared().mac),))}, "pod 1 primary 1"),
+    (INSTANCE | {Cluster: recorded(known(traffic_mode="HighPerformance"))}, "primary 1 rdma 1"),
+    (INSTANCE | {Cluster: cluster(terway=guarded(DENIED))}, "primary 1 unknown 1"),
+    (
+        {
+            Imds: imds(instance(interface(), shared(mac=eth2().mac))),
+            Links: kernel(eth0(), eth2()),
+            Rdma: rdma(devices=(erdma(),)),
+        },
+        "primary 1 rdma 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("facts", "says"), ENIS)
+def test_enis(facts: dict[type, object], says: str) -> None:
+    lines = told("nodeprep_eni", facts=facts)
+    assert len(lines) == (len(series.ENI_STATES) if says else 0)
+    counts = [re.fullmatch(r'\{state="(\w+)"\} (\d+)\.0', line) for line in lines]
+    assert " ".join(f"{one[1]} {one[2]}" for one in counts if one and one[2] != "0") == says
+
+
+def test_every_counter_that_a_check_judges_is_in_one_kind() -> None:
+    judged = {one.counter for one in physical.limits(physical.Want(), 10.0)} | {LINK_DOWNED}
+    judged |= {one.counter for one in transport.limits(transport.Want())}
+    times = Counter(name for names in series.KINDS.values() for name in names)
+    assert set(times) == judged - {"retrans_bytes"}
+    assert set(times.values()) == {1}
+
+
+def histogram(text: str, name: str, labels: str = "") -> dict[str, float]:
+    family = next(one for one in text_string_to_metric_families(text) if one.name == name)
+    mine = [one for one in family.samples if labels in one.labels.values() or not labels]
+    return {one.labels.get("le", one.name.rpartition("_")[2]): one.value for one in mine}
+
+
+def test_histograms_are_there_from_the_first_round_and_count_what_happens() -> None:
+    first = status(state=State.BOOTSTRAP, since=10.0)
+    text = scrape(first)
+    assert histogram(text, "nodeprep_detection_seconds")["count"] == 0
+    assert histogram(text, "nodeprep_gate_closed_seconds", "unhealthy")["count"] == 0
+    sick = status(state=State.UNHEALTHY, since=100.0, cases=(case(opened_at=99.3, convicted_at=100.0),))
+    text = scrape(first, status(since=55.0), sick, status(since=5000.0))
+    seen = histogram(text, "nodeprep_detection_seconds")
+    assert (seen["0.6"], seen["0.8"], seen["+Inf"], seen["count"]) == (0, 1, 1, 1)
+    assert seen["sum"] == pytest.approx(0.7)
+    assert histogram(text, "nodeprep_gate_closed_seconds", "bootstrap")["60.0"] == 1
+    seen = histogram(text, "nodeprep_gate_closed_seconds", "unhealthy")
+    assert (seen["3600.0"], seen["14400.0"], seen["sum"]) == (0, 1, 4900)
+
+
+def test_before_the_first_round_there_is_the_process_and_the_version() -> None:
+    text = scrape()
+    assert said(text, "nodeprep_build_info")
+    assert said(text, "process_resident_memory_bytes")
+    assert not said(text, "nodeprep_ready")
+
+
+def test_what_has_gone_leaves_no_series() -> None:
+    there = status(facts={Rdma: rdma(port())}, report=report(finding("a.b", FAIL)))
+    text = scrape(there, status(report=report(finding("a.b", OK))))
+    assert said(text, "nodeprep_port_up") == []
+    assert said(text, "nodeprep_check_status") == ['{check="a.b",status="ok"} 1.0']
+
+
+NASTY = ["a" * 5000, 'a"b\\c\nd', "\udcff\x00", "", "ü" * 200]
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_a_name_is_text_and_short_whatever_it_is(name: str) -> None:
+    text = scrape(status(facts={Rdma: rdma(port(device=name), port(device=name + "x"))}))
+    (family,) = (one for one in text_string_to_metric_families(text) if one.name == "nodeprep_port_up")
+    names = [one.labels["device"] for one in family.samples]
+    assert len(set(names)) == len(names) > 0, "two series of one name would spoil the whole scrape"
+    assert all(len(one) <= 120 for one in names)
+
+
+def eight_rails(root: Path) -> NodeStatus:
+    """The tree of a node with 8 rails and 8 GPUs as it is looked at, with all else that an agent may say of one.
+
+    A tree holds few counters and no cloud. Here its 8 rails count all that hardware of their kind can, every check
+    applies, and the node is an ECS instance in a cluster.
+    """
+    host = Host(str(trees.build("h100-roce", root)), live=False)
+    look = Eyes(host).look(FACTS)
+    seen = look.get(Rdma)
+    assert seen is not None
+    rails = tuple(one for one in seen.ports if one.gids)
+    assert len(rails) == 8
+    names = [name for names in series.KINDS.values() for name in names]
+    full = [PortCounters(one.device, one.number, one.bdf, tuple((name, 0) for name in names), ()) for one in rails]
+    resources = {f"rdma/hca_{letter}": "1" for letter in "abcdefgh"} | {"nvidia.com/gpu": "8"}
+    node = node_object(capacity=resources, allocatable=resources)
+    more = {Rdma: rdma(*rails), Counters: counters(*full), Cluster: cluster(node=node)}
+    return status(
+        report=report(*(finding(check.id, OK) for check in CHECKS)),
+        facts={**look.facts, **INSTANCE, **more},
+        fact_seconds={fact.kind.__name__: 0.01 for fact in FACTS},
+        profiles=tuple(standing(name=name) for name in ("base", "rdma-roce", "mpijob-exclusive-eni")),
+        bells={name: BellState(True) for name in ("link", "rdma", "device", "kernel-log", "ports", "directories")},
+        suppressed={"mode": 1, "latched": 1},
+        api_requests={(verb, code): 1 for verb in ("GET", "PATCH") for code in ("200", "409", "none")},
+    )
+
+
+def samples(text: str) -> int:
+    return sum(not line.startswith("#") for line in text.splitlines())
+
+
+def test_a_node_with_eight_rails_and_eight_gpus_stays_within_300_series(tmp_path: Path) -> None:
+    text = scrape(eight_rails(tmp_path / "node"))
+    assert len(said(text, "nodeprep_port_errors_total")) == 8 * len(series.KINDS)
+    assert len(said(text, "nodeprep_check_status")) == len(CHECKS)
+    assert 200 < samples(text) <= MOST_SERIES
+
+
+def test_so_does_its_tree_with_the_front_end_ports_as_it_is(tmp_path: Path) -> None:
+    host = Host(str(trees.build("h100-roce", tmp_path / "node")), live=False)
+    look = Eyes(host).look(FACTS)
+    found = judge(CHECKS, look, None, Profile("base"), {}).findings
+    text = scrape(status(facts=look.facts, report=report(*found)))
+    assert len(said(text, "nodeprep_port_up")) == 12
+    assert said(text, "nodeprep_check_status")
+    assert samples(text) <= MOST_SERIES
+
+
+def test_promtool_finds_nothing_to_say(tmp_path: Path) -> None:
+    if shutil.which("promtool") is None:
+        cannot_start("no promtool on PATH: apt-get install prometheus")
+    text = scrape(eight_rails(tmp_path / "node"))
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_parser_of_the_library_reads_every_family_once_with_its_type(tmp_path: Path) -> None:
+    families = list(text_string_to_metric_families(scrape(eight_rails(tmp_path / "node"))))
+    names = [one.name for one in families]
+    assert len(set(names)) == len(names)
+    kinds = {one.name: one.type for one in families}
+    for one in series.ALL:
+        counts = one.name.endswith("_total")
+        assert kinds[one.name.removesuffix("_total")] == ("counter" if counts else "gauge"), one.name
+
+
+def test_metrics_md_is_current_and_names_all_that_is_served(tmp_path: Path) -> None:
+    text = page.TARGET.read_text()
+    assert text == page.page(), "run `make docs`"
+    for one in text_string_to_metric_families(scrape(eight_rails(tmp_path / "node"))):
+        name = "process_*" if one.name.startswith("process_") else one.name
+        assert re.search(rf"^\| `{re.escape(name)}(_total)?` \|", text, re.MULTILINE), name

@@ -1,0 +1,54 @@
+"""Words for tests: a round of a healthy node in gate mode; change one thing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from nodeprep.decide.desired import Desired
+from nodeprep.decide.readiness import Mode, ProfileStanding
+from nodeprep.facts.past import Past, State
+from nodeprep.model import Finding, Report
+from nodeprep.publish.status import NodeStatus
+
+OF_PAST = ("state", "since", "why", "cases", "blind")
+OF_DESIRED = ("profiles", "would_run")
+
+
+def report(*findings: Finding, **different: Any) -> Report:
+    usual: dict[str, Any] = {
+        "node": "gpu-17",
+        "boot_id": "boot",
+        "profile": "rdma-roce",
+        "chosen_by": "configuration",
+        "gates": ("port.state",),
+        "findings": findings,
+        "skipped": (),
+    }
+    return Report(**(usual | different))
+
+
+def standing(**different: Any) -> ProfileStanding:
+    """rdma-roce, which is ready."""
+    usual: dict[str, Any] = {"name": "rdma-roce", "device": True, "ready": True, "gating": True, "rdma": True}
+    return ProfileStanding(**(usual | different))
+
+
+def status(**different: Any) -> NodeStatus:
+    """A round at 1000 s, complete and fine. Some fields of Past and of Desired are taken too."""
+    past = Past(boot_id="boot", version="0.1.0", at=1000.0, state=State.READY, since=500.0)
+    past = replace(past, **{name: different.pop(name) for name in OF_PAST if name in different})
+    desired = Desired(past.state, (standing(),))
+    desired = replace(desired, **{name: different.pop(name) for name in OF_DESIRED if name in different})
+    usual: dict[str, Any] = {
+        "report": report(),
+        "desired": desired,
+        "past": past,
+        "mode": Mode.GATE,
+        "facts": {},
+        "round_time": 1_750_000_000.0,
+        "rounds": 7,
+        "complete": True,
+        "at": 1000.0,
+    }
+    return NodeStatus(**(usual | different))
