@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nodeprep.checks import ALL
 from nodeprep.config import profiles
 from nodeprep.config.document import ConfigError, dump, load, read
-from nodeprep.config.profiles import BUILT_IN, effective, validate
+from nodeprep.config.profiles import BUILT_IN, effective, named, validate
 from nodeprep.config.settings import Settings, load_settings
 from nodeprep.config.waivers import Waiver, apply_waivers
 from nodeprep.config.wants import reader, wants
@@ -313,6 +313,7 @@ def test_a_configuration_file_is_read(tmp_path: Path) -> None:
         want={"port.mtu": {"at-least": 9000}},
         waivers=(Waiver("port.*", "2026-04-10", "riser on order", "0000:5c:00.0*", ("gpu-1*",)),),
         exclude=("/sys/x",),
+        default_profile=named("rdma-roce"),
     )
     profile = settings.profile()
     assert profile is not None
@@ -342,8 +343,8 @@ CONFIGS = [
     (("kind: Config", "kind: Profile"), ":2: kind: found 'Profile', wanted Config"),
     (("default: rdma-roce", "default: rdma-rose"), ":3: default: found 'rdma-rose', wanted auto, a file or one of "),
     (
-        ("default: rdma-roce", "assign: []"),
-        ":3: assign: found 'assign', wanted one of apiVersion, kind, default, want, ",
+        ("default: rdma-roce", "assing: []"),
+        ":3: assing: found 'assing', wanted 'assign'",
     ),
     (("port.mtu", "port.mtuu"), ":5: want.port.mtuu: found 'port.mtuu', wanted 'port.mtu' (nodeprep list)"),
     (("9000", "no"), ":5: want.port.mtu.at-least: found 'no', wanted a whole number"),

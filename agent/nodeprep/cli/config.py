@@ -1,56 +1,71 @@
-"""`nodeprep config validate|show`: whether a configuration file is sound, and what it comes to."""
+"""`nodeprep config validate|show|init`: whether a configuration file is sound, what it comes to, one to begin with."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from nodeprep.cli.output import put
-from nodeprep.cli.profile import usage
+from nodeprep.cli.output import complain, put
+from nodeprep.cli.profile import write
+from nodeprep.cli.usage import UsageError, usage
 from nodeprep.config.document import dump
+from nodeprep.config.notes import notes
 from nodeprep.config.settings import DEFAULT_FILE, Settings, load_settings
+from nodeprep.config.starter import starter
+from nodeprep.config.written import written
 from nodeprep.doors import clock
 from nodeprep.doors.host import METADATA
-from nodeprep.profile import API_VERSION
 
 
 def validate(file: str) -> int:
-    """Say that a file is sound. Raises UsageError if it is not."""
+    """Say that a file is sound, and what in it is worth a second thought. Raises UsageError if it is not."""
     with usage():
         settings = load_settings(file, clock.today())
-    waivers = "1 waiver" if len(settings.waivers) == 1 else f"{len(settings.waivers)} waivers"
+    waivers = _number(len(settings.waivers), "waiver")
     put(f"{file}: default profile {settings.default}, numbers of {len(settings.want)} checks, {waivers}")
+    if settings.agent_part is not None:
+        rules = _number(len(settings.agent.assign), "rule")
+        put(f"{file}: agent in mode {settings.agent.mode}, {rules} to assign profiles")
+    for note in notes(settings):
+        put(f"{file}: note: {note}")
     return 0
 
 
 def show(file: str | None) -> int:
-    """Print the configuration that `check` would use. Raises UsageError."""
+    """Print the configuration that `check` and the agent would use. Raises UsageError."""
     today = clock.today()
     with usage():
         settings = load_settings(file, today)
     put(f"# {settings.file or f'no {DEFAULT_FILE}: what holds without one'}")
-    put(dump(_mapping(settings, today)).rstrip("\n"))
+    put(dump(_effective(settings, today)).rstrip("\n"))
     return 0
 
 
-def _mapping(settings: Settings, today: str) -> dict[str, Any]:
-    """As it would stand in a file, with the days that each waiver has left."""
-    waivers = [
-        {
-            "check": waiver.check,
-            "device": waiver.device,
-            "nodes": waiver.nodes,
-            "until": waiver.until,
-            "reason": waiver.reason,
-            "days-left": max(0, waiver.days_left(today)) if waiver.days_left(today) >= 0 else "expired",
-        }
-        for waiver in settings.waivers
-    ]
-    said = {
-        "default": settings.default,
-        "want": {check: dict(numbers) for check, numbers in settings.want.items()},
-        "waivers": waivers,
-        "exclude": settings.exclude,
-        "metadata-url": "" if settings.metadata_url == METADATA else settings.metadata_url,
-    }
-    top = {"apiVersion": API_VERSION, "kind": "Config"}
-    return top | {key: value for key, value in said.items() if value not in ({}, [], (), "")}
+def init(output: str | None) -> int:
+    """Write a file with every key at its default, or print it. Raises UsageError; no file is ever overwritten."""
+    if output is None:
+        write(starter(), None)
+        return 0
+    try:
+        with Path(output).open("x", encoding="utf-8") as file:
+            file.write(starter())
+    except FileExistsError:
+        raise UsageError(f"{output}: found a file there already, wanted a new one: nothing is overwritten") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot write {output!r}: {getattr(error, 'strerror', error)}") from error
+    complain(f"wrote {output}; nodeprep config validate {output} proves it after each edit")
+    return 0
+
+
+def _effective(settings: Settings, today: str) -> dict[str, Any]:
+    """As it would stand in a file, without what is empty, and with the days that each waiver has left."""
+    said = written(settings)
+    for told, waiver in zip(said["waivers"], settings.waivers, strict=True):
+        told["days-left"] = max(0, waiver.days_left(today)) if waiver.days_left(today) >= 0 else "expired"
+    if settings.metadata_url == METADATA:
+        del said["metadata-url"]
+    return {key: value for key, value in said.items() if value not in ({}, [])}
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

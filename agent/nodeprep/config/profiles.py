@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 from nodeprep.checks import ALL
 from nodeprep.config.document import ConfigError, Document, is_there, load, read
 from nodeprep.config.wants import check_gates, wants
 from nodeprep.model import Check
-from nodeprep.profile import Profile, ProfileError, extend, parse
+from nodeprep.profile import Expectation, Profile, ProfileError, extend, parse
 
 BUILT_IN = (
     "base",
@@ -36,16 +38,45 @@ class Source:
     profile: Profile
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A profile with all that it extends, and the names it goes by: its own first, then those of what it extends.
+
+    `stated` is what files say is expected; a built-in profile's part is left out of it.
+    """
+
+    profile: Profile
+    names: tuple[str, ...]
+    stated: Expectation = field(default_factory=Expectation)
+
+    def is_one_of(self, patterns: Iterable[str]) -> bool:
+        """Whether one of its names matches one of these globs."""
+        return any(fnmatchcase(name, pattern) for name in self.names for pattern in patterns)
+
+
 def effective(asked: str, beside: str = ".", known: Iterable[Check] = ALL) -> Profile:
     """The profile of that name or file with all that it extends; the result extends nothing.
 
     A name is a built-in one's, anything with a "/" or a suffix ".yaml" a file's, relative to `beside`.
     Raises ConfigError.
     """
+    return named(asked, beside, known).profile
+
+
+def named(asked: str, beside: str = ".", known: Iterable[Check] = ALL) -> Named:
+    """The same with the names of its lineage. Raises ConfigError."""
     lineage = _lineage(asked, beside, tuple(known))
-    whole = lineage[-1].profile
-    for source in reversed(lineage[:-1]):
-        whole = extend(source.profile, whole)
+    files = [source.profile for source in lineage if source.file is not None]
+    names = tuple(dict.fromkeys(source.profile.name for source in lineage))
+    stated = _whole(files).expect if files else Expectation()
+    return Named(_whole([source.profile for source in lineage]), names, stated)
+
+
+def _whole(lineage: list[Profile]) -> Profile:
+    """A profile with all that it extends; the result extends nothing."""
+    whole = lineage[-1]
+    for profile in reversed(lineage[:-1]):
+        whole = extend(profile, whole)
     return replace(whole, extends=None)
 
 
@@ -84,9 +115,8 @@ class NoSuchProfileError(ConfigError):
 
 
 def _source(asked: str, beside: str, known: tuple[Check, ...]) -> Source:
-    if asked in BUILT_IN:  # read by pkgutil: importlib.resources would cost 20 ms
-        document = read(pkgutil.get_data("nodeprep", f"profiles/{asked}.yaml") or b"", f"profile {asked}")
-        return Source(None, document, parse(document.value))
+    if asked in BUILT_IN:
+        return _built_in(asked)
     path = str(Path(beside) / asked)
     if not is_there(path):
         raise NoSuchProfileError(asked)
@@ -98,3 +128,10 @@ def _source(asked: str, beside: str, known: tuple[Check, ...]) -> Source:
     except ProfileError as error:
         raise document.located(error) from error
     return Source(path, document, profile)
+
+
+@cache
+def _built_in(name: str) -> Source:
+    """One of ours, which nobody changes: the agent chooses anew whenever the hardware shows something else."""
+    document = read(pkgutil.get_data("nodeprep", f"profiles/{name}.yaml") or b"", f"profile {name}")
+    return Source(None, document, parse(document.value))  # pkgutil: importlib.resources would cost 20 ms

@@ -1,4 +1,4 @@
-"""The configuration file of `check`: the profile to use, numbers of single checks, waivers, paths not to read.
+"""The configuration file of `check` and the agent; docs/configuration.md has every key.
 
 apiVersion: nodeprep.io/v1
 kind: Config
@@ -8,6 +8,7 @@ waivers:
   - {check: pci.link, device: "0000:5c:00.0", nodes: ["gpu-1*"], until: 2026-03-01, reason: riser on order, T-4711}
 exclude: ["/sys/class/infiniband/*/hw_counters/*"]
 metadata-url: http://100.100.100.200    # where ECS instances ask for their metadata; this is the default
+mode: observe               # this and more is the agent's: agent_settings.py
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nodeprep.checks import ALL
 from nodeprep.config.document import Document, is_there, load
-from nodeprep.config.profiles import NoSuchProfileError, effective
+from nodeprep.config.profiles import Named, NoSuchProfileError, named
 from nodeprep.config.waivers import Waiver
 from nodeprep.config.wants import a_check, want
 from nodeprep.doors.host import METADATA
@@ -36,21 +37,28 @@ from nodeprep.profile import (
     as_texts,
     exactly,
     extend,
-    known,
     numbers,
     take,
 )
+
+if TYPE_CHECKING:
+    from nodeprep.config.agent_settings import AgentSettings
 
 DEFAULT_FILE = "/etc/nodeprep/config.yaml"
 AUTO = "auto"
 # An address and no name: to look a name up takes as long as its server likes.
 METADATA_URL = re.compile(r"http://(?:([0-9]{1,3}(?:\.[0-9]{1,3}){3})|\[[0-9a-fA-F:]+\])(?::([0-9]{1,5}))?")
+AGENT = ("mode", "assign", "gate", "damping", "readiness", "every", "metrics")  # the keys that are the agent's alone
 LONGEST = 90  # days that a waiver may last (design 2.3)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a configuration file says; without one, nothing. `file` is None where there is none."""
+    """What a configuration file says; without one, nothing. `file` is None where there is none.
+
+    `agent_part` is None where the file has none of the agent's keys. `default_profile` is that of `default` as it was
+    when the file was read.
+    """
 
     file: str | None = None
     default: str = AUTO
@@ -58,6 +66,15 @@ class Settings:
     waivers: tuple[Waiver, ...] = ()
     exclude: tuple[str, ...] = ()
     metadata_url: str = METADATA
+    agent_part: AgentSettings | None = None
+    default_profile: Named | None = None
+
+    @property
+    def agent(self) -> AgentSettings:
+        """What the agent is told; the defaults where the file tells it nothing."""
+        from nodeprep.config.agent_settings import AgentSettings  # noqa: PLC0415 - 30 ms that `check` can do without
+
+        return self.agent_part or AgentSettings()
 
     def over(self, profile: Profile) -> Profile:
         """The profile with these numbers and exclusions, which win over its own."""
@@ -66,9 +83,19 @@ class Settings:
 
     def profile(self) -> Profile | None:
         """The default profile with these settings over it, None for auto. Raises ConfigError."""
+        default = self.named()
+        return self.over(default.profile) if default else None
+
+    def named(self) -> Named | None:
+        """The default profile as its file has it, None for auto. Raises ConfigError."""
         if self.default == AUTO:
             return None
-        return self.over(effective(self.default, str(Path(self.file or ".").parent)))
+        return self.default_profile or named(self.default, self.beside)
+
+    @property
+    def beside(self) -> str:
+        """The directory from which the file names others."""
+        return str(Path(self.file or ".").parent)
 
 
 def load_settings(file: str | None, today: str, checks: Iterable[Check] = ALL) -> Settings:
@@ -85,15 +112,14 @@ def parse_settings(document: Document, today: str, checks: tuple[Check, ...]) ->
     except ProfileError as error:
         raise document.located(error) from error
     try:
-        settings.profile()
+        return replace(settings, default_profile=settings.named())
     except NoSuchProfileError as error:
         raise document.error(("default",), settings.default, f"{AUTO}, {error.wanted}") from error
-    return settings
 
 
 def _settings(document: Document, today: str, checks: tuple[Check, ...]) -> Settings:
     top = as_mapping(document.value, ())
-    known(top, (), ("apiVersion", "kind", "default", "want", "waivers", "exclude", "metadata-url"))
+    _only_known(top, ())
     exactly(top, "apiVersion", "nodeprep.io/v1")
     exactly(top, "kind", "Config")
     stated = take(top, (), "want", numbers, {})
@@ -109,7 +135,22 @@ def _settings(document: Document, today: str, checks: tuple[Check, ...]) -> Sett
         waivers=tuple(_waiver(one, ("waivers", index), today, checks) for index, one in enumerate(waivers)),
         exclude=take(top, (), "exclude", as_texts, ()),
         metadata_url=take(top, (), "metadata-url", _metadata_url, METADATA),
+        agent_part=_agent(top, str(Path(document.source).parent), checks),
     )
+
+
+def _only_known(given: Mapping[str, Any], here: Keys, under: str = "") -> None:
+    from nodeprep.config.keys import only_known  # noqa: PLC0415 - 3 ms that `check` without a file can do without
+
+    only_known(given, here, under)
+
+
+def _agent(top: Mapping[str, Any], beside: str, checks: tuple[Check, ...]) -> AgentSettings | None:
+    if all(top.get(key) is None for key in AGENT):
+        return None
+    from nodeprep.config.agent_settings import read_agent  # noqa: PLC0415 - 30 ms that `check` can do without
+
+    return read_agent(top, beside, checks)
 
 
 def _metadata_url(value: object, here: Keys) -> str:
@@ -122,7 +163,7 @@ def _metadata_url(value: object, here: Keys) -> str:
 
 def _waiver(value: object, here: Keys, today: str, checks: tuple[Check, ...]) -> Waiver:
     given = as_mapping(value, here)
-    known(given, here, ("check", "device", "nodes", "until", "reason"))
+    _only_known(given, here, "waivers[]")
     for key, wanted in (("check", "a check's id"), ("until", "a date"), ("reason", "why, for whoever meets it")):
         if given.get(key) in (None, ""):
             raise ProfileError((*here, key), None, wanted)

@@ -1,0 +1,127 @@
+"""What a configuration file tells the agent: how far it may go, which profiles a node has, its numbers.
+
+Loaded where a file has such a key: `check` alone has no use for the policies that this brings in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nodeprep.config.keys import MODE, section
+from nodeprep.config.kinds import seconds
+from nodeprep.config.rules import Rule, read_rules
+from nodeprep.config.wants import nearest
+from nodeprep.decide.desired import GatePolicy
+from nodeprep.decide.policy import DampingPolicy
+from nodeprep.decide.policy import Rule as DampingRule
+from nodeprep.decide.readiness import Mode, ReadinessPolicy
+from nodeprep.facts import ALL as FACTS
+from nodeprep.model import Check, Damping, Fact
+from nodeprep.profile import Keys, ProfileError, as_mapping
+
+CLASSES = {"hard": Damping.HARD, "books": Damping.BOOKS, "soft": Damping.SOFT}  # a latch has no numbers
+EVERY = seconds(0.5, 3600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Where the pages are served; port 0 is nowhere. 9842: design 6. The loopback address is nobody else's business."""
+
+    bind: str = "127.0.0.1"
+    port: int = 9842
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """The agent's part of a file. `every` has the polling periods that differ from the facts' own, in seconds."""
+
+    mode: Mode = Mode.OBSERVE
+    assign: tuple[Rule, ...] = ()
+    gate: GatePolicy = field(default_factory=GatePolicy)
+    damping: DampingPolicy = field(default_factory=DampingPolicy)
+    readiness: ReadinessPolicy = field(default_factory=ReadinessPolicy)
+    every: Mapping[str, float] = field(default_factory=dict)
+    metrics: Metrics = field(default_factory=Metrics)
+
+    def period(self, fact: Fact) -> float:
+        """How often a fact is looked at where no bell rings, in seconds."""
+        return self.every.get(fact_name(fact), fact.every)
+
+
+def fact_name(fact: Fact) -> str:
+    """What a configuration file calls a fact: the file that it is written in, such as kernel-log."""
+    return fact.kind.__module__.rpartition(".")[2].replace("_", "-")
+
+
+def read_agent(given: Mapping[str, Any], beside: str, checks: Iterable[Check]) -> AgentSettings:
+    """Read the agent's keys; profiles named by file lie in the directory `beside`. Raises ProfileError, ConfigError."""
+    damping = _damping(given.get("damping"))
+    return AgentSettings(
+        mode=_mode(given.get("mode")),
+        assign=read_rules(given.get("assign"), ("assign",), beside, checks),
+        gate=_gate(given.get("gate")),
+        damping=damping,
+        readiness=_readiness(given.get("readiness"), damping),
+        every=_every(given.get("every")),
+        metrics=Metrics(**_section(given.get("metrics"), "metrics")),
+    )
+
+
+def _mode(value: object) -> Mode:
+    return Mode.OBSERVE if value is None else Mode(MODE.read(value, ("mode",)))
+
+
+def _gate(value: object) -> GatePolicy:
+    gate = GatePolicy(**_section(value, "gate"))
+    if gate.unhealthy_taint == gate.bootstrap_taint:
+        wanted = "another name than gate.bootstrap-taint has"
+        raise ProfileError(("gate", "unhealthy-taint"), gate.unhealthy_taint, wanted)
+    return gate
+
+
+def _damping(value: object) -> DampingPolicy:
+    stated = _section(value, "damping")
+    rules = dict(DampingPolicy().rules)
+    for name, kind in CLASSES.items():
+        rules[kind] = _rule(stated.pop(name, None), name, rules[kind])
+    return DampingPolicy(rules=rules, **stated)
+
+
+def _rule(value: object, name: str, default: DampingRule) -> DampingRule:
+    """The numbers of a class, held against each other: a rule that nothing can meet would hide every fault."""
+    here = ("damping", name)
+    rule = replace(default, **section({} if value is None else value, here, f"damping.{name}"))
+    if rule.fails > rule.of:
+        raise ProfileError((*here, "fails"), rule.fails, f"at most {rule.of}, as many as damping.{name}.of")
+    if rule.fails == 1 and rule.span > 0:
+        raise ProfileError((*here, "span"), rule.span, f"0, for one failure (damping.{name}.fails) takes no time")
+    return rule
+
+
+def _readiness(value: object, damping: DampingPolicy) -> ReadinessPolicy:
+    policy = ReadinessPolicy(**_section(value, "readiness"))
+    for key, limit in (("bootstrap-limit", policy.bootstrap_limit), ("validation-limit", policy.validation_limit)):
+        if limit < damping.pass_span:
+            wanted = f"at least {damping.pass_span:g}, as long as the passes take (damping.pass-span)"
+            raise ProfileError(("readiness", key), limit, wanted)
+    return policy
+
+
+def _every(value: object) -> dict[str, float]:
+    facts = {fact_name(fact): fact for fact in FACTS}
+    periods: dict[str, float] = {}
+    for name, given in as_mapping({} if value is None else value, ("every",)).items():
+        here: Keys = ("every", name)
+        if name not in facts:
+            raise ProfileError(here, name, nearest(name, facts, "a fact"))
+        periods[name] = EVERY.read(given, here)
+        if periods[name] < facts[name].rest:
+            wanted = f"at least {facts[name].rest:g}: others serve {name} to the whole fleet"
+            raise ProfileError(here, given, wanted)
+    return periods
+
+
+def _section(value: object, name: str) -> dict[str, Any]:
+    return section({} if value is None else value, (name,), name)

@@ -1,0 +1,60 @@
+"""A configuration file to begin with: every key at its default, with what it means above it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nodeprep.config.agent_settings import fact_name
+from nodeprep.config.document import dump
+from nodeprep.config.keys import children
+from nodeprep.config.settings import Settings
+from nodeprep.config.written import written
+from nodeprep.facts import ALL as FACTS
+
+WIDTH = 100  # columns
+HEAD = """\
+# The configuration of nodeprep, for `nodeprep check` and `nodeprep agent`. Every key stands at its default, and may go.
+# Prove it with: nodeprep config validate FILE
+"""
+# What an empty list or mapping would hold.
+EXAMPLES: Mapping[str, str] = {
+    "want": "port.mtu: {at-least: 9000}",
+    "waivers": '- {check: pci.link, device: "0000:5c:00.0", nodes: ["gpu-1*"], until: DATE, reason: riser on order}',
+    "exclude": '- "/sys/class/infiniband/*/hw_counters/*"',
+    "assign": '- {match: {node.kubernetes.io/instance-type: "ecs.ebmgn*"}, use: [rdma-erdma-gpu]}\n- {use: [base]}',
+}
+
+
+def starter() -> str:
+    """The text; read as a file, it says what no file at all says."""
+    return "\n".join([HEAD.rstrip("\n"), *_lines("", written(Settings()), "")]) + "\n"
+
+
+def _lines(under: str, values: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for name, key in children(under).items():
+        path = f"{under}.{name}" if under else name
+        if not under:
+            yield ""
+        if key is None:
+            yield f"{indent}{name}:"
+            yield from _lines(path, values[name], f"{indent}  ")
+            continue
+        yield from _remark(key.meaning, indent)
+        yield from _remark(f"Wanted: {key.kind.says}.", indent)
+        yield from textwrap.indent(dump({name: values[name]}), indent).splitlines()
+        for line in example(path).splitlines():
+            yield f"{indent}#  {line}"
+
+
+def example(path: str) -> str:
+    """What could stand at a key that is empty by default; "" for any other."""
+    if path == "every":
+        return "\n".join(f"{fact_name(fact)}: {fact.every:g}" for fact in FACTS)
+    return EXAMPLES.get(path, "")
+
+
+def _remark(text: str, indent: str) -> list[str]:
+    prefix = f"{indent}# "
+    return textwrap.wrap(text, WIDTH, initial_indent=prefix, subsequent_indent=prefix, break_on_hyphens=False)

@@ -1,0 +1,91 @@
+"""Settings as they would stand in a file, every key with its value; what a reload changes, in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from nodeprep.config.agent_settings import CLASSES
+from nodeprep.config.keys import KEYS, RESTART, children
+from nodeprep.config.rules import Rule
+from nodeprep.config.settings import Settings
+from nodeprep.profile import API_VERSION
+
+LONGEST = 60  # characters of one value in a line of words
+
+
+def written(settings: Settings) -> dict[str, Any]:
+    """Every key with the value that holds, defaults included, in the order of the table of keys."""
+    agent = settings.agent
+    rules = {name: _stated(agent.damping.rules[kind], f"damping.{name}") for name, kind in CLASSES.items()}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Config",
+        "default": settings.default,
+        "want": {check: dict(numbers) for check, numbers in settings.want.items()},
+        "waivers": [_stated(waiver, "waivers[]") for waiver in settings.waivers],
+        "exclude": list(settings.exclude),
+        "metadata-url": settings.metadata_url,
+        "mode": str(agent.mode),
+        "assign": [_rule(rule) for rule in agent.assign],
+        "gate": _stated(agent.gate, "gate"),
+        "damping": rules | _stated(agent.damping, "damping"),
+        "readiness": _stated(agent.readiness, "readiness"),
+        "every": {name: _plain(period) for name, period in agent.every.items()},
+        "metrics": _stated(agent.metrics, "metrics"),
+    }
+
+
+def changes(old: Settings, new: Settings) -> tuple[str, ...]:
+    """What a reload changes, a line for each key; those that need a restart say so. None where both mean the same."""
+    before, after = written(old), written(new)
+    return (*_values(before, after), *_profiles(old, new))
+
+
+def _values(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    for key in KEYS:
+        if "[]" in key.path:
+            continue
+        was, now = _at(before, key.path), _at(after, key.path)
+        if was != now:
+            words = f"{_short(was)} -> {_short(now)}" if _short(was) != _short(now) else "changed"
+            yield f"{key.path}: {words}" + (f" ({RESTART})" if key.reload == RESTART else "")
+
+
+def _profiles(old: Settings, new: Settings) -> Iterator[str]:
+    """Profiles whose names stayed and whose files say something else."""
+    if old.default == new.default and old.named() != new.named():
+        yield f"default: the profile {new.default} says something else"
+    for index, (was, now) in enumerate(zip(old.agent.assign, new.agent.assign, strict=False)):
+        if _rule(was) == _rule(now) and was != now:
+            yield f"assign[{index}]: its profiles say something else"
+
+
+def _at(values: Mapping[str, Any], path: str) -> Any:
+    for name in path.split("."):
+        values = values[name]
+    return values
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=True)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    said = {"match": dict(rule.match), "use": list(rule.use), "expect": rule.expect}
+    return {key: value for key, value in said.items() if value}
+
+
+def _stated(value: Any, under: str) -> dict[str, Any]:
+    """The fields of a value that have a key there."""
+    names = {one.name.replace("_", "-"): one.name for one in fields(value)}
+    return {key: _plain(getattr(value, names[key])) for key, own in children(under).items() if own is not None}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,0 +1,219 @@
+"""What a file tells the agent, and for each number that cannot be meant the one line that an operator reads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeprep.checks import ALL
+from nodeprep.config.agent_settings import AgentSettings, Metrics, fact_name
+from nodeprep.config.document import ConfigError, dump, read
+from nodeprep.config.settings import AGENT, parse_settings
+from nodeprep.config.written import written
+from nodeprep.decide.damping import RULES, DampingPolicy
+from nodeprep.decide.damping import Rule as DampingRule
+from nodeprep.decide.desired import GatePolicy
+from nodeprep.decide.readiness import Mode, ReadinessPolicy
+from nodeprep.facts import ALL as FACTS
+from nodeprep.model import Damping
+from tests.config_files import HEAD, TODAY, settings
+
+
+def rules(kind: Damping, **changed: Any) -> DampingPolicy:
+    return DampingPolicy(rules={**RULES, kind: replace(RULES[kind], **changed)})
+
+
+READ = [
+    # keys                                                          what they come to
+    ("", AgentSettings()),
+    ("mode:\ngate:\ndamping:\nassign:\nevery:\n", AgentSettings()),
+    ("mode: gate\n", AgentSettings(mode=Mode.GATE)),
+    ("mode: repair\n", AgentSettings(mode=Mode.REPAIR)),
+    ("assign: []\n", AgentSettings()),
+    ("gate: {profiles: [], allow-auto: true}\n", AgentSettings(gate=GatePolicy(profiles=(), allow_auto=True))),
+    ("gate: {effect: PreferNoSchedule}\n", AgentSettings(gate=GatePolicy(effect="PreferNoSchedule"))),
+    ("gate: {unhealthy-taint: a.b/c}\n", AgentSettings(gate=GatePolicy(unhealthy_taint="a.b/c"))),
+    (
+        "gate: {bootstrap-taint: startup-taint.cluster-autoscaler.kubernetes.io/x, rdma-label: x}\n",
+        AgentSettings(
+            gate=GatePolicy(bootstrap_taint="startup-taint.cluster-autoscaler.kubernetes.io/x", rdma_label="x")
+        ),
+    ),
+    ("damping: {hard: {}}\n", AgentSettings()),
+    ("damping: {hard: {of: 3}}\n", AgentSettings(damping=rules(Damping.HARD, of=3))),
+    ("damping: {books: {apart: 30}}\n", AgentSettings(damping=rules(Damping.BOOKS, apart=30.0))),
+    (
+        "damping: {soft: {fails: 1, of: 1, span: 0}}\n",
+        AgentSettings(damping=DampingPolicy(rules={**RULES, Damping.SOFT: DampingRule(1, 1)})),
+    ),
+    (
+        "damping: {passes: 5, pass-span: 45, pass-every: 15, turns: 1, turn-window: 60, blind-after: 90}\n",
+        AgentSettings(damping=DampingPolicy(RULES, 5, 45.0, 15.0, 1, 60.0, 90.0)),
+    ),
+    (
+        "readiness: {bootstrap-limit: 60, human-passes: 30, validation-limit: 31, remedy-after: 0, grace: 0}\n",
+        AgentSettings(readiness=ReadinessPolicy(60.0, 30.0, 31.0, 0.0, 0.0)),
+    ),
+    ("every: {rdma: 0.5, kernel-log: 3600}\n", AgentSettings(every={"rdma": 0.5, "kernel-log": 3600.0})),
+    ("metrics: {bind: 10.0.0.7}\n", AgentSettings(metrics=Metrics("10.0.0.7"))),
+    ('metrics: {bind: "::1", port: 0}\n', AgentSettings(metrics=Metrics("::1", 0))),
+]
+
+
+@pytest.mark.parametrize(("keys", "says"), READ, ids=range(len(READ)))
+def test_keys_are_read(tmp_path: Path, keys: str, says: AgentSettings) -> None:
+    assert settings(tmp_path, keys).agent == says
+
+
+WORDS = ("hard", "soft", "fails", "of", "span", "passes", "pass-span", "grace", "rdma", "imds", "match", "use", "port")
+QUALIFIED = "wanted a name as Kubernetes takes it, such as nodeprep.io/unhealthy"
+REFUSED = [
+    # the third line and on             says
+    ("moed: gate", ":3: moed: found 'moed', wanted 'mode'"),
+    ("mode: Gate", ":3: mode: found 'Gate', wanted one of observe, gate, repair"),
+    ("mode: [gate]", ":3: mode: found a list, wanted one of observe, gate, repair"),
+    ("gate: closed", ":3: gate: found 'closed', wanted keys with values"),
+    ("gate: false", ":3: gate: found false, wanted keys with values"),
+    ("gate:\n  profils: []", ":4: gate.profils: found 'profils', wanted 'profiles'"),
+    ("gate: {profiles: rdma}", ":3: gate.profiles: found 'rdma', wanted a list of words"),
+    ("gate: {allow-auto: yes}", ":3: gate.allow-auto: found 'yes', wanted true or false"),
+    ("gate: {effect: NoExecute}", ":3: gate.effect: found 'NoExecute', wanted one of NoSchedule, PreferNoSchedule"),
+    ("gate: {unhealthy-taint: a/b/c}", f":3: gate.unhealthy-taint: found 'a/b/c', {QUALIFIED}"),
+    ("gate: {unhealthy-taint: /c}", f":3: gate.unhealthy-taint: found '/c', {QUALIFIED}"),
+    ("gate: {unhealthy-taint: a.b/}", f":3: gate.unhealthy-taint: found 'a.b/', {QUALIFIED}"),
+    ("gate: {unhealthy-taint: A.b/c}", f":3: gate.unhealthy-taint: found 'A.b/c', {QUALIFIED}"),
+    ("gate: {unhealthy-taint: a..b/c}", f":3: gate.unhealthy-taint: found 'a..b/c', {QUALIFIED}"),
+    ("gate: {unhealthy-taint: 7}", f":3: gate.unhealthy-taint: found 7, {QUALIFIED}"),
+    ("gate: {bootstrap-taint: a/-b}", f":3: gate.bootstrap-taint: found 'a/-b', {QUALIFIED}"),
+    ("gate: {rdma-label: 'a b'}", f":3: gate.rdma-label: found 'a b', {QUALIFIED}"),
+    (
+        "gate: {unhealthy-taint: nodeprep.io/bootstrap}",
+        ":3: gate.unhealthy-taint: found 'nodeprep.io/bootstrap', wanted another name than gate.bootstrap-taint has",
+    ),
+    ("damping: {latch: {}}", ":3: damping.latch: found 'latch', wanted one of hard, books, soft, passes, pass-span, "),
+    ("damping: {hard: {fail: 2}}", ":3: damping.hard.fail: found 'fail', wanted 'fails'"),
+    ("damping: {hard: {fails: 0}}", ":3: damping.hard.fails: found 0, wanted a whole number of looks, 1 to 5"),
+    ("damping: {hard: {of: 6}}", ":3: damping.hard.of: found 6, wanted a whole number of looks, 1 to 5"),
+    ("damping: {hard: {fails: 2.0}}", ":3: damping.hard.fails: found 2.0, wanted a whole number of looks, 1 to 5"),
+    ("damping: {hard: {fails: true}}", ":3: damping.hard.fails: found true, wanted a whole number of looks, 1 to 5"),
+    ("damping: {hard: {apart: -1}}", ":3: damping.hard.apart: found -1, wanted a plain number of seconds, 0 to 3600"),
+    ("damping: {hard: {apart: true}}", ":3: damping.hard.apart: found true, wanted a plain number of seconds, 0 to "),
+    ("damping: {hard: {apart: 1s}}", ":3: damping.hard.apart: found '1s', wanted a plain number of seconds, 0 to 3600"),
+    ("damping: {soft: {span: 3601}}", ":3: damping.soft.span: found 3601, wanted a plain number of seconds, 0 to 3600"),
+    (
+        "damping:\n  hard:\n    fails: 3",
+        ":5: damping.hard.fails: found 3, wanted at most 2, as many as damping.hard.of",
+    ),
+    (
+        "damping:\n  soft: {of: 2}",
+        ":4: damping.soft.fails: found 3, wanted at most 2, as many as damping.soft.of",
+    ),
+    (
+        "damping: {soft: {fails: 1, of: 3}}",
+        ":3: damping.soft.span: found 60.0, wanted 0, for one failure (damping.soft.fails) takes no time",
+    ),
+    ("damping: {passes: 0}", ":3: damping.passes: found 0, wanted a whole number of looks, 1 to 100"),
+    ("damping: {pass-span: -30}", ":3: damping.pass-span: found -30, wanted a plain number of seconds, 0 to 3600"),
+    ("damping: {pass-every: 0}", ":3: damping.pass-every: found 0, wanted a plain number of seconds, 0.5 to 600"),
+    ("damping: {turns: 0}", ":3: damping.turns: found 0, wanted a whole number of releases, 1 to 100"),
+    ("damping: {turn-window: 0}", ":3: damping.turn-window: found 0, wanted a plain number of seconds, 1 to 86400"),
+    ("damping: {blind-after: .inf}", ":3: damping.blind-after: found '.inf', wanted a plain number of seconds, 1 to "),
+    ("readiness: {grace: -1}", ":3: readiness.grace: found -1, wanted a plain number of seconds, 0 to 3600"),
+    (
+        "readiness: {bootstrap-limit: 1}",
+        ":3: readiness.bootstrap-limit: found 1, wanted a plain number of seconds, 60 ",
+    ),
+    (
+        "damping: {pass-span: 200}\nreadiness:\n  validation-limit: 150",
+        ":5: readiness.validation-limit: found 150.0, wanted at least 200, as long as the passes take (damping.",
+    ),
+    (
+        "damping: {pass-span: 600}\nreadiness: {bootstrap-limit: 599}",
+        ":4: readiness.bootstrap-limit: found 599.0, wanted at least 600, as long as the passes take (damping.",
+    ),
+    ("every: 5", ":3: every: found 5, wanted keys with values"),
+    ("every:\n  kernel_log: 5", ":4: every.kernel_log: found 'kernel_log', wanted a fact such as 'kernel-log'"),
+    ("every: {nonsense: 5}", ":3: every.nonsense: found 'nonsense', wanted a fact"),
+    ("every: {rdma: 0.4}", ":3: every.rdma: found 0.4, wanted a plain number of seconds, 0.5 to 3600"),
+    ("every: {rdma: 3601}", ":3: every.rdma: found 3601, wanted a plain number of seconds, 0.5 to 3600"),
+    ("every: {rdma: }", ":3: every.rdma: found nothing, wanted a plain number of seconds, 0.5 to 3600"),
+    ("every: {imds: 14}", ":3: every.imds: found 14, wanted at least 15: others serve imds to the whole fleet"),
+    ("metrics: {bind: localhost}", ":3: metrics.bind: found 'localhost', wanted an IP address of this node, such as "),
+    ("metrics: {bind: 7}", ":3: metrics.bind: found 7, wanted an IP address of this node, such as 127.0.0.1"),
+    ("metrics: {port: -1}", ":3: metrics.port: found -1, wanted a whole number, 0 to 65535"),
+    ("metrics: {port: 65536}", ":3: metrics.port: found 65536, wanted a whole number, 0 to 65535"),
+    ("metrics: {address: 127.0.0.1}", ":3: metrics.address: found 'address', wanted one of bind, port"),
+]
+
+
+@pytest.mark.parametrize(("keys", "says"), REFUSED, ids=range(len(REFUSED)))
+def test_a_mistake_is_named_by_file_line_and_key(tmp_path: Path, keys: str, says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        settings(tmp_path, keys + "\n")
+    assert str(error.value).startswith(f"{tmp_path}/config.yaml{says}")
+    assert "\n" not in str(error.value)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 9) | st.floats(-1e9, 1e9) | st.text(max_size=5),
+    lambda parts: st.lists(parts, max_size=2) | st.dictionaries(st.sampled_from(WORDS), parts, max_size=3),
+    max_leaves=6,
+)
+
+
+@hypothesis.settings(deadline=None, max_examples=500)
+@given(st.dictionaries(st.sampled_from(AGENT), VALUES, min_size=1, max_size=3))
+def test_whatever_stands_there_is_read_or_refused_in_one_line(keys: dict[str, object]) -> None:
+    top = {"apiVersion": "nodeprep.io/v1", "kind": "Config", **keys}
+    try:
+        told = parse_settings(read(dump(top).encode(), "F"), TODAY, ALL)
+    except ConfigError as error:
+        told, said = None, str(error)
+    else:
+        said = "F:"
+    assert said.startswith("F:")
+    assert said.isprintable()
+    if told is not None:
+        once_more = parse_settings(read(dump(written(told)).encode(), "F"), TODAY, ALL)
+        assert once_more.agent == told.agent
+
+
+@pytest.mark.parametrize(
+    ("name", "sound"), [("a" * 63, True), ("a" * 64, False), (f"{'a' * 253}/b", True), (f"{'a' * 254}/b", False)]
+)
+def test_names_are_as_long_as_kubernetes_takes_them(tmp_path: Path, name: str, sound: bool) -> None:
+    keys = f"gate: {{rdma-label: {name}}}\n"
+    if sound:
+        assert settings(tmp_path, keys).agent.gate.rdma_label == name
+    else:
+        with pytest.raises(ConfigError, match="wanted a name as Kubernetes takes it"):
+            settings(tmp_path, keys)
+
+
+def test_periods_go_by_the_files_of_facts_and_are_their_own_where_none_is_given() -> None:
+    names = {fact_name(fact): fact for fact in FACTS}
+    assert len(names) == len(FACTS)
+    assert {"rdma", "kernel-log", "counters", "pci", "cluster", "os-network"} <= set(names)
+    told = AgentSettings(every={"counters": 20.0})
+    assert told.period(names["counters"]) == 20.0
+    assert told.period(names["rdma"]) == names["rdma"].every
+
+
+def test_a_file_without_the_agents_keys_loads_nothing_of_the_agent(tmp_path: Path) -> None:
+    """`check` has 150 ms (design 7), and the agent's policies would take 30 of them."""
+    (tmp_path / "config.yaml").write_text(HEAD + "default: rdma-roce\n")
+    program = (
+        "import sys; from nodeprep.config.settings import load_settings; "
+        f"load_settings({str(tmp_path / 'config.yaml')!r}, '2026-01-10'); "
+        "print([name for name in sys.modules if name.startswith(('nodeprep.decide.', 'nodeprep.config.agent'))])"
+    )
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,86 @@
+"""What a reload changes, in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodeprep.config.settings import Settings
+from nodeprep.config.written import changes
+from tests.config_files import CAPTURED, settings
+
+RESTART = " (needs a restart of the agent; until then the old one holds)"
+WAIVER = "{check: pci.link, until: 2026-02-01, reason: riser}"
+ROWS = [
+    # before                        after                                   says
+    ("", "", ()),
+    ("", "mode: observe\ndamping: {passes: 3}\nassign: []\n", ()),
+    ("mode: gate\n", "", ('mode: "gate" -> "observe"',)),
+    (
+        "damping: {passes: 3}\n",
+        "damping: {passes: 5, hard: {of: 4}}\n",
+        ("damping.hard.of: 2 -> 4", "damping.passes: 3 -> 5"),
+    ),
+    ("", "gate: {profiles: [x]}\n", ('gate.profiles: ["rdma", "rdma-*"] -> ["x"]',)),
+    ("", "every: {rdma: 10}\n", ('every: {} -> {"rdma": 10}',)),
+    ("", 'exclude: ["/x"]\n', ('exclude: [] -> ["/x"]',)),
+    ("", "want: {port.mtu: {at-least: 1}}\n", ('want: {} -> {"port.mtu": {"at-least": 1}}',)),
+    ("", "metadata-url: http://127.0.0.1\n", ('metadata-url: "http://100.100.100.200" -> "http://127.0.0.1"',)),
+    ("", "metrics: {port: 0}\n", (f"metrics.port: 9842 -> 0{RESTART}",)),
+    ('metrics: {bind: "::1"}\n', "", (f'metrics.bind: "::1" -> "127.0.0.1"{RESTART}',)),
+    ("default: rdma\n", "default: rdma-roce\n", ('default: "rdma" -> "rdma-roce"',)),
+    (
+        "assign: [{use: [base]}]\n",
+        "assign: [{match: {a: b}, use: [base]}]\n",
+        ('assign: [{"use": ["base"]}] -> [{"match": {"a": "b"}, "use": ["base"]}]',),
+    ),
+    (
+        "",
+        f"waivers: [{WAIVER}]\n",
+        ('waivers: [] -> [{"check": "pci.link", "device": "*", "nodes": ["*"], "un...',),
+    ),
+    (
+        f"waivers: [{WAIVER}]\n",
+        f"waivers: [{WAIVER.replace('riser', 'cable')}]\n",
+        ("waivers: changed",),
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "says"), ROWS, ids=range(len(ROWS)))
+def test_each_key_is_a_line(tmp_path: Path, before: str, after: str, says: tuple[str, ...]) -> None:
+    assert changes(settings(tmp_path, before), settings(tmp_path, after)) == says
+
+
+def test_a_file_that_comes_or_goes_changes_what_it_says(tmp_path: Path) -> None:
+    file = settings(tmp_path, "mode: gate\n")
+    assert changes(Settings(), file) == ('mode: "observe" -> "gate"',)
+    assert changes(file, Settings()) == ('mode: "gate" -> "observe"',)
+    assert changes(Settings(), settings(tmp_path, "")) == ()
+
+
+PROFILES = [
+    # keys                                                          says
+    ("default: gpu-1.yaml\n", "default: the profile gpu-1.yaml says something else"),
+    ("assign: [{use: [base]}, {use: [gpu-1.yaml]}]\n", "assign[1]: its profiles say something else"),
+    ("assign: [{use: [rdma-roce], expect: gpu-1.yaml}]\n", "assign[0]: its profiles say something else"),
+]
+
+
+@pytest.mark.parametrize(("keys", "says"), PROFILES)
+def test_a_profile_that_says_something_else_is_a_change(tmp_path: Path, keys: str, says: str) -> None:
+    (tmp_path / "gpu-1.yaml").write_text(CAPTURED)
+    before = settings(tmp_path, keys)
+    assert changes(before, settings(tmp_path, keys)) == ()
+    (tmp_path / "gpu-1.yaml").write_text(CAPTURED.replace("rate: 400", "rate: 200"))
+    after = settings(tmp_path, keys)
+    assert before != after
+    assert changes(before, after) == (says,)
+
+
+def test_a_line_stays_a_line(tmp_path: Path) -> None:
+    names = [f"profile-{number}" for number in range(100)]
+    (one,) = changes(Settings(), settings(tmp_path, f"gate: {{profiles: {names}}}\n"))
+    assert len(one) < 200
+    assert one.isprintable()

@@ -1,0 +1,115 @@
+"""`nodeprep config validate|show|init` on files with the agent's keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodeprep.cli.config import init, show, validate
+from nodeprep.cli.usage import UsageError
+from nodeprep.config.document import read
+from nodeprep.config.settings import Settings
+from nodeprep.config.starter import starter
+from nodeprep.config.written import written
+from tests.config_files import HEAD
+
+NOTES = [
+    # keys                                              notes
+    ("", []),
+    ("mode: gate\n", []),
+    ("damping: {passes: 4, pass-span: 60, hard: {fails: 1}}\n", []),
+    ("damping: {passes: 1}\n", ["damping.passes: 1 opens sooner than nodeprep's default, 3"]),
+    ("damping: {pass-span: 29.5}\n", ["damping.pass-span: 29.5 opens sooner than nodeprep's default, 30"]),
+    ("mode: repair\n", ["mode: repair acts as gate until the component that runs remedies is installed"]),
+    ("mode: gate\ngate: {profiles: []}\n", ["gate.profiles: empty, so mode gate never sets a taint"]),
+    ("gate: {profiles: []}\n", []),
+    (
+        "gate: {allow-auto: true}\n",
+        ["gate.allow-auto: what the hardware alone chose may open a gate, whatever the node had before"],
+    ),
+    (
+        "assign: [{use: [base]}, {use: [rdma]}, {use: [rdma]}]\n",
+        ["assign[1]: never reached, for assign[0] has no match and so matches every node"],
+    ),
+    ("assign: [{match: {a: b}, use: [base]}, {use: [rdma]}]\n", []),
+    ("metrics: {port: 0}\n", ["metrics.port: 0 serves no metrics and no /healthz"]),
+    (
+        "metrics: {bind: 0.0.0.0}\n",
+        ["metrics.bind: 0.0.0.0 serves the metrics on every address of the node, public ones too"],
+    ),
+    ('metrics: {bind: "::"}\n', ["metrics.bind: :: serves the metrics on every address of the node, public ones too"]),
+]
+
+
+@pytest.mark.parametrize(("keys", "notes"), NOTES, ids=range(len(NOTES)))
+def test_what_is_allowed_and_worth_a_thought_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], keys: str, notes: list[str]
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(HEAD + keys)
+    assert validate(str(file)) == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == f"{file}: default profile auto, numbers of 0 checks, 0 waivers"
+    assert [line for line in others if "note: " in line] == [f"{file}: note: {note}" for note in notes]
+
+
+def test_validate_says_what_the_agent_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(HEAD + "mode: gate\nassign: [{use: [base]}]\n")
+    validate(str(file))
+    assert capsys.readouterr().out.splitlines()[1] == f"{file}: agent in mode gate, 1 rule to assign profiles"
+
+
+def test_show_prints_the_agents_keys_with_their_defaults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(HEAD + "mode: gate\ndamping: {passes: 5}\nassign: [{match: {a: b}, use: [base]}]\n")
+    assert show(str(file)) == 0
+    told = read(capsys.readouterr().out.encode(), "F").value
+    assert isinstance(told, dict)
+    assert (told["mode"], told["damping"]["passes"], told["damping"]["pass-span"]) == ("gate", 5, 30)
+    assert told["assign"] == ({"match": {"a": "b"}, "use": ("base",)},)
+    assert told["metrics"] == {"bind": "127.0.0.1", "port": 9842}
+
+
+def test_what_show_prints_can_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(HEAD + "mode: gate\ndamping: {soft: {fails: 2}}\nevery: {rdma: 0.5}\n")
+    show(str(file))
+    once = capsys.readouterr().out
+    file.write_text(once)
+    show(str(file))
+    assert capsys.readouterr().out == once
+
+
+def test_init_prints_a_file_to_begin_with(capsys: pytest.CaptureFixture[str]) -> None:
+    assert init(None) == 0
+    assert capsys.readouterr().out == starter()
+    assert set(written(Settings())) == set(read(starter().encode(), "F").value)  # type: ignore[call-overload]
+
+
+def test_init_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config.yaml"
+    assert init(str(file)) == 0
+    assert file.read_text() == starter()
+    assert str(file) in capsys.readouterr().err
+    assert validate(str(file)) == 0
+    file.write_text("mine\n")
+    with pytest.raises(UsageError, match="found a file there already, wanted a new one: nothing is overwritten"):
+        init(str(file))
+    assert file.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("name", ["no/such/directory.yaml", "", "a\0b"])
+def test_init_says_why_it_cannot_write(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError) as error:
+        init(f"{tmp_path}/{name}")
+    assert "\n" not in str(error.value)
+
+
+def test_init_follows_no_link_to_a_file_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "there.yaml").write_text("mine\n")
+    (tmp_path / "config.yaml").symlink_to("there.yaml")
+    with pytest.raises(UsageError, match="nothing is overwritten"):
+        init(str(tmp_path / "config.yaml"))
+    assert (tmp_path / "there.yaml").read_text() == "mine\n"
