@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodeprep.checks import ALL
-from nodeprep.cli.judging import Question, Watch, notes
+from nodeprep.cli.judging import Watch
 from nodeprep.cli.place import place
 from nodeprep.cli.selection import find
 from nodeprep.cli.sight import Sight, facts_for
@@ -25,6 +25,7 @@ from nodeprep.facts.system import System
 from nodeprep.facts.terway import Terway
 from nodeprep.look import Eyes, Look
 from nodeprep.model import NO_ACCESS, Fact, Unreadable, Why
+from nodeprep.question import Question, notes
 from tests import cni_values
 from tests.cli.program import node
 from tests.cluster_values import cluster

@@ -8,10 +8,11 @@ from nodeprep.checks import ALL
 from nodeprep.cli import output
 from nodeprep.cli.choices import FailOn, Format
 from nodeprep.cli.duration import seconds
-from nodeprep.cli.judging import Question, Watch
+from nodeprep.cli.judging import Watch
 from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.outcome import outcome
 from nodeprep.cli.place import Place, place
+from nodeprep.cli.remembered import as_agreed, remembered
 from nodeprep.cli.selection import select
 from nodeprep.cli.sight import Sight, facts_for
 from nodeprep.cli.table import Style, headline, table, wide
@@ -20,6 +21,7 @@ from nodeprep.cli.wishes import recorded_wishes, wishes
 from nodeprep.doors import clock
 from nodeprep.look import Eyes
 from nodeprep.model import Report
+from nodeprep.question import Question
 from nodeprep.round import ELSEWHERE
 
 HOME_AND_CLEAR = "\x1b[H\x1b[J"
@@ -65,10 +67,13 @@ def run(asked: Asked) -> int:
     if asked.snapshot is not None:
         return _recorded(asked, asked.snapshot)
     chosen, deselected = select(ALL, asked.only, asked.skip)
-    question = Question(chosen, deselected, wishes(asked.profile, asked.config, clock.today()), asked.typed)
     at = place(asked.root, asked.host_root, asked.cluster)
+    found = remembered(at)
+    own = wishes(asked.profile, asked.config, clock.today())
+    agreed = as_agreed(own, found, own_file=asked.config is not None)
+    question = Question(chosen, deselected, agreed, asked.typed)
     watch = Watch(question, lambda excluded: _sight(at, question, settle, excluded))
-    say = Speaker(asked, at.where)
+    say = Speaker(asked, at.where, found.words)
     if every is not None:
         return _forever(watch, say, every)
     if longest is not None:
@@ -103,13 +108,14 @@ class Speaker:
 
     asked: Asked
     where: str
+    agent: str = ""
 
     def text(self, report: Report) -> str:
         if self.asked.output is Format.JSON:
             from nodeprep.cli import machine
 
             return machine.text(machine.document(report, self.asked.fail_on))
-        style = Style(self.where, self.asked.fail_on, output.width(), output.colourful(self.asked.no_color))
+        style = Style(self.where, self.asked.fail_on, output.width(), output.colourful(self.asked.no_color), self.agent)
         here = replace(report, findings=tuple(one for one in report.findings if one.verdict != ELSEWHERE))
         lines = wide(here, style) if self.asked.output is Format.WIDE else table(here, BY_ID, style)
         return "\n".join(lines)

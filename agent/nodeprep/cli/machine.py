@@ -28,6 +28,7 @@ def document(report: Report, fail_on: FailOn) -> dict[str, Any]:
         "verdict": str(end.word),
         "exitCode": end.exit_code,
         "gates": list(report.gates),
+        "agent": report.agent,
         "lookedFor": report.looked_for,
         "notes": list(report.notes),
         "counts": _counts(report.findings),

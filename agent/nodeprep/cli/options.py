@@ -48,3 +48,19 @@ Settle = Annotated[
     str, typer.Option("--settle", metavar="SECONDS", help="Time between the two looks for rates; 0: one look.")
 ]
 Output = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="By default, stdout.")]
+StateDir = Annotated[
+    str | None,
+    typer.Option(
+        "--state-dir",
+        metavar="DIR",
+        help="Where the memory is kept [env: NODEPREP_STATE_DIR; default: var/lib/nodeprep of the host].",
+    ),
+]
+RunDir = Annotated[
+    str | None,
+    typer.Option(
+        "--run-dir",
+        metavar="DIR",
+        help="Where gate files and the socket are [env: NODEPREP_RUN_DIR; default: run/nodeprep of the host].",
+    ),
+]

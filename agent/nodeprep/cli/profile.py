@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from nodeprep.cli.output import complain, put
 from nodeprep.cli.place import Place, place
-from nodeprep.cli.usage import UsageError
+from nodeprep.cli.usage import UsageError, usage
 from nodeprep.config.document import ConfigError, dump
 from nodeprep.config.profiles import BUILT_IN, effective, validate
 from nodeprep.doors import clock
@@ -83,15 +82,6 @@ def write(text: str, output: str | None) -> None:
         Path(output).write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot write {output!r}: {getattr(error, 'strerror', error)}") from error
-
-
-@contextmanager
-def usage() -> Iterator[None]:
-    """What an operator wrote wrong is wrong use: one line and exit code 2."""
-    try:
-        yield
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
 
 
 def _profile(look: Look, at: Place, name: str | None) -> Profile:

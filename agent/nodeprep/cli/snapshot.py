@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodeprep import facts, snapshot
 from nodeprep.checks import ALL
 from nodeprep.cli.duration import seconds
-from nodeprep.cli.judging import Chosen, Question, Watch
+from nodeprep.cli.judging import Watch
 from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.output import complain
 from nodeprep.cli.place import Place, place
@@ -19,6 +19,7 @@ from nodeprep.doors.files import Files
 from nodeprep.facts.system import System
 from nodeprep.look import Eyes, Look
 from nodeprep.model import Unreadable, raw
+from nodeprep.question import Chosen, Question
 from nodeprep.snapshot import Snapshot
 
 LARGEST = 256 << 20  # bytes; 5,000 lines of kernel log and 600 netdevs make 2 MiB

@@ -35,12 +35,16 @@ LABELLED = re.compile(r"(?:^|(?<=[.;] ))([A-Z][a-z]\w*(?:, [A-Z][a-z]\w*)*): ")
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a table is set. `where` says what was looked at: a live node, a dead tree or a snapshot."""
+    """How a table is set. `where` says what was looked at: a live node, a dead tree or a snapshot.
+
+    `agent` is what the agent of the node is about, "" where nothing is known of one.
+    """
 
     where: str
     fail_on: FailOn = FailOn.FAIL
     width: int = 80
     colour: bool = False
+    agent: str = ""
 
 
 def table(report: Report, checks: Mapping[str, Check], style: Style) -> list[str]:
@@ -97,6 +101,8 @@ def _header(page: Page, report: Report, style: Style) -> None:
     page.item("node", _listed(report.node or "<unnamed>", f"boot {report.boot_id}" if report.boot_id else ""))
     page.item("profile", _listed(report.profile, report.chosen_by))
     page.item("root", style.where)
+    if style.agent:
+        page.item("agent", style.agent)
     if report.skipped:
         page.item("not run", not_run(report.skipped))
     for note in report.notes:

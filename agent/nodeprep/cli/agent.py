@@ -1,0 +1,161 @@
+"""`nodeprep agent`: the daemon of a node."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeprep import __version__
+from nodeprep.agent.loop import INTERVAL, Agent, Means
+from nodeprep.cli import machine
+from nodeprep.cli.choices import FailOn
+from nodeprep.cli.directories import SOCKET, Directories, directories
+from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
+from nodeprep.cli.place import place
+from nodeprep.cli.usage import UsageError, usage
+from nodeprep.config.settings import DEFAULT_FILE, Settings, load_settings
+from nodeprep.doors import clock
+from nodeprep.doors.bell import Bells
+from nodeprep.doors.store import Held, Store
+from nodeprep.publish import probes
+from nodeprep.publish.log import Entry, tell, to_stderr
+from nodeprep.publish.metrics import Metrics
+from nodeprep.publish.web import CannotServe, Local, Pages, serve, serve_local
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options of `agent`, as they were typed."""
+
+    config: str | None = None
+    host_root: str | None = None
+    cluster: ClusterOptions = NO_CLUSTER
+    state_dir: str | None = None
+    run_dir: str | None = None
+    bind: str | None = None
+    port: int | None = None
+
+
+def run(asked: Asked) -> int:
+    """Judge this node until SIGTERM or Ctrl-C. Raises UsageError."""
+    at = place(None, asked.host_root, asked.cluster)
+    where = directories(at.root, asked.state_dir, asked.run_dir)
+    with usage():
+        settings = _settings(asked.config)
+    with ExitStack() as stack:
+        store, alone = stack.enter_context(_held(where))
+        logger = to_stderr()
+        if alone:
+            tell([Entry("lock-trouble", {"message": alone}, warning=True)], logger)
+        bells = Bells(at.root, (str(Path(asked.config or DEFAULT_FILE).absolute().parent),))
+        stack.callback(bells.close)
+        metrics = Metrics()
+        requests = at.kubernetes.requests if at.kubernetes else {}
+        means = Means(at.host, lambda: _settings(asked.config), bells, store, where.run, requests, (metrics.show,))
+        agent = Agent(means, settings)
+        own = settings.agent.metrics
+        at_port = own.port if asked.port is None else asked.port
+        _serve(stack, agent, metrics, (asked.bind or own.bind, at_port), where)
+        _obey(agent)
+        try:
+            agent.run()
+        except Exception:
+            logger.exception("broke")
+            raise
+    return 0
+
+
+def _settings(file: str | None) -> Settings:
+    return load_settings(file, clock.today())
+
+
+@contextmanager
+def _held(where: Directories) -> Iterator[tuple[Store, str]]:
+    """The memory while we are the node's only agent, and why we may not be. Raises UsageError if we are not."""
+    for directory in (where.state, where.run):
+        try:
+            Path(directory).mkdir(mode=0o755, parents=True, exist_ok=True)
+        except OSError as error:
+            if directory == where.run:
+                raise UsageError(
+                    f"{directory}: {error.strerror}; the agent wants a directory that it can make and write to"
+                ) from error
+    store = Store(where.state, where.run)
+    try:
+        alone = store.hold()
+    except Held as other:
+        raise UsageError(str(other)) from other
+    try:
+        yield store, alone
+    finally:
+        store.release()
+
+
+def _serve(stack: ExitStack, agent: Agent, metrics: Metrics, address: tuple[str, int], where: Directories) -> None:
+    """Serve until the stack is unwound; nothing to the network where the port is 0. Raises UsageError."""
+    pages = Pages(
+        metrics.page,
+        lambda: probes.health(clock.now() - agent.turned_at, INTERVAL),
+        lambda: probes.readiness(agent.status),
+    )
+    local = Local(lambda: report(agent), agent.forget)
+    try:
+        if address[1]:
+            stack.callback(serve(*address, pages).close)
+        stack.callback(serve_local(Path(where.run, SOCKET), local).close)
+    except CannotServe as error:
+        raise UsageError(str(error)) from error
+
+
+def _obey(agent: Agent) -> None:
+    """SIGHUP reads the configuration again; SIGTERM and Ctrl-C end the agent and leave gates as they are."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.stop())
+    signal.signal(signal.SIGHUP, lambda *_: agent.reload())
+
+
+def report(agent: Agent) -> str:
+    """What `/report` says: the agent's own state, and the report as `check -o json` gives it."""
+    status = agent.status
+    if status is None:
+        return json.dumps({"agent": {"version": __version__, "pid": os.getpid()}, "report": None})
+    past = status.past
+    own = {
+        "version": __version__,
+        "pid": os.getpid(),
+        "mode": str(status.mode),
+        "state": str(past.state),
+        "since": past.since,
+        "why": past.why,
+        "rounds": status.rounds,
+        "profiles": [
+            {"name": one.name, "device": one.device, "ready": one.ready, "gating": one.gating, "why": one.why}
+            for one in status.desired.profiles
+        ],
+        "conditions": [
+            {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
+            for one in status.desired.conditions
+        ],
+        "labels": dict(status.desired.labels),
+        "taints": [{"key": one.key, "value": one.value, "effect": one.effect} for one in status.desired.taints],
+        "cases": [
+            {
+                "check": one.check,
+                "subject": {"place": one.place, "port": one.port, "name": one.name},
+                "reason": one.reason,
+                "message": one.message,
+                "convictedAt": one.convicted_at,
+                "latched": one.latched,
+            }
+            for one in past.cases
+        ],
+        "memoryTrouble": status.store_trouble,
+        "configurationTrouble": status.config_trouble,
+        "at": status.at,
+    }
+    return machine.text({"agent": own, "report": machine.document(status.report, FailOn.FAIL)})

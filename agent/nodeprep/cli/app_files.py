@@ -1,0 +1,91 @@
+"""The commands about files that operators write: `profile` and `config`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nodeprep.cli.options import (
+    Output,
+    Root,
+)
+from nodeprep.cli.program import configs, end, profiles
+
+
+@profiles.command("capture")
+def capture(
+    output: Output = None,
+    root: Root = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="By default, the node's name.")] = None,
+) -> None:
+    """Write down what this good node has, as the profile that its siblings are held against."""
+
+    def body() -> int:
+        from nodeprep.cli import profile as command
+
+        return command.capture(root, output, name)
+
+    end(body)
+
+
+@profiles.command("show")
+def show_profile(
+    asked: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A built-in profile or a file.")],
+) -> None:
+    """Print a profile with all that it extends."""
+
+    def body() -> int:
+        from nodeprep.cli import profile as command
+
+        return command.show(asked)
+
+    end(body)
+
+
+@profiles.command("validate")
+def validate_profiles(files: Annotated[list[str], typer.Argument(metavar="FILE...")]) -> None:
+    """Say whether files hold sound profiles."""
+
+    def body() -> int:
+        from nodeprep.cli import profile as command
+
+        return command.check_files(files)
+
+    end(body)
+
+
+@configs.command("show")
+def show_config(file: Annotated[str | None, typer.Argument(metavar="[FILE]")] = None) -> None:
+    """Print the configuration that `check` and the agent use."""
+
+    def body() -> int:
+        from nodeprep.cli import config as command
+
+        return command.show(file)
+
+    end(body)
+
+
+@configs.command("validate")
+def validate_config(file: Annotated[str, typer.Argument(metavar="FILE")]) -> None:
+    """Say whether a configuration file is sound."""
+
+    def body() -> int:
+        from nodeprep.cli import config as command
+
+        return command.validate(file)
+
+    end(body)
+
+
+@configs.command("init")
+def init_config(output: Output = None) -> None:
+    """Print a configuration with every key at its default, or write it to a new file."""
+
+    def body() -> int:
+        from nodeprep.cli import config as command
+
+        return command.init(output)
+
+    end(body)
