@@ -4,9 +4,9 @@
 MAKEFLAGS += --no-print-directory
 py := .venv/bin/python
 lint_packages := shellcheck
-unit_packages := strace iproute2 util-linux procps
+unit_packages := strace iproute2 util-linux procps prometheus
 bench_packages := gcc libc6-dev
-steps := lint test-unit test-cluster test-lab test-bare fuzz sabotage
+steps := lint test-unit test-cluster test-lab test-bare fuzz histories sabotage
 
 .PHONY: help
 help: ## this list
@@ -78,6 +78,11 @@ test-bare: ## the set-up itself, on a bare Debian 12
 fuzz: ## 10,000 damaged trees: no traceback, no hang, no false READY
 	@.ci/venv dev
 	$(py) tests/fuzz.py
+
+.PHONY: histories
+histories: ## drawn lives of a node: no gate opens without its passes; COUNT=1000000 takes minutes
+	@.ci/venv dev
+	$(py) tests/histories.py --count $(or $(COUNT),100000)
 
 .PHONY: sabotage
 sabotage: ## every check, made blind, is caught by its own test

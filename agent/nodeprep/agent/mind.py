@@ -1,0 +1,198 @@
+"""What the agent makes of what it saw: verdicts, memory, and what the world should be told. It acts on nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from nodeprep import __version__
+from nodeprep.agent.choosing import RESTS_ON, assigned, choose, held, seen_enough, with_first_baseline, with_waivers
+from nodeprep.agent.keeping import Keeper
+from nodeprep.agent.observing import Observation
+from nodeprep.agent.standing import RECORDS, Standing
+from nodeprep.checks import ALL
+from nodeprep.config.settings import Settings
+from nodeprep.decide.damping import reset, wanted_looks
+from nodeprep.decide.desired import Desired, Trouble
+from nodeprep.decide.readiness import begin
+from nodeprep.decide.schedule import not_fresh
+from nodeprep.decide.turn import Heard, Rules, think
+from nodeprep.decide.upgrade import changed_by_upgrade
+from nodeprep.doors import clock
+from nodeprep.facts.cluster import Cluster, KubeNode
+from nodeprep.facts.kernel_log import KernelLog
+from nodeprep.facts.past import Past, State
+from nodeprep.look import Look
+from nodeprep.model import Remedy, raw
+from nodeprep.publish.gate import Gate, GateStage
+from nodeprep.publish.status import NodeStatus
+from nodeprep.question import Chosen, Question, Wishes
+
+CHECKS = {check.id: check for check in ALL}
+
+
+@dataclass(slots=True)
+class Mind:
+    """All that one agent knows. `past` is what it remembers, `status` what the last round came to.
+
+    `settings` are the last that could be read, `config_trouble` what is wrong with newer ones, `gate_trouble` what
+    keeps gate files from being written or removed. `facts` are the kinds that a full round has looked at, `requests`
+    the count of what was asked of Kubernetes.
+    """
+
+    settings: Settings
+    keeper: Keeper
+    past: Past
+    facts: frozenset[type]
+    requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    config_trouble: str = ""
+    gate_trouble: str = ""
+    standing: Standing = field(default_factory=lambda: Standing(ALL))
+    chosen: Chosen | None = None
+    status: NodeStatus | None = None
+    rounds: int = 0
+    suppressed: Counter[str] = field(default_factory=Counter)
+    _wants: Mapping[str, object] = field(default_factory=dict)
+    _would: frozenset[tuple[str, str]] = frozenset()
+    _anew: bool = True
+
+    def follow(self, settings: Settings) -> None:
+        """Go by these settings from now on."""
+        self.settings, self.chosen, self._anew = settings, None, True
+
+    def forget(self) -> None:
+        """A human said that the node is to prove itself anew, and that what hardware once chose counts no more."""
+        now = clock.now()
+        self.past = replace(reset(self.past, now), held=(), baseline=None)
+        self.chosen, self._anew = None, True
+
+    def question(self) -> Question:
+        return Question(ALL, (), Wishes(None, "", self.settings, clock.today(), past=self.past))
+
+    def consider(self, seen: Iterable[Observation], bells: Mapping[str, object]) -> NodeStatus | None:
+        """What these observations change; None while too little was seen to tell which profile holds."""
+        observations = tuple(seen)
+        observed = frozenset(one.fact.kind for one in observations)
+        changed = self.standing.take(observations)
+        if not seen_enough(self.standing.facts):
+            return None
+        question = self.question()
+        chosen = self._choose(question, changed)
+        self.standing.judge(observed, changed, chosen.profile, self._wants, anew=self._anew)
+        self._anew = False
+        now = clock.now()
+        self._meet_node(now)
+        findings, _ = question.wishes.waived(self.standing.findings(), question.node(self.standing.facts))
+        heard = Heard(
+            findings,
+            self.standing.fresh(now),
+            full_round=self.complete,
+            log=self._log(),
+            trouble=Trouble(self.keeper.trouble, self.config_trouble),
+        )
+        past, told = think(self.past, heard, self._rules(chosen), now)
+        past = self._with_choice(past, told, chosen)
+        self.past = past
+        self.keeper.keep(past, now)  # before anybody is told
+        self._count(told)
+        self.rounds += 1
+        self.status = self._status(chosen, told, bells)
+        return self.status
+
+    def wanted(self, since: float) -> dict[type, float]:
+        """Looks that no period gives, by kind of fact: at what is in doubt since a turn, and to confirm a failure."""
+        now = clock.now()
+        wanted = dict.fromkeys(self.standing.doubtful(since, now), since)
+        looks = wanted_looks(self.past, CHECKS, self._gates(), self.settings.agent.damping)
+        for check, at in looks.items():
+            for kind in not_fresh(CHECKS[check], self.standing.begun, at, RECORDS, now):
+                wanted[kind] = min(wanted.get(kind, at), at)
+        return wanted
+
+    @property
+    def complete(self) -> bool:
+        return self.facts <= self.standing.facts.keys()
+
+    def _choose(self, question: Question, changed: frozenset[type]) -> Chosen:
+        if self.chosen is not None and not changed & RESTS_ON:
+            return self.chosen
+        before = self.chosen
+        look = Look(clock.now(), live=True, facts=self.standing.facts)
+        chosen = choose(question, look, self.past)
+        if before is None or chosen.profile != before.profile:
+            self._wants = question.wishes.wants(chosen.profile)
+            self._anew = True
+        self.chosen = chosen
+        return chosen
+
+    def _rules(self, chosen: Chosen) -> Rules:
+        own = self.settings.agent
+        profiles = assigned(chosen, own.gate, own.mode, self.past)
+        return Rules(CHECKS, profiles, own.mode, own.gate, own.damping, own.readiness)
+
+    def _gates(self) -> tuple[str, ...]:
+        return self.chosen.profile.gates if self.chosen else ()
+
+    def _with_choice(self, past: Past, told: Desired, chosen: Chosen) -> Past:
+        """The memory with the profiles in force, the gates that stand open, and what the node has if it is ready."""
+        past = with_waivers(held(past, chosen), self.settings.waivers)
+        if past.state is State.READY and chosen.by_hardware and past.baseline is None:
+            past = with_first_baseline(past, self.standing.facts)
+            self.chosen = None  # the next round goes by it
+        gates = tuple(sorted(open_gates(told)))
+        return past if past.gates == gates else replace(past, gates=gates)
+
+    def _meet_node(self, now: float) -> None:
+        """Another Node object of the same name is another node: it has proven nothing."""
+        cluster = self.standing.facts.get(Cluster)
+        node = raw(cluster)["node"] if isinstance(cluster, Cluster) else None
+        uid = raw(node)["uid"] if isinstance(node, KubeNode) else ""
+        if not isinstance(uid, str) or uid in ("", self.past.node_uid):
+            return
+        self.past = replace(begin(self.past, self.past.boot_id, uid, now), node_uid=uid, version=__version__)
+
+    def _log(self) -> KernelLog | None:
+        log = self.standing.facts.get(KernelLog)
+        return log if isinstance(log, KernelLog) else None
+
+    def _count(self, told: Desired) -> None:
+        """Count each remedy that the mode did not run, once per time that it was due."""
+        due = frozenset((check, _named(remedy)) for check, remedy in told.would_run)
+        self.suppressed[f"mode-{self.settings.agent.mode}"] += len(due - self._would)
+        self._would = due
+
+    def _status(self, chosen: Chosen, told: Desired, bells: Mapping[str, object]) -> NodeStatus:
+        standing = self.standing
+        question = self.question()
+        report = question.told(standing.findings(), standing.skipped.values(), standing.facts, chosen)
+        spared = changed_by_upgrade(self.past, clock.now())
+        return NodeStatus(
+            report=report,
+            desired=told,
+            past=self.past,
+            mode=self.settings.agent.mode,
+            facts=dict(standing.facts),
+            fact_seconds={kind.__name__: seconds for kind, seconds in standing.seconds.items()},
+            round_time=clock.wall(),
+            at=clock.now(),
+            rounds=self.rounds,
+            complete=self.complete,
+            store_trouble=self.keeper.trouble,
+            config_trouble=self.config_trouble,
+            spared=tuple(dict.fromkeys(case.check for case in spared)),
+            waivers=sum(one.waived is not None for one in report.findings),
+            bells=bells,  # type: ignore[arg-type]
+            suppressed=dict(self.suppressed),
+            api_requests=dict(self.requests),
+        )
+
+
+def open_gates(told: Desired) -> frozenset[Gate]:
+    """The gate files that ought to be there."""
+    device = {(one.name, str(GateStage.DEVICE)) for one in told.profiles if one.device}
+    return frozenset(device | {(one.name, str(GateStage.READY)) for one in told.profiles if one.ready})
+
+
+def _named(remedy: Remedy) -> str:
+    return f"{remedy.playbook} {sorted(remedy.args.items())}"

@@ -1,0 +1,120 @@
+"""Observes facts for a loop that must not stop: what answers is taken at once, what does not delays nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from queue import Empty, SimpleQueue
+from threading import Thread
+
+from nodeprep.doors import clock
+from nodeprep.doors.host import Host
+from nodeprep.look import STALL, observed
+from nodeprep.model import Fact, Unreadable, Why
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A fact as it was seen, or why it was not. It began at `began` and took `seconds`."""
+
+    fact: Fact
+    began: float
+    seconds: float
+    value: object
+
+
+@dataclass(slots=True)
+class Observer:
+    """Observes facts of one host in daemon threads.
+
+    `wake` is called from a thread when it has an answer that nobody waits for any more. A fact that is late is
+    Unreadable once its deadline is over, and not begun again before it returned.
+    """
+
+    host: Host
+    wake: Callable[[], None]
+    under_way: dict[type, Fact] = field(default_factory=dict)
+    late: set[type] = field(default_factory=set)
+    _since: dict[type, float] = field(default_factory=dict)
+    _todo: SimpleQueue[Fact] = field(default_factory=SimpleQueue)
+    _answers: SimpleQueue[Observation] = field(default_factory=SimpleQueue)
+    _waited_for: bool = False
+
+    def begin(self, facts: Iterable[Fact]) -> None:
+        """Begin to observe these; those under way are passed over."""
+        due = [fact for fact in facts if fact.kind not in self.under_way]
+        if not due:
+            return
+        self.host.files.forget()
+        unmounted = self.host.unmounted()
+        for fact in due:
+            self.under_way[fact.kind] = fact
+            if unmounted is not None:
+                self._answers.put(Observation(fact, clock.now(), 0.0, unmounted))
+                continue
+            for door in fact.doors:
+                import_module(door)
+            self._todo.put(fact)
+        if unmounted is None:
+            self._another_thread()
+
+    def gather(self) -> list[Observation]:
+        """What is there, once all that was begun has answered or none answered for a moment; then what is overdue."""
+        found: list[Observation] = []
+        self._waited_for = True
+        while self.under_way.keys() - self.late:
+            try:
+                answer = self._answers.get(timeout=STALL)
+            except Empty:
+                if self._todo.empty():
+                    break
+                self._another_thread()
+                continue
+            found += self._taken(answer)
+        self._waited_for = False
+        while not self._answers.empty():
+            found += self._taken(self._answers.get())
+        return [*found, *self._overdue()]
+
+    def next_deadline(self) -> float | None:
+        """When the first of what is under way will be overdue."""
+        waiting = [self._since[kind] + fact.deadline for kind, fact in self.under_way.items() if self._counts(kind)]
+        return min(waiting, default=None)
+
+    def _counts(self, kind: type) -> bool:
+        return kind in self._since and kind not in self.late
+
+    def _taken(self, answer: Observation) -> Iterator[Observation]:
+        kind = answer.fact.kind
+        self.under_way.pop(kind, None)
+        self._since.pop(kind, None)
+        if kind in self.late:
+            self.late.discard(kind)  # it was told as unreadable; what it says now is old
+            return
+        yield answer
+
+    def _overdue(self) -> Iterator[Observation]:
+        now = clock.now()
+        for kind, fact in tuple(self.under_way.items()):
+            if self._counts(kind) and now - self._since[kind] > fact.deadline:
+                self.late.add(kind)
+                blind = Unreadable(Why.TIMEOUT, kind.__name__, detail=f"no answer in {fact.deadline:g} s")
+                yield Observation(fact, self._since[kind], now - self._since[kind], blind)
+
+    def _another_thread(self) -> None:
+        # A daemon: one that hangs in the kernel must not keep the process from ending.
+        Thread(target=self._work, daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            try:
+                fact = self._todo.get_nowait()
+            except Empty:
+                return
+            began = clock.now()
+            self._since[fact.kind] = began
+            value = observed(fact, self.host)
+            self._answers.put(Observation(fact, began, clock.now() - began, value))
+            if not self._waited_for:
+                self.wake()

@@ -1,0 +1,173 @@
+"""What stands now: the newest observation of every fact, what each check says of it, and which looks were fresh."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nodeprep.agent.observing import Observation
+from nodeprep.decide.damping import Glance
+from nodeprep.decide.schedule import glance, not_fresh
+from nodeprep.facts import ALL as FACTS
+from nodeprep.facts.expected import Expected
+from nodeprep.facts.links import Links
+from nodeprep.facts.pci import Pci
+from nodeprep.facts.rdma import Rdma
+from nodeprep.look import Look
+from nodeprep.model import Check, Finding, Shown, Skipped, Status, Subject, raw
+from nodeprep.profile import Profile
+from nodeprep.round import fold, unfolded, unreadables
+
+EXPECTED = frozenset({Pci, Rdma, Links})  # what ought to be there is reckoned from these
+RECORDS = frozenset(fact.kind for fact in FACTS if fact.rest)
+APART = 5.0  # seconds between two observations that are kept for rates
+Words = frozenset[tuple[Subject, Status]]
+
+
+@dataclass(slots=True)
+class Standing:
+    """All that is known of the node. `facts` are the newest observations by kind, `begun` when each began.
+
+    `said` are the findings of each check, not folded; `skipped` the checks that could not be run.
+    """
+
+    checks: tuple[Check, ...]
+    facts: dict[type, object] = field(default_factory=dict)
+    begun: dict[type, float] = field(default_factory=dict)
+    seconds: dict[type, float] = field(default_factory=dict)
+    said: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
+    skipped: dict[str, Skipped] = field(default_factory=dict)
+    _glances: dict[str, Glance] = field(default_factory=dict)
+    _counted: dict[str, Words] = field(default_factory=dict)
+    _before: dict[type, deque[tuple[float, object]]] = field(default_factory=dict)
+    _silent: dict[type, object] = field(default_factory=dict)
+    _folded: tuple[Finding, ...] | None = None
+    _every: dict[type, float] = field(default_factory=dict)
+    _window: float = 0.0  # seconds, the longest over which a check reckons rates
+
+    @property
+    def _rated(self) -> frozenset[type]:
+        """The facts that checks compare over time."""
+        return EXPECTED.union(*({*check.needs, *check.uses} for check in self.checks if check.rates))
+
+    def take(self, observations: Iterable[Observation]) -> frozenset[type]:
+        """Keep what was observed; the kinds that show something else than before."""
+        changed = set()
+        for one in observations:
+            kind = one.fact.kind
+            if kind not in self.facts or not _alike(self.facts[kind], one.value):
+                changed.add(kind)
+            if kind in self.facts:
+                self._silent[kind] = tuple(unreadables(self.facts[kind]))
+            self._keep_for_rates(kind, one)
+            self._every[kind] = one.fact.every
+            self.facts[kind], self.begun[kind], self.seconds[kind] = one.value, one.began, one.seconds
+        return frozenset(changed)
+
+    def judge(
+        self,
+        observed: frozenset[type],
+        changed: frozenset[type],
+        profile: Profile,
+        wants: Mapping[str, object],
+        *,
+        anew: bool = False,
+    ) -> bool:
+        """Judge what may have another answer now; whether anything was judged. `anew`: everything is."""
+        seen = changed | {Expected} if changed & EXPECTED else changed
+        due = [check for check in self.checks if self._complete(check) and not check.rates]
+        due = [check for check in due if anew or check.id not in self.said or seen & {*check.needs, *check.uses}]
+        rates = [check for check in self.checks if self._complete(check) and check.rates]
+        rates = [check for check in rates if anew or observed & {*check.needs, *check.uses}]
+        if due:
+            before = Look(0.0, live=True, facts=self._silent)
+            self._judged(due, Look(0.0, live=True, facts=self.facts), before, profile, wants)
+        for check in rates:
+            now, before_it = self._two_looks(check, wants)
+            self._judged([check], now, before_it, profile, wants)
+        return bool(due or rates)
+
+    def fresh(self, now: float) -> dict[str, Glance]:
+        """The looks that count: of checks whose facts were all observed anew since the last one that did."""
+        found = {}
+        for check in self.checks:
+            if check.id not in self.said:
+                continue
+            look = glance(check, self.begun, self._glances.get(check.id), RECORDS, now)
+            if look is not None:
+                found[check.id] = self._glances[check.id] = look
+                self._counted[check.id] = self._words(check.id)
+        return found
+
+    def doubtful(self, since: float, now: float) -> set[type]:
+        """Facts to look at at once: a check says something new, and not all that it rests on was seen since then."""
+        return {
+            kind
+            for check in self.checks
+            if check.id in self.said and self._words(check.id) != self._counted.get(check.id)
+            for kind in not_fresh(check, self.begun, since, RECORDS, now)
+        }
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What all checks say, consequences folded under their roots."""
+        if self._folded is None:
+            every = (finding for check in self.checks for finding in self.said.get(check.id, ()))
+            self._folded = fold(every, {check.id: check.after for check in self.checks})
+        return self._folded
+
+    def _complete(self, check: Check) -> bool:
+        """Whether everything that the check needs was looked at once."""
+        needs = EXPECTED.union(check.needs) - {Expected} if Expected in check.needs else check.needs
+        return all(kind in self.facts for kind in needs)
+
+    def _judged(
+        self, checks: list[Check], look: Look, before: Look | None, profile: Profile, wants: Mapping[str, object]
+    ) -> None:
+        judged = unfolded(checks, look, before, profile, wants)
+        self._folded = None
+        for check in checks:
+            self.said[check.id] = tuple(one for one in judged.findings if one.check == check.id)
+            self.skipped.pop(check.id, None)
+        for skipped in judged.skipped:
+            self.skipped[skipped.check] = skipped
+            del self.said[skipped.check]
+
+    def _words(self, check: str) -> Words:
+        return frozenset((one.subject, one.status) for one in self.said[check])
+
+    def _two_looks(self, check: Check, wants: Mapping[str, object]) -> tuple[Look, Look | None]:
+        """What stands now, and what stood so long ago that the check's rates mean something."""
+        least = check.window(wants.get(check.id) or (check.want() if check.want else None))
+        self._window = max(self._window, least)
+        kinds = [kind for kind in (*check.needs, *check.uses) if kind is not Expected]
+        earlier = {kind: self._earlier(kind, least) for kind in (*kinds, *EXPECTED)}
+        anchor = min((kind for kind in check.needs if kind is not Expected), key=self._every.__getitem__)
+        now = Look(self.begun[anchor], live=True, facts=self.facts)
+        told = {kind: one for kind, one in earlier.items() if one is not None}
+        if anchor not in told or any(kind not in told for kind in check.needs if kind is not Expected):
+            return now, None
+        return now, Look(told[anchor][0], live=True, facts={kind: value for kind, (_, value) in told.items()})
+
+    def _earlier(self, kind: type, least: float) -> tuple[float, object] | None:
+        kept = self._before.get(kind, deque())
+        until = self.begun.get(kind, 0.0) - least
+        return next((one for one in reversed(kept) if one[0] <= until), kept[0] if kept else None)
+
+    def _keep_for_rates(self, kind: type, one: Observation) -> None:
+        """Move the observation that this one takes the place of aside, unless one is kept from shortly before it."""
+        if kind not in self.facts or kind not in self._rated:
+            return
+        kept = self._before.setdefault(kind, deque())
+        if not kept or self.begun[kind] - kept[-1][0] >= APART:
+            kept.append((self.begun[kind], self.facts[kind]))
+        while len(kept) > 1 and kept[1][0] <= one.began - self._window:
+            kept.popleft()
+
+
+def _alike(one: object, other: object) -> bool:
+    """Whether two observations show the same; when they were made is no matter."""
+    if not isinstance(one, Shown) or type(one) is not type(other):
+        return one == other
+    theirs = raw(other)
+    return all(value == theirs[name] for name, value in raw(one).items() if name != "at")

@@ -1,0 +1,184 @@
+"""The agent's mind on whole nodes: every fact of a built tree, seen again and again, and what it comes to."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nodeprep.agent.keeping import Keeper
+from nodeprep.agent.mind import Mind, open_gates
+from nodeprep.agent.observing import Observation
+from nodeprep.config.agent_settings import AgentSettings
+from nodeprep.config.settings import Settings
+from nodeprep.decide.desired import GatePolicy
+from nodeprep.decide.readiness import Mode, begin
+from nodeprep.doors import clock
+from nodeprep.doors.host import Host
+from nodeprep.doors.store import Store
+from nodeprep.facts import ALL as FACTS
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.kernel_log import KernelLog
+from nodeprep.facts.past import State
+from nodeprep.facts.routes import Routes
+from nodeprep.look import Eyes
+from nodeprep.memory import recall
+from nodeprep.model import NO_ACCESS, Status, Unreadable, Why, not_recorded
+from nodeprep.publish.status import NodeStatus
+from tests.cluster_values import cluster, node_object
+from tests.rigs import trees
+from tests.route_values import route, routes
+
+LIVE_ONLY = not_recorded("what only a live node shows")
+NOBODY = Unreadable(Why.MISSING, "Kubernetes", detail=NO_ACCESS)
+# What a kernel would be asked: there is a way out, no pod, and nothing in the log.
+ASKED = {
+    Cluster: NOBODY,
+    KernelLog: KernelLog(0.0, ()),
+    Routes: routes(rules=(), routes=(route(oif="eth2"),), out=(), back=()),
+}
+
+
+class Node:
+    """A tree, and a mind that sees all of it every ten seconds of a clock of its own."""
+
+    def __init__(self, root: Path, memory: Path, settings: Settings) -> None:
+        memory.mkdir(exist_ok=True)
+        self.root = root
+        self.store = Store(str(memory), str(memory))
+        self.now = clock.now()
+        past = begin(recall(self.store).past, "boot", "", self.now)
+        self.mind = Mind(settings, Keeper(self.store), past, frozenset(fact.kind for fact in FACTS))
+
+    def sees(self, *, after: float = 10.0) -> NodeStatus:
+        self.now += after
+        look = Eyes(Host(str(self.root), live=False)).look(FACTS)
+        values = {fact.kind: look.facts.get(fact.kind, LIVE_ONLY) for fact in FACTS} | ASKED
+        status = self.mind.consider([Observation(fact, self.now, 0.001, values[fact.kind]) for fact in FACTS], {})
+        assert status is not None
+        return status
+
+    def sees_often(self, times: int) -> NodeStatus:
+        for _ in range(times - 1):
+            self.sees()
+        return self.sees()
+
+
+def settings(mode: Mode = Mode.OBSERVE, gate: GatePolicy | None = None) -> Settings:
+    """Hardware chooses; its profile asks only what a tree can show."""
+    return Settings(agent_part=AgentSettings(mode=mode, gate=gate or GatePolicy()))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return trees.build("h100-roce", tmp_path / "tree")
+
+
+def failing(status: NodeStatus) -> set[str]:
+    return {one.check for one in status.report.findings if one.status is Status.FAIL}
+
+
+def unplug(root: Path, address: str) -> None:
+    """Take a function off the bus, with all that its driver showed."""
+    home = (root / "sys/bus/pci/devices" / address).resolve()
+    for link in [*root.glob("sys/class/*/*"), *root.glob("sys/bus/*/devices/*"), *root.glob("sys/bus/pci/drivers/*/*")]:
+        if link.is_symlink() and link.resolve().is_relative_to(home):
+            link.unlink()
+    shutil.rmtree(home)
+
+
+def test_hardware_chooses_and_what_it_chose_is_held(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings())
+    assert node.sees().report.profile == "rdma-roce"
+    for path in list((root / "sys/class/infiniband").iterdir()):
+        unplug(root, path.resolve().parent.parent.name)
+    status = node.sees()
+    assert status.report.profile == "rdma-roce", "a node that lost its NICs looks like one that never had any"
+    assert "port.present" in failing(status)
+    again = Node(root, tmp_path / "memory", settings())
+    assert again.sees().report.profile == "rdma-roce", "nor does a restart make it forget"
+
+
+def test_too_little_to_choose_by_is_told_to_nobody(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings())
+    fact = FACTS[0]
+    look = Eyes(Host(str(root), live=False)).look([fact])
+    seen = Observation(fact, node.now, 0.001, look.facts[fact.kind])
+    assert node.mind.consider([seen], {}) is None
+
+
+def test_a_node_that_is_ready_once_is_held_against_what_it_had(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings())
+    status = node.sees_often(6)
+    assert status.past.state is State.READY, status.past.why
+    assert status.past.baseline is not None
+    assert open_gates(status.desired) == {("rdma-roce", "device"), ("rdma-roce", "ready")}
+    node.sees()
+    gone = next((root / "sys/class/infiniband").iterdir()).resolve().parent.parent.name
+    unplug(root, gone)
+    status = node.sees()
+    assert "pci.expected-nic" in failing(status)
+    assert any(gone in one.verdict.message for one in status.report.findings if one.check == "pci.expected-nic")
+    assert "devices as when it was first ready" in status.report.chosen_by
+
+
+@pytest.mark.parametrize(
+    ("mode", "gate", "refused"),
+    [
+        pytest.param(Mode.OBSERVE, GatePolicy(), False, id="observe needs nobody's word"),
+        pytest.param(Mode.GATE, GatePolicy(), True, id="a gate does"),
+        pytest.param(Mode.GATE, GatePolicy(allow_auto=True), False, id="or leave to go by hardware"),
+        pytest.param(Mode.GATE, GatePolicy(profiles=("tcp-*",)), False, id="or not to be a gate"),
+    ],
+)
+def test_hardware_alone_opens_no_gate(
+    root: Path, tmp_path: Path, mode: Mode, gate: GatePolicy, *, refused: bool
+) -> None:
+    status = Node(root, tmp_path / "memory", settings(mode, gate)).sees()
+    (profile,) = status.desired.profiles
+    assert bool(profile.refused) == refused
+
+
+def test_a_human_makes_it_forget(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings())
+    node.sees_often(5)
+    node.mind.forget()
+    past = node.mind.past
+    assert (past.held, past.baseline, past.state, dict(past.proofs)) == ((), None, State.BOOTSTRAP, {})
+
+
+def test_a_suspicion_asks_for_a_look_half_a_second_later(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings())
+    node.sees_often(2)
+    port = next((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
+    (port / "state").write_text("1: DOWN\n")
+    node.sees()
+    wanted = node.mind.wanted(node.now)
+    assert min(wanted.values()) == pytest.approx(node.now + 0.5, abs=0.01)
+    status = node.sees(after=0.6)
+    assert "port.state" in {one.check for one in status.past.cases if one.convicted}
+
+
+def test_other_settings_count_from_the_next_look_on(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings())
+    node.sees()
+    node.mind.follow(replace(settings(), want={"port.mtu": {"at-least": 65000}}))
+    status = node.sees()
+    assert any(
+        one.check == "port.mtu" and one.status is Status.WARN and "65000" in one.verdict.message
+        for one in status.report.findings
+    )
+
+
+def test_another_node_object_has_proven_nothing(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings())
+    node.sees_often(5)
+    assert any(proof.proven for proof in node.mind.past.proofs.values())
+    node.mind.past = replace(node.mind.past, node_uid="one")
+    node.mind.standing.facts[Cluster] = cluster(node=node_object(uid="two"))
+    node.mind._meet_node(clock.now())
+    assert node.mind.past.node_uid == "two"
+    assert not node.mind.past.proofs
+    assert node.mind.past.state is State.BOOTSTRAP

@@ -1,0 +1,176 @@
+"""Facts observed for a loop that must not stop: by threads that really hang, and really come back."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeprep.agent.observing import Observation, Observer
+from nodeprep.doors.host import Host
+from nodeprep.model import CannotLook, Fact, Unreadable, Why
+
+LONG = 30.0  # seconds that no test waits
+
+
+class Quick:
+    """Answers at once."""
+
+
+class Other:
+    """Answers at once, too."""
+
+
+class Stuck:
+    """Waits for a pipe."""
+
+
+class Pipe:
+    """A named pipe: opening it for reading hangs in the kernel until somebody writes."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+
+    def read(self, _: Host) -> str:
+        with self.path.open() as file:
+            return file.read()
+
+    def write(self) -> None:
+        with self.path.open("w") as file:
+            file.write("late")
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipe]:
+    made = Pipe(tmp_path / "pipe")
+    yield made
+    descriptor = os.open(made.path, os.O_RDWR | os.O_NONBLOCK)  # lets go who still waits
+    os.close(descriptor)
+
+
+def fact(kind: type, observe: Callable[[Any], object], deadline: float = LONG) -> Fact:
+    return Fact(kind, observe, deadline=deadline)
+
+
+QUICK = fact(Quick, lambda _: "quick")
+OTHER = fact(Other, lambda _: "other")
+
+
+def kinds(seen: list[Observation]) -> set[str]:
+    return {one.fact.kind.__name__ for one in seen}
+
+
+def test_what_answers_is_taken() -> None:
+    observer = Observer(Host("/"), lambda: None)
+    observer.begin([QUICK, OTHER])
+    seen = observer.gather()
+    assert {one.fact.kind: one.value for one in seen} == {Quick: "quick", Other: "other"}
+    assert not observer.under_way
+    assert observer.next_deadline() is None
+
+
+def test_one_that_hangs_delays_nobody_and_wakes_when_it_comes_back(pipe: Pipe) -> None:
+    woken = threading.Event()
+    observer = Observer(Host("/"), woken.set)
+    observer.begin([fact(Stuck, pipe.read), QUICK, OTHER])
+    began = time.monotonic()
+    assert kinds(observer.gather()) == {"Quick", "Other"}
+    assert time.monotonic() - began < LONG / 3
+    assert set(observer.under_way) == {Stuck}
+    observer.begin([QUICK])
+    assert kinds(observer.gather()) == {"Quick"}
+    pipe.write()
+    assert woken.wait(LONG)
+    (late,) = observer.gather()
+    assert late.value == "late"
+    assert late.seconds > 0
+
+
+def test_one_that_is_late_is_unreadable_once_and_not_begun_again(pipe: Pipe) -> None:
+    observer = Observer(Host("/"), lambda: None)
+    stuck = fact(Stuck, pipe.read, deadline=0.2)
+    observer.begin([stuck])
+    observer.gather()
+    until = observer.next_deadline()
+    assert until is not None
+    seen: list[Observation] = []
+    end = time.monotonic() + LONG
+    while not seen and time.monotonic() < end:
+        time.sleep(0.05)
+        seen = observer.gather()
+    (overdue,) = seen
+    assert isinstance(overdue.value, Unreadable)
+    assert (overdue.value.kind, overdue.value.path) == (Why.TIMEOUT, "Stuck")
+    threads = threading.active_count()
+    observer.begin([stuck])
+    assert observer.gather() == []
+    assert threading.active_count() == threads, "another thread would hang beside the first"
+    assert observer.next_deadline() is None
+
+
+def test_what_a_late_one_says_in_the_end_is_old_and_dropped(pipe: Pipe) -> None:
+    woken = threading.Event()
+    observer = Observer(Host("/"), woken.set)
+    stuck = fact(Stuck, pipe.read, deadline=0.0)
+    observer.begin([stuck])
+    observer.gather()
+    time.sleep(0.05)
+    observer.gather()
+    woken.clear()
+    pipe.write()
+    assert woken.wait(LONG)
+    assert observer.gather() == []
+    assert not observer.under_way
+    assert not observer.late
+    observer.begin([fact(Stuck, lambda _: "again")])
+    assert [one.value for one in observer.gather()] == ["again"]
+
+
+def test_one_that_breaks_is_unreadable_and_spoils_no_other() -> None:
+    def broken(_: Host) -> object:
+        raise ValueError("no such thing")
+
+    def blind(_: Host) -> object:
+        raise CannotLook(Unreadable(Why.DENIED, "/secret"))
+
+    observer = Observer(Host("/"), lambda: None)
+    observer.begin([fact(Stuck, broken), fact(Other, blind), QUICK])
+    values = {one.fact.kind: one.value for one in observer.gather()}
+    stuck = values[Stuck]
+    assert isinstance(stuck, Unreadable)
+    assert "ValueError: no such thing" in stuck.detail
+    assert values[Other] == Unreadable(Why.DENIED, "/secret")
+    assert values[Quick] == "quick"
+
+
+def test_a_root_that_is_not_mounted_shows_nothing(tmp_path: Path) -> None:
+    observer = Observer(Host(str(tmp_path)), lambda: None)
+    observer.begin([QUICK])
+    (one,) = observer.gather()
+    assert isinstance(one.value, Unreadable)
+    assert "not mounted" in one.value.detail
+    assert not observer.under_way
+
+
+def test_a_fact_is_asked_of_where_links_lead_now(tmp_path: Path) -> None:
+    """What a link was resolved to is forgotten between two looks, also while another look hangs."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    (tmp_path / "one" / "file").write_text("1")
+    (tmp_path / "two" / "file").write_text("2")
+    link = tmp_path / "data"
+    link.symlink_to("one")
+    observer = Observer(Host(str(tmp_path), live=False), lambda: None)
+    read = fact(Quick, lambda host: host.files.text("/data/file"))
+    observer.begin([read])
+    assert [one.value for one in observer.gather()] == ["1"]
+    link.unlink()
+    link.symlink_to("two")
+    observer.begin([read])
+    assert [one.value for one in observer.gather()] == ["2"]

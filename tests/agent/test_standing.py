@@ -1,0 +1,231 @@
+"""What stands between looks: which checks are judged anew, which looks count, what rates are reckoned from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from nodeprep.agent.observing import Observation
+from nodeprep.agent.standing import Standing
+from nodeprep.decide.policy import Glance
+from nodeprep.model import (
+    NODE,
+    Check,
+    Damping,
+    Fact,
+    Seen,
+    Severity,
+    Shown,
+    Stage,
+    Status,
+    Unreadable,
+    Verdict,
+    Why,
+    shown,
+)
+from nodeprep.profile import NO_PROFILE
+
+
+@shown
+class Port(Shown):
+    """A fact with a value and the time at which it was read."""
+
+    at: float
+    value: int
+
+
+@shown
+class Bus(Shown):
+    """Another."""
+
+    at: float
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """The least time that means something."""
+
+    over: float = 60.0
+
+
+PORT = Fact(Port, lambda _: None, every=10.0)
+BUS = Fact(Bus, lambda _: None, every=60.0)
+Judge = Callable[[Seen], Iterator[Verdict]]
+
+
+def is_one(seen: Seen) -> Iterator[Verdict]:
+    status = Status.OK if seen[Port].value == 1 else Status.FAIL
+    yield Verdict(NODE, status, "Value", f"{seen[Port].value}")
+
+
+def counted(calls: list[int]) -> Judge:
+    def judge(seen: Seen) -> Iterator[Verdict]:
+        calls.append(seen[Port].value)
+        yield from is_one(seen)
+
+    return judge
+
+
+def growth(seen: Seen) -> Iterator[Verdict]:
+    assert seen.before is not None
+    grown = seen[Port].value - seen.before[Port].value
+    yield Verdict(NODE, Status.FAIL if grown else Status.OK, "Grown", f"{grown} in {seen.seconds:g} s")
+
+
+def check(judge: Judge = is_one, *needs: type, name: str = "a.b", rates: bool = False, over: float = 10.0) -> Check:
+    return Check(
+        id=name,
+        question="?",
+        why="",
+        fix="",
+        source="",
+        severity=Severity.GATE,
+        stage=Stage.DEVICE,
+        damping=Damping.HARD,
+        needs=needs or (Port,),
+        judge=judge,
+        rates=rates,
+        window=lambda _: over,
+    )
+
+
+def port(at: float, value: int) -> Observation:
+    return Observation(PORT, at, 0.001, Port(at, value))
+
+
+def bus(at: float, value: int) -> Observation:
+    return Observation(BUS, at, 0.001, Bus(at, value))
+
+
+def told(standing: Standing, *observations: Observation) -> frozenset[type]:
+    """Take what was observed and judge it."""
+    changed = standing.take(observations)
+    standing.judge(frozenset(one.fact.kind for one in observations), changed, NO_PROFILE, {})
+    return changed
+
+
+def words(standing: Standing) -> list[str]:
+    return [f"{one.check} {one.status} {one.verdict.message}" for one in standing.findings()]
+
+
+def test_a_check_waits_until_all_that_it_needs_was_seen() -> None:
+    standing = Standing((check(is_one, Port, Bus),))
+    told(standing, port(1.0, 1))
+    assert words(standing) == []
+    told(standing, bus(2.0, 1))
+    assert words(standing) == ["a.b ok 1"]
+
+
+def test_what_shows_the_same_is_not_judged_again() -> None:
+    calls: list[int] = []
+    standing = Standing((check(counted(calls)),))
+    assert told(standing, port(1.0, 1)) == {Port}
+    assert told(standing, port(2.0, 1)) == frozenset(), "the time of reading is no change"
+    assert told(standing, port(3.0, 2)) == {Port}
+    assert calls == [1, 2]
+
+
+def test_all_is_judged_anew_when_the_profile_changes() -> None:
+    calls: list[int] = []
+    standing = Standing((check(counted(calls)),))
+    told(standing, port(1.0, 1))
+    standing.judge(frozenset(), frozenset(), NO_PROFILE, {}, anew=True)
+    assert calls == [1, 1]
+
+
+def test_a_look_counts_once() -> None:
+    standing = Standing((check(),))
+    told(standing, port(1.0, 1))
+    assert standing.fresh(1.5) == {"a.b": Glance(1.0, 1.0)}
+    assert standing.fresh(1.5) == {}
+    told(standing, port(2.0, 1))
+    assert standing.fresh(2.5) == {"a.b": Glance(2.0, 2.0)}, "also if it shows the same"
+
+
+def test_half_a_look_does_not_count_and_raises_a_doubt() -> None:
+    standing = Standing((check(is_one, Port, Bus),))
+    told(standing, port(1.0, 1), bus(1.0, 1))
+    assert standing.fresh(1.5)
+    told(standing, port(5.0, 2))
+    assert words(standing) == ["a.b fail 2"]
+    assert standing.fresh(5.5) == {}
+    assert standing.doubtful(5.0, 5.5) == {Bus}
+    told(standing, bus(5.6, 1))
+    assert standing.fresh(6.0) == {"a.b": Glance(5.0, 5.6)}
+    assert standing.doubtful(5.0, 6.0) == set()
+
+
+def test_no_doubt_where_nothing_new_is_said() -> None:
+    standing = Standing((check(is_one, Port, Bus),))
+    told(standing, port(1.0, 1), bus(1.0, 1))
+    standing.fresh(1.5)
+    told(standing, port(5.0, 1))
+    assert standing.doubtful(5.0, 5.5) == set()
+
+
+def test_a_fact_that_turns_unreadable_is_a_change() -> None:
+    standing = Standing((check(),))
+    told(standing, port(1.0, 1))
+    blind = Observation(PORT, 2.0, 3.0, Unreadable(Why.TIMEOUT, "Port"))
+    assert told(standing, blind) == {Port}
+    assert [one.status for one in standing.findings()] == [Status.UNKNOWN]
+    assert told(standing, port(3.0, 1)) == {Port}
+    assert words(standing) == ["a.b ok 1"]
+
+
+@pytest.mark.parametrize(
+    ("looks", "over", "expected"),
+    [
+        pytest.param([(0.0, 1)], 10.0, [], id="one look gives no rate"),
+        pytest.param([(0.0, 1), (10.0, 3)], 10.0, ["a.b fail 2 in 10 s"], id="two do"),
+        pytest.param([(0.0, 1), (10.0, 3), (20.0, 3)], 10.0, ["a.b ok 0 in 10 s"], id="from one to the next"),
+        pytest.param([(0.0, 1), (10.0, 3), (10.5, 3)], 10.0, ["a.b fail 2 in 10.5 s"], id="not over half a second"),
+        pytest.param(
+            [(float(at), 1) for at in range(0, 70, 10)] + [(70.0, 2)], 60.0, ["a.b fail 1 in 60 s"], id="a long window"
+        ),
+        pytest.param([(0.0, 1), (10.0, 2)], 60.0, ["a.b fail 1 in 10 s"], id="as long as there was"),
+        pytest.param(
+            [(at / 10, int(at >= 55)) for at in range(100)],
+            1.0,
+            ["a.b fail 1 in 4.9 s"],
+            id="what lies close is not kept",
+        ),
+    ],
+)
+def test_rates(looks: list[tuple[float, int]], over: float, expected: list[str]) -> None:
+    standing = Standing((check(growth, rates=True, over=over),))
+    for at, value in looks:
+        told(standing, port(at, value))
+    assert words(standing) == expected
+
+
+def test_no_event_is_lost_between_two_looks_at_a_rate() -> None:
+    """Whenever the counter grows, one look at least says so."""
+    standing = Standing((check(growth, rates=True),))
+    seen = 0
+    for step in range(200):
+        told(standing, port(step * 1.7, int(step >= 100)))
+        seen += any("fail" in line for line in words(standing))
+    assert seen >= 1
+
+
+def test_a_device_that_does_not_answer_twice_is_evidence() -> None:
+    """The look before is remembered as far as it was silent, which is all that this asks for."""
+    standing = Standing((check(),))
+    silent = Unreadable(Why.TIMEOUT, "Port")
+    told(standing, Observation(PORT, 1.0, 3.0, silent))
+    told(standing, Observation(PORT, 31.0, 3.0, silent))
+    assert standing._silent[Port] == (silent,)
+
+
+def test_consequences_fold_over_checks_that_were_judged_at_different_times() -> None:
+    root = check(is_one, Port, name="a.root")
+    follows = check(lambda seen: iter([Verdict(NODE, Status.FAIL, "Bad", str(seen[Bus].value))]), Bus, name="b.follows")
+    follows = Check(**{name: getattr(follows, name) for name in Check.__slots__} | {"after": ("a.root",)})
+    standing = Standing((root, follows))
+    told(standing, bus(1.0, 1))
+    told(standing, port(2.0, 2))
+    assert [(one.check, one.root) for one in standing.findings()] == [("a.root", None), ("b.follows", "a.root")]
