@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -22,7 +22,7 @@ from nodeprep.facts.terway import Terway
 from nodeprep.look import Look
 from nodeprep.model import Check, Finding, Report, Severity, Shown, Skipped, Status, Unreadable, Verdict, raw
 from nodeprep.profile import NO_PROFILE, Profile, extend, parse
-from nodeprep.round import judge
+from nodeprep.round import fold, unfolded
 
 UNCAPTURED = (
     "nothing says which devices belong here, so only a port unlike most of its kind can be told from a good one; "
@@ -82,19 +82,27 @@ class Wishes:
 class Question:
     """What is asked of a node: the checks to run, those left out, and the operator's word.
 
-    `insisted` are ids that the operator typed: such a check is not left out in silence.
+    `insisted` are ids that the operator typed: such a check is not left out in silence. `seen_longer` gives findings of
+    checks that compare looks from who has compared for longer than we can; what it is silent on we look at ourselves.
     """
 
     checks: tuple[Check, ...]
     deselected: tuple[Skipped, ...]
     wishes: Wishes
     insisted: tuple[str, ...] = ()
+    seen_longer: Callable[[], tuple[Finding, ...]] = tuple
 
     def report(self, look: Look, before: Look | None, chosen: Chosen) -> Report:
         """Judge a look, and say what it comes to."""
         numbers = self.wishes.wants(chosen.profile)
-        judged = judge(self.checks, look, before, chosen.profile, numbers, insisted=frozenset(self.insisted))
-        return self.told(judged.findings, judged.skipped, look.facts, chosen)
+        others = self.seen_longer()
+        seen = {finding.check for finding in others}
+        own = [check for check in self.checks if check.id not in seen]
+        judged = unfolded(own, look, before, chosen.profile, numbers, insisted=frozenset(self.insisted))
+        order = {check.id: number for number, check in enumerate(self.checks)}
+        every = sorted((*judged.findings, *others), key=lambda one: order[one.check])
+        findings = fold(every, {check.id: check.after for check in self.checks})
+        return self.told(findings, judged.skipped, look.facts, chosen)
 
     def told(
         self,

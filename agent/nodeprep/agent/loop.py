@@ -92,17 +92,19 @@ class Agent:
     def turn(self, rung: frozenset[Topic]) -> None:
         """Look at what is due, judge it, tell it."""
         now = clock.now()
+        told = bool(self._asked)
         if Topic.CONFIG in rung or "reload" in self._asked:
             self._reload()
         if "forget" in self._asked:
             self._asked.discard("forget")
             self._mind.forget()
+            self._schedule.want((fact.kind for fact in FACTS), now)
         self._schedule.ring(rung, now)
         due = self._schedule.due(now, self._observer.under_way)
         self._schedule.start(due, now)
         self._observer.begin(due)
         seen = self._observer.gather()
-        if seen:
+        if seen or told:  # what somebody asked for is answered at once, also where no look is due
             status = self._mind.consider(seen, self.means.bells.states())
             if status is not None:
                 self._tell(status)

@@ -17,7 +17,7 @@ from nodeprep.facts.rdma import Rdma
 from nodeprep.look import Look
 from nodeprep.model import Check, Finding, Shown, Skipped, Status, Subject, raw
 from nodeprep.profile import Profile
-from nodeprep.round import fold, unfolded, unreadables
+from nodeprep.round import fold, unfolded
 
 EXPECTED = frozenset({Pci, Rdma, Links})  # what ought to be there is reckoned from these
 RECORDS = frozenset(fact.kind for fact in FACTS if fact.rest)
@@ -41,7 +41,8 @@ class Standing:
     _glances: dict[str, Glance] = field(default_factory=dict)
     _counted: dict[str, Words] = field(default_factory=dict)
     _before: dict[type, deque[tuple[float, object]]] = field(default_factory=dict)
-    _silent: dict[type, object] = field(default_factory=dict)
+    _last: dict[type, object] = field(default_factory=dict)
+    _moved: set[type] = field(default_factory=set)
     _folded: tuple[Finding, ...] | None = None
     _every: dict[type, float] = field(default_factory=dict)
     _window: float = 0.0  # seconds, the longest over which a check reckons rates
@@ -52,14 +53,21 @@ class Standing:
         return EXPECTED.union(*({*check.needs, *check.uses} for check in self.checks if check.rates))
 
     def take(self, observations: Iterable[Observation]) -> frozenset[type]:
-        """Keep what was observed; the kinds that show something else than before."""
+        """Keep what was observed; the kinds that show something else than before, or did so the time before.
+
+        A check may hold two looks against each other: after a change it has another answer twice.
+        """
         changed = set()
         for one in observations:
             kind = one.fact.kind
             if kind not in self.facts or not _alike(self.facts[kind], one.value):
                 changed.add(kind)
+                self._moved.add(kind)
+            elif kind in self._moved:
+                changed.add(kind)
+                self._moved.discard(kind)
             if kind in self.facts:
-                self._silent[kind] = tuple(unreadables(self.facts[kind]))
+                self._last[kind] = self.facts[kind]
             self._keep_for_rates(kind, one)
             self._every[kind] = one.fact.every
             self.facts[kind], self.begun[kind], self.seconds[kind] = one.value, one.began, one.seconds
@@ -80,12 +88,12 @@ class Standing:
         due = [check for check in due if anew or check.id not in self.said or seen & {*check.needs, *check.uses}]
         rates = [check for check in self.checks if self._complete(check) and check.rates]
         rates = [check for check in rates if anew or observed & {*check.needs, *check.uses}]
-        if due:
-            before = Look(0.0, live=True, facts=self._silent)
-            self._judged(due, Look(0.0, live=True, facts=self.facts), before, profile, wants)
+        now, last = (Look(0.0, live=True, facts=facts) for facts in (self.facts, self._last))
+        first = [check for check in due if not self._seen_twice(check)]
+        self._judged(first, now, None, profile, wants)
+        self._judged([check for check in due if check not in first], now, last, profile, wants)
         for check in rates:
-            now, before_it = self._two_looks(check, wants)
-            self._judged([check], now, before_it, profile, wants)
+            self._judged([check], *self._two_looks(check, wants), profile, wants)
         return bool(due or rates)
 
     def fresh(self, now: float) -> dict[str, Glance]:
@@ -121,9 +129,14 @@ class Standing:
         needs = EXPECTED.union(check.needs) - {Expected} if Expected in check.needs else check.needs
         return all(kind in self.facts for kind in needs)
 
+    def _seen_twice(self, check: Check) -> bool:
+        return all(kind in self._last for kind in check.needs if kind is not Expected)
+
     def _judged(
         self, checks: list[Check], look: Look, before: Look | None, profile: Profile, wants: Mapping[str, object]
     ) -> None:
+        if not checks:
+            return
         judged = unfolded(checks, look, before, profile, wants)
         self._folded = None
         for check in checks:

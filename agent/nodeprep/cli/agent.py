@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from nodeprep.doors.store import Held, Store
 from nodeprep.publish import probes
 from nodeprep.publish.log import Entry, tell, to_stderr
 from nodeprep.publish.metrics import Metrics
+from nodeprep.publish.status import NodeStatus
 from nodeprep.publish.web import CannotServe, Local, Pages, serve, serve_local
 
 
@@ -41,8 +42,8 @@ class Asked:
     port: int | None = None
 
 
-def run(asked: Asked) -> int:
-    """Judge this node until SIGTERM or Ctrl-C. Raises UsageError."""
+def run(asked: Asked, listeners: tuple[Callable[[NodeStatus], None], ...] = ()) -> int:
+    """Judge this node until SIGTERM or Ctrl-C; `listeners` hear each round's outcome. Raises UsageError."""
     at = place(None, asked.host_root, asked.cluster)
     where = directories(at.root, asked.state_dir, asked.run_dir)
     with usage():
@@ -56,7 +57,15 @@ def run(asked: Asked) -> int:
         stack.callback(bells.close)
         metrics = Metrics()
         requests = at.kubernetes.requests if at.kubernetes else {}
-        means = Means(at.host, lambda: _settings(asked.config), bells, store, where.run, requests, (metrics.show,))
+        means = Means(
+            host_of=at.host,
+            read_settings=lambda: _settings(asked.config),
+            bells=bells,
+            store=store,
+            run_directory=where.run,
+            requests=requests,
+            listeners=(metrics.show, *listeners),
+        )
         agent = Agent(means, settings)
         own = settings.agent.metrics
         at_port = own.port if asked.port is None else asked.port
@@ -65,8 +74,8 @@ def run(asked: Asked) -> int:
         try:
             agent.run()
         except Exception:
-            logger.exception("broke")
-            raise
+            logger.exception("broke")  # gates stay as they are; who restarts us goes on from the memory
+            return 1
     return 0
 
 

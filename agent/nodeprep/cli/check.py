@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from nodeprep.checks import ALL
 from nodeprep.cli import output
+from nodeprep.cli.agent_socket import findings
 from nodeprep.cli.choices import FailOn, Format
 from nodeprep.cli.duration import seconds
 from nodeprep.cli.judging import Watch
@@ -71,7 +73,11 @@ def run(asked: Asked) -> int:
     found = remembered(at)
     own = wishes(asked.profile, asked.config, clock.today())
     agreed = as_agreed(own, found, own_file=asked.config is not None)
-    question = Question(chosen, deselected, agreed, asked.typed)
+    rates = frozenset(check.id for check in chosen if check.rates)
+    asks = asked.config is None and asked.profile is None and found.past is not None and bool(rates)
+    seen_longer = partial(findings, found.socket, rates) if asks else tuple
+    settle = 0.0 if asks and seen_longer() else settle
+    question = Question(chosen, deselected, agreed, asked.typed, seen_longer)
     watch = Watch(question, lambda excluded: _sight(at, question, settle, excluded))
     say = Speaker(asked, at.where, found.words)
     if every is not None:

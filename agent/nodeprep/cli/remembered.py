@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nodeprep.cli.directories import directories
+from nodeprep.cli.directories import SOCKET, directories
 from nodeprep.cli.place import Place
 from nodeprep.config.settings import Settings
 from nodeprep.config.waivers import Waiver
@@ -21,10 +21,14 @@ UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The memory, None where it says nothing of this boot; `words` say what the agent is about, "" without one."""
+    """The memory, None where it says nothing of this boot; `words` say what the agent is about, "" without one.
+
+    `socket` is where the agent can be asked.
+    """
 
     past: Past | None = None
     words: str = ""
+    socket: str = ""
 
 
 NOTHING = Remembered()
@@ -47,7 +51,9 @@ def remembered(at: Place) -> Remembered:
     now = clock.now()
     runs = f"pid {pid}" if pid else f"does not run; its memory is {age(now - past.at)} old"
     why = f": {past.why}" if past.why else ""
-    return Remembered(past, f"{past.state} for {age(now - past.since)}{why}; nodeprep {past.version}, {runs}")
+    return Remembered(
+        past, f"{past.state} for {age(now - past.since)}{why}; nodeprep {past.version}, {runs}", f"{where.run}/{SOCKET}"
+    )
 
 
 def as_agreed(wishes: Wishes, found: Remembered, *, own_file: bool) -> Wishes:

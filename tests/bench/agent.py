@@ -1,0 +1,285 @@
+"""How fast the agent notices and decides, and what it costs: on an ECS node in namespaces, and on a tree with 8 NICs.
+
+    python tests/bench/agent.py latency [--flaps N]      # link down -> first look, decision, gate file gone
+    python tests/bench/agent.py memory [--rounds N]      # resident memory over many whole rounds
+    python tests/bench/agent.py cpu [--minutes N]        # CPU at default periods, every bell open
+
+`latency` sets down the link of an ENI of the netns rig; what convicts has its defaults, what releases is made short so
+that the next flap can come (printed). Times are CLOCK_BOOTTIME of one machine. `memory` and `cpu` run the agent over a
+built tree as its host; CPU is that of the process and its children from /proc.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.rigs import trees
+from tests.rigs.netns import Node
+from tests.rigs.netns_node import Shape, Unavailable
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+LINK = "eth1"
+RELEASE = {
+    "passes": 3,
+    "pass-span": 1,
+    "pass-every": 0.5,
+    "turn-window": 1,
+}  # so that a flap a few seconds later counts
+PROFILE = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: bench\ngates: [eni.up]\n"
+CONFIG = {
+    "apiVersion": "nodeprep.io/v1",
+    "kind": "Config",
+    "mode": "gate",
+    "default": "./bench.yaml",
+    "gate": {"profiles": ["*"]},
+}
+FIRST_LOOK, DECISION = 0.050, 0.8  # seconds, p99 (issue 5)
+MEMORY, CPU = 60.0, 0.1  # MiB and % of a core (design 7)
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
+LONG = 60.0
+
+
+def boottime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def set_link(name: str, *, up: bool) -> float:
+    """Set a link up or down by ioctl, which takes no time to start; when it was asked for."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+        request = struct.pack("16sH14x", name.encode(), 0)
+        flags = struct.unpack("16sH14x", fcntl.ioctl(asker, SIOCGIFFLAGS, request))[1]
+        flags = flags | IFF_UP if up else flags & ~IFF_UP
+        at = boottime()
+        fcntl.ioctl(asker, SIOCSIFFLAGS, struct.pack("16sH14x", name.encode(), flags))
+    return at
+
+
+def noting(arguments: list[str]) -> int:
+    """The agent, with each round's outcome as a line of JSON on stdout."""
+    from nodeprep.cli.agent import Asked, run
+    from nodeprep.model import Status
+    from nodeprep.publish.status import NodeStatus
+
+    def note(status: NodeStatus) -> None:
+        failing = any(one.check == "eni.up" and one.status is Status.FAIL for one in status.report.findings)
+        convicted = any(one.check == "eni.up" and one.convicted for one in status.past.cases)
+        line = {"at": boottime(), "failing": failing, "convicted": convicted, "state": status.past.state}
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+    config, state, run_dir = arguments
+    return run(Asked(config=config, state_dir=state, run_dir=run_dir, port=0), (note,))
+
+
+class Watched:
+    """The agent as a process; its rounds as they come."""
+
+    def __init__(self, directory: Path) -> None:
+        self.gate = directory / "run" / "bench.ready"
+        (directory / "bench.yaml").write_text(PROFILE)
+        config = directory / "config.yaml"
+        config.write_text(json.dumps(CONFIG | {"damping": RELEASE}))
+        argv = [sys.executable, __file__, "noting", str(config), str(directory / "state"), str(directory / "run")]
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, stderr=(directory / "log").open("w"))
+        self.rounds: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.rounds.append(json.loads(line))
+
+    def first(self, since: float, what: str) -> float:
+        """When the first round after `since` said so."""
+        end = boottime() + LONG
+        while boottime() < end:
+            for one in tuple(self.rounds):
+                if one["at"] > since and one[what]:
+                    return float(one["at"])
+            time.sleep(0.001)
+        raise TimeoutError(f"no round was {what} within {LONG:g} s")
+
+    def gate_is(self, *, there: bool) -> float:
+        end = boottime() + LONG
+        while self.gate.exists() is not there:
+            if boottime() > end or self.process.poll() is not None:
+                raise TimeoutError(f"{self.gate} is {'not ' if there else ''}there after {LONG:g} s")
+            time.sleep(0.0005)
+        return boottime()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+
+
+def flaps(count: int) -> int:
+    """Within the rig: set a link down and up again, and hold each time against what the agent did."""
+    looks, decisions, closed = [], [], []
+    with tempfile.TemporaryDirectory() as place:
+        agent = Watched(Path(place))
+        try:
+            agent.gate_is(there=True)
+            for number in range(count + 1):
+                time.sleep(1.2)  # past the second in which a second event is put off
+                down = set_link(LINK, up=False)
+                gone = agent.gate_is(there=False)
+                look, decision = agent.first(down, "failing"), agent.first(down, "convicted")
+                if number:  # the first one warms caches
+                    looks.append(look - down)
+                    decisions.append(decision - down)
+                    closed.append(gone - down)
+                set_link(LINK, up=True)
+                agent.gate_is(there=True)
+                agent.rounds.clear()
+        finally:
+            agent.stop()
+    print(f"{count} flaps of {LINK}; damping as it is by default, but {json.dumps(RELEASE)} for releases")
+    for name, took, limit in (
+        ("first look", looks, FIRST_LOOK),
+        ("decision", decisions, DECISION),
+        ("gate file gone", closed, DECISION),
+    ):
+        print(f"link down -> {name:15} {quantiles(took)}  limit of p99 {limit * 1e3:.0f} ms")
+    return 0
+
+
+def quantiles(took: list[float]) -> str:
+    cuts = statistics.quantiles(took, n=100, method="inclusive")
+    named = {"min": min(took), "p50": cuts[49], "p90": cuts[89], "p99": cuts[98], "max": max(took)}
+    return "  ".join(f"{name} {value * 1e3:6.1f}" for name, value in named.items()) + " ms"
+
+
+def latency(count: int) -> int:
+    with Node(Shape(enis=1, pods=2)) as node:
+        done = node.run("python", __file__, "flaps", str(count), check=False)
+        print(done.stdout, end="")
+        print(done.stderr, end="", file=sys.stderr)
+        return done.returncode
+
+
+@contextmanager
+def host() -> Iterator[Path]:
+    """A tree with 8 NICs, 4 front-end ports and 8 GPUs that says that it is of this boot, so that it counts as live."""
+    with tempfile.TemporaryDirectory() as place:
+        root = trees.build("h100-roce", Path(place) / "host")
+        boot = root / "proc/sys/kernel/random/boot_id"
+        boot.parent.mkdir(parents=True, exist_ok=True)
+        boot.write_text(Path("/proc/sys/kernel/random/boot_id").read_text())
+        (root / "proc/1").mkdir(parents=True, exist_ok=True)
+        (root / "proc/1/stat").write_text("1 (init) S 0 1 1 0 -1\n")
+        yield root
+
+
+def rounds(count: int, root: str) -> int:
+    """Whole rounds one after another: every fact observed, every check due."""
+    from nodeprep.agent.loop import Agent, Means
+    from nodeprep.config.settings import Settings
+    from nodeprep.doors.bell import Bells
+    from nodeprep.doors.host import Host
+    from nodeprep.doors.store import Store
+    from nodeprep.publish.metrics import Metrics
+
+    with tempfile.TemporaryDirectory() as place:
+        metrics = Metrics()
+        means = Means(
+            host_of=lambda excluded, metadata: Host(root, excluded=excluded, metadata=metadata),
+            read_settings=Settings,
+            bells=Bells(root),
+            store=Store(place, place),
+            run_directory=place,
+            listeners=(metrics.show,),
+        )
+        agent = Agent(means, Settings())
+        agent._begin()
+        sizes = []
+        for number in range(1, count + 1):
+            agent._schedule.begun.clear()
+            agent.turn(frozenset())
+            if number % 10 == 0:
+                metrics.page()
+            if number % (count // 20 or 1) == 0:
+                sizes.append((number, resident(os.getpid())))
+                print(f"  round {number:6}: {sizes[-1][1]:.1f} MiB")
+    slope, _ = statistics.linear_regression(*zip(*sizes[len(sizes) // 4 :], strict=True))
+    print(f"after {count} rounds {sizes[-1][1]:.1f} MiB resident; slope {slope * 1000 * 1024:.0f} KiB per 1,000 rounds")
+    print(f"limit {MEMORY:.0f} MiB after 500 rounds, no slope (aim 45)")
+    return 0
+
+
+def resident(pid: int) -> float:
+    """MiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
+
+
+def used(pid: int) -> float:
+    """CPU seconds of a process and of the children that it waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu(minutes: float) -> int:
+    with host() as root, tempfile.TemporaryDirectory() as place:
+        command = [sys.executable, "-m", "nodeprep", "agent", "--host-root", str(root), "--port", "19842"]
+        directories = ["--state-dir", f"{place}/state", "--run-dir", f"{place}/run"]
+        process = subprocess.Popen([*command, *directories], stderr=subprocess.PIPE, text=True)
+        try:
+            time.sleep(60)  # bootstrap is over, or at least past its looks every 10 s
+            before, began = used(process.pid), time.monotonic()
+            time.sleep(minutes * 60)
+            spent, wall = used(process.pid) - before, time.monotonic() - began
+            size, threads = resident(process.pid), len(list(Path(f"/proc/{process.pid}/task").iterdir()))
+        finally:
+            process.terminate()
+            process.wait(30)
+    print(f"{spent / wall * 100:.3f} % of a core over {wall / 60:.1f} min at default periods ({spent:.2f} s)")
+    print(f"limit {CPU} % (aim 0.05); {size:.1f} MiB resident, {threads} threads")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=["latency", "memory", "cpu"], help="by default, all")
+    parser.add_argument("--flaps", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=5000)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    given = parser.parse_args()
+    if given.what in (None, "latency"):
+        latency(given.flaps)
+    if given.what in (None, "memory"):
+        with host() as root:
+            subprocess.run([sys.executable, __file__, "rounds", str(given.rounds), str(root)], check=True)
+    if given.what in (None, "cpu"):
+        cpu(given.minutes)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        match sys.argv[1:]:
+            case ["noting", *rest]:
+                sys.exit(noting(rest))
+            case ["flaps", number]:
+                sys.exit(flaps(int(number)))
+            case ["rounds", number, root]:
+                sys.exit(rounds(int(number), root))
+        sys.exit(main())
+    except Unavailable as error:
+        sys.exit(f"netns: not on this machine: {error}")

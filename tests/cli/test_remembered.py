@@ -1,0 +1,231 @@
+"""What `check` takes over from the agent of its node: from a real memory and a real server on its socket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeprep.cli.agent_socket import findings
+from nodeprep.cli.choices import FailOn
+from nodeprep.cli.machine import document
+from nodeprep.cli.place import Place
+from nodeprep.cli.remembered import Remembered, age, as_agreed, remembered
+from nodeprep.cli.wishes import wishes
+from nodeprep.config.profiles import effective
+from nodeprep.doors import clock
+from nodeprep.doors.host import BOOT_ID
+from nodeprep.doors.store import Store
+from nodeprep.facts.past import Case, Past, State
+from nodeprep.memory import keep
+from nodeprep.model import Finding, Remedy, Severity, Status, Subject, Unreadable, Verdict, Why
+from nodeprep.profile import mapping
+from nodeprep.publish.web import Local, serve_local
+from nodeprep.question import Question, latched
+from tests.cli.reports import report
+from tests.past_values import finding
+
+HERE = Place("/", live=True)
+BOOT = Path(BOOT_ID).read_text().strip()
+TODAY = "2026-11-21"
+
+
+@pytest.fixture
+def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The agent's directories, as the environment names them."""
+    for name in ("state", "run"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(f"NODEPREP_{name.upper()}_DIR", str(tmp_path / name))
+    return tmp_path
+
+
+def store(where: Path) -> Store:
+    return Store(str(where / "state"), str(where / "run"))
+
+
+def past(**different: Any) -> Past:
+    usual: dict[str, Any] = {
+        "boot_id": BOOT,
+        "version": "0.1.0",
+        "state": State.UNHEALTHY,
+        "since": clock.now() - 7200.0,
+        "why": "port.state NotActive",
+        "profile": mapping(effective("rdma-roce")),
+        "chosen_by": "the default of /etc/nodeprep/config.yaml",
+    }
+    return Past(**(usual | different))
+
+
+def found(where: Path, memory: Past | None) -> Remembered:
+    if memory is not None:
+        assert keep(store(where), memory) == ""
+    return remembered(HERE)
+
+
+def test_no_agent_is_no_word(where: Path) -> None:
+    assert found(where, None) == Remembered()
+
+
+def test_a_dead_tree_has_no_agent(where: Path) -> None:
+    assert keep(store(where), past()) == ""
+    assert remembered(Place(str(where), live=False)) == Remembered()
+
+
+def test_an_agent_that_runs_is_named(where: Path) -> None:
+    agent = store(where)
+    agent.hold()
+    try:
+        words = found(where, past()).words
+    finally:
+        agent.release()
+    assert words.startswith("Unhealthy for 2 h: port.state NotActive; nodeprep 0.1.0, pid ")
+
+
+def test_one_that_does_not_is_told_of(where: Path) -> None:
+    assert "does not run; its memory is 0 s old" in found(where, past()).words
+
+
+def test_the_memory_of_another_boot_says_nothing_of_this_one(where: Path) -> None:
+    said = found(where, past(boot_id="another"))
+    assert said.past is None
+    assert said.words == "its memory is of another boot"
+
+
+def test_a_damaged_memory_is_named(where: Path) -> None:
+    (where / "state" / "memory.json").write_text("{")
+    said = found(where, None)
+    assert said.past is None
+    assert str(where / "state" / "memory.json") in said.words
+
+
+@pytest.mark.parametrize(
+    ("profile", "own_file", "different", "expected"),
+    [
+        pytest.param(None, False, {}, "rdma-roce", id="the agent's where nobody else speaks"),
+        pytest.param("base", False, {}, "base", id="the operator's before the agent's"),
+        pytest.param("auto", False, {}, None, id="hardware where the operator says so"),
+        pytest.param(None, True, {}, None, id="a file of the operator's before the agent's"),
+        pytest.param(None, False, {"profile": {}}, None, id="an agent that has not chosen yet"),
+        pytest.param(None, False, {"profile": {"name": "none"}}, None, id="an agent that has none"),
+        pytest.param(None, False, {"profile": {"name": 7}}, None, id="an agent that holds nonsense"),
+    ],
+)
+def test_whose_profile_holds(
+    profile: str | None, different: dict[str, Any], expected: str | None, *, own_file: bool
+) -> None:
+    agreed = as_agreed(wishes(profile, None, TODAY), Remembered(past(**different)), own_file=own_file)
+    assert (agreed.profile.name if agreed.profile else None) == expected
+
+
+def test_the_agents_waivers_hold_where_there_is_no_file() -> None:
+    waiver = {"check": "port.state", "until": "2026-12-01", "reason": "RMA", "device": "*", "nodes": ("*",)}
+    agreed = as_agreed(wishes(None, None, TODAY), Remembered(past(waivers=(waiver,))), own_file=False)
+    (known,), _ = agreed.waived((finding(),), "node")
+    assert known.waived is not None
+    assert known.waived.reason == "RMA"
+
+
+CASE = Case(
+    "klog.nic", "0000:5c:00.0", None, "mlx5_0", "DeviceFailed", "mlx5_0: the kernel said so", latched="held at once"
+)
+
+
+@pytest.mark.parametrize(
+    ("seen", "case", "expected"),
+    [
+        pytest.param(Status.OK, CASE, Status.FAIL, id="what is latched fails though it is not seen now"),
+        pytest.param(Status.FAIL, CASE, Status.FAIL, id="what is seen now speaks for itself"),
+        pytest.param(
+            Status.OK, replace(CASE, latched="", convicted_at=1.0), Status.OK, id="what is not latched is not"
+        ),
+    ],
+)
+def test_latches(seen: Status, case: Case, expected: Status) -> None:
+    subject = Subject("0000:5c:00.0", None, "mlx5_0")
+    now = Finding("klog.nic", Severity.GATE, Verdict(subject, seen, "Now", "as seen now"))
+    (told,) = latched((now,), past(cases=(case,)), ["klog.nic"])
+    assert told.status is expected
+    assert ("not seen now" in told.verdict.message) == (seen is Status.OK and expected is Status.FAIL)
+
+
+def test_a_latch_of_a_check_that_was_not_asked_for_is_not_told() -> None:
+    assert latched((), past(cases=(CASE,)), ["port.state"]) == ()
+
+
+FULL = Finding(
+    "port.flap",
+    Severity.GATE,
+    Verdict(
+        Subject("0000:5c:00.0", 1, "mlx5_0/1"),
+        Status.WARN,
+        "LinkLost",
+        "it lost its link",
+        Remedy("link_up", {"interface": "eth2"}),
+        "1",
+        "0",
+        Unreadable(Why.DENIED, "/x", 13, "no"),
+    ),
+)
+
+
+@contextmanager
+def agent_saying(where: Path, text: str) -> Iterator[str]:
+    path = where / "run" / "agent.sock"
+    with serve_local(path, Local(lambda: text, lambda: None)):
+        yield str(path)
+
+
+def said(at: float, *some: Finding) -> str:
+    told = document(replace(report({}), findings=some), FailOn.FAIL)
+    return json.dumps({"agent": {"at": at}, "report": told})
+
+
+def test_rates_are_the_agents_who_has_looked_for_longer(where: Path) -> None:
+    with agent_saying(where, said(clock.now(), FULL, finding())) as path:
+        assert findings(path, frozenset({"port.flap"})) == (FULL,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("{}", id="another's"),
+        pytest.param('{"agent": null}', id="no agent"),
+        pytest.param('{"agent": {"at": 1e18}, "report": null}', id="before the first round"),
+        pytest.param('{"agent": {"at": 1e18}, "report": {"findings": [{"check": "port.flap"}]}}', id="half a finding"),
+        pytest.param(said(clock.now() - 120.0, FULL), id="of two minutes ago"),
+    ],
+)
+def test_what_an_agent_says_that_is_of_no_use_is_passed_over(where: Path, text: str) -> None:
+    with agent_saying(where, text) as path:
+        assert findings(path, frozenset({"port.flap"})) == ()
+
+
+def test_no_agent_to_ask(where: Path) -> None:
+    assert findings(str(where / "run" / "agent.sock"), frozenset({"port.flap"})) == ()
+
+
+def test_what_the_agent_says_is_not_judged_twice() -> None:
+    from nodeprep.checks import ALL
+    from nodeprep.look import Look
+    from nodeprep.profile import NO_PROFILE
+    from nodeprep.question import Chosen
+
+    flap = next(check for check in ALL if check.id == "port.flap")
+    question = Question((flap,), (), wishes(None, None, TODAY), seen_longer=lambda: (FULL,))
+    told = question.report(Look(0.0, live=True, facts={}), None, Chosen(NO_PROFILE, "nobody"))
+    assert told.findings == (FULL,)
+    assert told.skipped == ()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.0, "0 s"), (59.0, "59 s"), (60.0, "1 min"), (7200.0, "2 h"), (200_000.0, "2 d"), (-5.0, "0 s")],
+)
+def test_age(seconds: float, words: str) -> None:
+    assert age(seconds) == words

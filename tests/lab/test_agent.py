@@ -1,0 +1,141 @@
+"""The agent on a node with a real RoCE device: it sees what happens, and `check` says the same."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.rigs.lab import RAIL, RDMA_DEVICE, Guest
+
+HOME = "/run/agent-test"
+# What convicts stands at its default; what releases is short, for the guest is emulated and the tests are many.
+SET_UP = f"""
+mkdir -p {HOME}/etc
+nodeprep profile capture -o {HOME}/etc/lab.yaml --name lab
+cat > {HOME}/etc/config.yaml <<'END'
+apiVersion: nodeprep.io/v1
+kind: Config
+mode: gate
+default: ./lab.yaml
+damping: {{passes: 2, pass-span: 2, pass-every: 1, turns: 100}}
+END
+"""
+AGENT = ("nodeprep", "agent", "--config", f"{HOME}/etc/config.yaml")
+GATE = "/run/nodeprep/lab.ready"
+REPORT = """
+import json
+from nodeprep.cli.agent_socket import ask
+print(ask("/run/nodeprep/agent.sock", "GET", "/report").text)
+"""
+LONG = 100.0  # seconds; emulation is slow
+pytestmark = pytest.mark.timeout(600)
+
+
+@dataclass(slots=True)
+class Watched:
+    """The agent in the guest."""
+
+    guest: Guest
+
+    def report(self) -> dict[str, Any]:
+        done = self.guest.run(("python", "-c", REPORT))
+        assert done.returncode == 0, done
+        told: dict[str, Any] = json.loads(done.text)
+        return told
+
+    def gate_is(self, *, there: bool) -> None:
+        end = time.monotonic() + LONG
+        while (self.guest.run(("test", "-e", GATE)).returncode == 0) is not there:
+            assert time.monotonic() < end, self.report()["agent"]
+            time.sleep(0.2)  # each question is a process in an emulated guest
+
+
+@pytest.fixture(scope="module")
+def agent(guest: Guest) -> Iterator[Watched]:
+    guest.shell(SET_UP, timeout=LONG)
+    log: list[bytes] = []
+    running = guest.launch(AGENT, on_output=lambda _, data: log.append(data))
+    watched = Watched(guest)
+    end = time.monotonic() + LONG
+    while guest.run(("test", "-S", "/run/nodeprep/agent.sock")).returncode:
+        assert time.monotonic() < end, b"".join(log)
+    yield watched
+    guest.shell("kill $(cat /run/nodeprep/lock)")
+    assert running.wait(LONG).returncode == 0, b"".join(log)
+    guest.shell(f"rm -rf {HOME} /run/nodeprep /var/lib/nodeprep")
+
+
+def words(report: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """What is said of whom, without the figures of the moment."""
+    return sorted(
+        (
+            one["check"],
+            one["subject"]["place"],
+            one["subject"]["port"] or 0,
+            one["status"],
+            one["reason"],
+            one["root"] or "",
+        )
+        for one in report["findings"]
+    )
+
+
+def checked(guest: Guest) -> dict[str, Any]:
+    done = guest.run(("nodeprep", "check", "-o", "json"), timeout=LONG)
+    assert done.returncode in (0, 1, 3), done
+    told: dict[str, Any] = json.loads(done.text)
+    return told
+
+
+def agree(watched: Watched) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What both say at a time when nothing changes: the agent is asked before and after, for it looks by itself."""
+    end = time.monotonic() + LONG
+    while True:
+        before, check, after = watched.report(), checked(watched.guest), watched.report()
+        if words(before["report"]) == words(after["report"]) == words(check):
+            return after, check
+        assert time.monotonic() < end, set(words(after["report"])) ^ set(words(check))
+
+
+def test_it_is_ready_after_its_passes_and_check_says_the_same(agent: Watched) -> None:
+    agent.gate_is(there=True)
+    told, check = agree(agent)
+    assert told["agent"]["state"] == "Ready"
+    assert check["agent"] == "Ready"
+    assert check["profile"] == "lab"
+    assert (check["verdict"], check["exitCode"]) == ("ready", 0)
+
+
+def test_while_a_link_flaps_both_say_the_same(agent: Watched) -> None:
+    """The cable is pulled and plugged in; whenever nothing changes, check and the agent agree on every finding."""
+    guest = agent.guest
+    agent.gate_is(there=True)
+    for _ in range(2):
+        guest.set_link(RAIL.id, up=False)
+        agent.gate_is(there=False)
+        told, check = agree(agent)
+        assert check["exitCode"] == 1
+        assert ("port.state", RAIL.bdf) in {(one[0], one[1]) for one in words(check) if one[3] == "fail"}
+        assert [one["check"] for one in told["agent"]["cases"] if one["convictedAt"] is not None]
+        guest.set_link(RAIL.id, up=True)
+        agent.gate_is(there=True)
+        told, check = agree(agent)
+        assert ("port.flap", RAIL.bdf) in {(one[0], one[1]) for one in words(check) if one[3] == "warn"}, (
+            "check saw no flap itself: it has it from the agent"
+        )
+
+
+def test_a_deleted_rdma_device_closes_the_gate(agent: Watched) -> None:
+    agent.gate_is(there=True)
+    agent.guest.shell(f"rdma link delete {RDMA_DEVICE}")
+    agent.gate_is(there=False)
+    told, check = agree(agent)
+    assert "pci.rdma-driver" in {one["check"] for one in check["findings"] if one["status"] == "fail"}
+    assert told["agent"]["taints"][0]["key"] == "nodeprep.io/unhealthy"
+    agent.guest.shell(f"rdma link add {RDMA_DEVICE} type rxe netdev {RAIL.netdev}")
+    agent.gate_is(there=True)
