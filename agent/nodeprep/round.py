@@ -81,9 +81,13 @@ def unfolded(
     wants: Mapping[str, object],
     *,
     insisted: frozenset[str] = frozenset(),
+    expected: Expected | Unreadable | None = None,
 ) -> Judgement:
-    """As `judge`, but no finding has a root: who judges some checks of many folds when all are there."""
-    expected = expect(look, profile)
+    """As `judge`, but no finding has a root: who judges some checks of many folds when all are there.
+
+    `expected` is what `expect` says, where it is known already.
+    """
+    expected = expect(look, profile) if expected is None else expected
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     elsewhere = frozenset() if is_alibaba(look.facts) else ALIBABA_CLOUD
@@ -222,4 +226,7 @@ def fold(findings: Iterable[Finding], after: Mapping[str, tuple[str, ...]]) -> t
         first = [one for one in roots if not ancestors(one, after) & roots]
         return min(first, key=order.index, default=None)
 
-    return tuple(replace(finding, root=root(finding)) for finding in found)
+    roots = map(root, found)
+    return tuple(
+        one if cause == one.root else replace(one, root=cause) for one, cause in zip(found, roots, strict=True)
+    )

@@ -87,7 +87,8 @@ class Agent:
 
     @property
     def status(self) -> NodeStatus | None:
-        return self._mind.status
+        """The last round's outcome, None before the first; any thread may ask, also before `run`."""
+        return self._told
 
     def turn(self, rung: frozenset[Topic]) -> None:
         """Look at what is due, judge it, tell it."""
@@ -120,7 +121,7 @@ class Agent:
         now = clock.now()
         recalled = recall(self.means.store)
         past = took_over(begin(recalled.past, boot_id, "", now), __version__, now)
-        past = vouched(past, opened(self.means.run_directory, boot_id), now)
+        past = resumed(vouched(past, opened(self.means.run_directory, boot_id), now))
         self._gates = GateFiles(self.means.run_directory)
         troubles = [self._gates.sweep(), self._gates.close(past.gates)]
         keeper = Keeper(self.means.store, recalled.rest)
@@ -204,6 +205,16 @@ def vouched(past: Past, open_gates: frozenset[tuple[str, str]], now: float) -> P
     profile, stage = min(missing)
     why = f"the gate file {profile}.{stage} was gone at the start"
     return replace(past, state=State.BOOTSTRAP, since=now, why=why, proofs={}, gates=(), all_passing_since=None)
+
+
+def resumed(past: Past) -> Past:
+    """The memory at a start, with passes to be counted anew: nobody looked since, and it may be older than it says.
+
+    What is proven stays proven, what is convicted convicted.
+    """
+    proofs = {check: proof for check, proof in past.proofs.items() if proof.proven}
+    cases = tuple(replace(case, passes=0, passing_since=None) if case.convicted else case for case in past.cases)
+    return replace(past, proofs=proofs, cases=cases, all_passing_since=None)
 
 
 def _text(value: object) -> str:

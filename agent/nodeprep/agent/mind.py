@@ -30,6 +30,7 @@ from nodeprep.publish.status import NodeStatus
 from nodeprep.question import Chosen, Question, Wishes
 
 CHECKS = {check.id: check for check in ALL}
+SETTLED = 30.0  # seconds for which a ready node of which nothing new is seen need not be thought of
 
 
 @dataclass(slots=True)
@@ -56,6 +57,7 @@ class Mind:
     _wants: Mapping[str, object] = field(default_factory=dict)
     _would: frozenset[tuple[str, str]] = frozenset()
     _anew: bool = True
+    _thought_at: float = 0.0
 
     def follow(self, settings: Settings) -> None:
         """Go by these settings from now on."""
@@ -79,25 +81,31 @@ class Mind:
             return None
         question = self.question()
         chosen = self._choose(question, changed)
+        before = self.standing.words()
         self.standing.judge(observed, changed, chosen.profile, self._wants, anew=self._anew)
-        self._anew = False
+        anew, self._anew = self._anew, False
         now = clock.now()
         self._meet_node(now)
+        fresh = self.standing.fresh(now)
+        new = anew or bool(fresh) or self.standing.words() != before
+        if self.status is not None and not new and self._is_settled(self.status, now):
+            self.status = self._status(question, chosen, self.status.desired, bells)
+            return self.status
+        self._thought_at = now
         findings, _ = question.wishes.waived(self.standing.findings(), question.node(self.standing.facts))
         heard = Heard(
             findings,
-            self.standing.fresh(now),
+            fresh,
             full_round=self.complete,
             log=self._log(),
-            trouble=Trouble(self.keeper.trouble, self.config_trouble),
+            trouble=Trouble("; ".join(filter(None, (self.keeper.trouble, self.gate_trouble))), self.config_trouble),
         )
         past, told = think(self.past, heard, self._rules(chosen), now)
         past = self._with_choice(past, told, chosen)
         self.past = past
         self.keeper.keep(past, now)  # before anybody is told
         self._count(told)
-        self.rounds += 1
-        self.status = self._status(chosen, told, bells)
+        self.status = self._status(question, chosen, told, bells)
         return self.status
 
     def wanted(self, since: float) -> dict[type, float]:
@@ -162,9 +170,16 @@ class Mind:
         self.suppressed[f"mode-{self.settings.agent.mode}"] += len(due - self._would)
         self._would = due
 
-    def _status(self, chosen: Chosen, told: Desired, bells: Mapping[str, object]) -> NodeStatus:
+    def _is_settled(self, status: NodeStatus, now: float) -> bool:
+        """Whether nothing but the passing of time could change what is thought, and that was thought of lately."""
+        ready = self.past.state is State.READY
+        troubles = (status.store_trouble, status.config_trouble, status.gate_trouble)
+        now_wrong = (self.keeper.trouble, self.config_trouble, self.gate_trouble)
+        return ready and troubles == now_wrong and now - self._thought_at < SETTLED and self.complete
+
+    def _status(self, question: Question, chosen: Chosen, told: Desired, bells: Mapping[str, object]) -> NodeStatus:
+        self.rounds += 1
         standing = self.standing
-        question = self.question()
         report = question.told(standing.findings(), standing.skipped.values(), standing.facts, chosen)
         spared = changed_by_upgrade(self.past, clock.now())
         return NodeStatus(
@@ -180,6 +195,7 @@ class Mind:
             complete=self.complete,
             store_trouble=self.keeper.trouble,
             config_trouble=self.config_trouble,
+            gate_trouble=self.gate_trouble,
             spared=tuple(dict.fromkeys(case.check for case in spared)),
             waivers=sum(one.waived is not None for one in report.findings),
             bells=bells,  # type: ignore[arg-type]

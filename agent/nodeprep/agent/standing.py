@@ -15,9 +15,9 @@ from nodeprep.facts.links import Links
 from nodeprep.facts.pci import Pci
 from nodeprep.facts.rdma import Rdma
 from nodeprep.look import Look
-from nodeprep.model import Check, Finding, Shown, Skipped, Status, Subject, raw
+from nodeprep.model import Check, Finding, Shown, Skipped, Status, Subject, Unreadable, raw
 from nodeprep.profile import Profile
-from nodeprep.round import fold, unfolded
+from nodeprep.round import expect, fold, unfolded
 
 EXPECTED = frozenset({Pci, Rdma, Links})  # what ought to be there is reckoned from these
 RECORDS = frozenset(fact.kind for fact in FACTS if fact.rest)
@@ -38,11 +38,14 @@ class Standing:
     seconds: dict[type, float] = field(default_factory=dict)
     said: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
     skipped: dict[str, Skipped] = field(default_factory=dict)
+    _said_in_words: dict[str, Words] = field(default_factory=dict)
     _glances: dict[str, Glance] = field(default_factory=dict)
     _counted: dict[str, Words] = field(default_factory=dict)
     _before: dict[type, deque[tuple[float, object]]] = field(default_factory=dict)
     _last: dict[type, object] = field(default_factory=dict)
     _moved: set[type] = field(default_factory=set)
+    _changed_at: dict[type, float] = field(default_factory=dict)
+    _expected: Expected | Unreadable | None = None
     _folded: tuple[Finding, ...] | None = None
     _every: dict[type, float] = field(default_factory=dict)
     _window: float = 0.0  # seconds, the longest over which a check reckons rates
@@ -63,6 +66,7 @@ class Standing:
             if kind not in self.facts or not _alike(self.facts[kind], one.value):
                 changed.add(kind)
                 self._moved.add(kind)
+                self._changed_at[kind] = one.began
             elif kind in self._moved:
                 changed.add(kind)
                 self._moved.discard(kind)
@@ -84,10 +88,12 @@ class Standing:
     ) -> bool:
         """Judge what may have another answer now; whether anything was judged. `anew`: everything is."""
         seen = changed | {Expected} if changed & EXPECTED else changed
+        if anew or changed & EXPECTED:
+            self._expected = None
         due = [check for check in self.checks if self._complete(check) and not check.rates]
         due = [check for check in due if anew or check.id not in self.said or seen & {*check.needs, *check.uses}]
         rates = [check for check in self.checks if self._complete(check) and check.rates]
-        rates = [check for check in rates if anew or observed & {*check.needs, *check.uses}]
+        rates = [check for check in rates if anew or self._may_have_grown(check, observed, wants)]
         now, last = (Look(0.0, live=True, facts=facts) for facts in (self.facts, self._last))
         first = [check for check in due if not self._seen_twice(check)]
         self._judged(first, now, None, profile, wants)
@@ -117,6 +123,10 @@ class Standing:
             for kind in not_fresh(check, self.begun, since, RECORDS, now)
         }
 
+    def words(self) -> Mapping[str, Words]:
+        """What is said of whom by each check, without the figures of the moment."""
+        return dict(self._said_in_words)
+
     def findings(self) -> tuple[Finding, ...]:
         """What all checks say, consequences folded under their roots."""
         if self._folded is None:
@@ -137,21 +147,37 @@ class Standing:
     ) -> None:
         if not checks:
             return
-        judged = unfolded(checks, look, before, profile, wants)
+        if self._expected is None and self.facts.keys() >= EXPECTED:
+            self._expected = expect(look, profile)
+        judged = unfolded(checks, look, before, profile, wants, expected=self._expected)
         self._folded = None
         for check in checks:
             self.said[check.id] = tuple(one for one in judged.findings if one.check == check.id)
+            self._said_in_words[check.id] = frozenset((one.subject, one.status) for one in self.said[check.id])
             self.skipped.pop(check.id, None)
         for skipped in judged.skipped:
             self.skipped[skipped.check] = skipped
-            del self.said[skipped.check]
+            del self.said[skipped.check], self._said_in_words[skipped.check]
 
     def _words(self, check: str) -> Words:
-        return frozenset((one.subject, one.status) for one in self.said[check])
+        return self._said_in_words[check]
+
+    def _may_have_grown(self, check: Check, observed: frozenset[type], wants: Mapping[str, object]) -> bool:
+        """Whether a rate may be another than when it was last reckoned: nothing in it stood still for its window."""
+        kinds = {*check.needs, *check.uses} - {Expected}
+        if not kinds & observed:
+            return False
+        least = self._least(check, wants) + max(self._every.get(kind, 0.0) for kind in kinds)
+        still = (self.begun[kind] - self._changed_at[kind] > least for kind in kinds if kind in self.facts)
+        return check.id not in self.said or not all(still)
+
+    def _least(self, check: Check, wants: Mapping[str, object]) -> float:
+        """The seconds over which the check reckons rates."""
+        return check.window(wants.get(check.id) or (check.want() if check.want else None))
 
     def _two_looks(self, check: Check, wants: Mapping[str, object]) -> tuple[Look, Look | None]:
         """What stands now, and what stood so long ago that the check's rates mean something."""
-        least = check.window(wants.get(check.id) or (check.want() if check.want else None))
+        least = self._least(check, wants)
         self._window = max(self._window, least)
         kinds = [kind for kind in (*check.needs, *check.uses) if kind is not Expected]
         earlier = {kind: self._earlier(kind, least) for kind in (*kinds, *EXPECTED)}

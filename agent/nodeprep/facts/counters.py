@@ -75,8 +75,12 @@ class PortCounters(Shown):
         return f"{self.device}/{self.number}"
 
     @property
+    def place(self) -> str:
+        return self.bdf or self.device
+
+    @property
     def subject(self) -> Subject:
-        return Subject(self.bdf or self.device, self.number, self.name)
+        return Subject(self.place, self.number, self.name)
 
     def get(self, name: str) -> int | None:
         return dict(self.values).get(name)
@@ -97,7 +101,8 @@ class Counters(Shown):
 
     def of(self, port: Port | PortCounters) -> PortCounters | None:
         """The same port in this look."""
-        return next((other for other in self.ports if other.subject == port.subject), None)
+        place, number = port.place, port.number  # as their subjects are compared, without making any
+        return next((other for other in self.ports if other.number == number and other.place == place), None)
 
 
 def observe(host: Host) -> Counters | Unreadable:

@@ -50,6 +50,7 @@ def transitions(
         *_remedies(before, after),
         *_bells(before, after),
         *_trouble("store", before.store_trouble if before else "", after.store_trouble),
+        *_trouble("gate", before.gate_trouble if before else "", after.gate_trouble),
         *_trouble("config", before.config_trouble if before else "", after.config_trouble),
     )
 

@@ -18,10 +18,10 @@ class NodeStatus:
 
     `facts` are the newest observations by kind, an Unreadable where one failed; `fact_seconds` is how long each took.
     `round_time` is wall time in seconds since 1970, for people, and `at` the same moment as CLOCK_BOOTTIME seconds, for
-    ages; `rounds` counts from this start. `complete`: every fact was looked at once since the start. `store_trouble`
-    and `config_trouble` are "" while all is well. `spared` are ids of checks whose conviction only a new version sees.
-    `suppressed` counts remedies that a mode did not run, by reason; `api_requests` what was asked of Kubernetes, by
-    verb and HTTP code.
+    ages; `rounds` counts from this start. `complete`: every fact was looked at once since the start. `store_trouble`,
+    `config_trouble` and `gate_trouble` are "" while all is well. `spared` are ids of checks whose conviction only a new
+    version sees. `suppressed` counts remedies that a mode did not run, by reason; `api_requests` what was asked of
+    Kubernetes, by verb and HTTP code.
     """
 
     report: Report
@@ -35,6 +35,7 @@ class NodeStatus:
     complete: bool = False
     store_trouble: str = ""
     config_trouble: str = ""
+    gate_trouble: str = ""
     spared: tuple[str, ...] = ()
     waivers: int = 0
     bells: Mapping[str, BellState] = field(default_factory=dict)

@@ -1,0 +1,168 @@
+"""`nodeprep agent` as it is started: what cannot be meant or had is one line and exit code 2, and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeprep.agent import loop
+from nodeprep.agent.loop import Means
+from nodeprep.cli.agent import report
+from nodeprep.config.settings import Settings
+from nodeprep.doors.bell import Bells
+from nodeprep.doors.host import Host
+from nodeprep.doors.store import Store
+from nodeprep.publish.probes import readiness
+from tests.rigs.agent import CONFIGURATION, LONG, Agent, environment
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Agent:
+    return Agent(tmp_path)
+
+
+def started(agent: Agent, *more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        agent.argv(*more), capture_output=True, text=True, check=False, timeout=LONG, env=environment()
+    )
+
+
+def refused(agent: Agent, *more: str) -> str:
+    """The one line that a start ends with."""
+    done = started(agent, *more)
+    assert (done.returncode, done.stdout) == (2, "")
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+CONFIGURATIONS = [
+    # the file                                                  says
+    (CONFIGURATION.replace("gate\n", "gates\n"), "config.yaml:3: mode: found 'gates', wanted"),
+    (CONFIGURATION + "colour: blue\n", "config.yaml:7: colour"),
+    (CONFIGURATION.replace("mine.yaml", "yours.yaml"), "yours.yaml"),
+    ("{", "config.yaml"),
+    ("", "config.yaml"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), CONFIGURATIONS)
+def test_a_bad_configuration_is_named(agent: Agent, text: str, says: str) -> None:
+    agent.configure(text)
+    assert says in refused(agent)
+    assert not agent.run.exists(), "nothing was touched"
+
+
+def test_a_configuration_that_is_not_there_is_named(agent: Agent) -> None:
+    agent.config.unlink()
+    assert str(agent.config) in refused(agent)
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def test_a_port_in_use_is_named(agent: Agent, taken: int) -> None:
+    agent.port = taken
+    said = refused(agent)
+    assert f"cannot listen on 127.0.0.1:{taken}: Address already in use; see ss -ltnp 'sport = :{taken}'" in said
+    agent.port = 0
+    with agent:
+        agent.wait("started")
+
+
+def test_an_address_that_is_not_ours_is_named(agent: Agent) -> None:
+    agent.port = 9
+    assert "cannot listen on 192.0.2.1:9: Cannot assign requested address" in refused(agent, "--bind", "192.0.2.1")
+
+
+@pytest.mark.parametrize("under", ["/dev/null/run", "/proc/run"])
+def test_a_run_directory_that_cannot_be_made_is_named(agent: Agent, under: str) -> None:
+    agent.run = Path(under)
+    assert refused(agent).startswith(f"{under}: ")
+
+
+WORDS = [
+    # what is typed      says
+    (("--colour", "b"), "No such option: --colour"),
+    (("--port", "65536"), "Invalid value for '--port'"),
+    (("--port", "many"), "Invalid value for '--port'"),
+    (("more",), "unexpected extra argument"),
+    (("--node", "n"), "--node"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), WORDS)
+def test_an_option_that_cannot_be_meant_is_named(agent: Agent, words: tuple[str, ...], says: str) -> None:
+    done = started(agent, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr.splitlines()[-1]
+    assert not agent.run.exists()
+
+
+def test_a_second_agent_names_the_first(agent: Agent) -> None:
+    with agent:
+        agent.wait("started")
+        said = refused(agent)
+        assert f"another nodeprep agent (pid {agent.pid}) runs on this node; wanted one" in said
+        assert agent.report()["agent"]["pid"] == agent.pid, "its socket is its own still"
+
+
+@pytest.mark.parametrize("place", ["state", "run"])
+def test_one_directory_in_common_is_the_same_node(agent: Agent, tmp_path: Path, place: str) -> None:
+    (tmp_path / "other").mkdir()
+    other = Agent(tmp_path / "other")
+    setattr(other, place, getattr(agent, place))
+    with agent:
+        agent.wait("started")
+        assert f"(pid {agent.pid})" in refused(other)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_when_it_is_told_to_and_leaves_its_memory(agent: Agent, number: signal.Signals) -> None:
+    with agent:
+        agent.report()
+        agent.signal(number)
+        assert agent.ended() == 0
+    assert (agent.state / "memory.json").exists()
+    assert not (agent.run / "agent.sock").exists()
+    assert agent.lines("broke") == []
+
+
+def test_a_log_that_nobody_reads_any_more_stops_nothing(agent: Agent) -> None:
+    reads, writes = os.pipe()
+    with subprocess.Popen(agent.argv(), stderr=writes, env=environment()) as process:
+        os.close(writes)
+        os.close(reads)
+        try:
+            agent.report()
+            agent.configure(CONFIGURATION.replace("mode: gate", "mode: observe"))
+            process.send_signal(signal.SIGHUP)
+            while agent.report()["agent"]["mode"] != "observe":
+                assert process.poll() is None
+        finally:
+            process.terminate()
+        assert process.wait(timeout=LONG) == 0
+
+
+def test_it_can_be_asked_before_its_first_look(tmp_path: Path) -> None:
+    """Its pages are there before it looks at anything."""
+    place = str(tmp_path)
+    bells = Bells(sources=())
+    means = Means(
+        lambda excluded, _: Host(place, live=False, excluded=excluded), Settings, bells, Store(place, place), place
+    )
+    agent = loop.Agent(means, Settings())
+    told = json.loads(report(agent))
+    assert (told["report"], told["agent"]["pid"]) == (None, os.getpid())
+    assert readiness(agent.status) == (False, "the first full round of this start is not done")
+    bells.close()
