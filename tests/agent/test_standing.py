@@ -10,6 +10,7 @@ import pytest
 from nodeprep.agent.observing import Observation
 from nodeprep.agent.standing import Standing
 from nodeprep.decide.policy import Glance
+from nodeprep.facts.imds import Imds
 from nodeprep.model import (
     NODE,
     Check,
@@ -51,6 +52,7 @@ class Want:
     over: float = 60.0
 
 
+IMDS = Fact(Imds, lambda _: None, every=300.0, rest=15.0)
 PORT = Fact(Port, lambda _: None, every=10.0)
 BUS = Fact(Bus, lambda _: None, every=60.0)
 Judge = Callable[[Seen], Iterator[Verdict]]
@@ -224,6 +226,33 @@ def test_no_event_is_lost_between_two_looks_at_a_rate() -> None:
         told(standing, port(step * 1.7, int(step >= 100)))
         seen += any("fail" in line for line in words(standing))
     assert seen >= 1
+
+
+def record(at: float, value: int | None) -> Observation:
+    """What a service told, or that it did not answer."""
+    return Observation(IMDS, at, 0.001, Unreadable(Why.TIMEOUT, "Imds") if value is None else value)
+
+
+def test_a_record_stands_for_a_minute_when_its_keeper_fails() -> None:
+    """What the cloud said a moment ago of an ENI is no reason to look away from its link."""
+
+    def judge(seen: Seen) -> Iterator[Verdict]:
+        assert seen[Imds]
+        yield from is_one(seen)
+
+    standing = Standing((check(judge, Port, Imds),))
+    told(standing, port(1.0, 1), record(1.0, 7))
+    standing.fresh(1.5)
+    told(standing, record(20.0, None))
+    assert words(standing) == ["a.b ok 1"]
+    assert standing.doubted == {Imds: 20.0}
+    told(standing, port(21.0, 2))
+    assert standing.fresh(21.5) == {"a.b": Glance(21.0, 21.0)}
+    told(standing, record(35.0, 7))
+    assert standing.doubted == {}
+    told(standing, record(70.0, None))
+    told(standing, record(96.0, None))
+    assert [one.status for one in standing.findings()] == [Status.UNKNOWN], "no longer than that"
 
 
 def test_a_device_that_does_not_answer_twice_is_evidence() -> None:

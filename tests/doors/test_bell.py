@@ -231,7 +231,7 @@ def test_a_bell_that_this_node_does_not_have_is_not_asked_for_again() -> None:
     pipe, other = Pipe(RDMA, name="none"), Pipe(DEVICE)
     pipe.refusals = [Absent("no such thing", final=True)]
     with hung(pipe, other) as bells:
-        assert bells.states()["none"] == BellState(alive=False, restarts=0, why="no such thing")
+        assert bells.states()["none"] == BellState(alive=False, restarts=0, why="no such thing", absent=True)
         other.ring(DEVICE)
         assert bells.wait(LONG) == {DEVICE}
         assert bells.wait(1.5) == NOTHING

@@ -30,6 +30,7 @@ from nodeprep.publish.status import NodeStatus
 from nodeprep.question import Chosen, Question, Wishes
 
 CHECKS = {check.id: check for check in ALL}
+ASK_AGAIN = 15.0  # seconds until a service that failed is asked again for what stands from before
 SETTLED = 30.0  # seconds for which a ready node of which nothing new is seen need not be thought of
 
 
@@ -112,6 +113,7 @@ class Mind:
         """Looks that no period gives, by kind of fact: at what is in doubt since a turn, and to confirm a failure."""
         now = clock.now()
         wanted = dict.fromkeys(self.standing.doubtful(since, now), since)
+        wanted |= {kind: at + ASK_AGAIN for kind, at in self.standing.doubted.items()}
         looks = wanted_looks(self.past, CHECKS, self._gates(), self.settings.agent.damping)
         for check, at in looks.items():
             for kind in not_fresh(CHECKS[check], self.standing.begun, at, RECORDS, now):

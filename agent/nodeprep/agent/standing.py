@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from nodeprep.agent.observing import Observation
 from nodeprep.decide.damping import Glance
-from nodeprep.decide.schedule import glance, not_fresh
+from nodeprep.decide.schedule import RECENT, glance, not_fresh
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.expected import Expected
 from nodeprep.facts.links import Links
@@ -29,7 +29,8 @@ Words = frozenset[tuple[Subject, Status]]
 class Standing:
     """All that is known of the node. `facts` are the newest observations by kind, `begun` when each began.
 
-    `said` are the findings of each check, not folded; `skipped` the checks that could not be run.
+    `said` are the findings of each check, not folded; `skipped` the checks that could not be run. `doubted` are records
+    that others keep and did not give when they were last asked, and when that was: the ones before stand for a minute.
     """
 
     checks: tuple[Check, ...]
@@ -38,6 +39,7 @@ class Standing:
     seconds: dict[type, float] = field(default_factory=dict)
     said: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
     skipped: dict[str, Skipped] = field(default_factory=dict)
+    doubted: dict[type, float] = field(default_factory=dict)
     _said_in_words: dict[str, Words] = field(default_factory=dict)
     _glances: dict[str, Glance] = field(default_factory=dict)
     _counted: dict[str, Words] = field(default_factory=dict)
@@ -63,6 +65,10 @@ class Standing:
         changed = set()
         for one in observations:
             kind = one.fact.kind
+            if self._stands_in(one):
+                self.doubted[kind] = one.began
+                continue
+            self.doubted.pop(kind, None)
             if kind not in self.facts or not _alike(self.facts[kind], one.value):
                 changed.add(kind)
                 self._moved.add(kind)
@@ -76,6 +82,12 @@ class Standing:
             self._every[kind] = one.fact.every
             self.facts[kind], self.begun[kind], self.seconds[kind] = one.value, one.began, one.seconds
         return frozenset(changed)
+
+    def _stands_in(self, one: Observation) -> bool:
+        """Whether a record that could be had a moment ago stands for the one that cannot be had now."""
+        kind, before = one.fact.kind, self.facts.get(one.fact.kind)
+        failed = isinstance(one.value, Unreadable) and not isinstance(before, Unreadable | None)
+        return kind in RECORDS and failed and one.began - self.begun[kind] <= RECENT
 
     def judge(
         self,

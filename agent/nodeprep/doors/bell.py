@@ -37,11 +37,15 @@ NOTHING: frozenset[Topic] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class BellState:
-    """`alive`: it would ring. `restarts`: how often it was opened again after it had died. `why` it is dead, or ""."""
+    """`alive`: it would ring. `restarts`: how often it was opened again after it had died.
+
+    `why` says why it does not ring, "" if it would; `absent`: this node has no such thing, nothing died.
+    """
 
     alive: bool
     restarts: int = 0
     why: str = ""
+    absent: bool = False
 
 
 @dataclass(slots=True)
@@ -64,7 +68,8 @@ class _Hung:
 
     def state(self) -> BellState:
         why = self.why if self.descriptor is None else self.source.trouble()
-        return BellState(self.descriptor is not None and not why, self.restarts, why)
+        absent = self.descriptor is None and not self.died
+        return BellState(self.descriptor is not None and not why, self.restarts, why, absent)
 
 
 class Bells:

@@ -153,7 +153,9 @@ def _bells(before: NodeStatus | None, after: NodeStatus) -> Iterator[Entry]:
     for name, bell in after.bells.items():
         known = before.bells.get(name) if before else None
         was_alive = known is None or known.alive
-        if was_alive and not bell.alive:
+        if was_alive and bell.absent:
+            yield Entry("bell-absent", {"bell": name, "why": bell.why})
+        elif was_alive and not bell.alive:
             yield Entry("bell-died", {"bell": name, "why": bell.why}, warning=True)
         elif bell.alive and not was_alive:
             yield Entry("bell-back", {"bell": name, "restarts": bell.restarts})
