@@ -89,6 +89,12 @@ sabotage: ## every check, made blind, is caught by its own test
 	@.ci/venv dev
 	$(py) tests/sabotage.py
 
+.PHONY: chaos
+chaos: ## a real agent under faults, kills, full disks and forged files for MINUTES=2; SEED=N does the same again
+	@.ci/venv dev
+	@.ci/apt $(unit_packages)
+	$(py) tests/chaos.py --minutes $(or $(MINUTES),2) $(if $(SEED),--seed $(SEED))
+
 .PHONY: bench
 bench: ## start-up and check, beside the bare interpreter and a C program
 	@.ci/venv dev
