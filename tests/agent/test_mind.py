@@ -180,5 +180,6 @@ def test_another_node_object_has_proven_nothing(root: Path, tmp_path: Path) -> N
     node.mind.standing.facts[Cluster] = cluster(node=node_object(uid="two"))
     node.mind._meet_node(clock.now())
     assert node.mind.past.node_uid == "two"
+    assert node.mind.proves_anew, "and is looked at at once, not when each period is over"
     assert not node.mind.past.proofs
     assert node.mind.past.state is State.BOOTSTRAP

@@ -99,6 +99,8 @@ class Agent:
         if "forget" in self._asked:
             self._asked.discard("forget")
             self._mind.forget()
+        if self._mind.proves_anew:
+            self._mind.proves_anew = False
             self._schedule.want((fact.kind for fact in FACTS), now)
         self._schedule.ring(rung, now)
         due = self._schedule.due(now, self._observer.under_way)

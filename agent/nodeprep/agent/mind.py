@@ -40,7 +40,8 @@ class Mind:
 
     `settings` are the last that could be read, `config_trouble` what is wrong with newer ones, `gate_trouble` what
     keeps gate files from being written or removed. `facts` are the kinds that a full round has looked at, `requests`
-    the count of what was asked of Kubernetes.
+    the count of what was asked of Kubernetes. `proves_anew`: what was looked at before counts no more, so all is to be
+    looked at now.
     """
 
     settings: Settings
@@ -52,6 +53,7 @@ class Mind:
     gate_trouble: str = ""
     standing: Standing = field(default_factory=lambda: Standing(ALL))
     chosen: Chosen | None = None
+    proves_anew: bool = False
     status: NodeStatus | None = None
     rounds: int = 0
     suppressed: Counter[str] = field(default_factory=Counter)
@@ -62,13 +64,15 @@ class Mind:
 
     def follow(self, settings: Settings) -> None:
         """Go by these settings from now on."""
-        self.settings, self.chosen, self._anew = settings, None, True
+        self.settings, self.chosen = settings, None
+        self._anew = self.proves_anew = True
 
     def forget(self) -> None:
         """A human said that the node is to prove itself anew, and that what hardware once chose counts no more."""
         now = clock.now()
         self.past = replace(reset(self.past, now), held=(), baseline=None)
-        self.chosen, self._anew = None, True
+        self.chosen = None
+        self._anew = self.proves_anew = True
 
     def question(self) -> Question:
         return Question(ALL, (), Wishes(None, "", self.settings, clock.today(), past=self.past))
@@ -160,7 +164,9 @@ class Mind:
         uid = raw(node)["uid"] if isinstance(node, KubeNode) else ""
         if not isinstance(uid, str) or uid in ("", self.past.node_uid):
             return
+        known = self.past.node_uid
         self.past = replace(begin(self.past, self.past.boot_id, uid, now), node_uid=uid, version=__version__)
+        self.proves_anew = bool(known)
 
     def _log(self) -> KernelLog | None:
         log = self.standing.facts.get(KernelLog)
