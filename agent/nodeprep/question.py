@@ -21,7 +21,7 @@ from nodeprep.facts.system import System
 from nodeprep.facts.terway import Terway
 from nodeprep.look import Look
 from nodeprep.model import Check, Finding, Report, Severity, Shown, Skipped, Status, Unreadable, Verdict, raw
-from nodeprep.profile import NO_PROFILE, Profile, extend, parse
+from nodeprep.profile import NO_PROFILE, Profile, extend
 from nodeprep.round import fold, unfolded
 
 UNCAPTURED = (
@@ -216,11 +216,6 @@ def with_baseline(chosen: Chosen, baseline: Profile | None) -> Chosen:
         return chosen
     expects = replace(chosen.profile, expect=baseline.expect)
     return replace(chosen, profile=expects, by=f"{chosen.by}; devices as when it was first ready")
-
-
-def remembered(past: Past) -> tuple[Named, ...]:
-    """The profiles that the agent had in force. Raises ProfileError if its memory holds something else."""
-    return tuple(Named(parse(part["profile"]), tuple(part["names"])) for part in past.parts)
 
 
 def latched(findings: tuple[Finding, ...], past: Past | None, selected: Iterable[str]) -> tuple[Finding, ...]:

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from nodeprep.agent.keeping import AGAIN, PATIENCE, SELDOM, Keeper
+from nodeprep.doors import clock
 from nodeprep.doors.store import Store
 from nodeprep.facts.past import Blind, Case, Past, Proof, State
 from nodeprep.memory import recall
+from tests.rigs.mounted import seen_with
+from tests.rigs.no_thread import NO_THREAD, no_thread
 
 PAST = Past(boot_id="b", state=State.READY, proofs={"port.state": Proof(3, 1.0, 31.0, proven=True)})
 CASE = Case("port.state", "0000:5c:00.0", 1, "mlx5_0/1", "NotActive", "it is down")
@@ -101,12 +104,13 @@ def test_a_disk_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
     one.keep(PAST, 100.0)
     took = time.monotonic() - began
     assert PATIENCE <= took < 10 * PATIENCE
-    assert "did not answer" in one.trouble
+    silence = f"{disk.directory}: no answer; the memory may not be kept; see findmnt -T {disk.directory}"
+    assert one.trouble == silence
     worse = replace(PAST, state=State.UNHEALTHY)
     began = time.monotonic()
     one.keep(worse, 101.0)
     assert time.monotonic() - began < PATIENCE, "nor is another write begun beside the one that hangs"
-    assert "has not answered" in one.trouble
+    assert one.trouble == silence, "in the same words, or each round would tell it anew"
     disk.answer.set()
     end = time.monotonic() + 30
     while one.trouble and time.monotonic() < end:
@@ -116,3 +120,106 @@ def test_a_disk_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
     found = kept(one)
     assert found is not None
     assert found.state is State.UNHEALTHY
+
+
+def test_what_comes_of_a_write_that_hung_is_heard(tmp_path: Path) -> None:
+    disk = Slow(str(tmp_path / "state"))
+    one = Keeper(disk)
+    one.keep(PAST, 100.0)
+    assert "no answer" in one.trouble
+    disk.answer.set()
+    end = time.monotonic() + 30
+    while one.trouble and time.monotonic() < end:
+        time.sleep(0.05)
+        one.keep(PAST, clock.now())
+    assert one.trouble == "", "though nothing changed, and it is no time to try again"
+    assert disk.serial == 1, "it was kept once"
+
+
+def test_what_went_wrong_with_a_write_that_hung_is_heard(tmp_path: Path) -> None:
+    disk = Slow(str(tmp_path / "gone"))
+    (tmp_path / "gone").touch()
+    one = Keeper(disk)
+    one.keep(PAST, 100.0)
+    disk.answer.set()
+    end = time.monotonic() + 30
+    while "no answer" in one.trouble and time.monotonic() < end:
+        time.sleep(0.05)
+        one.keep(PAST, clock.now())
+    assert one.trouble.startswith(f"{disk.directory}: File exists")
+
+
+FULL = """
+import json, os, sys
+from nodeprep.agent.keeping import AGAIN, Keeper
+from nodeprep.doors import clock
+from nodeprep.doors.store import Store
+from nodeprep.facts.past import Past, State
+from nodeprep.memory import recall
+full, spare = sys.argv[1], sys.argv[2]
+one, ready, sick = Keeper(Store(full, spare)), Past("b", state=State.READY), Past("b", state=State.UNHEALTHY)
+def says():
+    return [one.trouble.partition(";")[0], str(recall(Store(full, full)).past.state)]
+one.keep(ready, clock.now())
+told = [says()]
+with open(full + "/ballast", "wb", buffering=0) as ballast:
+    try:
+        while True:
+            ballast.write(bytes(4096))
+    except OSError:
+        pass
+for _ in range(2):
+    one.keep(sick, clock.now())
+    told.append(says())
+os.unlink(full + "/ballast")
+one.keep(sick, clock.now())
+told.append(says())
+one.keep(sick, clock.now() + AGAIN)
+print(json.dumps([*told, says()]))
+"""
+
+
+def test_what_a_full_disk_did_not_take_is_kept_when_there_is_room(tmp_path: Path) -> None:
+    """Though nothing changes any more."""
+    full, spare = str(tmp_path / "state"), str(tmp_path / "run")
+    refused = [f"{full}: No space left on device", "Ready"]
+    said = seen_with('mount -t tmpfs -o size=64k none "$1"', FULL, full, spare)
+    assert said == [["", "Ready"], refused, refused, refused, ["", "Unhealthy"]]
+
+
+class Broken(Store):
+    """A disk with a fault of ours."""
+
+    fault: Exception | None = None
+
+    def save(self, text: str) -> str:
+        if self.fault is not None:
+            raise self.fault
+        return super().save(text)
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("no such luck"), TypeError("no text"), OSError(5, "broke")])
+def test_a_fault_of_ours_is_told_and_tried_again(
+    tmp_path: Path, fault: Exception, capfd: pytest.CaptureFixture[str]
+) -> None:
+    disk = Broken(str(tmp_path / "state"), str(tmp_path / "run"))
+    disk.fault = fault
+    one = Keeper(disk)
+    one.keep(PAST, 100.0)
+    assert one.trouble.startswith(f"{disk.directory}: {type(fault).__name__}: {fault}; the memory may not be kept")
+    assert capfd.readouterr().err == ""
+    disk.fault = None
+    one.keep(PAST, clock.now() + AGAIN)
+    assert one.trouble == ""
+    assert kept(one) is not None
+
+
+def test_where_no_thread_can_be_started_that_is_told(tmp_path: Path) -> None:
+    one = keeper(tmp_path)
+    with no_thread():
+        one.keep(PAST, 100.0)
+    assert one.trouble.startswith(f"{one.store.directory}: no thread can be started ({NO_THREAD})")
+    assert kept(one) is None
+    one.keep(PAST, clock.now() + AGAIN)
+    assert one.trouble == ""
+    assert kept(one) is not None

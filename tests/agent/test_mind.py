@@ -146,7 +146,42 @@ def test_a_human_makes_it_forget(root: Path, tmp_path: Path) -> None:
     node.sees_often(5)
     node.mind.forget()
     past = node.mind.past
-    assert (past.held, past.baseline, past.state, dict(past.proofs)) == ((), None, State.BOOTSTRAP, {})
+    assert (past.held, past.state, dict(past.proofs)) == (("rdma-roce",), State.BOOTSTRAP, {})
+    node.mind.forget(inventory=True)
+    assert (node.mind.past.held, node.mind.past.baseline) == ((), None)
+
+
+def test_a_reset_node_that_is_sound_is_ready_again_in_mode_gate(root: Path, tmp_path: Path) -> None:
+    """What it had is no fault that a human dealt with: it stays, and the gate opens by it."""
+    node = Node(root, tmp_path / "memory", settings())
+    node.sees_often(6)
+    node.mind.follow(settings(Mode.GATE))
+    assert node.sees_often(2).past.state is State.READY
+    node.mind.forget()
+    assert node.sees().past.state is State.BOOTSTRAP
+    status = node.sees_often(6)
+    assert status.past.state is State.READY, status.past.why
+
+
+def test_what_was_seen_before_a_reset_counts_for_no_rate(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings())
+    node.sees_often(3)
+    assert "port.flap" in node.mind.standing.said
+    node.mind.forget()
+    node.sees(after=1.0)
+    assert "port.flap" not in node.mind.standing.said
+
+
+def test_a_ready_node_without_rdma_is_not_judged_anew_each_round(tmp_path: Path) -> None:
+    root = trees.build("terway-shared", tmp_path / "tree")
+    for path in list((root / "sys/class/infiniband").iterdir()):
+        path.unlink()
+    node = Node(root, tmp_path / "memory", settings())
+    node.sees_often(8)
+    choice = node.mind.choice
+    assert choice is not None
+    node.sees()
+    assert node.mind.choice is choice
 
 
 def test_a_suspicion_asks_for_a_look_half_a_second_later(root: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from nodeprep.agent.observing import Observation, Observer
 from nodeprep.doors.host import Host
 from nodeprep.model import CannotLook, Fact, Unreadable, Why
+from tests.rigs.no_thread import NO_THREAD, no_thread
 
 LONG = 30.0  # seconds that no test waits
 
@@ -174,3 +175,58 @@ def test_a_fact_is_asked_of_where_links_lead_now(tmp_path: Path) -> None:
     link.symlink_to("two")
     observer.begin([read])
     assert [one.value for one in observer.gather()] == ["2"]
+
+
+def test_a_module_that_is_not_there_or_breaks_spoils_its_own_fact_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while an upgrade replaces the files of the one that runs."""
+    (tmp_path / "torn_door.py").write_text("raise RuntimeError('half written')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    observer = Observer(Host("/"), lambda: None)
+    gone = Fact(Stuck, lambda _: "seen", deadline=LONG, doors=("nodeprep.doors.gone",))
+    torn = Fact(Other, lambda _: "seen", deadline=LONG, doors=("torn_door",))
+    observer.begin([gone, torn, QUICK])
+    values = {one.fact.kind: one.value for one in observer.gather()}
+    details = [one.detail for one in (values[Stuck], values[Other]) if isinstance(one, Unreadable)]
+    assert details == [
+        "ModuleNotFoundError: No module named 'nodeprep.doors.gone'",
+        "RuntimeError: half written",
+    ]
+    assert values[Quick] == "quick"
+
+
+def test_where_no_thread_can_be_started_that_is_seen_and_the_next_look_is_as_ever() -> None:
+    observer = Observer(Host("/"), lambda: None)
+    with no_thread():
+        observer.begin([QUICK, OTHER])
+        seen = observer.gather()
+    blind = {one.fact.kind: one.value for one in seen}
+    assert blind == {
+        kind: Unreadable(Why.IO_ERROR, kind.__name__, detail=f"no thread can be started: {NO_THREAD}")
+        for kind in (Quick, Other)
+    }
+    assert not observer.under_way
+    observer.begin([QUICK, OTHER])
+    assert {one.value for one in observer.gather()} == {"quick", "other"}
+
+
+def test_where_no_second_thread_can_be_started_what_the_first_left_is_not_waited_for(pipe: Pipe) -> None:
+    woken = threading.Event()
+    observer = Observer(Host("/"), woken.set)
+    begun = threading.Event()
+
+    def read(host: Host) -> str:
+        begun.set()
+        return pipe.read(host)
+
+    observer.begin([fact(Stuck, read), QUICK])
+    assert begun.wait(LONG)
+    with no_thread():
+        (quick,) = observer.gather()
+    assert isinstance(quick.value, Unreadable)
+    assert set(observer.under_way) == {Stuck}
+    pipe.write()
+    assert woken.wait(LONG)
+    (late,) = observer.gather()
+    assert late.value == "late"

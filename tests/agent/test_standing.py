@@ -237,7 +237,7 @@ def test_a_record_stands_for_a_minute_when_its_keeper_fails() -> None:
     """What the cloud said a moment ago of an ENI is no reason to look away from its link."""
 
     def judge(seen: Seen) -> Iterator[Verdict]:
-        assert seen[Imds]
+        assert seen[Imds] is not None
         yield from is_one(seen)
 
     standing = Standing((check(judge, Port, Imds),))
@@ -245,11 +245,11 @@ def test_a_record_stands_for_a_minute_when_its_keeper_fails() -> None:
     standing.fresh(1.5)
     told(standing, record(20.0, None))
     assert words(standing) == ["a.b ok 1"]
-    assert standing.doubted == {Imds: 20.0}
+    assert standing.asked_again_at() == {Imds: 35.0}
     told(standing, port(21.0, 2))
     assert standing.fresh(21.5) == {"a.b": Glance(21.0, 21.0)}
     told(standing, record(35.0, 7))
-    assert standing.doubted == {}
+    assert standing.asked_again_at() == {}
     told(standing, record(70.0, None))
     told(standing, record(96.0, None))
     assert [one.status for one in standing.findings()] == [Status.UNKNOWN], "no longer than that"

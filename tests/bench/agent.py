@@ -42,6 +42,13 @@ RELEASE = {
     "turn-window": 1,
 }  # so that a flap a few seconds later counts
 PROFILE = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: bench\ngates: [eni.up]\n"
+# What a tree can show; its netdevs are not those of the kernel that netlink asks.
+TREE_PROFILE = """
+apiVersion: nodeprep.io/v1
+kind: Profile
+name: tree
+gates: [pci.expected-nic, pci.driver-bound, module.core, rdma.verbs-class, port.present, port.rate, counter.transport]
+"""
 CONFIG = {
     "apiVersion": "nodeprep.io/v1",
     "kind": "Config",
@@ -237,11 +244,16 @@ def used(pid: int) -> float:
 
 def cpu(minutes: float) -> int:
     with host() as root, tempfile.TemporaryDirectory() as place:
-        command = [sys.executable, "-m", "nodeprep", "agent", "--host-root", str(root), "--port", "19842"]
+        (Path(place) / "tree.yaml").write_text(TREE_PROFILE)
+        config = Path(place) / "config.yaml"
+        config.write_text(json.dumps(CONFIG | {"default": "./tree.yaml"}))
+        options = ["--config", str(config), "--host-root", str(root), "--port", "0"]
+        command = [sys.executable, "-m", "nodeprep", "agent", *options]
         directories = ["--state-dir", f"{place}/state", "--run-dir", f"{place}/run"]
         process = subprocess.Popen([*command, *directories], stderr=subprocess.PIPE, text=True)
         try:
-            time.sleep(60)  # bootstrap is over, or at least past its looks every 10 s
+            time.sleep(150)  # bootstrap is over, and rates have stood still for their windows
+            assert (Path(place) / "run" / "tree.ready").exists(), "it is to be ready, as a node is for most of its life"
             before, began = used(process.pid), time.monotonic()
             time.sleep(minutes * 60)
             spent, wall = used(process.pid) - before, time.monotonic() - began

@@ -69,8 +69,10 @@ class Pipe(Source):
 class Dead(Pipe):
     """Rings, and breaks when it is read."""
 
+    fault: Exception = OSError(5, "broke")
+
     def drain(self) -> frozenset[Topic]:
-        raise OSError(5, "broke")
+        raise self.fault
 
 
 class Noisy(Pipe):
@@ -179,13 +181,27 @@ def test_a_bell_whose_descriptor_was_closed_rings_and_is_opened_again() -> None:
         assert bells.wait(LONG) == {LINK}
 
 
-def test_a_bell_that_breaks_says_why_and_leaves_the_others_alone() -> None:
+FAULTS = [
+    # what a bell breaks with                     what is said of it
+    (OSError(5, "broke"), "broke"),
+    (ValueError("no such word"), "ValueError: no such word"),
+    (RuntimeError("can't start new thread"), "RuntimeError: can't start new thread"),
+    (MemoryError(), "MemoryError: "),
+]
+
+
+@pytest.mark.parametrize(("fault", "why"), FAULTS)
+def test_a_bell_that_breaks_says_why_and_leaves_the_others_alone(fault: Exception, why: str) -> None:
     with hung(dead := Dead(LINK, name="dead"), pipe := Pipe(RDMA)) as bells:
+        dead.fault = fault
         dead.ring(LINK)
         assert bells.wait(LONG) == {LINK}
         pipe.ring(RDMA)
         assert bells.wait(LONG) == {RDMA}
-        assert bells.states()["dead"] == BellState(alive=False, restarts=0, why="broke")
+        assert bells.states()["dead"] == BellState(alive=False, restarts=0, why=why)
+        assert dead.ends is None
+        assert bells.wait(LONG) == {LINK}, "it is opened again"
+        assert bells.states()["dead"] == BellState(alive=True, restarts=1)
 
 
 def test_a_descriptor_in_error_with_nothing_to_read_is_dead() -> None:
@@ -199,11 +215,12 @@ def test_a_descriptor_in_error_with_nothing_to_read_is_dead() -> None:
         assert time.process_time() - before < 0.2
 
 
-def test_a_bell_that_cannot_be_opened_is_tried_again_and_rings_when_it_can() -> None:
+@pytest.mark.parametrize(("fault", "why"), FAULTS)
+def test_a_bell_that_cannot_be_opened_is_tried_again_and_rings_when_it_can(fault: Exception, why: str) -> None:
     pipe = Pipe(LINK)
-    pipe.refusals = [OSError(24, "Too many open files")]
+    pipe.refusals = [fault]
     with hung(pipe) as bells:
-        assert bells.states() == {"pipe": BellState(alive=False, restarts=0, why="Too many open files")}
+        assert bells.states() == {"pipe": BellState(alive=False, restarts=0, why=why)}
         assert bells.wait(0.2) == NOTHING
         assert pipe.opens == 1
         assert bells.wait(LONG) == {LINK}
@@ -251,6 +268,25 @@ def test_a_bell_that_comes_with_a_device_is_found_then() -> None:
         assert bells.wait(LONG) == {RDMA}
         assert bells.states()["late"] == BellState(alive=True), "it had not died"
     assert (pipe.opens, pipe.told, other.told) == (2, 1, 0)
+
+
+class Sour(Pipe):
+    """Breaks when it is told of a device, and when it is closed."""
+
+    def heard(self) -> None:
+        raise RuntimeError("no")
+
+    def close(self) -> None:
+        super().close()
+        raise RuntimeError("no")
+
+
+def test_one_that_breaks_when_it_is_told_or_closed_keeps_nobody_from_hearing() -> None:
+    with hung(sour := Sour(LINK), other := Pipe(DEVICE, name="other")) as bells:
+        other.ring(DEVICE)
+        assert bells.wait(LONG) == {DEVICE}
+        sour.ring(LINK)
+        assert bells.wait(LONG) == {LINK}
 
 
 def test_waking_ends_a_wait_once() -> None:

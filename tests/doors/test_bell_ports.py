@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import subprocess
@@ -14,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from nodeprep.doors.bell import Bells
 from nodeprep.doors.bell_ports import EVERY, LISTING, PortStates
 from nodeprep.model import Topic
 from tests.rigs.absent import cannot_start
 from tests.rigs.hung_mounts import UNAVAILABLE
+from tests.rigs.no_thread import NO_THREAD, no_thread
 
 NOTHING: frozenset[Topic] = frozenset()
 RDMA = frozenset({Topic.RDMA})
@@ -162,6 +165,29 @@ def test_closed_it_ends_its_thread_and_can_be_opened_again(tmp_path: Path) -> No
     state.write_text("1: DOWN\n")
     assert heard(bell) == RDMA
     bell.close()
+
+
+def test_whatever_ends_its_thread_is_told_and_not_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    bells = Bells(sources=[PortStates(str(tmp_path), listing=math.inf)])  # no clock waits for that
+    try:
+        assert bells.wait(10) == RDMA
+        assert bells.states()[PortStates.name].why.startswith("OverflowError: timestamp")
+        assert bells.wait(10) == RDMA, "it is opened again"
+        assert bells.states()[PortStates.name].restarts == 1
+    finally:
+        bells.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_without_a_thread_it_is_a_dead_bell_and_opened_again(tmp_path: Path) -> None:
+    with no_thread():
+        bells = Bells(sources=[PortStates(str(tmp_path))])
+    try:
+        assert bells.states()[PortStates.name].why == f"no thread: {NO_THREAD}"
+        assert bells.wait(10) == RDMA
+        assert bells.states()[PortStates.name].alive
+    finally:
+        bells.close()
 
 
 HUNG = """

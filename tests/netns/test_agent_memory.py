@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from nodeprep.agent.loop import GATES_AGAIN
 from tests.rigs.agent import LONG, OPEN, SPAN, Agent, at, environment, until
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import GATEWAY, Shape
@@ -118,6 +119,8 @@ def test_what_nothing_vouches_for_is_closed_before_the_first_look(
             assert "memory.json: torn or rotten" in agent.wait("start-trouble")["message"]
 
 
+READ_ONLY = "mount --bind {run} {run}; mount -o remount,bind,ro {run}"
+ROUNDS = 5
 BROKEN = [
     # how the directory breaks and is mended again, and what is said
     ("dd if=/dev/zero of={state}/filler bs=4k 2> /dev/null || true", "rm {state}/filler", "No space left on device"),
@@ -161,6 +164,61 @@ def test_judging_goes_on_where_nothing_can_be_kept(
                 assert not (agent.run / "memory.json").exists()
     finally:
         here.do(f"umount -l {state}")
+
+
+def test_a_gate_file_that_cannot_be_removed_is_told_until_it_is_gone(here: Checked, tmp_path: Path) -> None:
+    with Agent(tmp_path, here.node, 9001) as agent:
+        agent.ready()
+        assert agent.metrics()["nodeprep_gate_files_ok"] == 1
+        with here.fault(DOWN, UP):
+            here.do(READ_ONLY.format(run=agent.run))
+            try:
+                told = agent.wait("gate-trouble")["message"]
+                assert told == (
+                    f"{agent.run}/mine.device cannot be removed (Read-only file system) and 1 more: pods that wait for "
+                    f"it may start; see findmnt -T {agent.run}"
+                )
+                until(lambda: told[:40] in agent.condition()["message"], "condition that says so")
+                stays_told(agent, "gate-trouble")
+                assert agent.gates() == OPEN
+            finally:
+                here.do(f"umount -l {agent.run}")
+            agent.wait("gate-fine-again")
+            assert agent.gates() == set()
+            assert agent.metrics()["nodeprep_gate_files_ok"] == 1
+            until(lambda: told[:40] not in agent.condition()["message"], "condition that is silent")
+
+
+def test_a_gate_file_that_cannot_be_written_is_told_until_it_is_there(here: Checked, tmp_path: Path) -> None:
+    with Agent(tmp_path, here.node, 9001) as agent:
+        agent.ready()
+        with here.fault(DOWN, UP):
+            until(lambda: not agent.gates(), "closed gate")
+            here.do(READ_ONLY.format(run=agent.run))
+        try:
+            told = agent.wait("gate-trouble")["message"]
+            assert told == (
+                f"{agent.run}/mine.device cannot be written (Read-only file system) and 1 more: pods that wait for it "
+                f"do not start; see findmnt -T {agent.run}"
+            )
+            until(lambda: told[:40] in agent.condition()["message"], "condition that says so")
+            stays_told(agent, "gate-trouble")
+            assert agent.gates() == set()
+        finally:
+            here.do(f"umount -l {agent.run}")
+        mended = time.monotonic()
+        until(lambda: agent.gates() == OPEN, "open gate")
+        assert time.monotonic() - mended < GATES_AGAIN / 2, "it is tried at every round"
+        agent.wait("gate-fine-again")
+        assert agent.metrics()["nodeprep_gate_files_ok"] == 1
+
+
+def stays_told(agent: Agent, event: str) -> None:
+    """Once, through rounds in which nothing else is new."""
+    rounds = agent.metrics()["nodeprep_rounds_total"]
+    until(lambda: agent.metrics()["nodeprep_rounds_total"] >= rounds + ROUNDS, f"{ROUNDS} rounds")
+    assert [line["event"] for line in agent.lines() if line["event"].startswith("gate-")] == [event]
+    assert agent.metrics()["nodeprep_gate_files_ok"] == 0
 
 
 def test_a_second_agent_names_the_first(here: Checked, tmp_path: Path) -> None:

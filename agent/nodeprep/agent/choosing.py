@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
-from fnmatch import fnmatchcase
-from typing import Any
+from dataclasses import dataclass, fields, replace
 
-from nodeprep.config.profiles import Named
+from nodeprep import __version__
+from nodeprep.config.profiles import BUILT_IN, Named
 from nodeprep.config.waivers import Waiver
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.readiness import Assigned, Mode
@@ -23,42 +22,63 @@ from nodeprep.facts.rdma import Rdma
 from nodeprep.facts.terway import Terway
 from nodeprep.look import Look
 from nodeprep.profile import Profile, ProfileError, mapping, parse
-from nodeprep.question import Chosen, Question, merged, remembered, with_baseline
+from nodeprep.question import Chosen, Question, merged, with_baseline
 
 RESTS_ON = frozenset({Pci, Rdma, Terway, Cni, Cluster})  # what a choice of profiles looks at
+FORGET = "nodeprep reset --inventory forgets it"
 RDMA = "port.present"  # the gate that every profile about RDMA has
 
 
-def choose(question: Question, look: Look, past: Past) -> Chosen:
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The profiles in force, and why gates must stay shut whatever passes: what nobody can tell, or nobody knows."""
+
+    chosen: Chosen
+    doubts: tuple[str, ...] = ()
+
+
+def choose(question: Question, look: Look, past: Past) -> Choice:
     """The profiles that hold.
 
     What hardware once chose is held, and what the configuration last said holds on while nobody can tell what it says.
     """
-    chosen = question.choose(look, past.held)
+    known = remembered(past)
+    strange = [name for name in past.held if name not in BUILT_IN]
+    chosen = question.choose(look, [name for name in past.held if name in BUILT_IN])
     if chosen.untold:
-        parts = _remembered(past)
-        if parts:
-            chosen = replace(chosen, profile=merged(parts), parts=parts, by=f"{chosen.untold}; as remembered")
-    return with_baseline(chosen, _parsed(past.baseline))
+        if not known:
+            return Choice(chosen, (chosen.untold,))
+        by = f"{chosen.untold}; as remembered"
+        chosen = replace(chosen, profile=merged(known), parts=known, by=by, by_hardware=False)
+    doubts: list[str] = []
+    for name in strange if chosen.by_hardware or not chosen.parts else ():
+        part = next((one for one in known if one.profile.name == name), None)
+        if part is None:
+            doubts.append(f"hardware once chose {name}, which nodeprep {__version__} does not know; {FORGET}")
+            continue
+        parts = (*chosen.parts, part)
+        chosen = replace(chosen, profile=merged(parts), parts=parts)
+    return Choice(with_baseline(chosen, inventory(past)), tuple(doubts))
 
 
-def assigned(chosen: Chosen, gate: GatePolicy, mode: Mode, past: Past) -> tuple[Assigned, ...]:
-    """The profiles as their gates are reckoned; see `GatePolicy.allow_auto` for one that is refused."""
-    return tuple(_assigned(part, chosen, gate, mode, past) for part in chosen.parts)
+def assigned(choice: Choice, gate: GatePolicy, mode: Mode, past: Past) -> tuple[Assigned, ...]:
+    """The profiles as their gates are reckoned; a doubt stands as one that never opens."""
+    unsure = (Assigned("unknown", (), gating=True, rdma=False, refused=doubt) for doubt in choice.doubts)
+    if choice.chosen.untold and choice.doubts:
+        return tuple(unsure)  # a guess of the hardware's is no word of the operator's
+    return (*(_assigned(part, choice.chosen, gate, mode, past) for part in choice.chosen.parts), *unsure)
 
 
 def _assigned(part: Named, chosen: Chosen, gate: GatePolicy, mode: Mode, past: Past) -> Assigned:
-    gating = any(fnmatchcase(name, pattern) for name in part.names for pattern in gate.profiles)
+    gating = part.is_one_of(gate.profiles)
     rdma = RDMA in part.profile.gates
     unconfirmed = chosen.by_hardware and rdma and gating and mode is not Mode.OBSERVE
     refused = ""
-    if unconfirmed and past.baseline is None and not gate.allow_auto:
+    if unconfirmed and inventory(past) is None and not gate.allow_auto:
         refused = (
             f"{part.profile.name} was chosen by hardware and nothing says what belongs here: assign a captured "
             "profile, let the node be ready once in mode observe, or set gate.allow-auto"
         )
-    if chosen.untold and not past.parts:
-        refused = chosen.untold
     return Assigned(part.profile.name, part.profile.gates, gating, rdma, refused)
 
 
@@ -95,16 +115,18 @@ def with_first_baseline(past: Past, facts: Mapping[type, object]) -> Past:
     return past if found is None else replace(past, baseline=mapping(found))
 
 
-def _remembered(past: Past) -> tuple[Named, ...]:
+def remembered(past: Past) -> tuple[Named, ...]:
+    """The profiles that were in force when the memory was kept; none if it holds something else."""
     try:
-        return remembered(past)
+        return tuple(Named(parse(part["profile"]), tuple(part["names"])) for part in past.parts)
     except (ProfileError, KeyError, TypeError):
         return ()
 
 
-def _parsed(baseline: Mapping[str, Any] | None) -> Profile | None:
+def inventory(past: Past) -> Profile | None:
+    """What the node had when it was first ready; None if nothing that can be read says so."""
     try:
-        return None if baseline is None else parse(baseline)
+        return None if past.baseline is None else parse(past.baseline)
     except ProfileError:
         return None
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Thread
 
 from nodeprep.codec import Rest
 from nodeprep.doors import clock
 from nodeprep.doors.store import Store
 from nodeprep.facts.past import Past
+from nodeprep.look import contained, words_of
 from nodeprep.memory import keep
 
 PATIENCE = 2.0  # seconds for a disk to take a few kilobytes; the gate closes after it, come what may
@@ -18,7 +19,10 @@ SELDOM = 300.0  # seconds between two savings of what only spares a restart some
 
 @dataclass(slots=True)
 class Keeper:
-    """Saves in a thread of its own. `trouble` is "" while what was last given to it is kept."""
+    """Saves in a thread of its own. `trouble` is "" while what was last given to it is kept.
+
+    It reads the same for as long as the disk hangs: whoever tells of it tells it once.
+    """
 
     store: Store
     rest: Rest = ()
@@ -26,29 +30,48 @@ class Keeper:
     _kept: Past | None = None
     _at: float = 0.0
     _thread: Thread | None = None
+    _answer: list[str] = field(default_factory=list)  # of that thread, once it has one
 
     def keep(self, past: Past, now: float) -> None:
         """Keep the memory if something in it counts that is not kept yet; what does not is kept now and then."""
+        self._hear()
         if self._kept is not None and essence(past) == essence(self._kept):
             due = AGAIN if self.trouble else SELDOM
-            if past == self._kept or now - self._at < due:
+            if now - self._at < due or (past == self._kept and not self.trouble):
                 return
         self.save(past, now)
 
     def save(self, past: Past, now: float) -> None:
         """Keep the memory, and give up to wait for it after a moment."""
         if self._thread is not None and self._thread.is_alive():
-            self.trouble = f"{self.store.directory} has not answered since {now - self._at:.0f} s"
+            self.trouble = self._lost("no answer")
             return
-        told: list[str] = []
-        self._kept, self._at = past, now
-        self._thread = Thread(target=lambda: told.append(keep(self.store, past, self.rest)), daemon=True)
-        self._thread.start()
-        self._thread.join(PATIENCE)
-        silence = f"{self.store.directory} did not answer in {PATIENCE:g} s; the memory may not be kept"
-        self.trouble = told[0] if told else silence
+        answer: list[str] = []
+        self._kept, self._at, self._answer = past, now, answer
+        self._thread = Thread(target=lambda: answer.append(self._saved(past)), daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            answer.append(self._lost(f"no thread can be started ({error})"))
+        else:
+            self._thread.join(PATIENCE)
+        self.trouble = self._lost("no answer")
+        self._hear()
         if self.trouble:
             self._at = clock.now()
+
+    def _lost(self, why: str) -> str:
+        return f"{self.store.directory}: {why}; the memory may not be kept; see findmnt -T {self.store.directory}"
+
+    def _hear(self) -> None:
+        """What came of the last saving, also where nobody waited for it any more."""
+        if self._answer:
+            self.trouble = self._answer.pop()
+
+    def _saved(self, past: Past) -> str:
+        """Keep it: "" or what is wrong. Raises nothing: a thread has nobody to raise to."""
+        answer, broke = contained(lambda: keep(self.store, past, self.rest))
+        return self._lost(words_of(broke)) if broke else answer or ""
 
 
 def essence(past: Past) -> tuple[object, ...]:

@@ -11,6 +11,7 @@ from nodeprep import __version__
 from nodeprep.agent.keeping import Keeper
 from nodeprep.agent.mind import Mind, open_gates
 from nodeprep.agent.observing import Observer
+from nodeprep.checks import ALL
 from nodeprep.config.document import ConfigError
 from nodeprep.config.settings import Settings
 from nodeprep.config.written import changes
@@ -28,6 +29,7 @@ from nodeprep.model import Topic
 from nodeprep.publish.gate import Gate, GateFiles, opened
 from nodeprep.publish.log import Entry, tell, transitions
 from nodeprep.publish.status import NodeStatus
+from nodeprep.question import Question, Wishes
 
 LOGGER = logging.getLogger("nodeprep")
 INTERVAL = 10.0  # seconds; the loop turns at least this often, and `/healthz` allows it three (design 3.5)
@@ -68,6 +70,8 @@ class Agent:
     _told: NodeStatus | None = None
     _open: frozenset[Gate] = frozenset()
     _opened_at: float = -inf
+    _not_closed: str = ""  # why a gate file that ought to go is still there; "" once it is gone
+    _not_opened: str = ""  # why one that ought to be there is not; "" once it is
 
     def run(self) -> None:
         """Judge until stopped."""
@@ -82,8 +86,9 @@ class Agent:
     def reload(self) -> None:
         self._ask("reload")
 
-    def forget(self) -> None:
-        self._ask("forget")
+    def forget(self, *, inventory: bool = False) -> None:
+        """What is held against the node counts no more; with its `inventory`, nor does what it had and was chosen."""
+        self._ask("forget-inventory" if inventory else "forget")
 
     @property
     def status(self) -> NodeStatus | None:
@@ -93,12 +98,12 @@ class Agent:
     def turn(self, rung: frozenset[Topic]) -> None:
         """Look at what is due, judge it, tell it."""
         now = clock.now()
-        told = bool(self._asked)
+        told = bool(self._asked) or Topic.CONFIG in rung
         if Topic.CONFIG in rung or "reload" in self._asked:
             self._reload()
-        if "forget" in self._asked:
-            self._asked.discard("forget")
-            self._mind.forget()
+        if forget := self._asked & {"forget", "forget-inventory"}:
+            self._asked -= forget
+            self._mind.forget(inventory="forget-inventory" in forget)
         if self._mind.proves_anew:
             self._mind.proves_anew = False
             self._schedule.want((fact.kind for fact in FACTS), now)
@@ -118,6 +123,7 @@ class Agent:
 
     def _begin(self) -> None:
         """Recall what counts; a gate that nothing vouches for is closed before the first look."""
+        self._excluded = Question(ALL, (), Wishes(None, "", self.settings, clock.today())).excluded()
         host = self._host()
         boot_id = _text(host.files.text(BOOT_ID))
         now = clock.now()
@@ -149,17 +155,22 @@ class Agent:
     def _tell(self, status: NodeStatus) -> None:
         """Gates are closed first and opened last."""
         wanted = open_gates(status.desired)
-        trouble = self._gates.close(wanted)
+        self._not_closed = self._gates.close(wanted)
+        status = replace(status, gate_trouble=self._gate_trouble())
         for listener in self.means.listeners:
             listener(status)
         tell(transitions(self._told, status, self.settings.agent.damping.blind_after), LOGGER)
         self._told = status
-        if wanted != self._open or trouble or status.at - self._opened_at >= GATES_AGAIN:
+        if wanted != self._open or self._not_opened or status.at - self._opened_at >= GATES_AGAIN:
             past = status.past
-            opened_now = self._gates.open(wanted, boot_id=past.boot_id, node_uid=past.node_uid, version=__version__)
-            trouble = trouble or opened_now
+            self._not_opened = self._gates.open(
+                wanted, boot_id=past.boot_id, node_uid=past.node_uid, version=__version__
+            )
             self._open, self._opened_at = wanted, status.at
-        self._mind.gate_trouble = trouble
+        self._mind.gate_trouble = self._gate_trouble()
+
+    def _gate_trouble(self) -> str:
+        return "; ".join(filter(None, (self._not_closed, self._not_opened)))
 
     def _look_past(self) -> None:
         """Do not read what the profile in force excludes."""
@@ -176,12 +187,16 @@ class Agent:
         except ConfigError as error:
             self._mind.config_trouble = str(error)
             return
+        if settings.file is None and self.settings.file is not None:
+            self._mind.config_trouble = f"{self.settings.file} is gone: what it said holds until it is back"
+            return
         self._mind.config_trouble = ""
         if settings == self.settings:
             return
         tell([Entry("configuration-read", {"changes": "; ".join(changes(self.settings, settings))})], LOGGER)
         self.settings = settings
         self._mind.follow(settings)
+        self._excluded = self._mind.question().excluded()
         self._schedule.every = self._periods()
         self._observer.host = self._host()
 

@@ -7,7 +7,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from nodeprep import __version__
-from nodeprep.agent.choosing import RESTS_ON, assigned, choose, held, seen_enough, with_first_baseline, with_waivers
+from nodeprep.agent.choosing import (
+    RESTS_ON,
+    Choice,
+    assigned,
+    choose,
+    held,
+    inventory,
+    seen_enough,
+    with_first_baseline,
+    with_waivers,
+)
 from nodeprep.agent.keeping import Keeper
 from nodeprep.agent.observing import Observation
 from nodeprep.agent.standing import RECORDS, Standing
@@ -15,7 +25,7 @@ from nodeprep.checks import ALL
 from nodeprep.config.settings import Settings
 from nodeprep.decide.damping import reset, wanted_looks
 from nodeprep.decide.desired import Desired, Trouble
-from nodeprep.decide.readiness import begin
+from nodeprep.decide.readiness import begin, node_gates
 from nodeprep.decide.schedule import not_fresh
 from nodeprep.decide.turn import Heard, Rules, think
 from nodeprep.decide.upgrade import changed_by_upgrade
@@ -30,7 +40,6 @@ from nodeprep.publish.status import NodeStatus
 from nodeprep.question import Chosen, Question, Wishes
 
 CHECKS = {check.id: check for check in ALL}
-ASK_AGAIN = 15.0  # seconds until a service that failed is asked again for what stands from before
 SETTLED = 30.0  # seconds for which a ready node of which nothing new is seen need not be thought of
 
 
@@ -52,7 +61,7 @@ class Mind:
     config_trouble: str = ""
     gate_trouble: str = ""
     standing: Standing = field(default_factory=lambda: Standing(ALL))
-    chosen: Chosen | None = None
+    choice: Choice | None = None
     proves_anew: bool = False
     status: NodeStatus | None = None
     rounds: int = 0
@@ -64,14 +73,16 @@ class Mind:
 
     def follow(self, settings: Settings) -> None:
         """Go by these settings from now on."""
-        self.settings, self.chosen = settings, None
+        self.settings, self.choice = settings, None
         self._anew = self.proves_anew = True
 
-    def forget(self) -> None:
-        """A human said that the node is to prove itself anew, and that what hardware once chose counts no more."""
-        now = clock.now()
-        self.past = replace(reset(self.past, now), held=(), baseline=None)
-        self.chosen = None
+    def forget(self, *, inventory: bool = False) -> None:
+        """A human said that the node is to prove itself anew; `inventory`: also that it may have other devices now."""
+        self.past = reset(self.past, clock.now())
+        if inventory:
+            self.past = replace(self.past, held=(), baseline=None, parts=())
+        self.standing.forget_rates()
+        self.choice = None
         self._anew = self.proves_anew = True
 
     def question(self) -> Question:
@@ -85,7 +96,8 @@ class Mind:
         if not seen_enough(self.standing.facts):
             return None
         question = self.question()
-        chosen = self._choose(question, changed)
+        choice = self._choose(question, changed)
+        chosen = choice.chosen
         before = self.standing.words()
         self.standing.judge(observed, changed, chosen.profile, self._wants, anew=self._anew)
         anew, self._anew = self._anew, False
@@ -105,7 +117,7 @@ class Mind:
             log=self._log(),
             trouble=Trouble("; ".join(filter(None, (self.keeper.trouble, self.gate_trouble))), self.config_trouble),
         )
-        past, told = think(self.past, heard, self._rules(chosen), now)
+        past, told = think(self.past, heard, self._rules(choice), now)
         past = self._with_choice(past, told, chosen)
         self.past = past
         self.keeper.keep(past, now)  # before anybody is told
@@ -117,7 +129,7 @@ class Mind:
         """Looks that no period gives, by kind of fact: at what is in doubt since a turn, and to confirm a failure."""
         now = clock.now()
         wanted = dict.fromkeys(self.standing.doubtful(since, now), since)
-        wanted |= {kind: at + ASK_AGAIN for kind, at in self.standing.doubted.items()}
+        wanted |= self.standing.asked_again_at()
         looks = wanted_looks(self.past, CHECKS, self._gates(), self.settings.agent.damping)
         for check, at in looks.items():
             for kind in not_fresh(CHECKS[check], self.standing.begun, at, RECORDS, now):
@@ -128,32 +140,39 @@ class Mind:
     def complete(self) -> bool:
         return self.facts <= self.standing.facts.keys()
 
-    def _choose(self, question: Question, changed: frozenset[type]) -> Chosen:
-        if self.chosen is not None and not changed & RESTS_ON:
-            return self.chosen
+    @property
+    def chosen(self) -> Chosen | None:
+        return self.choice.chosen if self.choice else None
+
+    def _choose(self, question: Question, changed: frozenset[type]) -> Choice:
+        if self.choice is not None and not changed & RESTS_ON:
+            return self.choice
         before = self.chosen
         look = Look(clock.now(), live=True, facts=self.standing.facts)
-        chosen = choose(question, look, self.past)
-        if before is None or chosen.profile != before.profile:
-            self._wants = question.wishes.wants(chosen.profile)
+        choice = choose(question, look, self.past)
+        if before is None or choice.chosen.profile != before.profile:
+            self._wants = question.wishes.wants(choice.chosen.profile)
             self._anew = True
-        self.chosen = chosen
-        return chosen
+        self.choice = choice
+        return choice
 
-    def _rules(self, chosen: Chosen) -> Rules:
+    def _rules(self, choice: Choice) -> Rules:
         own = self.settings.agent
-        profiles = assigned(chosen, own.gate, own.mode, self.past)
+        profiles = assigned(choice, own.gate, own.mode, self.past)
         return Rules(CHECKS, profiles, own.mode, own.gate, own.damping, own.readiness)
 
     def _gates(self) -> tuple[str, ...]:
-        return self.chosen.profile.gates if self.chosen else ()
+        """The checks that the node's state goes by."""
+        profiles = self._rules(self.choice).profiles if self.choice else ()
+        return node_gates(self.past, profiles, CHECKS)
 
     def _with_choice(self, past: Past, told: Desired, chosen: Chosen) -> Past:
         """The memory with the profiles in force, the gates that stand open, and what the node has if it is ready."""
-        past = with_waivers(held(past, chosen), self.settings.waivers)
-        if past.state is State.READY and chosen.by_hardware and past.baseline is None:
-            past = with_first_baseline(past, self.standing.facts)
-            self.chosen = None  # the next round goes by it
+        past = with_waivers(past if chosen.untold else held(past, chosen), self.settings.waivers)
+        if past.state is State.READY and chosen.by_hardware and inventory(past) is None:
+            ready = with_first_baseline(past, self.standing.facts)
+            self.choice = self.choice if ready is past else None  # the next round goes by it
+            past = ready
         gates = tuple(sorted(open_gates(told)))
         return past if past.gates == gates else replace(past, gates=gates)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from queue import Empty, SimpleQueue
@@ -10,7 +11,7 @@ from threading import Thread
 
 from nodeprep.doors import clock
 from nodeprep.doors.host import Host
-from nodeprep.look import STALL, observed
+from nodeprep.look import STALL, contained, observed, words_of
 from nodeprep.model import Fact, Unreadable, Why
 
 
@@ -53,8 +54,6 @@ class Observer:
             if unmounted is not None:
                 self._answers.put(Observation(fact, clock.now(), 0.0, unmounted))
                 continue
-            for door in fact.doors:
-                import_module(door)
             self._todo.put(fact)
         if unmounted is None:
             self._another_thread()
@@ -103,18 +102,33 @@ class Observer:
                 yield Observation(fact, self._since[kind], now - self._since[kind], blind)
 
     def _another_thread(self) -> None:
-        # A daemon: one that hangs in the kernel must not keep the process from ending.
-        Thread(target=self._work, daemon=True).start()
+        """Let one more take what is to do; where there can be no more, nobody waits for what none has taken."""
+        try:
+            # A daemon: one that hangs in the kernel must not keep the process from ending.
+            Thread(target=self._work, daemon=True).start()
+        except RuntimeError as error:
+            for fact in self._left():
+                blind = Unreadable(Why.IO_ERROR, fact.kind.__name__, detail=f"no thread can be started: {error}")
+                self._answers.put(Observation(fact, clock.now(), 0.0, blind))
 
     def _work(self) -> None:
-        while True:
-            try:
-                fact = self._todo.get_nowait()
-            except Empty:
-                return
+        for fact in self._left():
             began = clock.now()
             self._since[fact.kind] = began
-            value = observed(fact, self.host)
+            value = self._seen(fact)
             self._answers.put(Observation(fact, began, clock.now() - began, value))
             if not self._waited_for:
                 self.wake()
+
+    def _left(self) -> Iterator[Fact]:
+        """Take what nobody has taken yet."""
+        with suppress(Empty):
+            while True:
+                yield self._todo.get_nowait()
+
+    def _seen(self, fact: Fact) -> object:
+        """The fact, or why there is none; the modules that only it wants are read here, where a disk may hang."""
+        _, broke = contained(lambda: [import_module(door) for door in fact.doors])
+        if broke is not None:
+            return Unreadable(Why.IO_ERROR, fact.kind.__name__, detail=words_of(broke))
+        return observed(fact, self.host)

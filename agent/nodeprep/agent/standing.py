@@ -15,12 +15,15 @@ from nodeprep.facts.links import Links
 from nodeprep.facts.pci import Pci
 from nodeprep.facts.rdma import Rdma
 from nodeprep.look import Look
-from nodeprep.model import Check, Finding, Shown, Skipped, Status, Subject, Unreadable, raw
+from nodeprep.model import Check, Finding, Shown, Skipped, Status, Subject, Unreadable, raw, shortest
 from nodeprep.profile import Profile
 from nodeprep.round import expect, fold, unfolded
 
 EXPECTED = frozenset({Pci, Rdma, Links})  # what ought to be there is reckoned from these
 RECORDS = frozenset(fact.kind for fact in FACTS if fact.rest)
+AGAIN = 15.0  # seconds until a fact that could not be observed is asked for again, and twice that, and so on
+MOST = 10  # doublings: beyond any period
+SHORTEST = shortest(None)
 APART = 5.0  # seconds between two observations that are kept for rates
 Words = frozenset[tuple[Subject, Status]]
 
@@ -29,8 +32,7 @@ Words = frozenset[tuple[Subject, Status]]
 class Standing:
     """All that is known of the node. `facts` are the newest observations by kind, `begun` when each began.
 
-    `said` are the findings of each check, not folded; `skipped` the checks that could not be run. `doubted` are records
-    that others keep and did not give when they were last asked, and when that was: the ones before stand for a minute.
+    `said` are the findings of each check, not folded; `skipped` the checks that could not be run.
     """
 
     checks: tuple[Check, ...]
@@ -39,7 +41,7 @@ class Standing:
     seconds: dict[type, float] = field(default_factory=dict)
     said: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
     skipped: dict[str, Skipped] = field(default_factory=dict)
-    doubted: dict[type, float] = field(default_factory=dict)
+    _in_vain: dict[type, tuple[int, float]] = field(default_factory=dict)
     _said_in_words: dict[str, Words] = field(default_factory=dict)
     _glances: dict[str, Glance] = field(default_factory=dict)
     _counted: dict[str, Words] = field(default_factory=dict)
@@ -65,10 +67,9 @@ class Standing:
         changed = set()
         for one in observations:
             kind = one.fact.kind
+            self._note(one)
             if self._stands_in(one):
-                self.doubted[kind] = one.began
                 continue
-            self.doubted.pop(kind, None)
             if kind not in self.facts or not _alike(self.facts[kind], one.value):
                 changed.add(kind)
                 self._moved.add(kind)
@@ -79,9 +80,26 @@ class Standing:
             if kind in self.facts:
                 self._last[kind] = self.facts[kind]
             self._keep_for_rates(kind, one)
-            self._every[kind] = one.fact.every
             self.facts[kind], self.begun[kind], self.seconds[kind] = one.value, one.began, one.seconds
         return frozenset(changed)
+
+    def forget_rates(self) -> None:
+        """What was seen before now counts for no rate."""
+        self._before.clear()
+
+    def asked_again_at(self) -> dict[type, float]:
+        """When what could not be observed is to be asked for again before its period is over: after 15, 30, 60 s ..."""
+        waits = {kind: AGAIN * 2 ** (count - 1) for kind, (count, _) in self._in_vain.items()}
+        return {kind: self._in_vain[kind][1] + wait for kind, wait in waits.items() if wait < self._every[kind]}
+
+    def _note(self, one: Observation) -> None:
+        """Count how often a fact was asked for in vain, one after another; what nobody gave access to is not."""
+        kind, blind = one.fact.kind, one.value
+        self._every[kind] = one.fact.every
+        if isinstance(blind, Unreadable) and not (blind.not_asked or blind.not_recorded):
+            self._in_vain[kind] = (min(self._in_vain.get(kind, (0, 0.0))[0] + 1, MOST), one.began)
+        else:
+            self._in_vain.pop(kind, None)
 
     def _stands_in(self, one: Observation) -> bool:
         """Whether a record that could be had a moment ago stands for the one that cannot be had now."""
@@ -196,7 +214,9 @@ class Standing:
         anchor = min((kind for kind in check.needs if kind is not Expected), key=self._every.__getitem__)
         now = Look(self.begun[anchor], live=True, facts=self.facts)
         told = {kind: one for kind, one in earlier.items() if one is not None}
-        if anchor not in told or any(kind not in told for kind in check.needs if kind is not Expected):
+        if anchor not in told or self.begun[anchor] - told[anchor][0] < min(least, SHORTEST):
+            return now, None
+        if any(kind not in told for kind in check.needs if kind is not Expected):
             return now, None
         return now, Look(told[anchor][0], live=True, facts={kind: value for kind, (_, value) in told.items()})
 

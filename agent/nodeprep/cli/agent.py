@@ -18,7 +18,7 @@ from nodeprep.cli.directories import SOCKET, Directories, directories
 from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.place import place
 from nodeprep.cli.usage import UsageError, usage
-from nodeprep.config.settings import DEFAULT_FILE, Settings, load_settings
+from nodeprep.config.settings import DEFAULT_FILE, load_settings
 from nodeprep.doors import clock
 from nodeprep.doors.bell import Bells
 from nodeprep.doors.store import Held, Store
@@ -47,7 +47,7 @@ def run(asked: Asked, listeners: tuple[Callable[[NodeStatus], None], ...] = ()) 
     at = place(None, asked.host_root, asked.cluster)
     where = directories(at.root, asked.state_dir, asked.run_dir)
     with usage():
-        settings = _settings(asked.config)
+        settings = load_settings(asked.config, None)
     with ExitStack() as stack:
         store, alone = stack.enter_context(_held(where))
         logger = to_stderr()
@@ -59,7 +59,7 @@ def run(asked: Asked, listeners: tuple[Callable[[NodeStatus], None], ...] = ()) 
         requests = at.kubernetes.requests if at.kubernetes else {}
         means = Means(
             host_of=at.host,
-            read_settings=lambda: _settings(asked.config),
+            read_settings=lambda: load_settings(asked.config, clock.today()),
             bells=bells,
             store=store,
             run_directory=where.run,
@@ -77,10 +77,6 @@ def run(asked: Asked, listeners: tuple[Callable[[NodeStatus], None], ...] = ()) 
             logger.exception("broke")  # gates stay as they are; who restarts us goes on from the memory
             return 1
     return 0
-
-
-def _settings(file: str | None) -> Settings:
-    return load_settings(file, clock.today())
 
 
 @contextmanager
@@ -112,7 +108,7 @@ def _serve(stack: ExitStack, agent: Agent, metrics: Metrics, address: tuple[str,
         lambda: probes.health(clock.now() - agent.turned_at, INTERVAL),
         lambda: probes.readiness(agent.status),
     )
-    local = Local(lambda: report(agent), agent.forget)
+    local = Local(lambda: report(agent), agent.forget, lambda: agent.forget(inventory=True))
     try:
         if address[1]:
             stack.callback(serve(*address, pages).close)
@@ -164,6 +160,7 @@ def report(agent: Agent) -> str:
             for one in past.cases
         ],
         "memoryTrouble": status.store_trouble,
+        "gateTrouble": status.gate_trouble,
         "configurationTrouble": status.config_trouble,
         "at": status.at,
     }

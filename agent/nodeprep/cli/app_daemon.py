@@ -76,12 +76,19 @@ def wait_ready(
 
 
 @app.command()
-def reset(*, host_root: HostRoot = None, run_dir: RunDir = None) -> None:
+def reset(
+    *,
+    host_root: HostRoot = None,
+    run_dir: RunDir = None,
+    inventory: Annotated[
+        bool, typer.Option("--inventory", help="Also what hardware chose, and which devices the node had.")
+    ] = False,
+) -> None:
     """Have the agent forget what it holds against this node."""
 
     def body() -> int:
         from nodeprep.cli import reset as command
 
-        return command.run(host_root, run_dir)
+        return command.run(host_root, run_dir, inventory=inventory)
 
     end(body)

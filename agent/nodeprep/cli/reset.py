@@ -11,11 +11,11 @@ from nodeprep.cli.usage import UsageError
 from nodeprep.doors.host import live_root
 
 
-def run(host_root: str | None, run_dir: str | None) -> int:
+def run(host_root: str | None, run_dir: str | None, *, inventory: bool = False) -> int:
     """Ask for it, and say what the agent answered. Raises UsageError if there is no agent."""
     path = f"{directories(live_root(host_root), None, run_dir).run}/{SOCKET}"
     try:
-        said = ask(path, "POST", "/reset")
+        said = ask(path, "POST", "/reset-inventory" if inventory else "/reset")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}; wanted the socket of a running nodeprep agent") from error
     if said.status != HTTPStatus.ACCEPTED:

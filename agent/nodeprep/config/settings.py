@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from nodeprep.checks import ALL
 from nodeprep.config.document import Document, is_there, load
 from nodeprep.config.profiles import Named, NoSuchProfileError, named
-from nodeprep.config.waivers import Waiver
+from nodeprep.config.waivers import LONGEST, Waiver
 from nodeprep.config.wants import a_check, want
 from nodeprep.doors.host import METADATA
 from nodeprep.model import Check
@@ -49,7 +49,6 @@ AUTO = "auto"
 # An address and no name: to look a name up takes as long as its server likes.
 METADATA_URL = re.compile(r"http://(?:([0-9]{1,3}(?:\.[0-9]{1,3}){3})|\[[0-9a-fA-F:]+\])(?::([0-9]{1,5}))?")
 AGENT = ("mode", "assign", "gate", "damping", "readiness", "every", "metrics")  # the keys that are the agent's alone
-LONGEST = 90  # days that a waiver may last (design 2.3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +97,17 @@ class Settings:
         return str(Path(self.file or ".").parent)
 
 
-def load_settings(file: str | None, today: str, checks: Iterable[Check] = ALL) -> Settings:
-    """Read the file, or DEFAULT_FILE if there is one; `today` is the UTC date. Raises ConfigError."""
+def load_settings(file: str | None, today: str | None, checks: Iterable[Check] = ALL) -> Settings:
+    """Read the file, or DEFAULT_FILE if there is one. Raises ConfigError.
+
+    `today` is the UTC date that waivers must end soon after; None where the clock may be wrong, as it is after a boot.
+    """
     if file is None and not is_there(DEFAULT_FILE):
         return Settings()
     return parse_settings(load(file or DEFAULT_FILE), today, tuple(checks))
 
 
-def parse_settings(document: Document, today: str, checks: tuple[Check, ...]) -> Settings:
+def parse_settings(document: Document, today: str | None, checks: tuple[Check, ...]) -> Settings:
     """Read the settings that a document holds, its default profile too. Raises ConfigError."""
     try:
         settings = _settings(document, today, checks)
@@ -117,7 +119,7 @@ def parse_settings(document: Document, today: str, checks: tuple[Check, ...]) ->
         raise document.error(("default",), settings.default, f"{AUTO}, {error.wanted}") from error
 
 
-def _settings(document: Document, today: str, checks: tuple[Check, ...]) -> Settings:
+def _settings(document: Document, today: str | None, checks: tuple[Check, ...]) -> Settings:
     top = as_mapping(document.value, ())
     _only_known(top, ())
     exactly(top, "apiVersion", "nodeprep.io/v1")
@@ -161,7 +163,7 @@ def _metadata_url(value: object, here: Keys) -> str:
     return value
 
 
-def _waiver(value: object, here: Keys, today: str, checks: tuple[Check, ...]) -> Waiver:
+def _waiver(value: object, here: Keys, today: str | None, checks: tuple[Check, ...]) -> Waiver:
     given = as_mapping(value, here)
     _only_known(given, here, "waivers[]")
     for key, wanted in (("check", "a check's id"), ("until", "a date"), ("reason", "why, for whoever meets it")):
@@ -172,19 +174,19 @@ def _waiver(value: object, here: Keys, today: str, checks: tuple[Check, ...]) ->
         raise ProfileError((*here, "check"), pattern, a_check(pattern, [check.id for check in checks]))
     return Waiver(
         check=pattern,
-        until=_date(given["until"], (*here, "until"), date.fromisoformat(today)),
+        until=_date(given["until"], (*here, "until"), date.fromisoformat(today) if today else None),
         reason=as_text(given["reason"], (*here, "reason")),
         device=take(given, here, "device", as_text, "*"),
         nodes=take(given, here, "nodes", as_texts, ("*",)),
     )
 
 
-def _date(value: object, here: Keys, today: date) -> str:
-    last = today + timedelta(days=LONGEST)
+def _date(value: object, here: Keys, today: date | None) -> str:
+    last = None if today is None else today + timedelta(days=LONGEST)
     try:
         until = date.fromisoformat(as_text(value, here))
     except ValueError:
-        raise ProfileError(here, value, f"a date such as {last}") from None
-    if until > last:
+        raise ProfileError(here, value, f"a date such as {last or '2030-01-31'}") from None
+    if last is not None and until > last:
         raise ProfileError(here, value, f"a date no later than {last}, {LONGEST} days from today")
     return until.isoformat()

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 from nodeprep.model import Finding, Status, Waived
 
+LONGEST = 90  # days that a waiver may last (design 2.3)
 EXCUSABLE = (Status.FAIL, Status.WARN, Status.UNKNOWN)
 
 
@@ -42,14 +43,15 @@ class Waiver:
 def apply_waivers(
     findings: Iterable[Finding], waivers: Iterable[Waiver], node: str, today: str
 ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    """The findings, excused where a waiver in force covers them, and notes on expired ones that would have.
+    """The findings, excused where a waiver in force covers them, and notes on others that would have.
 
-    `today` is the UTC date of the look, so that a recorded node is judged as it was.
+    In force are those that have not expired and end within LONGEST days. `today` is the UTC date of the look, so that a
+    recorded node is judged as it was.
     """
     given = tuple(waivers)
     if not given:
         return tuple(findings), ()
-    in_force = [waiver for waiver in given if waiver.days_left(today) >= 0]
+    in_force = [waiver for waiver in given if 0 <= waiver.days_left(today) <= LONGEST]
     expired = [waiver for waiver in given if waiver not in in_force]
     excused: list[Finding] = []
     missed: dict[Waiver, int] = {}
@@ -62,9 +64,12 @@ def apply_waivers(
             for one in expired:
                 missed[one] = missed.get(one, 0) + (bad and one.covers(finding, node))
         excused.append(finding)
-    return tuple(excused), tuple(_note(waiver, count) for waiver, count in missed.items() if count)
+    return tuple(excused), tuple(_note(waiver, count, today) for waiver, count in missed.items() if count)
 
 
-def _note(waiver: Waiver, count: int) -> str:
+def _note(waiver: Waiver, count: int, today: str) -> str:
     findings = "1 finding" if count == 1 else f"{count} findings"
+    if waiver.days_left(today) > LONGEST:
+        far = f"until {waiver.until} is more than {LONGEST} days after today, {today} (see date)"
+        return f"the waiver of {waiver.check} ({waiver.reason}) does not count: {far}; {findings} count"
     return f"the waiver of {waiver.check} ({waiver.reason}) expired on {waiver.until}: {findings} count again"

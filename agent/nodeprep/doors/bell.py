@@ -168,7 +168,7 @@ class Bells:
         now = clock.now()
         try:
             said = _said(bell.source, event)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - the boundary: a fault in one bell stays there
             self._died(bell, error, now)
             return
         if not said - deaf:
@@ -182,7 +182,8 @@ class Bells:
         for bell in self._bells:
             if bell is teller:
                 continue
-            bell.source.heard()
+            with suppress(Exception):  # it has a period of its own
+                bell.source.heard()
             if bell.descriptor is None and not bell.died and bell.again_at < math.inf:
                 bell.again_at = now
 
@@ -193,7 +194,7 @@ class Bells:
             bell.why, bell.died = str(absent), False
             bell.again_at = math.inf if absent.final else now + LONGEST
             return
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - the boundary, as above
             self._died(bell, error, now)
             return
         bell.opened_at, bell.resting_until, bell.why = now, 0.0, ""
@@ -201,14 +202,14 @@ class Bells:
         bell.died = False
         self._rung |= bell.source.topics
 
-    def _died(self, bell: _Hung, error: OSError, now: float) -> None:
+    def _died(self, bell: _Hung, error: Exception, now: float) -> None:
         """Close it and say so once; what it says from now on is missed until it is open again."""
         if bell.descriptor is not None:
             self._rung |= bell.source.topics
             if now - bell.opened_at >= LONGEST:
                 bell.pause = FIRST
         _shut(bell)
-        bell.why, bell.died = f"{error.strerror or error}", True
+        bell.why, bell.died = _words(error), True
         bell.again_at, bell.pause = now + bell.pause, min(bell.pause * 2, LONGEST)
 
 
@@ -222,8 +223,14 @@ def _said(source: Source, event: int) -> frozenset[Topic]:
 
 def _shut(bell: _Hung) -> None:
     bell.descriptor = None
-    with suppress(OSError):  # it is dead already
+    with suppress(Exception):  # it is dead already
         bell.source.close()
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}"
+    return f"{type(error).__name__}: {error}"
 
 
 def _all(root: str, configuration: Iterable[str], directories: Mapping[str, Topic]) -> list[Source]:

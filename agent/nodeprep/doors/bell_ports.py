@@ -69,7 +69,7 @@ class _Poll:
         self._lock = Lock()  # nobody writes to a descriptor that was closed, for its number may be another's
         self._closed = False
         self._reading: tuple[str, float] | None = None
-        self._broke: OSError | None = None
+        self._broke: Exception | None = None
         try:
             # A daemon: one that hangs in the kernel must not keep the process from ending.
             Thread(target=self._run, name=PortStates.name, daemon=True).start()
@@ -78,7 +78,7 @@ class _Poll:
             raise OSError(errno.EAGAIN, f"no thread: {error}") from None
 
     def take(self) -> bool:
-        """Whether something changed since this was asked last. Raises OSError if the thread ended."""
+        """Whether something changed since this was asked last. Raises what the thread ended with, if it did."""
         try:
             os.eventfd_read(self.descriptor)
         except BlockingIOError:
@@ -106,7 +106,7 @@ class _Poll:
         files: dict[str, int] = {}
         try:
             self._watch(files)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - the boundary of the thread: who drains is told
             self._broke = error
             self._ring()
         finally:
@@ -175,5 +175,6 @@ class _Poll:
 
 def _close(files: dict[str, int]) -> None:
     for descriptor in files.values():
-        os.close(descriptor)
+        with suppress(OSError):  # closed all the same (close(2))
+            os.close(descriptor)
     files.clear()

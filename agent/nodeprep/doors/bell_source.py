@@ -26,7 +26,7 @@ class Source:
 
         Raises:
             Absent: there is no such bell here.
-            OSError: it could not be opened now.
+            Exception: it could not be opened now.
         """
         raise NotImplementedError
 
@@ -34,7 +34,7 @@ class Source:
         """Take what has come, or much of it; the topics that it announces.
 
         Raises:
-            OSError: the bell is dead.
+            Exception: the bell is dead.
         """
         raise NotImplementedError
 

@@ -261,6 +261,12 @@ ALL = (
         (),
         lambda status: one(not status.store_trouble),
     ),
+    Series(
+        "nodeprep_gate_files_ok",
+        "Whether gate files stand as the gates do (1), or one cannot be written or removed (0)",
+        (),
+        lambda status: one(not status.gate_trouble),
+    ),
     Series("nodeprep_waivers", "Findings that a waiver excuses now", (), lambda status: one(status.waivers)),
     Series(
         "nodeprep_upgrade_spared",
@@ -272,7 +278,7 @@ ALL = (
         "nodeprep_bell_alive",
         "Whether an event source of the kernel is heard (1), or its facts are only polled (0)",
         ("bell",),
-        lambda status: {(bell,): float(found.alive) for bell, found in status.bells.items()},
+        lambda status: {(bell,): float(found.alive) for bell, found in status.bells.items() if not found.absent},
     ),
     Series(
         "nodeprep_bell_restarts_total",

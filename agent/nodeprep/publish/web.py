@@ -58,9 +58,14 @@ class Local:
 
     report: Callable[[], str]
     reset: Callable[[], None]
+    forget: Callable[[], None] = lambda: None
 
     def routes(self) -> Routes:
-        return {"/report": {"GET": self._report}, "/reset": {"POST": self._reset}}
+        return {
+            "/report": {"GET": self._report},
+            "/reset": {"POST": self._reset},
+            "/reset-inventory": {"POST": self._forget},
+        }
 
     def _report(self) -> Answer:
         return Answer(HTTPStatus.OK, JSON, self.report().encode("utf-8", "backslashreplace"))
@@ -68,6 +73,10 @@ class Local:
     def _reset(self) -> Answer:
         self.reset()
         return says(HTTPStatus.ACCEPTED, "the agent starts over: nothing is proven and nothing is held against anyone")
+
+    def _forget(self) -> Answer:
+        self.forget()
+        return says(HTTPStatus.ACCEPTED, "the agent starts over, and takes what the node has now for what belongs here")
 
 
 def _probe(well: bool, why: str) -> Answer:

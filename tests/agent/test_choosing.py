@@ -1,0 +1,151 @@
+"""Whose word the profiles are, and when nobody's word is enough to open a gate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodeprep.agent.choosing import Choice, assigned, choose, held, inventory, remembered
+from nodeprep.checks import ALL
+from nodeprep.config.agent_settings import AgentSettings
+from nodeprep.config.profiles import named
+from nodeprep.config.rules import Rule
+from nodeprep.config.settings import Settings
+from nodeprep.decide.desired import GatePolicy
+from nodeprep.decide.readiness import Mode
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.past import Past
+from nodeprep.look import Look
+from nodeprep.model import NO_ACCESS, Unreadable, Why
+from nodeprep.profile import mapping
+from nodeprep.question import Question, Wishes
+from tests.cluster_values import cluster, node_object
+
+NOBODY = Unreadable(Why.MISSING, "Kubernetes", detail=NO_ACCESS)
+RACK = Rule(match={"rack": "a*"}, use=("base",), expect="", profiles=(named("base"),))
+BASELINE = mapping(named("rdma-roce").profile)
+
+
+def part(name: str) -> dict[str, Any]:
+    return {"names": named(name).names, "profile": mapping(named(name).profile)}
+
+
+def chosen(
+    *,
+    past: Past | None = None,
+    rules: tuple[Rule, ...] = (),
+    default: str = "auto",
+    labels: dict[str, str] | None = None,
+) -> Choice:
+    """Of a node whose hardware shows nothing, unless it is remembered."""
+    known: object = NOBODY if labels is None else cluster(node=node_object(labels=labels))
+    settings = Settings("config.yaml", default=default, agent_part=AgentSettings(assign=rules))
+    question = Question(ALL, (), Wishes(None, "", settings, "2026-11-21"))
+    return choose(question, Look(0.0, live=True, facts={Cluster: known}), past or Past())
+
+
+def words(
+    choice: Choice, mode: Mode = Mode.GATE, past: Past | None = None, gate: GatePolicy | None = None
+) -> list[str]:
+    """Each profile: its name, whether it gates, and in a word why it is refused."""
+    found = assigned(choice, gate or GatePolicy(profiles=("*",)), mode, past or Past())
+    return [f"{one.name} {'gates' if one.gating else 'tells'} {'refused' if one.refused else 'free'}" for one in found]
+
+
+@pytest.mark.parametrize(
+    ("kept", "rules", "labels", "expected"),
+    [
+        pytest.param(Past(), (RACK,), {"rack": "a1"}, ["base gates free"], id="a rule that matches"),
+        pytest.param(Past(), (RACK,), {"rack": "b1"}, [], id="one that does not, and no hardware either"),
+        pytest.param(Past(), (RACK,), None, ["unknown gates refused"], id="labels that nobody can tell open nothing"),
+        pytest.param(
+            Past(parts=(part("base"),)), (RACK,), None, ["base gates free"], id="what it last said holds on meanwhile"
+        ),
+        pytest.param(
+            Past(held=("rdma-roce",)),
+            (RACK,),
+            None,
+            ["unknown gates refused"],
+            id="what hardware chose is no such word",
+        ),
+        pytest.param(Past(parts=({"x": 1},)), (RACK,), None, ["unknown gates refused"], id="a memory that is damaged"),
+    ],
+)
+def test_the_configurations_word(
+    kept: Past, rules: tuple[Rule, ...], labels: dict[str, str] | None, expected: list[str]
+) -> None:
+    choice = chosen(past=kept, rules=rules, labels=labels)
+    assert words(choice, past=kept) == expected
+
+
+def test_a_guess_is_not_kept_as_the_configurations_word() -> None:
+    """Or the next round would take it for what the configuration last said."""
+    choice = chosen(past=Past(held=("tcp-shared-eni",)), rules=(RACK,))
+    assert choice.chosen.untold
+    assert choice.doubts
+
+
+@pytest.mark.parametrize(
+    ("mode", "baseline", "gate", "expected"),
+    [
+        pytest.param(Mode.OBSERVE, None, GatePolicy(), "free", id="observe needs nobody's word"),
+        pytest.param(Mode.GATE, None, GatePolicy(), "refused", id="gate does"),
+        pytest.param(Mode.REPAIR, None, GatePolicy(), "refused", id="repair too"),
+        pytest.param(Mode.GATE, BASELINE, GatePolicy(), "free", id="a baseline is one"),
+        pytest.param(Mode.GATE, {"nonsense": 1}, GatePolicy(), "refused", id="one that cannot be read is none"),
+        pytest.param(Mode.GATE, None, GatePolicy(allow_auto=True), "free", id="the operator's leave is one"),
+        pytest.param(Mode.GATE, None, GatePolicy(profiles=("tcp-*",)), "free", id="what does not gate needs none"),
+    ],
+)
+def test_hardware_alone(mode: Mode, baseline: dict[str, Any] | None, gate: GatePolicy, expected: str) -> None:
+    kept = Past(held=("rdma-roce",), baseline=baseline)
+    (said,) = words(chosen(past=kept), mode, kept, gate)
+    assert said.split()[0] == "rdma-roce"
+    assert said.split()[2] == expected
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        pytest.param(
+            Past(held=("rdma-next",)),
+            ["unknown gates refused"],
+            id="a name of another version opens nothing, ends nothing",
+        ),
+        pytest.param(
+            Past(held=("tcp-shared-eni", "rdma-next")),
+            ["tcp-shared-eni gates free", "unknown gates refused"],
+            id="beside one that is known",
+        ),
+        pytest.param(
+            Past(
+                held=("rdma-next",),
+                parts=({**part("base"), "profile": {**part("base")["profile"], "name": "rdma-next"}},),
+            ),
+            ["rdma-next gates free"],
+            id="what it was is remembered",
+        ),
+    ],
+)
+def test_a_profile_that_this_version_does_not_know(kept: Past, expected: list[str]) -> None:
+    choice = chosen(past=kept)
+    assert words(choice, Mode.OBSERVE, kept) == expected
+    assert all("rdma-next" in doubt and "reset --inventory" in doubt for doubt in choice.doubts)
+
+
+def test_what_is_held_is_kept_in_a_form_that_comes_back() -> None:
+    kept = held(Past(), chosen(past=Past(held=("rdma-roce", "tcp-shared-eni"))).chosen)
+    assert kept.held == ("rdma-roce", "tcp-shared-eni")
+    assert [one.profile.name for one in remembered(kept)] == ["rdma-roce", "tcp-shared-eni"]
+    assert "rdma" in remembered(kept)[0].names
+    assert held(kept, chosen(past=kept).chosen) is kept
+
+
+def test_the_inventory_is_laid_over_what_hardware_chose_and_nothing_else() -> None:
+    first = replace(named("rdma-roce").profile, name="baseline")
+    kept = Past(held=("rdma-roce",), baseline=mapping(first))
+    assert inventory(kept) is not None
+    assert "as when it was first ready" in chosen(past=kept).chosen.by
+    assert "as when it was first ready" not in chosen(past=kept, default="rdma-roce").chosen.by

@@ -1,0 +1,91 @@
+"""What a round tells of gate files that cannot be removed or written: in the same round, and until it is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from nodeprep.agent.keeping import Keeper
+from nodeprep.agent.loop import GATES_AGAIN, Agent, Means
+from nodeprep.agent.mind import Mind
+from nodeprep.config.settings import Settings
+from nodeprep.doors.bell import Bells
+from nodeprep.doors.host import Host
+from nodeprep.doors.store import Store
+from nodeprep.publish.gate import GateFiles
+from nodeprep.publish.status import NodeStatus
+from tests.status_values import standing, status
+
+OPEN = {"rdma-roce.device", "rdma-roce.ready"}
+CLOSED = (standing(device=False, ready=False),)
+
+
+class Rounds:
+    """An agent whose rounds are given to it, a second apart, and what its listeners heard of gate files."""
+
+    def __init__(self, run: Path, state: Path) -> None:
+        self.run = run
+        self.heard: list[NodeStatus] = []
+        store, settings = Store(str(state), str(state)), Settings()
+        means = Means(
+            lambda *_: Host("/"), lambda: settings, Bells(sources=()), store, str(run), {}, (self.heard.append,)
+        )
+        self.agent = Agent(means, settings)
+        self.agent._gates = GateFiles(str(run))
+        self.agent._mind = Mind(settings, Keeper(store), status().past, frozenset())
+
+    def tell(self, **different: Any) -> str:
+        self.agent._tell(status(at=1000.0 + len(self.heard), **different))
+        return self.heard[-1].gate_trouble
+
+    @property
+    def next(self) -> str:
+        """What the mind knows for the condition of the next round."""
+        return self.agent._mind.gate_trouble
+
+    def gates(self) -> set[str]:
+        return {one.name for one in self.run.iterdir() if one.is_file()}
+
+
+def test_a_gate_file_that_cannot_be_written_is_tried_at_every_round_and_told_until_it_is_there(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "run/rdma-roce.ready"
+    in_the_way.mkdir(parents=True)
+    rounds = Rounds(in_the_way.parent, tmp_path)
+    assert rounds.tell() == "", "it is written last"
+    assert f"{in_the_way} cannot be written" in rounds.next
+    assert [rounds.tell() for _ in range(3)] == [rounds.next] * 3
+    assert rounds.agent._told is rounds.heard[-1]
+    in_the_way.rmdir()
+    assert len(rounds.heard) < GATES_AGAIN
+    rounds.tell()
+    assert (rounds.gates(), rounds.next) == (OPEN, "")
+    assert rounds.tell() == ""
+
+
+def test_one_that_is_wanted_no_more_is_no_trouble(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "run/rdma-roce.ready"
+    in_the_way.mkdir(parents=True)
+    rounds = Rounds(in_the_way.parent, tmp_path)
+    rounds.tell()
+    assert rounds.next
+    rounds.tell(profiles=CLOSED)
+    assert (rounds.next, rounds.gates()) == ("", set())
+
+
+def test_gate_files_that_cannot_be_removed_are_told_at_once_and_beside_those_that_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    run.symlink_to(run)
+    rounds = Rounds(run, tmp_path)
+    first = rounds.tell(profiles=CLOSED)
+    assert first.startswith(f"{run} cannot be read")
+    assert first.count("; see findmnt") == 1
+    rounds.tell()
+    assert rounds.next.startswith(first)
+    assert f"{run}/rdma-roce.device cannot be written" in rounds.next
+    assert rounds.tell() == rounds.next
+    run.unlink()
+    run.mkdir()
+    rounds.tell()
+    assert (rounds.next, rounds.gates()) == ("", OPEN)
