@@ -10,12 +10,14 @@ from nodeprep.publish import metrics, series, tally
 from nodeprep.publish.web import PATIENCE, PLACES, PORT
 
 TARGET = Path(__file__).with_name("metrics.md")
+ALERTS = Path(__file__).resolve().parent.parent / "tests" / "publish" / "alerts.yaml"
 INTRODUCTION = f"""\
 # Metrics and pages
 
 Written by `make docs` from the code. Do not edit.
 
-The agent listens on port {PORT}. A scrape takes milliseconds, and a node with 8 NICs and 8 GPUs has fewer than 300
+The agent listens on 127.0.0.1, port {PORT}, unless `metrics.bind` and `metrics.port` say otherwise
+([configuration.md](configuration.md)): for a Prometheus elsewhere give it the node's address. A scrape takes milliseconds, and a node with 8 NICs and 8 GPUs has fewer than 300
 series. At most {PLACES} clients are served at once, for {PATIENCE:g} s each. There is no TLS and no password: nothing
 here is a secret.
 
@@ -26,7 +28,8 @@ here is a secret.
 | `/readyz` | 200 once every fact was looked at, and no fault waits that only a new version finds; else 503 and why |
 
 On the node itself, on the unix socket `agent.sock` in the run directory (root only): `GET /report`, what is known of
-the node as JSON, and `POST /reset`, which starts the node's proof over.
+the node as JSON, `POST /reset`, which starts the node's proof over, and `POST /reset-inventory`, which also forgets what
+hardware chose and which devices belong here.
 
     curl --unix-socket /run/nodeprep/agent.sock http://node/report
 
@@ -35,12 +38,24 @@ the node as JSON, and `POST /reset`, which starts the node's proof over.
 """
 NOTES = """
 What could not be read has no series: a gap in `nodeprep_port_up` is no port that is down. Alert on what is there
-(`== 0`, `status="fail"`) and on `time() - nodeprep_last_round_timestamp_seconds` for an agent that is not.
+(`== 0`, `status="fail"`); [below](#alerts) are alerts that do.
 
 - **check, status**: `ok`, `warn`, `fail` or `unknown`: the worst of the check's findings that stand for themselves. A
   finding that a waiver excuses, or that follows from another check's failure, does not count: one missing module is one
   failing check. A check that is absent here, or of which nothing counts, has no series. docs/checks.md has them all.
-- **profile** is each profile that the node has; **reason**, **bell** and **fact** are words of the agent.
+- **profile** is each profile that the node has: a node without one has no `nodeprep_ready`. **reason**, **bell** and
+  **fact** are words of the agent.
+  A bell that this node does not have (no ib_core, no right to read the kernel log) has no `nodeprep_bell_alive`: 0 is
+  one that died.
+"""
+ALERTING = """
+## Alerts
+
+Rules for Prometheus, tested with `promtool test rules` (tests/publish/alerts_test.yaml). `nodeprep` is the name of the job
+that scrapes the agents: put yours in its place. NodeprepHangs also fires where the clocks of node and Prometheus are two
+minutes apart. A node that reboots is gone for as long as it takes: give NodeprepGone more than that.
+
+```yaml
 """
 LATER = """
 Not there yet: `nodeprep_repair_runs_total{playbook,result}` and `nodeprep_fence_ok` come with repair and with the
@@ -50,7 +65,8 @@ admission policy; of `nodeprep_resource` the books `hardware` and `in_use`.
 
 def page() -> str:
     """The whole of docs/metrics.md."""
-    return INTRODUCTION + "\n".join((*_table(), NOTES + "\n".join(_values()), LATER))
+    words = "\n".join((*_table(), NOTES + "\n".join(_values()), LATER))
+    return f"{INTRODUCTION}{words}{ALERTING}{ALERTS.read_text(encoding='utf-8')}```\n"
 
 
 def _table() -> Iterator[str]:

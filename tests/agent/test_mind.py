@@ -11,7 +11,7 @@ import pytest
 from nodeprep.agent.keeping import Keeper
 from nodeprep.agent.mind import Mind, open_gates
 from nodeprep.agent.observing import Observation
-from nodeprep.config.agent_settings import AgentSettings
+from nodeprep.config.agent_settings import AgentSettings, fact_name
 from nodeprep.config.settings import Settings
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.readiness import Mode, begin
@@ -99,6 +99,12 @@ def test_hardware_chooses_and_what_it_chose_is_held(root: Path, tmp_path: Path) 
     assert "port.present" in failing(status)
     again = Node(root, tmp_path / "memory", settings())
     assert again.sees().report.profile == "rdma-roce", "nor does a restart make it forget"
+
+
+def test_what_a_look_took_is_told_by_the_names_that_the_configuration_has(root: Path, tmp_path: Path) -> None:
+    told = Node(root, tmp_path / "memory", settings()).sees().fact_seconds
+    assert set(told) == {fact_name(fact) for fact in FACTS}
+    assert "kernel-log" in told
 
 
 def test_too_little_to_choose_by_is_told_to_nobody(root: Path, tmp_path: Path) -> None:

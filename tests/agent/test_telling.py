@@ -1,13 +1,17 @@
-"""What a round tells of gate files that cannot be removed or written: in the same round, and until it is done."""
+"""What a round tells of gate files that cannot be removed or written, and what a configuration that is read anew."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from nodeprep.agent.keeping import Keeper
 from nodeprep.agent.loop import GATES_AGAIN, Agent, Means
 from nodeprep.agent.mind import Mind
+from nodeprep.config.document import ConfigError
 from nodeprep.config.settings import Settings
 from nodeprep.doors.bell import Bells
 from nodeprep.doors.host import Host
@@ -25,14 +29,26 @@ class Rounds:
 
     def __init__(self, run: Path, state: Path) -> None:
         self.run = run
+        self.bad: ConfigError | None = None
         self.heard: list[NodeStatus] = []
         store, settings = Store(str(state), str(state)), Settings()
         means = Means(
-            lambda *_: Host("/"), lambda: settings, Bells(sources=()), store, str(run), {}, (self.heard.append,)
+            lambda *_: Host("/"),
+            lambda: self.read(settings),
+            Bells(sources=()),
+            store,
+            str(run),
+            {},
+            (self.heard.append,),
         )
         self.agent = Agent(means, settings)
         self.agent._gates = GateFiles(str(run))
         self.agent._mind = Mind(settings, Keeper(store), status().past, frozenset())
+
+    def read(self, settings: Settings) -> Settings:
+        if self.bad is not None:
+            raise self.bad
+        return settings
 
     def tell(self, **different: Any) -> str:
         self.agent._tell(status(at=1000.0 + len(self.heard), **different))
@@ -89,3 +105,52 @@ def test_gate_files_that_cannot_be_removed_are_told_at_once_and_beside_those_tha
     run.mkdir()
     rounds.tell()
     assert (rounds.next, rounds.gates()) == ("", OPEN)
+
+
+class Heard(logging.Handler):
+    """What was logged, as event and fields."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[str, object]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append((record.getMessage(), record.__dict__["fields"]))
+
+
+@contextmanager
+def listening() -> Iterator[list[tuple[str, object]]]:
+    logger, heard = logging.getLogger("nodeprep"), Heard()
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(heard)
+    try:
+        yield heard.lines
+    finally:
+        logger.removeHandler(heard)
+        logger.setLevel(level)
+
+
+def test_a_configuration_that_changes_nothing_is_told_to_who_asked_for_it_alone(tmp_path: Path) -> None:
+    agent = Rounds(tmp_path, tmp_path).agent
+    with listening() as lines:
+        agent._reload()
+        assert lines == []
+        agent.reload()
+        agent._reload()
+        agent._reload()
+    assert lines == [("configuration-read", {"changes": "none"})]
+
+
+def test_a_bad_one_says_which_holds(tmp_path: Path) -> None:
+    rounds = Rounds(tmp_path, tmp_path)
+    rounds.bad = ConfigError("c.yaml", 3, "mode", "'gates'", "'gate'")
+    rounds.agent.reload()
+    with listening() as lines:
+        rounds.agent._reload()
+    said = rounds.agent._mind.config_trouble
+    assert said == "c.yaml:3: mode: found 'gates', wanted 'gate'; the former configuration holds"
+    assert lines == [], "the round after it tells"
+    rounds.bad = None
+    rounds.agent._reload()
+    assert rounds.agent._mind.config_trouble == ""

@@ -136,6 +136,26 @@ def test_it_ends_when_it_is_told_to_and_leaves_its_memory(agent: Agent, number: 
     assert (agent.state / "memory.json").exists()
     assert not (agent.run / "agent.sock").exists()
     assert agent.lines("broke") == []
+    assert [agent.lines()[-1]] == agent.lines("stopped", signal=number.name)
+
+
+def test_a_first_start_says_so_once(agent: Agent) -> None:
+    with agent:
+        why = agent.wait("started")["why"]
+        assert why == f"the first start here: no memory in {agent.state}"
+        assert "why" not in agent.wait("state")
+        agent.kill()
+        (agent.state / "memory.json").write_text("")
+        agent.start()
+        assert agent.wait("started")["why"] == "no memory of this node that can be read"
+        assert "memory.json" in agent.wait("start-trouble")["message"]
+
+
+def test_who_asks_for_the_configuration_is_answered(agent: Agent) -> None:
+    with agent:
+        agent.report()
+        agent.signal(signal.SIGHUP)
+        assert agent.wait("configuration-read")["changes"] == "none"
 
 
 def test_a_log_that_nobody_reads_any_more_stops_nothing(agent: Agent) -> None:

@@ -59,6 +59,40 @@ def test_a_gate_that_is_not_open_is_1_and_says_what_is_in_the_way(tmp_path: Path
     assert (code, "no such directory; see nodeprep check" in words) == (1, True)
 
 
+OPEN_HERE = [
+    # gates that are open           asked for       says
+    ((), "rdma-roce", "no such file; open here: none;"),
+    ((("rdma-roce", "device"),), "rdma-rcoe", "no such file; open here: rdma-roce.device;"),
+    ((("b", "ready"), ("b", "device"), ("a/", "ready")), "c", "; open here: a%2F.ready, b.device, b.ready;"),
+    (tuple((f"p{number}", "ready") for number in range(8)), "c", ", p4.ready, p5.ready and 2 more;"),
+]
+
+
+@pytest.mark.parametrize(("gates", "profile", "says"), OPEN_HERE)
+def test_a_profile_of_which_nobody_here_has_heard_is_told_what_is_open(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], gates: tuple[tuple[str, str], ...], profile: str, says: str
+) -> None:
+    open_(tmp_path, *gates)
+    open_(tmp_path, ("old", "ready"), boot_id="another")
+    assert wait(str(tmp_path), profile, "ready", BOOT, 0.1) == 1
+    first, last = capsys.readouterr().err.splitlines()
+    assert says in first
+    assert says in last
+
+
+def test_one_of_which_there_was_a_file_is_no_typing_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    open_(tmp_path, ("rdma-roce", "device"), boot_id="another")
+    open_(tmp_path, ("base", "ready"))
+    timer = threading.Timer(0.3, (tmp_path / "rdma-roce.device").unlink)
+    timer.start()
+    try:
+        assert wait(str(tmp_path), "rdma-roce", "ready", BOOT, 3.0, reminder=1.0) == 1
+    finally:
+        timer.join()
+    assert not (tmp_path / "rdma-roce.device").exists()
+    assert "open here" not in capsys.readouterr().err
+
+
 def test_it_waits_as_long_as_it_was_told(tmp_path: Path) -> None:
     started = time.monotonic()
     code, words = waited("rdma-roce", "ready", "1.2s", tmp_path)
@@ -66,7 +100,7 @@ def test_it_waits_as_long_as_it_was_told(tmp_path: Path) -> None:
     assert code == 1
     first, last = words.splitlines()
     assert first == (
-        f"waiting for {tmp_path}/rdma-roce.ready of this boot: no such file; "
+        f"waiting for {tmp_path}/rdma-roce.ready of this boot: no such file; open here: none; "
         "the agent writes it when its checks have passed"
     )
     assert last.startswith("not open after 1 s: ")

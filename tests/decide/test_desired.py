@@ -144,6 +144,12 @@ CONDITIONS: list[tuple[Past, str, str]] = [
     ),
     (memory(BOOTSTRAP, proofs=UNPROVEN), "ENIReady", "True Passed: 1 of 1 gate checks pass"),
     (
+        memory(BOOTSTRAP, proofs={}),
+        "TrainingReady",
+        "False Bootstrap: 0 of 6 gate checks passed often enough in this boot; "
+        "not yet pci.driver-bound, port.state, eni.up and 3 more",
+    ),
+    (
         memory(State.AWAITING_HUMAN, why="it flaps"),
         "TrainingReady",
         "False AwaitingHuman: the node is AwaitingHuman: it flaps",
@@ -180,14 +186,15 @@ def test_an_area_is_there_where_it_applies_and_somebody_asks(
 
 
 def test_what_is_wrong_with_the_agent_stands_at_the_end_of_a_message_that_is_cut() -> None:
-    now = memory(UNHEALTHY, cases=(wrong(message="x" * 400),))
-    trouble = Trouble("memory cannot be kept: /var/lib/nodeprep is full", "/etc/nodeprep.yaml:3: bad\n" + "y" * 200)
+    now = memory(UNHEALTHY, cases=(wrong(message="x" * 600),))
+    trouble = Trouble("memory cannot be kept: /var/lib/nodeprep is full", "/etc/nodeprep.yaml:3: bad\n" + "y" * 300)
     told = tell(now, RDMA, trouble=trouble)
     message = told.conditions[0].message
-    assert len(message) == 256
+    assert len(message) == 512
+    assert len(message.rpartition("; ")[2]) == 200
     assert message.startswith("Unhealthy: port.state NoSignal: xxx")
     assert "...; memory cannot be kept: /var/lib/nodeprep is full; /etc/nodeprep.yaml:3: bad y" in message
-    assert len(told.conditions[1].message) == 256
+    assert len(told.conditions[1].message) == 512
 
 
 TAINTED = "NoSignal"
@@ -325,6 +332,34 @@ def test_a_line_is_printable_and_short_and_keeps_its_tail(text: str, tail: str, 
     assert len(written) <= most
     assert written.isprintable()
     assert len(tail) > most or not tail.isprintable() or written.endswith(tail)
+
+
+CUTS = [
+    # text                  most  tail    line
+    ("one two three", 13, "", "one two three"),
+    ("one two three", 12, "", "one two..."),
+    ("one two three", 10, "", "one two..."),
+    ("one two three", 9, "", "one..."),
+    ("one   two three", 10, "", "one..."),
+    ("one two three", 3, "", ""),
+    ("one two three", 16, "; more", "one two...; more"),
+    ("seven " + "x" * 200, 100, "", "seven " + "x" * 91 + "..."),
+    ("x" * 200, 100, "", "x" * 97 + "..."),
+]
+
+
+@pytest.mark.parametrize(("text", "most", "tail", "cut"), CUTS)
+def test_a_line_is_cut_between_words_unless_one_is_too_long_to_be_one(
+    text: str, most: int, tail: str, cut: str
+) -> None:
+    assert line(text, most, tail=tail) == cut
+
+
+def test_an_area_names_three_that_are_yet_to_pass() -> None:
+    ids = tuple(f"pci.c{number}" for number in range(21))
+    many = replace(RDMA, gates=ids)
+    told = tell(memory(BOOTSTRAP), many, found=tuple(finding(one, Status.OK) for one in ids))
+    assert said(told, "RDMAReady").endswith("in this boot; not yet pci.c0, pci.c1, pci.c2 and 18 more")
 
 
 @pytest.mark.parametrize("text", ["NoSignal", "profile.rdma-roce", "a", "x" * 63])

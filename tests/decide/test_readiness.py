@@ -354,6 +354,13 @@ STANDINGS: list[tuple[Past, Assigned, bool, bool, str]] = [
         False,
         "0 of 1 gate checks passed often enough in this boot; not yet no.such",
     ),
+    (
+        memory(READY),
+        Assigned("mine", tuple("abcde"), gating=False, rdma=False),
+        False,
+        False,
+        "0 of 5 gate checks passed often enough in this boot; not yet a, b, c and 2 more",
+    ),
 ]
 
 

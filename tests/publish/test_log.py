@@ -13,7 +13,7 @@ import pytest
 
 from nodeprep.decide.readiness import Mode
 from nodeprep.doors.bell import BellState
-from nodeprep.facts.past import Blind, State
+from nodeprep.facts.past import Blind, Case, State
 from nodeprep.model import Remedy
 from nodeprep.publish.log import MOST_LINE, Entry, JsonLines, line, tell, transitions
 from nodeprep.publish.status import NodeStatus
@@ -146,11 +146,57 @@ def test_the_first_round_tells_what_the_memory_holds_and_warns_of_no_gate_that_i
     assert words(None, first) == [
         "mode to=gate",
         "profile-chosen to=rdma-roce chosen_by=configuration",
+        CONVICTED,
         "state to=Bootstrap why=new boot",
         f"profile-closed {STANDING} device_stage=False why={CLOSED.why}",
-        CONVICTED,
         "! cannot-look check=imds.reachable seconds=601 message=100.100.100.200: timeout",
     ]
+
+
+def closed(why: str, **different: Any) -> dict[str, Any]:
+    """A round that closes the gate for this reason, which is told of the profile too."""
+    return {"state": State.UNHEALTHY, "why": why, "profiles": (standing(ready=False, why=f"so: {why}"),)} | different
+
+
+CUT = [
+    # reason                                            cases                           as the line says it
+    ("a gate check fails: port.state NoSignal: mlx5_3/1: No", (case(),), "a gate check fails: port.state NoSignal"),
+    ("port.state NoSignal: again: and again", (case("eni.up"), case()), "port.state NoSignal"),
+    ("port.state NoSignal", (case(),), "port.state NoSignal"),
+    ("port.state NotActive: of before", (case(),), "port.state NotActive: of before"),
+    ("port.state NoSignal: nobody has said so", (case(convicted_at=None),), "port.state NoSignal: nobody has said so"),
+    ("2 of 3 gate checks passed: not yet port.mtu", (case(),), "2 of 3 gate checks passed: not yet port.mtu"),
+]
+
+
+@pytest.mark.parametrize(("why", "cases", "cut"), CUT)
+def test_what_follows_from_a_conviction_comes_after_it_and_names_it(
+    why: str, cases: tuple[Case, ...], cut: str
+) -> None:
+    *convicted, state, profile = words(status(), status(**closed(why, cases=cases)))
+    assert all(line.startswith("! convicted ") for line in convicted)
+    assert state == f"! state from=Ready to=Unhealthy why={cut}"
+    assert profile == f"! profile-device-ready {STANDING} device_stage=True why=so: {cut}"
+
+
+def test_what_is_released_comes_before_the_gate_that_opens() -> None:
+    before = status(**closed("port.state NoSignal: x", cases=(case(),)))
+    assert [one.event for one in transitions(before, status())] == ["released", "state", "profile-ready"]
+
+
+STARTED = [
+    # before, reason that the start gave      whether the state's line has one
+    (None, "a new boot", False),
+    (None, "another", True),
+    (status(state=State.UNHEALTHY), "a new boot", True),
+]
+
+
+@pytest.mark.parametrize(("before", "started", "has"), STARTED)
+def test_the_reason_of_a_start_is_said_once(before: NodeStatus | None, started: str, has: bool) -> None:
+    after = status(state=State.BOOTSTRAP, why="a new boot")
+    (said,) = [one for one in transitions(before, after, started=started) if one.event == "state"]
+    assert said.fields.get("why") == ("a new boot" if has else None)
 
 
 @pytest.fixture

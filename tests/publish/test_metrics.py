@@ -16,6 +16,7 @@ from docs import metrics as page
 from nodeprep.checks import ALL as CHECKS
 from nodeprep.checks.counter import physical, transport
 from nodeprep.checks.port.flap import LINK_DOWNED
+from nodeprep.config.agent_settings import fact_name
 from nodeprep.doors.bell import BellState
 from nodeprep.doors.host import Host
 from nodeprep.facts import ALL as FACTS
@@ -106,7 +107,7 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
         {"profiles": (standing(), standing(name="base", ready=False))},
         ['{profile="base"} 0.0', '{profile="rdma-roce"} 1.0'],
     ),
-    ("fact_seconds", {"fact_seconds": {"Rdma": 0.0123}}, ['{fact="Rdma"} 0.0123']),
+    ("fact_seconds", {"fact_seconds": {"kernel-log": 0.0123}}, ['{fact="kernel-log"} 0.0123']),
     ("last_round_timestamp_seconds", {}, [" 1.75e+09"]),
     ("rounds_total", {}, [" 7.0"]),
     ("port_up", {"facts": {Rdma: BLIND}}, []),
@@ -307,7 +308,7 @@ def eight_rails(root: Path) -> NodeStatus:
     return status(
         report=report(*(finding(check.id, OK) for check in CHECKS)),
         facts={**look.facts, **INSTANCE, **more},
-        fact_seconds={fact.kind.__name__: 0.01 for fact in FACTS},
+        fact_seconds={fact_name(fact): 0.01 for fact in FACTS},
         profiles=tuple(standing(name=name) for name in ("base", "rdma-roce", "mpijob-exclusive-eni")),
         bells={name: BellState(True) for name in ("link", "rdma", "device", "kernel-log", "ports", "directories")},
         suppressed={"mode": 1, "latched": 1},

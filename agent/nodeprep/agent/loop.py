@@ -72,6 +72,8 @@ class Agent:
     _opened_at: float = -inf
     _not_closed: str = ""  # why a gate file that ought to go is still there; "" once it is gone
     _not_opened: str = ""  # why one that ought to be there is not; "" once it is
+    _started: str = ""  # why the state was what it was, as the line of the start said
+    _stopped_by: str = ""
 
     def run(self) -> None:
         """Judge until stopped."""
@@ -79,8 +81,11 @@ class Agent:
         while "stop" not in self._asked:
             self.turn(self.means.bells.wait(self._patience(), self._schedule.deaf(clock.now())))
         self._mind.keeper.save(self._mind.past, clock.now())
+        tell([Entry("stopped", {"signal": self._stopped_by})], LOGGER)
 
-    def stop(self) -> None:
+    def stop(self, signal: str = "") -> None:
+        """End, because of the signal of that name."""
+        self._stopped_by = self._stopped_by or signal
         self._ask("stop")
 
     def reload(self) -> None:
@@ -128,14 +133,18 @@ class Agent:
         boot_id = _text(host.files.text(BOOT_ID))
         now = clock.now()
         recalled = recall(self.means.store)
+        found_open = opened(self.means.run_directory, boot_id)
         past = took_over(begin(recalled.past, boot_id, "", now), __version__, now)
-        past = resumed(vouched(past, opened(self.means.run_directory, boot_id), now))
+        if recalled.past is None and not recalled.trouble and not found_open:
+            past = replace(past, why=f"the first start here: no memory in {self.means.store.directory}")
+        past = resumed(vouched(past, found_open, now))
         self._gates = GateFiles(self.means.run_directory)
         troubles = [self._gates.sweep(), self._gates.close(past.gates)]
         keeper = Keeper(self.means.store, recalled.rest)
         self._mind = Mind(self.settings, keeper, past, frozenset(fact.kind for fact in FACTS), self.means.requests)
         self._observer = Observer(host, self.means.bells.wake)
         self._schedule = Schedule(FACTS, self._periods())
+        self._started = past.why
         started = {"version": __version__, "state": past.state, "why": past.why, "boot_id": boot_id}
         troubles = [one for one in (recalled.trouble, *troubles) if one]
         tell(
@@ -159,7 +168,8 @@ class Agent:
         status = replace(status, gate_trouble=self._gate_trouble())
         for listener in self.means.listeners:
             listener(status)
-        tell(transitions(self._told, status, self.settings.agent.damping.blind_after), LOGGER)
+        blind_after = self.settings.agent.damping.blind_after
+        tell(transitions(self._told, status, blind_after, started=self._started), LOGGER)
         self._told = status
         if wanted != self._open or self._not_opened or status.at - self._opened_at >= GATES_AGAIN:
             past = status.past
@@ -180,20 +190,24 @@ class Agent:
             self._observer.host = self._host()
 
     def _reload(self) -> None:
-        """Read the configuration; one that is bad changes nothing, and is said."""
+        """Read the configuration; one that is bad changes nothing, and is said. Who asked for it is always answered."""
+        asked = "reload" in self._asked
         self._asked.discard("reload")
         try:
             settings = self.means.read_settings()
         except ConfigError as error:
-            self._mind.config_trouble = str(error)
+            self._mind.config_trouble = f"{error}; the former configuration holds"
             return
         if settings.file is None and self.settings.file is not None:
             self._mind.config_trouble = f"{self.settings.file} is gone: what it said holds until it is back"
             return
         self._mind.config_trouble = ""
-        if settings == self.settings:
+        changed = settings != self.settings
+        if changed or asked:
+            said = "; ".join(changes(self.settings, settings)) or "none"
+            tell([Entry("configuration-read", {"changes": said})], LOGGER)
+        if not changed:
             return
-        tell([Entry("configuration-read", {"changes": "; ".join(changes(self.settings, settings))})], LOGGER)
         self.settings = settings
         self._mind.follow(settings)
         self._excluded = self._mind.question().excluded()

@@ -22,6 +22,7 @@ from nodeprep.agent.keeping import Keeper
 from nodeprep.agent.observing import Observation
 from nodeprep.agent.standing import RECORDS, Standing
 from nodeprep.checks import ALL
+from nodeprep.config.agent_settings import fact_name
 from nodeprep.config.settings import Settings
 from nodeprep.decide.damping import reset, wanted_looks
 from nodeprep.decide.desired import Desired, Trouble
@@ -30,6 +31,7 @@ from nodeprep.decide.schedule import not_fresh
 from nodeprep.decide.turn import Heard, Rules, think
 from nodeprep.decide.upgrade import changed_by_upgrade
 from nodeprep.doors import clock
+from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.cluster import Cluster, KubeNode
 from nodeprep.facts.kernel_log import KernelLog
 from nodeprep.facts.past import Past, State
@@ -40,6 +42,7 @@ from nodeprep.publish.status import NodeStatus
 from nodeprep.question import Chosen, Question, Wishes
 
 CHECKS = {check.id: check for check in ALL}
+NAMES = {fact.kind: fact_name(fact) for fact in FACTS}
 SETTLED = 30.0  # seconds for which a ready node of which nothing new is seen need not be thought of
 
 
@@ -215,7 +218,7 @@ class Mind:
             past=self.past,
             mode=self.settings.agent.mode,
             facts=dict(standing.facts),
-            fact_seconds={kind.__name__: seconds for kind, seconds in standing.seconds.items()},
+            fact_seconds={NAMES[kind]: seconds for kind, seconds in standing.seconds.items()},
             round_time=clock.wall(),
             at=clock.now(),
             rounds=self.rounds,

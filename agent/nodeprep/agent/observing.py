@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 
 from nodeprep.doors import clock
 from nodeprep.doors.host import Host
@@ -40,15 +40,18 @@ class Observer:
     _since: dict[type, float] = field(default_factory=dict)
     _todo: SimpleQueue[Fact] = field(default_factory=SimpleQueue)
     _answers: SimpleQueue[Observation] = field(default_factory=SimpleQueue)
+    _idle: Event = field(default_factory=Event)
     _waited_for: bool = False
 
     def begin(self, facts: Iterable[Fact]) -> None:
-        """Begin to observe these; those under way are passed over."""
+        """Begin to observe these; those under way are passed over. `gather` is to follow."""
         due = [fact for fact in facts if fact.kind not in self.under_way]
         if not due:
             return
         self.host.files.forget()
         unmounted = self.host.unmounted()
+        self._idle.clear()
+        self._waited_for = True
         for fact in due:
             self.under_way[fact.kind] = fact
             if unmounted is not None:
@@ -57,24 +60,30 @@ class Observer:
             self._todo.put(fact)
         if unmounted is None:
             self._another_thread()
+        else:
+            self._idle.set()
 
     def gather(self) -> list[Observation]:
         """What is there, once all that was begun has answered or none answered for a moment; then what is overdue."""
         found: list[Observation] = []
-        self._waited_for = True
         while self.under_way.keys() - self.late:
-            try:
-                answer = self._answers.get(timeout=STALL)
-            except Empty:
-                if self._todo.empty():
-                    break
+            # Not woken by each answer: two threads that wake each other fight for the interpreter.
+            idle = self._idle.wait(STALL)
+            answers = self._drained()
+            found += answers
+            if idle or not (answers or not self._todo.empty()):
+                break
+            if not answers:
                 self._another_thread()
-                continue
-            found += self._taken(answer)
         self._waited_for = False
+        return [*found, *self._drained(), *self._overdue()]
+
+    def _drained(self) -> list[Observation]:
+        """The answers that are there."""
+        found: list[Observation] = []
         while not self._answers.empty():
             found += self._taken(self._answers.get())
-        return [*found, *self._overdue()]
+        return found
 
     def next_deadline(self) -> float | None:
         """When the first of what is under way will be overdue."""
@@ -110,6 +119,7 @@ class Observer:
             for fact in self._left():
                 blind = Unreadable(Why.IO_ERROR, fact.kind.__name__, detail=f"no thread can be started: {error}")
                 self._answers.put(Observation(fact, clock.now(), 0.0, blind))
+            self._idle.set()
 
     def _work(self) -> None:
         for fact in self._left():
@@ -119,6 +129,7 @@ class Observer:
             self._answers.put(Observation(fact, began, clock.now() - began, value))
             if not self._waited_for:
                 self.wake()
+        self._idle.set()
 
     def _left(self) -> Iterator[Fact]:
         """Take what nobody has taken yet."""

@@ -120,7 +120,7 @@ def _serve(stack: ExitStack, agent: Agent, metrics: Metrics, address: tuple[str,
 def _obey(agent: Agent) -> None:
     """SIGHUP reads the configuration again; SIGTERM and Ctrl-C end the agent and leave gates as they are."""
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: agent.stop())
+        signal.signal(number, lambda which, _: agent.stop(signal.Signals(which).name))
     signal.signal(signal.SIGHUP, lambda *_: agent.reload())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -11,9 +12,10 @@ from nodeprep.cli.duration import seconds
 from nodeprep.cli.output import complain
 from nodeprep.cli.usage import UsageError
 from nodeprep.doors import clock
-from nodeprep.publish.gate import BOOT_ID, GateStage, file_name, in_the_way
+from nodeprep.publish.gate import BOOT_ID, GateStage, file_name, in_the_way, is_known, opened
 
 PAUSE = 0.5  # seconds between two looks
+SHOWN = 6  # open gates that it names
 REMINDER = 30.0  # seconds after which it says again what it waits for
 
 
@@ -34,14 +36,18 @@ def wait(
     """Look until the gate is open, at most `patience` seconds; say at first and every `reminder` seconds for what."""
     waited_for = f"{directory}/{file_name(profile, stage)} of this boot"
     started = next_words = clock.now()
+    known = False
     while why := _in_the_way(directory, profile, stage, boot_id):
+        known = known or is_known(directory, profile)
+        others = "" if known else _open_here(directory, boot_id)
         waited = clock.now() - started
         if patience is not None and waited >= patience:
             after = f"after {waited:.0f} s" if waited >= 1 else "now"
-            complain(f"not open {after}: {waited_for}: {why}; see nodeprep check --profile {profile} on the node")
+            look = f"see nodeprep check --profile {profile} on the node"
+            complain(f"not open {after}: {waited_for}: {why}{others}; {look}")
             return 1
         if started + waited >= next_words:
-            complain(f"waiting for {waited_for}: {why}; the agent writes it when its checks have passed")
+            complain(f"waiting for {waited_for}: {why}{others}; the agent writes it when its checks have passed")
             next_words += reminder
         clock.sleep(PAUSE if patience is None else min(PAUSE, patience - waited))
     return 0
@@ -57,6 +63,15 @@ def _in_the_way(directory: str, profile: str, stage: str, boot_id: str) -> str:
     except OSError as error:
         return str(error.strerror)
     return in_the_way(directory, profile, stage, boot_id)
+
+
+def _open_here(directory: str, boot_id: str) -> str:
+    """Which gates are open, for who waits for one that nobody here has heard of: its name may be mistyped."""
+    if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir can raise
+        return ""
+    names = sorted(file_name(profile, stage) for profile, stage in opened(directory, boot_id))
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"; open here: {', '.join(names[:SHOWN]) or 'none'}{more}"
 
 
 def _boot_id() -> str:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from nodeprep.decide.against import convictions, repairable, roots, spared, told
 from nodeprep.decide.damping import DampingPolicy
-from nodeprep.decide.legal import label, line, reason
+from nodeprep.decide.legal import few, label, line, reason
 from nodeprep.decide.readiness import Mode, ProfileStanding, ReadinessPolicy, node_gates
 from nodeprep.facts.past import Case, Past, State
 from nodeprep.model import Check, Finding, Remedy, Status
 
 PREFIX = "nodeprep.io"
 TRAINING_READY = f"{PREFIX}/TrainingReady"
+MOST_TROUBLE = 200  # characters of what is wrong with the agent itself, at the end of a message
 
 # The areas of design 3.5, by families of checks; what is in none, such as limits, counts for TrainingReady alone.
 AREAS: Mapping[str, frozenset[str]] = {
@@ -185,7 +186,7 @@ def desired(
 def _training_ready(sight: Sight, trouble: Trouble) -> Condition:
     """Whether a job may land here, and in one line why not."""
     status, why, message = _overall(sight)
-    tail = "".join(f"; {line(one, 80)}" for one in (trouble.store, trouble.config) if one)
+    tail = "".join(f"; {line(one, MOST_TROUBLE)}" for one in (trouble.store, trouble.config) if one)
     return Condition(TRAINING_READY, status, reason(why), line(message, tail=tail))
 
 
@@ -231,7 +232,7 @@ def _area(sight: Sight, kind: str, families: frozenset[str]) -> Condition | None
     missing = [one for one in gates if one not in sight.past.proofs or not sight.past.proofs[one].proven]
     if missing:
         count = f"{len(gates) - len(missing)} of {len(gates)} gate checks passed often enough in this boot"
-        return Condition(kind, "Unknown", "Bootstrap", line(f"{count}; not yet {', '.join(missing)}"))
+        return Condition(kind, "Unknown", "Bootstrap", line(f"{count}; not yet {few(missing)}"))
     return Condition(kind, "True", "Passed", f"{len(gates)} of {len(gates)} gate checks pass")
 
 

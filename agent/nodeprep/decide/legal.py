@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Sequence
 
-MOST_MESSAGE = 256  # characters; gating.md 9.2: a message is for people, details are in the report
+MOST_MESSAGE = 512  # characters; a message is for people (gating.md 9.2), details are in the report
+LONGEST_WORD = 80  # characters; what is longer is cut in its midst, or hardly anything would be left
+NAMED = 3
 MOST_VALUE = 63  # characters of a label's value and of its name (apimachinery, validation.LabelValueMaxLength)
 
 
 def line(text: str, most: int = MOST_MESSAGE, tail: str = "") -> str:
-    """One printable line of at most `most` characters that ends with `tail`, whatever had to be cut before it."""
+    """One printable line of at most `most` characters that ends with `tail`, cut before it at a blank."""
     end = _printable(tail)[:most]
     body = _printable(text)
     room = most - len(end)
     if len(body) > room:
-        body = body[: room - 3] + "..." if room > 3 else ""
+        body = f"{_whole_words(body, room - 3)}..." if room > 3 else ""
     return body + end
+
+
+def few(names: Sequence[str]) -> str:
+    """The first names, and how many there are beside them."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def reason(text: str) -> str:
@@ -34,6 +43,11 @@ def label(text: str) -> str:
         return text
     mark = f"{zlib.crc32(text.encode(errors='backslashreplace')):08x}"
     return f"{plain[: MOST_VALUE - 9].strip('._-') or 'x'}-{mark}"
+
+
+def _whole_words(text: str, most: int) -> str:
+    end = text.rfind(" ", max(most - LONGEST_WORD, 0), most + 1)
+    return text[:most] if end < 0 else text[:end].rstrip()
 
 
 def _printable(text: str) -> str:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from nodeprep.decide.against import convictions, roots, suspected, told
 from nodeprep.decide.kept import intact, outliving
-from nodeprep.decide.legal import line
+from nodeprep.decide.legal import few, line
 from nodeprep.decide.states import NO_REPAIR, TABLE, ReadinessPolicy, Repair, Situation
 from nodeprep.facts.past import Past, State
 from nodeprep.model import Check, Severity, Stage
@@ -201,4 +201,4 @@ def _in_the_way(past: Past, profile: Assigned, checks: Mapping[str, Check], now:
     if blind is not None:
         return f"{blind} could not look: {past.blind[blind].message}"
     count = f"{len(profile.gates) - len(missing)} of {len(profile.gates)} gate checks passed often enough in this boot"
-    return f"{count}; not yet {', '.join(missing)}" if missing else count
+    return f"{count}; not yet {few(missing)}" if missing else count

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nodeprep.decide.against import repairable, told
+from nodeprep.decide.legal import few
 from nodeprep.facts.past import Case, State
 
 
@@ -78,8 +79,7 @@ def culprit(seen: Situation) -> str:
 
 def missing(seen: Situation) -> str:
     """Which gates have not passed often enough, for people."""
-    more = len(seen.missing) - 3
-    return ", ".join(seen.missing[:3]) + (f" and {more} more" if more > 0 else "")
+    return few(seen.missing)
 
 
 def all_passed(seen: Situation) -> bool:

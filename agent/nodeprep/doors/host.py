@@ -25,6 +25,7 @@ T = TypeVar("T")
 PHYSICAL_KINDS: frozenset[str | None] = frozenset({None})
 METADATA = "http://100.100.100.200"  # the same in every VPC
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+FIRST_PROCESS = "/proc/1/stat"
 
 
 class Host:
@@ -66,10 +67,13 @@ class Host:
         """
         if not self.live or not self.files.root:
             return None
-        theirs, ours = self.files.text(BOOT_ID), Files().text(BOOT_ID)
-        if self.files.text("/proc/1/stat") and theirs == ours:
-            return None
-        return Unreadable(Why.MISSING, self.root, detail="the host's root is not mounted here")
+        lacking = [f"{self.files.root}{path}" for path in (FIRST_PROCESS, BOOT_ID) if not self.files.text(path)]
+        why = f"no {' and no '.join(lacking)}"
+        if not lacking:
+            if self.files.text(BOOT_ID) == Files().text(BOOT_ID):
+                return None
+            why = f"{self.files.root}{BOOT_ID} is not that of this boot"
+        return Unreadable(Why.MISSING, self.root, detail=f"the host's root is not mounted here: {why}")
 
     def route_netlink(self) -> RouteNetlink | Unreadable:
         def ask() -> RouteNetlink:

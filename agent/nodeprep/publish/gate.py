@@ -112,6 +112,11 @@ def opened(directory: str, boot_id: str) -> frozenset[Gate]:
     )
 
 
+def is_known(directory: str, profile: str) -> bool:
+    """Whether there is a file of a gate of this profile, of whatever boot."""
+    return any(os.path.lexists(f"{directory}/{file_name(profile, stage)}") for stage in GateStage)
+
+
 def in_the_way(directory: str, profile: str, stage: str, boot_id: str) -> str:
     """Why a gate is not open in this boot; "" if it is."""
     found = _read(directory, file_name(profile, stage))

@@ -33,18 +33,20 @@ class Entry:
 
 
 def transitions(
-    before: NodeStatus | None, after: NodeStatus, blind_after: float = STANDARD.blind_after
+    before: NodeStatus | None, after: NodeStatus, blind_after: float = STANDARD.blind_after, *, started: str = ""
 ) -> tuple[Entry, ...]:
     """What is different after a round. `before` is None in the first: then all that is not fine is told.
 
-    `blind_after` is the seconds after which a check that could not look is told of.
+    `blind_after` is the seconds after which a check that could not look is told of; `started` is the reason that the
+    line of the start gave for the state, which the first round does not say again. What is believed comes before what
+    follows from it, which names it and no more.
     """
     return (
         *_mode(before, after),
         *_chosen(before, after),
-        *_state(before, after),
-        *_profiles(before, after),
         *_cases(before, after),
+        *_state(before, after, started),
+        *_profiles(before, after),
         *_blind(before, after, blind_after),
         *_spared(before, after),
         *_remedies(before, after),
@@ -68,10 +70,12 @@ def _chosen(before: NodeStatus | None, after: NodeStatus) -> Iterator[Entry]:
         )
 
 
-def _state(before: NodeStatus | None, after: NodeStatus) -> Iterator[Entry]:
-    state = after.past.state
+def _state(before: NodeStatus | None, after: NodeStatus, started: str) -> Iterator[Entry]:
+    state, why = after.past.state, after.past.why
     if before is None or before.past.state is not state:
-        told = {"from": before.past.state if before else "", "to": state, "why": after.past.why}
+        told: dict[str, object] = {"from": before.past.state if before else "", "to": state}
+        if before is not None or why != started:
+            told["why"] = _named(why, after)
         yield Entry("state", told, state in NEED_HUMANS)
 
 
@@ -82,10 +86,19 @@ def _profiles(before: NodeStatus | None, after: NodeStatus) -> Iterator[Entry]:
         if known is None or (known.device, known.ready) != (found.device, found.ready):
             # Closed at a start is no news of the node: the state tells why.
             worse = known is not None and (known.ready, known.device) > (found.ready, found.device)
-            told = {"profile": found.name, "gating": found.gating, "device_stage": found.device, "why": found.why}
-            yield Entry(_standing(found), told, worse)
+            told = {"profile": found.name, "gating": found.gating, "device_stage": found.device}
+            yield Entry(_standing(found), told | {"why": _named(found.why, after)}, worse)
     gone = then.keys() - {found.name for found in after.desired.profiles}
     yield from (Entry("profile-gone", {"profile": name}) for name in sorted(gone))
+
+
+def _named(why: str, after: NodeStatus) -> str:
+    """A reason that a conviction is at the end of, without its message: the conviction has a line of its own."""
+    for case in after.past.cases:
+        before, named, _ = why.partition(f"{case.check} {case.reason}: ")
+        if named and case.convicted:
+            return f"{before}{case.check} {case.reason}"
+    return why
 
 
 def _standing(found: ProfileStanding) -> str:

@@ -16,7 +16,8 @@ from nodeprep.model import Report
 class NodeStatus:
     """One round's outcome.
 
-    `facts` are the newest observations by kind, an Unreadable where one failed; `fact_seconds` is how long each took.
+    `facts` are the newest observations by kind, an Unreadable where one failed; `fact_seconds` is how long each took,
+    by the name that a configuration has for it.
     `round_time` is wall time in seconds since 1970, for people, and `at` the same moment as CLOCK_BOOTTIME seconds, for
     ages; `rounds` counts from this start. `complete`: every fact was looked at once since the start. `store_trouble`,
     `config_trouble` and `gate_trouble` are "" while all is well. `spared` are ids of checks whose conviction only a new
