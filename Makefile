@@ -6,7 +6,7 @@ py := .venv/bin/python
 lint_packages := shellcheck
 unit_packages := strace iproute2 util-linux procps prometheus
 bench_packages := gcc libc6-dev
-steps := lint test-unit test-cluster test-lab test-bare fuzz histories sabotage
+steps := lint test-unit test-cluster test-lab test-bare fuzz histories chaos sabotage
 
 .PHONY: help
 help: ## this list

@@ -64,8 +64,9 @@ value does in a running agent. A restart opens no gate: what was proven in this 
 be proven.
 
 **Which profiles a node has.** Rules of `assign` are tried in order and the first that matches holds; a node that none
-matches has `default`. Where a rule with `match` comes first and the node's labels are not known (no access to the API),
-none is chosen, nothing opens, and the agent says so.
+matches has `default`. Where a rule with `match` comes first and the node's labels cannot be had (no access to the API,
+no answer), the profiles that were last in force hold on, and the agent says so; where it remembers none, nothing opens.
+Whenever a profile is new to the node, or asks for other gates than before, its gates have to pass anew.
 
 **Mode `repair`** needs a component that does not exist yet: until it is installed, the agent acts as in `gate` and
 counts the remedies that it would run.

@@ -17,9 +17,9 @@ INTRODUCTION = f"""\
 Written by `make docs` from the code. Do not edit.
 
 The agent listens on 127.0.0.1, port {PORT}, unless `metrics.bind` and `metrics.port` say otherwise
-([configuration.md](configuration.md)): for a Prometheus elsewhere give it the node's address. A scrape takes milliseconds, and a node with 8 NICs and 8 GPUs has fewer than 300
-series. At most {PLACES} clients are served at once, for {PATIENCE:g} s each. There is no TLS and no password: nothing
-here is a secret.
+([configuration.md](configuration.md)): a Prometheus elsewhere needs the node's address there. A scrape takes
+milliseconds, and a node with 8 NICs and 8 GPUs has fewer than 300 series. At most {PLACES} clients are served at once,
+for {PATIENCE:g} s each. There is no TLS and no password: nothing here is a secret.
 
 | page | |
 |---|---|
@@ -28,8 +28,8 @@ here is a secret.
 | `/readyz` | 200 once every fact was looked at, and no fault waits that only a new version finds; else 503 and why |
 
 On the node itself, on the unix socket `agent.sock` in the run directory (root only): `GET /report`, what is known of
-the node as JSON, `POST /reset`, which starts the node's proof over, and `POST /reset-inventory`, which also forgets what
-hardware chose and which devices belong here.
+the node as JSON, `POST /reset`, which starts the node's proof over, and `POST /reset-inventory`, which also forgets
+what hardware chose and which devices belong here.
 
     curl --unix-socket /run/nodeprep/agent.sock http://node/report
 
@@ -43,17 +43,17 @@ What could not be read has no series: a gap in `nodeprep_port_up` is no port tha
 - **check, status**: `ok`, `warn`, `fail` or `unknown`: the worst of the check's findings that stand for themselves. A
   finding that a waiver excuses, or that follows from another check's failure, does not count: one missing module is one
   failing check. A check that is absent here, or of which nothing counts, has no series. docs/checks.md has them all.
-- **profile** is each profile that the node has: a node without one has no `nodeprep_ready`. **reason**, **bell** and
-  **fact** are words of the agent.
-  A bell that this node does not have (no ib_core, no right to read the kernel log) has no `nodeprep_bell_alive`: 0 is
-  one that died.
+- **profile** is each profile that the node has: a node without one has no `nodeprep_ready`.
+- **bell** is an event source. One that this node does not have (no ib_core, no right to read the kernel log) has no
+  `nodeprep_bell_alive`: 0 is one that died.
+- **fact** is a name that `every` of [configuration.md](configuration.md) takes; **reason** is a word of the agent.
 """
 ALERTING = """
 ## Alerts
 
-Rules for Prometheus, tested with `promtool test rules` (tests/publish/alerts_test.yaml). `nodeprep` is the name of the job
-that scrapes the agents: put yours in its place. NodeprepHangs also fires where the clocks of node and Prometheus are two
-minutes apart. A node that reboots is gone for as long as it takes: give NodeprepGone more than that.
+Rules for Prometheus, tested with `promtool test rules` (tests/publish/alerts_test.yaml). The job that scrapes the
+agents is called `nodeprep` in them. A node that reboots does not answer: give NodeprepGone more time than yours take.
+NodeprepHangs also fires where the clocks of node and Prometheus are two minutes apart.
 
 ```yaml
 """

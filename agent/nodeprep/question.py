@@ -179,7 +179,8 @@ class Question:
                 counted = replace(profile.expect.at_least, suggested=True)
                 profile = replace(profile, expect=replace(profile.expect, at_least=counted))
             parts.append(Named(profile, named(name).names))
-        by = f"chosen by hardware: {because}"
+        without = f", without {len(missing)} gates that ask Kubernetes" if missing else ""
+        by = f"chosen by hardware: {because}{without}"
         return Chosen(merged(parts), by, left_out=tuple(missing), parts=tuple(parts), by_hardware=True)
 
     def unanswerable(self, profile: Profile, look: Look) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodeprep.agent.choosing import Choice, assigned, choose, held, inventory, remembered
+from nodeprep.agent.choosing import Choice, assigned, choose, held, inventory, remembered, renewed
 from nodeprep.checks import ALL
 from nodeprep.config.agent_settings import AgentSettings
 from nodeprep.config.profiles import named
@@ -16,7 +16,7 @@ from nodeprep.config.settings import Settings
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.readiness import Mode
 from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.past import Past
+from nodeprep.facts.past import Past, Proof
 from nodeprep.look import Look
 from nodeprep.model import NO_ACCESS, Unreadable, Why
 from nodeprep.profile import mapping
@@ -69,6 +69,13 @@ def words(
             None,
             ["unknown gates refused"],
             id="what hardware chose is no such word",
+        ),
+        pytest.param(
+            Past(parts=(part("base"),), by_hardware=True),
+            (RACK,),
+            None,
+            ["unknown gates refused"],
+            id="nor what it had",
         ),
         pytest.param(Past(parts=({"x": 1},)), (RACK,), None, ["unknown gates refused"], id="a memory that is damaged"),
     ],
@@ -133,6 +140,33 @@ def test_a_profile_that_this_version_does_not_know(kept: Past, expected: list[st
     choice = chosen(past=kept)
     assert words(choice, Mode.OBSERVE, kept) == expected
     assert all("rdma-next" in doubt and "reset --inventory" in doubt for doubt in choice.doubts)
+
+
+PROVEN, HALF = Proof(3, 1.0, 31.0, proven=True), Proof(2, 1.0, 11.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "proven"),
+    [
+        pytest.param("base", "base", {"pci.answers", "port.state"}, id="the same profile"),
+        pytest.param("base", "rdma-roce", set(), id="another one asks more: what passed proves nothing of it"),
+        pytest.param(None, "rdma-roce", set(), id="where none was, what was absent proves nothing"),
+        pytest.param("rdma-roce", "base", {"port.state"}, id="what another one asks is to pass under it"),
+    ],
+)
+def test_what_passed_under_one_profile_opens_no_other(before: str | None, now: str, proven: set[str]) -> None:
+    kept = Past(proofs={"pci.answers": PROVEN, "port.state": PROVEN})
+    kept = held(kept, chosen(default=before).chosen) if before else kept
+    after = renewed(kept, chosen(default=now).chosen)
+    assert {check for check, proof in after.proofs.items() if proof.proven} == proven
+
+
+def test_passes_that_are_not_enough_begin_anew_under_other_demands() -> None:
+    kept = held(Past(proofs={"pci.answers": PROVEN, "port.state": HALF}), chosen(default="rdma-roce").chosen)
+    asked = chosen(default="rdma-roce").chosen
+    more = replace(asked, profile=replace(asked.profile, want={"port.mtu": {"at-least": 9000}}))
+    assert renewed(kept, asked) is kept
+    assert renewed(kept, more).proofs == {"pci.answers": PROVEN}
 
 
 def test_what_is_held_is_kept_in_a_form_that_comes_back() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodeprep.agent.keeping import Keeper
-from nodeprep.agent.mind import Mind, open_gates
+from nodeprep.agent.mind import Mind
 from nodeprep.agent.observing import Observation
 from nodeprep.config.agent_settings import AgentSettings, fact_name
 from nodeprep.config.settings import Settings
@@ -120,7 +120,7 @@ def test_a_node_that_is_ready_once_is_held_against_what_it_had(root: Path, tmp_p
     status = node.sees_often(6)
     assert status.past.state is State.READY, status.past.why
     assert status.past.baseline is not None
-    assert open_gates(status.desired) == {("rdma-roce", "device"), ("rdma-roce", "ready")}
+    assert status.past.gates == (("rdma-roce", "device"), ("rdma-roce", "ready"))
     node.sees()
     gone = next((root / "sys/class/infiniband").iterdir()).resolve().parent.parent.name
     unplug(root, gone)

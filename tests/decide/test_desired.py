@@ -73,6 +73,7 @@ def kinds(told: Desired) -> list[str]:
 
 READY, BOOTSTRAP, UNHEALTHY = State.READY, State.BOOTSTRAP, State.UNHEALTHY
 WRONG: dict[str, Any] = {"cases": (wrong(),)}
+OFTEN = "gate checks passed often enough in this boot"
 UNPROVEN = {one: proof for one, proof in PROVEN.items() if one != PORT}
 
 SPARED = "the gate stays open, though only this version sees port.state NoSignal: mlx5_3/1: NoSignal"
@@ -146,8 +147,7 @@ CONDITIONS: list[tuple[Past, str, str]] = [
     (
         memory(BOOTSTRAP, proofs={}),
         "TrainingReady",
-        "False Bootstrap: 0 of 6 gate checks passed often enough in this boot; "
-        "not yet pci.driver-bound, port.state, eni.up and 3 more",
+        f"False Bootstrap: 0 of 6 {OFTEN}; not yet pci.driver-bound, port.state, eni.up and 3 more",
     ),
     (
         memory(State.AWAITING_HUMAN, why="it flaps"),
@@ -174,7 +174,7 @@ APPLIES: list[tuple[tuple[Finding, ...], Past, tuple[Assigned, ...], bool, list[
     (NOTHING, memory(UNHEALTHY, **WRONG), (RDMA,), True, ["TrainingReady", "RDMAReady"]),
     ((), memory(passed={"eni.up x ": "up"}), (RDMA,), False, ["TrainingReady", "ENIReady"]),
     ((), memory(passed={"eni.up x ": "up"}), (RDMA,), True, ["TrainingReady"]),
-    (FINE, memory(), (), True, ALL_KINDS),
+    (FINE, memory(), (), True, ["TrainingReady"]),
 ]
 
 

@@ -16,6 +16,7 @@ from nodeprep.decide.readiness import (
     advance,
     begin,
     node_gates,
+    open_gates,
     standings,
 )
 from nodeprep.decide.states import TABLE
@@ -140,7 +141,8 @@ def test_follows(start: State, holds: dict[str, Any], profile: Assigned, repair:
     after = then(before, profile, repair=repair)
     assert after.state is to
     assert after.since == (NOW if to is not start else before.since)
-    assert bool(after.why) == (to is not start)
+    fails = any(case.convicted for case in holds.get("cases", ()))
+    assert bool(after.why) == (to is not start or (start is State.UNHEALTHY and fails))
 
 
 def test_every_row_of_the_table_is_walked_by_a_row_here() -> None:
@@ -204,13 +206,13 @@ GATES = [
     ((RDMA,), (DEVICE, NODE_STAGE)),
     ((RDMA, Assigned("tcp", ("cni.first",), gating=False, rdma=False)), (DEVICE, NODE_STAGE)),
     ((Assigned("tcp", ("cni.first", DEVICE), gating=False, rdma=False),), ("cni.first", DEVICE)),
-    ((), (DEVICE,)),
+    ((), ()),
 ]
 
 
 @pytest.mark.parametrize(("profiles", "gates"), GATES)
 def test_the_state_goes_by_gating_profiles_else_by_all(profiles: tuple[Assigned, ...], gates: tuple[str, ...]) -> None:
-    assert node_gates(past(proofs={DEVICE: ONCE, "time.sync": ONCE}), profiles, CHECKS) == gates
+    assert node_gates(profiles) == gates
 
 
 @pytest.mark.parametrize(
@@ -218,15 +220,36 @@ def test_the_state_goes_by_gating_profiles_else_by_all(profiles: tuple[Assigned,
     [
         ({}, (), BOOTSTRAP),
         ({DEVICE: PROVEN, "time.sync": ONCE}, (), READY),
-        ({DEVICE: ONCE, "time.sync": PROVEN}, (), BOOTSTRAP),
-        ({DEVICE: PROVEN}, (wrong(1.0),), BOOTSTRAP),
+        ({DEVICE: ONCE}, (), BOOTSTRAP),
+        ({DEVICE: ONCE, "time.sync": PROVEN}, (), READY),
+        ({DEVICE: PROVEN}, (wrong(1.0),), READY),
     ],
 )
-def test_without_a_profile_every_gate_check_that_was_looked_at_has_to_pass(
+def test_without_a_profile_nothing_is_demanded_but_that_it_was_looked_at(
     proofs: dict[str, Proof], cases: tuple[Case, ...], state: State
 ) -> None:
     before = past(proofs=proofs, cases=cases, since=NOW)
     assert advance(before, (), CHECKS, POLICY, NOW).state is state
+
+
+def test_an_unhealthy_node_says_what_is_wrong_now() -> None:
+    """One fault may be gone and another have come while the state is the same."""
+    first, second = wrong(1.0), replace(wrong(1.0), reason="NotActive", message="another")
+    one = then(memory(State.READY, cases=(first,)))
+    assert "NoSignal" in one.why
+    other = then(replace(one, cases=(second,)))
+    assert (other.state, other.since) == (one.state, one.since)
+    assert "NotActive" in other.why
+
+
+def test_what_just_failed_opens_no_gate_and_closes_none() -> None:
+    """A suspicion is to be confirmed before a gate closes, and to be gone before one opens."""
+    suspect = replace(wrong(1.0), convicted_at=None, looks=((NOW - 1.0, True),), passes=0)
+    shut = memory(READY, cases=(suspect,))
+    open_ = replace(shut, gates=((RDMA.name, "device"), (RDMA.name, "ready")))
+    assert [(one.device, one.ready) for one in standings(shut, (RDMA,), CHECKS, NOW)] == [(False, False)]
+    assert [(one.device, one.ready) for one in standings(open_, (RDMA,), CHECKS, NOW)] == [(True, True)]
+    assert open_gates(standings(open_, (RDMA,), CHECKS, NOW)) == open_.gates
 
 
 def test_a_profile_without_gates_does_not_open_before_the_first_looks() -> None:

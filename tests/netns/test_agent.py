@@ -75,7 +75,7 @@ def test_a_link_that_goes_down_closes_and_one_that_comes_up_opens_after_its_pass
             assert at(closed) - down < LONG / 10
             until(lambda: not agent.gates(), "closed gate")
             words = "eth2 is down and carries 1 pod address"
-            assert closed["why"] == "a gate check fails: eni.up NotUp"
+            assert closed["why"] == "a gate check fails: eni.up AdministrativelyDown"
             assert words in agent.lines("convicted")[0]["message"]
             condition = agent.condition()
             assert (condition["status"], words in condition["message"]) == ("False", True)

@@ -141,6 +141,18 @@ def test_another_profile_opens_when_all_of_it_is_proven(here: Checked, tmp_path:
         until(lambda: agent.gates() == {"other.device"}, "closed gate")
 
 
+def test_another_profile_that_fails_never_opens_by_what_passed_before(here: Checked, tmp_path: Path) -> None:
+    """Where a profile asks for no port, every check of ports passes: that proves nothing for one that does."""
+    with Agent(tmp_path, here.node) as agent:
+        agent.ready()
+        ports = PROFILE.replace("name: mine", "name: ports").replace("gates: [", "gates: [port.present, ")
+        (agent.config.parent / "ports.yaml").write_text(f"{ports}expect: {{ports: {{at-least: 8}}}}\n")
+        agent.configure(CONFIGURATION.replace("mine.yaml", "ports.yaml"))
+        agent.wait("convicted", check="port.present")
+        assert not agent.lines("profile-ready", profile="ports")
+        assert not any(one.startswith("ports.") for one in agent.gates())
+
+
 def demand(agent: Agent, gate: str) -> None:
     """Assign another profile, with one gate more."""
     text = PROFILE.replace("name: mine", "name: other").replace("gates: [", f"gates: [{gate}, ")

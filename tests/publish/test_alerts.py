@@ -1,4 +1,4 @@
-"""The alerts of docs/metrics.md: Prometheus' own tool takes them, each one fires, and each is still where all is well."""
+"""The alerts of docs/metrics.md: Prometheus' own tool takes them, each fires, and each is still where all is well."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def choose(question: Question, look: Look, past: Past) -> Choice:
     strange = [name for name in past.held if name not in BUILT_IN]
     chosen = question.choose(look, [name for name in past.held if name in BUILT_IN])
     if chosen.untold:
-        if not known:
+        if not known or past.by_hardware:  # what hardware chose is no word of the operator's
             return Choice(chosen, (chosen.untold,))
         by = f"{chosen.untold}; as remembered"
         chosen = replace(chosen, profile=merged(known), parts=known, by=by, by_hardware=False)
@@ -82,14 +82,31 @@ def _assigned(part: Named, chosen: Chosen, gate: GatePolicy, mode: Mode, past: P
     return Assigned(part.profile.name, part.profile.gates, gating, rdma, refused)
 
 
+def renewed(past: Past, chosen: Chosen) -> Past:
+    """The memory, in which nothing is proven of what a profile asks that this node did not have before.
+
+    A check that had nothing to look for under one profile proves nothing under another. Passes that are not enough yet
+    begin anew whenever another profile is in force, or the same with other demands.
+    """
+    known = {(part["names"][0], tuple(part["profile"].get("gates", ()))) for part in past.parts if part.get("names")}
+    now = {(part.profile.name, part.profile.gates) for part in chosen.parts}
+    strange = {gate for name, gates in now - known for gate in gates}
+    changed = bool(strange) or past.profile != mapping(chosen.profile)
+    if not changed:
+        return past
+    proofs = {check: proof for check, proof in past.proofs.items() if proof.proven and check not in strange}
+    return past if proofs == past.proofs else replace(past, proofs=proofs)
+
+
 def held(past: Past, chosen: Chosen) -> Past:
     """The memory with what was chosen."""
     profile = mapping(chosen.profile)
     parts = tuple({"names": part.names, "profile": mapping(part.profile)} for part in chosen.parts)
     names = tuple(dict.fromkeys((*past.held, *(part.profile.name for part in chosen.parts if chosen.by_hardware))))
-    if (past.profile, past.parts, past.held, past.chosen_by) == (profile, parts, names, chosen.by):
+    same = past.by_hardware == chosen.by_hardware and past.chosen_by == chosen.by and past.held == names
+    if same and (past.profile, past.parts) == (profile, parts):
         return past
-    return replace(past, profile=profile, parts=parts, held=names, chosen_by=chosen.by)
+    return replace(past, profile=profile, parts=parts, held=names, chosen_by=chosen.by, by_hardware=chosen.by_hardware)
 
 
 def with_waivers(past: Past, waivers: Iterable[Waiver]) -> Past:

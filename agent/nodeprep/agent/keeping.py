@@ -85,7 +85,7 @@ def essence(past: Past) -> tuple[object, ...]:
         past.boot_id,
         past.node_uid,
         past.version,
-        past.state,
+        (past.state, past.since),
         past.gates,
         past.held,
         past.profile,

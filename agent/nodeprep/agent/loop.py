@@ -6,16 +6,17 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
+from threading import Event
 
 from nodeprep import __version__
 from nodeprep.agent.keeping import Keeper
-from nodeprep.agent.mind import Mind, open_gates
+from nodeprep.agent.mind import Mind
 from nodeprep.agent.observing import Observer
 from nodeprep.checks import ALL
 from nodeprep.config.document import ConfigError
 from nodeprep.config.settings import Settings
 from nodeprep.config.written import changes
-from nodeprep.decide.readiness import begin
+from nodeprep.decide.readiness import begin, open_gates
 from nodeprep.decide.schedule import Schedule
 from nodeprep.decide.upgrade import took_over
 from nodeprep.doors import clock
@@ -33,6 +34,7 @@ from nodeprep.question import Question, Wishes
 
 LOGGER = logging.getLogger("nodeprep")
 INTERVAL = 10.0  # seconds; the loop turns at least this often, and `/healthz` allows it three (design 3.5)
+PATIENCE = 3.0  # seconds that who asks for a reset waits for it
 GATES_AGAIN = 60.0  # seconds until gate files are held against what ought to be there, should somebody have removed one
 
 
@@ -66,6 +68,7 @@ class Agent:
     _observer: Observer = field(init=False)
     _schedule: Schedule = field(init=False)
     _asked: set[str] = field(default_factory=set)
+    _forgotten: Event = field(default_factory=Event)
     _excluded: tuple[str, ...] = ()
     _told: NodeStatus | None = None
     _open: frozenset[Gate] = frozenset()
@@ -92,8 +95,14 @@ class Agent:
         self._ask("reload")
 
     def forget(self, *, inventory: bool = False) -> None:
-        """What is held against the node counts no more; with its `inventory`, nor does what it had and was chosen."""
-        self._ask("forget-inventory" if inventory else "forget")
+        """What is held against the node counts no more; with its `inventory`, nor does what it had and was chosen.
+
+        Returns when gates are closed and the memory says so, or after a moment if the loop is held up.
+        """
+        self._asked.add("forget-inventory" if inventory else "forget")
+        self._forgotten.clear()
+        self.means.bells.wake()
+        self._forgotten.wait(PATIENCE)
 
     @property
     def status(self) -> NodeStatus | None:
@@ -109,6 +118,7 @@ class Agent:
         if forget := self._asked & {"forget", "forget-inventory"}:
             self._asked -= forget
             self._mind.forget(inventory="forget-inventory" in forget)
+            tell([Entry("reset", {"inventory": "forget-inventory" in forget})], LOGGER)
         if self._mind.proves_anew:
             self._mind.proves_anew = False
             self._schedule.want((fact.kind for fact in FACTS), now)
@@ -124,6 +134,8 @@ class Agent:
                 for kind, at in self._mind.wanted(now).items():
                     self._schedule.want((kind,), at)
                 self._look_past()
+        if not self._asked & {"forget", "forget-inventory"}:
+            self._forgotten.set()
         self.turned_at = clock.now()
 
     def _begin(self) -> None:
@@ -163,7 +175,7 @@ class Agent:
 
     def _tell(self, status: NodeStatus) -> None:
         """Gates are closed first and opened last."""
-        wanted = open_gates(status.desired)
+        wanted = frozenset(open_gates(status.desired.profiles))
         self._not_closed = self._gates.close(wanted)
         status = replace(status, gate_trouble=self._gate_trouble())
         for listener in self.means.listeners:
@@ -225,12 +237,12 @@ class Agent:
         self.means.bells.wake()
 
 
-def vouched(past: Past, open_gates: frozenset[tuple[str, str]], now: float) -> Past:
+def vouched(past: Past, there: frozenset[tuple[str, str]], now: float) -> Past:
     """The memory, with nothing proven if a gate that should stand open by it does not.
 
     A memory that could not be kept any more may be older than the closing of a gate: the file's absence tells.
     """
-    missing = set(past.gates) - open_gates
+    missing = set(past.gates) - there
     if not missing:
         return past
     profile, stage = min(missing)

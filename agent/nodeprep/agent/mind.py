@@ -14,6 +14,7 @@ from nodeprep.agent.choosing import (
     choose,
     held,
     inventory,
+    renewed,
     seen_enough,
     with_first_baseline,
     with_waivers,
@@ -37,7 +38,6 @@ from nodeprep.facts.kernel_log import KernelLog
 from nodeprep.facts.past import Past, State
 from nodeprep.look import Look
 from nodeprep.model import Remedy, raw
-from nodeprep.publish.gate import Gate, GateStage
 from nodeprep.publish.status import NodeStatus
 from nodeprep.question import Chosen, Question, Wishes
 
@@ -106,6 +106,7 @@ class Mind:
         anew, self._anew = self._anew, False
         now = clock.now()
         self._meet_node(now)
+        self.past = renewed(self.past, choice.chosen)
         fresh = self.standing.fresh(now)
         new = anew or bool(fresh) or self.standing.words() != before
         if self.status is not None and not new and self._is_settled(self.status, now):
@@ -121,7 +122,7 @@ class Mind:
             trouble=Trouble("; ".join(filter(None, (self.keeper.trouble, self.gate_trouble))), self.config_trouble),
         )
         past, told = think(self.past, heard, self._rules(choice), now)
-        past = self._with_choice(past, told, chosen)
+        past = self._with_choice(past, chosen)
         self.past = past
         self.keeper.keep(past, now)  # before anybody is told
         self._count(told)
@@ -167,17 +168,16 @@ class Mind:
     def _gates(self) -> tuple[str, ...]:
         """The checks that the node's state goes by."""
         profiles = self._rules(self.choice).profiles if self.choice else ()
-        return node_gates(self.past, profiles, CHECKS)
+        return node_gates(profiles)
 
-    def _with_choice(self, past: Past, told: Desired, chosen: Chosen) -> Past:
-        """The memory with the profiles in force, the gates that stand open, and what the node has if it is ready."""
+    def _with_choice(self, past: Past, chosen: Chosen) -> Past:
+        """The memory with the profiles in force, and what the node has if it is ready."""
         past = with_waivers(past if chosen.untold else held(past, chosen), self.settings.waivers)
         if past.state is State.READY and chosen.by_hardware and inventory(past) is None:
             ready = with_first_baseline(past, self.standing.facts)
             self.choice = self.choice if ready is past else None  # the next round goes by it
             past = ready
-        gates = tuple(sorted(open_gates(told)))
-        return past if past.gates == gates else replace(past, gates=gates)
+        return past
 
     def _meet_node(self, now: float) -> None:
         """Another Node object of the same name is another node: it has proven nothing."""
@@ -232,12 +232,6 @@ class Mind:
             suppressed=dict(self.suppressed),
             api_requests=dict(self.requests),
         )
-
-
-def open_gates(told: Desired) -> frozenset[Gate]:
-    """The gate files that ought to be there."""
-    device = {(one.name, str(GateStage.DEVICE)) for one in told.profiles if one.device}
-    return frozenset(device | {(one.name, str(GateStage.READY)) for one in told.profiles if one.ready})
 
 
 def _named(remedy: Remedy) -> str:

@@ -158,6 +158,7 @@ def report(agent: Agent) -> str:
                 "latched": one.latched,
             }
             for one in past.cases
+            if one.convicted
         ],
         "memoryTrouble": status.store_trouble,
         "gateTrouble": status.gate_trouble,

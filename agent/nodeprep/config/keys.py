@@ -15,7 +15,7 @@ from nodeprep.profile import API_VERSION, Keys, ProfileError, as_mapping
 
 NEXT_ROUND = "holds from the next round on"
 NEXT_LOOK = "counts from the next look on; what is proven, convicted or latched stays so"
-PROFILES = "profiles are read again; a gate that was not asked before opens once it is proven in this boot"
+PROFILES = "profiles are read again; the gates of one that is new to the node have to pass anew"
 RELABEL = "the next round sets the new name and removes the old one"
 RESTART = "needs a restart of the agent; until then the old one holds"
 MODE = one_of("observe", "gate", "repair")
@@ -102,7 +102,8 @@ KEYS = (
     Key(
         "assign",
         given("a list of rules"),
-        "Which profiles a node has, by its labels; the first rule that matches holds, and after the list `default`.",
+        "Which profiles a node has, by its labels; the first rule that matches holds, and after the list `default`."
+        " Where labels cannot be had, what it last said holds; without such a memory nothing opens.",
         PROFILES,
     ),
     Key(
@@ -127,7 +128,8 @@ KEYS = (
     Key(
         "gate.allow-auto",
         TRUTH,
-        "Whether a profile for RDMA that only the hardware chose may open its gate without a baseline.",
+        "Whether a profile for RDMA that only the hardware chose may open its gate without a baseline. Its gates have"
+        " to pass anew all the same, as those of any profile that is new to the node.",
         NEXT_ROUND,
     ),
     Key(

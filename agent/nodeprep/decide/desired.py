@@ -17,8 +17,9 @@ TRAINING_READY = f"{PREFIX}/TrainingReady"
 MOST_TROUBLE = 200  # characters of what is wrong with the agent itself, at the end of a message
 
 # The areas of design 3.5, by families of checks; what is in none, such as limits, counts for TrainingReady alone.
+RDMA_READY = f"{PREFIX}/RDMAReady"
 AREAS: Mapping[str, frozenset[str]] = {
-    f"{PREFIX}/RDMAReady": frozenset(
+    RDMA_READY: frozenset(
         {"pci", "rdma", "port", "counter", "klog", "module", "erdma", "lingjun", "qos"},
     ),
     f"{PREFIX}/ENIReady": frozenset({"imds", "eni"}),
@@ -157,7 +158,7 @@ def desired(
 ) -> Desired:
     """What the world should be told. `full_round`: every fact was looked at once since the start."""
     said, assigned = tuple(findings), tuple(profiles)
-    closing = node_gates(past, assigned, checks)
+    closing = node_gates(assigned)
     gates = tuple(dict.fromkeys((*closing, *(one for profile in assigned for one in profile.gates))))
     sight = Sight(
         past=past,
@@ -221,6 +222,8 @@ def _state_reason(sight: Sight) -> str:
 def _area(sight: Sight, kind: str, families: frozenset[str]) -> Condition | None:
     """The condition of an area; None where this node has nothing that it is about, or no profile asks for it."""
     gates = [one for one in sight.gates if family(one) in families]
+    if kind == RDMA_READY and not any(one.rdma for one in sight.profiles):
+        return None
     if not gates or not _applies(sight, families):
         return None
     first, others = sight.against(gates)

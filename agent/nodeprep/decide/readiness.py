@@ -9,9 +9,9 @@ from enum import StrEnum
 from nodeprep.decide.against import convictions, roots, suspected, told
 from nodeprep.decide.kept import intact, outliving
 from nodeprep.decide.legal import few, line
-from nodeprep.decide.states import NO_REPAIR, TABLE, ReadinessPolicy, Repair, Situation
+from nodeprep.decide.states import FAILS, NO_REPAIR, TABLE, ReadinessPolicy, Repair, Situation
 from nodeprep.facts.past import Past, State
-from nodeprep.model import Check, Severity, Stage
+from nodeprep.model import Check, Stage
 
 __all__ = [
     "NO_REPAIR",
@@ -23,8 +23,12 @@ __all__ = [
     "advance",
     "begin",
     "node_gates",
+    "open_gates",
     "standings",
 ]
+
+
+DEVICE, READY = "device", "ready"  # the stages of a profile's gate, as `wait-ready` names them
 
 
 class Mode(StrEnum):
@@ -89,16 +93,13 @@ def _strange(past: Past, boot_id: str, node_uid: str, now: float) -> str:
     return "" if intact(past, now) else "the memory holds times that have not come yet: it is damaged"
 
 
-def node_gates(
-    past: Past, profiles: Sequence[Assigned | ProfileStanding], checks: Mapping[str, Check]
-) -> tuple[str, ...]:
+def node_gates(profiles: Sequence[Assigned] | Sequence[ProfileStanding]) -> tuple[str, ...]:
     """The checks that the node's state goes by: gates of its gating profiles, else of all assigned.
 
-    Where no profile demands anything: the checks of severity GATE that were looked at.
+    None where no profile demands anything: such a node is ready once it was looked at.
     """
     chosen = [one for one in profiles if one.gating] or profiles
-    gates = tuple(dict.fromkeys(gate for one in chosen for gate in one.gates))
-    return gates or tuple(one for one in past.proofs if one in checks and checks[one].severity is Severity.GATE)
+    return tuple(dict.fromkeys(gate for one in chosen for gate in one.gates))
 
 
 def advance(
@@ -117,9 +118,17 @@ def advance(
         past = replace(past, all_passing_since=since if seen.passes else None)
     row = next((row for row in TABLE if row.start is past.state and row.event(seen)), None)
     if row is None:
-        return past
+        return _renewed(past, seen)
     about = row.tell(seen)
     return replace(past, state=row.to, since=now, why=line(f"{row.why}: {about}" if about else row.why))
+
+
+def _renewed(past: Past, seen: Situation) -> Past:
+    """The same state, for what keeps it so now: one fault may be gone and another have come."""
+    if past.state is not State.UNHEALTHY or not seen.roots:
+        return past
+    why = line(f"{FAILS}: {told(seen.roots[0])}")
+    return past if past.why == why else replace(past, why=why)
 
 
 def _situation(
@@ -131,7 +140,7 @@ def _situation(
     *,
     repair: Repair,
 ) -> Situation:
-    gates = node_gates(past, profiles, checks)
+    gates = node_gates(profiles)
     chosen = [one for one in profiles if one.gating] or profiles
     missing = _missing(past, gates)
     return Situation(
@@ -159,6 +168,12 @@ def _looked(past: Past) -> bool:
     return any(proof.proven for proof in past.proofs.values())
 
 
+def open_gates(profiles: Iterable[ProfileStanding]) -> tuple[tuple[str, str], ...]:
+    """The gates that ought to stand open, by profile and stage."""
+    device = [(one.name, DEVICE) for one in profiles if one.device]
+    return tuple(sorted((*device, *((one.name, READY) for one in profiles if one.ready))))
+
+
 def standings(
     past: Past, profiles: Iterable[Assigned], checks: Mapping[str, Check], now: float
 ) -> tuple[ProfileStanding, ...]:
@@ -169,11 +184,15 @@ def standings(
 def _standing(past: Past, profile: Assigned, checks: Mapping[str, Check], now: float) -> ProfileStanding:
     of_devices = tuple(gate for gate in profile.gates if gate not in checks or checks[gate].stage is Stage.DEVICE)
     why = _in_the_way(past, profile, checks, now)
+    if not why and (profile.name, READY) not in past.gates and suspected(past, profile.gates, now):
+        why = "a look at a gate check that just failed is to be confirmed or to pass first"
     if not why and profile.gating and past.state is not State.READY:
         why = f"the node is {past.state}: {past.why}"
     return ProfileStanding(
         name=profile.name,
-        device=not profile.refused and _holds(past, of_devices, now),
+        device=not profile.refused
+        and _holds(past, of_devices, now)
+        and ((profile.name, DEVICE) in past.gates or not suspected(past, of_devices, now)),
         ready=not why,
         gating=profile.gating,
         rdma=profile.rdma,

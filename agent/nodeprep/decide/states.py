@@ -164,6 +164,7 @@ class Row:
 
 
 # Design 3.1. The first row that holds is taken.
+FAILS = "a gate check fails"
 TABLE: tuple[Row, ...] = (
     Row(State.BOOTSTRAP, all_passed, State.READY, "every gate check passed often enough in this boot"),
     Row(State.BOOTSTRAP, mendable, State.REPAIRING, "a remedy can mend what is wrong"),
@@ -172,7 +173,7 @@ TABLE: tuple[Row, ...] = (
     Row(State.BOOTSTRAP, too_long_in_bootstrap, State.AWAITING_HUMAN, "not ready for too long since the start"),
     Row(State.READY, is_refused, State.BOOTSTRAP, "the profile is refused"),
     Row(State.READY, unproven, State.BOOTSTRAP, "gates that are yet to pass often enough", missing),
-    Row(State.READY, convicted, State.UNHEALTHY, "a gate check fails"),
+    Row(State.READY, convicted, State.UNHEALTHY, FAILS),
     Row(State.UNHEALTHY, is_refused, State.BOOTSTRAP, "the profile is refused"),
     Row(State.UNHEALTHY, unproven, State.BOOTSTRAP, "gates that are yet to pass often enough", missing),
     Row(State.UNHEALTHY, released, State.READY, "every gate check that failed passed often enough since"),

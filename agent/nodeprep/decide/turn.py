@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nodeprep.decide.damping import DampingPolicy, Glance, remember
 from nodeprep.decide.desired import Desired, GatePolicy, Trouble, desired
-from nodeprep.decide.readiness import NO_REPAIR, Assigned, Mode, ReadinessPolicy, Repair, advance, standings
+from nodeprep.decide.readiness import (
+    NO_REPAIR,
+    Assigned,
+    Mode,
+    ReadinessPolicy,
+    Repair,
+    advance,
+    open_gates,
+    standings,
+)
 from nodeprep.decide.states import TABLE
 from nodeprep.facts.kernel_log import KernelLog
 from nodeprep.facts.past import Past
@@ -52,6 +61,8 @@ def think(past: Past, heard: Heard, rules: Rules, now: float) -> tuple[Past, Des
         if past is before:
             break
     stands = standings(past, rules.profiles, rules.checks, now)
+    if past.gates != (gates := open_gates(stands)):
+        past = replace(past, gates=gates)
     told = desired(
         past,
         heard.findings,

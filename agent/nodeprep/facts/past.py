@@ -94,11 +94,12 @@ class Past:
 
     `state` stands since `since`. `proofs` and `blind` are by check id. `held` are the names of profiles once chosen
     by hardware, which only a human removes; `profile` is the effective one in force as a mapping that `profile.parse`
-    reads, `chosen_by` who chose it, and `parts` the profiles that it is made of, each with the `names` of its lineage.
-    `gates` are the gates (profile, stage) that stand open by it, `waivers` those of the configuration. `baseline` is
-    the profile of what this node had when it was first ready, in the same form; None before. `passed` are the values,
-    by "check place port", at which gate checks last passed; `upgraded_at` is when another version took over, with
-    `former_passed` as it was then. `serial` grows by one with every change that is kept.
+    reads, `chosen_by` who chose it (`by_hardware`: nobody else), and `parts` the profiles that it is made of, each with
+    the `names` of its lineage. `gates` are the gates (profile, stage) that stand open by it, `waivers` those of the
+    configuration. `baseline` is the profile of what this node had when it was first ready, in the same form; None
+    before. `passed` are the values, by "check place port", at which gate checks last passed; `upgraded_at` is when
+    another version took over, with `former_passed` as it was then. `serial` grows by one with every change that is
+    kept.
     """
 
     boot_id: str = ""
@@ -115,6 +116,7 @@ class Past:
     held: tuple[str, ...] = ()
     profile: Mapping[str, Any] = field(default_factory=dict)
     chosen_by: str = ""
+    by_hardware: bool = False
     parts: tuple[Mapping[str, Any], ...] = ()
     gates: tuple[tuple[str, str], ...] = ()
     waivers: tuple[Mapping[str, Any], ...] = ()
