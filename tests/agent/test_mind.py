@@ -15,13 +15,14 @@ from nodeprep.config.agent_settings import AgentSettings, fact_name
 from nodeprep.config.settings import Settings
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.readiness import Mode, begin
+from nodeprep.decide.upgrade import took_over
 from nodeprep.doors import clock
 from nodeprep.doors.host import Host
 from nodeprep.doors.store import Store
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.cluster import Cluster
 from nodeprep.facts.kernel_log import KernelLog
-from nodeprep.facts.past import State
+from nodeprep.facts.past import State, passed_key
 from nodeprep.facts.routes import Routes
 from nodeprep.look import Eyes
 from nodeprep.memory import recall
@@ -224,3 +225,22 @@ def test_another_node_object_has_proven_nothing(root: Path, tmp_path: Path) -> N
     assert node.mind.proves_anew, "and is looked at at once, not when each period is over"
     assert not node.mind.past.proofs
     assert node.mind.past.state is State.BOOTSTRAP
+
+
+def test_what_only_a_new_version_sees_closes_no_gate_for_a_while(root: Path, tmp_path: Path) -> None:
+    """The version before passed the very value that this one takes for a fault."""
+    node = Node(root, tmp_path / "memory", settings())
+    node.sees_often(6)
+    port = next((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
+    (port / "state").write_text("1: DOWN\n")
+    before = node.mind.past
+    place = node.sees().past.cases[0].subject
+    passed = {**before.passed, passed_key("port.state", place): "1: DOWN"}
+    node.mind.past = took_over(replace(before, version="0.0.1", passed=passed), "0.0.2", node.now)
+    status = node.sees(after=0.6)
+    status = node.sees(after=0.6)
+    case = next(one for one in status.past.cases if one.check == "port.state")
+    assert case.convicted
+    assert case.spared_until is not None
+    assert "port.state" in status.spared
+    assert status.past.state is State.READY

@@ -13,6 +13,7 @@ from nodeprep.model import Unreadable, Why
 
 LIMIT = 1 << 20  # bytes; no kernel attribute comes near 1 MiB
 PAGE, CHUNK = 4096, 1 << 16  # bytes; an attribute of sysfs fits a page (Documentation/filesystems/sysfs.rst)
+ATTRIBUTES = "/sys/"
 LINKS = 40  # Linux MAXSYMLINKS (include/linux/namei.h)
 DEPTH = 255  # components of a path that is asked for; deeper than anything in sysfs
 GONE = (errno.ENOENT, errno.ENOTDIR)
@@ -99,9 +100,7 @@ class Files:
     def data(self, path: str, limit: int = LIMIT, head: bool = False) -> bytes | None | Unreadable:
         """The file's bytes; with `head`, the first `limit` of them, and no more is asked of the device."""
         try:
-            real = self._inside(path)
-            # A resolved path that has become a link was changed under our feet and may lead anywhere.
-            mode = os.stat(real, follow_symlinks=not self.root).st_mode
+            real, mode = self._found(path)
             if not stat.S_ISREG(mode):
                 # Opening a FIFO or a device can block or act; it is no attribute of anything.
                 return Unreadable(Why.IO_ERROR, path, errno.EISDIR, _what(mode))
@@ -109,12 +108,26 @@ class Files:
         except (OSError, ValueError) as error:
             return _failed(path, error)
         try:
-            data = _read(descriptor, limit if head else limit + 1)
+            data = _read(descriptor, limit if head else limit + 1, at_once=path.startswith(ATTRIBUTES))
         except OSError as error:
             return _failed(path, error)
         finally:
             os.close(descriptor)
         return data if len(data) <= limit else Unreadable(Why.MALFORMED, path, detail=f"longer than {limit} bytes")
+
+    def _found(self, path: str) -> tuple[str, int]:
+        """Where `path` lies on this machine and what stands there. Few files are links: only those are followed."""
+        if not self.root:
+            return path, os.stat(self._inside(path)).st_mode
+        self._allow(path)
+        head, _, name = path.rpartition("/")
+        real = f"{self._directory(head)}/{name}"
+        mode = os.lstat(real).st_mode
+        if name in ("", ".", "..") or stat.S_ISLNK(mode):
+            real = self._inside(path)
+            # A resolved path that has become a link was changed under our feet and may lead anywhere.
+            mode = os.lstat(real).st_mode
+        return real, mode
 
     def names(self, path: str) -> tuple[str, ...] | None | Unreadable:
         """The names in a directory, sorted."""
@@ -169,14 +182,18 @@ class Files:
 
     def _inside(self, path: str) -> str:
         """Where `path` lies on this machine, every link on the way followed inside the root."""
-        if self._excluded and any(fnmatchcase(path, pattern) for pattern in self._excluded):
-            raise FileNotFoundError(errno.ENOENT, "excluded")
+        self._allow(path)
         if not self.root:
             return path
-        if path.count("/") > DEPTH:
-            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         head, _, name = path.rstrip("/").rpartition("/")
         return self._walk(self._directory(head), name)
+
+    def _allow(self, path: str) -> None:
+        """Raises OSError for what is not to be read, and for what no path of a node is as deep as."""
+        if self._excluded and any(fnmatchcase(path, pattern) for pattern in self._excluded):
+            raise FileNotFoundError(errno.ENOENT, "excluded")
+        if self.root and path.count("/") > DEPTH:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
 
     def _directory(self, path: str) -> str:
         real = self._real.get(path)
@@ -217,8 +234,11 @@ def _target(path: str) -> str | None:
         return None
 
 
-def _read(descriptor: int, most: int) -> bytes:
+def _read(descriptor: int, most: int, *, at_once: bool = False) -> bytes:
+    """The bytes, at most so many. `at_once`: what is shorter than a page is all there is, as with sysfs' attributes."""
     parts = [os.read(descriptor, min(most, PAGE))]
+    if at_once and len(parts[0]) < PAGE:
+        return parts[0]
     left = most - len(parts[0])
     while left and parts[-1]:
         parts.append(os.read(descriptor, min(left, CHUNK)))
