@@ -144,7 +144,7 @@ def flaps(count: int) -> int:
         try:
             agent.gate_is(there=True)
             for number in range(count + 1):
-                time.sleep(1.2)  # past the second in which a second event is put off
+                time.sleep(3.0)  # past the second in which a second event is put off, duplicate address detection too
                 down = set_link(LINK, up=False)
                 gone = agent.gate_is(there=False)
                 look, decision = agent.first(down, "failing"), agent.first(down, "convicted")
