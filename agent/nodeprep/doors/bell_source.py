@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from nodeprep.model import Topic
 
 PATIENCE = 0.002  # seconds that one bell may be read before the others have their turn
@@ -15,12 +17,13 @@ class Absent(Exception):
         self.final = final
 
 
-class Source:
+class Source(ABC):
     """One bell. It is opened again after it was closed; nothing of it blocks."""
 
     name: str
     topics: frozenset[Topic]
 
+    @abstractmethod
     def open(self) -> int:
         """The descriptor to wait for.
 
@@ -28,21 +31,20 @@ class Source:
             Absent: there is no such bell here.
             Exception: it could not be opened now.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def drain(self) -> frozenset[Topic]:
         """Take what has come, or much of it; the topics that it announces.
 
         Raises:
             Exception: the bell is dead.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
         """Let go of everything; may be called at any time. Raises OSError."""
-        raise NotImplementedError
 
-    def heard(self) -> None:
+    def heard(self) -> None:  # noqa: B027 - most bells have no use for it
         """Another bell announced that devices came, went or changed."""
 
     def trouble(self) -> str:
