@@ -19,6 +19,7 @@ from nodeprep.doors.bell_source import Absent, Source
 from nodeprep.doors.files import Files
 from nodeprep.model import Topic
 from tests.doors.netlink_kernel import kernel, nlmsg, u8, u32
+from tests.rigs.absent import cannot_start
 
 NOTHING: frozenset[Topic] = frozenset()
 LINK, RDMA, DEVICE, KERNEL_LOG = Topic.LINK, Topic.RDMA, Topic.DEVICE, Topic.KERNEL_LOG
@@ -87,7 +88,7 @@ def opened(source: Source) -> Iterator[int]:
     try:
         descriptor = source.open()
     except Absent as absent:
-        pytest.skip(f"{source.name} was not heard: {absent}")
+        cannot_start(f"{source.name} was not heard: {absent}")
     try:
         yield descriptor
     finally:
