@@ -32,6 +32,7 @@ from nodeprep.decide.schedule import not_fresh
 from nodeprep.decide.turn import Heard, Rules, think
 from nodeprep.decide.upgrade import changed_by_upgrade
 from nodeprep.doors import clock
+from nodeprep.doors.bell import BellState
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.cluster import Cluster, KubeNode
 from nodeprep.facts.kernel_log import KernelLog
@@ -91,7 +92,7 @@ class Mind:
     def question(self) -> Question:
         return Question(ALL, (), Wishes(None, "", self.settings, clock.today(), past=self.past))
 
-    def consider(self, seen: Iterable[Observation], bells: Mapping[str, object]) -> NodeStatus | None:
+    def consider(self, seen: Iterable[Observation], bells: Mapping[str, BellState]) -> NodeStatus | None:
         """What these observations change; None while too little was seen to tell which profile holds."""
         observations = tuple(seen)
         observed = frozenset(one.fact.kind for one in observations)
@@ -207,7 +208,7 @@ class Mind:
         now_wrong = (self.keeper.trouble, self.config_trouble, self.gate_trouble)
         return ready and troubles == now_wrong and now - self._thought_at < SETTLED and self.complete
 
-    def _status(self, question: Question, chosen: Chosen, told: Desired, bells: Mapping[str, object]) -> NodeStatus:
+    def _status(self, question: Question, chosen: Chosen, told: Desired, bells: Mapping[str, BellState]) -> NodeStatus:
         self.rounds += 1
         standing = self.standing
         report = question.told(standing.findings(), standing.skipped.values(), standing.facts, chosen)
@@ -228,7 +229,7 @@ class Mind:
             gate_trouble=self.gate_trouble,
             spared=tuple(dict.fromkeys(case.check for case in spared)),
             waivers=sum(one.waived is not None for one in report.findings),
-            bells=bells,  # type: ignore[arg-type]
+            bells=bells,
             suppressed=dict(self.suppressed),
             api_requests=dict(self.requests),
         )
