@@ -27,12 +27,10 @@ from nodeprep.look import Eyes, Look
 from nodeprep.model import (
     NO_ACCESS,
     Check,
-    Damping,
     Fact,
     Finding,
     Seen,
     Severity,
-    Stage,
     Status,
     Subject,
     Unreadable,
@@ -42,6 +40,7 @@ from nodeprep.model import (
 )
 from nodeprep.profile import NO_PROFILE, Profile
 from nodeprep.round import ELSEWHERE, fold, judge
+from tests import past_values
 from tests.values import nic, pci, port, rdma
 
 PLACE = "0000:5c:00.0"
@@ -52,19 +51,7 @@ class Slow:
 
 
 def check(check_id: str, says: Any, **different: Any) -> Check:
-    usual: dict[str, Any] = {
-        "id": check_id,
-        "question": "?",
-        "why": "",
-        "fix": "",
-        "source": "",
-        "severity": Severity.GATE,
-        "stage": Stage.DEVICE,
-        "damping": Damping.HARD,
-        "needs": (Rdma,),
-        "judge": says,
-    }
-    return Check(**(usual | different))
+    return past_values.check(check_id, **({"needs": (Rdma,), "judge": says} | different))
 
 
 def look_of(*facts: object, live: bool = True, **unreadable: Unreadable) -> Look:
