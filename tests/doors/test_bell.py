@@ -18,6 +18,7 @@ from nodeprep.doors import clock
 from nodeprep.doors.bell import DIRECTORIES, LONGEST, Bells, BellState
 from nodeprep.doors.bell_source import Absent, Source
 from nodeprep.model import Topic
+from tests.rigs.absent import cannot_start
 
 LINK, RDMA, DEVICE, CONFIG = Topic.LINK, Topic.RDMA, Topic.DEVICE, Topic.CONFIG
 NOTHING: frozenset[Topic] = frozenset()
@@ -391,7 +392,6 @@ began = time.monotonic()
 rang = bells.wait(0.3)
 print(json.dumps([sorted(rang), time.monotonic() - began, {name: state.why for name, state in bells.states().items()}]))
 """
-from tests.rigs.absent import cannot_start
 
 
 def test_without_any_right_it_waits_and_says_what_it_may_not() -> None:
