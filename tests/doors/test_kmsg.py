@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 import uuid
@@ -15,6 +16,7 @@ from nodeprep.doors import kmsg
 from nodeprep.doors.kmsg import Record, parse, parse_syslog
 
 DEVICE = "/dev/kmsg"
+SYSLOG_ACTION_CLEAR = 5  # include/linux/syslog.h
 
 
 def written(text: str) -> str:
@@ -38,15 +40,15 @@ def found(records: tuple[Record, ...], line: str) -> Record:
 
 def test_a_line_that_a_process_wrote_is_read_with_level_facility_and_time() -> None:
     line = written("mlx5_core 0000:5c:00.0: unrecoverable hardware error")
-    record = found(kmsg.read(), line)
+    record = found(kmsg.Log().read(), line)
     assert (record.level, record.facility) == (3, 1)
     assert abs(record.at - time.clock_gettime(time.CLOCK_MONOTONIC)) < 5
 
 
 def test_records_come_oldest_first_and_keep_their_numbers() -> None:
     line = written("first")
-    before, later = kmsg.read(), written("second")
-    after = kmsg.read()
+    before, later = kmsg.Log().read(), written("second")
+    after = kmsg.Log().read()
     assert found(after, line) == found(before, line)
     assert found(after, later).number > found(after, line).number
     assert [record.number for record in after] == sorted({record.number for record in after})
@@ -54,32 +56,87 @@ def test_records_come_oldest_first_and_keep_their_numbers() -> None:
 
 def test_syslog_tells_the_same_where_the_device_may_not_be_opened(tmp_path: Path) -> None:
     line = written("by the other way")
-    by_device = found(kmsg.read(), line)
-    by_syslog = found(kmsg.read(str(tmp_path / "no such device")), line)
+    by_device = found(kmsg.Log().read(), line)
+    by_syslog = found(kmsg.Log(str(tmp_path / "no such device")).read(), line)
     assert (by_syslog.level, by_syslog.facility, by_syslog.at) == (by_device.level, by_device.facility, by_device.at)
-    kernel = [record.text for record in kmsg.read() if record.facility == 0 and "\\x" not in record.text]
-    assert set(kernel) <= {record.text for record in kmsg.read(str(tmp_path / "no such device"))}
+    kernel = [record.text for record in kmsg.Log().read() if record.facility == 0 and "\\x" not in record.text]
+    assert set(kernel) <= {record.text for record in kmsg.Log(str(tmp_path / "no such device")).read()}
 
 
 def test_syslog_records_keep_their_numbers_from_dump_to_dump(tmp_path: Path) -> None:
     device, line = str(tmp_path / "no such device"), written("numbered")
-    before = kmsg.read(device)
+    before = kmsg.Log(device).read()
     written("and another")
-    assert found(kmsg.read(device), line) == found(before, line)
+    assert found(kmsg.Log(device).read(), line) == found(before, line)
+
+
+@pytest.mark.parametrize("device", [DEVICE, "/no such device"])
+def test_a_log_that_is_read_again_tells_what_one_tells_that_is_read_anew(device: str) -> None:
+    log = kmsg.Log(device)
+    written("before")
+    log.read()
+    line = written("between")
+    again, anew = log.read(), kmsg.Log(device).read()
+    assert found(again, line) == found(anew, line)
+    assert [one for one in again if one.number >= anew[0].number] == list(anew)
+
+
+def test_only_what_is_wanted_is_kept() -> None:
+    wanted = written("wanted")
+    log = kmsg.Log(wanted=lambda record: record.text == wanted)
+    assert [one.text for one in log.read()] == [wanted]
+    written("another")
+    assert [one.text for one in log.read()] == [wanted]
+
+
+@pytest.mark.parametrize("device", [DEVICE, "/no such device"])
+def test_what_a_human_cleared_is_gone_and_what_comes_after_is_not(device: str) -> None:
+    """By the kernel's own SYSLOG_ACTION_CLEAR, which hides and does not delete; other readers of this log see it so."""
+    log, before = kmsg.Log(device), written("before")
+    found(log.read(), before)
+    if ctypes.CDLL(None, use_errno=True).klogctl(SYSLOG_ACTION_CLEAR, None, 0):
+        pytest.skip(f"the log may not be cleared here ({os.strerror(ctypes.get_errno())}): not tested")
+    after = written("after")
+    records = log.read()
+    found(records, after)
+    assert before not in {record.text for record in records}
+    assert {record.text for record in log.read()} == {record.text for record in kmsg.Log(device).read()}
+
+
+def descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_a_log_that_was_read_is_closed_with_its_reader() -> None:
+    log = kmsg.Log()
+    log.read()
+    held = descriptors()
+    log.read()
+    assert descriptors() == held
+    del log
+    assert descriptors() == held - os.access(DEVICE, os.R_OK)
+
+
+def test_of_a_dump_only_what_came_to_it_is_taken_apart() -> None:
+    first, later = b"<6>[    1.500000] one\n<3>[    1.500000] two\n", b"<6>[    1.500000] three\n"
+    before = parse_syslog(first)
+    assert parse_syslog(later, before) == parse_syslog(first + later)
+    kept = parse_syslog(later, before, lambda one: one.level == 3)
+    assert [one.text for one in kept.records] == ["one", "two"]
 
 
 @pytest.mark.parametrize("content", [b"", b"6,1,2,-;not the kernel\n" * 1000])
 def test_a_file_in_the_devices_place_is_not_taken_for_the_log(tmp_path: Path, content: bytes) -> None:
     impostor = tmp_path / "kmsg"
     impostor.write_bytes(content)
-    texts = {record.text for record in kmsg.read(str(impostor))}
+    texts = {record.text for record in kmsg.Log(str(impostor)).read()}
     assert "not the kernel" not in texts
     assert texts
 
 
 def test_a_fifo_in_the_devices_place_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "kmsg")
-    assert kmsg.read(str(tmp_path / "kmsg"))
+    assert kmsg.Log(str(tmp_path / "kmsg")).read()
 
 
 def test_parse_takes_apart_a_record() -> None:
@@ -112,30 +169,31 @@ SYSLOG_ROWS = [
 
 @pytest.mark.parametrize(("line", "record"), SYSLOG_ROWS)
 def test_parse_syslog_takes_apart_a_line(line: bytes, record: Record) -> None:
-    assert parse_syslog(line + b"\n") == (record,)
+    assert parse_syslog(line + b"\n").records == (record,)
 
 
 def test_records_of_the_same_time_have_numbers_of_their_own() -> None:
     dump = b"<6>[    1.500000] one\n<6>[    1.500000] two\n<6>[    1.500001] three\n<6>[    2.000000] four\n"
-    assert [record.number for record in parse_syslog(dump)] == [1_500_000, 1_500_001, 1_500_002, 2_000_000]
+    assert [record.number for record in parse_syslog(dump).records] == [1_500_000, 1_500_001, 1_500_002, 2_000_000]
 
 
 def test_a_name_that_a_device_gives_itself_makes_no_line_of_the_kernels() -> None:
     named = "<6>[    1.500000] usb 1-1: Product: x\u2028<2>[    1.600000] a\x0b<2>[    1.7] b\x85c\rd"
-    (record,) = parse_syslog(named.encode() + b"\n")
+    (record,) = parse_syslog(named.encode() + b"\n").records
     assert (record.level, record.at) == (6, 1.5)
 
 
 def test_a_cut_first_line_is_dropped_and_a_dump_of_garbage_is_no_empty_log() -> None:
-    assert [record.text for record in parse_syslog(b"] the rest of a line\n<6>[    1.500000] whole\n")] == ["whole"]
-    assert parse_syslog(b"") == ()
+    cut = parse_syslog(b"] the rest of a line\n<6>[    1.500000] whole\n")
+    assert [record.text for record in cut.records] == ["whole"]
+    assert parse_syslog(b"").records == ()
     with pytest.raises(OSError, match="not one line"):
         parse_syslog(b"garbage\nmore of it\n")
 
 
 def test_the_newest_count() -> None:
     dump = b"".join(b"<6>[%5d.000000] line\n" % second for second in range(kmsg.MOST + 1))
-    records = parse_syslog(dump)
+    records = parse_syslog(dump).records
     assert (len(records), records[0].at, records[-1].at) == (kmsg.MOST, 1.0, float(kmsg.MOST))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -24,8 +25,8 @@ class Recorded:
 
     log: tuple[Record, ...] | Unreadable
 
-    def kernel_log(self) -> tuple[Record, ...] | Unreadable:
-        return self.log
+    def kernel_log(self, wanted: Callable[[Record], bool]) -> tuple[Record, ...] | Unreadable:
+        return self.log if isinstance(self.log, Unreadable) else tuple(filter(wanted, self.log))
 
     def now(self) -> float:
         return 1000.0

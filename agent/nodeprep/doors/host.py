@@ -13,7 +13,7 @@ from nodeprep.model import NO_ACCESS, Unreadable, Why
 if TYPE_CHECKING:
     from nodeprep.doors.clock import ClockState
     from nodeprep.doors.imds import Metadata, Told
-    from nodeprep.doors.kmsg import Record
+    from nodeprep.doors.kmsg import Log, Record
     from nodeprep.doors.kube import Access, Api
     from nodeprep.doors.netfilter import Chain
     from nodeprep.doors.netlink import Dcb, RouteNetlink
@@ -54,6 +54,7 @@ class Host:
         self.refused: set[str] = set()
         self._kubernetes = kubernetes
         self._statvfs: Statvfs | None = None
+        self._log: Log | None = None
         self._metadata_url = metadata
         self._metadata: Metadata | None = None
 
@@ -127,12 +128,16 @@ class Host:
 
         return _asked(f"netlink dcb {netdev}", ask)
 
-    def kernel_log(self) -> tuple[Record, ...] | Unreadable:
+    def kernel_log(self, wanted: Callable[[Record], bool]) -> tuple[Record, ...] | Unreadable:
+        """The records of the kernel log that are wanted; ask for the same every time."""
+
         def ask() -> tuple[Record, ...]:
             from nodeprep.doors import kmsg
 
-            # A root mounted elsewhere shares our kernel, so its log is ours.
-            return kmsg.read(f"{self.files.root}/dev/kmsg")
+            if self._log is None:
+                # A root mounted elsewhere shares our kernel, so its log is ours.
+                self._log = kmsg.Log(f"{self.files.root}/dev/kmsg", wanted)
+            return self._log.read()
 
         return _asked("/dev/kmsg", ask)
 

@@ -7,6 +7,7 @@ import os
 import re
 import stat
 from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 RECORD = 8192  # bytes; a read shorter than the record is EINVAL, and escapes make records grow
@@ -29,24 +30,66 @@ class Record:
     text: str
 
 
-def read(device: str = "/dev/kmsg") -> tuple[Record, ...]:
-    """The records since the last `dmesg --clear`, oldest first. Raises OSError if neither source may be read."""
+class Log:
+    """The kernel log, read again and again: what was read once is not read again.
+
+    Only records that are `wanted` are kept, by default all. The device is read where it may be, else syslog(2).
+    """
+
+    def __init__(self, device: str = "/dev/kmsg", wanted: Callable[[Record], bool] = bool) -> None:
+        self._device = device
+        self._wanted = wanted
+        self._descriptor: int | None = None  # stands behind the last record that was read
+        self._records: deque[Record] = deque(maxlen=MOST)
+        self._dump, self._dumped = b"", Dumped()
+
+    def __del__(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def read(self) -> tuple[Record, ...]:
+        """The records since the last `dmesg --clear`, oldest first. Raises OSError if neither source may be read."""
+        descriptor = _opened(self._device)
+        if descriptor is None:
+            return self._by_syslog()
+        if self._descriptor is None:
+            self._descriptor = descriptor
+            self._records.extend(filter(self._wanted, _records(descriptor)))
+            return tuple(self._records)
+        try:
+            self._records.extend(filter(self._wanted, _records(self._descriptor)))
+            oldest = next(_records(descriptor), None)
+        finally:
+            os.close(descriptor)
+        while self._records and (oldest is None or self._records[0].number < oldest.number):
+            self._records.popleft()
+        return tuple(self._records)
+
+    def _by_syslog(self) -> tuple[Record, ...]:
+        dump = _dump()
+        if not dump.startswith(self._dump):  # cleared, or the oldest were overwritten
+            self._dump, self._dumped = b"", Dumped()
+        end = dump.rfind(b"\n") + 1
+        self._dumped = parse_syslog(dump[len(self._dump) : end], self._dumped, self._wanted)
+        self._dump = dump[:end]
+        return self._dumped.records
+
+
+def _opened(device: str) -> int | None:
+    """A descriptor that stands before the oldest record that nobody cleared; None if this is not the log's device."""
     try:
         descriptor = os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
-        return _by_syslog()
-    try:
-        if not stat.S_ISCHR(os.fstat(descriptor).st_mode):  # what a root mounted without its /dev may hold
-            return _by_syslog()
-        # SEEK_DATA skips what a human cleared: that is how an operator says "seen and dealt with".
-        os.lseek(descriptor, 0, os.SEEK_DATA)
-        return tuple(_records(descriptor))
-    finally:
+        return None
+    if not stat.S_ISCHR(os.fstat(descriptor).st_mode):  # what a root mounted without its /dev may hold
         os.close(descriptor)
+        return None
+    # SEEK_DATA skips what a human cleared: that is how an operator says "seen and dealt with".
+    os.lseek(descriptor, 0, os.SEEK_DATA)
+    return descriptor
 
 
-def _records(descriptor: int) -> deque[Record]:
-    found: deque[Record] = deque(maxlen=MOST)
+def _records(descriptor: int) -> Iterator[Record]:
     for _ in range(READS):
         try:
             data = os.read(descriptor, RECORD)
@@ -58,8 +101,7 @@ def _records(descriptor: int) -> deque[Record]:
             break
         record = parse(data)
         if record is not None:
-            found.append(record)
-    return found
+            yield record
 
 
 def parse(data: bytes) -> Record | None:
@@ -73,7 +115,7 @@ def parse(data: bytes) -> Record | None:
     return Record(number, microseconds / 1e6, priority & 7, priority >> 3, text)
 
 
-def _by_syslog() -> tuple[Record, ...]:
+def _dump() -> bytes:
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -84,23 +126,36 @@ def _by_syslog() -> tuple[Record, ...]:
     length = libc.klogctl(SYSLOG_ACTION_READ_ALL, buffer, size)
     if length < 0:
         raise OSError(ctypes.get_errno() or errno.EPERM, "syslog(2)")
-    return parse_syslog(buffer.raw[:length])
+    return ctypes.string_at(buffer, length)
 
 
-def parse_syslog(data: bytes) -> tuple[Record, ...]:
-    """Decode a syslog(2) dump: lines of `<prio>[seconds.micros] text`. Raises OSError if it understands no line.
+@dataclass(frozen=True, slots=True)
+class Dumped:
+    """What was understood of a syslog(2) dump: the newest records that were wanted, and the number of the last line."""
 
-    The dump has no record numbers. Times serve instead: they say the same of a record in every dump.
+    records: tuple[Record, ...] = ()
+    number: int = -1
+
+
+def parse_syslog(data: bytes, before: Dumped = Dumped(), wanted: Callable[[Record], bool] = bool) -> Dumped:
+    """Decode a syslog(2) dump, or what came to it: lines of `<prio>[seconds.micros] text`.
+
+    Raises OSError if it understands no line. The dump has no record numbers. Times serve instead: they say the same of
+    a record in every dump.
     """
-    records: list[Record] = []
-    number = -1
+    records = deque(before.records, maxlen=MOST)
+    number = before.number
+    understood = False
     # Only the kernel's own line end counts: a name that a device gives itself may hold any other.
     for line in data.split(b"\n"):
         match = LINE.fullmatch(line.decode(errors="replace"))
         if match:
+            understood = True
             priority, at = int(match[1]), int(match[2] or 0) * 1_000_000 + int(match[3] or 0)
             number = max(number + 1, at)
-            records.append(Record(number, at / 1e6, priority & 7, priority >> 3, match[4]))
-    if data.strip(b"\0\n") and not records:
+            record = Record(number, at / 1e6, priority & 7, priority >> 3, match[4])
+            if wanted(record):
+                records.append(record)
+    if data.strip(b"\0\n") and not understood:
         raise OSError(errno.EBADMSG, "syslog(2): not one line that looks like the kernel's")
-    return tuple(records[-MOST:])
+    return Dumped(tuple(records), number)

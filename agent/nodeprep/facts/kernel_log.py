@@ -10,6 +10,7 @@ from nodeprep.model import Fact, Shown, Topic, Unreadable, shown
 
 if TYPE_CHECKING:
     from nodeprep.doors.host import Host
+    from nodeprep.doors.kmsg import Record
 
 WARNING = 4  # include/linux/kern_levels.h; smaller numbers are worse
 MOST = 5000  # lines; the newest count
@@ -58,15 +59,16 @@ class KernelLog(Shown):
 
 
 def observe(host: Host) -> KernelLog | Unreadable:
-    records = host.kernel_log()
+    records = host.kernel_log(speaks)
     if isinstance(records, Unreadable):
         return records
-    lines = (
-        Line(record.number, record.at, record.level, record.facility == 0, record.text)
-        for record in records
-        if record.level <= WARNING or IN_TEXT.search(record.text)
-    )
-    return KernelLog(host.now(), tuple(lines)[-MOST:])
+    lines = (Line(one.number, one.at, one.level, one.facility == 0, one.text) for one in records[-MOST:])
+    return KernelLog(host.now(), tuple(lines))
+
+
+def speaks(record: Record) -> bool:
+    """Whether a record can speak of a device."""
+    return record.level <= WARNING or IN_TEXT.search(record.text) is not None
 
 
 FACT = Fact(KernelLog, observe, woken_by=frozenset({Topic.KERNEL_LOG}), live=True, deadline=5.0)
