@@ -95,7 +95,7 @@ def test_one_that_hangs_delays_nobody_and_wakes_when_it_comes_back(pipe: Pipe) -
 
 def test_one_that_is_late_is_unreadable_once_and_not_begun_again(pipe: Pipe) -> None:
     observer = Observer(Host("/"), lambda: None)
-    stuck = fact(Stuck, pipe.read, deadline=0.2)
+    stuck = fact(Stuck, pipe.read, deadline=0.5)
     observer.begin([stuck])
     observer.gather()
     until = observer.next_deadline()
@@ -175,6 +175,32 @@ def test_a_fact_is_asked_of_where_links_lead_now(tmp_path: Path) -> None:
     link.symlink_to("two")
     observer.begin([read])
     assert [one.value for one in observer.gather()] == ["2"]
+
+
+def test_links_of_sysfs_are_followed_anew_where_something_was_heard_of(tmp_path: Path) -> None:
+    """A look that only its period asked for may go by where they led, if that still stands there."""
+    for name in ("one", "two"):
+        (tmp_path / "sys" / name).mkdir(parents=True)
+        (tmp_path / "sys" / name / "file").write_text(name)
+    link = tmp_path / "sys" / "class"
+    link.symlink_to("one")
+    observer = Observer(Host(str(tmp_path), live=False), lambda: None)
+    read = fact(Quick, lambda host: host.files.text("/sys/class/file"))
+
+    def seen(*, anew: bool) -> object:
+        observer.begin([read], anew=anew)
+        (one,) = observer.gather()
+        return one.value
+
+    assert seen(anew=False) == "one"
+    link.unlink()
+    link.symlink_to("two")
+    assert seen(anew=True) == "two"
+    link.unlink()
+    link.symlink_to("one")
+    (tmp_path / "sys" / "two" / "file").unlink()
+    (tmp_path / "sys" / "two").rmdir()
+    assert seen(anew=False) == "one"
 
 
 def test_a_module_that_is_not_there_or_breaks_spoils_its_own_fact_alone(

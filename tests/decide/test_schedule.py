@@ -64,6 +64,32 @@ def test_period(now: float, every: dict[type, float] | None, expected: list[str]
     assert due(schedule(100.0, 100.0, 100.0, every=every), now) == expected
 
 
+def test_what_falls_due_in_a_moment_is_looked_at_with_the_rest() -> None:
+    plan = schedule(100.0, 100.0, 70.4)
+    assert due(plan, 129.9) == [], "nothing is due yet, so nobody comes before his time"
+    assert due(plan, 130.0) == ["Links", "Slow"]
+    assert due(schedule(100.0, 100.0, 70.6), 130.0) == ["Links"], "it comes in more than a moment"
+    rested = schedule(100.0, 100.0, every={Books: 5.0})
+    rested.begun[Books] = 115.2
+    assert due(rested, 130.0) == ["Links", "Slow"], "it rests"
+
+
+def test_wishes_come_at_their_time_and_no_sooner() -> None:
+    plan = schedule(100.0, 100.0, 100.0)
+    plan.want([Slow], 130.3)
+    assert due(plan, 130.0) == ["Links"], "a look before its time would not count"
+
+
+def test_what_is_asked_for_is_told_from_what_falls_due() -> None:
+    plan = schedule(100.0, 100.0, 100.0)
+    assert not plan.asked_for(plan.due(130.0))
+    plan.ring({Topic.LINK}, 130.0)
+    assert plan.asked_for(plan.due(130.0))
+    assert not plan.asked_for([SLOW])
+    plan.start(plan.due(130.0), 130.0)
+    assert not plan.asked_for(plan.due(160.0))
+
+
 def test_a_bell_makes_what_it_wakes_due_at_once() -> None:
     plan = schedule(100.0, 50.0, 100.0)
     plan.ring({Topic.LINK}, 110.0)

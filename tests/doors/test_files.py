@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shutil
 import socket
 import stat
 import tempfile
@@ -17,7 +18,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodeprep.doors.files import DEPTH, LIMIT, LINKS, DeviceNode, Entry, Files
+from nodeprep.doors.files import LIMIT, DeviceNode, Entry, Files
+from nodeprep.doors.root import DEPTH, LINKS
 from nodeprep.model import Unreadable, Why
 
 SECRET = "not of this root"
@@ -407,6 +409,98 @@ def test_forget_sees_links_that_lead_elsewhere_now(root: Path) -> None:
     (root / "dir").symlink_to("new")
     files.forget()
     assert files.text("/dir/state") == "new"
+
+
+def pulled(root: Path) -> None:
+    """A device with its directory goes, and its class link."""
+    shutil.rmtree(root / "sys/devices/0000:5c:00.0")
+    (root / "sys/class/mlx5_0").unlink()
+
+
+def moved(root: Path) -> None:
+    """The same name in another slot."""
+    (root / "sys/devices/0000:9a:00.0").mkdir()
+    (root / "sys/devices/0000:5c:00.0/mlx5_0").rename(root / "sys/devices/0000:9a:00.0/mlx5_0")
+    (root / "sys/class/mlx5_0").unlink()
+    (root / "sys/class/mlx5_0").symlink_to("../devices/0000:9a:00.0/mlx5_0")
+    put(root, "/sys/devices/0000:9a:00.0/mlx5_0/state", "moved")
+
+
+def replaced(root: Path) -> None:
+    """The attribute lies elsewhere, behind a link."""
+    put(root, "/sys/devices/elsewhere", "elsewhere")
+    (root / "sys/devices/0000:5c:00.0/mlx5_0/state").unlink()
+    (root / "sys/devices/0000:5c:00.0/mlx5_0/state").symlink_to("../../elsewhere")
+
+
+def led_out(root: Path) -> None:
+    (root / "sys/devices/0000:5c:00.0/mlx5_0/state").unlink()
+    (root / "sys/devices/0000:5c:00.0/mlx5_0/state").symlink_to("../../../../../secret")
+
+
+def rebound(root: Path) -> None:
+    """Both drivers stay; only the link between them and the device turns."""
+    put(root, "/sys/drivers/vfio-pci/module/version", "vfio")
+    (root / "sys/devices/0000:5c:00.0/driver").unlink()
+    (root / "sys/devices/0000:5c:00.0/driver").symlink_to("../../drivers/vfio-pci")
+
+
+def changed(root: Path) -> None:
+    put(root, "/sys/devices/0000:5c:00.0/mlx5_0/state", "changed")
+
+
+HERE = "/sys/devices/0000:5c:00.0/mlx5_0"
+# The state, where the device is, the version of its driver's module, whether its directory can be listed.
+LATER_ROWS = [
+    (pulled, (None, None, None, False)),
+    (moved, ("moved", "/sys/devices/0000:9a:00.0/mlx5_0", "inbox", True)),
+    (replaced, ("elsewhere", HERE, "inbox", True)),
+    (led_out, (None, HERE, "inbox", True)),
+    (rebound, ("ACTIVE", HERE, "vfio", True)),
+    (changed, ("changed", HERE, "inbox", True)),
+]
+
+
+@pytest.mark.parametrize(("deed", "expected"), LATER_ROWS)
+def test_the_next_look_sees_what_is_there_then(
+    root: Path, deed: Callable[[Path], None], expected: tuple[object, ...]
+) -> None:
+    device = "/sys/devices/0000:5c:00.0"
+    put(root, f"{device}/mlx5_0/state", "ACTIVE")
+    put(root, "/sys/drivers/mlx5_core/module/version", "inbox")
+    (root / "sys/class").mkdir()
+    (root / "sys/class/mlx5_0").symlink_to("../devices/0000:5c:00.0/mlx5_0")
+    (root / "sys/devices/0000:5c:00.0/driver").symlink_to("../../drivers/mlx5_core")
+    files = Files(str(root))
+
+    def look() -> tuple[object, ...]:
+        here = "/sys/class/mlx5_0"
+        at = files.place(here) if files.exists(here) else None
+        version = files.text("/sys/devices/0000:5c:00.0/driver/module/version")
+        return files.text(f"{here}/state"), at, version, files.names(here) is not None
+
+    assert look() == ("ACTIVE", f"{device}/mlx5_0", "inbox", True)
+    files.look_again()
+    assert look() == ("ACTIVE", f"{device}/mlx5_0", "inbox", True)
+    deed(root)
+    files.look_again()
+    assert look() == expected
+
+
+@pytest.mark.parametrize("turned", ["/sys", "/sys/devices", "/sys/devices/0000:5c:00.0", "/sys/devices/0000:5c:00.0/m"])
+def test_a_directory_that_becomes_a_link_outwards_between_two_looks(root: Path, turned: str) -> None:
+    path = "/sys/devices/0000:5c:00.0/m"
+    files = Files(str(root))
+    put(root, f"{path}/state", "ACTIVE")
+    assert files.text(f"{path}/state") == "ACTIVE"
+    put(root.parent, f"/outside/{path.removeprefix(turned)}/state", SECRET)
+    shutil.rmtree(root / turned.lstrip("/"))
+    (root / turned.lstrip("/")).symlink_to("../" * turned.count("/") + "outside")
+    assert (root / turned.lstrip("/")).is_dir()
+    files.look_again()
+    assert files.text(f"{path}/state") is None
+    assert files.names(path) is None
+    assert files.entry(f"{path}/state") is None
 
 
 @pytest.mark.parametrize("links", [{"a": "a"}, {"a": "b", "b": "a"}, {"a": "/b/x", "b": "/a"}, {"a": "a/../a"}])

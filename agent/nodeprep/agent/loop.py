@@ -124,8 +124,9 @@ class Agent:
             self._schedule.want((fact.kind for fact in FACTS), now)
         self._schedule.ring(rung, now)
         due = self._schedule.due(now, self._observer.under_way)
+        anew = self._schedule.asked_for(due)
         self._schedule.start(due, now)
-        self._observer.begin(due)
+        self._observer.begin(due, anew=anew)
         seen = self._observer.gather()
         if seen or told:  # what somebody asked for is answered at once, also where no look is due
             status = self._mind.consider(seen, self.means.bells.states())

@@ -6,13 +6,19 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
+from math import inf
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
 from nodeprep.doors import clock
 from nodeprep.doors.host import Host
-from nodeprep.look import STALL, contained, observed, words_of
+from nodeprep.look import contained, observed, words_of
 from nodeprep.model import Fact, Unreadable, Why
+
+# Seconds without an answer after which another thread takes the next fact. A look with cold caches takes ten times as
+# long as the next one; two threads that read files then fight for the interpreter, which took three times the CPU.
+STALL = 0.1
+LINKS_AGAIN = 300.0  # seconds for which links of sysfs are taken to lead where they led, while no bell rings
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +48,17 @@ class Observer:
     _answers: SimpleQueue[Observation] = field(default_factory=SimpleQueue)
     _idle: Event = field(default_factory=Event)
     _waited_for: bool = False
+    _found_at: float = -inf
 
-    def begin(self, facts: Iterable[Fact]) -> None:
-        """Begin to observe these; those under way are passed over. `gather` is to follow."""
+    def begin(self, facts: Iterable[Fact], *, anew: bool = True) -> None:
+        """Begin to observe these; those under way are passed over. `gather` is to follow.
+
+        `anew`: for a reason, so that nothing is taken from the look before but what costs nothing to see again.
+        """
         due = [fact for fact in facts if fact.kind not in self.under_way]
         if not due:
             return
-        self.host.files.forget()
+        self._look_again(anew=anew)
         unmounted = self.host.unmounted()
         self._idle.clear()
         self._waited_for = True
@@ -62,6 +72,15 @@ class Observer:
             self._another_thread()
         else:
             self._idle.set()
+
+    def _look_again(self, *, anew: bool) -> None:
+        """Let files be found anew if something was heard of, or if they were not for long."""
+        now = clock.now()
+        if anew or now - self._found_at >= LINKS_AGAIN:
+            self.host.files.forget()
+            self._found_at = now
+        else:
+            self.host.files.look_again()
 
     def gather(self) -> list[Observation]:
         """What is there, once all that was begun has answered or none answered for a moment; then what is overdue."""

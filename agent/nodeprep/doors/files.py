@@ -7,15 +7,12 @@ import os
 import re
 import stat
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
+from nodeprep.doors.root import ATTRIBUTES, Root, is_kept
 from nodeprep.model import Unreadable, Why
 
 LIMIT = 1 << 20  # bytes; no kernel attribute comes near 1 MiB
 PAGE, CHUNK = 4096, 1 << 16  # bytes; an attribute of sysfs fits a page (Documentation/filesystems/sysfs.rst)
-ATTRIBUTES = "/sys/"
-LINKS = 40  # Linux MAXSYMLINKS (include/linux/namei.h)
-DEPTH = 255  # components of a path that is asked for; deeper than anything in sysfs
 GONE = (errno.ENOENT, errno.ENOTDIR)
 DENIED = (errno.EACCES, errno.EPERM)
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -64,13 +61,18 @@ class Files:
     """
 
     def __init__(self, root: str = "/", excluded: tuple[str, ...] = ()) -> None:
-        self.root = os.path.abspath(root).rstrip("/")  # "" is this machine's own
-        self._excluded = excluded
-        self._real: dict[str, str] = {}
+        self._root = Root(root, excluded)
+        self.root = self._root.path  # "" is this machine's own
+        self._plain: set[str] = set()  # attributes that were plain files
 
     def forget(self) -> None:
         """Forget where links led: they may lead elsewhere at the next look."""
-        self._real = {}
+        self._root.forget()
+        self._plain = set()
+
+    def look_again(self) -> None:
+        """Another look begins, and what links that go with their devices led to is taken to be there if it is."""
+        self._root.look_again()
 
     def text(self, path: str, limit: int = LIMIT) -> str | None | Unreadable:
         """The file's text without the white space at its end; what stands before it is no kernel's."""
@@ -99,12 +101,14 @@ class Files:
 
     def data(self, path: str, limit: int = LIMIT, head: bool = False) -> bytes | None | Unreadable:
         """The file's bytes; with `head`, the first `limit` of them, and no more is asked of the device."""
+        if path in self._plain and limit >= PAGE:
+            data = self._again(path)
+            if data is not None:
+                return data
         try:
-            real, mode = self._found(path)
-            if not stat.S_ISREG(mode):
-                # Opening a FIFO or a device can block or act; it is no attribute of anything.
-                return Unreadable(Why.IO_ERROR, path, errno.EISDIR, _what(mode))
-            descriptor = os.open(real, FLAGS | (os.O_NOFOLLOW if self.root else 0))
+            descriptor = self._opened(path)
+            if isinstance(descriptor, Unreadable):
+                return descriptor
         except (OSError, ValueError) as error:
             return _failed(path, error)
         try:
@@ -115,16 +119,40 @@ class Files:
             os.close(descriptor)
         return data if len(data) <= limit else Unreadable(Why.MALFORMED, path, detail=f"longer than {limit} bytes")
 
+    def _again(self, path: str) -> bytes | Unreadable | None:
+        """The bytes of an attribute that was a plain file when it was read last; None if it is none any more."""
+        try:
+            descriptor = os.open(self._root.beside(path), FLAGS | os.O_NOFOLLOW)
+        except OSError:
+            self._plain.discard(path)
+            return None
+        try:
+            data = os.read(descriptor, PAGE)
+        except OSError as error:
+            return _failed(path, error)
+        finally:
+            os.close(descriptor)
+        return data if len(data) < PAGE else None
+
+    def _opened(self, path: str) -> int | Unreadable:
+        """A descriptor of the file at `path`; raises OSError."""
+        real, mode = self._found(path)
+        if not stat.S_ISREG(mode):
+            # Opening a FIFO or a device can block or act; it is no attribute of anything.
+            return Unreadable(Why.IO_ERROR, path, errno.EISDIR, _what(mode))
+        descriptor = os.open(real, FLAGS | (os.O_NOFOLLOW if self.root else 0))
+        if self.root and is_kept(path):
+            self._plain.add(path)
+        return descriptor
+
     def _found(self, path: str) -> tuple[str, int]:
         """Where `path` lies on this machine and what stands there. Few files are links: only those are followed."""
         if not self.root:
-            return path, os.stat(self._inside(path)).st_mode
-        self._allow(path)
-        head, _, name = path.rpartition("/")
-        real = f"{self._directory(head)}/{name}"
+            return path, os.stat(self._root.resolve(path)).st_mode
+        real = self._root.beside(path)
         mode = os.lstat(real).st_mode
-        if name in ("", ".", "..") or stat.S_ISLNK(mode):
-            real = self._inside(path)
+        if path.rpartition("/")[2] in ("", ".", "..") or stat.S_ISLNK(mode):
+            real = self._root.resolve(path)
             # A resolved path that has become a link was changed under our feet and may lead anywhere.
             mode = os.lstat(real).st_mode
         return real, mode
@@ -132,7 +160,7 @@ class Files:
     def names(self, path: str) -> tuple[str, ...] | None | Unreadable:
         """The names in a directory, sorted."""
         try:
-            return tuple(sorted(os.listdir(self._inside(path))))
+            return tuple(sorted(os.listdir(self._root.resolve(path))))
         except (OSError, ValueError) as error:
             if isinstance(error, NotADirectoryError) and self.exists(path):
                 return Unreadable(Why.IO_ERROR, path, errno.ENOTDIR, "a file, not a directory")
@@ -142,21 +170,21 @@ class Files:
         """Where a link points, as written there, also when nothing is at its end; None if `path` is no link."""
         head, _, name = path.rpartition("/")
         try:
-            return os.readlink(f"{self._inside(head)}/{name}")
+            return os.readlink(f"{self._root.resolve(head)}/{name}")
         except (OSError, ValueError):
             return None
 
     def place(self, path: str) -> str:
         """The path with every link followed, as seen from inside the root; itself where that cannot be told."""
         try:
-            real = self._inside(path) if self.root else os.path.realpath(path)
+            real = self._root.resolve(path) if self.root else os.path.realpath(path)
         except (OSError, ValueError):
             return path
         return real.removeprefix(self.root) or "/"
 
     def exists(self, path: str) -> bool:
         try:
-            os.stat(self._inside(path))
+            os.stat(self._root.resolve(path))
         except (OSError, ValueError):
             return False
         return True
@@ -164,7 +192,7 @@ class Files:
     def node(self, path: str) -> DeviceNode | None | Unreadable:
         """The device node at `path`; anything else there is Unreadable."""
         try:
-            found = os.stat(self._inside(path))
+            found = os.stat(self._root.resolve(path))
         except (OSError, ValueError) as error:
             return _failed(path, error)
         if not (stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode)):
@@ -175,63 +203,10 @@ class Files:
     def entry(self, path: str) -> Entry | None | Unreadable:
         """What stands at `path`, links followed; it is not opened."""
         try:
-            found = os.stat(self._inside(path))
+            found = os.stat(self._root.resolve(path))
         except (OSError, ValueError) as error:
             return _failed(path, error)
         return Entry(_what(found.st_mode), found.st_size, stat.S_IMODE(found.st_mode))
-
-    def _inside(self, path: str) -> str:
-        """Where `path` lies on this machine, every link on the way followed inside the root."""
-        self._allow(path)
-        if not self.root:
-            return path
-        head, _, name = path.rstrip("/").rpartition("/")
-        return self._walk(self._directory(head), name)
-
-    def _allow(self, path: str) -> None:
-        """Raises OSError for what is not to be read, and for what no path of a node is as deep as."""
-        if self._excluded and any(fnmatchcase(path, pattern) for pattern in self._excluded):
-            raise FileNotFoundError(errno.ENOENT, "excluded")
-        if self.root and path.count("/") > DEPTH:
-            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-
-    def _directory(self, path: str) -> str:
-        real = self._real.get(path)
-        if real is None:
-            head, _, name = path.rpartition("/")
-            real = self._real[path] = self._walk(self._directory(head) if path else self.root, name)
-        return real
-
-    def _walk(self, real: str, path: str) -> str:
-        """Walk on from a directory, component by component as path_resolution(7) does, with our root for its "/"."""
-        ahead = path.split("/")[::-1]
-        links = 0
-        while ahead:
-            name = ahead.pop()
-            if name in (".", "..") or not (name or ahead):
-                os.lstat(f"{real}/.")  # only a directory has these, and a slash behind it
-            if name == "..":
-                real = real if real == self.root else real.rpartition("/")[0]
-            if name in ("", ".", ".."):
-                continue
-            target = _target(f"{real}/{name}")
-            if target is None:
-                real = f"{real}/{name}"
-                continue
-            links += 1
-            if links > LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-            real = self.root if target.startswith("/") else real
-            ahead += target.split("/")[::-1]
-        return real
-
-
-def _target(path: str) -> str | None:
-    """Where a link points; None for anything else, there or not."""
-    try:
-        return os.readlink(path)
-    except OSError:
-        return None
 
 
 def _read(descriptor: int, most: int, *, at_once: bool = False) -> bytes:

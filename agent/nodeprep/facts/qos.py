@@ -96,6 +96,8 @@ def _dcb(host: Host, netdev: str) -> tuple[Priorities, DscpMap]:
 
 
 def _ecn(files: Files, here: str) -> Priorities:
+    if not files.exists(here):
+        return None
     shown_at_all = False
     on = []
     for priority in PRIORITIES:

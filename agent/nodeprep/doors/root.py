@@ -1,0 +1,121 @@
+"""Where paths of a node's root lie on this machine: every link is followed inside the root."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from fnmatch import fnmatchcase
+
+ATTRIBUTES = "/sys/"
+LINKS = 40  # Linux MAXSYMLINKS (include/linux/namei.h)
+DEPTH = 255  # components of a path that is asked for; deeper than anything in sysfs
+# Links that come, go and turn while both of their ends stay: at a bind, an enslaving, a change of the number of VFs
+# (Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-net). All others go with the device whose they are.
+LOOSE = re.compile(r"/(driver|module|master|bonding_slave|physfn|(upper_|lower_|virtfn|slave_)[^/]*)(/|$)")
+
+
+class Root:
+    """A directory that is another system's "/". `path` is "" for this machine's own.
+
+    A path that an `excluded` pattern matches is not there. All methods raise OSError as the kernel would.
+    """
+
+    def __init__(self, path: str = "/", excluded: tuple[str, ...] = ()) -> None:
+        self.path = os.path.abspath(path).rstrip("/")
+        self._excluded = excluded
+        self._real: dict[str, str] = {}  # where paths led in this look
+        self._before: dict[str, str] = {}  # and in looks before it
+        self._there: set[str] = set()  # real directories below real directories, seen in this look
+
+    def forget(self) -> None:
+        self._real, self._before, self._there = {}, {}, set()
+
+    def look_again(self) -> None:
+        """Another look begins: the links of sysfs that go with their devices lead where they led, if that is there.
+
+        `forget` where something was heard of, and from time to time.
+        """
+        known = self._before
+        known |= {path: real for path, real in self._real.items() if known.get(path) != real and is_kept(path)}
+        self._real, self._there = {}, set()
+
+    def resolve(self, path: str) -> str:
+        """Where `path` lies on this machine, every link on the way followed inside the root."""
+        self._allow(path)
+        if not self.path:
+            return path
+        return self._resolved(path.rstrip("/"))
+
+    def beside(self, path: str) -> str:
+        """Where `path` lies on this machine, links on the way to it followed; it may be one itself."""
+        self._allow(path)
+        head, _, name = path.rpartition("/")
+        return f"{self._real.get(head) or self._resolved(head)}/{name}"
+
+    def _allow(self, path: str) -> None:
+        """Raises OSError for what is not to be read, and for what no path of a node is as deep as."""
+        if self._excluded and any(fnmatchcase(path, pattern) for pattern in self._excluded):
+            raise FileNotFoundError(errno.ENOENT, "excluded")
+        if self.path and path.count("/") > DEPTH:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+
+    def _resolved(self, path: str) -> str:
+        real = self._real.get(path)
+        if real is not None:
+            return real
+        real = self._before.get(path)
+        if real is None or not self._stands(real):
+            head, _, name = path.rpartition("/")
+            real = self._walk(self._resolved(head) if path else self.path, name)
+        self._real[path] = real
+        return real
+
+    def _stands(self, real: str) -> bool:
+        """Whether this is a directory, and so is all above it, up to the root; no links."""
+        if real in self._there or real == self.path:
+            return True
+        try:
+            stands = self._stands(real.rpartition("/")[0]) and stat.S_ISDIR(os.lstat(real).st_mode)
+        except OSError:
+            return False
+        if stands:
+            self._there.add(real)
+        return stands
+
+    def _walk(self, real: str, path: str) -> str:
+        """Walk on from a directory, component by component as path_resolution(7) does, with our root for its "/"."""
+        ahead = path.split("/")[::-1]
+        links = 0
+        while ahead:
+            name = ahead.pop()
+            if name in (".", "..") or not (name or ahead):
+                os.lstat(f"{real}/.")  # only a directory has these, and a slash behind it
+            if name == "..":
+                real = real if real == self.path else real.rpartition("/")[0]
+            if name in ("", ".", ".."):
+                continue
+            target = _target(f"{real}/{name}")
+            if target is None:
+                real = f"{real}/{name}"
+                continue
+            links += 1
+            if links > LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            real = self.path if target.startswith("/") else real
+            ahead += target.split("/")[::-1]
+        return real
+
+
+def is_kept(path: str) -> bool:
+    """Whether where a path leads may be remembered from look to look."""
+    return path.startswith(ATTRIBUTES) and not LOOSE.search(path)
+
+
+def _target(path: str) -> str | None:
+    """Where a link points; None for anything else, there or not."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
