@@ -12,6 +12,7 @@ from nodeprep.agent.standing import Standing
 from nodeprep.decide.policy import Glance
 from nodeprep.facts.imds import Imds
 from nodeprep.model import (
+    NO_ACCESS,
     NODE,
     Check,
     Damping,
@@ -159,6 +160,25 @@ def test_a_look_counts_once() -> None:
     assert standing.fresh(1.5) == {}
     told(standing, port(2.0, 1))
     assert standing.fresh(2.5) == {"a.b": Glance(2.0, 2.0)}, "also if it shows the same"
+
+
+def test_what_was_looked_at_before_anybody_asked_counts_too() -> None:
+    standing = Standing((check(is_one, Port, Bus),))
+    told(standing, port(1.0, 1))
+    told(standing, bus(1.2, 1))
+    assert standing.fresh(1.5) == {"a.b": Glance(1.0, 1.2)}
+
+
+def test_a_check_that_cannot_be_run_is_tried_again_when_what_it_needs_changed() -> None:
+    standing = Standing((check(is_one, Port),))
+    not_asked = Observation(PORT, 1.0, 0.0, Unreadable(Why.MISSING, "Kubernetes", detail=NO_ACCESS))
+    told(standing, not_asked)
+    assert list(standing.skipped) == ["a.b"]
+    changed = standing.take([bus(2.0, 1)])
+    assert not standing.judge(frozenset({Bus}), changed, NO_PROFILE, {}), "nothing can be another than before"
+    told(standing, port(3.0, 2))
+    assert words(standing) == ["a.b fail 2"]
+    assert not standing.skipped
 
 
 def test_half_a_look_does_not_count_and_raises_a_doubt() -> None:

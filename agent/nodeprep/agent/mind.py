@@ -38,7 +38,7 @@ from nodeprep.facts.cluster import Cluster, KubeNode
 from nodeprep.facts.kernel_log import KernelLog
 from nodeprep.facts.past import Past, State
 from nodeprep.look import Look
-from nodeprep.model import Remedy, raw
+from nodeprep.model import Remedy, Report, raw
 from nodeprep.publish.status import NodeStatus
 from nodeprep.question import Chosen, Question, Wishes
 
@@ -103,7 +103,7 @@ class Mind:
         choice = self._choose(question, changed)
         chosen = choice.chosen
         before = self.standing.words()
-        self.standing.judge(observed, changed, chosen.profile, self._wants, anew=self._anew)
+        judged = self.standing.judge(observed, changed, chosen.profile, self._wants, anew=self._anew)
         anew, self._anew = self._anew, False
         now = clock.now()
         self._meet_node(now)
@@ -111,7 +111,8 @@ class Mind:
         fresh = self.standing.fresh(now)
         new = anew or bool(fresh) or self.standing.words() != before
         if self.status is not None and not new and self._is_settled(self.status, now):
-            self.status = self._status(question, chosen, self.status.desired, bells)
+            report = self._report(question, chosen) if judged or changed else self.status.report
+            self.status = self._status(report, self.status.desired, bells)
             return self.status
         self._thought_at = now
         findings, _ = question.wishes.waived(self.standing.findings(), question.node(self.standing.facts))
@@ -127,7 +128,7 @@ class Mind:
         self.past = past
         self.keeper.keep(past, now)  # before anybody is told
         self._count(told)
-        self.status = self._status(question, chosen, told, bells)
+        self.status = self._status(self._report(question, chosen), told, bells)
         return self.status
 
     def wanted(self, since: float) -> dict[type, float]:
@@ -208,10 +209,13 @@ class Mind:
         now_wrong = (self.keeper.trouble, self.config_trouble, self.gate_trouble)
         return ready and troubles == now_wrong and now - self._thought_at < SETTLED and self.complete
 
-    def _status(self, question: Question, chosen: Chosen, told: Desired, bells: Mapping[str, BellState]) -> NodeStatus:
+    def _report(self, question: Question, chosen: Chosen) -> Report:
+        standing = self.standing
+        return question.told(standing.findings(), standing.skipped.values(), standing.facts, chosen)
+
+    def _status(self, report: Report, told: Desired, bells: Mapping[str, BellState]) -> NodeStatus:
         self.rounds += 1
         standing = self.standing
-        report = question.told(standing.findings(), standing.skipped.values(), standing.facts, chosen)
         spared = changed_by_upgrade(self.past, clock.now())
         return NodeStatus(
             report=report,

@@ -51,13 +51,15 @@ class Standing:
     _changed_at: dict[type, float] = field(default_factory=dict)
     _expected: Expected | Unreadable | None = None
     _folded: tuple[Finding, ...] | None = None
+    _taken: set[type] = field(default_factory=set)  # since it was last asked which looks are fresh
     _every: dict[type, float] = field(default_factory=dict)
     _window: float = 0.0  # seconds, the longest over which a check reckons rates
+    _sees: dict[str, frozenset[type]] = field(init=False)  # what each check may see
+    _rated: frozenset[type] = field(init=False)  # the facts that checks compare over time
 
-    @property
-    def _rated(self) -> frozenset[type]:
-        """The facts that checks compare over time."""
-        return EXPECTED.union(*({*check.needs, *check.uses} for check in self.checks if check.rates))
+    def __post_init__(self) -> None:
+        self._sees = {check.id: frozenset((*check.needs, *check.uses)) for check in self.checks}
+        self._rated = EXPECTED.union(*(self._sees[check.id] for check in self.checks if check.rates))
 
     def take(self, observations: Iterable[Observation]) -> frozenset[type]:
         """Keep what was observed; the kinds that show something else than before, or did so the time before.
@@ -67,6 +69,7 @@ class Standing:
         changed = set()
         for one in observations:
             kind = one.fact.kind
+            self._taken.add(kind)
             self._note(one)
             if self._stands_in(one):
                 continue
@@ -120,9 +123,9 @@ class Standing:
         seen = changed | {Expected} if changed & EXPECTED else changed
         if anew or changed & EXPECTED:
             self._expected = None
-        due = [check for check in self.checks if self._complete(check) and not check.rates]
-        due = [check for check in due if anew or check.id not in self.said or seen & {*check.needs, *check.uses}]
-        rates = [check for check in self.checks if self._complete(check) and check.rates]
+        due = [one for one in self.checks if anew or self._is_new(one) or not seen.isdisjoint(self._sees[one.id])]
+        due = [check for check in due if not check.rates and self._complete(check)]
+        rates = [check for check in self.checks if check.rates and self._complete(check)]
         rates = [check for check in rates if anew or self._may_have_grown(check, observed, wants)]
         now, last = (Look(0.0, live=True, facts=facts) for facts in (self.facts, self._last))
         first = [check for check in due if not self._seen_twice(check)]
@@ -135,8 +138,9 @@ class Standing:
     def fresh(self, now: float) -> dict[str, Glance]:
         """The looks that count: of checks whose facts were all observed anew since the last one that did."""
         found = {}
+        taken, self._taken = self._taken, set()
         for check in self.checks:
-            if check.id not in self.said:
+            if check.id not in self.said or taken.isdisjoint(self._sees[check.id]):
                 continue
             look = glance(check, self.begun, self._glances.get(check.id), RECORDS, now)
             if look is not None:
@@ -169,6 +173,9 @@ class Standing:
         needs = EXPECTED.union(check.needs) - {Expected} if Expected in check.needs else check.needs
         return all(kind in self.facts for kind in needs)
 
+    def _is_new(self, check: Check) -> bool:
+        return check.id not in self.said and check.id not in self.skipped
+
     def _seen_twice(self, check: Check) -> bool:
         return all(kind in self._last for kind in check.needs if kind is not Expected)
 
@@ -194,7 +201,7 @@ class Standing:
 
     def _may_have_grown(self, check: Check, observed: frozenset[type], wants: Mapping[str, object]) -> bool:
         """Whether a rate may be another than when it was last reckoned: nothing in it stood still for its window."""
-        kinds = {*check.needs, *check.uses} - {Expected}
+        kinds = self._sees[check.id] - {Expected}
         if not kinds & observed:
             return False
         least = self._least(check, wants) + max(self._every.get(kind, 0.0) for kind in kinds)

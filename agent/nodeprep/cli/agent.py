@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -71,6 +72,7 @@ def run(asked: Asked, listeners: tuple[Callable[[NodeStatus], None], ...] = ()) 
         at_port = own.port if asked.port is None else asked.port
         _serve(stack, agent, metrics, (asked.bind or own.bind, at_port), where)
         _obey(agent)
+        gc.freeze()  # what was imported stays: looked through again and again it would only cool the caches
         try:
             agent.run()
         except Exception:
