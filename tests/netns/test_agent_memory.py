@@ -57,6 +57,21 @@ def test_a_new_agent_closes_soon_what_went_down_meanwhile(here: Checked, tmp_pat
         until(lambda: not agent.gates(), "closed gate")
 
 
+@pytest.mark.parametrize("more", [(), ("--inventory",)])
+def test_what_a_reset_answered_stands_though_the_agent_is_killed_at_once(
+    here: Checked, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    with Agent(tmp_path, here.node) as agent:
+        agent.ready()
+        done = agent.do("nodeprep", "reset", *more)
+        agent.kill()
+        assert done.returncode == 0, done.stderr
+        assert agent.gates() == set()
+        agent.start()
+        started = agent.wait("started")
+        assert (started["state"], started["why"]) == ("Bootstrap", "reset by a human")
+
+
 def without_a_gate_file(agent: Agent) -> None:
     (agent.run / "mine.ready").unlink()
 
