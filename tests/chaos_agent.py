@@ -42,7 +42,7 @@ class Process:
         self.latched = False
         self.tampered = False
         self.anew = False
-        self._damaged: tuple[bytes, ...] = ()  # what a damaged memory held at the start
+        self._damaged: dict[str, bytes] = {}  # what was damaged before the start, by file
         self.starts = 0
         self.events: Counter[str] = Counter()
         self.lines: list[str] = []
@@ -73,6 +73,7 @@ class Process:
         where = ("--state-dir", f"{self.place}/state", "--run-dir", f"{self.place}/run")
         words = ("agent", "--config", f"{self.place}/etc/config.yaml", *where, "--port", str(PORT))
         self._started.clear()
+        self._damaged = {one.path: _content(one.path) for one in self.damage()}
         self.starts += 1
         self.latched = False
         self._process = subprocess.Popen(
@@ -84,7 +85,6 @@ class Process:
             self.tell("wrong", text=f"the agent did not start in {LONG:g} s: {self.lines[-3:]}")
         if self.anew and self.first_state != "Bootstrap":
             self.tell("wrong", text=f"nothing vouched for the node, and the agent began as {self.first_state}")
-        self._damaged = self._memories() if self.tampered else ()
         self.tampered = self.anew = False
         self.tell("started", pid=self._process.pid)
 
@@ -114,15 +114,13 @@ class Process:
         wanted = 0 if number is signal.SIGTERM else -number
         if code != wanted:
             self.tell("wrong", text=f"after {number.name} the agent exited {code}, wanted {wanted}: {self.lines[-3:]}")
-        if self._damaged and self._damaged == self._memories():
-            self.tampered = self.anew = True  # it ended before it wrote: what was damaged is met at the next start
-        if not self.tampered:
-            for one in self.store().load().damaged:
+        if self.tampered:
+            return
+        for one in self.damage():
+            if self._damaged.get(one.path) == _content(one.path):
+                self.tampered = self.anew = True  # it ended before it wrote there, and the next start meets it
+            else:
                 self.tell("wrong", text=f"after {number.name} the memory is not whole: {one}")
-
-    def _memories(self) -> tuple[bytes, ...]:
-        files = (one / "memory.json" for one in (self.memory, self.run_directory))
-        return tuple(file.read_bytes() for file in files if file.is_file())
 
     def store(self) -> Store:
         return Store(str(self.memory), str(self.run_directory))
@@ -181,3 +179,7 @@ def now() -> float:
 
 def pause(seconds: float) -> None:
     time.sleep(seconds)
+
+
+def _content(path: str) -> bytes:
+    return Path(path).read_bytes()

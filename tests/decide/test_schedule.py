@@ -80,14 +80,21 @@ def test_wishes_come_at_their_time_and_no_sooner() -> None:
     assert due(plan, 130.0) == ["Links"], "a look before its time would not count"
 
 
-def test_what_is_asked_for_is_told_from_what_falls_due() -> None:
+def test_it_is_calm_where_nothing_rang_and_nothing_is_wanted() -> None:
     plan = schedule(100.0, 100.0, 100.0)
-    assert not plan.asked_for(plan.due(130.0))
+    assert plan.is_calm(130.0)
     plan.ring({Topic.LINK}, 130.0)
-    assert plan.asked_for(plan.due(130.0))
-    assert not plan.asked_for([SLOW])
+    assert not plan.is_calm(130.0), "a look is wanted"
     plan.start(plan.due(130.0), 130.0)
-    assert not plan.asked_for(plan.due(160.0))
+    assert not plan.is_calm(130.9), "what rings now is not heard"
+    assert plan.is_calm(131.0)
+    plan.ring({Topic.LINK}, 140.0)
+    plan.start(plan.due(140.0), 140.0)
+    plan.ring({Topic.LINK}, 140.5)
+    assert not plan.is_calm(141.0), "a bell waits to be answered"
+    wanting = schedule(100.0, 100.0, 100.0)
+    wanting.want([Slow], 200.0)
+    assert not wanting.is_calm(130.0)
 
 
 def test_a_bell_makes_what_it_wakes_due_at_once() -> None:

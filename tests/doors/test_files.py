@@ -417,12 +417,18 @@ def pulled(root: Path) -> None:
     (root / "sys/class/mlx5_0").unlink()
 
 
-def moved(root: Path) -> None:
-    """The same name in another slot."""
-    (root / "sys/devices/0000:9a:00.0").mkdir()
-    (root / "sys/devices/0000:5c:00.0/mlx5_0").rename(root / "sys/devices/0000:9a:00.0/mlx5_0")
+def led_to_the_other(root: Path) -> None:
     (root / "sys/class/mlx5_0").unlink()
     (root / "sys/class/mlx5_0").symlink_to("../devices/0000:9a:00.0/mlx5_0")
+    (root / "sys/devices/0000:9a:00.0/mlx5_0/device").unlink()
+    (root / "sys/devices/0000:9a:00.0/mlx5_0/device").symlink_to("../../0000:9a:00.0")
+
+
+def moved(root: Path) -> None:
+    """The same name in another slot."""
+    shutil.rmtree(root / "sys/devices/0000:9a:00.0/mlx5_1")
+    (root / HERE.lstrip("/")).rename(root / "sys/devices/0000:9a:00.0/mlx5_0")
+    led_to_the_other(root)
     put(root, "/sys/devices/0000:9a:00.0/mlx5_0/state", "moved")
 
 
@@ -445,19 +451,29 @@ def rebound(root: Path) -> None:
     (root / "sys/devices/0000:5c:00.0/driver").symlink_to("../../drivers/vfio-pci")
 
 
+def swapped(root: Path) -> None:
+    """Two devices change names, and both stay."""
+    first, second = root / HERE.lstrip("/"), root / "sys/devices/0000:9a:00.0/mlx5_1"
+    first.rename(first.with_name("mlx5_1"))
+    second.rename(second.with_name("mlx5_0"))
+    led_to_the_other(root)
+    put(root, "/sys/devices/0000:9a:00.0/mlx5_0/state", "swapped")
+
+
 def changed(root: Path) -> None:
     put(root, "/sys/devices/0000:5c:00.0/mlx5_0/state", "changed")
 
 
 HERE = "/sys/devices/0000:5c:00.0/mlx5_0"
-# The state, where the device is, the version of its driver's module, whether its directory can be listed.
+# The state, where the device is, its driver's version, whether its directory can be listed, its card's vendor.
 LATER_ROWS = [
-    (pulled, (None, None, None, False)),
-    (moved, ("moved", "/sys/devices/0000:9a:00.0/mlx5_0", "inbox", True)),
-    (replaced, ("elsewhere", HERE, "inbox", True)),
-    (led_out, (None, HERE, "inbox", True)),
-    (rebound, ("ACTIVE", HERE, "vfio", True)),
-    (changed, ("changed", HERE, "inbox", True)),
+    (pulled, (None, None, None, False, None)),
+    (moved, ("moved", "/sys/devices/0000:9a:00.0/mlx5_0", "inbox", True, "0x9a")),
+    (replaced, ("elsewhere", HERE, "inbox", True, "0x5c")),
+    (led_out, (None, HERE, "inbox", True, "0x5c")),
+    (rebound, ("ACTIVE", HERE, "vfio", True, "0x5c")),
+    (changed, ("changed", HERE, "inbox", True, "0x5c")),
+    (swapped, ("swapped", "/sys/devices/0000:9a:00.0/mlx5_0", "inbox", True, "0x9a")),
 ]
 
 
@@ -465,8 +481,10 @@ LATER_ROWS = [
 def test_the_next_look_sees_what_is_there_then(
     root: Path, deed: Callable[[Path], None], expected: tuple[object, ...]
 ) -> None:
-    device = "/sys/devices/0000:5c:00.0"
-    put(root, f"{device}/mlx5_0/state", "ACTIVE")
+    for slot, name in (("5c", "mlx5_0"), ("9a", "mlx5_1")):
+        put(root, f"/sys/devices/0000:{slot}:00.0/vendor", f"0x{slot}")
+        put(root, f"/sys/devices/0000:{slot}:00.0/{name}/state", "ACTIVE")
+        (root / f"sys/devices/0000:{slot}:00.0/{name}/device").symlink_to(f"../../0000:{slot}:00.0")
     put(root, "/sys/drivers/mlx5_core/module/version", "inbox")
     (root / "sys/class").mkdir()
     (root / "sys/class/mlx5_0").symlink_to("../devices/0000:5c:00.0/mlx5_0")
@@ -477,14 +495,50 @@ def test_the_next_look_sees_what_is_there_then(
         here = "/sys/class/mlx5_0"
         at = files.place(here) if files.exists(here) else None
         version = files.text("/sys/devices/0000:5c:00.0/driver/module/version")
-        return files.text(f"{here}/state"), at, version, files.names(here) is not None
+        vendor = files.text(f"{here}/device/vendor")
+        return files.text(f"{here}/state"), at, version, files.names(here) is not None, vendor
 
-    assert look() == ("ACTIVE", f"{device}/mlx5_0", "inbox", True)
+    assert look() == ("ACTIVE", HERE, "inbox", True, "0x5c")
     files.look_again()
-    assert look() == ("ACTIVE", f"{device}/mlx5_0", "inbox", True)
+    assert look() == ("ACTIVE", HERE, "inbox", True, "0x5c")
     deed(root)
     files.look_again()
     assert look() == expected
+
+
+def test_what_is_kept_is_where_a_link_led_whose_ends_both_stay(root: Path) -> None:
+    """No link of sysfs that is kept does so; `forget` sees even that."""
+    put(root, "/sys/devices/a/state", "a")
+    put(root, "/sys/devices/b/state", "b")
+    (root / "sys/class").symlink_to("devices/a")
+    files = Files(str(root))
+    assert files.text("/sys/class/state") == "a"
+    (root / "sys/class").unlink()
+    (root / "sys/class").symlink_to("devices/b")
+    files.look_again()
+    assert files.text("/sys/class/state") == "a"
+    files.forget()
+    assert files.text("/sys/class/state") == "b"
+
+
+def test_a_look_may_begin_while_a_late_one_goes_on(root: Path) -> None:
+    for number in range(3000):
+        put(root, f"/sys/devices/{number}/state", "1")
+    files = Files(str(root))
+    end = threading.Event()
+    seen: list[object] = []
+
+    def late() -> None:
+        while not end.is_set():
+            seen.extend(files.text(f"/sys/devices/{number}/state") for number in range(3000))
+
+    thread = threading.Thread(target=late)
+    thread.start()
+    for _ in range(300):
+        files.look_again()
+    end.set()
+    thread.join()
+    assert set(seen) == {"1"}
 
 
 @pytest.mark.parametrize("turned", ["/sys", "/sys/devices", "/sys/devices/0000:5c:00.0", "/sys/devices/0000:5c:00.0/m"])

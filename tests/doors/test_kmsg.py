@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pty
 import time
 import uuid
 from pathlib import Path
@@ -101,6 +102,44 @@ def test_what_a_human_cleared_is_gone_and_what_comes_after_is_not(device: str) -
     found(records, after)
     assert before not in {record.text for record in records}
     assert {record.text for record in log.read()} == {record.text for record in kmsg.Log(device).read()}
+
+
+def read_bytes() -> int:
+    """What this process has read so far, as the kernel counts it."""
+    return int(
+        next(line for line in Path("/proc/self/io").read_text().splitlines() if line.startswith("rchar")).split()[1]
+    )
+
+
+def test_what_was_read_once_is_not_read_again() -> None:
+    log = kmsg.Log()
+    for number in range(100):
+        written(f"{number} of many")
+    before = read_bytes()
+    log.read()
+    first, before = read_bytes() - before, read_bytes()
+    written("one more")
+    log.read()
+    if not os.access(DEVICE, os.R_OK):
+        pytest.skip(f"{DEVICE} may not be read here: not tested")
+    assert read_bytes() - before < first / 5
+
+
+def test_a_console_in_the_devices_place_is_left_to_syslog_and_leaks_nothing() -> None:
+    """As LXC has it: /dev/kmsg is a link to /dev/console, which cannot seek."""
+    ours, theirs = pty.openpty()
+    try:
+        log, line, held = kmsg.Log(os.ttyname(theirs)), written("beside a console"), descriptors()
+        found(log.read(), line)
+        assert descriptors() == held
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_a_line_that_nobody_understands_spoils_no_log_that_was_understood() -> None:
+    before = parse_syslog(b"<6>[    1.500000] one\n")
+    assert parse_syslog(b"garbage\n", before) == before
 
 
 def descriptors() -> int:

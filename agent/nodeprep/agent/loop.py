@@ -124,7 +124,7 @@ class Agent:
             self._schedule.want((fact.kind for fact in FACTS), now)
         self._schedule.ring(rung, now)
         due = self._schedule.due(now, self._observer.under_way)
-        anew = self._schedule.asked_for(due)
+        anew = not self._schedule.is_calm(now)
         self._schedule.start(due, now)
         self._observer.begin(due, anew=anew)
         seen = self._observer.gather()

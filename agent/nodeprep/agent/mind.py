@@ -74,6 +74,7 @@ class Mind:
     _would: frozenset[tuple[str, str]] = frozenset()
     _anew: bool = True
     _thought_at: float = 0.0
+    _told_of: tuple[Past | None, str] = (None, "")
 
     def follow(self, settings: Settings) -> None:
         """Go by these settings from now on."""
@@ -111,7 +112,8 @@ class Mind:
         fresh = self.standing.fresh(now)
         new = anew or bool(fresh) or self.standing.words() != before
         if self.status is not None and not new and self._is_settled(self.status, now):
-            report = self._report(question, chosen) if judged or changed else self.status.report
+            same = not (judged or changed) and self._is_told(question)
+            report = self.status.report if same else self._report(question, chosen)
             self.status = self._status(report, self.status.desired, bells)
             return self.status
         self._thought_at = now
@@ -209,8 +211,13 @@ class Mind:
         now_wrong = (self.keeper.trouble, self.config_trouble, self.gate_trouble)
         return ready and troubles == now_wrong and now - self._thought_at < SETTLED and self.complete
 
+    def _is_told(self, question: Question) -> bool:
+        """Whether the last report was made of the same memory and on the same day, at which a waiver may end."""
+        return self._told_of[0] is question.wishes.past and self._told_of[1] == question.wishes.today
+
     def _report(self, question: Question, chosen: Chosen) -> Report:
         standing = self.standing
+        self._told_of = question.wishes.past, question.wishes.today
         return question.told(standing.findings(), standing.skipped.values(), standing.facts, chosen)
 
     def _status(self, report: Report, told: Desired, bells: Mapping[str, BellState]) -> NodeStatus:

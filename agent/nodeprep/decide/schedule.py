@@ -58,9 +58,9 @@ class Schedule:
             return ()
         return tuple(fact for fact in free if self._due_at(fact) <= now or self._soon(fact, now))
 
-    def asked_for(self, facts: Iterable[Fact]) -> bool:
-        """Whether a look at one of these begins for a reason, and not because its period is over."""
-        return any(fact.kind in self.wanted for fact in facts)
+    def is_calm(self, now: float) -> bool:
+        """Whether looks begin only because their periods are over: nothing rang of late, and nobody wants one."""
+        return not (self.wanted or self.rung or self.deaf(now))
 
     def start(self, facts: Iterable[Fact], now: float) -> None:
         """Looks at these facts begin."""

@@ -81,12 +81,17 @@ def _opened(device: str) -> int | None:
         descriptor = os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         return None
-    if not stat.S_ISCHR(os.fstat(descriptor).st_mode):  # what a root mounted without its /dev may hold
-        os.close(descriptor)
-        return None
-    # SEEK_DATA skips what a human cleared: that is how an operator says "seen and dealt with".
-    os.lseek(descriptor, 0, os.SEEK_DATA)
-    return descriptor
+    try:
+        if stat.S_ISCHR(os.fstat(descriptor).st_mode):  # no file, as a root mounted without its /dev may hold
+            # SEEK_DATA skips what a human cleared: that is how an operator says "seen and dealt with".
+            os.lseek(descriptor, 0, os.SEEK_DATA)
+            return descriptor
+    except OSError as error:
+        if error.errno != errno.ESPIPE:  # a console, as some containers have in its place
+            os.close(descriptor)
+            raise
+    os.close(descriptor)
+    return None
 
 
 def _records(descriptor: int) -> Iterator[Record]:
@@ -140,8 +145,8 @@ class Dumped:
 def parse_syslog(data: bytes, before: Dumped = Dumped(), wanted: Callable[[Record], bool] = bool) -> Dumped:
     """Decode a syslog(2) dump, or what came to it: lines of `<prio>[seconds.micros] text`.
 
-    Raises OSError if it understands no line. The dump has no record numbers. Times serve instead: they say the same of
-    a record in every dump.
+    Raises OSError if it never understood a line. The dump has no record numbers. Times serve instead: they say the same
+    of a record in every dump.
     """
     records = deque(before.records, maxlen=MOST)
     number = before.number
@@ -156,6 +161,6 @@ def parse_syslog(data: bytes, before: Dumped = Dumped(), wanted: Callable[[Recor
             record = Record(number, at / 1e6, priority & 7, priority >> 3, match[4])
             if wanted(record):
                 records.append(record)
-    if data.strip(b"\0\n") and not understood:
+    if data.strip(b"\0\n") and not understood and before.number < 0:
         raise OSError(errno.EBADMSG, "syslog(2): not one line that looks like the kernel's")
     return Dumped(tuple(records), number)

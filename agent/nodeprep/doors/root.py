@@ -26,7 +26,7 @@ class Root:
         self.path = os.path.abspath(path).rstrip("/")
         self._excluded = excluded
         self._real: dict[str, str] = {}  # where paths led in this look
-        self._before: dict[str, str] = {}  # and in looks before it
+        self._before: dict[str, tuple[str, str]] = {}  # and in looks before it: where the way to them led, and they
         self._there: set[str] = set()  # real directories below real directories, seen in this look
 
     def forget(self) -> None:
@@ -37,9 +37,13 @@ class Root:
 
         `forget` where something was heard of, and from time to time.
         """
-        known = self._before
-        known |= {path: real for path, real in self._real.items() if known.get(path) != real and is_kept(path)}
+        # A copy of a copy: a thread that is late may still be resolving for the look before.
+        led = self._real.copy()
         self._real, self._there = {}, set()
+        for path, real in led.items():
+            way = led.get(path.rpartition("/")[0])
+            if way is not None and self._before.get(path) != (way, real) and is_kept(path):
+                self._before[path] = way, real
 
     def resolve(self, path: str) -> str:
         """Where `path` lies on this machine, every link on the way followed inside the root."""
@@ -62,14 +66,18 @@ class Root:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
 
     def _resolved(self, path: str) -> str:
-        real = self._real.get(path)
+        led = self._real  # of this look, also if the next begins while we are at it
+        real = led.get(path)
         if real is not None:
             return real
-        real = self._before.get(path)
-        if real is None or not self._stands(real):
-            head, _, name = path.rpartition("/")
-            real = self._walk(self._resolved(head) if path else self.path, name)
-        self._real[path] = real
+        head, _, name = path.rpartition("/")
+        way = self._resolved(head) if path else self.path
+        before = self._before.get(path)
+        if before is not None and before[0] == way and self._stands(before[1]):
+            real = before[1]
+        else:
+            real = self._walk(way, name)
+        led[path] = real
         return real
 
     def _stands(self, real: str) -> bool:
