@@ -169,6 +169,14 @@ def test_what_was_looked_at_before_anybody_asked_counts_too() -> None:
     assert standing.fresh(1.5) == {"a.b": Glance(1.0, 1.2)}
 
 
+def test_what_was_looked_at_before_anybody_judged_it_counts_too() -> None:
+    standing = Standing((check(),))
+    changed = standing.take([port(1.0, 1)])
+    assert standing.fresh(1.2) == {}
+    standing.judge(frozenset({Port}), changed, NO_PROFILE, {})
+    assert standing.fresh(1.5) == {"a.b": Glance(1.0, 1.0)}, "as a check that another profile asks for"
+
+
 def test_a_check_that_cannot_be_run_is_tried_again_when_what_it_needs_changed() -> None:
     standing = Standing((check(is_one, Port),))
     not_asked = Observation(PORT, 1.0, 0.0, Unreadable(Why.MISSING, "Kubernetes", detail=NO_ACCESS))

@@ -140,7 +140,7 @@ class Standing:
         found = {}
         taken, self._taken = self._taken, set()
         for check in self.checks:
-            if check.id not in self.said or taken.isdisjoint(self._sees[check.id]):
+            if check.id not in self.said or (check.id in self._glances and taken.isdisjoint(self._sees[check.id])):
                 continue
             look = glance(check, self.begun, self._glances.get(check.id), RECORDS, now)
             if look is not None:
