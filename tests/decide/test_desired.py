@@ -200,6 +200,7 @@ def test_what_is_wrong_with_the_agent_stands_at_the_end_of_a_message_that_is_cut
 TAINTED = "NoSignal"
 REFUSED = replace(RDMA, refused="no baseline")
 INTOLERANT, DOUBTFUL = finding("plugin.tolerates-gate"), finding("plugin.tolerates-gate", Status.WARN)
+OPENED = ((RDMA.name, "device"), (RDMA.name, "ready"))
 TAINTS: list[tuple[Past, tuple[Assigned, ...], Mode, tuple[Finding, ...], str]] = [
     # memory, profiles, mode, findings, value of the taint
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, FINE, TAINTED),
@@ -211,6 +212,9 @@ TAINTS: list[tuple[Past, tuple[Assigned, ...], Mode, tuple[Finding, ...], str]] 
     (past(), (RDMA,), Mode.OBSERVE, (), ""),
     (past(), (TCP,), Mode.GATE, (), ""),
     (past(), (), Mode.GATE, (), ""),
+    (memory(cases=(wrong(convicted_at=None),)), (RDMA,), Mode.GATE, FINE, "ToBeConfirmed"),
+    (memory(cases=(wrong(convicted_at=None),)), (TCP,), Mode.GATE, FINE, ""),
+    (memory(cases=(wrong(convicted_at=None),), gates=OPENED), (RDMA,), Mode.GATE, FINE, ""),
     (memory(State.AWAITING_HUMAN), (RDMA,), Mode.GATE, FINE, "AwaitingHuman"),
     (memory(State.VALIDATING), (TCP, RDMA), Mode.REPAIR, FINE, "Validating"),
     (memory(BOOTSTRAP), (REFUSED,), Mode.GATE, FINE, "ProfileRefused"),
@@ -383,3 +387,9 @@ def test_a_node_without_profiles_says_so() -> None:
     assert tell(memory()).conditions[0] == Condition(
         "nodeprep.io/TrainingReady", "True", "Ready", "no profile demands anything"
     )
+
+
+def test_a_ready_node_is_not_ready_for_a_profile_whose_gate_stays_shut() -> None:
+    told = tell(memory(cases=(wrong(convicted_at=None),)), RDMA)
+    assert (told.conditions[0].status, told.conditions[0].reason) == ("False", "ToBeConfirmed")
+    assert told.conditions[0].message.startswith("a look at a gate check that just failed is to be confirmed")

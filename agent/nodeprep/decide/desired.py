@@ -14,6 +14,8 @@ from nodeprep.model import Check, Finding, Remedy, Status
 
 PREFIX = "nodeprep.io"
 TRAINING_READY = f"{PREFIX}/TrainingReady"
+# Of a ready node to which a profile came whose gate stays shut, for a look at it just failed.
+TO_BE_CONFIRMED = "ToBeConfirmed"
 MOST_TROUBLE = 200  # characters of what is wrong with the agent itself, at the end of a message
 
 # The areas of design 3.5, by families of checks; what is in none, such as limits, counts for TrainingReady alone.
@@ -199,7 +201,7 @@ def _overall(sight: Sight) -> tuple[str, str, str]:
     blind = sight.blind(sight.closing)
     if blind:
         return "Unknown", "CannotLook", f"{past.state}: {blind[0]} could not look: {blind[1]}"
-    if past.state is not State.READY:
+    if past.state is not State.READY or any(one.gating and not one.ready for one in sight.profiles):
         why = next((one.why for one in _chosen(sight) if one.why), past.why)
         return "False", _state_reason(sight), why
     changed = next((one for one in past.cases if one.check in sight.closing and spared(one, sight.now)), None)
@@ -215,8 +217,10 @@ def _chosen(sight: Sight) -> tuple[ProfileStanding, ...]:
 
 
 def _state_reason(sight: Sight) -> str:
-    """The reason where nothing is convicted: a refused profile, or the state itself."""
-    return "ProfileRefused" if any(one.refused for one in _chosen(sight)) else sight.past.state.value
+    """The reason where nothing is convicted: a refused profile, a look to be confirmed, or the state itself."""
+    if any(one.refused for one in _chosen(sight)):
+        return "ProfileRefused"
+    return TO_BE_CONFIRMED if sight.past.state is State.READY else sight.past.state.value
 
 
 def _area(sight: Sight, kind: str, families: frozenset[str]) -> Condition | None:
@@ -267,7 +271,7 @@ def _labels(past: Past, profiles: tuple[ProfileStanding, ...], gate: GatePolicy)
 
 def _taints(sight: Sight, mode: Mode, gate: GatePolicy) -> tuple[Taint, ...]:
     """Our taint, where the mode sets one, a gating profile is not ready and the pods it needs would bear it."""
-    if not MODES[mode].taints or sight.past.state is State.READY or not any(one.gating for one in sight.profiles):
+    if not MODES[mode].taints or all(one.ready for one in sight.profiles if one.gating):
         return ()
     if any(one.check == TOLERATES_GATE and one.status in (Status.FAIL, Status.WARN) for one in sight.findings):
         return ()
