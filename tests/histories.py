@@ -352,6 +352,10 @@ def _opened(node: Node, told: Desired, before: State) -> None:
     for one in profiles.values():
         label = told.labels.get(f"nodeprep.io/profile.{one.name}")
         need((label == "ready") == (one in ready), f"the label of {one.name} is {label}")
+    if told.state is State.READY and before is State.BOOTSTRAP:
+        gates = {gate for one in profiles.values() if one.gating for gate in one.gates}
+        failing = [key for key, result in truth.last.items() if key[0] in gates and result == "f"]
+        need(spared or not failing, f"ready at a moment at which {failing} fails")
     gating = [one for one in ready if one.gating]
     need(not gating or told.state is State.READY, f"open in state {told.state}")
     if gating and before is not State.READY:
