@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,10 @@ def test_a_netdev_that_this_kernel_does_not_have(tmp_path: Path) -> None:
     put(tmp_path, "sys/class/infiniband/rxe0/parent", "no-such-netdev")
     shown = one(observe(Host(str(tmp_path))))
     assert (shown.pfc, shown.dscp) == (None, None)
+
+
+def test_settings_that_cannot_be_reached_are_not_settings_that_are_not_shown(root: Path) -> None:
+    (root / ECN).parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(root / ECN, ignore_errors=True)
+    (root / ECN).symlink_to("ecn")
+    assert isinstance(raw(one(observe(Host(str(root), live=False))))["ecn"], Unreadable)

@@ -96,7 +96,7 @@ def _dcb(host: Host, netdev: str) -> tuple[Priorities, DscpMap]:
 
 
 def _ecn(files: Files, here: str) -> Priorities:
-    if not files.exists(here):
+    if files.entry(here) is None:
         return None
     shown_at_all = False
     on = []
