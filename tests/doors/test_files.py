@@ -44,6 +44,12 @@ def put(root: Path, path: str, content: str | bytes = "value\n") -> Path:
     return target
 
 
+def turn(link: Path, target: str) -> None:
+    """Let a link lead elsewhere."""
+    link.unlink()
+    link.symlink_to(target)
+
+
 def unreadable(value: object) -> Unreadable:
     assert isinstance(value, Unreadable)
     return value
@@ -405,8 +411,7 @@ def test_forget_sees_links_that_lead_elsewhere_now(root: Path) -> None:
     (root / "dir").symlink_to("old")
     files = Files(str(root))
     assert files.text("/dir/state") == "old"
-    (root / "dir").unlink()
-    (root / "dir").symlink_to("new")
+    turn(root / "dir", "new")
     files.forget()
     assert files.text("/dir/state") == "new"
 
@@ -418,10 +423,8 @@ def pulled(root: Path) -> None:
 
 
 def led_to_the_other(root: Path) -> None:
-    (root / "sys/class/mlx5_0").unlink()
-    (root / "sys/class/mlx5_0").symlink_to("../devices/0000:9a:00.0/mlx5_0")
-    (root / "sys/devices/0000:9a:00.0/mlx5_0/device").unlink()
-    (root / "sys/devices/0000:9a:00.0/mlx5_0/device").symlink_to("../../0000:9a:00.0")
+    turn(root / "sys/class/mlx5_0", "../devices/0000:9a:00.0/mlx5_0")
+    turn(root / "sys/devices/0000:9a:00.0/mlx5_0/device", "../../0000:9a:00.0")
 
 
 def moved(root: Path) -> None:
@@ -435,20 +438,17 @@ def moved(root: Path) -> None:
 def replaced(root: Path) -> None:
     """The attribute lies elsewhere, behind a link."""
     put(root, "/sys/devices/elsewhere", "elsewhere")
-    (root / "sys/devices/0000:5c:00.0/mlx5_0/state").unlink()
-    (root / "sys/devices/0000:5c:00.0/mlx5_0/state").symlink_to("../../elsewhere")
+    turn(root / "sys/devices/0000:5c:00.0/mlx5_0/state", "../../elsewhere")
 
 
 def led_out(root: Path) -> None:
-    (root / "sys/devices/0000:5c:00.0/mlx5_0/state").unlink()
-    (root / "sys/devices/0000:5c:00.0/mlx5_0/state").symlink_to("../../../../../secret")
+    turn(root / "sys/devices/0000:5c:00.0/mlx5_0/state", "../../../../../secret")
 
 
 def rebound(root: Path) -> None:
     """Both drivers stay; only the link between them and the device turns."""
     put(root, "/sys/drivers/vfio-pci/module/version", "vfio")
-    (root / "sys/devices/0000:5c:00.0/driver").unlink()
-    (root / "sys/devices/0000:5c:00.0/driver").symlink_to("../../drivers/vfio-pci")
+    turn(root / "sys/devices/0000:5c:00.0/driver", "../../drivers/vfio-pci")
 
 
 def swapped(root: Path) -> None:
@@ -513,8 +513,7 @@ def test_what_is_kept_is_where_a_link_led_whose_ends_both_stay(root: Path) -> No
     (root / "sys/class").symlink_to("devices/a")
     files = Files(str(root))
     assert files.text("/sys/class/state") == "a"
-    (root / "sys/class").unlink()
-    (root / "sys/class").symlink_to("devices/b")
+    turn(root / "sys/class", "devices/b")
     files.look_again()
     assert files.text("/sys/class/state") == "a"
     files.forget()

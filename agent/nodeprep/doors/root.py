@@ -30,6 +30,7 @@ class Root:
         self._there: set[str] = set()  # real directories below real directories, seen in this look
 
     def forget(self) -> None:
+        """Follow every link anew from now on."""
         self._real, self._before, self._there = {}, {}, set()
 
     def look_again(self) -> None:
@@ -37,7 +38,7 @@ class Root:
 
         `forget` where something was heard of, and from time to time.
         """
-        # A copy of a copy: a thread that is late may still be resolving for the look before.
+        # A copy: a thread that is late may still write into what it began with.
         led = self._real.copy()
         self._real, self._there = {}, set()
         for path, real in led.items():
@@ -56,7 +57,7 @@ class Root:
         """Where `path` lies on this machine, links on the way to it followed; it may be one itself."""
         self._allow(path)
         head, _, name = path.rpartition("/")
-        return f"{self._real.get(head) or self._resolved(head)}/{name}"
+        return f"{self._resolved(head)}/{name}"
 
     def _allow(self, path: str) -> None:
         """Raises OSError for what is not to be read, and for what no path of a node is as deep as."""
