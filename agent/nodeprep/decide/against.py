@@ -19,9 +19,10 @@ def convictions(past: Past, gates: Collection[str], now: float) -> tuple[Case, .
     return tuple(case for case in past.cases if case.convicted and case.check in gates and not spared(case, now))
 
 
-def suspected(past: Past, gates: Collection[str], now: float) -> bool:
-    """Whether the last fresh look at something failed: not yet to be believed, but no moment to open a gate."""
-    return any(case.looks[-1][1] for case in past.cases if case.looks and case.check in gates and not spared(case, now))
+def suspected(past: Past, gates: Collection[str], now: float) -> Case | None:
+    """What failed in the last fresh look at it: not yet to be believed, but no moment to open a gate."""
+    looked_at = (case for case in past.cases if case.looks and case.check in gates and not spared(case, now))
+    return next((case for case in looked_at if case.looks[-1][1]), None)
 
 
 def roots(cases: Iterable[Case], checks: Mapping[str, Check]) -> tuple[Case, ...]:

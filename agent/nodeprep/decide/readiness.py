@@ -148,7 +148,7 @@ def _situation(
         missing=missing,
         proven=not missing and _looked(past),
         roots=roots(convictions(past, gates, now), checks),
-        suspect=suspected(past, gates, now),
+        suspect=suspected(past, gates, now) is not None,
         blind=any(gate in past.blind for gate in gates),
         stood=now - past.since,
         passing=0.0 if past.all_passing_since is None else now - past.all_passing_since,
@@ -184,15 +184,16 @@ def standings(
 def _standing(past: Past, profile: Assigned, checks: Mapping[str, Check], now: float) -> ProfileStanding:
     of_devices = tuple(gate for gate in profile.gates if gate not in checks or checks[gate].stage is Stage.DEVICE)
     why = _in_the_way(past, profile, checks, now)
-    if not why and (profile.name, READY) not in past.gates and suspected(past, profile.gates, now):
-        why = "a look at a gate check that just failed is to be confirmed or to pass first"
+    suspect = suspected(past, profile.gates, now)
+    if not why and (profile.name, READY) not in past.gates and suspect is not None:
+        why = f"just seen to fail, to be confirmed or to pass first: {told(suspect)}"
     if not why and profile.gating and past.state is not State.READY:
         why = f"the node is {past.state}: {past.why}"
     return ProfileStanding(
         name=profile.name,
         device=not profile.refused
         and _holds(past, of_devices, now)
-        and ((profile.name, DEVICE) in past.gates or not suspected(past, of_devices, now)),
+        and ((profile.name, DEVICE) in past.gates or suspected(past, of_devices, now) is None),
         ready=not why,
         gating=profile.gating,
         rdma=profile.rdma,
