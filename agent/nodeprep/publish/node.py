@@ -1,0 +1,158 @@
+"""What is to be written so that the Node says what it should: values in, patches out, nobody is asked.
+
+The Node itself takes a merge patch with its whole list of taints and the resourceVersion that they were read at, so
+that a lost race is a conflict (409) and nobody's taint is lost. Its status takes a strategic merge patch: conditions
+merge by type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from nodeprep.decide.desired import AREAS, PREFIX, TRAINING_READY, Condition, Desired, GatePolicy, Taint
+
+Object = Mapping[str, Any]
+
+REFRESH = 600.0  # seconds after which conditions say again that the checks ran; design 3.5
+SPREAD = 0.1  # and by how much of it a node may be earlier or later, so that a fleet does not write at once
+OURS = frozenset({TRAINING_READY, *AREAS})
+PROFILE = f"{PREFIX}/profile."
+STATE = f"{PREFIX}/state"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The parts of a Node that we write to, as they were read. Raises nothing: what is malformed is not there."""
+
+    name: str
+    uid: str
+    version: str
+    labels: Mapping[str, str]
+    taints: tuple[Object, ...]
+    conditions: tuple[Object, ...]
+
+    @classmethod
+    def of(cls, node: Object) -> Seen:
+        metadata, spec, status = (_mapping(node.get(part)) for part in ("metadata", "spec", "status"))
+        return cls(
+            name=str(metadata.get("name", "")),
+            uid=str(metadata.get("uid", "")),
+            version=str(metadata.get("resourceVersion", "")),
+            labels={key: str(value) for key, value in _mapping(metadata.get("labels")).items()},
+            taints=_objects(spec.get("taints")),
+            conditions=_objects(status.get("conditions")),
+        )
+
+
+def node_patch(seen: Seen, desired: Desired, names: GatePolicy) -> dict[str, Any] | None:
+    """The merge patch that makes labels and taints what they should be; None if they are."""
+    labels = _labels(seen.labels, desired.labels, names)
+    taints = wanted_taints(seen.taints, desired, names)
+    if not labels and taints == seen.taints:
+        return None
+    metadata: dict[str, Any] = {"resourceVersion": seen.version}
+    if labels:
+        metadata["labels"] = labels
+    patch: dict[str, Any] = {"metadata": metadata}
+    if taints != seen.taints:
+        patch["spec"] = {"taints": list(taints)}
+    return patch
+
+
+def wanted_taints(there: Sequence[Object], desired: Desired, names: GatePolicy) -> tuple[Object, ...]:
+    """The whole list: everybody else's as they stand, ours as they should be, those that stay in their place."""
+    missing = list(desired.taints)
+    kept: list[Object] = []
+    for taint in there:
+        key = taint.get("key")
+        if key == names.bootstrap_taint and not desired.bootstrap_taint_may_stay:
+            continue
+        if key != names.unhealthy_taint:
+            kept.append(taint)
+            continue
+        same = next((one for one in missing if _is(one, taint)), None)
+        if same is not None:
+            missing.remove(same)
+            kept.append(taint)
+    return (*kept, *({"key": one.key, "value": one.value, "effect": one.effect} for one in missing))
+
+
+def status_patch(
+    seen: Seen, desired: Desired, now: datetime, *, refresh_after: float = REFRESH
+) -> dict[str, Any] | None:
+    """The strategic merge patch that makes our conditions what they should be; None if they are.
+
+    `lastTransitionTime` moves only when a status does: autoscalers and repair controllers use it as a timer. All our
+    conditions share one heartbeat, which says that the checks ran, `refresh_after` seconds after the last.
+    """
+    there = {str(one.get("type")): one for one in seen.conditions}
+    changed = [one for one in desired.conditions if not _says(there.get(one.type), one)]
+    gone = sorted((OURS & there.keys()) - {one.type for one in desired.conditions})
+    stale = any(_age(there.get(one.type), now) >= refresh_after for one in desired.conditions)
+    if not changed and not gone and not stale:
+        return None
+    conditions = [_condition(one, there.get(one.type), now) for one in desired.conditions]
+    return {"status": {"conditions": [*conditions, *({"$patch": "delete", "type": kind} for kind in gone)]}}
+
+
+def refresh_after(share: float) -> float:
+    """The refresh of one node: `share` (0 to 1, another for each node) places it within the spread."""
+    return REFRESH * (1 - SPREAD + 2 * SPREAD * share)
+
+
+def _labels(there: Mapping[str, str], wanted: Mapping[str, str], names: GatePolicy) -> dict[str, str | None]:
+    """What differs: a value, or None for a label of ours that is to go."""
+    differ: dict[str, str | None] = {key: value for key, value in wanted.items() if there.get(key) != value}
+    ours = {key for key in there if key.startswith(PROFILE) or key in (STATE, names.rdma_label)}
+    return differ | dict.fromkeys(sorted(ours - wanted.keys()), None)
+
+
+def _is(one: Taint, taint: Object) -> bool:
+    return (one.key, one.value, one.effect) == (taint.get("key"), taint.get("value", ""), taint.get("effect"))
+
+
+def _says(there: Object | None, one: Condition) -> bool:
+    if there is None:
+        return False
+    return (there.get("status"), there.get("reason"), there.get("message")) == (one.status, one.reason, one.message)
+
+
+def _condition(one: Condition, there: Object | None, now: datetime) -> dict[str, str]:
+    same = there is not None and there.get("status") == one.status
+    since = there.get("lastTransitionTime") if same and there is not None else None
+    return {
+        "type": one.type,
+        "status": one.status,
+        "reason": one.reason,
+        "message": one.message,
+        "lastHeartbeatTime": stamp(now),
+        "lastTransitionTime": since if isinstance(since, str) else stamp(now),
+    }
+
+
+def _age(there: Object | None, now: datetime) -> float:
+    """Seconds since the heartbeat; one of the future is as old as can be: a clock was wrong, and it would last."""
+    said = there.get("lastHeartbeatTime") if there is not None else None
+    try:
+        at = datetime.fromisoformat(said) if isinstance(said, str) else None
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None or at > now + timedelta(seconds=1):
+        return float("inf")
+    return (now - at).total_seconds()
+
+
+def stamp(at: datetime) -> str:
+    """As metav1.Time is written: whole seconds of UTC."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _objects(value: object) -> tuple[Object, ...]:
+    return tuple(one for one in value if isinstance(one, Mapping)) if isinstance(value, list) else ()

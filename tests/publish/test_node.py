@@ -1,0 +1,168 @@
+"""What is written to the Node: patches as values, and that applying them comes to rest and loses nobody's words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeprep.decide.desired import AREAS, TRAINING_READY, Condition, Desired, GatePolicy, Taint
+from nodeprep.facts.past import State
+from nodeprep.publish.node import REFRESH, Seen, node_patch, refresh_after, stamp, status_patch, wanted_taints
+
+NAMES = GatePolicy()
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+BEFORE = stamp(NOW - timedelta(seconds=60))
+OURS = {"key": NAMES.unhealthy_taint, "value": "PortDown", "effect": "NoSchedule"}
+BOOTSTRAP = {"key": NAMES.bootstrap_taint, "effect": "NoSchedule"}
+THEIRS = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": BEFORE}
+TAINT = Taint(NAMES.unhealthy_taint, "PortDown", "NoSchedule")
+READY = Condition(TRAINING_READY, "True", "Ready", "every gate check passes: rdma-roce")
+NOT_READY = Condition(TRAINING_READY, "False", "PortDown", "mlx5_0/1 is down")
+
+
+def node(**parts: Any) -> Seen:
+    """A Node with these labels, taints and conditions."""
+    metadata = {"name": "n1", "uid": "u1", "resourceVersion": "7", "labels": parts.get("labels", {})}
+    status = {"conditions": parts.get("conditions", [])}
+    return Seen.of({"metadata": metadata, "spec": {"taints": parts.get("taints", [])}, "status": status})
+
+
+def wants(*taints: Taint, labels: dict[str, str] | None = None, may_stay: bool = True) -> Desired:
+    return Desired(State.READY, labels=labels or {}, taints=taints, bootstrap_taint_may_stay=may_stay)
+
+
+TAINT_ROWS = [
+    pytest.param([], wants(TAINT), [OURS], id="set"),
+    pytest.param([OURS], wants(TAINT), [OURS], id="it is there"),
+    pytest.param([OURS | {"value": "Old"}], wants(TAINT), [OURS], id="another reason"),
+    pytest.param([OURS | {"effect": "PreferNoSchedule"}], wants(TAINT), [OURS], id="another effect"),
+    pytest.param([THEIRS, OURS], wants(), [THEIRS], id="removed"),
+    pytest.param([OURS, THEIRS], wants(TAINT), [OURS, THEIRS], id="theirs stay in their place"),
+    pytest.param([BOOTSTRAP, THEIRS], wants(), [BOOTSTRAP, THEIRS], id="the bootstrap taint stays"),
+    pytest.param([BOOTSTRAP, THEIRS], wants(may_stay=False), [THEIRS], id="the bootstrap taint goes"),
+    pytest.param([], wants(), [], id="we never set the bootstrap taint"),
+    pytest.param([OURS, OURS | {"effect": "NoExecute"}], wants(TAINT), [OURS], id="ours with an effect we never use"),
+]
+
+
+@pytest.mark.parametrize(("there", "desired", "expected"), TAINT_ROWS)
+def test_taints(there: list[dict[str, str]], desired: Desired, expected: list[dict[str, str]]) -> None:
+    assert list(wanted_taints(there, desired, NAMES)) == expected
+    patch = node_patch(node(taints=there), desired, NAMES)
+    if there == expected:
+        assert patch is None
+    else:
+        assert patch == {"metadata": {"resourceVersion": "7"}, "spec": {"taints": expected}}
+
+
+LABEL_ROWS = [
+    pytest.param({}, {"nodeprep.io/state": "Ready"}, {"nodeprep.io/state": "Ready"}, id="set"),
+    pytest.param({"nodeprep.io/state": "Ready"}, {"nodeprep.io/state": "Ready"}, None, id="it is there"),
+    pytest.param({NAMES.rdma_label: "false"}, {NAMES.rdma_label: "true"}, {NAMES.rdma_label: "true"}, id="forged"),
+    pytest.param({NAMES.rdma_label: "true"}, {}, {NAMES.rdma_label: None}, id="removed, never false"),
+    pytest.param({"nodeprep.io/profile.old": "ready"}, {}, {"nodeprep.io/profile.old": None}, id="a profile that went"),
+    pytest.param({"nodeprep.io/pause": "true", "team": "a"}, {}, None, id="people's stay, ours or not"),
+]
+
+
+@pytest.mark.parametrize(("there", "wanted", "written"), LABEL_ROWS)
+def test_labels(there: dict[str, str], wanted: dict[str, str], written: dict[str, str | None] | None) -> None:
+    patch = node_patch(node(labels=there), wants(labels=wanted), NAMES)
+    assert patch == (None if written is None else {"metadata": {"resourceVersion": "7", "labels": written}})
+
+
+def condition(of: Condition, *, beat: str = BEFORE, since: str = BEFORE) -> dict[str, str]:
+    said = {"type": of.type, "status": of.status, "reason": of.reason, "message": of.message}
+    return said | {"lastHeartbeatTime": beat, "lastTransitionTime": since}
+
+
+def written(there: list[dict[str, str]], *wanted: Condition) -> list[dict[str, str]] | None:
+    patch = status_patch(node(conditions=there), Desired(State.READY, conditions=wanted), NOW)
+    return None if patch is None else patch["status"]["conditions"]
+
+
+def test_a_condition_is_written_once() -> None:
+    now = stamp(NOW)
+    assert written([], READY) == [condition(READY, beat=now, since=now)]
+    assert written([condition(READY)], READY) is None
+
+
+def test_its_transition_is_when_its_status_turned_and_not_when_its_words_did() -> None:
+    now = stamp(NOW)
+    other = Condition(TRAINING_READY, "True", "Ready", "another message")
+    assert written([condition(READY)], other) == [condition(other, beat=now, since=BEFORE)]
+    assert written([condition(READY)], NOT_READY) == [condition(NOT_READY, beat=now, since=now)]
+
+
+def test_conditions_of_others_are_not_in_the_patch() -> None:
+    kubelets = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
+    told = written([kubelets], READY)
+    assert told is not None
+    assert [one["type"] for one in told] == [TRAINING_READY]
+
+
+def test_an_area_that_the_node_has_no_more_goes() -> None:
+    area = Condition(next(iter(AREAS)), "True", "Passed", "")
+    told = written([condition(READY), condition(area)], READY)
+    assert told is not None
+    assert told[-1] == {"$patch": "delete", "type": area.type}
+
+
+@pytest.mark.parametrize(
+    ("beat", "refreshed"),
+    [
+        (stamp(NOW - timedelta(seconds=REFRESH - 1)), False),
+        (stamp(NOW - timedelta(seconds=REFRESH)), True),
+        (stamp(NOW + timedelta(seconds=3600)), True),
+        ("yesterday", True),
+        ("2026-11-21T12:00:00", True),
+    ],
+)
+def test_the_heartbeat(beat: str, refreshed: bool) -> None:
+    told = written([condition(READY, beat=beat)], READY)
+    assert (told is not None) is refreshed
+    if told is not None:
+        assert told == [condition(READY, beat=stamp(NOW))]
+
+
+def test_a_fleet_does_not_refresh_at_once() -> None:
+    assert [refresh_after(share) for share in (0.0, 0.5, 1.0)] == [540.0, 600.0, 660.0]
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        {},
+        {"metadata": None, "spec": None, "status": None},
+        {"spec": {"taints": "x"}},
+        {"status": {"conditions": [1, None]}},
+    ],
+)
+def test_a_malformed_node_is_written_like_an_empty_one(malformed: dict[str, Any]) -> None:
+    seen = Seen.of(malformed)
+    assert (seen.labels, seen.taints, seen.conditions) == ({}, (), ())
+
+
+KEYS = st.sampled_from([NAMES.unhealthy_taint, NAMES.bootstrap_taint, "a.example/b", "c"])
+TAINTS = st.lists(
+    st.fixed_dictionaries({"key": KEYS, "value": st.sampled_from(["", "PortDown"])}).flatmap(
+        lambda one: st.sampled_from(["NoSchedule", "NoExecute"]).map(lambda effect: one | {"effect": effect})
+    ),
+    max_size=6,
+)
+
+
+@given(there=TAINTS, tainted=st.booleans(), may_stay=st.booleans())
+def test_what_is_written_stands_and_nothing_of_others_is_lost(
+    there: list[dict[str, str]], tainted: bool, may_stay: bool
+) -> None:
+    desired = wants(*((TAINT,) if tainted else ()), may_stay=may_stay)
+    after = wanted_taints(there, desired, NAMES)
+    assert wanted_taints(after, desired, NAMES) == after
+    foreign = (NAMES.unhealthy_taint, *(() if may_stay else (NAMES.bootstrap_taint,)))
+    assert [one for one in after if one["key"] not in foreign] == [one for one in there if one["key"] not in foreign]
+    assert [one for one in after if one["key"] == NAMES.unhealthy_taint] == ([OURS] if tainted else [])
