@@ -13,8 +13,20 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("controlplane")
 INPUTS = ("go.mod", "go.sum", "main.go")
-# Without paths and symbols: half the size, and the same bytes from every checkout.
-COMMAND = ("build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w")
+
+
+def stamp() -> str:
+    """The linker's flags by which Kubernetes' programs know their version, which stands in go.mod."""
+    found = re.search(r"^\tk8s\.io/kubernetes (v1\.(\d+)\.\S+)$", (SOURCE / "go.mod").read_text(), re.MULTILINE)
+    assert found, "go.mod requires no k8s.io/kubernetes"
+    words = {"gitVersion": found[1], "gitMajor": "1", "gitMinor": found[2], "gitTreeState": "clean"}
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    return " ".join(f"-X {package}.{name}={value}" for package in packages for name, value in words.items())
+
+
+# Without paths and symbols: half the size, and the same bytes from every checkout. Without a version the kubelet would
+# call itself v0.0.0.
+COMMAND = ("build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", f"-s -w {stamp()}")
 LOCK = SOURCE.parent.parent.parent / "requirements-cluster.lock"
 NEWEST_NEEDED = (1, 26)  # the `go` line of controlplane/go.mod
 PROGRAMS = {"openssl": "openssl", "setpriv": "util-linux"}  # and the Debian packages that hold them
