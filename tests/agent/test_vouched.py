@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nodeprep.agent.loop import resumed, vouched
+from nodeprep.agent.starting import resumed, vouched
 from nodeprep.decide.policy import DampingPolicy, Glance
 from nodeprep.facts.past import Case, Past, Proof, State
 

@@ -90,6 +90,7 @@ def essence(past: Past) -> tuple[object, ...]:
         past.held,
         past.profile,
         past.baseline,
+        (past.taint_borne, past.reset_done),
         proven,
         cases,
     )

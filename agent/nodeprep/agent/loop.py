@@ -12,27 +12,28 @@ from nodeprep import __version__
 from nodeprep.agent.keeping import Keeper
 from nodeprep.agent.mind import Mind
 from nodeprep.agent.observing import Observer
+from nodeprep.agent.starting import start
 from nodeprep.checks import ALL
 from nodeprep.config.document import ConfigError
 from nodeprep.config.settings import Settings
 from nodeprep.config.written import changes
-from nodeprep.decide.readiness import begin, open_gates
+from nodeprep.decide.desired import Desired
+from nodeprep.decide.readiness import open_gates
 from nodeprep.decide.schedule import Schedule
-from nodeprep.decide.upgrade import took_over
 from nodeprep.doors import clock
 from nodeprep.doors.bell import Bells
 from nodeprep.doors.host import BOOT_ID, Host
 from nodeprep.doors.store import Store
 from nodeprep.facts import ALL as FACTS
-from nodeprep.facts.past import Past, State
-from nodeprep.memory import recall
 from nodeprep.model import Topic
-from nodeprep.publish.gate import Gate, GateFiles, opened
+from nodeprep.publish.gate import Gate, GateFiles
 from nodeprep.publish.log import Entry, tell, transitions
+from nodeprep.publish.publisher import NodeSays, Publisher
 from nodeprep.publish.status import NodeStatus
 from nodeprep.question import Question, Wishes
 
 LOGGER = logging.getLogger("nodeprep")
+MISSED = 3  # intervals without a turn, after which the agent is no more taken for alive (design 3.5)
 INTERVAL = 10.0  # seconds; the loop turns at least this often, and `/healthz` allows it three (design 3.5)
 PATIENCE = 3.0  # seconds that who asks for a reset waits for it
 GATES_AGAIN = 60.0  # seconds until gate files are held against what ought to be there, should somebody have removed one
@@ -44,7 +45,7 @@ class Means:
 
     `host_of` gives the host without paths that a profile excludes, for a metadata URL; `read_settings` reads the
     configuration (raises ConfigError). `listeners` are called with each round's outcome, when gates were closed and
-    before any opens.
+    before any opens; the `publisher` tells the cluster, None where there is no access to one.
     """
 
     host_of: Callable[[tuple[str, ...], str], Host]
@@ -54,6 +55,7 @@ class Means:
     run_directory: str
     requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
     listeners: tuple[Callable[[NodeStatus], None], ...] = ()
+    publisher: Publisher | None = None
 
 
 @dataclass(slots=True)
@@ -75,6 +77,9 @@ class Agent:
     _opened_at: float = -inf
     _not_closed: str = ""  # why a gate file that ought to go is still there; "" once it is gone
     _not_opened: str = ""  # why one that ought to be there is not; "" once it is
+    _says: NodeSays | None = None  # what the Node says and nobody thought of yet
+    _forgetful: bool = False
+    _node_uid: str = ""
     _started: str = ""  # why the state was what it was, as the line of the start said
     _stopped_by: str = ""
 
@@ -83,6 +88,8 @@ class Agent:
         self._begin()
         while "stop" not in self._asked:
             self.turn(self.means.bells.wait(self._patience(), self._schedule.deaf(clock.now())))
+        if self.means.publisher is not None:
+            self.means.publisher.stop()
         self._mind.keeper.save(self._mind.past, clock.now())
         tell([Entry("stopped", {"signal": self._stopped_by})], LOGGER)
 
@@ -119,6 +126,7 @@ class Agent:
             self._asked -= forget
             self._mind.forget(inventory="forget-inventory" in forget)
             tell([Entry("reset", {"inventory": "forget-inventory" in forget})], LOGGER)
+        self._meet()
         if self._mind.proves_anew:
             self._mind.proves_anew = False
             self._schedule.want((fact.kind for fact in FACTS), now)
@@ -130,7 +138,9 @@ class Agent:
         seen = self._observer.gather()
         if seen or told:  # what somebody asked for is answered at once, also where no look is due
             status = self._mind.consider(seen, self.means.bells.states())
-            if status is not None:
+            if status is None:
+                self._publish(self._mind.before_looking(), opening=False)
+            else:
                 self._tell(status)
                 for kind, at in self._mind.wanted(now).items():
                     self._schedule.want((kind,), at)
@@ -143,28 +153,63 @@ class Agent:
         """Recall what counts; a gate that nothing vouches for is closed before the first look."""
         self._excluded = Question(ALL, (), Wishes(None, "", self.settings, clock.today())).excluded()
         host = self._host()
-        boot_id = _text(host.files.text(BOOT_ID))
-        now = clock.now()
-        recalled = recall(self.means.store)
-        found_open = opened(self.means.run_directory, boot_id)
-        past = took_over(begin(recalled.past, boot_id, "", now), __version__, now)
-        if recalled.past is None and not recalled.trouble and not found_open:
-            past = replace(past, why=f"the first start here: no memory in {self.means.store.directory}")
-        past = resumed(vouched(past, found_open, now))
+        found = start(self.means.store, self.means.run_directory, _text(host.files.text(BOOT_ID)), clock.now())
+        past, now = found.past, clock.now()
         self._gates = GateFiles(self.means.run_directory)
         troubles = [self._gates.sweep(), self._gates.close(past.gates)]
-        keeper = Keeper(self.means.store, recalled.rest)
+        keeper = Keeper(self.means.store, found.rest)
         self._mind = Mind(self.settings, keeper, past, frozenset(fact.kind for fact in FACTS), self.means.requests)
         self._observer = Observer(host, self.means.bells.wake)
         self._schedule = Schedule(FACTS, self._periods())
         self._started = past.why
-        started = {"version": __version__, "state": past.state, "why": past.why, "boot_id": boot_id}
-        troubles = [one for one in (recalled.trouble, *troubles) if one]
+        started = {"version": __version__, "state": past.state, "why": past.why, "boot_id": past.boot_id}
+        troubles = [one for one in (found.trouble, *troubles) if one]
         tell(
             [Entry("started", started), *(Entry("start-trouble", {"message": one}, warning=True) for one in troubles)],
             LOGGER,
         )
         keeper.save(past, now)
+        self._forgetful = found.forgetful
+        if self.means.publisher is not None:
+            self._connect(self.means.publisher)
+
+    def _connect(self, publisher: Publisher) -> None:
+        """Before the first look a gate that is closed is closed in the cluster too."""
+        publisher.is_alive = self._is_alive
+        publisher.hear = self._hear
+        publisher.changed = lambda: self._ask("publisher")
+        self._publish(self._mind.before_looking(), opening=False)
+        publisher.start()
+
+    def _is_alive(self) -> bool:
+        """Whether the checks ran lately."""
+        return self._told is not None and clock.now() - self.turned_at < MISSED * INTERVAL
+
+    def _hear(self, says: NodeSays) -> None:
+        """Of the publisher's thread."""
+        self._says = says
+        self._ask("node")
+
+    def _meet(self) -> None:
+        """Take in what the publisher heard of the Node, and how it fares itself."""
+        self._asked -= {"node", "publisher"}
+        if self.means.publisher is not None:
+            self._mind.publish_trouble = self.means.publisher.published.lasting
+        says, self._says = self._says, None
+        if says is None:
+            return
+        met = self._mind.meet(says, forgetful=self._forgetful)
+        self._forgetful = False
+        if met.reset:
+            tell([Entry("reset", {"inventory": met.inventory, "by": says.reset})], LOGGER)
+        if met.past.node_uid != self._node_uid:
+            self._node_uid = met.past.node_uid
+            tell([Entry("node", {"uid": self._node_uid})], LOGGER)
+
+    def _publish(self, desired: Desired, *, opening: bool) -> None:
+        if self.means.publisher is not None:
+            gate = self.settings.agent.gate
+            self.means.publisher.tell(desired, gate, self._mind.past.node_uid, opening=opening)
 
     def _patience(self) -> float:
         """Seconds until there is something to do."""
@@ -178,7 +223,11 @@ class Agent:
         """Gates are closed first and opened last."""
         wanted = frozenset(open_gates(status.desired.profiles))
         self._not_closed = self._gates.close(wanted)
-        status = replace(status, gate_trouble=self._gate_trouble())
+        publisher = self.means.publisher
+        status = replace(
+            status, gate_trouble=self._gate_trouble(), published=publisher.published if publisher else None
+        )
+        self._publish(status.desired, opening=bool(wanted - self._open))
         for listener in self.means.listeners:
             listener(status)
         blind_after = self.settings.agent.damping.blind_after
@@ -190,6 +239,8 @@ class Agent:
                 wanted, boot_id=past.boot_id, node_uid=past.node_uid, version=__version__
             )
             self._open, self._opened_at = wanted, status.at
+        if publisher is not None:
+            publisher.gates_stand()
         self._mind.gate_trouble = self._gate_trouble()
 
     def _gate_trouble(self) -> str:
@@ -223,6 +274,8 @@ class Agent:
             return
         self.settings = settings
         self._mind.follow(settings)
+        if self.means.publisher is not None:
+            self.means.publisher.believe_anew()
         self._excluded = self._mind.question().excluded()
         self._schedule.every = self._periods()
         self._observer.host = self._host()
@@ -236,29 +289,6 @@ class Agent:
     def _ask(self, what: str) -> None:
         self._asked.add(what)
         self.means.bells.wake()
-
-
-def vouched(past: Past, there: frozenset[tuple[str, str]], now: float) -> Past:
-    """The memory, with nothing proven if a gate that should stand open by it does not.
-
-    A memory that could not be kept any more may be older than the closing of a gate: the file's absence tells.
-    """
-    missing = set(past.gates) - there
-    if not missing:
-        return past
-    profile, stage = min(missing)
-    why = f"the gate file {profile}.{stage} was gone at the start"
-    return replace(past, state=State.BOOTSTRAP, since=now, why=why, proofs={}, gates=(), all_passing_since=None)
-
-
-def resumed(past: Past) -> Past:
-    """The memory at a start, with passes to be counted anew: nobody looked since, and it may be older than it says.
-
-    What is proven stays proven, what is convicted convicted.
-    """
-    proofs = {check: proof for check, proof in past.proofs.items() if proof.proven}
-    cases = tuple(replace(case, passes=0, passing_since=None) if case.convicted else case for case in past.cases)
-    return replace(past, proofs=proofs, cases=cases, all_passing_since=None)
 
 
 def _text(value: object) -> str:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from nodeprep import __version__
 from nodeprep.agent.choosing import (
     RESTS_ON,
     Choice,
@@ -20,6 +19,7 @@ from nodeprep.agent.choosing import (
     with_waivers,
 )
 from nodeprep.agent.keeping import Keeper
+from nodeprep.agent.meeting import Met, before_looking, meet
 from nodeprep.agent.observing import Observation
 from nodeprep.agent.standing import RECORDS, Standing
 from nodeprep.checks import ALL
@@ -27,7 +27,7 @@ from nodeprep.config.agent_settings import fact_name
 from nodeprep.config.settings import Settings
 from nodeprep.decide.damping import reset, wanted_looks
 from nodeprep.decide.desired import Desired, Trouble
-from nodeprep.decide.readiness import begin, node_gates
+from nodeprep.decide.readiness import node_gates
 from nodeprep.decide.schedule import not_fresh
 from nodeprep.decide.turn import Heard, Rules, think
 from nodeprep.decide.upgrade import changed_by_upgrade
@@ -39,6 +39,7 @@ from nodeprep.facts.kernel_log import KernelLog
 from nodeprep.facts.past import Past, State
 from nodeprep.look import Look
 from nodeprep.model import Remedy, Report, raw
+from nodeprep.publish.publisher import NodeSays
 from nodeprep.publish.status import NodeStatus
 from nodeprep.question import Chosen, Question, Wishes
 
@@ -52,7 +53,8 @@ class Mind:
     """All that one agent knows. `past` is what it remembers, `status` what the last round came to.
 
     `settings` are the last that could be read, `config_trouble` what is wrong with newer ones, `gate_trouble` what
-    keeps gate files from being written or removed. `facts` are the kinds that a full round has looked at, `requests`
+    keeps gate files from being written or removed, `publish_trouble` what is wrong with writing to the cluster, as
+    others can mend it. `facts` are the kinds that a full round has looked at, `requests`
     the count of what was asked of Kubernetes. `proves_anew`: what was looked at before counts no more, so all is to be
     looked at now.
     """
@@ -64,6 +66,7 @@ class Mind:
     requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
     config_trouble: str = ""
     gate_trouble: str = ""
+    publish_trouble: str = ""
     standing: Standing = field(default_factory=lambda: Standing(ALL))
     choice: Choice | None = None
     proves_anew: bool = False
@@ -73,8 +76,10 @@ class Mind:
     _wants: Mapping[str, object] = field(default_factory=dict)
     _would: frozenset[tuple[str, str]] = frozenset()
     _anew: bool = True
+    _troubled: Trouble = field(default_factory=Trouble)
     _thought_at: float = 0.0
     _told_of: tuple[Past | None, str] = (None, "")
+    _met_at: float = 0.0  # what was observed before is of another Node, or may be
 
     def follow(self, settings: Settings) -> None:
         """Go by these settings from now on."""
@@ -89,6 +94,33 @@ class Mind:
         self.standing.forget_rates()
         self.choice = None
         self._anew = self.proves_anew = True
+
+    def meet(self, heard: NodeSays, *, forgetful: bool) -> Met:
+        """The Node was read: it may be another one, or a human may wish this one to start over."""
+        now = clock.now()
+        met = meet(self.past, heard, now, forgetful=forgetful)
+        if met.past.node_uid != self.past.node_uid:
+            self._met_at = now
+        if met.past is not self.past:
+            self.past = met.past
+            self.choice = None
+            self._anew = True
+        if met.is_new:
+            self.proves_anew = True
+        if met.reset:
+            self.forget(inventory=met.inventory)
+        self.keeper.keep(self.past, now)
+        return met
+
+    def before_looking(self) -> Desired:
+        """What ought to stand until enough was looked at to judge."""
+        return before_looking(self.past, self.settings, self.trouble, clock.now())
+
+    @property
+    def trouble(self) -> Trouble:
+        """What is wrong with the agent itself."""
+        store = "; ".join(filter(None, (self.keeper.trouble, self.gate_trouble)))
+        return Trouble(store, self.config_trouble, self.publish_trouble)
 
     def question(self) -> Question:
         return Question(ALL, (), Wishes(None, "", self.settings, clock.today(), past=self.past))
@@ -111,19 +143,19 @@ class Mind:
         self.past = renewed(self.past, choice.chosen)
         fresh = self.standing.fresh(now)
         new = anew or bool(fresh) or self.standing.words() != before
-        if self.status is not None and not new and self._is_settled(self.status, now):
+        if self.status is not None and not new and self._is_settled(now):
             same = not (judged or changed) and self._is_told(question)
             report = self.status.report if same else self._report(question, chosen)
             self.status = self._status(report, self.status.desired, bells)
             return self.status
-        self._thought_at = now
+        self._thought_at, self._troubled = now, self.trouble
         findings, _ = question.wishes.waived(self.standing.findings(), question.node(self.standing.facts))
         heard = Heard(
             findings,
             fresh,
             full_round=self.complete,
             log=self._log(),
-            trouble=Trouble("; ".join(filter(None, (self.keeper.trouble, self.gate_trouble))), self.config_trouble),
+            trouble=self.trouble,
         )
         past, told = think(self.past, heard, self._rules(choice), now)
         past = self._with_choice(past, chosen)
@@ -188,11 +220,10 @@ class Mind:
         cluster = self.standing.facts.get(Cluster)
         node = raw(cluster)["node"] if isinstance(cluster, Cluster) else None
         uid = raw(node)["uid"] if isinstance(node, KubeNode) else ""
-        if not isinstance(uid, str) or uid in ("", self.past.node_uid):
-            return
-        known = self.past.node_uid
-        self.past = replace(begin(self.past, self.past.boot_id, uid, now), node_uid=uid, version=__version__)
-        self.proves_anew = bool(known)
+        if isinstance(uid, str) and self.standing.begun[Cluster] > self._met_at:
+            met = meet(self.past, NodeSays(uid, self.past.reset_done), now, forgetful=False)
+            self.past = met.past
+            self.proves_anew = self.proves_anew or met.is_new
 
     def _log(self) -> KernelLog | None:
         log = self.standing.facts.get(KernelLog)
@@ -204,12 +235,10 @@ class Mind:
         self.suppressed[f"mode-{self.settings.agent.mode}"] += len(due - self._would)
         self._would = due
 
-    def _is_settled(self, status: NodeStatus, now: float) -> bool:
+    def _is_settled(self, now: float) -> bool:
         """Whether nothing but the passing of time could change what is thought, and that was thought of lately."""
         ready = self.past.state is State.READY
-        troubles = (status.store_trouble, status.config_trouble, status.gate_trouble)
-        now_wrong = (self.keeper.trouble, self.config_trouble, self.gate_trouble)
-        return ready and troubles == now_wrong and now - self._thought_at < SETTLED and self.complete
+        return ready and self.trouble == self._troubled and now - self._thought_at < SETTLED and self.complete
 
     def _is_told(self, question: Question) -> bool:
         """Whether the last report was made of the same memory and on the same day, at which a waiver may end."""

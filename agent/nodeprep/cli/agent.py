@@ -17,7 +17,7 @@ from nodeprep.cli import machine
 from nodeprep.cli.choices import FailOn
 from nodeprep.cli.directories import SOCKET, Directories, directories
 from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
-from nodeprep.cli.place import place
+from nodeprep.cli.place import Place, place
 from nodeprep.cli.usage import UsageError, usage
 from nodeprep.config.settings import DEFAULT_FILE, load_settings
 from nodeprep.doors import clock
@@ -26,6 +26,7 @@ from nodeprep.doors.store import Held, Store
 from nodeprep.publish import probes
 from nodeprep.publish.log import Entry, tell, to_stderr
 from nodeprep.publish.metrics import Metrics
+from nodeprep.publish.publisher import Publisher
 from nodeprep.publish.status import NodeStatus
 from nodeprep.publish.web import CannotServe, Local, Pages, serve, serve_local
 
@@ -66,6 +67,7 @@ def run(asked: Asked, listeners: tuple[Callable[[NodeStatus], None], ...] = ()) 
             run_directory=where.run,
             requests=requests,
             listeners=(metrics.show, *listeners),
+            publisher=_publisher(at),
         )
         agent = Agent(means, settings)
         own = settings.agent.metrics
@@ -79,6 +81,11 @@ def run(asked: Asked, listeners: tuple[Callable[[NodeStatus], None], ...] = ()) 
             logger.exception("broke")  # gates stay as they are; who restarts us goes on from the memory
             return 1
     return 0
+
+
+def _publisher(at: Place) -> Publisher | None:
+    """Who tells the API server; None without access to one."""
+    return Publisher(at.kubernetes) if at.kubernetes is not None else None
 
 
 @contextmanager
@@ -149,6 +156,7 @@ def report(agent: Agent) -> str:
             for one in status.desired.conditions
         ],
         "labels": dict(status.desired.labels),
+        "annotations": dict(status.desired.annotations),
         "taints": [{"key": one.key, "value": one.value, "effect": one.effect} for one in status.desired.taints],
         "cases": [
             {
@@ -165,6 +173,8 @@ def report(agent: Agent) -> str:
         "memoryTrouble": status.store_trouble,
         "gateTrouble": status.gate_trouble,
         "configurationTrouble": status.config_trouble,
+        "publishTrouble": status.published.trouble if status.published else "",
+        "fenced": status.published.fenced if status.published else None,
         "at": status.at,
     }
     return machine.text({"agent": own, "report": machine.document(status.report, FailOn.FAIL)})

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nodeprep.decide.against import convictions, repairable, roots, spared, told
+from nodeprep.decide.against import convictions, repairable, roots
+from nodeprep.decide.conditions import (
+    AREAS,
+    PREFIX,
+    TRAINING_READY,
+    Condition,
+    Sight,
+    Trouble,
+    conditions,
+    state_reason,
+)
 from nodeprep.decide.damping import DampingPolicy
-from nodeprep.decide.legal import few, label, line, reason
+from nodeprep.decide.legal import label, reason
 from nodeprep.decide.readiness import Mode, ProfileStanding, ReadinessPolicy, node_gates
-from nodeprep.facts.past import Case, Past, State
+from nodeprep.facts.past import Past, State
 from nodeprep.model import Check, Finding, Remedy, Status
 
-PREFIX = "nodeprep.io"
-TRAINING_READY = f"{PREFIX}/TrainingReady"
-# Of a ready node to which a profile came whose gate stays shut, for a look at it just failed.
-TO_BE_CONFIRMED = "ToBeConfirmed"
-MOST_TROUBLE = 200  # characters of what is wrong with the agent itself, at the end of a message
+__all__ = [
+    "AREAS",
+    "PREFIX",
+    "TRAINING_READY",
+    "Condition",
+    "Desired",
+    "GatePolicy",
+    "Taint",
+    "Trouble",
+    "desired",
+]
 
-# The areas of design 3.5, by families of checks; what is in none, such as limits, counts for TrainingReady alone.
-RDMA_READY = f"{PREFIX}/RDMAReady"
-AREAS: Mapping[str, frozenset[str]] = {
-    RDMA_READY: frozenset(
-        {"pci", "rdma", "port", "counter", "klog", "module", "erdma", "lingjun", "qos"},
-    ),
-    f"{PREFIX}/ENIReady": frozenset({"imds", "eni"}),
-    f"{PREFIX}/GPUReady": frozenset({"gpu", "plugin"}),
-    f"{PREFIX}/NetworkReady": frozenset({"cni", "route", "sysctl", "terway"}),
-}
+AGENT_PREFIX = f"agent.{PREFIX}"  # of annotations: what humans write has the other one, and the fence keeps us from it
+HELD = f"{AGENT_PREFIX}/profiles"
+RESET_DONE = f"{AGENT_PREFIX}/reset"
+NO_TROUBLE = Trouble()
 
 # While it fails, our taint would keep away the pods that serve device plugins or the network (design 3.4).
 TOLERATES_GATE = "plugin.tolerates-gate"
@@ -65,16 +75,6 @@ class GatePolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """A Node condition that ought to be there; `status` is "True", "False" or "Unknown", positive polarity."""
-
-    type: str
-    status: str
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class Taint:
     """A taint that ought to be there."""
 
@@ -84,64 +84,21 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """What is wrong with the agent itself, for the message of TrainingReady: memory that cannot be kept, a bad file."""
-
-    store: str = ""
-    config: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Desired:
     """What ought to stand: of ours, whatever is not in it is to be removed.
 
-    `labels` by key; `bootstrap_taint_may_stay`: whether the taint that others set at registration is left alone;
-    `would_run` are remedies of root convictions that stood long enough; no mode but repair runs them.
+    `labels` and `annotations` by key; `bootstrap_taint_may_stay`: whether the taint that others set at registration is
+    left alone; `would_run` are remedies of root convictions that stood long enough; no mode but repair runs them.
     """
 
     state: State
     profiles: tuple[ProfileStanding, ...] = ()
     conditions: tuple[Condition, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     bootstrap_taint_may_stay: bool = True
     would_run: tuple[tuple[str, Remedy], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """What conditions and taints are read from.
-
-    `gates` are those of all assigned profiles and `convicted` what is believed of them; `closing` are the gates that
-    the state goes by.
-    """
-
-    past: Past
-    findings: tuple[Finding, ...]
-    profiles: tuple[ProfileStanding, ...]
-    checks: Mapping[str, Check]
-    gates: tuple[str, ...]
-    closing: tuple[str, ...]
-    convicted: tuple[Case, ...]
-    now: float
-    blind_after: float
-    full_round: bool
-
-    def blind(self, gates: Iterable[str]) -> tuple[str, str] | None:
-        """The first of the gates that could not look for too long, and at what."""
-        for gate in gates if self.past.blind else ():
-            blind = self.past.blind.get(gate)
-            if blind is not None and self.now - blind.since >= self.blind_after:
-                return gate, blind.message
-        return None
-
-    def against(self, gates: Collection[str]) -> tuple[Case | None, str]:
-        """What a person should look at first among these gates, and how many findings there are beside it."""
-        found = [case for case in self.convicted if case.check in gates]
-        if not found:
-            return None, ""
-        more = len(found) - 1
-        return roots(found, self.checks)[0], f" (and {more} more)" if more else ""
 
 
 def desired(
@@ -155,7 +112,7 @@ def desired(
     gate: GatePolicy,
     damping: DampingPolicy,
     readiness: ReadinessPolicy,
-    trouble: Trouble = Trouble(),
+    trouble: Trouble = NO_TROUBLE,
     full_round: bool = True,
 ) -> Desired:
     """What the world should be told. `full_round`: every fact was looked at once since the start."""
@@ -174,91 +131,16 @@ def desired(
         blind_after=damping.blind_after,
         full_round=full_round,
     )
-    areas = (_area(sight, kind, families) for kind, families in AREAS.items())
     return Desired(
         state=past.state,
         profiles=assigned,
-        conditions=(_training_ready(sight, trouble), *(one for one in areas if one is not None)),
+        conditions=conditions(sight, trouble),
         labels=_labels(past, assigned, gate),
+        annotations=_annotations(past),
         taints=_taints(sight, mode, gate),
         bootstrap_taint_may_stay=_bootstrap_taint_may_stay(past, mode, full_round=full_round),
         would_run=_would_run(sight, readiness),
     )
-
-
-def _training_ready(sight: Sight, trouble: Trouble) -> Condition:
-    """Whether a job may land here, and in one line why not."""
-    status, why, message = _overall(sight)
-    tail = "".join(f"; {line(one, MOST_TROUBLE)}" for one in (trouble.store, trouble.config) if one)
-    return Condition(TRAINING_READY, status, reason(why), line(message, tail=tail))
-
-
-def _overall(sight: Sight) -> tuple[str, str, str]:
-    past = sight.past
-    first, others = sight.against(sight.closing)
-    if first is not None:
-        return "False", first.reason, f"{past.state}: {told(first)}{others}"
-    blind = sight.blind(sight.closing)
-    if blind:
-        return "Unknown", "CannotLook", f"{past.state}: {blind[0]} could not look: {blind[1]}"
-    if past.state is not State.READY or any(one.gating and not one.ready for one in sight.profiles):
-        why = next((one.why for one in _chosen(sight) if one.why), past.why)
-        return "False", _state_reason(sight), why
-    changed = next((one for one in past.cases if one.check in sight.closing and spared(one, sight.now)), None)
-    if changed is not None:
-        return "True", "VerdictChangedByUpgrade", f"the gate stays open, though only this version sees {told(changed)}"
-    names = ", ".join(one.name for one in sight.profiles if one.ready)
-    return "True", "Ready", f"every gate check passes: {names}" if names else "no profile demands anything"
-
-
-def _chosen(sight: Sight) -> tuple[ProfileStanding, ...]:
-    """The profiles that the state goes by."""
-    return tuple(one for one in sight.profiles if one.gating) or sight.profiles
-
-
-def _state_reason(sight: Sight) -> str:
-    """The reason where nothing is convicted: a refused profile, a look to be confirmed, or the state itself."""
-    if any(one.refused for one in _chosen(sight)):
-        return "ProfileRefused"
-    return TO_BE_CONFIRMED if sight.past.state is State.READY else sight.past.state.value
-
-
-def _area(sight: Sight, kind: str, families: frozenset[str]) -> Condition | None:
-    """The condition of an area; None where this node has nothing that it is about, or no profile asks for it."""
-    gates = [one for one in sight.gates if family(one) in families]
-    if kind == RDMA_READY and not any(one.rdma for one in sight.profiles):
-        return None
-    if not gates or not _applies(sight, families):
-        return None
-    first, others = sight.against(gates)
-    if first is not None:
-        return Condition(kind, "False", reason(first.reason), line(told(first), tail=others))
-    blind = sight.blind(gates)
-    if blind:
-        return Condition(kind, "Unknown", "CannotLook", line(f"{blind[0]} could not look: {blind[1]}"))
-    missing = [one for one in gates if one not in sight.past.proofs or not sight.past.proofs[one].proven]
-    if missing:
-        count = f"{len(gates) - len(missing)} of {len(gates)} gate checks passed often enough in this boot"
-        return Condition(kind, "Unknown", "Bootstrap", line(f"{count}; not yet {few(missing)}"))
-    return Condition(kind, "True", "Passed", f"{len(gates)} of {len(gates)} gate checks pass")
-
-
-def _applies(sight: Sight, families: frozenset[str]) -> bool:
-    """Whether the node has what these checks are about.
-
-    A fault that is remembered counts though its device is gone; before the first full round, so does what passed once,
-    or a restart would take the condition away for a second.
-    """
-    if any(family(one.check) in families and one.status is not Status.ABSENT for one in sight.findings):
-        return True
-    if any(family(case.check) in families for case in sight.convicted):
-        return True
-    return not sight.full_round and any(family(key) in families for key in sight.past.passed)
-
-
-def family(check: str) -> str:
-    """The family of a check's id, or of a key of `Past.passed`."""
-    return check.partition(".")[0]
 
 
 def _labels(past: Past, profiles: tuple[ProfileStanding, ...], gate: GatePolicy) -> dict[str, str]:
@@ -273,11 +155,28 @@ def _taints(sight: Sight, mode: Mode, gate: GatePolicy) -> tuple[Taint, ...]:
     """Our taint, where the mode sets one, a gating profile is not ready and the pods it needs would bear it."""
     if not MODES[mode].taints or all(one.ready for one in sight.profiles if one.gating):
         return ()
-    if any(one.check == TOLERATES_GATE and one.status in (Status.FAIL, Status.WARN) for one in sight.findings):
+    if not taint_is_borne(sight.past, sight.findings, full_round=sight.full_round):
         return ()
     first, _ = sight.against(sight.closing)
-    value = _state_reason(sight) if first is None else reason(first.reason)
+    value = state_reason(sight) if first is None else reason(first.reason)
     return (Taint(gate.unhealthy_taint, label(value), gate.effect),)
+
+
+def taint_is_borne(past: Past, findings: Iterable[Finding], *, full_round: bool) -> bool:
+    """Whether the pods that serve device plugins and the network tolerate our taint, as far as was last seen.
+
+    Nobody was ever seen who does not: yes, for a gate must not stay open because a server does not answer.
+    """
+    said = {one.status for one in findings if one.check == TOLERATES_GATE}
+    if said & {Status.FAIL, Status.WARN}:
+        return False
+    return past.taint_borne if Status.UNKNOWN in said or not (said or full_round) else True
+
+
+def _annotations(past: Past) -> dict[str, str]:
+    """What the Node keeps for a node that loses its disk."""
+    kept = {HELD: ",".join(sorted(past.held)), RESET_DONE: past.reset_done}
+    return {key: value for key, value in kept.items() if value}
 
 
 def _bootstrap_taint_may_stay(past: Past, mode: Mode, *, full_round: bool) -> bool:

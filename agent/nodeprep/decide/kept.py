@@ -19,6 +19,8 @@ def outliving(past: Past) -> Past:
         parts=past.parts,
         baseline=past.baseline,
         passed=past.passed,
+        taint_borne=past.taint_borne,
+        reset_done=past.reset_done,
     )
 
 

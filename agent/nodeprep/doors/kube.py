@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from nodeprep.doors.kube_plugin import Plugin
 
 WHOLE = 4.5  # seconds for all requests of one observation and its plugin, which has 5
+NAMESPACE = "nodeprep"  # where our own objects lie, unless a pod says otherwise
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 # A DNS subdomain (k8s.io/apimachinery/pkg/util/validation IsDNS1123Subdomain), as the names of Nodes are.
 NODE_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -38,6 +40,7 @@ class Access:
 
     `credential` gives the headers that say who asks, anew for each observation; it may raise OSError.
     A `plugin` is asked in its stead. `requests` counts what was asked so far, by verb and HTTP code ("lost" without).
+    `namespace` is the one that our own objects lie in: the pod's, where this is one.
     """
 
     node: str
@@ -45,6 +48,33 @@ class Access:
     credential: Callable[[], Mapping[str, str]]
     plugin: Plugin | None = None
     requests: Counter[tuple[str, str]] = field(default_factory=Counter, compare=False)
+    namespace: str = NAMESPACE
+    _lock: Lock = field(default_factory=Lock, compare=False, repr=False)
+
+    def count(self, verb: str, code: int) -> None:
+        """One more request; any thread may ask. `code` is 0 where no answer came."""
+        with self._lock:
+            self.requests[verb, str(code) if code else "lost"] += 1
+
+    def opened(self, seconds: float) -> tuple[Wire, Mapping[str, str]] | Unreadable:
+        """A connection for `seconds`, to be closed, and the headers that say who asks; or why there is none."""
+        begun, peer = clock.now(), self.peer
+        try:
+            if self.plugin is None:
+                who = self.credential()
+            else:
+                held = self.plugin.credential(seconds)
+                who, peer = held.headers, replace(peer, pem=held.pem)
+            wire = Wire(peer, max(0.0, round(seconds - (clock.now() - begun), 1)))
+        except CannotLook as cannot:
+            return cannot.blind
+        except OSError as error:
+            words = error.strerror or str(error)
+            return Unreadable(Why.IO_ERROR, error.filename or self.peer.url, error.errno, words[:WORDS])
+        except (ImportError, ValueError) as error:
+            kind = Why.MALFORMED if isinstance(error, ValueError) else Why.MISSING_TOOL
+            return Unreadable(kind, self.peer.url, detail=str(error)[:WORDS])
+        return wire, {**who, "Accept": "application/json", "User-Agent": f"nodeprep/{__version__}"}
 
 
 def in_cluster(
@@ -60,8 +90,13 @@ def in_cluster(
         with open(token, encoding="utf-8") as file:  # each time: the kubelet renews it within the hour
             return {"Authorization": f"Bearer {file.read().strip()}"}
 
+    try:
+        with open(f"{directory}/namespace", encoding="utf-8") as file:
+            namespace = file.read().strip()
+    except OSError:
+        namespace = NAMESPACE
     url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return Access(node, Peer(url, authority=f"{directory}/ca.crt"), credential)
+    return Access(node, Peer(url, authority=f"{directory}/ca.crt"), credential, namespace=namespace)
 
 
 class Api:
@@ -77,25 +112,12 @@ class Api:
         self.lost: Unreadable | None = None
         self.now = datetime.fromisoformat(clock.utc()).timestamp()
         self._wire: Wire | None = None
-        self._plugin = access.plugin
-        self._requests = access.requests
-        begun, peer = clock.now(), access.peer
-        try:
-            if access.plugin is None:
-                who = access.credential()
-            else:
-                held = access.plugin.credential(seconds)
-                who, peer = held.headers, replace(peer, pem=held.pem)
-            self._headers = {**who, "Accept": "application/json", "User-Agent": f"nodeprep/{__version__}"}
-            self._wire = Wire(peer, max(0.0, round(seconds - (clock.now() - begun), 1)))
-        except CannotLook as cannot:
-            self.lost = cannot.blind
-        except OSError as error:
-            words = error.strerror or str(error)
-            self.lost = Unreadable(Why.IO_ERROR, error.filename or self.server, error.errno, words[:WORDS])
-        except (ImportError, ValueError) as error:
-            kind = Why.MALFORMED if isinstance(error, ValueError) else Why.MISSING_TOOL
-            self.lost = Unreadable(kind, self.server, detail=str(error)[:WORDS])
+        self._access = access
+        opened = access.opened(seconds)
+        if isinstance(opened, Unreadable):
+            self.lost = opened
+        else:
+            self._wire, self._headers = opened
 
     def __enter__(self) -> Self:
         return self
@@ -132,16 +154,16 @@ class Api:
         try:
             answer = self._wire.get(path, self._headers)
         except Broken as broken:
-            self._requests[GET, "lost"] += 1
+            self._access.count(GET, 0)
             where = self.server if broken.lost else what
             trouble = Unreadable(broken.kind, where, broken.errno, broken.detail)
             self.lost = trouble if broken.lost else None
             return trouble
-        self._requests[GET, str(answer.status)] += 1
+        self._access.count(GET, answer.status)
         self._set_clock(answer.date)
         if answer.status == 401:
-            if self._plugin is not None:
-                self._plugin.forget()
+            if self._access.plugin is not None:
+                self._access.plugin.forget()
             detail = "HTTP 401: it does not know who we are; see kubectl auth whoami"
             self.lost = Unreadable(Why.DENIED, self.server, errno.EACCES, detail)
             return self.lost

@@ -98,7 +98,9 @@ class Past:
     the `names` of its lineage. `gates` are the gates (profile, stage) that stand open by it, `waivers` those of the
     configuration. `baseline` is the profile of what this node had when it was first ready, in the same form; None
     before. `passed` are the values, by "check place port", at which gate checks last passed; `upgraded_at` is when
-    another version took over, with `former_passed` as it was then. `serial` grows by one with every change that is
+    another version took over, with `former_passed` as it was then. `taint_borne`: nobody was last seen who serves a
+    device plugin or the network and does not tolerate our taint. `reset_done` is the human's wish on the Node to start
+    over that was last followed. `serial` grows by one with every change that is
     kept.
     """
 
@@ -125,6 +127,8 @@ class Past:
     former_passed: Mapping[str, str] = field(default_factory=dict)
     upgraded_at: float | None = None
     all_passing_since: float | None = None
+    taint_borne: bool = True
+    reset_done: str = ""
 
     def case(self, check: str, subject: Subject) -> Case | None:
         """The case against a subject, if there is one."""

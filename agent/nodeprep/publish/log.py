@@ -14,7 +14,7 @@ from typing import Any
 from nodeprep.decide.damping import DampingPolicy
 from nodeprep.decide.readiness import ProfileStanding
 from nodeprep.facts.past import Blind, Case, State
-from nodeprep.publish.status import NodeStatus
+from nodeprep.publish.status import UNFENCED, NodeStatus
 
 LONGEST = (1000, 200, 60)  # characters of a field; the next lower where a line would be too long
 # Bytes of a line: so much goes into a pipe at once or not at all (PIPE_BUF), and never stops who writes it.
@@ -54,6 +54,8 @@ def transitions(
         *_trouble("store", before.store_trouble if before else "", after.store_trouble),
         *_trouble("gate", before.gate_trouble if before else "", after.gate_trouble),
         *_trouble("config", before.config_trouble if before else "", after.config_trouble),
+        *_trouble("publish", _unpublished(before), _unpublished(after)),
+        *_fence(before, after),
     )
 
 
@@ -181,6 +183,17 @@ def _trouble(what: str, then: str, now: str) -> Iterator[Entry]:
         yield Entry(f"{what}-trouble", {"message": now}, warning=True)
     elif then and not now:
         yield Entry(f"{what}-fine-again")
+
+
+def _unpublished(status: NodeStatus | None) -> str:
+    return status.published.trouble if status is not None and status.published is not None else ""
+
+
+def _fence(before: NodeStatus | None, after: NodeStatus) -> Iterator[Entry]:
+    then = before.published.fenced if before is not None and before.published is not None else None
+    now = after.published.fenced if after.published is not None else None
+    if now is not None and now is not then:
+        yield Entry("fenced") if now else Entry("unfenced", {"message": UNFENCED}, warning=True)
 
 
 def tell(entries: Iterable[Entry], logger: logging.Logger) -> None:

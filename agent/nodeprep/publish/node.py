@@ -7,12 +7,21 @@ merge by type.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from nodeprep.decide.desired import AREAS, PREFIX, TRAINING_READY, Condition, Desired, GatePolicy, Taint
+from nodeprep.decide.desired import (
+    AGENT_PREFIX,
+    AREAS,
+    PREFIX,
+    TRAINING_READY,
+    Condition,
+    Desired,
+    GatePolicy,
+    Taint,
+)
 
 Object = Mapping[str, Any]
 
@@ -21,6 +30,9 @@ SPREAD = 0.1  # and by how much of it a node may be earlier or later, so that a 
 OURS = frozenset({TRAINING_READY, *AREAS})
 PROFILE = f"{PREFIX}/profile."
 STATE = f"{PREFIX}/state"
+# Written by humans, and out of the agent's reach (the fence): start over; write nothing more, this node is given back.
+RESET = f"{PREFIX}/reset"
+RELEASED = f"{PREFIX}/released"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +43,7 @@ class Seen:
     uid: str
     version: str
     labels: Mapping[str, str]
+    annotations: Mapping[str, str]
     taints: tuple[Object, ...]
     conditions: tuple[Object, ...]
 
@@ -42,24 +55,35 @@ class Seen:
             uid=str(metadata.get("uid", "")),
             version=str(metadata.get("resourceVersion", "")),
             labels={key: str(value) for key, value in _mapping(metadata.get("labels")).items()},
+            annotations={key: str(value) for key, value in _mapping(metadata.get("annotations")).items()},
             taints=_objects(spec.get("taints")),
             conditions=_objects(status.get("conditions")),
         )
 
 
 def node_patch(seen: Seen, desired: Desired, names: GatePolicy) -> dict[str, Any] | None:
-    """The merge patch that makes labels and taints what they should be; None if they are."""
-    labels = _labels(seen.labels, desired.labels, names)
+    """The merge patch that makes labels, annotations and taints what they should be; None if they are."""
+    labels = _differing(seen.labels, desired.labels, lambda key: _is_our_label(key, names))
+    annotations = _differing(seen.annotations, desired.annotations, lambda key: key.startswith(f"{AGENT_PREFIX}/"))
     taints = wanted_taints(seen.taints, desired, names)
-    if not labels and taints == seen.taints:
+    if not labels and not annotations and taints == seen.taints:
         return None
     metadata: dict[str, Any] = {"resourceVersion": seen.version}
     if labels:
         metadata["labels"] = labels
+    if annotations:
+        metadata["annotations"] = annotations
     patch: dict[str, Any] = {"metadata": metadata}
     if taints != seen.taints:
         patch["spec"] = {"taints": list(taints)}
     return patch
+
+
+def closes(seen: Seen, desired: Desired, names: GatePolicy) -> bool:
+    """Whether less may land here than before: our taint comes, or the label of a ready network goes."""
+    had = {(taint.get("key"), taint.get("effect")) for taint in seen.taints}
+    loses = names.rdma_label in seen.labels and names.rdma_label not in desired.labels
+    return loses or any((one.key, one.effect) not in had for one in desired.taints)
 
 
 def wanted_taints(there: Sequence[Object], desired: Desired, names: GatePolicy) -> tuple[Object, ...]:
@@ -103,11 +127,17 @@ def refresh_after(share: float) -> float:
     return REFRESH * (1 - SPREAD + 2 * SPREAD * share)
 
 
-def _labels(there: Mapping[str, str], wanted: Mapping[str, str], names: GatePolicy) -> dict[str, str | None]:
-    """What differs: a value, or None for a label of ours that is to go."""
+def _differing(
+    there: Mapping[str, str], wanted: Mapping[str, str], is_ours: Callable[[str], bool]
+) -> dict[str, str | None]:
+    """What differs: a value, or None for a key of ours that is to go."""
     differ: dict[str, str | None] = {key: value for key, value in wanted.items() if there.get(key) != value}
-    ours = {key for key in there if key.startswith(PROFILE) or key in (STATE, names.rdma_label)}
-    return differ | dict.fromkeys(sorted(ours - wanted.keys()), None)
+    gone = sorted(key for key in there.keys() - wanted.keys() if is_ours(key))
+    return differ | dict.fromkeys(gone, None)
+
+
+def _is_our_label(key: str, names: GatePolicy) -> bool:
+    return key.startswith(PROFILE) or key in (STATE, names.rdma_label)
 
 
 def _is(one: Taint, taint: Object) -> bool:

@@ -206,6 +206,15 @@ def eni_state(row: Row) -> str:
     return "shared" if row.is_for_pods else "free"
 
 
+def node_ok(status: NodeStatus) -> Rows:
+    return one(not status.published.trouble) if status.published else {}
+
+
+def fence_ok(status: NodeStatus) -> Rows:
+    """None until it was tested."""
+    return one(status.published.fenced) if status.published and status.published.fenced is not None else {}
+
+
 def one(value: float) -> Rows:
     return {(): float(value)}
 
@@ -267,6 +276,8 @@ ALL = (
         (),
         lambda status: one(not status.gate_trouble),
     ),
+    Series("nodeprep_node_ok", "Whether Node and Lease say what they should (1), or cannot be written", (), node_ok),
+    Series("nodeprep_fence_ok", "Whether a foreign label was denied to this agent when last tried", (), fence_ok),
     Series("nodeprep_waivers", "Findings that a waiver excuses now", (), lambda status: one(status.waivers)),
     Series(
         "nodeprep_upgrade_spared",

@@ -11,6 +11,27 @@ from nodeprep.doors.bell import BellState
 from nodeprep.facts.past import Past
 from nodeprep.model import Report
 
+UNFENCED = "this cluster does not keep the agent from writing to other Nodes (nodeprep_fence_ok 0): apply the fence"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """How the agent stands with the API server.
+
+    `trouble` is what keeps the Node, or the Lease, from saying what it should, "" while it does; `denied` the part of
+    it that a policy denies, which is not tried again before the configuration changes. `fenced`: whether the cluster
+    keeps the agent from what is not its own; None until that was tested.
+    """
+
+    trouble: str = ""
+    denied: str = ""
+    fenced: bool | None = None
+
+    @property
+    def lasting(self) -> str:
+        """What the Node's condition should tell of it: what others can mend."""
+        return "; ".join(filter(None, (self.denied, UNFENCED if self.fenced is False else "")))
+
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
@@ -20,7 +41,8 @@ class NodeStatus:
     by the name that a configuration has for it.
     `round_time` is wall time in seconds since 1970, for people, and `at` the same moment as CLOCK_BOOTTIME seconds, for
     ages; `rounds` counts from this start. `complete`: every fact was looked at once since the start. `store_trouble`,
-    `config_trouble` and `gate_trouble` are "" while all is well. `spared` are ids of checks whose conviction only a new
+    `config_trouble` and `gate_trouble` are "" while all is well. `published` is None where the agent has no access to
+    an API server. `spared` are ids of checks whose conviction only a new
     version sees. `suppressed` counts remedies that a mode did not run, by reason; `api_requests` what was asked of
     Kubernetes, by verb and HTTP code.
     """
@@ -37,6 +59,7 @@ class NodeStatus:
     store_trouble: str = ""
     config_trouble: str = ""
     gate_trouble: str = ""
+    published: Published | None = None
     spared: tuple[str, ...] = ()
     waivers: int = 0
     bells: Mapping[str, BellState] = field(default_factory=dict)

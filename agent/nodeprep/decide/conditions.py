@@ -1,0 +1,168 @@
+"""The Node's conditions: whether a job may land here, area by area, and in one line why not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from nodeprep.decide.against import roots, spared, told
+from nodeprep.decide.legal import few, line, reason
+from nodeprep.decide.readiness import ProfileStanding
+from nodeprep.facts.past import Case, Past, State
+from nodeprep.model import Check, Finding, Status
+
+PREFIX = "nodeprep.io"
+TRAINING_READY = f"{PREFIX}/TrainingReady"
+# Of a ready node to which a profile came whose gate stays shut, for a look at it just failed.
+TO_BE_CONFIRMED = "ToBeConfirmed"
+MOST_TROUBLE = 200  # characters of what is wrong with the agent itself, at the end of a message
+
+# The areas of design 3.5, by families of checks; what is in none, such as limits, counts for TrainingReady alone.
+RDMA_READY = f"{PREFIX}/RDMAReady"
+AREAS: Mapping[str, frozenset[str]] = {
+    RDMA_READY: frozenset(
+        {"pci", "rdma", "port", "counter", "klog", "module", "erdma", "lingjun", "qos"},
+    ),
+    f"{PREFIX}/ENIReady": frozenset({"imds", "eni"}),
+    f"{PREFIX}/GPUReady": frozenset({"gpu", "plugin"}),
+    f"{PREFIX}/NetworkReady": frozenset({"cni", "route", "sysctl", "terway"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A Node condition that ought to be there; `status` is "True", "False" or "Unknown", positive polarity."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is wrong with the agent itself, for the message of TrainingReady.
+
+    A memory that cannot be kept, a bad file, writes that the cluster denies or does not fence.
+    """
+
+    store: str = ""
+    config: str = ""
+    publish: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What conditions and taints are read from.
+
+    `gates` are those of all assigned profiles and `convicted` what is believed of them; `closing` are the gates that
+    the state goes by.
+    """
+
+    past: Past
+    findings: tuple[Finding, ...]
+    profiles: tuple[ProfileStanding, ...]
+    checks: Mapping[str, Check]
+    gates: tuple[str, ...]
+    closing: tuple[str, ...]
+    convicted: tuple[Case, ...]
+    now: float
+    blind_after: float
+    full_round: bool
+
+    def blind(self, gates: Iterable[str]) -> tuple[str, str] | None:
+        """The first of the gates that could not look for too long, and at what."""
+        for gate in gates if self.past.blind else ():
+            blind = self.past.blind.get(gate)
+            if blind is not None and self.now - blind.since >= self.blind_after:
+                return gate, blind.message
+        return None
+
+    def against(self, gates: Collection[str]) -> tuple[Case | None, str]:
+        """What a person should look at first among these gates, and how many findings there are beside it."""
+        found = [case for case in self.convicted if case.check in gates]
+        if not found:
+            return None, ""
+        more = len(found) - 1
+        return roots(found, self.checks)[0], f" (and {more} more)" if more else ""
+
+
+def conditions(sight: Sight, trouble: Trouble) -> tuple[Condition, ...]:
+    """TrainingReady, and each area of which the node has something."""
+    areas = (_area(sight, kind, families) for kind, families in AREAS.items())
+    return (_training_ready(sight, trouble), *(one for one in areas if one is not None))
+
+
+def _training_ready(sight: Sight, trouble: Trouble) -> Condition:
+    """Whether a job may land here, and in one line why not."""
+    status, why, message = _overall(sight)
+    tail = "".join(f"; {line(one, MOST_TROUBLE)}" for one in (trouble.store, trouble.config, trouble.publish) if one)
+    return Condition(TRAINING_READY, status, reason(why), line(message, tail=tail))
+
+
+def _overall(sight: Sight) -> tuple[str, str, str]:
+    past = sight.past
+    first, others = sight.against(sight.closing)
+    if first is not None:
+        return "False", first.reason, f"{past.state}: {told(first)}{others}"
+    blind = sight.blind(sight.closing)
+    if blind:
+        return "Unknown", "CannotLook", f"{past.state}: {blind[0]} could not look: {blind[1]}"
+    if past.state is not State.READY or any(one.gating and not one.ready for one in sight.profiles):
+        why = next((one.why for one in _chosen(sight) if one.why), past.why)
+        return "False", state_reason(sight), why
+    changed = next((one for one in past.cases if one.check in sight.closing and spared(one, sight.now)), None)
+    if changed is not None:
+        return "True", "VerdictChangedByUpgrade", f"the gate stays open, though only this version sees {told(changed)}"
+    names = ", ".join(one.name for one in sight.profiles if one.ready)
+    return "True", "Ready", f"every gate check passes: {names}" if names else "no profile demands anything"
+
+
+def _chosen(sight: Sight) -> tuple[ProfileStanding, ...]:
+    """The profiles that the state goes by."""
+    return tuple(one for one in sight.profiles if one.gating) or sight.profiles
+
+
+def state_reason(sight: Sight) -> str:
+    """The reason where nothing is convicted: a refused profile, a look to be confirmed, or the state itself."""
+    if any(one.refused for one in _chosen(sight)):
+        return "ProfileRefused"
+    return TO_BE_CONFIRMED if sight.past.state is State.READY else sight.past.state.value
+
+
+def _area(sight: Sight, kind: str, families: frozenset[str]) -> Condition | None:
+    """The condition of an area; None where this node has nothing that it is about, or no profile asks for it."""
+    gates = [one for one in sight.gates if family(one) in families]
+    if kind == RDMA_READY and not any(one.rdma for one in sight.profiles):
+        return None
+    if not gates or not _applies(sight, families):
+        return None
+    first, others = sight.against(gates)
+    if first is not None:
+        return Condition(kind, "False", reason(first.reason), line(told(first), tail=others))
+    blind = sight.blind(gates)
+    if blind:
+        return Condition(kind, "Unknown", "CannotLook", line(f"{blind[0]} could not look: {blind[1]}"))
+    missing = [one for one in gates if one not in sight.past.proofs or not sight.past.proofs[one].proven]
+    if missing:
+        count = f"{len(gates) - len(missing)} of {len(gates)} gate checks passed often enough in this boot"
+        return Condition(kind, "Unknown", "Bootstrap", line(f"{count}; not yet {few(missing)}"))
+    return Condition(kind, "True", "Passed", f"{len(gates)} of {len(gates)} gate checks pass")
+
+
+def _applies(sight: Sight, families: frozenset[str]) -> bool:
+    """Whether the node has what these checks are about.
+
+    A fault that is remembered counts though its device is gone; before the first full round, so does what passed once,
+    or a restart would take the condition away for a second.
+    """
+    if any(family(one.check) in families and one.status is not Status.ABSENT for one in sight.findings):
+        return True
+    if any(family(case.check) in families for case in sight.convicted):
+        return True
+    return not sight.full_round and any(family(key) in families for key in sight.past.passed)
+
+
+def family(check: str) -> str:
+    """The family of a check's id, or of a key of `Past.passed`."""
+    return check.partition(".")[0]

@@ -1,0 +1,66 @@
+"""Events of a Node: one for each transition, none while nothing changes. Values in, objects out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+from nodeprep.decide.desired import TRAINING_READY, Desired, GatePolicy
+from nodeprep.facts.past import State
+from nodeprep.publish.node import Seen, stamp
+
+PATH = "/api/v1/namespaces/default/events"  # those of objects without a namespace lie there
+REPORTER = "nodeprep.io/agent"
+LONGEST = 1024  # characters of a message, as the API server takes them
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """What an Event says; `warning` wants a human's eye."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+def happenings(seen: Seen, desired: Desired, names: GatePolicy) -> tuple[Happening, ...]:
+    """What is different from what the Node said before."""
+    found: list[Happening] = []
+    known = next((one for one in seen.conditions if one.get("type") == TRAINING_READY), None)
+    now = next((one for one in desired.conditions if one.type == TRAINING_READY), None)
+    if now is not None and (known is None or (known.get("status"), known.get("reason")) != (now.status, now.reason)):
+        calm = now.status == "True" or now.reason == State.BOOTSTRAP
+        found.append(Happening(now.reason, f"TrainingReady is {now.status}: {now.message}", warning=not calm))
+    held = any(taint.get("key") == names.bootstrap_taint for taint in seen.taints)
+    if held and not desired.bootstrap_taint_may_stay and _is_not_ready(desired):
+        what = f"{names.bootstrap_taint} is removed though the node is not ready: mode observe sets and keeps no taint"
+        found.append(Happening("BootstrapTaintIgnored", what, warning=True))
+    return tuple(found)
+
+
+def _is_not_ready(desired: Desired) -> bool:
+    return any(one.type == TRAINING_READY and one.status != "True" for one in desired.conditions)
+
+
+def event(seen: Seen, what: Happening, now: datetime) -> dict[str, Any]:
+    """The object. Asked for twice in a second it has the same name, so that what was sent and lost is there once."""
+    key = uuid5(NAMESPACE_URL, f"{seen.uid} {what.reason} {what.message} {stamp(now)}").hex[:16]
+    about = {"apiVersion": "v1", "kind": "Node", "name": seen.name, "uid": seen.uid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{seen.name[:200]}.{key}", "namespace": "default"},
+        "involvedObject": about,
+        "reason": what.reason,
+        "message": what.message[:LONGEST],
+        "type": "Warning" if what.warning else "Normal",
+        "source": {"component": "nodeprep", "host": seen.name},
+        "reportingComponent": REPORTER,
+        "reportingInstance": seen.name[:128],
+        "action": "Judged",
+        "firstTimestamp": stamp(now),
+        "lastTimestamp": stamp(now),
+        "count": 1,
+    }

@@ -1,0 +1,55 @@
+"""The Lease of a node's agent: that it is renewed says that the checks ran. Values in, objects out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+RENEW = 60.0  # seconds; design 3.5
+DURATION = 180  # seconds after which nobody should believe what the agent last said: two renewals may be lost
+
+
+def name(node: str) -> str:
+    return f"agent-{node}"
+
+
+def path(namespace: str, node: str = "") -> str:
+    """Of a node's Lease, or of all."""
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    return f"{leases}/{name(node)}" if node else leases
+
+
+def renewal(node: str, uid: str, now: datetime) -> dict[str, Any]:
+    """A merge patch. Its owner is the Node of that `uid`, with which it goes."""
+    return {"metadata": {"ownerReferences": [_owner(node, uid)]}, "spec": _spec(node, now)}
+
+
+def created(namespace: str, node: str, uid: str, now: datetime) -> dict[str, Any]:
+    """The object of a node that has none."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name(node), "namespace": namespace, "ownerReferences": [_owner(node, uid)]},
+        "spec": _spec(node, now),
+    }
+
+
+def is_fresh(lease: Mapping[str, Any], now: datetime) -> bool:
+    """Whether the agent lives, by a Lease as it was read; one that is renewed in the future is no sign of it."""
+    spec = lease.get("spec") if isinstance(lease.get("spec"), Mapping) else {}
+    said = spec.get("renewTime") if isinstance(spec, Mapping) else None
+    try:
+        at = datetime.fromisoformat(said) if isinstance(said, str) else None
+    except ValueError:
+        at = None
+    return at is not None and at.tzinfo is not None and abs((now - at).total_seconds()) <= DURATION
+
+
+def _owner(node: str, uid: str) -> dict[str, str]:
+    return {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
+
+
+def _spec(node: str, now: datetime) -> dict[str, Any]:
+    at = now.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")  # metav1.MicroTime
+    return {"holderIdentity": node, "leaseDurationSeconds": DURATION, "renewTime": at}

@@ -1,0 +1,134 @@
+"""One writing of a node's standing: read the Node, patch what differs, in an order that never says more than holds.
+
+Closing: the Node (taint and labels together), then its status. Opening: status, then the Node (design 3.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from nodeprep.decide.desired import Desired, GatePolicy
+from nodeprep.doors.kube_write import LOST, MERGE, STRATEGIC, Outcome
+from nodeprep.publish.event import Happening, happenings
+from nodeprep.publish.node import RELEASED, Seen, closes, node_patch, status_patch
+
+RACES = 5  # times that a write which lost a race is decided anew (design 3.5)
+CONFLICT, UNPROCESSABLE = 409, 422
+NODE, STATUS = "nodes", "nodes/status"  # as RBAC and the fence name them
+
+
+class Ask(Protocol):
+    """One request to the API server."""
+
+    def __call__(self, method: str, path: str, body: object = None, content_type: str = MERGE) -> Outcome: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What ought to stand on which Node.
+
+    `uid` is that of the Node that it was decided for; on another of the same name nothing is written. `refresh` is the
+    age in seconds at which conditions are said again. `denied` are the resources that a policy kept us from writing.
+    """
+
+    node: str
+    uid: str
+    desired: Desired
+    names: GatePolicy
+    refresh: float
+    denied: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What came of it.
+
+    `seen` is the Node as it stands now, None where it could not be read. `failure` is the answer that ended it, None
+    where all stands as it ought to but for what is in `denied`: resource -> what the server said. `stranger`: the Node
+    is another than the one that it was decided for. `happenings` are the transitions that others should hear of.
+    """
+
+    seen: Seen | None = None
+    failure: Outcome | None = None
+    denied: Mapping[str, str] = field(default_factory=dict)
+    stranger: bool = False
+    happenings: tuple[Happening, ...] = ()
+
+
+def path(node: str) -> str:
+    return f"/api/v1/nodes/{node}"
+
+
+def write(order: Order, ask: Ask, now: Callable[[], datetime], *, cached: bool = False) -> Written:
+    """Make the Node say what it should.
+
+    `cached`: nothing new is to be said, so the server may read the Node from its memory; where anything differs, that
+    may be old, and the Node is read anew before it is written.
+    """
+    if cached:
+        got = ask("GET", f"{path(order.node)}?resourceVersion=0")
+        if not got.done:
+            return Written(failure=got)
+        seen = Seen.of(got.body)
+        if seen.uid == order.uid and not _owes(seen, order, now()):
+            return Written(seen)
+    lost = Outcome(CONFLICT)
+    for _ in range(RACES):
+        got = ask("GET", path(order.node))
+        if not got.done:
+            return Written(failure=got)
+        written = _patched(Seen.of(got.body), order, ask, now)
+        if written.failure is None or written.failure.status != CONFLICT:
+            return written
+        lost = written.failure
+    return Written(failure=Outcome(CONFLICT, message=f"{RACES} times somebody else was faster: {lost.message}"))
+
+
+def _owes(seen: Seen, order: Order, now: datetime) -> bool:
+    return any(_patch(resource, seen, order, now) is not None for resource in (NODE, STATUS))
+
+
+def _patched(before: Seen, order: Order, ask: Ask, now: Callable[[], datetime]) -> Written:
+    """One try. What a policy denies keeps nothing else from being written."""
+    if before.uid != order.uid:
+        return Written(before, stranger=True)
+    wanted = _allowed(before, order.desired)
+    steps = (NODE, STATUS) if closes(before, wanted, order.names) else (STATUS, NODE)
+    seen, denied = before, {}
+    for resource in steps:
+        patch = _patch(resource, seen, order, now())
+        if patch is None:
+            continue
+        kind = MERGE if resource == NODE else STRATEGIC
+        where = path(order.node) if resource == NODE else f"{path(order.node)}/status"
+        answer = ask("PATCH", where, patch, kind)
+        if answer.status == UNPROCESSABLE:
+            denied[resource] = answer.message
+        elif not answer.done:
+            return Written(seen, failure=answer)
+        else:
+            seen = Seen.of(answer.body)
+    told = happenings(before, wanted, order.names) if STATUS not in order.denied.union(denied) else ()
+    return Written(seen, denied=denied, happenings=told)
+
+
+def _patch(resource: str, seen: Seen, order: Order, now: datetime) -> dict[str, Any] | None:
+    if resource in order.denied:
+        return None
+    wanted = _allowed(seen, order.desired)
+    if resource == NODE:
+        return node_patch(seen, wanted, order.names)
+    return status_patch(seen, wanted, now, refresh_after=order.refresh)
+
+
+def _allowed(seen: Seen, desired: Desired) -> Desired:
+    """What ought to stand; nothing of ours where a human gave the node back (`nodeprep nodes release`)."""
+    return Desired(desired.state, bootstrap_taint_may_stay=False) if RELEASED in seen.annotations else desired
+
+
+def is_lost(answer: Outcome) -> bool:
+    """Whether the server itself has trouble, so that nothing else need be asked of it now."""
+    return answer.status in (LOST, 401, 408, 429) or answer.status >= 500
