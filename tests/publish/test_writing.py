@@ -1,0 +1,254 @@
+"""Which requests make a Node say what it should, in which order, and what each answer leads to.
+
+The server here is a value that behaves as the API server does where it matters: a stale resourceVersion is 409, taints
+are a list that is replaced, conditions merge by type. The real one is asked in tests/cluster.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeprep.decide.desired import TRAINING_READY, Condition, Desired, GatePolicy, Taint
+from nodeprep.doors.kube_write import LOST, MERGE, STRATEGIC, Outcome
+from nodeprep.facts.past import State
+from nodeprep.publish.node import RELEASED, stamp
+from nodeprep.publish.writing import NODE, RACES, STATUS, Order, is_lost, write
+
+NAMES = GatePolicy()
+NOW = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
+TAINT = Taint(NAMES.unhealthy_taint, "PortDown", "NoSchedule")
+THEIRS = {"key": "theirs", "value": "", "effect": "NoSchedule"}
+OPEN = Desired(
+    State.READY,
+    conditions=(Condition(TRAINING_READY, "True", "Ready", "every gate check passes"),),
+    labels={"nodeprep.io/state": "Ready", NAMES.rdma_label: "true"},
+    annotations={"agent.nodeprep.io/profiles": "rdma-roce"},
+)
+SHUT = Desired(
+    State.UNHEALTHY,
+    conditions=(Condition(TRAINING_READY, "False", "PortDown", "mlx5_0/1 is down"),),
+    labels={"nodeprep.io/state": "Unhealthy"},
+    taints=(TAINT,),
+)
+GET, PATCH_NODE, PATCH_STATUS = "GET node", "PATCH node", "PATCH status"
+
+
+@dataclass
+class Server:
+    """One Node. `answers` are given in place of what it would do, by request; `others` happen before each PATCH."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    taints: list[dict[str, str]] = field(default_factory=list)
+    conditions: dict[str, dict[str, str]] = field(default_factory=dict)
+    version: int = 1
+    uid: str = "u1"
+    asked: list[str] = field(default_factory=list)
+    answers: dict[str, list[Outcome]] = field(default_factory=dict)
+    others: list[tuple[str, str]] = field(default_factory=list)
+
+    def ask(self, method: str, path: str, body: Any = None, content_type: str = MERGE) -> Outcome:
+        what = GET if method == "GET" else PATCH_STATUS if path.endswith("/status") else PATCH_NODE
+        self.asked.append("cached" if "resourceVersion=0" in path else what)
+        if self.answers.get(what):
+            return self.answers[what].pop(0)
+        if method == "PATCH":
+            assert content_type == (MERGE if what == PATCH_NODE else STRATEGIC)
+            self.meddle()
+            wanted = body.get("metadata", {}).get("resourceVersion", str(self.version))
+            if wanted != str(self.version):
+                return Outcome(409, message="the object has been modified")
+            self.take(deepcopy(body))
+            self.version += 1
+        return Outcome(200, self.node())
+
+    def meddle(self) -> None:
+        if not self.others:
+            return
+        kind, name = self.others.pop()
+        if kind == "taint":
+            self.taints = [*(one for one in self.taints if one["key"] != name), {"key": name, "effect": "NoSchedule"}]
+        elif kind == "untaint":
+            self.taints = [one for one in self.taints if one["key"] != name]
+        else:
+            self.labels[name] = kind
+        self.version += 1
+
+    def take(self, body: dict[str, Any]) -> None:
+        metadata = body.get("metadata", {})
+        for there, given_keys in (
+            (self.labels, metadata.get("labels", {})),
+            (self.annotations, metadata.get("annotations", {})),
+        ):
+            for key, value in given_keys.items():
+                if value is None:
+                    there.pop(key, None)
+                else:
+                    there[key] = value
+        self.taints = body.get("spec", {}).get("taints", self.taints)
+        for one in body.get("status", {}).get("conditions", []):
+            if one.get("$patch") == "delete":
+                self.conditions.pop(one["type"], None)
+            else:
+                self.conditions[one["type"]] = one
+
+    def node(self) -> dict[str, Any]:
+        metadata: dict[str, Any] = {"name": "n1", "uid": self.uid, "resourceVersion": str(self.version)}
+        metadata |= {"labels": dict(self.labels), "annotations": dict(self.annotations)}
+        spec = {"taints": deepcopy(self.taints)}
+        return deepcopy({"metadata": metadata, "spec": spec, "status": {"conditions": list(self.conditions.values())}})
+
+
+def order(desired: Desired, **more: Any) -> Order:
+    return replace(Order("n1", "u1", desired, NAMES, refresh=600.0), **more)
+
+
+def now() -> datetime:
+    return NOW
+
+
+def stands(server: Server, desired: Desired) -> bool:
+    ours = [one for one in server.taints if one["key"] == NAMES.unhealthy_taint]
+    wanted = [{"key": one.key, "value": one.value, "effect": one.effect} for one in desired.taints]
+    said = {name: one["status"] for name, one in server.conditions.items()}
+    labels = {key: value for key, value in server.labels.items() if "nodeprep" in key or key == NAMES.rdma_label}
+    return (ours, said, labels) == (wanted, {one.type: one.status for one in desired.conditions}, desired.labels)
+
+
+def test_opening_says_so_before_pods_may_come() -> None:
+    server = Server()
+    written = write(order(OPEN), server.ask, now)
+    assert server.asked == [GET, PATCH_STATUS, PATCH_NODE]
+    assert stands(server, OPEN)
+    assert (written.failure, written.denied, written.stranger) == (None, {}, False)
+    assert server.annotations == OPEN.annotations
+
+
+def test_closing_keeps_pods_away_before_it_says_why() -> None:
+    server = Server()
+    write(order(OPEN), server.ask, now)
+    server.asked.clear()
+    written = write(order(SHUT), server.ask, now)
+    assert server.asked == [GET, PATCH_NODE, PATCH_STATUS]
+    assert stands(server, SHUT)
+    assert [one.reason for one in written.happenings] == ["PortDown"]
+    assert server.annotations == {}
+
+
+def test_what_stands_is_not_written_again() -> None:
+    server = Server()
+    write(order(OPEN), server.ask, now)
+    server.asked.clear()
+    assert write(order(OPEN), server.ask, now, cached=True).happenings == ()
+    assert server.asked == ["cached"]
+
+
+def test_what_somebody_changed_is_read_anew_before_it_is_put_right() -> None:
+    server = Server()
+    write(order(OPEN), server.ask, now)
+    server.labels.pop(NAMES.rdma_label)
+    server.asked.clear()
+    write(order(OPEN), server.ask, now, cached=True)
+    assert server.asked == ["cached", GET, PATCH_NODE]
+    assert stands(server, OPEN)
+
+
+def test_a_lost_race_is_decided_anew() -> None:
+    server = Server(taints=[THEIRS], others=[("taint", "late")])
+    written = write(order(SHUT), server.ask, now)
+    assert server.asked == [GET, PATCH_NODE, GET, PATCH_NODE, PATCH_STATUS]
+    assert [one["key"] for one in server.taints] == ["theirs", "late", NAMES.unhealthy_taint]
+    assert written.failure is None
+
+
+def test_races_without_end_are_given_up() -> None:
+    server = Server(others=[("taint", f"t{number}") for number in range(99)])
+    written = write(order(SHUT), server.ask, now)
+    assert server.asked.count(PATCH_NODE) == RACES
+    assert written.failure is not None
+    assert written.failure.status == 409
+    assert "5 times somebody else was faster" in written.failure.message
+
+
+@pytest.mark.parametrize("denied", [NODE, STATUS])
+def test_what_a_policy_denies_keeps_nothing_else_from_being_written(denied: str) -> None:
+    what = {NODE: PATCH_NODE, STATUS: PATCH_STATUS}[denied]
+    server = Server(answers={what: [Outcome(422, message="denied request: nodeprep:taints")]})
+    written = write(order(SHUT), server.ask, now)
+    assert dict(written.denied) == {denied: "denied request: nodeprep:taints"}
+    assert written.failure is None
+    assert bool(server.taints) == (denied == STATUS)
+    assert bool(server.conditions) == (denied == NODE)
+    server.asked.clear()
+    again = write(order(SHUT, denied=frozenset({denied})), server.ask, now, cached=True)
+    assert what not in server.asked
+    assert again.denied == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "lost"), [(LOST, True), (401, True), (403, False), (404, False), (429, True), (500, True), (503, True)]
+)
+def test_an_answer_that_is_none_ends_it(status: int, *, lost: bool) -> None:
+    for what in (GET, PATCH_NODE):
+        server = Server(answers={what: [Outcome(status, message="no")]})
+        written = write(order(SHUT), server.ask, now)
+        assert written.failure == Outcome(status, message="no")
+        assert is_lost(written.failure) is lost
+        assert server.asked[-1] == what
+        assert written.happenings == ()
+
+
+def test_another_node_of_the_name_is_not_written_to() -> None:
+    server = Server(uid="u2")
+    written = write(order(OPEN), server.ask, now)
+    assert server.asked == [GET]
+    assert written.stranger
+    assert written.seen is not None
+    assert written.seen.uid == "u2"
+
+
+def test_the_cached_word_of_another_node_is_not_believed() -> None:
+    server = Server(uid="u2")
+    assert write(order(OPEN), server.ask, now, cached=True).stranger
+    assert server.asked == ["cached", GET]
+
+
+def test_a_node_that_was_given_back_bears_nothing_of_ours() -> None:
+    server = Server(taints=[THEIRS], labels={"team": "a"})
+    write(order(SHUT), server.ask, now)
+    server.annotations[RELEASED] = stamp(NOW)
+    server.taints.append({"key": NAMES.bootstrap_taint, "effect": "NoSchedule"})
+    write(order(SHUT), server.ask, now, cached=True)
+    assert (server.taints, server.labels, server.conditions) == ([THEIRS], {"team": "a"}, {})
+    assert server.annotations == {RELEASED: stamp(NOW)}
+
+
+MEDDLING = st.lists(
+    st.tuples(st.sampled_from(["taint", "untaint", "x", "y"]), st.sampled_from(["a", "b", "node.kubernetes.io/z"])),
+    max_size=8,
+)
+
+
+@given(steps=st.lists(st.sampled_from([OPEN, SHUT]), min_size=1, max_size=5), meddling=MEDDLING)
+def test_nobody_loses_a_word_and_ours_is_the_last_of_ours(
+    steps: list[Desired], meddling: list[tuple[str, str]]
+) -> None:
+    server, alone = Server(others=list(meddling)), Server(others=list(meddling))
+    for desired in steps:
+        while write(order(desired), server.ask, now).failure is not None:
+            pass
+    while server.others:
+        server.meddle()
+    while alone.others:
+        alone.meddle()
+    assert write(order(steps[-1]), server.ask, now).failure is None
+    assert stands(server, steps[-1])
+    assert [one for one in server.taints if one["key"] != NAMES.unhealthy_taint] == alone.taints
+    assert {key: value for key, value in server.labels.items() if key in alone.labels} == alone.labels
