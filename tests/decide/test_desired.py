@@ -200,6 +200,8 @@ def test_what_is_wrong_with_the_agent_stands_at_the_end_of_a_message_that_is_cut
 TAINTED = "NoSignal"
 REFUSED = replace(RDMA, refused="no baseline")
 INTOLERANT, DOUBTFUL = finding("plugin.tolerates-gate"), finding("plugin.tolerates-gate", Status.WARN)
+UNSEEN = finding("plugin.tolerates-gate", Status.UNKNOWN)
+OTHERS = finding("plugin.tolerates-gate", Status.WARN, reason="BootstrapNotTolerated")
 OPENED = ((RDMA.name, "device"), (RDMA.name, "ready"))
 TAINTS: list[tuple[Past, tuple[Assigned, ...], Mode, tuple[Finding, ...], str]] = [
     # memory, profiles, mode, findings, value of the taint
@@ -222,6 +224,11 @@ TAINTS: list[tuple[Past, tuple[Assigned, ...], Mode, tuple[Finding, ...], str]] 
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, DOUBTFUL), ""),
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, replace(INTOLERANT, waived=WAIVED)), ""),
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, finding("plugin.tolerates-gate", Status.OK)), TAINTED),
+    (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, UNSEEN), TAINTED),
+    (memory(UNHEALTHY, **WRONG, taint_borne=False), (RDMA,), Mode.GATE, (*FINE, UNSEEN), ""),
+    (memory(UNHEALTHY, **WRONG, taint_borne=False), (RDMA,), Mode.GATE, FINE, TAINTED),
+    (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, OTHERS), TAINTED),
+    (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, OTHERS, DOUBTFUL), ""),
     (memory(UNHEALTHY, cases=(wrong(reason="bad: value!"),)), (RDMA,), Mode.GATE, FINE, "badvalue"),
     (
         memory(UNHEALTHY, cases=(wrong(), wrong(PCI, port=None, reason="NoDriver"))),

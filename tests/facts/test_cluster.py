@@ -13,7 +13,7 @@ from nodeprep.doors.host import Host
 from nodeprep.doors.kube import Access
 from nodeprep.doors.kube_http import Peer
 from nodeprep.facts import cluster_objects, cluster_records
-from nodeprep.facts.cluster import Cluster, EniConfig, ErdmaDevice, Pod, PodEni
+from nodeprep.facts.cluster import Cluster, EniConfig, ErdmaDevice, Owner, Pod, PodEni, Toleration
 from nodeprep.facts.cluster_objects import Odd, age, whole
 from nodeprep.facts.cluster_requests import observe
 from nodeprep.model import Unreadable, Why, raw
@@ -81,6 +81,63 @@ def test_pods() -> None:
     assert (init.name, init.init, init.restarts) == ("terway-init", True, 4)
     assert (init.state, init.message) == ("waiting: CrashLoopBackOff", "Error: ipvlan is unsupported\n")
     assert (daemon.state, daemon.message) == ("waiting: PodInitializing", "")
+
+
+def test_what_a_pod_bears_and_who_makes_it_anew() -> None:
+    told = api.pod()
+    told["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "other"},
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "plugin", "controller": True},
+    ]
+    told["spec"]["tolerations"] = [
+        {"operator": "Exists"},
+        {"key": "a/b", "value": "c", "effect": "NoExecute", "tolerationSeconds": 300},
+    ]
+    seen = cluster_objects.pod(told)
+    assert seen.owner == Owner("apps/v1", "DaemonSet", "plugin")
+    assert seen.tolerations == (Toleration("", "Exists", "", ""), Toleration("a/b", "", "c", "NoExecute"))
+    assert cluster_objects.pod(api.pod()).owner is None
+
+
+TOLERATED = [
+    # key   operator  value  effect             a/b:NoSchedule whatever its value
+    ("a/b", "Exists", "", "NoSchedule", True),
+    ("a/b", "Exists", "", "", True),
+    ("", "Exists", "", "", True),
+    ("", "Exists", "", "NoSchedule", True),
+    ("", "Exists", "", "NoExecute", False),
+    ("a/c", "Exists", "", "", False),
+    ("a/b", "", "c", "", False),
+    ("a/b", "Equal", "c", "", False),
+    ("a/b", "Gt", "1", "", False),
+]
+
+
+@pytest.mark.parametrize(("key", "operator", "value", "effect", "tolerated"), TOLERATED)
+def test_what_a_toleration_tolerates(key: str, operator: str, value: str, effect: str, tolerated: bool) -> None:
+    assert Toleration(key, operator, value, effect).tolerates("a/b", "NoSchedule") is tolerated
+
+
+def test_where_a_pod_may_write() -> None:
+    told = api.pod()
+    told["spec"]["volumes"] = [
+        {"name": "plugins", "hostPath": {"path": "/var/lib/kubelet/device-plugins/"}},
+        {"name": "root", "hostPath": {"path": "/"}},
+        {"name": "network", "hostPath": {"path": "/etc/cni/net.d"}},
+        {"name": "nobody", "hostPath": {"path": "/opt/cni/bin"}},
+        {"name": "own", "emptyDir": {}},
+    ]
+    told["spec"]["initContainers"] = [
+        {"name": "init", "volumeMounts": [mount("root", subPath="opt/cni"), mount("own")]}
+    ]
+    client, log = told["spec"]["containers"]
+    client["volumeMounts"] = [mount("plugins"), mount("root", readOnly=True)]
+    log["volumeMounts"] = [mount("network", readOnly=True), mount("plugins", readOnly=False)]
+    assert cluster_objects.pod(told).writes == ("/opt/cni", "/var/lib/kubelet/device-plugins")
+
+
+def mount(volume: str, **more: object) -> dict[str, object]:
+    return {"name": volume, "mountPath": f"/{volume}", **more}
 
 
 def test_the_last_words_of_other_peoples_containers_are_not_kept() -> None:
@@ -285,6 +342,9 @@ ODD: list[tuple[str, Any, str]] = [
     (f"{V1}/nodes/{api.NODE}", {"status": {"conditions": [1]}}, "node"),
     (f"{V1}/pods", {"items": [{"spec": {"hostNetwork": "yes"}}]}, "pods"),
     (f"{V1}/pods", {"items": [{"status": {"containerStatuses": [{"restartCount": True}]}}]}, "pods"),
+    (f"{V1}/pods", {"items": [{"spec": {"tolerations": ["all"]}}]}, "pods"),
+    (f"{V1}/pods", {"items": [{"spec": {"volumes": [{"hostPath": "/"}]}}]}, "pods"),
+    (f"{V1}/pods", {"items": [{"metadata": {"ownerReferences": [{"controller": "yes"}]}}]}, "pods"),
     (f"{TERWAY}/nodes/{api.NODE}", {"status": {"networkInterfaces": [1]}}, "terway"),
     (f"{TERWAY}/nodes/{api.NODE}", {"status": {"networkInterfaces": {"e": "f"}}}, "terway"),
     (f"{TERWAY}/podenis", {"items": [{"spec": {"allocations": {"a": 1}}}]}, "pod_enis"),

@@ -28,7 +28,7 @@ from nodeprep.config.settings import Settings
 from nodeprep.decide.damping import reset, wanted_looks
 from nodeprep.decide.desired import Desired, Trouble
 from nodeprep.decide.readiness import node_gates
-from nodeprep.decide.schedule import not_fresh
+from nodeprep.decide.schedule import RECENT, not_fresh
 from nodeprep.decide.turn import Heard, Rules, think
 from nodeprep.decide.upgrade import changed_by_upgrade
 from nodeprep.doors import clock
@@ -170,6 +170,8 @@ class Mind:
         now = clock.now()
         wanted = dict.fromkeys(self.standing.doubtful(since, now), since)
         wanted |= self.standing.asked_again_at()
+        if not self.past.taint_borne:  # no taint protects the node: whoever mends that should not wait for a period
+            wanted[Cluster] = self.standing.begun[Cluster] + RECENT
         looks = wanted_looks(self.past, CHECKS, self._gates(), self.settings.agent.damping)
         for check, at in looks.items():
             for kind in not_fresh(CHECKS[check], self.standing.begun, at, RECORDS, now):

@@ -33,6 +33,7 @@ from nodeprep.checks.module import core as module_core
 from nodeprep.checks.module import flavour
 from nodeprep.checks.pci import acs_iommu, aer, answers, driver_bound, expected_nic, numa, rdma_driver
 from nodeprep.checks.pci import link as pci_link
+from nodeprep.checks.plugin import tolerates_gate
 from nodeprep.checks.port import bond, flap, gid, guid, layer, mtu, names, neighbour, netdev, present, rate, state
 from nodeprep.checks.qos import lossless
 from nodeprep.checks.rdma import device_nodes, firmware, gpudirect, netns_mode, sources_agree, verbs_class
@@ -137,6 +138,7 @@ ALL: tuple[Check, ...] = (
     binaries.CHECK,
     stale_conf.CHECK,
     rdma_netns.CHECK,
+    tolerates_gate.CHECK,
     default_route.CHECK,
     forward.CHECK,
     rp_filter.CHECK,

@@ -6,9 +6,11 @@ Loaded where a file has such a key: `check` alone has no use for the policies th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from nodeprep.checks.plugin.tolerates_gate import CHECK as TOLERATES_GATE
+from nodeprep.checks.plugin.tolerates_gate import Want as Tolerated
 from nodeprep.config.keys import MODE, section
 from nodeprep.config.kinds import seconds
 from nodeprep.config.rules import Rule, read_rules
@@ -44,6 +46,17 @@ class AgentSettings:
     readiness: ReadinessPolicy = field(default_factory=ReadinessPolicy)
     every: Mapping[str, float] = field(default_factory=dict)
     metrics: Metrics = field(default_factory=Metrics)
+
+    @property
+    def wanted_of_plugins(self) -> Mapping[str, Mapping[str, str]]:
+        """What plugin.tolerates-gate is to ask for: the taints, where they are not called as its defaults have it.
+
+        So they travel with the profile: a snapshot, and a `check` beside the agent, judge by the names in force.
+        """
+        names = {one.name: getattr(self.gate, one.name) for one in fields(Tolerated)}
+        if Tolerated(**names) == Tolerated():
+            return {}
+        return {TOLERATES_GATE.id: {name.replace("_", "-"): value for name, value in names.items()}}
 
     def period(self, fact: Fact) -> float:
         """How often a fact is looked at where no bell rings, in seconds."""

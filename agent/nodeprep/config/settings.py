@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodeprep.checks import ALL
+from nodeprep.checks.plugin.tolerates_gate import CHECK as TOLERATES_GATE
 from nodeprep.config.document import Document, is_there, load
 from nodeprep.config.profiles import Named, NoSuchProfileError, named
 from nodeprep.config.waivers import LONGEST, Waiver
@@ -56,7 +57,7 @@ class Settings:
     """What a configuration file says; without one, nothing. `file` is None where there is none.
 
     `agent_part` is None where the file has none of the agent's keys. `default_profile` is that of `default` as it was
-    when the file was read.
+    when the file was read. `want` also has the taints that `gate` names, for the check that asks who tolerates them.
     """
 
     file: str | None = None
@@ -126,18 +127,21 @@ def _settings(document: Document, today: str | None, checks: tuple[Check, ...]) 
     exactly(top, "kind", "Config")
     stated = take(top, (), "want", numbers, {})
     for check, values in stated.items():
+        if check == TOLERATES_GATE.id:
+            raise ProfileError(("want", check), dict(values), "nothing here: `gate` names the taints")
         want(checks, check, values, ("want", check))
+    agent = _agent(top, str(Path(document.source).parent), checks)
     waivers = top.get("waivers") or ()
     if not isinstance(waivers, tuple):
         raise ProfileError(("waivers",), waivers, "a list of waivers")
     return Settings(
         file=document.source,
         default=take(top, (), "default", as_text, AUTO),
-        want=stated,
+        want={**stated, **(agent.wanted_of_plugins if agent else {})},
         waivers=tuple(_waiver(one, ("waivers", index), today, checks) for index, one in enumerate(waivers)),
         exclude=take(top, (), "exclude", as_texts, ()),
         metadata_url=take(top, (), "metadata-url", _metadata_url, METADATA),
-        agent_part=_agent(top, str(Path(document.source).parent), checks),
+        agent_part=agent,
     )
 
 

@@ -41,6 +41,7 @@ NO_TROUBLE = Trouble()
 
 # While it fails, our taint would keep away the pods that serve device plugins or the network (design 3.4).
 TOLERATES_GATE = "plugin.tolerates-gate"
+OTHERS_TAINT = "BootstrapNotTolerated"  # its reason where only the taint that others set is not tolerated
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,8 @@ def taint_is_borne(past: Past, findings: Iterable[Finding], *, full_round: bool)
 
     Nobody was ever seen who does not: yes, for a gate must not stay open because a server does not answer.
     """
-    said = {one.status for one in findings if one.check == TOLERATES_GATE}
+    told = [one for one in findings if one.check == TOLERATES_GATE and one.verdict.reason != OTHERS_TAINT]
+    said = {one.status for one in told}
     if said & {Status.FAIL, Status.WARN}:
         return False
     return past.taint_borne if Status.UNKNOWN in said or not (said or full_round) else True

@@ -96,8 +96,34 @@ class Container(Shown):
 
 
 @shown
+class Toleration(Shown):
+    """A toleration as it is written: an empty `key` or `effect` stands for all, an empty `operator` for Equal."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+    def tolerates(self, key: str, effect: str) -> bool:
+        """Whether it tolerates a taint whatever the taint's value: only Exists does."""
+        return self.operator == "Exists" and self.key in ("", key) and self.effect in ("", effect)
+
+
+@shown
+class Owner(Shown):
+    """What makes a pod anew: its controller, such as apps/v1 DaemonSet; of a static pod v1 Node."""
+
+    api: str
+    kind: str
+    name: str
+
+
+@shown
 class Pod(Shown):
-    """A pod of this node. `requests` are its extended resources (those with a slash) summed over its containers."""
+    """A pod of this node. `requests` are its extended resources (those with a slash) summed over its containers.
+
+    `owner` is None where nothing makes it anew. `writes` are the host's paths that its containers may write to.
+    """
 
     namespace: str
     name: str
@@ -111,6 +137,9 @@ class Pod(Shown):
     annotations: Mapping[str, str]
     requests: Mapping[str, int]
     containers: tuple[Container, ...]
+    owner: Owner | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    writes: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
-from nodeprep.facts.cluster import DOMAINS, Condition, Container, KubeNode, Pod
+from nodeprep.facts.cluster import DOMAINS, Condition, Container, KubeNode, Owner, Pod, Toleration
 from nodeprep.model import Unreadable, Why
 
 T = TypeVar("T")
@@ -108,7 +109,34 @@ def pod(told: Object) -> Pod:
             for key, init in (("initContainerStatuses", True), ("containerStatuses", False))
             for one in field(status, list, key)
         ),
+        owner=_owner(field(metadata, list, "ownerReferences")),
+        tolerations=tuple(_toleration(one) for one in field(told, list, "spec", "tolerations")),
+        writes=_writes(field(told, dict, "spec")),
     )
+
+
+def _owner(references: list[Any]) -> Owner | None:
+    """The one controller among them, as the API server sees to."""
+    found = (one for one in references if field(one, bool, "controller"))
+    return next((Owner(*(field(one, str, key) for key in ("apiVersion", "kind", "name"))) for one in found), None)
+
+
+def _toleration(told: object) -> Toleration:
+    return Toleration(*(field(told, str, key) for key in ("key", "operator", "value", "effect")))
+
+
+def _writes(spec: Object) -> tuple[str, ...]:
+    """The host's paths that a container mounts and may write to, each once."""
+    volumes = field(spec, list, "volumes")
+    host = {field(one, str, "name"): path for one in volumes if (path := field(one, str, "hostPath", "path"))}
+    containers = (*field(spec, list, "initContainers"), *field(spec, list, "containers"))
+    mounts = (mount for container in containers for mount in field(container, list, "volumeMounts"))
+    paths = (
+        PurePosixPath(host[field(mount, str, "name")], field(mount, str, "subPath"))
+        for mount in mounts
+        if field(mount, str, "name") in host and not field(mount, bool, "readOnly")
+    )
+    return tuple(dict.fromkeys(map(str, paths)))
 
 
 def _of(domains: tuple[str, ...], annotations: Mapping[str, str]) -> dict[str, str]:

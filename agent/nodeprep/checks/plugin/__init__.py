@@ -1,0 +1,1 @@
+"""Pods that serve device plugins and networks, and what Kubernetes advertises of them."""

@@ -1,0 +1,129 @@
+"""Does every pod here that serves a device plugin or the network of pods tolerate nodeprep's taints?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from nodeprep.facts.cluster import Cluster, Owner, Pod, Toleration
+from nodeprep.facts.cni import Cni
+from nodeprep.facts.cni_runtime import BINARIES, DIRECTORY
+from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Subject, Verdict, raw
+
+NO_SCHEDULE = "NoSchedule"
+NO_EXECUTE = "NoExecute"
+EXISTS = "Exists"
+# Constants of the kubelet (pkg/apis/deviceplugin/v1beta1, pkg/kubelet/config): a plugin's socket lies in one of them.
+PLUGINS = ("/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins_registry")
+ROOT = PurePosixPath("/")
+# What the controller itself gives a DaemonSet's pods (pkg/controller/daemon/util, AddOrUpdateDaemonPodTolerations).
+PRESSURES = ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
+GIVEN = {(f"node.kubernetes.io/{one}", NO_SCHEDULE) for one in PRESSURES}
+GIVEN |= {(f"node.kubernetes.io/{one}", NO_EXECUTE) for one in ("not-ready", "unreachable")}
+GIVEN_ON_HOST_NETWORK = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE)
+TOLERATIONS = "/spec/template/spec/tolerations"
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """The taints in force. The configuration states them under `gate`, never here: see docs/configuration.md.
+
+    `unhealthy_taint`: the taint of a node that is not ready; `bootstrap_taint`: that of a new node, always NoSchedule;
+    `effect`: of the first. PreferNoSchedule keeps no DaemonSet's pod away, so it needs no toleration.
+    """
+
+    unhealthy_taint: str = "nodeprep.io/unhealthy"
+    bootstrap_taint: str = "nodeprep.io/bootstrap"
+    effect: str = NO_SCHEDULE
+
+    @property
+    def taints(self) -> tuple[str, ...]:
+        """The keys of those that keep pods away."""
+        unhealthy = (self.unhealthy_taint,) if self.effect == NO_SCHEDULE else ()
+        return (*unhealthy, self.bootstrap_taint)
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    places = tuple(map(PurePosixPath, (*PLUGINS, *networks(seen.get(Cni)))))
+    for pod in seen[Cluster].pods:
+        served = serves(pod, places)
+        if served and not pod.deleted and not pod.finished:
+            yield verdict(pod, served, seen[Want])
+
+
+def networks(cni: Cni | None) -> Iterator[str]:
+    """Where the runtime of this node looks for network configurations and plugins; the usual places if unknown."""
+    said = raw(cni) if cni else {}
+    directory, binaries = said.get("directory"), said.get("paths")
+    yield directory if isinstance(directory, str) and directory else DIRECTORY
+    yield from binaries if isinstance(binaries, tuple) and binaries else BINARIES
+
+
+def serves(pod: Pod, places: tuple[PurePosixPath, ...]) -> str:
+    """The host's path by which a pod can put something into one of the places, or "".
+
+    Who only reads there serves nothing, and who mounts the whole root is an administrator's pod: plugins name a place.
+    """
+    for path in map(PurePosixPath, pod.writes):
+        if path != ROOT and any(path == place or path in place.parents or place in path.parents for place in places):
+            return str(path)
+    return ""
+
+
+def verdict(pod: Pod, served: str, want: Want) -> Verdict:
+    subject = Subject(pod.where, None, pod.where)
+    shows = f"{pod.where} may write to {served}"
+    if pod.owner is None or pod.owner.kind == "Node":
+        message = f"{shows}; no controller makes it anew, so a taint keeps nothing away"
+        return Verdict(subject, Status.OK, "NoController", message)
+    missing = [key for key in want.taints if not any(one.tolerates(key, NO_SCHEDULE) for one in pod.tolerations)]
+    if not missing:
+        return Verdict(subject, Status.OK, "Tolerates", f"{shows} and tolerates {' and '.join(want.taints)}")
+    named = " and ".join(f"{key}:{NO_SCHEDULE}" for key in missing)
+    lines = ", ".join(f"{{key: {key}, operator: {EXISTS}}}" for key in missing)
+    message = (
+        f"{shows} and does not tolerate {named}: under it {pod.owner.kind} {pod.owner.name} never makes it anew, so "
+        f"no taint is set. Its pods want tolerations: [{lines}]{command(pod, pod.owner, missing)}"
+    )
+    is_ours = want.unhealthy_taint in missing
+    return Verdict(subject, Status.WARN, "NotTolerated" if is_ours else "BootstrapNotTolerated", message)
+
+
+def command(pod: Pod, owner: Owner, missing: list[str]) -> str:
+    """What adds them to a DaemonSet. The owner of any other kind has an owner itself, which the pod does not name."""
+    if owner.kind != "DaemonSet":
+        return f"; add them where {owner.kind} {owner.name} comes from"
+    wanted = [{"key": key, "operator": EXISTS} for key in missing]
+    patch: list[dict[str, object]] = [{"op": "add", "path": f"{TOLERATIONS}/-", "value": one} for one in wanted]
+    if not any(is_of_template(one, pod) for one in pod.tolerations):
+        patch = [{"op": "add", "path": TOLERATIONS, "value": wanted}]
+    group = owner.api.rpartition("/")[0]
+    kind = "daemonset" if group == "apps" else f"daemonset.{group}"
+    words = json.dumps(patch, separators=(",", ":"))
+    return f": kubectl -n {pod.namespace} patch {kind} {owner.name} --type json -p '{words}'"
+
+
+def is_of_template(toleration: Toleration, pod: Pod) -> bool:
+    """Whether a toleration stands in the DaemonSet itself: then its list is there to be added to."""
+    given = GIVEN | {GIVEN_ON_HOST_NETWORK} if pod.host_network else GIVEN
+    return toleration.operator != EXISTS or (toleration.key, toleration.effect) not in given
+
+
+CHECK = Check(
+    id="plugin.tolerates-gate",
+    question="Does every pod here that serves a device plugin or the network of pods tolerate nodeprep's taints?",
+    why="Under a taint that it does not tolerate a DaemonSet never makes its pod anew: the plugin that the node lacks "
+    "stays away because the node lacks it. While this fails, no taint is set.",
+    fix="Paste the tolerations that the message names; where Helm or an operator owns the DaemonSet, set them there "
+    "(docs/plugins.md). Then wait until its pods are made anew.",
+    source="Kubernetes api/core/v1/toleration.go, pkg/controller/daemon; k8s-rdma-shared-dev-plugin deployment",
+    severity=Severity.WARN,
+    stage=Stage.NODE,
+    damping=Damping.BOOKS,
+    needs=(Cluster,),
+    uses=(Cni,),
+    want=Want,
+    judge=judge,
+)
