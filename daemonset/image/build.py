@@ -1,0 +1,165 @@
+"""Builds nodeprep's image without a container tool, from Debian's packages, the locked wheels and this checkout.
+
+    python daemonset/image/build.py OUT [--name NAME]   OUT.tar is an archive, any other OUT an OCI image layout
+    python daemonset/image/build.py --root DIR          the file system only, which the Containerfile takes
+
+Wants a Debian 12 with apt's lists and the .venv of this checkout (make image sees to both), and no root. The same
+inputs give the same digest. The two lower layers are kept in the user's cache, under the hash of what makes them.
+"""
+
+# ruff: noqa: T201 - a program prints
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from daemonset.image import debian, oci, wheels
+from daemonset.image.debian import CannotBuild
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+LOCK = CHECKOUT / "requirements.lock"
+MODES = {"tmp": 0o1777, "var/tmp": 0o1777, "root": 0o700}
+KEPT = 2  # of each cached layer, at 40 MB each: this checkout's and another's
+
+
+def image(out: Path, *, name: str = "", above: Path | None = None) -> str:
+    """Writes the image to `out` and returns its digest; `name` is nodeprep:VERSION unless it is given.
+
+    `above` is a directory that is laid over the rest as a layer of its own; its Python is compiled as theirs is.
+
+    Raises:
+        CannotBuild: this machine lacks something, or cannot reach its package sources.
+        ValueError: `out` or `above` cannot be what they should be; see oci.write.
+    """
+    with layers(above) as found:
+        labels = {"org.opencontainers.image.title": "nodeprep", "org.opencontainers.image.version": version()}
+        labels["org.opencontainers.image.licenses"] = "Apache-2.0"
+        return oci.write(found, out, name=name or f"nodeprep:{version()}", entrypoint=("nodeprep",), labels=labels)
+
+
+@contextmanager
+def layers(above: Path | None = None) -> Iterator[tuple[Path, ...]]:
+    """The image's layers as directories, lowest first: Debian, what nodeprep needs, nodeprep, and `above`.
+
+    Only to be read, and only within the context: another build may remove them afterwards.
+
+    Raises:
+        CannotBuild: as image().
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodeprep"
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "image.lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="nodeprep-image-") as scratch:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        source = b"".join(Path(module.__file__ or "").read_bytes() for module in (debian, wheels))
+        source += Path(__file__).read_bytes() + debian.LIST.read_bytes()
+
+        def make_root(layer: Path, archives: Path) -> None:
+            debian.unpack(layer, archives)
+            wheels.compile_all(layer, layer)
+
+        root = kept(cache, "image-root", (*debian.versions(), source), make_root)
+
+        def make_site(layer: Path, archives: Path) -> None:
+            wheels.dependencies(LOCK, layer, root, archives)
+            wheels.compile_all(layer, root)
+
+        site = kept(cache, "image-site", (root.name, LOCK.read_bytes()), make_site)
+        top = Path(scratch) / "top"
+        (Path(scratch) / "wheel").mkdir()
+        wheels.project(CHECKOUT, top, Path(scratch) / "wheel")
+        found = [root, site, finished(top, root)]
+        if above:
+            shutil.copytree(above, Path(scratch) / "above", symlinks=True)
+            found.append(finished(Path(scratch) / "above", root))
+        yield tuple(found)
+
+
+def version() -> str:
+    """What this checkout calls itself, from where the wheel has it."""
+    found = re.search(r'^__version__ = "(.+)"$', (CHECKOUT / "agent/nodeprep/__init__.py").read_text(), re.MULTILINE)
+    if not found:
+        raise CannotBuild("image: agent/nodeprep/__init__.py names no version")
+    return found[1]
+
+
+def kept(cache: Path, kind: str, inputs: Sequence[bytes | str], make: Callable[[Path, Path], None]) -> Path:
+    """The layer of these inputs; made under another name until it is whole. The caller holds the cache's lock."""
+    wanted = cache / f"{kind}-{hashlib.sha256(repr(inputs).encode()).hexdigest()[:12]}"
+    if wanted.is_dir():
+        wanted.touch()
+        return wanted
+    print(f"image: making {wanted}", file=sys.stderr, flush=True)
+    partial = wanted.with_name(f"{kind}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="nodeprep-image-") as archives:
+        make(partial, Path(archives))
+    normalized(partial)
+    partial.rename(wanted)
+    wanted.touch()
+    for old in sorted(cache.glob(f"{kind}-*/"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        shutil.rmtree(old)
+    return wanted
+
+
+def finished(layer: Path, root: Path) -> Path:
+    wheels.compile_all(layer, root)
+    normalized(layer)
+    return layer
+
+
+def normalized(layer: Path) -> None:
+    """Modes that no umask has a part in: who may write is root, who may run is everybody."""
+    layer.chmod(0o755)
+    for path in layer.rglob("*"):
+        if not path.is_symlink():
+            plain = 0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644
+            path.chmod(MODES.get(path.relative_to(layer).as_posix(), plain))
+
+
+def file_system(directory: Path) -> None:
+    """The image's files as a container sees them, in an empty `directory`.
+
+    Raises:
+        CannotBuild: as image(), or `directory` is not empty.
+    """
+    if directory.exists() and any(directory.iterdir()):
+        raise CannotBuild(f"image: {directory} is not empty; name a new directory")
+    with layers() as found:
+        for layer in found:
+            shutil.copytree(layer, directory, symlinks=True, dirs_exist_ok=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="build.py", description="Builds nodeprep's image without a container tool.")
+    parser.add_argument("out", type=Path, nargs="?", metavar="OUT", help="an archive if it ends in .tar, else a layout")
+    parser.add_argument("--name", default="", help=f"the image's whole name (default nodeprep:{version()})")
+    parser.add_argument("--root", type=Path, metavar="DIR", help="write the file system to DIR instead")
+    arguments = parser.parse_args()
+    if (arguments.out is None) == (arguments.root is None):
+        parser.error("either OUT or --root DIR is wanted")
+    try:
+        if arguments.root:
+            file_system(arguments.root)
+            return 0
+        print(image(arguments.out, name=arguments.name))
+    except (CannotBuild, ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

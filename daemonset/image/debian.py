@@ -1,0 +1,140 @@
+"""Debian's part of the image: packages that apt fetches, unpacked and never installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+LIST = Path(__file__).with_name("packages")
+PYTHON = "usr/bin/python3.11"
+MERGED = ("bin", "sbin", "lib", "lib64")  # links into usr, as Debian's installer makes them
+
+# What nothing in the image reads: manuals, converters between encodings (Python has its own), the interpreter's tests.
+LEFT_OUT = (
+    "usr/share/man",
+    "usr/share/info",
+    "usr/share/lintian",
+    "usr/share/binfmts",
+    "usr/lib/*/gconv",
+    "usr/lib/python3.11/pydoc_data",
+    "usr/lib/python3.11/test",
+    "usr/lib/python3.11/lib-dynload/_*test*.so",
+    "usr/lib/python3.11/lib-dynload/xxlimited*.so",
+)
+# Python's modules whose libraries are not in the list of packages.
+WITHOUT_LIBRARY = ("_curses", "_curses_panel", "_dbm", "_sqlite3", "nis", "readline")
+
+# Packages' scripts make these when they are installed.
+FILES = {
+    "etc/passwd": "root:x:0:0:root:/root:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\n",
+    "etc/group": "root:x:0:\nnogroup:x:65534:\n",
+    "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+}
+AUTHORITIES = "etc/ssl/certs/ca-certificates.crt"
+
+
+class CannotBuild(Exception):
+    """This machine lacks something that the image needs; the text says what, in one line."""
+
+
+def names() -> tuple[str, ...]:
+    """The packages of the list."""
+    lines = (line.partition("#")[0].strip() for line in LIST.read_text().splitlines())
+    return tuple(line for line in lines if line)
+
+
+def versions() -> tuple[str, ...]:
+    """Each package's file, size and hash as apt would fetch them now: what the root is a function of.
+
+    Raises:
+        CannotBuild: there is no apt, or it knows no such package.
+    """
+    printed = _apt("download", "--print-uris", *names())
+    # 'address' file size hash: which mirror the address names does not matter.
+    found = tuple(sorted(line.partition("' ")[2] for line in printed.splitlines() if line.startswith("'")))
+    if len(found) != len(names()):
+        raise CannotBuild(f"image: apt has addresses for {len(found)} of {len(names())} packages; run: apt-get update")
+    return found
+
+
+def unpack(root: Path, scratch: Path) -> None:
+    """Makes the root below `root`, which is not there yet; archives come into `scratch`.
+
+    Raises:
+        CannotBuild: a package could not be fetched or unpacked.
+    """
+    _apt("download", *names(), cwd=scratch)
+    for directory in MERGED:
+        (root / "usr" / directory).mkdir(parents=True)
+        (root / directory).symlink_to(f"usr/{directory}")
+    status = root / "var/lib/dpkg/status.d"
+    status.mkdir(parents=True)
+    for archive in sorted(scratch.glob("*.deb")):
+        _extract(archive, root)
+        # Where scanners for known holes look in an image that has no dpkg.
+        (status / archive.name.partition("_")[0]).write_bytes(_output("dpkg-deb", "--field", str(archive)))
+    _leave_out(root)
+    _complete(root)
+
+
+def interpreter(root: Path) -> tuple[str, ...]:
+    """The command that starts the image's own Python here, whatever Python this machine has; it needs no chroot."""
+    loader = next(root.glob("usr/lib/*/ld-linux-*.so.*"))
+    return (str(loader), "--library-path", str(loader.parent), str(root / PYTHON))
+
+
+def _extract(archive: Path, root: Path) -> None:
+    # dpkg -x would put a directory in a link's place.
+    command = ("tar", "-x", "-p", "--no-same-owner", "--keep-directory-symlink", "-C", str(root))
+    with subprocess.Popen(("dpkg-deb", "--fsys-tarfile", str(archive)), stdout=subprocess.PIPE) as packed:
+        done = subprocess.run(command, stdin=packed.stdout, capture_output=True, text=True, check=False)
+    if done.returncode or packed.returncode:
+        said = done.stderr.strip().splitlines() or [f"dpkg-deb ended with {packed.returncode}"]
+        raise CannotBuild(f"image: {archive.name} cannot be unpacked: {said[-1]}")
+
+
+def _leave_out(root: Path) -> None:
+    modules = (f"usr/lib/python3.11/lib-dynload/{name}.*.so" for name in WITHOUT_LIBRARY)
+    _remove(path for pattern in (*LEFT_OUT, *modules) for path in root.glob(pattern))
+    # The terms under which these packages may be passed on stay.
+    papers = [path for path in (root / "usr/share/doc").rglob("*") if path.is_symlink() or path.is_file()]
+    _remove(path for path in papers if path.name != "copyright")
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in list(paths):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _complete(root: Path) -> None:
+    for path, content in FILES.items():
+        (root / path).write_text(content)
+    certificates = sorted((root / "usr/share/ca-certificates").rglob("*.crt"))
+    (root / AUTHORITIES).write_text("".join(path.read_text() for path in certificates))
+    (root / "usr/lib/ssl").mkdir(exist_ok=True)
+    (root / "usr/lib/ssl/cert.pem").symlink_to(f"/{AUTHORITIES}")  # where OpenSSL looks
+    (root / "usr/bin/python3").symlink_to("python3.11")
+    for path in ("host", "etc/nodeprep", "var/lib/nodeprep"):  # what pods mount
+        (root / path).mkdir()
+
+
+def _apt(*arguments: str, cwd: Path | None = None) -> str:
+    """apt-get, as any user; as root it would otherwise want a directory that its own user may write to."""
+    return _output("apt-get", "-qq", "-o", "APT::Sandbox::User=root", *arguments, cwd=cwd).decode()
+
+
+def _output(*command: str, cwd: Path | None = None) -> bytes:
+    if not shutil.which(command[0]):
+        raise CannotBuild(f"image: there is no {command[0]} here: it is built of Debian 12's packages, on a Debian 12")
+    environment = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, check=False)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
+        raise CannotBuild(f"image: {command[0]} failed: {said[-1]}; the packages are Debian 12's; try: apt-get update")
+    return done.stdout

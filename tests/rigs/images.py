@@ -1,0 +1,77 @@
+"""nodeprep's image, and the bad releases of it that a rollout must survive.
+
+    python tests/rigs/images.py good|next|failing|crashing OUT.tar [--name NAME]
+
+Each but `good` is the good one with a layer on top, compiled as the shipped ones are: another version that is as good,
+one whose port.state fails every port that it sees, and one whose program ends with 1 at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from daemonset.image import build, wheels
+from daemonset.image.debian import CannotBuild
+
+REPOSITORY = "nodeprep.test/nodeprep"
+KINDS = ("good", "next", "failing", "crashing")
+STATE = "nodeprep/checks/port/state.py"
+CRASH = '#!/usr/bin/python3.11 -I\nimport sys\n\nsys.exit("nodeprep: this image ends at once, as a test wants it")\n'
+
+
+def write(kind: str, out: Path, *, name: str = "") -> str:
+    """Writes the image of a kind to `out` and returns its digest; `name` is REPOSITORY:KIND, `dev` for the good one.
+
+    Raises:
+        CannotBuild: this machine lacks something that images are built of.
+        KeyError: there is no such kind.
+    """
+    tag = "dev" if kind == "good" else kind
+    with tempfile.TemporaryDirectory(prefix="nodeprep-variant-") as scratch:
+        above = Path(scratch)
+        for path, text in changed(kind).items():
+            (above / path).parent.mkdir(parents=True, exist_ok=True)
+            (above / path).write_text(text)
+            (above / path).chmod(0o755 if path == wheels.PROGRAM else 0o644)
+        return build.image(out, name=name or f"{REPOSITORY}:{tag}", above=above if kind != "good" else None)
+
+
+def changed(kind: str) -> dict[str, str]:
+    """The files of a kind that differ from the good image's, by their path in it."""
+    package = f"{wheels.SITE}/nodeprep"
+    init = (build.CHECKOUT / "agent/nodeprep/__init__.py").read_text()
+    released = f'"{build.version()}"'
+    # A release has its own version: that is how the agent knows that a verdict changed by an upgrade.
+    versions = {f"{package}/__init__.py": init.replace(released, f'"{build.version()}+{kind}"')}
+    state = (build.CHECKOUT / "agent" / STATE).read_text()
+    always = state.replace("Status.OK", "Status.FAIL").replace("Status.WARN", "Status.FAIL")
+    return {
+        "good": {},
+        "next": versions,
+        "failing": versions | {f"{wheels.SITE}/{STATE}": always},
+        "crashing": {wheels.PROGRAM: CRASH},
+    }[kind]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="images.py", description="nodeprep's image, and bad releases of it.")
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("out", type=Path, metavar="OUT.tar")
+    parser.add_argument("--name", default="", help=f"the whole name (default {REPOSITORY}:KIND, :dev for good)")
+    arguments = parser.parse_args()
+    try:
+        print(write(arguments.kind, arguments.out, name=arguments.name))
+    except (CannotBuild, ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
