@@ -5,15 +5,33 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Thread
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNET = 0x40000000
 HOST = "127.0.0.1"
+T = TypeVar("T")
+
+
+def entered(pid: int, call: Callable[[], T]) -> T:
+    """What a call gives in the network namespace of a process; it is made in a thread that ends with it."""
+
+    def there() -> T:
+        namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if LIBC.setns(namespace, CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "setns")
+        finally:
+            os.close(namespace)
+        return call()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(there).result()
 
 
 class Relay:
@@ -24,8 +42,7 @@ class Relay:
         self.port = port
 
     def __enter__(self) -> Self:
-        with ThreadPoolExecutor(1) as there:  # a thread of its own, for it stays in that namespace
-            self._listener = there.submit(self._listen).result()
+        self._listener = entered(self.pid, lambda: socket.create_server((HOST, self.port)))
         Thread(target=self._accept, daemon=True).start()
         return self
 
@@ -36,15 +53,6 @@ class Relay:
             self._listener.shutdown(socket.SHUT_RDWR)  # which close alone does not tell the thread that accepts
         self._listener.close()
 
-    def _listen(self) -> socket.socket:
-        namespace = os.open(f"/proc/{self.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            if LIBC.setns(namespace, CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), "setns")
-        finally:
-            os.close(namespace)
-        return socket.create_server((HOST, self.port))
-
     def _accept(self) -> None:
         with suppress(OSError):  # closed
             while True:
@@ -54,10 +62,11 @@ class Relay:
                 except OSError:
                     theirs.close()
                     continue
-                Thread(target=_carry, args=(theirs, ours), daemon=True).start()
+                Thread(target=carry, args=(theirs, ours), daemon=True).start()
 
 
-def _carry(theirs: socket.socket, ours: socket.socket) -> None:
+def carry(theirs: socket.socket, ours: socket.socket) -> None:
+    """Hands on what either end says until both have ended, then closes both."""
     with theirs, ours:
         back = Thread(target=_pump, args=(ours, theirs), daemon=True)
         back.start()
