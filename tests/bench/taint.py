@@ -75,10 +75,10 @@ class Announced:
             (self.ready.discard if tainted or said.get(TRAINING_READY) != "True" else self.ready.add)(name)
             self._news.notify_all()
 
-    def wait(self, what: Callable[[], bool], why: str) -> None:
+    def wait(self, what: Callable[[], bool], why: str, seconds: float = LONG) -> None:
         with self._news:
-            if not self._news.wait_for(what, LONG):
-                raise TimeoutError(f"after {LONG:g} s still not {why}")
+            if not self._news.wait_for(what, seconds):
+                raise TimeoutError(f"after {seconds:g} s still not {why}")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from nodeprep.cli.options import (
+    Config,
     Output,
     Root,
 )
@@ -87,5 +88,27 @@ def init_config(output: Output = None) -> None:
         from nodeprep.cli import config as command
 
         return command.init(output)
+
+    end(body)
+
+
+@configs.command("fence")
+def fence(
+    config: Config = None,
+    account: Annotated[
+        str | None,
+        typer.Option(
+            "--service-account",
+            metavar="NAMESPACE:NAME",
+            help="Whom it binds; by default, nodeprep:nodeprep-agent.",
+        ),
+    ] = None,
+) -> None:
+    """Print the admission policies that let the agent write its own Node and no more."""
+
+    def body() -> int:
+        from nodeprep.cli import config as command
+
+        return command.fence(config, account)
 
     end(body)

@@ -1,4 +1,4 @@
-"""`nodeprep config validate|show|init`: whether a configuration file is sound, what it comes to, one to begin with."""
+"""`nodeprep config`: whether a file is sound, what it comes to, one to begin with, and the fence for its names."""
 
 from __future__ import annotations
 
@@ -54,6 +54,24 @@ def init(output: str | None) -> int:
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot write {output!r}: {getattr(error, 'strerror', error)}") from error
     complain(f"wrote {output}; nodeprep config validate {output} proves it after each edit")
+    return 0
+
+
+def fence(file: str | None, account: str | None) -> int:
+    """Print the policies that keep the agent to what is its own, for the names of the configuration. Raises UsageError.
+
+    `account` is "NAMESPACE:NAME" of the agent's service account; None is that of the manifests.
+    """
+    from nodeprep.publish.fence import Account, fence
+
+    bound = Account() if account is None else Account.of(account)
+    if bound is None:
+        raise UsageError(f"--service-account {account!r}: wanted NAMESPACE:NAME, such as nodeprep:nodeprep-agent")
+    with usage():
+        settings = load_settings(file, clock.today())
+    for policy in fence(settings.agent.gate, bound):
+        put("---")
+        put(dump(policy).rstrip("\n"))
     return 0
 
 

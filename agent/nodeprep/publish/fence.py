@@ -1,0 +1,207 @@
+"""The fence around the agent's account, as objects that the API server enforces (design 3.5).
+
+RBAC cannot say "your own Node only" or "these keys only": these ValidatingAdmissionPolicies do. What a rule does not
+name is closed: a field that a later Kubernetes adds to a Node is out of reach until somebody says otherwise. A policy
+binds one account by its name, and one with a mistyped name binds nobody: the agent tries a forbidden write as a dry run
+to find out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nodeprep.decide.desired import AGENT_PREFIX, PREFIX, GatePolicy
+from nodeprep.publish.node import OURS
+
+NODES, LEASES = "nodeprep-nodes", "nodeprep-leases"  # names of the policies and of their bindings
+RULE = "nodeprep:"  # before a rule's name in the message of a denial
+LEASE, SLOT = "agent-", "nodeprep-slot-"  # what the names of Leases begin with: an agent's own, and those of a fleet
+EFFECTS = ("NoSchedule", "PreferNoSchedule")  # never NoExecute: nothing of ours ends a pod
+API = "admissionregistration.k8s.io/v1"
+NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
+# A token that is bound to a pod says on which node that runs (Kubernetes 1.30).
+CLAIM = "authentication.kubernetes.io/node-name"
+OWN_NODE = f"request.userInfo.?extra[?'{CLAIM}'][?0].orValue('')"
+# Rewritten by the API server itself at each write.
+BOOKKEEPING = ("managedFields", "resourceVersion", "generation")
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The service account that the fence binds, and whose namespace holds the agents' Leases."""
+
+    namespace: str = "nodeprep"
+    name: str = "nodeprep-agent"
+
+    @property
+    def user(self) -> str:
+        """What the API server calls it."""
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+    @classmethod
+    def of(cls, text: str) -> Account | None:
+        """From "NAMESPACE:NAME"; None for anything else."""
+        namespace, _, name = text.partition(":")
+        return cls(namespace, name) if NAME.fullmatch(namespace) and NAME.fullmatch(name) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One policy: CEL expressions by the name of the rule, all of which must hold; the first that does not is told.
+
+    `first` come before the others and bear an object that is not there; `rules` are not asked where `unless` holds.
+    """
+
+    name: str
+    group: str
+    resources: tuple[str, ...]
+    variables: Mapping[str, str]
+    first: Mapping[str, str]
+    unless: str
+    rules: Mapping[str, str]
+
+    def objects(self, account: Account) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The policy and the binding that makes it hold."""
+        rules = {**self.first, **{name: f"{self.unless} || ({says})" for name, says in self.rules.items()}}
+        resources = {
+            "apiGroups": [self.group],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE", "UPDATE", "DELETE"],
+            "resources": list(self.resources),
+        }
+        spec = {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [resources]},
+            "matchConditions": [{"name": "agent", "expression": f"request.userInfo.username == {_text(account.user)}"}],
+            "variables": [{"name": name, "expression": says} for name, says in self.variables.items()],
+            "validations": [{"expression": says, "message": f"{RULE}{name}"} for name, says in rules.items()],
+        }
+        binding = {"policyName": self.name, "validationActions": ["Deny"]}
+        return _object("ValidatingAdmissionPolicy", self.name, spec), _object(
+            "ValidatingAdmissionPolicyBinding", self.name, binding
+        )
+
+
+def fence(names: GatePolicy, account: Account = Account()) -> tuple[dict[str, Any], ...]:
+    """All objects of the fence, for taints and a label of these names and for this account."""
+    return tuple(one for policy in (nodes(names), leases(account)) for one in policy.objects(account))
+
+
+def nodes(names: GatePolicy) -> Policy:
+    """Own Node only, and of it the taints, labels, annotations and conditions that are ours."""
+    label = f"k == {_text(names.rdma_label)} || k.startsWith({_text(f'{PREFIX}/')})"
+    annotation = f"k.startsWith({_text(f'{AGENT_PREFIX}/')})"
+    others = f".filter(c, !(c.type in {_list(sorted(OURS))}))"
+    return Policy(
+        name=NODES,
+        group="",
+        resources=("nodes", "nodes/status"),
+        variables={
+            "ownNode": OWN_NODE,
+            # dyn: walked over as maps, whatever fields of a Node the type checker knows.
+            **_both("Metadata", "dyn({}).metadata"),
+            **_both("Spec", "dyn({}).?spec.orValue({{}})"),
+            **_both("Status", "dyn({}).?status.orValue({{}})"),
+            **_both("Labels", "{}.metadata.?labels.orValue({{}})"),
+            **_both("Annotations", "{}.metadata.?annotations.orValue({{}})"),
+            **_both("Taints", "{}.spec.?taints.orValue([])"),
+            **_both("Conditions", "{}.status.?conditions.orValue([])"),
+        },
+        first={
+            "own-node": "request.operation == 'UPDATE'"
+            " && variables.ownNode != '' && variables.ownNode == oldObject.metadata.name"
+        },
+        unless="request.operation != 'UPDATE'",
+        rules={
+            "metadata": _same("Metadata", f"k in {_list(('labels', 'annotations', *BOOKKEEPING))}"),
+            "labels": _same("Labels", label),
+            "annotations": _same("Annotations", annotation),
+            "taints": _taints(names),
+            "cordon": "oldObject.spec.?unschedulable.orValue(false) == object.spec.?unschedulable.orValue(false)",
+            "spec": _same("Spec", "k in ['taints', 'unschedulable']"),
+            "conditions": f"variables.oldConditions{others} == variables.newConditions{others}",
+            "status": _same("Status", "k == 'conditions'"),
+        },
+    )
+
+
+def leases(account: Account) -> Policy:
+    """The Lease of the own agent, and slots of the fleet: an agent may take and give back one that there is.
+
+    It may neither make nor delete a slot: how many there are is the operator's.
+    """
+    holder, was = (f"{which}.spec.?holderIdentity.orValue('')" for which in ("object", "oldObject"))
+    mine = "['', variables.ownNode]"
+    # CEL has no clock: what the taker says the time is must lie behind the end of the former holder's time.
+    expired = (
+        "has(oldObject.spec.renewTime) && has(oldObject.spec.leaseDurationSeconds) && has(object.spec.renewTime)"
+        " && timestamp(object.spec.renewTime) > timestamp(oldObject.spec.renewTime)"
+        " + duration(string(oldObject.spec.leaseDurationSeconds) + 's')"
+    )
+    expires = "has(object.spec.renewTime) && has(object.spec.leaseDurationSeconds)"
+    owner = "o.kind == 'Node' && o.name == variables.ownNode"
+    return Policy(
+        name=LEASES,
+        group="coordination.k8s.io",
+        resources=("leases",),
+        variables={
+            "ownNode": OWN_NODE,
+            "own": f"object.metadata.name == {_text(LEASE)} + variables.ownNode",
+            "slot": f"request.operation == 'UPDATE' && object.metadata.name.startsWith({_text(SLOT)})",
+            **_both("Metadata", "dyn({}).metadata"),
+        },
+        first={
+            "own-namespace": f"request.namespace == {_text(account.namespace)}",
+            "own-lease": "request.operation != 'DELETE'"
+            " && variables.ownNode != '' && (variables.own || variables.slot)",
+        },
+        unless="request.operation == 'DELETE'",
+        rules={
+            "lease-holder": f"!variables.own || {holder} == variables.ownNode",
+            "lease-owner": f"!variables.own || object.metadata.?ownerReferences.orValue([]).all(o, {owner})",
+            "slot-holder": f"!variables.slot || {holder} in {mine}",
+            "slot-taken": f"!variables.slot || {was} in {mine} || ({expired})",
+            "slot-expiry": f"!variables.slot || {holder} == '' || ({expires})",
+            "slot-metadata": f"!variables.slot || ({_same('Metadata', f'k in {_list(BOOKKEEPING)}')})",
+        },
+    )
+
+
+def _taints(names: GatePolicy) -> str:
+    """Everybody else's stay as they are, the bootstrap taint may go, ours may do anything but evict pods."""
+    others = f".filter(t, !(t.key in {_list((names.unhealthy_taint, names.bootstrap_taint))}))"
+    unhealthy = f"t.key == {_text(names.unhealthy_taint)} && t.effect in {_list(EFFECTS)}"
+    ours = _list((names.unhealthy_taint, names.bootstrap_taint))
+    return (
+        f"variables.oldTaints{others} == variables.newTaints{others}"
+        f" && variables.newTaints.all(t, !(t.key in {ours}) || ({unhealthy}) || t in variables.oldTaints)"
+    )
+
+
+def _same(part: str, free: str) -> str:
+    """That a mapping changed in no key but those that are `free`: none is new, none is gone, none has another value."""
+    old, new = f"variables.old{part}", f"variables.new{part}"
+    return f"{new}.all(k, {free} || (k in {old} && {old}[k] == {new}[k])) && {old}.all(k, {free} || k in {new})"
+
+
+def _both(part: str, of: str) -> dict[str, str]:
+    """Variables for a part of the object as it was and as it is to be; each is reckoned when a rule asks for it."""
+    return {f"old{part}": of.format("oldObject"), f"new{part}": of.format("object")}
+
+
+def _object(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/name": "nodeprep"}
+    return {"apiVersion": API, "kind": kind, "metadata": {"name": name, "labels": labels}, "spec": dict(spec)}
+
+
+def _text(text: str) -> str:
+    """A text of CEL, which has JSON's escapes."""
+    return json.dumps(text)
+
+
+def _list(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(_text, texts))}]"

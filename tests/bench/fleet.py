@@ -1,0 +1,214 @@
+"""Many agents against one real API server: what they ask when all is quiet, and how soon 300 of them are tainted.
+
+    python tests/bench/fleet.py [--agents 1000] [--failing 300] [--minutes 5]
+
+Each agent is our publishing code with a token bound to a pod of its own Node, behind the shipped fence; what it is told
+of its node is simulated. Rates and latencies come from the server's audit log, transitions from a raw watch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from nodeprep.decide.desired import AREAS, TRAINING_READY, Condition, Desired, GatePolicy, Taint
+from nodeprep.doors.kube import Access
+from nodeprep.doors.kube_http import Peer
+from nodeprep.facts.past import State
+from nodeprep.publish.publisher import Publisher
+from tests.bench.agent import boottime
+from tests.bench.taint import Announced
+from tests.rigs.cluster import CannotStart, Cluster
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ACCOUNT, NAMESPACE = "nodeprep-agent", "nodeprep"
+NAMES = GatePolicy()
+WORKERS = 4
+SPREAD = 60.0  # seconds over which the agents start, as those of a rollout do
+LONG = 600.0
+
+
+def desired(*, good: bool) -> Desired:
+    """What an agent says of a node with eight rails, one of which is down or not."""
+    status, reason, message = ("True", "Passed", "13 of 13 gate checks pass") if good else ("False", "NoSignal", DOWN)
+    areas = tuple(Condition(kind, status, reason, message) for kind in AREAS)
+    if not good:
+        first = Condition(TRAINING_READY, "False", "NoSignal", f"Unhealthy: port.state NoSignal: {DOWN}")
+        taints = (Taint(NAMES.unhealthy_taint, "NoSignal", NAMES.effect),)
+        return Desired(
+            State.UNHEALTHY, conditions=(first, *areas), labels={"nodeprep.io/state": "Unhealthy"}, taints=taints
+        )
+    first = Condition(TRAINING_READY, "True", "Ready", "every gate check passes: rdma-roce")
+    labels = {"nodeprep.io/state": "Ready", "nodeprep.io/profile.rdma-roce": "ready", NAMES.rdma_label: "true"}
+    return Desired(State.READY, conditions=(first, *areas), labels=labels)
+
+
+DOWN = "mlx5_3/1 at 0000:5c:00.0 is '1: DOWN', '3: Disabled'; ACTIVE is wanted by profile rdma-roce (at least 8 ports)"
+
+
+def work(place: Path, spread: float) -> int:
+    """One of the processes: agents by the file that it is given, told of faults by lines on stdin."""
+    told = json.loads(place.read_text())
+    publishers: dict[str, Publisher] = {}
+    chance = Random(place.name)
+    for one in told["agents"]:
+        who = partial(dict, Authorization=f"Bearer {one['token']}")
+        access = Access(one["name"], Peer(told["url"], authority=told["authority"]), who)
+        publishers[one["name"]] = publisher = Publisher(access)
+        publisher.tell(desired(good=True), NAMES, one["uid"], opening=False)
+        threading.Timer(chance.uniform(0.0, spread), publisher.start).start()
+    uids = {one["name"]: one["uid"] for one in told["agents"]}
+    for line in sys.stdin:
+        order = json.loads(line)
+        for name in order["names"]:
+            if name in publishers:
+                publishers[name].tell(desired(good=order["good"]), NAMES, uids[name], opening=False)
+    return 0
+
+
+@dataclass
+class Fleet:
+    """The Nodes, their agents, and what is heard of them."""
+
+    cluster: Cluster
+    names: tuple[str, ...]
+    said: Announced
+    workers: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def tell(self, names: tuple[str, ...], *, good: bool) -> float:
+        """All agents of these nodes learn at once; when."""
+        line = json.dumps({"names": names, "good": good}) + "\n"
+        at = boottime()
+        for worker in self.workers:
+            assert worker.stdin is not None
+            worker.stdin.write(line)
+            worker.stdin.flush()
+        return at
+
+
+def enrolled(cluster: Cluster, name: str) -> dict[str, str]:
+    """A Node, a pod on it, and a token bound to that pod."""
+    node = cluster.create("/api/v1/nodes", {"metadata": {"name": name}})
+    pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    spec = {"nodeName": name, "serviceAccountName": ACCOUNT, "containers": [{"name": "agent", "image": "none"}]}
+    pod = cluster.create(pods, {"metadata": {"name": f"nodeprep-{name}"}, "spec": spec})
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": bound}}
+    code, made = cluster.call("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token", asked)
+    assert code < 300, made
+    return {"name": name, "uid": node["metadata"]["uid"], "token": made["status"]["token"]}
+
+
+@contextmanager
+def fleet(count: int) -> Iterator[Fleet]:
+    with Cluster() as cluster:
+        for file in ("namespace", "account", "fence"):
+            cluster.apply(REPOSITORY / "daemonset" / "base" / f"{file}.yaml")
+        names = tuple(f"node-{number:04d}" for number in range(count))
+        began = time.monotonic()
+        with ThreadPoolExecutor(8) as pool:
+            enrolments = list(pool.map(lambda name: enrolled(cluster, name), names))
+        print(f"{count} Nodes, pods and tokens in {time.monotonic() - began:.0f} s", flush=True)
+        said = Announced(cluster)
+        threading.Thread(target=said.follow, daemon=True).start()
+        made = Fleet(cluster, names, said)
+        try:
+            for number in range(WORKERS):
+                place = cluster.directory / f"agents-{number}.json"
+                ours = {"url": cluster.url, "authority": str(cluster.authority), "agents": enrolments[number::WORKERS]}
+                place.write_text(json.dumps(ours))
+                command = [sys.executable, __file__, "work", str(place), str(SPREAD)]
+                made.workers.append(subprocess.Popen(command, stdin=subprocess.PIPE, text=True))
+            yield made
+        finally:
+            for worker in made.workers:
+                worker.kill()
+                worker.wait()
+
+
+def run(count: int, failing: int, minutes: float) -> int:
+    with fleet(count) as made:
+        cluster, said = made.cluster, made.said
+        began = time.monotonic()
+        said.wait(lambda: len(said.ready) == count, f"all {count} ready", LONG)
+        print(f"all ready {time.monotonic() - began:.0f} s after the first start (starts spread over {SPREAD:.0f} s)")
+        time.sleep(SPREAD)
+        log = cluster.directory / "audit.log"
+        quiet = log.stat().st_size
+        time.sleep(minutes * 60)
+        tell("quiet", events(log, quiet), count, minutes)
+        busy = log.stat().st_size
+        broken = made.names[:failing]
+        at = made.tell(broken, good=False)
+        said.wait(lambda: all(said.taint.get(name) for name in broken), f"{failing} tainted", LONG)
+        took = sorted((said.taint[name] or 0.0) - at for name in broken)
+        cuts = statistics.quantiles(took, n=100, method="inclusive")
+        print(f"{failing} fail at once: tainted p50 {cuts[49]:.2f} s, p99 {cuts[98]:.2f} s, the last {took[-1]:.2f} s")
+        time.sleep(20)
+        happened = cluster.call("GET", "/api/v1/namespaces/default/events?limit=10000")[1]["items"]
+        heard = {one["involvedObject"]["name"] for one in happened if one["reason"] == "NoSignal"}
+        lost = len(set(broken) - heard) + len([name for name in broken if said.unready.get(name) is None])
+        others = [name for name in made.names[failing:] if said.taint.get(name)]
+        print(f"transitions lost {lost}, nodes tainted that did not fail {len(others)}")
+        tell("after it", events(log, busy), failing, 20 / 60)
+        made.tell(broken, good=True)
+        said.wait(lambda: len(said.ready) == count, "all ready again", LONG)
+    return 1 if lost or others else 0
+
+
+def events(log: Path, start: int) -> list[Mapping[str, Any]]:
+    """What agents asked since the log had this size."""
+    with log.open("rb") as file:
+        file.seek(start)
+        lines = file.read().rpartition(b"\n")[0].splitlines()
+    told = [json.loads(line) for line in lines]
+    return [one for one in told if one.get("userAgent", "").startswith("nodeprep/")]
+
+
+def tell(what: str, asked: list[Mapping[str, Any]], agents: int, minutes: float) -> None:
+    took = [time_of(one, "stageTimestamp") - time_of(one, "requestReceivedTimestamp") for one in asked]
+    cuts = statistics.quantiles(took, n=100, method="inclusive")
+    codes = Counter(one["responseStatus"]["code"] for one in asked)
+    kinds = Counter(f"{one['verb']} {one['objectRef']['resource']}" for one in asked)
+    print(
+        f"{what}: {len(asked) / minutes / 60:.1f} requests/s, {len(asked) / minutes / agents:.2f} per agent and minute"
+    )
+    print(f"  p50 {cuts[49] * 1e3:.1f} ms, p99 {cuts[98] * 1e3:.1f} ms at the server; {dict(codes)}; {dict(kinds)}")
+
+
+def time_of(event: Mapping[str, Any], key: str) -> float:
+    return datetime.fromisoformat(event[key]).timestamp()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--agents", type=int, default=1000)
+    parser.add_argument("--failing", type=int, default=300)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    given = parser.parse_args()
+    return run(given.agents, given.failing, given.minutes)
+
+
+if __name__ == "__main__":
+    try:
+        match sys.argv[1:]:
+            case ["work", place, spread]:
+                sys.exit(work(Path(place), float(spread)))
+        sys.exit(main())
+    except CannotStart as error:
+        sys.exit(f"{Path(__file__).name}: not on this machine: {error}")

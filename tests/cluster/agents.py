@@ -1,0 +1,100 @@
+"""Agents of nodes with tokens that are bound to pods, as the kubelet gets them, and who checks policies."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nodeprep.publish import fence
+from tests.fence_writes import MERGE, NAMESPACE
+from tests.rigs.cluster import Cluster
+
+Answer = tuple[int, dict[str, Any]]
+Send = Callable[..., Answer]
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+ACCOUNT = fence.Account()
+SOON = 30.0  # seconds for what takes one where nothing else runs
+# More than the manifests grant, so that nothing but the fence is in the way.
+GRANTED = [
+    {"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["*"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
+]
+
+
+def sender(cluster: Cluster, token: str = "", certificate: Path | None = None) -> Send:
+    """A client that shows a token or a certificate."""
+
+    def send(method: str, path: str, body: object = None, kind: str = MERGE) -> Answer:
+        context = ssl.create_default_context(cafile=cluster.authority)
+        if certificate is not None:
+            context.load_cert_chain(certificate.with_suffix(".crt"), certificate.with_suffix(".key"))
+        link = http.client.HTTPSConnection("127.0.0.1", cluster.port, timeout=30, context=context)
+        headers = {"Content-Type": kind if method == "PATCH" else "application/json"}
+        headers |= {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            link.request(method, path, json.dumps(body) if body else None, headers)
+            answer = link.getresponse()
+            return answer.status, json.loads(answer.read() or b"{}")
+        finally:
+            link.close()
+
+    return send
+
+
+def account(cluster: Cluster, name: str) -> None:
+    """A service account that RBAC lets do everything to Nodes and Leases."""
+    cluster.create(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": name}})
+    cluster.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": GRANTED})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    subject = {"kind": "ServiceAccount", "namespace": NAMESPACE, "name": name}
+    cluster.create(f"{RBAC}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
+
+
+def bound_token(cluster: Cluster, on: str, name: str = ACCOUNT.name) -> str:
+    """The token of a pod that runs on a node, as the kubelet asks for it."""
+    spec = {"nodeName": on, "serviceAccountName": name, "containers": [{"name": "agent", "image": "agent"}]}
+    pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    pod = cluster.create(pods, {"metadata": {"generateName": f"{name}-"}, "spec": spec})["metadata"]
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]}
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{name}/token"
+    code, made = cluster.call("POST", path, {"spec": {"boundObjectRef": bound}})
+    assert code < 300, made
+    return str(made["status"]["token"])
+
+
+def agent(cluster: Cluster, on: str, name: str = ACCOUNT.name) -> Send:
+    return sender(cluster, bound_token(cluster, on, name))
+
+
+@contextmanager
+def controllers(cluster: Cluster) -> Iterator[None]:
+    """The one controller that fills in what the type checker says."""
+    flags = ("--controllers=validatingadmissionpolicy-status-controller", "--leader-elect=false", "--secure-port=0")
+    command = ("setpriv", "--pdeathsig", "KILL", str(cluster.program), "kube-controller-manager", *flags)
+    process = subprocess.Popen(
+        (*command, f"--kubeconfig={cluster.kubeconfig()}"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def type_checked(cluster: Cluster, path: str) -> Mapping[str, Any]:
+    end = time.monotonic() + SOON
+    while "observedGeneration" not in (status := cluster.call("GET", path)[1].get("status", {})):
+        assert time.monotonic() < end, f"nobody checked {path}"
+        time.sleep(0.1)
+    told: Mapping[str, Any] = status["typeChecking"]
+    return told

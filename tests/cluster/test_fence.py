@@ -1,0 +1,231 @@
+"""The fence in a real API server, with tokens that are bound to pods: what an agent may write, and what it may not."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from nodeprep.decide.desired import AGENT_PREFIX, AREAS, TRAINING_READY, Condition, Desired, Taint
+from nodeprep.facts.past import State
+from nodeprep.publish import fence
+from nodeprep.publish.node import Seen, node_patch, status_patch
+from tests.cluster.agents import ACCOUNT, SOON, Answer, Send, account, agent, controllers, sender, type_checked
+from tests.fence_writes import (
+    BOOTSTRAP,
+    DENIED,
+    ELSE,
+    LEASES,
+    NAMES,
+    NAMESPACE,
+    NODE,
+    NODES,
+    OTHER,
+    STRATEGIC,
+    UNHEALTHY,
+    Write,
+    label,
+    lease,
+    node,
+    taints,
+)
+from tests.rigs.cluster import Cluster
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+PLURALS = {
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
+READY = Condition(TRAINING_READY, "True", "Ready", "every gate check passes: rdma-roce")
+BROKEN = Condition(TRAINING_READY, "False", "PortDown", "mlx5_0/1 is down")
+AREA = Condition(next(iter(AREAS)), "False", "PortDown", "mlx5_0/1 is down")
+
+
+@pytest.fixture(scope="module")
+def fenced(cluster: Cluster) -> Cluster:
+    """Two Nodes, four slots, and the fence in force."""
+    cluster.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    account(cluster, ACCOUNT.name)
+    for name in (NODE, OTHER):
+        cluster.create(NODES, node(name))
+        cluster.call("PATCH", f"{NODES}/{name}", taints(ELSE))  # the server has added one: the node is not ready
+    slots: tuple[dict[str, Any], ...] = ({}, lease(OTHER), lease(OTHER, None, None), lease(OTHER, renewed=3600))
+    for number, spec in enumerate(slots):
+        cluster.create(LEASES, {"metadata": {"name": f"nodeprep-slot-{number}"}, "spec": spec})
+    for one in fence.fence(NAMES, ACCOUNT):
+        cluster.create(f"{ADMISSION}/{PLURALS[one['kind']]}", one)
+    probe, end = agent(cluster, NODE), time.monotonic() + SOON
+    while not all(is_denied(probe, write) for write in DENIED if write.why in ("another value", "without an end")):
+        assert time.monotonic() < end, "the policies are not in force"
+        time.sleep(0.05)
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def bound(fenced: Cluster) -> Send:
+    return agent(fenced, NODE)
+
+
+@pytest.fixture(scope="module")
+def unbound(fenced: Cluster) -> Send:
+    return sender(fenced, fenced.token(NAMESPACE, ACCOUNT.name))
+
+
+def tried(send: Send, write: Write) -> Answer:
+    return send(write.method, f"{write.path}?dryRun=All", write.body, write.kind)
+
+
+def is_denied(send: Send, write: Write) -> bool:
+    code, told = tried(send, write)
+    return code == 422 and f"denied request: {fence.RULE}{write.rule}" in told["message"]
+
+
+@pytest.mark.parametrize("write", DENIED, ids=lambda write: f"{write.rule}: {write.why}")
+def test_denied(bound: Send, unbound: Send, write: Write) -> None:
+    code, told = tried(bound if write.bound else unbound, write)
+    assert code == 422, told
+    assert told["message"].endswith(f"denied request: {fence.RULE}{write.rule}"), told["message"]
+
+
+def test_the_administrator_may_do_all_of_it(fenced: Cluster) -> None:
+    """So it is the fence that denies, and not that the request makes no sense."""
+    admin = sender(fenced, certificate=fenced.directory / "admin")
+    refused = [(write.rule, write.why, tried(admin, write)) for write in DENIED]
+    assert not [(rule, why, told) for rule, why, (code, told) in refused if code >= 300]
+
+
+STATES = [
+    # what an agent writes in its life, each upon the one before
+    ("closed", (UNHEALTHY,), {"nodeprep.io/state": "Bootstrap"}, {}, True, (BROKEN, AREA)),
+    ("another reason", (UNHEALTHY | {"value": "NoSignal"},), {"nodeprep.io/state": "Unhealthy"}, {}, True, (BROKEN,)),
+    ("on trial", (UNHEALTHY | {"effect": "PreferNoSchedule"},), {}, {}, True, (BROKEN, AREA)),
+    (
+        "open",
+        (),
+        {"nodeprep.io/state": "Ready", "nodeprep.io/profile.rdma-roce": "ready", NAMES.rdma_label: "true"},
+        {f"{AGENT_PREFIX}/profiles": "rdma-roce", f"{AGENT_PREFIX}/reset": "now"},
+        False,
+        (READY,),
+    ),
+    ("released", (), {}, {}, False, ()),
+]
+
+
+def test_what_an_agent_writes_in_its_life_passes(fenced: Cluster, bound: Send) -> None:
+    path = f"{NODES}/{NODE}"
+    admin = sender(fenced, certificate=fenced.directory / "admin")
+    assert admin("PATCH", path, taints(ELSE, BOOTSTRAP))[0] == 200
+    before: dict[str, str] = {}
+    told: dict[str, Any] = {}
+    for name, ours, labels, notes, may_stay, conditions in STATES:
+        wanted = Desired(
+            State.READY,
+            conditions=conditions,
+            labels=labels,
+            taints=tuple(Taint(**one) for one in ours),
+            bootstrap_taint_may_stay=may_stay,
+        )
+        seen = Seen.of(bound("GET", path)[1])
+        patch = node_patch(seen, wanted, NAMES)
+        assert patch is not None, name
+        patch["metadata"]["annotations"] = dict.fromkeys(before) | notes
+        before = notes
+        code, told = bound("PATCH", path, patch)
+        assert code == 200, (name, told)
+        status = status_patch(seen, wanted, datetime.now(UTC))
+        assert status is not None, name
+        code, told = bound("PATCH", f"{path}/status", status, STRATEGIC)
+        assert code == 200, (name, told)
+        assert told["spec"]["taints"] == [ELSE, *([BOOTSTRAP] if may_stay else []), *ours], name
+        assert {one["type"] for one in told["status"]["conditions"]} == {
+            "Ready",
+            "SufficientIP",
+            *(one.type for one in conditions),
+        }
+    assert (told["metadata"]["labels"], told["metadata"]["annotations"]) == (
+        node(NODE)["metadata"]["labels"],
+        node(NODE)["metadata"]["annotations"],
+    )
+
+
+def test_a_taint_of_ours_that_evicts_may_stay_while_something_else_is_written(fenced: Cluster, bound: Send) -> None:
+    path, evicting = f"{NODES}/{NODE}", taints(ELSE, UNHEALTHY | {"effect": "NoExecute"})
+    admin = sender(fenced, certificate=fenced.directory / "admin")
+    assert admin("PATCH", path, evicting)[0] == 200
+    assert bound("PATCH", path, label("nodeprep.io/state", "Ready"))[0] == 200
+    assert bound("PATCH", path, taints(ELSE))[0] == 200
+
+
+LEASE_WRITES = [
+    ("its own, made", "POST", LEASES, {"metadata": {"name": f"agent-{NODE}"}, "spec": lease(NODE, 30)}, 201),
+    ("its own, renewed", "PATCH", f"{LEASES}/agent-{NODE}", {"spec": lease(NODE)}, 200),
+    ("a slot, taken", "PATCH", f"{LEASES}/nodeprep-slot-0", {"spec": lease(NODE)}, 200),
+    ("a slot, kept", "PATCH", f"{LEASES}/nodeprep-slot-0", {"spec": lease(NODE, seconds=90)}, 200),
+    ("a slot, given back", "PATCH", f"{LEASES}/nodeprep-slot-0", {"spec": {"holderIdentity": None}}, 200),
+    ("a slot whose holder's time is over", "PATCH", f"{LEASES}/nodeprep-slot-3", {"spec": lease(NODE)}, 200),
+]
+
+
+def test_leases_that_an_agent_may_write(fenced: Cluster, bound: Send) -> None:
+    uid = bound("GET", f"{NODES}/{NODE}")[1]["metadata"]["uid"]
+    for name, method, path, body, expected in LEASE_WRITES:
+        if method == "POST":
+            body["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": uid}]
+        code, told = bound(method, path, body)
+        assert code == expected, (name, told)
+    assert fenced.call("GET", f"{LEASES}/nodeprep-slot-3")[1]["spec"]["holderIdentity"] == NODE
+
+
+def test_the_kubelet_is_not_fenced(fenced: Cluster) -> None:
+    fenced.certificate("kubelet", f"/O=system:nodes/CN=system:node:{NODE}")
+    kubelet = sender(fenced, certificate=fenced.directory / "kubelet")
+    status = {"status": {"capacity": {"rdma/hca": "8"}, "conditions": [{"type": "Ready", "status": "False"}]}}
+    code, told = kubelet("PATCH", f"{NODES}/{NODE}/status?dryRun=All", status, STRATEGIC)
+    assert (code, told["status"]["capacity"]["rdma/hca"]) == (200, "8")
+
+
+def test_an_account_of_another_name_is_not_fenced_and_nobody_says_so(fenced: Cluster) -> None:
+    """Why the agent tries a forbidden write: here a deployment has renamed its account and not the fence."""
+    account(fenced, "renamed")
+    renamed = agent(fenced, NODE, "renamed")
+    assert renamed("PATCH", f"{NODES}/{OTHER}?dryRun=All", label("team", "a"))[0] == 200
+
+
+def test_a_node_as_large_as_they_get(fenced: Cluster) -> None:
+    """The rules walk over all of it, and the API server stops an expression that costs too much."""
+    large = node("large")
+    large["metadata"]["labels"] |= {f"example.com/label-{number}": "x" * 60 for number in range(300)}
+    large["metadata"]["annotations"] |= {f"example.com/note-{number}": "x" * 2000 for number in range(100)}
+    large["spec"]["taints"] = [ELSE | {"key": f"example.com/taint-{number}"} for number in range(50)]
+    large["status"] |= {
+        "images": [{"names": ["x" * 120, "y" * 120], "sizeBytes": number} for number in range(100)],
+        "volumesInUse": [f"kubernetes.io/csi/disk.example.com^d-{number}" for number in range(250)],
+        "capacity": {f"example.com/resource-{number}": "1" for number in range(200)},
+    }
+    large["status"]["conditions"] += [{"type": f"example.com/Kind{number}", "status": "True"} for number in range(50)]
+    fenced.create(NODES, large)
+    send = agent(fenced, "large")
+    wanted = Desired(
+        State.READY, conditions=(READY,), labels={"nodeprep.io/state": "Ready"}, taints=(Taint(**UNHEALTHY),)
+    )
+    seen = Seen.of(send("GET", f"{NODES}/large")[1])
+    code, told = send("PATCH", f"{NODES}/large", node_patch(seen, wanted, NAMES))
+    assert code == 200, told
+    code, told = send("PATCH", f"{NODES}/large/status", status_patch(seen, wanted, datetime.now(UTC)), STRATEGIC)
+    assert code == 200, told
+
+
+def test_the_type_checker_has_nothing_to_say(fenced: Cluster) -> None:
+    """It is a controller that checks; a policy with a field that no Node has shows that it does."""
+    policies = f"{ADMISSION}/validatingadmissionpolicies"
+    wrong, _ = fence.fence(NAMES, ACCOUNT)[:2]
+    wrong["metadata"]["name"] = "wrong"
+    wrong["spec"]["validations"] = [{"expression": "object.spec.unschedulabel == true"}]
+    fenced.create(policies, wrong)
+    with controllers(fenced):
+        found = {name: type_checked(fenced, f"{policies}/{name}") for name in (fence.NODES, fence.LEASES, "wrong")}
+    assert "unschedulabel" in json.dumps(found.pop("wrong"))
+    assert found == {fence.NODES: {}, fence.LEASES: {}}

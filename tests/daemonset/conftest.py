@@ -1,0 +1,7 @@
+"""An API server for what the manifests hold."""
+
+from __future__ import annotations
+
+from tests.cluster.conftest import cluster
+
+__all__ = ["cluster"]
