@@ -6,7 +6,7 @@ py := .venv/bin/python
 lint_packages := shellcheck
 unit_packages := strace iproute2 util-linux procps prometheus
 bench_packages := gcc libc6-dev
-steps := lint test-unit test-cluster test-lab test-bare fuzz histories chaos sabotage
+steps := lint test-unit test-cluster test-kubernetes test-lab test-bare fuzz histories chaos sabotage
 
 .PHONY: help
 help: ## this list
@@ -52,15 +52,22 @@ test-unit: ## tests of values, trees and network namespaces, and the coverage of
 	@.ci/venv dev
 	@.ci/apt $(unit_packages)
 	$(py) -m coverage erase
-	$(py) -m coverage run -m pytest --ignore tests/lab --ignore tests/cluster -m 'not bare'; tests=$$?; \
+	$(py) -m coverage run -m pytest $(foreach part,lab cluster kubernetes daemonset,--ignore tests/$(part)) -m 'not bare'; tests=$$?; \
 	$(py) -m coverage combine --quiet && $(py) -m coverage report && exit $$tests
 
 .PHONY: test-cluster
-test-cluster: ## what Kubernetes says, asked of a real API server; building it takes minutes once
+test-cluster: ## what Kubernetes says and takes, by a real API server; building it takes minutes once
 	@.ci/venv dev
 	@packages=$$($(py) tests/rigs/cluster.py packages) && .ci/apt $$packages
 	$(py) tests/rigs/cluster.py build
-	$(py) -m pytest tests/cluster
+	$(py) -m pytest tests/cluster tests/daemonset
+
+.PHONY: test-kubernetes
+test-kubernetes: ## the shipped manifests on real kubelets, one of them in a QEMU guest with a real RoCE device
+	@.ci/venv dev
+	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/lab.py packages)" && .ci/apt $$packages
+	$(py) tests/rigs/cluster.py build
+	$(py) -m pytest tests/kubernetes
 
 .PHONY: test-lab
 test-lab: ## faults in a QEMU guest with a real RoCE device
@@ -94,6 +101,11 @@ chaos: ## a real agent under faults, kills, full disks and forged files for MINU
 	@.ci/venv dev
 	@.ci/apt $(unit_packages)
 	$(py) tests/chaos.py --minutes $(or $(MINUTES),2) $(if $(SEED),--seed $(SEED))
+
+.PHONY: image
+image: ## the agent's image as build/nodeprep.tar, without a container tool; NAME=... names it
+	@.ci/venv dev
+	$(py) daemonset/image/build.py build/nodeprep.tar $(if $(NAME),--name $(NAME))
 
 .PHONY: bench
 bench: ## start-up and check, beside the bare interpreter and a C program

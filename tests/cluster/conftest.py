@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -14,11 +15,11 @@ from tests.rigs.netns_records import shared
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    try:
-        made = Cluster()
-    except CannotStart as reason:
-        cannot_start(reason)
-    with made:
+    with ExitStack() as stack:
+        try:
+            made = stack.enter_context(Cluster())
+        except CannotStart as reason:
+            cannot_start(reason)
         yield made
 
 

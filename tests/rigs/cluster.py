@@ -1,66 +1,85 @@
-"""A real API server: etcd and kube-apiserver on loopback, as a program and as a module (`with Cluster() as cluster`).
+"""A real cluster of one machine, as a program and as a module (`with Cluster(nodes=2) as cluster`).
 
-    python tests/rigs/cluster.py run -- COMMAND   runs COMMAND with KUBECONFIG set, ends with its exit code
-    python tests/rigs/cluster.py packages         the Debian packages that it needs
-    python tests/rigs/cluster.py build            builds the two programs, which else the first run does
+    python tests/rigs/cluster.py run -- COMMAND               etcd and kube-apiserver alone: nothing runs pods
+    python tests/rigs/cluster.py run --nodes 2 -- COMMAND     controllers, scheduler and two real nodes as well
+    python tests/rigs/cluster.py packages                     the Debian packages that it needs
+    python tests/rigs/cluster.py build                        builds the program of them all, else the first run does
+    python tests/rigs/cluster.py tools                        fetches what nodes need besides it
 
-It knows the kinds of records that Terway and erdma-controller keep, and holds what a test writes into it. Nothing runs
-pods. Both programs end when the one that started them does.
+COMMAND gets KUBECONFIG and kubectl, and its exit code is ours. All runs in a network namespace of its own
+(cluster_space.py); a port of this machine's loopback leads to the API server. It knows the kinds of records that
+Terway and erdma-controller keep. Nothing is left behind, however the one ends that started it.
 """
 
 from __future__ import annotations
 
 import argparse
 import http.client
-import json
 import os
 import shutil
 import signal
-import ssl
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.rigs import cluster_build
+from tests.rigs import cluster_build, cluster_setup, cluster_tools
 from tests.rigs.cluster_build import CannotStart
-from tests.rigs.cluster_setup import ALIBABA, RECORDS, apiserver_flags, definition, etcd_flags, free_ports
+from tests.rigs.cluster_client import Client, until
+from tests.rigs.cluster_node import Node
+from tests.rigs.cluster_setup import ALIBABA, RECORDS, definition
+from tests.rigs.cluster_space import Space
 
-__all__ = ["ALIBABA", "CannotStart", "Cluster"]
+__all__ = ["ALIBABA", "CannotStart", "Cluster", "Node", "until"]
 
-READY = 120.0  # seconds for one of the programs; 3 where nothing else runs
-PATCH = "application/merge-patch+json"
+SERVER_NAMES = f"IP:127.0.0.1,IP:{cluster_setup.SERVICE_ADDRESS},DNS:localhost,DNS:rig.example"
+# Who sign in by certificate: name of its files, and subject.
+USERS = {
+    "admin": "/O=system:masters/CN=admin",
+    "kube-controller-manager": "/CN=system:kube-controller-manager",
+    "kube-scheduler": "/CN=system:kube-scheduler",
+}
 
 
-class Cluster:
-    """One API server with a store of its own. Use it as a context manager.
+class Cluster(Client):
+    """One API server with a store of its own; with `controllers`, or real `nodes`, what acts on objects too.
+
+    Use it as a context manager, in a thread that stays: the kernel ends what it starts with that. A Node whose kubelet
+    is silent for `grace` is called Unknown: 50 s is Kubernetes' own, and Nodes that have no kubelet want it long.
+
+    Attributes:
+        directory: the rig's files, the logs of its programs among them; it goes with the rig.
+        port: on this machine's loopback, leads to the API server.
+        nodes: the real ones by name.
 
     Raises:
-        CannotStart: a program that it needs is missing or cannot be built.
+        CannotStart: a program that it needs is missing or cannot be built, or this machine does not let us.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: int = 0, *, controllers: bool = False, grace: str = "50s") -> None:
         self.program = cluster_build.program()
-        self.directory = Path(tempfile.mkdtemp(prefix="nodeprep-cluster-"))
+        self.controllers = controllers or nodes > 0
+        self.grace = grace
+        self.nodes: dict[str, Node] = {}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.port = 0
-
-    @property
-    def url(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
-
-    @property
-    def authority(self) -> Path:
-        return self.directory / "ca.crt"
+        self._first = nodes
+        if nodes:
+            cluster_tools.tools()
 
     def __enter__(self) -> Self:
+        self.directory = Path(tempfile.mkdtemp(prefix="nodeprep-cluster-"))
+        try:
+            self.space = Space(self.directory)
+        except BaseException:
+            shutil.rmtree(self.directory)
+            raise
         try:
             self.start()
         except BaseException:
@@ -74,57 +93,103 @@ class Cluster:
         self.stop()
 
     def start(self) -> None:
-        store, peers, self.port = free_ports(3)
-        self.spawn("etcd", *etcd_flags(self.directory, store, peers))
+        self.port = self.space.port
+        self.spawn("etcd", *cluster_setup.etcd_flags(self.directory))
         self.certificate("ca", "/CN=nodeprep-rig")
-        self.certificate("apiserver", "/CN=kube-apiserver", "IP:127.0.0.1,DNS:localhost,DNS:rig.example")
-        self.certificate("admin", "/O=system:masters/CN=admin")
+        self.certificate("apiserver", "/CN=kube-apiserver", SERVER_NAMES)
         self.certificate("service-account", "/CN=service-account")  # only its pair of keys is used
-        self.await_health("etcd", http.client.HTTPConnection("127.0.0.1", store, timeout=5))
-        self.spawn("kube-apiserver", *apiserver_flags(self.directory, store, self.port))
-        self.await_health("kube-apiserver", self.link())
+        for name, subject in USERS.items():
+            self.certificate(name, subject)
+        self.kubeconfig().rename(self.directory / "admin.kubeconfig")
+        (self.directory / "bin").mkdir()
+        (self.directory / "bin/kubectl").symlink_to(self.program)
+        self.start_server()
+        if self.controllers:
+            self.start_controllers()
         self.install_records()
+        started = [self.add_node(f"n{number}", wait=False) for number in range(1, self._first + 1)]
+        for node in started:
+            node.wait_ready()
+
+    def start_server(self) -> None:
+        """Returns when it answers. It may be called again for one that a test has killed."""
+        self.spawn("kube-apiserver", *cluster_setup.apiserver_flags(self.directory, controllers=self.controllers))
+        self.await_programs(self.healthy, "/readyz of kube-apiserver")
+
+    def start_controllers(self) -> None:
+        server = {"server": f"https://127.0.0.1:{cluster_setup.SERVER_PORT}"}
+        manager, scheduler = (self.kubeconfig(self.user(name), server) for name in list(USERS)[1:])
+        self.spawn("kube-controller-manager", *cluster_setup.controller_flags(self.directory, manager, self.grace))
+        self.spawn("kube-scheduler", *cluster_setup.scheduler_flags(scheduler))
+        # Healthy is not yet useful: no pod can be made before its namespace has this account.
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        self.await_programs(lambda: self.call("GET", account)[0] == 200, "the account of the namespace default")
 
     def stop(self) -> None:
-        for process in self.processes.values():
-            process.kill()  # it may be stopped, and its own grace takes a minute
-            process.wait()
-        self.processes.clear()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        try:
+            for node in self.nodes.values():
+                node.kill()
+        finally:
+            for process in self.processes.values():
+                process.kill()  # it may be stopped, and its own grace takes a minute
+                process.wait()
+            self.processes.clear()
+            self.space.close()
+
+    def add_node(
+        self,
+        name: str,
+        taints: Sequence[str] = (),
+        labels: Mapping[str, str] | None = None,
+        *,
+        flags: Sequence[str] = (),
+        wait: bool = True,
+    ) -> Node:
+        """A real node, Ready on return if we are to `wait`: containerd and a kubelet that registers it.
+
+        Taints are written "key=value:effect", and `flags` are more ones of the kubelet.
+
+        Raises:
+            CannotStart: what it needs cannot be had, or we are not root.
+        """
+        words = [f"--register-with-taints={','.join(taints)}"] if taints else []
+        words += [f"--node-labels={','.join(f'{key}={value}' for key, value in labels.items())}"] if labels else []
+        node = self.nodes[name] = Node(self, name, len(self.nodes) + 1, [*words, *flags])
+        node.start()
+        if wait:
+            node.wait_ready()
+        return node
 
     def signal(self, number: signal.Signals) -> None:
         """Sends the API server a signal, such as SIGSTOP: then the kernel takes connections and nobody answers."""
         self.processes["kube-apiserver"].send_signal(number)
 
-    def certificate(self, name: str, subject: str, names: str = "") -> None:
-        """A key and a certificate of the rig's own authority, which itself is the first."""
-        signer = [] if name == "ca" else ["-CA", "ca.crt", "-CAkey", "ca.key", "-addext", "basicConstraints=CA:FALSE"]
-        alternative = ["-addext", f"subjectAltName={names}"] if names else []
-        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc"]
-        command += ["-days", "30", "-subj", subject, *signer, *alternative, "-keyout", f"{name}.key"]
-        subprocess.run([*command, "-out", f"{name}.crt"], cwd=self.directory, check=True, capture_output=True)
-
     def spawn(self, program: str, *flags: str) -> None:
         with (self.directory / f"{program}.log").open("ab") as log:
-            command = ("setpriv", "--pdeathsig", "KILL", str(self.program), program, *flags)
+            command = self.inside("setpriv", "--pdeathsig", "KILL", str(self.program), program, *flags)
             self.processes[program] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
-    def await_health(self, program: str, link: http.client.HTTPConnection) -> None:
-        end = time.monotonic() + READY
-        while True:
+    def await_programs(self, holds: Callable[[], bool], what: str) -> None:
+        """Waits for what they are to bring about, unless one of them ends."""
+
+        def seen() -> bool:
+            for program, process in self.processes.items():
+                if process.poll() is not None:
+                    tail = (self.directory / f"{program}.log").read_text(errors="replace")[-3000:]
+                    raise RuntimeError(f"{program} ended:\n{tail}")
+            return holds()
+
+        until(seen, what)
+
+    def healthy(self) -> bool:
+        with suppress(OSError, http.client.HTTPException):
+            link = self.link()
             try:
                 link.request("GET", "/readyz")
-                answer = link.getresponse()
-                answer.read()
-                if answer.status == 200:
-                    link.close()
-                    return
-            except (OSError, http.client.HTTPException):
+                return link.getresponse().status == 200
+            finally:
                 link.close()
-            if self.processes[program].poll() is not None or time.monotonic() > end:
-                tail = (self.directory / f"{program}.log").read_text(errors="replace")[-3000:]
-                raise RuntimeError(f"{program} did not start:\n{tail}")
-            time.sleep(0.05)
+        return False
 
     def install_records(self) -> None:
         for plural, (version, kind, scope) in RECORDS.items():
@@ -136,91 +201,24 @@ class Cluster:
 
     def wait_for(self, path: str) -> None:
         """A kind is served a moment after its definition was taken."""
-        end = time.monotonic() + READY
-        while self.call("GET", path)[0] != 200:
-            if time.monotonic() > end:
-                raise RuntimeError(f"{path} is not served")
-            time.sleep(0.05)
-
-    def link(self) -> http.client.HTTPSConnection:
-        """A connection as the administrator, who may do everything."""
-        context = ssl.create_default_context(cafile=self.authority)
-        context.load_cert_chain(self.directory / "admin.crt", self.directory / "admin.key")
-        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=context)
-
-    def call(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
-        """Status and decoded answer."""
-        headers = {"Content-Type": PATCH if method == "PATCH" else "application/json"}
-        link = self.link()
-        try:
-            link.request(method, path, None if body is None else json.dumps(body), headers)
-            answer = link.getresponse()
-            return answer.status, json.loads(answer.read() or b"{}")
-        finally:
-            link.close()
-
-    def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Makes an object below the path of its list; the status that it has is written too, where that is apart."""
-        code, made = self.call("POST", path, body)
-        if code >= 300:
-            raise RuntimeError(f"POST {path}: {code} {made.get('message')}")
-        if "status" in body and made.get("status") != body["status"]:
-            name = body["metadata"]["name"]
-            code, made = self.call("PATCH", f"{path}/{name}/status", {"status": body["status"]})
-            if code >= 300:
-                raise RuntimeError(f"PATCH {path}/{name}/status: {code} {made.get('message')}")
-        return made
-
-    def token(self, namespace: str, account: str) -> str:
-        """A token of a service account, as the kubelet would get one for a pod."""
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-        code, made = self.call("POST", path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"})
-        if code >= 300:
-            raise RuntimeError(f"POST {path}: {code} {made.get('message')}")
-        return str(made["status"]["token"])
-
-    def kubeconfig(self, user: Mapping[str, Any] | None = None, cluster: Mapping[str, Any] | None = None) -> Path:
-        """A new file: for the administrator or another `user`, with more or other words of its `cluster`."""
-        admin = {
-            "client-certificate": str(self.directory / "admin.crt"),
-            "client-key": str(self.directory / "admin.key"),
-        }
-        server = {"server": self.url, "certificate-authority": str(self.authority), **(cluster or {})}
-        text = json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": "rig",
-                "clusters": [{"name": "rig", "cluster": server}],
-                "users": [{"name": "rig", "user": admin if user is None else dict(user)}],
-                "contexts": [{"name": "rig", "context": {"cluster": "rig", "user": "rig"}}],
-            }
-        )
-        descriptor, name = tempfile.mkstemp(suffix=".kubeconfig", dir=self.directory)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        return Path(name)
-
-    def requests(self, user: str) -> list[str]:
-        """What somebody asked for since the start, from the server's audit log: "get /api/v1/nodes/n1"."""
-        lines = (self.directory / "audit.log").read_text().splitlines()
-        events = [event for event in map(json.loads, lines) if event["user"]["username"] == user]
-        return [f"{event['verb']} {event['requestURI']}" for event in events]
+        until(lambda: self.call("GET", path)[0] == 200, f"{path} is served")
 
 
-def run(command: Sequence[str]) -> int:
-    with Cluster() as cluster:
-        environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig())}
+def run(command: Sequence[str], nodes: int) -> int:
+    with Cluster(nodes) as cluster:
+        environment = {**os.environ, **cluster.environment()}
         return subprocess.run(command, env=environment, check=False).returncode
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="cluster.py", description="etcd and kube-apiserver on loopback.")
+    parser = argparse.ArgumentParser(prog="cluster.py", description="A real Kubernetes on loopback.")
     actions = parser.add_subparsers(dest="action", required=True)
     runner = actions.add_parser("run", help="run COMMAND with KUBECONFIG set")
+    runner.add_argument("--nodes", type=int, default=0, help="real nodes, with controllers and scheduler")
     runner.add_argument("command", nargs="+", metavar="COMMAND")
     actions.add_parser("packages", help="print the Debian packages that the rig needs")
     actions.add_parser("build", help="build the programs and print their path")
+    actions.add_parser("tools", help="fetch what nodes need besides and print where it is")
     arguments = parser.parse_args()
     if arguments.action == "packages":
         print(" ".join(cluster_build.PACKAGES))
@@ -228,8 +226,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         if arguments.action == "run":
-            return run(arguments.command)
-        print(cluster_build.program())
+            return run(arguments.command, arguments.nodes)
+        print(cluster_build.program() if arguments.action == "build" else cluster_tools.tools())
     except CannotStart as error:
         print(error, file=sys.stderr)
         return 2

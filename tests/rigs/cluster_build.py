@@ -29,7 +29,7 @@ def stamp() -> str:
 COMMAND = ("build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", f"-s -w {stamp()}")
 LOCK = SOURCE.parent.parent.parent / "requirements-cluster.lock"
 NEWEST_NEEDED = (1, 26)  # the `go` line of controlplane/go.mod
-PROGRAMS = {"openssl": "openssl", "setpriv": "util-linux"}  # and the Debian packages that hold them
+PROGRAMS = {"openssl": "openssl", "setpriv": "util-linux", "ip": "iproute2"}  # and the Debian packages that hold them
 PACKAGES = tuple(PROGRAMS.values())
 
 

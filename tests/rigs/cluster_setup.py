@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
 ALIBABA = "network.alibabacloud.com"
+STORE = "http://127.0.0.1:2379"
+SERVER_PORT = 443
+# Of the Service `kubernetes`, as the kubelet tells it to pods: the API server listens there itself, for want of a
+# kube-proxy.
+SERVICE_ADDRESS = "10.96.0.1"
+GATEWAY = "198.51.100.254"  # by which nodes reach it
 # The kinds of alibaba.md 1.5 and 3.3 by their plural: version, kind, scope. Their schemas are left out.
 RECORDS = {
     "nodes": ("v1beta1", "Node", "Cluster"),
@@ -15,6 +20,15 @@ RECORDS = {
     "networkinterfaces": ("v1beta1", "NetworkInterface", "Cluster"),
     "erdmadevices": ("v1", "ERdmaDevice", "Cluster"),
 }
+
+# Of both that act on objects. With their usual limits the controllers need 5 s to start, and 1,000 pods take minutes.
+CONTROLLER = (
+    "--leader-elect=false",
+    "--bind-address=127.0.0.1",
+    "--profiling=false",
+    "--kube-api-qps=500",
+    "--kube-api-burst=1000",
+)
 
 
 def definition(plural: str, version: str, kind: str, scope: str) -> dict[str, Any]:
@@ -32,37 +46,25 @@ def definition(plural: str, version: str, kind: str, scope: str) -> dict[str, An
     }
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now; all are held until the last is chosen, so that none is given twice."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
-
-
-def etcd_flags(directory: Path, store: int, peers: int) -> tuple[str, ...]:
+def etcd_flags(directory: Path) -> tuple[str, ...]:
     return (
         f"--data-dir={directory}/etcd",
         "--unsafe-no-fsync",  # a test throws its data away
         "--log-level=warn",
-        f"--listen-client-urls=http://127.0.0.1:{store}",
-        f"--advertise-client-urls=http://127.0.0.1:{store}",
-        f"--listen-peer-urls=http://127.0.0.1:{peers}",
-        f"--initial-advertise-peer-urls=http://127.0.0.1:{peers}",
-        f"--initial-cluster=default=http://127.0.0.1:{peers}",
+        f"--listen-client-urls={STORE}",
+        f"--advertise-client-urls={STORE}",
     )
 
 
-def apiserver_flags(directory: Path, store: int, port: int) -> tuple[str, ...]:
+def apiserver_flags(directory: Path, *, controllers: bool) -> tuple[str, ...]:
     policy = directory / "audit-policy.json"
     rules = [{"level": "Metadata", "omitStages": ["RequestReceived"]}]
     policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules}))
     return (
-        f"--etcd-servers=http://127.0.0.1:{store}",
-        "--bind-address=127.0.0.1",
-        f"--secure-port={port}",
+        f"--etcd-servers={STORE}",
+        "--bind-address=0.0.0.0",
+        f"--secure-port={SERVER_PORT}",
+        "--permit-port-sharing=true",  # so that a test's proxy can listen at the service's address before it
         # The Service `kubernetes` may not point to a loopback address, so nothing maintains it.
         "--advertise-address=127.0.0.1",
         "--endpoint-reconciler-type=none",
@@ -72,7 +74,12 @@ def apiserver_flags(directory: Path, store: int, port: int) -> tuple[str, ...]:
         f"--tls-private-key-file={directory}/apiserver.key",
         f"--client-ca-file={directory}/ca.crt",
         "--authorization-mode=Node,RBAC",
-        "--disable-admission-plugins=ServiceAccount",  # no controller makes a namespace's default account
+        "--enable-admission-plugins=NodeRestriction",
+        # Without controllers nobody makes a namespace's default account, which each pod would need.
+        *(() if controllers else ("--disable-admission-plugins=ServiceAccount",)),
+        f"--kubelet-client-certificate={directory}/admin.crt",
+        f"--kubelet-client-key={directory}/admin.key",
+        "--kubelet-preferred-address-types=InternalIP",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={directory}/service-account.crt",  # it does not read openssl's keys (PKCS#8)
         f"--service-account-signing-key-file={directory}/service-account.key",
@@ -80,3 +87,19 @@ def apiserver_flags(directory: Path, store: int, port: int) -> tuple[str, ...]:
         f"--audit-log-path={directory}/audit.log",
         "--profiling=false",
     )
+
+
+def controller_flags(directory: Path, kubeconfig: Path, grace: str) -> tuple[str, ...]:
+    """Of kube-controller-manager, which calls a Node Unknown that no kubelet renewed for `grace`."""
+    return (
+        *CONTROLLER,
+        f"--kubeconfig={kubeconfig}",
+        "--use-service-account-credentials=true",
+        f"--root-ca-file={directory}/ca.crt",
+        f"--service-account-private-key-file={directory}/service-account.key",
+        f"--node-monitor-grace-period={grace}",
+    )
+
+
+def scheduler_flags(kubeconfig: Path) -> tuple[str, ...]:
+    return (*CONTROLLER, f"--kubeconfig={kubeconfig}")

@@ -100,6 +100,11 @@ class Running:
         self._status: int | None = None
         self._ended = threading.Event()
 
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing more to wait for."""
+        return self._ended.is_set()
+
     def wait(self, timeout: float) -> Completed:
         """Waits for the end of the command.
 

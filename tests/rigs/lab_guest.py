@@ -12,6 +12,7 @@ from typing import Self
 
 from tests.rigs import lab_image, lab_qemu, lab_setup
 from tests.rigs.lab_channel import Channel, Completed, Console, GuestError, OnOutput, Request, Running
+from tests.rigs.lab_qemu import Machine
 from tests.rigs.qmp import Qmp, QmpError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -28,14 +29,15 @@ class Guest:
         pid: QEMU's process.
     """
 
-    def __init__(self, denied: frozenset[str]) -> None:
+    def __init__(self, denied: frozenset[str], machine: Machine | None = None) -> None:
         self.denied = denied
         self.setup_errors: tuple[str, ...] = ()
         self._plugged = {nic.id: nic.port for nic in lab_setup.NICS}
         self._links_down: set[str] = set()
         self._image = lab_image.held(denied)
         pairs = {name: socket.socketpair() for name in ("console", "agent", "qmp")}
-        self._qemu = lab_qemu.start(self._image, {name: theirs.fileno() for name, (_, theirs) in pairs.items()})
+        ends = {name: theirs.fileno() for name, (_, theirs) in pairs.items()}
+        self._qemu = lab_qemu.start(self._image, machine or Machine(), ends)
         self.pid = self._qemu.pid
         for _, theirs in pairs.values():
             theirs.close()
@@ -44,19 +46,20 @@ class Guest:
         self._qmp = Qmp(pairs["qmp"][0])
 
     @classmethod
-    def start(cls, deny: Iterable[str] | None = None, timeout: float = 90) -> Self:
+    def start(cls, deny: Iterable[str] | None = None, timeout: float = 90, machine: Machine | None = None) -> Self:
         """Boots a guest and sets it up.
 
         Args:
             deny: kernel modules that the guest shall not have; without it, those of the environment's LAB_MODULES_DENY.
             timeout: seconds for the boot; 10 are usual.
+            machine: another than the usual one.
 
         Raises:
             CannotStart: this machine lacks something.
             GuestError: the guest did not come up in time.
             ValueError: a name in `deny` is no module.
         """
-        guest = cls(denied_modules() if deny is None else frozenset(deny))
+        guest = cls(denied_modules() if deny is None else frozenset(deny), machine)
         try:
             guest.connect(timeout)
             guest.setup_errors = guest.restore()

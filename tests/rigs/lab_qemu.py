@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.rigs import lab_agent, lab_setup
@@ -17,9 +18,27 @@ from tests.rigs.lab_setup import Nic
 _launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab-launcher")
 
 
-def start(image: Image, sockets: Mapping[str, int]) -> subprocess.Popen[bytes]:
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What is not the same for every guest.
+
+    Attributes:
+        memory: MiB.
+        disk: a raw image, in the guest /dev/vda; what is on it outlives the guest. Nothing is there without it.
+        enter: the words before QEMU's that take it to a network namespace: the front end reaches what listens there.
+            Without them it reaches nothing.
+        forwards: "address:port-address:port" pairs, of that namespace and of the front end: TCP that comes in.
+    """
+
+    memory: int = 2048
+    disk: Path | None = None
+    enter: tuple[str, ...] = ()
+    forwards: tuple[str, ...] = ()
+
+
+def start(image: Image, machine: Machine, sockets: Mapping[str, int]) -> subprocess.Popen[bytes]:
     """Starts a machine whose `console`, `agent` and `qmp` are the given connected sockets; none of it is in a file."""
-    return _launcher.submit(spawn, command(image, sockets), tuple(sockets.values())).result()
+    return _launcher.submit(spawn, command(image, machine, sockets), tuple(sockets.values())).result()
 
 
 def spawn(command: Sequence[str], descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
@@ -38,7 +57,7 @@ def device(nic: str, mac: str) -> dict[str, object]:
     }
 
 
-def command(image: Image, sockets: Mapping[str, int]) -> tuple[str, ...]:
+def command(image: Image, machine: Machine, sockets: Mapping[str, int]) -> tuple[str, ...]:
     """A q35 machine in software emulation: KVM in a virtual machine hangs before or during the guest's boot.
 
     One CPU: two of them wait for each other where the host's cores are busy. Boot, one Python and ten programs took
@@ -47,9 +66,10 @@ def command(image: Image, sockets: Mapping[str, int]) -> tuple[str, ...]:
     kernel_arguments = {"LAB_IMAGE": image.directory, "LAB_PYTHON": sys.executable, "LAB_AGENT": lab_agent.__file__}
     append = "console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0 printk.devkmsg=on "
     append += " ".join(f'"{name}={value}"' for name, value in kernel_arguments.items())
-    words = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot"]
-    words += ["-display", "none", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1"]
-    words += ["-m", "2048", "-kernel", str(image.kernel), "-initrd", str(image.initramfs), "-append", append]
+    words = ["setpriv", "--pdeathsig", "KILL", *machine.enter, "qemu-system-x86_64", "-nodefaults", "-no-user-config"]
+    words += ["-no-reboot", "-display", "none", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max"]
+    words += ["-smp", "1", "-m", str(machine.memory)]
+    words += ["-kernel", str(image.kernel), "-initrd", str(image.initramfs), "-append", append]
     for name, descriptor in sockets.items():
         words += ["-chardev", f"socket,id={name},fd={descriptor}"]
     words += ["-serial", "chardev:console", "-mon", "chardev=qmp,mode=control"]
@@ -61,13 +81,17 @@ def command(image: Image, sockets: Mapping[str, int]) -> tuple[str, ...]:
         address = f"addr=0x10.{port - 1},multifunction=on"
         words += ["-device", f"pcie-root-port,id=port{port},chassis={port},bus=pcie.0,{address}"]
     for nic in lab_setup.NICS:
-        words += nic_arguments(nic)
+        words += nic_arguments(nic, machine)
+    if machine.disk:  # what it holds is thrown away with the test, so nothing is waited for
+        words += ["-drive", f"file={escaped(machine.disk)},format=raw,if=virtio,cache=unsafe"]
     return tuple(words)
 
 
-def nic_arguments(nic: Nic) -> list[str]:
+def nic_arguments(nic: Nic, machine: Machine) -> list[str]:
     options = ",".join(f"{key}={value}" for key, value in device(nic.id, nic.mac).items())
-    network = f"user,id=net-{nic.id},restrict=on,ipv6=off,net={nic.network}"
+    opened = nic is lab_setup.FRONT_END and bool(machine.enter)
+    network = f"user,id=net-{nic.id},restrict={'off' if opened else 'on'},ipv6=off,net={nic.network}"
+    network += "".join(f",hostfwd=tcp:{pair}" for pair in machine.forwards if opened)
     return ["-netdev", network, "-device", f"{options.removeprefix('driver=')},bus=port{nic.port}"]
 
 

@@ -1,0 +1,161 @@
+"""An API server as its administrator asks it: objects made and read, tokens, kubeconfigs, kubectl, the audit log."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import ssl
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.rigs.cluster_space import Space
+
+READY = 120.0  # seconds for what is being started; 3 where nothing else runs
+PATCH = "application/merge-patch+json"
+T = TypeVar("T")
+
+
+def until(condition: Callable[[], T], what: str, seconds: float = READY) -> T:
+    """The first result of `condition` that is true.
+
+    Raises:
+        TimeoutError: there was none within `seconds`; `what` says what was waited for.
+    """
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        if time.monotonic() > end:
+            raise TimeoutError(f"not within {seconds:g} s: {what}")
+        time.sleep(0.05)
+    return found
+
+
+class Client:
+    """Who may do everything. `directory` holds the rig's files, `port` on loopback leads to the API server."""
+
+    directory: Path
+    program: Path
+    port: int
+    space: Space
+
+    def inside(self, *argv: str) -> tuple[str, ...]:
+        """The command that runs `argv` in the cluster's network namespace, where the API server has 10.96.0.1:443."""
+        return self.space.inside(*argv)
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def authority(self) -> Path:
+        return self.directory / "ca.crt"
+
+    def certificate(self, name: str, subject: str, names: str = "") -> None:
+        """A key and a certificate of the rig's own authority, which itself is the first."""
+        signer = [] if name == "ca" else ["-CA", "ca.crt", "-CAkey", "ca.key", "-addext", "basicConstraints=CA:FALSE"]
+        alternative = ["-addext", f"subjectAltName={names}"] if names else []
+        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc"]
+        command += ["-days", "30", "-subj", subject, *signer, *alternative, "-keyout", f"{name}.key"]
+        subprocess.run([*command, "-out", f"{name}.crt"], cwd=self.directory, check=True, capture_output=True)
+
+    def link(self) -> http.client.HTTPSConnection:
+        """A connection as the administrator."""
+        context = ssl.create_default_context(cafile=self.authority)
+        context.load_cert_chain(self.directory / "admin.crt", self.directory / "admin.key")
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=context)
+
+    def call(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
+        """Status and decoded answer."""
+        headers = {"Content-Type": PATCH if method == "PATCH" else "application/json"}
+        link = self.link()
+        try:
+            link.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = link.getresponse()
+            return answer.status, json.loads(answer.read() or b"{}")
+        finally:
+            link.close()
+
+    def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Makes an object below the path of its list; the status that it has is written too, where that is apart."""
+        code, made = self.call("POST", path, body)
+        if code >= 300:
+            raise RuntimeError(f"POST {path}: {code} {made.get('message')}")
+        if "status" in body and made.get("status") != body["status"]:
+            name = body["metadata"]["name"]
+            code, made = self.call("PATCH", f"{path}/{name}/status", {"status": body["status"]})
+            if code >= 300:
+                raise RuntimeError(f"PATCH {path}/{name}/status: {code} {made.get('message')}")
+        return made
+
+    def token(self, namespace: str, account: str) -> str:
+        """A token of a service account, as the kubelet would get one for a pod."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        code, made = self.call("POST", path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"})
+        if code >= 300:
+            raise RuntimeError(f"POST {path}: {code} {made.get('message')}")
+        return str(made["status"]["token"])
+
+    def kubeconfig(self, user: Mapping[str, Any] | None = None, cluster: Mapping[str, Any] | None = None) -> Path:
+        """A new file: for the administrator or another `user`, with more or other words of its `cluster`."""
+        server = {"server": self.url, "certificate-authority": str(self.authority), **(cluster or {})}
+        text = json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "rig",
+                "clusters": [{"name": "rig", "cluster": server}],
+                "users": [{"name": "rig", "user": self.user("admin") if user is None else dict(user)}],
+                "contexts": [{"name": "rig", "context": {"cluster": "rig", "user": "rig"}}],
+            }
+        )
+        descriptor, name = tempfile.mkstemp(suffix=".kubeconfig", dir=self.directory)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        return Path(name)
+
+    def user(self, name: str) -> dict[str, str]:
+        """A kubeconfig's words for whom a certificate of ours names."""
+        return {
+            "client-certificate": str(self.directory / f"{name}.crt"),
+            "client-key": str(self.directory / f"{name}.key"),
+        }
+
+    def kubectl(self, *words: str, text: str | None = None) -> str:
+        """What kubectl prints, as the administrator.
+
+        Raises:
+            RuntimeError: it failed; with what it said.
+        """
+        done = subprocess.run(
+            (self.directory / "bin/kubectl", *words),
+            capture_output=True,
+            text=True,
+            input=text,
+            env={**os.environ, **self.environment()},
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"kubectl {' '.join(words)}: {done.returncode}: {(done.stderr or done.stdout).strip()}")
+        return done.stdout
+
+    def environment(self) -> dict[str, str]:
+        """For a command that is to find the cluster: KUBECONFIG, and a PATH with this Kubernetes' kubectl."""
+        path = f"{self.directory}/bin:{os.environ.get('PATH', os.defpath)}"
+        return {"KUBECONFIG": str(self.directory / "admin.kubeconfig"), "PATH": path}
+
+    def apply(self, what: Path | str) -> str:
+        """Applies a manifest: a file, a directory (with kustomize where it says so), or the text itself."""
+        if isinstance(what, str):
+            return self.kubectl("apply", "-f", "-", text=what)
+        return self.kubectl("apply", "-k" if (what / "kustomization.yaml").exists() else "-f", str(what))
+
+    def requests(self, user: str) -> list[str]:
+        """What somebody asked for since the start, from the server's audit log: "get /api/v1/nodes/n1"."""
+        lines = (self.directory / "audit.log").read_text().splitlines()
+        # Whom it did not know has no name there.
+        events = [event for event in map(json.loads, lines) if event["user"].get("username") == user]
+        return [f"{event['verb']} {event['requestURI']}" for event in events]

@@ -1,0 +1,139 @@
+"""The network namespace of a cluster, with one way in: a port of this machine's loopback leads to its API server.
+
+Only `lo` is in it, so ports can be fixed and nothing outside is reached, nor reaches in. Who holds it, this file run as
+a program, also clears up: when its input ends, because the rig ended or was killed, it kills what still runs in the
+namespace and removes the cluster's cgroups and directory. The namespace then goes with its last process.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from tests.rigs.cluster_build import CannotStart
+from tests.rigs.cluster_setup import GATEWAY, SERVER_PORT, SERVICE_ADDRESS
+from tests.rigs.relay import carry
+
+HOST = "127.0.0.1"
+READY = "ready"
+CGROUPS = Path("/sys/fs/cgroup")
+PATIENCE = 20.0  # seconds for killed processes to be gone, and with them their cgroups and files
+
+
+class Space:
+    """The namespace, for who starts programs in it. Ends with `close`, or with this process.
+
+    Attributes:
+        port: on this machine's loopback, it leads to the API server.
+
+    Raises:
+        CannotStart: no network namespace can be made here.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        # Without root: a user namespace in which we are root. A node needs the real one.
+        self._user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+        with socket.create_server((HOST, 0)) as listener:
+            self.port: int = listener.getsockname()[1]
+            self._held = subprocess.Popen(
+                ("unshare", "--net", *self._user, sys.executable, __file__, str(listener.fileno()), str(directory)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                pass_fds=[listener.fileno()],
+                start_new_session=True,  # the terminal's Ctrl-C is not for it: it clears up after us
+            )
+        assert self._held.stdout is not None
+        if self._held.stdout.readline().strip() != READY:
+            _, said = self._held.communicate()
+            raise CannotStart(f"cluster: no network namespace: {(said.strip().splitlines() or ['?'])[-1]}")
+
+    def inside(self, *argv: str) -> tuple[str, ...]:
+        """The command that runs `argv` in it."""
+        user = ("--user", "--preserve-credentials") if self._user else ()
+        return ("nsenter", "--target", str(self._held.pid), "--net", *user, *argv)
+
+    def close(self) -> None:
+        """Returns when all is cleared up."""
+        self._held.communicate()
+
+
+def lead_in(listener: socket.socket) -> None:
+    """Carries each connection to the API server of this namespace; the listener is of the one that we came from."""
+    while True:
+        theirs = listener.accept()[0]
+        try:
+            ours = socket.create_connection((HOST, SERVER_PORT))
+        except OSError:
+            theirs.close()
+            continue
+        Thread(target=carry, args=(theirs, ours), daemon=True).start()
+
+
+def clear_up(directory: Path) -> None:
+    """Kills what is left in this namespace, then removes the cgroups and the directory of the cluster."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        left = False
+        for process in others():
+            left = True
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        bare = remove_cgroups(f"{directory.name}-*")
+        shutil.rmtree(directory, ignore_errors=True)
+        if bare and not left and not directory.exists():
+            return
+        time.sleep(0.02)
+
+
+def others() -> Iterator[int]:
+    """The other processes in this network namespace, zombies left out."""
+    ours = Path("/proc/self/ns/net").stat().st_ino
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended meanwhile; a zombie has no namespaces
+            if (path / "ns/net").stat().st_ino == ours and int(path.name) != os.getpid():
+                yield int(path.name)
+
+
+def remove_cgroups(pattern: str) -> bool:
+    """Removes those of the nodes, in every hierarchy; whether none is left. Each is called DIRECTORY-NODE.
+
+    The kernel empties one a moment after its last process, so it may take several calls.
+    """
+    tops = [CGROUPS] if (CGROUPS / "cgroup.controllers").exists() else list(CGROUPS.glob("*/"))
+    found = [one for top in tops for one in top.glob(f"{pattern}/")]
+    for one in found:
+        for path, _, _ in os.walk(one, topdown=False):
+            with suppress(OSError):
+                Path(path).rmdir()
+    return not any(one.exists() for one in found)
+
+
+def main() -> None:
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    directory = Path(sys.argv[2])
+    subprocess.run(("ip", "link", "set", "lo", "up"), check=True)
+    for address in (SERVICE_ADDRESS, GATEWAY):
+        subprocess.run(("ip", "address", "add", f"{address}/32", "dev", "lo"), check=True)
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+    Thread(target=lead_in, args=[listener], daemon=True).start()
+    print(READY, flush=True)
+    sys.stdin.read()
+    clear_up(directory)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""What a node runs besides the kubelet: containerd, runc, CNI plugins and a small image, from Debian's packages.
+
+They are unpacked, not installed: no daemon starts, and the machine's packages stay as they are. A directory of the
+user's cache holds root/, the packages' files, and base.tar, the image BASE, which is busybox and, asleep, also the
+container that holds a pod's namespaces.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from daemonset.image import oci
+from tests.rigs.cluster_build import CannotStart
+
+DEBIAN = ("containerd", "runc", "containernetworking-plugins", "busybox-static")
+BASE = "nodeprep.test/base:dev"
+ASLEEP = ("/bin/sleep", "2147483647")
+KEPT = 2  # of those used last: nodes of another checkout may run from one
+
+
+@functools.cache
+def tools() -> Path:
+    """The directory for the packages that apt would install now, made if need be: 35 MB to fetch, 150 MB unpacked.
+
+    Raises:
+        CannotStart: there is no apt, it does not know a package, or it cannot fetch one.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodeprep"
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "node-tools.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        packages = candidates()
+        sources = [Path(__file__).read_bytes(), Path(oci.__file__).read_bytes(), *(one.encode() for one in packages)]
+        wanted = cache / f"node-tools-{hashlib.sha256(b' '.join(sources)).hexdigest()[:12]}"
+        if not wanted.exists():
+            make(wanted, packages)
+        os.utime(wanted)
+        for old in sorted(cache.glob("node-tools-*/"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+            shutil.rmtree(old)
+    return wanted
+
+
+def candidates() -> list[str]:
+    """Each package and the version that apt would install: "runc=1.1.5+ds1-1"."""
+    shown = output("apt-cache", "show", "--no-all-versions", *DEBIAN)
+    versions = dict(re.findall(r"^Package: (\S+)\n(?:.+\n)*?Version: (\S+)$", shown, re.MULTILINE))
+    if missing := [name for name in DEBIAN if name not in versions]:
+        raise CannotStart(f"cluster: apt knows no {', '.join(missing)}; run: apt-get update")
+    return [f"{name}={versions[name]}" for name in DEBIAN]
+
+
+def make(wanted: Path, packages: list[str]) -> None:
+    """Beside `wanted`, and moved there when it is whole. The caller holds the lock."""
+    partial = wanted.with_name(f"{wanted.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    (partial / "root").mkdir(parents=True)
+    # The sandbox user cannot write to a directory in someone's home; without root the option has no effect.
+    output("apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", *packages, cwd=partial)
+    for archive in partial.glob("*.deb"):
+        output("dpkg", "-x", str(archive), str(partial / "root"))
+        archive.unlink()
+    base = partial / "base"
+    for directory in ("bin", "dev", "etc", "proc", "sys", "tmp"):
+        (base / directory).mkdir(parents=True)
+    busybox = base / "bin/busybox"
+    shutil.copy(partial / "root/bin/busybox", busybox)
+    for applet in output(str(busybox), "--list").split():
+        if applet != "busybox":  # its list names itself
+            (base / "bin" / applet).symlink_to("busybox")
+    oci.write([base], partial / "base.tar", name=BASE, entrypoint=ASLEEP)
+    partial.rename(wanted)
+
+
+def output(*command: str, cwd: Path | None = None) -> str:
+    """What a program prints.
+
+    Raises:
+        CannotStart: it is not there, or it failed; with the last line that it wrote.
+    """
+    if not shutil.which(command[0]):
+        raise CannotStart(f"cluster: {command[0]} is missing: nodes are made of Debian's packages")
+    environment = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=environment, timeout=600, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise CannotStart(f"cluster: {' '.join(command[:3])} failed: {said[-1] if said else done.returncode}")
+    return done.stdout

@@ -1,0 +1,179 @@
+"""The RDMA shared device plugin as its users run it: built from its own module, in an image, with its own manifest.
+
+    python tests/rigs/rdma_plugin.py build      builds the image, which else the first use does, and prints where it is
+    python tests/rigs/rdma_plugin.py manifest   prints what `kubectl apply -f -` takes on the guest rig
+
+Both are kept in the user's cache under the hash of what they are made from. The image has the tools of a training pod,
+too: ibv_devinfo and its kin, rping, and busybox.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+import yaml
+
+from daemonset.image import oci
+from tests.rigs import cluster_build
+from tests.rigs.cluster_build import CannotStart
+from tests.rigs.lab_setup import RAIL
+
+MODULE = "github.com/Mellanox/k8s-rdma-shared-dev-plugin"
+VERSION = "v1.5.3"
+SUM = "h1:sjF+BpNYOYHRGFbL8luUtSUMmZLFqUlUSS/bzyRWjs8="  # of the module, as go.sum has it
+PROGRAM = "k8s-rdma-shared-dp"
+COMMAND = ("build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", f"./cmd/{PROGRAM}")
+PLUGIN = "deployment/k8s/base/daemonset.yaml"  # in the module
+
+IMAGE = "nodeprep.test/rdma:dev"
+RESOURCE = "rdma/hca"
+COUNT = 4  # pods that may share the device
+INTERVAL = 5  # seconds between two of the plugin's looks at its devices
+# Where the guest keeps its own view of /sys/bus/pci/devices, see tests/rigs/guest_setup.py.
+PCI_VIEW = "/var/lib/nodeprep-rig/pci-devices"
+
+# pci.ids: the plugin wants the list of PCI names, and fetches it from the Internet where there is none.
+PACKAGES = (
+    "busybox-static",
+    "ibverbs-providers",
+    "ibverbs-utils",
+    "libc6",
+    "libgcc-s1",
+    "libibumad3",
+    "libibverbs1",
+    "libnl-3-200",
+    "libnl-route-3-200",
+    "librdmacm1",
+    "pci.ids",
+    "rdmacm-utils",
+)
+KEPT_OUT = ("usr/share/doc", "usr/share/man", "usr/share/lintian", "usr/lib/x86_64-linux-gnu/gconv")
+
+
+def image() -> Path:
+    """The image as an archive that `ctr images import` takes, built if need be: half a minute the first time.
+
+    Raises:
+        CannotStart: there is no Go, or the module or a Debian package cannot be had.
+    """
+    return built() / "image.tar"
+
+
+def manifest(tolerations: Sequence[Mapping[str, str]] = ()) -> str:
+    """Upstream's DaemonSet and a configuration for the guest's RoCE device, as YAML.
+
+    Changed are the image's name and the view of the PCI bus, without which it finds no software device. Upstream has no
+    tolerations; those given are added.
+
+    Raises:
+        CannotStart: as of `image`.
+    """
+    plugin: dict[str, Any] = yaml.safe_load((built() / "daemonset.yaml").read_text())
+    pod = plugin["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    container["image"] = IMAGE
+    container["volumeMounts"].append({"name": "pci", "mountPath": "/sys/bus/pci/devices"})
+    pod["volumes"].append({"name": "pci", "hostPath": {"path": PCI_VIEW}})
+    if tolerations:
+        pod["tolerations"] = [dict(one) for one in tolerations]
+    devices = [{"resourceName": "hca", "rdmaHcaMax": COUNT, "selectors": {"ifNames": [RAIL.netdev]}}]
+    settings = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "rdma-devices", "namespace": plugin["metadata"]["namespace"]},
+        "data": {"config.json": json.dumps({"periodicUpdateInterval": INTERVAL, "configList": devices})},
+    }
+    return yaml.safe_dump_all((settings, plugin), sort_keys=False)
+
+
+def built() -> Path:
+    """The cache's directory with image.tar and daemonset.yaml for today's inputs."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodeprep"
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "controlplane.lock").open("w") as lock:  # who fetches a Go holds it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        go = cluster_build.compiler(cache)
+        # apt's answer names each package's version and hash.
+        packages = output("apt-get", "-qq", "--print-uris", "download", *PACKAGES)
+        sources = [Path(source).read_bytes() for source in (__file__, oci.__file__)]
+        made_from = b"".join(sources) + repr((packages, cluster_build.version(go))).encode()
+        wanted = cache / f"rdma-plugin-{hashlib.sha256(made_from).hexdigest()[:12]}"
+        if not wanted.is_dir():
+            build(go, wanted)
+    return wanted
+
+
+def build(go: str, wanted: Path) -> None:
+    """In place of what earlier inputs gave; under another name until it is whole. The caller holds the lock."""
+    print(f"rdma_plugin: building {wanted}", file=sys.stderr, flush=True)
+    for old in wanted.parent.glob("rdma-plugin-*/"):
+        shutil.rmtree(old)
+    partial = wanted.with_name(wanted.name + ".partial")
+    root, packages = partial / "root", partial / "packages"
+    root.mkdir(parents=True)
+    packages.mkdir()
+    # The sandbox user cannot write to a directory in someone's home; without root the option has no effect.
+    output("apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", *PACKAGES, cwd=packages)
+    for package in sorted(packages.glob("*.deb")):
+        output("dpkg", "-x", str(package), str(root))
+    for directory in KEPT_OUT:
+        shutil.rmtree(root / directory, ignore_errors=True)
+    busybox = root / "bin/busybox"
+    for applet in output(str(busybox), "--list").split():
+        if not (root / "bin" / applet).exists():  # among them busybox itself
+            (root / "bin" / applet).symlink_to("busybox")
+    for directory in ("dev", "proc", "sys", "tmp"):
+        (root / directory).mkdir(exist_ok=True)
+    # Built inside its own module: its go.mod has replacements, which `go install` refuses.
+    module = json.loads(output(go, "mod", "download", "-json", f"{MODULE}@{VERSION}", cwd=Path("/")))
+    if module.get("Sum") != SUM:
+        raise CannotStart(f"rdma_plugin: {MODULE}@{VERSION} has the sum {module.get('Sum')}, not {SUM}")
+    output(go, *COMMAND[:-1], "-o", str(root / "bin" / PROGRAM), COMMAND[-1], cwd=Path(module["Dir"]))
+    oci.write([root], partial / "image.tar", name=IMAGE, entrypoint=(f"/bin/{PROGRAM}",))
+    shutil.copy(Path(module["Dir"], PLUGIN), partial / "daemonset.yaml")
+    shutil.rmtree(root)
+    shutil.rmtree(packages)
+    partial.rename(wanted)
+
+
+def output(*command: str, cwd: Path | None = None) -> str:
+    """What a program prints.
+
+    Raises:
+        CannotStart: it failed; with the last line that it wrote.
+    """
+    environment = {**os.environ, "LC_ALL": "C", "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise CannotStart(f"rdma_plugin: {' '.join(command[:3])} failed: {said[-1] if said else done.returncode}")
+    return done.stdout
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="rdma_plugin.py", description="The RDMA shared device plugin for the rig.")
+    parser.add_argument("action", choices=("build", "manifest"))
+    arguments = parser.parse_args()
+    try:
+        print(manifest() if arguments.action == "manifest" else built())
+    except CannotStart as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
