@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Imported in the order in which `--help` lists them.
-from nodeprep.cli import app_check, app_daemon, app_files  # noqa: F401
+from nodeprep.cli import app_check, app_daemon, app_files, app_nodes  # noqa: F401
 from nodeprep.cli.program import app, end, run
 
 __all__ = ["run"]

@@ -63,10 +63,17 @@ def access(options: ClusterOptions, environment: Mapping[str, str] = os.environ)
     if not node or not NODE_NAME.fullmatch(node):
         where = "--node" if options.node is not None else "NODE_NAME"
         raise UsageError(f"{where} {(node or '')[:WORDS]!r} is no name of a Node; see kubectl get nodes")
-    return here if options.kubeconfig is None else _loaded(options.kubeconfig, options.context, node)
+    return here if options.kubeconfig is None else of_file("--kubeconfig", options.kubeconfig, options.context, node)
 
 
-def _loaded(file: str, context: str | None, node: str) -> Access:
+def of_file(option: str, file: str, context: str | None, node: str = "") -> Access:
+    """The access of one kubeconfig, which `option` named. Raises UsageError."""
+    where = f"{option} {file!r}"
+    directory = os.path.dirname(os.path.abspath(file))  # noqa: PTH100, PTH120 - of the link, if it is one
+    return loaded(where, read(where, file), context, node, directory)
+
+
+def loaded(where: str, whole: dict[str, Any], context: str | None, node: str, directory: str) -> Access:
     """A kubeconfig as the `kubernetes` package reads it, but for its exec plugin, which runs when the server is asked.
 
     The package would run it at once and wait for it without an end.
@@ -76,9 +83,7 @@ def _loaded(file: str, context: str | None, node: str) -> Access:
     from kubernetes.config.kube_config import KubeConfigLoader
 
     told: Any = Configuration()
-    directory = os.path.dirname(os.path.abspath(file))  # noqa: PTH100, PTH120 - of the link, if it is one
-    whole = _read(file)
-    chosen = _chosen(file, whole, context)
+    chosen = _chosen(where, whole, context)
     user, cluster = (_entry(whole, kind, chosen.get(kind)) for kind in ("user", "cluster"))
     call = user.pop("exec", None)
     if call is not None:
@@ -87,23 +92,23 @@ def _loaded(file: str, context: str | None, node: str) -> Access:
         loader = KubeConfigLoader(whole, active_context=context, config_base_path=directory)
         loader.load_and_set(told)
     except OSError as error:
-        raise UsageError(f"--kubeconfig {file!r}: {error.strerror or error}") from error
+        raise UsageError(f"{where}: {error.strerror or error}") from error
     except ConfigException as error:
-        raise UsageError(f"--kubeconfig {file!r}: {_line(error)}") from error
+        raise UsageError(f"{where}: {_line(error)}") from error
     except Exception as error:  # the loader takes every value's type on trust
         words = f"a value in it is not what it should be: {type(error).__name__}: {_line(error)}"
-        raise UsageError(f"--kubeconfig {file!r} is no kubeconfig: {words}") from error
+        raise UsageError(f"{where} is no kubeconfig: {words}") from error
     server, proxy = cluster.get("server"), cluster.get("proxy-url")
     if not str(server).startswith(("https://", "http://")):  # without any, the loader would ask localhost
-        raise UsageError(f"--kubeconfig {file!r}: server {str(server)[:WORDS]!r} is no URL of https or http")
+        raise UsageError(f"{where}: server {str(server)[:WORDS]!r} is no URL of https or http")
     from nodeprep.doors.kube import Access
 
-    plugin = None if call is None or _headers(told) else _plugin(file, call, _of_the_cluster(cluster, told), directory)
+    plugin = None if call is None or _headers(told) else _plugin(where, call, _of_the_cluster(cluster, told), directory)
     return Access(node, _peer(told, proxy), lambda: _headers(told), plugin)
 
 
-def _read(file: str) -> dict[str, Any]:
-    """The file's mapping, with lists of mappings where a kubeconfig has them. Raises UsageError."""
+def read(where: str, file: str) -> dict[str, Any]:
+    """A kubeconfig's mapping, with lists of mappings where a kubeconfig has them. Raises UsageError."""
     from kubernetes.config.config_exception import ConfigException
     from kubernetes.config.kube_config import KubeConfigMerger
 
@@ -111,32 +116,32 @@ def _read(file: str) -> dict[str, Any]:
         with Path(file).open(encoding="utf-8") as text:
             whole = KubeConfigMerger(text).config
     except FileNotFoundError as error:
-        raise UsageError(f"--kubeconfig {file!r}: no such file") from error
+        raise UsageError(f"{where}: no such file") from error
     except OSError as error:
-        raise UsageError(f"--kubeconfig {file!r}: {error.strerror or error}") from error
+        raise UsageError(f"{where}: {error.strerror or error}") from error
     except ConfigException as error:
-        raise UsageError(f"--kubeconfig {file!r} is no kubeconfig: it is empty") from error
+        raise UsageError(f"{where} is no kubeconfig: it is empty") from error
     except Exception as error:  # YAML's own, which quote the line with the secret, and those of the encoding
         mark = getattr(error, "problem_mark", None)
         words = f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else _line(error)
-        raise UsageError(f"--kubeconfig {file!r} is no kubeconfig: {words}") from error
+        raise UsageError(f"{where} is no kubeconfig: {words}") from error
     if not isinstance(whole, dict):
-        raise UsageError(f"--kubeconfig {file!r} is no kubeconfig: it holds no mapping")
+        raise UsageError(f"{where} is no kubeconfig: it holds no mapping")
     for kind in ("contexts", "clusters", "users"):
         entries = whole[kind] = whole.get(kind) or []
         if not isinstance(entries, list) or not all(isinstance(one, dict) and "name" in one for one in entries):
-            raise UsageError(f"--kubeconfig {file!r} is no kubeconfig: its {kind} are no list of entries with a name")
+            raise UsageError(f"{where} is no kubeconfig: its {kind} are no list of entries with a name")
     return whole
 
 
-def _chosen(file: str, whole: Mapping[str, Any], context: str | None) -> Mapping[str, Any]:
+def _chosen(where: str, whole: Mapping[str, Any], context: str | None) -> Mapping[str, Any]:
     """The context that was asked for, or the current one. Raises UsageError."""
     names = ", ".join(str(one["name"]) for one in whole["contexts"])[:WORDS] or "none"
     name = whole.get("current-context") if context is None else context
     if not name:
-        raise UsageError(f"--kubeconfig {file!r}: no current-context; give --context, it has: {names}")
+        raise UsageError(f"{where}: no current-context; give --context, it has: {names}")
     if all(one["name"] != name for one in whole["contexts"]):
-        raise UsageError(f"--kubeconfig {file!r}: no context {str(name)[:WORDS]!r}; it has: {names}")
+        raise UsageError(f"{where}: no context {str(name)[:WORDS]!r}; it has: {names}")
     return _entry(whole, "context", name)
 
 
@@ -146,11 +151,11 @@ def _entry(whole: Mapping[str, Any], kind: str, name: object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _plugin(file: str, call: object, cluster: Mapping[str, object], directory: str) -> Plugin:
+def _plugin(where: str, call: object, cluster: Mapping[str, object], directory: str) -> Plugin:
     """An exec plugin, not run yet. Raises UsageError."""
     from nodeprep.doors.kube_plugin import VERSIONS, Call, Plugin
 
-    wrong = f"--kubeconfig {file!r}: its user's exec"
+    wrong = f"{where}: its user's exec"
     told = call if isinstance(call, dict) else {}
     command, arguments, more = told.get("command"), told.get("args") or [], told.get("env") or []
     if not command or not isinstance(command, str):

@@ -31,6 +31,7 @@ LOGGER = logging.getLogger("nodeprep")
 WHOLE = 8.0  # seconds for the requests of one turn
 CHECK = 60.0  # seconds between two looks at what stands on the Node; design 3.5
 TEST, SOON = 3600.0, 600.0  # seconds between two tests of a fence (design 3.5), and where there is none yet
+ALIVE = 5.0  # seconds until a Lease that was due is thought of again, where the checks did not run yet
 PATIENCE = 1.0  # seconds that an opening gate file waits for the Node to say so
 HELD = 16  # Events that wait for the server; older ones go
 FOREIGN = "fence-test.example.com/nodeprep"  # a label that is not ours: writing it must be denied
@@ -220,9 +221,10 @@ class Publisher:
 
     def _renew(self, ask: Callable[..., Outcome], seen: Seen) -> None:
         """Say that the checks ran, if they did."""
-        self._due["lease"] = clock.now() + self._spread(lease.RENEW)
         if not self.is_alive():
+            self._due["lease"] = clock.now() + ALIVE
             return
+        self._due["lease"] = clock.now() + self._spread(lease.RENEW)
         node, where = self.access.node, lease.path(self.access.namespace, self.access.node)
         answer = ask("PATCH", where, lease.renewal(node, seen.uid, _now()), MERGE)
         if answer.status == 404:

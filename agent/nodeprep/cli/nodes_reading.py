@@ -1,0 +1,229 @@
+"""Reads the fleet from the API server: its Nodes in pages, the agents' Leases, and the pods where there are GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from nodeprep.cli import output
+from nodeprep.cli.nodes_names import names_in_force
+from nodeprep.cli.usage import UsageError
+from nodeprep.decide.desired import GatePolicy
+from nodeprep.doors import clock
+from nodeprep.doors.kube import NODE_NAME, Access, Object
+from nodeprep.doors.kube_watch import Listed, Lists, WatchLost, is_refused_selector, watch
+from nodeprep.model import Unreadable
+from nodeprep.publish.fleet import FleetNode, Others, Row, fleet_node, gpus_used, is_alive, renewal, row
+
+T = TypeVar("T")
+
+NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+SETTLED = 2.0  # seconds after which Leases are read anew for a Node whose agent seems dead and yet writes
+ONE_BY_ONE = 16  # named Nodes up to which each is asked for by itself
+PAUSES = (1.0, 2.0, 5.0, 10.0)  # seconds between attempts while the server cannot be reached; the last goes on
+
+
+class CannotSee(Exception):
+    """The fleet cannot be looked at; its text is the one line that says why. Exit code 3."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which Nodes are meant: some by name, those that a label selector fits, or all."""
+
+    names: tuple[str, ...] = ()
+    selector: str | None = None
+
+    @classmethod
+    def of(cls, names: list[str] | None, selector: str | None) -> Selection:
+        """As it was typed. Raises UsageError."""
+        given = tuple(dict.fromkeys(names or ()))
+        if given and selector is not None:
+            raise UsageError(f"--selector {selector!r} and names of Nodes exclude each other: give one of them")
+        for name in given:
+            if not NODE_NAME.fullmatch(name):
+                raise UsageError(f"{name!r} is no name of a Node; see kubectl get nodes")
+        return cls(given, selector)
+
+    @property
+    def queries(self) -> tuple[dict[str, str], ...]:
+        """What to ask lists of Nodes for; whoever is in more than these is left out by `fits`."""
+        if self.selector is not None:
+            return ({"labelSelector": self.selector},)
+        if not self.names or len(self.names) > ONE_BY_ONE:
+            return ({},)
+        return tuple({"fieldSelector": f"metadata.name={name}"} for name in self.names)
+
+    @property
+    def of_changes(self) -> dict[str, str]:
+        return self.queries[0] if len(self.queries) == 1 else {}
+
+    def fits(self, name: str) -> bool:
+        return not self.names or name in self.names
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The fleet as it was at `now`, seconds since 1970 by the server's clock, `ahead` of ours.
+
+    `notes` say what could not be read. `changed` are the Nodes that differ from the look before; None: any may.
+    """
+
+    nodes: Mapping[str, FleetNode]
+    others: Others
+    policy: GatePolicy
+    version: str
+    now: float
+    ahead: float
+    notes: tuple[str, ...] = ()
+    changed: frozenset[str] | None = None
+
+    @property
+    def is_news_of_the_silent(self) -> bool:
+        """Whether a Node changed that bears what an agent says, and no agent is known to live there."""
+        meant = [self.nodes[name] for name in self.changed or () if name in self.nodes]
+        return any(one.status and not is_alive(one.name, self.others, self.now) for one in meant)
+
+    def rows(self) -> list[Row]:
+        return [row(self.nodes[name], self.others, self.now) for name in sorted(self.nodes)]
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """A part of a cluster that can be looked at. `config` is a file with the names of our taints."""
+
+    access: Access
+    selection: Selection
+    namespace: str
+    config: str | None = None
+    gpus: bool = True
+
+    def look(self) -> Look:
+        """Raises CannotSee; UsageError for a Node that is not there and a selector that the server does not take."""
+        with Lists(self.access) as api:
+            policy, note = names_in_force(api, self.config, self.namespace)
+            found, version = self._nodes(api, lambda told: fleet_node(told, policy))
+            nodes = {one.name: one for one in found}
+            others, notes = self._others(api, nodes)
+            ahead = api.now - clock.wall()
+            return Look(nodes, others, policy, version, api.now, ahead, (*filter(None, (note,)), *notes))
+
+    def objects(self, api: Lists, keep: Callable[[Object], T | None]) -> tuple[T, ...]:
+        """What `keep` makes of each selected Node, by an `api` of the caller. Raises as `look` does."""
+        return self._nodes(api, keep)[0]
+
+    def follow(self, cycle: float, until: float | None = None) -> Iterator[Look]:
+        """Looks without end, or until a time of our clock: one at first, one after each change and each `cycle`.
+
+        A lost watch or server is said on stderr once, and asked again. Raises as `look` does, for the first alone.
+        """
+        look = self.look()
+        yield look
+        troubled, failures, refreshed = "", 0, clock.now()
+        while until is None or clock.now() < until:
+            seconds = cycle if until is None else min(cycle, until - clock.now())
+            try:
+                for change in watch(self.access, NODES, look.version, max(1, round(seconds)), **self._of_changes):
+                    look = self._changed(look, change.kind, change.object, change.version)
+                    if clock.now() - refreshed >= SETTLED and look.is_news_of_the_silent:
+                        break  # its agent may have come to life since the Leases were read
+                    if look.changed:
+                        yield look
+                look, refreshed = self._refreshed(look), clock.now()
+                failures, troubled = 0, ""
+            except WatchLost as lost:
+                troubled = _say_once(f"lost the watch, listing anew: {lost}", troubled)
+                clock.sleep(PAUSES[min(failures, len(PAUSES) - 1)] if failures else 0.0)
+                failures += 1
+                try:
+                    look = self.look()
+                except CannotSee as cannot:
+                    troubled = _say_once(str(cannot), troubled)
+                    continue
+            yield look
+
+    def _refreshed(self, look: Look) -> Look:
+        """The same Nodes with what is new beside them. Raises WatchLost."""
+        with Lists(self.access) as api:
+            others, notes = self._others(api, look.nodes)
+            if api.lost is not None:
+                raise WatchLost(str(api.lost))
+        return replace(look, others=others, now=clock.wall() + look.ahead, notes=notes, changed=None)
+
+    @property
+    def _of_changes(self) -> dict[str, str]:
+        return self.selection.of_changes
+
+    def _changed(self, look: Look, kind: str, told: Object, version: str) -> Look:
+        now = clock.wall() + look.ahead
+        node = fleet_node(told, look.policy)
+        if kind == "BOOKMARK" or not self.selection.fits(node.name):
+            return replace(look, version=version, now=now, changed=frozenset())
+        nodes = {name: one for name, one in look.nodes.items() if name != node.name}
+        if kind != "DELETED":
+            nodes[node.name] = node
+        return replace(look, nodes=nodes, version=version, now=now, changed=frozenset({node.name}))
+
+    def _nodes(self, api: Lists, keep: Callable[[Object], T | None]) -> tuple[tuple[T, ...], str]:
+        there: list[tuple[str, T]] = []
+        version = ""
+
+        def named(told: Object) -> tuple[str, T] | None:
+            name = str((told.get("metadata") or {}).get("name", ""))
+            made = keep(told) if self.selection.fits(name) else None
+            return None if made is None else (name, made)
+
+        for query in self.selection.queries:
+            told = api.listed(NODES, "nodes", named, may="list nodes", **query)
+            if isinstance(told, Unreadable):
+                if self.selection.selector is not None and is_refused_selector(told):
+                    raise UsageError(f"--selector {self.selection.selector!r}: {told.detail}")
+                raise CannotSee(f"cannot look at the fleet: {told}")
+            there += told.items
+            version = version or told.version  # of the first: what changed since any of them comes with the watch
+        missing = sorted(set(self.selection.names) - {name for name, _ in there})
+        if missing:
+            raise UsageError(f"no Node {', '.join(missing)}; nodeprep nodes lists them")
+        return tuple(one for _, one in there), version
+
+    def _others(self, api: Lists, nodes: Mapping[str, FleetNode]) -> tuple[Others, tuple[str, ...]]:
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
+        leases = api.listed(path, "leases", renewal, may=f"list leases -n {self.namespace}")
+        pods = self._pods(api, nodes)
+        notes: list[str] = []
+        if isinstance(leases, Unreadable):
+            notes.append(f"cannot tell which agents are alive, so states stand with a question mark: {leases}")
+        if isinstance(pods, Unreadable):
+            notes.append(f"cannot tell which GPUs are free: {pods}")
+        used: dict[str, int] = {}
+        for node, count in () if isinstance(pods, Unreadable) else pods:
+            used[node] = used.get(node, 0) + count
+        return Others(
+            renewed=None if isinstance(leases, Unreadable) else dict(leases.items),
+            used=None if isinstance(pods, Unreadable) else used,
+        ), tuple(notes)
+
+    def _pods(self, api: Lists, nodes: Mapping[str, FleetNode]) -> tuple[tuple[str, int], ...] | Unreadable:
+        """The GPUs of each pod that holds some: of a few Nodes one by one, else of all."""
+        with_gpus = [name for name, node in nodes.items() if node.gpus]
+        if not with_gpus or not self.gpus:
+            return ()
+        few = self.selection.names and len(with_gpus) <= ONE_BY_ONE
+        places = [f",spec.nodeName={name}" for name in with_gpus] if few else [""]
+        found: list[tuple[str, int]] = []
+        for place in places:
+            told: Listed[tuple[str, int]] | Unreadable = api.listed(
+                PODS, "pods", gpus_used, may="list pods --all-namespaces", fieldSelector=UNFINISHED + place
+            )
+            if isinstance(told, Unreadable):
+                return told
+            found += told.items
+        return tuple(found)
+
+
+def _say_once(words: str, said: str) -> str:
+    if words != said:
+        output.complain(words)
+    return words

@@ -1,0 +1,83 @@
+"""Writes of a human's commands to Nodes: asked again where the server is busy or a race was lost, several at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from nodeprep.decide.desired import GatePolicy
+from nodeprep.doors import clock
+from nodeprep.doors.kube import Access
+from nodeprep.doors.kube_write import LOST, MERGE, STRATEGIC, Outcome, Writer
+from nodeprep.publish.fleet import LEASE
+from nodeprep.publish.release import left, node_patch, status_patch
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+SECONDS = 60.0  # for all that is written to one Node
+ATTEMPTS = 5
+AT_ONCE = 8  # Nodes that are written to at the same time
+CONFLICT, MISSING = 409, 404
+BUSY = (LOST, 429, 500, 502, 503, 504)
+
+
+def for_each(items: Iterable[T], act: Callable[[T], R]) -> list[R]:
+    """What `act` makes of each, in their order."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(act, items))
+
+
+def patient(writer: Writer, method: str, path: str, body: object = None, content_type: str = MERGE) -> Outcome:
+    """One request, asked again while the server is busy or the connection is lost. Only for what may be done twice."""
+    for attempt in range(ATTEMPTS):
+        outcome = writer.request(method, path, body, content_type)
+        if outcome.status not in BUSY or attempt == ATTEMPTS - 1:
+            return outcome
+        clock.sleep(outcome.retry_after or 0.5 * 2**attempt)
+    raise AssertionError("unreachable")
+
+
+def node_path(name: str) -> str:
+    return f"/api/v1/nodes/{quote(name, safe='')}"
+
+
+def annotate(access: Access, name: str, key: str, value: str | None) -> str:
+    """Set an annotation of a Node, or take it off. In a line what went wrong, "" if nothing."""
+    with Writer(access, SECONDS) as writer:
+        patch = {"metadata": {"annotations": {key: value}}}
+        outcome = patient(writer, "PATCH", node_path(name), patch)
+    return "" if outcome.done else outcome.message
+
+
+def clean(access: Access, name: str, names: GatePolicy, released: str | None) -> str:
+    """Take all that is ours off a Node; with `released`, tell its agent so. In a line what went wrong."""
+    with Writer(access, SECONDS) as writer:
+        for _ in range(ATTEMPTS):
+            told = patient(writer, "GET", node_path(name))
+            if told.status == MISSING:
+                return ""
+            if not told.done:
+                return told.message
+            there = left(told.body, names, for_good=released is None)
+            done = _written(writer, name, node_patch(told.body, there, released), "", MERGE)
+            if done is not None and done.status == CONFLICT:
+                continue
+            if done is None or done.done:
+                done = _written(writer, name, status_patch(there), "/status", STRATEGIC)
+            return "" if done is None or done.done else done.message
+    return f"Node {name}: others wrote to it {ATTEMPTS} times between our read and our write"
+
+
+def remove_lease(access: Access, name: str, namespace: str) -> str:
+    """Remove the Lease of a Node's agent. In a line what went wrong."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases/{LEASE}{quote(name, safe='')}"
+    with Writer(access, SECONDS) as writer:
+        outcome = patient(writer, "DELETE", path)
+    return "" if outcome.done or outcome.status == MISSING else outcome.message
+
+
+def _written(writer: Writer, name: str, patch: dict[str, Any] | None, part: str, content_type: str) -> Outcome | None:
+    return None if patch is None else patient(writer, "PATCH", node_path(name) + part, patch, content_type)

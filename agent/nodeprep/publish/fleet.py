@@ -1,0 +1,228 @@
+"""What the Nodes, Leases and pods of a cluster say of its agents: objects of the API server in, rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from nodeprep.decide.desired import TRAINING_READY, GatePolicy
+from nodeprep.facts.cluster_objects import whole
+from nodeprep.publish.node import PROFILE, RELEASED, STATE, Seen
+
+Object = Mapping[str, Any]
+
+NAMESPACE = "nodeprep"  # of the agents' pods, Leases and configuration
+LEASE = "agent-"  # and the Node's name: its agent's Lease
+SILENT_AFTER = 180.0  # seconds without a renewal after which nothing that an agent said is trusted; it renews each 60
+GPU = "/gpu"  # how the names of resources end that are whole GPUs: nvidia.com/gpu, amd.com/gpu
+
+NO_AGENT, SILENT, RELEASED_STATE = "-", "Silent", "Released"
+
+
+class Readiness(StrEnum):
+    """Whether a training pod may land on a Node. UNKNOWN: nobody who is alive says so."""
+
+    READY = "ready"
+    NOT_READY = "not-ready"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetNode:
+    """The parts of a Node that a row is made of. `status`, `reason`, `message` and `since` are TrainingReady's.
+
+    `since` is in seconds since 1970, None where there is no such condition. `kubelet_lost`: its kubelet is not Ready.
+    """
+
+    name: str
+    state: str
+    profiles: tuple[str, ...]
+    status: str
+    reason: str
+    message: str
+    since: float | None
+    taints: tuple[str, ...]
+    gpus: int
+    cordoned: bool
+    kubelet_lost: bool
+    released: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the fleet. `state` may be `NO_AGENT`, `SILENT` or `RELEASED_STATE` beside what agents write.
+
+    Times are in seconds since 1970. `renewed` is when the agent last said that it lives, None where it never did or
+    where `leases_known` is false. `free` is None where pods could not be read.
+    """
+
+    name: str
+    state: str
+    readiness: Readiness
+    profiles: tuple[str, ...]
+    reason: str
+    message: str
+    since: float | None
+    free: int | None
+    gpus: int
+    renewed: float | None
+    leases_known: bool
+    taints: tuple[str, ...]
+    cordoned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What is known beside the Nodes: renewal of each agent's Lease and GPUs in use, by Node; None: may not be read."""
+
+    renewed: Mapping[str, float] | None
+    used: Mapping[str, int] | None
+
+
+def fleet_node(told: Object, names: GatePolicy) -> FleetNode:
+    """A Node of the API server; what is malformed is not there."""
+    seen = Seen.of(told)
+    conditions = {str(one.get("type")): one for one in seen.conditions}
+    ready = conditions.get(TRAINING_READY, {})
+    kubelet = conditions.get("Ready", {}).get("status", "True")
+    ours = (names.unhealthy_taint, names.bootstrap_taint)
+    return FleetNode(
+        name=seen.name,
+        state=seen.labels.get(STATE, ""),
+        profiles=tuple(sorted(key.removeprefix(PROFILE) for key in seen.labels if key.startswith(PROFILE))),
+        status=str(ready.get("status", "")),
+        reason=str(ready.get("reason", "")),
+        message=str(ready.get("message", "")),
+        since=moment(ready.get("lastTransitionTime")),
+        taints=tuple(_taint(one) for one in seen.taints if one.get("key") in ours),
+        gpus=_gpus(part(told, "status", "allocatable")),
+        cordoned=part(told, "spec").get("unschedulable") is True,
+        kubelet_lost=kubelet != "True",
+        released=RELEASED in seen.annotations,
+    )
+
+
+def renewal(lease: Object) -> tuple[str, float] | None:
+    """Of an agent's Lease: its Node and when it was renewed; None for any other."""
+    name = str(part(lease, "metadata").get("name", ""))
+    at = moment(part(lease, "spec").get("renewTime"))
+    return (name.removeprefix(LEASE), at) if name.startswith(LEASE) and at is not None else None
+
+
+def gpus_used(pod: Object) -> tuple[str, int] | None:
+    """The Node of a pod and the GPUs that it holds; None if none, or on no Node yet."""
+    node = part(pod, "spec").get("nodeName")
+    count = _requested(part(pod, "spec"))
+    return (str(node), count) if node and count else None
+
+
+def row(node: FleetNode, others: Others, now: float) -> Row:
+    """What to say of a Node at `now`: a dead agent's word is not repeated as if it were true."""
+    renewed = None if others.renewed is None else others.renewed.get(node.name)
+    state, reason, message, since = _said(node, others, renewed, now)
+    return Row(
+        name=node.name,
+        state=state,
+        readiness=_readiness(node, others, now),
+        profiles=node.profiles,
+        reason=reason,
+        message=message,
+        since=since,
+        free=None if others.used is None else node.gpus - others.used.get(node.name, 0),
+        gpus=node.gpus,
+        renewed=renewed,
+        leases_known=others.renewed is not None,
+        taints=node.taints,
+        cordoned=node.cordoned,
+    )
+
+
+def is_alive(name: str, others: Others, now: float) -> bool:
+    """Whether the agent of a Node is known to live."""
+    renewed = (others.renewed or {}).get(name)
+    return renewed is not None and now - renewed <= SILENT_AFTER
+
+
+def outcome(rows: Iterable[Row]) -> int:
+    """The exit code of design 5: 0 all ready, 1 at least one is not, 3 none is known not to be, but not all are."""
+    words = {one.readiness for one in rows}
+    if Readiness.NOT_READY in words:
+        return 1
+    return 3 if Readiness.UNKNOWN in words else 0
+
+
+def _said(node: FleetNode, others: Others, renewed: float | None, now: float) -> tuple[str, str, str, float | None]:
+    """State, reason, message and since when."""
+    ours = bool(node.state or node.status or node.taints)
+    if others.renewed is not None and renewed is None:
+        if node.released:
+            return RELEASED_STATE, "", "", None
+        left = f"left behind: {node.state or node.reason or 'a taint'}" if ours else ""
+        return NO_AGENT, "NoAgent" if ours else "", left, None
+    if renewed is not None and now - renewed > SILENT_AFTER:
+        return SILENT, "AgentSilent", f"last said {node.state or 'nothing'}: {node.message}", renewed
+    if node.released:
+        return RELEASED_STATE, "", "", None
+    if node.status == "True" and node.kubelet_lost:
+        return node.state, "KubeletNotReady", "the kubelet's own condition Ready is not True", node.since
+    return node.state or NO_AGENT, node.reason, node.message, node.since
+
+
+def _readiness(node: FleetNode, others: Others, now: float) -> Readiness:
+    if node.kubelet_lost or node.taints:
+        return Readiness.NOT_READY
+    if not is_alive(node.name, others, now) or node.released:
+        return Readiness.UNKNOWN
+    return {"True": Readiness.READY, "False": Readiness.NOT_READY}.get(node.status, Readiness.UNKNOWN)
+
+
+def _requested(spec: Object) -> int:
+    """As the scheduler counts: containers and sidecars together, or an init container that wants more by itself."""
+    total, most = sum(_wanted(one) for one in _list(spec, "containers")), 0
+    sidecars = 0
+    for one in _list(spec, "initContainers"):
+        if one.get("restartPolicy") == "Always":
+            sidecars += _wanted(one)
+            most = max(most, sidecars)
+        else:
+            most = max(most, sidecars + _wanted(one))
+    return max(total + sidecars, most)
+
+
+def _wanted(container: Object) -> int:
+    """A container's GPUs: of extended resources the request is the limit."""
+    limits, requests = (part(container, "resources", which) for which in ("limits", "requests"))
+    return _gpus({**limits, **requests})
+
+
+def _gpus(resources: Object) -> int:
+    return sum(whole(str(count)) or 0 for name, count in resources.items() if str(name).endswith(GPU))
+
+
+def _taint(taint: Object) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key')}{value}:{taint.get('effect')}"
+
+
+def moment(time: object) -> float | None:
+    """A time of the API server (RFC 3339) in seconds since 1970; None for what is none."""
+    try:
+        at = datetime.fromisoformat(time) if isinstance(time, str) else None
+    except ValueError:
+        return None
+    return at.replace(tzinfo=at.tzinfo or UTC).timestamp() if at is not None else None
+
+
+def part(told: object, *keys: str) -> Object:
+    """The mapping at `keys`; an empty one where there is none."""
+    for key in keys:
+        told = told.get(key) if isinstance(told, Mapping) else None
+    return told if isinstance(told, Mapping) else {}
+
+
+def _list(told: Object, key: str) -> tuple[Object, ...]:
+    found = told.get(key)
+    return tuple(one for one in found if isinstance(one, Mapping)) if isinstance(found, list) else ()

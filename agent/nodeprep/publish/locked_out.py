@@ -1,0 +1,49 @@
+"""Whom our taints would keep away from a Node: DaemonSets whose pods tolerate them not, and what to paste."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from nodeprep.checks.plugin.tolerates_gate import NO_SCHEDULE, PLUGINS, Want, command, networks, serves
+from nodeprep.facts import cluster_objects
+from nodeprep.facts.cluster import Owner
+from nodeprep.facts.cluster_objects import field
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LockedOut:
+    """A DaemonSet that a taint of ours keeps away, `namespace/name`.
+
+    `serves` is the host's path by which it serves a device plugin or the network, "" where it does neither; `taints`
+    are those that it does not tolerate; `tolerations` (YAML) and `command` add them.
+    """
+
+    where: str
+    serves: str
+    taints: tuple[str, ...]
+    tolerations: str
+    command: str
+
+
+def locked_out(daemon_set: Object, want: Want) -> LockedOut | None:
+    """Whether the taints in force keep its new pods away; None if not. Raises Odd where it is no DaemonSet."""
+    metadata, template = field(daemon_set, dict, "metadata"), field(daemon_set, dict, "spec", "template")
+    name = field(metadata, str, "name")
+    pod = cluster_objects.pod(
+        {"metadata": {"namespace": field(metadata, str, "namespace"), "name": name}, "spec": template.get("spec") or {}}
+    )
+    missing = [key for key in want.taints if not any(one.tolerates(key, NO_SCHEDULE) for one in pod.tolerations)]
+    if not missing:
+        return None
+    return LockedOut(
+        where=pod.where,
+        serves=serves(pod, tuple(map(PurePosixPath, (*PLUGINS, *networks(None))))),
+        taints=tuple(f"{key}:{NO_SCHEDULE}" for key in missing),
+        tolerations=f"tolerations: [{', '.join(f'{{key: {key}, operator: Exists}}' for key in missing)}]",
+        command=command(pod, Owner("apps/v1", "DaemonSet", name), missing).removeprefix(": "),
+    )

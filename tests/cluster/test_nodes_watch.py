@@ -1,0 +1,169 @@
+"""`nodeprep nodes --watch` and `--wait` against a real kube-apiserver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.cli.program import NODEPREP
+from tests.cluster.fleet import NODES, POOL, SLACK, cells, few_nodes, later, node, nodes, say
+from tests.rigs.cluster import Cluster
+
+
+@pytest.fixture
+def fleet(cluster: Cluster) -> Iterator[Cluster]:
+    with few_nodes(cluster):
+        yield cluster
+
+
+class Watching:
+    """`nodeprep nodes --watch` as it runs: what it said so far, line by line."""
+
+    def __init__(self, file: Path) -> None:
+        # A shell has what it runs in the background ignore Ctrl-C.
+        command = ("env", "--default-signal=INT", NODEPREP, "nodes", "-l", f"pool={POOL}", "--watch")
+        environment = {**os.environ, "KUBECONFIG": str(file)}
+        self.process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.lines: SimpleQueue[str] = SimpleQueue()
+        streams = (self.process.stdout, self.process.stderr)
+        self.readers = [Thread(target=self._read, args=(stream,)) for stream in streams]
+        for reader in self.readers:
+            reader.start()
+
+    def _read(self, stream: Any) -> None:
+        with stream:
+            for line in stream:
+                self.lines.put(line)
+
+    def until(self, *words: str) -> str:
+        """The first line that holds all of them."""
+        said: list[str] = []
+        while True:
+            try:
+                line = self.lines.get(timeout=SLACK)
+            except Empty:
+                raise AssertionError(f"never said {words}, but: {''.join(said)}") from None
+            said.append(line)
+            if all(word in line for word in words):
+                return line
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(SLACK)
+
+
+@contextmanager
+def watching(file: Path) -> Iterator[Watching]:
+    one = Watching(file)
+    try:
+        yield one
+    finally:
+        one.process.kill()
+        one.process.wait()
+        for reader in one.readers:
+            reader.join()
+
+
+def test_a_watch_says_what_changes_until_ctrl_c(fleet: Cluster) -> None:
+    with watching(fleet.kubeconfig()) as watched:
+        watched.until("fleet-4")
+        say(fleet, "fleet-1", "False", "PortDown")
+        watched.until("fleet-1", "PortDown")
+        node(fleet, "fleet-5")
+        watched.until("fleet-5", "Ready")
+        assert fleet.call("DELETE", f"{NODES}/fleet-5")[0] == 200
+        watched.until("fleet-5", "Gone")
+        assert watched.end() == 130
+
+
+class Passage:
+    """A port of loopback that leads to the API server, and that can be cut."""
+
+    def __init__(self, port: int) -> None:
+        self.to = port
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.port = self.server.getsockname()[1]
+        self.held: list[socket.socket] = []
+        Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self.server.accept()
+                far = socket.create_connection(("127.0.0.1", self.to))
+                self.held += [near, far]
+                for pair in ((near, far), (far, near)):
+                    Thread(target=self._carry, args=pair, daemon=True).start()
+
+    @staticmethod
+    def _carry(one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while data := one.recv(65536):
+                other.sendall(data)
+
+    def cut(self) -> None:
+        for one in self.held:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        self.held.clear()
+
+    def close(self) -> None:
+        self.server.close()
+        self.cut()
+
+
+def test_a_watch_outlives_its_connection(fleet: Cluster) -> None:
+    passage = Passage(fleet.port)
+    try:
+        file = fleet.kubeconfig(cluster={"server": f"https://127.0.0.1:{passage.port}"})
+        with watching(file) as watched:
+            watched.until("fleet-4")
+            say(fleet, "fleet-1", "False", "PortDown")
+            watched.until("fleet-1", "PortDown")
+            passage.cut()
+            say(fleet, "fleet-1", "True", "Ready")
+            watched.until("lost the watch, listing anew")
+            watched.until("fleet-1", "Ready")
+            say(fleet, "fleet-1", "False", "AndAgain")
+            watched.until("fleet-1", "AndAgain")
+    finally:
+        passage.close()
+
+
+def test_it_waits_until_all_are_ready(fleet: Cluster) -> None:
+    node(fleet, "fleet-6")
+    say(fleet, "fleet-6", "False", "Bootstrap")
+    thread = later(lambda: say(fleet, "fleet-6", "True", "Ready"))
+    done = nodes(fleet, "fleet-1", "fleet-6", "--wait", "30s")
+    thread.join()
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "waiting: 1 of 2 not ready: fleet-6 Bootstrap\n"
+    assert cells(done.stdout)[1] == ["fleet-6", "Ready", "rdma-roce", "-", "8/8"]
+
+
+WAITS = [
+    (("fleet-1",), 0),
+    (("fleet-1", "fleet-2"), 1),
+    (("fleet-1", "fleet-3"), 3),
+    (("fleet-2", "fleet-3"), 1),
+    (("fleet-4",), 3),
+    (("-l", "no=such"), 1),
+]
+
+
+@pytest.mark.parametrize(("words", "code"), WAITS)
+def test_what_it_exits_with_when_time_is_up(fleet: Cluster, words: tuple[str, ...], code: int) -> None:
+    assert nodes(fleet, *words, "--wait", "0").returncode == code
