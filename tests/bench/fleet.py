@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -67,7 +67,7 @@ def work(place: Path, spread: float) -> int:
     publishers: dict[str, Publisher] = {}
     chance = Random(place.name)
     for one in told["agents"]:
-        who = partial(dict, Authorization=f"Bearer {one['token']}")
+        who: Callable[[], Mapping[str, str]] = partial(dict, Authorization=f"Bearer {one['token']}")
         access = Access(one["name"], Peer(told["url"], authority=told["authority"]), who)
         publishers[one["name"]] = publisher = Publisher(access)
         publisher.tell(desired(good=True), NAMES, one["uid"], opening=False)

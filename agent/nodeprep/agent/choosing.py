@@ -41,6 +41,7 @@ def choose(question: Question, look: Look, past: Past) -> Choice:
     """The profiles that hold.
 
     What hardware once chose is held, and what the configuration last said holds on while nobody can tell what it says.
+    Hardware that cannot be seen asks for nothing: that opens no gate, and a node that is ready stays so.
     """
     known = remembered(past)
     strange = [name for name in past.held if name not in BUILT_IN]
@@ -50,7 +51,7 @@ def choose(question: Question, look: Look, past: Past) -> Choice:
             return Choice(chosen, (chosen.untold,))
         by = f"{chosen.untold}; as remembered"
         chosen = replace(chosen, profile=merged(known), parts=known, by=by, by_hardware=False)
-    doubts: list[str] = []
+    doubts = [chosen.unseen] if chosen.unseen and past.state is not State.READY else []
     for name in strange if chosen.by_hardware or not chosen.parts else ():
         part = next((one for one in known if one.profile.name == name), None)
         if part is None:

@@ -209,7 +209,9 @@ class Agent:
     def _publish(self, desired: Desired, *, opening: bool) -> None:
         if self.means.publisher is not None:
             gate = self.settings.agent.gate
-            self.means.publisher.tell(desired, gate, self._mind.past.node_uid, opening=opening)
+            # Where there was no memory nothing is written before the Node was heard: it would overwrite what that kept.
+            uid = "" if self._forgetful else self._mind.past.node_uid
+            self.means.publisher.tell(desired, gate, uid, opening=opening)
 
     def _patience(self) -> float:
         """Seconds until there is something to do."""

@@ -40,9 +40,9 @@ def meet(past: Past, heard: NodeSays, now: float, *, forgetful: bool) -> Met:
     known = past.node_uid
     if is_new:
         past = replace(begin(past, past.boot_id, heard.uid, now), node_uid=heard.uid, version=__version__)
-    if forgetful and not past.held:
-        held = tuple(name for name in kept.get(HELD, "").split(",") if name in BUILT_IN)
-        past = replace(past, held=held)
+    if forgetful:  # what hardware showed meanwhile takes nothing back: it no more has what was lost
+        held = (name for name in kept.get(HELD, "").split(",") if name in BUILT_IN)
+        past = replace(past, held=tuple(dict.fromkeys((*past.held, *held))))
     if forgetful and not past.reset_done:
         past = replace(past, reset_done=kept.get(RESET_DONE, ""))
     if heard.reset in ("", past.reset_done):
