@@ -68,8 +68,8 @@ def test_a_server_that_refuses(shared_node: Known) -> None:
     assert others(said) == others(usual)
 
 
-OF_NODE = ASKING - {"erdma.cr", "erdma.agent"}
-OF_PODS = {"terway.pod", "terway.veth", "route.rules", "erdma.cr", "erdma.agent"}
+OF_NODE = ASKING - {"erdma.cr", "erdma.agent", "plugin.tolerates-gate"}
+OF_PODS = {"terway.pod", "terway.veth", "route.rules", "erdma.cr", "erdma.agent", "plugin.tolerates-gate"}
 DENIED = [
     # resource                 checks that cannot look                         exit code
     ("nodes", OF_NODE, 3),
