@@ -36,7 +36,8 @@ class Chosen:
 
     `left_out` are gates of it that ask Kubernetes, where nobody chose it and nobody gave access. `parts` are the
     profiles that it is made of, and `by_hardware` whether nobody but the hardware asked for them. `untold` says why
-    the configuration's word could not be had, so that this is the next best.
+    the configuration's word could not be had, so that this is the next best; `unseen` why the hardware, which was to
+    choose, could not be looked at, so that this is nobody's choice.
     """
 
     profile: Profile
@@ -46,6 +47,7 @@ class Chosen:
     parts: tuple[Named, ...] = ()
     by_hardware: bool = False
     untold: str = ""
+    unseen: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,19 +155,23 @@ class Question:
 
     def _by_hardware(self, look: Look, held: Iterable[str]) -> Chosen:
         known = dict.fromkeys(held)
-        rdma = look.facts.get(Rdma)
+        rdma, pci = look.facts.get(Rdma), look.facts.get(Pci)
         if isinstance(rdma, Unreadable):
-            if not known:
-                return Chosen(self.no_profile(), f"the hardware could not be looked at: {rdma}")
-            return self._of_hardware(known, "as remembered", look)
+            return self._of_hardware(known, "as remembered", look) if known else self._unseen(rdma)
         found = suited(look.get(Pci), look.get(Rdma))
         found = (suited_to_network(look.get(Terway), look.get(Cni)) if found.nothing else None) or found
         if found.profile is None and not known:
+            if isinstance(pci, Unreadable) and found.nothing:
+                return self._unseen(pci)
             looked_for = found.because if found.nothing else ""
             return Chosen(self.no_profile(), f"chosen by hardware: {found.because}", looked_for)
         if found.profile is not None:
             known.setdefault(found.profile)
         return self._of_hardware(known, found.because, look)
+
+    def _unseen(self, why: Unreadable) -> Chosen:
+        by = f"the hardware could not be looked at: {why}"
+        return Chosen(self.no_profile(), by, unseen=by)
 
     def _of_hardware(self, names: Iterable[str], because: str, look: Look) -> Chosen:
         parts = []

@@ -16,7 +16,9 @@ from nodeprep.config.settings import Settings
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.readiness import Mode
 from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.past import Past, Proof
+from nodeprep.facts.past import Past, Proof, State
+from nodeprep.facts.pci import Pci
+from nodeprep.facts.rdma import Rdma
 from nodeprep.look import Look
 from nodeprep.model import NO_ACCESS, Unreadable, Why
 from nodeprep.profile import mapping
@@ -38,12 +40,14 @@ def chosen(
     rules: tuple[Rule, ...] = (),
     default: str = "auto",
     labels: dict[str, str] | None = None,
+    unseen: tuple[type, ...] = (),
 ) -> Choice:
-    """Of a node whose hardware shows nothing, unless it is remembered."""
+    """Of a node whose hardware shows nothing, unless it is remembered; facts that are `unseen` could not be had."""
     known: object = NOBODY if labels is None else cluster(node=node_object(labels=labels))
     settings = Settings("config.yaml", default=default, agent_part=AgentSettings(assign=rules))
     question = Question(ALL, (), Wishes(None, "", settings, "2026-11-21"))
-    return choose(question, Look(0.0, live=True, facts={Cluster: known}), past or Past())
+    blind = dict.fromkeys(unseen, Unreadable(Why.MISSING, "/host", detail="the host's root is not mounted here"))
+    return choose(question, Look(0.0, live=True, facts={Cluster: known, **blind}), past or Past())
 
 
 def words(
@@ -85,6 +89,22 @@ def test_the_configurations_word(
 ) -> None:
     choice = chosen(past=kept, rules=rules, labels=labels)
     assert words(choice, past=kept) == expected
+
+
+@pytest.mark.parametrize(
+    ("kept", "unseen", "expected"),
+    [
+        pytest.param(Past(), (Rdma, Pci), ["unknown gates refused"], id="unseen hardware opens nothing"),
+        pytest.param(Past(), (Pci,), ["unknown gates refused"], id="nor do unseen NICs"),
+        pytest.param(Past(), (), [], id="hardware that shows nothing demands nothing"),
+        pytest.param(Past(state=State.READY), (Rdma,), [], id="a look in vain closes nothing"),
+        pytest.param(Past(held=("base",)), (Rdma,), ["base gates free"], id="what it once chose is held"),
+    ],
+)
+def test_hardware_that_cannot_be_seen(kept: Past, unseen: tuple[type, ...], expected: list[str]) -> None:
+    choice = chosen(past=kept, unseen=unseen)
+    assert words(choice, past=kept) == expected
+    assert all("the host's root is not mounted here" in doubt for doubt in choice.doubts)
 
 
 def test_a_guess_is_not_kept_as_the_configurations_word() -> None:

@@ -70,7 +70,8 @@ def test_what_the_node_kept_counts_where_the_disk_was_lost() -> None:
     assert met.past.held == ("rdma-roce", "tcp-shared-eni")
     assert not met.reset
     assert meet(lost, kept, NOW, forgetful=False).past.held == ()
-    assert meet(lost, kept, NOW, forgetful=False).reset
+    assert not meet(lost, kept, NOW, forgetful=False).reset  # a life of ours did it, whoever remembers
+    assert meet(lost, says("u1", "later", done="now"), NOW, forgetful=True).reset
 
 
 def test_what_hardware_shows_meanwhile_takes_nothing_back() -> None:

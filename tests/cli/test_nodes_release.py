@@ -129,6 +129,7 @@ def test_who_tolerates_neither() -> None:
     found = locked_out(daemon_set(), Want())
     assert found is not None
     assert (found.where, found.serves) == ("kube-system/rdma-shared-dp-ds", "/var/lib/kubelet/device-plugins")
+    assert found.lifts_taint
     assert found.taints == ("nodeprep.io/unhealthy:NoSchedule", "nodeprep.io/bootstrap:NoSchedule")
     assert found.tolerations == (
         "tolerations: [{key: nodeprep.io/unhealthy, operator: Exists}, {key: nodeprep.io/bootstrap, operator: Exists}]"
@@ -150,10 +151,18 @@ def test_one_value_of_a_taint_that_has_many_is_not_enough() -> None:
 def test_a_log_collector_serves_neither_devices_nor_the_network() -> None:
     found = locked_out(daemon_set("/var/log"), Want())
     assert found is not None
-    assert found.serves == ""
+    assert (found.serves, found.lifts_taint) == ("", False)
+
+
+def test_who_lacks_the_bootstrap_taint_alone_keeps_ours_from_nobody() -> None:
+    found = locked_out(daemon_set(tolerations=[{"key": "nodeprep.io/unhealthy", "operator": "Exists"}]), Want())
+    assert found is not None
+    assert found.taints == ("nodeprep.io/bootstrap:NoSchedule",)
+    assert (found.serves, found.lifts_taint) == ("/var/lib/kubelet/device-plugins", False)
 
 
 def test_a_soft_taint_keeps_nobody_away() -> None:
     found = locked_out(daemon_set(), Want(effect="PreferNoSchedule"))
     assert found is not None
+    assert not found.lifts_taint
     assert found.taints == ("nodeprep.io/bootstrap:NoSchedule",)

@@ -72,6 +72,13 @@ def test_a_silent_agent_is_silent_since_its_last_word() -> None:
     assert said.message == "last said Unhealthy: as said"
 
 
+def test_a_lease_of_the_future_says_nothing_of_today() -> None:
+    said = told(node(), -181.0)
+    assert (said.state, said.readiness) == ("Silent", Readiness.UNKNOWN)
+    assert said.message == "its Lease was renewed in the future: its clock is wrong; last said Ready: as said"
+    assert told(node(), -180.0).readiness is Readiness.READY
+
+
 def test_a_kubelet_that_is_not_ready_is_no_place_for_a_pod() -> None:
     one = node()
     one["status"]["conditions"][0]["status"] = "Unknown"

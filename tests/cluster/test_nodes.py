@@ -161,13 +161,24 @@ def test_lint_and_what_it_says_to_run(fleet: Cluster) -> None:
     fleet.create(path, daemon_set("lint-plugin", [{"key": "nvidia.com/gpu", "operator": "Exists"}]))
     fleet.create(path, daemon_set("lint-bare", []))
     fleet.create(path, daemon_set("lint-good", [{"operator": "Exists"}]))
+    fleet.create(path, daemon_set("lint-half", [{"key": "nodeprep.io/unhealthy", "operator": "Exists"}]))
     try:
         done = nodes(fleet, "lint")
         assert done.returncode == 1, done.stderr
         assert "lint-good" not in done.stdout
+        told = done.stdout.split("\n\n")
+        said = {name: next(one for one in told if f"/lint-{name}:" in one) for name in ("plugin", "bare", "half")}
+        assert [name for name, one in said.items() if "so where one runs our taint is not set" in one] == [
+            "plugin",
+            "bare",
+        ]
+        assert "a new Node, which waits for what it serves, would not get its pod" in said["half"]
+        assert told[-1].startswith("3 of ")
+        assert told[-1].endswith("; where pods of 2 of them run, our taint is not set (plugin.tolerates-gate)\n")
+        assert told.index(said["half"]) > max(told.index(said["plugin"]), told.index(said["bare"]))
         commands = [line.split("or run: ")[1] for line in done.stdout.splitlines() if "or run: " in line]
         ours = [line for line in commands if "lint-" in line]
-        assert len(ours) == 2
+        assert len(ours) == 3
         kubectl = f'kubectl() {{ {fleet.program} kubectl --kubeconfig {fleet.kubeconfig()} "$@"; }}\n'
         subprocess.run(("bash", "-ec", kubectl + "\n".join(ours)), check=True, capture_output=True)
         again = nodes(fleet, "lint")
@@ -175,5 +186,5 @@ def test_lint_and_what_it_says_to_run(fleet: Cluster) -> None:
         kept = fleet.call("GET", f"{path}/lint-plugin")[1]["spec"]["template"]["spec"]["tolerations"]
         assert {"key": "nvidia.com/gpu", "operator": "Exists"} in kept
     finally:
-        for name in ("plugin", "bare", "good"):
+        for name in ("plugin", "bare", "good", "half"):
             fleet.call("DELETE", f"{path}/lint-{name}")

@@ -114,6 +114,118 @@ def test_reset_waits_for_the_agent(fleet: Cluster) -> None:
     assert (done.returncode, done.stdout) == (0, "fleet-1: reset\n"), done.stderr
 
 
+def annotate(fleet: Cluster, name: str, **values: str | None) -> None:
+    """Annotations by the words after the slash; `done` is the agent's answer."""
+    keys = {"reset": "nodeprep.io/reset", "released": "nodeprep.io/released", "done": "agent.nodeprep.io/reset"}
+    patch = {"metadata": {"annotations": {keys[word]: value for word, value in values.items()}}}
+    assert fleet.call("PATCH", f"{NODES}/{name}", patch)[0] == 200
+
+
+def asked(fleet: Cluster, name: str, before: str = "") -> str:
+    """What stands there as the wish of a human, once it is another than `before`."""
+    for _ in range(200):
+        wish = fleet.call("GET", f"{NODES}/{name}")[1]["metadata"].get("annotations", {}).get("nodeprep.io/reset", "")
+        if wish != before:
+            return str(wish)
+        signal.sigtimedwait((), 0.1)
+    raise AssertionError("nobody asked")
+
+
+def test_reset_by_a_label_that_the_reset_changes(fleet: Cluster) -> None:
+    def agent() -> None:
+        wish = asked(fleet, "fleet-2")
+        body = {"metadata": {"labels": {"nodeprep.io/state": "Bootstrap"}}}
+        assert fleet.call("PATCH", f"{NODES}/fleet-2", body)[0] == 200
+        signal.sigtimedwait((), 1.5)
+        annotate(fleet, "fleet-2", done=wish)
+
+    thread = later(agent, 0.1)
+    done = nodes(fleet, "reset", "-l", f"pool={POOL},nodeprep.io/state=Unhealthy", "--timeout", "30s")
+    thread.join()
+    assert (done.returncode, done.stdout) == (0, "fleet-2: reset\n"), done.stderr
+
+
+def test_a_released_node_is_refused_at_once_and_the_others_are_reset(fleet: Cluster) -> None:
+    annotate(fleet, "fleet-2", released="2026-11-22T03:00:00Z")
+    alone = nodes(fleet, "reset", "fleet-2", "--timeout", "1h")
+    assert (alone.returncode, alone.stdout) == (1, "")
+    says = "fleet-2: not asked: it is released, so no agent answers; nodeprep nodes release --undo fleet-2 ends that"
+    assert says in alone.stderr
+    thread = later(lambda: annotate(fleet, "fleet-1", done=asked(fleet, "fleet-1")), 0.1)
+    both = nodes(fleet, "reset", "fleet-1", "fleet-2", "--timeout", "30s")
+    thread.join()
+    assert (both.returncode, both.stdout) == (1, "fleet-1: reset\n")
+    assert says in both.stderr
+    assert nodes(fleet, "reset", "fleet-1", "fleet-2", "--no-wait").returncode == 1
+    assert "nodeprep.io/reset" not in fleet.call("GET", f"{NODES}/fleet-2")[1]["metadata"]["annotations"]
+
+
+SECOND, SECOND_INVENTORY = "2027-01-01T00:00:00Z", "2027-01-01T00:00:00Z inventory"
+TWO_HUMANS = [
+    # ours, what the second one writes, whether our wish is fulfilled when the agent answers the second
+    ((), SECOND, True),
+    ((), SECOND_INVENTORY, True),
+    (("--inventory",), SECOND_INVENTORY, True),
+    (("--inventory",), SECOND, False),
+]
+
+
+@pytest.mark.parametrize(("words", "second", "good"), TWO_HUMANS)
+def test_two_humans_at_once(fleet: Cluster, words: tuple[str, ...], second: str, *, good: bool) -> None:
+    def other() -> None:
+        asked(fleet, "fleet-1")
+        annotate(fleet, "fleet-1", reset=second)
+        signal.sigtimedwait((), 1.5)
+        annotate(fleet, "fleet-1", done=second)
+
+    thread = later(other, 0.1)
+    done = nodes(fleet, "reset", "fleet-1", *words, "--timeout", "30s")
+    thread.join()
+    if good:
+        says = f"fleet-1: reset, by somebody else who asked for {second!r} after us\n"
+        assert (done.returncode, done.stdout) == (0, says), done.stderr
+    else:
+        says = f"fleet-1: reset, but with its inventory: somebody else asked for {second!r} after us; run it again"
+        assert (done.returncode, done.stdout) == (1, "")
+        assert says in done.stderr
+
+
+def test_the_agent_may_have_read_ours_before_the_second_came(fleet: Cluster) -> None:
+    def other() -> None:
+        wish = asked(fleet, "fleet-1")
+        annotate(fleet, "fleet-1", reset=SECOND, done=wish)
+
+    thread = later(other, 0.1)
+    done = nodes(fleet, "reset", "fleet-1", "--timeout", "30s")
+    thread.join()
+    assert (done.returncode, done.stdout) == (0, "fleet-1: reset\n"), done.stderr
+
+
+MEANWHILE: list[tuple[dict[str, str | None], str]] = [
+    ({"reset": SECOND}, f"somebody else asked for {SECOND!r} after us; its agent lives"),
+    ({"reset": "before"}, "somebody else asked for 'before' after us; its agent lives"),  # which it did long ago
+    ({"reset": None}, "somebody removed nodeprep.io/reset before its agent read it; run it again"),
+    ({"released": "now"}, "it was released meanwhile; nodeprep nodes release --undo fleet-1 ends that"),
+]
+
+
+@pytest.mark.parametrize(("written", "why"), MEANWHILE)
+def test_what_others_did_meanwhile_is_no_fault_of_the_agent(
+    fleet: Cluster, written: dict[str, str | None], why: str
+) -> None:
+    annotate(fleet, "fleet-1", reset="before", done="before")
+
+    def other() -> None:
+        asked(fleet, "fleet-1", "before")
+        annotate(fleet, "fleet-1", **written)
+
+    thread = later(other, 0.1)
+    done = nodes(fleet, "reset", "fleet-1", "--timeout", "4s")
+    thread.join()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"fleet-1: not reset in 4 s: {why}" in done.stderr
+
+
 LATE = [
     ("fleet-1", "its agent lives (Lease "),
     ("fleet-3", "its agent is silent for 10m"),

@@ -14,7 +14,7 @@ from nodeprep.doors.kube import Access
 from nodeprep.doors.kube_http import Peer
 from nodeprep.facts import cluster_objects, cluster_records
 from nodeprep.facts.cluster import Cluster, EniConfig, ErdmaDevice, Owner, Pod, PodEni, Toleration
-from nodeprep.facts.cluster_objects import Odd, age, whole
+from nodeprep.facts.cluster_objects import Odd, age, moment, whole
 from nodeprep.facts.cluster_requests import observe
 from nodeprep.model import Unreadable, Why, raw
 from tests import api_objects as api
@@ -385,6 +385,23 @@ LATER: list[tuple[str, float | None]] = [("2033-11-14T22:13:20.123456Z", 0.0)]
 @pytest.mark.parametrize(("time", "seconds"), [*TIMES, *NO_TIMES, *LATER])
 def test_ages(time: str, seconds: float | None) -> None:
     assert age(time, 1_700_000_000.0) == seconds
+
+
+MOMENTS: list[tuple[object, float | None]] = [
+    ("2023-11-14T22:13:20Z", 1_700_000_000.0),
+    ("2023-11-14T22:13:20.5Z", 1_700_000_000.5),
+    ("2023-11-14T22:13:20", 1_700_000_000.0),  # UTC, whatever the time zone of this machine
+    ("2033-11-14T22:13:20Z", 2_015_619_200.0),
+    ("0001-01-01T00:00:00Z", None),
+    ("soon", None),
+    (None, None),
+    (7, None),
+]
+
+
+@pytest.mark.parametrize(("time", "seconds"), MOMENTS)
+def test_moments(time: object, seconds: float | None) -> None:
+    assert moment(time) == seconds
 
 
 def test_a_snapshot_keeps_all_of_it() -> None:

@@ -71,6 +71,8 @@ PODS: list[tuple[tuple[door.Route, ...], list[tuple[str, int]]]] = [
     ((to("10.1.0.134/32", CALI, kind="local"),), []),
     ((to("fd00::9/128", CALI, family="inet6"),), []),
     ((to("10.1.0.134/32", ETH0),), []),
+    ((to("10.1.0.254/32", CALI), to("10.9.0.0/16", CALI, via="10.1.0.254")), []),  # a gateway, where the NIC is a veth
+    ((POD, to("10.9.0.0/16", ETH0, via="10.1.0.134")), [("10.1.0.134", CALI)]),
     ((to("10.1.0.134/32", WG),), []),  # a tunnel's far end
     ((to("10.1.0.134/32", 99),), []),
     ((to("10.2.0.0/24", CNI),), [("10.2.0.2", CNI)]),  # the first address that is not ours

@@ -1,12 +1,16 @@
-"""A cluster with two real nodes for each module here, which may do to it what it likes."""
+"""A cluster with two real nodes for each module here, which may do to it what it likes, and images of nodeprep."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
 
 import pytest
 
+from daemonset.image.debian import CannotBuild
+from tests.rigs import images
 from tests.rigs.absent import cannot_start
 from tests.rigs.cluster import CannotStart, Cluster
 
@@ -19,3 +23,19 @@ def cluster() -> Iterator[Cluster]:
         except CannotStart as reason:
             cannot_start(reason)
         yield made
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Makes the archive of a kind (tests/rigs/images.py), each once."""
+    directory = tmp_path_factory.mktemp("images")
+
+    @cache
+    def made(kind: str) -> Path:
+        try:
+            images.write(kind, directory / f"{kind}.tar")
+        except CannotBuild as reason:
+            cannot_start(reason)
+        return directory / f"{kind}.tar"
+
+    return made

@@ -73,7 +73,7 @@ def test_what_others_should_hear_of(seen: Seen, desired: Desired, expected: tupl
 def test_what_was_sent_and_lost_is_there_once() -> None:
     made = event(node(), DOWN, NOW)
     assert made == event(node(), DOWN, NOW)
-    assert made["metadata"]["name"] != event(node(), DOWN, NOW + timedelta(seconds=1))["metadata"]["name"]
+    assert made["metadata"]["name"] != event(node(), DOWN, NOW + timedelta(microseconds=1))["metadata"]["name"]
     assert made["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1"}
     assert (made["type"], made["reason"], made["metadata"]["namespace"]) == ("Warning", "PortDown", "default")
     assert event(node(), Happening("Ready", "m" * 5000), NOW)["type"] == "Normal"

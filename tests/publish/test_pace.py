@@ -7,47 +7,57 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeprep.publish.pace import BURST, FIRST, MOST, RATE, Pace
+from nodeprep.publish.pace import BURST, FIRST, MOST, RATE, RESERVE, Backoff, Bucket
 
 
-def test_a_burst_goes_out_at_once_and_then_one_a_second() -> None:
-    pace = Pace(Random(1))
+def test_a_burst_goes_out_at_once_and_then_what_fills() -> None:
+    bucket = Bucket()
     for _ in range(int(BURST)):
-        assert pace.wait(100.0) == 0.0
-        pace.take(100.0)
-    assert pace.wait(100.0) == 1.0 / RATE
-    assert pace.wait(101.0) == 0.0
+        assert bucket.wait(100.0) == 0.0
+        bucket.take(100.0)
+    assert bucket.wait(100.0) == 1.0 / RATE
+    assert bucket.wait(100.0 + 1.0 / RATE) == 0.0
 
 
-@given(waits=st.lists(st.floats(0.0, 5.0), max_size=200))
-def test_no_window_holds_more_than_a_burst_and_what_filled(waits: list[float]) -> None:
-    pace, now, sent = Pace(Random(1)), 1000.0, list[float]()
-    for wait in waits:
+def test_what_can_wait_leaves_enough_to_close_a_gate() -> None:
+    bucket = Bucket()
+    while bucket.wait(100.0, RESERVE) == 0.0:
+        bucket.take(100.0)
+    assert bucket.tokens == RESERVE
+    assert bucket.wait(100.0) == 0.0
+    assert bucket.wait(100.0, RESERVE) == 1.0 / RATE
+
+
+@given(steps=st.lists(st.tuples(st.floats(0.0, 5.0), st.integers(1, 3)), max_size=200))
+def test_no_window_holds_more_than_a_burst_and_what_filled(steps: list[tuple[float, int]]) -> None:
+    bucket, now, sent = Bucket(), 1000.0, list[float]()
+    for wait, size in steps:
         now += wait
-        if pace.wait(now) == 0.0:
-            pace.take(now)
-            sent.append(now)
+        if bucket.wait(now) == 0.0:
+            for _ in range(size):  # what began is not cut in the middle
+                bucket.take(now)
+                sent.append(now)
     for first, start in enumerate(sent):
         for last, end in enumerate(sent[first:], first):
-            assert last - first + 1 <= BURST + (end - start) * RATE + 1e-6
+            assert last - first + 1 <= BURST + 2 + (end - start) * RATE + 1e-6
 
 
-@given(seed=st.integers(), retry_after=st.floats(0.0, 300.0), failures=st.integers(1, 60))
-def test_a_server_in_trouble_is_left_alone_for_as_long_as_it_says(seed: int, retry_after: float, failures: int) -> None:
-    pace = Pace(Random(seed))
+@given(seed=st.integers(), least=st.floats(0.0, 300.0), failures=st.integers(1, 60))
+def test_a_server_in_trouble_is_left_alone_for_as_long_as_it_says(seed: int, least: float, failures: int) -> None:
+    backoff = Backoff(Random(seed))
     for _ in range(failures):
-        pace.failed(1000.0, retry_after)
+        backoff.failed(1000.0, least)
     longest = min(MOST, FIRST * 2.0 ** (failures - 1))
-    assert retry_after < pace.wait(1000.0) <= retry_after + longest
-    pace.succeeded()
-    assert pace.wait(1000.0) == 0.0
+    assert 1000.0 + least < backoff.not_before <= 1000.0 + least + longest
+    backoff.succeeded()
+    assert backoff.not_before == 0.0
 
 
 def test_a_fleet_that_fails_together_does_not_come_back_together() -> None:
-    paces = [Pace(Random(seed)) for seed in range(100)]
-    for pace in paces:
+    each = [Backoff(Random(seed)) for seed in range(100)]
+    for one in each:
         for _ in range(5):
-            pace.failed(0.0, 10.0)
-    waits = sorted(pace.wait(0.0) for pace in paces)
-    assert waits[-1] - waits[0] > 10.0
-    assert len({round(wait, 1) for wait in waits}) > 50
+            one.failed(0.0, 10.0)
+    times = sorted(one.not_before for one in each)
+    assert times[-1] - times[0] > 10.0
+    assert len({round(at, 1) for at in times}) > 50

@@ -28,9 +28,9 @@ ROUNDS: list[tuple[dict[str, Any], tuple[bool, str]]] = [
     # different                              says
     ({}, (True, "round 7 is done")),
     ({"complete": False}, (False, NOT_DONE)),
-    ({"complete": False, "spared": ("port.mtu",)}, (False, NOT_DONE)),
-    ({"spared": ("port.mtu",)}, (False, "port.mtu: only this version finds the fault")),
-    ({"spared": ("port.mtu", "port.gid", "pci.link")}, (False, "port.mtu and 2 more: only this version finds")),
+    ({"complete": False, "disputed": ("port.mtu",)}, (False, NOT_DONE)),
+    ({"disputed": ("port.mtu",)}, (False, "port.mtu: only this version finds the fault")),
+    ({"disputed": ("port.mtu", "port.gid", "pci.link")}, (False, "port.mtu and 2 more: only this version finds")),
 ]
 
 

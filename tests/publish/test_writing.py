@@ -6,6 +6,8 @@ are a list that is replaced, conditions merge by type. The real one is asked in 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -19,7 +21,7 @@ from nodeprep.decide.desired import TRAINING_READY, Condition, Desired, GatePoli
 from nodeprep.doors.kube_write import LOST, MERGE, STRATEGIC, Outcome
 from nodeprep.facts.past import State
 from nodeprep.publish.node import RELEASED, stamp
-from nodeprep.publish.writing import NODE, RACES, STATUS, Order, is_lost, write
+from nodeprep.publish.writing import NODE, RACES, STATUS, Ask, Order, Written, is_lost, look, write
 
 NAMES = GatePolicy()
 NOW = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
@@ -53,8 +55,9 @@ class Server:
     asked: list[str] = field(default_factory=list)
     answers: dict[str, list[Outcome]] = field(default_factory=dict)
     others: list[tuple[str, str]] = field(default_factory=list)
+    connections: int = 0
 
-    def ask(self, method: str, path: str, body: Any = None, content_type: str = MERGE) -> Outcome:
+    def ask(self, method: str, path: str, body: Any = None, content_type: str = MERGE, /) -> Outcome:
         what = GET if method == "GET" else PATCH_STATUS if path.endswith("/status") else PATCH_NODE
         self.asked.append("cached" if "resourceVersion=0" in path else what)
         if self.answers.get(what):
@@ -68,6 +71,11 @@ class Server:
             self.take(deepcopy(body))
             self.version += 1
         return Outcome(200, self.node())
+
+    @contextmanager
+    def connect(self) -> Iterator[Ask]:
+        self.connections += 1
+        yield self.ask
 
     def meddle(self) -> None:
         if not self.others:
@@ -110,6 +118,11 @@ def order(desired: Desired, **more: Any) -> Order:
     return replace(Order("n1", "u1", desired, NAMES, refresh=600.0), **more)
 
 
+def checked(server: Server, what: Order) -> Written:
+    """As once a minute: looked at, and written if it does not stand."""
+    return look(what, server.ask, NOW) or write(what, server.connect, now)
+
+
 def now() -> datetime:
     return NOW
 
@@ -124,7 +137,7 @@ def stands(server: Server, desired: Desired) -> bool:
 
 def test_opening_says_so_before_pods_may_come() -> None:
     server = Server()
-    written = write(order(OPEN), server.ask, now)
+    written = write(order(OPEN), server.connect, now)
     assert server.asked == [GET, PATCH_STATUS, PATCH_NODE]
     assert stands(server, OPEN)
     assert (written.failure, written.denied, written.stranger) == (None, {}, False)
@@ -133,9 +146,9 @@ def test_opening_says_so_before_pods_may_come() -> None:
 
 def test_closing_keeps_pods_away_before_it_says_why() -> None:
     server = Server()
-    write(order(OPEN), server.ask, now)
+    write(order(OPEN), server.connect, now)
     server.asked.clear()
-    written = write(order(SHUT), server.ask, now)
+    written = write(order(SHUT), server.connect, now)
     assert server.asked == [GET, PATCH_NODE, PATCH_STATUS]
     assert stands(server, SHUT)
     assert [one.reason for one in written.happenings] == ["PortDown"]
@@ -144,25 +157,25 @@ def test_closing_keeps_pods_away_before_it_says_why() -> None:
 
 def test_what_stands_is_not_written_again() -> None:
     server = Server()
-    write(order(OPEN), server.ask, now)
+    write(order(OPEN), server.connect, now)
     server.asked.clear()
-    assert write(order(OPEN), server.ask, now, cached=True).happenings == ()
+    assert checked(server, order(OPEN)).happenings == ()
     assert server.asked == ["cached"]
 
 
 def test_what_somebody_changed_is_read_anew_before_it_is_put_right() -> None:
     server = Server()
-    write(order(OPEN), server.ask, now)
+    write(order(OPEN), server.connect, now)
     server.labels.pop(NAMES.rdma_label)
     server.asked.clear()
-    write(order(OPEN), server.ask, now, cached=True)
+    checked(server, order(OPEN))
     assert server.asked == ["cached", GET, PATCH_NODE]
     assert stands(server, OPEN)
 
 
 def test_a_lost_race_is_decided_anew() -> None:
     server = Server(taints=[THEIRS], others=[("taint", "late")])
-    written = write(order(SHUT), server.ask, now)
+    written = write(order(SHUT), server.connect, now)
     assert server.asked == [GET, PATCH_NODE, GET, PATCH_NODE, PATCH_STATUS]
     assert [one["key"] for one in server.taints] == ["theirs", "late", NAMES.unhealthy_taint]
     assert written.failure is None
@@ -170,7 +183,7 @@ def test_a_lost_race_is_decided_anew() -> None:
 
 def test_races_without_end_are_given_up() -> None:
     server = Server(others=[("taint", f"t{number}") for number in range(99)])
-    written = write(order(SHUT), server.ask, now)
+    written = write(order(SHUT), server.connect, now)
     assert server.asked.count(PATCH_NODE) == RACES
     assert written.failure is not None
     assert written.failure.status == 409
@@ -180,14 +193,14 @@ def test_races_without_end_are_given_up() -> None:
 @pytest.mark.parametrize("denied", [NODE, STATUS])
 def test_what_a_policy_denies_keeps_nothing_else_from_being_written(denied: str) -> None:
     what = {NODE: PATCH_NODE, STATUS: PATCH_STATUS}[denied]
-    server = Server(answers={what: [Outcome(422, message="denied request: nodeprep:taints")]})
-    written = write(order(SHUT), server.ask, now)
-    assert dict(written.denied) == {denied: "denied request: nodeprep:taints"}
+    server = Server(answers={what: [Outcome(422, {"message": "x denied request: nodeprep:taints"}, "HTTP 422")]})
+    written = write(order(SHUT), server.connect, now)
+    assert dict(written.denied) == {denied: "denied by nodeprep:taints: HTTP 422"}
     assert written.failure is None
     assert bool(server.taints) == (denied == STATUS)
     assert bool(server.conditions) == (denied == NODE)
     server.asked.clear()
-    again = write(order(SHUT, denied=frozenset({denied})), server.ask, now, cached=True)
+    again = checked(server, order(SHUT, denied=frozenset({denied})))
     assert what not in server.asked
     assert again.denied == {}
 
@@ -198,7 +211,7 @@ def test_what_a_policy_denies_keeps_nothing_else_from_being_written(denied: str)
 def test_an_answer_that_is_none_ends_it(status: int, *, lost: bool) -> None:
     for what in (GET, PATCH_NODE):
         server = Server(answers={what: [Outcome(status, message="no")]})
-        written = write(order(SHUT), server.ask, now)
+        written = write(order(SHUT), server.connect, now)
         assert written.failure == Outcome(status, message="no")
         assert is_lost(written.failure) is lost
         assert server.asked[-1] == what
@@ -207,7 +220,7 @@ def test_an_answer_that_is_none_ends_it(status: int, *, lost: bool) -> None:
 
 def test_another_node_of_the_name_is_not_written_to() -> None:
     server = Server(uid="u2")
-    written = write(order(OPEN), server.ask, now)
+    written = write(order(OPEN), server.connect, now)
     assert server.asked == [GET]
     assert written.stranger
     assert written.seen is not None
@@ -216,16 +229,16 @@ def test_another_node_of_the_name_is_not_written_to() -> None:
 
 def test_the_cached_word_of_another_node_is_not_believed() -> None:
     server = Server(uid="u2")
-    assert write(order(OPEN), server.ask, now, cached=True).stranger
+    assert checked(server, order(OPEN)).stranger
     assert server.asked == ["cached", GET]
 
 
 def test_a_node_that_was_given_back_bears_nothing_of_ours() -> None:
     server = Server(taints=[THEIRS], labels={"team": "a"})
-    write(order(SHUT), server.ask, now)
+    write(order(SHUT), server.connect, now)
     server.annotations[RELEASED] = stamp(NOW)
     server.taints.append({"key": NAMES.bootstrap_taint, "effect": "NoSchedule"})
-    write(order(SHUT), server.ask, now, cached=True)
+    checked(server, order(SHUT))
     assert (server.taints, server.labels, server.conditions) == ([THEIRS], {"team": "a"}, {})
     assert server.annotations == {RELEASED: stamp(NOW)}
 
@@ -242,13 +255,13 @@ def test_nobody_loses_a_word_and_ours_is_the_last_of_ours(
 ) -> None:
     server, alone = Server(others=list(meddling)), Server(others=list(meddling))
     for desired in steps:
-        while write(order(desired), server.ask, now).failure is not None:
+        while write(order(desired), server.connect, now).failure is not None:
             pass
     while server.others:
         server.meddle()
     while alone.others:
         alone.meddle()
-    assert write(order(steps[-1]), server.ask, now).failure is None
+    assert write(order(steps[-1]), server.connect, now).failure is None
     assert stands(server, steps[-1])
     assert [one for one in server.taints if one["key"] != NAMES.unhealthy_taint] == alone.taints
     assert {key: value for key, value in server.labels.items() if key in alone.labels} == alone.labels

@@ -1,9 +1,10 @@
 """nodeprep's image, and the bad releases of it that a rollout must survive.
 
-    python tests/rigs/images.py good|next|failing|crashing OUT.tar [--name NAME]
+    python tests/rigs/images.py good|next|failing|mistaken|crashing OUT.tar [--name NAME]
 
 Each but `good` is the good one with a layer on top, compiled as the shipped ones are: another version that is as good,
-one whose port.state fails every port that it sees, and one whose program ends with 1 at once.
+one whose port.state fails every port that it sees, one whose cni.parse fails every configuration of pods' network, and
+one whose program ends with 1 at once.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from daemonset.image import build, wheels
 from daemonset.image.debian import CannotBuild
 
 REPOSITORY = "nodeprep.test/nodeprep"
-KINDS = ("good", "next", "failing", "crashing")
-STATE = "nodeprep/checks/port/state.py"
+KINDS = ("good", "next", "failing", "mistaken", "crashing")
+ALWAYS = {"failing": "nodeprep/checks/port/state.py", "mistaken": "nodeprep/checks/cni/parse.py"}
 CRASH = '#!/usr/bin/python3.11 -I\nimport sys\n\nsys.exit("nodeprep: this image ends at once, as a test wants it")\n'
 
 
@@ -49,14 +50,11 @@ def changed(kind: str) -> dict[str, str]:
     released = f'"{build.version()}"'
     # A release has its own version: that is how the agent knows that a verdict changed by an upgrade.
     versions = {f"{package}/__init__.py": init.replace(released, f'"{build.version()}+{kind}"')}
-    state = (build.CHECKOUT / "agent" / STATE).read_text()
-    always = state.replace("Status.OK", "Status.FAIL").replace("Status.WARN", "Status.FAIL")
-    return {
-        "good": {},
-        "next": versions,
-        "failing": versions | {f"{wheels.SITE}/{STATE}": always},
-        "crashing": {wheels.PROGRAM: CRASH},
-    }[kind]
+    if kind in ALWAYS:
+        check = (build.CHECKOUT / "agent" / ALWAYS[kind]).read_text()
+        always = check.replace("Status.OK", "Status.FAIL").replace("Status.WARN", "Status.FAIL")
+        return versions | {f"{wheels.SITE}/{ALWAYS[kind]}": always}
+    return {"good": {}, "next": versions, "crashing": {wheels.PROGRAM: CRASH}}[kind]
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ from nodeprep.facts.cni import Cni
 from nodeprep.facts.devnodes import DevNodes
 from nodeprep.facts.links import Links
 from nodeprep.facts.modules import Modules
-from nodeprep.facts.past import Past
+from nodeprep.facts.past import Past, State
 from nodeprep.facts.pci import Pci
 from nodeprep.facts.rdma import Rdma
 from nodeprep.facts.terway import Terway

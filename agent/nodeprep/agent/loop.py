@@ -34,6 +34,7 @@ from nodeprep.question import Question, Wishes
 
 LOGGER = logging.getLogger("nodeprep")
 MISSED = 3  # intervals without a turn, after which the agent is no more taken for alive (design 3.5)
+WORDS = frozenset({"node", "publisher"})  # of the publisher, which need no look to be acted on
 INTERVAL = 10.0  # seconds; the loop turns at least this often, and `/healthz` allows it three (design 3.5)
 PATIENCE = 3.0  # seconds that who asks for a reset waits for it
 GATES_AGAIN = 60.0  # seconds until gate files are held against what ought to be there, should somebody have removed one
@@ -106,8 +107,8 @@ class Agent:
 
         Returns when gates are closed and the memory says so, or after a moment if the loop is held up.
         """
-        self._asked.add("forget-inventory" if inventory else "forget")
         self._forgotten.clear()
+        self._asked.add("forget-inventory" if inventory else "forget")
         self.means.bells.wake()
         self._forgotten.wait(PATIENCE)
 
@@ -119,14 +120,15 @@ class Agent:
     def turn(self, rung: frozenset[Topic]) -> None:
         """Look at what is due, judge it, tell it."""
         now = clock.now()
-        told = bool(self._asked) or Topic.CONFIG in rung
+        words = self._asked & WORDS  # before they are heard: what comes meanwhile is for the next turn
+        self._asked -= words
+        told = self._meet() or bool(words or self._asked) or Topic.CONFIG in rung
         if Topic.CONFIG in rung or "reload" in self._asked:
             self._reload()
         if forget := self._asked & {"forget", "forget-inventory"}:
             self._asked -= forget
             self._mind.forget(inventory="forget-inventory" in forget)
             tell([Entry("reset", {"inventory": "forget-inventory" in forget})], LOGGER)
-        self._meet()
         if self._mind.proves_anew:
             self._mind.proves_anew = False
             self._schedule.want((fact.kind for fact in FACTS), now)
@@ -190,14 +192,13 @@ class Agent:
         self._says = says
         self._ask("node")
 
-    def _meet(self) -> None:
-        """Take in what the publisher heard of the Node, and how it fares itself."""
-        self._asked -= {"node", "publisher"}
+    def _meet(self) -> bool:
+        """Take in how the publisher fares and what it heard of the Node; whether it heard anything."""
         if self.means.publisher is not None:
             self._mind.publish_trouble = self.means.publisher.published.lasting
         says, self._says = self._says, None
         if says is None:
-            return
+            return False
         met = self._mind.meet(says, forgetful=self._forgetful)
         self._forgetful = False
         if met.reset:
@@ -205,6 +206,7 @@ class Agent:
         if met.past.node_uid != self._node_uid:
             self._node_uid = met.past.node_uid
             tell([Entry("node", {"uid": self._node_uid})], LOGGER)
+        return True
 
     def _publish(self, desired: Desired, *, opening: bool) -> None:
         if self.means.publisher is not None:
@@ -272,12 +274,12 @@ class Agent:
         if changed or asked:
             said = "; ".join(changes(self.settings, settings)) or "none"
             tell([Entry("configuration-read", {"changes": said})], LOGGER)
+        if (changed or asked) and self.means.publisher is not None:
+            self.means.publisher.believe_anew()
         if not changed:
             return
         self.settings = settings
         self._mind.follow(settings)
-        if self.means.publisher is not None:
-            self.means.publisher.believe_anew()
         self._excluded = self._mind.question().excluded()
         self._schedule.every = self._periods()
         self._observer.host = self._host()

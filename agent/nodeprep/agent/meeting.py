@@ -43,8 +43,8 @@ def meet(past: Past, heard: NodeSays, now: float, *, forgetful: bool) -> Met:
     if forgetful:  # what hardware showed meanwhile takes nothing back: it no more has what was lost
         held = (name for name in kept.get(HELD, "").split(",") if name in BUILT_IN)
         past = replace(past, held=tuple(dict.fromkeys((*past.held, *held))))
-    if forgetful and not past.reset_done:
-        past = replace(past, reset_done=kept.get(RESET_DONE, ""))
+    if kept.get(RESET_DONE) == heard.reset:  # a life of ours that nobody remembers did it
+        past = replace(past, reset_done=heard.reset)
     if heard.reset in ("", past.reset_done):
         return Met(past, is_new=is_new and bool(known))
     past = replace(past, reset_done=heard.reset)

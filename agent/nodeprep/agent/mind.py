@@ -26,11 +26,11 @@ from nodeprep.checks import ALL
 from nodeprep.config.agent_settings import fact_name
 from nodeprep.config.settings import Settings
 from nodeprep.decide.damping import reset, wanted_looks
-from nodeprep.decide.desired import Desired, Trouble
+from nodeprep.decide.desired import MODES, Desired, Trouble
 from nodeprep.decide.readiness import node_gates
 from nodeprep.decide.schedule import RECENT, not_fresh
 from nodeprep.decide.turn import Heard, Rules, think
-from nodeprep.decide.upgrade import changed_by_upgrade
+from nodeprep.decide.upgrade import changed_by_upgrade, disputed
 from nodeprep.doors import clock
 from nodeprep.doors.bell import BellState
 from nodeprep.facts import ALL as FACTS
@@ -170,13 +170,19 @@ class Mind:
         now = clock.now()
         wanted = dict.fromkeys(self.standing.doubtful(since, now), since)
         wanted |= self.standing.asked_again_at()
-        if not self.past.taint_borne:  # no taint protects the node: whoever mends that should not wait for a period
+        if self._withholds_taint():  # whoever mends that should not wait for a period
             wanted[Cluster] = self.standing.begun[Cluster] + RECENT
         looks = wanted_looks(self.past, CHECKS, self._gates(), self.settings.agent.damping)
         for check, at in looks.items():
             for kind in not_fresh(CHECKS[check], self.standing.begun, at, RECORDS, now):
                 wanted[kind] = min(wanted.get(kind, at), at)
         return wanted
+
+    def _withholds_taint(self) -> bool:
+        """Whether the taint ought to stand and does not, for the plugins' pods would not bear it."""
+        told = self.status.desired.profiles if self.status else ()
+        closed = any(one.gating and not one.ready for one in told)
+        return closed and not self.past.taint_borne and MODES[self.settings.agent.mode].taints
 
     @property
     def complete(self) -> bool:
@@ -210,7 +216,8 @@ class Mind:
 
     def _with_choice(self, past: Past, chosen: Chosen) -> Past:
         """The memory with the profiles in force, and what the node has if it is ready."""
-        past = with_waivers(past if chosen.untold else held(past, chosen), self.settings.waivers)
+        kept = past if chosen.untold or chosen.unseen else held(past, chosen)
+        past = with_waivers(kept, self.settings.waivers)
         if past.state is State.READY and chosen.by_hardware and inventory(past) is None:
             ready = with_first_baseline(past, self.standing.facts)
             self.choice = self.choice if ready is past else None  # the next round goes by it
@@ -270,6 +277,7 @@ class Mind:
             config_trouble=self.config_trouble,
             gate_trouble=self.gate_trouble,
             spared=tuple(dict.fromkeys(case.check for case in spared)),
+            disputed=tuple(dict.fromkeys(case.check for case in disputed(self.past))),
             waivers=sum(one.waived is not None for one in report.findings),
             bells=bells,
             suppressed=dict(self.suppressed),

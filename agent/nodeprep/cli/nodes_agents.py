@@ -12,7 +12,8 @@ from nodeprep.doors import clock
 from nodeprep.doors.kube_watch import Lists
 from nodeprep.doors.kube_write import Writer
 from nodeprep.model import Unreadable
-from nodeprep.publish.fleet import SILENT_AFTER, part, renewal
+from nodeprep.publish import lease
+from nodeprep.publish.fleet import part, renewal
 from nodeprep.publish.node import RELEASED
 
 DAEMON_SET = "nodeprep"
@@ -56,13 +57,14 @@ def agents(fleet: Fleet) -> frozenset[str]:
 
 def fresh(fleet: Fleet) -> dict[str, float]:
     """When the agents renewed their Leases that have not fallen silent, by Node. Raises CannotSee."""
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{quote(fleet.namespace, safe='')}/leases"
+    path = lease.path(fleet.namespace)
     with Lists(fleet.access) as api:
         told = api.listed(path, "leases", renewal, may=f"list leases -n {fleet.namespace}")
         now = api.now
     if isinstance(told, Unreadable):
         raise CannotSee(f"cannot tell which agents are alive: {told}")
-    return {node: at for node, at in told.items if now - at <= SILENT_AFTER}
+    # Here a Lease of the future counts: its agent may well live, and has a clock that is wrong.
+    return {node: at for node, at in told.items if at > now or lease.is_fresh(at, now)}
 
 
 def alive(fleet: Fleet, suspects: Collection[str], seen: dict[str, float]) -> frozenset[str]:

@@ -14,6 +14,7 @@ from nodeprep.doors import clock
 from nodeprep.doors.kube import NODE_NAME, Access, Object
 from nodeprep.doors.kube_watch import Listed, Lists, WatchLost, is_refused_selector, watch
 from nodeprep.model import Unreadable
+from nodeprep.publish import lease
 from nodeprep.publish.fleet import FleetNode, Others, Row, fleet_node, gpus_used, is_alive, renewal, row
 
 T = TypeVar("T")
@@ -189,8 +190,7 @@ class Fleet:
         return tuple(one for _, one in there), version
 
     def _others(self, api: Lists, nodes: Mapping[str, FleetNode]) -> tuple[Others, tuple[str, ...]]:
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
-        leases = api.listed(path, "leases", renewal, may=f"list leases -n {self.namespace}")
+        leases = api.listed(lease.path(self.namespace), "leases", renewal, may=f"list leases -n {self.namespace}")
         pods = self._pods(api, nodes)
         notes: list[str] = []
         if isinstance(leases, Unreadable):

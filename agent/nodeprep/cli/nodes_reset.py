@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from nodeprep.cli import output
 from nodeprep.cli.duration import seconds
-from nodeprep.cli.nodes_reading import Fleet
+from nodeprep.cli.nodes_reading import Fleet, Look, Selection
 from nodeprep.cli.nodes_table import age
 from nodeprep.cli.nodes_where import Where, say_few, seen
 from nodeprep.cli.nodes_writing import annotate, for_each
 from nodeprep.cli.usage import UsageError
 from nodeprep.decide.desired import RESET_DONE
 from nodeprep.doors import clock
+from nodeprep.doors.kube import Object
 from nodeprep.doors.kube_watch import Lists
-from nodeprep.publish.fleet import SILENT_AFTER, part
-from nodeprep.publish.node import RESET
+from nodeprep.publish.fleet import part
+from nodeprep.publish.lease import is_fresh
+from nodeprep.publish.node import RELEASED, RESET
 
 PAUSE = 1.0  # seconds between two looks; an agent reads its Node once a minute
+INVENTORY = " inventory"  # at the end of a value: what belongs on the Node is to be forgotten too
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What a Node says of resets: the value that a human wrote last, and the one that its agent acted on last."""
+
+    asked: str
+    answered: str
+    released: bool
+
+    @classmethod
+    def of(cls, node: Object) -> Word:
+        said = part(node, "metadata", "annotations")
+        return cls(str(said.get(RESET, "")), str(said.get(RESET_DONE, "")), RELEASED in said)
 
 
 def run(where: Where, *, inventory: bool, timeout: str | None) -> int:
@@ -26,60 +44,99 @@ def run(where: Where, *, inventory: bool, timeout: str | None) -> int:
     if not where.names and where.selector is None:
         raise UsageError("nodes reset: found no Node, wanted some by name or --selector")
     fleet = where.fleet()
-    return seen(lambda: _reset(fleet, patience, f"{clock.utc()}{' inventory' if inventory else ''}", where.nobody))
+    return seen(lambda: _reset(fleet, patience, f"{clock.utc()}{INVENTORY if inventory else ''}", where.nobody))
 
 
 def _reset(fleet: Fleet, patience: float | None, value: str, nobody: str) -> int:
-    asked = sorted(_answers(fleet))
-    if not asked:
+    before = _words(fleet)
+    if not before:
         output.complain(nobody)
         return 1
+    refused = say_few(_refusal(name) for name in sorted(before) if before[name].released)
+    asked = tuple(name for name in sorted(before) if not before[name].released)
     if say_few(for_each(asked, lambda name: annotate(fleet.access, name, RESET, value))):
         return 1
-    if patience is None:
+    if patience is None and asked:
         output.put(f"asked the agents of {len(asked)} Nodes: {RESET}={value}")
-        return 0
-    end = clock.now() + patience
-    late = set(asked)
-    while late:
-        late -= (done := {name for name, answer in _answers(fleet).items() if answer == value and name in late})
-        for name in sorted(done):
-            output.put(f"{name}: reset")
+    if patience is None or not asked:
+        return 1 if refused else 0
+    # By name from here on: a selector may go by a label that the reset changes.
+    meant = replace(fleet, selection=Selection(asked))
+    failed = _awaited(meant, {name: before[name].answered for name in asked}, value, patience)
+    return 1 if refused or failed else 0
+
+
+def _refusal(name: str) -> str:
+    return f"{name}: not asked: it is released, so no agent answers; nodeprep nodes release --undo {name} ends that"
+
+
+def _awaited(fleet: Fleet, before: Mapping[str, str], value: str, patience: float) -> int:
+    """Say of each Node what came of it; how many were not reset. `before` is what each agent had answered by then."""
+    end, late, failed = clock.now() + patience, set(before), 0
+    while True:
+        words = _words(fleet)
+        for name in sorted(late):
+            done = _came_of_it(words[name], before[name], value)
+            if done is None:
+                continue
+            late.remove(name)
+            good, says = done
+            failed += not good
+            (output.put if good else output.complain)(f"{name}: {says}")
+        if not late:
+            return failed
         if clock.now() >= end:
-            break
-        clock.sleep(PAUSE if late else 0.0)
-    return _told(fleet, late, patience) if late else 0
+            _tell_why(fleet, late, words, value, patience)
+            return failed + len(late)
+        clock.sleep(PAUSE)
 
 
-def _answers(fleet: Fleet) -> dict[str, str]:
-    """What each agent acted on last, by Node."""
+def _came_of_it(word: Word, before: str, value: str) -> tuple[bool, str] | None:
+    """Whether it is what was wanted, and in words; None while it may still come.
+
+    Another value that stands there was written after ours: whoever wrote it resets the Node as well.
+    """
+    if word.answered == value:
+        return True, "reset"
+    if word.answered in ("", before) or word.answered != word.asked:
+        return None
+    if value.endswith(INVENTORY) and not word.asked.endswith(INVENTORY):
+        return False, f"reset, but with its inventory: somebody else asked for {word.asked!r} after us; run it again"
+    return True, f"reset, by somebody else who asked for {word.asked!r} after us"
+
+
+def _words(fleet: Fleet) -> dict[str, Word]:
+    """By Node."""
     with Lists(fleet.access) as api:
-        return dict(fleet.objects(api, lambda told: (_name(told), _answer(told))))
+        return dict(fleet.objects(api, lambda told: (str(part(told, "metadata").get("name", "")), Word.of(told))))
 
 
-def _told(fleet: Fleet, late: Collection[str], patience: float) -> int:
+def _tell_why(fleet: Fleet, late: Collection[str], words: Mapping[str, Word], value: str, patience: float) -> None:
     """Why an agent may not have done it: what to look at."""
     look = fleet.look()
     for name in sorted(late):
-        renewed = (look.others.renewed or {}).get(name)
-        pods = f"kubectl -n {fleet.namespace} get pods -o wide --field-selector spec.nodeName={name}"
-        if look.others.renewed is None:
-            why = f"whether its agent lives is not known; see {pods}"
-        elif renewed is None:
-            why = f"there is no Lease of an agent; see {pods}"
-        elif look.now - renewed > SILENT_AFTER:
-            why = f"its agent is silent for {age(look.now - renewed)}; see {pods}"
+        word = words[name]
+        if word.released:
+            why = f"it was released meanwhile; nodeprep nodes release --undo {name} ends that"
+        elif not word.asked:
+            why = f"somebody removed {RESET} before its agent read it; run it again"
+        elif word.asked != value:
+            why = f"somebody else asked for {word.asked!r} after us; {_of_agent(look, name, fleet.namespace)}"
         else:
-            why = (
-                f"its agent lives (Lease {age(look.now - renewed)} old); see its log, and nodeprep nodes {name} -o wide"
-            )
+            why = _of_agent(look, name, fleet.namespace)
         output.complain(f"{name}: not reset in {patience:g} s: {why}")
-    return 1
 
 
-def _name(told: object) -> str:
-    return str(part(told, "metadata").get("name", ""))
-
-
-def _answer(told: object) -> str:
-    return str(part(told, "metadata", "annotations").get(RESET_DONE, ""))
+def _of_agent(look: Look, name: str, namespace: str) -> str:
+    """Whether the agent of a Node lives, and where to look."""
+    renewed = (look.others.renewed or {}).get(name)
+    pods = f"kubectl -n {namespace} get pods -o wide --field-selector spec.nodeName={name}"
+    if look.others.renewed is None:
+        return f"whether its agent lives is not known; see {pods}"
+    if renewed is None:
+        return f"there is no Lease of an agent; see {pods}"
+    if not is_fresh(renewed, look.now) and renewed > look.now:
+        return f"its Lease was renewed {age(renewed - look.now)} in the future, so its clock is wrong; see {pods}"
+    if not is_fresh(renewed, look.now):
+        return f"its agent is silent for {age(look.now - renewed)}; see {pods}"
+    return f"its agent lives (Lease {age(look.now - renewed)} old); see its log, and nodeprep nodes {name} -o wide"

@@ -9,7 +9,8 @@ from typing import Any
 
 from nodeprep.cli.output import clean
 from nodeprep.profile import API_VERSION
-from nodeprep.publish.fleet import SILENT_AFTER, Readiness, Row
+from nodeprep.publish.fleet import Readiness, Row
+from nodeprep.publish.lease import is_fresh
 
 GAP = "   "
 NONE, UNKNOWN = "-", "?"
@@ -95,7 +96,7 @@ def document(rows: Iterable[Row], now: float) -> dict[str, Any]:
 
 def plain(row: Row, now: float) -> dict[str, Any]:
     """A row as plain values; null is what is not known."""
-    silent = None if row.renewed is None else now - row.renewed > SILENT_AFTER
+    silent = None if row.renewed is None else not is_fresh(row.renewed, now)
     return {
         "name": row.name,
         "state": row.state,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from nodeprep.cli import output
 from nodeprep.cli.kubeconfigs import FleetOptions, fleet_access
 from nodeprep.cli.nodes_reading import CannotSee, Fleet, Selection
-from nodeprep.publish.fleet import NAMESPACE
+from nodeprep.doors.kube import NAMESPACE
 
 SHOWN = 5  # troubles of single Nodes that are told in full
 

@@ -10,9 +10,10 @@ from urllib.parse import quote
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.doors import clock
 from nodeprep.doors.kube import Access
-from nodeprep.doors.kube_write import LOST, MERGE, STRATEGIC, Outcome, Writer
-from nodeprep.publish.fleet import LEASE
+from nodeprep.doors.kube_write import MERGE, STRATEGIC, Outcome, Writer
+from nodeprep.publish import lease
 from nodeprep.publish.release import left, node_patch, status_patch
+from nodeprep.publish.writing import CONFLICT, is_lost
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -20,8 +21,7 @@ R = TypeVar("R")
 SECONDS = 60.0  # for all that is written to one Node
 ATTEMPTS = 5
 AT_ONCE = 8  # Nodes that are written to at the same time
-CONFLICT, MISSING = 409, 404
-BUSY = (LOST, 429, 500, 502, 503, 504)
+UNKNOWN_USER, MISSING = 401, 404
 
 
 def for_each(items: Iterable[T], act: Callable[[T], R]) -> list[R]:
@@ -34,7 +34,7 @@ def patient(writer: Writer, method: str, path: str, body: object = None, content
     """One request, asked again while the server is busy or the connection is lost. Only for what may be done twice."""
     for attempt in range(ATTEMPTS):
         outcome = writer.request(method, path, body, content_type)
-        if outcome.status not in BUSY or attempt == ATTEMPTS - 1:
+        if outcome.status == UNKNOWN_USER or not is_lost(outcome) or attempt == ATTEMPTS - 1:
             return outcome
         clock.sleep(outcome.retry_after or 0.5 * 2**attempt)
     raise AssertionError("unreachable")
@@ -73,9 +73,8 @@ def clean(access: Access, name: str, names: GatePolicy, released: str | None) ->
 
 def remove_lease(access: Access, name: str, namespace: str) -> str:
     """Remove the Lease of a Node's agent. In a line what went wrong."""
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases/{LEASE}{quote(name, safe='')}"
     with Writer(access, SECONDS) as writer:
-        outcome = patient(writer, "DELETE", path)
+        outcome = patient(writer, "DELETE", lease.path(namespace, name))
     return "" if outcome.done or outcome.status == MISSING else outcome.message
 
 

@@ -9,6 +9,8 @@ import sys
 from nodeprep.cli.usage import UsageError
 
 PIPED = 80  # columns where nobody says how wide the reader's page is
+# Columns; less is no screen: kubectl says 1 to a container where its own terminal has no size, as those of CI do.
+NARROWEST = 20
 WIDEST = 100  # columns; longer lines of prose are hard to read on any screen
 
 
@@ -23,7 +25,8 @@ def clean(text: str) -> str:
 
 
 def width() -> int:
-    return min(shutil.get_terminal_size((PIPED, 24)).columns, WIDEST) if is_terminal() else PIPED
+    shown = shutil.get_terminal_size((PIPED, 24)).columns if is_terminal() else PIPED
+    return PIPED if shown < NARROWEST else min(shown, WIDEST)
 
 
 def is_terminal() -> bool:

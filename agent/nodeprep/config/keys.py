@@ -16,7 +16,7 @@ from nodeprep.profile import API_VERSION, Keys, ProfileError, as_mapping
 NEXT_ROUND = "holds from the next round on"
 NEXT_LOOK = "counts from the next look on; what is proven, convicted or latched stays so"
 PROFILES = "profiles are read again; the gates of one that is new to the node have to pass anew"
-RELABEL = "the next round sets the new name and removes the old one"
+RELABEL = "run nodeprep nodes release --all before, and apply the fence of the new names: else the old one stays"
 RESTART = "needs a restart of the agent; until then the old one holds"
 MODE = one_of("observe", "gate", "repair")
 HOUR, DAY = 3600.0, 86400.0  # seconds

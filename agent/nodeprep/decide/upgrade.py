@@ -29,5 +29,13 @@ def spared_until(past: Past, case: Case) -> float | None:
 
 
 def changed_by_upgrade(past: Past, now: float) -> tuple[Case, ...]:
-    """Convictions that are spared now; while there is one, `/readyz` says no."""
-    return tuple(one for one in past.cases if one.convicted and one.spared_until is not None and now < one.spared_until)
+    """Convictions that are spared now."""
+    return tuple(one for one in disputed(past) if one.spared_until is not None and now < one.spared_until)
+
+
+def disputed(past: Past) -> tuple[Case, ...]:
+    """Convictions that only this version sees, spared or not any more; while there is one, `/readyz` says no.
+
+    A gate closes in the end, for the new version may be right; that the rollout goes on is for a human to say.
+    """
+    return tuple(one for one in past.cases if one.convicted and one.spared_until is not None)

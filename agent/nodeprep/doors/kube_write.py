@@ -31,6 +31,12 @@ class Outcome:
     retry_after: float = 0.0
 
     @property
+    def said(self) -> str:
+        """The server's own words, whole; `message` cuts them."""
+        words = self.body.get("message")
+        return words if isinstance(words, str) else ""
+
+    @property
     def done(self) -> bool:
         return 200 <= self.status < 300
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
@@ -53,12 +53,19 @@ def understood(where: str, read: Callable[[], T]) -> T | Unreadable:
 
 
 def age(time: str, now: float) -> float | None:
-    """Seconds from a time of the API server (RFC 3339) to `now`, seconds since 1970; None where it holds none."""
+    """Seconds from a time of the API server to `now`, seconds since 1970; None where it holds none."""
+    then = moment(time)
+    return None if then is None else max(0.0, now - then)
+
+
+def moment(time: object) -> float | None:
+    """A time of the API server (RFC 3339) in seconds since 1970; None for what is none."""
     try:
-        then = datetime.fromisoformat(time).timestamp()
+        then = datetime.fromisoformat(time) if isinstance(time, str) else None
     except ValueError:
         return None
-    return max(0.0, now - then) if then > 0 else None  # Go's zero time, the year 1, is none
+    at = 0.0 if then is None else then.replace(tzinfo=then.tzinfo or UTC).timestamp()
+    return at if at > 0 else None  # Go's zero time, the year 1, is none
 
 
 def node(told: Object, now: float) -> KubeNode:

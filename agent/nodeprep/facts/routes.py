@@ -197,7 +197,9 @@ def pods_of(told: Tables, physical: frozenset[str | None]) -> Iterator[tuple[str
     """Addresses of pods on this node and the interfaces they send by, without Kubernetes.
 
     Terway, Calico, Cilium and the plugins of EKS and GKE keep a host route to each pod's veth; others have a bridge.
+    A node that is a container itself has a veth for its NIC, and a host route to its gateway maybe: that is no pod.
     """
+    gateways = {(one.via, one.oif) for one in told.routes if one.via}
     for route in told.routes:
         if route.family != "inet" or route.table != MAIN or route.kind != "unicast" or route.via:
             continue
@@ -206,8 +208,9 @@ def pods_of(told: Tables, physical: frozenset[str | None]) -> Iterator[tuple[str
         device = told.devices.get(route.oif)
         if device is None or device.kind in physical:
             continue
-        if device.kind == "veth" and route.destination.endswith("/32"):
-            yield route.destination.removesuffix("/32"), route.oif
+        address = route.destination.removesuffix("/32")
+        if device.kind == "veth" and address != route.destination and (address, route.oif) not in gateways:
+            yield address, route.oif
         elif device.kind == "bridge" and device.name in BRIDGES:
             yield from _on_bridge(told, route.destination, route.oif)
 

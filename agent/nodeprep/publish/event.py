@@ -45,8 +45,8 @@ def _is_not_ready(desired: Desired) -> bool:
 
 
 def event(seen: Seen, what: Happening, now: datetime) -> dict[str, Any]:
-    """The object. Asked for twice in a second it has the same name, so that what was sent and lost is there once."""
-    key = uuid5(NAMESPACE_URL, f"{seen.uid} {what.reason} {what.message} {stamp(now)}").hex[:16]
+    """The object. Its name is that of the moment, so that what was sent and lost is there once when sent again."""
+    key = uuid5(NAMESPACE_URL, f"{seen.uid} {what.reason} {what.message} {now.isoformat()}").hex[:16]
     about = {"apiVersion": "v1", "kind": "Node", "name": seen.name, "uid": seen.uid}
     return {
         "apiVersion": "v1",

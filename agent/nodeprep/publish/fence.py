@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodeprep.decide.desired import AGENT_PREFIX, PREFIX, GatePolicy
+from nodeprep.doors.kube import NAMESPACE
+from nodeprep.publish.lease import AGENT
 from nodeprep.publish.node import OURS
 
 NODES, LEASES = "nodeprep-nodes", "nodeprep-leases"  # names of the policies and of their bindings
 RULE = "nodeprep:"  # before a rule's name in the message of a denial
-LEASE, SLOT = "agent-", "nodeprep-slot-"  # what the names of Leases begin with: an agent's own, and those of a fleet
+SLOT = "nodeprep-slot-"  # what the names of a fleet's Leases begin with
 EFFECTS = ("NoSchedule", "PreferNoSchedule")  # never NoExecute: nothing of ours ends a pod
 API = "admissionregistration.k8s.io/v1"
 NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
@@ -34,7 +36,7 @@ BOOKKEEPING = ("managedFields", "resourceVersion", "generation")
 class Account:
     """The service account that the fence binds, and whose namespace holds the agents' Leases."""
 
-    namespace: str = "nodeprep"
+    namespace: str = NAMESPACE
     name: str = "nodeprep-agent"
 
     @property
@@ -150,7 +152,7 @@ def leases(account: Account) -> Policy:
         resources=("leases",),
         variables={
             "ownNode": OWN_NODE,
-            "own": f"object.metadata.name == {_text(LEASE)} + variables.ownNode",
+            "own": f"object.metadata.name == {_text(AGENT)} + variables.ownNode",
             "slot": f"request.operation == 'UPDATE' && object.metadata.name.startsWith({_text(SLOT)})",
             **_both("Metadata", "dyn({}).metadata"),
         },

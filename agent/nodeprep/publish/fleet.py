@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 from nodeprep.decide.desired import TRAINING_READY, GatePolicy
-from nodeprep.facts.cluster_objects import whole
+from nodeprep.facts.cluster_objects import moment, whole
+from nodeprep.publish.lease import AGENT, is_fresh
 from nodeprep.publish.node import PROFILE, RELEASED, STATE, Seen
 
 Object = Mapping[str, Any]
 
-NAMESPACE = "nodeprep"  # of the agents' pods, Leases and configuration
-LEASE = "agent-"  # and the Node's name: its agent's Lease
-SILENT_AFTER = 180.0  # seconds without a renewal after which nothing that an agent said is trusted; it renews each 60
 GPU = "/gpu"  # how the names of resources end that are whole GPUs: nvidia.com/gpu, amd.com/gpu
 
 NO_AGENT, SILENT, RELEASED_STATE = "-", "Silent", "Released"
@@ -109,7 +106,7 @@ def renewal(lease: Object) -> tuple[str, float] | None:
     """Of an agent's Lease: its Node and when it was renewed; None for any other."""
     name = str(part(lease, "metadata").get("name", ""))
     at = moment(part(lease, "spec").get("renewTime"))
-    return (name.removeprefix(LEASE), at) if name.startswith(LEASE) and at is not None else None
+    return (name.removeprefix(AGENT), at) if name.startswith(AGENT) and at is not None else None
 
 
 def gpus_used(pod: Object) -> tuple[str, int] | None:
@@ -143,7 +140,7 @@ def row(node: FleetNode, others: Others, now: float) -> Row:
 def is_alive(name: str, others: Others, now: float) -> bool:
     """Whether the agent of a Node is known to live."""
     renewed = (others.renewed or {}).get(name)
-    return renewed is not None and now - renewed <= SILENT_AFTER
+    return renewed is not None and is_fresh(renewed, now)
 
 
 def outcome(rows: Iterable[Row]) -> int:
@@ -162,8 +159,9 @@ def _said(node: FleetNode, others: Others, renewed: float | None, now: float) ->
             return RELEASED_STATE, "", "", None
         left = f"left behind: {node.state or node.reason or 'a taint'}" if ours else ""
         return NO_AGENT, "NoAgent" if ours else "", left, None
-    if renewed is not None and now - renewed > SILENT_AFTER:
-        return SILENT, "AgentSilent", f"last said {node.state or 'nothing'}: {node.message}", renewed
+    if renewed is not None and not is_fresh(renewed, now):
+        why = "its Lease was renewed in the future: its clock is wrong; " if renewed > now else ""
+        return SILENT, "AgentSilent", f"{why}last said {node.state or 'nothing'}: {node.message}", renewed
     if node.released:
         return RELEASED_STATE, "", "", None
     if node.status == "True" and node.kubelet_lost:
@@ -205,15 +203,6 @@ def _gpus(resources: Object) -> int:
 def _taint(taint: Object) -> str:
     value = f"={taint['value']}" if taint.get("value") else ""
     return f"{taint.get('key')}{value}:{taint.get('effect')}"
-
-
-def moment(time: object) -> float | None:
-    """A time of the API server (RFC 3339) in seconds since 1970; None for what is none."""
-    try:
-        at = datetime.fromisoformat(time) if isinstance(time, str) else None
-    except ValueError:
-        return None
-    return at.replace(tzinfo=at.tzinfo or UTC).timestamp() if at is not None else None
 
 
 def part(told: object, *keys: str) -> Object:

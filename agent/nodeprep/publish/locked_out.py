@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from nodeprep.checks.plugin.tolerates_gate import NO_SCHEDULE, PLUGINS, Want, command, networks, serves
+from nodeprep.checks.plugin.tolerates_gate import (
+    DAEMON_SET,
+    PLUGINS,
+    Want,
+    command,
+    lifts_taint,
+    named,
+    networks,
+    not_tolerated,
+    serves,
+    tolerations,
+)
 from nodeprep.facts import cluster_objects
 from nodeprep.facts.cluster import Owner
 from nodeprep.facts.cluster_objects import field
@@ -19,12 +30,14 @@ Object = Mapping[str, Any]
 class LockedOut:
     """A DaemonSet that a taint of ours keeps away, `namespace/name`.
 
-    `serves` is the host's path by which it serves a device plugin or the network, "" where it does neither; `taints`
-    are those that it does not tolerate; `tolerations` (YAML) and `command` add them.
+    `serves` is the host's path by which it serves a device plugin or the network, "" where it does neither;
+    `lifts_taint`: where its pods run, our taint is not set; `taints` are those that it does not tolerate;
+    `tolerations` (YAML) and `command` add them.
     """
 
     where: str
     serves: str
+    lifts_taint: bool
     taints: tuple[str, ...]
     tolerations: str
     command: str
@@ -37,13 +50,15 @@ def locked_out(daemon_set: Object, want: Want) -> LockedOut | None:
     pod = cluster_objects.pod(
         {"metadata": {"namespace": field(metadata, str, "namespace"), "name": name}, "spec": template.get("spec") or {}}
     )
-    missing = [key for key in want.taints if not any(one.tolerates(key, NO_SCHEDULE) for one in pod.tolerations)]
+    missing = not_tolerated(pod, want)
     if not missing:
         return None
+    served = serves(pod, tuple(map(PurePosixPath, (*PLUGINS, *networks(None)))))
     return LockedOut(
         where=pod.where,
-        serves=serves(pod, tuple(map(PurePosixPath, (*PLUGINS, *networks(None))))),
-        taints=tuple(f"{key}:{NO_SCHEDULE}" for key in missing),
-        tolerations=f"tolerations: [{', '.join(f'{{key: {key}, operator: Exists}}' for key in missing)}]",
-        command=command(pod, Owner("apps/v1", "DaemonSet", name), missing).removeprefix(": "),
+        serves=served,
+        lifts_taint=bool(served) and lifts_taint(missing, want),
+        taints=tuple(map(named, missing)),
+        tolerations=tolerations(missing),
+        command=command(pod, Owner("apps/v1", DAEMON_SET, name), missing),
     )

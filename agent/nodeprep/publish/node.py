@@ -63,7 +63,7 @@ class Seen:
 
 def node_patch(seen: Seen, desired: Desired, names: GatePolicy) -> dict[str, Any] | None:
     """The merge patch that makes labels, annotations and taints what they should be; None if they are."""
-    labels = _differing(seen.labels, desired.labels, lambda key: _is_our_label(key, names))
+    labels = _differing(seen.labels, desired.labels, lambda key: is_our_label(key, names))
     annotations = _differing(seen.annotations, desired.annotations, lambda key: key.startswith(f"{AGENT_PREFIX}/"))
     taints = wanted_taints(seen.taints, desired, names)
     if not labels and not annotations and taints == seen.taints:
@@ -80,9 +80,10 @@ def node_patch(seen: Seen, desired: Desired, names: GatePolicy) -> dict[str, Any
 
 
 def closes(seen: Seen, desired: Desired, names: GatePolicy) -> bool:
-    """Whether less may land here than before: our taint comes, or the label of a ready network goes."""
+    """Whether less may land here than before: our taint comes, or a label goes that says ready."""
     had = {(taint.get("key"), taint.get("effect")) for taint in seen.taints}
-    loses = names.rdma_label in seen.labels and names.rdma_label not in desired.labels
+    promises = {key for key in seen.labels if key.startswith(PROFILE) or key == names.rdma_label}
+    loses = not promises <= desired.labels.keys()
     return loses or any((one.key, one.effect) not in had for one in desired.taints)
 
 
@@ -136,7 +137,7 @@ def _differing(
     return differ | dict.fromkeys(gone, None)
 
 
-def _is_our_label(key: str, names: GatePolicy) -> bool:
+def is_our_label(key: str, names: GatePolicy) -> bool:
     return key.startswith(PROFILE) or key in (STATE, names.rdma_label)
 
 

@@ -1,45 +1,50 @@
-"""When the API server may be asked: a token bucket, and back-off after it did not take what was asked. Pure."""
+"""When the API server may be asked: a token bucket, and back-off after something failed. Pure.
+
+All times are CLOCK_BOOTTIME seconds.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
-RATE, BURST = 1.0, 10.0  # requests per second, and how many at once: closing a gate takes five
+RATE, BURST = 2.0, 12.0  # requests per second in the long run, and how many at once: closing a gate takes five
+RESERVE = 5.0  # of them that nothing may take but what closes and opens gates
 FIRST, MOST = 1.0, 30.0  # seconds of back-off: the first may be as long, and each as this
 
 
 @dataclass(slots=True)
-class Pace:
-    """Of one agent. `chance` spreads a fleet: two agents that fail together do not come back together.
+class Bucket:
+    """How much may still be asked. It may be overdrawn: what began with one token is not cut in the middle."""
 
-    All times are CLOCK_BOOTTIME seconds.
-    """
+    tokens: float = BURST
+    at: float = 0.0
+
+    def wait(self, now: float, reserve: float = 0.0) -> float:
+        """Seconds until something may begin that leaves the reserve to others, 0.0 if it may now."""
+        return max(0.0, (1.0 + reserve - self._filled(now)) / RATE)
+
+    def take(self, now: float) -> None:
+        """A request goes out."""
+        self.tokens, self.at = self._filled(now) - 1.0, now
+
+    def _filled(self, now: float) -> float:
+        return min(BURST, self.tokens + max(0.0, now - self.at) * RATE)
+
+
+@dataclass(slots=True)
+class Backoff:
+    """When one kind of thing may be tried again. `chance` spreads a fleet: who fails together comes back apart."""
 
     chance: Random
     failures: int = 0
     not_before: float = 0.0
-    _tokens: float = BURST
-    _at: float = field(default=0.0)
 
-    def wait(self, now: float) -> float:
-        """Seconds until the next request may go out, 0.0 if it may now."""
-        tokens = self._filled(now)
-        short = 0.0 if tokens >= 1.0 else (1.0 - tokens) / RATE
-        return max(self.not_before - now, short, 0.0)
-
-    def take(self, now: float) -> None:
-        """A request goes out."""
-        self._tokens, self._at = self._filled(now) - 1.0, now
-
-    def failed(self, now: float, retry_after: float = 0.0) -> None:
-        """Leave the server alone: for as long as it said, and a drawn time that doubles with each failure."""
+    def failed(self, now: float, least: float = 0.0) -> None:
+        """Wait for as long as the server said, or `least`, and a drawn time that doubles with each failure in a row."""
         longest = min(MOST, FIRST * 2.0 ** min(self.failures, 10))
         self.failures += 1
-        self.not_before = now + retry_after + self.chance.uniform(0.1, 1.0) * longest
+        self.not_before = now + least + self.chance.uniform(0.1, 1.0) * longest
 
     def succeeded(self) -> None:
         self.failures, self.not_before = 0, 0.0
-
-    def _filled(self, now: float) -> float:
-        return min(BURST, self._tokens + max(0.0, now - self._at) * RATE)

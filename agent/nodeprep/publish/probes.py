@@ -15,13 +15,13 @@ def health(age: float, interval: float) -> tuple[bool, str]:
 
 
 def readiness(status: NodeStatus | None) -> tuple[bool, str]:
-    """Whether every fact was looked at once and no verdict waits because only a new version of ours sees it."""
+    """Whether every fact was looked at once and nothing is held against the node that only a new version sees."""
     if status is None or not status.complete:
         return False, "the first full round of this start is not done"
-    if status.spared:
-        more = f" and {len(status.spared) - 1} more" if len(status.spared) > 1 else ""
+    if status.disputed:
+        more = f" and {len(status.disputed) - 1} more" if len(status.disputed) > 1 else ""
         return False, (
-            f"{status.spared[0]}{more}: only this version finds the fault, the one before passed the same value "
+            f"{status.disputed[0]}{more}: only this version finds the fault, the one before passed the same value "
             "(VerdictChangedByUpgrade); the rollout waits, see /report"
         )
     return True, f"round {status.rounds} is done"

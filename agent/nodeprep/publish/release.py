@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodeprep.decide.desired import AGENT_PREFIX, PREFIX, GatePolicy
-from nodeprep.publish.node import PROFILE, RELEASED, RESET, STATE, Seen
+from nodeprep.publish.node import RELEASED, RESET, Seen, is_our_label
 
 Object = Mapping[str, Any]
 
@@ -46,7 +46,7 @@ def left(node: Object, names: GatePolicy, *, for_good: bool) -> Left:
                 if one.get("key") in (names.unhealthy_taint, names.bootstrap_taint)
             )
         ),
-        labels=tuple(sorted(key for key in seen.labels if key.startswith(PROFILE) or key in (STATE, names.rdma_label))),
+        labels=tuple(sorted(key for key in seen.labels if is_our_label(key, names))),
         conditions=tuple(
             str(one.get("type")) for one in seen.conditions if str(one.get("type")).startswith(f"{PREFIX}/")
         ),

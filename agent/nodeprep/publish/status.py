@@ -42,9 +42,9 @@ class NodeStatus:
     `round_time` is wall time in seconds since 1970, for people, and `at` the same moment as CLOCK_BOOTTIME seconds, for
     ages; `rounds` counts from this start. `complete`: every fact was looked at once since the start. `store_trouble`,
     `config_trouble` and `gate_trouble` are "" while all is well. `published` is None where the agent has no access to
-    an API server. `spared` are ids of checks whose conviction only a new
-    version sees. `suppressed` counts remedies that a mode did not run, by reason; `api_requests` what was asked of
-    Kubernetes, by verb and HTTP code.
+    an API server. `spared` are ids of checks whose conviction only a new version sees and that close no gate yet;
+    `disputed` are those and the ones that do by now. `suppressed` counts remedies that a mode did not run, by reason;
+    `api_requests` what was asked of Kubernetes, by verb and HTTP code.
     """
 
     report: Report
@@ -61,6 +61,7 @@ class NodeStatus:
     gate_trouble: str = ""
     published: Published | None = None
     spared: tuple[str, ...] = ()
+    disputed: tuple[str, ...] = ()
     waivers: int = 0
     bells: Mapping[str, BellState] = field(default_factory=dict)
     suppressed: Mapping[str, int] = field(default_factory=dict)

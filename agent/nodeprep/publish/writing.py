@@ -5,7 +5,9 @@ Closing: the Node (taint and labels together), then its status. Opening: status,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -17,13 +19,14 @@ from nodeprep.publish.node import RELEASED, Seen, closes, node_patch, status_pat
 
 RACES = 5  # times that a write which lost a race is decided anew (design 3.5)
 CONFLICT, UNPROCESSABLE = 409, 422
+RULE = re.compile(r"nodeprep:[a-z-]+")  # as the fence names them (publish/fence.py)
 NODE, STATUS = "nodes", "nodes/status"  # as RBAC and the fence name them
 
 
 class Ask(Protocol):
     """One request to the API server."""
 
-    def __call__(self, method: str, path: str, body: object = None, content_type: str = MERGE) -> Outcome: ...
+    def __call__(self, method: str, where: str, body: object = None, content_type: str = MERGE, /) -> Outcome: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,8 @@ class Order:
     """What ought to stand on which Node.
 
     `uid` is that of the Node that it was decided for; on another of the same name nothing is written. `refresh` is the
-    age in seconds at which conditions are said again. `denied` are the resources that a policy kept us from writing.
+    age in seconds at which conditions are said again, infinite where the checks did not run. `denied` are the resources
+    that a policy kept us from writing.
     """
 
     node: str
@@ -46,12 +50,14 @@ class Order:
 class Written:
     """What came of it.
 
-    `seen` is the Node as it stands now, None where it could not be read. `failure` is the answer that ended it, None
+    `seen` is the Node as it stands now, None where it could not be read; `before`, where it failed, as it was when that
+    was first tried. `failure` is the answer that ended it, None
     where all stands as it ought to but for what is in `denied`: resource -> what the server said. `stranger`: the Node
     is another than the one that it was decided for. `happenings` are the transitions that others should hear of.
     """
 
     seen: Seen | None = None
+    before: Seen | None = None
     failure: Outcome | None = None
     denied: Mapping[str, str] = field(default_factory=dict)
     stranger: bool = False
@@ -62,42 +68,52 @@ def path(node: str) -> str:
     return f"/api/v1/nodes/{node}"
 
 
-def write(order: Order, ask: Ask, now: Callable[[], datetime], *, cached: bool = False) -> Written:
-    """Make the Node say what it should.
+def write(
+    order: Order,
+    connect: Callable[[], AbstractContextManager[Ask]],
+    now: Callable[[], datetime],
+    *,
+    before: Seen | None = None,
+) -> Written:
+    """Make the Node say what it should. `before` is what it said when that was first tried, None if this is the first.
 
-    `cached`: nothing new is to be said, so the server may read the Node from its memory; where anything differs, that
-    may be old, and the Node is read anew before it is written.
+    Each try has a connection of its own, and its deadline.
     """
-    if cached:
-        got = ask("GET", f"{path(order.node)}?resourceVersion=0")
-        if not got.done:
-            return Written(failure=got)
-        seen = Seen.of(got.body)
-        if seen.uid == order.uid and not _owes(seen, order, now()):
-            return Written(seen)
     lost = Outcome(CONFLICT)
     for _ in range(RACES):
-        got = ask("GET", path(order.node))
-        if not got.done:
-            return Written(failure=got)
-        written = _patched(Seen.of(got.body), order, ask, now)
+        with connect() as ask:
+            got = ask("GET", path(order.node))
+            if not got.done:
+                return Written(before=before, failure=got)
+            seen = Seen.of(got.body)
+            before = before if before is not None and before.uid == seen.uid else seen
+            written = _patched(seen, before, order, ask, now)
         if written.failure is None or written.failure.status != CONFLICT:
             return written
         lost = written.failure
-    return Written(failure=Outcome(CONFLICT, message=f"{RACES} times somebody else was faster: {lost.message}"))
+    message = f"{RACES} times somebody else was faster: {lost.message}"
+    return Written(before=before, failure=Outcome(CONFLICT, message=message))
+
+
+def look(order: Order, ask: Ask, now: datetime) -> Written | None:
+    """Whether the Node says what it should, by the server's memory; None if it may not: then it is to be written."""
+    got = ask("GET", f"{path(order.node)}?resourceVersion=0")
+    if not got.done:
+        return Written(failure=got)
+    seen = Seen.of(got.body)
+    return Written(seen) if seen.uid == order.uid and not _owes(seen, order, now) else None
 
 
 def _owes(seen: Seen, order: Order, now: datetime) -> bool:
     return any(_patch(resource, seen, order, now) is not None for resource in (NODE, STATUS))
 
 
-def _patched(before: Seen, order: Order, ask: Ask, now: Callable[[], datetime]) -> Written:
+def _patched(seen: Seen, before: Seen, order: Order, ask: Ask, now: Callable[[], datetime]) -> Written:
     """One try. What a policy denies keeps nothing else from being written."""
-    if before.uid != order.uid:
-        return Written(before, stranger=True)
-    wanted = _allowed(before, order.desired)
-    steps = (NODE, STATUS) if closes(before, wanted, order.names) else (STATUS, NODE)
-    seen, denied = before, {}
+    if seen.uid != order.uid:
+        return Written(seen, stranger=True)
+    wanted, denied = _allowed(seen, order.desired), dict[str, str]()
+    steps = (NODE, STATUS) if closes(seen, wanted, order.names) else (STATUS, NODE)
     for resource in steps:
         patch = _patch(resource, seen, order, now())
         if patch is None:
@@ -106,9 +122,9 @@ def _patched(before: Seen, order: Order, ask: Ask, now: Callable[[], datetime]) 
         where = path(order.node) if resource == NODE else f"{path(order.node)}/status"
         answer = ask("PATCH", where, patch, kind)
         if answer.status == UNPROCESSABLE:
-            denied[resource] = answer.message
+            denied[resource] = _denial(answer)
         elif not answer.done:
-            return Written(seen, failure=answer)
+            return Written(seen, before=before, failure=answer)
         else:
             seen = Seen.of(answer.body)
     told = happenings(before, wanted, order.names) if STATUS not in order.denied.union(denied) else ()
@@ -122,6 +138,12 @@ def _patch(resource: str, seen: Seen, order: Order, now: datetime) -> dict[str, 
     if resource == NODE:
         return node_patch(seen, wanted, order.names)
     return status_patch(seen, wanted, now, refresh_after=order.refresh)
+
+
+def _denial(answer: Outcome) -> str:
+    """Which rule denied it, first: whatever shows this may cut it."""
+    rule = RULE.search(answer.said)
+    return f"denied by {rule[0]}: {answer.message}" if rule else f"denied: {answer.message}"
 
 
 def _allowed(seen: Seen, desired: Desired) -> Desired:

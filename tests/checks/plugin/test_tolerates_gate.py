@@ -11,14 +11,15 @@ import pytest
 from nodeprep.checks.plugin.tolerates_gate import CHECK, GIVEN, GIVEN_ON_HOST_NETWORK, Want
 from nodeprep.config.agent_settings import AgentSettings
 from nodeprep.config.document import ConfigError
-from nodeprep.decide.desired import GatePolicy
+from nodeprep.decide.desired import GatePolicy, taint_is_borne
 from nodeprep.facts.cluster import Owner, Pod, Toleration
 from nodeprep.facts.cni import Cni
-from nodeprep.model import Unreadable, Why
+from nodeprep.model import Finding, Unreadable, Why
 from nodeprep.profile import NO_PROFILE
 from nodeprep.question import Wishes
 from tests.cluster_values import cluster, pod
 from tests.config_files import settings
+from tests.past_values import past
 from tests.values import say, verdicts
 
 UNHEALTHY, BOOTSTRAP = "nodeprep.io/unhealthy", "nodeprep.io/bootstrap"
@@ -73,6 +74,14 @@ TOLERATIONS: list[tuple[tuple[Toleration, ...], str]] = [
 @pytest.mark.parametrize(("tolerations", "says"), TOLERATIONS)
 def test_says(tolerations: tuple[Toleration, ...], says: str) -> None:
     assert say(CHECK, cluster(pods=(plugin(*tolerations), pod()))) == says
+
+
+@pytest.mark.parametrize("tolerations", [row for row, _ in TOLERATIONS])
+@pytest.mark.parametrize("want", [Want(), RENAMED, Want(effect="PreferNoSchedule")])
+def test_the_agent_does_with_the_taint_what_the_message_says(tolerations: tuple[Toleration, ...], want: Want) -> None:
+    (one,) = verdicts(CHECK, cluster(pods=(plugin(*tolerations),)), want=want)
+    is_set = taint_is_borne(past(), [Finding(CHECK.id, CHECK.severity, one)], full_round=True)
+    assert is_set is ("no taint is set" not in one.message)
 
 
 SERVES: list[tuple[tuple[str, ...], bool]] = [
@@ -133,7 +142,13 @@ NOT_MADE_ANEW = [
     (plugin(phase="Succeeded"), "absent Nothing"),
     (plugin(phase="Failed"), "absent Nothing"),
     (plugin(phase="Pending"), "warn NotTolerated"),
-    (plugin(owner=Owner("apps/v1", "ReplicaSet", "p-7c9")), "warn NotTolerated"),
+    (plugin(owner=Owner("apps.kruise.io/v1alpha1", "DaemonSet", "p")), "warn NotTolerated"),
+    # A tenant's own pods: nothing that they mount opens a gate.
+    (plugin(owner=Owner("batch/v1", "Job", "train"), writes=("/opt",)), "ok NoDaemonSet"),
+    (plugin(owner=Owner("apps/v1", "ReplicaSet", "p-7c9")), "ok NoDaemonSet"),
+    (plugin(owner=Owner("apps/v1", "StatefulSet", "p")), "ok NoDaemonSet"),
+    (plugin(*BOTH, owner=Owner("batch/v1", "Job", "train")), "ok NoDaemonSet"),
+    (plugin(owner=Owner("batch/v1", "Job", "train"), writes=("/home",)), "absent Nothing"),
 ]
 
 
@@ -167,6 +182,11 @@ def test_messages() -> None:
         '"Exists"},{"key":"nodeprep.io/bootstrap","operator":"Exists"}]}]'
         "'"
     )
+    (job,) = verdicts(CHECK, cluster(pods=(plugin(owner=Owner("batch/v1", "Job", "train"), writes=("/opt",)),)))
+    assert job.message == (
+        "kube-system/rdma-shared-dp-ds-x7k2p may write to /opt; it is of Job train, and only a DaemonSet owes this "
+        "very node a pod"
+    )
     (half,) = verdicts(CHECK, cluster(pods=(plugin(exists(UNHEALTHY)),)))
     assert half.message.endswith(
         ' -p \'[{"op":"add","path":"/spec/template/spec/tolerations/-","value":{"key":"nodeprep.io/bootstrap",'
@@ -196,7 +216,6 @@ def test_a_list_that_is_there_is_added_to(tolerations: tuple[Toleration, ...], h
 OWNERS = [
     (SET, ": kubectl -n kube-system patch daemonset rdma-shared-dp-ds --type json"),
     (Owner("apps.kruise.io/v1alpha1", "DaemonSet", "p"), ": kubectl -n kube-system patch daemonset.apps.kruise.io p"),
-    (Owner("apps/v1", "ReplicaSet", "p-7c9"), "; add them where ReplicaSet p-7c9 comes from"),
 ]
 
 

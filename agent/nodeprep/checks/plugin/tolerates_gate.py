@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -15,6 +15,7 @@ from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Subjec
 NO_SCHEDULE = "NoSchedule"
 NO_EXECUTE = "NoExecute"
 EXISTS = "Exists"
+DAEMON_SET = "DaemonSet"
 # Constants of the kubelet (pkg/apis/deviceplugin/v1beta1, pkg/kubelet/config): a plugin's socket lies in one of them.
 PLUGINS = ("/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins_registry")
 ROOT = PurePosixPath("/")
@@ -78,23 +79,43 @@ def verdict(pod: Pod, served: str, want: Want) -> Verdict:
     if pod.owner is None or pod.owner.kind == "Node":
         message = f"{shows}; no controller makes it anew, so a taint keeps nothing away"
         return Verdict(subject, Status.OK, "NoController", message)
-    missing = [key for key in want.taints if not any(one.tolerates(key, NO_SCHEDULE) for one in pod.tolerations)]
+    if pod.owner.kind != DAEMON_SET:
+        message = f"{shows}; it is of {pod.owner.kind} {pod.owner.name}, and only a DaemonSet owes this very node a pod"
+        return Verdict(subject, Status.OK, "NoDaemonSet", message)
+    missing = not_tolerated(pod, want)
     if not missing:
         return Verdict(subject, Status.OK, "Tolerates", f"{shows} and tolerates {' and '.join(want.taints)}")
-    named = " and ".join(f"{key}:{NO_SCHEDULE}" for key in missing)
-    lines = ", ".join(f"{{key: {key}, operator: {EXISTS}}}" for key in missing)
+    lifted = lifts_taint(missing, want)
     message = (
-        f"{shows} and does not tolerate {named}: under it {pod.owner.kind} {pod.owner.name} never makes it anew, so "
-        f"no taint is set. Its pods want tolerations: [{lines}]{command(pod, pod.owner, missing)}"
+        f"{shows} and does not tolerate {' and '.join(map(named, missing))}: under it DaemonSet {pod.owner.name} never "
+        f"makes it anew{', so no taint is set' if lifted else ''}. Its pods want {tolerations(missing)}: "
+        f"{command(pod, pod.owner, missing)}"
     )
-    is_ours = want.unhealthy_taint in missing
-    return Verdict(subject, Status.WARN, "NotTolerated" if is_ours else "BootstrapNotTolerated", message)
+    return Verdict(subject, Status.WARN, "NotTolerated" if lifted else "BootstrapNotTolerated", message)
 
 
-def command(pod: Pod, owner: Owner, missing: list[str]) -> str:
-    """What adds them to a DaemonSet. The owner of any other kind has an owner itself, which the pod does not name."""
-    if owner.kind != "DaemonSet":
-        return f"; add them where {owner.kind} {owner.name} comes from"
+def not_tolerated(pod: Pod, want: Want) -> tuple[str, ...]:
+    """The keys of the taints in force that would keep a DaemonSet from making this pod anew."""
+    return tuple(key for key in want.taints if not any(one.tolerates(key, NO_SCHEDULE) for one in pod.tolerations))
+
+
+def lifts_taint(missing: Iterable[str], want: Want) -> bool:
+    """Whether no taint is set beside a pod that serves something and does not tolerate these."""
+    return want.unhealthy_taint in missing  # the other one is set by others (decide.desired.OTHERS_TAINT)
+
+
+def named(key: str) -> str:
+    """A taint that keeps pods away, as kubectl writes it."""
+    return f"{key}:{NO_SCHEDULE}"
+
+
+def tolerations(missing: Iterable[str]) -> str:
+    """What a pod needs, as YAML."""
+    return f"tolerations: [{', '.join(f'{{key: {key}, operator: {EXISTS}}}' for key in missing)}]"
+
+
+def command(pod: Pod, owner: Owner, missing: Iterable[str]) -> str:
+    """What adds them to a DaemonSet."""
     wanted = [{"key": key, "operator": EXISTS} for key in missing]
     patch: list[dict[str, object]] = [{"op": "add", "path": f"{TOLERATIONS}/-", "value": one} for one in wanted]
     if not any(is_of_template(one, pod) for one in pod.tolerations):
@@ -102,7 +123,7 @@ def command(pod: Pod, owner: Owner, missing: list[str]) -> str:
     group = owner.api.rpartition("/")[0]
     kind = "daemonset" if group == "apps" else f"daemonset.{group}"
     words = json.dumps(patch, separators=(",", ":"))
-    return f": kubectl -n {pod.namespace} patch {kind} {owner.name} --type json -p '{words}'"
+    return f"kubectl -n {pod.namespace} patch {kind} {owner.name} --type json -p '{words}'"
 
 
 def is_of_template(toleration: Toleration, pod: Pod) -> bool:
@@ -115,7 +136,7 @@ CHECK = Check(
     id="plugin.tolerates-gate",
     question="Does every pod here that serves a device plugin or the network of pods tolerate nodeprep's taints?",
     why="Under a taint that it does not tolerate a DaemonSet never makes its pod anew: the plugin that the node lacks "
-    "stays away because the node lacks it. While this fails, no taint is set.",
+    "stays away because the node lacks it. Our own taint is not set while it would keep such a pod away.",
     fix="Paste the tolerations that the message names; where Helm or an operator owns the DaemonSet, set them there "
     "(docs/plugins.md). Then wait until its pods are made anew.",
     source="Kubernetes api/core/v1/toleration.go, pkg/controller/daemon; k8s-rdma-shared-dev-plugin deployment",

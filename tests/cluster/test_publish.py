@@ -1,0 +1,130 @@
+"""What an agent tells a real API server at its start: a new Node, another boot, a lost disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.cluster.published_node import (
+    BOOTSTRAP,
+    BUSY,
+    HELD,
+    UNHEALTHY,
+    configuration,
+    published,
+    seconds,
+)
+from tests.rigs.agent import OPEN, until
+from tests.rigs.api_proxy import holds
+from tests.rigs.cluster import Cluster
+from tests.rigs.netns_check import Checked, checked
+from tests.rigs.netns_node import Shape
+
+REGISTERED = [{"key": BOOTSTRAP, "value": "", "effect": "NoSchedule"}]
+BY_HARDWARE = configuration(profile="")
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[Checked]:
+    with checked(Shape(enis=1, pods=1)) as one:
+        yield one
+
+
+def test_a_new_node_in_mode_gate(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
+    """The taint of the registration goes when the node is ready, in the same write as the last of ours."""
+    with published(cluster, here.node, tmp_path, "new-gate", taints=REGISTERED) as one:
+        until(lambda: one.says() == "False Bootstrap", "condition")
+        assert set(one.taints()) == {BOOTSTRAP, UNHEALTHY}
+        one.ready()
+        assert one.taints() == {}
+        until(lambda: one.reasons() == ["Bootstrap", "Ready"], "Events of both transitions, and no more")
+        until(one.lease, "Lease, now that the checks ran", BUSY)
+
+
+def test_a_new_node_in_mode_observe(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
+    """Nobody may be kept waiting by a taint that this mode would never remove; and it sets none."""
+    with published(
+        cluster, here.node, tmp_path, "new-observe", taints=REGISTERED, config=configuration("observe", span=5)
+    ) as one:
+        until(lambda: "BootstrapTaintIgnored" in one.reasons(), "Event BootstrapTaintIgnored")
+        assert one.says() == "False Bootstrap", "that was before it was ready"
+        assert one.taints() == {}
+        one.ready()
+        until(lambda: one.reasons() == ["Bootstrap", "BootstrapTaintIgnored", "Ready"], "Events, and no more")
+        assert one.taints() == {}
+
+
+@pytest.fixture
+def boot_id(here: Checked, tmp_path: Path) -> Iterator[Path]:
+    """The file in which the node's kernel tells its boot id."""
+    file = tmp_path / "boot_id"
+    file.write_text(f"{uuid4()}\n")
+    here.node.run("mount", "--bind", str(file), BOOT_ID)
+    try:
+        yield file
+    finally:
+        here.node.run("umount", BOOT_ID)
+
+
+def test_a_reboot(cluster: Cluster, here: Checked, boot_id: Path, tmp_path: Path) -> None:
+    """The same Node object: the taint is the first that is written, before anything was looked at."""
+    with published(cluster, here.node, tmp_path, "rebooted") as one:
+        one.ready()
+        one.agent.kill()
+        boot_id.write_text(f"{uuid4()}\n")
+        for name in OPEN:
+            (one.agent.run / name).unlink()  # it is on a tmpfs
+        asked_before, begun = len(one.audited()), time.monotonic()
+        one.agent.start()
+        until(lambda: UNHEALTHY in one.taints(), "taint")
+        window = one.writes(begun)[0].at - begun
+        print(f"reboot: from the start of the process to the taint {window:.2f} s")
+        assert one.taints()[UNHEALTHY]["value"] == "Bootstrap"
+        assert window < BUSY
+        one.ready()
+        written = [asked for asked in one.audited()[asked_before:] if not asked.startswith(("get", "list"))]
+        assert written[:2] == [f"patch {one.path}", f"patch {one.path}/status"]
+        first_look = one.proxy.asked("GET", "/api/v1/pods", begun)
+        assert not first_look or first_look[0].at > one.writes(begun)[0].at, "the taint waited for a look"
+
+
+def test_a_reboot_in_mode_observe(cluster: Cluster, here: Checked, boot_id: Path, tmp_path: Path) -> None:
+    with published(cluster, here.node, tmp_path, "rebooted-observe", config=configuration("observe")) as one:
+        one.ready()
+        one.agent.kill()
+        boot_id.write_text(f"{uuid4()}\n")
+        one.agent.start()
+        until(lambda: "Bootstrap" in one.reasons()[1:], "Event of the new start")
+        assert one.taints() == {}
+        until(lambda: one.reasons()[-1] == "Ready", "Event of readiness")
+        assert one.taints() == {}
+
+
+@pytest.mark.parametrize("silence", [0.0, 8.0])
+def test_a_lost_disk(cluster: Cluster, here: Checked, tmp_path: Path, silence: float) -> None:
+    """What the Node kept holds, also where the server answers late: the node must not pass for one without RDMA."""
+    name = f"lost-disk-{silence:.0f}"
+    with published(cluster, here.node, tmp_path, name, config=BY_HARDWARE) as one:
+        chosen = until(lambda: one.annotations().get(HELD, ""), "annotation of what hardware chose")
+        assert "rdma" not in chosen
+        one.agent.kill()
+        for file in one.agent.state.iterdir():
+            file.unlink()
+        one.annotate(HELD, f"{chosen},rdma-roce")  # as one keeps it whose NIC is gone now
+        if silence:
+            one.proxy.rule(holds(done=False))
+        begun = time.monotonic()
+        one.agent.start()
+        one.agent.wait("profile-chosen")
+        time.sleep(max(0.0, silence - seconds(begun)))
+        one.proxy.lift()
+        until(lambda: len(one.writes(begun)) > 1, "writes to the Node")
+        until(lambda: "rdma-roce" in {part["name"] for part in one.agent.report()["agent"]["profiles"]}, "its profile")
+        assert set(one.annotations()[HELD].split(",")) == {chosen, "rdma-roce"}
+        assert UNHEALTHY in one.taints()
+        assert not {gate for gate in one.agent.gates() if gate.startswith("rdma")}

@@ -1,0 +1,164 @@
+"""What an API server, or what lies before it, may do to an agent: judging goes on in time, and the end is right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.published_node import (
+    BUSY,
+    DOWN,
+    GATE_FILE,
+    NODES,
+    STATE,
+    UNHEALTHY,
+    UP,
+    Published,
+    allow,
+    configuration,
+    denying,
+    published,
+    seconds,
+)
+from tests.rigs.agent import until
+from tests.rigs.api_proxy import Deed, cuts, drips, holds, loses, refuses
+from tests.rigs.cluster import Cluster
+from tests.rigs.netns_check import Checked, checked
+from tests.rigs.netns_node import Shape
+
+LASTS = 15.0  # seconds
+BACK = 45.0  # seconds after it: a back-off of 30 s at most, the pace, a busy machine
+LEFT_ALONE = 12  # seconds, as the server says
+PORT = 9911
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is done to requests of a method and a path, and the most requests that may be made while it lasts."""
+
+    name: str
+    deed: Deed
+    method: str = ""
+    path: str = ""
+    times: float = inf
+    most: int = 10
+
+
+# Backing off, one that gets no answer asks in the second 0, 0.1 to 1, then up to 2, 4 and 8 later.
+FAULTS = [
+    Fault("conflict", refuses(409), "PATCH", NODES, most=26),  # five tries, then a back-off; the bucket has ten
+    Fault("busy", refuses(429, Retry_After=str(LEFT_ALONE)), "PATCH", most=8),
+    Fault("broken", refuses(500)),
+    Fault("broken-writes", refuses(503), "PATCH", most=20),
+    Fault("hanging", holds(done=False)),
+    Fault("hanging-writes", holds(done=True), "PATCH", most=20),
+    Fault("dripping", drips(0.2)),
+    Fault("cut", cuts),
+    Fault("lost", loses, "PATCH", most=20),
+    Fault("not-allowed", refuses(403), "PATCH", most=20),
+    Fault("gone", refuses(404), "GET"),
+]
+
+
+pytestmark = pytest.mark.timeout(300)  # many agents on a busy machine
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[Checked]:
+    with checked(Shape(enis=1, pods=1)) as one:
+        yield one
+
+
+def test_each_while_a_link_goes_down(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        every = {
+            fault: stack.enter_context(published(cluster, here.node, tmp_path, f"proxy-{fault.name}"))
+            for fault in FAULTS
+        }
+        for one in every.values():
+            one.ready()
+        for fault, one in every.items():
+            one.proxy.rule(fault.deed, fault.method, fault.path, fault.times)
+        begun = time.monotonic()
+        with here.fault(DOWN, UP):
+            until(lambda: not any(one.agent.gates() for one in every.values()), "gate files that are gone")
+            judged = seconds(begun)
+            time.sleep(max(0.0, LASTS - seconds(begun)))
+            asked = {fault: one.proxy.asked("", "", begun) for fault, one in every.items()}
+            lifted = time.monotonic()
+            for one in every.values():
+                one.proxy.lift()
+            print(f"{len(every)} agents: the last gate file was gone after {judged:.2f} s")
+            for fault, one in every.items():
+                until(one.is_closed, f"closed gate after {fault.name}", BACK)
+                print(f"{fault.name}: {len(asked[fault])} requests meanwhile, told {seconds(lifted):.1f} s later")
+            assert judged < GATE_FILE + BUSY / 3
+            many = {fault.name: list(map(str, asked[fault])) for fault in FAULTS if len(asked[fault]) > fault.most}
+            assert many == {}
+        for one in every.values():
+            one.ready()
+            until(partial(tells_the_end, one), f"Event of the end about {one.name}")
+            # One whose writing was carried out and not answered is not told of; the link is up before its routes.
+            assert one.reasons().count("AdministrativelyDown") <= 1
+            assert set(one.reasons()) <= {"Bootstrap", "Ready", "AdministrativelyDown", "OtherInterface"}
+        keeps_retry_after(every[FAULTS[1]], begun)
+
+
+def tells_the_end(one: Published) -> bool:
+    told = one.reasons()
+    return told[-1] == "Ready" and told.count("Ready") > 1
+
+
+def keeps_retry_after(one: Published, begun: float) -> None:
+    """Of writes: what the checks read of the cluster is another's, and asks once."""
+    told = one.writes(begun)
+    refused = [asked for asked in told if asked.status == 429]
+    assert refused
+    for asked in refused:
+        after = [other.at - asked.at for other in told if other.at > asked.at]
+        assert min(after) >= LEFT_ALONE, "it asked before the time that the server said"
+
+
+def test_a_write_that_a_policy_denies(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
+    """It is not tried again, whatever happens, before the configuration changes; what is allowed is said."""
+    with published(cluster, here.node, tmp_path, "denied", port=PORT, start=False) as one, denying(cluster, one.name):
+        one.agent.start()
+        until(lambda: one.says().startswith("True "), "condition, which nobody denies")
+        assert [write.status for write in tries(one)] == [422]
+        with here.fault(DOWN, UP):
+            until(lambda: one.says().startswith("False Admin"), "condition of the fault")
+            assert one.agent.gates() == set()
+        until(lambda: one.says().startswith("True "), "condition after it")
+        assert [write.status for write in tries(one)] == [422], "once, though a link flapped"
+
+        assert [event for event in one.events() if event["reason"] == "WriteDenied"]
+        assert one.reasons().count("WriteDenied") == 1
+        message = one.conditions()["nodeprep.io/TrainingReady"]["message"]
+        assert "denied" in message
+        assert "nobody may" in message
+        assert one.agent.metrics()["nodeprep_node_ok"] == 0
+        assert one.agent.report()["agent"]["publishTrouble"]
+
+        one.agent.configure(configuration(span=1.5))
+        until(lambda: len(tries(one)) > 1, "try under another configuration")
+        assert [write.status for write in tries(one)] == [422, 422]
+        allow(cluster, one.name)
+        assert [write.status for write in tries(one)] == [422, 422]
+        one.agent.configure(configuration(span=1.25))
+        until(lambda: one.labels().get(STATE) == "Ready", "label")
+        assert UNHEALTHY not in one.taints()
+        until(lambda: one.agent.metrics()["nodeprep_node_ok"] == 1, "metric")
+        until(lambda: "denied" not in one.conditions()["nodeprep.io/TrainingReady"]["message"], "message")
+
+
+def tries(one: Published) -> list[Any]:
+    """Writes to the Node itself, not to its status, that were answered."""
+    return [write for write in one.writes() if write.status and not write.path.endswith("/status")]

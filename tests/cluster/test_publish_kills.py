@@ -1,0 +1,175 @@
+"""An agent that is killed in the middle of telling the API server: the next start makes Node and Lease right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.published_node import (
+    DOWN,
+    FENCED,
+    FOREIGN_CONDITION,
+    FOREIGN_TAINT,
+    UNHEALTHY,
+    UP,
+    Published,
+    denying,
+    published,
+)
+from tests.rigs.agent import until
+from tests.rigs.api_proxy import holds
+from tests.rigs.cluster import Cluster
+from tests.rigs.netns_check import Checked, checked
+from tests.rigs.netns_node import Shape
+
+NODE, STATUS, EVENTS, LEASES = r"/nodes/[^/?]+$", "/status$", "/events$", "/leases"
+LABELS = {"example.com/theirs": "b"}
+MOST = 2  # Events of one transition: the one that a kill made us forget, and the one that is made after it
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A request that the agent waits for when it is killed; `done`: it was carried out."""
+
+    name: str
+    method: str
+    path: str
+    done: bool
+
+    @property
+    def node(self) -> str:
+        return f"killed-{self.name}-{'after' if self.done else 'before'}"
+
+
+PHASES = [
+    Phase(name, method, path, done)
+    for name, method, path in (
+        ("node", "PATCH", NODE),
+        ("status", "PATCH", STATUS),
+        ("event", "POST", EVENTS),
+        ("lease", "", LEASES),
+    )
+    for done in (False, True)
+]
+
+
+pytestmark = pytest.mark.timeout(300)  # many agents on a busy machine
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[Checked]:
+    with checked(Shape(enis=1, pods=1)) as one:
+        yield one
+
+
+def kill_in(phases: dict[Phase, Published]) -> None:
+    """Each as soon as it waits in its phase."""
+    left = dict(phases)
+    while left:
+        phase = until(partial(waiting, left), f"request that is held: {[phase.node for phase in left]}")[0]
+        one = left[phase]
+        one.agent.kill()
+        one.proxy.lift()
+        for asked in one.proxy.requests:
+            asked.held = False
+        del left[phase]
+
+
+def waiting(phases: dict[Phase, Published]) -> list[Phase]:
+    return [phase for phase, one in phases.items() if any(asked.held for asked in one.proxy.requests)]
+
+
+def hold(phases: dict[Phase, Published]) -> None:
+    for phase, one in phases.items():
+        one.proxy.rule(holds(done=phase.done), phase.method, phase.path)
+
+
+def keeps_foreign(one: Published) -> None:
+    assert one.taints()["example.com/theirs"] == FOREIGN_TAINT
+    assert one.labels().items() >= LABELS.items()
+    assert one.annotations().items() >= LABELS.items()
+    assert one.conditions()["example.com/Theirs"] == FOREIGN_CONDITION
+
+
+def test_in_every_phase_of_closing_and_opening(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        every = {
+            phase: stack.enter_context(published(cluster, here.node, tmp_path, phase.node, taints=[FOREIGN_TAINT]))
+            for phase in PHASES
+        }
+        for one in every.values():
+            one.patch({"metadata": {"labels": LABELS, "annotations": LABELS}})
+            one.patch({"status": {"conditions": [*one.conditions().values(), FOREIGN_CONDITION]}}, "status")
+        for one in every.values():
+            one.ready()
+        writing = {phase: one for phase, one in every.items() if phase.path != LEASES}
+        leasing = {phase: one for phase, one in every.items() if phase.path == LEASES}
+
+        with here.fault(DOWN, UP):
+            hold(writing)
+            kill_in(writing)
+            for one in writing.values():
+                one.agent.start()
+            hold(leasing)  # the next is due within a minute; a start brings it at once
+            for one in leasing.values():
+                one.agent.kill()
+                one.agent.start()
+            kill_in(leasing)
+            for one in leasing.values():
+                one.agent.start()
+            for one in every.values():
+                one.closed()
+                keeps_foreign(one)
+            hold(writing)
+        kill_in(writing)
+        for one in writing.values():
+            one.agent.start()
+        for one in every.values():
+            one.ready()
+            keeps_foreign(one)
+            assert set(one.taints()) == {"example.com/theirs"}
+
+        for phase, one in every.items():
+            until(partial(renewed, one), f"Lease of {one.name}")
+            told = one.reasons()
+            print(f"{phase.node}: {told}")
+            assert told.count("AdministrativelyDown") <= MOST
+            assert told.count("Ready") <= 1 + MOST
+            # The last: the link is up, and its routes follow a moment later.
+            assert set(told) <= {"Bootstrap", "Ready", "AdministrativelyDown", "OtherInterface"}
+            assert UNHEALTHY not in one.taints()
+
+
+def renewed(one: Published) -> bool:
+    """Whether its Lease was written since the last start."""
+    started = one.agent.wait("started")["time"]
+    lease = one.lease()
+    return lease is not None and lease["spec"]["renewTime"] > started
+
+
+def test_nothing_is_said_twice_by_starts_alone(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
+    """Two kills of an agent that has nothing new to say write nothing to the Node, and make no Event.
+
+    The cluster is fenced, for on another one the condition says so once that was tested.
+    """
+    name = "killed-idle"
+    with published(cluster, here.node, tmp_path, name, start=False) as one, denying(cluster, name, **FENCED):
+        one.agent.start()
+        one.ready()
+        until(lambda: one.reasons()[-1:] == ["Ready"], "Event")
+        before, begun = one.object(), time.monotonic()
+        for _ in range(2):
+            one.agent.kill()
+            started = time.monotonic()
+            one.agent.start()
+            one.agent.report()
+            until(partial(one.proxy.asked, "", LEASES, started), "renewal of the Lease")
+        assert one.writes(begun) == []
+        assert one.object() == before
+        assert len(one.reasons()) == 2

@@ -1,0 +1,242 @@
+"""What others do to a Node while its agent runs is right again within a minute, and theirs stays as it is.
+
+All of it is done at once, to a Node each, for that minute is the same for all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+
+from tests.cluster.published_node import (
+    BOOTSTRAP,
+    BUSY,
+    CHECK,
+    DOWN,
+    FENCED,
+    FOREIGN_CONDITION,
+    FOREIGN_TAINT,
+    HELD,
+    NODES,
+    RELEASED,
+    RESET,
+    RESET_DONE,
+    STATE,
+    UNHEALTHY,
+    Object,
+    Published,
+    create,
+    denying,
+    published,
+    seconds,
+)
+from tests.rigs.agent import OPEN, until
+from tests.rigs.cluster import Cluster
+from tests.rigs.netns_check import checked
+from tests.rigs.netns_node import Shape
+
+pytestmark = pytest.mark.timeout(300)  # the fixture's minute counts for whoever comes first
+
+RDMA = "feature.node.kubernetes.io/network-rdma.capable"
+THEIRS = {"feature.node.kubernetes.io/cpu-model.vendor_id": "Intel", "example.com/theirs": "b"}
+CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+LEAST = 54.0  # seconds between two looks at the Node, or two renewals: a minute less a tenth
+UP = ("quiet", "forged", "feature-discovery", "made-anew", "reset")
+DEAD = ("untainted", "released")  # a link of theirs is down
+
+
+@dataclass(slots=True)
+class Tampered:
+    """Since when, the nodes by name, and what their Nodes said before."""
+
+    at: float
+    nodes: Mapping[str, Published]
+    before: Mapping[str, Object]
+
+    def right_again(self, name: str) -> None:
+        """Returns when labels, taints and conditions are as they were before."""
+        one, before = self.nodes[name], self.before[name]
+        until(lambda: words(one.object()) == words(before), f"Node {name} as it was", CHECK + BUSY)
+        print(f"{name}: right again after {seconds(self.at):.1f} s")
+
+
+def words(node: Object) -> Object:
+    """What a Node says, without the times at which it was said."""
+    times = ("lastHeartbeatTime", "lastTransitionTime")
+    conditions = node.get("status", {}).get("conditions", [])
+    return {
+        "labels": node["metadata"].get("labels", {}),
+        "taints": node["spec"].get("taints", []),
+        "conditions": {
+            one["type"]: {key: value for key, value in one.items() if key not in times} for one in conditions
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def tampered(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tampered]:
+    with ExitStack() as stack:
+        here, dead = (stack.enter_context(checked(Shape(enis=1, pods=1))) for _ in range(2))
+        directory = tmp_path_factory.mktemp("minute")
+        nodes = {}
+        for name in (*UP, *DEAD):
+            on = (dead if name in DEAD else here).node
+            nodes[name] = stack.enter_context(published(cluster, on, directory, name, start=False))
+            stack.enter_context(denying(cluster, name, **FENCED))
+            nodes[name].agent.start()
+        for one in nodes.values():
+            one.ready()
+            one.patch({"metadata": {"labels": THEIRS, "annotations": THEIRS}, "spec": {"taints": [FOREIGN_TAINT]}})
+            one.patch({"status": {"conditions": [*one.conditions().values(), FOREIGN_CONDITION]}}, "status")
+        dead.do(DOWN)
+        for name in DEAD:
+            nodes[name].closed()
+        time.sleep(2)  # until the last Event and Lease are written too
+        before = {name: one.object() for name, one in nodes.items()}
+        at = time.monotonic()
+        tamper(nodes)
+        yield Tampered(at, nodes, before)
+
+
+def tamper(nodes: Mapping[str, Published]) -> None:
+    forged = {"type": "nodeprep.io/TrainingReady", "status": "False", "reason": "Forged", "message": "by a human"}
+    one = nodes["forged"]
+    one.patch({"metadata": {"labels": {STATE: None, "nodeprep.io/profile.mine": "never", RDMA: "true"}}})
+    one.patch({"status": {"conditions": [*others(one), forged]}}, "status")
+
+    # One that owns the labels of its prefix, writes them all anew, and removes what it did not find.
+    rewritten = {"feature.node.kubernetes.io/cpu-model.vendor_id": "AMD", RDMA: "true", STATE: "Unhealthy"}
+    nodes["feature-discovery"].patch({"metadata": {"labels": {**rewritten, "nodeprep.io/profile.mine": None}}})
+    nodes["feature-discovery"].patch({"status": {"conditions": others(nodes["feature-discovery"])}}, "status")
+
+    nodes["untainted"].patch({"spec": {"unschedulable": True, "taints": [FOREIGN_TAINT, CORDON]}})
+    nodes["reset"].annotate(RESET, "monday")
+    nodes["released"].annotate(RELEASED, "for the week-end")
+
+    name = "made-anew"
+    code, _ = nodes[name].cluster.call("DELETE", f"{NODES}/{name}")
+    assert code == 200
+    create(nodes[name].cluster, name, [{"key": BOOTSTRAP, "effect": "NoSchedule"}])
+
+
+def others(one: Published) -> list[Object]:
+    return [told for kind, told in one.conditions().items() if not kind.startswith("nodeprep.io/")]
+
+
+def test_labels_and_a_condition_that_somebody_forged(tampered: Tampered) -> None:
+    tampered.right_again("forged")
+
+
+def test_a_second_writer_who_owns_a_prefix(tampered: Tampered) -> None:
+    """Like NFD: what it wrote of its own stays, also where our label has its prefix."""
+    one = tampered.nodes["feature-discovery"]
+    labels = tampered.before["feature-discovery"]["metadata"]["labels"]
+    labels["feature.node.kubernetes.io/cpu-model.vendor_id"] = "AMD"
+    tampered.right_again("feature-discovery")
+    assert RDMA not in one.labels()
+
+
+def test_a_taint_that_a_human_removed_beside_a_cordon(tampered: Tampered) -> None:
+    one = tampered.nodes["untainted"]
+    until(lambda: UNHEALTHY in one.taints(), "taint", CHECK + BUSY)
+    print(f"untainted: tainted again after {seconds(tampered.at):.1f} s")
+    told = one.object()["spec"]
+    assert told["unschedulable"] is True
+    assert [taint["key"] for taint in told["taints"]] == ["example.com/theirs", CORDON["key"], UNHEALTHY]
+
+
+def test_a_node_that_was_deleted_and_made_anew(tampered: Tampered) -> None:
+    """It has proven nothing: gates close, and open again when it has."""
+    one, old = tampered.nodes["made-anew"], tampered.before["made-anew"]["metadata"]["uid"]
+    new = one.object()["metadata"]["uid"]
+    one.agent.wait("node", uid=new)
+    noticed = seconds(tampered.at)
+    assert one.agent.wait("state", 2, to="Bootstrap")
+    assert one.agent.wait("profile-closed", number=2)
+    one.ready()
+    print(f"made-anew: noticed after {noticed:.1f} s, ready {seconds(tampered.at) - noticed:.1f} s later")
+    assert noticed < CHECK + BUSY
+    assert one.taints() == {}
+    until(lambda: [event["reason"] for event in about(one, new)] == ["Bootstrap", "Ready"], "Events of the new Node")
+    assert about(one, old) != []
+    until(lambda: owner(one) == new, "Lease of the new Node", CHECK + BUSY)
+
+
+def about(one: Published, uid: str) -> list[Object]:
+    return [event for event in one.events() if event["involvedObject"]["uid"] == uid]
+
+
+def owner(one: Published) -> str:
+    lease = one.lease()
+    return lease["metadata"]["ownerReferences"][0]["uid"] if lease else ""
+
+
+def test_a_reset_by_annotation(tampered: Tampered) -> None:
+    """Once for each value, whatever becomes of the agent."""
+    one = tampered.nodes["reset"]
+    until(lambda: one.annotations().get(RESET_DONE) == "monday", "answer", CHECK + BUSY)
+    print(f"reset: answered after {seconds(tampered.at):.1f} s")
+    one.ready()
+    assert [line["inventory"] for line in one.agent.lines("reset")] == [False]
+    assert one.agent.lines("state", to="Bootstrap", **{"from": "Ready"})
+
+    one.agent.kill()
+    one.agent.start()
+    one.agent.ready()
+    until(one.lease, "Lease")
+    assert one.agent.lines("reset") == [], "again after a restart"
+
+    one.agent.kill()
+    one.annotate(RESET, "tuesday inventory")
+    one.agent.start()
+    until(lambda: one.annotations().get(RESET_DONE) == "tuesday inventory", "answer")
+    assert [line["inventory"] for line in one.agent.lines("reset")] == [True]
+    one.ready()
+    assert len(one.agent.lines("reset")) == 1
+
+
+def test_a_node_that_is_given_back(tampered: Tampered) -> None:
+    """Nothing of ours is left but the Lease, and theirs is as it was; all comes back with the annotation's end."""
+    one = tampered.nodes["released"]
+    until(lambda: not ours(one), "Node without ours", CHECK + BUSY)
+    print(f"released: given back after {seconds(tampered.at):.1f} s")
+    assert list(one.taints().values()) == [FOREIGN_TAINT]
+    assert one.labels().items() >= THEIRS.items()
+    assert one.annotations().items() >= THEIRS.items()
+    assert one.conditions() == {"example.com/Theirs": FOREIGN_CONDITION}
+    assert one.agent.gates() == set()
+    lease, since, version = one.lease(), time.monotonic(), one.object()["metadata"]["resourceVersion"]
+    assert lease
+    until(lambda: (one.lease() or lease)["spec"]["renewTime"] > lease["spec"]["renewTime"], "Lease", CHECK + BUSY)
+    assert one.writes(since) == []
+    assert one.object()["metadata"]["resourceVersion"] == version
+    one.annotate(RELEASED, None)
+    back = time.monotonic()
+    until(one.is_closed, "all that stood there before", CHECK + BUSY)
+    print(f"released: back after {seconds(back):.1f} s")
+
+
+def ours(one: Published) -> list[str]:
+    told = [*one.labels(), *one.taints(), *one.conditions(), *one.annotations()]
+    return [key for key in told if "nodeprep.io/" in key and key != RELEASED]
+
+
+def test_a_minute_in_which_nothing_happens(tampered: Tampered) -> None:
+    """By the server's own log: a read of the Node from its memory, and a renewal of the Lease."""
+    one = tampered.nodes["quiet"]
+    passed = seconds(tampered.at)
+    asked = one.proxy.asked(since=tampered.at)
+    words = [str(one) for one in asked]
+    assert one.audited()[-len(asked) :] == [word.replace("GET", "get").replace("PATCH", "patch") for word in words]
+    reads, renewals = f"GET {one.path}?resourceVersion=0", "PATCH /apis/coordination.k8s.io"
+    print(f"quiet: {len(asked)} requests in {passed:.0f} s")
+    assert passed > LEAST
+    assert [word for word in words if word != reads and not word.startswith(renewals)] == []
+    assert 1 <= words.count(reads) <= passed / LEAST + 1
+    assert len(words) - words.count(reads) <= passed / LEAST + 1
+    assert one.agent.gates() == OPEN
+    assert HELD not in one.annotations(), "nothing was chosen by hardware"

@@ -1,0 +1,85 @@
+"""A real API server that is frozen, and one that is killed, for a minute in which a link flaps."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.published_node import DOWN, GATE_FILE, NODES, UP, Published, published, seconds
+from tests.rigs.absent import cannot_start
+from tests.rigs.agent import OPEN, until
+from tests.rigs.cluster import CannotStart, Cluster
+from tests.rigs.netns_check import checked
+from tests.rigs.netns_node import Shape
+
+pytestmark = pytest.mark.timeout(300)
+
+OUTAGE = 60.0  # seconds
+SETTLES = 25.0  # seconds until all that follows from a link that is down is believed: books take 15
+BACK = 45.0  # seconds from its return: back-off of 30 s at most, the pace, a busy machine
+MOST = 20  # requests to a server that does not answer: back-off doubles up to 30 s
+AFTER = 12  # requests from its return until all is told; one retry of an Event and the Lease among them
+
+
+def all_have(nodes: Sequence[Published], gates: set[str]) -> bool:
+    return all(one.agent.gates() == gates for one in nodes)
+
+
+def test_a_minute_without_it(tmp_path: Path) -> None:
+    """Gate files follow at once; when it is back the newest is written, and once."""
+    with ExitStack() as stack:
+        try:
+            frozen, killed = (stack.enter_context(Cluster()) for _ in range(2))
+        except CannotStart as reason:
+            cannot_start(reason)
+        here = stack.enter_context(checked(Shape(enis=1, pods=1)))
+        both = [
+            stack.enter_context(published(frozen, here.node, tmp_path, "frozen")),
+            stack.enter_context(published(killed, here.node, tmp_path, "killed")),
+        ]
+        for one in both:
+            one.ready()
+        versions = {one.name: one.object()["metadata"]["resourceVersion"] for one in both}
+        begun = time.monotonic()
+        frozen.signal(signal.SIGSTOP)
+        killed.processes["kube-apiserver"].kill()
+        killed.processes["kube-apiserver"].wait()
+
+        slowest, flaps = 0.0, 0
+        while seconds(begun) < OUTAGE - SETTLES or not flaps % 2:
+            flaps += 1
+            down = bool(flaps % 2)
+            here.do(DOWN if down else UP)
+            at = time.monotonic()
+            until(partial(all_have, both, set() if down else OPEN), "gate files")
+            slowest = max(slowest, seconds(at)) if down else slowest
+            time.sleep(1)
+        assert slowest < GATE_FILE, f"a gate file was removed only after {slowest:.2f} s"
+        time.sleep(max(0.0, OUTAGE - seconds(begun)))
+        asked = {one.name: len(one.proxy.asked("", NODES, begun)) for one in both}
+        for one in both:
+            assert not any(write.status for write in one.writes(begun)), "it answered during its outage"
+            assert 0 < asked[one.name] <= MOST, one.proxy.requests
+
+        returned = time.monotonic()
+        frozen.signal(signal.SIGCONT)
+        killed.start_server()
+        for one in both:
+            until(one.is_closed, "word of the last flap", BACK)
+            print(
+                f"{one.name}: {flaps} flaps, gate file within {slowest:.2f} s, {asked[one.name]} requests meanwhile,"
+                f" told {seconds(returned):.1f} s after its return"
+            )
+        time.sleep(5)
+        for one in both:
+            written = [write for write in one.writes(returned) if write.status == 200]
+            assert [write.path for write in written] == [one.path, f"{one.path}/status"], "the newest, and once"
+            assert len(one.proxy.asked(since=returned)) <= AFTER, one.proxy.asked(since=returned)
+            assert one.object()["metadata"]["resourceVersion"] != versions[one.name]
+            assert one.reasons()[2:] == ["AdministrativelyDown"], "of the newest alone"

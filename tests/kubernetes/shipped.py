@@ -1,0 +1,201 @@
+"""nodeprep as its users install it, on the rig's nodes: the shipped manifests and the image that is built here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+from typing import IO, Any
+
+import yaml
+
+from tests.rigs.cluster import Cluster, Node, until
+from tests.rigs.cluster_tools import tools
+from tests.rigs.images import REPOSITORY
+
+Object = dict[str, Any]
+
+DAEMONSET = Path(__file__).resolve().parents[2] / "daemonset"
+LAB = DAEMONSET / "overlays/lab"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/nodeprep/leases"
+PODS = "/api/v1/namespaces/nodeprep/pods"
+UNHEALTHY, BOOTSTRAP = "nodeprep.io/unhealthy", "nodeprep.io/bootstrap"
+STATE, TRAINING_READY = "nodeprep.io/state", "nodeprep.io/TrainingReady"
+PORT = 9842
+# The default asks for passes over 30 s; a test that is about something else should not wait for them.
+QUICK = "damping: {passes: 2, pass-span: 2, pass-every: 1}"
+ASK = """import sys, urllib.error, urllib.request
+try:
+    answer = urllib.request.urlopen(sys.argv[1], timeout=10)
+except urllib.error.HTTPError as error:
+    answer = error
+print(answer.status, answer.read().decode())
+"""
+
+
+def configuration(*lines: str) -> str:
+    """Mode gate, and base sets the taint: these nodes have no RDMA."""
+    return "\n".join(("apiVersion: nodeprep.io/v1", "kind: Config", "mode: gate", "gate: {profiles: [base]}", *lines))
+
+
+def overlay(directory: Path, files: dict[str, str], *components: str) -> Path:
+    """A user's own kustomization on top of overlays/lab: the files of the configuration, and components by name."""
+    directory.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (directory / name).write_text(f"{text}\n")
+    parts = (DAEMONSET / "components" / one for one in components)
+    settings = {"name": "nodeprep-config", "namespace": "nodeprep", "behavior": "replace", "files": list(files)}
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(LAB, directory.resolve())],
+        "components": [os.path.relpath(one, directory.resolve()) for one in parts],
+        "configMapGenerator": [settings],
+    }
+    (directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    return directory
+
+
+def install(cluster: Cluster, manifests: Path, image: Path) -> None:
+    """Returns when the rollout is done, as a user would wait for it."""
+    load(cluster, image)
+    cluster.apply(manifests)
+    rolled_out(cluster)
+
+
+def load(cluster: Cluster, image: Path) -> None:
+    for node in cluster.nodes.values():
+        node.import_image(image)
+
+
+def rolled_out(cluster: Cluster) -> None:
+    cluster.kubectl("-n", "nodeprep", "rollout", "status", "daemonset/nodeprep", "--timeout=110s")
+
+
+def set_image(cluster: Cluster, kind: str) -> None:
+    cluster.kubectl("-n", "nodeprep", "set", "image", "daemonset/nodeprep", f"agent={REPOSITORY}:{kind}")
+
+
+def agents(cluster: Cluster) -> dict[str, Object]:
+    """The agents' pods by node; one that is being deleted does not count."""
+    items = cluster.call("GET", PODS)[1]["items"]
+    return {one["spec"]["nodeName"]: one for one in items if "deletionTimestamp" not in one["metadata"]}
+
+
+def container(pod: Object) -> Object:
+    """The status of its only container, {} while there is none."""
+    return next(iter(pod["status"].get("containerStatuses", [])), {})
+
+
+def kill_agent(cluster: Cluster, node: Node) -> None:
+    """SIGKILL to the first process of its container, as the kernel does where memory is short."""
+    identity = container(agents(cluster)[node.name])["containerID"].removeprefix("containerd://")
+    rows = node.run(str(tools() / "root/usr/bin/ctr"), "-n", "k8s.io", "tasks", "ls").splitlines()
+    (pid,) = (row.split()[1] for row in rows if row.startswith(identity))
+    node.run("kill", "-KILL", pid)
+
+
+def page(node: Node, path: str) -> tuple[int, str]:
+    """What its agent serves on the node's loopback."""
+    status, _, body = node.run(sys.executable, "-I", "-c", ASK, f"http://127.0.0.1:{PORT}{path}").partition(" ")
+    return int(status), body
+
+
+def metrics(node: Node) -> dict[str, float]:
+    """By the name with its labels, as it is written."""
+    lines = (line.rpartition(" ") for line in page(node, "/metrics")[1].splitlines() if line and line[0] != "#")
+    return {name: float(value) for name, _, value in lines}
+
+
+def gates(node: Node) -> set[str]:
+    """The files that open gates in its present boot."""
+    found = set()
+    for path in node.path("/run/nodeprep").glob("*.*"):
+        if path.suffix in (".device", ".ready"):
+            with suppress(FileNotFoundError):  # closed meanwhile
+                found |= {path.name} if node.boot_id in path.read_text() else set()
+    return found
+
+
+def taints(node: Object) -> dict[str, str]:
+    """Those of ours with their values."""
+    found = node["spec"].get("taints", [])
+    return {one["key"]: one.get("value", "") for one in found if one["key"] in (UNHEALTHY, BOOTSTRAP)}
+
+
+def condition(node: Object, kind: str = TRAINING_READY) -> Object:
+    found = (one for one in node.get("status", {}).get("conditions", []) if one["type"] == kind)
+    return next(found, {"status": "", "reason": "", "message": ""})
+
+
+def is_ready(node: Node) -> bool:
+    found = node.object()
+    return condition(found)["status"] == "True" and not taints(found)
+
+
+def ours(node: Object) -> list[str]:
+    """All names on it that are nodeprep's."""
+    metadata = node["metadata"]
+    names = [*metadata.get("labels", {}), *metadata.get("annotations", {})]
+    names += [one["key"] for one in node["spec"].get("taints", [])]
+    names += [one["type"] for one in node["status"].get("conditions", [])]
+    return sorted(name for name in names if "nodeprep" in name or "rdma" in name)
+
+
+@dataclass
+class Watched:
+    """What happened while we looked: each change of a Node and when we heard of it, gate files that were not there.
+
+    Times are `time.time()`.
+    """
+
+    nodes: list[tuple[float, Object]] = field(default_factory=list)
+    missing: set[str] = field(default_factory=set)
+
+    def tainted(self) -> set[str]:
+        return {node["metadata"]["name"] for _, node in self.nodes if UNHEALTHY in taints(node)}
+
+
+@contextmanager
+def watched(cluster: Cluster, nodes: Sequence[Node] = ()) -> Iterator[Watched]:
+    """Watches all Nodes, every change of them, and fifty times a second the gates of `nodes` that are open now."""
+    seen, over = Watched(), Event()
+    words = ("get", "nodes", "--watch", "--output", "json")
+    command = (cluster.directory / "bin/kubectl", *words)
+    environment = {**os.environ, **cluster.environment()}
+    wanted = [node.path(f"/run/nodeprep/{name}") for node in nodes for name in gates(node)]
+
+    def look() -> None:
+        while not over.wait(0.02):
+            seen.missing |= {str(path) for path in wanted if not path.exists()}
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as watch:
+        assert watch.stdout is not None
+        threads = Thread(target=_follow, args=(watch.stdout, seen)), Thread(target=look)
+        for one in threads:
+            one.start()
+        try:
+            until(lambda: len(seen.nodes) >= len(cluster.nodes), "the watch shows every Node", 30)
+            yield seen
+        finally:
+            over.set()
+            watch.kill()
+            for one in threads:
+                one.join()
+
+
+def _follow(stream: IO[str], seen: Watched) -> None:
+    """Each object that kubectl writes, which ends with a brace at the start of a line."""
+    lines: list[str] = []
+    for line in stream:
+        lines.append(line)
+        if line == "}\n":
+            seen.nodes.append((time.time(), json.loads("".join(lines))))
+            lines.clear()

@@ -1,0 +1,144 @@
+"""Nodes that join, reboot or are made anew: no pod lands there before they are proven, but in one window."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kubernetes import shipped
+from tests.kubernetes.shipped import (
+    BOOTSTRAP,
+    QUICK,
+    UNHEALTHY,
+    Watched,
+    agents,
+    condition,
+    configuration,
+    container,
+    gates,
+    is_ready,
+    overlay,
+    taints,
+    watched,
+)
+from tests.rigs.cluster import Cluster, Node, until
+from tests.rigs.cluster_tools import BASE
+
+pytestmark = pytest.mark.timeout(240)
+PODS = "/api/v1/namespaces/default/pods"
+BOUND = 2.0  # seconds from readiness until a pod that waits is bound
+WINDOW = 20.0  # seconds from a booted kubelet to the taint; 1 where nothing else runs
+# The agent does not run on such nodes: so its image can be brought there before it.
+ASIDE = {"type": "virtual-kubelet"}
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster, image: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    directory = tmp_path_factory.mktemp("manifests") / "own"
+    shipped.install(cluster, overlay(directory, {"config.yaml": configuration(QUICK)}), image("good"))
+    until(lambda: all(map(is_ready, cluster.nodes.values())), "TrainingReady of all Nodes", 60)
+    return cluster
+
+
+def training_pod(cluster: Cluster, name: str, node: str, **selector: str) -> None:
+    asleep = {"name": "main", "image": BASE, "imagePullPolicy": "Never"}
+    spec: dict[str, Any] = {"containers": [asleep], "terminationGracePeriodSeconds": 0}
+    spec["nodeSelector"] = {"kubernetes.io/hostname": node, **selector}
+    cluster.create(PODS, {"metadata": {"name": name}, "spec": spec})
+
+
+def bound(cluster: Cluster, name: str) -> bool:
+    return bool(cluster.call("GET", f"{PODS}/{name}")[1]["spec"].get("nodeName"))
+
+
+def first(seen: Watched, holds: Callable[[dict[str, Any]], bool], what: str, after: float = 0.0) -> float:
+    """When we first heard of a Node that is so."""
+    return until(lambda: next((at for at, node in seen.nodes if at > after and holds(node)), 0.0), what, 60)
+
+
+def started_at(cluster: Cluster, node: Node) -> float:
+    """When the agent's process said its first word."""
+    line = cluster.kubectl("-n", "nodeprep", "logs", agents(cluster)[node.name]["metadata"]["name"]).splitlines()[0]
+    return datetime.fromisoformat(json.loads(line)["time"]).timestamp()
+
+
+def test_a_new_node(installed: Cluster, image: Callable[[str], Path]) -> None:
+    """It registers with the bootstrap taint: what waits for it is bound when the agent has proven it, not before."""
+    node = installed.add_node("n3", [f"{BOOTSTRAP}=:NoSchedule"], ASIDE)
+    node.import_image(image("good"))
+    training_pod(installed, "by-taint", "n3")
+    training_pod(installed, "by-label", "n3", **{"nodeprep.io/profile.base": "ready"})
+    with watched(installed) as seen:
+        installed.kubectl("label", "node", "n3", "type-")
+        joined = first(
+            seen, lambda one: one["metadata"]["name"] == "n3" and "type" not in one["metadata"]["labels"], "n3 joins"
+        )
+
+        def is_tainted(one: dict[str, Any]) -> bool:
+            return one["metadata"]["name"] == "n3" and UNHEALTHY in taints(one)
+
+        tainted = first(seen, is_tainted, "our own taint")
+        assert not bound(installed, "by-taint")
+        assert not bound(installed, "by-label")
+        free = first(seen, lambda one: one["metadata"]["name"] == "n3" and not taints(one), "no taint", tainted)
+        for name in ("by-taint", "by-label"):
+            until(lambda name=name: bound(installed, name), f"{name} is bound", BOUND)  # type: ignore[misc]
+    assert condition(node.object())["status"] == "True"
+    assert gates(node) == {"base.device", "base.ready"}
+    closed = [one for at, one in seen.nodes if one["metadata"]["name"] == "n3" and at < free]
+    assert all(BOOTSTRAP in taints(one) for one in closed)
+    began = started_at(installed, node)
+    print(f"agent started {began - joined:.1f} s after it might, our taint {tainted - began:.1f} s later", end=", ")
+    print(f"ready and free {free - began:.1f} s after its start, with damping over 2 s")
+
+
+def test_a_reboot(installed: Cluster) -> None:
+    """The taint comes when the agent starts: until then, and after the kubelet is Ready, pods may still be bound."""
+    node = installed.nodes["n1"]
+    training_pod(installed, "before", "n1")
+    installed.kubectl("wait", "pod/before", "--for=condition=Ready", "--timeout=60s")
+    uid = node.object()["metadata"]["uid"]
+
+    def is_booted(one: dict[str, Any]) -> bool:
+        return bool(one["status"]["nodeInfo"]["bootID"] == node.boot_id and condition(one, "Ready")["status"] == "True")
+
+    with watched(installed) as seen:
+        node.reboot()
+        booted = first(seen, is_booted, "n1 is booted and Ready")
+        tainted = first(seen, lambda one: is_booted(one) and UNHEALTHY in taints(one), "our taint", booted)
+        free = first(seen, lambda one: is_booted(one) and not taints(one), "no taint", tainted)
+    began = started_at(installed, node)
+    print(f"window without a taint after a reboot: {tainted - booted:.2f} s from the kubelet's Ready", end=", ")
+    print(f"of which {tainted - began:.2f} s are the agent's from its first word; ready after {free - began:.1f} s")
+    assert tainted - booted < WINDOW
+    assert node.object()["metadata"]["uid"] == uid
+    assert condition(node.object())["status"] == "True"
+    # What was bound before the reboot is the kubelet's to start again: no taint of ours keeps it away.
+    until(lambda: container(installed.call("GET", f"{PODS}/before")[1]).get("ready"), "the pod runs again", 30)
+    assert bound(installed, "before")
+
+
+def test_a_node_made_anew(installed: Cluster) -> None:
+    """Another Node object of the same name has proven nothing, whatever the memory of its disk says."""
+    node = installed.nodes["n2"]
+    until(lambda: is_ready(node), "ready", 30)
+    old = node.object()["metadata"]["uid"]
+    node.kill()
+    installed.kubectl("delete", "node", "n2")
+
+    def is_anew(one: dict[str, Any]) -> bool:
+        return bool(one["metadata"]["name"] == "n2" and one["metadata"]["uid"] != old)
+
+    with watched(installed) as seen:
+        node.start()
+        registered = first(seen, is_anew, "n2 is registered anew")
+        tainted = first(seen, lambda one: is_anew(one) and UNHEALTHY in taints(one), "our taint", registered)
+        free = first(seen, lambda one: is_anew(one) and not taints(one), "no taint", tainted)
+    print(f"taint {tainted - registered:.1f} s after a Node made anew, ready {free - tainted:.1f} s later")
+    assert is_ready(node)
+    assert gates(node) == {"base.device", "base.ready"}

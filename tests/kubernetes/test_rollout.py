@@ -1,0 +1,296 @@
+"""The shipped manifests with default damping on real kubelets: normal life, good and bad releases, and the way out."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import nodeprep
+from tests.kubernetes import shipped
+from tests.kubernetes.shipped import (
+    DAEMONSET,
+    LEASES,
+    QUICK,
+    STATE,
+    TRAINING_READY,
+    UNHEALTHY,
+    Object,
+    agents,
+    condition,
+    configuration,
+    container,
+    gates,
+    is_ready,
+    kill_agent,
+    metrics,
+    ours,
+    overlay,
+    page,
+    rolled_out,
+    set_image,
+    taints,
+    watched,
+)
+from tests.rigs.cluster import Cluster, Node, until
+from tests.rigs.images import REPOSITORY
+
+pytestmark = pytest.mark.timeout(300)  # each image takes 10 s to build, and a rollout 30 s
+# Of a pod without privileges, see daemonset/README.md; each only where the node has what it is about.
+UNSEEN = {"pci.acs-iommu", "sysctl.forward-policy"}
+OPEN = {"base.device", "base.ready"}
+LIMIT = 60 << 20  # bytes of the agent's memory, by design 7
+# A plugin of the pods' network: without it nothing here breaks at once, and cni.binaries fails.
+PROGRAM = "/opt/cni/bin/ptp"
+LOOKS = "every: {cni: 2}"  # nothing tells of a program that goes, and the default is to look each 30 s
+AGENT = "system:serviceaccount:nodeprep:nodeprep-agent"
+
+
+@pytest.fixture(scope="module")
+def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return overlay(tmp_path_factory.mktemp("manifests") / "own", {"config.yaml": configuration(LOOKS)})
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster, manifests: Path, image: Callable[[str], Path]) -> Cluster:
+    """All agents are Ready, and every Node has proven itself for as long as the defaults want it."""
+    shipped.install(cluster, manifests, image("good"))
+    began = time.monotonic()
+    until(lambda: all(map(is_ready, cluster.nodes.values())), "TrainingReady of all Nodes", 60)
+    print(f"TrainingReady {time.monotonic() - began:.1f} s after the rollout was done")
+    return cluster
+
+
+@pytest.fixture
+def node(installed: Cluster) -> Node:
+    return installed.nodes["n1"]
+
+
+def images(cluster: Cluster) -> set[str]:
+    return {pod["spec"]["containers"][0]["image"].partition(":")[2] for pod in agents(cluster).values()}
+
+
+def check(cluster: Cluster, pod: str, *words: str) -> tuple[int, str]:
+    """`kubectl exec POD -- nodeprep check`, and its exit code."""
+    argv = (str(cluster.directory / "bin/kubectl"), "-n", "nodeprep", "exec", pod, "--", "nodeprep", "check", *words)
+    environment = {**os.environ, **cluster.environment()}
+    done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
+    return done.returncode, done.stdout
+
+
+@contextmanager
+def broken(node: Node) -> Iterator[None]:
+    """A fault that a gate check of base finds."""
+    node.run("mv", PROGRAM, f"{PROGRAM}.away")
+    try:
+        yield
+    finally:
+        node.run("mv", f"{PROGRAM}.away", PROGRAM)
+
+
+def test_normal_life(installed: Cluster) -> None:
+    """Every agent says what it should, its token is fenced to its own Node, and nothing that it asks for is denied."""
+    for node in installed.nodes.values():
+        told = node.object()
+        assert taints(told) == {}
+        assert told["metadata"]["labels"][STATE] == "Ready"
+        assert told["metadata"]["labels"]["nodeprep.io/profile.base"] == "ready"
+        assert condition(told, "nodeprep.io/NetworkReady")["status"] == "True"
+        assert gates(node) == OPEN
+        lease = installed.call("GET", f"{LEASES}/agent-{node.name}")[1]
+        assert lease["spec"]["holderIdentity"] == node.name
+        assert lease["metadata"]["ownerReferences"][0]["uid"] == told["metadata"]["uid"]
+        assert page(node, "/readyz")[0] == 200
+        measured = metrics(node)
+        for name in ("fence_ok", "node_ok", "config_ok", "store_ok", "gate_files_ok"):
+            assert measured[f"nodeprep_{name}"] == 1.0, name
+        resident = measured["process_resident_memory_bytes"]
+        print(f"{node.name}: {resident / 2**20:.1f} MiB resident after {page(node, '/readyz')[1].strip()}")
+        assert resident < LIMIT
+    asked = installed.requests(AGENT)
+    assert not [one for one in asked if one.startswith(("list /api/v1/events", "watch"))]
+
+
+def test_exec(installed: Cluster, node: Node) -> None:
+    """README's second command. A pod without privileges sees all that the gates need."""
+    pod = agents(installed)["n1"]["metadata"]["name"]
+    code, text = check(installed, pod)
+    assert code == 0, text
+    assert text.startswith("READY")
+    assert node.boot_id in text
+    assert re.search(r"agent +Ready for ", text)
+    report = json.loads(check(installed, pod, "-o", "json")[1])
+    assert {one["check"] for one in report["findings"] if one["status"] == "unknown"} <= UNSEEN
+    assert {one["check"] for one in report["findings"] if one["status"] == "fail"} == set()
+    assert (report["profile"], report["agent"]) == ("base", "Ready")
+
+
+def debug(cluster: Cluster, node: Node) -> str:
+    """What README's first command for a cluster shows on a terminal."""
+    words = ["debug", f"node/{node.name}", "-it", f"--image={REPOSITORY}:dev", "--profile=sysadmin"]
+    command = [str(cluster.directory / "bin/kubectl"), *words, "--", "nodeprep", "check"]
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, **cluster.environment(), "TERM": "xterm"}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as shown:
+        os.close(theirs)
+        text = b""
+        with suppress(OSError):  # EIO: the other end is closed
+            while part := os.read(ours, 65536):
+                text += part
+        os.close(ours)
+        assert shown.wait(30) == 0, text.decode()
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode()).replace("\r", "")
+
+
+def debugger(cluster: Cluster) -> Object:
+    """The end of the only debug pod, which is removed."""
+    path = "/api/v1/namespaces/default/pods"
+    (pod,) = cluster.call("GET", path)[1]["items"]
+    where = f"{path}/{pod['metadata']['name']}"
+    ended = until(lambda: container(cluster.call("GET", where)[1])["state"].get("terminated"), "it ended", 30)
+    assert cluster.call("DELETE", f"{where}?gracePeriodSeconds=0")[0] == 200
+    until(lambda: not cluster.call("GET", path)[1]["items"], "no debug pod", 30)
+    return dict(ended)
+
+
+def test_debug(installed: Cluster, node: Node) -> None:
+    """It finds the host at /host and there the agent's memory, and says what the agent says."""
+    text = debug(installed, node)
+    assert "READY: " in text
+    assert node.boot_id in text
+    assert "root      /host (live)" in text
+    assert re.search(r"agent +Ready for ", text)
+    assert "as the agent has it" in text
+    assert debugger(installed)["exitCode"] == 0
+
+
+def test_a_killed_agent(installed: Cluster, node: Node) -> None:
+    with watched(installed, [node]) as seen:
+        kill_agent(installed, node)
+        until(lambda: container(agents(installed)["n1"])["restartCount"] == 1, "started again", 30)
+        until(lambda: container(agents(installed)["n1"])["ready"], "Ready", 30)
+    assert seen.missing == set()
+    assert seen.tainted() == set()
+    assert is_ready(node)
+
+
+def test_a_good_release(installed: Cluster, manifests: Path, image: Callable[[str], Path]) -> None:
+    """Agents change one after the other, and nobody else notices."""
+    shipped.load(installed, image("next"))
+    overlay(manifests, {"config.yaml": configuration(LOOKS, QUICK)})
+    installed.apply(manifests)  # for the agents of the releases: from here on, what is mended is believed at once
+    with watched(installed, list(installed.nodes.values())) as seen:
+        set_image(installed, "next")
+        rolled_out(installed)
+    assert images(installed) == {"next"}
+    assert seen.missing == set()
+    assert seen.tainted() == set()
+    assert {condition(told)["status"] for _, told in seen.nodes} == {"True"}
+
+
+def halted(cluster: Cluster, kind: str) -> str:
+    """The node with the one agent of a bad release; 14 s later there is no other, and the others run."""
+    bad = f"{REPOSITORY}:{kind}"
+    with pytest.raises(RuntimeError, match="timed out"):
+        cluster.kubectl("-n", "nodeprep", "rollout", "status", "daemonset/nodeprep", "--timeout=14s")
+    pods = agents(cluster)
+    (name,) = (name for name, pod in pods.items() if pod["spec"]["containers"][0]["image"] == bad)
+    assert not container(pods[name])["ready"]
+    assert all(container(pod)["ready"] for other, pod in pods.items() if other != name)
+    return name
+
+
+def test_a_release_that_crashes(installed: Cluster, image: Callable[[str], Path]) -> None:
+    """It takes one node's agent away, not its gate; the rest keep theirs."""
+    shipped.load(installed, image("crashing"))
+    with watched(installed, list(installed.nodes.values())) as seen:
+        set_image(installed, "crashing")
+        name = halted(installed, "crashing")
+        assert container(agents(installed)[name])["restartCount"] >= 1
+        installed.kubectl("-n", "nodeprep", "rollout", "undo", "daemonset/nodeprep")
+        rolled_out(installed)
+    assert images(installed) == {"next"}
+    assert seen.missing == set()
+    assert seen.tainted() == set()
+    assert all(map(is_ready, installed.nodes.values()))
+
+
+def test_a_release_with_a_check_that_always_fails(installed: Cluster, image: Callable[[str], Path]) -> None:
+    """What only the new version sees closes no gate, and stops the rollout at the first node."""
+    shipped.load(installed, image("mistaken"))
+    with watched(installed, list(installed.nodes.values())) as seen:
+        set_image(installed, "mistaken")
+        name = halted(installed, "mistaken")
+        code, why = page(installed.nodes[name], "/readyz")
+        assert (code, "VerdictChangedByUpgrade" in why, "cni.parse" in why) == (503, True, True)
+        told = condition(installed.nodes[name].object())
+        assert (told["status"], told["reason"]) == ("True", "VerdictChangedByUpgrade")
+        installed.kubectl("-n", "nodeprep", "rollout", "undo", "daemonset/nodeprep")
+        rolled_out(installed)
+    assert images(installed) == {"next"}
+    changed = {told["metadata"]["name"] for _, told in seen.nodes if "Upgrade" in condition(told)["reason"]}
+    assert changed == {name}
+    assert seen.missing == set()
+    assert seen.tainted() == set()
+    until(lambda: condition(installed.nodes[name].object())["reason"] == "Ready", "no word of it any more", 30)
+
+
+def nodes(cluster: Cluster, *words: str) -> tuple[int, str]:
+    done = nodeprep("nodes", *words, KUBECONFIG=str(cluster.kubeconfig()))
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_agents_that_are_gone_for_good(installed: Cluster, manifests: Path) -> None:
+    """A DaemonSet deleted without a release: labels and gates stay, and the Lease says that nobody looks."""
+    before = {node.name: ours(node.object()) for node in installed.nodes.values()}
+    installed.kubectl("-n", "nodeprep", "delete", "daemonset", "nodeprep", "--cascade=foreground")
+    until(lambda: not agents(installed), "no agent", 30)
+    old = (datetime.now(UTC) - timedelta(seconds=181)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    for node in installed.nodes.values():
+        lease = f"{LEASES}/agent-{node.name}"
+        assert installed.call("PATCH", lease, {"spec": {"renewTime": old}})[0] == 200  # rather than wait for 3 minutes
+        assert gates(node) == OPEN
+        assert ours(node.object()) == before[node.name]
+        assert TRAINING_READY in before[node.name]
+    code, text = nodes(installed)
+    assert code == 0, text
+    assert [line.split()[1] for line in text.splitlines()[1:]] == ["Silent", "Silent"]
+    installed.apply(manifests)
+    rolled_out(installed)
+    assert nodes(installed, "--wait", "30s")[0] == 0
+
+
+def test_a_fault_is_what_everybody_says(installed: Cluster, node: Node) -> None:
+    with broken(node):
+        until(lambda: taints(node.object()) == {UNHEALTHY: "Missing"}, "the taint", 30)
+        assert gates(node) == set()
+        code, text = check(installed, agents(installed)["n1"]["metadata"]["name"])
+        assert code == 1, text
+        assert text.startswith("NOT READY: 1 fault")
+        assert "cni.binaries: Missing" in text
+        text = debug(installed, node)
+        assert "NOT READY: 1 fault" in text
+        assert "cni.binaries: Missing" in text
+        assert debugger(installed)["exitCode"] == 1
+        assert not taints(installed.nodes["n2"].object())
+
+
+def test_nothing_is_left_after_release_and_delete(installed: Cluster) -> None:
+    with broken(installed.nodes["n2"]):
+        until(lambda: taints(installed.nodes["n2"].object()), "a taint that is to go", 30)
+        code, text = nodes(installed, "release", "--all")
+        assert code == 0, text
+        installed.kubectl("delete", "-k", str(DAEMONSET / "overlays/lab"), "--wait", "--timeout=100s")
+        for node in installed.nodes.values():
+            assert ours(node.object()) == []
+    listed = installed.kubectl("get", "leases,pods,configmaps,roles,validatingadmissionpolicies", "-A", "-o", "name")
+    assert "nodeprep" not in listed

@@ -1,0 +1,244 @@
+"""A training pod of the RDMA world: a real device plugin, a real RoCE port, the shipped manifests in mode gate.
+
+One story, told in order: each test goes on where the one before it left the node.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes import training
+from tests.kubernetes.shipped import BOOTSTRAP, UNHEALTHY, Object, condition, overlay, taints
+from tests.kubernetes.training import (
+    LONG,
+    PODS,
+    TOLERATES_GATE,
+    Announced,
+    advertised,
+    announced,
+    bound,
+    gated,
+    labelled,
+    open_to_training,
+    refused,
+    running,
+    training_pod,
+    trains,
+)
+from tests.rigs import cluster_build, lab, rdma_plugin
+from tests.rigs.absent import cannot_start
+from tests.rigs.cluster import Cluster, until
+from tests.rigs.guest import Guest
+from tests.rigs.lab import RAIL
+
+pytestmark = pytest.mark.timeout(600)  # in software emulation
+NAME = "guest"
+SOON = 2.0  # seconds from readiness to a pod that is bound
+# What convicts stands at its default. What proves and releases is short, and so are the periods of what nobody
+# announces: pods, and the PCI counters of which two readings are wanted.
+CONFIGURATION = """\
+apiVersion: nodeprep.io/v1
+kind: Config
+mode: gate
+default: rdma-roce
+damping: {passes: 2, pass-span: 2, pass-every: 1, turns: 100}
+every: {cluster: 15, pci: 5}
+"""
+
+
+@dataclass
+class Story:
+    guest: Guest
+    node: Announced
+    directory: Path
+    stack: ExitStack
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.guest.cluster
+
+    def pod(self, name: str) -> Announced:
+        """A new training pod."""
+        said = self.stack.enter_context(announced(self.cluster, PODS, name))
+        training_pod(self.cluster, name)
+        return said
+
+    def is_bound_soon_after(self, ready: float, pod: Announced) -> None:
+        at = pod.when(bound, "the pod is bound")
+        print(f"TrainingReady True -> PodScheduled True: {at - ready:.2f} s")
+        assert 0 <= at - ready <= SOON
+
+    def runs(self, name: str) -> bool:
+        return running(self.cluster.call("GET", f"{PODS}/{name}")[1])
+
+
+@pytest.fixture(scope="module")
+def story(image: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """A node that just registered. The plugin tolerates nothing, and no agent runs yet."""
+    with ExitStack() as stack:
+        try:
+            cluster = stack.enter_context(Cluster(controllers=True))
+            guest = stack.enter_context(Guest(cluster, NAME, taints=[f"{BOOTSTRAP}=:NoSchedule"]))
+            archive = rdma_plugin.image()
+        except (cluster_build.CannotStart, lab.CannotStart) as reason:
+            cannot_start(reason)
+        guest.import_image(archive)
+        guest.import_image(image("good"))
+        print(f"configuration:\n{CONFIGURATION}")
+        node = stack.enter_context(announced(cluster, "/api/v1/nodes", NAME))
+        yield Story(guest, node, tmp_path_factory.mktemp("story"), stack)
+
+
+def test_a_new_node_takes_no_pod_before_it_is_ready(story: Story) -> None:
+    """The plugin tolerates no taint, so it is not there either: readiness does not wait for it."""
+    cluster, node = story.cluster, story.node
+    cluster.apply(training.plugin(story.directory / "upstream"))
+    first = story.pod("first")
+    first.when(lambda pod: "untolerated taint" in refused(pod), "the scheduler says why")
+    print(f"Pending: {refused(first.seen[-1][1])}")
+    assert training.plugins_wanted(cluster) == 0
+
+    began = time.monotonic()
+    cluster.apply(overlay(story.directory / "agent", {"config.yaml": CONFIGURATION}))
+    closed = node.when(lambda told: UNHEALTHY in taints(told), "the agent's own taint")
+    ready = node.when(trains, "TrainingReady")
+    opened = node.when(open_to_training, "both taints are gone, and the label is there")
+    assert closed < ready <= opened
+    plugged = node.when(plugged_in, "the plugin advertises the port")
+    at = first.when(bound, "the pod is bound")
+    assert at >= opened
+    print(f"agent applied -> tainted {closed - began:.1f} s, ready {ready - began:.1f} s")
+    print(f"ready -> open {opened - ready:.2f} s, plugin {plugged - ready:.1f} s, bound {at - ready:.1f} s")
+    first.when(running, "the pod runs")
+    assert training.port_of(cluster, "first") == "PORT_ACTIVE"
+
+
+def test_no_taint_is_set_that_the_plugin_would_not_bear(story: Story) -> None:
+    """The label goes all the same, and with its affinity the next pod waits."""
+    guest, node = story.guest, story.node
+    until(lambda: training.agent_says(guest, TOLERATES_GATE) == "NotTolerated", "the agent saw the plugin's pod", LONG)
+    began = time.monotonic()
+    guest.lab.set_link(RAIL.id, up=False)  # the cable: an interface that is set down the plugin would set up again
+    gone = node.when(lambda told: not labelled(told), "the label is gone", began)
+    print(f"cable out -> label gone {gone - began:.2f} s")
+    second = story.pod("second")
+    second.when(lambda pod: "node affinity" in refused(pod), "the scheduler says why")
+    print(f"Pending: {refused(second.seen[-1][1])}")
+    time.sleep(2.5 * rdma_plugin.INTERVAL)
+    assert condition(node.seen[-1][1])["reason"] == "NoSignal"
+    assert not any(map(taints, node.since(began)))
+    assert all(map(plugged_in, node.since(began)))
+    assert not any(map(bound, second.since(0.0)))
+    assert story.runs("first")
+
+
+def test_what_the_check_says_to_paste_lets_the_taint_be_set(story: Story) -> None:
+    words = training.to_paste(story.cluster)
+    print(f"to paste: kubectl {' '.join(words)}")
+    assert words[:5] == ["-n", "kube-system", "patch", "daemonset", training.PLUGIN]
+    began = time.monotonic()
+    story.cluster.kubectl(*words)
+    tainted = story.node.when(lambda told: UNHEALTHY in taints(told), "the taint", began, 75.0)
+    print(f"pasted -> tainted {tainted - began:.1f} s")
+
+    def made_anew() -> bool:
+        pods = training.plugin_pods(story.cluster)
+        return len(pods) == 1 and running(pods[0]) and pods[0]["spec"]["tolerations"][0]["key"] == UNHEALTHY
+
+    until(made_anew, "the plugin's pod made anew, on the tainted node", LONG)
+    until(lambda: plugged_in(story.guest.object()), "the plugin advertises the port again", LONG)
+
+
+def test_a_pod_is_bound_as_soon_as_the_node_is_ready(story: Story) -> None:
+    node = story.node
+    second = story.stack.enter_context(announced(story.cluster, PODS, "second"))
+    second.when(lambda pod: "untolerated taint" in refused(pod), "the scheduler says why")
+    print(f"Pending: {refused(second.seen[-1][1])}")
+    began = time.monotonic()
+    story.guest.lab.set_link(RAIL.id, up=True)
+    ready = node.when(trains, "TrainingReady", began)
+    node.when(open_to_training, "the taint is gone, and the label is there", ready)
+    story.is_bound_soon_after(ready, second)
+    second.when(running, "the pod runs")
+    assert training.port_of(story.cluster, "second") == "PORT_ACTIVE"
+
+
+def test_a_link_that_is_down_keeps_pods_away_that_the_plugin_would_let_in(story: Story) -> None:
+    guest, node = story.guest, story.node
+    assert open_to_training(node.seen[-1][1])
+    began = time.monotonic()
+    guest.run("ip", "link", "set", RAIL.netdev, "down")
+    done = time.monotonic()
+    closed = node.when(lambda told: UNHEALTHY in taints(told) and not labelled(told), "taint set, label gone", began)
+    print(f"ip link set down -> tainted {closed - done:.2f} s after it ended, {closed - began:.2f} s after it began")
+    third = story.pod("third")
+    third.when(lambda pod: "untolerated taint" in refused(pod), "the scheduler says why")
+    print(f"Pending: {refused(third.seen[-1][1])}")
+    time.sleep(2.5 * rdma_plugin.INTERVAL)
+    assert all(map(plugged_in, node.since(began)))
+    assert all(map(gated, node.since(closed)[1:]))
+    assert not any(map(bound, third.since(0.0)))
+    assert [story.runs(name) for name in ("first", "second")] == [True, True]
+    assert training.port_of(story.cluster, "first") == "PORT_DOWN"
+
+    began = time.monotonic()
+    guest.run("ip", "link", "set", RAIL.netdev, "up")
+    ready = node.when(trains, "TrainingReady", began)
+    opened = node.when(open_to_training, "taint gone, label back", ready)
+    print(f"ip link set up -> open {opened - began:.2f} s")
+    story.is_bound_soon_after(ready, third)
+    third.when(running, "the pod runs")
+    assert training.port_of(story.cluster, "third") == "PORT_ACTIVE"
+
+
+def test_after_a_reboot_the_plugin_waits_for_the_port(story: Story) -> None:
+    """Until our taint is back the Node says what it said before; the plugin that waits lets no pod in meanwhile."""
+    guest, node, cluster = story.guest, story.node, story.cluster
+    cluster.apply(training.plugin(story.directory / "held", "tolerations", "wait-ready"))
+    cluster.kubectl("-n", "kube-system", "rollout", "status", f"daemonset/{training.PLUGIN}", "--timeout=110s")
+    until(lambda: plugged_in(guest.object()), "the plugin advertises the port again", LONG)
+    assert open_to_training(node.seen[-1][1])
+
+    guest.reboot()
+    guest.lab.set_link(RAIL.id, up=False)
+    guest.wait_ready()
+    fourth = story.pod("fourth")
+
+    def booted(told: Object) -> bool:
+        same = bool(told["status"]["nodeInfo"]["bootID"] == guest.boot_id)
+        return same and condition(told, "Ready")["status"] == "True"
+
+    back = node.when(booted, "Ready in this boot")
+    tainted = node.when(lambda told: UNHEALTHY in taints(told), "the taint", back)
+    print(f"reboot: kubelet Ready -> our taint {tainted - back:.1f} s")
+    node.when(lambda told: condition(told)["reason"] == "NoSignal", "the agent sees that there is no signal", back)
+    until(lambda: waits(cluster), "the plugin's pod waits", LONG)
+    time.sleep(2.5 * rdma_plugin.INTERVAL)
+    assert waits(cluster)
+    assert {advertised(told) for told in node.since(back)[1:]} == {"0"}
+
+    began = time.monotonic()
+    guest.lab.set_link(RAIL.id, up=True)
+    ready = node.when(trains, "TrainingReady", began)
+    plugged = node.when(plugged_in, "the plugin advertises", began)
+    at = fourth.when(bound, "the pod is bound")
+    print(f"cable in -> ready {ready - began:.1f} s, plugin {plugged - began:.1f} s, bound {at - began:.1f} s")
+    assert ready <= plugged <= at
+    fourth.when(running, "the pod runs")
+    assert training.port_of(cluster, "fourth") == "PORT_ACTIVE"
+
+
+def plugged_in(node: Object) -> bool:
+    return advertised(node) == str(rdma_plugin.COUNT)
+
+
+def waits(cluster: Cluster) -> bool:
+    """Whether the plugin's init container runs."""
+    told = (one["status"].get("initContainerStatuses", [{}])[0] for one in training.plugin_pods(cluster))
+    return ["running" in one.get("state", {}) for one in told] == [True]

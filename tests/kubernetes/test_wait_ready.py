@@ -1,0 +1,142 @@
+"""`nodeprep wait-ready` as the init container of a plugin on a real kubelet, and the deadlock of the wrong stage."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.kubernetes import shipped
+from tests.kubernetes.shipped import DAEMONSET, condition, configuration, gates, overlay
+from tests.rigs.cluster import Cluster, Node, until
+from tests.rigs.cluster_tools import BASE
+from tests.rigs.images import REPOSITORY
+
+pytestmark = pytest.mark.timeout(240)
+PODS = "/api/v1/namespaces/kube-system/pods"
+# Ready for it needs a Ready pod of Terway on the node (terway.pod), as others may need what a device plugin registers.
+PROFILE = """apiVersion: nodeprep.io/v1
+kind: Profile
+name: waiting
+gates: [cni.parse, terway.pod]
+"""
+SETTINGS = (
+    "assign: [{use: [waiting.yaml]}]",
+    "readiness: {grace: 600}",  # no human is called within this test
+    "damping: {passes: 2, pass-span: 3, pass-every: 1, books: {apart: 1}}",
+    "every: {cluster: 15}",  # as often as is allowed: it is the plugin's pod that is waited for
+)
+LATER = 8.0  # seconds that a pod which waits is watched for after it could have gone on
+LOOK = 60.0  # seconds until the agent has looked at the cluster's records again and believes them
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster, image: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    files = {"config.yaml": configuration(*SETTINGS).replace("[base]", "[waiting]"), "waiting.yaml": PROFILE}
+    directory = tmp_path_factory.mktemp("manifests") / "own"
+    shipped.install(cluster, overlay(directory, files, "terway"), image("good"))
+    return cluster
+
+
+@pytest.fixture
+def node(installed: Cluster) -> Node:
+    return installed.nodes["n1"]
+
+
+def plugin(stage: str) -> str:
+    """A DaemonSet that serves devices and the network, on n1 only, with the init container of components/wait-ready."""
+    patch = yaml.safe_load((DAEMONSET / "components/wait-ready/wait.yaml").read_text())["spec"]["template"]["spec"]
+    (wait,) = patch["initContainers"]
+    assert wait["args"] == ["wait-ready", "--profile", "rdma-roce", "--stage", "device"]
+    wait |= {"image": f"{REPOSITORY}:dev", "args": ["wait-ready", "--profile", "waiting", "--stage", stage]}
+    devices = {"name": "devices", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}
+    serving = {"name": "plugin", "image": BASE, "imagePullPolicy": "Never"}
+    serving["volumeMounts"] = [{"name": "devices", "mountPath": "/var/lib/kubelet/device-plugins"}]  # type: ignore[assignment]
+    labels = {"app": "terway-eniip"}
+    spec = {
+        "nodeSelector": {"kubernetes.io/hostname": "n1"},
+        "tolerations": [{"operator": "Exists"}],
+        "terminationGracePeriodSeconds": 0,
+        "initContainers": [wait],
+        "containers": [serving],
+        "volumes": [*patch["volumes"], devices],
+    }
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    metadata = {"name": "terway-eniip", "namespace": "kube-system"}
+    whole = {"selector": {"matchLabels": labels}, "template": template}
+    return json.dumps({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": whole})
+
+
+def pod(cluster: Cluster) -> dict[str, Any]:
+    """Of that DaemonSet, {} while it has none."""
+    items = cluster.call("GET", f"{PODS}?labelSelector=app%3Dterway-eniip")[1]["items"]
+    return next((one for one in items if "deletionTimestamp" not in one["metadata"]), {})
+
+
+def waiting(cluster: Cluster) -> dict[str, Any]:
+    """How its init container is, {} before it was made."""
+    found = pod(cluster).get("status", {}).get("initContainerStatuses", [])
+    return found[0]["state"] if found else {}
+
+
+def serves(cluster: Cluster) -> bool:
+    return any(one["ready"] for one in pod(cluster).get("status", {}).get("containerStatuses", []))
+
+
+def words(cluster: Cluster) -> str:
+    return cluster.kubectl("-n", "kube-system", "logs", pod(cluster)["metadata"]["name"], "-c", "wait-ready")
+
+
+def test_the_wrong_stage_is_a_deadlock(installed: Cluster, node: Node) -> None:
+    """The plugin waits for ready, ready waits for the plugin: nothing fails, and it never ends."""
+    installed.apply(plugin("ready"))
+    until(lambda: "running" in waiting(installed), "the init container runs", 30)
+    until(lambda: gates(node) == {"waiting.device"}, "device-ready", 30)
+    end = time.monotonic() + LATER
+    while time.monotonic() < end:
+        assert "running" in waiting(installed)
+        assert gates(node) == {"waiting.device"}
+        time.sleep(0.2)
+    told = until(
+        lambda: (one := condition(node.object()))["reason"] == "InitNotDone" and one, "terway.pod says why", LOOK
+    )
+    assert told["status"] == "False"
+    assert "wait-ready is running" in told["message"]
+    assert "waiting for /run/nodeprep/waiting.ready of this boot" in words(installed)
+    assert "running" in waiting(installed)
+
+
+def test_the_right_stage(installed: Cluster) -> None:
+    """What mends it: one word of the plugin's manifest."""
+    installed.apply(plugin("device"))
+    until(lambda: serves(installed), "the plugin serves", 30)
+
+
+def test_held_after_a_reboot(installed: Cluster, node: Node) -> None:
+    """The pod is the same; its init container runs again and waits for the gate of this boot."""
+    uid = pod(installed)["metadata"]["uid"]
+    ended = until(lambda: waiting(installed).get("terminated", {}).get("containerID"), "it has ended before", 30)
+    node.reboot()
+    held = 0.0
+    while not gates(node):
+        assert not (held and serves(installed))
+        held = held or ("running" in waiting(installed) and time.time())
+        time.sleep(0.05)
+    opened = (node.path("/run/nodeprep") / "waiting.device").stat().st_mtime
+    until(lambda: serves(installed), "the plugin serves again", 30)
+    now = pod(installed)
+    assert now["metadata"]["uid"] == uid
+    assert waiting(installed)["terminated"]["containerID"] != ended
+    state = now["status"]["containerStatuses"][0]["state"]["running"]
+    assert datetime.fromisoformat(state["startedAt"]).timestamp() >= int(opened)
+    assert 0.0 < held < opened
+    print(f"seen to wait for {opened - held:.1f} s after a reboot", end=", ")
+    print(f"serving {time.time() - opened:.1f} s after the gate opened")
+    assert "waiting for /run/nodeprep/waiting.device of this boot" in words(installed)
+    until(lambda: gates(node) == {"waiting.device", "waiting.ready"}, "ready, for the plugin serves", LOOK)

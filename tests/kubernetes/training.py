@@ -1,0 +1,196 @@
+"""Training pods that want an RDMA port of the guest, the plugin that gives them one, and what is said of both."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+
+import yaml
+
+from tests.kubernetes.shipped import DAEMONSET, TRAINING_READY, Object, condition, taints
+from tests.rigs import images, rdma_plugin
+from tests.rigs.cluster import Cluster, until
+from tests.rigs.guest import Guest
+
+RDMA_LABEL = "feature.node.kubernetes.io/network-rdma.capable"
+PODS = "/api/v1/namespaces/default/pods"
+PLUGIN = "rdma-shared-dp-ds"
+PLUGINS = f"/apis/apps/v1/namespaces/kube-system/daemonsets/{PLUGIN}"
+TOLERATES_GATE = "plugin.tolerates-gate"
+LONG = 120.0  # seconds; the guest is emulated, beside whatever else this machine does
+REPORT = 'from nodeprep.cli.agent_socket import ask; print(ask("/run/nodeprep/agent.sock", "GET", "/report").text)'
+
+
+@dataclass
+class Announced:
+    """What a watch of the API server said, oldest first: the monotonic time when we heard of it, and the object."""
+
+    seen: list[tuple[float, Object]] = field(default_factory=list)
+
+    def when(self, holds: Callable[[Object], bool], what: str, since: float = 0.0, seconds: float = LONG) -> float:
+        """When it was first said, at `since` or later, that something holds; it is waited for.
+
+        Raises:
+            TimeoutError: it was not said in time.
+        """
+
+        def found() -> float:
+            return next((at for at, one in list(self.seen) if at >= since and holds(one)), 0.0)
+
+        return until(found, what, seconds)
+
+    def since(self, at: float) -> list[Object]:
+        """What stood at a time, and every change of it from then on."""
+        before = [one for then, one in list(self.seen) if then < at]
+        return [*before[-1:], *(one for then, one in list(self.seen) if then >= at)]
+
+
+@contextmanager
+def announced(cluster: Cluster, path: str, name: str) -> Iterator[Announced]:
+    """Follows one object of a list, from now on."""
+    said, link = Announced(), cluster.link()
+    link.timeout = None
+    link.request("GET", f"{path}?watch=1&fieldSelector=metadata.name%3D{name}")
+    answer = link.getresponse()
+
+    def follow() -> None:
+        # The other thread ends the connection where we read.
+        with suppress(OSError, ValueError, AttributeError, http.client.HTTPException):
+            for line in answer:
+                said.seen.append((time.monotonic(), json.loads(line)["object"]))
+
+    thread = Thread(target=follow)
+    thread.start()
+    try:
+        yield said
+    finally:
+        if link.sock is not None:
+            link.sock.shutdown(2)
+        thread.join()
+        link.close()
+
+
+def trains(node: Object) -> bool:
+    return bool(condition(node, TRAINING_READY)["status"] == "True")
+
+
+def labelled(node: Object) -> bool:
+    return bool(node["metadata"]["labels"].get(RDMA_LABEL) == "true")
+
+
+def advertised(node: Object) -> str:
+    """How many of its RDMA ports pods may have."""
+    return str(node["status"].get("allocatable", {}).get(rdma_plugin.RESOURCE, ""))
+
+
+def gated(node: Object) -> bool:
+    return bool(taints(node)) and not labelled(node)
+
+
+def open_to_training(node: Object) -> bool:
+    return trains(node) and labelled(node) and not taints(node)
+
+
+def bound(pod: Object) -> bool:
+    return any(one["type"] == "PodScheduled" and one["status"] == "True" for one in pod["status"].get("conditions", []))
+
+
+def refused(pod: Object) -> str:
+    """What the scheduler says of a pod that fits nowhere, "" if it says nothing."""
+    told = (one for one in pod["status"].get("conditions", []) if one["type"] == "PodScheduled")
+    return next((str(one["message"]) for one in told if one.get("reason") == "Unschedulable"), "")
+
+
+def running(pod: Object) -> bool:
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", []))
+
+
+def training_pod(cluster: Cluster, name: str) -> None:
+    """Asks for a node that is capable of RDMA and for a port, as a job's worker does."""
+    capable = {"key": RDMA_LABEL, "operator": "In", "values": ["true"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [capable]}]}
+    container = {
+        "name": "main",
+        "image": rdma_plugin.IMAGE,
+        "command": ["sh", "-c", "exec sleep 2147483647"],
+        "resources": {"limits": {rdma_plugin.RESOURCE: "1"}},
+    }
+    spec = {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+        "containers": [container],
+        "hostNetwork": True,
+        "terminationGracePeriodSeconds": 0,
+    }
+    cluster.create(PODS, {"metadata": {"name": name}, "spec": spec})
+
+
+def port_of(cluster: Cluster, pod: str) -> str:
+    """The state of the port as the pod's own libibverbs has it, such as "PORT_ACTIVE"."""
+    lines = (line.split() for line in cluster.kubectl("exec", pod, "--", "ibv_devinfo").splitlines())
+    return next(words[1] for words in lines if words[:1] == ["state:"])
+
+
+def plugins_wanted(cluster: Cluster) -> int:
+    """On how many nodes the DaemonSet controller wants the plugin, as soon as it has looked."""
+    status = until(lambda: observed(cluster.call("GET", PLUGINS)[1]), "the controller looked at the plugin's DaemonSet")
+    return int(status["desiredNumberScheduled"])
+
+
+def observed(daemonset: Object) -> Object:
+    """Its status, {} before the controller looked at it."""
+    status: Object = daemonset.get("status", {})
+    return status if "observedGeneration" in status else {}
+
+
+def plugin_pods(cluster: Cluster) -> list[Object]:
+    return list(cluster.call("GET", f"/api/v1/namespaces/kube-system/pods?labelSelector=name%3D{PLUGIN}")[1]["items"])
+
+
+def plugin(directory: Path, *components: str) -> Path:
+    """The plugin as upstream ships it, with components of ours: the kustomization of one who runs both."""
+    directory.mkdir(exist_ok=True)
+    (directory / "plugin.yaml").write_text(rdma_plugin.manifest())
+    parts = (DAEMONSET / "components" / one for one in components)
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": ["plugin.yaml"],
+        "components": [os.path.relpath(one, directory.resolve()) for one in parts],
+        "images": [{"name": "nodeprep", "newName": images.REPOSITORY, "newTag": "dev"}],
+    }
+    (directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    return directory
+
+
+def agent_says(guest: Guest, check: str) -> str:
+    """The reason of a check's finding in the agent's last report, "" where it has none."""
+    told = json.loads(guest.run("python", "-c", REPORT))["report"]
+    return next((str(one["reason"]) for one in (told or {}).get("findings", []) if one["check"] == check), "")
+
+
+def to_paste(cluster: Cluster) -> Sequence[str]:
+    """The words of the kubectl command that `kubectl exec DAEMONSET -- nodeprep check` gives for the plugin.
+
+    Raises:
+        TimeoutError: it gives none. An emulated API client may miss its deadline of 5 s, so it is asked again.
+    """
+    words = ("exec", "daemonset/nodeprep", "--", "nodeprep", "check", "-o", "json")
+    command = (cluster.directory / "bin/kubectl", "-n", "nodeprep", *words)
+    environment = {**os.environ, **cluster.environment()}
+
+    def found() -> str:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        findings = json.loads(done.stdout or '{"findings": []}')["findings"]
+        message = next((str(one["message"]) for one in findings if one["check"] == TOLERATES_GATE), "")
+        return message.partition(": kubectl ")[2]
+
+    return shlex.split(until(found, f"nodeprep check says what to paste for {TOLERATES_GATE}", LONG))
