@@ -58,8 +58,8 @@ NodeprepHangs also fires where the clocks of node and Prometheus are two minutes
 ```yaml
 """
 LATER = """
-Not there yet: `nodeprep_repair_runs_total{playbook,result}` and `nodeprep_fence_ok` come with repair and with the
-admission policy; of `nodeprep_resource` the books `hardware` and `in_use`.
+Not there yet: `nodeprep_repair_runs_total{playbook,result}`, which comes with repair; of `nodeprep_resource` the books
+`hardware` and `in_use`.
 """
 
 

@@ -9,7 +9,7 @@ from threading import Event, Thread
 import pytest
 
 from tests.cluster.accounts import account
-from tests.cluster.fleet import NODES, POOL, RULES, TAINT, cells, few_nodes, later, nodes
+from tests.cluster.fleet import LEASES, NODES, POOL, RULES, TAINT, ago, cells, few_nodes, later, nodes
 from tests.rigs.cluster import Cluster
 
 
@@ -129,6 +129,13 @@ def asked(fleet: Cluster, name: str, before: str = "") -> str:
             return str(wish)
         signal.sigtimedwait((), 0.1)
     raise AssertionError("nobody asked")
+
+
+def test_reset_says_that_a_clock_is_wrong(fleet: Cluster) -> None:
+    assert fleet.call("PATCH", f"{LEASES}/agent-fleet-1", {"spec": {"renewTime": ago(-3600)}})[0] == 200
+    done = nodes(fleet, "reset", "fleet-1", "--timeout", "0")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "in the future, so its clock is wrong; see kubectl -n nodeprep get pods" in done.stderr
 
 
 def test_reset_by_a_label_that_the_reset_changes(fleet: Cluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests import api_objects
 from tests.cluster.agents import Send, bound_token, sender
 from tests.daemonset.manifests import OVERLAYS, ROOT, Object, combined, of, overlay, rendered
 from tests.fence_writes import lease
+from tests.rigs.agent import PROGRAM, Agent
 from tests.rigs.cluster import ALIBABA, Cluster, until
 
 V1, NODE = "/api/v1", "cn-hangzhou.192.168.0.117"
@@ -133,10 +135,8 @@ CONDITION = {"type": "nodeprep.io/TrainingReady", "status": "False", "reason": "
 MAY = [
     ("PATCH", f"{V1}/nodes/{NODE}", {"metadata": {"labels": {"nodeprep.io/state": "Unhealthy"}}}),
     ("POST", LEASES, OWN_LEASE),
-    ("GET", f"{LEASES}/agent-{NODE}", None),
     ("PATCH", f"{LEASES}/agent-{NODE}", {"spec": {"leaseDurationSeconds": 180}}),
     ("POST", f"{V1}/namespaces/default/events", EVENT),
-    ("PATCH", f"{V1}/namespaces/default/events/gate.1", {"count": 2}),
 ]
 
 
@@ -161,7 +161,10 @@ MAY_NOT = [
     ("GET", f"{V1}/namespaces/nodeprep/secrets", None),
     ("GET", f"{V1}/namespaces/default/events", None),
     ("POST", f"{V1}/namespaces/nodeprep/events", EVENT),
+    ("PATCH", f"{V1}/namespaces/default/events/gate.1", {"count": 2}),
     ("GET", LEASES, None),
+    ("GET", f"{LEASES}/agent-{NODE}", None),
+    ("PUT", f"{LEASES}/agent-{NODE}", OWN_LEASE),
     ("DELETE", f"{LEASES}/agent-{NODE}", None),
     ("GET", f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NODE}", None),
     ("POST", f"{V1}/namespaces/nodeprep/serviceaccounts/nodeprep-agent/token", {}),
@@ -173,6 +176,47 @@ MAY_NOT = [
 @pytest.mark.parametrize(("method", "path", "body"), MAY_NOT)
 def test_it_may_do_no_more(send: Send, method: str, path: str, body: object) -> None:
     assert send(method, path, body)[0] == 403
+
+
+Right = tuple[str, str, str, str]  # namespace, "" for all; group; resource; verb
+
+
+def granted(objects: list[Object]) -> set[Right]:
+    found: set[Right] = set()
+    for role in (*of(objects, "ClusterRole"), *of(objects, "Role")):
+        for rule in role["rules"]:
+            every = product(rule["apiGroups"], rule["resources"], rule["verbs"])
+            found |= {(role["metadata"].get("namespace", ""), *one) for one in every}
+    return found
+
+
+def used(asked: str) -> Right:
+    """The right that a request of the audit log needs."""
+    verb, path = asked.partition("?")[0].split()
+    kind, *words = path.strip("/").split("/")
+    group, words = ("", words[1:]) if kind == "api" else (words[0], words[2:])
+    namespace, words = (words[1], words[2:]) if words[0] == "namespaces" else ("", words)
+    return namespace, group, "/".join(words[::2]), verb
+
+
+def test_every_right_is_used(installed: Cluster, tmp_path: Path) -> None:
+    """By a real agent in its first minute; the test of its fence, a dry run, is no use."""
+    name = "exclusive"
+    installed.create(f"{V1}/nodes", api_objects.node(name, **{"k8s.aliyun.com/exclusive-mode-eni-type": "eniOnly"}))
+    installed.create(f"/apis/{ALIBABA}/v1beta1/nodes", api_objects.terway_node(name))
+    file = installed.kubeconfig({"token": bound_token(installed, name)})
+    before = len(installed.requests(USER))
+
+    def asked() -> set[Right]:
+        return {used(one) for one in installed.requests(USER)[before:] if "dryRun" not in one}
+
+    wanted = granted(overlay("ack"))
+    with Agent(tmp_path, program=(*PROGRAM, "--kubeconfig", str(file), "--node", name)):
+        try:
+            until(lambda: wanted <= asked(), "a request for each right", 60.0)
+        except TimeoutError:
+            raise AssertionError(f"granted and not used: {wanted - asked()}") from None
+        assert asked() == wanted
 
 
 def test_the_fence_of_the_manifests_is_in_force(send: Send) -> None:

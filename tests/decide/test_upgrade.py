@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.decide.damping import DampingPolicy, remember
-from nodeprep.decide.upgrade import HOLD, changed_by_upgrade, spared_until, took_over
+from nodeprep.decide.upgrade import HOLD, changed_by_upgrade, disputed, spared_until, took_over
 from nodeprep.facts.past import Past
 from nodeprep.model import Finding, Status
 from tests.past_values import PLACE, case, check, checks, finding, glance, past
@@ -77,13 +77,14 @@ def test_a_conviction_of_what_the_former_version_passed_is_spared_for_a_while() 
     assert (one.convicted_at, one.spared_until) == (211, 800)
     assert changed_by_upgrade(after, 799.9) == (one,)
     assert changed_by_upgrade(after, 800.0) == ()
+    assert disputed(after) == (one,)  # the gate closes; whether the rollout goes on is for a human to say
 
 
 def test_a_conviction_with_another_value_is_not_spared() -> None:
     down = finding(observed="1: DOWN")
     after = seen(seen(upgraded(), 210, down), 211, down)
     assert after.cases[0].spared_until is None
-    assert changed_by_upgrade(after, 220.0) == ()
+    assert changed_by_upgrade(after, 220.0) == disputed(after) == ()
 
 
 def test_a_conviction_whose_value_changes_is_spared_no_more_and_never_again() -> None:
@@ -110,9 +111,9 @@ def test_what_was_released_is_spared_no_more() -> None:
         after = seen(after, at, fine)
     (one,) = after.cases
     assert (one.convicted, one.spared_until) == (False, None)
-    assert changed_by_upgrade(after, 260.0) == ()
+    assert changed_by_upgrade(after, 260.0) == disputed(after) == ()
 
 
 def test_only_what_is_believed_holds_a_rollout_up() -> None:
     suspected = case(convicted_at=None, spared_until=800.0)
-    assert changed_by_upgrade(past(cases=(suspected,)), 210.0) == ()
+    assert changed_by_upgrade(past(cases=(suspected,)), 210.0) == disputed(past(cases=(suspected,))) == ()

@@ -173,7 +173,7 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("gate_files_ok", {}, [" 1.0"]),
     ("gate_files_ok", {"gate_trouble": "/run/nodeprep/mine.ready cannot be removed"}, [" 0.0"]),
     ("waivers", {"waivers": 2}, [" 2.0"]),
-    ("upgrade_spared", {"spared": ("port.mtu", "pci.link")}, [" 2.0"]),
+    ("upgrade_spared", {"disputed": ("port.mtu", "pci.link")}, [" 2.0"]),
     (
         "bell_alive",
         {"bells": {"link": BellState(True), "rdma": BellState(False), "none": BellState(False, absent=True)}},

@@ -281,9 +281,9 @@ ALL = (
     Series("nodeprep_waivers", "Findings that a waiver excuses now", (), lambda status: one(status.waivers)),
     Series(
         "nodeprep_upgrade_spared",
-        "Checks whose conviction only the new version sees: they do not close the gate yet",
+        "Checks whose conviction only the new version sees: while there is one, the rollout waits",
         (),
-        lambda status: one(len(status.spared)),
+        lambda status: one(len(status.disputed)),
     ),
     Series(
         "nodeprep_bell_alive",
