@@ -6,6 +6,8 @@ py := .venv/bin/python
 lint_packages := shellcheck
 unit_packages := strace iproute2 util-linux procps prometheus
 bench_packages := gcc libc6-dev
+# These wait for minutes of the agent's; beside others they cost no time.
+publishing := $(wildcard tests/cluster/test_publish_*.py)
 steps := lint test-unit test-cluster test-kubernetes test-lab test-bare fuzz histories chaos sabotage
 
 .PHONY: help
@@ -33,7 +35,7 @@ test: setup ## lint and all tests, with what they need installed
 setup: ## what all tests need: Debian packages, and .venv with the development lock
 	@.ci/venv dev
 	@packages="$(lint_packages) $(unit_packages) $(bench_packages) $$($(py) tests/rigs/lab.py packages)" && \
-	packages="$$packages $$($(py) tests/rigs/cluster.py packages)" && \
+	packages="$$packages $$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && \
 	packages="$$packages $$($(py) tests/rigs/bare_debian.py packages)" && .ci/apt $$packages
 
 .PHONY: lint
@@ -58,14 +60,16 @@ test-unit: ## tests of values, trees and network namespaces, and the coverage of
 .PHONY: test-cluster
 test-cluster: ## what Kubernetes says and takes, by a real API server; building it takes minutes once
 	@.ci/venv dev
-	@packages=$$($(py) tests/rigs/cluster.py packages) && .ci/apt $$packages
+	@packages=$$($(py) tests/rigs/cluster.py packages) && .ci/apt $(bench_packages) $$packages
 	$(py) tests/rigs/cluster.py build
-	$(py) -m pytest tests/cluster tests/daemonset
+	$(py) -m pytest $(publishing) >.venv/publishing.log 2>&1 & waits=$$!; \
+	$(py) -m pytest tests/cluster tests/daemonset $(foreach one,$(publishing),--ignore $(one)); others=$$?; \
+	wait $$waits; mine=$$?; cat .venv/publishing.log; exit $$((others + mine))
 
 .PHONY: test-kubernetes
 test-kubernetes: ## the shipped manifests on real kubelets, one of them in a QEMU guest with a real RoCE device
 	@.ci/venv dev
-	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/lab.py packages)" && .ci/apt $$packages
+	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && .ci/apt $$packages
 	$(py) tests/rigs/cluster.py build
 	$(py) -m pytest tests/kubernetes
 
