@@ -10,6 +10,7 @@ import pytest
 from nodeprep.agent.meeting import before_looking, meet
 from nodeprep.config.agent_settings import AgentSettings
 from nodeprep.config.profiles import named
+from nodeprep.config.rules import Rule
 from nodeprep.config.settings import Settings
 from nodeprep.decide.desired import HELD, NO_TROUBLE, RESET_DONE, TRAINING_READY, GatePolicy, Trouble
 from nodeprep.decide.readiness import Mode, begin
@@ -83,6 +84,7 @@ def told(past: Past, mode: Mode, trouble: Trouble = NO_TROUBLE, **gate: Any) -> 
     return before_looking(past, Settings(agent_part=AgentSettings(mode=mode, gate=GatePolicy(**gate))), trouble, NOW)
 
 
+NEW = begin(None, "boot", "u1", NOW)
 BOOTED = begin(KNOWN, "another boot", "u1", NOW)
 FIRST = [
     # memory, mode, whether the taint stands before the first look
@@ -90,8 +92,18 @@ FIRST = [
     pytest.param(BOOTED, Mode.GATE, True, id="another boot"),
     pytest.param(BOOTED, Mode.OBSERVE, False, id="observe sets none"),
     pytest.param(replace(BOOTED, taint_borne=False), Mode.GATE, False, id="plugins were seen that do not bear it"),
-    pytest.param(begin(None, "boot", "u1", NOW), Mode.GATE, False, id="no profile is known"),
+    pytest.param(NEW, Mode.GATE, False, id="no profile is known"),
+    pytest.param(replace(NEW, held=("rdma-roce",)), Mode.GATE, True, id="the Node kept what the disk lost"),
 ]
+
+
+def test_the_configurations_profile_needs_no_look() -> None:
+    gate = AgentSettings(mode=Mode.GATE)
+    settings = Settings(default="rdma-roce", agent_part=gate)
+    assert before_looking(NEW, settings, NO_TROUBLE, NOW).taints
+    rule = Rule(match={"rack": "a*"}, use=("base",), expect="", profiles=(named("base"),))
+    ruled = replace(settings, agent_part=replace(gate, assign=(rule,)))
+    assert not before_looking(NEW, ruled, NO_TROUBLE, NOW).taints
 
 
 @pytest.mark.parametrize(("past", "mode", "tainted"), FIRST)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from nodeprep import __version__
 from nodeprep.agent.choosing import Choice, assigned, remembered
 from nodeprep.checks import ALL
-from nodeprep.config.profiles import BUILT_IN
+from nodeprep.config.profiles import BUILT_IN, named
 from nodeprep.config.settings import Settings
 from nodeprep.decide.desired import HELD, RESET_DONE, Desired, Trouble, desired
 from nodeprep.decide.readiness import begin, standings
@@ -53,8 +53,8 @@ def meet(past: Past, heard: NodeSays, now: float, *, forgetful: bool) -> Met:
 
 def before_looking(past: Past, settings: Settings, trouble: Trouble, now: float) -> Desired:
     """What ought to stand by the memory alone: a gate that is closed is closed in the cluster before the first look."""
-    own, parts = settings.agent, remembered(past)
-    chosen = Chosen(merged(parts), past.chosen_by, parts=parts, by_hardware=past.by_hardware) if parts else None
+    own = settings.agent
+    chosen = _known(past, settings)
     profiles = assigned(Choice(chosen), own.gate, own.mode, past) if chosen else ()
     return desired(
         past,
@@ -69,3 +69,13 @@ def before_looking(past: Past, settings: Settings, trouble: Trouble, now: float)
         trouble=trouble,
         full_round=False,
     )
+
+
+def _known(past: Past, settings: Settings) -> Chosen | None:
+    """The profiles as remembered, else as the configuration names them, else as the Node kept them."""
+    parts, by_hardware = remembered(past), past.by_hardware
+    if not parts:
+        given = None if settings.agent.assign else settings.named()  # rules ask for labels, which nobody saw yet
+        by_hardware = given is None
+        parts = (given,) if given else tuple(named(name) for name in past.held if name in BUILT_IN)
+    return Chosen(merged(parts), past.chosen_by, parts=parts, by_hardware=by_hardware) if parts else None
