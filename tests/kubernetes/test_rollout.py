@@ -212,13 +212,14 @@ def halted(cluster: Cluster, kind: str) -> str:
 def test_a_release_that_crashes(installed: Cluster, image: Callable[[str], Path]) -> None:
     """It takes one node's agent away, not its gate; the rest keep theirs."""
     shipped.load(installed, image("crashing"))
+    before = images(installed)
     with watched(installed, list(installed.nodes.values())) as seen:
         set_image(installed, "crashing")
         name = halted(installed, "crashing")
         assert container(agents(installed)[name])["restartCount"] >= 1
         installed.kubectl("-n", "nodeprep", "rollout", "undo", "daemonset/nodeprep")
         rolled_out(installed)
-    assert images(installed) == {"next"}
+    assert images(installed) == before
     assert seen.missing == set()
     assert seen.tainted() == set()
     assert all(map(is_ready, installed.nodes.values()))
@@ -227,6 +228,7 @@ def test_a_release_that_crashes(installed: Cluster, image: Callable[[str], Path]
 def test_a_release_with_a_check_that_always_fails(installed: Cluster, image: Callable[[str], Path]) -> None:
     """What only the new version sees closes no gate, and stops the rollout at the first node."""
     shipped.load(installed, image("mistaken"))
+    before = images(installed)
     with watched(installed, list(installed.nodes.values())) as seen:
         set_image(installed, "mistaken")
         name = halted(installed, "mistaken")
@@ -236,7 +238,7 @@ def test_a_release_with_a_check_that_always_fails(installed: Cluster, image: Cal
         assert (told["status"], told["reason"]) == ("True", "VerdictChangedByUpgrade")
         installed.kubectl("-n", "nodeprep", "rollout", "undo", "daemonset/nodeprep")
         rolled_out(installed)
-    assert images(installed) == {"next"}
+    assert images(installed) == before
     changed = {told["metadata"]["name"] for _, told in seen.nodes if "Upgrade" in condition(told)["reason"]}
     assert changed == {name}
     assert seen.missing == set()

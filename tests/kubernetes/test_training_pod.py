@@ -142,6 +142,7 @@ def test_what_the_check_says_to_paste_lets_the_taint_be_set(story: Story) -> Non
     words = training.to_paste(story.cluster)
     print(f"to paste: kubectl {' '.join(words)}")
     assert words[:5] == ["-n", "kube-system", "patch", "daemonset", training.PLUGIN]
+    assert taints(story.node.seen[-1][1]) == {}
     began = time.monotonic()
     story.cluster.kubectl(*words)
     tainted = story.node.when(lambda told: UNHEALTHY in taints(told), "the taint", began, 75.0)

@@ -33,7 +33,7 @@ SETTINGS = (
     "every: {cluster: 15}",  # as often as is allowed: it is the plugin's pod that is waited for
 )
 LATER = 8.0  # seconds that a pod which waits is watched for after it could have gone on
-LOOK = 60.0  # seconds until the agent has looked at the cluster's records again and believes them
+LOOK = 90.0  # seconds until the agent has looked at the cluster's records again and believes them
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from textwrap import wrap
 from nodeprep.cli.output import clean
 
 LABEL = 10  # columns that a paragraph hangs to the right of, its label in them
-LONGEST = 600  # characters of one paragraph; a node can show a mebibyte of anything
+LONGEST = 1200  # characters of one paragraph; a node can show a mebibyte of anything
 
 
 class Paint(StrEnum):

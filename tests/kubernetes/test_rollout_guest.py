@@ -1,0 +1,64 @@
+"""A release whose port.state always fails, on a node with a real RoCE port: it keeps nobody away, and stops itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes.shipped import UNHEALTHY, agents, condition, container, overlay, rolled_out, set_image, taints
+from tests.kubernetes.training import LONG, announced, labelled, open_to_training
+from tests.rigs import lab
+from tests.rigs.absent import cannot_start
+from tests.rigs.cluster import CannotStart, Cluster, until
+from tests.rigs.guest import Guest
+
+pytestmark = pytest.mark.timeout(600)  # in software emulation
+NAME = "guest"
+CONFIGURATION = """\
+apiVersion: nodeprep.io/v1
+kind: Config
+mode: gate
+default: rdma-roce
+damping: {passes: 2, pass-span: 2, pass-every: 1, turns: 100}
+every: {pci: 5}
+"""
+GATES = "rdma-roce.device\nrdma-roce.ready\n"
+
+
+@pytest.fixture
+def guest(image: Callable[[str], Path], tmp_path: Path) -> Iterator[Guest]:
+    """A node whose agent has proven its RoCE port, and has the bad release at hand."""
+    with ExitStack() as stack:
+        try:
+            cluster = stack.enter_context(Cluster(controllers=True))
+            made = stack.enter_context(Guest(cluster, NAME))
+        except (CannotStart, lab.CannotStart) as reason:
+            cannot_start(reason)
+        made.import_image(image("good"))
+        made.import_image(image("failing"))
+        cluster.apply(overlay(tmp_path / "own", {"config.yaml": CONFIGURATION}))
+        until(lambda: open_to_training(made.object()), "the guest is ready for training", LONG)
+        rolled_out(cluster)
+        yield made
+
+
+def test_a_release_whose_port_state_always_fails(guest: Guest) -> None:
+    cluster = guest.cluster
+    with announced(cluster, "/api/v1/nodes", NAME) as said:
+        set_image(cluster, "failing")
+        said.when(lambda node: condition(node)["reason"] == "VerdictChangedByUpgrade", "it says so")
+        until(lambda: not container(agents(cluster)[NAME])["ready"], "the rollout has to wait", LONG)
+        assert "port.state" in condition(guest.object())["message"] or "port " in condition(guest.object())["message"]
+        assert guest.run("ls", "/run/nodeprep", "-I", "*.sock", "-I", "lock") == GATES
+        cluster.kubectl("-n", "nodeprep", "rollout", "undo", "daemonset/nodeprep")
+        said.when(
+            lambda node: condition(node)["reason"] == "Ready", "the former version is satisfied", said.seen[-1][0]
+        )
+        rolled_out(cluster)
+    seen = [node for _, node in said.seen]
+    assert all(labelled(node) and UNHEALTHY not in taints(node) for node in seen)
+    assert {condition(node)["status"] for node in seen} == {"True"}
+    assert guest.run("ls", "/run/nodeprep", "-I", "*.sock", "-I", "lock") == GATES
