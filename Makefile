@@ -112,9 +112,9 @@ image: ## the agent's image as build/nodeprep.tar, without a container tool; NAM
 	$(py) daemonset/image/build.py build/nodeprep.tar $(if $(NAME),--name $(NAME))
 
 .PHONY: bench
-bench: ## start-up and check, beside the bare interpreter and a C program
+bench: ## figures, no tests: start-up, looks, network, agent, taint, fleet; over an hour
 	@.ci/venv dev
-	@.ci/apt $(bench_packages)
+	@packages=$$($(py) tests/rigs/cluster.py packages) && .ci/apt $(bench_packages) $$packages
 	@for program in tests/bench/[a-z]*.py; do $(py) $$program || exit 1; done
 
 .PHONY: docs

@@ -84,7 +84,6 @@ class Topic(StrEnum):
     DEVICE = "device"
     KERNEL_LOG = "kernel-log"
     CONFIG = "config"
-    PLUGIN = "plugin"
 
 
 @dataclass(frozen=True, slots=True)

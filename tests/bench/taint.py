@@ -3,17 +3,16 @@
     python tests/bench/taint.py latency [--flaps N] [--agents N]     # kernel event -> taint, condition, label gone
     python tests/bench/taint.py requests [--minutes N]               # requests of one quiet agent, by the audit log
 
-Each agent is the real process on an ECS node of the netns rig, behind a real API server; its numbers are the defaults
-(printed). Times are CLOCK_BOOTTIME of one machine: the link is set down in the node's namespace by ioctl, and a raw
-watch of Nodes says when the server announced the change. After two faults an agent is reset, for by default the third
-would be latched.
+Each agent is the real process on an ECS node of the netns rig, behind a real API server; its configuration, its profile
+and the defaults by which it believes are printed. Times are CLOCK_BOOTTIME of one machine: the link is set down in the
+node's namespace by ioctl, and a raw watch of Nodes says when the server announced the change. After two faults an agent
+is reset, for by default the third would be latched. Limits are printed beside the figures, and fail nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import tempfile
 import threading
@@ -40,6 +39,7 @@ CONFIG = "apiVersion: nodeprep.io/v1\nkind: Config\nmode: gate\ndefault: ./mine.
 PROFILE = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: mine\ngates: [eni.up]\n"
 LIMIT, LEAST = 1.0, 0.45  # seconds; design 7, and below the least no damping was on
 LONG = 120.0
+SETTLE = 3.0  # seconds from ready to the next fault: past the second in which a second event is put off
 FAULTS = 2  # before a reset: the third release within half an hour is a latch by default
 
 
@@ -84,6 +84,7 @@ class Announced:
 @contextmanager
 def agents(cluster: Cluster, count: int) -> Iterator[dict[str, Agent]]:
     """Agents with all defaults, each on a node of its own."""
+    cluster.create("/api/v1/namespaces", {"metadata": {"name": "nodeprep"}})  # of their Leases
     with ExitStack() as stack:
         started: dict[str, Agent] = {}
         for number in range(count):
@@ -106,7 +107,7 @@ def flap(said: Announced, name: str, agent: Agent, faults: int, chance: float) -
     time.sleep(chance)
     for number in range(faults):
         said.wait(lambda: name in said.ready, f"ready: {name}")
-        time.sleep(3.0)  # past the second in which a second event is put off
+        time.sleep(SETTLE)
         assert agent.node is not None
         down = entered(agent.node.pid, lambda: set_link(LINK, up=False))
         said.wait(lambda: None not in (said.taint.get(name), said.unready.get(name)), f"tainted: {name}")
@@ -120,15 +121,16 @@ def flap(said: Announced, name: str, agent: Agent, faults: int, chance: float) -
     return took
 
 
-def latency(flaps: int, count: int) -> int:
+def latency(flaps: int, count: int) -> None:
     defaults = AgentSettings()
     rules = {
         kind.name.lower(): f"{rule.fails} of {rule.of} looks, {rule.reach:g} s"
         for kind, rule in defaults.damping.rules.items()
     }
+    print(f"configuration:\n{CONFIG}profile:\n{PROFILE}", end="")
     print(f"defaults: {rules}; release after {defaults.damping.passes} passes over {defaults.damping.pass_span:g} s")
+    print(f"each fault {SETTLE:g} s after the Node was ready; `nodeprep reset` after every {FAULTS} faults of a node")
     with Cluster() as cluster, agents(cluster, count) as started:
-        cluster.create("/api/v1/namespaces", {"metadata": {"name": "nodeprep"}})
         said = Announced(cluster)
         threading.Thread(target=said.follow, daemon=True).start()
         with ThreadPoolExecutor(count) as pool:
@@ -139,18 +141,14 @@ def latency(flaps: int, count: int) -> int:
             ]
             took = [one for job in jobs for one in job.result()][:flaps]
     print(f"{len(took)} faults of {LINK} on {count} nodes")
-    good = True
     for number, what in enumerate(("taint", "condition")):
         seconds = [one[number] for one in took]
-        good &= statistics.quantiles(seconds, n=100, method="inclusive")[98] <= LIMIT and min(seconds) >= LEAST
         print(f"link down -> {what:10} {quantiles(seconds)}  limit of p99 {LIMIT * 1e3:.0f} ms, none below {LEAST} s")
-    return 0 if good else 1
 
 
-def requests(minutes: float) -> int:
+def requests(minutes: float) -> None:
     """What one quiet agent asks, once it is ready and has settled."""
     with Cluster() as cluster, agents(cluster, 1) as started:
-        cluster.create("/api/v1/namespaces", {"metadata": {"name": "nodeprep"}})
         (agent,) = started.values()
         agent.wait("state", to="Ready")
         time.sleep(70)
@@ -161,7 +159,6 @@ def requests(minutes: float) -> int:
     mine = [event for event in events if event.get("userAgent", "").startswith("nodeprep/")]
     counted = Counter(f"{event['verb']} {event['objectRef']['resource']}" for event in mine)
     print(f"{len(mine) / minutes:.2f} requests a minute over {minutes:g} min, limit 3: {dict(counted)}")
-    return 0 if len(mine) / minutes <= 3 else 1
 
 
 def main() -> int:
@@ -171,12 +168,11 @@ def main() -> int:
     parser.add_argument("--agents", type=int, default=8)
     parser.add_argument("--minutes", type=float, default=10.0)
     given = parser.parse_args()
-    results = []
     if given.what in (None, "latency"):
-        results.append(latency(given.flaps, given.agents))
+        latency(given.flaps, given.agents)
     if given.what in (None, "requests"):
-        results.append(requests(given.minutes))
-    return max(results)
+        requests(given.minutes)
+    return 0
 
 
 if __name__ == "__main__":

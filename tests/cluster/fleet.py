@@ -74,7 +74,7 @@ def few_nodes(cluster: Cluster) -> Iterator[None]:
     assert code in (201, 409), told
     node(cluster, "fleet-1")
     node(cluster, "fleet-2", "Unhealthy")
-    node(cluster, "fleet-3", renewed=600)
+    node(cluster, "fleet-3", renewed=603)
     cluster.create(NODES, {"metadata": {"name": "fleet-4", "labels": {"pool": POOL}}})
     for name, count, phase in (("a", 1, "Running"), ("b", 2, "Pending"), ("done", 4, "Succeeded")):
         one = {"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": str(count)}}}

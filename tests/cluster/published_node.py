@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from nodeprep.decide.conditions import PREFIX, TRAINING_READY
 from tests.cluster import accounts
 from tests.rigs.agent import OPEN, PROGRAM, Agent, until
@@ -43,12 +45,8 @@ DOWN = "ip link set eth1 down"
 UP = f"ip link set eth1 up\nip route replace default via {GATEWAY} dev eth1 onlink table {{table}}"
 FOREIGN = "fence-test.example.com/nodeprep"  # the label by which an agent tries a fence
 FENCED = {"unless": f"!('{FOREIGN}' in object.metadata.?labels.orValue({{}}))", "message": "nodeprep:labels"}
-WRITING = [
-    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]},
-    {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
-    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "patch"]},
-]
+ACCOUNT = Path(__file__).resolve().parents[2] / "daemonset/base/account.yaml"
+SHIPPED = [rule for one in yaml.safe_load_all(ACCOUNT.read_text()) for rule in one.get("rules", [])]
 FOREIGN_TAINT = {"key": "example.com/theirs", "value": "a", "effect": "NoSchedule"}
 FOREIGN_CONDITION = {
     "type": "example.com/Theirs",
@@ -178,7 +176,7 @@ def published(
     create(cluster, name, taints)
     code, told = cluster.call("POST", "/api/v1/namespaces", {"metadata": {"name": "nodeprep"}})
     assert code in (201, 409), told
-    token = accounts.account(cluster, name, [*accounts.RULES, *WRITING])
+    token = accounts.account(cluster, name, [*accounts.RULES, *SHIPPED])
     place = directory / name
     place.mkdir()
     with Proxy(cluster) as proxy, Relay(node.pid, proxy.port):

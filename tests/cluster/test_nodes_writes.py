@@ -85,6 +85,12 @@ def test_release_takes_off_what_an_agent_was_just_writing(fleet: Cluster) -> Non
     assert "nodeprep.io/state" not in fleet.call("GET", f"{NODES}/fleet-2")[1]["metadata"]["labels"]
 
 
+@pytest.mark.parametrize("words", [(), ("--dry-run",), ("--undo",)])
+def test_a_selector_that_fits_nobody_may_be_mistyped(fleet: Cluster, words: tuple[str, ...]) -> None:
+    done = nodes(fleet, "release", "-l", "typo=x", *words)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "no Node fits --selector 'typo=x'\n")
+
+
 def test_who_may_not_write_is_told_so(fleet: Cluster) -> None:
     file = fleet.kubeconfig({"token": account(fleet, "nodes-reads-all", [*RULES])})
     for command in ("release", "reset"):
@@ -245,4 +251,6 @@ def test_reset_says_what_to_look_at(fleet: Cluster, name: str, why: str) -> None
     done = nodes(fleet, "reset", name, "--timeout", "0")
     assert done.returncode == 1
     assert f"{name}: not reset in 0 s: {why}" in done.stderr
-    assert nodes(fleet, "reset", name, "--no-wait").returncode == 0
+    done = nodes(fleet, "reset", name, "--no-wait")
+    assert done.returncode == 0
+    assert done.stdout.startswith("asked the agents of 1 Node: nodeprep.io/reset=")

@@ -9,12 +9,16 @@ from uuid import uuid4
 
 import pytest
 
+from nodeprep.decide.conditions import TRAINING_READY
+from nodeprep.publish.status import UNFENCED
 from tests.cluster.published_node import (
     BOOTSTRAP,
     BUSY,
+    FENCED,
     HELD,
     UNHEALTHY,
     configuration,
+    denying,
     published,
     seconds,
 )
@@ -26,6 +30,7 @@ from tests.rigs.netns_node import Shape
 
 REGISTERED = [{"key": BOOTSTRAP, "value": "", "effect": "NoSchedule"}]
 BY_HARDWARE = configuration(profile="")
+PORT = 9912
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -57,6 +62,20 @@ def test_a_new_node_in_mode_observe(cluster: Cluster, here: Checked, tmp_path: P
         one.ready()
         until(lambda: one.reasons() == ["Bootstrap", "BootstrapTaintIgnored", "Ready"], "Events, and no more")
         assert one.taints() == {}
+
+
+def test_a_cluster_without_a_fence(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
+    """Gates open all the same, and the Node says what is missing until it is there."""
+    with published(cluster, here.node, tmp_path, "new-unfenced", port=PORT) as one:
+        one.ready()
+        until(lambda: UNFENCED in one.conditions()[TRAINING_READY]["message"], "word of it in the condition", BUSY)
+        assert one.agent.metrics()["nodeprep_fence_ok"] == 0
+        assert one.agent.metrics()["nodeprep_node_ok"] == 1
+        with denying(cluster, one.name, **FENCED):
+            one.agent.configure(configuration(span=1.5))  # what was read anew is believed anew
+            until(lambda: one.agent.metrics()["nodeprep_fence_ok"] == 1, "fence", BUSY)
+            until(lambda: UNFENCED not in one.conditions()[TRAINING_READY]["message"], "condition without it", BUSY)
+            assert one.says().startswith("True ")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -95,11 +96,17 @@ def tampered(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         dead.do(DOWN)
         for name in DEAD:
             nodes[name].closed()
-        time.sleep(2)  # until the last Event and Lease are written too
+        for one in nodes.values():
+            until(partial(everything_told, one), f"the last Event and Lease of {one.name}", BUSY)
         before = {name: one.object() for name, one in nodes.items()}
         at = time.monotonic()
         tamper(nodes)
         yield Tampered(at, nodes, before)
+
+
+def everything_told(one: Published) -> bool:
+    """Whether Lease and Event are written too, which come after the Node."""
+    return one.lease() is not None and one.reasons()[-1:] == one.says().split()[1:]
 
 
 def tamper(nodes: Mapping[str, Published]) -> None:

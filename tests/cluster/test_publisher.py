@@ -19,8 +19,9 @@ from nodeprep.doors.kube import Access
 from nodeprep.doors.kube_http import Peer
 from nodeprep.facts.past import State
 from nodeprep.publish.publisher import NodeSays, Publisher
+from nodeprep.publish.status import UNFENCED
 from tests.cluster import accounts
-from tests.cluster.published_node import EVENTS, LEASES, NODES, UNHEALTHY, WRITING, create
+from tests.cluster.published_node import EVENTS, FENCED, LEASES, NODES, SHIPPED, UNHEALTHY, create, denying
 from tests.rigs.agent import until
 from tests.rigs.api_proxy import Proxy, Request, cuts, loses, refuses
 from tests.rigs.cluster import Cluster
@@ -75,15 +76,15 @@ class Rig:
 
 
 @contextmanager
-def rig(cluster: Cluster, name: str, *, start: bool = True) -> Iterator[Rig]:
+def rig(cluster: Cluster, name: str, *, start: bool = True, refresh: float | None = None) -> Iterator[Rig]:
     create(cluster, name)
     code, told = cluster.call("POST", "/api/v1/namespaces", {"metadata": {"name": "nodeprep"}})
     assert code in (201, 409), told
-    token = accounts.account(cluster, name, [*accounts.RULES, *WRITING])
+    token = accounts.account(cluster, name, [*accounts.RULES, *SHIPPED])
     with Proxy(cluster) as proxy:
         who = partial(dict[str, str], Authorization=f"Bearer {token}")
         access = Access(name, Peer(proxy.url, authority=str(cluster.authority)), who)
-        publisher = Publisher(access, minute=MINUTE)
+        publisher = Publisher(access, minute=MINUTE, refresh=refresh)
         uid = cluster.call("GET", f"{NODES}/{name}")[1]["metadata"]["uid"]
         made = Rig(cluster, proxy, publisher, name, uid)
         publisher.is_alive, publisher.hear = lambda: made.alive, made.heard.append
@@ -180,22 +181,36 @@ def test_the_event_of_a_write_whose_answer_was_lost(cluster: Cluster) -> None:
 
 def test_a_denial_ends_with_the_names_that_were_denied(cluster: Cluster) -> None:
     other = replace(NAMES, unhealthy_taint="example.org/unhealthy")
-    with rig(cluster, "renamed") as made:
-        made.proxy.rule(refuses(422), "PATCH", f"{NODES}/renamed$", times=1)
+    with rig(cluster, "other-names") as made:
+        made.proxy.rule(refuses(422), "PATCH", f"{NODES}/other-names$", times=1)
         made.tell(desired(good=False, names=other), other)
         until(lambda: made.publisher.published.denied, "denied")
+        made.proxy.rule(refuses(422), "PATCH", f"{NODES}/other-names$", times=1)
         made.publisher.believe_anew()
-        made.proxy.rule(refuses(422), "PATCH", f"{NODES}/renamed$", times=1)
-        time.sleep(1.0)
+        until(lambda: len([one for one in made.asked("PATCH") if one.status == 422]) == 2, "denial of another try")
         made.tell(desired(good=False), NAMES)
         until(made.tainted, "taint")
         assert made.publisher.published.denied == ""
 
 
+def test_a_cluster_without_a_fence_until_it_has_one(cluster: Cluster) -> None:
+    with rig(cluster, "unfenced") as made:
+        until(lambda: made.publisher.published.fenced is False, "test of the fence")
+        assert made.publisher.published.lasting == UNFENCED
+        assert made.publisher.published.trouble == "", "writing goes on as ever"
+        with denying(cluster, "unfenced", **FENCED):
+            tests = len(made.asked("PATCH", "dryRun"))
+            time.sleep(MINUTE)
+            assert len(made.asked("PATCH", "dryRun")) == tests, "it is not in doubt at each look"
+            made.publisher.believe_anew()
+            until(lambda: made.publisher.published.fenced, "fence")
+            assert made.publisher.published.lasting == ""
+
+
 def test_an_agent_that_stands_still_says_nothing_of_the_present(cluster: Cluster) -> None:
-    with rig(cluster, "still") as made:
+    with rig(cluster, "still", refresh=0.0) as made:  # every look finds the conditions too old
+        until(lambda: len(made.asked("PATCH", STATUS)) >= 3, "conditions said again")
         made.alive = False
-        made.publisher._refresh = 0.0  # every look would find the conditions too old
         time.sleep(MINUTE)
         since, beat = time.monotonic(), made.condition()["lastHeartbeatTime"]
         time.sleep(3 * MINUTE)

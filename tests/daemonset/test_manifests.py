@@ -15,7 +15,7 @@ import yaml
 from nodeprep.config.settings import load_settings
 from nodeprep.decide.desired import TRAINING_READY
 from nodeprep.publish.fence import Account, fence
-from tests.daemonset.manifests import OVERLAYS, ROOT, UPSTREAM, agent, combined, mounts, of, overlay
+from tests.daemonset.manifests import OVERLAYS, ROOT, UPSTREAM, Object, agent, combined, mounts, of, overlay
 
 PACKAGE = ROOT.parent / "agent/nodeprep"
 WRITABLE = {"/var/lib/nodeprep", "/run/nodeprep"}
@@ -133,22 +133,44 @@ def test_probes_ask_where_the_agent_answers() -> None:
     assert pod["tolerations"] == [{"operator": "Exists"}]
 
 
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_a_quota_names_the_priority_of_its_pods(name: str) -> None:
+    objects = overlay(name)
+    pod, _ = agent(objects)
+    (daemonset,), (quota,) = of(objects, "DaemonSet"), of(objects, "ResourceQuota")
+    assert quota["metadata"]["namespace"] == daemonset["metadata"]["namespace"]
+    (scope,) = quota["spec"]["scopeSelector"]["matchExpressions"]
+    assert scope == {"scopeName": "PriorityClass", "operator": "In", "values": [pod["priorityClassName"]]}
+
+
 def test_every_component_is_in_an_overlay_or_in_the_readme() -> None:
     told = (ROOT / "README.md").read_text()
     assert not [path.name for path in (ROOT / "components").iterdir() if f"`components/{path.name}`" not in told]
     assert not [name for name in OVERLAYS if f"`overlays/{name}`" not in told]
 
 
-@pytest.mark.parametrize("plugin", ["rdma-shared-dp-ds.yaml", "nvidia-device-plugin.yaml"])
-def test_a_device_plugin_waits_and_is_else_as_upstream_ships_it(plugin: str, tmp_path: Path) -> None:
+def waiting(directory: Path, plugin: str) -> tuple[Object, Object]:
+    """Upstream's DaemonSet, and what components/wait-ready makes of it."""
     (before,) = yaml.safe_load_all((UPSTREAM / plugin).read_text())
-    work = tmp_path / "work"
+    work = directory / "work"
     work.mkdir()
-    (tmp_path / "plugin").mkdir()
-    (tmp_path / "plugin" / plugin).write_text((UPSTREAM / plugin).read_text())
+    (directory / "plugin").mkdir()
+    (directory / "plugin" / plugin).write_text((UPSTREAM / plugin).read_text())
     manifest = {"kind": "Kustomization", "resources": [plugin]}
-    (tmp_path / "plugin/kustomization.yaml").write_text(yaml.safe_dump(manifest))
-    (after,) = combined(work, [tmp_path / "plugin"], "wait-ready")
+    (directory / "plugin/kustomization.yaml").write_text(yaml.safe_dump(manifest))
+    (after,) = combined(work, [directory / "plugin"], "wait-ready")
+    return before, after
+
+
+@pytest.mark.parametrize("plugin", ["nvidia-device-plugin.yaml", "sriovdp-daemonset.yaml"])
+def test_a_plugin_of_nodes_without_that_profile_does_not_wait(plugin: str, tmp_path: Path) -> None:
+    """On a GPU node without RoCE the gate never opens: it would advertise nothing for ever."""
+    before, after = waiting(tmp_path, plugin)
+    assert after == before
+
+
+def test_the_shared_rdma_plugin_waits_and_is_else_as_upstream_ships_it(tmp_path: Path) -> None:
+    before, after = waiting(tmp_path, "rdma-shared-dp-ds.yaml")
     pod = after["spec"]["template"]["spec"]
     (waits,) = pod.pop("initContainers")
     run = next(one for one in pod["volumes"] if one["name"] == "nodeprep-run")

@@ -13,13 +13,14 @@ import yaml
 from nodeprep.checks.plugin.tolerates_gate import CHECK
 from nodeprep.facts import cluster_objects
 from tests.cluster_values import cluster
+from tests.daemonset.manifests import ROOT, UPSTREAM
 from tests.rigs import cluster_build
 from tests.rigs.absent import cannot_start
 from tests.values import say
 
-COMPONENT = Path(__file__).resolve().parents[2] / "daemonset/components/tolerations"
-UPSTREAM = Path(__file__).with_name("upstream")
+COMPONENT = ROOT / "components/tolerations"
 PLUGINS = sorted(path.name for path in UPSTREAM.glob("*.yaml"))
+READINESS = ROOT / "components/node-readiness/rule.yaml"
 
 
 def kustomized(directory: Path, resource: Path, *components: str) -> list[dict[str, Any]]:
@@ -58,6 +59,16 @@ def test_each_plugin_tolerates_our_taints_with_it_and_not_without(name: str, tmp
     spec = after["spec"]["template"]["spec"]
     assert spec["tolerations"][: len(own)] == own
     assert spec | {"tolerations": own} == before["spec"]["template"]["spec"] | {"tolerations": own}
+
+
+def test_they_tolerate_the_taint_of_the_node_readiness_rule_too(tmp_path: Path) -> None:
+    """The check does not know that one."""
+    taint = yaml.safe_load(READINESS.read_text())["spec"]["taint"]
+    for name in PLUGINS:
+        (tmp_path / name).mkdir()
+        (after,) = kustomized(tmp_path / name, UPSTREAM / name, "../tolerations")
+        wanted = {"key": taint["key"], "operator": "Exists"}
+        assert after["spec"]["template"]["spec"]["tolerations"].count(wanted) == 1
 
 
 def test_others_are_left_alone(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from nodeprep.doors.bell_source import Absent, Source
 from nodeprep.model import Topic
 from tests.rigs.absent import cannot_start
 
-LINK, RDMA, DEVICE, CONFIG, PLUGIN = Topic.LINK, Topic.RDMA, Topic.DEVICE, Topic.CONFIG, Topic.PLUGIN
+LINK, RDMA, DEVICE, CONFIG = Topic.LINK, Topic.RDMA, Topic.DEVICE, Topic.CONFIG
 NOTHING: frozenset[Topic] = frozenset()
 LONG = 30.0  # seconds that no test reaches: what ends such a wait is a ring
 
@@ -370,7 +370,7 @@ def test_the_directories_of_the_host_and_of_our_own(tmp_path: Path) -> None:
         assert bells.states()["kernel-log"].why == f"{host}/dev/kmsg is not there"
         for path, topic in (
             (host / "etc/eni/eni_conf", CONFIG),
-            (host / "var/lib/kubelet/device-plugins/a.sock", PLUGIN),
+            (host / "var/lib/kubelet/device-plugins/a.sock", DEVICE),
             (host / "srv/net.d/10-a.conflist", CONFIG),
             (own / "config.yaml", CONFIG),
         ):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import subprocess
 import sys
 import time
@@ -31,6 +33,9 @@ STATE, TRAINING_READY = "nodeprep.io/state", "nodeprep.io/TrainingReady"
 PORT = 9842
 # The default asks for passes over 30 s; a test that is about something else should not wait for them.
 QUICK = "damping: {passes: 2, pass-span: 2, pass-every: 1}"
+# A plugin of the pods' network: without it nothing here breaks at once, and cni.binaries fails.
+PROGRAM = "/opt/cni/bin/ptp"
+LOOKS = "every: {cni: 2}"  # nothing tells of a program that goes, and the default is to look each 30 s
 ASK = """import sys, urllib.error, urllib.request
 try:
     answer = urllib.request.urlopen(sys.argv[1], timeout=10)
@@ -94,12 +99,50 @@ def container(pod: Object) -> Object:
     return next(iter(pod["status"].get("containerStatuses", [])), {})
 
 
+@contextmanager
+def broken(node: Node) -> Iterator[None]:
+    """A fault that a gate check of base finds."""
+    node.run("mv", PROGRAM, f"{PROGRAM}.away")
+    try:
+        yield
+    finally:
+        node.run("mv", f"{PROGRAM}.away", PROGRAM)
+
+
 def kill_agent(cluster: Cluster, node: Node) -> None:
     """SIGKILL to the first process of its container, as the kernel does where memory is short."""
     identity = container(agents(cluster)[node.name])["containerID"].removeprefix("containerd://")
     rows = node.run(str(tools() / "root/usr/bin/ctr"), "-n", "k8s.io", "tasks", "ls").splitlines()
     (pid,) = (row.split()[1] for row in rows if row.startswith(identity))
     node.run("kill", "-KILL", pid)
+
+
+def debug(cluster: Cluster, node: Node) -> str:
+    """What README's first command for a cluster shows on a terminal."""
+    words = ["debug", f"node/{node.name}", "-it", f"--image={REPOSITORY}:dev", "--profile=sysadmin"]
+    command = [str(cluster.directory / "bin/kubectl"), *words, "--", "nodeprep", "check"]
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, **cluster.environment(), "TERM": "xterm"}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as shown:
+        os.close(theirs)
+        text = b""
+        with suppress(OSError):  # EIO: the other end is closed
+            while part := os.read(ours, 65536):
+                text += part
+        os.close(ours)
+        assert shown.wait(30) == 0, text.decode()
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode()).replace("\r", "")
+
+
+def debugger(cluster: Cluster) -> Object:
+    """The end of the only debug pod, which is removed."""
+    path = "/api/v1/namespaces/default/pods"
+    (pod,) = cluster.call("GET", path)[1]["items"]
+    where = f"{path}/{pod['metadata']['name']}"
+    ended = until(lambda: container(cluster.call("GET", where)[1])["state"].get("terminated"), "it ended", 30)
+    assert cluster.call("DELETE", f"{where}?gracePeriodSeconds=0")[0] == 200
+    until(lambda: not cluster.call("GET", path)[1]["items"], "no debug pod", 30)
+    return dict(ended)
 
 
 def page(node: Node, path: str) -> tuple[int, str]:

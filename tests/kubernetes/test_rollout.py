@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,15 +18,19 @@ from tests.kubernetes import shipped
 from tests.kubernetes.shipped import (
     DAEMONSET,
     LEASES,
+    LOOKS,
     QUICK,
     STATE,
     TRAINING_READY,
     UNHEALTHY,
     Object,
     agents,
+    broken,
     condition,
     configuration,
     container,
+    debug,
+    debugger,
     gates,
     is_ready,
     kill_agent,
@@ -49,9 +51,7 @@ pytestmark = pytest.mark.timeout(300)  # each image takes 10 s to build, and a r
 UNSEEN = {"pci.acs-iommu", "sysctl.forward-policy"}
 OPEN = {"base.device", "base.ready"}
 LIMIT = 60 << 20  # bytes of the agent's memory, by design 7
-# A plugin of the pods' network: without it nothing here breaks at once, and cni.binaries fails.
-PROGRAM = "/opt/cni/bin/ptp"
-LOOKS = "every: {cni: 2}"  # nothing tells of a program that goes, and the default is to look each 30 s
+CORDON = "node.kubernetes.io/unschedulable"
 AGENT = "system:serviceaccount:nodeprep:nodeprep-agent"
 
 
@@ -85,16 +85,6 @@ def check(cluster: Cluster, pod: str, *words: str) -> tuple[int, str]:
     environment = {**os.environ, **cluster.environment()}
     done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
     return done.returncode, done.stdout
-
-
-@contextmanager
-def broken(node: Node) -> Iterator[None]:
-    """A fault that a gate check of base finds."""
-    node.run("mv", PROGRAM, f"{PROGRAM}.away")
-    try:
-        yield
-    finally:
-        node.run("mv", f"{PROGRAM}.away", PROGRAM)
 
 
 def test_normal_life(installed: Cluster) -> None:
@@ -132,34 +122,6 @@ def test_exec(installed: Cluster, node: Node) -> None:
     assert {one["check"] for one in report["findings"] if one["status"] == "unknown"} <= UNSEEN
     assert {one["check"] for one in report["findings"] if one["status"] == "fail"} == set()
     assert (report["profile"], report["agent"]) == ("base", "Ready")
-
-
-def debug(cluster: Cluster, node: Node) -> str:
-    """What README's first command for a cluster shows on a terminal."""
-    words = ["debug", f"node/{node.name}", "-it", f"--image={REPOSITORY}:dev", "--profile=sysadmin"]
-    command = [str(cluster.directory / "bin/kubectl"), *words, "--", "nodeprep", "check"]
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, **cluster.environment(), "TERM": "xterm"}
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as shown:
-        os.close(theirs)
-        text = b""
-        with suppress(OSError):  # EIO: the other end is closed
-            while part := os.read(ours, 65536):
-                text += part
-        os.close(ours)
-        assert shown.wait(30) == 0, text.decode()
-    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode()).replace("\r", "")
-
-
-def debugger(cluster: Cluster) -> Object:
-    """The end of the only debug pod, which is removed."""
-    path = "/api/v1/namespaces/default/pods"
-    (pod,) = cluster.call("GET", path)[1]["items"]
-    where = f"{path}/{pod['metadata']['name']}"
-    ended = until(lambda: container(cluster.call("GET", where)[1])["state"].get("terminated"), "it ended", 30)
-    assert cluster.call("DELETE", f"{where}?gracePeriodSeconds=0")[0] == 200
-    until(lambda: not cluster.call("GET", path)[1]["items"], "no debug pod", 30)
-    return dict(ended)
 
 
 def test_debug(installed: Cluster, node: Node) -> None:
@@ -269,6 +231,37 @@ def test_agents_that_are_gone_for_good(installed: Cluster, manifests: Path) -> N
     installed.apply(manifests)
     rolled_out(installed)
     assert nodes(installed, "--wait", "30s")[0] == 0
+
+
+def incarnation(cluster: Cluster) -> tuple[str, int]:
+    pod = agents(cluster)["n1"]
+    return pod["metadata"]["uid"], container(pod)["restartCount"]
+
+
+def cordon(told: Object) -> tuple[bool, bool]:
+    """What a human's cordon leaves on a Node."""
+    keys = {one["key"] for one in told["spec"].get("taints", [])}
+    return told["spec"].get("unschedulable", False), CORDON in keys
+
+
+def test_a_drained_node_stays_so(installed: Cluster, node: Node) -> None:
+    """A fault comes and goes on it: the human's cordon is as it was all the time, and so is the agent's pod."""
+    before = incarnation(installed)
+    installed.kubectl("drain", "n1", "--ignore-daemonsets", "--force", "--delete-emptydir-data")
+    try:
+        until(lambda: cordon(node.object()) == (True, True), "the taint of the cordon", 30)
+        with watched(installed) as seen:
+            with broken(node):
+                until(lambda: taints(node.object()) == {UNHEALTHY: "Missing"}, "our taint beside it", 30)
+                assert incarnation(installed) == before
+            until(lambda: is_ready(node), "an open gate", 60)
+        told = [one for _, one in seen.nodes if one["metadata"]["name"] == "n1"]
+        assert {UNHEALTHY in taints(one) for one in told} == {True, False}
+        assert [one for one in told if cordon(one) != (True, True)] == []
+        assert incarnation(installed) == before
+    finally:
+        installed.kubectl("uncordon", "n1")
+    until(lambda: cordon(node.object()) == (False, False), "an end of the cordon", 30)
 
 
 def test_a_fault_is_what_everybody_says(installed: Cluster, node: Node) -> None:

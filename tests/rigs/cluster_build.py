@@ -31,6 +31,7 @@ LOCK = SOURCE.parent.parent.parent / "requirements-cluster.lock"
 NEWEST_NEEDED = (1, 26)  # the `go` line of controlplane/go.mod
 PROGRAMS = {"openssl": "openssl", "setpriv": "util-linux", "ip": "iproute2"}  # and the Debian packages that hold them
 PACKAGES = tuple(PROGRAMS.values())
+KEPT = 2  # of those used last: a rig of another checkout may run one
 
 
 class CannotStart(Exception):
@@ -55,6 +56,9 @@ def program() -> Path:
         wanted = cache / f"controlplane-{hashlib.sha256(made_from).hexdigest()[:12]}"
         if not wanted.exists():
             build(go, wanted)
+        os.utime(wanted)
+        for old in sorted(cache.glob("controlplane-*"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+            old.unlink()
     return wanted
 
 
@@ -84,7 +88,7 @@ def version(go: str) -> tuple[int, ...]:
 
 
 def build(go: str, wanted: Path) -> None:
-    """In place of what earlier sources gave; under another name until it is whole. The caller holds the lock."""
+    """Beside `wanted`, and moved there when it is whole. The caller holds the lock."""
     print(f"cluster: building {wanted}, which takes some minutes", file=sys.stderr, flush=True)
     partial = wanted.with_name(wanted.name + ".partial")
     environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
@@ -93,7 +97,4 @@ def build(go: str, wanted: Path) -> None:
     if done.returncode:
         said = done.stderr.strip().splitlines()
         raise CannotStart(f"cluster: go build failed: {said[-1] if said else done.returncode}")
-    for old in wanted.parent.glob("controlplane-*"):
-        if old != partial:
-            old.unlink()
     partial.rename(wanted)

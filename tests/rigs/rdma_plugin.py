@@ -40,9 +40,10 @@ PLUGIN = "deployment/k8s/base/daemonset.yaml"  # in the module
 
 IMAGE = "nodeprep.test/rdma:dev"
 RESOURCE = "rdma/hca"
+KEPT = 2  # images of those used last: a rig of another checkout may run from one
 COUNT = 4  # pods that may share the device
 INTERVAL = 5  # seconds between two of the plugin's looks at its devices
-# Where the guest keeps its own view of /sys/bus/pci/devices, see tests/rigs/guest_setup.py.
+# Where the guest keeps its own view of /sys/bus/pci/devices, see tests/rigs/guest.py.
 PCI_VIEW = "/var/lib/nodeprep-rig/pci-devices"
 
 # pci.ids: the plugin wants the list of PCI names, and fetches it from the Internet where there is none.
@@ -113,15 +114,17 @@ def built() -> Path:
         wanted = cache / f"rdma-plugin-{hashlib.sha256(made_from).hexdigest()[:12]}"
         if not wanted.is_dir():
             build(go, wanted)
+        os.utime(wanted)
+        for old in sorted(cache.glob("rdma-plugin-*/"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+            shutil.rmtree(old)
     return wanted
 
 
 def build(go: str, wanted: Path) -> None:
-    """In place of what earlier inputs gave; under another name until it is whole. The caller holds the lock."""
+    """Beside `wanted`, and moved there when it is whole. The caller holds the lock."""
     print(f"rdma_plugin: building {wanted}", file=sys.stderr, flush=True)
-    for old in wanted.parent.glob("rdma-plugin-*/"):
-        shutil.rmtree(old)
     partial = wanted.with_name(wanted.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
     root, packages = partial / "root", partial / "packages"
     root.mkdir(parents=True)
     packages.mkdir()

@@ -93,11 +93,13 @@ def list_(
       3  it could not look; with --wait: none is known not to be ready, but of one nobody knows
 
     \b
+    Commands: lint, release, reset (each with --help)
+
+    \b
     Examples:
       nodeprep nodes -o wide
       nodeprep nodes -l pool=a100 --watch
       nodeprep nodes -l pool=a100 --wait 10m && kubectl apply -f job.yaml
-      nodeprep nodes lint | release | reset --help
     """  # noqa: D301 - the help reads the character \b, not its escape
 
     def body() -> int:

@@ -13,7 +13,7 @@ from nodeprep.cli import output
 from nodeprep.cli.nodes_agents import agents, alive, fresh, start, stop
 from nodeprep.cli.nodes_names import names_in_force
 from nodeprep.cli.nodes_reading import Fleet
-from nodeprep.cli.nodes_where import Where, say, say_few, seen
+from nodeprep.cli.nodes_where import Where, number, say, say_few, seen
 from nodeprep.cli.nodes_writing import annotate, clean, for_each, remove_lease
 from nodeprep.cli.usage import UsageError
 from nodeprep.decide.desired import GatePolicy
@@ -56,7 +56,7 @@ def _release(fleet: Fleet, asked: Asked) -> int:
     say((note,) if note else ())
     if not there:
         output.complain(asked.where.nobody)
-        return 0
+        return 0 if asked.everything else 1  # a selector that fits nobody may be mistyped
     if asked.dry_run:
         output.put("\n".join(f"{name}: {found or 'nothing of ours'}" for name, found in there.items()))
         return 0
@@ -118,7 +118,7 @@ def _proved(done: _Cleaning, there: Mapping[str, Left], forever: list[str], kept
     if kept:
         output.put(f"{few(kept)}: told by the annotation {RELEASED} to write nothing until nodes release --undo")
     if forever:
-        output.put(f"nothing of ours is left on {len(forever)} Nodes; the agents are stopped and can be deleted now")
+        output.put(f"nothing of ours is left on {number(len(forever))}; the agents are stopped and can be deleted now")
     return 1 if forever and kept else 0
 
 
@@ -126,6 +126,9 @@ def _undo(fleet: Fleet, asked: Asked) -> int:
     """Let agents write again: they prove their Nodes by what they remember."""
     with Lists(fleet.access) as api:
         nodes = fleet.objects(api, lambda told: (str(part(told, "metadata").get("name")), _is_released(told)))
+    if not nodes and not asked.everything:
+        output.complain(asked.where.nobody)
+        return 1
     marked = [name for name, released in nodes if released]
     trouble = say_few(for_each(marked, lambda name: annotate(fleet.access, name, RELEASED, None)))
     if asked.everything and not start(fleet):

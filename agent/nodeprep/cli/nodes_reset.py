@@ -9,7 +9,7 @@ from nodeprep.cli import output
 from nodeprep.cli.duration import seconds
 from nodeprep.cli.nodes_reading import Fleet, Look, Selection
 from nodeprep.cli.nodes_table import age
-from nodeprep.cli.nodes_where import Where, say_few, seen
+from nodeprep.cli.nodes_where import Where, number, say_few, seen
 from nodeprep.cli.nodes_writing import annotate, for_each
 from nodeprep.cli.usage import UsageError
 from nodeprep.decide.desired import RESET_DONE
@@ -57,7 +57,7 @@ def _reset(fleet: Fleet, patience: float | None, value: str, nobody: str) -> int
     if say_few(for_each(asked, lambda name: annotate(fleet.access, name, RESET, value))):
         return 1
     if patience is None and asked:
-        output.put(f"asked the agents of {len(asked)} Nodes: {RESET}={value}")
+        output.put(f"asked the agents of {number(len(asked))}: {RESET}={value}")
     if patience is None or not asked:
         return 1 if refused else 0
     # By name from here on: a selector may go by a label that the reset changes.

@@ -48,6 +48,10 @@ def say(notes: tuple[str, ...]) -> None:
         output.complain(note)
 
 
+def number(nodes: int) -> str:
+    return "1 Node" if nodes == 1 else f"{nodes} Nodes"
+
+
 def say_few(troubles: Iterable[str]) -> int:
     """What went wrong on several Nodes, the first of it; how many they are."""
     found = [one for one in troubles if one]

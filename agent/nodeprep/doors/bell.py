@@ -26,7 +26,7 @@ from nodeprep.model import Topic
 DIRECTORIES: Mapping[str, Topic] = {
     "/etc/cni/net.d": Topic.CONFIG,
     "/etc/eni": Topic.CONFIG,  # Terway's
-    "/var/lib/kubelet/device-plugins": Topic.PLUGIN,  # one that comes may not bear our taint
+    "/var/lib/kubelet/device-plugins": Topic.DEVICE,
 }
 FIRST, LONGEST = 1.0, 60.0  # seconds before a dead bell is opened again, the first time and at most
 # Seconds without a bell that had nothing to say that anyone asked for: noise wakes us 50 times a second and no more.

@@ -9,7 +9,7 @@ from nodeprep.facts import cluster_objects as objects
 from nodeprep.facts import cluster_records as records
 from nodeprep.facts.cluster import Cluster, EniConfig, KubeNode, Pod, PodEni, TerwayNode
 from nodeprep.facts.cluster_objects import Object, understood
-from nodeprep.model import Fact, Topic, Unreadable, Why, guarded
+from nodeprep.model import Fact, Unreadable, Why, guarded
 
 if TYPE_CHECKING:
     from nodeprep.doors.host import Host
@@ -109,4 +109,4 @@ def _eni_config(api: Api, node: KubeNode) -> EniConfig | None | Unreadable:
     return understood(f"ConfigMap {namespace}/{name}", lambda: records.eni_config(base, more))
 
 
-FACT = Fact(Cluster, observe, woken_by=frozenset({Topic.PLUGIN}), every=600.0, deadline=5.0, live=True, rest=15.0)
+FACT = Fact(Cluster, observe, every=600.0, deadline=5.0, live=True, rest=15.0)

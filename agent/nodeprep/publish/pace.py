@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-RATE, BURST = 1.0, 12.0  # requests per second in the long run, and how many at once: closing a gate takes five
+RATE, BURST = 2.0, 12.0  # requests per second in the long run, and how many at once: closing a gate takes five
 RESERVE = 5.0  # of them that nothing may take but what closes and opens gates
 FIRST, MOST = 1.0, 30.0  # seconds of back-off: the first may be as long, and each as this
 

@@ -57,12 +57,14 @@ class Publisher:
     """Writes for one node. `tell`, `gates_stand`, `believe_anew` and `published` may be used by any thread.
 
     `minute` are the seconds between two looks at what stands on the Node, at which the Lease is renewed too (design
-    3.5). `is_alive`: the checks run; without that neither Lease nor conditions say so. `hear` is called when the Node
+    3.5). `refresh` is the age in seconds at which conditions are said again; None: a spread of its own, by the node's
+    name. `is_alive`: the checks run; without that neither Lease nor conditions say so. `hear` is called when the Node
     says something new, and `changed` when `published` does; both from the publisher's thread.
     """
 
     access: Access
     minute: float = lease.RENEW
+    refresh: float | None = None
     is_alive: Callable[[], bool] = lambda: True
     hear: Callable[[NodeSays], None] = lambda _: None
     changed: Callable[[], None] = lambda: None
@@ -91,7 +93,7 @@ class Publisher:
         self._chance = Random(seed)  # noqa: S311 - spreads a fleet, keeps no secret
         self._node = Backoff(self._chance)
         self._errands = Errands(self.access, self.minute, self._chance, self._connected, self._lives)
-        self._refresh = refresh_after(self._chance.random())
+        self._refresh = refresh_after(self._chance.random()) if self.refresh is None else self.refresh
 
     def start(self) -> None:
         self._thread = Thread(target=self._run, name="publisher", daemon=True)
