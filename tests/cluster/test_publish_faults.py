@@ -55,7 +55,7 @@ class Fault:
 # Backing off, one that gets no answer asks in the second 0, 0.1 to 1, then up to 2, 4 and 8 later.
 FAULTS = [
     Fault("conflict", refuses(409), "PATCH", NODES, most=48),  # five tries, then a back-off
-    Fault("busy", refuses(429, Retry_After=str(LEFT_ALONE)), "PATCH", most=8),
+    Fault("busy", refuses(429, Retry_After=str(LEFT_ALONE)), "PATCH", most=12),
     Fault("broken", refuses(500)),
     Fault("broken-writes", refuses(503), "PATCH", most=20),
     Fault("hanging", holds(done=False)),

@@ -233,17 +233,25 @@ def ours(one: Published) -> list[str]:
 
 
 def test_a_minute_in_which_nothing_happens(tampered: Tampered) -> None:
-    """By the server's own log: a read of the Node from its memory, and a renewal of the Lease."""
+    """By the server's own log: a read of the Node from its memory, and a renewal of the Lease.
+
+    Other agents of this machine have faults meanwhile, for which this one may look at what Kubernetes keeps once.
+    """
     one = tampered.nodes["quiet"]
     passed = seconds(tampered.at)
     asked = one.proxy.asked(since=tampered.at)
     words = [str(one) for one in asked]
-    assert one.audited()[-len(asked) :] == [word.replace("GET", "get").replace("PATCH", "patch") for word in words]
+    verbs = {"GET /api/v1/pods": "list /api/v1/pods", "GET": "get", "PATCH": "patch"}
+    logged = [next(word.replace(verb, verbs[verb], 1) for verb in verbs if word.startswith(verb)) for word in words]
+    assert one.audited()[-len(asked) :] == logged
     reads, renewals = f"GET {one.path}?resourceVersion=0", "PATCH /apis/coordination.k8s.io"
+    looks = [f"GET {one.path}", "GET /api/v1/pods?fieldSelector=spec.nodeName%3Dquiet&resourceVersion=0"]
     print(f"quiet: {len(asked)} requests in {passed:.0f} s")
     assert passed > LEAST
-    assert [word for word in words if word != reads and not word.startswith(renewals)] == []
+    others = [word for word in words if word != reads and not word.startswith(renewals)]
+    assert others in ([], looks)
     assert 1 <= words.count(reads) <= passed / LEAST + 1
-    assert len(words) - words.count(reads) <= passed / LEAST + 1
+    assert len(words) - words.count(reads) - len(others) <= passed / LEAST + 1
+    assert len(words) <= 3 * passed / 60 + 1, "design 3.5"
     assert one.agent.gates() == OPEN
     assert HELD not in one.annotations(), "nothing was chosen by hardware"
