@@ -1,7 +1,7 @@
 """From a link that goes down to what the API server tells the scheduler of it, and what a quiet agent asks of it.
 
     python tests/bench/taint.py latency [--flaps N] [--agents N]     # kernel event -> taint, condition, label gone
-    python tests/bench/taint.py requests [--minutes N]               # requests of one quiet agent, by the audit log
+    python tests/bench/taint.py requests [--minutes N] [--ack]       # requests of one quiet agent, by the audit log
 
 Each agent is the real process on an ECS node of the netns rig, behind a real API server; its configuration, its profile
 and the defaults by which it believes are printed. Times are CLOCK_BOOTTIME of one machine: the link is set down in the
@@ -28,14 +28,16 @@ from typing import Any
 from nodeprep.config.agent_settings import AgentSettings
 from nodeprep.decide.desired import TRAINING_READY, GatePolicy
 from tests.bench.agent import LINK, boottime, quantiles, set_link
+from tests.cluster.known_node import SHARED_ENIS
 from tests.rigs.agent import Agent
 from tests.rigs.cluster import CannotStart, Cluster
 from tests.rigs.netns import Node
 from tests.rigs.netns_node import Shape, Unavailable
+from tests.rigs.netns_records import NAME, Records, shared
 from tests.rigs.relay import Relay, entered
 
 NAMES = GatePolicy()
-CONFIG = "apiVersion: nodeprep.io/v1\nkind: Config\nmode: gate\ndefault: ./mine.yaml\ngate: {profiles: ['*']}\n"
+CONFIG = "apiVersion: nodeprep.io/v1\nkind: Config\nmode: gate\ndefault: {}\ngate: {{profiles: ['*']}}\n"
 PROFILE = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: mine\ngates: [eni.up]\n"
 LIMIT, LEAST = 1.0, 0.45  # seconds; design 7, and below the least no damping was on
 LONG = 120.0
@@ -81,24 +83,36 @@ class Announced:
                 raise TimeoutError(f"after {seconds:g} s still not {why}")
 
 
+def agent(cluster: Cluster, stack: ExitStack, name: str, shape: Shape, profile: str) -> Agent:
+    """An agent with all defaults on the node of that name, which the API server knows."""
+    code, told = cluster.call("POST", "/api/v1/namespaces", {"metadata": {"name": "nodeprep"}})  # of its Lease
+    assert code in (201, 409), told
+    node = stack.enter_context(Node(shape))
+    stack.enter_context(Relay(node.pid, cluster.port))
+    place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    access = ("--kubeconfig", str(cluster.kubeconfig()), "--node", name)
+    made = Agent(place, node, program=("-m", "nodeprep", "agent", *access))
+    made.configure(CONFIG.format(profile))
+    (made.config.parent / "mine.yaml").write_text(PROFILE)
+    return stack.enter_context(made)
+
+
 @contextmanager
 def agents(cluster: Cluster, count: int) -> Iterator[dict[str, Agent]]:
-    """Agents with all defaults, each on a node of its own."""
-    cluster.create("/api/v1/namespaces", {"metadata": {"name": "nodeprep"}})  # of their Leases
+    """Agents each on a node of its own, of which Kubernetes knows nothing but the name."""
+    shape = Shape(enis=1, pods=2)
     with ExitStack() as stack:
-        started: dict[str, Agent] = {}
-        for number in range(count):
-            name = f"bench-{number}"
+        names = [f"bench-{number}" for number in range(count)]
+        for name in names:
             cluster.create("/api/v1/nodes", {"metadata": {"name": name}})
-            node = stack.enter_context(Node(Shape(enis=1, pods=2)))
-            stack.enter_context(Relay(node.pid, cluster.port))
-            place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            access = ("--kubeconfig", str(cluster.kubeconfig()), "--node", name)
-            agent = Agent(place, node, program=("-m", "nodeprep", "agent", *access))
-            agent.configure(CONFIG)
-            (agent.config.parent / "mine.yaml").write_text(PROFILE)
-            started[name] = stack.enter_context(agent)
-        yield started
+        yield {name: agent(cluster, stack, name, shape, "./mine.yaml") for name in names}
+
+
+@contextmanager
+def on_ack(cluster: Cluster) -> Iterator[Agent]:
+    """The agent of a node whose pods share ENIs, with all that ACK keeps of it and the profile that is meant for it."""
+    with Records(cluster, shared(SHARED_ENIS)), ExitStack() as stack:
+        yield agent(cluster, stack, NAME, SHARED_ENIS, "tcp-shared-eni")
 
 
 def flap(said: Announced, name: str, agent: Agent, faults: int, chance: float) -> list[tuple[float, float]]:
@@ -127,7 +141,7 @@ def latency(flaps: int, count: int) -> None:
         kind.name.lower(): f"{rule.fails} of {rule.of} looks, {rule.reach:g} s"
         for kind, rule in defaults.damping.rules.items()
     }
-    print(f"configuration:\n{CONFIG}profile:\n{PROFILE}", end="")
+    print(f"configuration:\n{CONFIG.format('./mine.yaml')}profile:\n{PROFILE}", end="")
     print(f"defaults: {rules}; release after {defaults.damping.passes} passes over {defaults.damping.pass_span:g} s")
     print(f"each fault {SETTLE:g} s after the Node was ready; `nodeprep reset` after every {FAULTS} faults of a node")
     with Cluster() as cluster, agents(cluster, count) as started:
@@ -146,11 +160,11 @@ def latency(flaps: int, count: int) -> None:
         print(f"link down -> {what:10} {quantiles(seconds)}  limit of p99 {LIMIT * 1e3:.0f} ms, none below {LEAST} s")
 
 
-def requests(minutes: float) -> None:
+def requests(minutes: float, *, ack: bool) -> None:
     """What one quiet agent asks, once it is ready and has settled."""
-    with Cluster() as cluster, agents(cluster, 1) as started:
-        (agent,) = started.values()
-        agent.wait("state", to="Ready")
+    with Cluster() as cluster, ExitStack() as stack:
+        one = stack.enter_context(on_ack(cluster)) if ack else stack.enter_context(agents(cluster, 1))["bench-0"]
+        one.wait("state", to="Ready")
         time.sleep(70)
         log = cluster.directory / "audit.log"
         before = len(log.read_text().splitlines())
@@ -158,7 +172,8 @@ def requests(minutes: float) -> None:
         events = [json.loads(line) for line in log.read_text().splitlines()[before:]]
     mine = [event for event in events if event.get("userAgent", "").startswith("nodeprep/")]
     counted = Counter(f"{event['verb']} {event['objectRef']['resource']}" for event in mine)
-    print(f"{len(mine) / minutes:.2f} requests a minute over {minutes:g} min, limit 3: {dict(counted)}")
+    where = "on ACK" if ack else "elsewhere"
+    print(f"{where}: {len(mine) / minutes:.2f} requests a minute over {minutes:g} min, limit 3: {dict(counted)}")
 
 
 def main() -> int:
@@ -167,11 +182,12 @@ def main() -> int:
     parser.add_argument("--flaps", type=int, default=200)
     parser.add_argument("--agents", type=int, default=8)
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--ack", action="store_true", help="the quiet agent's node is one of ACK with shared ENIs")
     given = parser.parse_args()
     if given.what in (None, "latency"):
         latency(given.flaps, given.agents)
     if given.what in (None, "requests"):
-        requests(given.minutes)
+        requests(given.minutes, ack=given.ack)
     return 0
 
 

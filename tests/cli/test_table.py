@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from nodeprep.cli.choices import FailOn
 from nodeprep.cli.outcome import outcome
+from nodeprep.cli.page import LONGEST
 from nodeprep.cli.table import Style, advice, table, wide
 from tests.cli import reports
 
@@ -86,7 +87,7 @@ def test_a_mebibyte_of_anything_is_cut() -> None:
     case = {"findings": [{"check": "port.state", "status": "fail", "message": "x" * (1 << 20)}]}
     text = "\n".join(table(reports.report(case), reports.checks(case), style(case)))
     assert len(text) < 2000
-    assert f"({(1 << 20) - 600} more characters" in text
+    assert f"({(1 << 20) - LONGEST} more characters" in text
 
 
 FIXES = [

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+
+from tests.rigs import cache
 
 SOURCE = Path(__file__).with_name("controlplane")
 INPUTS = ("go.mod", "go.sum", "main.go")
@@ -31,7 +33,6 @@ LOCK = SOURCE.parent.parent.parent / "requirements-cluster.lock"
 NEWEST_NEEDED = (1, 26)  # the `go` line of controlplane/go.mod
 PROGRAMS = {"openssl": "openssl", "setpriv": "util-linux", "ip": "iproute2"}  # and the Debian packages that hold them
 PACKAGES = tuple(PROGRAMS.values())
-KEPT = 2  # of those used last: a rig of another checkout may run one
 
 
 class CannotStart(Exception):
@@ -47,27 +48,18 @@ def program() -> Path:
     missing = [f"{name} (apt-get install {package})" for name, package in PROGRAMS.items() if not shutil.which(name)]
     if missing:
         raise CannotStart(f"cluster: not installed: {', '.join(missing)}")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodeprep"
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "controlplane.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        go = compiler(cache)
+    with cache.locked("controlplane") as directory:
+        go = compiler(directory)
         made_from = b"".join((SOURCE / name).read_bytes() for name in INPUTS) + repr((COMMAND, version(go))).encode()
-        wanted = cache / f"controlplane-{hashlib.sha256(made_from).hexdigest()[:12]}"
-        if not wanted.exists():
-            build(go, wanted)
-        os.utime(wanted)
-        for old in sorted(cache.glob("controlplane-*"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
-            old.unlink()
-    return wanted
+        return cache.built(directory, "controlplane", made_from, partial(build, go))
 
 
-def compiler(cache: Path) -> str:
+def compiler(directory: Path) -> str:
     """Go from PATH if it is new enough, else the one that PyPI has, kept in the cache."""
     found = shutil.which("go")
     if found and version(found) >= NEWEST_NEEDED:
         return found
-    kept = cache / f"go-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
+    kept = directory / f"go-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
     if not (kept / "complete").exists():
         print(f"cluster: no Go {'.'.join(map(str, NEWEST_NEEDED))} on PATH, one goes into {kept}", file=sys.stderr)
         shutil.rmtree(kept, ignore_errors=True)
@@ -87,14 +79,11 @@ def version(go: str) -> tuple[int, ...]:
     return tuple(int(part or 0) for part in found.groups()) if found else ()
 
 
-def build(go: str, wanted: Path) -> None:
-    """Beside `wanted`, and moved there when it is whole. The caller holds the lock."""
-    print(f"cluster: building {wanted}, which takes some minutes", file=sys.stderr, flush=True)
-    partial = wanted.with_name(wanted.name + ".partial")
+def build(go: str, target: Path) -> None:
+    print(f"cluster: building {target}, which takes some minutes", file=sys.stderr, flush=True)
     environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
-    command = (go, *COMMAND, "-o", str(partial), ".")
+    command = (go, *COMMAND, "-o", str(target), ".")
     done = subprocess.run(command, cwd=SOURCE, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         said = done.stderr.strip().splitlines()
         raise CannotStart(f"cluster: go build failed: {said[-1] if said else done.returncode}")
-    partial.rename(wanted)

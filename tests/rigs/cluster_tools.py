@@ -7,22 +7,21 @@ container that holds a pod's namespaces.
 
 from __future__ import annotations
 
-import fcntl
 import functools
-import hashlib
 import os
 import re
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 from daemonset.image import oci
+from tests.rigs import cache
 from tests.rigs.cluster_build import CannotStart
 
 DEBIAN = ("containerd", "runc", "containernetworking-plugins", "busybox-static")
 BASE = "nodeprep.test/base:dev"
 ASLEEP = ("/bin/sleep", "2147483647")
-KEPT = 2  # of those used last: nodes of another checkout may run from one
 
 
 @functools.cache
@@ -32,19 +31,10 @@ def tools() -> Path:
     Raises:
         CannotStart: there is no apt, it does not know a package, or it cannot fetch one.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodeprep"
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "node-tools.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with cache.locked("node-tools") as directory:
         packages = candidates()
         sources = [Path(__file__).read_bytes(), Path(oci.__file__).read_bytes(), *(one.encode() for one in packages)]
-        wanted = cache / f"node-tools-{hashlib.sha256(b' '.join(sources)).hexdigest()[:12]}"
-        if not wanted.exists():
-            make(wanted, packages)
-        os.utime(wanted)
-        for old in sorted(cache.glob("node-tools-*/"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
-            shutil.rmtree(old)
-    return wanted
+        return cache.built(directory, "node-tools", b" ".join(sources), partial(make, packages))
 
 
 def candidates() -> list[str]:
@@ -56,26 +46,22 @@ def candidates() -> list[str]:
     return [f"{name}={versions[name]}" for name in DEBIAN]
 
 
-def make(wanted: Path, packages: list[str]) -> None:
-    """Beside `wanted`, and moved there when it is whole. The caller holds the lock."""
-    partial = wanted.with_name(f"{wanted.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    (partial / "root").mkdir(parents=True)
+def make(packages: list[str], target: Path) -> None:
+    (target / "root").mkdir(parents=True)
     # The sandbox user cannot write to a directory in someone's home; without root the option has no effect.
-    output("apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", *packages, cwd=partial)
-    for archive in partial.glob("*.deb"):
-        output("dpkg", "-x", str(archive), str(partial / "root"))
+    output("apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", *packages, cwd=target)
+    for archive in target.glob("*.deb"):
+        output("dpkg", "-x", str(archive), str(target / "root"))
         archive.unlink()
-    base = partial / "base"
+    base = target / "base"
     for directory in ("bin", "dev", "etc", "proc", "sys", "tmp"):
         (base / directory).mkdir(parents=True)
     busybox = base / "bin/busybox"
-    shutil.copy(partial / "root/bin/busybox", busybox)
+    shutil.copy(target / "root/bin/busybox", busybox)
     for applet in output(str(busybox), "--list").split():
         if applet != "busybox":  # its list names itself
             (base / "bin" / applet).symlink_to("busybox")
-    oci.write([base], partial / "base.tar", name=BASE, entrypoint=ASLEEP)
-    partial.rename(wanted)
+    oci.write([base], target / "base.tar", name=BASE, entrypoint=ASLEEP)
 
 
 def output(*command: str, cwd: Path | None = None) -> str:

@@ -10,14 +10,13 @@ too: ibv_devinfo and its kin, rping, and busybox.
 from __future__ import annotations
 
 import argparse
-import fcntl
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ if __name__ == "__main__":
 import yaml
 
 from daemonset.image import oci
-from tests.rigs import cluster_build
+from tests.rigs import cache, cluster_build
 from tests.rigs.cluster_build import CannotStart
 from tests.rigs.lab_setup import RAIL
 
@@ -40,7 +39,6 @@ PLUGIN = "deployment/k8s/base/daemonset.yaml"  # in the module
 
 IMAGE = "nodeprep.test/rdma:dev"
 RESOURCE = "rdma/hca"
-KEPT = 2  # images of those used last: a rig of another checkout may run from one
 COUNT = 4  # pods that may share the device
 INTERVAL = 5  # seconds between two of the plugin's looks at its devices
 # Where the guest keeps its own view of /sys/bus/pci/devices, see tests/rigs/guest.py.
@@ -102,30 +100,18 @@ def manifest(tolerations: Sequence[Mapping[str, str]] = ()) -> str:
 
 def built() -> Path:
     """The cache's directory with image.tar and daemonset.yaml for today's inputs."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodeprep"
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "controlplane.lock").open("w") as lock:  # who fetches a Go holds it
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        go = cluster_build.compiler(cache)
+    with cache.locked("controlplane") as directory:  # who fetches a Go holds it
+        go = cluster_build.compiler(directory)
         # apt's answer names each package's version and hash.
         packages = output("apt-get", "-qq", "--print-uris", "download", *PACKAGES)
         sources = [Path(source).read_bytes() for source in (__file__, oci.__file__)]
         made_from = b"".join(sources) + repr((packages, cluster_build.version(go))).encode()
-        wanted = cache / f"rdma-plugin-{hashlib.sha256(made_from).hexdigest()[:12]}"
-        if not wanted.is_dir():
-            build(go, wanted)
-        os.utime(wanted)
-        for old in sorted(cache.glob("rdma-plugin-*/"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
-            shutil.rmtree(old)
-    return wanted
+        return cache.built(directory, "rdma-plugin", made_from, partial(build, go))
 
 
-def build(go: str, wanted: Path) -> None:
-    """Beside `wanted`, and moved there when it is whole. The caller holds the lock."""
-    print(f"rdma_plugin: building {wanted}", file=sys.stderr, flush=True)
-    partial = wanted.with_name(wanted.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    root, packages = partial / "root", partial / "packages"
+def build(go: str, target: Path) -> None:
+    print(f"rdma_plugin: building {target}", file=sys.stderr, flush=True)
+    root, packages = target / "root", target / "packages"
     root.mkdir(parents=True)
     packages.mkdir()
     # The sandbox user cannot write to a directory in someone's home; without root the option has no effect.
@@ -145,11 +131,10 @@ def build(go: str, wanted: Path) -> None:
     if module.get("Sum") != SUM:
         raise CannotStart(f"rdma_plugin: {MODULE}@{VERSION} has the sum {module.get('Sum')}, not {SUM}")
     output(go, *COMMAND[:-1], "-o", str(root / "bin" / PROGRAM), COMMAND[-1], cwd=Path(module["Dir"]))
-    oci.write([root], partial / "image.tar", name=IMAGE, entrypoint=(f"/bin/{PROGRAM}",))
-    shutil.copy(Path(module["Dir"], PLUGIN), partial / "daemonset.yaml")
+    oci.write([root], target / "image.tar", name=IMAGE, entrypoint=(f"/bin/{PROGRAM}",))
+    shutil.copy(Path(module["Dir"], PLUGIN), target / "daemonset.yaml")
     shutil.rmtree(root)
     shutil.rmtree(packages)
-    partial.rename(wanted)
 
 
 def output(*command: str, cwd: Path | None = None) -> str:

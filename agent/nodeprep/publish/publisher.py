@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
 from random import Random
 from threading import Condition, Thread
@@ -165,16 +166,17 @@ class Publisher:
         """When to do what: of all that is due the most important, else what is due first."""
         wanted, seen = self._wanted, self._seen
         if wanted is None:
-            return inf, self._write
+            return inf, self._publish
         kept = self._bucket.wait(now, RESERVE)
         node = self._node.not_before
         due: list[tuple[float, Callable[[], None]]] = []
         if self._done < wanted.serial:
-            due.append((max(node, now + self._bucket.wait(now)), self._write))
+            due.append((max(node, now + self._bucket.wait(now)), partial(self._write, wanted)))
         if seen is not None:
-            due.append((max(self._minute_at, node, now + kept), self._check))
+            due.append((max(self._minute_at, node, now + kept), partial(self._check, wanted)))
             due += self._errands.due(seen, max(node, now + kept), with_events=not self._holds_events)
-        return next((one for one in due if one[0] <= now), min(due, key=lambda one: one[0], default=(inf, self._write)))
+        idle = inf, self._publish
+        return next((one for one in due if one[0] <= now), min(due, key=lambda one: one[0], default=idle))
 
     @contextmanager
     def _connected(self) -> Iterator[Ask]:
@@ -193,26 +195,14 @@ class Publisher:
         denied = frozenset(self._denied)
         return Order(self.access.node, wanted.uid, wanted.desired, wanted.names, refresh, denied)
 
-    def _write(self) -> None:
-        """Write the newest."""
-        with self._lock:
-            wanted = self._wanted
-            order = self._order(wanted) if wanted is not None else None
-        if wanted is None or order is None:
-            return
-        written = write(order, self._connected, _now, before=self._before)
-        self._take(written, wanted)
+    def _write(self, wanted: Wanted) -> None:
+        self._take(write(self._order(wanted), self._connected, _now, before=self._before), wanted)
 
-    def _check(self) -> None:
+    def _check(self, wanted: Wanted) -> None:
         """Whether it still stands as it should, and that the checks ran: both in one connection."""
-        with self._lock:
-            wanted = self._wanted
-            order = self._order(wanted) if wanted is not None else None
-        if wanted is None or order is None:
-            return
         self._minute_at = clock.now() + self._spread(self.minute)
         with self._connected() as ask:
-            found = look(order, ask, _now())
+            found = look(self._order(wanted), ask, _now())
             if self._seen is not None and (found is None or not found.failure):
                 self._errands.say_alive(ask, self._seen)
         if found is not None:

@@ -1,0 +1,47 @@
+"""What rigs build once and keep in the user's cache, each under the hash of what it was made from."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+KEPT = 2  # of those used last: a rig of another checkout may run from one
+
+
+@contextmanager
+def locked(name: str) -> Iterator[Path]:
+    """The cache's directory; who else wants what goes by this name waits, and then finds it built."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodeprep"
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield cache
+
+
+def built(cache: Path, name: str, made_from: bytes, build: Callable[[Path], None]) -> Path:
+    """The file or directory for these inputs; `build` makes it, under another name until it is whole.
+
+    The caller holds the cache's lock of that name. Those of other inputs go, but for the KEPT used last.
+    """
+    wanted = cache / f"{name}-{hashlib.sha256(made_from).hexdigest()[:12]}"
+    if not wanted.exists():
+        partial = wanted.with_name(f"{wanted.name}.partial")
+        remove(partial)
+        build(partial)
+        partial.rename(wanted)
+    os.utime(wanted)
+    for old in sorted(cache.glob(f"{name}-*"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        remove(old)
+    return wanted
+
+
+def remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
