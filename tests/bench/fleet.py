@@ -32,11 +32,10 @@ from nodeprep.doors.kube_http import Peer
 from nodeprep.facts.past import State
 from nodeprep.publish.publisher import Publisher
 from tests.bench.agent import boottime
-from tests.bench.taint import Announced
+from tests.bench.taint import Announced, installed
+from tests.cluster.agents import bound_token
 from tests.rigs.cluster import CannotStart, Cluster
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-ACCOUNT, NAMESPACE = "nodeprep-agent", "nodeprep"
 NAMES = GatePolicy()
 WORKERS = 4
 SPREAD = 60.0  # seconds over which the agents start, as those of a rollout do
@@ -102,23 +101,14 @@ class Fleet:
 
 
 def enrolled(cluster: Cluster, name: str) -> dict[str, str]:
-    """A Node, a pod on it, and a token bound to that pod."""
+    """A Node, and a token bound to a pod on it."""
     node = cluster.create("/api/v1/nodes", {"metadata": {"name": name}})
-    pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
-    spec = {"nodeName": name, "serviceAccountName": ACCOUNT, "containers": [{"name": "agent", "image": "none"}]}
-    pod = cluster.create(pods, {"metadata": {"name": f"nodeprep-{name}"}, "spec": spec})
-    bound = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": bound}}
-    code, made = cluster.call("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token", asked)
-    assert code < 300, made
-    return {"name": name, "uid": node["metadata"]["uid"], "token": made["status"]["token"]}
+    return {"name": name, "uid": node["metadata"]["uid"], "token": bound_token(cluster, name)}
 
 
 @contextmanager
 def fleet(count: int) -> Iterator[Fleet]:
-    with Cluster() as cluster:
-        for file in ("namespace", "account", "fence"):
-            cluster.apply(REPOSITORY / "daemonset" / "base" / f"{file}.yaml")
+    with installed() as cluster:
         names = tuple(f"node-{number:04d}" for number in range(count))
         began = time.monotonic()
         with ThreadPoolExecutor(8) as pool:
@@ -151,7 +141,7 @@ def run(count: int, failing: int, minutes: float) -> int:
         log = cluster.directory / "audit.log"
         quiet = log.stat().st_size
         time.sleep(minutes * 60)
-        tell("quiet", events(log, quiet), count, minutes)
+        show("quiet", events(log, quiet), count, minutes)
         busy = log.stat().st_size
         broken = made.names[:failing]
         at = made.tell(broken, good=False)
@@ -160,15 +150,25 @@ def run(count: int, failing: int, minutes: float) -> int:
         cuts = statistics.quantiles(took, n=100, method="inclusive")
         print(f"{failing} fail at once: tainted p50 {cuts[49]:.2f} s, p99 {cuts[98]:.2f} s, the last {took[-1]:.2f} s")
         time.sleep(20)
-        happened = cluster.call("GET", "/api/v1/namespaces/default/events?limit=10000")[1]["items"]
-        heard = {one["involvedObject"]["name"] for one in happened if one["reason"] == "NoSignal"}
-        lost = len(set(broken) - heard) + len([name for name in broken if said.unready.get(name) is None])
+        silent = set(broken) - set(told(cluster, "NoSignal"))
+        lost = len(silent) + len([name for name in broken if said.unready.get(name) is None])
         others = [name for name in made.names[failing:] if said.taint.get(name)]
         print(f"transitions lost {lost}, limit 0; nodes tainted that did not fail {len(others)}, limit 0")
-        tell("after it", events(log, busy), failing, 20 / 60)
-        made.tell(broken, good=True)
+        show("after it", events(log, busy), failing, 20 / 60)
+        mended, before = log.stat().st_size, told(cluster, "Ready")
+        at = made.tell(broken, good=True)
         said.wait(lambda: len(said.ready) == count, "all ready again", LONG)
+        print(f"all of them mended at once: the last is ready after {boottime() - at:.2f} s", flush=True)
+        time.sleep(20)
+        print(f"transitions lost {len(set(broken) - set(told(cluster, 'Ready') - before))}, limit 0")
+        show("after it", events(log, mended), failing, 20 / 60)
     return 0
+
+
+def told(cluster: Cluster, reason: str) -> Counter[str]:
+    """How many Events with this reason each Node has."""
+    happened = cluster.call("GET", "/api/v1/namespaces/default/events?limit=10000")[1]["items"]
+    return Counter(one["involvedObject"]["name"] for one in happened if one["reason"] == reason)
 
 
 def events(log: Path, start: int) -> list[Mapping[str, Any]]:
@@ -180,7 +180,7 @@ def events(log: Path, start: int) -> list[Mapping[str, Any]]:
     return [one for one in told if one.get("userAgent", "").startswith("nodeprep/")]
 
 
-def tell(what: str, asked: list[Mapping[str, Any]], agents: int, minutes: float) -> None:
+def show(what: str, asked: list[Mapping[str, Any]], agents: int, minutes: float) -> None:
     took = [time_of(one, "stageTimestamp") - time_of(one, "requestReceivedTimestamp") for one in asked]
     cuts = statistics.quantiles(took, n=100, method="inclusive")
     codes = Counter(one["responseStatus"]["code"] for one in asked)

@@ -3,10 +3,12 @@
     python tests/bench/taint.py latency [--flaps N] [--agents N]     # kernel event -> taint, condition, label gone
     python tests/bench/taint.py requests [--minutes N] [--ack]       # requests of one quiet agent, by the audit log
 
-Each agent is the real process on an ECS node of the netns rig, behind a real API server; its configuration, its profile
-and the defaults by which it believes are printed. Times are CLOCK_BOOTTIME of one machine: the link is set down in the
-node's namespace by ioctl, and a raw watch of Nodes says when the server announced the change. After two faults an agent
-is reset, for by default the third would be latched. Limits are printed beside the figures, and fail nothing.
+Each agent is the real process on an ECS node of the netns rig, with a token bound to a pod of its Node, behind a real
+API server with the shipped fence; its configuration, its profile and the defaults by which it believes are printed. The
+link is an ENI's; tests/bench/port.py is the same for an RDMA port. Times are CLOCK_BOOTTIME of one machine: the link is
+set down in the node's namespace by ioctl, and a raw watch of Nodes says when the server announced the change. After two
+faults an agent is reset, for by default the third would be latched. Limits are printed beside the figures, and fail
+nothing.
 """
 
 from __future__ import annotations
@@ -28,14 +30,17 @@ from typing import Any
 from nodeprep.config.agent_settings import AgentSettings
 from nodeprep.decide.desired import TRAINING_READY, GatePolicy
 from tests.bench.agent import LINK, boottime, quantiles, set_link
+from tests.cluster.agents import bound_token
 from tests.cluster.known_node import SHARED_ENIS
-from tests.rigs.agent import Agent
+from tests.rigs.agent import Agent, until
 from tests.rigs.cluster import CannotStart, Cluster
 from tests.rigs.netns import Node
 from tests.rigs.netns_node import Shape, Unavailable
 from tests.rigs.netns_records import NAME, Records, shared
 from tests.rigs.relay import Relay, entered
 
+SHIPPED = Path(__file__).resolve().parents[2] / "daemonset"
+INSTALLED = ("base/namespace", "base/account", "base/fence", "components/alibaba/records")
 NAMES = GatePolicy()
 CONFIG = "apiVersion: nodeprep.io/v1\nkind: Config\nmode: gate\ndefault: {}\ngate: {{profiles: ['*']}}\n"
 PROFILE = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: mine\ngates: [eni.up]\n"
@@ -85,16 +90,24 @@ class Announced:
 
 def agent(cluster: Cluster, stack: ExitStack, name: str, shape: Shape, profile: str) -> Agent:
     """An agent with all defaults on the node of that name, which the API server knows."""
-    code, told = cluster.call("POST", "/api/v1/namespaces", {"metadata": {"name": "nodeprep"}})  # of its Lease
-    assert code in (201, 409), told
     node = stack.enter_context(Node(shape))
     stack.enter_context(Relay(node.pid, cluster.port))
     place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    access = ("--kubeconfig", str(cluster.kubeconfig()), "--node", name)
+    file = cluster.kubeconfig({"token": bound_token(cluster, name)})
+    access = ("--kubeconfig", str(file), "--node", name)
     made = Agent(place, node, program=("-m", "nodeprep", "agent", *access))
     made.configure(CONFIG.format(profile))
     (made.config.parent / "mine.yaml").write_text(PROFILE)
     return stack.enter_context(made)
+
+
+@contextmanager
+def installed() -> Iterator[Cluster]:
+    """An API server with the shipped account, rights and fence."""
+    with Cluster() as cluster:
+        for file in INSTALLED:
+            cluster.apply(SHIPPED / f"{file}.yaml")
+        yield cluster
 
 
 @contextmanager
@@ -144,7 +157,7 @@ def latency(flaps: int, count: int) -> None:
     print(f"configuration:\n{CONFIG.format('./mine.yaml')}profile:\n{PROFILE}", end="")
     print(f"defaults: {rules}; release after {defaults.damping.passes} passes over {defaults.damping.pass_span:g} s")
     print(f"each fault {SETTLE:g} s after the Node was ready; `nodeprep reset` after every {FAULTS} faults of a node")
-    with Cluster() as cluster, agents(cluster, count) as started:
+    with installed() as cluster, agents(cluster, count) as started:
         said = Announced(cluster)
         threading.Thread(target=said.follow, daemon=True).start()
         with ThreadPoolExecutor(count) as pool:
@@ -162,9 +175,9 @@ def latency(flaps: int, count: int) -> None:
 
 def requests(minutes: float, *, ack: bool) -> None:
     """What one quiet agent asks, once it is ready and has settled."""
-    with Cluster() as cluster, ExitStack() as stack:
+    with installed() as cluster, ExitStack() as stack:
         one = stack.enter_context(on_ack(cluster)) if ack else stack.enter_context(agents(cluster, 1))["bench-0"]
-        one.wait("state", to="Ready")
+        until(lambda: one.lines("state", to="Ready"), "ready", LONG)
         time.sleep(70)
         log = cluster.directory / "audit.log"
         before = len(log.read_text().splitlines())

@@ -72,6 +72,17 @@ def test_a_silent_agent_is_silent_since_its_last_word() -> None:
     assert said.message == "last said Unhealthy: as said"
 
 
+@pytest.mark.parametrize(("beat", "readiness"), [(1500.0, Readiness.READY), (1501.0, Readiness.UNKNOWN)])
+def test_what_a_living_agent_may_not_say_again_is_not_believed(beat: float, readiness: Readiness) -> None:
+    one = node()
+    one["status"]["conditions"][1]["lastHeartbeatTime"] = ago(beat)
+    said = told(one)
+    assert said.readiness is readiness
+    assert (said.reason == "NotSaidAgain") is (readiness is Readiness.UNKNOWN)
+    one["status"]["conditions"][1]["status"] = "False"
+    assert told(one).readiness is (Readiness.NOT_READY if readiness is Readiness.READY else Readiness.UNKNOWN)
+
+
 def test_a_lease_of_the_future_says_nothing_of_today() -> None:
     said = told(node(), -181.0)
     assert (said.state, said.readiness) == ("Silent", Readiness.UNKNOWN)

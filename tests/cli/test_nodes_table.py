@@ -110,7 +110,19 @@ def look(*nodes: FleetNode, renewed: float = NOW - 10, changed: frozenset[str] |
 def seen(name: str, status: str = "True") -> FleetNode:
     state = "Ready" if status == "True" else "Unhealthy"
     return FleetNode(
-        name, state, (), status, "Because", "", NOW - 60, (), 0, cordoned=False, kubelet_lost=False, released=False
+        name=name,
+        state=state,
+        profiles=(),
+        status=status,
+        reason="Because",
+        message="",
+        since=NOW - 60,
+        said=NOW - 60,
+        taints=(),
+        gpus=0,
+        cordoned=False,
+        kubelet_lost=False,
+        released=False,
     )
 
 

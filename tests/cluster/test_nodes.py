@@ -91,6 +91,15 @@ WRONG = [
     (("release",), "nodes release: found neither, wanted Nodes (by name or --selector) or --all"),
     (("release", "--all", "fleet-1"), "nodes release: found both"),
     (("reset",), "nodes reset: found no Node"),
+    (("-l", ""), "--selector '': found nothing, wanted labels such as a=b"),
+    (("release", "-l", ""), "--selector '': found nothing, wanted labels such as a=b"),
+    (("release", "-l", " ", "--dry-run"), "--selector ' ': found nothing, wanted labels such as a=b"),
+    (("reset", "-l", ""), "--selector '': found nothing, wanted labels such as a=b"),
+    (("-n", ""), "--namespace: found nothing, wanted the name of a namespace, such as nodeprep"),
+    (("-n", "a/b"), "--namespace: found 'a/b', wanted the name of a namespace, such as nodeprep"),
+    (("lint", "-n", "Typo"), "--namespace: found 'Typo', wanted the name of a namespace, such as nodeprep"),
+    (("reset", "fleet-1", "-n", "-a"), "--namespace: found '-a', wanted the name of a namespace, such as nodeprep"),
+    (("release", "--all", "-n", "a" * 64), "', wanted the name of a namespace, such as nodeprep"),
 ]
 
 

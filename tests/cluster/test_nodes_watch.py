@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,9 +30,9 @@ def fleet(cluster: Cluster) -> Iterator[Cluster]:
 class Watching:
     """`nodeprep nodes --watch` as it runs: what it said so far, line by line."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, meant: tuple[str, ...]) -> None:
         # A shell has what it runs in the background ignore Ctrl-C.
-        command = ("env", "--default-signal=INT", NODEPREP, "nodes", "-l", f"pool={POOL}", "--watch")
+        command = ("env", "--default-signal=INT", NODEPREP, "nodes", *meant, "--watch")
         environment = {**os.environ, "KUBECONFIG": str(file)}
         self.process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -65,8 +66,8 @@ class Watching:
 
 
 @contextmanager
-def watching(file: Path) -> Iterator[Watching]:
-    one = Watching(file)
+def watching(file: Path, *meant: str) -> Iterator[Watching]:
+    one = Watching(file, meant or ("-l", f"pool={POOL}"))
     try:
         yield one
     finally:
@@ -143,6 +144,42 @@ def test_a_watch_outlives_its_connection(fleet: Cluster) -> None:
         passage.close()
 
 
+def test_a_watch_outlives_a_node_that_it_was_to_show(fleet: Cluster) -> None:
+    node(fleet, "fleet-5")
+    passage = Passage(fleet.port)
+    try:
+        file = fleet.kubeconfig(cluster={"server": f"https://127.0.0.1:{passage.port}"})
+        with watching(file, "fleet-1", "fleet-5") as watched:
+            watched.until("fleet-5", "Ready")
+            assert fleet.call("DELETE", f"{NODES}/fleet-5")[0] == 200
+            watched.until("fleet-5", "Gone")
+            passage.cut()
+            watched.until("lost the watch, listing anew")
+            say(fleet, "fleet-1", "False", "AndAgain")
+            watched.until("fleet-1", "AndAgain")
+            assert watched.end() == 130
+    finally:
+        passage.close()
+
+
+@pytest.mark.parametrize(
+    ("names", "waits"),
+    [
+        (("fleet-1", "fleet-5"), "waiting: 1 of 2 not ready: fleet-5 Gone\n"),
+        (("fleet-5",), "waiting: 1 of 1 not ready: fleet-5 Gone\nno Node fleet-5 any more\n"),
+    ],
+)
+def test_a_wait_for_a_node_that_goes_says_so(fleet: Cluster, names: tuple[str, ...], waits: str) -> None:
+    node(fleet, "fleet-5")
+    say(fleet, "fleet-5", "False", "Bootstrap")
+    thread = later(lambda: fleet.call("DELETE", f"{NODES}/fleet-5"), 3.0)
+    done = nodes(fleet, *names, "--wait", "8s")
+    thread.join()
+    assert done.returncode == 1
+    assert done.stderr.endswith(waits)
+    assert [row[0] for row in cells(done.stdout)] == [name for name in names if name != "fleet-5"]
+
+
 def test_it_waits_until_all_are_ready(fleet: Cluster) -> None:
     node(fleet, "fleet-6")
     say(fleet, "fleet-6", "False", "Bootstrap")
@@ -167,3 +204,22 @@ WAITS = [
 @pytest.mark.parametrize(("words", "code"), WAITS)
 def test_what_it_exits_with_when_time_is_up(fleet: Cluster, words: tuple[str, ...], code: int) -> None:
     assert nodes(fleet, *words, "--wait", "0").returncode == code
+
+
+def test_a_node_that_a_dead_agent_left_does_not_have_leases_read_without_end(fleet: Cluster) -> None:
+    """Its kubelet writes for ever: each time that they were read in vain, they are read half as often."""
+    with watching(fleet.kubeconfig()) as watched:
+        watched.until("fleet-4")
+        before = leases_read(fleet)
+        for number in range(24):
+            patch = {"metadata": {"annotations": {"example.com/beat": str(number)}}}
+            assert fleet.call("PATCH", f"{NODES}/fleet-3", patch)[0] == 200
+            time.sleep(0.5)
+        read = leases_read(fleet) - before
+        assert read <= 3, "after 2, 6 and 14 seconds, not every 2"
+        assert read >= 1
+        assert watched.end() == 130
+
+
+def leases_read(cluster: Cluster) -> int:
+    return sum(one.startswith("list ") and "/leases" in one for one in cluster.requests("admin"))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Event, Thread
 
 import pytest
 
 from tests.cluster.accounts import account
-from tests.cluster.fleet import LEASES, NODES, POOL, RULES, TAINT, ago, cells, few_nodes, later, nodes
+from tests.cluster.fleet import LEASES, NODES, POOL, RULES, TAINT, ago, cells, few_nodes, later, nodes, say
 from tests.rigs.cluster import Cluster
 
 
@@ -67,22 +67,35 @@ def test_release_takes_ours_and_leaves_theirs(fleet: Cluster) -> None:
     assert "nodeprep.io/released" not in fleet.call("GET", f"{NODES}/fleet-2")[1]["metadata"]["annotations"]
 
 
-def test_release_takes_off_what_an_agent_was_just_writing(fleet: Cluster) -> None:
+def labelled(fleet: Cluster) -> None:
     patch = {"metadata": {"labels": {"nodeprep.io/state": "Unhealthy"}}}
+    assert fleet.call("PATCH", f"{NODES}/fleet-2", patch)[0] == 200
 
+
+# By a condition alone, the Node would not be found again by the label that it had.
+BACK = [labelled, lambda fleet: say(fleet, "fleet-2", "False", "NoSignal")]
+
+
+@pytest.mark.parametrize("writes_back", BACK)
+def test_release_takes_off_what_an_agent_was_just_writing(
+    fleet: Cluster, writes_back: Callable[[Cluster], None]
+) -> None:
     def agent() -> None:
         for _ in range(100):
             told = fleet.call("GET", f"{NODES}/fleet-2")[1]
             if "nodeprep.io/state" not in told["metadata"]["labels"]:
                 break
             signal.sigtimedwait((), 0.1)
-        assert fleet.call("PATCH", f"{NODES}/fleet-2", patch)[0] == 200
+        signal.sigtimedwait((), 1.0)
+        writes_back(fleet)
 
     thread = later(agent, 0.1)
     done = nodes(fleet, "release", "-l", f"pool={POOL},nodeprep.io/state=Unhealthy")
     thread.join()
     assert done.returncode == 0, done.stderr
-    assert "nodeprep.io/state" not in fleet.call("GET", f"{NODES}/fleet-2")[1]["metadata"]["labels"]
+    told = fleet.call("GET", f"{NODES}/fleet-2")[1]
+    assert "nodeprep.io/state" not in told["metadata"]["labels"]
+    assert [one["type"] for one in told["status"]["conditions"]] == ["Ready"]
 
 
 @pytest.mark.parametrize("words", [(), ("--dry-run",), ("--undo",)])
@@ -156,6 +169,19 @@ def test_reset_by_a_label_that_the_reset_changes(fleet: Cluster) -> None:
     done = nodes(fleet, "reset", "-l", f"pool={POOL},nodeprep.io/state=Unhealthy", "--timeout", "30s")
     thread.join()
     assert (done.returncode, done.stdout) == (0, "fleet-2: reset\n"), done.stderr
+
+
+def test_a_node_that_goes_while_it_is_reset_is_named(fleet: Cluster) -> None:
+    def other() -> None:
+        annotate(fleet, "fleet-1", done=asked(fleet, "fleet-1"))
+        asked(fleet, "fleet-2")
+        assert fleet.call("DELETE", f"{NODES}/fleet-2")[0] == 200
+
+    thread = later(other, 0.1)
+    done = nodes(fleet, "reset", "fleet-1", "fleet-2", "--timeout", "30s")
+    thread.join()
+    assert (done.returncode, done.stdout) == (1, "fleet-1: reset\n")
+    assert done.stderr == "fleet-2: not reset: it is no Node any more\n"
 
 
 def test_a_released_node_is_refused_at_once_and_the_others_are_reset(fleet: Cluster) -> None:

@@ -56,9 +56,9 @@ def _once(fleet: Fleet, asked: Asked) -> int:
     return 0
 
 
-def _put(look: Look, asked: Asked) -> None:
+def _put(look: Look, asked: Asked, heard: tuple[str, ...] = ()) -> None:
     rows = look.rows()
-    say(look.notes)
+    _heard(look, heard)
     if asked.output is Format.JSON:
         output.put(machine.text(document(rows, look.now)))
     elif rows:
@@ -67,14 +67,19 @@ def _put(look: Look, asked: Asked) -> None:
         output.complain(asked.where.nobody)
 
 
+def _heard(look: Look, before: tuple[str, ...]) -> tuple[str, ...]:
+    """Say the notes that were not there before; those that now are."""
+    say(tuple(note for note in look.notes if note not in before))
+    return look.notes
+
+
 def _forever(fleet: Fleet, asked: Asked) -> int:
     """A line for each Node, and one more whenever something in it changes, until Ctrl-C or nobody reads any more."""
     told = Told(asked.table(), json=asked.output is Format.JSON)
     notes: tuple[str, ...] = ()
     try:
         for look in fleet.follow(CYCLE):
-            say(look.notes if look.notes != notes else ())
-            notes = look.notes
+            notes = _heard(look, notes)
             lines = told.news(look)
             if lines and not output.put("\n".join(lines)):
                 return NOBODY_READS
@@ -118,25 +123,28 @@ def _until_ready(fleet: Fleet, asked: Asked, longest: float) -> int:
     """What it waits for goes to stderr, each word once; the fleet as it then is comes at the end."""
     end = clock.now() + longest
     said = ""
+    notes: tuple[str, ...] = ()
     code = 3
     for look in replace(fleet, gpus=False).follow(WAITING, end):
         rows = look.rows()
-        code = outcome(rows) if rows else 1
+        gone = [name for name in fleet.selection.names if name not in look.nodes]
+        code = 1 if gone or not rows else outcome(rows)
         if code == 0:
             break
-        words = _awaited(rows) or asked.where.nobody
+        notes = _heard(look, notes)
+        words = _awaited(rows, gone) or asked.where.nobody
         if words != said:
             output.complain(f"waiting: {words}")
             said = words
     try:
-        _put(fleet.look(), asked)
+        _put(fleet.afterwards.look(), asked, notes)
     except CannotSee as cannot:
         output.complain(str(cannot))
         return 3
     return code
 
 
-def _awaited(rows: list[Row]) -> str:
-    late = [row for row in rows if row.readiness is not Readiness.READY]
-    names = [f"{row.name} {row.reason or row.state}" for row in late]
-    return f"{len(late)} of {len(rows)} not ready: {few(names)}" if late else ""
+def _awaited(rows: list[Row], gone: list[str]) -> str:
+    late = [f"{row.name} {row.reason or row.state}" for row in rows if row.readiness is not Readiness.READY]
+    late += [f"{name} {GONE}" for name in gone]
+    return f"{len(late)} of {len(rows) + len(gone)} not ready: {few(late)}" if late else ""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from nodeprep.cli import output
-from nodeprep.cli.nodes_reading import CannotSee, Fleet
+from nodeprep.cli.nodes_reading import PODS, TROUBLE, CannotSee, Fleet, patiently
 from nodeprep.cli.nodes_writing import MISSING, SECONDS, patient
+from nodeprep.cli.usage import UsageError
+from nodeprep.decide.legal import few
 from nodeprep.doors import clock
+from nodeprep.doors.kube import Object
 from nodeprep.doors.kube_watch import Lists
 from nodeprep.doors.kube_write import Writer
 from nodeprep.model import Unreadable
@@ -18,20 +22,65 @@ from nodeprep.publish.node import RELEASED
 
 DAEMON_SET = "nodeprep"
 AGENTS = "app.kubernetes.io/name=nodeprep,app.kubernetes.io/component=agent"
+LEASES = "/apis/coordination.k8s.io/v1/leases"  # of all namespaces
 ENDING = 90.0  # seconds for the pods to end: a kubelet gives them 30
+COLLECTED = 20.0  # seconds in which the pods of a DaemonSet that was deleted are told to end; others are orphans
 RENEWED = 75.0  # seconds in which an agent that lives has renewed its Lease once: 60, and jitter
 PAUSE = 1.0  # seconds between two looks at them
 
 
-def stop(fleet: Fleet) -> frozenset[str]:
-    """Stop the DaemonSet's pods on all Nodes; the Nodes of those that did not end in time. Raises CannotSee."""
-    if not _select_nodes(fleet, "true"):
-        output.complain(f"no DaemonSet {fleet.namespace}/{DAEMON_SET}: nothing to stop")
-        return frozenset()
-    end = clock.now() + ENDING
-    while (nodes := agents(fleet)) and clock.now() < end:
-        clock.sleep(PAUSE)
-    return nodes
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What there is of agents in a namespace.
+
+    `pods`: the Nodes on which one is; `renewed`: when each Lease was renewed, by Node, in seconds since 1970 as `now`.
+    """
+
+    pods: frozenset[str]
+    renewed: Mapping[str, float]
+    now: float
+
+    def __bool__(self) -> bool:
+        return bool(self.pods or self.renewed)
+
+    @property
+    def fresh(self) -> dict[str, float]:
+        """Of the Leases that have not fallen silent."""
+        # Here a Lease of the future counts: its agent may well live, and has a clock that is wrong.
+        return {node: at for node, at in self.renewed.items() if at > self.now or lease.is_fresh(at, self.now)}
+
+
+def signs(fleet: Fleet) -> Signs:
+    """Raises CannotSee."""
+    return Signs(frozenset(_pods(fleet)), *_leases(fleet))
+
+
+def refuse_elsewhere(fleet: Fleet, nodes: Collection[str]) -> None:
+    """Raise UsageError where there is no DaemonSet in this namespace, and agents of these Nodes are in another one.
+
+    For a namespace without any sign of agents: it may be mistyped, or all was deleted. Raises CannotSee.
+    """
+    with Lists(fleet.access) as api:
+        here = api.get("apps/v1", "daemonsets", DAEMON_SET, fleet.namespace)
+        pods = api.listed(PODS, "pods", _namespace, may="list pods --all-namespaces", labelSelector=AGENTS)
+        leases = api.listed(
+            LEASES,
+            "leases",
+            lambda told: _namespace(told) if _leased(told) in nodes else None,
+            may="list leases --all-namespaces",
+        )
+    if isinstance(here, Unreadable) or isinstance(pods, Unreadable) or isinstance(leases, Unreadable):
+        trouble = next(one for one in (here, pods, leases) if isinstance(one, Unreadable))
+        raise CannotSee(f"cannot tell where the agents are: {trouble}")
+    found = sorted({*pods.items, *leases.items})
+    if here is None and found:
+        lacks = f"neither a DaemonSet {DAEMON_SET} nor an agent's pod or Lease there, but in {few(found)}"
+        raise UsageError(f"--namespace {fleet.namespace}: found {lacks}, wanted the agents' namespace")
+
+
+def stop(fleet: Fleet) -> bool:
+    """Have the DaemonSet's pods end on all Nodes; whether there is a DaemonSet. Raises CannotSee."""
+    return _select_nodes(fleet, "true")
 
 
 def start(fleet: Fleet) -> bool:
@@ -39,35 +88,22 @@ def start(fleet: Fleet) -> bool:
     return _select_nodes(fleet, None)
 
 
-def agents(fleet: Fleet) -> frozenset[str]:
-    """The Nodes on which a pod of the DaemonSet is. Raises CannotSee."""
-    path = f"/api/v1/namespaces/{quote(fleet.namespace, safe='')}/pods"
-    with Lists(fleet.access) as api:
-        told = api.listed(
-            path,
-            "pods",
-            lambda pod: str(part(pod, "spec").get("nodeName") or ""),
-            may=f"list pods -n {fleet.namespace}",
-            labelSelector=AGENTS,
-        )
-    if isinstance(told, Unreadable):
-        raise CannotSee(f"cannot tell whether the agents ended: {told}")
-    return frozenset(filter(None, told.items))
+def stuck(fleet: Fleet, *, stopped: bool) -> frozenset[str]:
+    """The Nodes of the agents' pods that do not end in time. Raises CannotSee.
+
+    Unless the DaemonSet was `stopped`, only the garbage collector can have ended them: it tells them so soon, or never.
+    """
+    begun = clock.now()
+    end = begun + ENDING
+    while pods := patiently(lambda: _pods(fleet), max(end, clock.now() + TROUBLE)):
+        told = stopped or any(pods.values()) or clock.now() < begun + COLLECTED
+        if not told or clock.now() >= end:
+            break
+        clock.sleep(PAUSE)
+    return frozenset(pods)
 
 
-def fresh(fleet: Fleet) -> dict[str, float]:
-    """When the agents renewed their Leases that have not fallen silent, by Node. Raises CannotSee."""
-    path = lease.path(fleet.namespace)
-    with Lists(fleet.access) as api:
-        told = api.listed(path, "leases", renewal, may=f"list leases -n {fleet.namespace}")
-        now = api.now
-    if isinstance(told, Unreadable):
-        raise CannotSee(f"cannot tell which agents are alive: {told}")
-    # Here a Lease of the future counts: its agent may well live, and has a clock that is wrong.
-    return {node: at for node, at in told.items if at > now or lease.is_fresh(at, now)}
-
-
-def alive(fleet: Fleet, suspects: Collection[str], seen: dict[str, float]) -> frozenset[str]:
+def alive(fleet: Fleet, suspects: Collection[str], seen: Mapping[str, float]) -> frozenset[str]:
     """Those of `suspects` whose Lease is renewed after it was `seen`: an agent lives there. Raises CannotSee."""
     waiting, living = set(suspects), set[str]()
     if waiting:
@@ -76,10 +112,46 @@ def alive(fleet: Fleet, suspects: Collection[str], seen: dict[str, float]) -> fr
     end = clock.now() + RENEWED
     while waiting and clock.now() < end:
         clock.sleep(PAUSE)
-        now = fresh(fleet)
-        living |= {node for node in waiting if now.get(node, seen[node]) > seen[node]}
+        renewed, _ = patiently(lambda: _leases(fleet), max(end, clock.now() + TROUBLE))
+        living |= {node for node in waiting if renewed.get(node, seen[node]) > seen[node]}
         waiting -= living
     return frozenset(living)
+
+
+def _pods(fleet: Fleet) -> dict[str, bool]:
+    """The Nodes on which a pod of an agent is, and whether it was told to end. Raises CannotSee."""
+    path = f"/api/v1/namespaces/{quote(fleet.namespace, safe='')}/pods"
+    with Lists(fleet.access) as api:
+        told = api.listed(
+            path,
+            "pods",
+            lambda pod: (str(part(pod, "spec").get("nodeName") or ""), "deletionTimestamp" in part(pod, "metadata")),
+            may=f"list pods -n {fleet.namespace}",
+            labelSelector=AGENTS,
+        )
+    if isinstance(told, Unreadable):
+        raise CannotSee(f"cannot tell whether the agents ended: {told}", told)
+    return {node: ending for node, ending in told.items if node}
+
+
+def _leases(fleet: Fleet) -> tuple[dict[str, float], float]:
+    """When the agents renewed their Leases, by Node, and the time, both in seconds since 1970. Raises CannotSee."""
+    with Lists(fleet.access) as api:
+        told = api.listed(lease.path(fleet.namespace), "leases", renewal, may=f"list leases -n {fleet.namespace}")
+        now = api.now
+    if isinstance(told, Unreadable):
+        raise CannotSee(f"cannot tell which agents are alive: {told}", told)
+    return dict(told.items), now
+
+
+def _namespace(told: Object) -> str:
+    return str(part(told, "metadata").get("namespace", ""))
+
+
+def _leased(told: Object) -> str:
+    """The Node whose agent's Lease this is, "" of any other."""
+    node = str(part(told, "spec").get("holderIdentity") or "")
+    return node if node and part(told, "metadata").get("name") == lease.name(node) else ""
 
 
 def _select_nodes(fleet: Fleet, value: str | None) -> bool:

@@ -23,8 +23,8 @@ def run(where: Where) -> int:
 def _lint(where: Where) -> int:
     fleet = where.fleet()
     with Lists(fleet.access) as api:
-        policy, note = names_in_force(api, fleet.config, fleet.namespace)
-        want = Want(policy.unhealthy_taint, policy.bootstrap_taint, policy.effect)
+        names = names_in_force(api, fleet.config, fleet.namespace)
+        want = Want(names.policy.unhealthy_taint, names.policy.bootstrap_taint, names.policy.effect)
         try:
             told = api.listed(
                 DAEMON_SETS,
@@ -36,7 +36,7 @@ def _lint(where: Where) -> int:
             raise CannotSee(f"a DaemonSet is not what its schema says: {odd}") from odd
     if isinstance(told, Unreadable):
         raise CannotSee(f"cannot look at DaemonSets: {told}")
-    say((note,) if note else ())
+    say(tuple(filter(None, (names.unread, names.none))))
     found = sorted((one for (one,) in told.items if one is not None), key=_order)
     for one in found:
         output.put("\n".join((*_lines(one), "")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -24,18 +24,31 @@ UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 SETTLED = 2.0  # seconds after which Leases are read anew for a Node whose agent seems dead and yet writes
 ONE_BY_ONE = 16  # named Nodes up to which each is asked for by itself
 PAUSES = (1.0, 2.0, 5.0, 10.0)  # seconds between attempts while the server cannot be reached; the last goes on
+FORBIDDEN = "HTTP 403"
+TROUBLE = 60.0  # seconds of looks in vain that a command puts up with once it has changed something
 
 
 class CannotSee(Exception):
-    """The fleet cannot be looked at; its text is the one line that says why. Exit code 3."""
+    """The fleet cannot be looked at; its text is the one line that says why. Exit code 3.
+
+    `forbidden`: who asks may not, and waiting does not change that.
+    """
+
+    def __init__(self, words: str, trouble: Unreadable | None = None) -> None:
+        super().__init__(words)
+        self.forbidden = trouble is not None and trouble.detail.startswith(FORBIDDEN)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which Nodes are meant: some by name, those that a label selector fits, or all."""
+    """Which Nodes are meant: some by name, those that a label selector fits, or all.
+
+    `may_go`: a name that is not there is that of a Node that was, and no mistake.
+    """
 
     names: tuple[str, ...] = ()
     selector: str | None = None
+    may_go: bool = False
 
     @classmethod
     def of(cls, names: list[str] | None, selector: str | None) -> Selection:
@@ -43,6 +56,8 @@ class Selection:
         given = tuple(dict.fromkeys(names or ()))
         if given and selector is not None:
             raise UsageError(f"--selector {selector!r} and names of Nodes exclude each other: give one of them")
+        if selector is not None and not selector.strip():
+            raise UsageError(f"--selector {selector!r}: found nothing, wanted labels such as a=b")
         for name in given:
             if not NODE_NAME.fullmatch(name):
                 raise UsageError(f"{name!r} is no name of a Node; see kubectl get nodes")
@@ -87,6 +102,11 @@ class Look:
         meant = [self.nodes[name] for name in self.changed or () if name in self.nodes]
         return any(one.status and not is_alive(one.name, self.others, self.now) for one in meant)
 
+    @property
+    def living(self) -> frozenset[str]:
+        """The Nodes whose agent is known to live."""
+        return frozenset(name for name in self.nodes if is_alive(name, self.others, self.now))
+
     def rows(self) -> list[Row]:
         return [row(self.nodes[name], self.others, self.now) for name in sorted(self.nodes)]
 
@@ -104,12 +124,21 @@ class Fleet:
     def look(self) -> Look:
         """Raises CannotSee; UsageError for a Node that is not there and a selector that the server does not take."""
         with Lists(self.access) as api:
-            policy, note = names_in_force(api, self.config, self.namespace)
-            found, version = self._nodes(api, lambda told: fleet_node(told, policy))
+            names = names_in_force(api, self.config, self.namespace)
+            found, version = self._nodes(api, lambda told: fleet_node(told, names.policy))
             nodes = {one.name: one for one in found}
             others, notes = self._others(api, nodes)
             ahead = api.now - clock.wall()
-            return Look(nodes, others, policy, version, api.now, ahead, (*filter(None, (note,)), *notes))
+            return Look(nodes, others, names.policy, version, api.now, ahead, (*filter(None, (names.unread,)), *notes))
+
+    def held_to(self, names: Iterable[str]) -> Fleet:
+        """These Nodes, by name: a selector may go by a label that we change. One that goes meanwhile is just gone."""
+        return replace(self, selection=Selection(tuple(names), may_go=True))
+
+    @property
+    def afterwards(self) -> Fleet:
+        """The same Nodes once they were seen: one that goes is just gone."""
+        return replace(self, selection=replace(self.selection, may_go=True))
 
     def objects(self, api: Lists, keep: Callable[[Object], T | None]) -> tuple[T, ...]:
         """What `keep` makes of each selected Node, by an `api` of the caller. Raises as `look` does."""
@@ -122,24 +151,30 @@ class Fleet:
         """
         look = self.look()
         yield look
-        troubled, failures, refreshed = "", 0, clock.now()
+        troubled, failures, refreshed, settled = "", 0, clock.now(), SETTLED
         while until is None or clock.now() < until:
             seconds = cycle if until is None else min(cycle, until - clock.now())
             try:
+                early = False
                 for change in watch(self.access, NODES, look.version, max(1, round(seconds)), **self._of_changes):
                     look = self._changed(look, change.kind, change.object, change.version)
-                    if clock.now() - refreshed >= SETTLED and look.is_news_of_the_silent:
+                    due = settled <= SETTLED or clock.now() - refreshed >= settled
+                    if early := due and look.is_news_of_the_silent:
                         break  # its agent may have come to life since the Leases were read
                     if look.changed:
                         yield look
-                look, refreshed = self._refreshed(look), clock.now()
+                clock.sleep(max(0.0, refreshed + SETTLED - clock.now()))
+                before, look, refreshed = look, self._refreshed(look), clock.now()
+                # Agents that are gone for good leave Nodes behind that change for ever.
+                in_vain = early and before.living == look.living
+                settled = min(2 * settled, cycle) if in_vain else SETTLED
                 failures, troubled = 0, ""
             except WatchLost as lost:
                 troubled = _say_once(f"lost the watch, listing anew: {lost}", troubled)
                 clock.sleep(PAUSES[min(failures, len(PAUSES) - 1)] if failures else 0.0)
                 failures += 1
                 try:
-                    look = self.look()
+                    look = self.afterwards.look()
                 except CannotSee as cannot:
                     troubled = _say_once(str(cannot), troubled)
                     continue
@@ -181,11 +216,11 @@ class Fleet:
             if isinstance(told, Unreadable):
                 if self.selection.selector is not None and is_refused_selector(told):
                     raise UsageError(f"--selector {self.selection.selector!r}: {told.detail}")
-                raise CannotSee(f"cannot look at the fleet: {told}")
+                raise CannotSee(f"cannot look at the fleet: {told}", told)
             there += told.items
             version = version or told.version  # of the first: what changed since any of them comes with the watch
         missing = sorted(set(self.selection.names) - {name for name, _ in there})
-        if missing:
+        if missing and not self.selection.may_go:
             raise UsageError(f"no Node {', '.join(missing)}; nodeprep nodes lists them")
         return tuple(one for _, one in there), version
 
@@ -195,6 +230,8 @@ class Fleet:
         notes: list[str] = []
         if isinstance(leases, Unreadable):
             notes.append(f"cannot tell which agents are alive, so states stand with a question mark: {leases}")
+        elif not leases.items and any(one.state or one.status for one in nodes.values()):
+            notes.append(f"no agent's Lease in namespace {self.namespace}; --namespace names another")
         if isinstance(pods, Unreadable):
             notes.append(f"cannot tell which GPUs are free: {pods}")
         used: dict[str, int] = {}
@@ -221,6 +258,21 @@ class Fleet:
                 return told
             found += told.items
         return tuple(found)
+
+
+def patiently(look: Callable[[], T], until: float) -> T:
+    """What `look` sees; while it raises CannotSee it is asked again, until a time of our clock. Raises CannotSee."""
+    troubled, failures = "", 0
+    while True:
+        try:
+            return look()
+        except CannotSee as cannot:
+            left = until - clock.now()
+            if left <= 0 or cannot.forbidden:
+                raise
+            troubled = _say_once(f"looking again: {cannot}", troubled)
+        clock.sleep(min(left, PAUSES[min(failures, len(PAUSES) - 1)]))
+        failures += 1
 
 
 def _say_once(words: str, said: str) -> str:

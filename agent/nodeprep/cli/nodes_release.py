@@ -10,16 +10,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from nodeprep.cli import output
-from nodeprep.cli.nodes_agents import agents, alive, fresh, start, stop
-from nodeprep.cli.nodes_names import names_in_force
-from nodeprep.cli.nodes_reading import Fleet
+from nodeprep.cli.nodes_agents import AGENTS, DAEMON_SET, Signs, alive, refuse_elsewhere, signs, start, stop, stuck
+from nodeprep.cli.nodes_names import Names, names_in_force
+from nodeprep.cli.nodes_reading import TROUBLE, CannotSee, Fleet, patiently
 from nodeprep.cli.nodes_where import Where, number, say, say_few, seen
 from nodeprep.cli.nodes_writing import annotate, clean, for_each, remove_lease
 from nodeprep.cli.usage import UsageError
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.legal import few
 from nodeprep.doors import clock
-from nodeprep.doors.kube import Object
+from nodeprep.doors.kube import NAMESPACE, Object
 from nodeprep.doors.kube_watch import Lists
 from nodeprep.publish.fleet import part
 from nodeprep.publish.node import RELEASED
@@ -52,32 +52,73 @@ def run(asked: Asked) -> int:
 
 
 def _release(fleet: Fleet, asked: Asked) -> int:
-    policy, there, note = _there(fleet, None if asked.everything else ())
-    say((note,) if note else ())
+    names = _names(fleet)
+    there = _there(fleet, names.policy, None if asked.everything else ())
     if not there:
         output.complain(asked.where.nobody)
         return 0 if asked.everything else 1  # a selector that fits nobody may be mistyped
+    found = signs(fleet) if asked.everything else None
+    if found is not None and not found:
+        refuse_elsewhere(fleet, there)
+    say((names.none,) if names.none else ())
     if asked.dry_run:
-        output.put("\n".join(f"{name}: {found or 'nothing of ours'}" for name, found in there.items()))
+        output.put("\n".join(f"{name}: {ours or 'nothing of ours'}" for name, ours in there.items()))
         return 0
-    if asked.everything:
-        stays = _stopped(fleet)
+    if found is not None:
+        return _release_all(fleet, names.policy, there, found)
+    return _released(_Cleaning(fleet.held_to(there), names.policy, clock.utc()), there, [], list(there))
+
+
+def _names(fleet: Fleet) -> Names:
+    """The names that all goes by, read once. Raises CannotSee: by wrong ones nothing would seem to be left."""
+    with Lists(fleet.access) as api:
+        names = names_in_force(api, fleet.config, fleet.namespace)
+    if names.unread:
+        raise CannotSee(names.unread)
+    return names
+
+
+def _release_all(fleet: Fleet, policy: GatePolicy, there: Mapping[str, Left], found: Signs) -> int:
+    stopped = stop(fleet)
+    try:
+        stays = _living(fleet, found, stopped=stopped)
         forever, kept = sorted(there.keys() - stays), sorted(there.keys() & stays)
-    else:
-        forever, kept = [], list(there)
-    done = _Cleaning(fleet, policy, clock.utc())
-    done.clean(forever, kept)
-    clock.sleep(AGAIN if kept else 0.0)
-    return _proved(done, there, forever, kept)
+        return _released(_Cleaning(fleet, policy, clock.utc(), stopped), there, forever, kept)
+    except CannotSee as cannot:
+        raise CannotSee(f"{cannot}; {_started_by(fleet)}" if stopped else str(cannot)) from cannot
+
+
+def _started_by(fleet: Fleet) -> str:
+    where = "" if fleet.namespace == NAMESPACE else f" -n {fleet.namespace}"
+    return f"the agents are stopped: run it again, or nodeprep nodes release --all --undo{where} starts them"
+
+
+def _living(fleet: Fleet, found: Signs, *, stopped: bool) -> frozenset[str]:
+    """Wait for the agents to end; the Nodes on which one lives on."""
+    if not stopped:
+        output.complain(f"no DaemonSet {fleet.namespace}/{DAEMON_SET}: nothing to stop")
+    pods = stuck(fleet, stopped=stopped)
+    if pods:
+        nodes, see = few(sorted(pods)), f"kubectl -n {fleet.namespace} get pods -l {AGENTS}"
+        ends = f"does not end on {nodes}: " if stopped else f"lives on {nodes}: stop there what runs it; see "
+        output.complain(f"the agent's pod {ends}{see}")
+    others = alive(fleet, found.fresh.keys() - found.pods, found.renewed)
+    if others:
+        output.complain(f"an agent that is no pod of the DaemonSet lives on {few(sorted(others))}: stop it there")
+    return pods | others
 
 
 @dataclass(frozen=True, slots=True)
 class _Cleaning:
-    """Takes what is ours off Nodes under these names; `stamp` is when a human said so."""
+    """Takes what is ours off Nodes under these names; `stamp` is when a human said so.
+
+    `stopped`: the DaemonSet runs no agents any more.
+    """
 
     fleet: Fleet
     policy: GatePolicy
     stamp: str
+    stopped: bool = False
 
     def clean(self, forever: Collection[str], kept: Collection[str]) -> None:
         """The Nodes `forever`, with their Leases, and those whose agents have to be told."""
@@ -86,40 +127,44 @@ class _Cleaning:
         trouble += for_each(forever, lambda name: remove_lease(access, name, self.fleet.namespace))
         say_few(trouble)
 
-
-def _stopped(fleet: Fleet) -> frozenset[str]:
-    """Stop the agents; the Nodes on which one lives on."""
-    with_pods = agents(fleet)
-    before = fresh(fleet)
-    stuck = stop(fleet)
-    if stuck:
-        output.complain(f"the agent's pod does not end on {few(sorted(stuck))}: kubectl -n {fleet.namespace} get pods")
-    others = alive(fleet, before.keys() - with_pods, before)
-    if others:
-        output.complain(f"an agent that is no pod of the DaemonSet lives on {few(sorted(others))}: stop it there")
-    return stuck | others
+    def there(self, forever: Collection[str]) -> dict[str, Left]:
+        """What is on the Nodes now. Raises CannotSee."""
+        return patiently(lambda: _there(self.fleet, self.policy, forever), clock.now() + TROUBLE)
 
 
-def _proved(done: _Cleaning, there: Mapping[str, Left], forever: list[str], kept: list[str]) -> int:
-    """Look again, and once more take off what an agent wrote meanwhile."""
+def _released(done: _Cleaning, there: Mapping[str, Left], forever: list[str], kept: list[str]) -> int:
+    """Take it off, look again, and once more take off what an agent wrote meanwhile."""
+    now: dict[str, Left] = {}
     back: dict[str, Left] = {}
+    done.clean(forever, kept)
+    clock.sleep(AGAIN if kept else 0.0)
     for _ in range(ROUNDS):
-        _, now, _ = _there(done.fleet, forever)
+        now = done.there(forever)
         back = {name: found for name, found in now.items() if found}
         if not back:
             break
         done.clean([name for name in forever if name in back], [name for name in kept if name in back])
         clock.sleep(1.0)
     else:
-        output.complain(f"still there, or there again: {few([f'{name}: {found}' for name, found in back.items()])}")
+        lasting = few([f"{name}: {found}" for name, found in back.items()])
+        output.complain(
+            f"still there, or there again: {lasting}" + (f"; {_started_by(done.fleet)}" if done.stopped else "")
+        )
         return 1
+    _tell(done, there, [name for name in forever if name in now], [name for name in kept if name in now])
+    return 1 if forever and kept else 0
+
+
+def _tell(done: _Cleaning, there: Mapping[str, Left], forever: list[str], kept: list[str]) -> None:
+    still = {*forever, *kept}
     for name, found in there.items():
-        output.put(f"{name}: {f'took off {found}' if found else 'nothing of ours was there'}")
+        gone = "" if name in still else "it is no Node any more"
+        output.put(f"{name}: {gone or (f'took off {found}' if found else 'nothing of ours was there')}")
     if kept:
         output.put(f"{few(kept)}: told by the annotation {RELEASED} to write nothing until nodes release --undo")
     if forever:
-        output.put(f"nothing of ours is left on {number(len(forever))}; the agents are stopped and can be deleted now")
-    return 1 if forever and kept else 0
+        agents = "the agents are stopped and can be deleted now" if done.stopped else "no agent runs there"
+        output.put(f"nothing of ours is left on {number(len(forever))}; {agents}")
 
 
 def _undo(fleet: Fleet, asked: Asked) -> int:
@@ -131,27 +176,28 @@ def _undo(fleet: Fleet, asked: Asked) -> int:
         return 1
     marked = [name for name, released in nodes if released]
     trouble = say_few(for_each(marked, lambda name: annotate(fleet.access, name, RELEASED, None)))
-    if asked.everything and not start(fleet):
-        output.complain(f"no DaemonSet in namespace {fleet.namespace} that could run again")
+    started = not asked.everything or start(fleet)
+    if not started:
+        output.complain(
+            f"no DaemonSet {fleet.namespace}/{DAEMON_SET}: nothing to start; --namespace names another place"
+        )
     output.put(f"{len(marked) - trouble} of {len(nodes)} Nodes were released and are no longer")
-    return 1 if trouble else 0
+    return 0 if started and not trouble else 1
 
 
 def _is_released(node: Mapping[str, object]) -> bool:
     return RELEASED in part(node, "metadata", "annotations")
 
 
-def _there(fleet: Fleet, forever: Collection[str] | None) -> tuple[GatePolicy, dict[str, Left], str]:
-    """The names in force, what is ours on each Node, and a note.
+def _there(fleet: Fleet, policy: GatePolicy, forever: Collection[str] | None) -> dict[str, Left]:
+    """What is ours on each Node by these names; on those `forever` (None: all) also what humans wrote for us.
 
-    On those `forever` (None: all) what humans wrote for us counts too. Raises CannotSee, UsageError.
+    Raises CannotSee, UsageError.
     """
+
+    def ours(told: Object) -> tuple[str, Left]:
+        name = str(part(told, "metadata").get("name"))
+        return name, left(told, policy, for_good=forever is None or name in forever)
+
     with Lists(fleet.access) as api:
-        policy, note = names_in_force(api, fleet.config, fleet.namespace)
-
-        def ours(told: Object) -> tuple[str, Left]:
-            name = str(part(told, "metadata").get("name"))
-            return name, left(told, policy, for_good=forever is None or name in forever)
-
-        found = fleet.objects(api, ours)
-    return policy, dict(found), note
+        return dict(fleet.objects(api, ours))

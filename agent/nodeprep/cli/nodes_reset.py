@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nodeprep.cli import output
 from nodeprep.cli.duration import seconds
-from nodeprep.cli.nodes_reading import Fleet, Look, Selection
+from nodeprep.cli.nodes_reading import CannotSee, Fleet, Look, patiently
 from nodeprep.cli.nodes_table import age
 from nodeprep.cli.nodes_where import Where, number, say_few, seen
 from nodeprep.cli.nodes_writing import annotate, for_each
 from nodeprep.cli.usage import UsageError
 from nodeprep.decide.desired import RESET_DONE
+from nodeprep.decide.legal import few
 from nodeprep.doors import clock
 from nodeprep.doors.kube import Object
 from nodeprep.doors.kube_watch import Lists
@@ -21,6 +22,7 @@ from nodeprep.publish.lease import is_fresh
 from nodeprep.publish.node import RELEASED, RESET
 
 PAUSE = 1.0  # seconds between two looks; an agent reads its Node once a minute
+GONE = "not reset: it is no Node any more"
 INVENTORY = " inventory"  # at the end of a value: what belongs on the Node is to be forgotten too
 
 
@@ -60,9 +62,7 @@ def _reset(fleet: Fleet, patience: float | None, value: str, nobody: str) -> int
         output.put(f"asked the agents of {number(len(asked))}: {RESET}={value}")
     if patience is None or not asked:
         return 1 if refused else 0
-    # By name from here on: a selector may go by a label that the reset changes.
-    meant = replace(fleet, selection=Selection(asked))
-    failed = _awaited(meant, {name: before[name].answered for name in asked}, value, patience)
+    failed = _awaited(fleet.held_to(asked), {name: before[name].answered for name in asked}, value, patience)
     return 1 if refused or failed else 0
 
 
@@ -74,9 +74,9 @@ def _awaited(fleet: Fleet, before: Mapping[str, str], value: str, patience: floa
     """Say of each Node what came of it; how many were not reset. `before` is what each agent had answered by then."""
     end, late, failed = clock.now() + patience, set(before), 0
     while True:
-        words = _words(fleet)
+        words = _words_again(fleet, late, end)
         for name in sorted(late):
-            done = _came_of_it(words[name], before[name], value)
+            done = _came_of_it(words[name], before[name], value) if name in words else (False, GONE)
             if done is None:
                 continue
             late.remove(name)
@@ -89,6 +89,14 @@ def _awaited(fleet: Fleet, before: Mapping[str, str], value: str, patience: floa
             _tell_why(fleet, late, words, value, patience)
             return failed + len(late)
         clock.sleep(PAUSE)
+
+
+def _words_again(fleet: Fleet, late: Collection[str], end: float) -> dict[str, Word]:
+    """As `_words`, for as long as a human would wait. Raises CannotSee, which says whose answer was not seen."""
+    try:
+        return patiently(lambda: _words(fleet), end)
+    except CannotSee as cannot:
+        raise CannotSee(f"asked {few(sorted(late))}, and cannot tell whether it was done: {cannot}") from cannot
 
 
 def _came_of_it(word: Word, before: str, value: str) -> tuple[bool, str] | None:
@@ -113,7 +121,10 @@ def _words(fleet: Fleet) -> dict[str, Word]:
 
 def _tell_why(fleet: Fleet, late: Collection[str], words: Mapping[str, Word], value: str, patience: float) -> None:
     """Why an agent may not have done it: what to look at."""
-    look = fleet.look()
+    try:
+        look: Look | str = fleet.look()
+    except CannotSee as cannot:
+        look = str(cannot)
     for name in sorted(late):
         word = words[name]
         if word.released:
@@ -127,10 +138,12 @@ def _tell_why(fleet: Fleet, late: Collection[str], words: Mapping[str, Word], va
         output.complain(f"{name}: not reset in {patience:g} s: {why}")
 
 
-def _of_agent(look: Look, name: str, namespace: str) -> str:
-    """Whether the agent of a Node lives, and where to look."""
-    renewed = (look.others.renewed or {}).get(name)
+def _of_agent(look: Look | str, name: str, namespace: str) -> str:
+    """Whether the agent of a Node lives, and where to look. In place of a look, why there is none."""
     pods = f"kubectl -n {namespace} get pods -o wide --field-selector spec.nodeName={name}"
+    if isinstance(look, str):
+        return f"whether its agent lives is not known ({look}); see {pods}"
+    renewed = (look.others.renewed or {}).get(name)
     if look.others.renewed is None:
         return f"whether its agent lives is not known; see {pods}"
     if renewed is None:

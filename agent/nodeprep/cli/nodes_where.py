@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from nodeprep.cli import output
 from nodeprep.cli.kubeconfigs import FleetOptions, fleet_access
 from nodeprep.cli.nodes_reading import CannotSee, Fleet, Selection
+from nodeprep.cli.usage import UsageError
+from nodeprep.decide.legal import few
 from nodeprep.doors.kube import NAMESPACE
 
+# A DNS label (k8s.io/apimachinery/pkg/util/validation IsDNS1123Label), as the names of namespaces are.
+LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 SHOWN = 5  # troubles of single Nodes that are told in full
 
 
@@ -26,11 +31,16 @@ class Where:
     def fleet(self, *, gpus: bool = False) -> Fleet:
         """Raises UsageError."""
         selection = Selection.of(list(self.names), self.selector)
+        if not LABEL.fullmatch(self.namespace):
+            found = repr(self.namespace) if self.namespace else "nothing"
+            raise UsageError(f"--namespace: found {found}, wanted the name of a namespace, such as {NAMESPACE}")
         return Fleet(fleet_access(self.cluster), selection, self.namespace, self.config, gpus)
 
     @property
     def nobody(self) -> str:
         """What to say where no Node is meant."""
+        if self.names:
+            return f"no Node {few(self.names)} any more"
         return "no Nodes in this cluster" if self.selector is None else f"no Node fits --selector {self.selector!r}"
 
 

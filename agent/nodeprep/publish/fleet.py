@@ -10,13 +10,14 @@ from typing import Any
 from nodeprep.decide.desired import TRAINING_READY, GatePolicy
 from nodeprep.facts.cluster_objects import moment, whole
 from nodeprep.publish.lease import AGENT, is_fresh
-from nodeprep.publish.node import PROFILE, RELEASED, STATE, Seen
+from nodeprep.publish.node import PROFILE, REFRESH, RELEASED, STATE, Seen
 
 Object = Mapping[str, Any]
 
 GPU = "/gpu"  # how the names of resources end that are whole GPUs: nvidia.com/gpu, amd.com/gpu
 
 NO_AGENT, SILENT, RELEASED_STATE = "-", "Silent", "Released"
+UNSAID = 2.5 * REFRESH  # seconds after which a condition is old: a living agent says it again, or may not write it
 
 
 class Readiness(StrEnum):
@@ -29,9 +30,10 @@ class Readiness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FleetNode:
-    """The parts of a Node that a row is made of. `status`, `reason`, `message` and `since` are TrainingReady's.
+    """The parts of a Node that a row is made of: `status` to `said` are TrainingReady's.
 
-    `since` is in seconds since 1970, None where there is no such condition. `kubelet_lost`: its kubelet is not Ready.
+    `since` and `said` (last said again) are in seconds since 1970, None where that is not told. `kubelet_lost`: its
+    kubelet is not Ready.
     """
 
     name: str
@@ -41,6 +43,7 @@ class FleetNode:
     reason: str
     message: str
     since: float | None
+    said: float | None
     taints: tuple[str, ...]
     gpus: int
     cordoned: bool
@@ -94,6 +97,7 @@ def fleet_node(told: Object, names: GatePolicy) -> FleetNode:
         reason=str(ready.get("reason", "")),
         message=str(ready.get("message", "")),
         since=moment(ready.get("lastTransitionTime")),
+        said=moment(ready.get("lastHeartbeatTime")),
         taints=tuple(_taint(one) for one in seen.taints if one.get("key") in ours),
         gpus=_gpus(part(told, "status", "allocatable")),
         cordoned=part(told, "spec").get("unschedulable") is True,
@@ -164,6 +168,9 @@ def _said(node: FleetNode, others: Others, renewed: float | None, now: float) ->
         return SILENT, "AgentSilent", f"{why}last said {node.state or 'nothing'}: {node.message}", renewed
     if node.released:
         return RELEASED_STATE, "", "", None
+    if _is_unsaid(node, now):
+        why = "its agent lives and has not said this again, so it may not write the Node: see the agent's log; "
+        return node.state or NO_AGENT, "NotSaidAgain", f"{why}last said: {node.message}", node.said
     if node.status == "True" and node.kubelet_lost:
         return node.state, "KubeletNotReady", "the kubelet's own condition Ready is not True", node.since
     return node.state or NO_AGENT, node.reason, node.message, node.since
@@ -172,9 +179,13 @@ def _said(node: FleetNode, others: Others, renewed: float | None, now: float) ->
 def _readiness(node: FleetNode, others: Others, now: float) -> Readiness:
     if node.kubelet_lost or node.taints:
         return Readiness.NOT_READY
-    if not is_alive(node.name, others, now) or node.released:
+    if not is_alive(node.name, others, now) or node.released or _is_unsaid(node, now):
         return Readiness.UNKNOWN
     return {"True": Readiness.READY, "False": Readiness.NOT_READY}.get(node.status, Readiness.UNKNOWN)
+
+
+def _is_unsaid(node: FleetNode, now: float) -> bool:
+    return node.said is not None and now - node.said > UNSAID
 
 
 def _requested(spec: Object) -> int:

@@ -1,0 +1,83 @@
+"""How long `nodeprep nodes` takes over a large fleet, beside `kubectl get nodes`.
+
+    python tests/bench/nodes.py [--nodes 1000] [--runs 5]
+
+The API server is real, each Node has its agent's Lease and three pods, and is padded to the 15 KB that one of a cloud
+has. Both commands run in turn within one run, so the ratio holds on a noisy machine where the seconds do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.cluster import fleet
+from tests.rigs.cluster import CannotStart, Cluster
+
+NODEPREP = Path(sys.executable).with_name("nodeprep")
+PADDING = 14_000  # bytes of an annotation, as the images, volumes and managed fields of a real Node
+PODS = 3
+POD = {"serviceAccountName": "default", "containers": [{"name": "main", "image": "none"}]}
+
+
+def enrol(cluster: Cluster, number: int) -> None:
+    name = f"node-{number:04d}"
+    fleet.node(cluster, name)
+    code, told = cluster.call("PATCH", f"{fleet.NODES}/{name}", {"metadata": {"annotations": {"pad": "x" * PADDING}}})
+    assert code == 200, told
+    for one in range(PODS):
+        spec = {**POD, "nodeName": name}
+        cluster.create("/api/v1/namespaces/default/pods", {"metadata": {"name": f"{name}-{one}"}, "spec": spec})
+
+
+def seconds(cluster: Cluster, *command: str) -> float:
+    began = time.monotonic()
+    environment = {**os.environ, **cluster.environment()}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "node-0000" in done.stdout, done.stdout[:200]
+    return time.monotonic() - began
+
+
+def measure(count: int, runs: int) -> None:
+    with Cluster() as cluster:
+        cluster.create("/api/v1/namespaces", {"metadata": {"name": "nodeprep"}})
+        account = {"metadata": {"name": "default"}}
+        code, told = cluster.call("POST", "/api/v1/namespaces/default/serviceaccounts", account)
+        assert code in (201, 409), told
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda number: enrol(cluster, number), range(count)))
+        commands = {
+            "nodeprep nodes": (str(NODEPREP), "nodes"),
+            "kubectl get nodes": (str(cluster.directory / "bin/kubectl"), "get", "nodes"),
+        }
+        took: dict[str, list[float]] = {name: [] for name in commands}
+        for _ in range(runs):
+            for name, command in commands.items():
+                took[name].append(seconds(cluster, *command))
+    print(f"{count} Nodes with {PODS} pods each, medians of {runs} in turn")
+    for name, times in took.items():
+        print(f"{name:18} {statistics.median(times):6.2f} s")
+    ours, theirs = (statistics.median(times) for times in took.values())
+    print(f"ratio {ours / theirs:.1f}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=5)
+    given = parser.parse_args()
+    measure(given.nodes, given.runs)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except CannotStart as error:
+        sys.exit(f"{Path(__file__).name}: not on this machine: {error}")
