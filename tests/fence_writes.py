@@ -52,6 +52,23 @@ def lease(holder: str | None, renewed: float | None = 0.0, seconds: int | None =
     return {key: value for key, value in told.items() if value is not None}
 
 
+def entry(*fields: str, manager: str = "none") -> dict[str, Any]:
+    """Of managedFields: what `manager` claims of a Lease's spec, in a time to come."""
+    return {
+        "manager": manager,
+        "operation": "Update",
+        "apiVersion": "coordination.k8s.io/v1",
+        "time": "2999-12-31T23:59:59Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {f"f:{one}": {} for one in fields}},
+    }
+
+
+def slot(spec: dict[str, Any], *entries: dict[str, Any]) -> dict[str, Any]:
+    """How a slot is taken and kept: only the entry of the write itself is left, for the write sets `renewTime`."""
+    return {"metadata": {"managedFields": list(entries) or [entry("renewTime")]}, "spec": spec}
+
+
 @dataclass(frozen=True, slots=True)
 class Write:
     """A request and the rule that denies it; `bound`: it is from the agent of NODE, else from a token of no pod."""
@@ -83,9 +100,18 @@ def condition(kind: str, **more: str) -> dict[str, Any]:
 
 
 OWN_STATUS, SLOT = f"{NODES}/{NODE}/status", f"{LEASES}/nodeprep-slot-0"
+LASTS, ENDLESS, OVER = (f"{LEASES}/nodeprep-slot-{number}" for number in (1, 2, 3))  # slots of another, by their time
+DAY = 86400
+WIPED: dict[str, Any] = {"metadata": {"managedFields": [{}]}}
 OURS = label("nodeprep.io/state", "Ready")
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": OTHER, "uid": "0"}
-MADE = {"metadata": {"name": f"agent-{NODE}"}}
+MADE: dict[str, dict[str, Any]] = {"metadata": {"name": f"agent-{NODE}"}}
+NOT_OURS: dict[str, dict[str, Any]] = {
+    # of its own Lease
+    "finalizers": {"finalizers": ["example.com/hold"]},
+    "labels": {"labels": {"example.com/pool": "a"}},
+    "annotations": {"annotations": {"example.com/note": "x"}},
+}
 
 DENIED = [
     Write("own-node", "another's label", OURS, path=f"{NODES}/{OTHER}"),
@@ -117,6 +143,8 @@ DENIED = [
     Write("spec", "a range of addresses", {"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}}),
     Write("metadata", "a finalizer", {"metadata": {"finalizers": ["example.com/hold"]}}),
     Write("metadata", "an owner", {"metadata": {"ownerReferences": [OWNER]}}),
+    Write("metadata", "who wrote what, wiped", WIPED),
+    Write("metadata", "the same under a label", {"metadata": {**WIPED["metadata"], **OURS["metadata"]}}),
     Write("conditions", "Ready forged", condition("Ready", status="False"), OWN_STATUS, kind=STRATEGIC),
     Write("conditions", "one of nobody", condition("example.com/Fine"), OWN_STATUS, kind=STRATEGIC),
     Write("conditions", "none of ours", condition("nodeprep.io/OtherReady"), OWN_STATUS, kind=STRATEGIC),
@@ -151,15 +179,42 @@ DENIED = [
         LEASES,
         "POST",
     ),
+    *(
+        Write(
+            "lease-metadata", f"with {key}", {"metadata": MADE["metadata"] | more, "spec": lease(NODE)}, LEASES, "POST"
+        )
+        for key, more in NOT_OURS.items()
+    ),
     Write("slot-holder", "given to another", {"spec": lease(OTHER)}, SLOT),
-    Write("slot-taken", "another's, whose time lasts", {"spec": lease(NODE)}, f"{LEASES}/nodeprep-slot-1"),
-    Write("slot-taken", "given back for another", {"spec": {"holderIdentity": None}}, f"{LEASES}/nodeprep-slot-1"),
-    Write("slot-taken", "another's, which never ends", {"spec": lease(NODE)}, f"{LEASES}/nodeprep-slot-2"),
-    Write("slot-expiry", "without an end", {"spec": {"holderIdentity": NODE}}, SLOT),
+    Write("slot-clock", "without a time", slot({"holderIdentity": NODE}), SLOT),
+    Write("slot-clock", "beside the entry of the former holder", {"spec": lease(NODE)}, OVER),
+    Write("slot-clock", "beside a forged entry", slot(lease(NODE), entry("strategy")), SLOT),
+    Write(
+        "slot-clock",
+        "among forged entries",
+        slot(lease(NODE, -DAY), *(entry("strategy", manager=f"m{number}") for number in range(20))),
+        LASTS,
+    ),
+    Write("slot-clock", "no entry at all", {**WIPED, "spec": lease(NODE)}, SLOT),
+    Write(
+        "slot-clock",
+        "at the old time",
+        slot({"holderIdentity": NODE, "leaseDurationSeconds": 30}, entry("leaseDurationSeconds")),
+        LASTS,
+    ),
+    Write("slot-clock", "given back for another", {"spec": {"holderIdentity": None}}, LASTS),
+    Write("slot-taken", "another's, whose time lasts", slot(lease(NODE)), LASTS),
+    Write("slot-taken", "by one who says that it is tomorrow", slot(lease(NODE, -DAY)), LASTS),
+    Write("slot-taken", "given back for another, with the time", slot(lease("", 30)), LASTS),
+    Write("slot-taken", "another's, which never ends", slot(lease(NODE)), ENDLESS),
+    Write("slot-expiry", "without an end", slot(lease(NODE, seconds=None)), SLOT),
+    Write("slot-expiry", "from tomorrow", slot(lease(NODE, -DAY)), SLOT),
+    Write("slot-expiry", "for ever", slot(lease(NODE) | {"renewTime": "9999-12-31T23:59:59.000000Z"}), SLOT),
+    Write("slot-expiry", "for more than an hour", slot(lease(NODE, seconds=3601)), SLOT),
     Write(
         "slot-metadata",
         "bound to a Node",
-        {"metadata": {"ownerReferences": [OWNER | {"name": NODE}]}, "spec": lease(NODE)},
+        {"metadata": slot({})["metadata"] | {"ownerReferences": [OWNER | {"name": NODE}]}, "spec": lease(NODE)},
         SLOT,
     ),
 ]

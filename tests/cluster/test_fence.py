@@ -4,16 +4,37 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
 
 from nodeprep.decide.desired import AGENT_PREFIX, AREAS, TRAINING_READY, Condition, Desired, Taint
+from nodeprep.doors.kube import Access
+from nodeprep.doors.kube_http import Peer
+from nodeprep.doors.kube_write import Writer
 from nodeprep.facts.past import State
 from nodeprep.publish import fence
+from nodeprep.publish.errands import FOREIGN, FOREIGN_LEASE, Errands
 from nodeprep.publish.node import Seen, node_patch, status_patch
-from tests.cluster.agents import ACCOUNT, SOON, Answer, Send, account, agent, controllers, sender, type_checked
+from nodeprep.publish.writing import Ask
+from tests.cluster.agents import (
+    ACCOUNT,
+    SOON,
+    Answer,
+    Send,
+    account,
+    agent,
+    bound_token,
+    controllers,
+    sender,
+    type_checked,
+)
 from tests.fence_writes import (
     BOOTSTRAP,
     DENIED,
@@ -23,13 +44,18 @@ from tests.fence_writes import (
     NAMESPACE,
     NODE,
     NODES,
+    NOT_OURS,
     OTHER,
+    OVER,
+    SLOT,
     STRATEGIC,
     UNHEALTHY,
+    WIPED,
     Write,
     label,
     lease,
     node,
+    slot,
     taints,
 )
 from tests.rigs.cluster import Cluster
@@ -41,6 +67,7 @@ PLURALS = {
 }
 READY = Condition(TRAINING_READY, "True", "Ready", "every gate check passes: rdma-roce")
 BROKEN = Condition(TRAINING_READY, "False", "PortDown", "mlx5_0/1 is down")
+NOBODYS = {"metadata": {"name": FOREIGN_LEASE}}
 AREA = Condition(next(iter(AREAS)), "False", "PortDown", "mlx5_0/1 is down")
 
 
@@ -52,9 +79,15 @@ def fenced(cluster: Cluster) -> Cluster:
     for name in (NODE, OTHER):
         cluster.create(NODES, node(name))
         cluster.call("PATCH", f"{NODES}/{name}", taints(ELSE))  # the server has added one: the node is not ready
-    slots: tuple[dict[str, Any], ...] = ({}, lease(OTHER), lease(OTHER, None, None), lease(OTHER, renewed=3600))
+    slots: tuple[dict[str, Any], ...] = (
+        {},
+        lease(OTHER, seconds=3600),
+        lease(OTHER, None, None),
+        lease(OTHER, renewed=3600),
+    )
     for number, spec in enumerate(slots):
-        cluster.create(LEASES, {"metadata": {"name": f"nodeprep-slot-{number}"}, "spec": spec})
+        made = {"metadata": {"name": f"nodeprep-slot-{number}"}, "spec": spec}
+        cluster.create(f"{LEASES}?fieldManager=operator", made)
     for one in fence.fence(NAMES, ACCOUNT):
         cluster.create(f"{ADMISSION}/{PLURALS[one['kind']]}", one)
     probe, end = agent(cluster, NODE), time.monotonic() + SOON
@@ -159,13 +192,22 @@ def test_a_taint_of_ours_that_evicts_may_stay_while_something_else_is_written(fe
     assert bound("PATCH", path, taints(ELSE))[0] == 200
 
 
+def test_a_node_that_an_operator_has_wiped_of_who_wrote_what_is_written(fenced: Cluster) -> None:
+    """The API server tracks nobody there from then on."""
+    path = f"{NODES}/wiped"
+    fenced.create(NODES, node("wiped"))
+    assert "managedFields" not in fenced.call("PATCH", path, WIPED)[1]["metadata"]
+    code, told = agent(fenced, "wiped")("PATCH", path, label("nodeprep.io/state", "Ready"))
+    assert (code, "managedFields" in told["metadata"]) == (200, False)
+
+
 LEASE_WRITES = [
     ("its own, made", "POST", LEASES, {"metadata": {"name": f"agent-{NODE}"}, "spec": lease(NODE, 30)}, 201),
     ("its own, renewed", "PATCH", f"{LEASES}/agent-{NODE}", {"spec": lease(NODE)}, 200),
-    ("a slot, taken", "PATCH", f"{LEASES}/nodeprep-slot-0", {"spec": lease(NODE)}, 200),
-    ("a slot, kept", "PATCH", f"{LEASES}/nodeprep-slot-0", {"spec": lease(NODE, seconds=90)}, 200),
-    ("a slot, given back", "PATCH", f"{LEASES}/nodeprep-slot-0", {"spec": {"holderIdentity": None}}, 200),
-    ("a slot whose holder's time is over", "PATCH", f"{LEASES}/nodeprep-slot-3", {"spec": lease(NODE)}, 200),
+    ("a slot, taken", "PATCH", SLOT, slot(lease(NODE, 30)), 200),
+    ("a slot, kept", "PATCH", SLOT, slot(lease(NODE, seconds=3600)), 200),
+    ("a slot, given back", "PATCH", SLOT, {"spec": {"holderIdentity": None}}, 200),
+    ("a slot whose holder's time is over", "PATCH", OVER, slot(lease(NODE)), 200),
 ]
 
 
@@ -176,7 +218,35 @@ def test_leases_that_an_agent_may_write(fenced: Cluster, bound: Send) -> None:
             body["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": uid}]
         code, told = bound(method, path, body)
         assert code == expected, (name, told)
-    assert fenced.call("GET", f"{LEASES}/nodeprep-slot-3")[1]["spec"]["holderIdentity"] == NODE
+    assert fenced.call("GET", OVER)[1]["spec"]["holderIdentity"] == NODE
+
+
+@pytest.mark.parametrize("key", NOT_OURS)
+def test_what_an_operator_has_put_on_its_lease_stays(fenced: Cluster, key: str) -> None:
+    fenced.create(NODES, node(f"with-{key}"))
+    send, path = agent(fenced, f"with-{key}"), f"{LEASES}/agent-with-{key}"
+    mine = {"spec": lease(f"with-{key}")}
+    assert send("POST", LEASES, {"metadata": {"name": f"agent-with-{key}"}, **mine})[0] == 201
+    code, told = send("PATCH", path, {"metadata": NOT_OURS[key]})
+    assert (code, told["message"].rpartition(":")[2]) == (422, "lease-metadata")
+    assert fenced.call("PATCH", path, {"metadata": NOT_OURS[key]})[0] == 200
+    assert send("PATCH", path, mine)[0] == 200
+    code, told = send("PATCH", path, {"metadata": {key: None}})
+    assert (code, told["message"].rpartition(":")[2]) == (422, "lease-metadata")
+
+
+def test_a_slot_changes_hands_when_its_time_is_over_by_the_servers_clock(fenced: Cluster, bound: Send) -> None:
+    other, end = agent(fenced, OTHER), time.monotonic() + SOON
+    path = f"{LEASES}/nodeprep-slot-4"
+    fenced.create(LEASES, {"metadata": {"name": "nodeprep-slot-4"}, "spec": {}})
+    assert bound("PATCH", path, slot(lease(NODE, seconds=3)))[0] == 200
+    code, told = other("PATCH", path, slot(lease(OTHER, -30)))
+    assert (code, told["message"].rpartition(":")[2]) == (422, "slot-taken")
+    while (answer := other("PATCH", path, slot(lease(OTHER))))[0] == 422:
+        assert time.monotonic() < end, answer
+        time.sleep(0.2)
+    assert answer[0] == 200
+    assert [one["manager"] for one in answer[1]["metadata"]["managedFields"]] == ["unknown"]
 
 
 def test_the_kubelet_is_not_fenced(fenced: Cluster) -> None:
@@ -192,6 +262,51 @@ def test_an_account_of_another_name_is_not_fenced_and_nobody_says_so(fenced: Clu
     account(fenced, "renamed")
     renamed = agent(fenced, NODE, "renamed")
     assert renamed("PATCH", f"{NODES}/{OTHER}?dryRun=All", label("team", "a"))[0] == 200
+
+
+def says(fenced: Cluster, token: str, namespace: str = NAMESPACE) -> bool | None:
+    """What the agent's own test finds with this token."""
+    who = partial(dict[str, str], Authorization=f"Bearer {token}")
+    peer = Peer(f"https://127.0.0.1:{fenced.port}", authority=str(fenced.authority))
+    access = Access(NODE, peer, who, namespace=namespace)
+
+    @contextmanager
+    def connected() -> Iterator[Ask]:
+        with Writer(access, SOON) as writer:
+            yield writer.request
+
+    errands = Errands(access, 60.0, Random(0), connected, lambda: True)
+    errands.test_fence()
+    return errands.fenced
+
+
+def test_the_agent_finds_out_whether_it_is_fenced(fenced: Cluster) -> None:
+    """A rule that is met on the way tells nothing: a token of no pod, a namespace that is not the agents'."""
+    bound = bound_token(fenced, NODE)
+    assert says(fenced, bound) is True
+    assert says(fenced, bound, "default") is None
+    assert says(fenced, fenced.token(NAMESPACE, ACCOUNT.name)) is None
+
+
+HALVES = {
+    "only-nodes": (fence.nodes(NAMES), Write("labels", "foreign", label(FOREIGN, "a"))),
+    "only-leases": (fence.leases(ACCOUNT), Write("own-lease", "nobody's", NOBODYS, LEASES, "POST")),
+}
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_half_a_fence_is_none(fenced: Cluster, half: str) -> None:
+    policy, denied = HALVES[half]
+    account(fenced, half)
+    token = bound_token(fenced, NODE, half)
+    send, end = sender(fenced, token), time.monotonic() + SOON
+    assert says(fenced, token) is False, "neither is bound"
+    for one in replace(policy, name=half).objects(fence.Account(NAMESPACE, half)):
+        fenced.create(f"{ADMISSION}/{PLURALS[one['kind']]}", one)
+    while not is_denied(send, denied):
+        assert time.monotonic() < end, "the policy is not in force"
+        time.sleep(0.05)
+    assert says(fenced, token) is False
 
 
 def test_a_node_as_large_as_they_get(fenced: Cluster) -> None:

@@ -89,6 +89,16 @@ ACCOUNTS = [
     (":a", None),
     ("a:b:c", None),
     ('a:"b', None),
+    ("a.b:c", None),  # a namespace is a label
+    ("a:b..c", None),
+    ("a:b.-c", None),
+    ("a-:b", None),
+    ("A:b", None),
+    (f"{63 * 'a'}:{253 * 'b'}", Account(63 * "a", 253 * "b")),
+    (f"{64 * 'a'}:b", None),
+    (f"a:{254 * 'b'}", None),
+    ("a\n:b", None),
+    ("a:b\n", None),
     ("", None),
 ]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodeprep.decide.desired import AGENT_PREFIX, PREFIX, GatePolicy
-from nodeprep.doors.kube import NAMESPACE
+from nodeprep.doors.kube import NAMESPACE, NODE_NAME
 from nodeprep.publish.lease import AGENT
 from nodeprep.publish.node import OURS
 
@@ -24,12 +24,16 @@ RULE = "nodeprep:"  # before a rule's name in the message of a denial
 SLOT = "nodeprep-slot-"  # what the names of a fleet's Leases begin with
 EFFECTS = ("NoSchedule", "PreferNoSchedule")  # never NoExecute: nothing of ours ends a pod
 API = "admissionregistration.k8s.io/v1"
-NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
+# As the API server has them: a namespace is a DNS label, an account's name a DNS subdomain, as a Node's is.
+NAMESPACE_NAME, ACCOUNT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"), NODE_NAME
 # A token that is bound to a pod says on which node that runs (Kubernetes 1.30).
 CLAIM = "authentication.kubernetes.io/node-name"
 OWN_NODE = f"request.userInfo.?extra[?'{CLAIM}'][?0].orValue('')"
 # Rewritten by the API server itself at each write.
 BOOKKEEPING = ("managedFields", "resourceVersion", "generation")
+BORN = ("name", "namespace", "uid", "creationTimestamp")  # what an object is made with, and the API server then keeps
+LONGEST = 3600  # seconds that a slot may be held without being renewed
+SKEW = 60  # seconds by which a node's clock may be ahead of the API server's
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,9 @@ class Account:
 
     @classmethod
     def of(cls, text: str) -> Account | None:
-        """From "NAMESPACE:NAME"; None for anything else."""
+        """From "NAMESPACE:NAME"; None for anything else, and for what no cluster would take as a name."""
         namespace, _, name = text.partition(":")
-        return cls(namespace, name) if NAME.fullmatch(namespace) and NAME.fullmatch(name) else None
+        return cls(namespace, name) if NAMESPACE_NAME.fullmatch(namespace) and ACCOUNT_NAME.fullmatch(name) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,9 @@ def nodes(names: GatePolicy) -> Policy:
         },
         unless="request.operation != 'UPDATE'",
         rules={
-            "metadata": _same("Metadata", f"k in {_list(('labels', 'annotations', *BOOKKEEPING))}"),
+            "metadata": _same("Metadata", f"k in {_list(('labels', 'annotations', *BOOKKEEPING))}")
+            + " && (variables.newMetadata.?managedFields.orValue([]) != []"
+            " || variables.oldMetadata.?managedFields.orValue([]) == [])",
             "labels": _same("Labels", label),
             "annotations": _same("Annotations", annotation),
             "taints": _taints(names),
@@ -135,17 +141,32 @@ def leases(account: Account) -> Policy:
     """The Lease of the own agent, and slots of the fleet: an agent may take and give back one that there is.
 
     It may neither make nor delete a slot: how many there are is the operator's.
+
+    CEL has no clock, and what a writer calls the time may be a lie. The API server notes its own in `managedFields`,
+    beside the fields that a writer has changed. A writer may put any other entry there, but cannot leave out that of
+    its own write: where there is but one, and the write has changed a field, it is that one. So who takes or keeps a
+    slot sends with it `managedFields` of one entry that claims nothing but `renewTime`: others' go, and so does this
+    one, for the write takes `renewTime` from it.
     """
     holder, was = (f"{which}.spec.?holderIdentity.orValue('')" for which in ("object", "oldObject"))
     mine = "['', variables.ownNode]"
-    # CEL has no clock: what the taker says the time is must lie behind the end of the former holder's time.
-    expired = (
-        "has(oldObject.spec.renewTime) && has(oldObject.spec.leaseDurationSeconds) && has(object.spec.renewTime)"
-        " && timestamp(object.spec.renewTime) > timestamp(oldObject.spec.renewTime)"
-        " + duration(string(oldObject.spec.leaseDurationSeconds) + 's')"
+    # An entry of the write itself is there only if that has set a field.
+    clock = (
+        "variables.newMetadata.?managedFields.orValue([]).size() == 1 && has(object.spec.renewTime)"
+        " && object.spec.?renewTime != oldObject.spec.?renewTime"
     )
-    expires = "has(object.spec.renewTime) && has(object.spec.leaseDurationSeconds)"
+    # Taken off the one that is true: the other, and how long from then, may be anything, and must not overflow.
+    expired = (
+        "has(oldObject.spec.renewTime) && has(oldObject.spec.leaseDurationSeconds)"
+        " && variables.now - duration(string(oldObject.spec.leaseDurationSeconds) + 's')"
+        " > timestamp(oldObject.spec.renewTime)"
+    )
+    expires = (
+        f"has(object.spec.leaseDurationSeconds) && object.spec.leaseDurationSeconds <= {LONGEST}"
+        f" && timestamp(object.spec.renewTime) <= variables.now + duration('{SKEW}s')"
+    )
     owner = "o.kind == 'Node' && o.name == variables.ownNode"
+    free = ("ownerReferences", *BORN, *BOOKKEEPING)
     return Policy(
         name=LEASES,
         group="coordination.k8s.io",
@@ -154,7 +175,9 @@ def leases(account: Account) -> Policy:
             "ownNode": OWN_NODE,
             "own": f"object.metadata.name == {_text(AGENT)} + variables.ownNode",
             "slot": f"request.operation == 'UPDATE' && object.metadata.name.startsWith({_text(SLOT)})",
-            **_both("Metadata", "dyn({}).metadata"),
+            "oldMetadata": "oldObject == null ? {} : dyn(oldObject).metadata",
+            "newMetadata": "dyn(object).metadata",
+            "now": "timestamp(variables.newMetadata.managedFields[0].time)",  # by the server, where slot-clock holds
         },
         first={
             "own-namespace": f"request.namespace == {_text(account.namespace)}",
@@ -165,7 +188,9 @@ def leases(account: Account) -> Policy:
         rules={
             "lease-holder": f"!variables.own || {holder} == variables.ownNode",
             "lease-owner": f"!variables.own || object.metadata.?ownerReferences.orValue([]).all(o, {owner})",
+            "lease-metadata": f"!variables.own || ({_same('Metadata', f'k in {_list(free)}')})",
             "slot-holder": f"!variables.slot || {holder} in {mine}",
+            "slot-clock": f"!variables.slot || ({holder} == '' && {was} in {mine}) || ({clock})",
             "slot-taken": f"!variables.slot || {was} in {mine} || ({expired})",
             "slot-expiry": f"!variables.slot || {holder} == '' || ({expires})",
             "slot-metadata": f"!variables.slot || ({_same('Metadata', f'k in {_list(BOOKKEEPING)}')})",
