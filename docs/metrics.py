@@ -25,7 +25,7 @@ for {PATIENCE:g} s each. There is no TLS and no password: nothing here is a secr
 |---|---|
 | `/metrics` | Prometheus' text format |
 | `/healthz` | 200 while the loop turned within three intervals, else 503 and since when: a liveness probe |
-| `/readyz` | 200 once every fact was looked at, and no fault waits that only a new version finds; else 503 and why |
+| `/readyz` | 200 once every fact was looked at, and nothing holds a rollout up (upgrade.md); else 503 and why |
 
 On the node itself, on the unix socket `agent.sock` in the run directory (root only): `GET /report`, what is known of
 the node as JSON, `POST /reset`, which starts the node's proof over, and `POST /reset-inventory`, which also forgets

@@ -83,6 +83,7 @@ class World:
 
 WORLDS = (World(STATE, BOOKS), World(STATE, SOFT), World(BOOKS, SOFT), World(STATE, KLOG))
 INTOLERANT = finding("plugin.tolerates-gate", Status.FAIL)
+TOLERANT = finding("plugin.tolerates-gate", Status.OK)
 REPAIRS = (
     Repair(),
     Repair(able=True),
@@ -301,8 +302,7 @@ def _look(node: Node, pause: float, results: str, fresh: str) -> None:
 
 def _think(node: Node, looked: frozenset[str], began: float, ended: float) -> None:
     findings = [node.world.said[pair] for pair in enumerate(node.standing)]
-    if not node.tolerant:
-        findings.append(INTOLERANT)
+    findings.append(TOLERANT if node.tolerant else INTOLERANT)
     heard = Heard(tuple(findings), dict.fromkeys(looked, Glance(began, ended)), full_round=True, repair=node.repair)
     before = node.past.state
     node.past, told = think(node.past, heard, node.world.rules[node.mode, node.profile], node.now)

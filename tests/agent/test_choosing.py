@@ -10,7 +10,7 @@ import pytest
 from nodeprep.agent.choosing import Choice, assigned, choose, held, inventory, remembered, renewed
 from nodeprep.checks import ALL
 from nodeprep.config.agent_settings import AgentSettings
-from nodeprep.config.profiles import named
+from nodeprep.config.profiles import Named, named
 from nodeprep.config.rules import Rule
 from nodeprep.config.settings import Settings
 from nodeprep.decide.desired import GatePolicy
@@ -21,8 +21,8 @@ from nodeprep.facts.pci import Pci
 from nodeprep.facts.rdma import Rdma
 from nodeprep.look import Look
 from nodeprep.model import NO_ACCESS, Unreadable, Why
-from nodeprep.profile import mapping
-from nodeprep.question import Question, Wishes
+from nodeprep.profile import Profile, mapping
+from nodeprep.question import Chosen, Question, Wishes, merged
 from tests.cluster_values import cluster, node_object
 
 NOBODY = Unreadable(Why.MISSING, "Kubernetes", detail=NO_ACCESS)
@@ -177,7 +177,7 @@ PROVEN, HALF = Proof(3, 1.0, 31.0, proven=True), Proof(2, 1.0, 11.0)
 def test_what_passed_under_one_profile_opens_no_other(before: str | None, now: str, proven: set[str]) -> None:
     kept = Past(proofs={"pci.answers": PROVEN, "port.state": PROVEN})
     kept = held(kept, chosen(default=before).chosen) if before else kept
-    after = renewed(kept, chosen(default=now).chosen)
+    after = renewed(kept, chosen(default=now).chosen, 100.0)
     assert {check for check, proof in after.proofs.items() if proof.proven} == proven
 
 
@@ -185,8 +185,69 @@ def test_passes_that_are_not_enough_begin_anew_under_other_demands() -> None:
     kept = held(Past(proofs={"pci.answers": PROVEN, "port.state": HALF}), chosen(default="rdma-roce").chosen)
     asked = chosen(default="rdma-roce").chosen
     more = replace(asked, profile=replace(asked.profile, want={"port.mtu": {"at-least": 9000}}))
-    assert renewed(kept, asked) is kept
-    assert renewed(kept, more).proofs == {"pci.answers": PROVEN}
+    assert renewed(kept, asked, 100.0) is kept
+    assert renewed(kept, more, 100.0).proofs == {"pci.answers": PROVEN}
+
+
+def asking(**gates: str) -> Chosen:
+    """Profiles by name, each with its gates."""
+    parts = tuple(Named(Profile(name, gates=tuple(asked.split())), (name,)) for name, asked in gates.items())
+    return Chosen(merged(parts), "a test", parts=parts)
+
+
+A, B, C = "port.state", "port.rate", "klog.nic"
+GATES: list[tuple[dict[str, str], dict[str, str], set[str]]] = [
+    # what was asked, what is, what is still proven of all
+    ({"x": f"{A} {B}"}, {"x": f"{B} {A}"}, {A, B, C}),
+    ({"x": f"{A} {B}"}, {"x": A}, {A, B, C}),
+    ({"x": f"{A} {B}"}, {"x": f"{A} {B} {C}"}, {A, B}),
+    ({"x": f"{A} {B}"}, {"x": f"{C} {A}"}, {A, B}),
+    ({"x": A, "y": f"{B} {C}"}, {"x": f"{A} {B}", "y": C}, {A, B, C}),  # the node was asked for it before
+    ({"x": f"{A} {B}"}, {"x": f"{A} {B}", "y": B}, {A, C}),  # a profile that is new opens nothing by what passed
+    ({"x": f"{A} {B}"}, {"y": f"{A} {B}"}, {C}),
+    ({"x": f"{A} {B} {C}"}, {"x": f"{A} {B}", "y": f"{A} {C}"}, {B}),
+    ({}, {"x": f"{A} {B}"}, {C}),
+]
+
+
+@pytest.mark.parametrize(("before", "now", "proven"), GATES)
+def test_only_a_gate_that_nobody_asked_for_is_to_pass_anew(
+    before: dict[str, str], now: dict[str, str], proven: set[str]
+) -> None:
+    kept = Past(proofs=dict.fromkeys((A, B, C), PROVEN))
+    kept = held(kept, asking(**before)) if before else kept
+    assert set(renewed(kept, asking(**now), 100.0).proofs) == proven
+
+
+OPEN = (("x", "device"), ("x", "ready"))
+COMES: list[tuple[tuple[tuple[str, str], ...], dict[str, str], set[str]]] = [
+    # the gates that stand open, what is asked now, for what an open gate waits
+    (OPEN, {"x": f"{A} {B}"}, {B}),
+    (OPEN[:1], {"x": f"{A} {B}"}, {B}),
+    ((), {"x": f"{A} {B}"}, set()),
+    ((("y", "ready"),), {"x": f"{A} {B}", "y": C}, set()),
+    (OPEN, {"x": A, "z": f"{A} {B}"}, set()),  # a new profile waits for itself
+    (OPEN, {"x": A}, set()),
+]
+
+
+@pytest.mark.parametrize(("gates", "now", "waits"), COMES)
+def test_what_is_open_waits_for_a_gate_that_comes_to_it(
+    gates: tuple[tuple[str, str], ...], now: dict[str, str], waits: set[str]
+) -> None:
+    kept = replace(held(Past(proofs={A: PROVEN, C: PROVEN}), asking(x=A, y=C)), gates=gates)
+    after = renewed(kept, asking(**now), 100.0)
+    assert after.unproven_until == dict.fromkeys(waits, 700.0)
+
+
+def test_nobody_waits_longer_than_once() -> None:
+    """Where hardware is not seen, what was chosen is not kept: the same gate comes again and again."""
+    kept = replace(held(Past(proofs={A: PROVEN}), asking(x=A)), gates=OPEN)
+    once = renewed(kept, asking(x=f"{A} {B}"), 100.0)
+    assert renewed(once, asking(x=f"{A} {B}"), 200.0).unproven_until == {B: 700.0}
+    passed = replace(held(once, asking(x=f"{A} {B}")), proofs={A: PROVEN, B: PROVEN})
+    assert renewed(passed, asking(x=f"{A} {B}"), 200.0).unproven_until == {}
+    assert renewed(held(once, asking(x=A)), asking(x=A), 200.0).unproven_until == {}
 
 
 def test_what_is_held_is_kept_in_a_form_that_comes_back() -> None:

@@ -15,7 +15,7 @@ from nodeprep.config.agent_settings import AgentSettings, fact_name
 from nodeprep.config.settings import Settings
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.readiness import Mode, begin
-from nodeprep.decide.upgrade import took_over
+from nodeprep.decide.upgrade import HOLD, took_over
 from nodeprep.doors import clock
 from nodeprep.doors.host import Host
 from nodeprep.doors.store import Store
@@ -27,6 +27,7 @@ from nodeprep.facts.routes import Routes
 from nodeprep.look import Eyes
 from nodeprep.memory import recall
 from nodeprep.model import NO_ACCESS, Status, Unreadable, Why, not_recorded
+from nodeprep.publish.probes import readiness
 from nodeprep.publish.status import NodeStatus
 from tests.cluster_values import cluster, node_object
 from tests.rigs import trees
@@ -244,3 +245,59 @@ def test_what_only_a_new_version_sees_closes_no_gate_for_a_while(root: Path, tmp
     assert case.spared_until is not None
     assert "port.state" in status.spared
     assert status.past.state is State.READY
+
+
+def upgraded(node: Node) -> None:
+    """The next version takes over."""
+    node.mind.past = took_over(replace(node.mind.past, version="0.0.1"), "0.0.2", clock.now())
+
+
+def closed_by_a_fault(node: Node, root: Path) -> NodeStatus:
+    port = next((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
+    (port / "state").write_text("1: DOWN\n")
+    node.sees(after=0.6)
+    return node.sees(after=0.6)
+
+
+def test_a_gate_that_closes_after_an_upgrade_holds_the_rollout_up_for_a_while(root: Path, tmp_path: Path) -> None:
+    """The value changed too: the new version may read it wrongly, and then it does so on every node."""
+    node = Node(root, tmp_path / "memory", settings())
+    node.sees_often(6)
+    upgraded(node)
+    assert readiness(node.sees())[0]
+    status = closed_by_a_fault(node, root)
+    assert status.past.state is State.UNHEALTHY
+    well, why = readiness(status)
+    assert (well, why.partition(":")[0]) == (False, "port.state")
+    assert "rollout waits" in why
+    node.mind.past = replace(node.mind.past, upgraded_at=clock.now() - HOLD)
+    assert readiness(node.sees(after=0.6))[0]
+
+
+def test_a_node_that_was_closed_before_an_upgrade_holds_nothing_up(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings())
+    node.sees_often(6)
+    closed_by_a_fault(node, root)
+    upgraded(node)
+    status = node.sees(after=0.6)
+    assert status.past.state is State.UNHEALTHY
+    assert readiness(status)[0]
+
+
+def test_a_gate_that_a_version_adds_closes_no_open_profile(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings())
+    before = node.sees_often(6).past
+    part = dict(before.parts[0])
+    fewer = tuple(gate for gate in part["profile"]["gates"] if gate != "port.state")
+    parts = ({**part, "profile": {**part["profile"], "gates": fewer}},)
+    node.mind.past = replace(before, parts=parts)  # what a version that did not ask for it kept
+    upgraded(node)
+    status = node.sees()
+    assert (status.past.state, status.past.gates) == (State.READY, before.gates)
+    assert not status.past.proofs["port.state"].proven
+    well, why = readiness(status)
+    assert (well, why.partition(":")[0]) == (False, "port.state")
+    status = node.sees_often(5)
+    assert (status.past.state, status.past.gates) == (State.READY, before.gates)
+    assert status.past.proofs["port.state"].proven
+    assert readiness(status)[0]

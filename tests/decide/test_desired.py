@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodeprep.decide.bearing import who_bears
 from nodeprep.decide.damping import DampingPolicy
 from nodeprep.decide.desired import Condition, Desired, GatePolicy, Taint, Trouble, desired
 from nodeprep.decide.legal import label, line, reason
@@ -56,6 +57,7 @@ def tell(
     gate: GatePolicy = GATE,
     **different: Any,
 ) -> Desired:
+    now = who_bears(now, found, NOW, full_round=True)
     stands = standings(now, assigned, CHECKS, NOW)
     policies: dict[str, Any] = {"gate": gate, "damping": DampingPolicy(), "readiness": ReadinessPolicy()}
     return desired(now, found, stands, mode, CHECKS, now=NOW, **(policies | different))
@@ -226,7 +228,7 @@ TAINTS: list[tuple[Past, tuple[Assigned, ...], Mode, tuple[Finding, ...], str]] 
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, finding("plugin.tolerates-gate", Status.OK)), TAINTED),
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, UNSEEN), TAINTED),
     (memory(UNHEALTHY, **WRONG, taint_borne=False), (RDMA,), Mode.GATE, (*FINE, UNSEEN), ""),
-    (memory(UNHEALTHY, **WRONG, taint_borne=False), (RDMA,), Mode.GATE, FINE, TAINTED),
+    (memory(UNHEALTHY, **WRONG, taint_borne=False), (RDMA,), Mode.GATE, FINE, ""),
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, OTHERS), TAINTED),
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, OTHERS, DOUBTFUL), ""),
     (memory(UNHEALTHY, cases=(wrong(reason="bad: value!"),)), (RDMA,), Mode.GATE, FINE, "badvalue"),
@@ -244,6 +246,28 @@ TAINTS: list[tuple[Past, tuple[Assigned, ...], Mode, tuple[Finding, ...], str]] 
 def test_taints(now: Past, profiles: tuple[Assigned, ...], mode: Mode, found: tuple[Finding, ...], value: str) -> None:
     wanted = (Taint("nodeprep.io/unhealthy", value, "NoSchedule"),) if value else ()
     assert tell(now, *profiles, mode=mode, found=found).taints == wanted
+
+
+WITHHELD = "; no taint: kube-system/rdma-dp does not tolerate it; see nodeprep explain plugin.tolerates-gate"
+PLUGINS_POD = finding("plugin.tolerates-gate", Status.WARN, name="kube-system/rdma-dp")
+SAYS_SO = [
+    # memory, mode, findings, whether the Node says that the taint is withheld
+    (memory(UNHEALTHY, **WRONG), Mode.GATE, (PLUGINS_POD,), True),
+    (memory(BOOTSTRAP, proofs={}), Mode.REPAIR, (PLUGINS_POD,), True),
+    (memory(UNHEALTHY, **WRONG, taint_borne=False, intolerant={"kube-system/rdma-dp": None}), Mode.GATE, (), True),
+    (memory(UNHEALTHY, **WRONG), Mode.OBSERVE, (PLUGINS_POD,), False),
+    (memory(), Mode.GATE, (PLUGINS_POD,), False),
+    (memory(UNHEALTHY, **WRONG), Mode.GATE, (OTHERS,), False),
+]
+
+
+@pytest.mark.parametrize(("now", "mode", "found", "says"), SAYS_SO)
+def test_a_node_without_the_taint_that_it_ought_to_have_says_so(
+    now: Past, mode: Mode, found: tuple[Finding, ...], says: bool
+) -> None:
+    told = tell(now, RDMA, mode=mode, found=(*FINE, *found))
+    assert (told.conditions[0].message.endswith(WITHHELD), told.untainted) == (says, WITHHELD[2:] if says else "")
+    assert not any(WITHHELD in one.message for one in told.conditions[1:])
 
 
 def test_names_and_effect_are_the_operators() -> None:

@@ -51,7 +51,7 @@ MUTATIONS = (
     Mutation("passes free a latch", "cases", "if after.latched or not policy", "if not policy"),
     Mutation("taint in observe", "desired", "Mode.OBSERVE: ModeRow(taints=False", "Mode.OBSERVE: ModeRow(taints=True"),
     Mutation("no taint in gate", "desired", "Mode.GATE: ModeRow(taints=True", "Mode.GATE: ModeRow(taints=False"),
-    Mutation("taint that the plugins do not bear", "desired", "if said & {Status.FAIL, Status.WARN}:", "if False:"),
+    Mutation("taint that the plugins do not bear", "bearing", "return finding.status", "return True or finding.status"),
     Mutation("a reset leaves the proofs", "damping", "proofs={},", "proofs=past.proofs,"),
     Mutation("one failing look convicts", "policy", "Rule(fails=2, of=2, apart=0.5)", "Rule(fails=1, of=1)"),
     Mutation("nothing convicts", "cases", "if not after.convicted and _believed(", "if False and _believed("),

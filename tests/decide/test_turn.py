@@ -12,6 +12,7 @@ from nodeprep.decide.damping import Glance
 from nodeprep.decide.desired import Desired, Taint, Trouble
 from nodeprep.decide.readiness import Assigned, Mode, Repair, begin
 from nodeprep.decide.turn import Heard, Rules, think
+from nodeprep.decide.upgrade import with_newcomers
 from nodeprep.facts.kernel_log import KernelLog, Line
 from nodeprep.facts.past import Past, State
 from nodeprep.model import Damping, Finding, Status
@@ -112,6 +113,48 @@ def test_the_kernel_log_frees_a_latch() -> None:
     line = Line(1, 65.0, 6, from_kernel=True, text=f"mlx5_core {PLACE}: firmware version: 28.41.1000")
     past, _ = think(past, Heard((FINE[0], found), log=KernelLog(66.0, (line,))), RULES, 66.0)
     assert not past.cases[0].latched
+
+
+def grown() -> Past:
+    """The memory of a node that is ready, at the moment at which a gate came to its profile: 100."""
+    past, _ = ready()
+    proofs = {check_id: proof for check_id, proof in past.proofs.items() if check_id != PORT}
+    return with_newcomers(replace(past, proofs=proofs), [PORT], 100.0)
+
+
+def test_an_open_gate_waits_for_a_check_that_came_to_it_and_for_ten_minutes() -> None:
+    past, told = think(grown(), Heard(FINE), RULES, 100.0)
+    assert (told.state, told.taints, told.profiles[0].ready, told.profiles[0].device) == (State.READY, (), True, True)
+    assert told.conditions[0].reason == "GatesToPass"
+    assert told.conditions[0].message == "the gate stays open, though new there and yet to pass: port.state"
+    assert (told.conditions[1].status, told.conditions[1].message) == (
+        "True",
+        "1 of 2 gate checks pass; new there and yet to pass: port.state",
+    )
+    assert think(past, Heard(), RULES, 699.9)[1].profiles[0].ready
+    past, told = think(past, Heard(), RULES, 700.0)
+    assert (told.state, bool(told.taints), told.profiles[0].ready) == (State.BOOTSTRAP, True, False)
+    assert not told.profiles[0].device
+
+
+def test_a_check_that_came_to_an_open_gate_passes_or_closes_it() -> None:
+    past, _ = look(look(grown(), 110.0, *FINE)[0], 125.0, *FINE)
+    past, told = look(past, 140.0, *FINE)
+    assert (told.conditions[0].reason, past.proofs[PORT].proven) == ("Ready", True)
+    past, told = look(grown(), 110.0, finding(PORT), FINE[1])
+    assert told.taints == ()
+    past, told = look(past, 110.6, finding(PORT), FINE[1])
+    assert told.state is not State.READY
+    assert told.taints == (Taint("nodeprep.io/unhealthy", "NoSignal", "NoSchedule"),)
+
+
+def test_what_is_closed_waits_for_nothing() -> None:
+    """A fault beside it closes the gate: then the new check is to pass as any other."""
+    past, told = look(grown(), 110.0, FINE[0], finding("klog.nic", reason="Fatal"))
+    assert told.state is not State.READY
+    released = replace(past, cases=(), state=State.BOOTSTRAP)
+    assert think(released, Heard(), RULES, 120.0)[1].state is State.BOOTSTRAP
+    assert not think(replace(grown(), gates=()), Heard(), RULES, 120.0)[1].profiles[0].ready
 
 
 RESULTS = st.text("owfua", min_size=len(ALL_WELL), max_size=len(ALL_WELL))

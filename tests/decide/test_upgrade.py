@@ -7,12 +7,25 @@ from typing import Any
 import pytest
 
 from nodeprep.decide.damping import DampingPolicy, remember
-from nodeprep.decide.upgrade import HOLD, changed_by_upgrade, disputed, spared_until, took_over
+from nodeprep.decide.kept import intact
+from nodeprep.decide.plausible import plausible
+from nodeprep.decide.readiness import ProfileStanding
+from nodeprep.decide.rollout import closed_since
+from nodeprep.decide.upgrade import (
+    HOLD,
+    awaited,
+    changed_by_upgrade,
+    disputed,
+    spared_until,
+    took_over,
+    with_newcomers,
+)
 from nodeprep.facts.past import Past
 from nodeprep.model import Finding, Status
 from tests.past_values import PLACE, case, check, checks, finding, glance, past
 
 KEY = f"port.state {PLACE} 1"
+OPEN = (("rdma", "device"), ("rdma", "ready"))
 
 
 def seen(before: Past, at: float, *findings: Finding) -> Past:
@@ -20,10 +33,11 @@ def seen(before: Past, at: float, *findings: Finding) -> Past:
 
 
 def test_another_version_keeps_aside_what_the_former_passed() -> None:
-    before = past(passed={KEY: "4"}, former_passed={"old": "1"})
+    before = past(passed={KEY: "4"}, former_passed={"old": "1"}, gates=OPEN, former_gates=(("old", "ready"),))
     after = took_over(before, "2.0", 900.0)
     assert (after.version, after.upgraded_at, after.former_passed) == ("2.0", 900.0, {KEY: "4"})
     assert after.passed == before.passed
+    assert after.former_gates == before.gates == OPEN
 
 
 def test_the_same_version_changes_nothing() -> None:
@@ -117,3 +131,65 @@ def test_what_was_released_is_spared_no_more() -> None:
 def test_only_what_is_believed_holds_a_rollout_up() -> None:
     suspected = case(convicted_at=None, spared_until=800.0)
     assert changed_by_upgrade(past(cases=(suspected,)), 210.0) == disputed(past(cases=(suspected,))) == ()
+
+
+def rdma(*, ready: bool, name: str = "rdma") -> ProfileStanding:
+    return ProfileStanding(name, device=ready, ready=ready, gating=True, rdma=True, gates=("port.state", "port.gid"))
+
+
+HELD_UP: list[tuple[dict[str, Any], ProfileStanding, float, tuple[str, ...]]] = [
+    # the memory of a node that took over at 200, its profile, now, what holds the rollout up
+    ({}, rdma(ready=False), 210, ("port.state",)),
+    ({}, rdma(ready=False), 799.9, ("port.state",)),
+    ({}, rdma(ready=False), 800, ()),
+    ({}, rdma(ready=False), 199, ()),
+    ({}, rdma(ready=True), 210, ()),
+    ({"cases": (case(), case(port=2), case("port.gid"))}, rdma(ready=False), 210, ("port.state", "port.gid")),
+    ({"cases": (case("port.rate"),)}, rdma(ready=False), 210, ("profile rdma",)),
+    ({"cases": (case(convicted_at=None),)}, rdma(ready=False), 210, ("profile rdma",)),
+    ({"cases": (case(spared_until=300.0),)}, rdma(ready=False), 400, ("port.state",)),
+    ({"former_gates": ()}, rdma(ready=False), 210, ()),  # it was closed before
+    ({"former_gates": OPEN[:1]}, rdma(ready=False), 210, ()),
+    ({}, rdma(ready=False, name="other"), 210, ("profile rdma",)),  # what took its place is closed
+    ({}, rdma(ready=True, name="other"), 210, ()),
+    ({"former_gates": ()}, rdma(ready=False, name="other"), 210, ()),
+    ({"upgraded_at": None}, rdma(ready=False), 210, ()),
+]
+
+
+@pytest.mark.parametrize(("memory", "profile", "now", "checks_told"), HELD_UP)
+def test_what_closed_a_gate_that_was_open_holds_a_rollout_up(
+    memory: dict[str, Any], profile: ProfileStanding, now: float, checks_told: tuple[str, ...]
+) -> None:
+    usual: dict[str, Any] = {"upgraded_at": 200.0, "former_gates": OPEN, "cases": (case(),)}
+    assert closed_since(past(**(usual | memory)), (profile,), now) == checks_told
+
+
+def test_a_gate_that_comes_with_a_version_is_awaited_and_its_fault_is_spared() -> None:
+    before = past(upgraded_at=200.0, cases=(case(), case("port.gid"), case("port.gid", port=2, convicted_at=None)))
+    after = with_newcomers(before, ["port.gid"], 201.0)
+    assert after.unproven_until == {"port.gid": 801.0}
+    assert awaited(after) == {"port.gid"}
+    assert [one.spared_until for one in after.cases] == [None, 800.0, None]
+    assert [one.check for one in disputed(after)] == ["port.gid"]
+    assert spared_until(after, case("port.gid", convicted_at=799.0)) == 800.0
+    assert spared_until(after, case("port.gid", convicted_at=800.0)) is None
+    assert with_newcomers(after, ["port.gid"], 300.0) is after
+
+
+@pytest.mark.parametrize(("upgraded_at", "at"), [(None, 201.0), (200.0, 800.0), (200.0, 199.0)])
+def test_a_gate_that_comes_with_the_configuration_is_awaited_by_no_rollout(
+    upgraded_at: float | None, at: float
+) -> None:
+    after = with_newcomers(past(upgraded_at=upgraded_at, cases=(case("port.gid"),)), ["port.gid"], at)
+    assert after.unproven_until == {"port.gid": at + HOLD}
+    assert awaited(after) == frozenset()
+    assert after.cases[0].spared_until is None
+
+
+def test_a_damaged_memory_waits_for_no_gate() -> None:
+    kept = past(unproven_until={"port.gid": 900.0})
+    assert intact(kept, 300.0)
+    assert not intact(kept, 299.0)
+    assert plausible(kept, 300.0).unproven_until == {"port.gid": 900.0}
+    assert plausible(kept, 299.0).unproven_until == {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nodeprep.publish.probes import health, readiness
+from nodeprep.publish.series import ALL
 from tests.status_values import status
 
 TURNS = [
@@ -31,6 +33,11 @@ ROUNDS: list[tuple[dict[str, Any], tuple[bool, str]]] = [
     ({"complete": False, "disputed": ("port.mtu",)}, (False, NOT_DONE)),
     ({"disputed": ("port.mtu",)}, (False, "port.mtu: only this version finds the fault")),
     ({"disputed": ("port.mtu", "port.gid", "pci.link")}, (False, "port.mtu and 2 more: only this version finds")),
+    ({"held_up": ("port.mtu",)}, (False, "port.mtu: closed a gate that stood open before this version started; the ")),
+    ({"held_up": ("a.b", "profile x"), "complete": True}, (False, "a.b and 1 more: closed a gate that stood open")),
+    ({"held_up": ("port.mtu",), "disputed": ("port.gid",)}, (False, "port.gid: only this version finds the fault")),
+    ({"held_up": ("port.mtu",), "complete": False}, (False, NOT_DONE)),
+    ({"awaited": ("port.mtu",)}, (False, "port.mtu: new in this version and yet to pass")),
 ]
 
 
@@ -43,3 +50,12 @@ def test_readiness(different: dict[str, Any], says: tuple[bool, str]) -> None:
 
 def test_before_the_first_round() -> None:
     assert readiness(None) == (False, NOT_DONE)
+
+
+def test_the_series_of_a_rollout_and_of_a_taint_that_is_held_back() -> None:
+    series = {one.name: one for one in ALL}
+    held = status(disputed=("port.mtu",), held_up=("port.mtu", "port.gid"), awaited=("pci.link",))
+    assert series["nodeprep_upgrade_spared"].of(held) == {(): 2.0}
+    assert series["nodeprep_taint_ok"].of(held) == {(): 1.0}
+    untainted = replace(held, desired=replace(held.desired, untainted="no taint: kube-system/rdma-dp ..."))
+    assert series["nodeprep_taint_ok"].of(untainted) == {(): 0.0}

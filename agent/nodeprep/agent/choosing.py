@@ -10,6 +10,7 @@ from nodeprep.config.profiles import BUILT_IN, Named
 from nodeprep.config.waivers import Waiver
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.readiness import Assigned, Mode
+from nodeprep.decide.upgrade import with_newcomers
 from nodeprep.facts.capture import capture
 from nodeprep.facts.cluster import Cluster
 from nodeprep.facts.cni import Cni
@@ -83,20 +84,34 @@ def _assigned(part: Named, chosen: Chosen, gate: GatePolicy, mode: Mode, past: P
     return Assigned(part.profile.name, part.profile.gates, gating, rdma, refused)
 
 
-def renewed(past: Past, chosen: Chosen) -> Past:
+def renewed(past: Past, chosen: Chosen, now: float) -> Past:
     """The memory, in which nothing is proven of what a profile asks that this node did not have before.
 
-    A check that had nothing to look for under one profile proves nothing under another. Passes that are not enough yet
-    begin anew whenever another profile is in force, or the same with other demands.
+    A check that had nothing to look for under one profile proves nothing under another. Of a profile that the node had
+    only a gate that none of its profiles asked for is to pass anew; if it is open it stays so meanwhile, for a while.
+    Passes that are not enough yet begin anew whenever another profile is in force, or the same with other demands.
     """
-    known = {(part["names"][0], tuple(part["profile"].get("gates", ()))) for part in past.parts if part.get("names")}
-    now = {(part.profile.name, part.profile.gates) for part in chosen.parts}
-    strange = {gate for name, gates in now - known for gate in gates}
+    known = {part["names"][0]: part["profile"].get("gates", ()) for part in past.parts if part.get("names")}
+    asked = frozenset(gate for gates in known.values() for gate in gates)
+    now_asked = ((part.profile.name, frozenset(part.profile.gates)) for part in chosen.parts)
+    came = {name: gates - asked if name in known else gates for name, gates in now_asked}
+    past = _waiting(past, chosen)
+    strange = frozenset(gate for gates in came.values() for gate in gates)
     changed = bool(strange) or past.profile != mapping(chosen.profile)
     if not changed:
         return past
     proofs = {check: proof for check, proof in past.proofs.items() if proof.proven and check not in strange}
-    return past if proofs == past.proofs else replace(past, proofs=proofs)
+    past = past if proofs == past.proofs else replace(past, proofs=proofs)
+    is_open = {name for name, _ in past.gates}
+    return with_newcomers(past, (gate for name in is_open & known.keys() for gate in came.get(name, ())), now)
+
+
+def _waiting(past: Past, chosen: Chosen) -> Past:
+    """The memory with the new gates that are still asked for and yet to pass."""
+    asked = frozenset(gate for part in chosen.parts for gate in part.profile.gates)
+    proven = frozenset(check for check, proof in past.proofs.items() if proof.proven)
+    waiting = {gate: until for gate, until in past.unproven_until.items() if gate in asked - proven}
+    return past if waiting == past.unproven_until else replace(past, unproven_until=waiting)
 
 
 def held(past: Past, chosen: Chosen) -> Past:

@@ -28,9 +28,10 @@ from nodeprep.config.settings import Settings
 from nodeprep.decide.damping import reset, wanted_looks
 from nodeprep.decide.desired import MODES, Desired, Trouble
 from nodeprep.decide.readiness import node_gates
+from nodeprep.decide.rollout import closed_since
 from nodeprep.decide.schedule import RECENT, not_fresh
 from nodeprep.decide.turn import Heard, Rules, think
-from nodeprep.decide.upgrade import changed_by_upgrade, disputed
+from nodeprep.decide.upgrade import awaited, changed_by_upgrade, disputed
 from nodeprep.doors import clock
 from nodeprep.doors.bell import BellState
 from nodeprep.facts import ALL as FACTS
@@ -140,7 +141,7 @@ class Mind:
         anew, self._anew = self._anew, False
         now = clock.now()
         self._meet_node(now)
-        self.past = renewed(self.past, choice.chosen)
+        self.past = renewed(self.past, chosen, now)
         fresh = self.standing.fresh(now)
         new = anew or bool(fresh) or self.standing.words() != before
         if self.status is not None and not new and self._is_settled(now):
@@ -277,6 +278,8 @@ class Mind:
             config_trouble=self.config_trouble,
             gate_trouble=self.gate_trouble,
             spared=tuple(dict.fromkeys(case.check for case in spared)),
+            held_up=closed_since(self.past, told.profiles, clock.now()),
+            awaited=tuple(sorted(awaited(self.past))),
             disputed=tuple(dict.fromkeys(case.check for case in disputed(self.past))),
             waivers=sum(one.waived is not None for one in report.findings),
             bells=bells,

@@ -54,4 +54,5 @@ def resumed(past: Past) -> Past:
     """
     proofs = {check: proof for check, proof in past.proofs.items() if proof.proven}
     cases = tuple(replace(case, passes=0, passing_since=None) if case.convicted else case for case in past.cases)
-    return replace(past, proofs=proofs, cases=cases, all_passing_since=None)
+    intolerant = dict.fromkeys(past.intolerant)
+    return replace(past, proofs=proofs, cases=cases, intolerant=intolerant, all_passing_since=None)

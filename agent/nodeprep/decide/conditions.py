@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nodeprep.decide.against import roots, spared, told
 from nodeprep.decide.legal import few, line, reason
-from nodeprep.decide.readiness import ProfileStanding
+from nodeprep.decide.readiness import ProfileStanding, missing_gates
 from nodeprep.facts.past import Case, Past, State
 from nodeprep.model import Check, Finding, Status
 
@@ -15,6 +15,7 @@ PREFIX = "nodeprep.io"
 TRAINING_READY = f"{PREFIX}/TrainingReady"
 # Of a ready node to which a profile came whose gate stays shut, for a look at it just failed.
 TO_BE_CONFIRMED = "ToBeConfirmed"
+NEWCOMERS = "new there and yet to pass:"
 MOST_TROUBLE = 200  # characters of what is wrong with the agent itself, at the end of a message
 
 # The areas of design 3.5, by families of checks; what is in none, such as limits, counts for TrainingReady alone.
@@ -56,7 +57,7 @@ class Sight:
     """What conditions and taints are read from.
 
     `gates` are those of all assigned profiles and `convicted` what is believed of them; `closing` are the gates that
-    the state goes by.
+    the state goes by. `untainted`: why our taint does not stand though it ought to.
     """
 
     past: Past
@@ -69,6 +70,7 @@ class Sight:
     now: float
     blind_after: float
     full_round: bool
+    untainted: str = ""
 
     def blind(self, gates: Iterable[str]) -> tuple[str, str] | None:
         """The first of the gates that could not look for too long, and at what."""
@@ -96,7 +98,8 @@ def conditions(sight: Sight, trouble: Trouble) -> tuple[Condition, ...]:
 def _training_ready(sight: Sight, trouble: Trouble) -> Condition:
     """Whether a job may land here, and in one line why not."""
     status, why, message = _overall(sight)
-    tail = "".join(f"; {line(one, MOST_TROUBLE)}" for one in (trouble.store, trouble.config, trouble.publish) if one)
+    troubles = (sight.untainted, trouble.store, trouble.config, trouble.publish)
+    tail = "".join(f"; {line(one, MOST_TROUBLE)}" for one in troubles if one)
     return Condition(TRAINING_READY, status, reason(why), line(message, tail=tail))
 
 
@@ -114,6 +117,9 @@ def _overall(sight: Sight) -> tuple[str, str, str]:
     changed = next((one for one in past.cases if one.check in sight.closing and spared(one, sight.now)), None)
     if changed is not None:
         return "True", "VerdictChangedByUpgrade", f"the gate stays open, though only this version sees {told(changed)}"
+    new = missing_gates(past, sight.closing, sight.now)
+    if new:
+        return "True", "GatesToPass", f"the gate stays open, though {NEWCOMERS} {few(new)}"
     names = ", ".join(one.name for one in sight.profiles if one.ready)
     return "True", "Ready", f"every gate check passes: {names}" if names else "no profile demands anything"
 
@@ -143,11 +149,13 @@ def _area(sight: Sight, kind: str, families: frozenset[str]) -> Condition | None
     blind = sight.blind(gates)
     if blind:
         return Condition(kind, "Unknown", "CannotLook", line(f"{blind[0]} could not look: {blind[1]}"))
-    missing = [one for one in gates if one not in sight.past.proofs or not sight.past.proofs[one].proven]
+    unproven = missing_gates(sight.past, gates, sight.now)
+    missing = missing_gates(sight.past, gates, sight.now, is_open=sight.past.state is State.READY)
     if missing:
         count = f"{len(gates) - len(missing)} of {len(gates)} gate checks passed often enough in this boot"
         return Condition(kind, "Unknown", "Bootstrap", line(f"{count}; not yet {few(missing)}"))
-    return Condition(kind, "True", "Passed", f"{len(gates)} of {len(gates)} gate checks pass")
+    tail = f"; {NEWCOMERS} {few(unproven)}" if unproven else ""
+    return Condition(kind, "True", "Passed", f"{len(gates) - len(unproven)} of {len(gates)} gate checks pass{tail}")
 
 
 def _applies(sight: Sight, families: frozenset[str]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nodeprep.decide.against import convictions, repairable, roots
+from nodeprep.decide.bearing import told_of
 from nodeprep.decide.conditions import (
     AREAS,
     PREFIX,
@@ -20,7 +21,7 @@ from nodeprep.decide.damping import DampingPolicy
 from nodeprep.decide.legal import label, reason
 from nodeprep.decide.readiness import Mode, ProfileStanding, ReadinessPolicy, node_gates
 from nodeprep.facts.past import Past, State
-from nodeprep.model import Check, Finding, Remedy, Status
+from nodeprep.model import Check, Finding, Remedy
 
 __all__ = [
     "AREAS",
@@ -38,10 +39,6 @@ AGENT_PREFIX = f"agent.{PREFIX}"  # of annotations: what humans write has the ot
 HELD = f"{AGENT_PREFIX}/profiles"
 RESET_DONE = f"{AGENT_PREFIX}/reset"
 NO_TROUBLE = Trouble()
-
-# While it fails, our taint would keep away the pods that serve device plugins or the network (design 3.4).
-TOLERATES_GATE = "plugin.tolerates-gate"
-OTHERS_TAINT = "BootstrapNotTolerated"  # its reason where only the taint that others set is not tolerated
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +85,9 @@ class Taint:
 class Desired:
     """What ought to stand: of ours, whatever is not in it is to be removed.
 
-    `labels` and `annotations` by key; `bootstrap_taint_may_stay`: whether the taint that others set at registration is
-    left alone; `would_run` are remedies of root convictions that stood long enough; no mode but repair runs them.
+    `labels` and `annotations` by key; `untainted`: why our taint does not stand though it ought to, for people;
+    `bootstrap_taint_may_stay`: whether the taint that others set at registration is left alone; `would_run` are
+    remedies of root convictions that stood long enough; no mode but repair runs them.
     """
 
     state: State
@@ -98,6 +96,7 @@ class Desired:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    untainted: str = ""
     bootstrap_taint_may_stay: bool = True
     would_run: tuple[tuple[str, Remedy], ...] = ()
 
@@ -131,6 +130,7 @@ def desired(
         now=now,
         blind_after=damping.blind_after,
         full_round=full_round,
+        untainted=told_of(past) if _is_due(assigned, mode) else "",
     )
     return Desired(
         state=past.state,
@@ -139,6 +139,7 @@ def desired(
         labels=_labels(past, assigned, gate),
         annotations=_annotations(past),
         taints=_taints(sight, mode, gate),
+        untainted=sight.untainted,
         bootstrap_taint_may_stay=_bootstrap_taint_may_stay(past, mode, full_round=full_round),
         would_run=_would_run(sight, readiness),
     )
@@ -154,25 +155,16 @@ def _labels(past: Past, profiles: tuple[ProfileStanding, ...], gate: GatePolicy)
 
 def _taints(sight: Sight, mode: Mode, gate: GatePolicy) -> tuple[Taint, ...]:
     """Our taint, where the mode sets one, a gating profile is not ready and the pods it needs would bear it."""
-    if not MODES[mode].taints or all(one.ready for one in sight.profiles if one.gating):
-        return ()
-    if not taint_is_borne(sight.past, sight.findings, full_round=sight.full_round):
+    if not _is_due(sight.profiles, mode) or not sight.past.taint_borne:
         return ()
     first, _ = sight.against(sight.closing)
     value = state_reason(sight) if first is None else reason(first.reason)
     return (Taint(gate.unhealthy_taint, label(value), gate.effect),)
 
 
-def taint_is_borne(past: Past, findings: Iterable[Finding], *, full_round: bool) -> bool:
-    """Whether the pods that serve device plugins and the network tolerate our taint, as far as was last seen.
-
-    Nobody was ever seen who does not: yes, for a gate must not stay open because a server does not answer.
-    """
-    told = [one for one in findings if one.check == TOLERATES_GATE and one.verdict.reason != OTHERS_TAINT]
-    said = {one.status for one in told}
-    if said & {Status.FAIL, Status.WARN}:
-        return False
-    return past.taint_borne if Status.UNKNOWN in said or not (said or full_round) else True
+def _is_due(profiles: Iterable[ProfileStanding], mode: Mode) -> bool:
+    """Whether our taint ought to stand."""
+    return MODES[mode].taints and any(one.gating and not one.ready for one in profiles)
 
 
 def _annotations(past: Past) -> dict[str, str]:

@@ -20,6 +20,7 @@ def outliving(past: Past) -> Past:
         baseline=past.baseline,
         passed=past.passed,
         taint_borne=past.taint_borne,
+        intolerant=dict.fromkeys(past.intolerant),
         reset_done=past.reset_done,
     )
 
@@ -32,6 +33,8 @@ def intact(past: Past, now: float) -> bool:
 def _times(past: Past) -> Iterator[float]:
     yield from (past.at, past.since)
     yield from (time for time in (past.upgraded_at, past.all_passing_since) if time is not None)
+    yield from (time for time in past.intolerant.values() if time is not None)
+    yield from (time - HOLD for time in past.unproven_until.values())  # when they came
     yield from (blind.since for blind in past.blind.values())
     for proof in past.proofs.values():
         yield from (proof.first, proof.last)

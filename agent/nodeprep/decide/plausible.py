@@ -16,6 +16,8 @@ def plausible(past: Past, now: float) -> Past:
         cases=tuple(_case(case, now) for case in past.cases),
         blind={check: Blind(_by(one.since, now), one.message) for check, one in past.blind.items()},
         upgraded_at=None if past.upgraded_at is None or _is_to_come(past.upgraded_at, now) else past.upgraded_at,
+        intolerant={name: None if _is_to_come(gone, now) else gone for name, gone in past.intolerant.items()},
+        unproven_until={gate: at for gate, at in past.unproven_until.items() if not _is_to_come(at, now + HOLD)},
     )
 
 

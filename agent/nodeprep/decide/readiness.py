@@ -22,6 +22,7 @@ __all__ = [
     "Repair",
     "advance",
     "begin",
+    "missing_gates",
     "node_gates",
     "open_gates",
     "standings",
@@ -142,7 +143,7 @@ def _situation(
 ) -> Situation:
     gates = node_gates(profiles)
     chosen = [one for one in profiles if one.gating] or profiles
-    missing = _missing(past, gates)
+    missing = missing_gates(past, gates, now, is_open=past.state is State.READY)
     return Situation(
         refused=next((one.refused for one in chosen if one.refused), ""),
         missing=missing,
@@ -158,9 +159,13 @@ def _situation(
     )
 
 
-def _missing(past: Past, gates: Iterable[str]) -> tuple[str, ...]:
-    """The gates that have not passed often enough in this boot."""
-    return tuple(gate for gate in gates if gate not in past.proofs or not past.proofs[gate].proven)
+def missing_gates(past: Past, gates: Iterable[str], now: float, *, is_open: bool = False) -> tuple[str, ...]:
+    """The gates that have not passed often enough in this boot, and for which nobody waits.
+
+    What is open stays so for a while where a gate came to it that is yet to pass; nothing opens without it.
+    """
+    missing = (gate for gate in gates if gate not in past.proofs or not past.proofs[gate].proven)
+    return tuple(gate for gate in missing if not is_open or now >= past.unproven_until.get(gate, now))
 
 
 def _looked(past: Past) -> bool:
@@ -192,7 +197,7 @@ def _standing(past: Past, profile: Assigned, checks: Mapping[str, Check], now: f
     return ProfileStanding(
         name=profile.name,
         device=not profile.refused
-        and _holds(past, of_devices, now)
+        and _holds(past, of_devices, now, is_open=(profile.name, DEVICE) in past.gates)
         and ((profile.name, DEVICE) in past.gates or suspected(past, of_devices, now) is None),
         ready=not why,
         gating=profile.gating,
@@ -203,8 +208,9 @@ def _standing(past: Past, profile: Assigned, checks: Mapping[str, Check], now: f
     )
 
 
-def _holds(past: Past, gates: tuple[str, ...], now: float) -> bool:
-    return _looked(past) and not _missing(past, gates) and not convictions(past, gates, now)
+def _holds(past: Past, gates: tuple[str, ...], now: float, *, is_open: bool) -> bool:
+    missing = missing_gates(past, gates, now, is_open=is_open)
+    return _looked(past) and not missing and not convictions(past, gates, now)
 
 
 def _in_the_way(past: Past, profile: Assigned, checks: Mapping[str, Check], now: float) -> str:
@@ -214,9 +220,10 @@ def _in_the_way(past: Past, profile: Assigned, checks: Mapping[str, Check], now:
     against = roots(convictions(past, profile.gates, now), checks)
     if against:
         return told(against[0])
-    if _holds(past, profile.gates, now):
+    is_open = (profile.name, READY) in past.gates
+    if _holds(past, profile.gates, now, is_open=is_open):
         return ""
-    missing = _missing(past, profile.gates)
+    missing = missing_gates(past, profile.gates, now, is_open=is_open)
     blind = next((gate for gate in missing if gate in past.blind), None)
     if blind is not None:
         return f"{blind} could not look: {past.blind[blind].message}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from nodeprep.decide.bearing import who_bears
 from nodeprep.decide.damping import DampingPolicy, Glance, remember
-from nodeprep.decide.desired import Desired, GatePolicy, Trouble, desired, taint_is_borne
+from nodeprep.decide.desired import Desired, GatePolicy, Trouble, desired
 from nodeprep.decide.readiness import (
     NO_REPAIR,
     Assigned,
@@ -63,9 +64,7 @@ def think(past: Past, heard: Heard, rules: Rules, now: float) -> tuple[Past, Des
     stands = standings(past, rules.profiles, rules.checks, now)
     if past.gates != (gates := open_gates(stands)):
         past = replace(past, gates=gates)
-    borne = taint_is_borne(past, heard.findings, full_round=heard.full_round)
-    if past.taint_borne != borne:
-        past = replace(past, taint_borne=borne)
+    past = who_bears(past, heard.findings, now, full_round=heard.full_round)
     told = desired(
         past,
         heard.findings,

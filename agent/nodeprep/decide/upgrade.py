@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from nodeprep.facts.past import Case, Past, passed_key
@@ -15,14 +16,19 @@ def took_over(past: Past, version: str, now: float) -> Past:
         return past
     if not past.version:
         return replace(past, version=version)
-    return replace(past, version=version, former_passed=past.passed, upgraded_at=now)
+    return replace(past, version=version, former_passed=past.passed, former_gates=past.gates, upgraded_at=now)
 
 
 def spared_until(past: Past, case: Case) -> float | None:
-    """Until when a conviction must not close the gate: the former version passed this subject with the same value."""
-    if past.upgraded_at is None or case.convicted_at is None:
+    """Until when a conviction must not close the gate: the former version passed this subject with the same value.
+
+    Or did not ask for it, and the gate came with this version to a profile that was open.
+    """
+    if past.upgraded_at is None or case.convicted_at is None or case.convicted_at >= past.upgraded_at + HOLD:
         return None
-    if not past.upgraded_at <= case.convicted_at < past.upgraded_at + HOLD:
+    if case.check in awaited(past):
+        return past.upgraded_at + HOLD
+    if case.convicted_at < past.upgraded_at:
         return None
     former = past.former_passed.get(passed_key(case.check, case.subject))
     return past.upgraded_at + HOLD if former and former == case.observed else None
@@ -39,3 +45,21 @@ def disputed(past: Past) -> tuple[Case, ...]:
     A gate closes in the end, for the new version may be right; that the rollout goes on is for a human to say.
     """
     return tuple(one for one in past.cases if one.convicted and one.spared_until is not None)
+
+
+def with_newcomers(past: Past, gates: Iterable[str], now: float) -> Past:
+    """The memory after these gates came to a profile that is open: it stays so for a while, though they are to pass."""
+    fresh = set(gates) - past.unproven_until.keys()
+    if not fresh:
+        return past
+    past = replace(past, unproven_until={**past.unproven_until, **dict.fromkeys(sorted(fresh), now + HOLD)})
+    cases = (replace(one, spared_until=spared_until(past, one)) if one.check in fresh else one for one in past.cases)
+    return replace(past, cases=tuple(cases))
+
+
+def awaited(past: Past) -> frozenset[str]:
+    """Gates that came with this version to a profile that was open, and that are yet to pass."""
+    if past.upgraded_at is None:
+        return frozenset()
+    came = ((gate, until - HOLD) for gate, until in past.unproven_until.items())
+    return frozenset(gate for gate, at in came if past.upgraded_at <= at < past.upgraded_at + HOLD)

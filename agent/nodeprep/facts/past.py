@@ -98,10 +98,12 @@ class Past:
     the `names` of its lineage. `gates` are the gates (profile, stage) that stand open by it, `waivers` those of the
     configuration. `baseline` is the profile of what this node had when it was first ready, in the same form; None
     before. `passed` are the values, by "check place port", at which gate checks last passed; `upgraded_at` is when
-    another version took over, with `former_passed` as it was then. `taint_borne`: nobody was last seen who serves a
-    device plugin or the network and does not tolerate our taint. `reset_done` is the human's wish on the Node to start
-    over that was last followed. `serial` grows by one with every change that is
-    kept.
+    another version took over, with `former_passed` as it was then and `former_gates` the
+    gates that stood open. `taint_borne`: nobody was last seen who serves a device plugin or the network and does not
+    tolerate our taint; else `intolerant` are their DaemonSets ("namespace/name", "" where nobody knows), each with the
+    time since when no pod of it was here, None while one is. `unproven_until`: gates that came to a profile that was
+    open, and until when it stays so though they are yet to pass. `reset_done` is the human's wish on the Node to start
+    over that was last followed. `serial` grows by one with every change that is kept.
     """
 
     boot_id: str = ""
@@ -126,8 +128,11 @@ class Past:
     passed: Mapping[str, str] = field(default_factory=dict)
     former_passed: Mapping[str, str] = field(default_factory=dict)
     upgraded_at: float | None = None
+    former_gates: tuple[tuple[str, str], ...] = ()
     all_passing_since: float | None = None
     taint_borne: bool = True
+    intolerant: Mapping[str, float | None] = field(default_factory=dict)
+    unproven_until: Mapping[str, float] = field(default_factory=dict)
     reset_done: str = ""
 
     def case(self, check: str, subject: Subject) -> Case | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nodeprep.decide.upgrade import HOLD
 from nodeprep.publish.status import NodeStatus
 
 MISSED = 3  # intervals without a turn (design 3.5)
@@ -15,13 +16,26 @@ def health(age: float, interval: float) -> tuple[bool, str]:
 
 
 def readiness(status: NodeStatus | None) -> tuple[bool, str]:
-    """Whether every fact was looked at once and nothing is held against the node that only a new version sees."""
+    """Whether every fact was looked at once, and no gate of the node waits or closed because of a new version."""
     if status is None or not status.complete:
         return False, "the first full round of this start is not done"
     if status.disputed:
-        more = f" and {len(status.disputed) - 1} more" if len(status.disputed) > 1 else ""
         return False, (
-            f"{status.disputed[0]}{more}: only this version finds the fault, the one before passed the same value "
+            f"{_few(status.disputed)}: only this version finds the fault, the one before passed the same value "
             "(VerdictChangedByUpgrade); the rollout waits, see /report"
         )
+    if status.held_up:
+        return False, (
+            f"{_few(status.held_up)}: closed a gate that stood open before this version started; the rollout waits for "
+            f"{HOLD / 60:.0f} minutes from then, see /report"
+        )
+    if status.awaited:
+        return False, (
+            f"{_few(status.awaited)}: new in this version and yet to pass; the gate stays open for {HOLD / 60:.0f} "
+            "minutes from its start, the rollout waits, see /report"
+        )
     return True, f"round {status.rounds} is done"
+
+
+def _few(checks: tuple[str, ...]) -> str:
+    return f"{checks[0]} and {len(checks) - 1} more" if len(checks) > 1 else checks[0]

@@ -277,14 +277,10 @@ ALL = (
         lambda status: one(not status.gate_trouble),
     ),
     Series("nodeprep_node_ok", "Whether Node and Lease say what they should (1), or cannot be written", (), node_ok),
-    Series("nodeprep_fence_ok", "Whether a foreign label was denied to this agent when last tried", (), fence_ok),
+    Series("nodeprep_fence_ok", "Whether a foreign label and Lease were denied to it when last tried", (), fence_ok),
     Series("nodeprep_waivers", "Findings that a waiver excuses now", (), lambda status: one(status.waivers)),
-    Series(
-        "nodeprep_upgrade_spared",
-        "Checks whose conviction only the new version sees: while there is one, the rollout waits",
-        (),
-        lambda status: one(len(status.disputed)),
-    ),
+    Series("nodeprep_upgrade_spared", "Faults that hold a rollout up", (), lambda status: one(status.waits_for)),
+    Series("nodeprep_taint_ok", "Whether no plugin keeps a due taint away", (), lambda status: one(status.taint_ok)),
     Series(
         "nodeprep_bell_alive",
         "Whether an event source of the kernel is heard (1), or its facts are only polled (0)",

@@ -11,7 +11,7 @@ from nodeprep.doors.bell import BellState
 from nodeprep.facts.past import Past
 from nodeprep.model import Report
 
-UNFENCED = "this cluster does not keep the agent from writing to other Nodes (nodeprep_fence_ok 0): apply the fence"
+UNFENCED = "this cluster does not keep the agent from other Nodes and Leases (nodeprep_fence_ok 0): apply the fence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Published:
     """How the agent stands with the API server.
 
     `trouble` is what keeps the Node, or the Lease, from saying what it should, "" while it does; `denied` the part of
-    it that a policy denies, which is not tried again before the configuration changes. `fenced`: whether the cluster
+    it that policies deny, which is not tried again before the configuration changes. `fenced`: whether the cluster
     keeps the agent from what is not its own; None until that was tested.
     """
 
@@ -43,8 +43,9 @@ class NodeStatus:
     ages; `rounds` counts from this start. `complete`: every fact was looked at once since the start. `store_trouble`,
     `config_trouble` and `gate_trouble` are "" while all is well. `published` is None where the agent has no access to
     an API server. `spared` are ids of checks whose conviction only a new version sees and that close no gate yet;
-    `disputed` are those and the ones that do by now. `suppressed` counts remedies that a mode did not run, by reason;
-    `api_requests` what was asked of Kubernetes, by verb and HTTP code.
+    `disputed` are those and the ones that do by now; `awaited` are gates that are new in this version and yet to pass,
+    `held_up` is what closed a gate since that stood open before it. `suppressed` counts remedies that a mode did not
+    run, by reason; `api_requests` what was asked of Kubernetes, by verb and HTTP code.
     """
 
     report: Report
@@ -62,8 +63,20 @@ class NodeStatus:
     published: Published | None = None
     spared: tuple[str, ...] = ()
     disputed: tuple[str, ...] = ()
+    awaited: tuple[str, ...] = ()
+    held_up: tuple[str, ...] = ()
     waivers: int = 0
     bells: Mapping[str, BellState] = field(default_factory=dict)
     suppressed: Mapping[str, int] = field(default_factory=dict)
     api_requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
     at: float = 0.0
+
+    @property
+    def waits_for(self) -> int:
+        """How many faults hold a rollout up: what only this version sees, or what closed a gate under it."""
+        return len({*self.disputed, *self.held_up})
+
+    @property
+    def taint_ok(self) -> bool:
+        """Whether our taint stands where it ought to: nothing has to be held back for a plugin's sake."""
+        return not self.desired.untainted

@@ -11,7 +11,8 @@ import pytest
 from nodeprep.checks.plugin.tolerates_gate import CHECK, GIVEN, GIVEN_ON_HOST_NETWORK, Want
 from nodeprep.config.agent_settings import AgentSettings
 from nodeprep.config.document import ConfigError
-from nodeprep.decide.desired import GatePolicy, taint_is_borne
+from nodeprep.decide.bearing import who_bears
+from nodeprep.decide.desired import GatePolicy
 from nodeprep.facts.cluster import Owner, Pod, Toleration
 from nodeprep.facts.cni import Cni
 from nodeprep.model import Finding, Unreadable, Why
@@ -80,8 +81,8 @@ def test_says(tolerations: tuple[Toleration, ...], says: str) -> None:
 @pytest.mark.parametrize("want", [Want(), RENAMED, Want(effect="PreferNoSchedule")])
 def test_the_agent_does_with_the_taint_what_the_message_says(tolerations: tuple[Toleration, ...], want: Want) -> None:
     (one,) = verdicts(CHECK, cluster(pods=(plugin(*tolerations),)), want=want)
-    is_set = taint_is_borne(past(), [Finding(CHECK.id, CHECK.severity, one)], full_round=True)
-    assert is_set is ("no taint is set" not in one.message)
+    after = who_bears(past(), [Finding(CHECK.id, CHECK.severity, one)], 100.0, full_round=True)
+    assert after.taint_borne is ("no taint is set" not in one.message)
 
 
 SERVES: list[tuple[tuple[str, ...], bool]] = [
@@ -138,7 +139,7 @@ def test_networks_lie_where_this_nodes_runtime_looks(path: str, different: dict[
 NOT_MADE_ANEW = [
     (plugin(owner=None), "ok NoController"),
     (plugin(owner=Owner("v1", "Node", "n1")), "ok NoController"),  # static: the kubelet's own
-    (plugin(deleted=True), "absent Nothing"),
+    (plugin(deleted=True), "warn NotTolerated"),  # or the taint came while it goes, and none came after it
     (plugin(phase="Succeeded"), "absent Nothing"),
     (plugin(phase="Failed"), "absent Nothing"),
     (plugin(phase="Pending"), "warn NotTolerated"),
@@ -164,6 +165,12 @@ def test_each_pod_is_judged() -> None:
         "kube-system/rdma-shared-dp-ds-x7k2p",
         "kube-system/nvidia-1",
     ]
+
+
+def test_a_verdict_names_the_daemonset_whose_pods_come_and_go() -> None:
+    alone = Owner("v1", "Node", "n1")
+    named = [one.subject.name for one in verdicts(CHECK, cluster(pods=(plugin(), plugin(name="kube-1", owner=alone))))]
+    assert named == ["kube-system/rdma-shared-dp-ds", "kube-system/kube-1"]
 
 
 def test_pods_that_may_not_be_listed_are_not_missing() -> None:

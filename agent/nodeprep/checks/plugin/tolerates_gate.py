@@ -50,7 +50,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     places = tuple(map(PurePosixPath, (*PLUGINS, *networks(seen.get(Cni)))))
     for pod in seen[Cluster].pods:
         served = serves(pod, places)
-        if served and not pod.deleted and not pod.finished:
+        if served and not pod.finished:
             yield verdict(pod, served, seen[Want])
 
 
@@ -82,8 +82,8 @@ def verdict(pod: Pod, served: str, want: Want) -> Verdict:
     if pod.owner.kind != DAEMON_SET:
         message = f"{shows}; it is of {pod.owner.kind} {pod.owner.name}, and only a DaemonSet owes this very node a pod"
         return Verdict(subject, Status.OK, "NoDaemonSet", message)
-    missing = not_tolerated(pod, want)
-    if not missing:
+    subject = Subject(pod.where, None, f"{pod.namespace}/{pod.owner.name}")
+    if not (missing := not_tolerated(pod, want)):
         return Verdict(subject, Status.OK, "Tolerates", f"{shows} and tolerates {' and '.join(want.taints)}")
     lifted = lifts_taint(missing, want)
     message = (
@@ -101,7 +101,7 @@ def not_tolerated(pod: Pod, want: Want) -> tuple[str, ...]:
 
 def lifts_taint(missing: Iterable[str], want: Want) -> bool:
     """Whether no taint is set beside a pod that serves something and does not tolerate these."""
-    return want.unhealthy_taint in missing  # the other one is set by others (decide.desired.OTHERS_TAINT)
+    return want.unhealthy_taint in missing  # the other one is set by others (decide.bearing.OTHERS_TAINT)
 
 
 def named(key: str) -> str:

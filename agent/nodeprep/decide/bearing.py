@@ -1,0 +1,57 @@
+"""Who would not bear our taint: DaemonSets that serve device plugins or the network, as they were last seen here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from nodeprep.facts.past import Past
+from nodeprep.model import Finding, Status
+
+# While it fails, our taint would keep away the pods that serve device plugins or the network (design 3.4).
+TOLERATES_GATE = "plugin.tolerates-gate"
+OTHERS_TAINT = "BootstrapNotTolerated"  # its reason where only the taint that others set is not tolerated
+ABSENT_FOR = 600.0  # seconds without any pod of it until a DaemonSet counts no more: an update takes seconds to minutes
+
+
+def who_bears(past: Past, findings: Iterable[Finding], now: float, *, full_round: bool) -> Past:
+    """The memory after what was last seen of who tolerates our taint; the very same value if nothing changed.
+
+    Who was seen not to is believed until a pod of the same DaemonSet tolerates it, or none was here for a while: under
+    the taint a pod that is just being made anew would never come. Nobody was ever seen who does not: the taint may
+    stand, for a gate must not stay open because a server does not answer.
+    """
+    told = [one for one in findings if one.check == TOLERATES_GATE]
+    if not told and not full_round:
+        return past
+    intolerant = {one.subject.name for one in told if not _tolerates(one)}
+    tolerant = {one.subject.name for one in told if one.status is Status.OK or one.verdict.reason == OTHERS_TAINT}
+    unseen = any(one.status is Status.UNKNOWN for one in told)
+    after: dict[str, float | None] = dict.fromkeys(sorted(intolerant))
+    for name, gone in _known(past, intolerant).items():
+        since = None if unseen else now if gone is None else gone
+        if name not in intolerant | tolerant and (since is None or now - since < ABSENT_FOR):
+            after[name] = since
+    if (after, not after) == (past.intolerant, past.taint_borne):
+        return past
+    return replace(past, intolerant=after, taint_borne=not after)
+
+
+def told_of(past: Past) -> str:
+    """Why no taint is set, for people; "" if nothing is in its way."""
+    if past.taint_borne:
+        return ""
+    first = min(filter(None, past.intolerant), default="a DaemonSet")
+    more = f" and {len(past.intolerant) - 1} more" if len(past.intolerant) > 1 else ""
+    return f"no taint: {first}{more} does not tolerate it; see nodeprep explain {TOLERATES_GATE}"
+
+
+def _tolerates(finding: Finding) -> bool:
+    return finding.status not in {Status.FAIL, Status.WARN} or finding.verdict.reason == OTHERS_TAINT
+
+
+def _known(past: Past, intolerant: set[str]) -> Mapping[str, float | None]:
+    """Those of before; a memory that does not say who it was has one without a name, until somebody is seen."""
+    if past.intolerant or past.taint_borne or intolerant:
+        return past.intolerant
+    return {"": None}

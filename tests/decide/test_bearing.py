@@ -1,0 +1,106 @@
+"""Who would not bear our taint: what was seen of it, and for how long that is believed."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeprep.agent.starting import resumed
+from nodeprep.decide.bearing import ABSENT_FOR, told_of, who_bears
+from nodeprep.decide.kept import intact, outliving
+from nodeprep.decide.plausible import plausible
+from nodeprep.facts.past import Past
+from nodeprep.memory import dumps, loads
+from nodeprep.model import Finding, Status
+from tests.past_values import finding, past
+
+CHECK, SET, OTHER = "plugin.tolerates-gate", "kube-system/rdma-dp", "kube-system/nvidia-dp"
+NO, YES, OTHERS_YES = (
+    finding(CHECK, Status.WARN, place="pod-1", name=SET, reason="NotTolerated"),
+    finding(CHECK, Status.OK, place="pod-2", name=SET),
+    finding(CHECK, Status.OK, place="pod-3", name=OTHER),
+)
+BOOTSTRAP_ONLY = finding(CHECK, Status.WARN, place="pod-2", name=SET, reason="BootstrapNotTolerated")
+GONE = finding(CHECK, Status.ABSENT, place="", port=None, name="node")
+UNSEEN = finding(CHECK, Status.UNKNOWN, place="", port=None, name="node")
+
+
+def lived(*looks: tuple[float, tuple[Finding, ...]], start: Past | None = None) -> Past:
+    after = start or past()
+    for at, found in looks:
+        after = who_bears(after, found, at, full_round=True)
+    return after
+
+
+LOOKS: list[tuple[list[tuple[float, tuple[Finding, ...]]], bool]] = [
+    # looks in turn, whether the taint may stand in the end
+    ([], True),
+    ([(100, (GONE,))], True),
+    ([(100, (UNSEEN,))], True),
+    ([(100, (NO,))], False),
+    ([(100, (NO,)), (110, (YES,))], True),
+    ([(100, (NO,)), (110, (BOOTSTRAP_ONLY,))], True),
+    ([(100, (NO,)), (110, (NO, YES))], False),  # the old pod goes while the new one comes
+    ([(100, (NO,)), (110, (GONE,))], False),  # its pod is being made anew
+    ([(100, (NO,)), (110, (OTHERS_YES,))], False),  # of another DaemonSet
+    ([(100, (NO,)), (110, (GONE,)), (709.9, (GONE,))], False),
+    ([(100, (NO,)), (110, (GONE,)), (710, (GONE,))], True),
+    ([(100, (NO,)), (110, ()), (710, ())], True),  # the check is not run any more
+    ([(100, (NO,)), (110, (GONE,)), (400, (NO,)), (710, (GONE,))], False),
+    ([(100, (NO,)), (110, (GONE,)), (400, (UNSEEN,)), (710, (GONE,))], False),
+    ([(100, (NO,)), (110, (GONE,)), (400, (UNSEEN,)), (410, (GONE,)), (1010, (GONE,))], True),
+    ([(100, (NO,)), (110, (UNSEEN,)), (2000, (UNSEEN,))], False),
+]
+
+
+@pytest.mark.parametrize(("looks", "borne"), LOOKS)
+def test_who_was_seen_not_to_tolerate_it_is_believed(
+    looks: list[tuple[float, tuple[Finding, ...]]], borne: bool
+) -> None:
+    after = lived(*looks)
+    assert after.taint_borne is borne
+    assert bool(told_of(after)) is not borne
+
+
+def test_before_the_first_full_round_nothing_is_known() -> None:
+    before = lived((100, (NO,)), (110, (GONE,)))
+    assert who_bears(before, (), 5000.0, full_round=False) is before
+
+
+def test_a_quiet_turn_changes_nothing() -> None:
+    before = lived((100, (NO,)), (110, (GONE,)))
+    assert lived((120, (GONE,)), start=before) is before
+
+
+def test_a_memory_that_names_nobody_holds_as_long() -> None:
+    before = past(taint_borne=False)
+    assert lived((100, (YES,)), (699, (YES,)), start=before).taint_borne is False
+    assert lived((100, (YES,)), (700, (YES,)), start=before).taint_borne is True
+    assert lived((100, (NO,)), start=before).intolerant == {SET: None}
+
+
+def test_a_start_and_a_boot_count_anew_who_is_gone() -> None:
+    before = lived((100, (NO,)), (110, (GONE,)))
+    assert before.intolerant == {SET: 110}
+    for after in (resumed(before), outliving(before), plausible(before, 105.0)):
+        assert (after.intolerant, after.taint_borne) == ({SET: None}, False)
+    assert lived((700, (GONE,)), (1299, (GONE,)), start=resumed(before)).taint_borne is False
+    assert not intact(before, 105.0)
+    assert loads(dumps(before)) == before
+
+
+SAID = [
+    (past(), ""),
+    (past(taint_borne=False, intolerant={SET: None}), f"no taint: {SET} does not tolerate it; see nodeprep explain"),
+    (past(taint_borne=False, intolerant={SET: 1.0, OTHER: None}), f"no taint: {OTHER} and 1 more does not tolerate it"),
+    (past(taint_borne=False), "no taint: a DaemonSet does not tolerate it"),
+]
+
+
+@pytest.mark.parametrize(("now", "words"), SAID)
+def test_says_whose_pods_it_is_for(now: Past, words: str) -> None:
+    assert told_of(now)[: len(words)] == words
+    assert bool(told_of(now)) is bool(words)
+
+
+def test_it_is_ten_minutes() -> None:
+    assert ABSENT_FOR == 600
