@@ -68,6 +68,9 @@ matches has `default`. Where a rule with `match` comes first and the node's labe
 no answer), the profiles that were last in force hold on, and the agent says so; where it remembers none, nothing opens.
 Whenever a profile is new to the node, or asks for other gates than before, its gates have to pass anew.
 
+**Names.** Those of the two taints and of the RDMA label are keys of `gate` below; condition types, the labels
+`nodeprep.io/*`, annotations and the Lease have the same names everywhere ([security.md](security.md#other-names)).
+
 **Mode `repair`** needs a component that does not exist yet: until it is installed, the agent acts as in `gate` and
 counts the remedies that it would run.
 """

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import yaml
 
@@ -43,8 +44,18 @@ BUSY = 15.0  # seconds that a busy machine may take longer
 GATE_FILE = 3.0  # seconds until a gate file is gone: two looks half a second apart, on a busy machine
 DOWN = "ip link set eth1 down"
 UP = f"ip link set eth1 up\nip route replace default via {GATEWAY} dev eth1 onlink table {{table}}"
-FOREIGN = "fence-test.example.com/nodeprep"  # the label by which an agent tries a fence
-FENCED = {"unless": f"!('{FOREIGN}' in object.metadata.?labels.orValue({{}}))", "message": "nodeprep:labels"}
+# The label and the Lease by which an agent tries a fence.
+FOREIGN, FOREIGN_LEASE = "fence-test.example.com/nodeprep", "fence-test.example.com"
+OF_LEASE = "request.resource.resource == 'leases'"
+# Rules of policies by their messages: nobody writes the Node; a fence; one that keeps the agent from its own Lease too.
+UNWRITABLE = {"nodeprep:taints": OF_LEASE}
+FENCED = {
+    "nodeprep:labels": f"{OF_LEASE} || !('{FOREIGN}' in object.metadata.?labels.orValue({{}}))",
+    "nodeprep:own-lease": f"!({OF_LEASE}) || object.metadata.name != '{FOREIGN_LEASE}'",
+}
+SILENCED = {**FENCED, "nodeprep:own-lease": f"!({OF_LEASE})"}
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+ACCOUNTS = "system:serviceaccount:default:"  # and the name of the Node
 ACCOUNT = Path(__file__).resolve().parents[2] / "daemonset/base/account.yaml"
 SHIPPED = [rule for one in yaml.safe_load_all(ACCOUNT.read_text()) for rule in one.get("rules", [])]
 FOREIGN_TAINT = {"key": "example.com/theirs", "value": "a", "effect": "NoSchedule"}
@@ -154,7 +165,7 @@ class Published:
 
     def audited(self) -> list[str]:
         """All that its agent asked for, from the API server's own log."""
-        return self.cluster.requests(f"system:serviceaccount:default:{self.name}")
+        return self.cluster.requests(f"{ACCOUNTS}{self.name}")
 
 
 @contextmanager
@@ -195,6 +206,17 @@ def published(
             agent.__exit__(None, None, None)
 
 
+@contextmanager
+def boot_id_file(node: Node, file: Path) -> Iterator[Path]:
+    """A file in which the kernel of `node` tells its boot id: one who writes to it has rebooted the node."""
+    file.write_text(f"{uuid4()}\n")
+    node.run("mount", "--bind", str(file), BOOT_ID)
+    try:
+        yield file
+    finally:
+        node.run("umount", BOOT_ID)
+
+
 def create(cluster: Cluster, name: str, taints: list[Object] | None = None) -> None:
     """The Node as one registers it; the taint that Kubernetes gives to each new one is gone, as once it is Ready."""
     cluster.create(NODES, {"metadata": {"name": name}})
@@ -203,14 +225,23 @@ def create(cluster: Cluster, name: str, taints: list[Object] | None = None) -> N
 
 
 @contextmanager
-def denying(cluster: Cluster, name: str, unless: str = "false", message: str = "nobody may") -> Iterator[None]:
-    """A policy lets nobody change this Node's labels and taints, unless a CEL expression holds."""
-    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}]
+def denying(cluster: Cluster, name: str, rules: Mapping[str, str]) -> Iterator[None]:
+    """A policy: each CEL expression has to hold, by its message, for labels and taints of this Node, and its Leases.
+
+    Those are the Leases that the account of the same name makes or renews.
+    """
+    mine = f"{OF_LEASE} ? request.userInfo.username == '{ACCOUNTS}{name}' : object.metadata.name == '{name}'"
+    resources = (("", "nodes"), ("coordination.k8s.io", "leases"))
     spec = {
         "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": rules},
-        "matchConditions": [{"name": "name", "expression": f"object.metadata.name == '{name}'"}],
-        "validations": [{"expression": unless, "message": message}],
+        "matchConstraints": {
+            "resourceRules": [
+                {"apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": [kind]}
+                for group, kind in resources
+            ]
+        },
+        "matchConditions": [{"name": "mine", "expression": mine}],
+        "validations": [{"expression": says, "message": message} for message, says in rules.items()],
     }
     cluster.create(f"{ADMISSION}ies", {"metadata": {"name": name}, "spec": spec})
     binding = {"policyName": name, "validationActions": ["Deny"]}

@@ -14,9 +14,11 @@ from nodeprep.publish.status import UNFENCED
 from tests.cluster.published_node import (
     BOOTSTRAP,
     BUSY,
+    CHECK,
     FENCED,
     HELD,
     UNHEALTHY,
+    boot_id_file,
     configuration,
     denying,
     published,
@@ -31,7 +33,6 @@ from tests.rigs.netns_node import Shape
 REGISTERED = [{"key": BOOTSTRAP, "value": "", "effect": "NoSchedule"}]
 BY_HARDWARE = configuration(profile="")
 PORT = 9912
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 @pytest.fixture(scope="module")
@@ -68,26 +69,22 @@ def test_a_cluster_without_a_fence(cluster: Cluster, here: Checked, tmp_path: Pa
     """Gates open all the same, and the Node says what is missing until it is there."""
     with published(cluster, here.node, tmp_path, "new-unfenced", port=PORT) as one:
         one.ready()
-        until(lambda: UNFENCED in one.conditions()[TRAINING_READY]["message"], "word of it in the condition", BUSY)
+        until(
+            lambda: UNFENCED in one.conditions()[TRAINING_READY]["message"], "word of it in the condition", CHECK + BUSY
+        )
         assert one.agent.metrics()["nodeprep_fence_ok"] == 0
         assert one.agent.metrics()["nodeprep_node_ok"] == 1
-        with denying(cluster, one.name, **FENCED):
+        with denying(cluster, one.name, FENCED):
             one.agent.configure(configuration(span=1.5))  # what was read anew is believed anew
             until(lambda: one.agent.metrics()["nodeprep_fence_ok"] == 1, "fence", BUSY)
-            until(lambda: UNFENCED not in one.conditions()[TRAINING_READY]["message"], "condition without it", BUSY)
+            until(lambda: UNFENCED not in one.agent.condition()["message"], "word of it that is taken back", BUSY)
             assert one.says().startswith("True ")
 
 
 @pytest.fixture
 def boot_id(here: Checked, tmp_path: Path) -> Iterator[Path]:
-    """The file in which the node's kernel tells its boot id."""
-    file = tmp_path / "boot_id"
-    file.write_text(f"{uuid4()}\n")
-    here.node.run("mount", "--bind", str(file), BOOT_ID)
-    try:
+    with boot_id_file(here.node, tmp_path / "boot_id") as file:
         yield file
-    finally:
-        here.node.run("umount", BOOT_ID)
 
 
 def test_a_reboot(cluster: Cluster, here: Checked, boot_id: Path, tmp_path: Path) -> None:

@@ -13,13 +13,16 @@ from typing import Any
 
 import pytest
 
+from nodeprep.publish.publisher import PATIENCE
 from tests.cluster.published_node import (
     BUSY,
+    CHECK,
     DOWN,
     GATE_FILE,
     NODES,
     STATE,
     UNHEALTHY,
+    UNWRITABLE,
     UP,
     Published,
     allow,
@@ -29,7 +32,7 @@ from tests.cluster.published_node import (
     seconds,
 )
 from tests.rigs.agent import until
-from tests.rigs.api_proxy import Deed, cuts, drips, holds, loses, refuses
+from tests.rigs.api_proxy import Deed, cuts, delays, drips, holds, loses, refuses
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import Shape
@@ -54,10 +57,10 @@ class Fault:
 
 # Backing off, one that gets no answer asks in the second 0, 0.1 to 1, then up to 2, 4 and 8 later.
 FAULTS = [
-    Fault("conflict", refuses(409), "PATCH", NODES, most=48),  # five tries, then a back-off
+    Fault("conflict", refuses(409), "PATCH", NODES, most=60),  # five tries of three requests, then a back-off
     Fault("busy", refuses(429, Retry_After=str(LEFT_ALONE)), "PATCH", most=12),
     Fault("broken", refuses(500)),
-    Fault("broken-writes", refuses(503), "PATCH", most=20),
+    Fault("broken-writes", refuses(503), "PATCH", most=30),  # closing, the status is tried after the Node
     Fault("hanging", holds(done=False)),
     Fault("hanging-writes", holds(done=True), "PATCH", most=20),
     Fault("dripping", drips(0.2)),
@@ -127,9 +130,27 @@ def keeps_retry_after(one: Published, begun: float) -> None:
         assert min(after) >= LEFT_ALONE, "it asked before the time that the server said"
 
 
+def test_gate_files_close_before_the_node_and_open_after_it(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
+    """Also where its writing takes half of the time that an opening gate file waits."""
+    with published(cluster, here.node, tmp_path, "in-order") as one:
+        one.ready()
+        one.proxy.rule(delays(PATIENCE / 2), "PATCH", f"{one.path}$")
+        begun = time.monotonic()
+        with here.fault(DOWN, UP):
+            until(lambda: not one.agent.gates(), "gate file that is gone")
+            assert UNHEALTHY not in one.taints(), "the gate file waited for the Node"
+            one.closed()
+        until(one.agent.gates, "gate file")
+        assert UNHEALTHY not in one.taints(), "the gate file did not wait for the Node"
+        assert len(tries(one, begun)) >= 2, "no writing was late: this proves nothing"
+
+
 def test_a_write_that_a_policy_denies(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
-    """It is not tried again, whatever happens, before the configuration changes; what is allowed is said."""
-    with published(cluster, here.node, tmp_path, "denied", port=PORT, start=False) as one, denying(cluster, one.name):
+    """By a rule of ours: not tried again before the configuration changes; what is allowed is said."""
+    with (
+        published(cluster, here.node, tmp_path, "denied", port=PORT, start=False) as one,
+        denying(cluster, one.name, UNWRITABLE),
+    ):
         one.agent.start()
         until(lambda: one.says().startswith("True "), "condition, which nobody denies")
         assert [write.status for write in tries(one)] == [422]
@@ -141,9 +162,7 @@ def test_a_write_that_a_policy_denies(cluster: Cluster, here: Checked, tmp_path:
 
         until(lambda: "WriteDenied" in one.reasons(), "Event of the denial, which is in no haste")
         assert one.reasons().count("WriteDenied") == 1
-        message = one.conditions()["nodeprep.io/TrainingReady"]["message"]
-        assert "denied" in message
-        assert "nobody may" in message
+        until(lambda: "denied by nodeprep:taints" in message(one), "word of it in the condition", CHECK + BUSY)
         assert one.agent.metrics()["nodeprep_node_ok"] == 0
         assert one.agent.report()["agent"]["publishTrouble"]
 
@@ -156,9 +175,13 @@ def test_a_write_that_a_policy_denies(cluster: Cluster, here: Checked, tmp_path:
         until(lambda: one.labels().get(STATE) == "Ready", "label")
         assert UNHEALTHY not in one.taints()
         until(lambda: one.agent.metrics()["nodeprep_node_ok"] == 1, "metric")
-        until(lambda: "denied" not in one.conditions()["nodeprep.io/TrainingReady"]["message"], "message")
+        until(lambda: "denied" not in one.agent.condition()["message"], "condition without it")
 
 
-def tries(one: Published) -> list[Any]:
+def message(one: Published) -> str:
+    return str(one.conditions()["nodeprep.io/TrainingReady"]["message"])
+
+
+def tries(one: Published, since: float = 0.0) -> list[Any]:
     """Writes to the Node itself, not to its status, that were answered."""
-    return [write for write in one.writes() if write.status and not write.path.endswith("/status")]
+    return [write for write in one.writes(since) if write.status and not write.path.endswith("/status")]

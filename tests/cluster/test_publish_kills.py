@@ -8,10 +8,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from tests.cluster.published_node import (
+    BOOTSTRAP,
     DOWN,
     FENCED,
     FOREIGN_CONDITION,
@@ -19,16 +21,20 @@ from tests.cluster.published_node import (
     UNHEALTHY,
     UP,
     Published,
+    boot_id_file,
+    create,
     denying,
     published,
 )
 from tests.rigs.agent import until
-from tests.rigs.api_proxy import holds
+from tests.rigs.api_proxy import delays, holds
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import Shape
 
-NODE, STATUS, EVENTS, LEASES = r"/nodes/[^/?]+$", "/status$", "/events$", "/leases"
+NODE, STATUS, EVENTS = r"/nodes/[^/?]+$", "/status$", "/events$"
+LEASES = "/leases(/|$)"  # and not the request by which a fence is tried
+PODS, BLIND = "/api/v1/pods", 3.0  # what the choice of a profile waits for, and for how many seconds
 LABELS = {"example.com/theirs": "b"}
 MOST = 2  # Events of one transition: the one that a kill made us forget, and the one that is made after it
 
@@ -50,13 +56,15 @@ class Phase:
 PHASES = [
     Phase(name, method, path, done)
     for name, method, path in (
+        ("read", "GET", NODE),
         ("node", "PATCH", NODE),
         ("status", "PATCH", STATUS),
         ("event", "POST", EVENTS),
         ("lease", "", LEASES),
     )
-    for done in (False, True)
+    for done in (False, True)[: 1 if method == "GET" else 2]
 ]
+ANEW = [Phase("anew", "PATCH", NODE, done) for done in (False, True)]
 
 
 pytestmark = pytest.mark.timeout(300)  # many agents on a busy machine
@@ -82,7 +90,13 @@ def kill_in(phases: dict[Phase, Published]) -> None:
 
 
 def waiting(phases: dict[Phase, Published]) -> list[Phase]:
-    return [phase for phase, one in phases.items() if any(asked.held for asked in one.proxy.requests)]
+    held = [phase for phase, one in phases.items() if any(asked.held for asked in one.proxy.requests)]
+    return [phase for phase in held if phase.method != "GET" or is_ahead(phases[phase])]
+
+
+def is_ahead(one: Published) -> bool:
+    """Whether gate files say what the Node is yet to say: what waits to read it is about to write it."""
+    return bool(one.agent.gates()) is is_tainted(one)
 
 
 def hold(phases: dict[Phase, Published]) -> None:
@@ -146,6 +160,56 @@ def test_in_every_phase_of_closing_and_opening(cluster: Cluster, here: Checked, 
             assert UNHEALTHY not in one.taints()
 
 
+def test_in_the_first_taint_and_in_the_write_that_takes_it_off(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
+    """Of another Node object, from which the taint of its registration goes too, and of another boot."""
+    with ExitStack() as stack:
+        boot_id = stack.enter_context(boot_id_file(here.node, tmp_path / "boot_id"))
+        every = {phase: stack.enter_context(published(cluster, here.node, tmp_path, phase.node)) for phase in ANEW}
+        for anew in (make_anew, partial(reboot, boot_id)):
+            for one in every.values():
+                one.ready()
+                one.agent.kill()
+            anew(*every.values())
+            hold(every)
+            for one in every.values():
+                one.proxy.rule(delays(BLIND), "GET", PODS)  # it writes what it knows before it sees enough to judge
+                one.agent.start()
+            kill_in(every)
+            for phase, one in every.items():
+                assert (UNHEALTHY in one.taints()) is phase.done
+                assert one.agent.gates() == set()
+                one.agent.start()
+            for phase, one in every.items():
+                until(partial(is_tainted, one), f"taint of {one.name}")
+                hold({phase: one})
+            kill_in(every)
+            for phase, one in every.items():
+                assert (one.taints() == {}) is phase.done
+                assert one.agent.gates() == set(), "between the Node and the gate file"
+                one.agent.start()
+        for one in every.values():
+            one.ready()
+            assert one.taints() == {}
+
+
+def is_tainted(one: Published) -> bool:
+    return UNHEALTHY in one.taints()
+
+
+def make_anew(*every: Published) -> None:
+    for one in every:
+        code, told = one.cluster.call("DELETE", one.path)
+        assert code == 200, told
+        create(one.cluster, one.name, [{"key": BOOTSTRAP, "effect": "NoSchedule"}])
+
+
+def reboot(boot_id: Path, *every: Published) -> None:
+    boot_id.write_text(f"{uuid4()}\n")
+    for one in every:
+        for gate in one.agent.gates():
+            (one.agent.run / gate).unlink()  # it is on a tmpfs
+
+
 def renewed(one: Published) -> bool:
     """Whether its Lease was written since the last start."""
     started = one.agent.wait("started")["time"]
@@ -159,7 +223,7 @@ def test_nothing_is_said_twice_by_starts_alone(cluster: Cluster, here: Checked, 
     The cluster is fenced, for on another one the condition says so once that was tested.
     """
     name = "killed-idle"
-    with published(cluster, here.node, tmp_path, name, start=False) as one, denying(cluster, name, **FENCED):
+    with published(cluster, here.node, tmp_path, name, start=False) as one, denying(cluster, name, FENCED):
         one.agent.start()
         one.ready()
         until(lambda: one.reasons()[-1:] == ["Ready"], "Event")

@@ -87,7 +87,7 @@ def tampered(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         for name in (*UP, *DEAD):
             on = (dead if name in DEAD else here).node
             nodes[name] = stack.enter_context(published(cluster, on, directory, name, start=False))
-            stack.enter_context(denying(cluster, name, **FENCED))
+            stack.enter_context(denying(cluster, name, FENCED))
             nodes[name].agent.start()
         for one in nodes.values():
             one.ready()

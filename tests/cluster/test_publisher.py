@@ -20,10 +20,22 @@ from nodeprep.doors.kube_http import Peer
 from nodeprep.facts.past import State
 from nodeprep.publish.publisher import NodeSays, Publisher
 from nodeprep.publish.status import UNFENCED
+from nodeprep.publish.writing import MEND
 from tests.cluster import accounts
-from tests.cluster.published_node import EVENTS, FENCED, LEASES, NODES, SHIPPED, UNHEALTHY, create, denying
+from tests.cluster.published_node import (
+    EVENTS,
+    FENCED,
+    LEASES,
+    NODES,
+    OF_LEASE,
+    SHIPPED,
+    SILENCED,
+    UNHEALTHY,
+    create,
+    denying,
+)
 from tests.rigs.agent import until
-from tests.rigs.api_proxy import Proxy, Request, cuts, loses, refuses
+from tests.rigs.api_proxy import Exchange, Proxy, Request, cuts, delays, loses, passes, refuses
 from tests.rigs.cluster import Cluster
 
 NAMES = GatePolicy()
@@ -31,11 +43,13 @@ MINUTE = 2.0
 STATUS, LEASE = "/status$", f"{LEASES}/agent-"
 
 
-def desired(*, good: bool, reason: str = "PortDown", names: GatePolicy = NAMES) -> Desired:
+def desired(
+    *, good: bool, reason: str = "PortDown", names: GatePolicy = NAMES, message: str = "mlx5_0/1 is down"
+) -> Desired:
     if good:
         conditions = (Condition(TRAINING_READY, "True", "Ready", "every gate check passes"),)
         return Desired(State.READY, conditions=conditions, labels={"nodeprep.io/state": "Ready"})
-    conditions = (Condition(TRAINING_READY, "False", reason, "mlx5_0/1 is down"),)
+    conditions = (Condition(TRAINING_READY, "False", reason, message),)
     taints = (Taint(names.unhealthy_taint, reason, "NoSchedule"),)
     return Desired(State.UNHEALTHY, conditions=conditions, labels={"nodeprep.io/state": "Unhealthy"}, taints=taints)
 
@@ -146,7 +160,7 @@ def test_writes_that_fail_back_off_though_reads_succeed(cluster: Cluster) -> Non
         made.proxy.rule(refuses(503), "PATCH", f"{NODES}/")
         since = made.tell(desired(good=False))
         time.sleep(15.0)
-        tries = [one.at for one in made.asked("PATCH", f"{NODES}/unwritten", since) if "dryRun" not in one.path]
+        tries = [one.at for one in made.asked("PATCH", f"{NODES}/unwritten$", since)]
         gaps = [later - sooner for sooner, later in pairwise(tries)]
         assert 3 <= len(tries) <= 8
         assert max(gaps[-2:]) > 2.0
@@ -193,12 +207,155 @@ def test_a_denial_ends_with_the_names_that_were_denied(cluster: Cluster) -> None
         assert made.publisher.published.denied == ""
 
 
+def test_a_denial_by_no_rule_of_ours_ends_with_what_was_wanted(cluster: Cluster) -> None:
+    """A policy of others, or a Node that is invalid: each wish is tried once, and no wish twice."""
+    with rig(cluster, "others-policy") as made:
+        node = f"{NODES}/others-policy$"
+        made.proxy.rule(refuses(422), "PATCH", node, times=2)
+        since = made.tell(desired(good=False))
+        until(lambda: "PortDown" in made.reasons(), "Event of the conditions, which nobody denies")
+        until(lambda: "WriteDenied" in made.reasons(), "Event")
+        for number in range(30):
+            made.tell(desired(good=False, message=f"+{number}"))
+        until(lambda: made.condition()["message"] == "+29", "other words")
+        assert [one.status for one in made.asked("PATCH", node, since)] == [422]
+        assert made.publisher.published.denied.startswith("denied: PATCH ")
+        made.tell(desired(good=False, reason="Other"))
+        until(lambda: made.condition()["reason"] == "Other", "condition of the second wish")
+        made.tell(desired(good=False, reason="Third"))
+        until(made.tainted, "taint of the third wish")
+        assert [one.status for one in made.asked("PATCH", node, since)] == [422, 422, 200]
+        until(lambda: not made.publisher.published.denied, "end of the denial")
+        until(lambda: "Third" in made.reasons(), "Event of the third wish")
+        assert made.reasons().count("WriteDenied") == 1, "the same was said"
+
+
+def test_one_by_a_rule_of_ours_does_not(cluster: Cluster) -> None:
+    with rig(cluster, "our-policy") as made, denying(cluster, "our-policy", {"nodeprep:taints": OF_LEASE}):
+        since = made.tell(desired(good=False))
+        until(lambda: "WriteDenied" in made.reasons(), "Event")
+        made.tell(desired(good=False, reason="Other"))
+        until(lambda: made.condition()["reason"] == "Other", "condition of the second wish")
+        assert [one.status for one in made.asked("PATCH", f"{NODES}/our-policy$", since)] == [422]
+        assert made.publisher.published.denied.startswith("denied by nodeprep:taints: PATCH ")
+
+
+def test_messages_alone_wait_for_the_minute(cluster: Cluster) -> None:
+    """A count in a message changes at each look: one write a minute tells the newest."""
+    with rig(cluster, "counts") as made:
+        made.tell(desired(good=False))
+        until(lambda: "PortDown" in made.reasons(), "Event")
+        until(lambda: len(made.asked("GET", r"\?resourceVersion=0")) > 0, "the minute's look")
+        time.sleep(0.5)
+        since = time.monotonic()
+        for number in range(60):
+            made.tell(desired(good=False, message=f"+{number} in 10 s"), opening=True)
+        assert time.monotonic() - since < 0.5, "what stands is not waited for"
+        until(lambda: made.condition()["message"] == "+59 in 10 s", "newest message")
+        asked = [str(one) for one in made.asked("", f"{NODES}/counts", since)]
+        node = f"{NODES}/counts"
+        assert asked == [f"GET {node}?resourceVersion=0", f"GET {node}", f"PATCH {node}/status"]
+
+
+def test_an_opening_that_is_no_longer_wanted_is_dropped(cluster: Cluster) -> None:
+    with rig(cluster, "dropped") as made:
+        made.tell(desired(good=False))
+        until(lambda: "PortDown" in made.reasons(), "Event")
+        node = f"{NODES}/dropped"
+        made.proxy.rule(delays(1.0), "GET", f"{node}$", times=1)
+        since = made.tell(desired(good=True))
+        until(lambda: made.asked("GET", f"{node}$", since), "read of the opening")
+        made.tell(desired(good=False, reason="Other"))
+        until(lambda: "Other" in made.reasons(), "Event")
+        asked = [str(one) for one in made.asked("", f"{node}(/status)?$", since)]
+        assert asked == [f"GET {node}", f"GET {node}", f"PATCH {node}/status", f"PATCH {node}"]
+        assert made.reasons().count("Ready") == 1
+
+
+def test_what_is_dropped_ends_no_trouble(cluster: Cluster) -> None:
+    with rig(cluster, "dropped-too") as made:
+        made.tell(desired(good=False))
+        until(lambda: "PortDown" in made.reasons(), "Event")
+        node = f"{NODES}/dropped-too"
+        made.proxy.rule(refuses(503), "PATCH", node)
+        made.tell(desired(good=True))
+        until(lambda: made.publisher.published.trouble, "trouble")
+        troubles: list[str] = []
+        made.publisher.changed = lambda: troubles.append(made.publisher.published.trouble)
+        made.proxy.rule(delays(1.0), "GET", f"{node}$", times=1)
+        since = time.monotonic()
+        until(lambda: made.asked("GET", f"{node}$", since), "read of the next try")
+        made.tell(desired(good=False, reason="Other"))
+        until(lambda: [one for one in made.asked("PATCH", node, since) if one.status == 503], "try of the newest")
+        assert "" not in troubles
+
+
+def test_a_closing_is_said_though_the_node_cannot_be_written(cluster: Cluster) -> None:
+    """As where a webhook of others denies labels and taints otherwise than with 422."""
+    with rig(cluster, "half") as made:
+        made.proxy.rule(refuses(400), "PATCH", f"{NODES}/half$")
+        made.tell(desired(good=False))
+        until(lambda: made.condition()["status"] == "False", "condition")
+        assert not made.tainted()
+        until(lambda: "HTTP 400" in made.publisher.published.trouble, "trouble")
+
+
+def test_a_node_that_is_registered_anew_while_it_opens_is_promised_nothing(cluster: Cluster) -> None:
+    with rig(cluster, "anew") as made:
+        made.tell(desired(good=False))
+        until(lambda: "PortDown" in made.reasons(), "Event")
+
+        def registers(exchange: Exchange) -> None:
+            assert cluster.call("DELETE", f"{NODES}/anew")[0] == 200
+            create(cluster, "anew")
+            passes(exchange)
+
+        made.proxy.rule(registers, "PATCH", STATUS, times=1)
+        since = made.tell(desired(good=True))
+        until(lambda: made.heard[-1].uid != made.uid, "word of it to the loop")
+        assert [one.status for one in made.asked("PATCH", f"{NODES}/", since)] == [409]
+        assert made.condition() == {}
+        assert "nodeprep.io/state" not in made.node()["metadata"].get("labels", {})
+
+
+def test_a_lease_that_a_policy_denies(cluster: Cluster) -> None:
+    """It is asked for once until what may have mended it; the Node is written as ever."""
+    other = replace(NAMES, unhealthy_taint="example.org/unhealthy")
+    with rig(cluster, "silenced") as made:
+        until(lambda: made.asked("PATCH", LEASE), "Lease")
+        with denying(cluster, "silenced", SILENCED):
+            until(lambda: made.publisher.published.denied, "denial")
+            told = made.publisher.published
+            assert told.denied.startswith("denied by nodeprep:own-lease: PATCH ")
+            assert told.trouble == f"{told.denied}; {MEND}"
+            assert told.lasting.startswith(told.denied), "for the Node's condition"
+            until(lambda: "WriteDenied" in made.reasons(), "Event")
+            since = made.tell(desired(good=False))
+            until(made.tainted, "taint")
+            time.sleep(3 * MINUTE)
+            assert made.asked("GET", r"\?resourceVersion=0", since), "the minute's look"
+            assert made.asked("", LEASE, since) == []
+            assert made.reasons().count("WriteDenied") == 1
+
+            made.tell(desired(good=False, names=other), other)
+            until(lambda: len(denials(made)) == 2, "try under other names")
+            made.publisher.believe_anew()
+            until(lambda: len(denials(made)) == 3, "try under another configuration")
+        made.publisher.believe_anew()
+        until(lambda: made.asked("PATCH", LEASE)[-1].status == 200, "Lease")
+        until(lambda: not made.publisher.published.trouble, "end of the trouble")
+
+
+def denials(made: Rig) -> list[Request]:
+    return [one for one in made.asked("PATCH", LEASE) if one.status == 422]
+
+
 def test_a_cluster_without_a_fence_until_it_has_one(cluster: Cluster) -> None:
     with rig(cluster, "unfenced") as made:
         until(lambda: made.publisher.published.fenced is False, "test of the fence")
         assert made.publisher.published.lasting == UNFENCED
         assert made.publisher.published.trouble == "", "writing goes on as ever"
-        with denying(cluster, "unfenced", **FENCED):
+        with denying(cluster, "unfenced", FENCED):
             tests = len(made.asked("PATCH", "dryRun"))
             time.sleep(MINUTE)
             assert len(made.asked("PATCH", "dryRun")) == tests, "it is not in doubt at each look"

@@ -1,8 +1,8 @@
-"""How long the answer to the test of a fence is believed."""
+"""How long the answer to the test of a fence is believed, and what comes of a Lease that a policy denies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 
@@ -11,60 +11,132 @@ import pytest
 from nodeprep.doors import clock
 from nodeprep.doors.kube import Access
 from nodeprep.doors.kube_http import Peer
-from nodeprep.doors.kube_write import LOST, MERGE, Outcome
-from nodeprep.publish.errands import FOREIGN, SOON, TEST, Errands
-from nodeprep.publish.writing import Ask
+from nodeprep.doors.kube_write import JSON, LOST, MERGE, Outcome
+from nodeprep.publish.errands import FOREIGN, FOREIGN_LEASE, SOON, TEST, Errands
+from nodeprep.publish.node import Seen
+from nodeprep.publish.writing import MEND, Ask
+
+Asked = tuple[str, str, object]
+Answers = Callable[[str], Outcome]  # by the method
 
 ACCESS = Access("n1", Peer("https://127.0.0.1:1"), dict)
+SEEN = Seen.of({"metadata": {"name": "n1", "uid": "u1"}})
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/nodeprep/leases"
+
+
+def denied(rule: str) -> Outcome:
+    said = f"is forbidden: ValidatingAdmissionPolicy 'one' with binding 'one' denied request: {rule}"
+    return Outcome(422, {"message": said}, f"HTTP 422: {said}")
+
+
 ALLOWED = Outcome(200)
-DENIED = Outcome(422, {"message": "ValidatingAdmissionPolicy 'nodeprep-nodes' denied request: nodeprep:labels"})
-OTHERWISE = Outcome(422, {"message": "denied by somebody else's policy"})
+LABELS, OWN_LEASE = denied("nodeprep:labels"), denied("nodeprep:own-lease")
+OTHERWISE = denied("somebody else's rule")
+GONE = Outcome(LOST)
 ANSWERS = [
-    # known before, answer, known then, seconds until it is tried again
-    (None, DENIED, True, TEST),
-    (None, ALLOWED, False, SOON),
-    (None, OTHERWISE, None, SOON),
-    (None, Outcome(LOST), None, SOON),
-    (True, ALLOWED, False, SOON),
-    (True, Outcome(LOST), True, TEST),
-    (False, DENIED, True, TEST),
-    (False, Outcome(503), False, SOON),
+    # known before, answer to the label, answer to the Lease, known then, seconds until it is tried again
+    (None, LABELS, OWN_LEASE, True, TEST),
+    (None, ALLOWED, ALLOWED, False, SOON),
+    (None, LABELS, ALLOWED, False, SOON),
+    (None, ALLOWED, OWN_LEASE, False, SOON),
+    (None, GONE, ALLOWED, False, SOON),
+    (None, denied("nodeprep:own-node"), OWN_LEASE, None, SOON),
+    (None, LABELS, denied("nodeprep:own-namespace"), None, SOON),
+    (None, OTHERWISE, OWN_LEASE, None, SOON),
+    (None, LABELS, OTHERWISE, None, SOON),
+    (None, LABELS, Outcome(403, LABELS.body), None, SOON),
+    (None, LABELS, Outcome(409), None, SOON),
+    (None, GONE, GONE, None, SOON),
+    (True, LABELS, ALLOWED, False, SOON),
+    (True, GONE, GONE, True, TEST),
+    (True, LABELS, GONE, True, TEST),
+    (False, LABELS, OWN_LEASE, True, TEST),
+    (False, Outcome(503), Outcome(503), False, SOON),
 ]
 
 
-def tried(known: bool | None, answer: Outcome, seed: int) -> tuple[Errands, list[tuple[str, str, object]], float]:
-    """Errands that have just tried the fence, what they asked, and seconds from then until they try again."""
-    asked: list[tuple[str, str, object]] = []
+def made(answers: Answers, asked: list[Asked], seed: int = 0) -> Errands:
+    """Errands of a server that answers so, which notes what it is asked."""
 
     def ask(method: str, where: str, body: object = None, content_type: str = MERGE, /) -> Outcome:
-        assert content_type == MERGE
+        assert content_type == (JSON if method == "POST" else MERGE)
         asked.append((method, where, body))
-        return answer
+        return answers(method)
 
     @contextmanager
     def connected() -> Iterator[Ask]:
         yield ask
 
-    errands = Errands(ACCESS, 60.0, Random(seed), connected, lambda: True)
+    return Errands(ACCESS, 60.0, Random(seed), connected, lambda: True)
+
+
+def tried(known: bool | None, label: Outcome, held: Outcome, seed: int) -> tuple[bool | None, float]:
+    """What errands know that have just tried the fence, and seconds from then until they try again."""
+    errands = made({"PATCH": label, "POST": held}.__getitem__, [], seed)
     errands.fenced = known
     errands.test_fence()
-    return errands, asked, errands.fence_at - clock.now()
+    return errands.fenced, errands.fence_at - clock.now()
 
 
-@pytest.mark.parametrize(("known", "answer", "then", "again"), ANSWERS)
+@pytest.mark.parametrize(("known", "label", "held", "then", "again"), ANSWERS)
 def test_a_fence_is_believed_for_longer_than_its_absence(
     known: bool | None,
-    answer: Outcome,
+    label: Outcome,
+    held: Outcome,
     then: bool | None,
     again: float,
 ) -> None:
-    found = [tried(known, answer, seed) for seed in range(100)]
-    assert {errands.fenced for errands, _, _ in found} == {then}
-    shares = sorted(seconds / again for _, _, seconds in found)
+    found = [tried(known, label, held, seed) for seed in range(100)]
+    assert {fenced for fenced, _ in found} == {then}
+    shares = sorted(seconds / again for _, seconds in found)
     assert 0.89 < shares[0] < 0.92  # a fleet that started at once does not try at once
     assert 1.08 < shares[-1] <= 1.1
 
 
-def test_it_is_tried_by_a_label_that_is_not_ours_and_that_is_never_written() -> None:
-    _, asked, _ = tried(None, DENIED, 0)
-    assert asked == [("PATCH", "/api/v1/nodes/n1?dryRun=All", {"metadata": {"labels": {FOREIGN: "denied"}}})]
+def test_it_is_tried_by_what_is_not_ours_and_is_never_written() -> None:
+    asked: list[Asked] = []
+    made({"PATCH": LABELS, "POST": OWN_LEASE}.__getitem__, asked).test_fence()
+    foreign = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": FOREIGN_LEASE, "namespace": "nodeprep"},
+    }
+    assert asked == [
+        ("PATCH", "/api/v1/nodes/n1?dryRun=All", {"metadata": {"labels": {FOREIGN: "denied"}}}),
+        ("POST", f"{LEASES}?dryRun=All", foreign),
+    ]
+
+
+DENIALS = {
+    "renewed": {"PATCH": OWN_LEASE}.__getitem__,
+    "made": {"PATCH": Outcome(404), "POST": OWN_LEASE}.__getitem__,
+}
+
+
+@pytest.mark.parametrize("answers", DENIALS.values(), ids=DENIALS)
+def test_a_lease_that_a_policy_denies_is_asked_for_once(answers: Answers) -> None:
+    asked: list[Asked] = []
+    errands = made(answers, asked)
+    for _ in range(3):
+        errands.renew(SEEN)
+    assert [method for method, _, _ in asked if method == "PATCH"] == ["PATCH"]
+    assert errands.trouble == ""
+    assert errands.denied.startswith("denied by nodeprep:own-lease: HTTP 422")
+    assert errands.renew not in [getattr(work, "func", work) for _, work in errands.due(SEEN, 0.0, with_events=False)]
+    (told,) = errands.events
+    assert (told["reason"], told["type"], told["involvedObject"]["uid"]) == ("WriteDenied", "Warning", "u1")
+    assert told["message"] == f"{errands.denied}; {MEND}"
+
+
+def test_it_is_asked_for_again_at_once_where_it_may_be_allowed() -> None:
+    told = [OWN_LEASE]
+    errands = made(lambda _: told[0], [])
+    errands.renew(SEEN)
+    errands.fence_at = clock.now() + TEST
+    told[0] = ALLOWED
+    errands.believe_anew()
+    (renewal, work), (fence, _) = errands.due(SEEN, 0.0, with_events=False)
+    assert max(fence, renewal) < clock.now()
+    work()
+    assert (errands.denied, errands.trouble) == ("", "")
+    assert errands.due(SEEN, 0.0, with_events=False)[0][0] > clock.now() + 60.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +12,17 @@ from hypothesis import strategies as st
 
 from nodeprep.decide.desired import AREAS, TRAINING_READY, Condition, Desired, GatePolicy, Taint
 from nodeprep.facts.past import State
-from nodeprep.publish.node import REFRESH, Seen, node_patch, refresh_after, stamp, status_patch, wanted_taints
+from nodeprep.model import Remedy
+from nodeprep.publish.node import (
+    REFRESH,
+    Seen,
+    node_patch,
+    refresh_after,
+    says_the_same,
+    stamp,
+    status_patch,
+    wanted_taints,
+)
 
 NAMES = GatePolicy()
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -145,6 +156,27 @@ def test_a_fleet_does_not_refresh_at_once() -> None:
 def test_a_malformed_node_is_written_like_an_empty_one(malformed: dict[str, Any]) -> None:
     seen = Seen.of(malformed)
     assert (seen.labels, seen.taints, seen.conditions) == ({}, (), ())
+
+
+SAID = Desired(State.READY, conditions=(READY,), labels={"a": "b"}, taints=(TAINT,))
+SAYS_ROWS = [
+    pytest.param({}, True, id="the same"),
+    pytest.param({"conditions": (replace(READY, message="+37 in 10 s"),)}, True, id="other words"),
+    pytest.param({"profiles": (), "would_run": (("a", Remedy("b")),)}, True, id="nothing that is published"),
+    pytest.param({"conditions": (replace(READY, reason="Other"),)}, False, id="another reason"),
+    pytest.param({"conditions": (replace(READY, status="Unknown"),)}, False, id="another status"),
+    pytest.param({"conditions": (READY, replace(READY, type="nodeprep.io/x"))}, False, id="another condition"),
+    pytest.param({"state": State.UNHEALTHY}, False, id="another state"),
+    pytest.param({"labels": {}}, False, id="a label less"),
+    pytest.param({"annotations": {"a": "b"}}, False, id="an annotation more"),
+    pytest.param({"taints": ()}, False, id="a taint less"),
+    pytest.param({"bootstrap_taint_may_stay": False}, False, id="the bootstrap taint goes"),
+]
+
+
+@pytest.mark.parametrize(("change", "same"), SAYS_ROWS)
+def test_whether_there_is_more_to_say_than_other_words(change: dict[str, Any], same: bool) -> None:
+    assert says_the_same(SAID, replace(SAID, **change)) is same
 
 
 KEYS = st.sampled_from([NAMES.unhealthy_taint, NAMES.bootstrap_taint, "a.example/b", "c"])

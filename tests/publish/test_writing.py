@@ -6,7 +6,7 @@ are a list that is replaced, conditions merge by type. The real one is asked in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeprep.decide.desired import TRAINING_READY, Condition, Desired, GatePolicy, Taint
@@ -81,7 +81,9 @@ class Server:
         if not self.others:
             return
         kind, name = self.others.pop()
-        if kind == "taint":
+        if kind == "anew":
+            self.uid, self.labels, self.annotations, self.taints, self.conditions = name, {}, {}, [], {}
+        elif kind == "taint":
             self.taints = [*(one for one in self.taints if one["key"] != name), {"key": name, "effect": "NoSchedule"}]
         elif kind == "untaint":
             self.taints = [one for one in self.taints if one["key"] != name]
@@ -176,9 +178,17 @@ def test_what_somebody_changed_is_read_anew_before_it_is_put_right() -> None:
 def test_a_lost_race_is_decided_anew() -> None:
     server = Server(taints=[THEIRS], others=[("taint", "late")])
     written = write(order(SHUT), server.connect, now)
-    assert server.asked == [GET, PATCH_NODE, GET, PATCH_NODE, PATCH_STATUS]
+    assert server.asked == [GET, PATCH_NODE, PATCH_STATUS, GET, PATCH_NODE]
     assert [one["key"] for one in server.taints] == ["theirs", "late", NAMES.unhealthy_taint]
     assert written.failure is None
+    assert [one.reason for one in written.happenings] == ["PortDown"]
+
+
+def test_so_is_an_opening_whose_status_lost_it() -> None:
+    server = Server(others=[("taint", "late")])
+    assert write(order(OPEN), server.connect, now).failure is None
+    assert server.asked == [GET, PATCH_STATUS, GET, PATCH_STATUS, PATCH_NODE]
+    assert stands(server, OPEN)
 
 
 def test_races_without_end_are_given_up() -> None:
@@ -205,17 +215,61 @@ def test_what_a_policy_denies_keeps_nothing_else_from_being_written(denied: str)
     assert again.denied == {}
 
 
-@pytest.mark.parametrize(
+def test_what_a_policy_denied_is_not_asked_again_when_a_race_is_lost() -> None:
+    denial = Outcome(422, {"message": "x denied request: theirs"}, "HTTP 422")
+    server = Server(answers={PATCH_STATUS: [denial]}, others=[("taint", "late")])
+    written = write(order(SHUT), server.connect, now)
+    assert server.asked == [GET, PATCH_NODE, PATCH_STATUS, GET, PATCH_NODE]
+    assert dict(written.denied) == {STATUS: "denied: HTTP 422"}
+    assert written.happenings == ()
+
+
+ANSWERS = pytest.mark.parametrize(
     ("status", "lost"), [(LOST, True), (401, True), (403, False), (404, False), (429, True), (500, True), (503, True)]
 )
-def test_an_answer_that_is_none_ends_it(status: int, *, lost: bool) -> None:
-    for what in (GET, PATCH_NODE):
-        server = Server(answers={what: [Outcome(status, message="no")]})
-        written = write(order(SHUT), server.connect, now)
-        assert written.failure == Outcome(status, message="no")
-        assert is_lost(written.failure) is lost
-        assert server.asked[-1] == what
-        assert written.happenings == ()
+
+
+@ANSWERS
+@pytest.mark.parametrize(
+    ("desired", "what"), [(SHUT, GET), (SHUT, PATCH_STATUS), (OPEN, GET), (OPEN, PATCH_STATUS), (OPEN, PATCH_NODE)]
+)
+def test_an_answer_that_is_none_ends_it(desired: Desired, what: str, status: int, *, lost: bool) -> None:
+    server = Server(answers={what: [Outcome(status, message="no")]})
+    written = write(order(desired), server.connect, now)
+    assert written.failure == Outcome(status, message="no")
+    assert is_lost(written.failure) is lost
+    assert server.asked[-1] == what
+    assert written.happenings == ()
+
+
+@ANSWERS
+def test_but_a_closing_is_said_by_the_status_where_the_node_cannot_be_written(status: int, *, lost: bool) -> None:
+    """Without any answer no further one is waited for."""
+    server = Server()
+    write(order(OPEN), server.connect, now)
+    server.answers = {PATCH_NODE: [Outcome(status, message="no")]}
+    written = write(order(SHUT), server.connect, now)
+    assert written.failure == Outcome(status, message="no"), "of the Node, so that it is tried again"
+    assert is_lost(written.failure) is lost
+    assert server.conditions[TRAINING_READY]["status"] == ("True" if status == LOST else "False")
+    assert written.happenings == ()
+    assert [one.reason for one in write(order(SHUT), server.connect, now, before=written.before).happenings] == [
+        "PortDown"
+    ]
+    assert stands(server, SHUT)
+
+
+def test_a_server_that_wants_to_be_left_alone_is() -> None:
+    server = Server(answers={PATCH_NODE: [Outcome(429, message="no", retry_after=5.0)]})
+    assert write(order(SHUT), server.connect, now).failure == Outcome(429, message="no", retry_after=5.0)
+    assert server.asked == [GET, PATCH_NODE]
+
+
+def test_the_first_failure_of_a_closing_is_the_one_that_is_told() -> None:
+    server = Server(answers={PATCH_NODE: [Outcome(403, message="no")], PATCH_STATUS: [Outcome(LOST, message="gone")]})
+    written = write(order(SHUT), server.connect, now)
+    assert server.asked == [GET, PATCH_NODE, PATCH_STATUS]
+    assert written.failure == Outcome(403, message="no")
 
 
 def test_another_node_of_the_name_is_not_written_to() -> None:
@@ -225,6 +279,61 @@ def test_another_node_of_the_name_is_not_written_to() -> None:
     assert written.stranger
     assert written.seen is not None
     assert written.seen.uid == "u2"
+
+
+LABELLED = replace(OPEN, labels={**OPEN.labels, "nodeprep.io/profile.a": "ready"})
+
+
+@pytest.mark.parametrize(("stood", "desired"), [(SHUT, OPEN), (LABELLED, OPEN)], ids=["opening", "label goes"])
+def test_a_node_that_is_registered_anew_meanwhile_is_promised_nothing(stood: Desired, desired: Desired) -> None:
+    server = Server()
+    write(order(stood), server.connect, now)
+    server.others = [("anew", "u2")]
+    server.conditions.clear()  # so that the status is written
+    written = write(order(desired), server.connect, now)
+    assert written.stranger
+    assert written.seen is not None
+    assert written.seen.uid == "u2"
+    assert (server.labels, server.annotations, server.conditions) == ({}, {}, {})
+
+
+def test_one_that_is_registered_anew_may_be_closed_once() -> None:
+    server = Server(others=[("anew", "u2")])
+    written = write(order(SHUT), server.connect, now)
+    assert server.asked == [GET, PATCH_NODE, PATCH_STATUS], "and nothing more: it is judged first"
+    assert (written.stranger, written.failure) == (True, None)
+    assert written.seen is not None
+    assert written.seen.uid == "u2"
+    assert [one["status"] for one in server.conditions.values()] == ["False"]
+
+
+def counted(times: int) -> Callable[[], bool]:
+    """Yes, so many times; then no."""
+    left = [True] * times
+    return lambda: bool(left and left.pop())
+
+
+@pytest.mark.parametrize(
+    ("times", "asked"), [(0, []), (1, [GET]), (2, [GET, PATCH_STATUS]), (3, [GET, PATCH_STATUS, PATCH_NODE])]
+)
+def test_an_opening_ends_where_something_newer_is_wanted(times: int, asked: list[str]) -> None:
+    server = Server()
+    written = write(order(OPEN), server.connect, now, still_wanted=counted(times))
+    assert server.asked == asked
+    assert written.dropped is (times < 3)
+    assert written.failure is None
+    assert bool(written.happenings) is (times == 3)
+    assert (written.before is not None) is (times in (1, 2)), "what was there first"
+
+
+@pytest.mark.parametrize("desired", [OPEN, SHUT])
+def test_a_lost_race_ends_where_something_newer_is_wanted(desired: Desired) -> None:
+    """A closing is not asked within one try: it is said by all that can."""
+    server = Server(others=[("taint", f"t{number}") for number in range(9)])
+    written = write(order(desired), server.connect, now, still_wanted=counted(2 if desired is OPEN else 1))
+    assert server.asked == ([GET, PATCH_STATUS] if desired is OPEN else [GET, PATCH_NODE, PATCH_STATUS])
+    assert (written.dropped, written.failure) == (True, None)
+    assert written.before is not None
 
 
 def test_the_cached_word_of_another_node_is_not_believed() -> None:
@@ -249,6 +358,7 @@ MEDDLING = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(steps=st.lists(st.sampled_from([OPEN, SHUT]), min_size=1, max_size=5), meddling=MEDDLING)
 def test_nobody_loses_a_word_and_ours_is_the_last_of_ours(
     steps: list[Desired], meddling: list[tuple[str, str]]

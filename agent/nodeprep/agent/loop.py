@@ -141,6 +141,7 @@ class Agent:
         if seen or told:  # what somebody asked for is answered at once, also where no look is due
             status = self._mind.consider(seen, self.means.bells.states())
             if status is None:
+                self._not_closed = self._gates.close(self._mind.past.gates)  # of another Node object nothing is proven
                 self._publish(self._mind.before_looking(), opening=False)
             else:
                 self._tell(status)

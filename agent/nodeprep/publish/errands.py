@@ -18,14 +18,18 @@ from nodeprep.doors.kube_write import JSON, MERGE
 from nodeprep.publish import event, lease
 from nodeprep.publish.node import Seen
 from nodeprep.publish.pace import Backoff
-from nodeprep.publish.writing import RULE, UNPROCESSABLE, Ask, is_lost, path
+from nodeprep.publish.writing import MEND, UNPROCESSABLE, Ask, denial, denied_by, is_lost, path
 
 TEST, SOON = 3600.0, 600.0  # seconds between two tests of a fence (design 3.5), and where there is none yet
 ALIVE = 5.0  # seconds until a Lease that was due is thought of again, where the checks did not run
 FUTILE = 30.0  # seconds until something is asked again that no haste makes succeed: a right, a Node that is not there
 LATE = 1.3  # minutes after which the Lease is renewed on its own, the minute's look not having done it
 HELD = 16  # Events that wait for the server; older ones go
-FOREIGN = "fence-test.example.com/nodeprep"  # a label that is not ours: writing it must be denied
+DRY = "?dryRun=All"
+# Neither is ours, so a fence denies both: the label on the own Node, and the Lease in the own namespace.
+FOREIGN, FOREIGN_LEASE = "fence-test.example.com/nodeprep", "fence-test.example.com"
+LABELS, OWN_LEASE = "nodeprep:labels", "nodeprep:own-lease"  # the rules that must deny them (publish/fence.py)
+DEAD = "others will take this agent for dead"
 
 Due = tuple[float, Callable[[], None]]
 
@@ -35,8 +39,9 @@ class Errands:
     """Of one node. `connected` gives a way to ask; `minute` are the seconds between two renewals of the Lease.
 
     `is_alive`: the checks run, without which no Lease says so. `events` wait to be sent, the oldest first. `trouble` is
-    why the Lease is not renewed, "" while it is; `fenced`, whether the cluster keeps this agent from what is not its
-    own, None until that was tested.
+    why the Lease is not renewed, "" while it is; `denied`, what a policy said to it, after which it is not asked for
+    before `believe_anew`; `fenced`, whether the cluster keeps this agent from what is not its own, None until that was
+    tested.
     """
 
     access: Access
@@ -46,6 +51,7 @@ class Errands:
     is_alive: Callable[[], bool]
     events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=HELD))
     trouble: str = ""
+    denied: str = ""
     fenced: bool | None = None
     fence_at: float = -inf
     _lease_at: float = -inf
@@ -57,13 +63,17 @@ class Errands:
 
     def due(self, seen: Seen, earliest: float, *, with_events: bool) -> list[Due]:
         """What is to be done when, none but the Lease before `earliest`. `seen` is the Node that it is about."""
-        due: list[Due] = [
-            (max(self._lease_at, self._lease.not_before), partial(self.renew, seen)),
-            (max(self.fence_at, earliest), self.test_fence),
-        ]
+        due: list[Due] = [(max(self.fence_at, earliest), self.test_fence)]
+        if not self.denied:
+            due.insert(0, (max(self._lease_at, self._lease.not_before), partial(self.renew, seen)))
         if self.events and with_events:
             due.append((max(self._event.not_before, earliest), self.post))
         return due
+
+    def believe_anew(self) -> None:
+        """What was denied may be allowed now, and what was allowed denied. Any thread may say so."""
+        self.denied = ""
+        self.fence_at = -inf
 
     def rest(self, now: float) -> None:
         """Something is broken here: nothing is tried for a while."""
@@ -80,30 +90,41 @@ class Errands:
             self.say_alive(ask, seen)
 
     def say_alive(self, ask: Ask, seen: Seen) -> None:
-        """Renew the Lease if the checks ran."""
-        if not self.is_alive():
+        """Renew the Lease if the checks ran and no policy denies it."""
+        if self.denied or not self.is_alive():
             return
         namespace, now = self.access.namespace, datetime.fromtimestamp(clock.wall(), UTC)
         answer = ask("PATCH", lease.path(namespace, seen.name), lease.renewal(seen.name, seen.uid, now), MERGE)
         if answer.status == 404:
             answer = ask("POST", lease.path(namespace), lease.created(namespace, seen.name, seen.uid, now), JSON)
-        if answer.done:
-            self.trouble = ""
+        self.trouble = ""
+        if answer.status == UNPROCESSABLE:
+            self._lease_at = -inf  # at once, when it may be tried again
             self._lease.succeeded()
-            self._lease_at = clock.now() + LATE * self.minute
+            self.denied = said = f"{denial(answer)}; {DEAD}"
+            self.events.append(event.event(seen, event.Happening("WriteDenied", f"{said}; {MEND}", True), now))
             return
-        self.trouble = f"{answer.message}; others will take this agent for dead"
-        self._lease_at = clock.now()
-        self._lease.failed(clock.now(), answer.retry_after if is_lost(answer) else FUTILE)
+        if not answer.done:
+            self.trouble = f"{answer.message}; {DEAD}"
+            self._lease_at = clock.now()
+            self._lease.failed(clock.now(), answer.retry_after if is_lost(answer) else FUTILE)
+            return
+        self._lease.succeeded()
+        self._lease_at = clock.now() + LATE * self.minute
 
     def test_fence(self) -> None:
-        """Whether the cluster keeps this agent from what is not its own: a foreign label must be denied."""
-        foreign = {"metadata": {"labels": {FOREIGN: "denied"}}}
+        """Whether the cluster keeps this agent from what is not its own: each policy denies, by the rule meant for it.
+
+        Where one lets it through there is no fence, whatever the other does; any other answer tells nothing.
+        """
+        namespace = self.access.namespace
+        labelled = {"metadata": {"labels": {FOREIGN: "denied"}}}
         with self.connected() as ask:
-            answer = ask("PATCH", f"{path(self.access.node)}?dryRun=All", foreign, MERGE)
-        if answer.done:
+            node = ask("PATCH", f"{path(self.access.node)}{DRY}", labelled, MERGE)
+            held = ask("POST", f"{lease.path(namespace)}{DRY}", lease.foreign(namespace, FOREIGN_LEASE), JSON)
+        if node.done or held.done:
             self.fenced = False
-        elif answer.status == UNPROCESSABLE and RULE.search(answer.said):
+        elif (denied_by(node), denied_by(held)) == (LABELS, OWN_LEASE):
             self.fenced = True
         self.fence_at = clock.now() + (TEST if self.fenced else SOON) * self.chance.uniform(0.9, 1.1)
 

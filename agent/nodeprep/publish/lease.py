@@ -36,6 +36,12 @@ def created(namespace: str, node: str, uid: str, now: datetime) -> dict[str, Any
     }
 
 
+def foreign(namespace: str, called: str) -> dict[str, Any]:
+    """The object of a Lease that is no agent's, and held by nobody."""
+    metadata = {"name": called, "namespace": namespace}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+
+
 def is_fresh(renewed: float, now: float) -> bool:
     """Whether the agent lives, both in seconds since 1970. What is renewed in the future says nothing of today."""
     return abs(now - renewed) <= DURATION

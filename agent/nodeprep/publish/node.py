@@ -61,6 +61,17 @@ class Seen:
         )
 
 
+def says_the_same(one: Desired, other: Desired) -> bool:
+    """Whether both publish the same but for messages, which may hold counts that change at each look."""
+    return _gist(one) == _gist(other)
+
+
+def _gist(desired: Desired) -> tuple[object, ...]:
+    conditions = tuple((one.type, one.status, one.reason) for one in desired.conditions)
+    metadata = desired.labels, desired.annotations
+    return desired.state, conditions, metadata, desired.taints, desired.bootstrap_taint_may_stay
+
+
 def node_patch(seen: Seen, desired: Desired, names: GatePolicy) -> dict[str, Any] | None:
     """The merge patch that makes labels, annotations and taints what they should be; None if they are."""
     labels = _differing(seen.labels, desired.labels, lambda key: is_our_label(key, names))

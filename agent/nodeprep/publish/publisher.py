@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -23,15 +23,14 @@ from nodeprep.doors.kube import Access
 from nodeprep.doors.kube_write import MERGE, Outcome, Writer
 from nodeprep.publish import event, lease
 from nodeprep.publish.errands import FUTILE, Errands
-from nodeprep.publish.node import RESET, Seen, refresh_after
+from nodeprep.publish.node import RESET, Seen, refresh_after, says_the_same
 from nodeprep.publish.pace import RESERVE, Backoff, Bucket
 from nodeprep.publish.status import Published
-from nodeprep.publish.writing import CONFLICT, Ask, Order, Written, is_lost, look, write
+from nodeprep.publish.writing import CONFLICT, MEND, RULE, Ask, Order, Written, is_lost, look, write
 
 LOGGER = logging.getLogger("nodeprep")
 WHOLE = 8.0  # seconds for the requests of one connection
 PATIENCE = 1.0  # seconds that an opening gate file waits for the Node to say so
-MEND = "mend the fence or gate.* in the configuration, then kill -HUP or restart the agent: it is not tried before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,10 @@ class NodeSays:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What ought to stand on the Node of this uid, under these names. `serial` counts what was wanted so far."""
+    """What ought to stand on the Node of this uid, under these names.
+
+    `serial` counts what was wanted so far; other words for the same have the same.
+    """
 
     desired: Desired
     names: GatePolicy
@@ -78,7 +80,7 @@ class Publisher:
     _heard: NodeSays | None = None
     _seen: Seen | None = None
     _before: Seen | None = None  # what the Node said when the newest was first tried, until it stands
-    _denied: Mapping[str, str] = field(default_factory=dict)
+    _denied: Mapping[str, str] = field(default_factory=dict)  # resource -> what a policy said
     _minute_at: float = inf  # the first comes a minute after the first writing
     _node_trouble: str = ""
     _lock: Condition = field(default_factory=Condition)
@@ -107,18 +109,21 @@ class Publisher:
             self._lock.notify_all()
 
     def tell(self, desired: Desired, names: GatePolicy, uid: str, *, opening: bool) -> None:
-        """This ought to stand on the Node of that uid from now on.
+        """This ought to stand on the Node of that uid from now on; new messages alone wait for the minute's look.
 
         Returns at once; where a gate file is to be opened, when it stands there, cannot be had, or after PATIENCE.
         """
         with self._lock:
             known = self._wanted
-            if known is None or (known.desired, known.names, known.uid) != (desired, names, uid):
+            if known is not None and (known.names, known.uid) == (names, uid) and says_the_same(known.desired, desired):
+                self._wanted = replace(known, desired=desired)
+            else:
                 if known is not None and known.names != names:
                     self._denied = {}
+                    self._errands.believe_anew()
                 self._wanted = Wanted(desired, names, uid, known.serial + 1 if known else 1)
                 self._lock.notify_all()
-            serial, self._holds_events = self._wanted.serial if self._wanted else 0, opening
+            serial, self._holds_events = self._wanted.serial, opening
             if opening and self._thread is not None and self._node.not_before <= clock.now():
                 self._lock.wait_for(lambda: self._tried >= serial or self._stopped, PATIENCE)
 
@@ -134,7 +139,7 @@ class Publisher:
         with self._lock:
             self._denied = {}
             self._done = -1
-            self._errands.fence_at = -inf
+            self._errands.believe_anew()
             self._lock.notify_all()
 
     def _lives(self) -> bool:
@@ -191,28 +196,54 @@ class Publisher:
             yield ask
 
     def _order(self, wanted: Wanted) -> Order:
+        """A resource that a rule of the fence denied is left alone; one that others denied, until the next serial."""
         refresh = self._refresh if self.is_alive() else inf
-        denied = frozenset(self._denied)
+        is_new = wanted.serial != self._tried
+        denied = frozenset(resource for resource, said in self._denied.items() if not is_new or RULE.search(said))
         return Order(self.access.node, wanted.uid, wanted.desired, wanted.names, refresh, denied)
 
     def _write(self, wanted: Wanted) -> None:
-        self._take(write(self._order(wanted), self._connected, _now, before=self._before), wanted)
+        order, still = self._order(wanted), partial(self._is_newest, wanted)
+        self._take(write(order, self._connected, _now, before=self._before, still_wanted=still), wanted, order.denied)
+
+    def _is_newest(self, wanted: Wanted) -> bool:
+        with self._lock:
+            return self._wanted is None or self._wanted.serial == wanted.serial
 
     def _check(self, wanted: Wanted) -> None:
         """Whether it still stands as it should, and that the checks ran: both in one connection."""
         self._minute_at = clock.now() + self._spread(self.minute)
+        order = self._order(wanted)
         with self._connected() as ask:
-            found = look(self._order(wanted), ask, _now())
+            found = look(order, ask, _now())
             if self._seen is not None and (found is None or not found.failure):
                 self._errands.say_alive(ask, self._seen)
         if found is not None:
-            self._take(found, wanted)
+            self._take(found, wanted, order.denied)
             return
         with self._lock:
             self._done = min(self._done, wanted.serial - 1)  # it is owed again
 
-    def _take(self, written: Written, wanted: Wanted) -> None:
-        """What came of it: what the Node says goes to the loop, and what happened into an Event."""
+    def _take(self, written: Written, wanted: Wanted, spared: frozenset[str]) -> None:
+        """What came of it: what the Node says goes to the loop, and what happened into an Event.
+
+        `spared` are the resources that were not tried.
+        """
+        known = self._denied.values()
+        denials = [said for said in written.denied.values() if said not in known]
+        with self._lock:
+            if self._wanted is not None and self._wanted.names == wanted.names:
+                still = {resource: said for resource, said in self._denied.items() if resource in spared}
+                self._denied = {**still, **written.denied}
+            self._before = written.before
+        if not written.dropped:
+            self._settle(written, wanted)
+        if written.seen is not None:
+            self._seen = written.seen
+            self._tell_others(written, written.seen, denials)
+
+    def _settle(self, written: Written, wanted: Wanted) -> None:
+        """It stands, or is tried again in a while."""
         now, failure = clock.now(), written.failure
         if failure is None:
             self._node.succeeded()
@@ -221,21 +252,15 @@ class Publisher:
             futile = not is_lost(failure) and failure.status != CONFLICT
             self._node.failed(now, FUTILE if futile else failure.retry_after)
         with self._lock:
-            if self._wanted is not None and self._wanted.names == wanted.names:
-                self._denied = {**self._denied, **written.denied}
             self._tried = wanted.serial
             self._done = self._done if failure else wanted.serial
-            self._before = written.before if failure else None
             self._minute_at = now if failure else min(self._minute_at, now + self._spread(self.minute))
             self._lock.notify_all()
         self._node_trouble = self._trouble(written, wanted.uid)
-        if written.seen is not None:
-            self._seen = written.seen
-            self._tell_others(written, written.seen)
 
-    def _tell_others(self, written: Written, seen: Seen) -> None:
-        denials = [event.Happening("WriteDenied", f"{said}; {MEND}", True) for said in written.denied.values()]
-        self._errands.events.extend(event.event(seen, one, _now()) for one in (*written.happenings, *denials))
+    def _tell_others(self, written: Written, seen: Seen, denials: Iterable[str]) -> None:
+        told = (event.Happening("WriteDenied", f"{said}; {MEND}", True) for said in denials)
+        self._errands.events.extend(event.event(seen, one, _now()) for one in (*written.happenings, *told))
         ours = (one for one in seen.annotations.items() if one[0].startswith(f"{AGENT_PREFIX}/"))
         says = NodeSays(seen.uid, seen.annotations.get(RESET, ""), tuple(sorted(ours)))
         if says != self._heard:
@@ -252,7 +277,7 @@ class Publisher:
         return ""
 
     def _publish(self) -> None:
-        denied = "; ".join(self._denied.values())
+        denied = "; ".join(filter(None, (*self._denied.values(), self._errands.denied)))
         told = "; ".join(filter(None, (self._node_trouble, denied and f"{denied}; {MEND}", self._errands.trouble)))
         new = Published(told, denied, self._errands.fenced)
         if new != self.published:

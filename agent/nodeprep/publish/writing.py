@@ -1,6 +1,7 @@
 """One writing of a node's standing: read the Node, patch what differs, in an order that never says more than holds.
 
-Closing: the Node (taint and labels together), then its status. Opening: status, then the Node (design 3.5).
+Closing: the Node (taint and labels together), then its status, though the Node could not be written. Opening: status,
+then the Node (design 3.5); it ends with the first that fails, or when something newer is wanted.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from nodeprep.decide.desired import Desired, GatePolicy
+from nodeprep.decide.desired import TRAINING_READY, Desired, GatePolicy
 from nodeprep.doors.kube_write import LOST, MERGE, STRATEGIC, Outcome
 from nodeprep.publish.event import Happening, happenings
 from nodeprep.publish.node import RELEASED, Seen, closes, node_patch, status_patch
@@ -21,6 +22,7 @@ RACES = 5  # times that a write which lost a race is decided anew (design 3.5)
 CONFLICT, UNPROCESSABLE = 409, 422
 RULE = re.compile(r"nodeprep:[a-z-]+")  # as the fence names them (publish/fence.py)
 NODE, STATUS = "nodes", "nodes/status"  # as RBAC and the fence name them
+MEND = "mend the fence or gate.* in the configuration, then kill -HUP or restart the agent: it is not tried before"
 
 
 class Ask(Protocol):
@@ -50,10 +52,11 @@ class Order:
 class Written:
     """What came of it.
 
-    `seen` is the Node as it stands now, None where it could not be read; `before`, where it failed, as it was when that
-    was first tried. `failure` is the answer that ended it, None
-    where all stands as it ought to but for what is in `denied`: resource -> what the server said. `stranger`: the Node
-    is another than the one that it was decided for. `happenings` are the transitions that others should hear of.
+    `seen` is the Node as it stands now, None where it could not be read; `before`, where it is not done, as it was when
+    that was first tried. `failure` is the first answer that was none, None where all stands as it ought to but for what
+    is in `denied`: resource -> what the server said. `stranger`: the Node is another than the one that it was decided
+    for. `dropped`: something newer is wanted, so it was left where it was. `happenings` are the transitions that others
+    should hear of.
     """
 
     seen: Seen | None = None
@@ -61,6 +64,7 @@ class Written:
     failure: Outcome | None = None
     denied: Mapping[str, str] = field(default_factory=dict)
     stranger: bool = False
+    dropped: bool = False
     happenings: tuple[Happening, ...] = ()
 
 
@@ -74,25 +78,31 @@ def write(
     now: Callable[[], datetime],
     *,
     before: Seen | None = None,
+    still_wanted: Callable[[], bool] = lambda: True,
 ) -> Written:
     """Make the Node say what it should. `before` is what it said when that was first tried, None if this is the first.
 
-    Each try has a connection of its own, and its deadline.
+    Each try has a connection of its own, and its deadline. `still_wanted` is asked before each try and before whatever
+    an opening writes: what is no longer so must not delay what is.
     """
-    lost = Outcome(CONFLICT)
+    lost, denied = Outcome(CONFLICT), dict[str, str]()
     for _ in range(RACES):
+        if not still_wanted():
+            return Written(before=before, denied=denied, dropped=True)
         with connect() as ask:
             got = ask("GET", path(order.node))
             if not got.done:
-                return Written(before=before, failure=got)
+                return Written(before=before, failure=got, denied=denied)
             seen = Seen.of(got.body)
             before = before if before is not None and before.uid == seen.uid else seen
-            written = _patched(seen, before, order, ask, now)
+            written = _patched(seen, before, order, ask, now, still_wanted=still_wanted)
+        denied |= written.denied
+        order = replace(order, denied=order.denied.union(denied))
         if written.failure is None or written.failure.status != CONFLICT:
-            return written
+            return replace(written, denied=denied)
         lost = written.failure
     message = f"{RACES} times somebody else was faster: {lost.message}"
-    return Written(before=before, failure=Outcome(CONFLICT, message=message))
+    return Written(before=before, failure=Outcome(CONFLICT, message=message), denied=denied)
 
 
 def look(order: Order, ask: Ask, now: datetime) -> Written | None:
@@ -108,27 +118,47 @@ def _owes(seen: Seen, order: Order, now: datetime) -> bool:
     return any(_patch(resource, seen, order, now) is not None for resource in (NODE, STATUS))
 
 
-def _patched(seen: Seen, before: Seen, order: Order, ask: Ask, now: Callable[[], datetime]) -> Written:
-    """One try. What a policy denies keeps nothing else from being written."""
+def _patched(
+    seen: Seen, before: Seen, order: Order, ask: Ask, now: Callable[[], datetime], *, still_wanted: Callable[[], bool]
+) -> Written:
+    """One try. What a policy denies keeps nothing else from being written, and what closes is said by all that can."""
     if seen.uid != order.uid:
         return Written(seen, stranger=True)
-    wanted, denied = _allowed(seen, order.desired), dict[str, str]()
-    steps = (NODE, STATUS) if closes(seen, wanted, order.names) else (STATUS, NODE)
-    for resource in steps:
+    wanted, denied, failure = _allowed(seen, order.desired), dict[str, str](), None
+    closing = closes(seen, wanted, order.names)
+    for resource in (NODE, STATUS) if closing else (STATUS, NODE):
         patch = _patch(resource, seen, order, now())
         if patch is None:
             continue
-        kind = MERGE if resource == NODE else STRATEGIC
-        where = path(order.node) if resource == NODE else f"{path(order.node)}/status"
-        answer = ask("PATCH", where, patch, kind)
+        if not closing and not still_wanted():
+            return Written(seen, before=before, denied=denied, dropped=True)
+        answer = _sent(resource, patch, order, ask, at=seen.version if _promises(wanted) else "")
         if answer.status == UNPROCESSABLE:
-            denied[resource] = _denial(answer)
+            denied[resource] = denial(answer)
         elif not answer.done:
-            return Written(seen, before=before, failure=answer)
+            failure = failure or answer
+            if not closing or answer.status == LOST or answer.retry_after:  # nobody is there, or wants to be left alone
+                break
         else:
             seen = Seen.of(answer.body)
+            if seen.uid != order.uid:
+                return Written(seen, denied=denied, stranger=True)
+    if failure is not None:
+        return Written(seen, before=before, failure=failure, denied=denied)
     told = happenings(before, wanted, order.names) if STATUS not in order.denied.union(denied) else ()
     return Written(seen, denied=denied, happenings=told)
+
+
+def _sent(resource: str, patch: dict[str, Any], order: Order, ask: Ask, *, at: str) -> Outcome:
+    """A status with `at` is for the Node of that resourceVersion only, not for one registered anew since."""
+    if resource == NODE:
+        return ask("PATCH", path(order.node), patch, MERGE)
+    held = {"metadata": {"resourceVersion": at}} if at else {}
+    return ask("PATCH", f"{path(order.node)}/status", held | patch, STRATEGIC)
+
+
+def _promises(wanted: Desired) -> bool:
+    return any(one.type == TRAINING_READY and one.status == "True" for one in wanted.conditions)
 
 
 def _patch(resource: str, seen: Seen, order: Order, now: datetime) -> dict[str, Any] | None:
@@ -140,15 +170,21 @@ def _patch(resource: str, seen: Seen, order: Order, now: datetime) -> dict[str, 
     return status_patch(seen, wanted, now, refresh_after=order.refresh)
 
 
-def _denial(answer: Outcome) -> str:
-    """Which rule denied it, first: whatever shows this may cut it."""
-    rule = RULE.search(answer.said)
-    return f"denied by {rule[0]}: {answer.message}" if rule else f"denied: {answer.message}"
-
-
 def _allowed(seen: Seen, desired: Desired) -> Desired:
     """What ought to stand; nothing of ours where a human gave the node back (`nodeprep nodes release`)."""
     return Desired(desired.state, bootstrap_taint_may_stay=False) if RELEASED in seen.annotations else desired
+
+
+def denied_by(answer: Outcome) -> str:
+    """The rule of the fence that denied it, "" where none did."""
+    rule = RULE.search(answer.said) if answer.status == UNPROCESSABLE else None
+    return rule[0] if rule else ""
+
+
+def denial(answer: Outcome) -> str:
+    """What a policy said, and which rule first: whatever shows this may cut it."""
+    rule = denied_by(answer)
+    return f"denied by {rule}: {answer.message}" if rule else f"denied: {answer.message}"
 
 
 def is_lost(answer: Outcome) -> bool:
