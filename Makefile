@@ -60,7 +60,8 @@ test-unit: ## tests of values, trees and network namespaces, and the coverage of
 .PHONY: test-cluster
 test-cluster: ## what Kubernetes says and takes, by a real API server; building it takes minutes once
 	@.ci/venv dev
-	@packages=$$($(py) tests/rigs/cluster.py packages) && .ci/apt $(bench_packages) $$packages
+	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/bare_debian.py packages)" && \
+	.ci/apt $(bench_packages) $$packages
 	$(py) tests/rigs/cluster.py build
 	$(py) -m pytest $(publishing) >.venv/publishing.log 2>&1 & waits=$$!; \
 	$(py) -m pytest tests/cluster tests/daemonset $(foreach one,$(publishing),--ignore $(one)); others=$$?; \
@@ -112,10 +113,12 @@ image: ## the agent's image as build/nodeprep.tar, without a container tool; NAM
 	$(py) daemonset/image/build.py build/nodeprep.tar $(if $(NAME),--name $(NAME))
 
 .PHONY: bench
-bench: ## figures, no tests: start-up, looks, network, agent, taint, fleet; over an hour
+bench: ## figures, no tests: start-up, looks, network, agent, taint, port, fleet, nodes; two hours
 	@.ci/venv dev
-	@packages=$$($(py) tests/rigs/cluster.py packages) && .ci/apt $(bench_packages) $$packages
+	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && \
+	.ci/apt $(bench_packages) $$packages
 	@for program in tests/bench/[a-z]*.py; do $(py) $$program || exit 1; done
+	$(py) tests/bench/taint.py requests --ack
 
 .PHONY: docs
 docs: ## write what is generated from the code: docs/checks.md and the picture in the README

@@ -20,6 +20,7 @@ import yaml
 
 from tests.rigs.cluster import Cluster, Node, until
 from tests.rigs.cluster_tools import tools
+from tests.rigs.guest import Guest
 from tests.rigs.images import REPOSITORY
 
 Object = dict[str, Any]
@@ -80,8 +81,8 @@ def load(cluster: Cluster, image: Path) -> None:
         node.import_image(image)
 
 
-def rolled_out(cluster: Cluster) -> None:
-    cluster.kubectl("-n", "nodeprep", "rollout", "status", "daemonset/nodeprep", "--timeout=110s")
+def rolled_out(cluster: Cluster, seconds: float = 110.0) -> None:
+    cluster.kubectl("-n", "nodeprep", "rollout", "status", "daemonset/nodeprep", f"--timeout={seconds:g}s")
 
 
 def set_image(cluster: Cluster, kind: str) -> None:
@@ -109,12 +110,29 @@ def broken(node: Node) -> Iterator[None]:
         node.run("mv", f"{PROGRAM}.away", PROGRAM)
 
 
-def kill_agent(cluster: Cluster, node: Node) -> None:
-    """SIGKILL to the first process of its container, as the kernel does where memory is short."""
+def first_process(cluster: Cluster, node: Node | Guest) -> str:
+    """The number of its agent's process on the node."""
     identity = container(agents(cluster)[node.name])["containerID"].removeprefix("containerd://")
     rows = node.run(str(tools() / "root/usr/bin/ctr"), "-n", "k8s.io", "tasks", "ls").splitlines()
     (pid,) = (row.split()[1] for row in rows if row.startswith(identity))
-    node.run("kill", "-KILL", pid)
+    return pid
+
+
+def kill_agent(cluster: Cluster, node: Node | Guest) -> None:
+    """SIGKILL to the first process of its container, as the kernel does where memory is short."""
+    node.run("kill", "-KILL", first_process(cluster, node))
+
+
+def memory(cluster: Cluster, node: Node | Guest) -> tuple[int, int]:
+    """The most bytes that its agent's container has had, page cache and `kubectl exec` included, and its limit."""
+    lines = node.run("cat", f"/proc/{first_process(cluster, node)}/cgroup").splitlines()
+    paths = {kind: path for _, kinds, path in (line.split(":", 2) for line in lines) for kind in kinds.split(",")}
+    if "memory" in paths:  # a hierarchy of version 1
+        directory, files = f"/sys/fs/cgroup/memory{paths['memory']}", ("max_usage_in_bytes", "limit_in_bytes")
+    else:
+        directory, files = f"/sys/fs/cgroup{paths['']}", ("peak", "max")
+    most, limit = (int(node.run("cat", f"{directory}/memory.{file}")) for file in files)
+    return most, limit
 
 
 def debug(cluster: Cluster, node: Node) -> str:

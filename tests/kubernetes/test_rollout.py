@@ -15,6 +15,7 @@ import pytest
 
 from tests.cli.program import nodeprep
 from tests.kubernetes import shipped
+from tests.kubernetes.rollout import first_replaced, halted, settling
 from tests.kubernetes.shipped import (
     DAEMONSET,
     LEASES,
@@ -34,6 +35,7 @@ from tests.kubernetes.shipped import (
     gates,
     is_ready,
     kill_agent,
+    memory,
     metrics,
     ours,
     overlay,
@@ -44,13 +46,13 @@ from tests.kubernetes.shipped import (
     watched,
 )
 from tests.rigs.cluster import Cluster, Node, until
-from tests.rigs.images import REPOSITORY
 
 pytestmark = pytest.mark.timeout(300)  # each image takes 10 s to build, and a rollout 30 s
 # Of a pod without privileges, see daemonset/README.md; each only where the node has what it is about.
 UNSEEN = {"pci.acs-iommu", "sysctl.forward-policy"}
 OPEN = {"base.device", "base.ready"}
 LIMIT = 60 << 20  # bytes of the agent's memory, by design 7
+POD = 128 << 20  # of its container's, as shipped
 CORDON = "node.kubernetes.io/unschedulable"
 AGENT = "system:serviceaccount:nodeprep:nodeprep-agent"
 
@@ -122,6 +124,10 @@ def test_exec(installed: Cluster, node: Node) -> None:
     assert {one["check"] for one in report["findings"] if one["status"] == "unknown"} <= UNSEEN
     assert {one["check"] for one in report["findings"] if one["status"] == "fail"} == set()
     assert (report["profile"], report["agent"]) == ("base", "Ready")
+    most, limit = memory(installed, node)
+    print(f"agent and nodeprep check in its container: {most / 2**20:.1f} of {limit / 2**20:.0f} MiB at most")
+    assert limit == POD
+    assert most < 0.75 * limit  # that it was never short of any: its page cache is counted too, and would be let go
 
 
 def test_debug(installed: Cluster, node: Node) -> None:
@@ -154,34 +160,30 @@ def test_a_good_release(installed: Cluster, manifests: Path, image: Callable[[st
         set_image(installed, "next")
         rolled_out(installed)
     assert images(installed) == {"next"}
+    first, last = sorted(
+        datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) for pod in agents(installed).values()
+    )
+    print(f"the second agent was made {(last - first).total_seconds():.0f} s after the first")
+    assert (last - first).total_seconds() >= settling(installed)
     assert seen.missing == set()
     assert seen.tainted() == set()
     assert {condition(told)["status"] for _, told in seen.nodes} == {"True"}
 
 
-def halted(cluster: Cluster, kind: str) -> str:
-    """The node with the one agent of a bad release; 14 s later there is no other, and the others run."""
-    bad = f"{REPOSITORY}:{kind}"
-    with pytest.raises(RuntimeError, match="timed out"):
-        cluster.kubectl("-n", "nodeprep", "rollout", "status", "daemonset/nodeprep", "--timeout=14s")
-    pods = agents(cluster)
-    (name,) = (name for name, pod in pods.items() if pod["spec"]["containers"][0]["image"] == bad)
-    assert not container(pods[name])["ready"]
-    assert all(container(pod)["ready"] for other, pod in pods.items() if other != name)
-    return name
-
-
 def test_a_release_that_crashes(installed: Cluster, image: Callable[[str], Path]) -> None:
     """It takes one node's agent away, not its gate; the rest keep theirs."""
     shipped.load(installed, image("crashing"))
-    before = images(installed)
+    before, released = agents(installed), images(installed)
     with watched(installed, list(installed.nodes.values())) as seen:
         set_image(installed, "crashing")
-        name = halted(installed, "crashing")
+        name = first_replaced(installed, before)
+        for _ in halted(installed, before, name):
+            pass
+        assert images(installed) == released | {"crashing"}
         assert container(agents(installed)[name])["restartCount"] >= 1
         installed.kubectl("-n", "nodeprep", "rollout", "undo", "daemonset/nodeprep")
         rolled_out(installed)
-    assert images(installed) == before
+    assert images(installed) == released
     assert seen.missing == set()
     assert seen.tainted() == set()
     assert all(map(is_ready, installed.nodes.values()))
@@ -190,17 +192,20 @@ def test_a_release_that_crashes(installed: Cluster, image: Callable[[str], Path]
 def test_a_release_with_a_check_that_always_fails(installed: Cluster, image: Callable[[str], Path]) -> None:
     """What only the new version sees closes no gate, and stops the rollout at the first node."""
     shipped.load(installed, image("mistaken"))
-    before = images(installed)
+    before, released = agents(installed), images(installed)
     with watched(installed, list(installed.nodes.values())) as seen:
         set_image(installed, "mistaken")
-        name = halted(installed, "mistaken")
-        code, why = page(installed.nodes[name], "/readyz")
-        assert (code, "VerdictChangedByUpgrade" in why, "cni.parse" in why) == (503, True, True)
-        told = condition(installed.nodes[name].object())
-        assert (told["status"], told["reason"]) == ("True", "VerdictChangedByUpgrade")
+        name = first_replaced(installed, before)
+        bad = installed.nodes[name]
+        until(lambda: condition(bad.object())["reason"] == "VerdictChangedByUpgrade", "it says so", 30)
+        for _ in halted(installed, before, name):
+            code, why = page(bad, "/readyz")
+            assert (code, "VerdictChangedByUpgrade" in why, "cni.parse" in why) == (503, True, True)
+            told = condition(bad.object())
+            assert (told["status"], told["reason"]) == ("True", "VerdictChangedByUpgrade")
         installed.kubectl("-n", "nodeprep", "rollout", "undo", "daemonset/nodeprep")
         rolled_out(installed)
-    assert images(installed) == before
+    assert images(installed) == released
     changed = {told["metadata"]["name"] for _, told in seen.nodes if "Upgrade" in condition(told)["reason"]}
     assert changed == {name}
     assert seen.missing == set()

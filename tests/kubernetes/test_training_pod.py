@@ -37,7 +37,7 @@ from tests.rigs.cluster import Cluster, until
 from tests.rigs.guest import Guest
 from tests.rigs.lab import RAIL
 
-pytestmark = pytest.mark.timeout(600)  # in software emulation
+pytestmark = pytest.mark.timeout(900)  # in software emulation
 NAME = "guest"
 SOON = 2.0  # seconds from readiness to a pod that is bound
 # What convicts stands at its default. What proves and releases is short, and so are the periods of what nobody
@@ -72,7 +72,8 @@ class Story:
     def is_bound_soon_after(self, ready: float, pod: Announced) -> None:
         at = pod.when(bound, "the pod is bound")
         print(f"TrainingReady True -> PodScheduled True: {at - ready:.2f} s")
-        assert 0 <= at - ready <= SOON
+        assert self.node.revision(ready) < pod.revision(at)
+        assert at - ready <= SOON
 
     def runs(self, name: str) -> bool:
         return running(self.cluster.call("GET", f"{PODS}/{name}")[1])
@@ -112,7 +113,7 @@ def test_a_new_node_takes_no_pod_before_it_is_ready(story: Story) -> None:
     assert closed < ready <= opened
     plugged = node.when(plugged_in, "the plugin advertises the port")
     at = first.when(bound, "the pod is bound")
-    assert at >= opened
+    assert node.revision(opened) < first.revision(at)
     print(f"agent applied -> tainted {closed - began:.1f} s, ready {ready - began:.1f} s")
     print(f"ready -> open {opened - ready:.2f} s, plugin {plugged - ready:.1f} s, bound {at - ready:.1f} s")
     first.when(running, "the pod runs")
@@ -145,7 +146,7 @@ def test_what_the_check_says_to_paste_lets_the_taint_be_set(story: Story) -> Non
     assert taints(story.node.seen[-1][1]) == {}
     began = time.monotonic()
     story.cluster.kubectl(*words)
-    tainted = story.node.when(lambda told: UNHEALTHY in taints(told), "the taint", began, 75.0)
+    tainted = story.node.when(lambda told: UNHEALTHY in taints(told), "the taint", began)
     print(f"pasted -> tainted {tainted - began:.1f} s")
 
     def made_anew() -> bool:
@@ -202,7 +203,7 @@ def test_after_a_reboot_the_plugin_waits_for_the_port(story: Story) -> None:
     """Until our taint is back the Node says what it said before; the plugin that waits lets no pod in meanwhile."""
     guest, node, cluster = story.guest, story.node, story.cluster
     cluster.apply(training.plugin(story.directory / "held", "tolerations", "wait-ready"))
-    cluster.kubectl("-n", "kube-system", "rollout", "status", f"daemonset/{training.PLUGIN}", "--timeout=110s")
+    cluster.kubectl("-n", "kube-system", "rollout", "status", f"daemonset/{training.PLUGIN}", f"--timeout={LONG:g}s")
     until(lambda: plugged_in(guest.object()), "the plugin advertises the port again", LONG)
     assert open_to_training(node.seen[-1][1])
 
@@ -230,7 +231,8 @@ def test_after_a_reboot_the_plugin_waits_for_the_port(story: Story) -> None:
     plugged = node.when(plugged_in, "the plugin advertises", began)
     at = fourth.when(bound, "the pod is bound")
     print(f"cable in -> ready {ready - began:.1f} s, plugin {plugged - began:.1f} s, bound {at - began:.1f} s")
-    assert ready <= plugged <= at
+    assert ready <= plugged
+    assert node.revision(plugged) < fourth.revision(at)
     fourth.when(lambda told: running(told) or not_admitted(told), "the pod runs, or the kubelet refuses it")
     name = "fourth"
     if not_admitted(

@@ -26,7 +26,7 @@ PODS = "/api/v1/namespaces/default/pods"
 PLUGIN = "rdma-shared-dp-ds"
 PLUGINS = f"/apis/apps/v1/namespaces/kube-system/daemonsets/{PLUGIN}"
 TOLERATES_GATE = "plugin.tolerates-gate"
-LONG = 120.0  # seconds; the guest is emulated, beside whatever else this machine does
+LONG = 240.0  # seconds; the guest is emulated, beside whatever else this machine does
 REPORT = 'from nodeprep.cli.agent_socket import ask; print(ask("/run/nodeprep/agent.sock", "GET", "/report").text)'
 
 
@@ -36,7 +36,7 @@ class Announced:
 
     seen: list[tuple[float, Object]] = field(default_factory=list)
 
-    def when(self, holds: Callable[[Object], bool], what: str, since: float = 0.0, seconds: float = LONG) -> float:
+    def when(self, holds: Callable[[Object], bool], what: str, since: float = 0.0) -> float:
         """When it was first said, at `since` or later, that something holds; it is waited for.
 
         Raises:
@@ -46,12 +46,19 @@ class Announced:
         def found() -> float:
             return next((at for at, one in list(self.seen) if at >= since and holds(one)), 0.0)
 
-        return until(found, what, seconds)
+        return until(found, what, LONG)
 
     def since(self, at: float) -> list[Object]:
         """What stood at a time, and every change of it from then on."""
         before = [one for then, one in list(self.seen) if then < at]
         return [*before[-1:], *(one for then, one in list(self.seen) if then >= at)]
+
+    def revision(self, at: float) -> int:
+        """Of the store, for what was heard at a time: it tells which of two objects changed first.
+
+        When we heard of them does not: each is followed by a thread of its own.
+        """
+        return next(int(one["metadata"]["resourceVersion"]) for then, one in list(self.seen) if then == at)
 
 
 @contextmanager
