@@ -106,12 +106,7 @@ WIPED: dict[str, Any] = {"metadata": {"managedFields": [{}]}}
 OURS = label("nodeprep.io/state", "Ready")
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": OTHER, "uid": "0"}
 MADE: dict[str, dict[str, Any]] = {"metadata": {"name": f"agent-{NODE}"}}
-NOT_OURS: dict[str, dict[str, Any]] = {
-    # of its own Lease
-    "finalizers": {"finalizers": ["example.com/hold"]},
-    "labels": {"labels": {"example.com/pool": "a"}},
-    "annotations": {"annotations": {"example.com/note": "x"}},
-}
+FINALIZERS = {"finalizers": ["example.com/hold"]}
 
 DENIED = [
     Write("own-node", "another's label", OURS, path=f"{NODES}/{OTHER}"),
@@ -179,11 +174,12 @@ DENIED = [
         LEASES,
         "POST",
     ),
-    *(
-        Write(
-            "lease-metadata", f"with {key}", {"metadata": MADE["metadata"] | more, "spec": lease(NODE)}, LEASES, "POST"
-        )
-        for key, more in NOT_OURS.items()
+    Write(
+        "lease-metadata",
+        "with finalizers",
+        {"metadata": MADE["metadata"] | FINALIZERS, "spec": lease(NODE)},
+        LEASES,
+        "POST",
     ),
     Write("slot-holder", "given to another", {"spec": lease(OTHER)}, SLOT),
     Write("slot-clock", "without a time", slot({"holderIdentity": NODE}), SLOT),

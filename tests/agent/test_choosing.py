@@ -250,6 +250,14 @@ def test_nobody_waits_longer_than_once() -> None:
     assert renewed(held(once, asking(x=A)), asking(x=A), 200.0).unproven_until == {}
 
 
+def test_what_passed_came_with_no_version_any_more() -> None:
+    kept = replace(held(Past(proofs={A: PROVEN}), asking(x=A)), gates=OPEN, upgraded_at=100.0)
+    once = held(renewed(kept, asking(x=f"{A} {B}"), 100.0), asking(x=f"{A} {B}"))
+    assert once.came_with_version == (B,)
+    assert renewed(replace(once, proofs={A: PROVEN, B: PROVEN}), asking(x=f"{A} {B}"), 200.0).came_with_version == ()
+    assert renewed(kept, asking(x=f"{A} {B}"), 100.0, configured=True).came_with_version == ()
+
+
 def test_what_is_held_is_kept_in_a_form_that_comes_back() -> None:
     kept = held(Past(), chosen(past=Past(held=("rdma-roce", "tcp-shared-eni"))).chosen)
     assert kept.held == ("rdma-roce", "tcp-shared-eni")

@@ -60,6 +60,7 @@ def _directories(tmp_path: Path) -> None:
         pytest.param(replace(PAST, node_uid="u"), id="the Node"),
         pytest.param(replace(PAST, version="2"), id="the version"),
         pytest.param(replace(PAST, proofs={}), id="what is proven"),
+        pytest.param(replace(PAST, intolerant={"kube-system/rdma-dp": None}), id="who would not bear the taint"),
     ],
 )
 def test_what_counts_is_kept_at_once(tmp_path: Path, after: Past) -> None:
@@ -69,6 +70,15 @@ def test_what_counts_is_kept_at_once(tmp_path: Path, after: Past) -> None:
     found = kept(one)
     assert found is not None
     assert replace(found, serial=0, at=0.0) == after
+
+
+def test_since_when_a_daemonset_is_gone_is_kept_at_once_and_not_each_time(tmp_path: Path) -> None:
+    one, name = keeper(tmp_path), "kube-system/rdma-dp"
+    for at, gone, there in ((100.0, None, None), (100.1, 99.0, 99.0), (100.2, 99.5, 99.0), (100.3, None, None)):
+        one.keep(replace(PAST, taint_borne=False, intolerant={name: gone}), at)
+        found = kept(one)
+        assert found is not None
+        assert found.intolerant == {name: there}
 
 
 @pytest.mark.parametrize(

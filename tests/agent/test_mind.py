@@ -22,7 +22,7 @@ from nodeprep.doors.store import Store
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.cluster import Cluster
 from nodeprep.facts.kernel_log import KernelLog
-from nodeprep.facts.past import State, passed_key
+from nodeprep.facts.past import Past, State, passed_key
 from nodeprep.facts.routes import Routes
 from nodeprep.look import Eyes
 from nodeprep.memory import recall
@@ -284,13 +284,17 @@ def test_a_node_that_was_closed_before_an_upgrade_holds_nothing_up(root: Path, t
     assert readiness(status)[0]
 
 
+def without_port_state(past: Past) -> Past:
+    """What was kept where nobody asked for that gate."""
+    part = dict(past.parts[0])
+    fewer = tuple(gate for gate in part["profile"]["gates"] if gate != "port.state")
+    return replace(past, parts=({**part, "profile": {**part["profile"], "gates": fewer}},))
+
+
 def test_a_gate_that_a_version_adds_closes_no_open_profile(root: Path, tmp_path: Path) -> None:
     node = Node(root, tmp_path / "memory", settings())
     before = node.sees_often(6).past
-    part = dict(before.parts[0])
-    fewer = tuple(gate for gate in part["profile"]["gates"] if gate != "port.state")
-    parts = ({**part, "profile": {**part["profile"], "gates": fewer}},)
-    node.mind.past = replace(before, parts=parts)  # what a version that did not ask for it kept
+    node.mind.past = without_port_state(before)
     upgraded(node)
     status = node.sees()
     assert (status.past.state, status.past.gates) == (State.READY, before.gates)
@@ -301,3 +305,42 @@ def test_a_gate_that_a_version_adds_closes_no_open_profile(root: Path, tmp_path:
     assert (status.past.state, status.past.gates) == (State.READY, before.gates)
     assert status.past.proofs["port.state"].proven
     assert readiness(status)[0]
+
+
+def test_a_gate_that_never_passes_holds_a_rollout_up_though_it_closed(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings())
+    node.mind.past = without_port_state(node.sees_often(6).past)
+    upgraded(node)
+    status = node.sees()
+    assert (status.waits_for, status.held_up) == (1, ())
+    assert "stays open" in readiness(status)[1]
+    late = clock.now() - HOLD - 1.0  # the upgrade was so long ago, and the gate came a second after it
+    waits = {"port.state": late + 1.0 + HOLD}
+    node.mind.past = replace(node.mind.past, upgraded_at=late, unproven_until=waits)
+    status = node.sees(after=0.1)
+    assert (status.past.gates, status.held_up, status.waits_for) == ((), ("port.state",), 1)
+    assert readiness(status)[0] is False
+    assert "the gate is closed" in readiness(status)[1]
+
+
+def test_a_gate_of_a_changed_configuration_holds_no_rollout_up(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings())
+    node.sees_often(6)
+    upgraded(node)
+    node.sees()
+    node.mind.follow(settings())
+    node.mind.past = without_port_state(node.mind.past)
+    status = node.sees()
+    assert "port.state" in status.past.unproven_until
+    assert readiness(status)[0]
+
+
+def test_settings_that_were_followed_before_the_first_look_are_the_versions(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings())
+    node.sees_often(6)
+    again = Node(root, tmp_path / "memory", settings())
+    again.now, again.mind.past = node.now, without_port_state(node.mind.past)
+    upgraded(again)
+    again.mind.follow(settings())
+    status = again.sees()
+    assert (status.awaited, status.held_up) == (("port.state",), ())

@@ -292,8 +292,8 @@ def test_what_is_dropped_ends_no_trouble(cluster: Cluster) -> None:
 
 def test_a_closing_is_said_though_the_node_cannot_be_written(cluster: Cluster) -> None:
     """As where a webhook of others denies labels and taints otherwise than with 422."""
-    with rig(cluster, "half") as made:
-        made.proxy.rule(refuses(400), "PATCH", f"{NODES}/half$")
+    with rig(cluster, "said-by-halves") as made:
+        made.proxy.rule(refuses(400), "PATCH", f"{NODES}/said-by-halves$")
         made.tell(desired(good=False))
         until(lambda: made.condition()["status"] == "False", "condition")
         assert not made.tainted()
@@ -316,6 +316,20 @@ def test_a_node_that_is_registered_anew_while_it_opens_is_promised_nothing(clust
         assert [one.status for one in made.asked("PATCH", f"{NODES}/", since)] == [409]
         assert made.condition() == {}
         assert "nodeprep.io/state" not in made.node()["metadata"].get("labels", {})
+
+
+def test_a_configuration_that_is_read_while_a_write_is_denied(cluster: Cluster) -> None:
+    """What the answer to the former says of the Node holds no more."""
+    with rig(cluster, "reread") as made:
+
+        def denies(exchange: Exchange) -> None:
+            made.publisher.believe_anew()
+            refuses(422)(exchange)
+
+        made.proxy.rule(denies, "PATCH", f"{NODES}/reread$", times=1)
+        made.tell(desired(good=False))
+        until(made.tainted, "taint")
+        assert made.publisher.published.denied == ""
 
 
 def test_a_lease_that_a_policy_denies(cluster: Cluster) -> None:

@@ -39,7 +39,7 @@ LOOKS: list[tuple[list[tuple[float, tuple[Finding, ...]]], bool]] = [
     ([(100, (NO,))], False),
     ([(100, (NO,)), (110, (YES,))], True),
     ([(100, (NO,)), (110, (BOOTSTRAP_ONLY,))], True),
-    ([(100, (NO,)), (110, (NO, YES))], False),  # the old pod goes while the new one comes
+    ([(100, (NO,)), (110, (NO, YES))], False),  # both live yet, as with maxSurge
     ([(100, (NO,)), (110, (GONE,))], False),  # its pod is being made anew
     ([(100, (NO,)), (110, (OTHERS_YES,))], False),  # of another DaemonSet
     ([(100, (NO,)), (110, (GONE,)), (709.9, (GONE,))], False),
@@ -78,14 +78,22 @@ def test_a_memory_that_names_nobody_holds_as_long() -> None:
     assert lived((100, (NO,)), start=before).intolerant == {SET: None}
 
 
-def test_a_start_and_a_boot_count_anew_who_is_gone() -> None:
+def test_a_boot_counts_anew_who_is_gone() -> None:
     before = lived((100, (NO,)), (110, (GONE,)))
     assert before.intolerant == {SET: 110}
-    for after in (resumed(before), outliving(before), plausible(before, 105.0)):
+    for after in (outliving(before), plausible(before, 105.0)):
         assert (after.intolerant, after.taint_borne) == ({SET: None}, False)
-    assert lived((700, (GONE,)), (1299, (GONE,)), start=resumed(before)).taint_borne is False
+    assert lived((700, (GONE,)), (1299, (GONE,)), start=outliving(before)).taint_borne is False
     assert not intact(before, 105.0)
     assert loads(dumps(before)) == before
+
+
+def test_an_agent_that_starts_again_and_again_lets_the_time_run_out() -> None:
+    after = lived((100, (NO,)), (110, (GONE,)))
+    for at in (300, 500, 700):
+        after = lived((at, (GONE,)), start=resumed(after))
+        assert after.taint_borne is False
+    assert lived((710, (GONE,)), start=resumed(after)).taint_borne is True
 
 
 SAID = [

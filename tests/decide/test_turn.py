@@ -14,11 +14,11 @@ from nodeprep.decide.readiness import Assigned, Mode, Repair, begin
 from nodeprep.decide.turn import Heard, Rules, think
 from nodeprep.decide.upgrade import with_newcomers
 from nodeprep.facts.kernel_log import KernelLog, Line
-from nodeprep.facts.past import Past, State
+from nodeprep.facts.past import Past, Proof, State
 from nodeprep.model import Damping, Finding, Status
 from tests import histories
 from tests.histories import ALL_FRESH, ALL_WELL, STATE, WORLDS, Event
-from tests.past_values import BOOT, PLACE, case, check, checks, finding
+from tests.past_values import BOOT, PLACE, case, check, checks, finding, glance
 
 PORT = "port.state"
 RULES = Rules(
@@ -187,6 +187,53 @@ def test_thousands_of_drawn_histories_violate_nothing() -> None:
         "released",
         "latched",
     }
+
+
+NEW = check("port.gid")
+ASKS = Rules(checks(NEW), (Assigned("rdma", (NEW.id,), gating=True, rdma=True),), Mode.GATE)
+
+
+def newcomers(*looks: tuple[float, Status]) -> tuple[Past, list[bool], tuple[str, str]]:
+    """An open profile to which a gate came at 100, looked at so: whether it was open each time, and the condition."""
+    opened = (("rdma", "device"), ("rdma", "ready"))
+    proofs = {"port.state": Proof(3, 10.0, 40.0, proven=True)}
+    past = Past(BOOT, "uid-1", state=State.READY, gates=opened, proofs=proofs, unproven_until={NEW.id: 700.0})
+    stood, said = [], ("", "")
+    for at, status in looks:
+        heard = Heard((finding(NEW.id, status),), {NEW.id: glance(at)}, full_round=True)
+        past, told = think(past, heard, ASKS, at)
+        stood.append(told.profiles[0].ready and told.profiles[0].device)
+        said = (told.conditions[0].status, told.conditions[0].reason)
+    return past, stood, said
+
+
+BLIND, PASS, FAIL = Status.UNKNOWN, Status.OK, Status.FAIL
+COMES: list[tuple[list[tuple[float, Status]], list[bool], tuple[str, str]]] = [
+    # looks at it in turn, whether the profile stands open after each, what TrainingReady says in the end
+    ([(110, BLIND), (690, BLIND)], [True, True], ("True", "GatesToPass")),
+    ([(110, BLIND), (710, BLIND), (9000, BLIND)], [True, True, True], ("Unknown", "CannotLook")),
+    ([(110, BLIND), (900, BLIND), (910, PASS), (925, PASS), (940, PASS)], [True] * 5, ("True", "Ready")),
+    ([(110, BLIND), (900, BLIND), (910, FAIL), (911, FAIL)], [True, True, True, False], ("False", "NoSignal")),
+    ([(110, FAIL), (111, FAIL)], [True, False], ("False", "NoSignal")),
+    ([(110, BLIND), (900, BLIND), (910, PASS), (1509, PASS)], [True] * 4, ("True", "GatesToPass")),
+]
+
+
+@pytest.mark.parametrize(("looks", "stands", "says"), COMES)
+def test_a_new_gate_that_cannot_look_closes_nothing(
+    looks: list[tuple[float, Status]], stands: list[bool], says: tuple[str, str]
+) -> None:
+    after, stood, said = newcomers(*looks)
+    assert (stood, said) == (stands, says)
+    assert (after.state is State.READY) is stands[-1]
+
+
+def test_nothing_opens_while_a_new_gate_cannot_look() -> None:
+    past, stood, _ = newcomers((110, BLIND), (900, BLIND))
+    assert stood == [True, True]
+    shut = replace(past, gates=())
+    _, told = think(shut, Heard((finding(NEW.id, BLIND),), {NEW.id: glance(910)}, full_round=True), ASKS, 910)
+    assert (told.profiles[0].ready, told.profiles[0].device) == (False, False)
 
 
 WELL_3: list[Event] = [("look", 16.0, ALL_WELL, ALL_FRESH)] * 3

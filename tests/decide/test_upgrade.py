@@ -18,9 +18,10 @@ from nodeprep.decide.upgrade import (
     disputed,
     spared_until,
     took_over,
+    waiting_on,
     with_newcomers,
 )
-from nodeprep.facts.past import Past
+from nodeprep.facts.past import Blind, Past
 from nodeprep.model import Finding, Status
 from tests.past_values import PLACE, case, check, checks, finding, glance, past
 
@@ -137,6 +138,7 @@ def rdma(*, ready: bool, name: str = "rdma") -> ProfileStanding:
     return ProfileStanding(name, device=ready, ready=ready, gating=True, rdma=True, gates=("port.state", "port.gid"))
 
 
+CAME: dict[str, Any] = {"unproven_until": {"port.gid": 830.0}, "came_with_version": ("port.gid",)}
 HELD_UP: list[tuple[dict[str, Any], ProfileStanding, float, tuple[str, ...]]] = [
     # the memory of a node that took over at 200, its profile, now, what holds the rollout up
     ({}, rdma(ready=False), 210, ("port.state",)),
@@ -154,6 +156,13 @@ HELD_UP: list[tuple[dict[str, Any], ProfileStanding, float, tuple[str, ...]]] = 
     ({}, rdma(ready=True, name="other"), 210, ()),
     ({"former_gates": ()}, rdma(ready=False, name="other"), 210, ()),
     ({"upgraded_at": None}, rdma(ready=False), 210, ()),
+    # A gate that came with the version at 230, and its profile closed when its time was over.
+    ({"cases": (), **CAME}, rdma(ready=False), 829, ("port.gid",)),
+    ({"cases": (), **CAME}, rdma(ready=False), 889.9, ("port.gid",)),
+    ({"cases": (), **CAME}, rdma(ready=False), 890, ()),
+    ({"cases": (), **CAME}, rdma(ready=True), 829, ()),
+    ({"cases": (), **CAME, "came_with_version": ()}, rdma(ready=False), 829, ()),
+    (CAME, rdma(ready=False), 829, ("port.state",)),
 ]
 
 
@@ -185,6 +194,26 @@ def test_a_gate_that_comes_with_the_configuration_is_awaited_by_no_rollout(
     assert after.unproven_until == {"port.gid": at + HOLD}
     assert awaited(after) == frozenset()
     assert after.cases[0].spared_until is None
+
+
+def test_what_the_configuration_asks_for_right_after_an_upgrade_is_its_own() -> None:
+    before = past(upgraded_at=200.0, cases=(case("port.gid"), case("pci.link")))
+    after = with_newcomers(with_newcomers(before, ["port.gid"], 201.0), ["pci.link"], 210.0, configured=True)
+    assert after.unproven_until == {"port.gid": 801.0, "pci.link": 810.0}
+    assert awaited(after) == {"port.gid"}
+    assert [one.spared_until for one in after.cases] == [800.0, None]
+
+
+def test_the_next_version_waits_for_its_own_gates() -> None:
+    after = took_over(with_newcomers(past(upgraded_at=200.0), ["port.gid"], 201.0), "2.0", 300.0)
+    assert after.unproven_until == {"port.gid": 801.0}
+    assert awaited(after) == frozenset()
+
+
+def test_a_new_gate_that_can_look_again_has_its_time_anew() -> None:
+    waits = past(unproven_until={"port.gid": 801.0, "pci.link": 801.0}, blind={"port.gid": Blind(210.0, "denied")})
+    assert waiting_on(waits, {"port.gid"}, 1500.0) == {"port.gid": 801.0, "pci.link": 801.0}
+    assert waiting_on(waits, (), 1500.0) == {"port.gid": 2100.0, "pci.link": 801.0}
 
 
 def test_a_damaged_memory_waits_for_no_gate() -> None:

@@ -135,10 +135,24 @@ def test_another_profile_opens_when_all_of_it_is_proven(here: Checked, tmp_path:
         demand(agent, "terway.socket")
         agent.wait("profile-gone", profile="mine")
         until(lambda: agent.gates() == {"other.device", "other.ready"}, "gate file of what is proven")
-        demand(agent, "imds.identity")
-        told = agent.wait("profile-device-ready", profile="other")
+        demand(agent, "imds.identity", name="third")
+        told = agent.wait("profile-device-ready", profile="third")
         assert told["why"].startswith("imds.identity could not look: ")
-        until(lambda: agent.gates() == {"other.device"}, "closed gate")
+        until(lambda: agent.gates() == {"third.device"}, "closed gate")
+
+
+def test_a_gate_that_comes_to_an_open_profile_is_given_time_to_pass(here: Checked, tmp_path: Path) -> None:
+    """One that cannot look closes nothing."""
+    with Agent(tmp_path, here.node) as agent:
+        agent.ready()
+        demand(agent, "terway.socket")
+        until(lambda: agent.gates() == {"other.device", "other.ready"}, "gate file of what is proven")
+        for gate, reason in (("imds.identity", "GatesToPass"), ("cni.directory", "Ready")):
+            demand(agent, gate)
+            until(lambda: agent.condition()["reason"] == reason, reason)  # noqa: B023 - it is asked for at once
+            assert (gate in agent.condition()["message"]) is (reason == "GatesToPass")
+        assert agent.gates() == {"other.device", "other.ready"}
+        assert len(agent.lines("profile-closed", profile="other")) == 1, "before anything was proven"
 
 
 def test_another_profile_that_fails_never_opens_by_what_passed_before(here: Checked, tmp_path: Path) -> None:
@@ -153,8 +167,8 @@ def test_another_profile_that_fails_never_opens_by_what_passed_before(here: Chec
         assert not any(one.startswith("ports.") for one in agent.gates())
 
 
-def demand(agent: Agent, gate: str) -> None:
+def demand(agent: Agent, gate: str, name: str = "other") -> None:
     """Assign another profile, with one gate more."""
-    text = PROFILE.replace("name: mine", "name: other").replace("gates: [", f"gates: [{gate}, ")
-    (agent.config.parent / "other.yaml").write_text(text)
-    agent.configure(CONFIGURATION.replace("mine.yaml", "other.yaml"))
+    text = PROFILE.replace("name: mine", f"name: {name}").replace("gates: [", f"gates: [{gate}, ")
+    (agent.config.parent / f"{name}.yaml").write_text(text)
+    agent.configure(CONFIGURATION.replace("mine.yaml", f"{name}.yaml"))

@@ -128,6 +128,23 @@ def test_a_lease_that_a_policy_denies_is_asked_for_once(answers: Answers) -> Non
     assert told["message"] == f"{errands.denied}; {MEND}"
 
 
+WHO = "system:serviceaccount:nodeprep:nodeprep-agent may not"
+
+
+@pytest.mark.parametrize("words", ["somebody else's rule", WHO])
+def test_a_lease_that_others_deny_is_asked_for_again(words: str) -> None:
+    """Their policy may be mended at any time, and nobody tells the agent."""
+    asked: list[Asked] = []
+    errands = made(lambda _: denied(words), asked)
+    errands.renew(SEEN)
+    assert (errands.denied, list(errands.events)) == ("", [])
+    assert errands.trouble.startswith("denied: HTTP 422")
+    (at, work), _ = errands.due(SEEN, 0.0, with_events=False)
+    assert clock.now() + 25.0 < at < clock.now() + 65.0
+    work()
+    assert len(asked) == 2
+
+
 def test_it_is_asked_for_again_at_once_where_it_may_be_allowed() -> None:
     told = [OWN_LEASE]
     errands = made(lambda _: told[0], [])
@@ -140,3 +157,17 @@ def test_it_is_asked_for_again_at_once_where_it_may_be_allowed() -> None:
     work()
     assert (errands.denied, errands.trouble) == ("", "")
     assert errands.due(SEEN, 0.0, with_events=False)[0][0] > clock.now() + 60.0
+
+
+def test_what_is_to_be_believed_anew_while_it_is_asked_is_asked_again() -> None:
+    """Another thread says so between a request and its answer."""
+
+    def answers(method: str) -> Outcome:
+        errands.believe_anew()
+        return OWN_LEASE if method == "PATCH" else ALLOWED
+
+    errands = made(answers, [])
+    errands.renew(SEEN)
+    assert (errands.denied, list(errands.events)) == ("", [])
+    errands.test_fence()
+    assert all(at < clock.now() for at, _ in errands.due(SEEN, 0.0, with_events=False))

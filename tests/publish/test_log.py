@@ -91,6 +91,12 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"blind": BLIND, "at": 899.0}, {}, []),
     ({"spared": ("port.mtu",)}, {}, ["spared-no-more check=port.mtu"]),
     ({"spared": ("port.mtu",)}, {"spared": ("port.mtu",)}, []),
+    (
+        {"awaited": ("port.mtu",)},
+        {"awaited": ("port.mtu", "port.gid")},
+        ["awaited check=port.gid why=new in this version and yet to pass; a rollout waits until it did"],
+    ),
+    ({"awaited": ("port.mtu",)}, {}, ["awaited-no-more check=port.mtu"]),
     ({}, {"would_run": (LINK_UP,)}, ["would-run check=port.state playbook=link_up args={'interface': 'eth2'}"]),
     ({"would_run": (LINK_UP,)}, {"would_run": (LINK_UP,)}, []),
     ({"would_run": (LINK_UP,)}, {}, []),

@@ -9,7 +9,7 @@ import pytest
 
 from nodeprep.publish.probes import health, readiness
 from nodeprep.publish.series import ALL
-from tests.status_values import status
+from tests.status_values import standing, status
 
 TURNS = [
     # age   interval  says
@@ -25,6 +25,9 @@ def test_health(age: float, interval: float, says: tuple[bool, str]) -> None:
     assert health(age, interval) == says
 
 
+NEW = "new in this version and yet to pass"
+SHUT = standing(device=False, ready=False, gates=("port.mtu", "port.gid"))
+OTHER = standing(device=False, ready=False, gates=("eni.up",))
 NOT_DONE = "the first full round of this start is not done"
 ROUNDS: list[tuple[dict[str, Any], tuple[bool, str]]] = [
     # different                              says
@@ -37,7 +40,17 @@ ROUNDS: list[tuple[dict[str, Any], tuple[bool, str]]] = [
     ({"held_up": ("a.b", "profile x"), "complete": True}, (False, "a.b and 1 more: closed a gate that stood open")),
     ({"held_up": ("port.mtu",), "disputed": ("port.gid",)}, (False, "port.gid: only this version finds the fault")),
     ({"held_up": ("port.mtu",), "complete": False}, (False, NOT_DONE)),
-    ({"awaited": ("port.mtu",)}, (False, "port.mtu: new in this version and yet to pass")),
+    ({"awaited": ("port.mtu",)}, (False, f"port.mtu: {NEW}; the gate stays open for 10 minutes, or while it cannot")),
+    ({"awaited": ("port.mtu",), "profiles": (OTHER,)}, (False, f"port.mtu: {NEW}; the gate stays open")),
+    ({"awaited": ("port.mtu",), "profiles": (OTHER, SHUT)}, (False, f"port.mtu: {NEW}; the gate is closed; the roll")),
+    (
+        {"awaited": ("port.mtu",), "held_up": ("port.mtu",), "profiles": (SHUT,)},
+        (False, f"port.mtu: {NEW}; the gate is closed; the rollout waits until it passed"),
+    ),
+    (
+        {"awaited": ("port.mtu",), "held_up": ("port.mtu", "port.gid")},
+        (False, "port.gid: closed a gate that stood open"),
+    ),
 ]
 
 
@@ -55,7 +68,9 @@ def test_before_the_first_round() -> None:
 def test_the_series_of_a_rollout_and_of_a_taint_that_is_held_back() -> None:
     series = {one.name: one for one in ALL}
     held = status(disputed=("port.mtu",), held_up=("port.mtu", "port.gid"), awaited=("pci.link",))
-    assert series["nodeprep_upgrade_spared"].of(held) == {(): 2.0}
+    assert series["nodeprep_upgrade_spared"].of(held) == {(): 3.0}
+    assert series["nodeprep_upgrade_spared"].of(status(awaited=("pci.link",))) == {(): 1.0}
+    assert series["nodeprep_upgrade_spared"].of(status()) == {(): 0.0}
     assert series["nodeprep_taint_ok"].of(held) == {(): 1.0}
     untainted = replace(held, desired=replace(held.desired, untainted="no taint: kube-system/rdma-dp ..."))
     assert series["nodeprep_taint_ok"].of(untainted) == {(): 0.0}

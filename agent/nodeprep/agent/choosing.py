@@ -84,12 +84,13 @@ def _assigned(part: Named, chosen: Chosen, gate: GatePolicy, mode: Mode, past: P
     return Assigned(part.profile.name, part.profile.gates, gating, rdma, refused)
 
 
-def renewed(past: Past, chosen: Chosen, now: float) -> Past:
+def renewed(past: Past, chosen: Chosen, now: float, *, configured: bool = False) -> Past:
     """The memory, in which nothing is proven of what a profile asks that this node did not have before.
 
     A check that had nothing to look for under one profile proves nothing under another. Of a profile that the node had
     only a gate that none of its profiles asked for is to pass anew; if it is open it stays so meanwhile, for a while.
     Passes that are not enough yet begin anew whenever another profile is in force, or the same with other demands.
+    `configured`: the configuration changed since the start, so what it asks for now came with no version.
     """
     known = {part["names"][0]: part["profile"].get("gates", ()) for part in past.parts if part.get("names")}
     asked = frozenset(gate for gates in known.values() for gate in gates)
@@ -103,7 +104,8 @@ def renewed(past: Past, chosen: Chosen, now: float) -> Past:
     proofs = {check: proof for check, proof in past.proofs.items() if proof.proven and check not in strange}
     past = past if proofs == past.proofs else replace(past, proofs=proofs)
     is_open = {name for name, _ in past.gates}
-    return with_newcomers(past, (gate for name in is_open & known.keys() for gate in came.get(name, ())), now)
+    newcomers = (gate for name in is_open & known.keys() for gate in came.get(name, ()))
+    return with_newcomers(past, newcomers, now, configured=configured)
 
 
 def _waiting(past: Past, chosen: Chosen) -> Past:
@@ -111,7 +113,10 @@ def _waiting(past: Past, chosen: Chosen) -> Past:
     asked = frozenset(gate for part in chosen.parts for gate in part.profile.gates)
     proven = frozenset(check for check, proof in past.proofs.items() if proof.proven)
     waiting = {gate: until for gate, until in past.unproven_until.items() if gate in asked - proven}
-    return past if waiting == past.unproven_until else replace(past, unproven_until=waiting)
+    if waiting == past.unproven_until:
+        return past
+    came = tuple(gate for gate in past.came_with_version if gate in waiting)
+    return replace(past, unproven_until=waiting, came_with_version=came)
 
 
 def held(past: Past, chosen: Chosen) -> Past:

@@ -91,6 +91,7 @@ def essence(past: Past) -> tuple[object, ...]:
         past.profile,
         past.baseline,
         (past.taint_borne, past.reset_done),
+        tuple((name, gone is None) for name, gone in past.intolerant.items()),
         proven,
         cases,
     )

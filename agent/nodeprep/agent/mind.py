@@ -80,11 +80,13 @@ class Mind:
     _troubled: Trouble = field(default_factory=Trouble)
     _thought_at: float = 0.0
     _told_of: tuple[Past | None, str] = (None, "")
+    _configured: bool = False  # other settings came after the first round
     _met_at: float = 0.0  # what was observed before is of another Node, or may be
 
     def follow(self, settings: Settings) -> None:
         """Go by these settings from now on."""
         self.settings, self.choice = settings, None
+        self._configured = self._configured or self.status is not None
         self._anew = self.proves_anew = True
 
     def forget(self, *, inventory: bool = False) -> None:
@@ -141,7 +143,7 @@ class Mind:
         anew, self._anew = self._anew, False
         now = clock.now()
         self._meet_node(now)
-        self.past = renewed(self.past, chosen, now)
+        self.past = renewed(self.past, chosen, now, configured=self._configured)
         fresh = self.standing.fresh(now)
         new = anew or bool(fresh) or self.standing.words() != before
         if self.status is not None and not new and self._is_settled(now):

@@ -11,7 +11,7 @@ from nodeprep.decide.answers import Answer, answers
 from nodeprep.decide.plausible import plausible
 from nodeprep.decide.policy import RULES, DampingPolicy, Glance, Rule
 from nodeprep.decide.proofs import blinded, passing, proven
-from nodeprep.decide.upgrade import spared_until
+from nodeprep.decide.upgrade import spared_until, waiting_on
 from nodeprep.facts.kernel_log import PROBED, KernelLog
 from nodeprep.facts.past import Case, Past, State
 from nodeprep.model import Check, Finding, Subject
@@ -36,11 +36,13 @@ def remember(  # noqa: PLR0917 - the memory, and what one round says to it
     now = max((now, *(glance.ended for glance in fresh.values())))
     before = plausible(past, now)
     said = answers(findings, fresh, checks)
+    blind = blinded(before.blind, said)
     after = replace(
         before,
         proofs=proven(before.proofs, said, policy),
         cases=_freed(_cases(before, said, policy), log, now),
-        blind=blinded(before.blind, said),
+        blind=blind,
+        unproven_until=waiting_on(before, blind, now),
         passed=passing(before.passed, said),
     )
     return past if after == past else after

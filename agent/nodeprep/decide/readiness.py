@@ -162,10 +162,16 @@ def _situation(
 def missing_gates(past: Past, gates: Iterable[str], now: float, *, is_open: bool = False) -> tuple[str, ...]:
     """The gates that have not passed often enough in this boot, and for which nobody waits.
 
-    What is open stays so for a while where a gate came to it that is yet to pass; nothing opens without it.
+    What is open stays so for a while where a gate came to it that is yet to pass, and for as long as that one cannot
+    look (design 3.3); nothing opens without it.
     """
     missing = (gate for gate in gates if gate not in past.proofs or not past.proofs[gate].proven)
-    return tuple(gate for gate in missing if not is_open or now >= past.unproven_until.get(gate, now))
+    return tuple(gate for gate in missing if not (is_open and _is_waited_for(past, gate, now)))
+
+
+def _is_waited_for(past: Past, gate: str, now: float) -> bool:
+    until = past.unproven_until.get(gate)
+    return until is not None and (now < until or gate in past.blind)
 
 
 def _looked(past: Past) -> bool:

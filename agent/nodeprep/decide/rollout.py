@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nodeprep.decide.readiness import READY, ProfileStanding
-from nodeprep.decide.upgrade import HOLD
+from nodeprep.decide.upgrade import HOLD, awaited
 from nodeprep.facts.past import Past
+
+MARGIN = 60.0  # seconds after the last moment at which a new gate may close a profile
 
 
 def closed_since(past: Past, profiles: Iterable[ProfileStanding], now: float) -> tuple[str, ...]:
@@ -15,8 +17,9 @@ def closed_since(past: Past, profiles: Iterable[ProfileStanding], now: float) ->
     A new version may read another value and find fault with it, so the former's word does not spare the node. Whether
     that is the node's fault shows on the other nodes, which a rollout that waits leaves alone.
     """
-    if past.upgraded_at is None or not past.upgraded_at <= now < past.upgraded_at + HOLD:
+    if past.upgraded_at is None or not past.upgraded_at <= now < _end(past, past.upgraded_at):
         return ()
+    new = awaited(past)
     before = {name for name, stage in past.former_gates if stage == READY}
     there = tuple(profiles)
     found: list[str] = []
@@ -24,8 +27,13 @@ def closed_since(past: Past, profiles: Iterable[ProfileStanding], now: float) ->
         if profile.ready or profile.name not in before:
             continue
         convicted = [case.check for case in past.cases if case.convicted and case.check in profile.gates]
-        found += convicted or [f"profile {profile.name}"]
+        found += convicted or sorted(new.intersection(profile.gates)) or [f"profile {profile.name}"]
     gone = before - {profile.name for profile in there}
     if not all(profile.ready for profile in there):  # what took its place may ask too much
         found += [f"profile {name}" for name in sorted(gone)]
     return tuple(dict.fromkeys(found))
+
+
+def _end(past: Past, upgraded_at: float) -> float:
+    """How far this reaches: new gates came a little after the upgrade, and so does the end of their time."""
+    return max((upgraded_at + HOLD, *(past.unproven_until[gate] + MARGIN for gate in awaited(past))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from nodeprep.facts.past import Case, Past, passed_key
@@ -16,7 +16,14 @@ def took_over(past: Past, version: str, now: float) -> Past:
         return past
     if not past.version:
         return replace(past, version=version)
-    return replace(past, version=version, former_passed=past.passed, former_gates=past.gates, upgraded_at=now)
+    return replace(
+        past,
+        version=version,
+        former_passed=past.passed,
+        former_gates=past.gates,
+        upgraded_at=now,
+        came_with_version=(),
+    )
 
 
 def spared_until(past: Past, case: Case) -> float | None:
@@ -47,19 +54,30 @@ def disputed(past: Past) -> tuple[Case, ...]:
     return tuple(one for one in past.cases if one.convicted and one.spared_until is not None)
 
 
-def with_newcomers(past: Past, gates: Iterable[str], now: float) -> Past:
-    """The memory after these gates came to a profile that is open: it stays so for a while, though they are to pass."""
-    fresh = set(gates) - past.unproven_until.keys()
+def with_newcomers(past: Past, gates: Iterable[str], now: float, *, configured: bool = False) -> Past:
+    """The memory after these gates came to a profile that is open: it stays so for a while, though they are to pass.
+
+    `configured`: the configuration changed since the start, so they are its own and no rollout waits for them.
+    """
+    fresh = sorted(set(gates) - past.unproven_until.keys())
     if not fresh:
         return past
-    past = replace(past, unproven_until={**past.unproven_until, **dict.fromkeys(sorted(fresh), now + HOLD)})
+    upgraded = past.upgraded_at is not None and past.upgraded_at <= now < past.upgraded_at + HOLD
+    past = replace(
+        past,
+        unproven_until={**past.unproven_until, **dict.fromkeys(fresh, now + HOLD)},
+        came_with_version=(*past.came_with_version, *(fresh if upgraded and not configured else ())),
+    )
     cases = (replace(one, spared_until=spared_until(past, one)) if one.check in fresh else one for one in past.cases)
     return replace(past, cases=tuple(cases))
 
 
 def awaited(past: Past) -> frozenset[str]:
     """Gates that came with this version to a profile that was open, and that are yet to pass."""
-    if past.upgraded_at is None:
-        return frozenset()
-    came = ((gate, until - HOLD) for gate, until in past.unproven_until.items())
-    return frozenset(gate for gate, at in came if past.upgraded_at <= at < past.upgraded_at + HOLD)
+    return frozenset(past.came_with_version) & past.unproven_until.keys()
+
+
+def waiting_on(past: Past, blind: Collection[str], now: float) -> dict[str, float]:
+    """`Past.unproven_until` after a round that leaves these checks blind: who can look again has its time anew."""
+    seen = past.blind.keys() - set(blind)
+    return {gate: now + HOLD if gate in seen else until for gate, until in past.unproven_until.items()}

@@ -102,7 +102,8 @@ class Past:
     gates that stood open. `taint_borne`: nobody was last seen who serves a device plugin or the network and does not
     tolerate our taint; else `intolerant` are their DaemonSets ("namespace/name", "" where nobody knows), each with the
     time since when no pod of it was here, None while one is. `unproven_until`: gates that came to a profile that was
-    open, and until when it stays so though they are yet to pass. `reset_done` is the human's wish on the Node to start
+    open, and until when it stays so though they are yet to pass; `came_with_version` are those of them that an upgrade
+    brought, which a rollout waits for. `reset_done` is the human's wish on the Node to start
     over that was last followed. `serial` grows by one with every change that is kept.
     """
 
@@ -133,6 +134,7 @@ class Past:
     taint_borne: bool = True
     intolerant: Mapping[str, float | None] = field(default_factory=dict)
     unproven_until: Mapping[str, float] = field(default_factory=dict)
+    came_with_version: tuple[str, ...] = ()
     reset_done: str = ""
 
     def case(self, check: str, subject: Subject) -> Case | None:

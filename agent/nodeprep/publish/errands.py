@@ -55,6 +55,7 @@ class Errands:
     fenced: bool | None = None
     fence_at: float = -inf
     _lease_at: float = -inf
+    _beliefs: int = 0  # how often what was denied was to be tried anew
     _lease: Backoff = field(init=False)
     _event: Backoff = field(init=False)
 
@@ -72,6 +73,7 @@ class Errands:
 
     def believe_anew(self) -> None:
         """What was denied may be allowed now, and what was allowed denied. Any thread may say so."""
+        self._beliefs += 1
         self.denied = ""
         self.fence_at = -inf
 
@@ -90,22 +92,24 @@ class Errands:
             self.say_alive(ask, seen)
 
     def say_alive(self, ask: Ask, seen: Seen) -> None:
-        """Renew the Lease if the checks ran and no policy denies it."""
+        """Renew the Lease if the checks ran and the fence does not deny it; others' policies are asked each minute."""
         if self.denied or not self.is_alive():
             return
-        namespace, now = self.access.namespace, datetime.fromtimestamp(clock.wall(), UTC)
+        namespace, now, beliefs = self.access.namespace, datetime.fromtimestamp(clock.wall(), UTC), self._beliefs
         answer = ask("PATCH", lease.path(namespace, seen.name), lease.renewal(seen.name, seen.uid, now), MERGE)
         if answer.status == 404:
             answer = ask("POST", lease.path(namespace), lease.created(namespace, seen.name, seen.uid, now), JSON)
         self.trouble = ""
-        if answer.status == UNPROCESSABLE:
+        if denied_by(answer):
             self._lease_at = -inf  # at once, when it may be tried again
             self._lease.succeeded()
+            if beliefs != self._beliefs:
+                return  # it was to be tried anew meanwhile
             self.denied = said = f"{denial(answer)}; {DEAD}"
             self.events.append(event.event(seen, event.Happening("WriteDenied", f"{said}; {MEND}", True), now))
             return
         if not answer.done:
-            self.trouble = f"{answer.message}; {DEAD}"
+            self.trouble = f"{denial(answer) if answer.status == UNPROCESSABLE else answer.message}; {DEAD}"
             self._lease_at = clock.now()
             self._lease.failed(clock.now(), answer.retry_after if is_lost(answer) else FUTILE)
             return
@@ -117,7 +121,7 @@ class Errands:
 
         Where one lets it through there is no fence, whatever the other does; any other answer tells nothing.
         """
-        namespace = self.access.namespace
+        namespace, beliefs = self.access.namespace, self._beliefs
         labelled = {"metadata": {"labels": {FOREIGN: "denied"}}}
         with self.connected() as ask:
             node = ask("PATCH", f"{path(self.access.node)}{DRY}", labelled, MERGE)
@@ -126,7 +130,8 @@ class Errands:
             self.fenced = False
         elif (denied_by(node), denied_by(held)) == (LABELS, OWN_LEASE):
             self.fenced = True
-        self.fence_at = clock.now() + (TEST if self.fenced else SOON) * self.chance.uniform(0.9, 1.1)
+        if beliefs == self._beliefs:  # else it is to be tested at once
+            self.fence_at = clock.now() + (TEST if self.fenced else SOON) * self.chance.uniform(0.9, 1.1)
 
     def post(self) -> None:
         """Send an Event. What is there already was sent before; what may not be written is worth nothing more."""

@@ -166,7 +166,7 @@ def leases(account: Account) -> Policy:
         f" && timestamp(object.spec.renewTime) <= variables.now + duration('{SKEW}s')"
     )
     owner = "o.kind == 'Node' && o.name == variables.ownNode"
-    free = ("ownerReferences", *BORN, *BOOKKEEPING)
+    free = ("ownerReferences", "labels", "annotations", *BORN, *BOOKKEEPING)  # webhooks put labels on what is made
     return Policy(
         name=LEASES,
         group="coordination.k8s.io",

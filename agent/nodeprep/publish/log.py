@@ -49,6 +49,7 @@ def transitions(
         *_profiles(before, after),
         *_blind(before, after, blind_after),
         *_spared(before, after),
+        *_awaited(before, after),
         *_remedies(before, after),
         *_bells(before, after),
         *_trouble("store", before.store_trouble if before else "", after.store_trouble),
@@ -155,6 +156,13 @@ def _spared(before: NodeStatus | None, after: NodeStatus) -> Iterator[Entry]:
     why = "only this version finds the fault; the one before passed the same value, so the gate stays as it is for now"
     yield from (Entry("spared", {"check": one, "why": why}, warning=True) for one in after.spared if one not in then)
     yield from (Entry("spared-no-more", {"check": one}) for one in then if one not in after.spared)
+
+
+def _awaited(before: NodeStatus | None, after: NodeStatus) -> Iterator[Entry]:
+    then = before.awaited if before else ()
+    why = "new in this version and yet to pass; a rollout waits until it did"
+    yield from (Entry("awaited", {"check": one, "why": why}) for one in after.awaited if one not in then)
+    yield from (Entry("awaited-no-more", {"check": one}) for one in then if one not in after.awaited)
 
 
 def _remedies(before: NodeStatus | None, after: NodeStatus) -> Iterator[Entry]:

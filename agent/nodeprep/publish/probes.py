@@ -24,15 +24,19 @@ def readiness(status: NodeStatus | None) -> tuple[bool, str]:
             f"{_few(status.disputed)}: only this version finds the fault, the one before passed the same value "
             "(VerdictChangedByUpgrade); the rollout waits, see /report"
         )
-    if status.held_up:
+    closed = tuple(one for one in status.held_up if one not in status.awaited)
+    if closed:
         return False, (
-            f"{_few(status.held_up)}: closed a gate that stood open before this version started; the rollout waits for "
+            f"{_few(closed)}: closed a gate that stood open before this version started; the rollout waits for "
             f"{HOLD / 60:.0f} minutes from then, see /report"
         )
     if status.awaited:
+        is_open = all(one.ready for one in status.desired.profiles if not set(one.gates).isdisjoint(status.awaited))
+        so_far = f"for {HOLD / 60:.0f} minutes, or while it cannot look"
+        gate = f"the gate stays open {so_far}" if is_open else "the gate is closed"
         return False, (
-            f"{_few(status.awaited)}: new in this version and yet to pass; the gate stays open for {HOLD / 60:.0f} "
-            "minutes from its start, the rollout waits, see /report"
+            f"{_few(status.awaited)}: new in this version and yet to pass; {gate}; the rollout waits until it passed, "
+            "see /report"
         )
     return True, f"round {status.rounds} is done"
 

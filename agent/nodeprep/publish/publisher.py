@@ -46,13 +46,15 @@ class NodeSays:
 class Wanted:
     """What ought to stand on the Node of this uid, under these names.
 
-    `serial` counts what was wanted so far; other words for the same have the same.
+    `serial` counts what was wanted so far; other words for the same have the same. `beliefs` counts how often what was
+    denied was to be tried anew.
     """
 
     desired: Desired
     names: GatePolicy
     uid: str
-    serial: int = 0
+    serial: int
+    beliefs: int = 0
 
 
 @dataclass(slots=True)
@@ -121,7 +123,8 @@ class Publisher:
                 if known is not None and known.names != names:
                     self._denied = {}
                     self._errands.believe_anew()
-                self._wanted = Wanted(desired, names, uid, known.serial + 1 if known else 1)
+                first = Wanted(desired, names, uid, 1)
+                self._wanted = replace(first, serial=known.serial + 1, beliefs=known.beliefs) if known else first
                 self._lock.notify_all()
             serial, self._holds_events = self._wanted.serial, opening
             if opening and self._thread is not None and self._node.not_before <= clock.now():
@@ -138,7 +141,8 @@ class Publisher:
         """The configuration was read again: what was denied may be allowed now."""
         with self._lock:
             self._denied = {}
-            self._done = -1
+            if self._wanted is not None:
+                self._wanted = replace(self._wanted, serial=self._wanted.serial + 1, beliefs=self._wanted.beliefs + 1)
             self._errands.believe_anew()
             self._lock.notify_all()
 
@@ -232,7 +236,8 @@ class Publisher:
         known = self._denied.values()
         denials = [said for said in written.denied.values() if said not in known]
         with self._lock:
-            if self._wanted is not None and self._wanted.names == wanted.names:
+            newest = self._wanted or wanted
+            if (newest.names, newest.beliefs) == (wanted.names, wanted.beliefs):
                 still = {resource: said for resource, said in self._denied.items() if resource in spared}
                 self._denied = {**still, **written.denied}
             self._before = written.before

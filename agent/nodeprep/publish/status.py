@@ -73,8 +73,8 @@ class NodeStatus:
 
     @property
     def waits_for(self) -> int:
-        """How many faults hold a rollout up: what only this version sees, or what closed a gate under it."""
-        return len({*self.disputed, *self.held_up})
+        """How much holds a rollout up: faults that only this version sees, what closed a gate under it, new gates."""
+        return len({*self.disputed, *self.held_up, *self.awaited})
 
     @property
     def taint_ok(self) -> bool:

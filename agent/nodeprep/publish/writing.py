@@ -20,7 +20,8 @@ from nodeprep.publish.node import RELEASED, Seen, closes, node_patch, status_pat
 
 RACES = 5  # times that a write which lost a race is decided anew (design 3.5)
 CONFLICT, UNPROCESSABLE = 409, 422
-RULE = re.compile(r"nodeprep:[a-z-]+")  # as the fence names them (publish/fence.py)
+# As the fence names them (publish/fence.py); no part of system:serviceaccount:nodeprep:nodeprep-agent.
+RULE = re.compile(r"(?<![\w:])nodeprep:[a-z-]+")
 NODE, STATUS = "nodes", "nodes/status"  # as RBAC and the fence name them
 MEND = "mend the fence or gate.* in the configuration, then kill -HUP or restart the agent: it is not tried before"
 

@@ -139,7 +139,8 @@ def test_networks_lie_where_this_nodes_runtime_looks(path: str, different: dict[
 NOT_MADE_ANEW = [
     (plugin(owner=None), "ok NoController"),
     (plugin(owner=Owner("v1", "Node", "n1")), "ok NoController"),  # static: the kubelet's own
-    (plugin(deleted=True), "warn NotTolerated"),  # or the taint came while it goes, and none came after it
+    (plugin(deleted=True), "absent Nothing"),  # whoever was seen before keeps the taint away for a while yet
+    (plugin(*BOTH, deleted=True), "absent Nothing"),
     (plugin(phase="Succeeded"), "absent Nothing"),
     (plugin(phase="Failed"), "absent Nothing"),
     (plugin(phase="Pending"), "warn NotTolerated"),
@@ -156,6 +157,23 @@ NOT_MADE_ANEW = [
 @pytest.mark.parametrize(("one", "says"), NOT_MADE_ANEW)
 def test_only_what_somebody_makes_anew_can_be_kept_away(one: Pod, says: str) -> None:
     assert say(CHECK, cluster(pods=(one,))) == says
+
+
+def test_a_pod_that_never_ends_keeps_no_taint_away() -> None:
+    """The one that came beside it bears the taint; and where none came, the name counts for ten minutes."""
+    stuck, new = plugin(deleted=True), plugin(*BOTH, name="rdma-shared-dp-ds-new")
+    seen = known = who_bears(past(), _found(plugin()), 100.0, full_round=True)
+    assert who_bears(seen, _found(stuck, new), 110.0, full_round=True).taint_borne
+    for at in (110.0, 400.0, 709.0):
+        known = who_bears(known, _found(stuck), at, full_round=True)
+        assert not known.taint_borne
+    for at in (710.0, 720.0):
+        known = who_bears(known, _found(stuck), at, full_round=True)
+        assert known.taint_borne
+
+
+def _found(*pods: Pod) -> list[Finding]:
+    return [Finding(CHECK.id, CHECK.severity, one) for one in verdicts(CHECK, cluster(pods=pods))]
 
 
 def test_each_pod_is_judged() -> None:

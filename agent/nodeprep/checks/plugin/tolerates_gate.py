@@ -49,8 +49,8 @@ class Want:
 def judge(seen: Seen) -> Iterator[Verdict]:
     places = tuple(map(PurePosixPath, (*PLUGINS, *networks(seen.get(Cni)))))
     for pod in seen[Cluster].pods:
-        served = serves(pod, places)
-        if served and not pod.finished:
+        served = "" if pod.finished or pod.deleted else serves(pod, places)  # one that is deleted may stay for days
+        if served:
             yield verdict(pod, served, seen[Want])
 
 
