@@ -4,6 +4,7 @@ that costs. A minute is two seconds here.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,6 +104,7 @@ def rig(cluster: Cluster, name: str, *, start: bool = True, refresh: float | Non
         made = Rig(cluster, proxy, publisher, name, uid)
         publisher.is_alive, publisher.hear = lambda: made.alive, made.heard.append
         made.tell(desired(good=True))
+        others = set(threading.enumerate())
         try:
             if start:
                 publisher.start()
@@ -110,6 +112,11 @@ def rig(cluster: Cluster, name: str, *, start: bool = True, refresh: float | Non
             yield made
         finally:
             publisher.stop()
+            # The proxy outlives its last request: ssl leaves a socket open that is reset between connect and handshake.
+            until(
+                lambda: not [one for one in threading.enumerate() if one.name == "publisher" and one not in others],
+                "end",
+            )
 
 
 @contextmanager
