@@ -21,7 +21,7 @@ from nodeprep.doors.kube_http import Peer
 from nodeprep.facts.past import State
 from nodeprep.publish.publisher import NodeSays, Publisher
 from nodeprep.publish.status import UNFENCED
-from nodeprep.publish.writing import MEND
+from nodeprep.publish.writing import MEND, MEND_THEIRS
 from tests.cluster import accounts
 from tests.cluster.published_node import (
     EVENTS,
@@ -226,7 +226,9 @@ def test_a_denial_by_no_rule_of_ours_ends_with_what_was_wanted(cluster: Cluster)
             made.tell(desired(good=False, message=f"+{number}"))
         until(lambda: made.condition()["message"] == "+29", "other words")
         assert [one.status for one in made.asked("PATCH", node, since)] == [422]
-        assert made.publisher.published.denied.startswith("denied: PATCH ")
+        told = made.publisher.published
+        assert told.denied.startswith("denied: PATCH ")
+        assert told.trouble == f"{told.denied}; {MEND_THEIRS}"
         made.tell(desired(good=False, reason="Other"))
         until(lambda: made.condition()["reason"] == "Other", "condition of the second wish")
         made.tell(desired(good=False, reason="Third"))

@@ -18,7 +18,7 @@ from nodeprep.doors.kube_write import JSON, MERGE
 from nodeprep.publish import event, lease
 from nodeprep.publish.node import Seen
 from nodeprep.publish.pace import Backoff
-from nodeprep.publish.writing import MEND, UNPROCESSABLE, Ask, denial, denied_by, is_lost, path
+from nodeprep.publish.writing import UNPROCESSABLE, Ask, denial, denied_by, is_lost, mend, path
 
 TEST, SOON = 3600.0, 600.0  # seconds between two tests of a fence (design 3.5), and where there is none yet
 ALIVE = 5.0  # seconds until a Lease that was due is thought of again, where the checks did not run
@@ -106,7 +106,7 @@ class Errands:
             if beliefs != self._beliefs:
                 return  # it was to be tried anew meanwhile
             self.denied = said = f"{denial(answer)}; {DEAD}"
-            self.events.append(event.event(seen, event.Happening("WriteDenied", f"{said}; {MEND}", True), now))
+            self.events.append(event.event(seen, event.Happening("WriteDenied", mend(said), True), now))
             return
         if not answer.done:
             self.trouble = f"{denial(answer) if answer.status == UNPROCESSABLE else answer.message}; {DEAD}"

@@ -26,7 +26,7 @@ from nodeprep.publish.errands import FUTILE, Errands
 from nodeprep.publish.node import RESET, Seen, refresh_after, says_the_same
 from nodeprep.publish.pace import RESERVE, Backoff, Bucket
 from nodeprep.publish.status import Published
-from nodeprep.publish.writing import CONFLICT, MEND, RULE, Ask, Order, Written, is_lost, look, write
+from nodeprep.publish.writing import CONFLICT, RULE, Ask, Order, Written, is_lost, look, mend, write
 
 LOGGER = logging.getLogger("nodeprep")
 WHOLE = 8.0  # seconds for the requests of one connection
@@ -264,7 +264,7 @@ class Publisher:
         self._node_trouble = self._trouble(written, wanted.uid)
 
     def _tell_others(self, written: Written, seen: Seen, denials: Iterable[str]) -> None:
-        told = (event.Happening("WriteDenied", f"{said}; {MEND}", True) for said in denials)
+        told = (event.Happening("WriteDenied", mend(said), True) for said in denials)
         self._errands.events.extend(event.event(seen, one, _now()) for one in (*written.happenings, *told))
         ours = (one for one in seen.annotations.items() if one[0].startswith(f"{AGENT_PREFIX}/"))
         says = NodeSays(seen.uid, seen.annotations.get(RESET, ""), tuple(sorted(ours)))
@@ -283,7 +283,7 @@ class Publisher:
 
     def _publish(self) -> None:
         denied = "; ".join(filter(None, (*self._denied.values(), self._errands.denied)))
-        told = "; ".join(filter(None, (self._node_trouble, denied and f"{denied}; {MEND}", self._errands.trouble)))
+        told = "; ".join(filter(None, (self._node_trouble, denied and mend(denied), self._errands.trouble)))
         new = Published(told, denied, self._errands.fenced)
         if new != self.published:
             self.published = new

@@ -24,6 +24,7 @@ CONFLICT, UNPROCESSABLE = 409, 422
 RULE = re.compile(r"(?<![\w:])nodeprep:[a-z-]+")
 NODE, STATUS = "nodes", "nodes/status"  # as RBAC and the fence name them
 MEND = "mend the fence or gate.* in the configuration, then kill -HUP or restart the agent: it is not tried before"
+MEND_THEIRS = "mend that policy or exempt this agent from it: it is tried again with the next that is to be said"
 
 
 class Ask(Protocol):
@@ -186,6 +187,11 @@ def denial(answer: Outcome) -> str:
     """What a policy said, and which rule first: whatever shows this may cut it."""
     rule = denied_by(answer)
     return f"denied by {rule}: {answer.message}" if rule else f"denied: {answer.message}"
+
+
+def mend(said: str) -> str:
+    """A denial, or several, with what to do about it. Nobody tells the agent that a policy of others was mended."""
+    return f"{said}; {MEND if RULE.search(said) else MEND_THEIRS}"
 
 
 def is_lost(answer: Outcome) -> bool:
