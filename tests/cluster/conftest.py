@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 
 from tests.cluster.known_node import SHARED_ENIS, Known, known
-from tests.rigs.absent import cannot_start
-from tests.rigs.cluster import CannotStart, Cluster
+from tests.rigs import started
+from tests.rigs.cluster import Cluster
 from tests.rigs.netns_records import shared
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    with ExitStack() as stack:
-        try:
-            made = stack.enter_context(Cluster())
-        except CannotStart as reason:
-            cannot_start(reason)
+    with started.cluster() as made:
         yield made
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.accounts import account
 from tests.cluster.fleet import LEASES, NODES, POOL, ago, clear, later, node, nodes
-from tests.rigs.absent import cannot_start
+from tests.rigs import started
 from tests.rigs.api_proxy import Deed, Exchange, Proxy, cuts, passes, refuses
-from tests.rigs.cluster import CannotStart, Cluster
+from tests.rigs.cluster import Cluster
 
 NAMESPACES = "/api/v1/namespaces"
 PODS = f"{NAMESPACES}/nodeprep/pods"
@@ -26,11 +25,7 @@ ALL = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Of our own: `--all` means the Nodes of other tests too."""
-    with ExitStack() as stack:
-        try:
-            made = stack.enter_context(Cluster())
-        except CannotStart as reason:
-            cannot_start(reason)
+    with started.cluster() as made:
         made.create(NAMESPACES, {"metadata": {"name": "nodeprep"}})
         made.create(NAMESPACES, {"metadata": {"name": "other"}})
         yield made

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from daemonset.image.debian import CannotBuild
-from tests.rigs import images
+from tests.rigs import images, started
 from tests.rigs.absent import cannot_start
-from tests.rigs.cluster import CannotStart, Cluster
+from tests.rigs.cluster import Cluster
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with ExitStack() as stack:
-        try:
-            made = stack.enter_context(Cluster(nodes=2))
-        except CannotStart as reason:
-            cannot_start(reason)
+    with started.cluster(nodes=2) as made:
         yield made
 
 
