@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from nodeprep.decide.conditions import TRAINING_READY
+from nodeprep.publish.errands import FIRST
 from nodeprep.publish.status import UNFENCED
 from tests.cluster.published_node import (
     BOOTSTRAP,
@@ -66,7 +67,7 @@ def test_a_new_node_in_mode_observe(cluster: Cluster, here: Checked, tmp_path: P
 
 
 def test_a_cluster_without_a_fence(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
-    """Gates open all the same, and the Node says what is missing until it is there."""
+    """Gates open all the same, and the Node says what is missing until it is there. The agent finds that by itself."""
     with published(cluster, here.node, tmp_path, "new-unfenced", port=PORT) as one:
         one.ready()
         until(
@@ -75,8 +76,7 @@ def test_a_cluster_without_a_fence(cluster: Cluster, here: Checked, tmp_path: Pa
         assert one.agent.metrics()["nodeprep_fence_ok"] == 0
         assert one.agent.metrics()["nodeprep_node_ok"] == 1
         with denying(cluster, one.name, FENCED):
-            one.agent.configure(configuration(span=1.5))  # what was read anew is believed anew
-            until(lambda: one.agent.metrics()["nodeprep_fence_ok"] == 1, "fence", BUSY)
+            until(lambda: one.agent.metrics()["nodeprep_fence_ok"] == 1, "fence", 6 * FIRST + BUSY)
             until(lambda: UNFENCED not in one.agent.condition()["message"], "word of it that is taken back", BUSY)
             assert one.says().startswith("True ")
 

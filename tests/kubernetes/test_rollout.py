@@ -69,7 +69,14 @@ def installed(cluster: Cluster, manifests: Path, image: Callable[[str], Path]) -
     began = time.monotonic()
     until(lambda: all(map(is_ready, cluster.nodes.values())), "TrainingReady of all Nodes", 60)
     print(f"TrainingReady {time.monotonic() - began:.1f} s after the rollout was done")
+    until(lambda: all(map(is_fenced, cluster.nodes.values())), "fence in all agents' metrics", 60)
+    print(f"all agents fenced {time.monotonic() - began:.1f} s after the rollout was done")
     return cluster
+
+
+def is_fenced(node: Node) -> bool:
+    """Whether its agent says so. Its first test may come before the API server enforces what was applied with it."""
+    return metrics(node).get("nodeprep_fence_ok") == 1.0
 
 
 @pytest.fixture

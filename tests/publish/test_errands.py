@@ -12,7 +12,7 @@ from nodeprep.doors import clock
 from nodeprep.doors.kube import Access
 from nodeprep.doors.kube_http import Peer
 from nodeprep.doors.kube_write import JSON, LOST, MERGE, Outcome
-from nodeprep.publish.errands import FOREIGN, FOREIGN_LEASE, SOON, TEST, Errands
+from nodeprep.publish.errands import FIRST, FOREIGN, FOREIGN_LEASE, LAST, TEST, Errands
 from nodeprep.publish.node import Seen
 from nodeprep.publish.writing import MEND, Ask
 
@@ -36,22 +36,22 @@ GONE = Outcome(LOST)
 ANSWERS = [
     # known before, answer to the label, answer to the Lease, known then, seconds until it is tried again
     (None, LABELS, OWN_LEASE, True, TEST),
-    (None, ALLOWED, ALLOWED, False, SOON),
-    (None, LABELS, ALLOWED, False, SOON),
-    (None, ALLOWED, OWN_LEASE, False, SOON),
-    (None, GONE, ALLOWED, False, SOON),
-    (None, denied("nodeprep:own-node"), OWN_LEASE, None, SOON),
-    (None, LABELS, denied("nodeprep:own-namespace"), None, SOON),
-    (None, OTHERWISE, OWN_LEASE, None, SOON),
-    (None, LABELS, OTHERWISE, None, SOON),
-    (None, LABELS, Outcome(403, LABELS.body), None, SOON),
-    (None, LABELS, Outcome(409), None, SOON),
-    (None, GONE, GONE, None, SOON),
-    (True, LABELS, ALLOWED, False, SOON),
+    (None, ALLOWED, ALLOWED, False, FIRST),
+    (None, LABELS, ALLOWED, False, FIRST),
+    (None, ALLOWED, OWN_LEASE, False, FIRST),
+    (None, GONE, ALLOWED, False, FIRST),
+    (None, denied("nodeprep:own-node"), OWN_LEASE, None, FIRST),
+    (None, LABELS, denied("nodeprep:own-namespace"), None, FIRST),
+    (None, OTHERWISE, OWN_LEASE, None, FIRST),
+    (None, LABELS, OTHERWISE, None, FIRST),
+    (None, LABELS, Outcome(403, LABELS.body), None, FIRST),
+    (None, LABELS, Outcome(409), None, FIRST),
+    (None, GONE, GONE, None, FIRST),
+    (True, LABELS, ALLOWED, False, FIRST),
     (True, GONE, GONE, True, TEST),
     (True, LABELS, GONE, True, TEST),
     (False, LABELS, OWN_LEASE, True, TEST),
-    (False, Outcome(503), Outcome(503), False, SOON),
+    (False, Outcome(503), Outcome(503), False, FIRST),
 ]
 
 
@@ -91,6 +91,25 @@ def test_a_fence_is_believed_for_longer_than_its_absence(
     shares = sorted(seconds / again for _, seconds in found)
     assert 0.89 < shares[0] < 0.92  # a fleet that started at once does not try at once
     assert 1.08 < shares[-1] <= 1.1
+
+
+def test_a_fence_that_is_not_in_force_yet_is_looked_for_soon_and_ever_more_seldom() -> None:
+    """It is applied together with the agent, and the API server takes a moment: nobody shall read for long of none."""
+    answers = {"PATCH": ALLOWED, "POST": ALLOWED}
+    errands = made(answers.__getitem__, [])
+
+    def tested() -> float:
+        errands.test_fence()
+        return errands.fence_at - clock.now()
+
+    waits = [15.0, 30.0, 60.0, 120.0, 240.0, 480.0, LAST, LAST]
+    assert [tested() for _ in waits] == [pytest.approx(seconds, rel=0.101) for seconds in waits]
+    answers.update({"PATCH": LABELS, "POST": OWN_LEASE})
+    assert tested() == pytest.approx(TEST, rel=0.101)
+    answers["PATCH"] = ALLOWED
+    assert [tested(), tested()] == [pytest.approx(seconds, rel=0.101) for seconds in (FIRST, 2 * FIRST)]
+    errands.believe_anew()  # another configuration: whatever was found before is of another fence
+    assert tested() == pytest.approx(FIRST, rel=0.101)
 
 
 def test_it_is_tried_by_what_is_not_ours_and_is_never_written() -> None:

@@ -20,7 +20,10 @@ from nodeprep.publish.node import Seen
 from nodeprep.publish.pace import Backoff
 from nodeprep.publish.writing import UNPROCESSABLE, Ask, denial, denied_by, is_lost, mend, path
 
-TEST, SOON = 3600.0, 600.0  # seconds between two tests of a fence (design 3.5), and where there is none yet
+TEST = 3600.0  # seconds between two tests of a fence (design 3.5)
+# And where none was found: a policy that is applied with the agent takes the API server some seconds to enforce, so it
+# is looked for again soon, then at each doubling, at last every 10 minutes.
+FIRST, LAST = 15.0, 600.0
 ALIVE = 5.0  # seconds until a Lease that was due is thought of again, where the checks did not run
 FUTILE = 30.0  # seconds until something is asked again that no haste makes succeed: a right, a Node that is not there
 LATE = 1.3  # minutes after which the Lease is renewed on its own, the minute's look not having done it
@@ -56,6 +59,7 @@ class Errands:
     fence_at: float = -inf
     _lease_at: float = -inf
     _beliefs: int = 0  # how often what was denied was to be tried anew
+    _unfenced: int = 0  # tests in a row that found no fence
     _lease: Backoff = field(init=False)
     _event: Backoff = field(init=False)
 
@@ -75,7 +79,7 @@ class Errands:
         """What was denied may be allowed now, and what was allowed denied. Any thread may say so."""
         self._beliefs += 1
         self.denied = ""
-        self.fence_at = -inf
+        self.fence_at, self._unfenced = -inf, 0
 
     def rest(self, now: float) -> None:
         """Something is broken here: nothing is tried for a while."""
@@ -130,8 +134,11 @@ class Errands:
             self.fenced = False
         elif (denied_by(node), denied_by(held)) == (LABELS, OWN_LEASE):
             self.fenced = True
-        if beliefs == self._beliefs:  # else it is to be tested at once
-            self.fence_at = clock.now() + (TEST if self.fenced else SOON) * self.chance.uniform(0.9, 1.1)
+        if beliefs != self._beliefs:
+            return  # it is to be tested at once
+        until_next = TEST if self.fenced else min(LAST, FIRST * 2.0 ** min(self._unfenced, 10))
+        self._unfenced = 0 if self.fenced else self._unfenced + 1
+        self.fence_at = clock.now() + until_next * self.chance.uniform(0.9, 1.1)
 
     def post(self) -> None:
         """Send an Event. What is there already was sent before; what may not be written is worth nothing more."""
