@@ -44,10 +44,11 @@ ASKED = {
 
 
 class Node:
-    """A tree, and a mind that sees all of it every ten seconds of a clock of its own."""
+    """A tree, and a mind that sees all of it every ten seconds of a clock of its own. `asked` is what no tree holds."""
 
     def __init__(self, root: Path, memory: Path, settings: Settings) -> None:
         memory.mkdir(exist_ok=True)
+        self.asked: dict[type, object] = dict(ASKED)
         self.root = root
         self.store = Store(str(memory), str(memory))
         self.now = clock.now()
@@ -57,7 +58,7 @@ class Node:
     def sees(self, *, after: float = 10.0) -> NodeStatus:
         self.now += after
         look = Eyes(Host(str(self.root), live=False)).look(FACTS)
-        values = {fact.kind: look.facts.get(fact.kind, LIVE_ONLY) for fact in FACTS} | ASKED
+        values = {fact.kind: look.facts.get(fact.kind, LIVE_ONLY) for fact in FACTS} | self.asked
         status = self.mind.consider([Observation(fact, self.now, 0.001, values[fact.kind]) for fact in FACTS], {})
         assert status is not None
         return status
@@ -202,6 +203,32 @@ def test_a_suspicion_asks_for_a_look_half_a_second_later(root: Path, tmp_path: P
     assert min(wanted.values()) == pytest.approx(node.now + 0.5, abs=0.01)
     status = node.sees(after=0.6)
     assert "port.state" in {one.check for one in status.past.cases if one.convicted}
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.GATE, Mode.REPAIR])
+def test_a_taint_asks_once_for_a_look_at_who_bears_it(mode: Mode, root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings(mode, GatePolicy(allow_auto=True)))
+    node.sees_often(6)
+    mind = node.mind
+    assert mind.past.state is State.READY, mind.past.why
+    assert mind.wanted(node.now).get(Cluster) is None
+    port = next((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
+    (port / "state").write_text("1: DOWN\n")
+    node.sees_often(2)
+    closed = clock.now()
+    mind.standing.begun[Cluster] = closed - 300.0  # when the node's pods were last looked at
+    asked = mind.wanted(node.now).get(Cluster)
+    if mode is Mode.OBSERVE:
+        assert asked is None
+        return
+    assert asked == pytest.approx(closed, abs=5.0)
+    mind.standing.begun[Cluster] = closed
+    assert mind.wanted(node.now).get(Cluster) is None
+    (port / "state").write_text("4: ACTIVE\n")
+    node.sees_often(8)
+    assert mind.past.state is State.READY, mind.past.why
+    mind.standing.begun[Cluster] = closed - 300.0
+    assert mind.wanted(node.now).get(Cluster) is None, "no taint is to stand"
 
 
 def test_other_settings_count_from_the_next_look_on(root: Path, tmp_path: Path) -> None:

@@ -52,10 +52,11 @@ class Fault:
     method: str = ""
     path: str = ""
     times: float = inf
-    most: int = 14
+    most: int = 16
 
 
-# Backing off, one that gets no answer asks in the second 0, 0.1 to 1, then up to 2, 4 and 8 later.
+# Backing off, one that gets no answer asks in the second 0, 0.1 to 1, then up to 2, 4 and 8 later. The checks look at
+# the Node and the plugins' pods once, where the machine is so slow that the minute's end falls into the fault.
 FAULTS = [
     Fault("conflict", refuses(409), "PATCH", NODES, most=60),  # five tries of three requests, then a back-off
     Fault("busy", refuses(429, Retry_After=str(LEFT_ALONE)), "PATCH", most=12),

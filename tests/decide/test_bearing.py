@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from nodeprep.agent.starting import resumed
-from nodeprep.decide.bearing import ABSENT_FOR, told_of, who_bears
+from nodeprep.decide.bearing import ABSENT_FOR, asked_again_at, told_of, who_bears
 from nodeprep.decide.kept import intact, outliving
 from nodeprep.decide.plausible import plausible
 from nodeprep.facts.past import Past
@@ -112,3 +114,25 @@ def test_says_whose_pods_it_is_for(now: Past, words: str) -> None:
 
 def test_it_is_ten_minutes() -> None:
     assert ABSENT_FOR == 600
+
+
+AGAIN = [
+    # since when the taint ought to stand, when their pods were last looked at, whether they bear it, when to look again
+    (None, 0.0, True, inf),
+    (None, 0.0, False, inf),
+    (1000.0, 400.0, True, 1000.0),  # what the taint rests on is ten minutes old
+    (1000.0, 970.0, True, 1030.0),  # as it is here, but no oftener than once a minute
+    (1000.0, 1000.0, True, inf),
+    (1000.0, 1030.0, True, inf),  # once for each time that it is set
+    (1000.0, 400.0, False, 1000.0),
+    (1000.0, 970.0, False, 1030.0),
+    (1000.0, 1030.0, False, 1090.0),  # each minute, until it may be set
+    (1000.0, 5000.0, False, 5060.0),
+]
+
+
+@pytest.mark.parametrize(("since", "looked", "borne", "again"), AGAIN)
+def test_what_a_taint_rests_on_is_looked_at(since: float | None, looked: float, borne: bool, again: float) -> None:
+    seen = lived() if borne else lived((100, (NO,)))
+    assert seen.taint_borne is borne
+    assert asked_again_at(seen, since, looked) == again

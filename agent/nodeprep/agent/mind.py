@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from nodeprep.agent.choosing import (
     RESTS_ON,
@@ -25,11 +26,12 @@ from nodeprep.agent.standing import RECORDS, Standing
 from nodeprep.checks import ALL
 from nodeprep.config.agent_settings import fact_name
 from nodeprep.config.settings import Settings
+from nodeprep.decide.bearing import asked_again_at
 from nodeprep.decide.damping import reset, wanted_looks
 from nodeprep.decide.desired import MODES, Desired, Trouble
 from nodeprep.decide.readiness import node_gates
 from nodeprep.decide.rollout import closed_since
-from nodeprep.decide.schedule import RECENT, not_fresh
+from nodeprep.decide.schedule import not_fresh
 from nodeprep.decide.turn import Heard, Rules, think
 from nodeprep.decide.upgrade import awaited, changed_by_upgrade, disputed
 from nodeprep.doors import clock
@@ -81,6 +83,7 @@ class Mind:
     _thought_at: float = 0.0
     _told_of: tuple[Past | None, str] = (None, "")
     _configured: bool = False  # other settings came after the first round
+    _taints_since: float | None = None  # since when the taint ought to stand, be it withheld or not
     _met_at: float = 0.0  # what was observed before is of another Node, or may be
 
     def follow(self, settings: Settings) -> None:
@@ -165,6 +168,8 @@ class Mind:
         self.past = past
         self.keeper.keep(past, now)  # before anybody is told
         self._count(told)
+        taints = MODES[self.settings.agent.mode].taints and any(one.gating and not one.ready for one in told.profiles)
+        self._taints_since = None if not taints else now if self._taints_since is None else self._taints_since
         self.status = self._status(self._report(question, chosen), told, bells)
         return self.status
 
@@ -173,19 +178,13 @@ class Mind:
         now = clock.now()
         wanted = dict.fromkeys(self.standing.doubtful(since, now), since)
         wanted |= self.standing.asked_again_at()
-        if self._withholds_taint():  # whoever mends that should not wait for a period
-            wanted[Cluster] = self.standing.begun[Cluster] + RECENT
+        if (at := asked_again_at(self.past, self._taints_since, self.standing.begun.get(Cluster, 0.0))) < inf:
+            wanted[Cluster] = at
         looks = wanted_looks(self.past, CHECKS, self._gates(), self.settings.agent.damping)
         for check, at in looks.items():
             for kind in not_fresh(CHECKS[check], self.standing.begun, at, RECORDS, now):
                 wanted[kind] = min(wanted.get(kind, at), at)
         return wanted
-
-    def _withholds_taint(self) -> bool:
-        """Whether the taint ought to stand and does not, for the plugins' pods would not bear it."""
-        told = self.status.desired.profiles if self.status else ()
-        closed = any(one.gating and not one.ready for one in told)
-        return closed and not self.past.taint_borne and MODES[self.settings.agent.mode].taints
 
     @property
     def complete(self) -> bool:

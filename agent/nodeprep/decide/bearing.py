@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import inf
 
+from nodeprep.decide.schedule import RECENT
 from nodeprep.facts.past import Past
 from nodeprep.model import Finding, Status
 
@@ -35,6 +37,18 @@ def who_bears(past: Past, findings: Iterable[Finding], now: float, *, full_round
     if (after, not after) == (past.intolerant, past.taint_borne):
         return past
     return replace(past, intolerant=after, taint_borne=not after)
+
+
+def asked_again_at(past: Past, since: float | None, looked: float) -> float:
+    """When these pods are to be looked at beside their period, inf if not.
+
+    The taint ought to stand `since` then, None if it ought not; `looked` is when the pods were last looked at. It is
+    set at once, by what was last seen, for a gate waits for no server. But that may be a period old and plugins are
+    updated, so one look bears it out. Where it is withheld, whoever mends that should not wait for a period either.
+    """
+    if since is None or (looked >= since and past.taint_borne):
+        return inf
+    return max(since, looked + RECENT)
 
 
 def told_of(past: Past) -> str:
