@@ -1,0 +1,68 @@
+"""A node that joins a cluster in mode gate: nobody but the operator knows what belongs on it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nodeprep.config.settings import Settings, load_settings
+from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.past import State
+from tests.agent.test_mind import Node
+from tests.cli.program import nodeprep
+from tests.cluster_values import cluster, node_object
+from tests.rigs import trees
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPONENT = (ROOT / "daemonset/components/gate/config.yaml").read_text()
+TYPE = {"node.kubernetes.io/instance-type": "ecs.ebmgn8v.48xlarge"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return trees.build("h100-roce", tmp_path / "tree")
+
+
+def documented() -> str:
+    """The rules that install.md says to write before a gate."""
+    (found,) = re.findall(r"```yaml\n(# into config\.yaml.*?)```", (ROOT / "docs/install.md").read_text(), re.DOTALL)
+    return str(found)
+
+
+def in_component() -> str:
+    """The rule that the component has as a comment."""
+    (line,) = re.findall(r"^# (assign: .*)$", COMPONENT, re.MULTILINE)
+    return f"{line}\n"
+
+
+def told(root: Path, directory: Path, more: str = "") -> Settings:
+    """The shipped configuration of a gate, with `more`, beside what a good node has."""
+    done = nodeprep("profile", "capture", "--root", str(root), "-o", str(directory / "h100.yaml"))
+    assert done.returncode == 0, done.stderr
+    file = directory / "config.yaml"
+    file.write_text(COMPONENT + more)
+    return load_settings(str(file), None)
+
+
+def joining(root: Path, memory: Path, settings: Settings) -> Node:
+    """A node without a memory, of the type that the rules are about."""
+    node = Node(root, memory, settings)
+    node.asked[Cluster] = cluster(node=node_object(labels=TYPE))
+    return node
+
+
+def test_what_ships_opens_no_gate_by_hardware_alone(root: Path, tmp_path: Path) -> None:
+    status = joining(root, tmp_path / "memory", told(root, tmp_path)).sees_often(8)
+    assert status.past.state is not State.READY
+    (profile,) = status.desired.profiles
+    assert profile.refused.startswith("rdma-roce was chosen by hardware and nothing says what belongs here")
+    assert status.desired.taints, "and it is kept away from jobs"
+
+
+@pytest.mark.parametrize("rules", [documented(), in_component(), "default: rdma-roce\n"])
+def test_what_the_documents_say_to_write_opens_it(root: Path, tmp_path: Path, rules: str) -> None:
+    status = joining(root, tmp_path / "memory", told(root, tmp_path, rules)).sees_often(8)
+    assert status.past.state is State.READY, status.past.why
+    assert not status.desired.taints
