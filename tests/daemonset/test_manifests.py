@@ -60,6 +60,9 @@ def test_the_agent_has_no_more_privileges_than_the_design_gives_it(name: str) ->
     assert pod["automountServiceAccountToken"] is False
     (token,) = [one["projected"] for one in pod["volumes"] if "projected" in one]
     assert token["sources"][0]["serviceAccountToken"] == {"path": "token", "expirationSeconds": 3600}
+    assert token["sources"][2]["downwardAPI"]["items"] == [
+        {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
+    ]
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
