@@ -112,6 +112,10 @@ def test_a_fence_that_is_not_in_force_yet_is_looked_for_soon_and_ever_more_seldo
     assert tested() == pytest.approx(FIRST, rel=0.101)
 
 
+def test_it_is_tried_each_hour_and_each_ten_minutes() -> None:
+    assert (TEST, LAST) == (3600.0, 600.0), "design 3.5, and docs/security.md"
+
+
 def test_it_is_tried_by_what_is_not_ours_and_is_never_written() -> None:
     asked: list[Asked] = []
     made({"PATCH": LABELS, "POST": OWN_LEASE}.__getitem__, asked).test_fence()

@@ -11,6 +11,7 @@ from nodeprep.publish.pace import BURST, FIRST, MOST, RATE, RESERVE, Backoff, Bu
 
 
 def test_a_burst_goes_out_at_once_and_then_what_fills() -> None:
+    assert (BURST, RATE) == (12.0, 2.0), "as docs/agent.md says"
     bucket = Bucket()
     for _ in range(int(BURST)):
         assert bucket.wait(100.0) == 0.0

@@ -28,12 +28,12 @@ from nodeprep.facts import ALL as FACTS
 from nodeprep.model import Topic
 from nodeprep.publish.gate import Gate, GateFiles
 from nodeprep.publish.log import Entry, tell, transitions
+from nodeprep.publish.probes import MISSED
 from nodeprep.publish.publisher import NodeSays, Publisher
 from nodeprep.publish.status import NodeStatus
 from nodeprep.question import Question, Wishes
 
 LOGGER = logging.getLogger("nodeprep")
-MISSED = 3  # intervals without a turn, after which the agent is no more taken for alive (design 3.5)
 WORDS = frozenset({"node", "publisher"})  # of the publisher, which need no look to be acted on
 INTERVAL = 10.0  # seconds; the loop turns at least this often, and `/healthz` allows it three (design 3.5)
 PATIENCE = 3.0  # seconds that who asks for a reset waits for it
@@ -236,8 +236,8 @@ class Agent:
         for listener in self.means.listeners:
             listener(status)
         blind_after = self.settings.agent.damping.blind_after
-        tell(transitions(self._told, status, blind_after, started=self._started), LOGGER)
-        self._told = status
+        before, self._told = self._told, status  # who acts on a line of the log finds the report that it is about
+        tell(transitions(before, status, blind_after, started=self._started), LOGGER)
         if wanted != self._open or self._not_opened or status.at - self._opened_at >= GATES_AGAIN:
             past = status.past
             self._not_opened = self._gates.open(

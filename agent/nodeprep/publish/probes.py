@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodeprep.decide.upgrade import HOLD
 from nodeprep.publish.status import NodeStatus
 
-MISSED = 3  # intervals without a turn (design 3.5)
+MISSED = 3  # intervals without a turn, after which an agent is no more taken for alive (design 3.5)
 
 
 def health(age: float, interval: float) -> tuple[bool, str]:
