@@ -350,6 +350,41 @@ def test_a_gate_that_never_passes_holds_a_rollout_up_though_it_closed(root: Path
     assert "the gate is closed" in readiness(status)[1]
 
 
+def test_a_fault_holds_a_rollout_up_before_it_is_believed(root: Path, tmp_path: Path) -> None:
+    """Else an agent is ready for the half second until damping's second look, and a rollout goes on by that."""
+    node = Node(root, tmp_path / "memory", settings())
+    node.sees_often(6)
+    port = next((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1/state"
+    port.write_text("1: DOWN\n")
+    status = node.sees()
+    assert readiness(status)[0], "the node's own fault, under a version that has been here"
+    port.write_text("4: ACTIVE\n")
+    assert node.sees_often(8).past.cases == ()
+    upgraded(node)
+    assert readiness(node.sees())[0]
+    port.write_text("1: DOWN\n")
+    status = node.sees()
+    assert (status.past.state, status.suspected, status.held_up) == (State.READY, ("port.state",), ())
+    assert not readiness(status)[0]
+    status = node.sees()
+    assert (status.suspected, status.held_up) == ((), ("port.state",))
+    assert not readiness(status)[0]
+    port.write_text("4: ACTIVE\n")
+    status = node.sees_often(8)
+    assert (status.past.state, status.suspected, status.held_up) == (State.READY, (), ())
+    assert readiness(status)[0]
+
+
+def test_a_fault_long_after_an_upgrade_holds_no_rollout_up(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings())
+    node.sees_often(6)
+    upgraded(node)
+    node.mind.past = replace(node.mind.past, upgraded_at=clock.now() - HOLD - 1.0)
+    port = next((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
+    (port / "state").write_text("1: DOWN\n")
+    assert node.sees().suspected == ()
+
+
 def test_a_gate_of_a_changed_configuration_holds_no_rollout_up(root: Path, tmp_path: Path) -> None:
     node = Node(root, tmp_path / "memory", settings())
     node.sees_often(6)

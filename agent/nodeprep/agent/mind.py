@@ -30,7 +30,7 @@ from nodeprep.decide.bearing import asked_again_at
 from nodeprep.decide.damping import reset, wanted_looks
 from nodeprep.decide.desired import MODES, Desired, Trouble
 from nodeprep.decide.readiness import node_gates
-from nodeprep.decide.rollout import closed_since
+from nodeprep.decide.rollout import closed_since, suspected
 from nodeprep.decide.schedule import not_fresh
 from nodeprep.decide.turn import Heard, Rules, think
 from nodeprep.decide.upgrade import awaited, changed_by_upgrade, disputed
@@ -280,6 +280,7 @@ class Mind:
             gate_trouble=self.gate_trouble,
             spared=tuple(dict.fromkeys(case.check for case in spared)),
             held_up=closed_since(self.past, told.profiles, clock.now()),
+            suspected=suspected(self.past, told.profiles, clock.now()),
             awaited=tuple(sorted(awaited(self.past))),
             disputed=tuple(dict.fromkeys(case.check for case in disputed(self.past))),
             waivers=sum(one.waived is not None for one in report.findings),

@@ -1,4 +1,4 @@
-"""What holds a rollout up: on this node a gate closed that stood open before the upgrade, or a new one is to pass."""
+"""What holds a rollout up: on this node a gate closed that stood open before the upgrade, is about to, or is new."""
 
 from __future__ import annotations
 
@@ -32,6 +32,18 @@ def closed_since(past: Past, profiles: Iterable[ProfileStanding], now: float) ->
     if not all(profile.ready for profile in there):  # what took its place may ask too much
         found += [f"profile {name}" for name in sorted(gone)]
     return tuple(dict.fromkeys(found))
+
+
+def suspected(past: Past, profiles: Iterable[ProfileStanding], now: float) -> tuple[str, ...]:
+    """Gates of open profiles that failed when last looked at, for a while after an upgrade, and are not yet believed.
+
+    Damping wants a second look. An agent that counted as ready until then would let a rollout go on to the next node.
+    """
+    if past.upgraded_at is None or not past.upgraded_at <= now < past.upgraded_at + HOLD:
+        return ()
+    gates = {gate for profile in profiles if profile.ready for gate in profile.gates}
+    failed = (one.check for one in past.cases if not one.convicted and one.looks and one.looks[-1][1])
+    return tuple(dict.fromkeys(check for check in failed if check in gates))
 
 
 def _end(past: Past, upgraded_at: float) -> float:

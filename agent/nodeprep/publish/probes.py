@@ -30,6 +30,8 @@ def readiness(status: NodeStatus | None) -> tuple[bool, str]:
             f"{_few(closed)}: closed a gate that stood open before this version started; the rollout waits for "
             f"{HOLD / 60:.0f} minutes from then, see /report"
         )
+    if status.suspected:
+        return False, f"{_few(status.suspected)}: failed under a new version and is looked at again; see /report"
     if status.awaited:
         is_open = all(one.ready for one in status.desired.profiles if not set(one.gates).isdisjoint(status.awaited))
         so_far = f"for {HOLD / 60:.0f} minutes, or while it cannot look"

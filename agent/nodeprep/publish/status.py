@@ -44,8 +44,9 @@ class NodeStatus:
     `config_trouble` and `gate_trouble` are "" while all is well. `published` is None where the agent has no access to
     an API server. `spared` are ids of checks whose conviction only a new version sees and that close no gate yet;
     `disputed` are those and the ones that do by now; `awaited` are gates that are new in this version and yet to pass,
-    `held_up` is what closed a gate since that stood open before it. `suppressed` counts remedies that a mode did not
-    run, by reason; `api_requests` what was asked of Kubernetes, by verb and HTTP code.
+    `held_up` is what closed a gate since that stood open before it, `suspected` what failed and is
+    looked at again. `suppressed` counts remedies that a mode did not run, by reason; `api_requests` what was asked of
+    Kubernetes, by verb and HTTP code.
     """
 
     report: Report
@@ -65,6 +66,7 @@ class NodeStatus:
     disputed: tuple[str, ...] = ()
     awaited: tuple[str, ...] = ()
     held_up: tuple[str, ...] = ()
+    suspected: tuple[str, ...] = ()
     waivers: int = 0
     bells: Mapping[str, BellState] = field(default_factory=dict)
     suppressed: Mapping[str, int] = field(default_factory=dict)
