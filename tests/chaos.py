@@ -32,6 +32,7 @@ from tests.rigs.netns_node import Shape, Unavailable
 READ = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1], timeout=10).read().decode())"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 FAST, DEFAULT = 3.0, 30.0  # seconds; damping.pass-span
+USUAL = 0.5  # seconds; `nodeprep check` takes 0.3 where nothing else runs
 OPENS = 30.0  # seconds beside the span, for a gate to open where all is mended: metadata is asked every 15 s
 
 
@@ -43,7 +44,8 @@ class Watcher:
         self._log = log
         self.seen: dict[str, Any] = {}
         self._lock = Lock()
-        self._process = node.start("python", "-m", "tests.chaos_watch", f"{place}/run", str(PORT), str(span))
+        words = (f"{place}/run", str(PORT), str(span), f"{slower(node):.1f}")
+        self._process = node.start("python", "-m", "tests.chaos_watch", *words)
         self._reader = Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -71,6 +73,17 @@ class Watcher:
             if "violation" in told:
                 self.violations.append(told["violation"])
                 print("\n".join([f"VIOLATION: {told['violation']}", *told["timeline"], ""]), flush=True)
+
+
+def slower(node: Node) -> float:
+    """How many times as long as usual this machine takes, by the quickest of three checks."""
+
+    def seconds() -> float:
+        began = now()
+        node.run("nodeprep", "check", "--settle", "0", check=False)
+        return now() - began
+
+    return max(1.0, min(seconds() for _ in range(3)) / USUAL)
 
 
 def acts(deeds: Deeds, span: float) -> dict[Callable[[], None], int]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 STEP = 0.2  # seconds that one sample counts for at most: where this machine stood still, nobody could act
+STILL = 1.0  # seconds between two samples after which it stood still, and a look of the agent's may have been too late
+AGAIN = 16.0  # seconds until the agent, which waits 15, has asked again for what it could not look at
 START = 4.0  # seconds from a start to the first look
 AGREE = 2.0  # seconds for which files and metrics may differ
 HEALTH = 10.0  # seconds without an answer, or without a round
@@ -51,9 +53,13 @@ class Sample:
 
 @dataclass(slots=True)
 class Rules:
-    """Fed with what was done (`tell`) and what is seen (`see`), in the order of time; says what must not be."""
+    """Fed with what was done (`tell`) and what is seen (`see`), in the order of time; says what must not be.
+
+    `slower` is how many times as long as usual this machine takes.
+    """
 
     span: float
+    slower: float = 1.0
     boot_id: str = ""
     standing: dict[str, Fault] = field(default_factory=dict)
     ended: dict[str, float] = field(default_factory=dict)
@@ -101,6 +107,9 @@ class Rules:
         if before is None:
             return []
         step = min(sample.at - before.at, STEP)
+        if sample.at - before.at > STILL:
+            for fault in self.standing.values():
+                fault.stood = -AGAIN
         found = dict(self._wrong(before, sample, step))
         fresh = [text for name, text in found.items() if name not in self._said]
         self._said = set(found)
@@ -157,7 +166,7 @@ class Rules:
         """A fault that an agent which ran all the time must have believed by now."""
         told = not fault.by_metadata or (self.metadata_fine and sample.at - self.metadata_since > IMDS)
         if not (awake and told):
-            fault.stood = 0.0
+            fault.stood = min(fault.stood, 0.0)
             return
         fault.stood += step
         if sample.gates and not fault.certain:
@@ -210,7 +219,7 @@ class Rules:
             yield "last-round", f"nodeprep_last_round_timestamp_seconds is {sample.wall - last:.1f} s old"
 
     def _slower(self, at: float) -> float:
-        return SLOWER if at < self.slow_until else 1.0
+        return self.slower * (SLOWER if at < self.slow_until else 1.0)
 
     def _fault(self, event: Mapping[str, Any]) -> None:
         name = str(event["name"])
@@ -222,7 +231,7 @@ class Rules:
             self.ended[fault.name] = at
 
     def _started(self, at: float) -> None:
-        self._wakes(at + START)
+        self._wakes(at + START * self.slower)
         self.planted = False
         if self.proof_wanted:
             self.proof_since, self.proof_wanted = at, False
@@ -239,7 +248,7 @@ class Rules:
     def _wakes(self, at: float) -> None:
         self.awake_since = at
         for fault in self.standing.values():
-            fault.stood = 0.0
+            fault.stood = min(fault.stood, 0.0)
 
     def _remember(self, at: float, what: str) -> None:
         self.done.append((at, what))

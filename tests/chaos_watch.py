@@ -1,6 +1,6 @@
 """Watches an agent every 50 ms and says what must not be (tests/chaos_rules.py); a process of its own, on the node.
 
-    python tests/chaos_watch.py RUN_DIRECTORY PORT PASS_SPAN
+    python tests/chaos_watch.py RUN_DIRECTORY PORT PASS_SPAN SLOWER
 
 Reads what is done as lines of JSON, and says each violation as such a line; at the end of its input, what it saw.
 """
@@ -90,8 +90,8 @@ def sizes(pid: int) -> dict[str, int]:
     return {"rss": int(lines["VmRSS"].split()[0]) << 10, "threads": int(lines["Threads"]), "descriptors": descriptors}
 
 
-def main(directory: str, port: str, span: str) -> int:
-    rules, asked, told = Rules(float(span)), Asked(int(port)), SimpleQueue[dict[str, Any] | None]()
+def main(directory: str, port: str, span: str, slower: str) -> int:
+    rules, asked, told = Rules(float(span), float(slower)), Asked(int(port)), SimpleQueue[dict[str, Any] | None]()
     Thread(target=listen, args=(told,), daemon=True).start()
     pid, most, wrong, left = 0, dict.fromkeys(("rss", "threads", "descriptors"), 0), 0, False
     while not left:

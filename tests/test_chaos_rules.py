@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.chaos_rules import PLANTED, Rules, Sample
+from tests.chaos_rules import AGAIN, PLANTED, Rules, Sample
 
 SPAN, STEP = 3.0, 0.05
 BOOT = "b1"
@@ -146,6 +146,15 @@ def test_a_machine_that_stood_still_held_up_nobody() -> None:
     rules.see(Sample(10.0, {"chaos": gate()}))
     rules.tell({"at": 10.0, "event": "fault", "name": "x", "limit": 2.0})
     assert not [one for one in rules.see(Sample(15.0, {"chaos": gate()})) if "began" in one]
+
+
+def test_a_look_that_came_too_late_is_repeated_before_a_fault_is_certain() -> None:
+    rules = Rules(SPAN, awake_since=0.0)
+    rules.see(Sample(10.0, {"chaos": gate()}))
+    rules.tell({"at": 10.0, "event": "fault", "name": "x", "limit": 2.0})
+    at = [20.0 + number * STEP for number in range(int(20 / STEP))]
+    began = [one for one in at for text in rules.see(Sample(one, {"chaos": gate()})) if "began" in text]
+    assert began == [pytest.approx(20.0 + AGAIN + 2.0, abs=0.5)]
 
 
 def test_what_is_planted_while_it_is_dead_is_no_opening() -> None:

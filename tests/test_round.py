@@ -70,31 +70,34 @@ def test_a_late_fact_is_a_timeout_and_is_not_started_twice() -> None:
 
     def observe(_host: Host) -> Slow:
         starts.append(1)
-        gate.wait(10)
+        gate.wait(60)
         return Slow()
 
     eyes = Eyes(Host())
     fact = Fact(Slow, observe, deadline=0.05)
     began = time.monotonic()
     first, second = eyes.look([fact]).facts[Slow], eyes.look([fact]).facts[Slow]
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 30
     assert isinstance(first, Unreadable)
     assert first.kind is Why.TIMEOUT
     assert isinstance(second, Unreadable)
     assert len(starts) == 1
     gate.set()
-    eyes.late[Slow].join(5)
-    assert isinstance(eyes.look([fact]).facts[Slow], Slow)
+    eyes.late[Slow].join(30)
+    assert isinstance(eyes.look([Fact(Slow, observe, deadline=30)]).facts[Slow], Slow)
 
 
 def test_one_hung_fact_delays_no_other() -> None:
+    gate = Event()
+
     def hang(_host: Host) -> Slow:
-        time.sleep(3)
+        gate.wait(60)
         return Slow()
 
     began = time.monotonic()
     look = Eyes(Host()).look([Fact(Slow, hang, deadline=0.3), system.FACT])
-    assert time.monotonic() - began < 1
+    gate.set()
+    assert time.monotonic() - began < 30
     assert look.get(system.System) is not None
 
 
@@ -102,12 +105,10 @@ def test_a_thread_that_never_returns_does_not_keep_the_process() -> None:
     program = (
         "import time\n"
         "from nodeprep.doors.host import Host\nfrom nodeprep.model import Fact\nfrom nodeprep.look import Eyes\n"
-        "def hang(host): time.sleep(60)\n"
+        "def hang(host): time.sleep(600)\n"
         "Eyes(Host()).look([Fact(int, hang, deadline=0.1)])"
     )
-    began = time.monotonic()
     subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
-    assert time.monotonic() - began < 5
 
 
 def test_a_fact_that_raises_is_unreadable() -> None:

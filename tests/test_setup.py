@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 import tomllib
 from pathlib import Path
 
@@ -136,9 +137,13 @@ def test_check_node_ends_well_with_a_verdict_only(tmp_path: Path, does: str, end
 
 def test_a_step_ends_as_its_command_does_and_is_in_the_summary(tmp_path: Path) -> None:
     summary = tmp_path / "steps"
+    began = time.monotonic()
     done = ran(CI / "step", "breaks", "sh", "-c", "exit 5", NODEPREP_STEPS=str(summary))
+    took = time.monotonic() - began
     assert done.returncode == 5
-    assert re.fullmatch(r" +0 s  breaks +failed \(5\)\n", summary.read_text())
+    told = re.fullmatch(r" +(\d+) s  breaks +failed \(5\)\n", summary.read_text())
+    assert told
+    assert int(told[1]) < took + 1, "it counts how often a second began"
 
 
 BARE = f"""

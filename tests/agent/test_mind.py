@@ -125,7 +125,7 @@ def test_a_node_that_is_ready_once_is_held_against_what_it_had(root: Path, tmp_p
     assert status.past.baseline is not None
     assert status.past.gates == (("rdma-roce", "device"), ("rdma-roce", "ready"))
     node.sees()
-    gone = next((root / "sys/class/infiniband").iterdir()).resolve().parent.parent.name
+    gone = min((root / "sys/class/infiniband").iterdir()).resolve().parent.parent.name
     unplug(root, gone)
     status = node.sees()
     assert "pci.expected-nic" in failing(status)
@@ -196,7 +196,7 @@ def test_a_ready_node_without_rdma_is_not_judged_anew_each_round(tmp_path: Path)
 def test_a_suspicion_asks_for_a_look_half_a_second_later(root: Path, tmp_path: Path) -> None:
     node = Node(root, tmp_path / "memory", settings())
     node.sees_often(2)
-    port = next((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
+    port = min((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
     (port / "state").write_text("1: DOWN\n")
     node.sees()
     wanted = node.mind.wanted(node.now)
@@ -212,7 +212,7 @@ def test_a_taint_asks_once_for_a_look_at_who_bears_it(mode: Mode, root: Path, tm
     mind = node.mind
     assert mind.past.state is State.READY, mind.past.why
     assert mind.wanted(node.now).get(Cluster) is None
-    port = next((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
+    port = min((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
     (port / "state").write_text("1: DOWN\n")
     node.sees_often(2)
     closed = clock.now()
@@ -259,7 +259,7 @@ def test_what_only_a_new_version_sees_closes_no_gate_for_a_while(root: Path, tmp
     """The version before passed the very value that this one takes for a fault."""
     node = Node(root, tmp_path / "memory", settings())
     node.sees_often(6)
-    port = next((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
+    port = min((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
     (port / "state").write_text("1: DOWN\n")
     before = node.mind.past
     place = node.sees().past.cases[0].subject
@@ -280,7 +280,7 @@ def upgraded(node: Node) -> None:
 
 
 def closed_by_a_fault(node: Node, root: Path) -> NodeStatus:
-    port = next((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
+    port = min((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
     (port / "state").write_text("1: DOWN\n")
     node.sees(after=0.6)
     return node.sees(after=0.6)
@@ -354,7 +354,7 @@ def test_a_fault_holds_a_rollout_up_before_it_is_believed(root: Path, tmp_path: 
     """Else an agent is ready for the half second until damping's second look, and a rollout goes on by that."""
     node = Node(root, tmp_path / "memory", settings())
     node.sees_often(6)
-    port = next((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1/state"
+    port = min((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1/state"
     port.write_text("1: DOWN\n")
     status = node.sees()
     assert readiness(status)[0], "the node's own fault, under a version that has been here"
@@ -380,7 +380,7 @@ def test_a_fault_long_after_an_upgrade_holds_no_rollout_up(root: Path, tmp_path:
     node.sees_often(6)
     upgraded(node)
     node.mind.past = replace(node.mind.past, upgraded_at=clock.now() - HOLD - 1.0)
-    port = next((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
+    port = min((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
     (port / "state").write_text("1: DOWN\n")
     assert node.sees().suspected == ()
 

@@ -32,13 +32,15 @@ class Stuck:
 
 
 class Pipe:
-    """A named pipe: opening it for reading hangs in the kernel until somebody writes."""
+    """A named pipe: opening it for reading hangs in the kernel until somebody writes. `begun` is set just before."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
         self.path = path
+        self.begun = threading.Event()
 
     def read(self, _: Host) -> str:
+        self.begun.set()
         with self.path.open() as file:
             return file.read()
 
@@ -67,13 +69,38 @@ def kinds(seen: list[Observation]) -> set[str]:
     return {one.fact.kind.__name__ for one in seen}
 
 
+def answers(observer: Observer, *wanted: type) -> list[Observation]:
+    """What it gathers until each of these was told: without a processor for a moment, a quick one comes later."""
+    seen: list[Observation] = []
+    end = time.monotonic() + LONG
+    while not {one.fact.kind for one in seen}.issuperset(wanted):
+        assert time.monotonic() < end, f"only {kinds(seen)}"
+        seen += observer.gather()
+        time.sleep(0.01)
+    return seen
+
+
 def test_what_answers_is_taken() -> None:
     observer = Observer(Host("/"), lambda: None)
     observer.begin([QUICK, OTHER])
-    seen = observer.gather()
+    seen = answers(observer, Quick, Other)
     assert {one.fact.kind: one.value for one in seen} == {Quick: "quick", Other: "other"}
     assert not observer.under_way
     assert observer.next_deadline() is None
+
+
+def test_what_takes_a_moment_is_waited_for() -> None:
+    def moment(_: Host) -> str:
+        time.sleep(0.03)
+        return "quick"
+
+    def gathered_at_once() -> set[str]:
+        observer = Observer(Host("/"), lambda: None)
+        observer.begin([fact(Quick, moment), OTHER])
+        return kinds(observer.gather())
+
+    # Without a processor for a moment it is rightly not waited for; that is not so each time.
+    assert any(gathered_at_once() == {"Quick", "Other"} for _ in range(5))
 
 
 def test_one_that_hangs_delays_nobody_and_wakes_when_it_comes_back(pipe: Pipe) -> None:
@@ -81,14 +108,15 @@ def test_one_that_hangs_delays_nobody_and_wakes_when_it_comes_back(pipe: Pipe) -
     observer = Observer(Host("/"), woken.set)
     observer.begin([fact(Stuck, pipe.read), QUICK, OTHER])
     began = time.monotonic()
-    assert kinds(observer.gather()) == {"Quick", "Other"}
+    assert kinds(answers(observer, Quick, Other)) == {"Quick", "Other"}
     assert time.monotonic() - began < LONG / 3
     assert set(observer.under_way) == {Stuck}
     observer.begin([QUICK])
-    assert kinds(observer.gather()) == {"Quick"}
+    assert kinds(answers(observer, Quick)) == {"Quick"}
+    woken.clear()
     pipe.write()
     assert woken.wait(LONG)
-    (late,) = observer.gather()
+    (late,) = answers(observer, Stuck)
     assert late.value == "late"
     assert late.seconds > 0
 
@@ -97,15 +125,9 @@ def test_one_that_is_late_is_unreadable_once_and_not_begun_again(pipe: Pipe) -> 
     observer = Observer(Host("/"), lambda: None)
     stuck = fact(Stuck, pipe.read, deadline=0.5)
     observer.begin([stuck])
-    observer.gather()
-    until = observer.next_deadline()
-    assert until is not None
-    seen: list[Observation] = []
-    end = time.monotonic() + LONG
-    while not seen and time.monotonic() < end:
-        time.sleep(0.05)
-        seen = observer.gather()
-    (overdue,) = seen
+    assert pipe.begun.wait(LONG)
+    assert observer.next_deadline() is not None
+    (overdue,) = answers(observer, Stuck)
     assert isinstance(overdue.value, Unreadable)
     assert (overdue.value.kind, overdue.value.path) == (Why.TIMEOUT, "Stuck")
     threads = threading.active_count()
@@ -120,9 +142,7 @@ def test_what_a_late_one_says_in_the_end_is_old_and_dropped(pipe: Pipe) -> None:
     observer = Observer(Host("/"), woken.set)
     stuck = fact(Stuck, pipe.read, deadline=0.0)
     observer.begin([stuck])
-    observer.gather()
-    time.sleep(0.05)
-    observer.gather()
+    assert kinds(answers(observer, Stuck)) == {"Stuck"}
     woken.clear()
     pipe.write()
     assert woken.wait(LONG)
@@ -130,7 +150,7 @@ def test_what_a_late_one_says_in_the_end_is_old_and_dropped(pipe: Pipe) -> None:
     assert not observer.under_way
     assert not observer.late
     observer.begin([fact(Stuck, lambda _: "again")])
-    assert [one.value for one in observer.gather()] == ["again"]
+    assert [one.value for one in answers(observer, Stuck)] == ["again"]
 
 
 def test_one_that_breaks_is_unreadable_and_spoils_no_other() -> None:
@@ -142,7 +162,7 @@ def test_one_that_breaks_is_unreadable_and_spoils_no_other() -> None:
 
     observer = Observer(Host("/"), lambda: None)
     observer.begin([fact(Stuck, broken), fact(Other, blind), QUICK])
-    values = {one.fact.kind: one.value for one in observer.gather()}
+    values = {one.fact.kind: one.value for one in answers(observer, Stuck, Other, Quick)}
     stuck = values[Stuck]
     assert isinstance(stuck, Unreadable)
     assert "ValueError: no such thing" in stuck.detail
@@ -170,11 +190,11 @@ def test_a_fact_is_asked_of_where_links_lead_now(tmp_path: Path) -> None:
     observer = Observer(Host(str(tmp_path), live=False), lambda: None)
     read = fact(Quick, lambda host: host.files.text("/data/file"))
     observer.begin([read])
-    assert [one.value for one in observer.gather()] == ["1"]
+    assert [one.value for one in answers(observer, Quick)] == ["1"]
     link.unlink()
     link.symlink_to("two")
     observer.begin([read])
-    assert [one.value for one in observer.gather()] == ["2"]
+    assert [one.value for one in answers(observer, Quick)] == ["2"]
 
 
 def test_links_of_sysfs_are_followed_anew_where_something_was_heard_of(tmp_path: Path) -> None:
@@ -189,7 +209,7 @@ def test_links_of_sysfs_are_followed_anew_where_something_was_heard_of(tmp_path:
 
     def seen(*, anew: bool) -> object:
         observer.begin([read], anew=anew)
-        (one,) = observer.gather()
+        (one,) = answers(observer, Quick)
         return one.value
 
     assert seen(anew=False) == "one"
@@ -209,7 +229,7 @@ def test_a_module_that_is_not_there_or_breaks_spoils_its_own_fact_alone(
     gone = Fact(Stuck, lambda _: "seen", deadline=LONG, doors=("nodeprep.doors.gone",))
     torn = Fact(Other, lambda _: "seen", deadline=LONG, doors=("torn_door",))
     observer.begin([gone, torn, QUICK])
-    values = {one.fact.kind: one.value for one in observer.gather()}
+    values = {one.fact.kind: one.value for one in answers(observer, Stuck, Other, Quick)}
     details = [one.detail for one in (values[Stuck], values[Other]) if isinstance(one, Unreadable)]
     assert details == [
         "ModuleNotFoundError: No module named 'nodeprep.doors.gone'",
@@ -230,20 +250,14 @@ def test_where_no_thread_can_be_started_that_is_seen_and_the_next_look_is_as_eve
     }
     assert not observer.under_way
     observer.begin([QUICK, OTHER])
-    assert {one.value for one in observer.gather()} == {"quick", "other"}
+    assert {one.value for one in answers(observer, Quick, Other)} == {"quick", "other"}
 
 
 def test_where_no_second_thread_can_be_started_what_the_first_left_is_not_waited_for(pipe: Pipe) -> None:
     woken = threading.Event()
     observer = Observer(Host("/"), woken.set)
-    begun = threading.Event()
-
-    def read(host: Host) -> str:
-        begun.set()
-        return pipe.read(host)
-
-    observer.begin([fact(Stuck, read), QUICK])
-    assert begun.wait(LONG)
+    observer.begin([fact(Stuck, pipe.read), QUICK])
+    assert pipe.begun.wait(LONG)
     with no_thread():
         (quick,) = observer.gather()
     assert isinstance(quick.value, Unreadable)

@@ -185,11 +185,17 @@ def test_a_plugin_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> N
     pids = tmp_path / "pids"
     code = f"child = os.fork() or time.sleep(600); open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{child}}'); "
     found = plugged(tmp_path, f"{code} time.sleep(600)")
-    began = time.monotonic()
-    blind = lost(found, 2.0)
-    assert time.monotonic() - began < 20
-    assert (blind.kind, blind.detail) == (Why.TIMEOUT, "gave no credential in 2.0 s, and was killed")
-    assert all(ended(int(pid)) for pid in pids.read_text().split())
+    for seconds in (2.0, 20.0):  # on a slow machine it may be killed before it has said whom it started
+        pids.write_text("")
+        began = time.monotonic()
+        blind = lost(found, seconds)
+        assert time.monotonic() - began < seconds + 18
+        assert (blind.kind, blind.detail) == (Why.TIMEOUT, f"gave no credential in {seconds} s, and was killed")
+        if pids.read_text():
+            break
+    started = [int(pid) for pid in pids.read_text().split()]
+    assert len(started) == 2
+    assert all(ended(pid) for pid in started)
 
 
 def test_a_plugin_goes_when_we_are_killed(tmp_path: Path) -> None:

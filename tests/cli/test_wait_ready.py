@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,24 @@ def waited(*arguments: Any, **environment: str) -> tuple[int, str]:
     done = nodeprep(*asked(*arguments), **environment)
     assert done.stdout == ""
     return done.returncode, done.stderr
+
+
+def disturbed(act: Callable[[subprocess.Popen[str]], object], *arguments: Any) -> tuple[int, str]:
+    """The same, if `act` follows as soon as it has said for what it waits."""
+    words = (NODEPREP, *asked(*arguments))
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            first = process.stderr.readline()
+            act(process)
+            code = process.wait(timeout=30)
+            rest = process.stderr.read()
+            assert process.stdout.read() == ""
+        finally:
+            process.kill()
+    assert first.startswith("waiting for ")
+    return code, first + rest
 
 
 def open_(directory: Path, *gates: tuple[str, str], boot_id: str = BOOT) -> None:
@@ -80,46 +99,44 @@ def test_a_profile_of_which_nobody_here_has_heard_is_told_what_is_open(
     assert says in last
 
 
-def test_one_of_which_there_was_a_file_is_no_typing_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_of_which_there_was_a_file_is_no_typing_error(tmp_path: Path) -> None:
     open_(tmp_path, ("rdma-roce", "device"), boot_id="another")
     open_(tmp_path, ("base", "ready"))
-    timer = threading.Timer(0.3, (tmp_path / "rdma-roce.device").unlink)
-    timer.start()
-    try:
-        assert wait(str(tmp_path), "rdma-roce", "ready", BOOT, 3.0, reminder=1.0) == 1
-    finally:
-        timer.join()
-    assert not (tmp_path / "rdma-roce.device").exists()
-    assert "open here" not in capsys.readouterr().err
+    file = tmp_path / "rdma-roce.device"
+    code, words = disturbed(lambda _: file.unlink(), "rdma-roce", "ready", "3s", tmp_path)
+    assert (code, "\nnot open after " in words, "open here" in words) == (1, True, False)
 
 
 def test_it_waits_as_long_as_it_was_told(tmp_path: Path) -> None:
     started = time.monotonic()
     code, words = waited("rdma-roce", "ready", "1.2s", tmp_path)
-    assert time.monotonic() - started >= 1.2
+    took = time.monotonic() - started
+    assert took >= 1.2
     assert code == 1
     first, last = words.splitlines()
     assert first == (
         f"waiting for {tmp_path}/rdma-roce.ready of this boot: no such file; open here: none; "
         "the agent writes it when its checks have passed"
     )
-    assert last.startswith("not open after 1 s: ")
+    told = re.match(r"not open after (\d+) s: ", last)
+    assert told
+    assert 1 <= int(told[1]) < took + 1
 
 
 def test_it_says_again_and_again_what_it_waits_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert wait(str(tmp_path), "rdma-roce", "ready", BOOT, 2.6, reminder=1.0) == 1
-    said = [line.partition(" ")[0] for line in capsys.readouterr().err.splitlines()]
-    assert said == ["waiting", "waiting", "waiting", "not"]
+    wanted = ["waiting", "waiting", "waiting", "not"]
+    said: list[str] = []
+    for _ in range(3):
+        assert wait(str(tmp_path), "rdma-roce", "ready", BOOT, 2.6, reminder=1.0) == 1
+        said = [line.partition(" ")[0] for line in capsys.readouterr().err.splitlines()]
+        if said == wanted:  # else the machine may have stood still for a while, which makes it skip one
+            break
+    assert said == wanted
 
 
 def test_a_gate_that_opens_ends_the_wait(tmp_path: Path) -> None:
     place = tmp_path / "made/later"
-    timer = threading.Timer(1.0, open_, (place, ("rdma-roce", "ready")))
-    timer.start()
-    try:
-        code, words = waited("rdma-roce", "ready", None, place)
-    finally:
-        timer.join()
+    code, words = disturbed(lambda _: open_(place, ("rdma-roce", "ready")), "rdma-roce", "ready", None, place)
     assert (code, len(words.splitlines())) == (0, 1)
     assert "no such directory" in words
 
@@ -141,24 +158,15 @@ def test_wrong_use_is_2(arguments: tuple[str, ...], says: str) -> None:
 
 
 def test_a_file_in_the_directorys_place_is_told_as_soon_as_it_is_there(tmp_path: Path) -> None:
-    timer = threading.Timer(1.0, (tmp_path / "run").write_text, ("",))
-    timer.start()
-    try:
-        code, words = waited("rdma-roce", "ready", "60s", tmp_path / "run")
-    finally:
-        timer.join()
+    place = tmp_path / "run"
+    code, words = disturbed(lambda _: place.write_text(""), "rdma-roce", "ready", "60s", place)
     assert (code, words.splitlines()[-1].startswith("--run-dir")) == (2, True)
 
 
 def test_sigterm_ends_it_at_once_with_143(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        (NODEPREP, *asked("rdma-roce", "ready", None, tmp_path)), stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline().startswith("waiting for ")
-        process.send_signal(signal.SIGTERM)
-        # A process that a signal killed has a negative code: the first one of a container would not even have ended.
-        assert process.wait(timeout=30) == 143
+    code, _ = disturbed(lambda process: process.send_signal(signal.SIGTERM), "rdma-roce", "ready", None, tmp_path)
+    # A process that a signal killed has a negative code: the first one of a container would not even have ended.
+    assert code == 143
 
 
 def test_it_imports_nothing_that_it_does_not_need(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.rigs.cluster import ALIBABA, Cluster
+from tests.rigs.cluster import ALIBABA, Cluster, until
 
 V1 = "/api/v1"
 # What nodeprep's account may do: what README and docs say that it needs.
@@ -24,4 +24,17 @@ def account(cluster: Cluster, name: str, rules: list[dict[str, Any]] | None = No
     subject = {"kind": "ServiceAccount", "namespace": "default", "name": name}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
     cluster.create(f"{path}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
+    await_right(cluster, f"system:serviceaccount:default:{name}", rules or [])
     return cluster.token("default", name)
+
+
+def await_right(cluster: Cluster, user: str, rules: list[dict[str, Any]]) -> None:
+    """Returns when the server knows of a role with these rules, which it hears of some moments after it was bound."""
+    if not rules:
+        return
+    last = rules[-1]
+    resource, _, subresource = last["resources"][-1].partition("/")
+    what = {"group": last["apiGroups"][-1], "resource": resource, "subresource": subresource, "verb": last["verbs"][-1]}
+    review = {"spec": {"user": user, "resourceAttributes": what}}
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    until(lambda: cluster.create(path, review)["status"]["allowed"], f"right of {user}")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nodeprep.publish import fence
+from tests.cluster.accounts import await_right
 from tests.fence_writes import MERGE, NAMESPACE
 from tests.rigs.cluster import Cluster
 
@@ -55,6 +56,7 @@ def account(cluster: Cluster, name: str) -> None:
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
     subject = {"kind": "ServiceAccount", "namespace": NAMESPACE, "name": name}
     cluster.create(f"{RBAC}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
+    await_right(cluster, f"system:serviceaccount:{NAMESPACE}:{name}", GRANTED)
 
 
 def bound_token(cluster: Cluster, on: str, name: str = ACCOUNT.name) -> str:

@@ -104,6 +104,16 @@ def cells(text: str) -> list[list[str]]:
     return [[*line[:4], line[5]] for line in lines]
 
 
+def asked(cluster: Cluster, name: str, before: str = "") -> str:
+    """What stands there as the wish of a human, once it is another than `before`."""
+    for _ in range(200):
+        wish = cluster.call("GET", f"{NODES}/{name}")[1]["metadata"].get("annotations", {}).get("nodeprep.io/reset", "")
+        if wish != before:
+            return str(wish)
+        signal.sigtimedwait((), 0.1)
+    raise AssertionError("nobody asked")
+
+
 def later(act: Callable[[], object], seconds: float = 2.0) -> Thread:
     """Do it in a while, as a node of the cluster would."""
 

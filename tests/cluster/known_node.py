@@ -24,12 +24,13 @@ BAD = ("warn", "fail", "unknown")
 class Fault:
     """Changes of records and shell commands that make it, and what is wrong while it lasts.
 
-    `undo` are the commands that undo `make`.
+    `changes` may be what gives them: they are those of the time at which it is made. `undo` are the commands that undo
+    `make`.
     """
 
     name: str
     says: tuple[str, ...]
-    changes: Changes = field(default_factory=dict)
+    changes: Changes | Callable[[], Changes] = field(default_factory=dict)
     profile: str = "tcp-shared-eni"
     make: str = ""
     undo: str = ""
@@ -85,7 +86,8 @@ class Known:
 
     @contextmanager
     def having(self, fault: Fault) -> Iterator[None]:
-        with self.records.changed(fault.changes), ExitStack() as after:
+        changes = fault.changes() if callable(fault.changes) else fault.changes
+        with self.records.changed(changes), ExitStack() as after:
             if fault.undo:
                 after.callback(self.shell, fault.undo)
             if fault.make:

@@ -226,9 +226,18 @@ def create(cluster: Cluster, name: str, taints: list[Object] | None = None) -> N
 
 @contextmanager
 def denying(cluster: Cluster, name: str, rules: Mapping[str, str]) -> Iterator[None]:
+    """As long as it lasts, what `deny` does."""
+    try:
+        deny(cluster, name, rules)
+        yield
+    finally:
+        allow(cluster, name)
+
+
+def deny(cluster: Cluster, name: str, rules: Mapping[str, str]) -> None:
     """A policy: each CEL expression has to hold, by its message, for labels and taints of this Node, and its Leases.
 
-    Those are the Leases that the account of the same name makes or renews.
+    It is in force then. Its Leases are those that the account of the same name makes or renews.
     """
     mine = f"{OF_LEASE} ? request.userInfo.username == '{ACCOUNTS}{name}' : object.metadata.name == '{name}'"
     resources = (("", "nodes"), ("coordination.k8s.io", "leases"))
@@ -246,11 +255,7 @@ def denying(cluster: Cluster, name: str, rules: Mapping[str, str]) -> Iterator[N
     cluster.create(f"{ADMISSION}ies", {"metadata": {"name": name}, "spec": spec})
     binding = {"policyName": name, "validationActions": ["Deny"]}
     cluster.create(f"{ADMISSION}ybindings", {"metadata": {"name": name}, "spec": binding})
-    try:
-        until(lambda: denies(cluster, name), "policy in force")
-        yield
-    finally:
-        allow(cluster, name)
+    until(lambda: denies(cluster, name), "policy in force")
 
 
 def allow(cluster: Cluster, name: str) -> None:

@@ -240,7 +240,7 @@ def test_a_slot_changes_hands_when_its_time_is_over_by_the_servers_clock(fenced:
     other, end = agent(fenced, OTHER), time.monotonic() + SOON
     path = f"{LEASES}/nodeprep-slot-4"
     fenced.create(LEASES, {"metadata": {"name": "nodeprep-slot-4"}, "spec": {}})
-    assert bound("PATCH", path, slot(lease(NODE, seconds=3)))[0] == 200
+    assert bound("PATCH", path, slot(lease(NODE, seconds=10)))[0] == 200
     code, told = other("PATCH", path, slot(lease(OTHER, -30)))
     assert (code, told["message"].rpartition(":")[2]) == (422, "slot-taken")
     while (answer := other("PATCH", path, slot(lease(OTHER))))[0] == 422:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.accounts import account
-from tests.cluster.fleet import LEASES, NODES, POOL, ago, clear, later, node, nodes
+from tests.cluster.fleet import LEASES, NODES, POOL, ago, asked, clear, later, node, nodes
 from tests.rigs import started
 from tests.rigs.api_proxy import Deed, Exchange, Proxy, cuts, passes, refuses
 from tests.rigs.cluster import Cluster
@@ -287,11 +288,12 @@ def test_reset_waits_on_while_the_server_is_in_trouble(
     proxy.rule(then(proxy, (fails, "GET", rf"{NODES}\?", 2)), "PATCH", f"{NODES}/one", 1)
 
     def agent() -> None:
-        wish = fleet.call("GET", f"{NODES}/one")[1]["metadata"]["annotations"]["nodeprep.io/reset"]
+        wish = asked(fleet, "one")
+        signal.sigtimedwait((), 4.0)
         done = {"metadata": {"annotations": {"agent.nodeprep.io/reset": wish}}}
         assert fleet.call("PATCH", f"{NODES}/one", done)[0] == 200
 
-    thread = later(agent, 5.0)
+    thread = later(agent, 0.1)
     done = nodes(fleet, "reset", "one", "--timeout", "40s", file=file)
     thread.join()
     assert (done.returncode, done.stdout) == (0, "one: reset\n"), done.stderr

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.cli.program import NODEPREP
-from tests.cluster.fleet import NODES, POOL, SLACK, cells, few_nodes, later, node, nodes, say
+from tests.cluster.fleet import NODES, POOL, SLACK, cells, few_nodes, node, nodes, say
 from tests.rigs.cluster import Cluster
 
 
@@ -162,6 +162,22 @@ def test_a_watch_outlives_a_node_that_it_was_to_show(fleet: Cluster) -> None:
         passage.close()
 
 
+def once_it_waits(fleet: Cluster, act: Callable[[], object], *words: str) -> subprocess.CompletedProcess[str]:
+    """`nodeprep nodes`, and what is done as soon as stderr has a line: the first look is over then."""
+    environment = {**os.environ, "KUBECONFIG": str(fleet.kubeconfig())}
+    command = (NODEPREP, "nodes", *words)
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        act()
+        said += process.stderr.read()
+        shown = process.stdout.read()
+    return subprocess.CompletedProcess(command, process.returncode, shown, said)
+
+
 @pytest.mark.parametrize(
     ("names", "waits"),
     [
@@ -172,9 +188,7 @@ def test_a_watch_outlives_a_node_that_it_was_to_show(fleet: Cluster) -> None:
 def test_a_wait_for_a_node_that_goes_says_so(fleet: Cluster, names: tuple[str, ...], waits: str) -> None:
     node(fleet, "fleet-5")
     say(fleet, "fleet-5", "False", "Bootstrap")
-    thread = later(lambda: fleet.call("DELETE", f"{NODES}/fleet-5"), 3.0)
-    done = nodes(fleet, *names, "--wait", "8s")
-    thread.join()
+    done = once_it_waits(fleet, lambda: fleet.call("DELETE", f"{NODES}/fleet-5"), *names, "--wait", "12s")
     assert done.returncode == 1
     assert done.stderr.endswith(waits)
     assert [row[0] for row in cells(done.stdout)] == [name for name in names if name != "fleet-5"]
@@ -183,9 +197,7 @@ def test_a_wait_for_a_node_that_goes_says_so(fleet: Cluster, names: tuple[str, .
 def test_it_waits_until_all_are_ready(fleet: Cluster) -> None:
     node(fleet, "fleet-6")
     say(fleet, "fleet-6", "False", "Bootstrap")
-    thread = later(lambda: say(fleet, "fleet-6", "True", "Ready"))
-    done = nodes(fleet, "fleet-1", "fleet-6", "--wait", "30s")
-    thread.join()
+    done = once_it_waits(fleet, lambda: say(fleet, "fleet-6", "True", "Ready"), "fleet-1", "fleet-6", "--wait", "30s")
     assert done.returncode == 0, done.stderr
     assert done.stderr == "waiting: 1 of 2 not ready: fleet-6 Bootstrap\n"
     assert cells(done.stdout)[1] == ["fleet-6", "Ready", "rdma-roce", "-", "8/8"]

@@ -9,7 +9,7 @@ from threading import Event, Thread
 import pytest
 
 from tests.cluster.accounts import account
-from tests.cluster.fleet import LEASES, NODES, POOL, RULES, TAINT, ago, cells, few_nodes, later, nodes, say
+from tests.cluster.fleet import LEASES, NODES, POOL, RULES, TAINT, ago, asked, cells, few_nodes, later, nodes, say
 from tests.rigs.cluster import Cluster
 
 
@@ -20,11 +20,11 @@ def fleet(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def writing(cluster: Cluster, name: str, over: Event) -> Thread:
-    """Somebody else writes to the Node without a pause: each of our writes may lose a race."""
+    """Somebody else writes to the Node again and again: each of our writes may lose a race, and no five in a row."""
 
     def write() -> None:
         count = 0
-        while not over.is_set():
+        while not over.wait(0.02):
             count += 1
             cluster.call("PATCH", f"{NODES}/{name}", {"metadata": {"labels": {"theirs": str(count)}}})
 
@@ -138,16 +138,6 @@ def annotate(fleet: Cluster, name: str, **values: str | None) -> None:
     keys = {"reset": "nodeprep.io/reset", "released": "nodeprep.io/released", "done": "agent.nodeprep.io/reset"}
     patch = {"metadata": {"annotations": {keys[word]: value for word, value in values.items()}}}
     assert fleet.call("PATCH", f"{NODES}/{name}", patch)[0] == 200
-
-
-def asked(fleet: Cluster, name: str, before: str = "") -> str:
-    """What stands there as the wish of a human, once it is another than `before`."""
-    for _ in range(200):
-        wish = fleet.call("GET", f"{NODES}/{name}")[1]["metadata"].get("annotations", {}).get("nodeprep.io/reset", "")
-        if wish != before:
-            return str(wish)
-        signal.sigtimedwait((), 0.1)
-    raise AssertionError("nobody asked")
 
 
 def test_reset_says_that_a_clock_is_wrong(fleet: Cluster) -> None:

@@ -22,6 +22,7 @@ from tests.cluster.published_node import (
     UP,
     Published,
     boot_id_file,
+    configuration,
     create,
     denying,
     published,
@@ -164,7 +165,12 @@ def test_in_the_first_taint_and_in_the_write_that_takes_it_off(cluster: Cluster,
     """Of another Node object, from which the taint of its registration goes too, and of another boot."""
     with ExitStack() as stack:
         boot_id = stack.enter_context(boot_id_file(here.node, tmp_path / "boot_id"))
-        every = {phase: stack.enter_context(published(cluster, here.node, tmp_path, phase.node)) for phase in ANEW}
+        every = {
+            phase: stack.enter_context(
+                published(cluster, here.node, tmp_path, phase.node, config=configuration(span=5))
+            )
+            for phase in ANEW
+        }
         for anew in (make_anew, partial(reboot, boot_id)):
             for one in every.values():
                 one.ready()
@@ -179,9 +185,10 @@ def test_in_the_first_taint_and_in_the_write_that_takes_it_off(cluster: Cluster,
                 assert (UNHEALTHY in one.taints()) is phase.done
                 assert one.agent.gates() == set()
                 one.agent.start()
-            for phase, one in every.items():
-                until(partial(is_tainted, one), f"taint of {one.name}")
-                hold({phase: one})
+            left = dict(every)
+            while left:
+                new = until(partial(those_that_are_new, left), f"word of their new lives: {[*left]}")
+                hold({phase: left.pop(phase) for phase in new})
             kill_in(every)
             for phase, one in every.items():
                 assert (one.taints() == {}) is phase.done
@@ -190,6 +197,11 @@ def test_in_the_first_taint_and_in_the_write_that_takes_it_off(cluster: Cluster,
         for one in every.values():
             one.ready()
             assert one.taints() == {}
+
+
+def those_that_are_new(phases: dict[Phase, Published]) -> list[Phase]:
+    """Whose Node says all that is said before the first look; what comes next is that it is ready."""
+    return [phase for phase, one in phases.items() if one.says() == "False Bootstrap"]
 
 
 def is_tainted(one: Published) -> bool:

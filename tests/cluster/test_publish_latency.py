@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.published_node import DOWN, UNHEALTHY, UP, published, seconds
+from tests.cluster.published_node import DOWN, GATE_FILE, UNHEALTHY, UP, published, seconds
 from tests.rigs.agent import until
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import Checked, checked
@@ -16,7 +16,9 @@ from tests.rigs.netns_node import Shape
 
 FLAPS = 5
 CONFIRMED = 0.45  # seconds that two looks take which damping wants half a second apart: nothing comes before
-LIMIT = 1.5  # seconds for the quickest; tests/bench/taint.py measures all, on a machine that does nothing else
+# Seconds for the quickest from the gate file that is gone, by which a slow machine shows how slow it is, to the taint.
+# tests/bench/taint.py measures all of it, on a machine that does nothing else.
+WRITTEN = 1.0
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -28,15 +30,18 @@ def here() -> Iterator[Checked]:
 
 
 def test_a_taint_comes_soon_and_never_unconfirmed(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
-    took = []
+    closed, tainted = [], []
     with published(cluster, here.node, tmp_path, "latency") as one:
         for _ in range(FLAPS):
             one.ready()
             begun = time.monotonic()
             with here.fault(DOWN, UP):
+                until(lambda: not one.agent.gates(), "gate file that is gone")
+                closed.append(seconds(begun))
                 until(lambda: UNHEALTHY in one.taints(), "taint")
-                took.append(seconds(begun))
+                tainted.append(seconds(begun))
                 one.closed()
-    print(f"link down to taint: {', '.join(f'{each:.2f}' for each in sorted(took))} s")
-    assert min(took) < LIMIT
-    assert min(took) >= CONFIRMED
+    print(f"link down to gate file and taint: {', '.join(map('{:.2f} {:.2f}'.format, closed, tainted))} s")
+    assert min(closed) < GATE_FILE
+    assert min(taint - gate_file for taint, gate_file in zip(tainted, closed, strict=True)) < WRITTEN
+    assert min(tainted) >= CONFIRMED

@@ -35,7 +35,8 @@ from tests.cluster.published_node import (
     published,
     seconds,
 )
-from tests.rigs.agent import OPEN, until
+from tests.rigs.agent import OPEN, at, until
+from tests.rigs.api_proxy import Request
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import checked
 from tests.rigs.netns_node import Shape
@@ -99,9 +100,9 @@ def tampered(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         for one in nodes.values():
             until(partial(everything_told, one), f"the last Event and Lease of {one.name}", BUSY)
         before = {name: one.object() for name, one in nodes.items()}
-        at = time.monotonic()
+        begun = time.monotonic()
         tamper(nodes)
-        yield Tampered(at, nodes, before)
+        yield Tampered(begun, nodes, before)
 
 
 def everything_told(one: Published) -> bool:
@@ -160,8 +161,7 @@ def test_a_node_that_was_deleted_and_made_anew(tampered: Tampered) -> None:
     """It has proven nothing: gates close, and open again when it has."""
     one, old = tampered.nodes["made-anew"], tampered.before["made-anew"]["metadata"]["uid"]
     new = one.object()["metadata"]["uid"]
-    one.agent.wait("node", uid=new)
-    noticed = seconds(tampered.at)
+    noticed = at(one.agent.wait("node", uid=new)) - (time.time() - seconds(tampered.at))
     assert one.agent.wait("state", 2, to="Bootstrap")
     assert one.agent.wait("profile-closed", number=2)
     one.ready()
@@ -232,6 +232,12 @@ def ours(one: Published) -> list[str]:
     return [key for key in told if "nodeprep.io/" in key and key != RELEASED]
 
 
+def answered(one: Published, since: float) -> list[Request]:
+    """What its agent asked for, up to the last that has its answer."""
+    asked = one.proxy.asked(since=since)
+    return asked[: max((number for number, each in enumerate(asked, 1) if each.status), default=0)]
+
+
 def test_a_minute_in_which_nothing_happens(tampered: Tampered) -> None:
     """By the server's own log: a read of the Node from its memory, and a renewal of the Lease.
 
@@ -239,19 +245,18 @@ def test_a_minute_in_which_nothing_happens(tampered: Tampered) -> None:
     """
     one = tampered.nodes["quiet"]
     passed = seconds(tampered.at)
-    asked = one.proxy.asked(since=tampered.at)
+    before, asked = sum(each.at < tampered.at for each in one.proxy.requests), answered(one, tampered.at)
     words = [str(one) for one in asked]
     verbs = {"GET /api/v1/pods": "list /api/v1/pods", "GET": "get", "PATCH": "patch"}
     logged = [next(word.replace(verb, verbs[verb], 1) for verb in verbs if word.startswith(verb)) for word in words]
-    assert one.audited()[-len(asked) :] == logged
+    until(lambda: one.audited()[before : before + len(asked)] == logged, f"{logged} in the server's log", BUSY)
     reads, renewals = f"GET {one.path}?resourceVersion=0", "PATCH /apis/coordination.k8s.io"
     looks = [f"GET {one.path}", "GET /api/v1/pods?fieldSelector=spec.nodeName%3Dquiet&resourceVersion=0"]
     print(f"quiet: {len(asked)} requests in {passed:.0f} s")
     assert passed > LEAST
     others = [word for word in words if word != reads and not word.startswith(renewals)]
     assert others in ([], looks)
-    assert 1 <= words.count(reads) <= passed / LEAST + 1
-    assert len(words) - words.count(reads) - len(others) <= passed / LEAST + 1
-    assert len(words) <= 3 * passed / 60 + 1, "design 3.5"
+    assert 1 <= words.count(reads) <= passed / LEAST + 1, "design 3.5"
+    assert len(words) - words.count(reads) - len(others) <= passed / LEAST + 1, "design 3.5"
     assert one.agent.gates() == OPEN
     assert HELD not in one.annotations(), "nothing was chosen by hardware"

@@ -39,6 +39,7 @@ def trunk_on(one: str, **different: int) -> dict[str, Any]:
 
 
 def condition(**different: str) -> dict[str, Any]:
+    """Terway's word on addresses, which it says now: after 15 minutes it would be stale."""
     usual = {"type": "SufficientIP", "status": "True", "reason": "SufficientIP", "lastHeartbeatTime": ago(0)}
     return {"status": {"conditions": [usual | different]}}
 
@@ -166,17 +167,17 @@ FAULTS = [
     Fault(
         "no address left",
         ("fail terway.ip-sufficient InsufficientIP",),
-        {"node": condition(status="False", reason="InsufficientIP", message="no vSwitch has an address")},
+        lambda: {"node": condition(status="False", reason="InsufficientIP", message="no vSwitch has an address")},
     ),
     Fault(
         "Terway is silent",
         ("warn terway.ip-sufficient Stale",),
-        {"node": condition(lastHeartbeatTime=ago(7200))},
+        lambda: {"node": condition(lastHeartbeatTime=ago(7200))},
     ),
     Fault(
         "Terway does not know",
         ("warn terway.ip-sufficient NotKnown",),
-        {"node": condition(status="Unknown", reason="Unknown")},
+        lambda: {"node": condition(status="Unknown", reason="Unknown")},
     ),
     Fault("no configuration", ("warn terway.config NoConfig",), {"eni-config": None}),
     Fault("a slip of the editor", ("warn terway.config NotJson",), {"eni-config": {"data": {"eni_conf": "{,}"}}}),

@@ -58,7 +58,11 @@ def environment() -> dict[str, str]:
 
 
 def findings(told: dict[str, Any]) -> dict[tuple[str, str], tuple[str, str]]:
-    return {(one["check"], one["subject"]["place"]): (one["status"], one["message"]) for one in told["findings"]}
+    """What is said of what; time.sync's message holds a number that the kernel raises from look to look."""
+    return {
+        (one["check"], one["subject"]["place"]): (one["status"], one["message"] if one["check"] != "time.sync" else "")
+        for one in told["findings"]
+    }
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace of root")

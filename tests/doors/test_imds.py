@@ -216,7 +216,12 @@ def test_slow_answers_cost_together_what_one_may() -> None:
 
     with MetadataServer("two-enis", "optional") as server:
         server.mode = slow
-        told = Metadata(server.url, PATIENCE).read()
+        told: Told | Unreadable | None = None
+        for _ in range(3):
+            server.asked.clear()
+            told = Metadata(server.url, PATIENCE).read()
+            if len(server.asked) > 1:  # else it was the machine that used up the time, and not the answers together
+                break
         assert len(server.asked) <= 3
         assert isinstance(told, Unreadable)
         assert told.kind is Why.TIMEOUT

@@ -9,6 +9,7 @@ import pytest
 
 from tests.kubernetes.shipped import Object, agents, container
 from tests.rigs.cluster import Cluster, until
+from tests.rigs.cluster_client import READY
 
 AGENTS = "/apis/apps/v1/namespaces/nodeprep/daemonsets/nodeprep"
 MARGIN = 10.0  # seconds that a good agent may take until it is Ready
@@ -24,14 +25,14 @@ def replaced(pods: dict[str, Object], before: dict[str, Object]) -> set[str]:
     return {name for name, pod in pods.items() if pod["metadata"]["uid"] != before[name]["metadata"]["uid"]}
 
 
-def first_replaced(cluster: Cluster, before: dict[str, Object]) -> str:
+def first_replaced(cluster: Cluster, before: dict[str, Object], seconds: float = READY) -> str:
     """The node where a rollout began, as soon as the new agent has run there."""
 
     def ran() -> str:
         pods = agents(cluster)
         return next((name for name in replaced(pods, before) if "containerID" in container(pods[name])), "")
 
-    return until(ran, "a new agent has run")
+    return until(ran, "a new agent has run", seconds)
 
 
 def halted(cluster: Cluster, before: dict[str, Object], name: str) -> Iterator[None]:

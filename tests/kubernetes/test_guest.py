@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.kubernetes.training import LONG
 from tests.rigs import cluster_build, lab, rdma_plugin
 from tests.rigs.absent import cannot_start
 from tests.rigs.cluster import Cluster, until
@@ -27,7 +30,7 @@ PROGRAM = REPOSITORY / "tests/rigs/guest.py"
 SLEEP = "exec sleep 2147483647"
 
 # In software emulation, beside whatever else this machine does: a boot alone takes a minute then.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +41,7 @@ def guest() -> Iterator[Guest]:
             guest.import_image(rdma_plugin.image())
             cluster.apply(rdma_plugin.manifest([{"operator": "Exists"}]))
             # As it starts, it sets its interfaces up: a test's link that is down must not be among them.
-            until(lambda: advertised(guest) == str(rdma_plugin.COUNT), "the plugin advertises the device")
+            until(lambda: advertised(guest) == str(rdma_plugin.COUNT), "the plugin advertises the device", LONG)
             yield guest
     except (cluster_build.CannotStart, lab.CannotStart) as reason:
         cannot_start(reason)
@@ -63,7 +66,7 @@ def pod(
         "/api/v1/namespaces/default/pods",
         {"metadata": {"name": name}, "spec": {**usual, "restartPolicy": "Always", "containers": [container], **spec}},
     )
-    guest.cluster.kubectl("wait", f"pod/{name}", "--for=condition=Ready", "--timeout=120s")
+    guest.cluster.kubectl("wait", f"pod/{name}", "--for=condition=Ready", f"--timeout={LONG:g}s")
 
 
 def inside(guest: Guest, name: str, *command: str) -> str:
@@ -100,8 +103,13 @@ def test_a_pod_asks_the_api_server_by_what_the_kubelet_tells_it(guest: Guest, ho
     volumes = [{"name": "program", "hostPath": {"path": str(guest.cluster.program)}}]
     command = f"/rig kubectl auth whoami -o json 2>&1; {SLEEP}"
     pod(guest, name, command, mounts=mounts, volumes=volumes, hostNetwork=host_network)
-    said = until(lambda: guest.cluster.kubectl("logs", name), "kubectl says who it is", 60)
-    assert json.loads(said)["status"]["userInfo"]["extra"]["authentication.kubernetes.io/node-name"] == [NAME]
+
+    def said() -> Any:
+        with suppress(json.JSONDecodeError):  # not all of it is there yet
+            return json.loads(guest.cluster.kubectl("logs", name))
+
+    told = until(said, f"{name} says who it is", LONG)
+    assert told["status"]["userInfo"]["extra"]["authentication.kubernetes.io/node-name"] == [NAME]
 
 
 def test_the_plugin_gives_the_device_to_those_who_ask_for_it(guest: Guest) -> None:
@@ -123,9 +131,9 @@ def test_the_plugin_advertises_a_device_whose_link_is_down(guest: Guest) -> None
         time.sleep(0.5)
     assert "DOWN" in guest.run("cat", f"{RDMA_PORT}/state")
     guest.run("rdma", "link", "delete", RDMA_DEVICE)
-    until(lambda: advertised(guest) == "0", "the plugin says that the device is gone", 60)
+    until(lambda: advertised(guest) == "0", "the plugin says that the device is gone", LONG)
     assert guest.lab.restore() == ()
-    until(lambda: advertised(guest) == str(rdma_plugin.COUNT), "the plugin advertises the device again", 60)
+    until(lambda: advertised(guest) == str(rdma_plugin.COUNT), "the plugin advertises the device again", LONG)
 
 
 def test_a_reboot_keeps_the_node_and_its_disk(guest: Guest) -> None:
@@ -145,8 +153,8 @@ def test_a_reboot_keeps_the_node_and_its_disk(guest: Guest) -> None:
         ]
         return bool(status["restartCount"] and status["ready"])
 
-    until(again, "the pod runs a second time")
-    until(lambda: advertised(guest) == str(rdma_plugin.COUNT), "the plugin advertises the device again")
+    until(again, "the pod runs a second time", LONG)
+    until(lambda: advertised(guest) == str(rdma_plugin.COUNT), "the plugin advertises the device again", LONG)
 
 
 def test_a_killed_owner_leaves_no_guest() -> None:
@@ -162,6 +170,17 @@ def test_a_killed_owner_leaves_no_guest() -> None:
         until(lambda: "qemu" in (process / "comm").read_text(), "QEMU runs", 20)
         owner.kill()
     until(lambda: not process.exists() and not Path(directory).exists(), "QEMU and the cluster's files are gone", 30)
+
+
+def test_ctrl_c_ends_the_program(tmp_path: Path) -> None:
+    command = (sys.executable, str(PROGRAM), "run", "--", "true")
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as ours:
+        until(lambda: list(tmp_path.glob("*/etcd.log")), "its cluster starts", 30)
+        ours.send_signal(signal.SIGINT)
+        assert ours.communicate(timeout=60)[1] == ""
+    assert ours.returncode == 130
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_program_runs_a_command_beside_a_node_with_rdma(guest: Guest) -> None:

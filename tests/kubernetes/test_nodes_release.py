@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.program import nodeprep
+from tests.kubernetes.asked import nodes
 from tests.rigs.cluster import Cluster, until
 
+pytestmark = pytest.mark.timeout(300)
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/nodeprep/leases"
 LABELS = {"app.kubernetes.io/name": "nodeprep", "app.kubernetes.io/component": "agent"}
 CONTAINER = {
@@ -74,11 +75,6 @@ def installed(cluster: Cluster) -> Cluster:
     for name in ("n1", "n2"):
         mark(cluster, name)
     return cluster
-
-
-def nodes(cluster: Cluster, *words: str) -> tuple[int, str]:
-    done = nodeprep("nodes", *words, KUBECONFIG=str(cluster.kubeconfig()))
-    return done.returncode, done.stdout + done.stderr
 
 
 @contextmanager

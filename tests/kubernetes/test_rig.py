@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from tests.rigs import cluster as rig
 from tests.rigs.cluster import Cluster, Node, until
 from tests.rigs.cluster_tools import BASE, tools
 
-RUN = (sys.executable, str(Path(rig.__file__)), "run", "--nodes", "1", "--")
+PROGRAM = (sys.executable, str(Path(rig.__file__)))
+RUN = (*PROGRAM, "run", "--nodes", "1", "--")
+pytestmark = pytest.mark.timeout(300)
 PORT = 9842
 BOOTSTRAP = "nodeprep.io/bootstrap"
 # What the kubelet and containerd would leave on the machine, or set there.
@@ -49,9 +51,9 @@ def daemon_set(name: str, **pod: Any) -> str:
 
 
 def pods(cluster: Cluster, app: str) -> Mapping[str, dict[str, Any]]:
-    """Those of a DaemonSet by their node."""
+    """Those of a DaemonSet by their node, once they have one."""
     _, found = cluster.call("GET", f"/api/v1/namespaces/default/pods?labelSelector=app%3D{app}")
-    return {pod["spec"]["nodeName"]: pod for pod in found["items"]}
+    return {pod["spec"]["nodeName"]: pod for pod in found["items"] if "nodeName" in pod["spec"]}
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +106,8 @@ def test_a_pod_finds_the_api_server_by_what_the_kubelet_tells_it(cluster: Cluste
         own["volumeMounts"] = [{"name": "kubectl", "mountPath": "/bin/kubectl", "readOnly": True}]
         cluster.apply(daemon_set(name, containers=[own], hostNetwork=network, volumes=[program]))
         cluster.kubectl("rollout", "status", f"daemonset/{name}", "--timeout=60s")
-        for pod in pods(cluster, name).values():
-            assert f"pod/{pod['metadata']['name']}\n" in said(cluster, pod["metadata"]["name"])
+        for pod in (f"pod/{one['metadata']['name']}" for one in pods(cluster, name).values()):
+            until(lambda pod=pod: f"{pod}\n" in cluster.kubectl("logs", pod), f"{pod} is told of itself", 30)  # type: ignore[misc]
 
 
 def test_a_taint_and_a_label_from_the_first_moment(cluster: Cluster, server: str) -> None:
@@ -164,11 +166,11 @@ def test_a_node_that_dies(cluster: Cluster, server: str) -> None:
     node = cluster.nodes["n2"]
     url = f"http://{node.address}:{PORT}/boot_id"
     name = pods(cluster, server)["n1"]["metadata"]["name"]
-    ask = ("exec", name, "--", "timeout", "2", "wget", "-qO-", url)
-    assert cluster.kubectl(*ask).strip() == node.boot_id
+    inside, ask = ("exec", name, "--"), ("wget", "-qO-", url)
+    assert cluster.kubectl(*inside, *ask).strip() == node.boot_id
     node.kill()
     with pytest.raises(RuntimeError, match="exec"):
-        cluster.kubectl(*ask)
+        cluster.kubectl(*inside, "timeout", "2", *ask)
     assert node.object()["metadata"]["name"] == "n2"
     node.start()
     node.wait_ready()
@@ -220,8 +222,54 @@ def left(directory: str) -> list[str]:
     return found
 
 
-def said(cluster: Cluster, pod: str) -> str:
-    return until(lambda: cluster.kubectl("logs", pod), f"{pod} says something", 30)
+def does(error: BaseException) -> Callable[[], int]:
+    def work() -> int:
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("work", "code", "said"),
+    [
+        (lambda: 7, 7, ""),
+        (does(rig.CannotStart("cluster: not installed: ip")), 2, "cluster: not installed: ip\n"),
+        (does(RuntimeError("etcd ended:\nno space")), 2, "etcd ended:\nno space\n"),
+        (does(TimeoutError("not within 120 s: it")), 2, "not within 120 s: it\n"),
+        (does(LookupError("the guest is gone")), 2, "the guest is gone\n"),
+        (does(KeyboardInterrupt()), 130, ""),
+    ],
+)
+def test_an_end(work: Callable[[], int], code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rig.ended(work, LookupError) == code
+    assert capsys.readouterr() == ("", said)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "said"),
+    [
+        (["sh", "-c", "exit 7"], 7, ""),
+        (["sh", "-c", "kill $$"], 143, ""),
+        (["kubctl", "get", "nodes"], 2, "COMMAND: found 'kubctl' (No such file or directory), wanted a program\n"),
+        (["/tmp"], 2, "COMMAND: found '/tmp' (Permission denied), wanted a program\n"),
+    ],
+)
+def test_a_command(cluster: Cluster, argv: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rig.outcome(argv, cluster) == code
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.usefixtures("cluster")  # so that it can start at all
+def test_ctrl_c_is_no_failure() -> None:
+    # Where the signal comes before our program has seen its command start, that lives on with our ends of the pipes.
+    command = (*PROGRAM, "run", "--", "sh", "-c", 'echo "$KUBECONFIG"; exec sleep 20')
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ours:
+        assert ours.stdout is not None
+        directory = str(Path(ours.stdout.readline().strip()).parent)
+        ours.send_signal(signal.SIGINT)
+        assert ours.communicate(timeout=60) == ("", "")
+    assert ours.returncode == 130
+    assert left(directory) == []
 
 
 def machine() -> tuple[list[Path], list[str]]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -13,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import nodeprep
 from tests.kubernetes import shipped
+from tests.kubernetes.asked import check, debug, nodes
 from tests.kubernetes.rollout import first_replaced, halted, settling
 from tests.kubernetes.shipped import (
     DAEMONSET,
@@ -30,8 +28,6 @@ from tests.kubernetes.shipped import (
     condition,
     configuration,
     container,
-    debug,
-    debugger,
     gates,
     is_ready,
     kill_agent,
@@ -47,10 +43,11 @@ from tests.kubernetes.shipped import (
 )
 from tests.rigs.cluster import Cluster, Node, until
 
-pytestmark = pytest.mark.timeout(300)  # each image takes 10 s to build, and a rollout 30 s
+pytestmark = pytest.mark.timeout(480)  # each image takes 10 s to build, and a rollout 30 s
 # Of a pod without privileges, see daemonset/README.md; each only where the node has what it is about.
 UNSEEN = {"pci.acs-iommu", "sysctl.forward-policy"}
 OPEN = {"base.device", "base.ready"}
+WELL = ("fence_ok", "node_ok", "config_ok", "store_ok", "gate_files_ok")
 LIMIT = 60 << 20  # bytes of the agent's memory, by design 7
 POD = 128 << 20  # of its container's, as shipped
 CORDON = "node.kubernetes.io/unschedulable"
@@ -69,14 +66,16 @@ def installed(cluster: Cluster, manifests: Path, image: Callable[[str], Path]) -
     began = time.monotonic()
     until(lambda: all(map(is_ready, cluster.nodes.values())), "TrainingReady of all Nodes", 60)
     print(f"TrainingReady {time.monotonic() - began:.1f} s after the rollout was done")
-    until(lambda: all(map(is_fenced, cluster.nodes.values())), "fence in all agents' metrics", 60)
-    print(f"all agents fenced {time.monotonic() - began:.1f} s after the rollout was done")
+    until(lambda: all(map(is_well, cluster.nodes.values())), "all well in all agents' metrics", 60)
+    print(f"all agents well {time.monotonic() - began:.1f} s after the rollout was done")
+    until(lambda: all(gates(node) == OPEN for node in cluster.nodes.values()), "gate files on all nodes", 30)
     return cluster
 
 
-def is_fenced(node: Node) -> bool:
-    """Whether its agent says so. Its first test may come before the API server enforces what was applied with it."""
-    return metrics(node).get("nodeprep_fence_ok") == 1.0
+def is_well(node: Node) -> bool:
+    """Whether its agent says so. Its first tests may come before the API server enforces what was applied with it."""
+    measured = metrics(node)
+    return all(measured.get(f"nodeprep_{name}") == 1.0 for name in WELL)
 
 
 @pytest.fixture
@@ -86,14 +85,6 @@ def node(installed: Cluster) -> Node:
 
 def images(cluster: Cluster) -> set[str]:
     return {pod["spec"]["containers"][0]["image"].partition(":")[2] for pod in agents(cluster).values()}
-
-
-def check(cluster: Cluster, pod: str, *words: str) -> tuple[int, str]:
-    """`kubectl exec POD -- nodeprep check`, and its exit code."""
-    argv = (str(cluster.directory / "bin/kubectl"), "-n", "nodeprep", "exec", pod, "--", "nodeprep", "check", *words)
-    environment = {**os.environ, **cluster.environment()}
-    done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
-    return done.returncode, done.stdout
 
 
 def test_normal_life(installed: Cluster) -> None:
@@ -110,7 +101,7 @@ def test_normal_life(installed: Cluster) -> None:
         assert lease["metadata"]["ownerReferences"][0]["uid"] == told["metadata"]["uid"]
         assert page(node, "/readyz")[0] == 200
         measured = metrics(node)
-        for name in ("fence_ok", "node_ok", "config_ok", "store_ok", "gate_files_ok"):
+        for name in WELL:
             assert measured[f"nodeprep_{name}"] == 1.0, name
         resident = measured["process_resident_memory_bytes"]
         print(f"{node.name}: {resident / 2**20:.1f} MiB resident after {page(node, '/readyz')[1].strip()}")
@@ -139,13 +130,13 @@ def test_exec(installed: Cluster, node: Node) -> None:
 
 def test_debug(installed: Cluster, node: Node) -> None:
     """It finds the host at /host and there the agent's memory, and says what the agent says."""
-    text = debug(installed, node)
+    code, text = debug(installed, node)
+    assert code == 0, text
     assert "READY: " in text
     assert node.boot_id in text
     assert "root      /host (live)" in text
     assert re.search(r"agent +Ready for ", text)
     assert "as the agent has it" in text
-    assert debugger(installed)["exitCode"] == 0
 
 
 def test_a_killed_agent(installed: Cluster, node: Node) -> None:
@@ -220,11 +211,6 @@ def test_a_release_with_a_check_that_always_fails(installed: Cluster, image: Cal
     until(lambda: condition(installed.nodes[name].object())["reason"] == "Ready", "no word of it any more", 30)
 
 
-def nodes(cluster: Cluster, *words: str) -> tuple[int, str]:
-    done = nodeprep("nodes", *words, KUBECONFIG=str(cluster.kubeconfig()))
-    return done.returncode, done.stdout + done.stderr
-
-
 def test_agents_that_are_gone_for_good(installed: Cluster, manifests: Path) -> None:
     """A DaemonSet deleted without a release: labels and gates stay, and the Lease says that nobody looks."""
     before = {node.name: ours(node.object()) for node in installed.nodes.values()}
@@ -284,10 +270,10 @@ def test_a_fault_is_what_everybody_says(installed: Cluster, node: Node) -> None:
         assert code == 1, text
         assert text.startswith("NOT READY: 1 fault")
         assert "cni.binaries: Missing" in text
-        text = debug(installed, node)
+        code, text = debug(installed, node)
+        assert code == 1, text
         assert "NOT READY: 1 fault" in text
         assert "cni.binaries: Missing" in text
-        assert debugger(installed)["exitCode"] == 1
         assert not taints(installed.nodes["n2"].object())
 
 

@@ -29,7 +29,7 @@ from tests.rigs.absent import cannot_start
 from tests.rigs.cluster import CannotStart, Cluster, until
 from tests.rigs.guest import Guest
 
-pytestmark = pytest.mark.timeout(900)  # in software emulation
+pytestmark = pytest.mark.timeout(1800)  # in software emulation
 NAME = "guest"
 CONFIGURATION = """\
 apiVersion: nodeprep.io/v1
@@ -67,7 +67,7 @@ def test_a_release_whose_port_state_always_fails(guest: Guest) -> None:
         until(lambda: not container(agents(cluster)[NAME])["ready"], "its agent is not ready", LONG)
         before = agents(cluster)
         set_image(cluster, "failing")
-        assert first_replaced(cluster, before) == NAME
+        assert first_replaced(cluster, before, LONG) == NAME
         said.when(lambda node: condition(node)["reason"] == "VerdictChangedByUpgrade", "it says so")
         until(lambda: not container(agents(cluster)[NAME])["ready"], "the rollout has to wait", LONG)
         for _ in halted(cluster, before, NAME):

@@ -26,7 +26,7 @@ PODS = "/api/v1/namespaces/default/pods"
 PLUGIN = "rdma-shared-dp-ds"
 PLUGINS = f"/apis/apps/v1/namespaces/kube-system/daemonsets/{PLUGIN}"
 TOLERATES_GATE = "plugin.tolerates-gate"
-LONG = 240.0  # seconds; the guest is emulated, beside whatever else this machine does
+LONG = 600.0  # seconds; the guest is emulated, beside whatever else this machine does
 REPORT = 'from nodeprep.cli.agent_socket import ask; print(ask("/run/nodeprep/agent.sock", "GET", "/report").text)'
 
 
@@ -40,13 +40,17 @@ class Announced:
         """When it was first said, at `since` or later, that something holds; it is waited for.
 
         Raises:
-            TimeoutError: it was not said in time.
+            TimeoutError: it was not said in time; with what was said last.
         """
 
         def found() -> float:
             return next((at for at, one in list(self.seen) if at >= since and holds(one)), 0.0)
 
-        return until(found, what, LONG)
+        try:
+            return until(found, what, LONG)
+        except TimeoutError as error:
+            last = [(one["spec"], one["status"]) for _, one in self.seen[-1:]]
+            raise TimeoutError(f"{error}, but {last}") from None
 
     def since(self, at: float) -> list[Object]:
         """What stood at a time, and every change of it from then on."""
@@ -63,10 +67,11 @@ class Announced:
 
 @contextmanager
 def announced(cluster: Cluster, path: str, name: str) -> Iterator[Announced]:
-    """Follows one object of a list, from now on."""
+    """Follows one object of a list, from now on, for a day at most."""
     said, link = Announced(), cluster.link()
     link.timeout = None
-    link.request("GET", f"{path}?watch=1&fieldSelector=metadata.name%3D{name}")
+    # Left to itself, the server ends a watch after half an hour or more.
+    link.request("GET", f"{path}?watch=1&timeoutSeconds=86400&fieldSelector=metadata.name%3D{name}")
     answer = link.getresponse()
 
     def follow() -> None:
@@ -148,7 +153,7 @@ def port_of(cluster: Cluster, pod: str) -> str:
 
 def plugins_wanted(cluster: Cluster) -> int:
     """On how many nodes the DaemonSet controller wants the plugin, as soon as it has looked."""
-    status = until(lambda: observed(cluster.call("GET", PLUGINS)[1]), "the controller looked at the plugin's DaemonSet")
+    status = until(lambda: observed(cluster.call("GET", PLUGINS)[1]), "the controller saw the plugin's DaemonSet", LONG)
     return int(status["desiredNumberScheduled"])
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.rigs.lab import FRONT_END, RAIL, RDMA_DEVICE, RDMA_PORT, Guest
+from tests.rigs.lab import FRONT_END, RAIL, RDMA_DEVICE, RDMA_PORT, Completed, Guest
 
 PROFILE = "/tmp/lab-profile.yaml"
 # Drills write to the kernel log as a process; a production profile believes the kernel only.
@@ -29,6 +29,9 @@ RIGS_OWN = ("time.sync", "fs.mounts")
 PCI = "/sys/bus/pci/devices"
 PORT = f"{RDMA_DEVICE}/1"
 FATAL = f"mlx5_core {RAIL.bdf}: device's health compromised - reached miss count"
+LOOKS = 5  # where a busy host makes the emulated guest too late for a deadline, it is asked again
+LONG = 100.0  # seconds; emulation is slow
+pytestmark = pytest.mark.timeout(600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +112,20 @@ FAULTS = [
 
 
 def check(guest: Guest, *options: str) -> tuple[int, dict[str, Any]]:
-    done = guest.run(("nodeprep", "check", "-o", "json", "--profile", PROFILE, *(options or ("--settle", "0"))))
+    argv = ("nodeprep", "check", "-o", "json", "--profile", PROFILE, *(options or ("--settle", "0")))
+    done = in_time(lambda: guest.run(argv, timeout=LONG))
     assert done.stderr == b"", done.stderr.decode()
     return done.returncode, json.loads(done.stdout)
+
+
+def in_time(look: Callable[[], Completed]) -> Completed:
+    """How `check -o json` ended, asked again while something is unknown: no fault here is expected to hide anything."""
+    for _ in range(LOOKS - 1):
+        done = look()
+        assert done.stdout, done
+        if not any(one["status"] == "unknown" for one in counting(json.loads(done.stdout))):
+            return done
+    return look()
 
 
 def counting(report: dict[str, Any]) -> list[dict[str, Any]]:
@@ -159,7 +173,7 @@ def test_a_fault_is_the_root_and_goes_when_undone(prepared: Guest, fault: Fault)
     settled(lambda: healthy(prepared))
 
 
-def settled(asserts: Callable[[], None], seconds: float = 10.0) -> None:
+def settled(asserts: Callable[[], None], seconds: float = LONG) -> None:
     """Assert until it holds: the kernel brings addresses and GIDs back in its own time."""
     until = time.monotonic() + seconds
     while True:
@@ -184,16 +198,7 @@ def test_a_flapping_cable_is_seen_between_two_looks(prepared: Guest) -> None:
     began = time.monotonic()
     check(prepared)
     look = time.monotonic() - began
-    settle = 2 * look + 8
-    argv = ("nodeprep", "check", "-o", "json", "--profile", PROFILE, "--settle", f"{settle:.1f}")
-    running = prepared.launch(argv)
-    time.sleep(2 * look)  # the first look is over
-    for _ in range(4):
-        prepared.set_link(RAIL.id, up=False)
-        time.sleep(0.5)
-        prepared.set_link(RAIL.id, up=True)
-        time.sleep(0.5)
-    done = running.wait(settle + 60)
+    done = in_time(lambda: seen_flapping(prepared, look))
     report = json.loads(done.stdout)
     found = [(one["status"], one["check"], one["reason"]) for one in counting(report)]
     assert found == [("fail", "port.flap", "Flapping")]
@@ -201,10 +206,21 @@ def test_a_flapping_cable_is_seen_between_two_looks(prepared: Guest) -> None:
     settled(lambda: healthy(prepared))
 
 
+def seen_flapping(guest: Guest, look: float) -> Completed:
+    """How a check ended between whose two looks, which take `look` seconds each, the cable was pulled four times."""
+    settle = 2 * look + 8
+    running = guest.launch(("nodeprep", "check", "-o", "json", "--profile", PROFILE, "--settle", f"{settle:.1f}"))
+    time.sleep(2 * look)  # the first look is over
+    for up in (False, True) * 4:
+        guest.set_link(RAIL.id, up=up)
+        guest.shell(f"until [ $(cat /sys/class/net/{RAIL.netdev}/carrier) = {up:d} ]; do sleep 0.1; done")
+    return running.wait(settle + LONG)
+
+
 def test_a_snapshot_of_a_faulty_guest_says_the_same_here(prepared: Guest) -> None:
     rail_is_up(prepared)
-    prepared.shell(f"ip link set {RAIL.netdev} down; nodeprep snapshot --settle 0 --profile {PROFILE} -o {SNAPSHOT}")
-    inside = prepared.run(("nodeprep", "check", "--snapshot", SNAPSHOT, "-o", "json"))
+    prepared.shell(f"ip link set {RAIL.netdev} down")
+    inside = in_time(lambda: from_a_snapshot(prepared))
     text = prepared.run(("cat", SNAPSHOT)).stdout
     assert inside.returncode == 1
     assert [one["check"] for one in counting(json.loads(inside.stdout)) if one["check"] != "time.sync"] == [
@@ -212,6 +228,11 @@ def test_a_snapshot_of_a_faulty_guest_says_the_same_here(prepared: Guest) -> Non
     ]
     outside = replayed(text)
     assert outside == inside.stdout
+
+
+def from_a_snapshot(guest: Guest) -> Completed:
+    guest.shell(f"nodeprep snapshot --settle 0 --profile {PROFILE} -o {SNAPSHOT}", timeout=LONG)
+    return guest.run(("nodeprep", "check", "--snapshot", SNAPSHOT, "-o", "json"))
 
 
 def replayed(snapshot: bytes) -> bytes:

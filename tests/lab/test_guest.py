@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +36,8 @@ def test_a_healthy_guest_has_a_real_roce_device(guest: Guest) -> None:
 def test_a_healthy_guest_moves_rdma_traffic(guest: Guest) -> None:
     """Two queue pairs of the one device: what a port that is ACTIVE is for."""
     said = guest.shell(
-        f"ibv_rc_pingpong -d {RDMA_DEVICE} -g 1 -n 20 > /dev/null & sleep 1;"
+        f"ibv_rc_pingpong -d {RDMA_DEVICE} -g 1 -n 20 > /dev/null &"
+        "until ss -ltn | grep -q :18515; do sleep 0.1; done;"  # the server listens
         f"ibv_rc_pingpong -d {RDMA_DEVICE} -g 1 -n 20 {RAIL.address.split('/')[0]}"
     )
     assert "20 iters in" in said
@@ -158,8 +160,11 @@ def test_what_a_command_leaves_behind_does_not_hold_it_up(guest: Guest) -> None:
 
 
 def test_a_command_out_of_time_is_killed_and_says_what_it_said(guest: Guest) -> None:
+    said = threading.Event()
+    running = guest.launch(("sh", "-c", "echo waiting; exec sleep 4321"), on_output=lambda *_: said.set())
+    assert said.wait(60)
     with pytest.raises(GuestError, match=r"(?s)did not end within 1 s; it said:\nwaiting.*console"):
-        guest.run(("sh", "-c", "echo waiting; exec sleep 4321"), timeout=1)
+        running.wait(1)
     assert guest.run(("pgrep", "-f", "sleep 4321")).returncode == 1
 
 

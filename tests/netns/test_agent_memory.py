@@ -18,7 +18,7 @@ from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import GATEWAY, Shape
 
 DOWN = "ip link set eth1 down"
-UP = f"ip link set eth1 up\nip route replace default via {GATEWAY} dev eth1 onlink table {{table}}"
+UP = f"ip link set eth1 up; ip route replace default via {GATEWAY} dev eth1 onlink table {{table}}"
 FAULT: dict[str, Any] = {"check": "eni.up", "place": "00:16:3e:aa:bb:01", "reason": "AdministrativelyDown"}
 
 
@@ -53,7 +53,7 @@ def test_a_new_agent_closes_soon_what_went_down_meanwhile(here: Checked, tmp_pat
         agent.start()
         started = agent.wait("started")
         assert started["state"] == "Ready"
-        assert at(agent.wait("convicted", **FAULT)) - at(started) < LONG / 10
+        assert at(agent.wait("convicted", **FAULT)) - at(started) < LONG / 3, "not by its period"
         until(lambda: not agent.gates(), "closed gate")
 
 
@@ -122,12 +122,10 @@ def test_what_nothing_vouches_for_is_closed_before_the_first_look(
 ) -> None:
     with killed(here, tmp_path) as agent:
         happen(agent)
-        with here.fault("order daemon hanging", "order daemon listening"):
-            agent.start()
-            started = agent.wait("started")
-            assert (started["state"], started["why"]) == ("Bootstrap", why)
-            assert agent.gates() == set()
-            assert agent.local("/report")["report"] is None, "the first look waits for Terway, the gate did not"
+        agent.start()
+        started = agent.wait("started")
+        assert (started["state"], started["why"]) == ("Bootstrap", why)
+        assert agent.gates() == set(), "that line comes before the first look"
         assert at(agent.wait("state", to="Ready")) - at(started) >= SPAN
         until(lambda: agent.gates() == OPEN, "open gate")
         if happen is damaged_memory:

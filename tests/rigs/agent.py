@@ -63,11 +63,13 @@ SAMPLE = re.compile(r"(?m)^([a-z_]+(?:\{[^}]*\})?) (\S+)$")
 
 
 def until(found: Callable[[], Found], what: str, seconds: float = LONG) -> Found:
-    """What it finds, once that is something; after `seconds` the test fails."""
+    """What it finds, once that is something; if a look after `seconds` finds nothing either, the test fails."""
     end = time.monotonic() + seconds
+    over = False
     while not (last := found()):
-        assert time.monotonic() < end, f"after {seconds:g} s still no {what}"
+        assert not over, f"after {seconds:g} s still no {what}"
         time.sleep(PAUSE)
+        over = time.monotonic() > end  # before the last look: all may have stood still since the one before
     return last
 
 

@@ -24,13 +24,15 @@ def until(condition: Callable[[], T], what: str, seconds: float = READY) -> T:
     """The first result of `condition` that is true.
 
     Raises:
-        TimeoutError: there was none within `seconds`; `what` says what was waited for.
+        TimeoutError: there was none within `seconds`, nor after them; `what` says what was waited for.
     """
     end = time.monotonic() + seconds
+    over = False
     while not (found := condition()):
-        if time.monotonic() > end:
+        if over:
             raise TimeoutError(f"not within {seconds:g} s: {what}")
         time.sleep(0.05)
+        over = time.monotonic() > end  # before the last look: all may have stood still since the one before
     return found
 
 

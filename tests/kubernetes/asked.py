@@ -1,0 +1,84 @@
+"""What an operator asks the fleet and its pods, with the exit code of each answer."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from tests.cli.program import nodeprep
+from tests.kubernetes.shipped import Object, container
+from tests.rigs.cluster import Cluster, Node, until
+from tests.rigs.images import REPOSITORY
+
+COULD_NOT_LOOK = 3  # exit code
+
+
+def looked(ask: Callable[[], tuple[int, str]]) -> tuple[int, str]:
+    """Exit code and words of a command of ours; it is asked again while it says that it could not look.
+
+    It waits for no fact longer than a few seconds, and this machine may stand still for as long.
+    """
+    end = time.monotonic() + 60
+    while (told := ask())[0] == COULD_NOT_LOOK and time.monotonic() < end:
+        time.sleep(0.5)
+    return told
+
+
+def check(cluster: Cluster, pod: str, *words: str) -> tuple[int, str]:
+    """`kubectl exec POD -- nodeprep check`: its exit code and what it prints."""
+    argv = (str(cluster.directory / "bin/kubectl"), "-n", "nodeprep", "exec", pod, "--", "nodeprep", "check", *words)
+    environment = {**os.environ, **cluster.environment()}
+
+    def ask() -> tuple[int, str]:
+        done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
+        return done.returncode, done.stdout
+
+    return looked(ask)
+
+
+def nodes(cluster: Cluster, *words: str) -> tuple[int, str]:
+    """Exit code and words of `nodeprep nodes`."""
+
+    def ask() -> tuple[int, str]:
+        done = nodeprep("nodes", *words, KUBECONFIG=str(cluster.kubeconfig()))
+        return done.returncode, done.stdout + done.stderr
+
+    return looked(ask)
+
+
+def debug(cluster: Cluster, node: Node) -> tuple[int, str]:
+    """README's first command for a cluster: the exit code of its pod's container, and what a terminal shows."""
+    return looked(lambda: _debugged(cluster, node))
+
+
+def _debugged(cluster: Cluster, node: Node) -> tuple[int, str]:
+    words = ["debug", f"node/{node.name}", "-it", f"--image={REPOSITORY}:dev", "--profile=sysadmin"]
+    command = [str(cluster.directory / "bin/kubectl"), *words, "--", "nodeprep", "check"]
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, **cluster.environment(), "TERM": "xterm"}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as shown:
+        os.close(theirs)
+        text = b""
+        with suppress(OSError):  # EIO: the other end is closed
+            while part := os.read(ours, 65536):
+                text += part
+        os.close(ours)
+        assert shown.wait(30) == 0, text.decode()
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode()).replace("\r", "")
+    return int(_ended(cluster)["exitCode"]), plain
+
+
+def _ended(cluster: Cluster) -> Object:
+    """The end of the only debug pod, which is removed."""
+    path = "/api/v1/namespaces/default/pods"
+    (pod,) = cluster.call("GET", path)[1]["items"]
+    where = f"{path}/{pod['metadata']['name']}"
+    ended = until(lambda: container(cluster.call("GET", where)[1])["state"].get("terminated"), "it ended", 30)
+    assert cluster.call("DELETE", f"{where}?gracePeriodSeconds=0")[0] == 200
+    until(lambda: not cluster.call("GET", path)[1]["items"], "no debug pod", 30)
+    return dict(ended)
