@@ -8,6 +8,7 @@ unit_packages := strace iproute2 util-linux procps prometheus
 bench_packages := gcc libc6-dev
 # These wait for minutes of the agent's; beside others they cost no time.
 publishing := $(wildcard tests/cluster/test_publish_*.py)
+benches := $(filter-out $(addprefix tests/bench/,__init__.py limits.py options.py),$(wildcard tests/bench/*.py))
 steps := lint test-unit test-cluster test-kubernetes test-lab test-bare fuzz histories chaos sabotage
 
 .PHONY: help
@@ -113,12 +114,13 @@ image: ## the agent's image as build/nodeprep.tar, without a container tool; NAM
 	$(py) daemonset/image/build.py build/nodeprep.tar $(if $(NAME),--name $(NAME))
 
 .PHONY: bench
-bench: ## figures, no tests: start-up, looks, network, agent, taint, port, fleet, nodes; two hours
+bench: ## figures and their limits: start-up, looks, network, agent, taint, port, fleet, nodes; two hours
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && \
 	.ci/apt $(bench_packages) $$packages
-	@for program in tests/bench/[a-z]*.py; do $(py) $$program || exit 1; done
-	$(py) tests/bench/taint.py requests --ack
+	@failed=; for program in $(benches); do $(py) $$program || failed="$$failed $$program"; done; \
+	$(py) tests/bench/taint.py requests --ack || failed="$$failed taint.py requests --ack"; \
+	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 .PHONY: docs
 docs: ## write what is generated from the code: docs/checks.md and the picture in the README

@@ -11,7 +11,6 @@ built tree as its host; CPU is that of the process and its children from /proc.
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import json
 import os
@@ -23,11 +22,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.bench import limits
+from tests.bench.limits import Figure, latencies, quantiles
+from tests.bench.options import Options, decimal, whole
 from tests.rigs import trees
 from tests.rigs.netns import Node
 from tests.rigs.netns_node import Shape, Unavailable
@@ -35,12 +37,8 @@ from tests.rigs.netns_node import Shape, Unavailable
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 LINK = "eth1"
-RELEASE = {
-    "passes": 3,
-    "pass-span": 1,
-    "pass-every": 0.5,
-    "turn-window": 1,
-}  # so that a flap a few seconds later counts
+# So that a flap a few seconds later counts.
+RELEASE = {"passes": 3, "pass-span": 1, "pass-every": 0.5, "turn-window": 1}
 PROFILE = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: bench\ngates: [eni.up]\n"
 # What a tree can show; its netdevs are not those of the kernel that netlink asks.
 TREE_PROFILE = """
@@ -49,15 +47,13 @@ kind: Profile
 name: tree
 gates: [pci.expected-nic, pci.driver-bound, module.core, rdma.verbs-class, port.present, port.rate, counter.transport]
 """
-CONFIG = {
-    "apiVersion": "nodeprep.io/v1",
-    "kind": "Config",
-    "mode": "gate",
-    "default": "./bench.yaml",
-    "gate": {"profiles": ["*"]},
-}
+HEAD = {"apiVersion": "nodeprep.io/v1", "kind": "Config"}
+CONFIG = {**HEAD, "mode": "gate", "default": "./bench.yaml", "gate": {"profiles": ["*"]}}
 FIRST_LOOK, DECISION = 0.050, 0.8  # seconds, p99 (issue 5)
 MEMORY, CPU = 60.0, 0.1  # MiB and % of a core (design 7)
+BEGIN = 150  # seconds: then bootstrap is over, and rates have stood still for their windows
+ROUNDS = 500  # after which MEMORY holds
+STEADY, SLOPE = 5000, 100.0  # rounds after which memory stands still, but for so many KiB per 1,000 of them
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 LONG = 60.0
 MEMORY_FILES = Path("/dev/shm")
@@ -158,6 +154,7 @@ def flaps(count: int) -> int:
                 agent.rounds.clear()
         finally:
             agent.stop()
+    figures: list[Figure] = []
     print(f"{count} flaps of {LINK}; damping as it is by default, but {json.dumps(RELEASE)} for releases")
     for name, took, limit in (
         ("first look", looks, FIRST_LOOK),
@@ -165,13 +162,8 @@ def flaps(count: int) -> int:
         ("gate file gone", closed, DECISION),
     ):
         print(f"link down -> {name:15} {quantiles(took)}  limit of p99 {limit * 1e3:.0f} ms")
-    return 0
-
-
-def quantiles(took: list[float]) -> str:
-    cuts = statistics.quantiles(took, n=100, method="inclusive")
-    named = {"min": min(took), "p50": cuts[49], "p90": cuts[89], "p99": cuts[98], "max": max(took)}
-    return "  ".join(f"{name} {value * 1e3:6.1f}" for name, value in named.items()) + " ms"
+        figures += latencies(f"link down -> {name}", took, limit)
+    return limits.code(figures)
 
 
 def latency(count: int) -> int:
@@ -225,13 +217,21 @@ def rounds(count: int, root: str) -> int:
             agent.turn(frozenset())
             if number % 10 == 0:
                 metrics.page()
-            if number % (count // 20 or 1) == 0:
+            if number % (count // 20) == 0:
                 sizes.append((number, resident(os.getpid())))
                 print(f"  round {number:6}: {sizes[-1][1]:.1f} MiB")
-    slope, _ = statistics.linear_regression(*zip(*sizes[len(sizes) // 4 :], strict=True))
-    print(f"after {count} rounds {sizes[-1][1]:.1f} MiB resident; slope {slope * 1000 * 1024:.0f} KiB per 1,000 rounds")
-    print(f"limit {MEMORY:.0f} MiB after 500 rounds, no slope (aim 45)")
-    return 0
+    slope = statistics.linear_regression(*zip(*sizes[len(sizes) // 2 :], strict=True)).slope * 1000 * 1024
+    print(f"after {count} rounds {sizes[-1][1]:.1f} MiB resident; slope {slope:.0f} KiB per 1,000 rounds")
+    print(f"limit {MEMORY:.0f} MiB (aim 45); from {STEADY} rounds on, slope {SLOPE:.0f} KiB per 1,000 rounds")
+    figures = [Figure("resident memory", sizes[-1][1], most=MEMORY, unit="MiB")]
+    if count >= STEADY:
+        figures.append(Figure("slope of the memory", slope, most=SLOPE, unit="KiB per 1,000 rounds"))
+    return limits.code(figures)
+
+
+def memory(count: int) -> int:
+    with host() as root:
+        return subprocess.run([sys.executable, __file__, "rounds", str(count), str(root)], check=False).returncode
 
 
 def resident(pid: int) -> float:
@@ -256,8 +256,9 @@ def cpu(minutes: float) -> int:
         directories = ["--state-dir", f"{place}/state", "--run-dir", f"{place}/run"]
         process = subprocess.Popen([*command, *directories], stderr=subprocess.PIPE, text=True)
         try:
-            time.sleep(150)  # bootstrap is over, and rates have stood still for their windows
-            assert (Path(place) / "run" / "tree.ready").exists(), "it is to be ready, as a node is for most of its life"
+            time.sleep(BEGIN)
+            if not (Path(place) / "run" / "tree.ready").exists():
+                raise TimeoutError(f"not ready within {BEGIN} s, as a node is for most of its life")
             before, began = used(process.pid), time.monotonic()
             time.sleep(minutes * 60)
             spent, wall = used(process.pid) - before, time.monotonic() - began
@@ -267,35 +268,31 @@ def cpu(minutes: float) -> int:
             process.wait(30)
     print(f"{spent / wall * 100:.3f} % of a core over {wall / 60:.1f} min at default periods ({spent:.2f} s)")
     print(f"limit {CPU} % (aim 0.05); {size:.1f} MiB resident, {threads} threads")
-    return 0
+    return limits.code([Figure("CPU at default periods", spent / wall * 100, most=CPU, unit="% of a core")])
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Options(__doc__)
     parser.add_argument("what", nargs="?", choices=["latency", "memory", "cpu"], help="by default, all")
-    parser.add_argument("--flaps", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=5000)
-    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--flaps", type=whole(2), default=200)
+    parser.add_argument("--rounds", type=whole(ROUNDS), default=5000)
+    parser.add_argument("--minutes", type=decimal(1), default=5.0)
     given = parser.parse_args()
-    if given.what in (None, "latency"):
-        latency(given.flaps)
-    if given.what in (None, "memory"):
-        with host() as root:
-            subprocess.run([sys.executable, __file__, "rounds", str(given.rounds), str(root)], check=True)
-    if given.what in (None, "cpu"):
-        cpu(given.minutes)
-    return 0
+    parts: dict[str, Callable[[], int]] = {
+        "latency": lambda: latency(given.flaps),
+        "memory": lambda: memory(given.rounds),
+        "cpu": lambda: cpu(given.minutes),
+    }
+    codes = [work() for name, work in parts.items() if given.what in (None, name)]
+    return next((code for code in codes if code), 0)
 
 
 if __name__ == "__main__":
-    try:
-        match sys.argv[1:]:
-            case ["noting", *rest]:
-                sys.exit(noting(rest))
-            case ["flaps", number]:
-                sys.exit(flaps(int(number)))
-            case ["rounds", number, root]:
-                sys.exit(rounds(int(number), root))
-        sys.exit(main())
-    except Unavailable as error:
-        sys.exit(f"netns: not on this machine: {error}")
+    match sys.argv[1:]:
+        case ["noting", *rest]:
+            sys.exit(noting(rest))
+        case ["flaps", number]:
+            sys.exit(limits.ended(lambda: flaps(int(number))))
+        case ["rounds", number, root]:
+            sys.exit(rounds(int(number), root))
+    sys.exit(limits.ended(main, Unavailable))

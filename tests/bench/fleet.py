@@ -8,7 +8,6 @@ of its node is simulated. Rates and latencies come from the server's audit log, 
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -18,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -31,15 +30,20 @@ from nodeprep.doors.kube import Access
 from nodeprep.doors.kube_http import Peer
 from nodeprep.facts.past import State
 from nodeprep.publish.publisher import Publisher
+from tests.bench import limits
 from tests.bench.agent import boottime
+from tests.bench.limits import FEWEST, Figure
+from tests.bench.options import Options, decimal, whole
 from tests.bench.taint import Announced, installed
 from tests.cluster.agents import bound_token
 from tests.rigs.cluster import CannotStart, Cluster
 
 NAMES = GatePolicy()
 WORKERS = 4
+FAILING = 300  # agents at once, where there are as many
 SPREAD = 60.0  # seconds over which the agents start, as those of a rollout do
 LONG = 600.0
+SETTLE = 20.0  # seconds after a change, for what is put off
 
 
 def desired(*, good: bool) -> Desired:
@@ -89,6 +93,11 @@ class Fleet:
     said: Announced
     workers: list[subprocess.Popen[str]] = field(default_factory=list)
 
+    @property
+    def log(self) -> Path:
+        """The API server's audit log."""
+        return self.cluster.directory / "audit.log"
+
     def tell(self, names: tuple[str, ...], *, good: bool) -> float:
         """All agents of these nodes learn at once; when."""
         line = json.dumps({"names": names, "good": good}) + "\n"
@@ -133,36 +142,49 @@ def fleet(count: int) -> Iterator[Fleet]:
 
 def run(count: int, failing: int, minutes: float) -> int:
     with fleet(count) as made:
-        cluster, said = made.cluster, made.said
+        said = made.said
         began = time.monotonic()
         said.wait(lambda: len(said.ready) == count, f"all {count} ready", LONG)
         print(f"all ready {time.monotonic() - began:.0f} s after the first start (starts spread over {SPREAD:.0f} s)")
         time.sleep(SPREAD)
-        log = cluster.directory / "audit.log"
-        quiet = log.stat().st_size
+        quiet = made.log.stat().st_size
         time.sleep(minutes * 60)
-        show("quiet", events(log, quiet), count, minutes)
-        busy = log.stat().st_size
-        broken = made.names[:failing]
-        at = made.tell(broken, good=False)
-        said.wait(lambda: all(said.taint.get(name) for name in broken), f"{failing} tainted", LONG)
-        took = sorted((said.taint[name] or 0.0) - at for name in broken)
-        cuts = statistics.quantiles(took, n=100, method="inclusive")
-        print(f"{failing} fail at once: tainted p50 {cuts[49]:.2f} s, p99 {cuts[98]:.2f} s, the last {took[-1]:.2f} s")
-        time.sleep(20)
-        silent = set(broken) - set(told(cluster, "NoSignal"))
-        lost = len(silent) + len([name for name in broken if said.unready.get(name) is None])
-        others = [name for name in made.names[failing:] if said.taint.get(name)]
-        print(f"transitions lost {lost}, limit 0; nodes tainted that did not fail {len(others)}, limit 0")
-        show("after it", events(log, busy), failing, 20 / 60)
-        mended, before = log.stat().st_size, told(cluster, "Ready")
-        at = made.tell(broken, good=True)
-        said.wait(lambda: len(said.ready) == count, "all ready again", LONG)
-        print(f"all of them mended at once: the last is ready after {boottime() - at:.2f} s", flush=True)
-        time.sleep(20)
-        print(f"transitions lost {len(set(broken) - set(told(cluster, 'Ready') - before))}, limit 0")
-        show("after it", events(log, mended), failing, 20 / 60)
-    return 0
+        show("quiet", events(made.log, quiet), count, minutes)
+        return limits.code([*broken(made, failing), mended(made, failing)])
+
+
+def broken(made: Fleet, failing: int) -> list[Figure]:
+    """So many fail at once: how many of their transitions were lost, and how many others were tainted."""
+    names, said = made.names[:failing], made.said
+    busy = made.log.stat().st_size
+    at = made.tell(names, good=False)
+    with suppress(TimeoutError):  # who was not tainted is counted below
+        said.wait(lambda: all(said.taint.get(name) for name in names), f"{failing} tainted", LONG)
+    took = sorted(tainted - at for name in names if (tainted := said.taint.get(name)))
+    print(f"{failing} fail at once: tainted {limits.quantiles(took)}")
+    time.sleep(SETTLE)
+    silent = set(names) - set(told(made.cluster, "NoSignal"))
+    lost = sum(name in silent or None in (said.taint.get(name), said.unready.get(name)) for name in names)
+    others = sum(said.taint.get(name) is not None for name in made.names[failing:])
+    print(f"transitions lost {lost}, limit 0; nodes tainted that did not fail {others}, limit 0")
+    show("after it", events(made.log, busy), failing, SETTLE / 60)
+    return [Figure("transitions to a taint lost", lost, most=0), Figure("tainted that did not fail", others, most=0)]
+
+
+def mended(made: Fleet, failing: int) -> Figure:
+    """All of them are mended at once: how many of their transitions were lost."""
+    names, said = made.names[:failing], made.said
+    size, before = made.log.stat().st_size, told(made.cluster, "Ready")
+    at = made.tell(names, good=True)
+    with suppress(TimeoutError):  # who is not ready again is counted below
+        said.wait(lambda: len(said.ready) == len(made.names), "all ready again", LONG)
+    print(f"all of them mended at once: {boottime() - at:.2f} s later {len(said.ready)} of {len(made.names)} are ready")
+    time.sleep(SETTLE)
+    heard = set(told(made.cluster, "Ready") - before) & said.ready
+    lost = len(set(names) - heard)
+    print(f"transitions lost {lost}, limit 0", flush=True)
+    show("after it", events(made.log, size), failing, SETTLE / 60)
+    return Figure("transitions to ready lost", lost, most=0)
 
 
 def told(cluster: Cluster, reason: str) -> Counter[str]:
@@ -181,6 +203,9 @@ def events(log: Path, start: int) -> list[Mapping[str, Any]]:
 
 
 def show(what: str, asked: list[Mapping[str, Any]], agents: int, minutes: float) -> None:
+    if len(asked) < FEWEST:
+        print(f"{what}: {len(asked)} requests in {minutes:.1f} min")
+        return
     took = [time_of(one, "stageTimestamp") - time_of(one, "requestReceivedTimestamp") for one in asked]
     cuts = statistics.quantiles(took, n=100, method="inclusive")
     codes = Counter(one["responseStatus"]["code"] for one in asked)
@@ -196,19 +221,19 @@ def time_of(event: Mapping[str, Any], key: str) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--agents", type=int, default=1000)
-    parser.add_argument("--failing", type=int, default=300)
-    parser.add_argument("--minutes", type=float, default=5.0)
+    parser = Options(__doc__)
+    parser.add_argument("--agents", type=whole(FEWEST), default=1000)
+    parser.add_argument("--failing", type=whole(FEWEST), help=f"{FAILING}, or all if there are fewer")
+    parser.add_argument("--minutes", type=decimal(0.1), default=5.0)
     given = parser.parse_args()
-    return run(given.agents, given.failing, given.minutes)
+    failing = given.failing or min(FAILING, given.agents)
+    if failing > given.agents:
+        parser.error(f"--failing: found '{failing}', wanted at most {given.agents}, for so many are the --agents")
+    return run(given.agents, failing, given.minutes)
 
 
 if __name__ == "__main__":
-    try:
-        match sys.argv[1:]:
-            case ["work", place, spread]:
-                sys.exit(work(Path(place), float(spread)))
-        sys.exit(main())
-    except CannotStart as error:
-        sys.exit(f"{Path(__file__).name}: not on this machine: {error}")
+    match sys.argv[1:]:
+        case ["work", place, spread]:
+            sys.exit(work(Path(place), float(spread)))
+    sys.exit(limits.ended(main, CannotStart))

@@ -10,14 +10,16 @@ server announced the change.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from daemonset.image.debian import CannotBuild
-from tests.bench.agent import quantiles
+from tests.bench import limits
+from tests.bench.limits import Figure, latencies, quantiles
+from tests.bench.options import Options, whole
 from tests.kubernetes.shipped import UNHEALTHY, Object, overlay, taints
 from tests.kubernetes.training import Announced, announced, labelled, open_to_training, trains
 from tests.rigs import images, lab
@@ -26,15 +28,16 @@ from tests.rigs.guest import Guest
 from tests.rigs.lab_setup import RAIL
 
 NAME = "guest"
+MOST = 100  # flaps
 # What convicts port.state stands at its default. What proves and releases is short, and the link must flap here.
-CONFIGURATION = """\
+CONFIGURATION = f"""\
 apiVersion: nodeprep.io/v1
 kind: Config
 mode: gate
 default: rdma-roce
-damping: {passes: 2, pass-span: 2, pass-every: 1, turns: 100}
-every: {pci: 5}
-want: {port.flap: {fail-at: 1000}}
+damping: {{passes: 2, pass-span: 2, pass-every: 1, turns: {MOST}}}
+every: {{pci: 5}}
+want: {{port.flap: {{fail-at: 1000}}}}
 """
 LIMIT, LEAST = 1.0, 0.45  # seconds; design 7, and below the least no damping was on
 SETTLE = 4.0  # seconds from ready to the next fault: past those in which a second event is put off
@@ -46,7 +49,7 @@ WANTED = {
 }
 
 
-def measure(flaps: int) -> None:
+def measure(flaps: int) -> int:
     print(f"configuration:\n{CONFIGURATION}", end="", flush=True)
     with tempfile.TemporaryDirectory() as scratch, Cluster(controllers=True) as cluster, Guest(cluster, NAME) as guest:
         archive = Path(scratch) / "nodeprep.tar"
@@ -54,11 +57,24 @@ def measure(flaps: int) -> None:
         guest.import_image(archive)
         with announced(cluster, "/api/v1/nodes", NAME) as said:
             cluster.apply(overlay(Path(scratch) / "own", {"config.yaml": CONFIGURATION}))
-            took = [flap(guest, said) for _ in range(flaps)]
-    print(f"{flaps} times the cable of {NAME}'s RDMA port")
+            took = list(flapped(guest, said, flaps))
+    print(f"{len(took)} times the cable of {NAME}'s RDMA port")
+    figures = [Figure("pulled cables that the Node told of", len(took), least=flaps)]
     for number, what in enumerate(WANTED):
         seconds = [one[number] for one in took]
         print(f"cable out -> {what:10} {quantiles(seconds)}  limit of p99 {LIMIT * 1e3:.0f} ms, none below {LEAST} s")
+        figures += latencies(f"cable out -> {what}", seconds, LIMIT, LEAST)
+    return limits.code(figures)
+
+
+def flapped(guest: Guest, said: Announced, flaps: int) -> Iterator[list[float]]:
+    """What each flap took, up to the first that the Node does not tell of."""
+    for _ in range(flaps):
+        try:
+            yield flap(guest, said)
+        except TimeoutError as error:
+            limits.complain(error)
+            return
 
 
 def flap(guest: Guest, said: Announced) -> list[float]:
@@ -77,14 +93,10 @@ def newest(said: Announced) -> Object:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--flaps", type=int, default=30, help="at most 100: more would be latched")
-    measure(parser.parse_args().flaps)
-    return 0
+    parser = Options(__doc__)
+    parser.add_argument("--flaps", type=whole(2, MOST), default=30, help=f"at most {MOST}: more would be latched")
+    return measure(parser.parse_args().flaps)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (CannotStart, CannotBuild, lab.CannotStart) as error:
-        sys.exit(f"{Path(__file__).name}: not on this machine: {error}")
+    sys.exit(limits.ended(main, CannotStart, CannotBuild, lab.CannotStart))

@@ -7,7 +7,6 @@ Everything runs in turn within one run, so the ratios hold on a noisy machine wh
 
 from __future__ import annotations
 
-import argparse
 import resource
 import statistics
 import subprocess
@@ -22,6 +21,9 @@ from nodeprep.doors.files import LIMIT, Files
 from nodeprep.doors.host import Host
 from nodeprep.look import Eyes
 from nodeprep.model import Unreadable
+from tests.bench import limits
+from tests.bench.limits import Figure
+from tests.bench.options import Options, whole
 from tests.rigs import trees
 
 HERE = Path(__file__).resolve().parent
@@ -98,8 +100,8 @@ def once(contender: Contender) -> tuple[float, float, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=15)
+    parser = Options(__doc__)
+    parser.add_argument("--runs", type=whole(1), default=15)
     runs = parser.parse_args().runs
     with tempfile.TemporaryDirectory(prefix="nodeprep-bench-") as scratch:
         every = contenders(Path(scratch))
@@ -120,8 +122,9 @@ def main() -> int:
         cpu = statistics.median(cpus[one.name])
         figures = f"{median:7.1f} {min(took):6.1f} {max(took):6.1f} {cpu:6.1f} {median / floor:9.2f} {budget:>7}"
         print(f"{one.name:38} {figures}")
-    return 0
+    medians = ((one, statistics.median(walls[one.name])) for one in every)
+    return limits.code(Figure(one.name, took, most=one.budget, unit="ms") for one, took in medians if one.budget)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(limits.ended(main))

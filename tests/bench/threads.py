@@ -7,13 +7,14 @@ Each run is a process of its own, for a warm interpreter hides the difference.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from tests.bench.limits import ended
+from tests.bench.options import Options, whole
 from tests.rigs import trees
 
 LOOK = """
@@ -41,8 +42,8 @@ def once(root: Path, how: str) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=9)
+    parser = Options(__doc__)
+    parser.add_argument("--runs", type=whole(1), default=9)
     runs = parser.parse_args().runs
     with tempfile.TemporaryDirectory(prefix="nodeprep-bench-") as scratch:
         root = trees.build("h100-ib", Path(scratch) / "node")
@@ -53,4 +54,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -39,6 +39,7 @@ from tests.rigs.cluster_space import Space
 
 __all__ = ["ALIBABA", "CannotStart", "Cluster", "Node", "until"]
 
+FAILED, INTERRUPTED = 2, 130  # exit codes; the other is 128 + SIGINT
 SERVER_NAMES = f"IP:127.0.0.1,IP:{cluster_setup.SERVICE_ADDRESS},DNS:localhost,DNS:rig.example"
 # Who sign in by certificate: name of its files, and subject.
 USERS = {
@@ -206,8 +207,41 @@ class Cluster(Client):
 
 def run(command: Sequence[str], nodes: int) -> int:
     with Cluster(nodes) as cluster:
-        environment = {**os.environ, **cluster.environment()}
-        return subprocess.run(command, env=environment, check=False).returncode
+        return outcome(command, cluster)
+
+
+def outcome(command: Sequence[str], cluster: Cluster) -> int:
+    """The exit code of a command that finds the cluster; where it is no program, 2 and a line on stderr."""
+    try:
+        done = subprocess.run(command, env={**os.environ, **cluster.environment()}, check=False)
+    except OSError as error:
+        print(f"COMMAND: found {command[0]!r} ({error.strerror}), wanted a program", file=sys.stderr)
+        return FAILED
+    return done.returncode if done.returncode >= 0 else 128 - done.returncode
+
+
+def ended(work: Callable[[], int], *failures: type[Exception]) -> int:
+    """The exit code of a rig as a program: that of its work, or for what came between.
+
+    Where the rig fails, stderr has a line that says so, and below it the end of the log of what died, if something did.
+
+    Args:
+        work: what the program is to do.
+        failures: what is raised where this rig fails, besides what is raised where a cluster does.
+    """
+    expected: tuple[type[Exception], ...] = (CannotStart, RuntimeError, TimeoutError, *failures)
+    try:
+        return work()
+    except expected as error:
+        print(error, file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def show(made: Callable[[], Path]) -> int:
+    print(made())
+    return 0
 
 
 def main() -> int:
@@ -224,14 +258,9 @@ def main() -> int:
         print(" ".join(cluster_build.PACKAGES))
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        if arguments.action == "run":
-            return run(arguments.command, arguments.nodes)
-        print(cluster_build.program() if arguments.action == "build" else cluster_tools.tools())
-    except CannotStart as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    if arguments.action == "run":
+        return ended(lambda: run(arguments.command, arguments.nodes))
+    return ended(lambda: show(cluster_build.program if arguments.action == "build" else cluster_tools.tools))
 
 
 if __name__ == "__main__":

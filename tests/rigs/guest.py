@@ -11,7 +11,6 @@ of its own keeps what outlives a reboot. The RDMA plugin that makes use of it is
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import shutil
 import signal
@@ -26,7 +25,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tests.rigs import cluster_build, cluster_node, cluster_tools, lab, lab_image, rdma_plugin
-from tests.rigs.cluster import Cluster, until
+from tests.rigs.cluster import Cluster, ended, outcome, until
 from tests.rigs.lab_channel import Completed, Running
 from tests.rigs.lab_qemu import Machine
 from tests.rigs.lab_setup import FRONT_END, RAIL
@@ -35,7 +34,7 @@ MEMORY = 3072  # MiB; the kubelet, containerd and an agent take 0.7 GiB
 DISK = 8 << 30  # bytes, of which a fresh one takes 4 MiB here
 TREE = "/mnt/node"  # where the guest has that disk
 KUBELET_PORT = 10250
-SECONDS = 180.0  # from power-on to a Ready Node; 25 where nothing else runs
+SECONDS = 400.0  # from power-on to a Ready Node; 25 where nothing else runs
 
 # Set up in the guest before its node starts; {address}, {files}, {name} and {view} are filled in. rdma_rxe has no
 # parent device, and a virtio card's netdev lies a level too deep, so nothing below the rail's PCI device says `net` or
@@ -208,7 +207,7 @@ def make_disk(path: Path) -> None:
 def run(command: Sequence[str]) -> int:
     with Cluster(controllers=True) as cluster, Guest(cluster, "guest") as guest:
         guest.import_image(rdma_plugin.image())
-        return subprocess.run(command, env={**os.environ, **cluster.environment()}, check=False).returncode
+        return outcome(command, cluster)
 
 
 def main() -> int:
@@ -222,13 +221,7 @@ def main() -> int:
         print(" ".join(dict.fromkeys((*cluster_build.PACKAGES, *lab_image.PACKAGES, "e2fsprogs"))))
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        return run(arguments.command)
-    except (lab.CannotStart, cluster_build.CannotStart, lab.GuestError, TimeoutError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    return ended(lambda: run(arguments.command), lab.CannotStart, lab.GuestError)
 
 
 if __name__ == "__main__":
