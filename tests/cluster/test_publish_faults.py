@@ -70,7 +70,7 @@ FAULTS = [
     Fault("dripping", drips(0.2)),
     Fault("cut", cuts),
     Fault("lost", loses, "PATCH", most=20),
-    Fault("not-allowed", refuses(403), "PATCH", most=20),
+    Fault("not-allowed", refuses(403), "PATCH", most=24),  # of the Node and of the Lease, three tries are soon
     Fault("gone", refuses(404), "GET"),
 ]
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from nodeprep.publish import pace
-from nodeprep.publish.errands import FUTILE
 from tests.cluster.published_node import (
     BUSY,
     DOWN,
@@ -38,7 +37,7 @@ OUTAGE = 60.0  # seconds
 SETTLES = 25.0  # seconds until all that follows from a link that is down is believed: books take 15
 BACK = pace.MOST + BUSY  # seconds from its return: back-off at most
 # One that starts may refuse what it is yet to read the rights of, or the policies.
-STARTED = FUTILE + BACK
+STARTED = pace.FUTILE + BACK
 MOST = 20  # requests to a server that does not answer: back-off doubles up to 30 s
 AFTER = 12  # requests from its return until all is told; one retry of an Event and the Lease among them
 

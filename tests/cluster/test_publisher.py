@@ -432,6 +432,17 @@ def test_the_lease_is_renewed_though_the_node_may_not_be_written(cluster: Cluste
         assert "kubectl auth can-i" in made.publisher.published.trouble
 
 
+@pytest.mark.parametrize("code", [403, 404])
+def test_what_a_server_refuses_that_just_started_is_tried_again_soon(cluster: Cluster, code: int) -> None:
+    with rig(cluster, f"refused-{code}") as made:
+        until(lambda: not made.publisher.published.trouble and made.reasons(), "word of the start")
+        made.proxy.rule(refuses(code), "PATCH", f"{NODES}/", times=2)
+        since = made.tell(desired(good=False))
+        until(made.tainted, "taint", BUSY)
+        statuses = [one.status for one in made.asked("PATCH", f"{NODES}/", since)]
+        assert statuses.count(code) == 2
+
+
 def test_opening_waits_for_the_node_and_closing_for_nobody(cluster: Cluster) -> None:
     with rig(cluster, "waits") as made:
         told = threading.Event()

@@ -54,6 +54,25 @@ def test_a_server_in_trouble_is_left_alone_for_as_long_as_it_says(seed: int, lea
     assert backoff.not_before == 0.0
 
 
+@given(seed=st.integers())
+def test_what_is_refused_again_and_again_is_asked_for_seldom(seed: int) -> None:
+    """A server that just started refuses for a moment what it will allow."""
+    backoff = Backoff(Random(seed))
+    waits = []
+    for _ in range(6):
+        backoff.refused(1000.0)
+        waits.append(backoff.not_before - 1000.0)
+    assert all(0.1 <= wait <= 2.0**index for index, wait in enumerate(waits[:3]))
+    assert all(30.0 < wait <= 60.0 for wait in waits[3:])
+    backoff.failed(1000.0)
+    assert backoff.not_before <= 1000.0 + MOST, "the server is in trouble now, and may be another when it is back"
+    backoff.refused(1000.0)
+    assert backoff.not_before <= 1000.0 + MOST
+    backoff.succeeded()
+    backoff.refused(1000.0)
+    assert backoff.not_before <= 1000.0 + FIRST
+
+
 def test_a_fleet_that_fails_together_does_not_come_back_together() -> None:
     each = [Backoff(Random(seed)) for seed in range(100)]
     for one in each:

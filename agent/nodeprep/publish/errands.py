@@ -17,15 +17,14 @@ from nodeprep.doors.kube import Access
 from nodeprep.doors.kube_write import JSON, MERGE
 from nodeprep.publish import event, lease
 from nodeprep.publish.node import Seen
-from nodeprep.publish.pace import Backoff
-from nodeprep.publish.writing import UNPROCESSABLE, Ask, denial, denied_by, is_lost, mend, path
+from nodeprep.publish.pace import FUTILE, Backoff
+from nodeprep.publish.writing import UNPROCESSABLE, Ask, back_off, denial, denied_by, is_lost, mend, path
 
 TEST = 3600.0  # seconds between two tests of a fence (design 3.5)
 # And where none was found: a policy that is applied with the agent takes the API server some seconds to enforce, so it
 # is looked for again soon, then at each doubling, at last every 10 minutes.
 FIRST, LAST = 15.0, 600.0
 ALIVE = 5.0  # seconds until a Lease that was due is thought of again, where the checks did not run
-FUTILE = 30.0  # seconds until something is asked again that no haste makes succeed: a right, a Node that is not there
 LATE = 1.3  # minutes after which the Lease is renewed on its own, the minute's look not having done it
 HELD = 16  # Events that wait for the server; older ones go
 DRY = "?dryRun=All"
@@ -115,7 +114,7 @@ class Errands:
         if not answer.done:
             self.trouble = f"{denial(answer) if answer.status == UNPROCESSABLE else answer.message}; {DEAD}"
             self._lease_at = clock.now()
-            self._lease.failed(clock.now(), answer.retry_after if is_lost(answer) else FUTILE)
+            back_off(self._lease, answer, self._lease_at)
             return
         self._lease.succeeded()
         self._lease_at = clock.now() + LATE * self.minute

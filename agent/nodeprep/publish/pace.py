@@ -11,6 +11,10 @@ from random import Random
 RATE, BURST = 2.0, 12.0  # requests per second in the long run, and how many at once: closing a gate takes five
 RESERVE = 5.0  # of them that nothing may take but what closes and opens gates
 FIRST, MOST = 1.0, 30.0  # seconds of back-off: the first may be as long, and each as this
+FUTILE = 30.0  # seconds until something is asked again that no haste makes succeed: a right, a Node that is not there
+# Refusals in a row before one counts as that: an API server that just started answers 403 until it has read its roles
+# (kubernetes #101422), and roles that are applied with the agent are known a moment later.
+HASTY = 3
 
 
 @dataclass(slots=True)
@@ -38,13 +42,23 @@ class Backoff:
 
     chance: Random
     failures: int = 0
+    refusals: int = 0
     not_before: float = 0.0
 
     def failed(self, now: float, least: float = 0.0) -> None:
         """Wait for as long as the server said, or `least`, and a drawn time that doubles with each failure in a row."""
+        self.refusals = 0
+        self._wait(now, least)
+
+    def refused(self, now: float) -> None:
+        """A right or a thing is not there, or not yet: wait likewise, from the fourth in a row on `FUTILE` more."""
+        self.refusals += 1
+        self._wait(now, FUTILE if self.refusals > HASTY else 0.0)
+
+    def succeeded(self) -> None:
+        self.failures, self.refusals, self.not_before = 0, 0, 0.0
+
+    def _wait(self, now: float, least: float) -> None:
         longest = min(MOST, FIRST * 2.0 ** min(self.failures, 10))
         self.failures += 1
         self.not_before = now + least + self.chance.uniform(0.1, 1.0) * longest
-
-    def succeeded(self) -> None:
-        self.failures, self.not_before = 0, 0.0

@@ -22,11 +22,11 @@ from nodeprep.doors import clock
 from nodeprep.doors.kube import Access
 from nodeprep.doors.kube_write import MERGE, Outcome, Writer
 from nodeprep.publish import event, lease
-from nodeprep.publish.errands import FUTILE, Errands
+from nodeprep.publish.errands import Errands
 from nodeprep.publish.node import RESET, Seen, refresh_after, says_the_same
-from nodeprep.publish.pace import RESERVE, Backoff, Bucket
+from nodeprep.publish.pace import FUTILE, RESERVE, Backoff, Bucket
 from nodeprep.publish.status import Published
-from nodeprep.publish.writing import CONFLICT, RULE, Ask, Order, Written, is_lost, look, mend, write
+from nodeprep.publish.writing import RULE, Ask, Order, Written, back_off, look, mend, write
 
 LOGGER = logging.getLogger("nodeprep")
 WHOLE = 8.0  # seconds for the requests of one connection
@@ -253,9 +253,7 @@ class Publisher:
         if failure is None:
             self._node.succeeded()
         else:
-            # A race may be won the next time; a right or a Node that is missing will be missing for a while.
-            futile = not is_lost(failure) and failure.status != CONFLICT
-            self._node.failed(now, FUTILE if futile else failure.retry_after)
+            back_off(self._node, failure, now)
         with self._lock:
             self._tried = wanted.serial
             self._done = self._done if failure else wanted.serial

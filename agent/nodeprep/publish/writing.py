@@ -17,9 +17,11 @@ from nodeprep.decide.desired import TRAINING_READY, Desired, GatePolicy
 from nodeprep.doors.kube_write import LOST, MERGE, STRATEGIC, Outcome
 from nodeprep.publish.event import Happening, happenings
 from nodeprep.publish.node import RELEASED, Seen, closes, node_patch, status_patch
+from nodeprep.publish.pace import FUTILE, Backoff
 
 RACES = 5  # times that a write which lost a race is decided anew (design 3.5)
 CONFLICT, UNPROCESSABLE = 409, 422
+NOT_THERE = (403, 404)  # a right or a thing, for good or because the server or what it reads is new
 # As the fence names them (publish/fence.py); no part of system:serviceaccount:nodeprep:nodeprep-agent.
 RULE = re.compile(r"(?<![\w:])nodeprep:[a-z-]+")
 NODE, STATUS = "nodes", "nodes/status"  # as RBAC and the fence name them
@@ -192,6 +194,16 @@ def denial(answer: Outcome) -> str:
 def mend(said: str) -> str:
     """A denial, or several, with what to do about it. Nobody tells the agent that a policy of others was mended."""
     return f"{said}; {MEND if RULE.search(said) else MEND_THEIRS}"
+
+
+def back_off(backoff: Backoff, answer: Outcome, now: float) -> None:
+    """What failed so is tried again in a while: a race may be won the next time, a policy stays."""
+    if is_lost(answer) or answer.status == CONFLICT:
+        backoff.failed(now, answer.retry_after)
+    elif answer.status in NOT_THERE:
+        backoff.refused(now)
+    else:
+        backoff.failed(now, FUTILE)
 
 
 def is_lost(answer: Outcome) -> bool:
