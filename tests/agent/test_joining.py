@@ -10,7 +10,7 @@ import pytest
 from nodeprep.config.settings import Settings, load_settings
 from nodeprep.facts.cluster import Cluster
 from nodeprep.facts.past import State
-from tests.agent.test_mind import Node
+from tests.agent.test_mind import Node, failing, unplug
 from tests.cli.program import nodeprep
 from tests.cluster_values import cluster, node_object
 from tests.rigs import trees
@@ -61,8 +61,15 @@ def test_what_ships_opens_no_gate_by_hardware_alone(root: Path, tmp_path: Path) 
     assert status.desired.taints, "and it is kept away from jobs"
 
 
-@pytest.mark.parametrize("rules", [documented(), in_component(), "default: rdma-roce\n"])
-def test_what_the_documents_say_to_write_opens_it(root: Path, tmp_path: Path, rules: str) -> None:
-    status = joining(root, tmp_path / "memory", told(root, tmp_path, rules)).sees_often(8)
+@pytest.mark.parametrize("rules", [documented(), in_component()])
+def test_what_the_documents_say_to_write_opens_it_and_misses_a_lost_nic(root: Path, tmp_path: Path, rules: str) -> None:
+    node = joining(root, tmp_path / "memory", told(root, tmp_path, rules))
+    status = node.sees_often(8)
     assert status.past.state is State.READY, status.past.why
     assert not status.desired.taints
+    lost = min((root / "sys/class/infiniband").iterdir()).resolve().parent.parent.name
+    unplug(root, lost)
+    status = node.sees_often(2)
+    assert "pci.expected-nic" in failing(status)
+    assert status.past.state is not State.READY
+    assert status.desired.taints

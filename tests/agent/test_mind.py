@@ -222,7 +222,13 @@ def test_a_taint_asks_once_for_a_look_at_who_bears_it(mode: Mode, root: Path, tm
         assert asked is None
         return
     assert asked == pytest.approx(closed, abs=5.0)
-    mind.standing.begun[Cluster] = closed
+    mind.standing.begun[Cluster] = closed - 30.0
+    assert mind.wanted(node.now)[Cluster] == pytest.approx(closed + 30.0, abs=5.0), "no oftener than once a minute"
+    (kubernetes,) = (fact for fact in FACTS if fact.kind is Cluster)
+    in_vain = Unreadable(Why.TIMEOUT, "Kubernetes")
+    mind.standing.take([Observation(kubernetes, closed - 30.0, 1.0, in_vain)])
+    assert mind.wanted(node.now)[Cluster] == closed - 15.0, "what wants it sooner has it sooner"
+    mind.standing.take([Observation(kubernetes, closed, 1.0, NOBODY)])
     assert mind.wanted(node.now).get(Cluster) is None
     (port / "state").write_text("4: ACTIVE\n")
     node.sees_often(8)

@@ -10,7 +10,7 @@ from nodeprep.decide.damping import DampingPolicy, remember
 from nodeprep.decide.kept import intact
 from nodeprep.decide.plausible import plausible
 from nodeprep.decide.readiness import ProfileStanding
-from nodeprep.decide.rollout import closed_since
+from nodeprep.decide.rollout import closed_since, suspected
 from nodeprep.decide.upgrade import (
     HOLD,
     awaited,
@@ -172,6 +172,33 @@ def test_what_closed_a_gate_that_was_open_holds_a_rollout_up(
 ) -> None:
     usual: dict[str, Any] = {"upgraded_at": 200.0, "former_gates": OPEN, "cases": (case(),)}
     assert closed_since(past(**(usual | memory)), (profile,), now) == checks_told
+
+
+FAILED: dict[str, Any] = {"convicted_at": None, "looks": ((205.0, True),)}
+SUSPECTED: list[tuple[dict[str, Any], bool, float, tuple[str, ...]]] = [
+    # what is held against a gate since a version took over at 200, whether its profile is open, now, what is told
+    ({}, True, 210, ("port.state",)),
+    ({}, True, 799.9, ("port.state",)),
+    ({}, True, 800, ()),
+    ({}, True, 199, ()),
+    ({}, False, 210, ()),  # it is closed anyhow
+    ({"convicted_at": 205.5}, True, 210, ()),  # believed: that is told otherwise
+    ({"looks": ((205.0, True), (206.0, False))}, True, 210, ()),
+    ({"looks": ((205.0, False), (206.0, True))}, True, 210, ("port.state",)),
+    ({"looks": ((199.0, True),)}, True, 210, ()),  # the former version saw it
+    ({"blind": True}, True, 210, ()),  # and it cannot be looked at again
+    ({"looks": ()}, True, 210, ()),
+    ({"check": "port.rate"}, True, 210, ()),  # no gate
+]
+
+
+@pytest.mark.parametrize(("different", "is_open", "now", "told"), SUSPECTED)
+def test_what_fails_under_a_new_version_holds_a_rollout_up_before_it_is_believed(
+    different: dict[str, Any], now: float, told: tuple[str, ...], *, is_open: bool
+) -> None:
+    memory = past(upgraded_at=200.0, cases=(case(**{"check_id": "port.state", **FAILED, **different}),))
+    assert suspected(memory, (rdma(ready=is_open),), now) == told
+    assert suspected(past(upgraded_at=None, cases=memory.cases), (rdma(ready=is_open),), now) == ()
 
 
 def test_a_gate_that_comes_with_a_version_is_awaited_and_its_fault_is_spared() -> None:

@@ -112,6 +112,13 @@ def test_a_fence_that_is_not_in_force_yet_is_looked_for_soon_and_ever_more_seldo
     assert tested() == pytest.approx(FIRST, rel=0.101)
 
 
+def test_a_server_that_wants_to_be_left_alone_is_left_alone() -> None:
+    busy = Outcome(429, retry_after=50.0)
+    for answers in ({"PATCH": busy, "POST": busy}, {"PATCH": LABELS, "POST": busy}):
+        _, again = tried(None, answers["PATCH"], answers["POST"], seed=0)
+        assert again == pytest.approx(50.0, abs=1.0)
+
+
 def test_it_is_tried_each_hour_and_each_ten_minutes() -> None:
     assert (TEST, LAST) == (3600.0, 600.0), "design 3.5, and docs/security.md"
 

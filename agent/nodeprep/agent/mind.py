@@ -179,7 +179,7 @@ class Mind:
         wanted = dict.fromkeys(self.standing.doubtful(since, now), since)
         wanted |= self.standing.asked_again_at()
         if (at := asked_again_at(self.past, self._taints_since, self.standing.begun.get(Cluster, 0.0))) < inf:
-            wanted[Cluster] = at
+            wanted[Cluster] = min(wanted.get(Cluster, at), at)
         looks = wanted_looks(self.past, CHECKS, self._gates(), self.settings.agent.damping)
         for check, at in looks.items():
             for kind in not_fresh(CHECKS[check], self.standing.begun, at, RECORDS, now):

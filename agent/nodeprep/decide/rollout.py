@@ -38,11 +38,13 @@ def suspected(past: Past, profiles: Iterable[ProfileStanding], now: float) -> tu
     """Gates of open profiles that failed when last looked at, for a while after an upgrade, and are not yet believed.
 
     Damping wants a second look. An agent that counted as ready until then would let a rollout go on to the next node.
+    What the former version saw, or cannot be looked at any more, is no suspicion.
     """
     if past.upgraded_at is None or not past.upgraded_at <= now < past.upgraded_at + HOLD:
         return ()
     gates = {gate for profile in profiles if profile.ready for gate in profile.gates}
-    failed = (one.check for one in past.cases if not one.convicted and one.looks and one.looks[-1][1])
+    open_cases = (one for one in past.cases if one.looks and not (one.convicted or one.blind))
+    failed = (one.check for one in open_cases if one.looks[-1][1] and one.looks[-1][0] >= past.upgraded_at)
     return tuple(dict.fromkeys(check for check in failed if check in gates))
 
 

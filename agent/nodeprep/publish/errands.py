@@ -137,7 +137,8 @@ class Errands:
             return  # it is to be tested at once
         until_next = TEST if self.fenced else min(LAST, FIRST * 2.0 ** min(self._unfenced, 10))
         self._unfenced = 0 if self.fenced else self._unfenced + 1
-        self.fence_at = clock.now() + until_next * self.chance.uniform(0.9, 1.1)
+        asked_for = max(node.retry_after, held.retry_after)
+        self.fence_at = clock.now() + max(until_next * self.chance.uniform(0.9, 1.1), asked_for)
 
     def post(self) -> None:
         """Send an Event. What is there already was sent before; what may not be written is worth nothing more."""

@@ -75,8 +75,8 @@ class NodeStatus:
 
     @property
     def waits_for(self) -> int:
-        """How much holds a rollout up: faults that only this version sees, what closed a gate under it, new gates."""
-        return len({*self.disputed, *self.held_up, *self.awaited})
+        """How much holds a rollout up: faults that only this version sees, what closed a gate or may, new gates."""
+        return len({*self.disputed, *self.held_up, *self.suspected, *self.awaited})
 
     @property
     def taint_ok(self) -> bool:
