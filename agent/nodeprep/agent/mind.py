@@ -28,7 +28,7 @@ from nodeprep.config.agent_settings import fact_name
 from nodeprep.config.settings import Settings
 from nodeprep.decide.bearing import asked_again_at
 from nodeprep.decide.damping import reset, wanted_looks
-from nodeprep.decide.desired import MODES, Desired, Trouble
+from nodeprep.decide.desired import Desired, Trouble
 from nodeprep.decide.readiness import node_gates
 from nodeprep.decide.rollout import closed_since, suspected
 from nodeprep.decide.schedule import not_fresh
@@ -168,8 +168,7 @@ class Mind:
         self.past = past
         self.keeper.keep(past, now)  # before anybody is told
         self._count(told)
-        taints = MODES[self.settings.agent.mode].taints and any(one.gating and not one.ready for one in told.profiles)
-        self._taints_since = None if not taints else now if self._taints_since is None else self._taints_since
+        self._taints_since = (self._taints_since or now) if told.taints or told.untainted else None
         self.status = self._status(self._report(question, chosen), told, bells)
         return self.status
 
