@@ -6,10 +6,14 @@ py := .venv/bin/python
 lint_packages := shellcheck
 unit_packages := strace iproute2 util-linux procps prometheus
 bench_packages := gcc libc6-dev
-# These wait for minutes of the agent's; beside others they cost no time.
-publishing := $(wildcard tests/cluster/test_publish_*.py)
 benches := $(filter-out $(addprefix tests/bench/,__init__.py limits.py options.py),$(wildcard tests/bench/*.py))
-steps := lint test-unit test-cluster test-kubernetes test-lab test-bare fuzz histories chaos sabotage
+# In this order, $(lanes) at a time: first what mostly waits and what is long. What only computes has a lower priority, so
+# that what keeps time gets the processor when it wants it.
+steps := test-kubernetes test-cluster test-lab test-netns test-unit chaos sabotage lint fuzz histories test-bare
+lanes := 5
+last := nice -n 15
+rigs := netns lab cluster kubernetes daemonset
+measured := $(py) -m coverage run --data-file=.venv/coverage/data
 
 .PHONY: help
 help: ## this list
@@ -20,16 +24,30 @@ check-node: ## set up .venv and judge this host with it
 	@.ci/venv run
 	@.ci/check-node
 
-# Goes on after a failure, so that one run shows everything that is wrong. One after the other: the lab's guest is emulated
-# and judged by its own deadlines, which another step at the same time would eat.
+# Goes on after a failure, so that one run shows everything that is wrong.
 .PHONY: test
 test: setup ## lint and all tests, with what they need installed
-	@rm -f .venv/steps; failed=; export NODEPREP_STEPS=.venv/steps; \
-	for step in $(steps); do \
-	    .ci/step $$step $(MAKE) $$step || failed="$$failed $$step"; \
-	done; \
-	cat .venv/steps; \
-	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+	@rm -rf .venv/steps .venv/coverage; mkdir .venv/steps .venv/coverage; began=$$(date +%s); \
+	export NODEPREP_STEPS=$(CURDIR)/.venv/steps; failed=; \
+	$(MAKE) -k -j $(lanes) $(addprefix step-,$(steps)) || failed=yes; \
+	.ci/step coverage $(MAKE) coverage || failed=yes; \
+	.ci/ledger $$began; \
+	test -z "$$failed"
+
+.PHONY: $(addprefix step-,$(steps))
+$(addprefix step-,$(steps)): step-%:
+	@.ci/step $* $(MAKE) $*
+
+# What a change can break that needs no rig, and the tests of rigs that were changed themselves.
+.PHONY: quick
+quick: ## lint, values, trees, and the tests that your change touches, in three minutes
+	@.ci/venv dev
+	@.ci/apt $(lint_packages) $(unit_packages)
+	$(MAKE) -k -j 2 lint quick-tests
+
+.PHONY: quick-tests
+quick-tests:
+	$(py) -m pytest -q -n 2 --dist worksteal $(foreach part,$(rigs),--ignore tests/$(part)) -m 'not bare and not slow' tests $$(.ci/touched)
 
 # A rig names its own packages; one apt call for all of them.
 .PHONY: setup
@@ -51,29 +69,39 @@ lint: ## ruff, mypy --strict, the layers, YAML and shell
 	shellcheck .ci/*
 
 .PHONY: test-unit
-test-unit: ## tests of values, trees and network namespaces, and the coverage of all that they run
+test-unit: ## tests of values, trees and doors
 	@.ci/venv dev
 	@.ci/apt $(unit_packages)
-	$(py) -m coverage erase
-	$(py) -m coverage run -m pytest $(foreach part,lab cluster kubernetes daemonset,--ignore tests/$(part)) -m 'not bare'; tests=$$?; \
-	$(py) -m coverage combine --quiet && $(py) -m coverage report && exit $$tests
+	@mkdir -p .venv/coverage
+	$(last) $(measured) -m pytest -n 2 --dist worksteal $(foreach part,$(rigs),--ignore tests/$(part)) -m 'not bare'
+
+.PHONY: test-netns
+test-netns: ## a Terway node, and agents on it, in network namespaces
+	@.ci/venv dev
+	@.ci/apt $(unit_packages)
+	@mkdir -p .venv/coverage
+	$(measured) -m pytest -n 3 --dist worksteal tests/netns
+
+.PHONY: coverage
+coverage: ## what test-unit and test-netns ran of the code
+	@.ci/venv dev
+	$(py) -m coverage combine --quiet --data-file=.venv/coverage/data .venv/coverage
+	$(py) -m coverage report --data-file=.venv/coverage/data
 
 .PHONY: test-cluster
-test-cluster: ## what Kubernetes says and takes, by a real API server; building it takes minutes once
+test-cluster: ## what Kubernetes says and takes, by real API servers; building them takes minutes once
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/bare_debian.py packages)" && \
 	.ci/apt $(bench_packages) $$packages
 	$(py) tests/rigs/cluster.py build
-	$(py) -m pytest $(publishing) >.venv/publishing.log 2>&1 & waits=$$!; \
-	$(py) -m pytest tests/cluster tests/daemonset $(foreach one,$(publishing),--ignore $(one)); others=$$?; \
-	wait $$waits; mine=$$?; cat .venv/publishing.log; exit $$((others + mine))
+	$(py) -m pytest -n 4 --dist loadfile tests/cluster tests/daemonset
 
 .PHONY: test-kubernetes
 test-kubernetes: ## the shipped manifests on real kubelets, one of them in a QEMU guest with a real RoCE device
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && .ci/apt $$packages
 	$(py) tests/rigs/cluster.py build
-	$(py) -m pytest tests/kubernetes
+	$(py) -m pytest -n 3 --dist loadfile tests/kubernetes
 
 .PHONY: test-lab
 test-lab: ## faults in a QEMU guest with a real RoCE device
@@ -90,17 +118,17 @@ test-bare: ## the set-up itself, on a bare Debian 12
 .PHONY: fuzz
 fuzz: ## 10,000 damaged trees: no traceback, no hang, no false READY
 	@.ci/venv dev
-	$(py) tests/fuzz.py
+	$(last) $(py) tests/fuzz.py
 
 .PHONY: histories
 histories: ## drawn lives of a node: no gate opens without its passes; COUNT=1000000 takes minutes
 	@.ci/venv dev
-	$(py) tests/histories.py --count $(or $(COUNT),100000)
+	$(last) $(py) tests/histories.py --count $(or $(COUNT),100000)
 
 .PHONY: sabotage
 sabotage: ## every check, made blind, is caught by its own test
 	@.ci/venv dev
-	$(py) tests/sabotage.py
+	$(last) $(py) tests/sabotage.py
 
 .PHONY: chaos
 chaos: ## a real agent under faults, kills, full disks and forged files for MINUTES=2; SEED=N does the same again

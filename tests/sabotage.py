@@ -2,25 +2,48 @@
 
     python tests/sabotage.py [CHECK ...]
 
-Works on a copy, one replacement at a time. Exits 1 and names every sabotage that no test noticed.
+One replacement at a time, each in a process of its own: a fork, so that pytest and the libraries are imported once.
+Exits 1 and names every sabotage that no test noticed.
 """
 
 from __future__ import annotations
 
+import importlib.abc
+import importlib.util
 import os
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import traceback
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CHECKS = Path("agent/nodeprep/checks")
 BAD = re.compile(r"\bStatus\.(FAIL|WARN)\b")
+PASSED, FAILED = 0, 1  # pytest's exit codes; any other proves nothing
+# What the tests of checks import besides nodeprep. A module of nodeprep that were here would escape the sabotage.
+LIBRARIES = ("hypothesis", "typer", "yaml", "xdist", "pytest_timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class Sabotaged(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports one module from another source than its file's."""
+
+    name: str
+    file: Path
+    source: str
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        return importlib.util.spec_from_file_location(name, self.file, loader=self) if name == self.name else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(compile(self.source, self.file, "exec"), module.__dict__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +60,11 @@ class Sabotage:
         family, name = self.check.parts[-2:]
         return Path("tests/checks") / family / f"test_{name}"
 
+    def finder(self) -> Sabotaged:
+        source = (REPOSITORY / self.check).read_text()
+        name = ".".join(self.check.with_suffix("").parts[1:])
+        return Sabotaged(name, REPOSITORY / self.check, f"{source[: self.start]}Status.OK{source[self.end :]}")
+
 
 def sabotages(wanted: list[str]) -> Iterator[Sabotage]:
     for path in sorted((REPOSITORY / CHECKS).glob("*/*.py")):
@@ -49,39 +77,67 @@ def sabotages(wanted: list[str]) -> Iterator[Sabotage]:
             yield Sabotage(path.relative_to(REPOSITORY), match.start(), match.end(), line)
 
 
-def failing(every: list[Sabotage]) -> str:
+def tested(tests: Sequence[Path], sabotage: Sabotage | None, log: Path) -> int:
+    """Forks a process that runs tests, with a sabotage or none, and ends as pytest does; returns its number."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child:
+        return child
+    code = 70  # os.EX_SOFTWARE: pytest did not come to an end
+    try:
+        said = os.open(log, os.O_WRONLY | os.O_CREAT)
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        if sabotage is not None:
+            sys.meta_path.insert(0, sabotage.finder())
+        # The default way of asserts wants plugins that are not imported yet.
+        options = ("-q", "-x", "-p", "no:cacheprovider", "--assert=plain")
+        code = pytest.main([*options, *(str(REPOSITORY / test) for test in tests)])
+    except BaseException:  # noqa: BLE001 - it must not go on as its parent would
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def survivors(every: Sequence[Sabotage], logs: Path) -> Iterator[Sabotage]:
+    """Those with which the check's own tests still pass, as many at a time as there are processors."""
+    waiting, running = list(every), dict[int, Sabotage]()
+    while waiting or running:
+        while waiting and len(running) < (os.cpu_count() or 1):
+            one = waiting.pop(0)
+            running[tested([one.test], one, log(logs, one))] = one
+        child, status = os.wait()
+        one = running.pop(child)
+        code = os.waitstatus_to_exitcode(status)
+        if code not in (PASSED, FAILED):
+            text = log(logs, one).read_text(errors="replace")
+            raise RuntimeError(f"{one.check}:{one.line}: {one.test}: pytest ended with {code}\n{text}")
+        if code == PASSED:
+            yield one
+
+
+def log(logs: Path, one: Sabotage) -> Path:
+    return logs / f"{one.check.parent.name}-{one.check.stem}-{one.start}"
+
+
+def failing(every: Sequence[Sabotage], logs: Path) -> str:
     """What pytest says where the tests fail before anything is sabotaged: such tests notice nothing."""
-    tests = sorted({str(one.test) for one in every})
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
-    done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr if done.returncode else ""
-
-
-def survives(sabotage: Sabotage) -> bool:
-    """Whether the check's own tests still pass with it."""
-    with tempfile.TemporaryDirectory(prefix="nodeprep-sabotage-") as scratch:
-        copy = Path(scratch)
-        shutil.copytree(REPOSITORY / "agent", copy / "agent", ignore=shutil.ignore_patterns("__pycache__"))
-        source = (copy / sabotage.check).read_text()
-        (copy / sabotage.check).write_text(source[: sabotage.start] + "Status.OK" + source[sabotage.end :])
-        options = ["-q", "-x", "-p", "no:cacheprovider", "-o", "pythonpath="]
-        argv = [sys.executable, "-m", "pytest", *options, str(sabotage.test)]
-        path = f"{copy / 'agent'}:{REPOSITORY}"
-        done = subprocess.run(
-            argv, cwd=REPOSITORY, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
-        )
-        if done.returncode not in (0, 1):  # 1 is "tests failed"; anything else proves nothing
-            raise RuntimeError(f"{sabotage.test}: pytest ended with {done.returncode}\n{done.stdout}{done.stderr}")
-        return done.returncode == 0
+    _, status = os.waitpid(tested(sorted({one.test for one in every}), None, logs / "none"), 0)
+    return (logs / "none").read_text(errors="replace") if status else ""
 
 
 def main(wanted: list[str]) -> int:
     every = list(sabotages(wanted))
-    if every and (said := failing(every)):
-        print(f"{said}the tests fail before anything is sabotaged")
-        return 1
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        unnoticed = [one for one, lived in zip(every, pool.map(survives, every), strict=True) if lived]
+    os.chdir(REPOSITORY)
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    with tempfile.TemporaryDirectory(prefix="nodeprep-sabotage-") as logs:
+        if every and (said := failing(every, Path(logs))):
+            print(f"{said}the tests fail before anything is sabotaged")
+            return 1
+        unnoticed = list(survivors(every, Path(logs)))
     for one in unnoticed:
         print(f"UNNOTICED: {one.check}:{one.line}: OK in place of a bad verdict fails no test of {one.test}")
     checks = len({one.check for one in every})
