@@ -288,18 +288,9 @@ def test_waiting_in_vain_ends_with_the_last_verdict(faulty: Path) -> None:
     assert done.stderr == "waiting: NOT READY: 1 fault on 1 device\n"
 
 
-def interruptible(command: tuple[str, ...]) -> subprocess.Popen[str]:
-    """A program that hears Ctrl-C, also where a shell started us in the background, which has it ignored."""
-    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    finally:
-        signal.signal(signal.SIGINT, heard)
-
-
 def test_watching_ends_with_ctrl_c_and_the_last_verdict(faulty: Path) -> None:
     command = (NODEPREP, "check", "--root", str(faulty), "--watch", "0.2")
-    with interruptible(command) as child:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         for _ in range(2):
             while not child.stdout.readline().startswith("NOT READY"):
@@ -318,7 +309,7 @@ def test_watching_ends_when_nobody_reads(faulty: Path) -> None:
 
 def test_ctrl_c_while_waiting_is_130_and_no_traceback(faulty: Path) -> None:
     command = (NODEPREP, "check", "--root", str(faulty), "--wait", "1m")
-    with interruptible(command) as child:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         assert child.stderr is not None
         assert child.stderr.readline().startswith("waiting: ")
         child.send_signal(signal.SIGINT)

@@ -33,8 +33,8 @@ from tests.rigs.netns import ENVIRONMENT, Node
 Line = dict[str, Any]  # of the log
 Found = TypeVar("Found")
 PROGRAM, DEAF = ("-m", "nodeprep", "agent"), (__file__, "deaf")
-LONG = 60.0  # seconds that nothing here takes, on a busy machine either
-PAUSE = 0.02
+LONG = 180.0  # seconds that nothing here takes, on a busy machine either
+PAUSE = 0.05
 PASSES, SPAN, EVERY = 2, 2.0, 0.5
 GATES = ("eni.up", "route.default", "route.out", "cni.parse")  # none asks Kubernetes
 CONFIGURATION = f"""\
