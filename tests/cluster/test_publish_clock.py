@@ -19,7 +19,7 @@ from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import Shape
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 HOUR = 3600.0
 READY = "nodeprep.io/TrainingReady"

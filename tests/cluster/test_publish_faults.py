@@ -75,7 +75,7 @@ FAULTS = [
 ]
 
 
-pytestmark = pytest.mark.timeout(300)  # many agents on a busy machine
+pytestmark = pytest.mark.timeout(900)  # many agents on a busy machine
 
 
 @pytest.fixture(scope="module")

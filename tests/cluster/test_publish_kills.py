@@ -68,7 +68,7 @@ PHASES = [
 ANEW = [Phase("anew", "PATCH", NODE, done) for done in (False, True)]
 
 
-pytestmark = pytest.mark.timeout(300)  # many agents on a busy machine
+pytestmark = pytest.mark.timeout(900)  # many agents on a busy machine
 
 
 @pytest.fixture(scope="module")

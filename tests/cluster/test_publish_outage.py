@@ -31,7 +31,7 @@ from tests.rigs.netns import Node
 from tests.rigs.netns_check import checked
 from tests.rigs.netns_node import Shape
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 OUTAGE = 60.0  # seconds
 SETTLES = 25.0  # seconds until all that follows from a link that is down is believed: books take 15

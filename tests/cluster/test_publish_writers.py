@@ -22,7 +22,7 @@ from tests.rigs.cluster_client import PATCH
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import Shape
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 WRITERS, ROUNDS = 4, 250  # of each
 FLAPS = 20

@@ -52,7 +52,7 @@ def test_nothing_there(tmp_path: Path) -> None:
     assert connect(str(tmp_path / "file" / "eni.socket"), DEADLINE) == errno.ENOTDIR
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_what_is_no_socket(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     os.mkfifo(tmp_path / "fifo")
@@ -64,7 +64,7 @@ def test_what_is_no_socket(tmp_path: Path) -> None:
         assert connect(str(tmp_path / "datagrams"), DEADLINE) == errno.EPROTOTYPE
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_a_daemon_that_takes_no_more_connections(tmp_path: Path) -> None:
     waiting = []
     with listening(tmp_path / "eni.socket", queue=1):
@@ -93,7 +93,7 @@ def test_tcp() -> None:
     assert connect(address, DEADLINE) == errno.ECONNREFUSED
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_a_listener_over_tcp_that_never_answers() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as server:
         address: tuple[str, int] = server.getsockname()

@@ -76,7 +76,7 @@ def children() -> list[str]:
     return [child for task in tasks for child in (task / "children").read_text().split()]
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_a_child_that_cannot_be_killed_is_left_behind_and_is_the_only_one(tmp_path: Path) -> None:
     silent = program(tmp_path, "exec sleep 60")
     asking = Statvfs()

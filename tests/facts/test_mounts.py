@@ -180,7 +180,7 @@ print(json.dumps(looks), flush=True)
 """
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_many_hung_mounts_cost_one_deadline_and_nothing_is_left_hanging() -> None:
     started = time.monotonic()
     argv = [sys.executable, hung_mounts.__file__, "run", "--", sys.executable, "-c", LOOK]

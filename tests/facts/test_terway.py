@@ -140,7 +140,7 @@ def test_a_directory_that_does_not_yield(tmp_path: Path) -> None:
         _ = look(tmp_path).present
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("line", ["a a a a /sys/fs/bpf x - ", "a ", " - ", "a a a a /sys/fs/bpf x - y\t", "x", "\n"])
 def test_a_mount_table_that_means_harm(tmp_path: Path, line: str) -> None:
     put(tmp_path, "mountinfo", line * ((16 << 20) // len(line)), "proc/1")

@@ -78,7 +78,7 @@ def _ended(cluster: Cluster) -> Object:
     path = "/api/v1/namespaces/default/pods"
     (pod,) = cluster.call("GET", path)[1]["items"]
     where = f"{path}/{pod['metadata']['name']}"
-    ended = until(lambda: container(cluster.call("GET", where)[1])["state"].get("terminated"), "it ended", 30)
+    ended = until(lambda: container(cluster.call("GET", where)[1])["state"].get("terminated"), "it ended")
     assert cluster.call("DELETE", f"{where}?gracePeriodSeconds=0")[0] == 200
-    until(lambda: not cluster.call("GET", path)[1]["items"], "no debug pod", 30)
+    until(lambda: not cluster.call("GET", path)[1]["items"], "no debug pod")
     return dict(ended)

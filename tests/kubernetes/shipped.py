@@ -221,7 +221,7 @@ def watched(cluster: Cluster, nodes: Sequence[Node] = ()) -> Iterator[Watched]:
         for one in threads:
             one.start()
         try:
-            until(lambda: len(seen.nodes) >= len(cluster.nodes), "the watch shows every Node", 30)
+            until(lambda: len(seen.nodes) >= len(cluster.nodes), "the watch shows every Node")
             yield seen
         finally:
             over.set()

@@ -90,9 +90,9 @@ def test_a_pod_sees_the_link_of_the_guests_kernel(guest: Guest) -> None:
     pod(guest, "looker", SLEEP)
     assert inside(guest, "looker", "cat", f"{RDMA_PORT}/state") == "4: ACTIVE"
     guest.run("ip", "link", "set", RAIL.netdev, "down")
-    until(lambda: "DOWN" in inside(guest, "looker", "cat", f"{RDMA_PORT}/state"), "the pod's port is DOWN", 10)
+    until(lambda: "DOWN" in inside(guest, "looker", "cat", f"{RDMA_PORT}/state"), "the pod's port is DOWN")
     guest.run("ip", "link", "set", RAIL.netdev, "up")
-    until(lambda: "ACTIVE" in inside(guest, "looker", "cat", f"{RDMA_PORT}/state"), "the pod's port is ACTIVE", 10)
+    until(lambda: "ACTIVE" in inside(guest, "looker", "cat", f"{RDMA_PORT}/state"), "the pod's port is ACTIVE")
 
 
 @pytest.mark.parametrize("host_network", [True, False])
@@ -167,16 +167,16 @@ def test_a_killed_owner_leaves_no_guest() -> None:
         assert owner.stdout
         pid, directory = owner.stdout.readline().split()
         process = Path("/proc", pid)
-        until(lambda: "qemu" in (process / "comm").read_text(), "QEMU runs", 20)
+        until(lambda: "qemu" in (process / "comm").read_text(), "QEMU runs")
         owner.kill()
-    until(lambda: not process.exists() and not Path(directory).exists(), "QEMU and the cluster's files are gone", 30)
+    until(lambda: not process.exists() and not Path(directory).exists(), "QEMU and the cluster's files are gone")
 
 
 def test_ctrl_c_ends_the_program(tmp_path: Path) -> None:
     command = (sys.executable, str(PROGRAM), "run", "--", "true")
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as ours:
-        until(lambda: list(tmp_path.glob("*/etcd.log")), "its cluster starts", 30)
+        until(lambda: list(tmp_path.glob("*/etcd.log")), "its cluster starts")
         ours.send_signal(signal.SIGINT)
         assert ours.communicate(timeout=60)[1] == ""
     assert ours.returncode == 130

@@ -30,7 +30,7 @@ from tests.kubernetes.training import announced, bound
 from tests.rigs.cluster import Cluster, Node, until
 from tests.rigs.cluster_tools import BASE
 
-pytestmark = pytest.mark.timeout(480)
+pytestmark = pytest.mark.timeout(900)
 PODS = "/api/v1/namespaces/default/pods"
 BOUND = 2.0  # seconds from readiness until a pod that waits is bound
 FIRST = 15.0  # seconds from the agent's first word to its taint; 0.5 where nothing else runs
@@ -43,7 +43,7 @@ ASIDE = {"type": "virtual-kubelet"}
 def installed(cluster: Cluster, image: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     directory = tmp_path_factory.mktemp("manifests") / "own"
     shipped.install(cluster, overlay(directory, {"config.yaml": configuration(QUICK)}), image("good"))
-    until(lambda: all(map(is_ready, cluster.nodes.values())), "TrainingReady of all Nodes", 60)
+    until(lambda: all(map(is_ready, cluster.nodes.values())), "TrainingReady of all Nodes")
     return cluster
 
 
@@ -56,7 +56,7 @@ def training_pod(cluster: Cluster, name: str, node: str, **selector: str) -> Non
 
 def first(seen: Watched, holds: Callable[[dict[str, Any]], bool], what: str, after: float = 0.0) -> float:
     """When we first heard of a Node that is so."""
-    return until(lambda: next((at for at, node in seen.nodes if at > after and holds(node)), 0.0), what, 60)
+    return until(lambda: next((at for at, node in seen.nodes if at > after and holds(node)), 0.0), what)
 
 
 def started_at(cluster: Cluster, node: Node) -> float:
@@ -94,7 +94,7 @@ def test_a_new_node(installed: Cluster, image: Callable[[str], Path]) -> None:
             assert told.revision(opened) < pod.revision(at)
             assert at - opened <= BOUND
     assert condition(node.object())["status"] == "True"
-    until(lambda: gates(node) == OPEN, "gate files", 30)
+    until(lambda: gates(node) == OPEN, "gate files")
     closed = [one for at, one in seen.nodes if one["metadata"]["name"] == "n3" and at < free]
     assert all(BOOTSTRAP in taints(one) for one in closed)
     began = started_at(installed, node)
@@ -124,14 +124,14 @@ def test_a_reboot(installed: Cluster) -> None:
     assert node.object()["metadata"]["uid"] == uid
     assert condition(node.object())["status"] == "True"
     # What was bound before the reboot is the kubelet's to start again: no taint of ours keeps it away.
-    until(lambda: container(installed.call("GET", f"{PODS}/before")[1]).get("ready"), "the pod runs again", 30)
+    until(lambda: container(installed.call("GET", f"{PODS}/before")[1]).get("ready"), "the pod runs again")
     assert bound(installed.call("GET", f"{PODS}/before")[1])
 
 
 def test_a_node_made_anew(installed: Cluster) -> None:
     """Another Node object of the same name has proven nothing, whatever the memory of its disk says."""
     node = installed.nodes["n2"]
-    until(lambda: is_ready(node), "ready", 30)
+    until(lambda: is_ready(node), "ready")
     old = node.object()["metadata"]["uid"]
     node.kill()
     installed.kubectl("delete", "node", "n2")
@@ -146,4 +146,4 @@ def test_a_node_made_anew(installed: Cluster) -> None:
         free = first(seen, lambda one: is_anew(one) and not taints(one), "no taint", tainted)
     print(f"taint {tainted - registered:.1f} s after a Node made anew, ready {free - tainted:.1f} s later")
     assert is_ready(node)
-    until(lambda: gates(node) == OPEN, "gate files", 30)
+    until(lambda: gates(node) == OPEN, "gate files")

@@ -14,7 +14,7 @@ import pytest
 from tests.kubernetes.asked import nodes
 from tests.rigs.cluster import Cluster, until
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/nodeprep/leases"
 LABELS = {"app.kubernetes.io/name": "nodeprep", "app.kubernetes.io/component": "agent"}
 CONTAINER = {
@@ -71,7 +71,7 @@ def installed(cluster: Cluster) -> Cluster:
     """The DaemonSet runs on both nodes, and its agents have written."""
     cluster.create("/api/v1/namespaces", {"metadata": {"name": "nodeprep"}})
     cluster.apply(json.dumps(DAEMON_SET))
-    until(lambda: sorted(pods(cluster)) == ["n1", "n2"], "the agents' pods", 60)
+    until(lambda: sorted(pods(cluster)) == ["n1", "n2"], "the agents' pods")
     for name in ("n1", "n2"):
         mark(cluster, name)
     return cluster
@@ -107,7 +107,7 @@ def test_nothing_of_ours_is_left_and_the_agents_can_come_back(installed: Cluster
         assert node["metadata"]["labels"]["theirs"] == "stays"
         assert [one["status"] for one in node["status"]["conditions"] if one["type"] == "Ready"] == ["True"]
     assert nodes(installed, "release", "--all", "--undo")[0] == 0
-    until(lambda: sorted(pods(installed)) == ["n1", "n2"], "the agents' pods again", 60)
+    until(lambda: sorted(pods(installed)) == ["n1", "n2"], "the agents' pods again")
 
     # An agent that is no pod of the DaemonSet lives on: its Node keeps the word for it, and we say so.
     mark(installed, "n1")

@@ -19,7 +19,7 @@ from tests.rigs.cluster_tools import BASE, tools
 
 PROGRAM = (sys.executable, str(Path(rig.__file__)))
 RUN = (*PROGRAM, "run", "--nodes", "1", "--")
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 PORT = 9842
 BOOTSTRAP = "nodeprep.io/bootstrap"
 # What the kubelet and containerd would leave on the machine, or set there.
@@ -117,7 +117,7 @@ def test_a_taint_and_a_label_from_the_first_moment(cluster: Cluster, server: str
     assert added.object()["metadata"]["labels"]["example.test/rack"] == "r1"
     assert "n3" not in pods(cluster, server)
     cluster.kubectl("taint", "node", "n3", f"{BOOTSTRAP}-")
-    until(lambda: "n3" in pods(cluster, server), "a pod on n3 once it is free", 30)
+    until(lambda: "n3" in pods(cluster, server), "a pod on n3 once it is free")
 
 
 def test_an_image_of_ours_runs(cluster: Cluster, node: Node, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_reboot(cluster: Cluster, server: str, node: Node) -> None:
         (status,) = pods(cluster, server)[node.name]["status"]["containerStatuses"]
         return bool(status["restartCount"] == 1 and status["ready"])
 
-    until(restarted, "the pod runs again", 60)
+    until(restarted, "the pod runs again")
     name = pods(cluster, server)[node.name]["metadata"]["name"]
     assert cluster.kubectl("exec", name, "--", "cat", "/srv/boot_id").strip() == node.boot_id
 
@@ -293,5 +293,5 @@ def test_nothing_is_left_behind(end: signal.Signals) -> None:
             assert len(left(directory)) > 10
         finally:
             ours.send_signal(end)
-    until(lambda: not left(directory), f"nothing of {directory}, but there is {left(directory)}", 30)
+    until(lambda: not left(directory), f"nothing of {directory}, but there is {left(directory)}")
     assert machine() == before

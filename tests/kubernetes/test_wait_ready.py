@@ -18,7 +18,7 @@ from tests.rigs.cluster import Cluster, Node, until
 from tests.rigs.cluster_tools import BASE
 from tests.rigs.images import REPOSITORY
 
-pytestmark = pytest.mark.timeout(480)
+pytestmark = pytest.mark.timeout(900)
 PODS = "/api/v1/namespaces/kube-system/pods"
 # Ready for it needs a Ready pod of Terway on the node (terway.pod), as others may need what a device plugin registers.
 PROFILE = """apiVersion: nodeprep.io/v1
@@ -100,8 +100,8 @@ def words(cluster: Cluster) -> str:
 def test_the_wrong_stage_is_a_deadlock(installed: Cluster, node: Node) -> None:
     """The plugin waits for ready, ready waits for the plugin: nothing fails, and it never ends."""
     installed.apply(plugin("ready"))
-    until(lambda: "running" in waiting(installed), "the init container runs", 30)
-    until(lambda: gates(node) == {"waiting.device"}, "device-ready", 30)
+    until(lambda: "running" in waiting(installed), "the init container runs")
+    until(lambda: gates(node) == {"waiting.device"}, "device-ready")
     end = time.monotonic() + LATER
     while time.monotonic() < end:
         assert "running" in waiting(installed)
@@ -119,18 +119,18 @@ def test_the_wrong_stage_is_a_deadlock(installed: Cluster, node: Node) -> None:
 def test_the_right_stage(installed: Cluster) -> None:
     """What mends it: one word of the plugin's manifest."""
     installed.apply(plugin("device"))
-    until(lambda: serves(installed), "the plugin serves", 30)
+    until(lambda: serves(installed), "the plugin serves")
 
 
 def test_held_after_a_reboot(installed: Cluster, node: Node) -> None:
     """The pod is the same; its init container runs again and waits for the gate of this boot."""
     uid = pod(installed)["metadata"]["uid"]
-    ended = until(lambda: waiting(installed).get("terminated", {}).get("containerID"), "it has ended before", 30)
+    ended = until(lambda: waiting(installed).get("terminated", {}).get("containerID"), "it has ended before")
     node.reboot()
     until(lambda: "waiting.device" in gates(node), "device-ready", LOOK)
     opened = (node.path("/run/nodeprep") / "waiting.device").stat().st_mtime
-    until(lambda: waiting(installed).get("terminated", {}).get("containerID", ended) != ended, "it has ended again", 30)
-    until(lambda: serves(installed), "the plugin serves again", 30)
+    until(lambda: waiting(installed).get("terminated", {}).get("containerID", ended) != ended, "it has ended again")
+    until(lambda: serves(installed), "the plugin serves again")
     now = pod(installed)
     assert now["metadata"]["uid"] == uid
     # What the kubelet keeps has no parts of a second.

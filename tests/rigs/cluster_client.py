@@ -19,7 +19,7 @@ from urllib3.exceptions import HTTPError
 
 from tests.rigs.cluster_space import Space
 
-READY = 120.0  # seconds for what is being started; 3 where nothing else runs
+READY = 240.0  # seconds for what is only a matter of time; 3 where nothing else runs
 PATCH = "application/merge-patch+json"
 T = TypeVar("T")
 
