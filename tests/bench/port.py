@@ -52,9 +52,7 @@ WANTED = {
 def measure(flaps: int) -> int:
     print(f"configuration:\n{CONFIGURATION}", end="", flush=True)
     with tempfile.TemporaryDirectory() as scratch, Cluster(controllers=True) as cluster, Guest(cluster, NAME) as guest:
-        archive = Path(scratch) / "nodeprep.tar"
-        images.write("good", archive)
-        guest.import_image(archive)
+        guest.import_image(images.archive("good"))
         with announced(cluster, "/api/v1/nodes", NAME) as said:
             cluster.apply(overlay(Path(scratch) / "own", {"config.yaml": CONFIGURATION}))
             took = list(flapped(guest, said, flaps))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,16 +20,13 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Makes the archive of a kind (tests/rigs/images.py), each once."""
-    directory = tmp_path_factory.mktemp("images")
+def image() -> Callable[[str], Path]:
+    """Gives the archive of a kind (tests/rigs/images.py)."""
 
-    @cache
     def made(kind: str) -> Path:
         try:
-            images.write(kind, directory / f"{kind}.tar")
+            return images.archive(kind)
         except CannotBuild as reason:
             cannot_start(reason)
-        return directory / f"{kind}.tar"
 
     return made

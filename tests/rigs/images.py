@@ -12,18 +12,57 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from daemonset.image import build, wheels
+from daemonset.image import build, debian, wheels
 from daemonset.image.debian import CannotBuild
+from tests.rigs import cache
 
 REPOSITORY = "nodeprep.test/nodeprep"
+SOURCES = (
+    "agent",
+    "daemonset/image",
+    "pyproject.toml",
+    "requirements.lock",
+    "README.md",
+    "LICENSE",
+    "tests/rigs/images.py",
+)
+NAME = "image.tar"
 KINDS = ("good", "next", "failing", "mistaken", "crashing")
 ALWAYS = {"failing": "nodeprep/checks/port/state.py", "mistaken": "nodeprep/checks/cni/parse.py"}
 CRASH = '#!/usr/bin/python3.11 -I\nimport sys\n\nsys.exit("nodeprep: this image ends at once, as a test wants it")\n'
+
+
+def archive(kind: str) -> Path:
+    """The archive of a kind, of this checkout as it is: from the cache, or made and kept there.
+
+    Raises:
+        CannotBuild: as write().
+        KeyError: there is no such kind.
+    """
+    with cache.locked(f"archive-{kind}") as directory:
+        files = [(str(path.relative_to(build.CHECKOUT)), path.read_bytes()) for path in sources()]
+        made_from = repr((debian.versions(), Path(__file__).read_bytes(), files)).encode()
+        return cache.built(directory, f"archive-{kind}", made_from, partial(make, kind)) / NAME
+
+
+def make(kind: str, directory: Path) -> None:
+    directory.mkdir()
+    write(kind, directory / NAME)
+
+
+def sources() -> Iterator[Path]:
+    """The files of this checkout that an image is made from."""
+    for path in (build.CHECKOUT / one for one in SOURCES):
+        yield from sorted(one for one in path.rglob("*") if one.is_file() and "__pycache__" not in one.parts)
+        if path.is_file():
+            yield path
 
 
 def write(kind: str, out: Path, *, name: str = "") -> str:
