@@ -140,6 +140,9 @@ def test_ip_sees_the_same_neighbours(said: dict[str, Any]) -> None:
     index = {name: link.index for name, link in links(said).items()}
     theirs = {(index[one["dev"]], one["dst"], one.get("lladdr"), *one["state"]) for one in said["neighbours"]}
     ours = {tuple(one[field.name] for field in fields(Neighbour)) for one in said["ours"]["neighbours"]}
+    # The kernel makes those of multicast groups when it pleases, so also between the two looks.
+    ours, theirs = ({one for one in both if not one[1].startswith("ff02:")} for both in (ours, theirs))
+    assert len(ours) >= 2
     assert ours == theirs
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nodeprep.agent.loop import GATES_AGAIN
-from tests.rigs.agent import LONG, OPEN, SPAN, Agent, at, environment, until
+from tests.rigs.agent import LONG, OPEN, SOONER, SPAN, Agent, at, environment, until
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import GATEWAY, Shape
 
@@ -53,7 +53,7 @@ def test_a_new_agent_closes_soon_what_went_down_meanwhile(here: Checked, tmp_pat
         agent.start()
         started = agent.wait("started")
         assert started["state"] == "Ready"
-        assert at(agent.wait("convicted", **FAULT)) - at(started) < LONG / 3, "not by its period"
+        assert at(agent.wait("convicted", **FAULT)) - at(started) < SOONER, "not by its period"
         until(lambda: not agent.gates(), "closed gate")
 
 

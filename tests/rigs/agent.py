@@ -34,6 +34,7 @@ Line = dict[str, Any]  # of the log
 Found = TypeVar("Found")
 PROGRAM, DEAF = ("-m", "nodeprep", "agent"), (__file__, "deaf")
 LONG = 180.0  # seconds that nothing here takes, on a busy machine either
+SOONER = 20.0  # seconds; by its period, which is 30 or more, it would be seen later
 PAUSE = 0.05
 PASSES, SPAN, EVERY = 2, 2.0, 0.5
 GATES = ("eni.up", "route.default", "route.out", "cni.parse")  # none asks Kubernetes
