@@ -200,12 +200,18 @@ LINES = [
 @pytest.mark.parametrize(("line", "topics"), LINES)
 def test_a_line_of_the_kernel_log(line: str, topics: set[Topic]) -> None:
     bell = KernelLogLines(Files())
-    with opened(bell) as descriptor:
+
+    def hears() -> object:
+        bell.drain()
         write(line)
-        if topics:
-            assert heard(bell, descriptor) == topics
-        else:
-            alone(lambda: (bell.drain(), write(line), heard(bell, descriptor, 0.5))[-1])
+        return heard(bell, descriptor, 0.5)
+
+    with opened(bell) as descriptor:
+        if not topics:
+            alone(hears)
+            return
+        write(line)
+        assert heard(bell, descriptor) == topics
 
 
 def alone(hears: Callable[[], object]) -> None:
