@@ -21,6 +21,7 @@ from nodeprep.model import Topic
 from tests.doors.netlink_kernel import kernel, nlmsg, u8, u32
 from tests.rigs.absent import cannot_start
 
+pytestmark = pytest.mark.usefixtures("kernel_log")
 NOTHING: frozenset[Topic] = frozenset()
 LINK, RDMA, DEVICE, KERNEL_LOG = Topic.LINK, Topic.RDMA, Topic.DEVICE, Topic.KERNEL_LOG
 

@@ -7,7 +7,6 @@ import os
 import pty
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,17 +15,10 @@ from hypothesis import strategies as st
 
 from nodeprep.doors import kmsg
 from nodeprep.doors.kmsg import Record, parse, parse_syslog
-from tests.rigs import cache
 
+pytestmark = pytest.mark.usefixtures("kernel_log")
 DEVICE = "/dev/kmsg"
 SYSLOG_ACTION_CLEAR = 5  # include/linux/syslog.h
-
-
-@pytest.fixture(scope="module", autouse=True)
-def alone() -> Iterator[None]:
-    """The log is one for the whole machine, and a test here clears it: two runs of them take turns."""
-    with cache.locked("kernel-log"):
-        yield
 
 
 def written(text: str) -> str:
