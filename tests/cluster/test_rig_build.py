@@ -39,7 +39,7 @@ def test_a_build_says_what_and_how_long_and_where(go: str, tmp_path: Path, capsy
     assert target.stat().st_mode & 0o111
     what, how_long, *lines, end = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"cluster: building Kubernetes v1\.36\.\d+, all its programs in one, with Go 1\.\d+\.\d+", what)
-    assert how_long.startswith("cluster: 2 cores take 5 to 10 minutes, once, and 2.4 GiB of memory; it is kept as ")
+    assert how_long.startswith("cluster: 5 to 10 minutes on 2 idle cores and 2.4 GiB of memory, once; it is kept as ")
     assert how_long.endswith(f" {tmp_path}/small-0123")
     so_far = [one for one in lines if one != "cluster: 0:00 fetching sources, 0 modules so far"]
     counted = [re.fullmatch(r"cluster: 0:\d\d compiled (\d+) of (\d+) packages, less where .*", one) for one in so_far]

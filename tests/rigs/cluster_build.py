@@ -94,7 +94,7 @@ def build(go: str, target: Path, *, source: Path = SOURCE, every: float = EVERY)
     number = re.search(r"gitVersion=(\S+)", stamp())
     assert number
     say(f"cluster: building Kubernetes {number[1]}, all its programs in one, with Go {'.'.join(map(str, version(go)))}")
-    say(f"cluster: 2 cores take {MINUTES}, once, and {MEMORY} of memory; it is kept as {kept}")
+    say(f"cluster: {MINUTES} on 2 idle cores and {MEMORY} of memory, once; it is kept as {kept}")
     environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
 
     def ran(command: tuple[str, ...], told: Callable[[Heard, float], str], steps: Collection[str] = ()) -> Ended:
