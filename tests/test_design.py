@@ -130,7 +130,7 @@ SAID = [
     ("2.3", "three or more of them" if PEERS == 3 else str(PEERS)),
     ("3.2", f"may be {RECENT:g} s old beside it"),
     ("3.2", f"For {STORM:g} s after it the topic is not listened to"),
-    ("3.2", f"What falls due within {TOGETHER:g} s is looked at together"),
+    ("3.2", f"Facts that fall due within {TOGETHER:g} s are looked at together"),
     ("3.3", f"After {DampingPolicy().blind_after:g} s (`damping.blind-after`)"),
     ("3.4", f"none was here for {ABSENT_FOR:g} s"),
     ("3.5", f"({writing.RACES} tries)"),

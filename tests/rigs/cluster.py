@@ -268,7 +268,8 @@ def show(made: Callable[[], Path]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="cluster.py", description="A real Kubernetes on loopback.")
     actions = parser.add_subparsers(dest="action", required=True)
-    runner = actions.add_parser("run", help="run COMMAND with KUBECONFIG set")
+    finds = "COMMAND gets KUBECONFIG, kubectl and, with nodes, node-enter NODE [COMMAND] and node-reboot NODE."
+    runner = actions.add_parser("run", help="run COMMAND with KUBECONFIG set", description=finds)
     runner.add_argument("--nodes", type=int, default=0, help="real nodes, with controllers and scheduler")
     runner.add_argument(
         "--image",
