@@ -106,7 +106,7 @@ SEVERAL = Subject("*", None, "ports")
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A playbook that mends what a verdict found, and the typed arguments that its header declares."""
+    """What is planned to mend a fault: a playbook's name and typed arguments. None is shipped yet (design 4)."""
 
     playbook: str
     args: Mapping[str, str] = field(default_factory=dict)

@@ -71,7 +71,7 @@ def objects(value: Any) -> list[dict[str, Any]]:
 def test_every_key_is_required_and_no_other_is_allowed() -> None:
     whole = said(FULL)
     VALIDATOR.validate(whole)
-    free = [{"interface": "eth0"}]  # the arguments of a remedy are what its playbook declares
+    free = [{"interface": "eth0"}]  # the arguments of a remedy are what that declares
     places = len(objects(whole))
     refused = 0
     for index in range(places):

@@ -21,7 +21,7 @@ NOTES = [
     ("damping: {passes: 4, pass-span: 60, hard: {fails: 1}}\n", []),
     ("damping: {passes: 1}\n", ["damping.passes: 1 opens sooner than nodeprep's default, 3"]),
     ("damping: {pass-span: 29.5}\n", ["damping.pass-span: 29.5 opens sooner than nodeprep's default, 30"]),
-    ("mode: repair\n", ["mode: repair acts as gate until the component that runs remedies is installed"]),
+    ("mode: repair\n", ["mode: repair acts as gate, for what is to run remedies is not built yet"]),
     ("mode: gate\ngate: {profiles: []}\n", ["gate.profiles: empty, so mode gate never sets a taint"]),
     ("gate: {profiles: []}\n", []),
     (

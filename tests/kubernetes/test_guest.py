@@ -84,6 +84,9 @@ def test_the_node_is_a_machine_of_its_own(guest: Guest) -> None:
     assert about["bootID"] == guest.boot_id != Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert [taint["key"] for taint in seen["spec"]["taints"]] == [BOOTSTRAP]
     assert guest.run("stat", "-f", "-c", "%T", "/sys/fs/cgroup").strip() == "cgroup2fs"
+    limits = guest.run("sh", "-c", "cat /proc/$(pidof containerd)/limits").splitlines()
+    (locked,) = (line.split()[-3:] for line in limits if line.startswith("Max locked memory"))
+    assert locked == ["unlimited", "unlimited", "bytes"]
 
 
 def test_a_pod_sees_the_link_of_the_guests_kernel(guest: Guest) -> None:

@@ -22,6 +22,10 @@ from tests.status_values import report, standing, status
 
 DEVICE_ONLY = standing(ready=False, why="plugin.registered fails")
 CLOSED = standing(device=False, ready=False, why="port.state fails")
+WOULD_RUN = (
+    "would-run check=port.state planned=link_up args={'interface': 'eth2'} "
+    "why=what runs it is not built yet: do what nodeprep explain port.state says under fix"
+)
 LINK_UP = ("port.state", Remedy("link_up", {"interface": "eth2"}))
 BLIND = {"imds.reachable": Blind(since=300.0, message="100.100.100.200: timeout")}
 
@@ -97,7 +101,7 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
         ["awaited check=port.gid why=new in this version and yet to pass; a rollout waits until it did"],
     ),
     ({"awaited": ("port.mtu",)}, {}, ["awaited-no-more check=port.mtu"]),
-    ({}, {"would_run": (LINK_UP,)}, ["would-run check=port.state playbook=link_up args={'interface': 'eth2'}"]),
+    ({}, {"would_run": (LINK_UP,)}, [WOULD_RUN]),
     ({"would_run": (LINK_UP,)}, {"would_run": (LINK_UP,)}, []),
     ({"would_run": (LINK_UP,)}, {}, []),
     ({"bells": {"link": BellState(True)}}, {"bells": {"link": BellState(True)}}, []),

@@ -6,10 +6,15 @@ import fcntl
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
+from tests.rigs.progress import EVERY, clock, say
+
+PATIENCE = 2.0  # seconds: who only looks whether it is there holds the lock for less
 KEPT = 2  # of those used last: a rig of another checkout may run from one
 
 
@@ -19,8 +24,23 @@ def locked(name: str) -> Iterator[Path]:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodeprep"
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        take(lock)
         yield cache
+
+
+def take(lock: IO[str], *, patience: float = PATIENCE, every: float = EVERY) -> None:
+    """Waits for the lock, and says so after `patience` seconds and every so many from then on."""
+    begun = time.monotonic()
+    due = patience
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waited = time.monotonic() - begun
+        if waited >= due:
+            say(f"rig: {clock(waited)} waiting for another process that makes the same; it holds {lock.name}")
+            due = waited + every
+        time.sleep(0.1)
 
 
 def built(cache: Path, name: str, made_from: bytes, build: Callable[[Path], None]) -> Path:

@@ -2,11 +2,13 @@
 
     python tests/rigs/cluster.py run -- COMMAND               etcd and kube-apiserver alone: nothing runs pods
     python tests/rigs/cluster.py run --nodes 2 -- COMMAND     controllers, scheduler and two real nodes as well
+    python tests/rigs/cluster.py run --nodes 1 --image TAR -- COMMAND    and an OCI archive's images on each node
     python tests/rigs/cluster.py packages                     the Debian packages that it needs
     python tests/rigs/cluster.py build                        builds the program of them all, else the first run does
     python tests/rigs/cluster.py tools                        fetches what nodes need besides it
 
-COMMAND gets KUBECONFIG and kubectl, and its exit code is ours. All runs in a network namespace of its own
+COMMAND gets KUBECONFIG and kubectl, and its exit code is ours. Where there are nodes (n1, n2, ...) it also finds
+`node-enter NODE [COMMAND]` and `node-reboot NODE` (cluster_control.py). All runs in a network namespace of its own
 (cluster_space.py); a port of this machine's loopback leads to the API server. It knows the kinds of records that
 Terway and erdma-controller keep. Nothing is left behind, however the one ends that started it.
 """
@@ -20,6 +22,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -33,9 +36,11 @@ if __name__ == "__main__":
 from tests.rigs import cluster_build, cluster_setup, cluster_tools
 from tests.rigs.cluster_build import CannotStart
 from tests.rigs.cluster_client import Client, until
+from tests.rigs.cluster_control import Control
 from tests.rigs.cluster_node import Node
 from tests.rigs.cluster_setup import ALIBABA, RECORDS, definition
 from tests.rigs.cluster_space import Space
+from tests.rigs.progress import say
 
 __all__ = ["ALIBABA", "CannotStart", "Cluster", "Node", "until"]
 
@@ -205,9 +210,25 @@ class Cluster(Client):
         until(lambda: self.call("GET", path)[0] == 200, f"{path} is served")
 
 
-def run(command: Sequence[str], nodes: int) -> int:
-    with Cluster(nodes) as cluster:
+def run(command: Sequence[str], nodes: int, images: Sequence[Path] = ()) -> int:
+    check(images, nodes)
+    with Cluster(nodes) as cluster, Control(cluster.directory, cluster.nodes):
+        for line in dict.fromkeys(limit for node in cluster.nodes.values() for limit in node.limits()):
+            say(f"cluster: {line}")
+        for archive in images:
+            names = [name for node in cluster.nodes.values() for name in node.import_image(archive)]
+            say(f"cluster: {', '.join(cluster.nodes)}: {', '.join(dict.fromkeys(names))} of {archive}")
         return outcome(command, cluster)
+
+
+def check(images: Sequence[Path], nodes: int) -> None:
+    """Raises CannotStart for an image that no node could take, before anything is started for it."""
+    if images and not nodes:
+        raise CannotStart("--image: found no node that could run it, wanted --nodes 1 or more")
+    for archive in images:
+        if not archive.is_file() or not tarfile.is_tarfile(archive):
+            found = f"{archive}, which is not a tar" if archive.exists() else f"no file {archive}"
+            raise CannotStart(f"--image: found {found}, wanted an OCI archive (make image writes one)")
 
 
 def outcome(command: Sequence[str], cluster: Cluster) -> int:
@@ -247,8 +268,17 @@ def show(made: Callable[[], Path]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="cluster.py", description="A real Kubernetes on loopback.")
     actions = parser.add_subparsers(dest="action", required=True)
-    runner = actions.add_parser("run", help="run COMMAND with KUBECONFIG set")
+    finds = "COMMAND gets KUBECONFIG, kubectl and, with nodes, node-enter NODE [COMMAND] and node-reboot NODE."
+    runner = actions.add_parser("run", help="run COMMAND with KUBECONFIG set", description=finds)
     runner.add_argument("--nodes", type=int, default=0, help="real nodes, with controllers and scheduler")
+    runner.add_argument(
+        "--image",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="TAR",
+        help="an OCI archive for the nodes; repeatable",
+    )
     runner.add_argument("command", nargs="+", metavar="COMMAND")
     actions.add_parser("packages", help="print the Debian packages that the rig needs")
     actions.add_parser("build", help="build the programs and print their path")
@@ -259,7 +289,7 @@ def main() -> int:
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if arguments.action == "run":
-        return ended(lambda: run(arguments.command, arguments.nodes))
+        return ended(lambda: run(arguments.command, arguments.nodes, arguments.image))
     return ended(lambda: show(cluster_build.program if arguments.action == "build" else cluster_tools.tools))
 
 

@@ -8,10 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
 from tests.rigs import cache
+from tests.rigs.progress import EVERY, Ended, Heard, clock, follow, say
 
 SOURCE = Path(__file__).with_name("controlplane")
 INPUTS = ("go.mod", "go.sum", "main.go")
@@ -35,12 +37,15 @@ PROGRAMS = {"openssl": "openssl", "setpriv": "util-linux", "ip": "iproute2"}  # 
 PACKAGES = tuple(PROGRAMS.values())
 
 
+MINUTES, MEMORY = "5 to 10 minutes", "2.4 GiB"  # seen on machines with 2 cores: 5 and 8 minutes
+
+
 class CannotStart(Exception):
     """This machine lacks something that the rig needs; the text says what, in one line."""
 
 
 def program() -> Path:
-    """The program for today's sources, built if need be: some five minutes and 2.4 GiB of memory the first time.
+    """The program for today's sources, built if need be: it says so, and how far it is.
 
     Raises:
         CannotStart: there is no Go, or it cannot build it.
@@ -61,13 +66,13 @@ def compiler(directory: Path) -> str:
         return found
     kept = directory / f"go-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
     if not (kept / "complete").exists():
-        print(f"cluster: no Go {'.'.join(map(str, NEWEST_NEEDED))} on PATH, one goes into {kept}", file=sys.stderr)
+        say(f"cluster: no Go {'.'.join(map(str, NEWEST_NEEDED))} on PATH: PyPI's, 60 MB, goes into {kept}")
         shutil.rmtree(kept, ignore_errors=True)
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "install", "--require-hashes")
         command = (*pip, "--only-binary", ":all:", "--target", str(kept), "-r", str(LOCK))
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise CannotStart(f"cluster: no Go: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
+        done = follow(command, lambda _, seconds: f"cluster: {clock(seconds)} fetching Go")
+        if done.code:
+            raise CannotStart(f"cluster: no Go: {(done.said or ['?'])[-1]}")
         (kept / "complete").touch()
     return str(kept / "go" / "bin" / "go")
 
@@ -79,11 +84,39 @@ def version(go: str) -> tuple[int, ...]:
     return tuple(int(part or 0) for part in found.groups()) if found else ()
 
 
-def build(go: str, target: Path) -> None:
-    print(f"cluster: building {target}, which takes some minutes", file=sys.stderr, flush=True)
+def build(go: str, target: Path, *, source: Path = SOURCE, every: float = EVERY) -> None:
+    """Builds it and says on stderr what, for how long, how far it is (every so many seconds), and where it is kept.
+
+    Raises:
+        CannotStart: Go cannot; with the last line of its complaint.
+    """
+    kept = target.with_suffix("")  # until it is whole it has another name
+    number = re.search(r"gitVersion=(\S+)", stamp())
+    assert number
+    say(f"cluster: building Kubernetes {number[1]}, all its programs in one, with Go {'.'.join(map(str, version(go)))}")
+    say(f"cluster: {MINUTES} on 2 idle cores and {MEMORY} of memory, once; it is kept as {kept}")
     environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
-    command = (go, *COMMAND, "-o", str(target), ".")
-    done = subprocess.run(command, cwd=SOURCE, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise CannotStart(f"cluster: go build failed: {said[-1] if said else done.returncode}")
+
+    def ran(command: tuple[str, ...], told: Callable[[Heard, float], str], steps: Collection[str] = ()) -> Ended:
+        done = follow(command, told, steps=steps, cwd=source, env=environment, every=every)
+        if done.code:
+            said = [line for line in done.said if not line.startswith("go: downloading")]
+            raise CannotStart(f"cluster: go {command[1]} failed: {said[-1] if said else done.code}")
+        return done
+
+    listed = ran((go, "list", "-deps", "-mod=readonly", "-trimpath", "."), fetching)
+    packages = frozenset(listed.output.split())
+    command = (go, *COMMAND, "-v", "-o", str(target), ".")
+    built = ran(command, lambda heard, seconds: compiling(heard, seconds, len(packages)), packages)
+    say(f"cluster: built in {clock(listed.seconds + built.seconds)}")
+
+
+def fetching(heard: Heard, seconds: float) -> str:
+    """How far Go is that fetches the sources."""
+    modules = sum(line.startswith("go: downloading") for line in heard.said)
+    return f"cluster: {clock(seconds)} fetching sources, {modules} modules so far"
+
+
+def compiling(heard: Heard, seconds: float, packages: int) -> str:
+    """How far Go is that compiles these packages; it does not name those that an earlier build left in its cache."""
+    return f"cluster: {clock(seconds)} compiled {heard.done} of {packages} packages, less where Go's cache has some"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -29,6 +30,7 @@ INSIDE = HERE / "cluster_node.sh"
 SERVER = f"https://{SERVICE_ADDRESS}:{SERVER_PORT}"
 NAMESPACES = ("--net", "--mount", "--propagation", "slave", "--pid", "--fork", "--kill-child", "--mount-proc")
 PLUGINS = ("loopback", "ptp", "host-local")  # of CNI: what the configuration of `files` names
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SECONDS = 120.0  # for a node to be Ready; 2 where nothing else runs
 # A pod's own /proc would show the machine's boot id. The runtime mounts nothing over it, but runs this in the mount
 # namespace of each container before that is entered; it gets the container's state to read.
@@ -205,14 +207,42 @@ class Node:
         file = self._tree / ("console.log" if program == "console" else f"var/log/{program}.log")
         return file.read_text(errors="replace") if file.exists() else ""
 
+    def limits(self) -> list[str]:
+        """What this machine refuses it that a real node has, a line each."""
+        return [line for line in self.log("console").splitlines() if line.startswith("locked memory stays limited")]
+
     def run(self, *argv: str, check: bool = True) -> str:
         """What a command prints that runs on the node, in all its namespaces."""
-        command = ("nsenter", "--target", str(self._first()), "--net", "--mount", "--pid", *argv)
-        return subprocess.run(command, capture_output=True, text=True, check=check).stdout
+        return subprocess.run((*self._inside(), *argv), capture_output=True, text=True, check=check).stdout
 
-    def import_image(self, archive: Path) -> None:
-        """Makes the images of an OCI archive known to its kubelet; they must be called by their whole name."""
-        self.run(str(self._tools / "root/usr/bin/ctr"), "-n", "k8s.io", "images", "import", str(archive.resolve()))
+    def entering(self) -> tuple[str, ...]:
+        """What to put before a command for it to run on the node as on any other: it finds `ctr`, kubectl the server.
+
+        Raises:
+            RuntimeError: the node does not run.
+        """
+        if self._process is None or not self._first():
+            raise RuntimeError(f"{self.name} does not run")
+        path = f"PATH={self._tools}/root/usr/bin:{self._cluster.directory}/bin:{PATH}"
+        # As the kubelet: COMMAND's own kubeconfig is for an address of this machine's loopback.
+        return (*self._inside(), "env", path, "KUBECONFIG=/etc/kubernetes/kubeconfig")
+
+    def _inside(self) -> tuple[str, ...]:
+        return ("nsenter", "--target", str(self._first()), "--net", "--mount", "--pid")
+
+    def import_image(self, archive: Path) -> list[str]:
+        """Makes the images of an OCI archive known to its kubelet, and returns their names, which must be whole.
+
+        Raises:
+            RuntimeError: containerd takes it for no image; with its last line.
+        """
+        ctr = str(self._tools / "root/usr/bin/ctr")
+        command = (*self._inside(), ctr, "-n", "k8s.io", "images", "import", str(archive.resolve()))
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            said = (done.stderr.strip().splitlines() or [str(done.returncode)])[-1]
+            raise RuntimeError(f"{archive} was not imported into {self.name}: {said}")
+        return re.findall(r"^unpacking (\S+) ", done.stdout, re.MULTILINE)
 
     def _ready(self) -> bool:
         assert self._process is not None, f"{self.name} does not run"

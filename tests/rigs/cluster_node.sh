@@ -76,6 +76,12 @@ else # version 1: one in every hierarchy; a cpuset takes no process before it ha
     done
 fi
 
+# Containers inherit the limit of locked memory, and RDMA pins what it moves: systemd gives containerd all of it too.
+if ! ulimit -H -l unlimited 2>/dev/null; then
+    echo "locked memory stays limited to $(ulimit -H -l) KiB, for this machine gives us no CAP_SYS_RESOURCE" >&2
+fi
+ulimit -S -l hard
+
 containerd --config /etc/kubernetes/containerd.toml >>/var/log/containerd.log 2>&1 &
 containerd=$!
 until ctr version >/dev/null 2>&1; do

@@ -1,4 +1,4 @@
-"""The loop: a bell or the clock, a look, what it comes to, and the world is told (design 2)."""
+"""The loop: a bell or the clock, a look, what it comes to, and the world is told (design 3.5)."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _finding(told: dict[str, Any]) -> Finding:
         Status(told["status"]),
         told["reason"],
         told["message"],
-        None if remedy is None else Remedy(remedy["playbook"], remedy["args"]),
+        None if remedy is None else Remedy(remedy["name"], remedy["args"]),
         told["observed"],
         told["expected"],
         None if blind is None else Unreadable(Why(blind["kind"]), blind["path"], blind["errno"], blind["detail"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
@@ -20,7 +21,7 @@ STAGES = {
     Stage.DEVICE: "needs no device plugin",
     Stage.NODE: "looks at what plugins and Kubernetes advertise",
 }
-# design 3.2, in words; the agent's numbers are its own.
+# Design 3.2 in words; the agent's numbers are its own.
 DAMPINGS = {
     Damping.HARD: "convicts after 2 fresh looks at least 0.5 s apart",
     Damping.BOOKS: "convicts after 2 fresh looks at least 15 s apart",
@@ -132,7 +133,7 @@ def sheet(check: Check, width: int, colour: bool = False) -> list[str]:
     page.item("needs", looks(check))
     if check.after:
         page.item("after", f"{', '.join(check.after)}: if one of these fails on the same device, this follows from it")
-    page.item("remedies", ", ".join(check.remedies) or "none: a human has to")
+    page.item("repair", repair(check, "{}".format))
     page.item(
         "reasons", ", ".join(f"{reason} ({statuses})" if statuses else reason for reason, statuses in reasons(check))
     )
@@ -142,6 +143,12 @@ def sheet(check: Check, width: int, colour: bool = False) -> list[str]:
         page.item("", f"{number.key}: {number.default} by default; {number.about}".rstrip("; "))
     page.item("source", check.source)
     return page.lines
+
+
+def repair(check: Check, shown: Callable[[str], str]) -> str:
+    """What mends its fault today, and what is planned to; `shown` writes a name."""
+    planned = f"; planned: {', '.join(map(shown, check.remedies))}" if check.remedies else ""
+    return f"by a human, as the fix says{planned}"
 
 
 def looks(check: Check) -> str:

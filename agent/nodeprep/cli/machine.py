@@ -76,7 +76,7 @@ def _blind(blind: Unreadable | None) -> dict[str, Any] | None:
 
 
 def _remedy(remedy: Remedy | None) -> dict[str, Any] | None:
-    return None if remedy is None else {"playbook": remedy.playbook, "args": dict(remedy.args)}
+    return None if remedy is None else {"name": remedy.playbook, "args": dict(remedy.args)}
 
 
 def _waived(waived: Waived | None) -> dict[str, Any] | None:

@@ -135,10 +135,6 @@ def _fault(page: Page, group: Group, check: Check, findings: Iterable[Finding]) 
     for finding in group.findings:
         page.item("", told(finding), bullet=len(group.findings) > 1)
     page.item("fix", filled(advice(check.fix, reason), group), indent=2)
-    remedies = list(dict.fromkeys(_remedy(finding) for finding in group.findings if finding.verdict.remedy))
-    if remedies:
-        more = f" and {len(remedies) - 1} more" if len(remedies) > 1 else ""
-        page.item("remedy", f"playbook {remedies[0]}{more}", indent=2)
     page.item("more", f"nodeprep explain {check.id}", indent=2)
     if group.consequences:
         ids = dict.fromkeys(f"{finding.check} {finding.verdict.reason}" for finding in group.consequences)
@@ -187,12 +183,6 @@ def filled(fix: str, group: Group) -> str:
         if name in known:
             fix = re.sub(rf"\b{word}\b", known[name], fix)
     return fix
-
-
-def _remedy(finding: Finding) -> str:
-    remedy = finding.verdict.remedy
-    args = ", ".join(f"{key}={value}" for key, value in remedy.args.items()) if remedy else ""
-    return f"{remedy.playbook}({args})" if remedy else ""
 
 
 def _blind(page: Page, blind: Blind) -> None:

@@ -96,7 +96,7 @@ KEYS = (
         "mode",
         MODE,
         "How far the agent may go. observe: conditions, labels, gate files and metrics, never a taint. gate: the taint"
-        " too. repair: remedies too; until the component that runs them is installed, it acts as gate.",
+        " too. repair: acts as gate; what is to run remedies is not built yet.",
         "holds from the next round on; leaving gate removes our taint",
     ),
     Key(
@@ -187,13 +187,13 @@ KEYS = (
     Key(
         "readiness.validation-limit",
         seconds(30, DAY),
-        "How long the checks may take to pass after a remedy before it counts as failed.",
+        "Planned: how long the checks may take to pass after a remedy before it counts as failed.",
         NEXT_ROUND,
     ),
     Key(
         "readiness.remedy-after",
         seconds(0, DAY),
-        "How long a conviction stands before a remedy is planned.",
+        "How long a conviction stands before a remedy counts as due.",
         NEXT_ROUND,
     ),
     Key(

@@ -61,7 +61,7 @@ class GatePolicy:
     """Which profiles set the taint (globs of names), with which effect, and what the taints and labels are called.
 
     `allow_auto`: a profile for RDMA that only hardware chose may open a gate without a baseline. Names: design 3.4;
-    some autoscalers want a prefix of their own for a bootstrap taint (gating.md 2.1).
+    some autoscalers want a prefix of their own for a bootstrap taint (docs/autoscalers.md).
     """
 
     profiles: tuple[str, ...] = ("rdma", "rdma-*")

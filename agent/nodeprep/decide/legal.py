@@ -6,7 +6,7 @@ import re
 import zlib
 from collections.abc import Sequence
 
-MOST_MESSAGE = 512  # characters; a message is for people (gating.md 9.2), details are in the report
+MOST_MESSAGE = 512  # characters; a message is for people (design 3.5), details are in the report
 LONGEST_WORD = 80  # characters; what is longer is cut in its midst, or hardly anything would be left
 NAMED = 3
 MOST_VALUE = 63  # characters of a label's value and of its name (apimachinery, validation.LabelValueMaxLength)

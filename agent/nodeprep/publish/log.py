@@ -19,6 +19,7 @@ from nodeprep.publish.status import UNFENCED, NodeStatus
 LONGEST = (1000, 200, 60)  # characters of a field; the next lower where a line would be too long
 # Bytes of a line: so much goes into a pipe at once or not at all (PIPE_BUF), and never stops who writes it.
 MOST_LINE = select.PIPE_BUF
+NOT_BUILT = "what runs it is not built yet: do what nodeprep explain {} says under fix"
 NEED_HUMANS = (State.UNHEALTHY, State.AWAITING_HUMAN)
 STANDARD = DampingPolicy()
 
@@ -169,7 +170,8 @@ def _remedies(before: NodeStatus | None, after: NodeStatus) -> Iterator[Entry]:
     then = before.desired.would_run if before else ()
     for check, remedy in after.desired.would_run:
         if (check, remedy) not in then:
-            yield Entry("would-run", {"check": check, "playbook": remedy.playbook, "args": dict(remedy.args)})
+            due = {"check": check, "planned": remedy.playbook, "args": dict(remedy.args)}
+            yield Entry("would-run", {**due, "why": NOT_BUILT.format(check)})
 
 
 def _bells(before: NodeStatus | None, after: NodeStatus) -> Iterator[Entry]:

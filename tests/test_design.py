@@ -1,0 +1,231 @@
+"""docs/design.md says what the code does, and whatever is cited of it, or of a decision, is there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import nodeprep.cli.app  # noqa: F401 - all commands register there
+from nodeprep.agent.loop import GATES_AGAIN, INTERVAL
+from nodeprep.config.agent_settings import Metrics, fact_name
+from nodeprep.config.waivers import LONGEST
+from nodeprep.decide.bearing import ABSENT_FOR
+from nodeprep.decide.desired import MODES
+from nodeprep.decide.legal import MOST_MESSAGE
+from nodeprep.decide.policy import RULES, DampingPolicy
+from nodeprep.decide.readiness import Mode
+from nodeprep.decide.schedule import RECENT, STORM, TOGETHER
+from nodeprep.decide.states import TABLE, ReadinessPolicy, budget_spent, mendable
+from nodeprep.decide.upgrade import HOLD
+from nodeprep.facts import ALL as FACTS
+from nodeprep.facts.expected import PEERS
+from nodeprep.facts.past import State
+from nodeprep.publish import lease, pace, probes, publisher, writing
+from nodeprep.publish.node import REFRESH, SPREAD
+from tests.test_docs_names import PROGRAM
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs/design.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+HEADING = re.compile(r"^#{2,3} (\d+(?:\.\d+)?)\.? ", re.MULTILINE)
+# One form, which may be broken over two lines of a comment.
+CITED = re.compile(r"\b[Dd]esign[\s#]+(\d+(?:\.\d+)*)")
+OTHER_FORM = re.compile(r"design\.md[\s,]+\d|\bdesign,? (?:section|chapter|§)|§ ?\d", re.IGNORECASE)
+DECISION = re.compile(r"(?:\bADR[\s#]+|\badr/)(\d{4})\b")
+DOCUMENT = re.compile(r"(?<![\w./-])((?:[\w-]+/)*[\w-]+\.md)\b")
+PLACES = ("agent", "tests", "docs", "daemonset", "playbooks", "dashboards", ".ci", ".github")
+KINDS = (".py", ".md", ".yaml", ".yml", ".go", ".sh", ".json", ".toml")
+# Of other projects, which the text beside them names.
+FOREIGN = {
+    "SPEC.md",
+    "docs/ecs.md",
+    "docs/erdma-coexistence.md",
+    "docs/exclusive-eni-node-pool.md",
+    "docs/linjun.md",
+    "linjun.md",
+}
+# Their texts hold what is cited wrongly on purpose, or pages that a test writes.
+PLANTED = {Path(__file__).relative_to(ROOT), Path("tests/test_docs_names.py")}
+
+
+def section(number: str) -> str:
+    """The text below a heading, up to the next one."""
+    found = re.search(rf"^#+ {re.escape(number)}\.? .*?\n(.*?)(?=^#|\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    assert found, f"docs/design.md has no section {number}"
+    return found[1]
+
+
+def table(number: str, first: str) -> list[list[str]]:
+    """The rows of the table of a section whose header begins with a word."""
+    lines = section(number).splitlines()
+    start = next(index for index, line in enumerate(lines) if line.startswith(f"| {first} |"))
+    rows = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip().replace("`", "") for cell in line.strip("|").split("|")])
+    return rows
+
+
+def test_the_sections_that_code_relies_on_are_there() -> None:
+    assert re.findall(HEADING, TEXT) == [
+        "1",
+        "2",
+        "2.1",
+        "2.2",
+        "2.3",
+        *(["3"] + [f"3.{n}" for n in range(1, 6)]),
+        *"45678",
+    ]
+
+
+def test_facts() -> None:
+    has = [
+        [fact_name(one), f"{one.every:g}", f"{one.deadline:g}", f"{one.rest:g}", ", ".join(sorted(one.woken_by))]
+        for one in FACTS
+    ]
+    assert table("2.1", "fact") == has
+
+
+def test_the_table_of_states() -> None:
+    """Row by row in the code's order; planned is what wants a remediator."""
+    repair = {State.REPAIRING, State.VALIDATING}
+    has = [
+        [row.start, row.why, row.to, "planned" if row.start in repair or row.event in {mendable, budget_spent} else ""]
+        for row in TABLE
+    ]
+    assert table("3.1", "from") == has
+
+
+def keyed(policy: object) -> dict[str, str]:
+    numbers = {one.name: getattr(policy, one.name) for one in fields(policy)}  # type: ignore[arg-type]
+    return {name.replace("_", "-"): f"{one:g}" for name, one in numbers.items() if isinstance(one, int | float)}
+
+
+def test_times_and_numbers() -> None:
+    assert {key: value for key, value, _ in table("3.1", "key")} == keyed(ReadinessPolicy())
+    assert {key: value for key, value, _ in table("3.2", "key")} == keyed(DampingPolicy())
+
+
+def test_damping() -> None:
+    has = [[str(kind), f"{one.fails} of {one.of}", f"{one.apart:g}", f"{one.span:g}"] for kind, one in RULES.items()]
+    assert [row[:4] for row in table("3.2", "class")] == has
+
+
+def test_modes() -> None:
+    words = {True: "yes", False: "no"}
+    has = [[mode, words[row.taints], words[row.keeps_bootstrap_taint]] for mode, row in MODES.items()]
+    assert [[row[0].removesuffix(" (default)"), *row[1:]] for row in table("3.4", "mode")] == has
+    assert table("3.4", "mode")[0][0] == f"{Mode.OBSERVE} (default)"
+
+
+BURST = f"a burst of {pace.BURST:g}, and {pace.RESERVE:g} of that burst"
+SAID = [
+    # section, what it says with the code's number in it
+    ("2.3", f"{LONGEST} days at most"),
+    ("2.3", "three or more of them" if PEERS == 3 else str(PEERS)),
+    ("3.2", f"may be {RECENT:g} s old beside it"),
+    ("3.2", f"For {STORM:g} s after it the topic is not listened to"),
+    ("3.2", f"Facts that fall due within {TOGETHER:g} s are looked at together"),
+    ("3.3", f"After {DampingPolicy().blind_after:g} s (`damping.blind-after`)"),
+    ("3.4", f"none was here for {ABSENT_FOR:g} s"),
+    ("3.5", f"({writing.RACES} tries)"),
+    ("3.5", f"waits for the Node for {publisher.PATIENCE:g} s at most"),
+    ("3.5", f"each {REFRESH:g} s, {'a tenth' if SPREAD == 0.1 else SPREAD} earlier or later"),
+    ("3.5", f"each {lease.RENEW:g} s, if the checks ran; believed for {lease.DURATION:g} s"),
+    ("3.5", f"held against what ought to be there each {GATES_AGAIN:g} s"),
+    ("3.5", f"messages of {MOST_MESSAGE} characters at most"),
+    ("3.5", f"At most {pace.RATE:g} a second go out after {BURST} are kept for"),
+    ("3.5", f"doubles from {pace.FIRST:g} to {pace.MOST:g} s"),
+    ("3.5", f"after {pace.FUTILE:g} s more from the {'fourth' if pace.HASTY == 3 else pace.HASTY} try on"),
+    ("3.5", f"closes no gate for {HOLD:g} s"),
+    ("3.5", f"the last {probes.MISSED} intervals of {INTERVAL:g} s"),
+    ("4", f"that stood for {ReadinessPolicy().remedy_after:g} s"),
+    ("6", f"port {Metrics().port}"),
+]
+
+
+@pytest.mark.parametrize(("number", "said"), SAID, ids=[f"{number} {said}" for number, said in SAID])
+def test_numbers_in_sentences(number: str, said: str) -> None:
+    assert said in " ".join(section(number).split())
+
+
+def commands() -> Iterator[str]:
+    for name, command in PROGRAM.commands.items():  # type: ignore[attr-defined]
+        inner = getattr(command, "commands", None)
+        yield from (f"{name} {one}" for one in inner) if inner else [name]
+
+
+def test_each_command_has_its_exit_codes() -> None:
+    named = [one for row in table("5", "command") for one in row[0].split(", ")]
+    assert sorted(named) == sorted(commands())
+
+
+def test_budgets_are_those_of_the_benches() -> None:
+    for what, limit, benches in table("7", "what"):
+        number = limit.split()[0]
+        for bench in benches.split(", "):
+            text = (ROOT / bench).read_text()
+            assert re.search(rf"\b{re.escape(number)}(\.0)?\b", text), f"{bench} knows no {limit} for {what}"
+
+
+def wrong(text: str, headings: frozenset[str], decisions: frozenset[str], documents: frozenset[str]) -> set[str]:
+    """What a text cites that is not there, or in another form than ours."""
+    found = {f"design {one}" for one in CITED.findall(text) if one not in headings}
+    found |= {f"ADR {one}" for one in DECISION.findall(text) if one not in decisions}
+    found |= {one.strip() for one in OTHER_FORM.findall(text)}
+    named = set(DOCUMENT.findall(text)) - FOREIGN
+    return found | {one for one in named if not any(f"/{path}".endswith(f"/{one}") for path in documents)}
+
+
+def ours() -> Iterator[Path]:
+    """Every file of the repository that a person wrote or reads, by its path in it."""
+    for top in PLACES:
+        found = (path.relative_to(ROOT) for path in (ROOT / top).rglob("*") if path.is_file())
+        yield from (path for path in found if path.suffix in KINDS or top == ".ci")
+    yield from (path.relative_to(ROOT) for path in ROOT.iterdir() if path.is_file() and path.suffix in (*KINDS, ""))
+
+
+FILES = [path for path in sorted(ours()) if path not in PLANTED]
+THERE = (
+    frozenset(HEADING.findall(TEXT)),
+    frozenset(path.name[:4] for path in (ROOT / "docs/adr").glob("[0-9]*.md")),
+    frozenset(str(path) for path in FILES if path.suffix == ".md"),
+)
+
+
+def test_whatever_is_cited_is_there() -> None:
+    assert len(FILES) > 500
+    broken = {str(path): found for path in FILES if (found := wrong((ROOT / path).read_text(errors="replace"), *THERE))}
+    assert broken == {}
+
+
+def test_most_of_it_is_cited() -> None:
+    """A page that nobody cites any more would prove nothing here."""
+    cited = [one for path in FILES if path.suffix == ".py" for one in CITED.findall((ROOT / path).read_text())]
+    assert len(cited) > 50
+    assert {"3.1", "3.2", "3.3", "3.4", "3.5", "4", "5", "7"} <= set(cited)
+
+
+WRONG = [
+    ("TEST = 60.0  # seconds; design 3.6", {"design 3.6"}),
+    ("waits for a minute (design\n    3.9).", {"design 3.9"}),
+    ("# as told in design\n# 9", {"design 9"}),
+    ("Design 3.5 and design 3.4 say so", set()),
+    ("as docs/design.md 3.2 has it", {"design.md 3"}),
+    ("see § 3.2", {"§ 3"}),
+    ("decided (ADR 9999)", {"ADR 9999"}),
+    ("decided (ADR 0016, docs/adr/0015)", set()),
+    ("[9998](adr/9998-none.md)", {"ADR 9998", "adr/9998-none.md"}),
+    ("their kinds (gating.md 9.2)", {"gating.md"}),
+    ("see docs/agent.md and agent.md", set()),
+]
+
+
+@pytest.mark.parametrize(("text", "found"), WRONG, ids=[text for text, _ in WRONG])
+def test_a_citation_of_what_is_not_there_is_found(text: str, found: set[str]) -> None:
+    assert wrong(text, *THERE) == found
