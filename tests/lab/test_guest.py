@@ -55,6 +55,16 @@ def test_this_checkout_runs_inside(guest: Guest) -> None:
     assert said.text.startswith(str(REPOSITORY)), said
 
 
+def test_nodeprep_says_the_same_as_a_program_and_in_a_fork(guest: Guest) -> None:
+    """The lab runs `nodeprep` in a fork of its agent; a shell in the guest starts the program that users start."""
+    program = guest.run(("sh", "-c", "nodeprep explain port.state; nodeprep nonsense; echo $?"))
+    fork = guest.run(("nodeprep", "explain", "port.state"))
+    assert fork.returncode == 0
+    assert program.text == f"{fork.text}\n2"
+    wrong = guest.run(("nodeprep", "nonsense"), env={"NODEPREP_ROOT": "/nowhere"}, cwd=Path("/"))
+    assert (wrong.returncode, wrong.stdout, wrong.stderr) == (2, b"", program.stderr)
+
+
 # What breaks it, what shows that it is broken (a shell test). Each must be gone after `restore`.
 DAMAGE = {
     "link deleted": (f"rdma link delete {RDMA_DEVICE}", f"[ ! -e {RDMA_PORT} ]"),

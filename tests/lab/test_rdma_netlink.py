@@ -26,10 +26,10 @@ from nodeprep.doors import rdma_netlink
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() >> 10
 
-for _ in range(1000):  # until Python's heap has the size that it keeps
+for _ in range(400):  # until Python's heap has the size that it keeps
     rdma_netlink.read()
 before, descriptors = resident(), len(os.listdir("/proc/self/fd"))
-for _ in range(500):
+for _ in range(300):
     assert rdma_netlink.read().devices
 print(before, resident(), len(os.listdir("/proc/self/fd")) - descriptors)
 """
@@ -211,11 +211,11 @@ def test_looking_loads_no_module(guest: Guest) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_five_thousand_looks_leave_nothing_behind(guest: Guest) -> None:
+def test_hundreds_of_looks_leave_nothing_behind(guest: Guest) -> None:
     done = guest.run((PYTHON, "-c", LEAK), timeout=580)
     assert done.returncode == 0, done
     before, after, descriptors = map(int, done.text.split())
-    print(f"RDMA netlink, 500 looks: {before} -> {after} KiB resident, {descriptors} descriptors more")
+    print(f"RDMA netlink, 300 looks: {before} -> {after} KiB resident, {descriptors} descriptors more")
     assert descriptors == 0
-    # pyroute2's own socket, kept open, would take 1.5 KiB a question, and there are seven.
+    # pyroute2's own socket, kept open, would take 1.5 KiB a question, and there are seven: 3 MiB.
     assert after - before < 1024

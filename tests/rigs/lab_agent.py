@@ -1,21 +1,26 @@
 """The lab guest's side of the channel: runs commands that arrive on a virtio-serial port, sends back what they say.
 
-It runs inside the guest with the standard library alone; the host imports the frames from here.
+It runs inside the guest with the standard library alone; the host imports the frames from here. `nodeprep` is run in a
+fork of it, each other program and what a shell starts as a program of its own.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import resource
 import selectors
 import signal
+import site
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
+from typing import NoReturn
 
 PORT_NAME = "lab"
 CHUNK = 1 << 16
@@ -25,6 +30,15 @@ HEADER = struct.Struct(">cII")
 START, INPUT, END_OF_INPUT, KILL = b"S", b"I", b"E", b"K"
 READY, STDOUT, STDERR, EXIT = b"r", b"o", b"e", b"x"
 STATUS = struct.Struct(">i")
+
+# What `nodeprep check` imports, but for what it imports when it asks; it does the rest itself.
+IMPORTED = (
+    "nodeprep.cli.app",
+    "nodeprep.cli.check",
+    "nodeprep.doors.netlink",
+    "nodeprep.doors.rdma_netlink",
+    "nodeprep.doors.kmsg",
+)
 
 # What a shell answers for a command that it cannot run, or cannot find (POSIX 2.8.2).
 CANNOT_RUN, NOT_FOUND = 126, 127
@@ -58,10 +72,49 @@ class FrameReader:
             yield Frame(kind, command, payload)
 
 
+class Nodeprep:
+    """`nodeprep` in a fork of this process, which has imported most of it: an import takes seconds in emulation.
+
+    As `subprocess.Popen` has it. The interpreter ends as it does at the end of a program.
+    """
+
+    def __init__(self, argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
+        site.main()  # this process was started without it
+        for module in IMPORTED:
+            importlib.import_module(module)
+        pipes = os.pipe(), os.pipe(), os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            become(argv, cwd, env, (pipes[0][0], pipes[1][1], pipes[2][1]))
+        (theirs, stdin), (stdout, their_out), (stderr, their_err) = pipes
+        for descriptor in (theirs, their_out, their_err):
+            os.close(descriptor)
+        os.setpgid(self.pid, self.pid)  # it does so itself, but we may be asked to kill it before
+        self.stdin, self.stdout, self.stderr = FileIO(stdin, "wb"), FileIO(stdout), FileIO(stderr)
+
+    def wait(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def become(argv: Sequence[str], cwd: str, env: Mapping[str, str], streams: Sequence[int]) -> NoReturn:
+    """Goes on as the program, in a process group of its own, and ends with it."""
+    os.setpgid(0, 0)
+    for number, descriptor in enumerate(streams):
+        os.dup2(descriptor, number)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv = list(argv)
+    from nodeprep.__main__ import main as nodeprep
+
+    sys.exit(nodeprep())
+
+
 class Child:
     """One running command: its pipes and the input that it has not taken yet."""
 
-    def __init__(self, number: int, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, number: int, process: subprocess.Popen[bytes] | Nodeprep) -> None:
         assert process.stdin
         assert process.stdout
         assert process.stderr
@@ -127,16 +180,7 @@ class Agent:
     def start(self, frame: Frame) -> None:
         request = json.loads(frame.payload)
         try:
-            process = subprocess.Popen(
-                request["argv"],
-                cwd=request["cwd"],
-                env=request["env"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,
-            )
+            process = started(request["argv"], request["cwd"], request["env"])
         except OSError as error:
             self.send(STDERR, frame.command, f"lab: {error.filename}: {error.strerror}\n".encode(errors="replace"))
             status = NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN
@@ -198,6 +242,16 @@ class Agent:
         child.close()
         del self.children[child.number]
         self.send(EXIT, child.number, STATUS.pack(status))
+
+
+def started(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> subprocess.Popen[bytes] | Nodeprep:
+    """The command as a process, which leads a session. Raises OSError."""
+    if argv[0] == "nodeprep":
+        return Nodeprep(argv, cwd, env)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        argv, cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True
+    )
 
 
 def port_path() -> Path:
