@@ -28,6 +28,8 @@ tree=$(realpath "$1") program=$(realpath "$2") tools=$(realpath "$3")
 own='run etc/kubernetes etc/cni/net.d opt/cni/bin var/lib/kubelet var/lib/containerd var/lib/nodeprep var/log'
 export PATH="$tools/root/usr/bin:$tools/root/usr/sbin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+export GOGC=400 # as for the servers in cluster.py: containerd and the kubelet collect garbage less often
+
 mount --make-rshared / # pods may ask for propagation; it ends at this namespace
 for directory in $own; do mkdir -p "$tree/$directory"; done
 find "$tree/run" -mindepth 1 -delete
