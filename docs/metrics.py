@@ -27,11 +27,11 @@ for {PATIENCE:g} s each. There is no TLS and no password: nothing here is a secr
 | `/healthz` | 200 while the loop turned within three intervals, else 503 and since when: a liveness probe |
 | `/readyz` | 200 once every fact was looked at, and nothing holds a rollout up (upgrade.md); else 503 and why |
 
-On the node itself, on the unix socket `agent.sock` in the run directory (root only): `GET /report`, what is known of
+On the node itself, on the unix socket `agent.sock` in its directory (root only): `GET /report`, what is known of
 the node as JSON, `POST /reset`, which starts the node's proof over, and `POST /reset-inventory`, which also forgets
 what hardware chose and which devices belong here.
 
-    curl --unix-socket /run/nodeprep/agent.sock http://node/report
+    curl --unix-socket /run/nodeprep-agent/agent.sock http://node/report
 
 | metric | type | labels | |
 |---|---|---|---|
