@@ -88,8 +88,8 @@ def noting(arguments: list[str]) -> int:
         sys.stdout.flush()
 
     config, place = arguments
-    where = {f"{name}_dir": f"{place}/{name}" for name in ("state", "run", "socket")}
-    return run(Asked(config=config, port=0, **where), (note,))
+    state, gates, socket = (f"{place}/{name}" for name in ("state", "run", "socket"))
+    return run(Asked(config=config, state_dir=state, run_dir=gates, socket_dir=socket, port=0), (note,))
 
 
 class Watched:

@@ -17,6 +17,7 @@ from nodeprep.cli.directories import Directories, directories, run_directory
 from nodeprep.cli.usage import UsageError
 from tests.rigs.agent import LONG, Agent, environment
 
+DEFAULT = Directories("/var/lib/nodeprep", "/run/nodeprep", "/run/nodeprep-agent")
 VARIABLES = {"state": "NODEPREP_STATE_DIR", "run": "NODEPREP_RUN_DIR", "socket": "NODEPREP_SOCKET_DIR"}
 HALVES = [names for size in (1, 2) for names in combinations(VARIABLES, size)]
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="wants a directory of another user")
@@ -28,13 +29,13 @@ def variables(*names: str) -> dict[str, str]:
 
 PLACES: list[tuple[str, Mapping[str, str], Mapping[str, str], Directories]] = [
     # root    options            variables               gives
-    ("/", {}, {}, Directories("/var/lib/nodeprep", "/run/nodeprep", "/run/nodeprep-agent")),
+    ("/", {}, {}, DEFAULT),
     ("/host", {}, {}, Directories("/host/var/lib/nodeprep", "/host/run/nodeprep", "/host/run/nodeprep-agent")),
     ("/host", {}, variables(*VARIABLES), Directories("/state", "/run", "/socket")),
     ("/host", {"run": "/mine"}, variables(*VARIABLES), Directories("/state", "/mine", "/socket")),
     ("/", {"state": "/a", "run": "/b", "socket": "/c"}, variables("run"), Directories("/a", "/b", "/c")),
     ("/", {"socket": "/c"}, variables("state", "run"), Directories("/state", "/run", "/c")),
-    ("/", {}, dict.fromkeys(VARIABLES.values(), ""), Directories("/var/lib/nodeprep", "/run/nodeprep", "/run/nodeprep-agent")),
+    ("/", {}, dict.fromkeys(VARIABLES.values(), ""), DEFAULT),
 ]  # fmt: skip
 
 

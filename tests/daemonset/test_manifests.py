@@ -32,7 +32,7 @@ NOT_SHOWN = {
     "/run/cloud-init": "in /run; /var/lib/cloud says as well",
     "/run/sysctl.d": "in /run, and no distribution puts anything there",
     "/run/systemd": "in it is the socket of systemd; its units in /etc/systemd say as well",
-    "/var/lib/kubelet": "in device-plugins the kubelet registers plugins, whoever connects; the rest are secrets of pods",
+    "/var/lib/kubelet": "whoever connects to a socket in device-plugins registers plugins; the rest are secrets",
     "/var/lib/rancher": "clusters with k3s; a patch of their own",
     "/var/run/secrets": "the pod has its own",
 }

@@ -1,6 +1,6 @@
 """`nodeprep agent` for tests: started plainly or on a node of the netns rig; its log, pages and gate files are read.
 
-    python tests/rigs/agent.py deaf --config FILE --state-dir DIR --run-dir DIR --socket-dir DIR   # the agent without any bell
+    python tests/rigs/agent.py deaf --config FILE --state-dir DIR --run-dir DIR --socket-dir DIR     # without any bell
 
 Real here: the program, its process, files, sockets and signals. The configuration asks for less patience than the
 defaults, so that a node is ready after seconds.
@@ -82,8 +82,8 @@ def at(line: Line) -> float:
 class Agent:
     """One agent's place, with the process while one runs there; leaving the context kills what still runs.
 
-    `directory` holds the configuration, the log, and the directories of state, gate files and socket unless others are given. `node` is
-    where it runs, None for this machine as it is; agents of one node need ports of their own.
+    `directory` holds the configuration, the log, and the directories of state, gate files and socket unless others are
+    given. `node` is where it runs, None for this machine as it is; agents of one node need ports of their own.
     """
 
     directory: Path
