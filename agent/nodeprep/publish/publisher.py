@@ -288,8 +288,8 @@ class Publisher:
             self.changed()
 
     def _spread(self, seconds: float) -> float:
-        """A tenth earlier or later, so that a fleet that started at once does not ask at once for ever."""
-        return seconds * self._chance.uniform(0.9, 1.1)
+        """A tenth later at most, so that a fleet that started at once does not ask at once for ever."""
+        return seconds * self._chance.uniform(1.0, 1.1)
 
 
 def _now() -> datetime:
