@@ -46,8 +46,8 @@ What could not be read has no series: a gap in `nodeprep_port_up` is no port tha
 - **profile** is each profile that the node has: a node without one has no `nodeprep_ready`.
 - **bell** is an event source. One that this node does not have (no ib_core, no right to read the kernel log) has no
   `nodeprep_bell_alive`: 0 is one that died.
-- **verb, code**: one `PATCH` or `POST` a minute with 422 is the fence's own test ([security.md](security.md#the-fence)): a
-  denial that is wanted. `nodeprep_node_ok` tells of others.
+- **verb, code**: one `PATCH` or `POST` a minute with 422 is the agent's test of the fence: a denial that is wanted
+  ([security.md](security.md#the-fence)). `nodeprep_node_ok` tells of others.
 - **fact** is a name that `every` of [configuration.md](configuration.md) takes; **reason** is a word of the agent.
 """
 ALERTING = """
