@@ -27,11 +27,11 @@ for {PATIENCE:g} s each. There is no TLS and no password: nothing here is a secr
 | `/healthz` | 200 while the loop turned within three intervals, else 503 and since when: a liveness probe |
 | `/readyz` | 200 once every fact was looked at, and nothing holds a rollout up (upgrade.md); else 503 and why |
 
-On the node itself, on the unix socket `agent.sock` in the run directory (root only): `GET /report`, what is known of
+On the node itself, on the unix socket `agent.sock` in its directory (root only): `GET /report`, what is known of
 the node as JSON, `POST /reset`, which starts the node's proof over, and `POST /reset-inventory`, which also forgets
 what hardware chose and which devices belong here.
 
-    curl --unix-socket /run/nodeprep/agent.sock http://node/report
+    curl --unix-socket /run/nodeprep-agent/agent.sock http://node/report
 
 | metric | type | labels | |
 |---|---|---|---|
@@ -46,6 +46,8 @@ What could not be read has no series: a gap in `nodeprep_port_up` is no port tha
 - **profile** is each profile that the node has: a node without one has no `nodeprep_ready`.
 - **bell** is an event source. One that this node does not have (no ib_core, no right to read the kernel log) has no
   `nodeprep_bell_alive`: 0 is one that died.
+- **verb, code**: one `PATCH` or `POST` a minute with 422 is the agent's test of the fence: a denial that is wanted
+  ([security.md](security.md#the-fence)). `nodeprep_node_ok` tells of others.
 - **fact** is a name that `every` of [configuration.md](configuration.md) takes; **reason** is a word of the agent.
 """
 ALERTING = """

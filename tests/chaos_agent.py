@@ -63,6 +63,11 @@ class Process:
     def run_directory(self) -> Path:
         return self.place / "run"
 
+    @property
+    def where(self) -> tuple[str, ...]:
+        """The options for its directories."""
+        return tuple(word for name in ("state", "run", "socket") for word in (f"--{name}-dir", f"{self.place}/{name}"))
+
     def argv(self, *words: str) -> list[str]:
         inside = ["nsenter", "-t", str(self.node.pid), "-n", "-m", f"--wd={REPOSITORY}"]
         shifted = ["unshare", "--time", "--boottime", str(self.offset), "--"]
@@ -70,8 +75,7 @@ class Process:
 
     def start(self) -> None:
         """Start it and wait until it says so."""
-        where = ("--state-dir", f"{self.place}/state", "--run-dir", f"{self.place}/run")
-        words = ("agent", "--config", f"{self.place}/etc/config.yaml", *where, "--port", str(PORT))
+        words = ("agent", "--config", f"{self.place}/etc/config.yaml", *self.where, "--port", str(PORT))
         self._started.clear()
         self._damaged = {one.path: _content(one.path) for one in self.damage()}
         self.starts += 1
@@ -90,9 +94,8 @@ class Process:
 
     def refuses(self) -> None:
         """Start it where it must not run: it says why in one line and exits 2."""
-        where = ("--state-dir", f"{self.place}/state", "--run-dir", f"{self.place}/run", "--port", "0")
         done = subprocess.run(
-            self.argv("agent", "--config", f"{self.place}/etc/config.yaml", *where),
+            self.argv("agent", "--config", f"{self.place}/etc/config.yaml", *self.where, "--port", "0"),
             capture_output=True, text=True, check=False, timeout=LONG, env={**os.environ, **ENVIRONMENT},
         )  # fmt: skip
         if done.returncode != 2 or len(done.stderr.strip().splitlines()) != 1:
@@ -136,7 +139,7 @@ class Process:
     def reset(self) -> None:
         """What a human would do."""
         self.tell("reset")
-        done = self.node.run("nodeprep", "reset", "--run-dir", str(self.run_directory), check=False)
+        done = self.node.run("nodeprep", "reset", "--socket-dir", f"{self.place}/socket", check=False)
         self.latched = False
         if done.returncode:
             self.tell("wrong", text=f"nodeprep reset: exit {done.returncode}: {done.stderr.strip()[-300:]}")

@@ -36,6 +36,8 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             f"{place}/state",
             "--run-dir",
             f"{place}/run",
+            "--socket-dir",
+            f"{place}/socket",
         ]
         with Path(place, "log").open("w") as log:
             agent = subprocess.Popen([sys.executable, "-m", "nodeprep", "agent", *options], stderr=log)

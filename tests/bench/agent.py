@@ -87,8 +87,9 @@ def noting(arguments: list[str]) -> int:
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
 
-    config, state, run_dir = arguments
-    return run(Asked(config=config, state_dir=state, run_dir=run_dir, port=0), (note,))
+    config, place = arguments
+    state, gates, socket = (f"{place}/{name}" for name in ("state", "run", "socket"))
+    return run(Asked(config=config, state_dir=state, run_dir=gates, socket_dir=socket, port=0), (note,))
 
 
 class Watched:
@@ -99,7 +100,7 @@ class Watched:
         (directory / "bench.yaml").write_text(PROFILE)
         config = directory / "config.yaml"
         config.write_text(json.dumps(CONFIG | {"damping": RELEASE}))
-        argv = [sys.executable, __file__, "noting", str(config), str(directory / "state"), str(directory / "run")]
+        argv = [sys.executable, __file__, "noting", str(config), str(directory)]
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, stderr=(directory / "log").open("w"))
         self.rounds: list[dict[str, Any]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -253,7 +254,7 @@ def cpu(minutes: float) -> int:
         config.write_text(json.dumps(CONFIG | {"default": "./tree.yaml"}))
         options = ["--config", str(config), "--host-root", str(root), "--port", "0"]
         command = [sys.executable, "-m", "nodeprep", "agent", *options]
-        directories = ["--state-dir", f"{place}/state", "--run-dir", f"{place}/run"]
+        directories = [word for name in ("state", "run", "socket") for word in (f"--{name}-dir", f"{place}/{name}")]
         process = subprocess.Popen([*command, *directories], stderr=subprocess.PIPE, text=True)
         try:
             time.sleep(BEGIN)

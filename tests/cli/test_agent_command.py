@@ -134,7 +134,7 @@ def test_it_ends_when_it_is_told_to_and_leaves_its_memory(agent: Agent, number: 
         agent.signal(number)
         assert agent.ended() == 0
     assert (agent.state / "memory.json").exists()
-    assert not (agent.run / "agent.sock").exists()
+    assert not (agent.socket / "agent.sock").exists()
     assert agent.lines("broke") == []
     assert [agent.lines()[-1]] == agent.lines("stopped", signal=number.name)
 

@@ -38,7 +38,7 @@ TODAY = "2026-11-21"
 @pytest.fixture
 def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The agent's directories, as the environment names them."""
-    for name in ("state", "run"):
+    for name in ("state", "run", "socket"):
         (tmp_path / name).mkdir()
         monkeypatch.setenv(f"NODEPREP_{name.upper()}_DIR", str(tmp_path / name))
     return tmp_path
@@ -175,7 +175,7 @@ FULL = Finding(
 
 @contextmanager
 def agent_saying(where: Path, text: str) -> Iterator[str]:
-    path = where / "run" / "agent.sock"
+    path = where / "socket" / "agent.sock"
     with serve_local(path, Local(lambda: text, lambda: None)):
         yield str(path)
 
@@ -207,7 +207,7 @@ def test_what_an_agent_says_that_is_of_no_use_is_passed_over(where: Path, text: 
 
 
 def test_no_agent_to_ask(where: Path) -> None:
-    assert findings(str(where / "run" / "agent.sock"), frozenset({"port.flap"})) == ()
+    assert findings(str(where / "socket" / "agent.sock"), frozenset({"port.flap"})) == ()
 
 
 def test_what_the_agent_says_is_not_judged_twice() -> None:

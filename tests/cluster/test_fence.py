@@ -265,8 +265,8 @@ def test_an_account_of_another_name_is_not_fenced_and_nobody_says_so(fenced: Clu
     assert renamed("PATCH", f"{NODES}/{OTHER}?dryRun=All", label("team", "a"))[0] == 200
 
 
-def says(fenced: Cluster, token: str, namespace: str = NAMESPACE) -> bool | None:
-    """What the agent's own test finds with this token."""
+def errands_of(fenced: Cluster, token: str, namespace: str = NAMESPACE) -> Errands:
+    """What tests the fence in an agent with this token."""
     who = partial(dict[str, str], Authorization=f"Bearer {token}")
     peer = Peer(f"https://127.0.0.1:{fenced.port}", authority=str(fenced.authority))
     access = Access(NODE, peer, who, namespace=namespace)
@@ -276,7 +276,12 @@ def says(fenced: Cluster, token: str, namespace: str = NAMESPACE) -> bool | None
         with Writer(access, SOON) as writer:
             yield writer.request
 
-    errands = Errands(access, 60.0, Random(0), connected, lambda: True)
+    return Errands(access, 60.0, Random(0), connected, lambda: True)
+
+
+def says(fenced: Cluster, token: str, namespace: str = NAMESPACE) -> bool | None:
+    """What the agent's own test finds with this token."""
+    errands = errands_of(fenced, token, namespace)
     errands.test_fence()
     return errands.fenced
 
@@ -300,14 +305,53 @@ def test_half_a_fence_is_none(fenced: Cluster, half: str) -> None:
     policy, denied = HALVES[half]
     account(fenced, half)
     token = bound_token(fenced, NODE, half)
-    send, end = sender(fenced, token), time.monotonic() + SOON
+    send = sender(fenced, token)
     assert says(fenced, token) is False, "neither is bound"
     for one in replace(policy, name=half).objects(fence.Account(NAMESPACE, half)):
         fenced.create(f"{ADMISSION}/{PLURALS[one['kind']]}", one)
-    while not is_denied(send, denied):
-        assert time.monotonic() < end, "the policy is not in force"
-        time.sleep(0.05)
+    await_denial(send, denied, holds=True)
     assert says(fenced, token) is False
+
+
+@pytest.mark.parametrize("kind", PLURALS)
+@pytest.mark.parametrize("half", HALVES)
+def test_a_policy_that_goes_is_missed_within_two_dry_runs(fenced: Cluster, half: str, kind: str) -> None:
+    """Whichever is deleted, whoever's turn it is; and it is found again when it is back."""
+    name = f"lost-{half}-{'binding' if kind.endswith('Binding') else 'policy'}"
+    account(fenced, name)
+    token = bound_token(fenced, NODE, name)
+    send, bound = sender(fenced, token), fence.Account(NAMESPACE, name)
+    parts = {one: replace(policy, name=f"{name}-in-{one}").objects(bound) for one, (policy, _) in HALVES.items()}
+    for objects in parts.values():
+        for one in objects:
+            fenced.create(f"{ADMISSION}/{PLURALS[one['kind']]}", one)
+    for _, denied in HALVES.values():
+        await_denial(send, denied, holds=True)
+    errands, found = errands_of(fenced, token), list[bool | None]()
+
+    def test() -> None:
+        errands.test_fence()
+        found.append(errands.fenced)
+
+    test()
+    (gone,) = [one for one in parts[half] if one["kind"] == kind]
+    where = f"{ADMISSION}/{PLURALS[kind]}"
+    assert fenced.call("DELETE", f"{where}/{gone['metadata']['name']}")[0] == 200
+    await_denial(send, HALVES[half][1], holds=False)
+    test()
+    test()
+    fenced.create(where, gone)
+    await_denial(send, HALVES[half][1], holds=True)
+    test()
+    by_turns = [False, False] if half == "only-nodes" else [True, False]  # the label's comes first
+    assert found == [True, *by_turns, True]
+
+
+def await_denial(send: Send, write: Write, *, holds: bool) -> None:
+    end = time.monotonic() + SOON
+    while is_denied(send, write) is not holds:
+        assert time.monotonic() < end, f"denied is not {holds}: {tried(send, write)}"
+        time.sleep(0.05)
 
 
 def test_a_node_as_large_as_they_get(fenced: Cluster) -> None:

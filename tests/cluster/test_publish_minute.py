@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import pytest
 
@@ -46,7 +47,7 @@ pytestmark = pytest.mark.timeout(900)  # the fixture's minute counts for whoever
 RDMA = "feature.node.kubernetes.io/network-rdma.capable"
 THEIRS = {"feature.node.kubernetes.io/cpu-model.vendor_id": "Intel", "example.com/theirs": "b"}
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
-LEAST = 54.0  # seconds between two looks at the Node, or two renewals: a minute less a tenth
+LEAST = 54.0  # seconds between two looks at the Node, two renewals, or two dry runs: a minute less a tenth
 UP = ("quiet", "forged", "feature-discovery", "made-anew", "reset")
 DEAD = ("untainted", "released")  # a link of theirs is down
 
@@ -239,7 +240,7 @@ def answered(one: Published, since: float) -> list[Request]:
 
 
 def test_a_minute_in_which_nothing_happens(tampered: Tampered) -> None:
-    """By the server's own log: a read of the Node from its memory, and a renewal of the Lease.
+    """By the server's own log: a read of the Node from its memory, a renewal of the Lease, a dry run of the fence.
 
     Other agents of this machine have faults meanwhile, for which this one may look at what Kubernetes keeps once.
     """
@@ -247,16 +248,20 @@ def test_a_minute_in_which_nothing_happens(tampered: Tampered) -> None:
     passed = seconds(tampered.at)
     before, asked = sum(each.at < tampered.at for each in one.proxy.requests), answered(one, tampered.at)
     words = [str(one) for one in asked]
-    verbs = {"GET /api/v1/pods": "list /api/v1/pods", "GET": "get", "PATCH": "patch"}
+    verbs = {"GET /api/v1/pods": "list /api/v1/pods", "GET": "get", "PATCH": "patch", "POST": "create"}
     logged = [next(word.replace(verb, verbs[verb], 1) for verb in verbs if word.startswith(verb)) for word in words]
     until(lambda: one.audited()[before : before + len(asked)] == logged, f"{logged} in the server's log", BUSY)
     reads, renewals = f"GET {one.path}?resourceVersion=0", "PATCH /apis/coordination.k8s.io"
     looks = [f"GET {one.path}", "GET /api/v1/pods?fieldSelector=spec.nodeName%3Dquiet&resourceVersion=0"]
     print(f"quiet: {len(asked)} requests in {passed:.0f} s")
     assert passed > LEAST
-    others = [word for word in words if word != reads and not word.startswith(renewals)]
+    dry_runs = [word for word in words if word.endswith("?dryRun=All")]
+    renewed = [word for word in words if word.startswith(renewals)]
+    others = [word for word in words if word not in (reads, *dry_runs, *renewed)]
     assert others in ([], looks)
-    assert 1 <= words.count(reads) <= passed / LEAST + 1, "design 3.5"
-    assert len(words) - words.count(reads) - len(others) <= passed / LEAST + 1, "design 3.5"
+    for each in (words.count(reads), len(renewed), len(dry_runs)):
+        assert 1 <= each <= passed / LEAST + 1, "design 3.5: three requests a minute"
+    tried = ["PATCH" if word.startswith("PATCH") else "POST" for word in dry_runs]
+    assert all(one != then for one, then in pairwise(tried)), "label and Lease by turns"
     assert one.agent.gates() == OPEN
     assert HELD not in one.annotations(), "nothing was chosen by hardware"

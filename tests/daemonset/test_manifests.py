@@ -18,7 +18,7 @@ from nodeprep.publish.fence import Account, fence
 from tests.daemonset.manifests import OVERLAYS, ROOT, UPSTREAM, Object, agent, combined, mounts, of, overlay
 
 PACKAGE = ROOT.parent / "agent/nodeprep"
-WRITABLE = {"/var/lib/nodeprep", "/run/nodeprep"}
+WRITABLE = {"/var/lib/nodeprep", "/run/nodeprep", "/run/nodeprep-agent"}
 # Whoever may open what lies in these is root of the node, or has the secrets of its pods.
 NEVER = {"/", "/etc", "/etc/kubernetes", "/run", "/var", "/var/run", "/var/lib", "/var/lib/kubelet", "/root", "/home"}
 # What the agent would read of a host and is not shown, and why.
@@ -32,6 +32,7 @@ NOT_SHOWN = {
     "/run/cloud-init": "in /run; /var/lib/cloud says as well",
     "/run/sysctl.d": "in /run, and no distribution puts anything there",
     "/run/systemd": "in it is the socket of systemd; its units in /etc/systemd say as well",
+    "/var/lib/kubelet": "whoever connects to a socket in device-plugins registers plugins; the rest are secrets",
     "/var/lib/rancher": "clusters with k3s; a patch of their own",
     "/var/run/secrets": "the pod has its own",
 }

@@ -72,6 +72,31 @@ def test_a_node_without(tmp_path: Path) -> None:
     assert terway.policy is None  # nobody is asked
 
 
+UNSEEN = [
+    # live   there                              the names
+    (True, "var/lib/kubelet/pods", None),
+    (True, "var/lib/kubelet/device-plugins", ()),
+    (True, "var/lib/other", ()),
+    (False, "var/lib/kubelet/pods", ()),  # a copy without them
+]
+
+
+@pytest.mark.parametrize(("live", "there", "names"), UNSEEN)
+def test_sockets_of_device_plugins_that_are_not_seen_are_not_absent(
+    tmp_path: Path, live: bool, there: str, names: tuple[str, ...] | None
+) -> None:
+    """The agent's pod sees that there is a kubelet, and not the directory in which it registers plugins."""
+    (tmp_path / there).mkdir(parents=True)
+    terway = look(tmp_path, live=live)
+    if names is not None:
+        assert terway.device_plugins == names
+        return
+    with pytest.raises(CannotLook) as said:
+        _ = terway.device_plugins
+    assert str(said.value).startswith("/var/lib/kubelet/device-plugins: missing (not mounted in the agent's pod")
+    assert not terway.present, "the rest is judged"
+
+
 PRESENT = [
     # run   binary  files                                               present
     (True, False, {}, True),

@@ -1,8 +1,10 @@
-"""`nodeprep wait-ready` as the init container of a plugin on a real kubelet, and the deadlock of the wrong stage."""
+"""`nodeprep wait-ready` as the init container of a plugin on a real kubelet: it waits, and reaches no socket."""
 
 from __future__ import annotations
 
 import json
+import socket
+import stat
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -13,7 +15,8 @@ import pytest
 import yaml
 
 from tests.kubernetes import shipped
-from tests.kubernetes.shipped import DAEMONSET, condition, configuration, gates, overlay
+from tests.kubernetes.shipped import DAEMONSET, agents, condition, configuration, gates, overlay
+from tests.kubernetes.sockets import OWN, PLUGINS, REGISTER, former_agent, inside, reached
 from tests.rigs.cluster import Cluster, Node, until
 from tests.rigs.cluster_tools import BASE
 from tests.rigs.images import REPOSITORY
@@ -33,6 +36,8 @@ SETTINGS = (
     "every: {cluster: 15}",  # as often as is allowed: it is the plugin's pod that is waited for
 )
 LATER = 8.0  # seconds that a pod which waits is watched for after it could have gone on
+# All that the agent's container may connect to by a path or an abstract name. Terway's is there on its nodes only.
+AGENT_REACHES = {"/host/run/nodeprep-agent/agent.sock", "/host/var/run/eni/eni.socket"}
 LOOK = 90.0  # seconds until the agent has looked at the cluster's records again and believes them
 
 
@@ -116,6 +121,33 @@ def test_the_wrong_stage_is_a_deadlock(installed: Cluster, node: Node) -> None:
     assert "running" in waiting(installed)
 
 
+def test_who_waits_reaches_no_socket_of_the_agent(installed: Cluster, node: Node) -> None:
+    """A read-only mount stops no connect(2): so nothing listens in what is mounted, and what would is found here."""
+    name = pod(installed)["metadata"]["name"]
+    assert "running" in waiting(installed), "as the test before left it"
+    assert reached(installed, "kube-system", name, "wait-ready") == set()
+    directory = node.path("/run/nodeprep-agent")
+    assert (stat.S_IMODE(directory.stat().st_mode), directory.stat().st_uid) == (0o700, 0)
+    assert (directory / "agent.sock").is_socket()
+    # What former versions had: the agent's socket beside the gate files.
+    with socket.socket(socket.AF_UNIX) as former:
+        path = node.path("/run/nodeprep") / "agent.sock"
+        former.bind(str(path))
+        former.listen()
+        try:
+            assert reached(installed, "kube-system", name, "wait-ready") == {"/run/nodeprep/agent.sock"}
+        finally:
+            path.unlink()
+
+
+def test_the_sockets_that_the_agent_reaches(installed: Cluster) -> None:
+    """All of them, by every mount of its container: its own, and none of a runtime, a kubelet, or a plugin."""
+    name = agents(installed)["n1"]["metadata"]["name"]
+    found = reached(installed, "nodeprep", name, "agent")
+    assert found <= AGENT_REACHES
+    assert "/host/run/nodeprep-agent/agent.sock" in found
+
+
 def test_the_right_stage(installed: Cluster) -> None:
     """What mends it: one word of the plugin's manifest."""
     installed.apply(plugin("device"))
@@ -141,3 +173,19 @@ def test_held_after_a_reboot(installed: Cluster, node: Node) -> None:
     assert int(opened) <= min(went, served)
     assert "waiting for /run/nodeprep/waiting.device of this boot" in words(installed)
     until(lambda: gates(node) == {"waiting.device", "waiting.ready"}, "ready, for the plugin serves", LOOK)
+
+
+def test_whoever_reaches_the_kubelets_socket_is_a_device_plugin(installed: Cluster, node: Node) -> None:
+    """Why the agent has no mount of that directory: through a read-only one the kubelet takes whoever registers.
+
+    It is even led out of the directory, to a socket where the agent may write.
+    """
+    resource = "nodeprep.test/taken"
+    own, endpoint = f"/host{OWN}/plugin.sock", f"../../{OWN.removeprefix('/var/lib/')}/plugin.sock"
+    words = (f"/host{PLUGINS}/kubelet.sock", own, endpoint, resource)
+    with former_agent(installed, "n1", *words) as former:
+        told = until(lambda: installed.kubectl("logs", former), "the kubelet's answer", 60)
+        assert json.loads(told) == {"connect": "connected", "registered": True}
+        until(lambda: node.object()["status"]["capacity"].get(resource) == "1", "its device on the Node", 60)
+    name = agents(installed)["n1"]["metadata"]["name"]
+    assert inside(installed, "nodeprep", name, "agent", REGISTER, *words) == {"connect": "No such file or directory"}

@@ -31,7 +31,7 @@ GATE = "/run/nodeprep/lab.ready"
 REPORT = """
 import json
 from nodeprep.cli.agent_socket import ask
-print(ask("/run/nodeprep/agent.sock", "GET", "/report").text)
+print(ask("/run/nodeprep-agent/agent.sock", "GET", "/report").text)
 """
 LONG = 200.0  # seconds; emulation is slow, and the gate opens a minute after the agent's start
 pytestmark = pytest.mark.timeout(600)
@@ -70,12 +70,12 @@ def agent(guest: Guest) -> Iterator[Watched]:
     running = guest.launch(AGENT, on_output=lambda _, data: log.append(data))
     watched = Watched(guest)
     end = time.monotonic() + LONG
-    while guest.run(("test", "-S", "/run/nodeprep/agent.sock")).returncode:
+    while guest.run(("test", "-S", "/run/nodeprep-agent/agent.sock")).returncode:
         assert time.monotonic() < end, b"".join(log)
     yield watched
     guest.shell("kill $(cat /run/nodeprep/lock)")
     assert running.wait(LONG).returncode == 0, b"".join(log)
-    guest.shell(f"rm -rf {HOME} /run/nodeprep /var/lib/nodeprep")
+    guest.shell(f"rm -rf {HOME} /run/nodeprep /run/nodeprep-agent /var/lib/nodeprep")
 
 
 def words(report: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -1,6 +1,6 @@
 """`nodeprep agent` for tests: started plainly or on a node of the netns rig; its log, pages and gate files are read.
 
-    python tests/rigs/agent.py deaf --config FILE --state-dir DIR --run-dir DIR      # the agent without any bell
+    python tests/rigs/agent.py deaf --config FILE --state-dir DIR --run-dir DIR --socket-dir DIR     # without any bell
 
 Real here: the program, its process, files, sockets and signals. The configuration asks for less patience than the
 defaults, so that a node is ready after seconds.
@@ -83,8 +83,8 @@ def at(line: Line) -> float:
 class Agent:
     """One agent's place, with the process while one runs there; leaving the context kills what still runs.
 
-    `directory` holds the configuration, the log, and the state and run directories unless others are given. `node` is
-    where it runs, None for this machine as it is; agents of one node need ports of their own.
+    `directory` holds the configuration, the log, and the directories of state, gate files and socket unless others are
+    given. `node` is where it runs, None for this machine as it is; agents of one node need ports of their own.
     """
 
     directory: Path
@@ -94,6 +94,7 @@ class Agent:
     config: Path = Path()
     state: Path = Path()
     run: Path = Path()
+    socket: Path = Path()
     _process: subprocess.Popen[bytes] | None = None
     _marks: list[int] = field(default_factory=list)
 
@@ -101,6 +102,7 @@ class Agent:
         self.config = self.directory / "conf/config.yaml" if self.config == Path() else self.config
         self.state = self.directory / "state" if self.state == Path() else self.state
         self.run = self.directory / "run" if self.run == Path() else self.run
+        self.socket = self.directory / "socket" if self.socket == Path() else self.socket
         self.configure(CONFIGURATION)
 
     def __enter__(self) -> Self:
@@ -132,7 +134,8 @@ class Agent:
     def argv(self, *more: str) -> list[str]:
         """The command that starts it, from here."""
         on_it = ["nsenter", "-t", str(self.node.pid), "-n", "-m"] if self.node else []
-        places = ("--config", str(self.config), "--state-dir", str(self.state), "--run-dir", str(self.run))
+        named = {"config": self.config, "state-dir": self.state, "run-dir": self.run, "socket-dir": self.socket}
+        places = [word for name, place in named.items() for word in (f"--{name}", str(place))]
         return [*on_it, sys.executable, *self.program, *places, "--port", str(self.port), *more]
 
     def start(self) -> Self:
@@ -210,7 +213,7 @@ class Agent:
         answer = b""
         with socket.socket(socket.AF_UNIX) as link:
             link.settimeout(LONG)
-            link.connect(str(self.run / SOCKET))
+            link.connect(str(self.socket / SOCKET))
             link.sendall(f"GET {page} HTTP/1.0\r\n\r\n".encode())
             while piece := link.recv(1 << 16):
                 answer += piece
@@ -232,7 +235,8 @@ class Agent:
 
     def do(self, *argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command where the agent runs; "nodeprep" finds its memory."""
-        where = (f"NODEPREP_STATE_DIR={self.state}", f"NODEPREP_RUN_DIR={self.run}")
+        directories = {"STATE": self.state, "RUN": self.run, "SOCKET": self.socket}
+        where = [f"NODEPREP_{name}_DIR={place}" for name, place in directories.items()]
         ours = {"nodeprep": (sys.executable, "-m", "nodeprep"), "python": (sys.executable,)}
         words = (*ours.get(argv[0], argv[:1]), *argv[1:])
         if self.node is not None:
@@ -261,10 +265,10 @@ def deaf(words: list[str]) -> None:
     from nodeprep.publish.web import Local, serve_local
 
     parser = argparse.ArgumentParser()
-    for name in ("--config", "--state-dir", "--run-dir", "--port"):
+    for name in ("--config", "--state-dir", "--run-dir", "--socket-dir", "--port"):
         parser.add_argument(name, required=True)
     given = parser.parse_args(words)
-    for directory in (given.state_dir, given.run_dir):
+    for directory in (given.state_dir, given.run_dir, given.socket_dir):
         Path(directory).mkdir(exist_ok=True)
     to_stderr()
     means = loop.Means(
@@ -275,7 +279,7 @@ def deaf(words: list[str]) -> None:
         given.run_dir,
     )
     one = loop.Agent(means, means.read_settings())
-    with serve_local(Path(given.run_dir, SOCKET), Local(lambda: command.report(one), one.forget)):
+    with serve_local(Path(given.socket_dir, SOCKET), Local(lambda: command.report(one), one.forget)):
         one.run()
 
 

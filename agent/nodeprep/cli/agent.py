@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import signal
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ class Asked:
     cluster: ClusterOptions = NO_CLUSTER
     state_dir: str | None = None
     run_dir: str | None = None
+    socket_dir: str | None = None
     bind: str | None = None
     port: int | None = None
 
@@ -47,7 +49,7 @@ class Asked:
 def run(asked: Asked, listeners: tuple[Callable[[NodeStatus], None], ...] = ()) -> int:
     """Judge this node until SIGTERM or Ctrl-C; `listeners` hear each round's outcome. Raises UsageError."""
     at = place(None, asked.host_root, asked.cluster)
-    where = directories(at.root, asked.state_dir, asked.run_dir)
+    where = directories(at.root, asked.state_dir, asked.run_dir, asked.socket_dir)
     with usage():
         settings = load_settings(asked.config, None)
     with ExitStack() as stack:
@@ -55,6 +57,8 @@ def run(asked: Asked, listeners: tuple[Callable[[NodeStatus], None], ...] = ()) 
         logger = to_stderr()
         if alone:
             tell([Entry("lock-trouble", {"message": alone}, warning=True)], logger)
+        if left := _sweep(where.run):
+            tell([Entry("start-trouble", {"message": left}, warning=True)], logger)
         bells = Bells(at.root, (str(Path(asked.config or DEFAULT_FILE).absolute().parent),))
         stack.callback(bells.close)
         metrics = Metrics()
@@ -99,6 +103,7 @@ def _held(where: Directories) -> Iterator[tuple[Store, str]]:
                 raise UsageError(
                     f"{directory}: {error.strerror}; the agent wants a directory that it can make and write to"
                 ) from error
+    _close(where)
     store = Store(where.state, where.run)
     try:
         alone = store.hold()
@@ -108,6 +113,47 @@ def _held(where: Directories) -> Iterator[tuple[Store, str]]:
         yield store, alone
     finally:
         store.release()
+
+
+def _close(where: Directories) -> None:
+    """Let nobody but us into the socket's directory, and no pod that waits for a gate. Raises UsageError."""
+    place, run = Path(where.socket), Path(where.run).resolve()
+    if run in (place.resolve(), *place.resolve().parents):
+        raise UsageError(
+            f"{place}: lies in {where.run}, which pods mount that wait for a gate: whoever mounts a socket's directory "
+            "read-only may connect; wanted a directory of its own, as in NODEPREP_SOCKET_DIR=/run/nodeprep-agent"
+        )
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(f"{place}: {error.strerror}; the agent wants a directory for its socket") from error
+    try:
+        found = os.fstat(directory)
+        if found.st_uid != os.geteuid():
+            raise UsageError(
+                f"{place}: belongs to uid {found.st_uid}, wanted ours ({os.geteuid()}): see ls -ld {place}"
+            )
+        if stat.S_IMODE(found.st_mode) != 0o700:
+            os.fchmod(directory, 0o700)  # the kubelet makes a hostPath with 0755
+    except OSError as error:
+        raise UsageError(f"{place}: {error.strerror}; wanted mode 0700: see ls -ld {place}") from error
+    finally:
+        os.close(directory)
+
+
+def _sweep(run: str) -> str:
+    """Remove the socket that former versions had beside the gate files: "" if none is left, else why one is."""
+    for name in (SOCKET, f"{SOCKET}.new"):
+        path = Path(run, name)
+        try:
+            if stat.S_ISSOCK(path.lstat().st_mode):
+                path.unlink()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            return f"{path}: {error.strerror}; the socket of a former agent, which pods can reach; remove it"
+    return ""
 
 
 def _serve(stack: ExitStack, agent: Agent, metrics: Metrics, address: tuple[str, int], where: Directories) -> None:
@@ -121,7 +167,7 @@ def _serve(stack: ExitStack, agent: Agent, metrics: Metrics, address: tuple[str,
     try:
         if address[1]:
             stack.callback(serve(*address, pages).close)
-        stack.callback(serve_local(Path(where.run, SOCKET), local).close)
+        stack.callback(serve_local(Path(where.address), local).close)
     except CannotServe as error:
         raise UsageError(str(error)) from error
 

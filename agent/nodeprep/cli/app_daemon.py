@@ -13,6 +13,7 @@ from nodeprep.cli.options import (
     Kubeconfig,
     NodeName,
     RunDir,
+    SocketDir,
     StateDir,
 )
 from nodeprep.cli.program import app, end
@@ -28,6 +29,7 @@ def agent(
     node: NodeName = None,
     state_dir: StateDir = None,
     run_dir: RunDir = None,
+    socket_dir: SocketDir = None,
     bind: Annotated[
         str | None, typer.Option("--bind", metavar="ADDRESS", help="Where /metrics and the probes are served.")
     ] = None,
@@ -47,6 +49,7 @@ def agent(
                 cluster=cluster,
                 state_dir=state_dir,
                 run_dir=run_dir,
+                socket_dir=socket_dir,
                 bind=bind,
                 port=port,
             )
@@ -79,7 +82,7 @@ def wait_ready(
 def reset(
     *,
     host_root: HostRoot = None,
-    run_dir: RunDir = None,
+    socket_dir: SocketDir = None,
     inventory: Annotated[
         bool, typer.Option("--inventory", help="Also what hardware chose, and which devices the node had.")
     ] = False,
@@ -89,6 +92,6 @@ def reset(
     def body() -> int:
         from nodeprep.cli import reset as command
 
-        return command.run(host_root, run_dir, inventory=inventory)
+        return command.run(host_root, socket_dir, inventory=inventory)
 
     end(body)

@@ -61,6 +61,14 @@ RunDir = Annotated[
     typer.Option(
         "--run-dir",
         metavar="DIR",
-        help="Where gate files and the socket are [env: NODEPREP_RUN_DIR; default: run/nodeprep of the host].",
+        help="Where gate files are [env: NODEPREP_RUN_DIR; default: run/nodeprep of the host].",
+    ),
+]
+SocketDir = Annotated[
+    str | None,
+    typer.Option(
+        "--socket-dir",
+        metavar="DIR",
+        help="Where the agent's socket is [env: NODEPREP_SOCKET_DIR; default: run/nodeprep-agent of the host].",
     ),
 ]

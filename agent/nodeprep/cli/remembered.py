@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nodeprep.cli.directories import SOCKET, directories
+from nodeprep.cli.directories import directories
 from nodeprep.cli.place import Place
 from nodeprep.config.settings import Settings
 from nodeprep.config.waivers import Waiver
@@ -35,7 +35,10 @@ NOTHING = Remembered()
 
 
 def remembered(at: Place) -> Remembered:
-    """What an agent on this live node left behind in this boot. It is read, never locked for longer than a moment."""
+    """What an agent on this live node left behind in this boot. It is read, never locked for longer than a moment.
+
+    Raises UsageError where only some of the variables for its directories are set.
+    """
     if not at.live:
         return NOTHING
     where = directories(at.root)
@@ -52,7 +55,7 @@ def remembered(at: Place) -> Remembered:
     runs = f"pid {pid}" if pid else f"does not run; its memory is {age(now - past.at)} old"
     why = f": {past.why}" if past.why else ""
     return Remembered(
-        past, f"{past.state} for {age(now - past.since)}{why}; nodeprep {past.version}, {runs}", f"{where.run}/{SOCKET}"
+        past, f"{past.state} for {age(now - past.since)}{why}; nodeprep {past.version}, {runs}", where.address
     )
 
 

@@ -11,9 +11,9 @@ from nodeprep.cli.usage import UsageError
 from nodeprep.doors.host import live_root
 
 
-def run(host_root: str | None, run_dir: str | None, *, inventory: bool = False) -> int:
+def run(host_root: str | None, socket_dir: str | None, *, inventory: bool = False) -> int:
     """Ask for it, and say what the agent answered. Raises UsageError if there is no agent."""
-    path = f"{directories(live_root(host_root), None, run_dir).run}/{SOCKET}"
+    path = f"{socket_dir}/{SOCKET}" if socket_dir else directories(live_root(host_root)).address
     try:
         said = ask(path, "POST", "/reset-inventory" if inventory else "/reset")
     except OSError as error:

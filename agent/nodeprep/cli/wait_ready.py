@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from nodeprep.cli.directories import directories
+from nodeprep.cli.directories import run_directory
 from nodeprep.cli.duration import seconds
 from nodeprep.cli.output import complain
 from nodeprep.cli.usage import UsageError
@@ -27,7 +27,7 @@ def run(profile: str, stage: str, timeout: str | None = None, run_dir: str | Non
     if stage not in list(GateStage):
         raise UsageError(f"--stage {stage!r}: wanted {' or '.join(GateStage)}")
     patience = None if timeout is None else seconds("--timeout", timeout)
-    return wait(directories("/", run=run_dir).run, profile, stage, _boot_id(), patience)
+    return wait(run_directory(run_dir), profile, stage, _boot_id(), patience)
 
 
 def wait(

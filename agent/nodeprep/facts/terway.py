@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nodeprep.facts import cni
 from nodeprep.facts.cni import Cni
-from nodeprep.model import Fact, Shown, Topic, Unreadable, guarded, not_recorded, raw, shown
+from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, not_recorded, raw, shown
 
 if TYPE_CHECKING:
     from nodeprep.doors.files import Entry, Files
@@ -24,7 +24,8 @@ CAPABILITIES = f"{RUN}/node_capabilities"
 DAEMON = f"{RUN}/eni.socket"
 POLICY = ("127.0.0.1", 9099)  # felix, cilium-agent, or socat where there is no policy to enforce
 BINARY = "/opt/cni/bin/terway"
-DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
+KUBELET = "/var/lib/kubelet"
+DEVICE_PLUGINS = f"{KUBELET}/device-plugins"
 BPFFS = re.compile(rb"^\S+ \S+ \S+ \S+ /sys/fs/bpf \S.*? - (\S+) ", re.MULTILINE)  # proc_pid_mountinfo(5)
 MOUNTS_LIMIT = 16 << 20  # bytes; a node with hundreds of containers has megabytes of overlay mounts
 ANSWER = 1.0  # seconds; both sockets are of this machine
@@ -91,7 +92,7 @@ def observe(host: Host) -> Terway:
         bpffs=guarded(_bpffs(host)),
         daemon=guarded(_socket(host, DAEMON)) if asked else None,
         policy=guarded(_socket(host, POLICY)) if asked else None,
-        device_plugins=guarded(_device_plugins(files)),
+        device_plugins=guarded(_device_plugins(host)),
     )
 
 
@@ -165,8 +166,15 @@ def _socket(host: Host, address: tuple[str, int] | str) -> Socket | Unreadable:
     return code if isinstance(code, Unreadable) else Socket(name, code)
 
 
-def _device_plugins(files: Files) -> tuple[str, ...] | Unreadable:
+def _device_plugins(host: Host) -> tuple[str, ...] | Unreadable:
+    """Their names; where a live node has a kubelet and not this directory, it is not seen: our pod does not mount it.
+
+    Whoever may connect to kubelet.sock in it registers plugins in others' names (docs/security.md).
+    """
+    files = host.files
     names = files.names(DEVICE_PLUGINS)
+    if names is None and host.live and files.exists(KUBELET):
+        return Unreadable(Why.MISSING, DEVICE_PLUGINS, detail="not mounted in the agent's pod, or no kubelet ran")
     return names if isinstance(names, Unreadable) else tuple(name for name in names or () if name.endswith(".sock"))
 
 

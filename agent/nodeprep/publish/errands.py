@@ -14,16 +14,18 @@ from typing import Any
 
 from nodeprep.doors import clock
 from nodeprep.doors.kube import Access
-from nodeprep.doors.kube_write import JSON, MERGE
+from nodeprep.doors.kube_write import JSON, MERGE, Outcome
 from nodeprep.publish import event, lease
 from nodeprep.publish.node import Seen
 from nodeprep.publish.pace import FUTILE, Backoff
 from nodeprep.publish.writing import UNPROCESSABLE, Ask, back_off, denial, denied_by, is_lost, mend, path
 
-TEST = 3600.0  # seconds between two tests of a fence (design 3.5)
-# And where none was found: a policy that is applied with the agent takes the API server some seconds to enforce, so it
-# is looked for again soon, then at each doubling, at last every 10 minutes.
-FIRST, LAST = 15.0, 600.0
+# Seconds between two dry runs of a fence that holds, each of one policy by turns; what comes later by WAVER at most. So
+# a policy is tried within two minutes (design 3.5), the time of the request included.
+TEST, WAVER = 55.0, 0.065
+# And where none was found: a policy that is applied with the agent takes the API server some seconds to enforce, so
+# both are tried again soon, then at each doubling, at last every two minutes: that is one dry run a minute, too.
+FIRST, LAST = 15.0, 120.0
 ALIVE = 5.0  # seconds until a Lease that was due is thought of again, where the checks did not run
 LATE = 1.3  # minutes after which the Lease is renewed on its own, the minute's look not having done it
 HELD = 16  # Events that wait for the server; older ones go
@@ -42,8 +44,8 @@ class Errands:
 
     `is_alive`: the checks run, without which no Lease says so. `events` wait to be sent, the oldest first. `trouble` is
     why the Lease is not renewed, "" while it is; `denied`, what a policy said to it, after which it is not asked for
-    before `believe_anew`; `fenced`, whether the cluster keeps this agent from what is not its own, None until that was
-    tested.
+    before `believe_anew`; `fenced`, whether the cluster keeps this agent from what is not its own, None until both
+    policies were tested.
     """
 
     access: Access
@@ -59,6 +61,9 @@ class Errands:
     _lease_at: float = -inf
     _beliefs: int = 0  # how often what was denied was to be tried anew
     _unfenced: int = 0  # tests in a row that found no fence
+    _holds: dict[str, bool] = field(default_factory=dict)  # by the rule that must deny: whether it did when last tried
+    _turn: str = LABELS  # whose turn it is
+    _tries_both: bool = True
     _lease: Backoff = field(init=False)
     _event: Backoff = field(init=False)
 
@@ -78,7 +83,7 @@ class Errands:
         """What was denied may be allowed now, and what was allowed denied. Any thread may say so."""
         self._beliefs += 1
         self.denied = ""
-        self.fence_at, self._unfenced = -inf, 0
+        self.fence_at, self._unfenced, self._tries_both = -inf, 0, True
 
     def rest(self, now: float) -> None:
         """Something is broken here: nothing is tried for a while."""
@@ -122,23 +127,32 @@ class Errands:
     def test_fence(self) -> None:
         """Whether the cluster keeps this agent from what is not its own: each policy denies, by the rule meant for it.
 
-        Where one lets it through there is no fence, whatever the other does; any other answer tells nothing.
+        Where one lets it through there is no fence, whatever the other does; any other answer tells nothing. A fence
+        that holds is tried by one dry run, of one policy and then of the other; else both are tried.
         """
-        namespace, beliefs = self.access.namespace, self._beliefs
-        labelled = {"metadata": {"labels": {FOREIGN: "denied"}}}
+        rules = (LABELS, OWN_LEASE) if self._tries_both or not self.fenced else (self._turn,)
+        self._turn, self._tries_both, beliefs = OWN_LEASE if rules[-1] == LABELS else LABELS, False, self._beliefs
         with self.connected() as ask:
-            node = ask("PATCH", f"{path(self.access.node)}{DRY}", labelled, MERGE)
-            held = ask("POST", f"{lease.path(namespace)}{DRY}", lease.foreign(namespace, FOREIGN_LEASE), JSON)
-        if node.done or held.done:
-            self.fenced = False
-        elif (denied_by(node), denied_by(held)) == (LABELS, OWN_LEASE):
-            self.fenced = True
+            answers = {rule: self._dry_run(ask, rule) for rule in rules}
+        for rule, answer in answers.items():
+            if answer.done or denied_by(answer) == rule:
+                self._holds[rule] = not answer.done
+        if len(self._holds) == 2 or not all(self._holds.values()):
+            self.fenced = all(self._holds.values())
         if beliefs != self._beliefs:
             return  # it is to be tested at once
         until_next = TEST if self.fenced else min(LAST, FIRST * 2.0 ** min(self._unfenced, 10))
         self._unfenced = 0 if self.fenced else self._unfenced + 1
-        asked_for = max(node.retry_after, held.retry_after)
-        self.fence_at = clock.now() + max(until_next * self.chance.uniform(0.9, 1.1), asked_for)
+        asked_for = max(answer.retry_after for answer in answers.values())
+        self.fence_at = clock.now() + max(until_next * self.chance.uniform(1.0, 1.0 + WAVER), asked_for)
+
+    def _dry_run(self, ask: Ask, rule: str) -> Outcome:
+        """Ask for what the rule must deny, and the other policy does not know."""
+        if rule == LABELS:
+            labelled = {"metadata": {"labels": {FOREIGN: "denied"}}}
+            return ask("PATCH", f"{path(self.access.node)}{DRY}", labelled, MERGE)
+        namespace = self.access.namespace
+        return ask("POST", f"{lease.path(namespace)}{DRY}", lease.foreign(namespace, FOREIGN_LEASE), JSON)
 
     def post(self) -> None:
         """Send an Event. What is there already was sent before; what may not be written is worth nothing more."""

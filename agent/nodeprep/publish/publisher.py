@@ -30,6 +30,7 @@ from nodeprep.publish.writing import RULE, Ask, Order, Written, back_off, look, 
 
 LOGGER = logging.getLogger("nodeprep")
 WHOLE = 8.0  # seconds for the requests of one connection
+LATER = (1.05, 1.1)  # times a minute: with the dry runs (errands.TEST) at most three requests a minute
 PATIENCE = 1.0  # seconds that an opening gate file waits for the Node to say so
 
 
@@ -288,8 +289,8 @@ class Publisher:
             self.changed()
 
     def _spread(self, seconds: float) -> float:
-        """A tenth earlier or later, so that a fleet that started at once does not ask at once for ever."""
-        return seconds * self._chance.uniform(0.9, 1.1)
+        """Later by a share of its own, so that a fleet that started at once does not ask at once for ever."""
+        return seconds * self._chance.uniform(*LATER)
 
 
 def _now() -> datetime:

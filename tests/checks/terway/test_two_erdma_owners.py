@@ -21,7 +21,8 @@ OVER = pod(namespace="kube-system", name="alibabacloud-erdma-agent-9xk2b", label
 OTHER = pod(name="log-agent", labels={"tier": "agent"})
 DENIED = Unreadable(Why.DENIED, "pods")
 ILL = EniConfig("kube-system/eni-config", guarded(Unreadable(Why.MALFORMED, "eni_conf")))
-ROWS: list[tuple[tuple[str, ...], Any, str]] = [
+UNSEEN: Any = guarded(Unreadable(Why.MISSING, "/var/lib/kubelet/device-plugins"))
+ROWS: list[tuple[Any, Any, str]] = [
     # sockets      Kubernetes                                       says
     ((), None, "absent Nothing"),
     (("kubelet.sock", "1763740000-eni.sock"), None, "absent Nothing"),
@@ -47,11 +48,20 @@ ROWS: list[tuple[tuple[str, ...], Any, str]] = [
     ((), cluster(eni_config=DENIED), "absent Nothing"),
     ((OURS,), cluster(eni_config=DENIED), "ok OneOwner"),
     (BOTH, cluster(eni_config=DENIED), "warn SocketLeft"),
+    # In the agent's pod the sockets are not seen: Kubernetes alone says who is configured.
+    (UNSEEN, None, "unknown CannotLook"),
+    (UNSEEN, cluster(), "absent Nothing"),
+    (UNSEEN, cluster(eni_config=ON), "ok OneOwner"),
+    (UNSEEN, cluster(pods=(terway_pod(), AGENT)), "ok OneOwner"),
+    (UNSEEN, cluster(eni_config=ON, pods=(AGENT,)), "fail TwoOwners"),
+    (UNSEEN, cluster(eni_config=ON, pods=DENIED), "unknown CannotLook"),
+    (UNSEEN, cluster(eni_config=DENIED, pods=(AGENT,)), "unknown CannotLook"),
+    (UNSEEN, cluster(eni_config=DENIED), "absent Nothing"),
 ]
 
 
 @pytest.mark.parametrize(("sockets", "told", "says"), ROWS)
-def test_says(sockets: tuple[str, ...], told: Any, says: str) -> None:
+def test_says(sockets: Any, told: Any, says: str) -> None:
     facts = (terway(device_plugins=sockets),) if told is None else (terway(device_plugins=sockets), told)
     assert say(CHECK, *facts) == says
 
@@ -65,3 +75,11 @@ def test_names_the_owner() -> None:
     (theirs,) = verdicts(CHECK, terway(device_plugins=(THEIRS,)))
     assert ours.message == "Terway alone serves aliyun/erdma"
     assert theirs.message == "erdma-controller alone serves aliyun/erdma"
+
+
+def test_says_that_it_goes_by_the_records_alone() -> None:
+    (ours,) = verdicts(CHECK, terway(device_plugins=UNSEEN), cluster(eni_config=ON))
+    assert ours.message == (
+        "Terway alone serves aliyun/erdma by Kubernetes' records; /var/lib/kubelet/device-plugins is not seen here, "
+        "nor what was left in it"
+    )

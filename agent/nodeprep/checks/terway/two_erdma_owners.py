@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from nodeprep.facts.cluster import Cluster, EniConfig
-from nodeprep.facts.terway import Terway
+from nodeprep.facts.terway import DEVICE_PLUGINS, Terway
 from nodeprep.model import NODE, CannotLook, Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 
 # How their device plugins call their sockets, after the time of their start.
@@ -17,8 +17,12 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     terway = seen[Terway]
     if not terway.present:
         return
-    served = {end for end in (TERWAY, CONTROLLER) for name in terway.device_plugins if name.endswith(end)}
-    configured = owners(seen.get(Cluster))
+    configured, sockets = owners(seen.get(Cluster)), raw(terway)["device_plugins"]
+    blind = isinstance(sockets, Unreadable)
+    if blind and configured is None:
+        raise CannotLook(sockets)
+    names = () if blind else sockets
+    served = {end for end in (TERWAY, CONTROLLER) for name in names if name.endswith(end)}
     if configured is not None and all(configured):
         message = (
             f"eni-config says enable_erdma, and {AGENT} runs here too: both serve aliyun/erdma and take the same ENIs. "
@@ -39,7 +43,8 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         yield Verdict(NODE, Status.WARN, "SocketLeft", message, observed="two", expected="one")
     elif served or any(configured or ()):
         owner = "Terway" if TERWAY in served or (configured and configured[0]) else "erdma-controller"
-        yield Verdict(NODE, Status.OK, "OneOwner", f"{owner} alone serves aliyun/erdma", observed="one")
+        unseen = f" by Kubernetes' records; {DEVICE_PLUGINS} is not seen here, nor what was left in it" if blind else ""
+        yield Verdict(NODE, Status.OK, "OneOwner", f"{owner} alone serves aliyun/erdma{unseen}", observed="one")
 
 
 def owners(cluster: Cluster | None) -> tuple[bool, bool] | None:
