@@ -46,6 +46,8 @@ What could not be read has no series: a gap in `nodeprep_port_up` is no port tha
 - **profile** is each profile that the node has: a node without one has no `nodeprep_ready`.
 - **bell** is an event source. One that this node does not have (no ib_core, no right to read the kernel log) has no
   `nodeprep_bell_alive`: 0 is one that died.
+- **mounts_ok** is 0 where a taken-over agent could write a mount of the node besides its own two directories
+  ([security.md](security.md#what-is-mounted-inside-a-mount)).
 - **fact** is a name that `every` of [configuration.md](configuration.md) takes; **reason** is a word of the agent.
 """
 ALERTING = """
