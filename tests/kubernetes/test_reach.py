@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
+import nodeprep
 from tests.kubernetes import shipped
 from tests.kubernetes.asked import check
 from tests.kubernetes.shipped import DAEMONSET, Object, agents, condition, configuration, container, metrics, overlay
@@ -30,8 +33,13 @@ MARKER, NAME = "a-secret-of-the-victim", "nodeprep-reach"
 PODS = "/api/v1/namespaces/default/pods"
 OWN = {"/host/run/nodeprep", "/host/var/lib/nodeprep"}
 # Who takes a connection, by the pod that asks. A mount that is read-only stops nobody from connecting.
+TERWAY = "/run/eni/eni.socket"  # of its daemon, with components/terway: the agent asks whether it listens
 CONNECTS = {
-    "agent": {"/host/run/nodeprep/agent.sock", "/host/var/lib/kubelet/device-plugins/kubelet.sock"},
+    "agent": {
+        "/host/run/nodeprep/agent.sock",
+        "/host/var/lib/kubelet/device-plugins/kubelet.sock",
+        f"/host/var{TERWAY}",
+    },
     "wait-ready": {"/run/nodeprep/agent.sock"},
 }
 REACHED = {
@@ -131,10 +139,11 @@ def agents_pod(cluster: Cluster) -> str:
 
 @pytest.fixture(scope="module")
 def reached(cluster: Cluster, node: Node) -> dict[str, set[str]]:
-    """What the agent's container reaches, while somebody has a terminal on its node."""
-    assert node.name == "n1"
+    """What the agent's container reaches, while somebody has a terminal on its node, and Terway's daemon listens."""
     mine, terminal = os.openpty()
-    with closing(os.fdopen(mine)), closing(os.fdopen(terminal)):
+    with closing(os.fdopen(mine)), closing(os.fdopen(terminal)), socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(str(node.path(TERWAY)))
+        daemon.listen()
         return attacked(cluster, agents_pod(cluster), "nodeprep")
 
 
@@ -180,6 +189,41 @@ def told(cluster: Cluster) -> Object:
 def test_who_takes_a_connection(reached: dict[str, set[str]], cluster: Cluster) -> None:
     assert reached["connects"] == CONNECTS["agent"]
     assert attacked(cluster, "wait-ready")["connects"] == CONNECTS["wait-ready"]
+
+
+SEEN = """
+import json, sys
+from nodeprep.doors.host import Host
+from nodeprep.facts import limits, modules, mounts, sysctls, system
+from nodeprep.model import raw
+host = Host(sys.argv[1])
+assert host.unmounted() is None, host.unmounted()
+facts = (raw(system.observe(host)), raw(limits.observe(host)), raw(sysctls.observe(host)), raw(modules.observe(host)))
+about, limit, settings, known = facts
+print(json.dumps({
+    "machine": [about[one] for one in ("name", "kernel", "boot_id", "cmdline", "virtual", "vendor", "product")],
+    "memory": [limit["memory"], limit["shm"], str(limit["huge_pages"])],
+    "settings": dict(settings["live"]),
+    "modules": known["loaded"],
+    "mounts": sorted({one.point for one in mounts.observe(host).mounts}),
+}))
+"""
+
+
+def test_it_reads_the_same_of_its_node_as_root_there(cluster: Cluster, node: Node) -> None:
+    """The bound file is the host's, whoever reads it; and every /proc shows alike what is no process's."""
+    words = ("-n", "nodeprep", "exec", agents_pod(cluster), "--", PYTHON, "-c", SEEN, "/host")
+    agent = f"PYTHONPATH={Path(nodeprep.__file__).parents[1]}"
+
+    def alike() -> bool:  # a pod that comes or goes between the two looks has mounts, and an interface
+        inside, there = (json.loads(one) for one in (cluster.kubectl(*words), node.run("env", agent, *root)))
+        assert inside.keys() == there.keys()
+        differ = {name for name in inside if inside[name] != there[name]}
+        assert differ <= {"mounts", "settings"}, [(inside[name], there[name]) for name in differ]
+        return not differ
+
+    root = (sys.executable, "-c", SEEN, "/")
+    until(alike, "the same mounts and settings", 20)
 
 
 def memlock(cluster: Cluster) -> Object:
