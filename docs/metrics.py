@@ -48,6 +48,8 @@ What could not be read has no series: a gap in `nodeprep_port_up` is no port tha
   `nodeprep_bell_alive`: 0 is one that died.
 - **verb, code**: one `PATCH` or `POST` a minute with 422 is the agent's test of the fence: a denial that is wanted
   ([security.md](security.md#the-fence)). `nodeprep_node_ok` tells of others.
+- **mounts_ok** is 0 where a taken-over agent could write a mount of the node besides its own three directories
+  ([security.md](security.md#what-is-mounted-inside-a-mount)).
 - **fact** is a name that `every` of [configuration.md](configuration.md) takes; **reason** is a word of the agent.
 """
 ALERTING = """

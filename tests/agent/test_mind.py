@@ -237,6 +237,18 @@ def test_a_taint_asks_once_for_a_look_at_who_bears_it(mode: Mode, root: Path, tm
     assert mind.wanted(node.now).get(Cluster) is None, "no taint is to stand"
 
 
+def test_what_of_the_node_could_be_written_is_told_on_a_node_that_is_ready_all_the_same(tmp_path: Path) -> None:
+    node = Node(trees.build("h100-roce", tmp_path / "tree"), tmp_path / "memory", settings())
+    node.mind.exposed = ("/host/a", "/host/b", "/host/c", "/host/d")
+    status = node.sees_often(12)
+    assert status.exposed == node.mind.exposed
+    message = status.desired.conditions[0].message
+    assert message.endswith(
+        "; a taken-over agent could write /host/a, /host/b, /host/c and 1 more (nodeprep_mounts_ok 0): containerd "
+        "before 2.0 leaves that open"
+    )
+
+
 def test_other_settings_count_from_the_next_look_on(root: Path, tmp_path: Path) -> None:
     node = Node(root, tmp_path / "memory", settings())
     node.sees()

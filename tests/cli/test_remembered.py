@@ -19,7 +19,7 @@ from nodeprep.cli.remembered import Remembered, age, as_agreed, remembered
 from nodeprep.cli.wishes import wishes
 from nodeprep.config.profiles import effective
 from nodeprep.doors import clock
-from nodeprep.doors.host import BOOT_ID
+from nodeprep.doors.host_root import BOOT_ID
 from nodeprep.doors.store import Store
 from nodeprep.facts.past import Case, Past, State
 from nodeprep.memory import keep

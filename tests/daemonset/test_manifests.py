@@ -14,19 +14,38 @@ import yaml
 
 from nodeprep.config.settings import load_settings
 from nodeprep.decide.desired import TRAINING_READY
+from nodeprep.doors.root import OF_ALL
 from nodeprep.publish.fence import Account, fence
 from tests.daemonset.manifests import OVERLAYS, ROOT, UPSTREAM, Object, agent, combined, mounts, of, overlay
 
 PACKAGE = ROOT.parent / "agent/nodeprep"
 WRITABLE = {"/var/lib/nodeprep", "/run/nodeprep", "/run/nodeprep-agent"}
 # Whoever may open what lies in these is root of the node, or has the secrets of its pods.
-NEVER = {"/", "/etc", "/etc/kubernetes", "/run", "/var", "/var/run", "/var/lib", "/var/lib/kubelet", "/root", "/home"}
+NEVER = {
+    "/",
+    "/proc",
+    "/sys",
+    "/sys/kernel",
+    "/sys/fs",
+    "/etc",
+    "/etc/kubernetes",
+    "/run",
+    "/var",
+    "/var/run",
+    "/var/lib",
+    "/var/lib/kubelet",
+    "/root",
+    "/home",
+}
 # What the agent would read of a host and is not shown, and why.
 NOT_SHOWN = {
     "/etc/crio": "clusters with CRI-O; a patch of their own",
     "/etc/eni": "only a bell; polling finds the same",
     "/etc/kubernetes": "the credentials of the kubelet; /var/lib/kubelet/pods says as well that there is one",
     "/etc/nodeprep": "the pod has its own, from the ConfigMap",
+    "/proc/1/stat": "what tells that a root has the whole of /proc, which leads into every pod",
+    "/proc/self": "its own",
+    "/sys/kernel/debug": "a file system inside /sys; only an explanation",
     "/etc/sysctl.conf": "a file, which an editor replaces; and where there is none, a mount would make a directory",
     "/run/NetworkManager": "in /run are the sockets of the container runtime; its unit in /etc/systemd says as well",
     "/run/cloud-init": "in /run; /var/lib/cloud says as well",
@@ -74,7 +93,8 @@ def test_what_it_may_write_of_its_host(name: str) -> None:
         assert path not in NEVER
         assert "emptyDir" in one or one["hostPath"]["path"] == path
         # Whatever else is missing is made: a pod that waits for a directory would leave the node without a judge.
-        assert "emptyDir" in one or one["hostPath"]["type"] in ("Directory", "DirectoryOrCreate")
+        kinds = ("File",) if path.startswith("/proc/1/") else ("Directory", "DirectoryOrCreate")
+        assert "emptyDir" in one or one["hostPath"]["type"] in kinds
 
 
 def named_paths() -> dict[str, str]:
@@ -91,7 +111,8 @@ def named_paths() -> dict[str, str]:
 
 def test_it_sees_all_that_its_facts_read_but_for_this(tmp_path: Path) -> None:
     shown = mounts(combined(tmp_path, [ROOT / "overlays/ack"], "lingjun"))
-    seen = {path: next((one for one in shown if f"{path}/".startswith(f"{one}/")), None) for path in named_paths()}
+    read = {path for path in named_paths() if path != "/proc" and not OF_ALL.match(path)}  # the rest: in its own /proc
+    seen = {path: next((one for one in shown if f"{path}/".startswith(f"{one}/")), None) for path in read}
     hidden = {path for path, by in seen.items() if by is None}
     unsaid = {path for path in hidden if not any(f"{path}/".startswith(f"{one}/") for one in NOT_SHOWN)}
     assert not {path: named_paths()[path] for path in unsaid}

@@ -732,3 +732,63 @@ def test_many_threads_read_one_root(root: Path) -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+# A host of whose /proc the root has the mount tables of the first process, and no more
+
+
+@pytest.fixture
+def pod(root: Path) -> Path:
+    """What a pod has of its host; its own /proc shows what is global, and processes of its own."""
+    put(root, "/proc/1/mountinfo", "table")
+    put(root, "/proc/1/mounts", "options")
+    return root
+
+
+@pytest.mark.parametrize(
+    "path", ["/proc/version", "/proc/cmdline", "/proc/sys/kernel/osrelease", "/proc/sys/kernel/random/boot_id"]
+)
+def test_what_every_proc_shows_alike_is_read_in_our_own(pod: Path, path: str) -> None:
+    files = Files(str(pod), live=True)
+    assert not files.shows_processes
+    assert files.data(path) == Path(path).read_bytes()
+    assert files.exists(path)
+    assert files.entry(path) is not None
+    assert files.place(path) == path
+
+
+def test_directories_that_every_proc_shows_alike_are_read_in_our_own(pod: Path) -> None:
+    names = Files(str(pod), live=True).names("/proc/sys/net/ipv4/conf")
+    assert isinstance(names, tuple)
+    assert {"all", "default", "lo"} <= set(names)
+    assert Files(str(pod), live=True).text("/proc/net/dev") is not None
+
+
+def test_no_process_of_ours_is_taken_for_the_hosts(pod: Path) -> None:
+    files = Files(str(pod), live=True)
+    assert files.names("/proc") == ("1",)
+    assert files.names("/proc/1") == ("mountinfo", "mounts")
+    assert files.text("/proc/1/mountinfo") == "table"
+    for path in ("/proc/1/stat", f"/proc/{os.getpid()}/stat", "/proc/self/stat", "/proc/thread-self/stat"):
+        assert files.text(path) is None
+        assert not files.exists(path)
+
+
+def test_what_is_excluded_is_not_read_in_our_own_either(pod: Path) -> None:
+    assert Files(str(pod), ("/proc/sys/*",), live=True).text("/proc/sys/kernel/osrelease") is None
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["dead", "live"])
+def test_a_tree_or_a_whole_proc_is_read_as_it_stands(root: Path, *, live: bool) -> None:
+    put(root, "/proc/1/mountinfo", "table")
+    if live:
+        put(root, "/proc/1/stat", "1 (init) S")
+    put(root, "/proc/sys/kernel/osrelease", "6.1.0-other")
+    files = Files(str(root), live=live)
+    assert files.shows_processes
+    assert files.text("/proc/sys/kernel/osrelease") == "6.1.0-other"
+    assert files.text("/proc/meminfo") is None
+
+
+def test_a_live_root_without_anything_of_proc_has_nothing_of_ours(root: Path) -> None:
+    assert Files(str(root), live=True).text("/proc/meminfo") is None

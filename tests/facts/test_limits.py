@@ -6,14 +6,17 @@ import os
 import resource
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from nodeprep.doors.host import Host
+from nodeprep.doors.mount_table import rows
 from nodeprep.facts.limits import HugePages, Limits, Process, observe
 from nodeprep.model import Unreadable, Why, raw
 
@@ -22,6 +25,7 @@ Max cpu time              unlimited            unlimited            seconds
 Max locked memory         {soft:<20} {hard:<20} bytes
 Max address space         unlimited            unlimited            bytes"""
 MEMORY = 2113525540 << 10
+OWN = Path("/proc/self/mountinfo")
 MEMLOCK = resource.RLIMIT_MEMLOCK
 
 
@@ -191,6 +195,67 @@ def test_a_file_in_place_of_proc_is_damage(tmp_path: Path) -> None:
 
 def test_memory(root: Path) -> None:
     assert look(root).memory == MEMORY
+
+
+# A pod, which has two files of the host's /proc
+
+
+@pytest.mark.parametrize(
+    ("roots", "runtime", "unit"),
+    [
+        (("/run/containerd/io.containerd.runtime.v2.task/k8s.io/4f1/rootfs",), "containerd", "containerd.service"),
+        (("/run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/4f1/rootfs",), "containerd", ""),
+        (("/var/lib/containers/storage/overlay/4f1/merged",), "crio", "crio.service"),
+        (("/var/lib/docker/overlay2/4f1/merged",), "dockerd", "docker.service"),
+        (("/mnt/x", "/data/docker/overlay2/4f1/merged"), "dockerd", "docker.service"),
+        (("/mnt/x",), "", ""),
+        ((), "", ""),
+    ],
+)
+def test_the_runtime_by_where_the_host_has_our_root(
+    root: Path, roots: tuple[str, ...], runtime: str, unit: str
+) -> None:
+    device = next(row.device for row in reversed([*rows(OWN.read_bytes())]) if row.point == "/")
+    lines = [f"{number} 1 {device} / {point} rw - overlay overlay rw" for number, point in enumerate(roots)]
+    put(
+        root,
+        "proc/1/mountinfo",
+        "\n".join([*lines, "9 1 0:9999 / /var/lib/docker/overlay2/other/merged rw - overlay o rw"]),
+    )
+    found = observe(Host(str(root)))
+    assert isinstance(found, Limits)
+    assert found.processes == ()
+    assert found.inherited is not None
+    assert (found.inherited.runtime, found.inherited.unit) == (runtime, unit)
+
+
+def test_what_a_pod_inherited_is_its_own_limit(root: Path) -> None:
+    put(root, "proc/1/mountinfo", "22 1 259:2 / / rw - ext4 /dev/x rw")
+    script = "import resource, sys; resource.setrlimit(resource.RLIMIT_MEMLOCK, (32768, 65536))\n" + ASK
+    done = subprocess.run((sys.executable, "-c", script, str(root)), capture_output=True, text=True, check=True)
+    soft, hard, made = done.stdout.split()
+    assert (soft, hard) == ("32768", "65536")
+    boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert boot - 60 <= datetime.fromisoformat(made).timestamp() <= time.time()
+
+
+ASK = """
+from nodeprep.doors.host import Host
+from nodeprep.facts.limits import observe
+found = observe(Host(sys.argv[1])).inherited
+print(found.soft, found.hard, found.made)
+"""
+
+
+def test_a_root_with_all_of_proc_is_judged_by_its_processes(root: Path) -> None:
+    put(root, "proc/1/mountinfo", "22 1 259:2 / / rw - ext4 /dev/x rw")
+    put(root, "proc/1/stat", "1 (init) S")
+    process(root, 1871, "containerd", "65536")
+    found = observe(Host(str(root)))
+    assert isinstance(found, Limits)
+    assert [one.soft for one in found.processes] == [65536]
+    assert found.inherited is None
+    assert look(root).inherited is None
 
 
 # This machine

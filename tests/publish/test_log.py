@@ -16,7 +16,7 @@ from nodeprep.doors.bell import BellState
 from nodeprep.facts.past import Blind, Case, State
 from nodeprep.model import Remedy
 from nodeprep.publish.log import MOST_LINE, Entry, JsonLines, line, tell, transitions
-from nodeprep.publish.status import NodeStatus
+from nodeprep.publish.status import NodeStatus, words_of
 from tests.past_values import case
 from tests.status_values import report, standing, status
 
@@ -128,6 +128,8 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"store_trouble": "no space"}, {}, ["store-fine-again"]),
     ({}, {"config_trouble": "c.yaml:3: bad"}, ["! config-trouble message=c.yaml:3: bad"]),
     ({"config_trouble": "c.yaml:3: bad"}, {}, ["config-fine-again"]),
+    ({}, {"exposed": ("/host/opt/cni/bin",)}, [f"! mounts-trouble message={words_of(('/host/opt/cni/bin',))}"]),
+    ({"exposed": ("/host/opt/cni/bin",)}, {"exposed": ("/host/opt/cni/bin",)}, []),
     (
         {"report": report(profile="base", chosen_by="hardware")},
         {},

@@ -172,6 +172,8 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("store_ok", {"store_trouble": "no space"}, [" 0.0"]),
     ("gate_files_ok", {}, [" 1.0"]),
     ("gate_files_ok", {"gate_trouble": "/run/nodeprep/mine.ready cannot be removed"}, [" 0.0"]),
+    ("mounts_ok", {}, [" 1.0"]),
+    ("mounts_ok", {"exposed": ("/host/opt/cni/bin",)}, [" 0.0"]),
     ("waivers", {"waivers": 2}, [" 2.0"]),
     ("upgrade_spared", {"disputed": ("port.mtu", "pci.link")}, [" 2.0"]),
     (

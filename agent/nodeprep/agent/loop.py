@@ -22,7 +22,7 @@ from nodeprep.decide.readiness import open_gates
 from nodeprep.decide.schedule import Schedule
 from nodeprep.doors import clock
 from nodeprep.doors.bell import Bells
-from nodeprep.doors.host import BOOT_ID, Host
+from nodeprep.doors.host import Host
 from nodeprep.doors.store import Store
 from nodeprep.facts import ALL as FACTS
 from nodeprep.model import Topic
@@ -46,7 +46,8 @@ class Means:
 
     `host_of` gives the host without paths that a profile excludes, for a metadata URL; `read_settings` reads the
     configuration (raises ConfigError). `listeners` are called with each round's outcome, when gates were closed and
-    before any opens; the `publisher` tells the cluster, None where there is no access to one.
+    before any opens; the `publisher` tells the cluster, None where there is no access to one. `exposed` are mount
+    points of the node that we could write and should not.
     """
 
     host_of: Callable[[tuple[str, ...], str], Host]
@@ -57,6 +58,7 @@ class Means:
     requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
     listeners: tuple[Callable[[NodeStatus], None], ...] = ()
     publisher: Publisher | None = None
+    exposed: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -156,12 +158,13 @@ class Agent:
         """Recall what counts; a gate that nothing vouches for is closed before the first look."""
         self._excluded = Question(ALL, (), Wishes(None, "", self.settings, clock.today())).excluded()
         host = self._host()
-        found = start(self.means.store, self.means.run_directory, _text(host.files.text(BOOT_ID)), clock.now())
+        found = start(self.means.store, self.means.run_directory, host.boot_id(), clock.now())
         past, now = found.past, clock.now()
         self._gates = GateFiles(self.means.run_directory)
         troubles = [self._gates.sweep(), self._gates.close(past.gates)]
         keeper = Keeper(self.means.store, found.rest)
         self._mind = Mind(self.settings, keeper, past, frozenset(fact.kind for fact in FACTS), self.means.requests)
+        self._mind.exposed = self.means.exposed
         self._observer = Observer(host, self.means.bells.wake)
         self._schedule = Schedule(FACTS, self._periods())
         self._started = past.why
@@ -294,7 +297,3 @@ class Agent:
     def _ask(self, what: str) -> None:
         self._asked.add(what)
         self.means.bells.wake()
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -43,7 +43,7 @@ from nodeprep.facts.past import Past, State
 from nodeprep.look import Look
 from nodeprep.model import Remedy, Report, raw
 from nodeprep.publish.publisher import NodeSays
-from nodeprep.publish.status import NodeStatus
+from nodeprep.publish.status import NodeStatus, words_of
 from nodeprep.question import Chosen, Question, Wishes
 
 CHECKS = {check.id: check for check in ALL}
@@ -57,9 +57,9 @@ class Mind:
 
     `settings` are the last that could be read, `config_trouble` what is wrong with newer ones, `gate_trouble` what
     keeps gate files from being written or removed, `publish_trouble` what is wrong with writing to the cluster, as
-    others can mend it. `facts` are the kinds that a full round has looked at, `requests`
-    the count of what was asked of Kubernetes. `proves_anew`: what was looked at before counts no more, so all is to be
-    looked at now.
+    others can mend it, `exposed` the mount points of the node that the agent could write and should not. `facts` are
+    the kinds that a full round has looked at, `requests` the count of what was asked of Kubernetes. `proves_anew`: what
+    was looked at before counts no more, so all is to be looked at now.
     """
 
     settings: Settings
@@ -70,6 +70,7 @@ class Mind:
     config_trouble: str = ""
     gate_trouble: str = ""
     publish_trouble: str = ""
+    exposed: tuple[str, ...] = ()
     standing: Standing = field(default_factory=lambda: Standing(ALL))
     choice: Choice | None = None
     proves_anew: bool = False
@@ -126,7 +127,7 @@ class Mind:
     def trouble(self) -> Trouble:
         """What is wrong with the agent itself."""
         store = "; ".join(filter(None, (self.keeper.trouble, self.gate_trouble)))
-        return Trouble(store, self.config_trouble, self.publish_trouble)
+        return Trouble(store, self.config_trouble, self.publish_trouble, words_of(self.exposed))
 
     def question(self) -> Question:
         return Question(ALL, (), Wishes(None, "", self.settings, clock.today(), past=self.past))
@@ -275,6 +276,7 @@ class Mind:
             rounds=self.rounds,
             complete=self.complete,
             store_trouble=self.keeper.trouble,
+            exposed=self.exposed,
             config_trouble=self.config_trouble,
             gate_trouble=self.gate_trouble,
             spared=tuple(dict.fromkeys(case.check for case in spared)),

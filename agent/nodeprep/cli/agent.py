@@ -72,6 +72,7 @@ def run(asked: Asked, listeners: tuple[Callable[[NodeStatus], None], ...] = ()) 
             requests=requests,
             listeners=(metrics.show, *listeners),
             publisher=_publisher(at),
+            exposed=at.host().writable_mounts((where.state, where.run, where.socket)),
         )
         agent = Agent(means, settings)
         own = settings.agent.metrics
@@ -221,6 +222,7 @@ def report(agent: Agent) -> str:
         "configurationTrouble": status.config_trouble,
         "publishTrouble": status.published.trouble if status.published else "",
         "fenced": status.published.fenced if status.published else None,
+        "writableMounts": status.exposed,
         "at": status.at,
     }
     return machine.text({"agent": own, "report": machine.document(status.report, FailOn.FAIL)})

@@ -9,7 +9,7 @@ from nodeprep.cli.place import Place
 from nodeprep.config.settings import Settings
 from nodeprep.config.waivers import Waiver
 from nodeprep.doors import clock
-from nodeprep.doors.host import BOOT_ID
+from nodeprep.doors.host_root import BOOT_ID
 from nodeprep.doors.store import Store, holder
 from nodeprep.facts.past import Past
 from nodeprep.memory import recall

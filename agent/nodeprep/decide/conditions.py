@@ -44,12 +44,14 @@ class Condition:
 class Trouble:
     """What is wrong with the agent itself, for the message of TrainingReady.
 
-    A memory that cannot be kept, a bad file, writes that the cluster denies or does not fence.
+    A memory that cannot be kept, a bad file, writes that the cluster denies or does not fence, and what of the node it
+    could write and should not.
     """
 
     store: str = ""
     config: str = ""
     publish: str = ""
+    exposed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def conditions(sight: Sight, trouble: Trouble) -> tuple[Condition, ...]:
 def _training_ready(sight: Sight, trouble: Trouble) -> Condition:
     """Whether a job may land here, and in one line why not."""
     status, why, message = _overall(sight)
-    troubles = (sight.untainted, trouble.store, trouble.config, trouble.publish)
+    troubles = (sight.untainted, trouble.store, trouble.config, trouble.publish, trouble.exposed)
     tail = "".join(f"; {line(one, MOST_TROUBLE)}" for one in troubles if one)
     return Condition(TRAINING_READY, status, reason(why), line(message, tail=tail))
 

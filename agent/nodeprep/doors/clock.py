@@ -34,6 +34,11 @@ def utc() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
+def utc_minute(wall: float) -> str:
+    """A moment of the wall clock for people, to the minute, as RFC 3339 writes it in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(wall))
+
+
 def wall() -> float:
     """Seconds since 1970 by the wall clock, for what others hold against their own."""
     return time.time()

@@ -57,12 +57,14 @@ class Files:
 
     `text`, `names`, `number`, `node` and `entry` answer None where there is no such file, an Unreadable where there is
     one that does not yield. Links are followed inside the root, absolute ones too. A path that an `excluded` pattern
-    matches is not there.
+    matches is not there. Of a `live` host some paths lie outside the root (doors/root.py); `shows_processes` is whether
+    the root has the host's processes.
     """
 
-    def __init__(self, root: str = "/", excluded: tuple[str, ...] = ()) -> None:
-        self._root = Root(root, excluded)
+    def __init__(self, root: str = "/", excluded: tuple[str, ...] = (), *, live: bool = False) -> None:
+        self._root = Root(root, excluded, live=live)
         self.root = self._root.path  # "" is this machine's own
+        self.shows_processes = not self._root.has_tables_only
         self._plain: set[str] = set()  # attributes that were plain files
 
     def forget(self) -> None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nodeprep.doors import clock
 from nodeprep.doors.files import DENIED, Files
-from nodeprep.model import NO_ACCESS, Unreadable, Why
+from nodeprep.doors.host_root import BOOT_ID, HostRoot
+from nodeprep.doors.mount_table import HOSTS, LIMIT, OWN, Row, rows
+from nodeprep.model import NO_ACCESS, Unreadable, Why, not_recorded
 
 if TYPE_CHECKING:
     from nodeprep.doors.clock import ClockState
@@ -18,14 +20,13 @@ if TYPE_CHECKING:
     from nodeprep.doors.netfilter import Chain
     from nodeprep.doors.netlink import Dcb, RouteNetlink
     from nodeprep.doors.netlink_routes import Tables, Way
+    from nodeprep.doors.own_process import OwnLimit
     from nodeprep.doors.rdma_netlink import RdmaNetlink
     from nodeprep.doors.statvfs import Statvfs
 
 T = TypeVar("T")
 PHYSICAL_KINDS: frozenset[str | None] = frozenset({None})
 METADATA = "http://100.100.100.200"  # the same in every VPC
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
-FIRST_PROCESS = "/proc/1/stat"
 
 
 class Host:
@@ -50,7 +51,8 @@ class Host:
         self.root = root
         self.live = live
         self.physical_kinds = physical_kinds
-        self.files = Files(root, excluded)
+        self.files = Files(root, excluded, live=live)
+        self._root = HostRoot(self.files)
         self.refused: set[str] = set()
         self._kubernetes = kubernetes
         self._statvfs: Statvfs | None = None
@@ -68,13 +70,34 @@ class Host:
         """
         if not self.live or not self.files.root:
             return None
-        lacking = [f"{self.files.root}{path}" for path in (FIRST_PROCESS, BOOT_ID) if not self.files.text(path)]
-        why = f"no {' and no '.join(lacking)}"
-        if not lacking:
-            if self.files.text(BOOT_ID) == Files().text(BOOT_ID):
-                return None
-            why = f"{self.files.root}{BOOT_ID} is not that of this boot"
-        return Unreadable(Why.MISSING, self.root, detail=f"the host's root is not mounted here: {why}")
+        why = self._root.lacks()
+        return Unreadable(Why.MISSING, self.root, detail=f"the host's root is not mounted here: {why}") if why else None
+
+    def boot_id(self) -> str:
+        """The id of this boot, "" where it cannot be read."""
+        found = self.files.text(BOOT_ID)
+        return found if isinstance(found, str) else ""
+
+    def writable_mounts(self, own: Sequence[str]) -> tuple[str, ...]:
+        """The mount points below a live host's root that a file may be opened for writing in, but for our `own`.
+
+        A host whose root is our own "/" has none: who runs there as root may write it all.
+        """
+        data = Files().data(OWN, LIMIT)
+        if not self.live or not self.files.root or not isinstance(data, bytes):
+            return ()
+        root, ours = os.path.realpath(self.files.root), {os.path.realpath(one) for one in own}
+        points = {row.point: row.is_writable for row in rows(data) if f"{row.point}/".startswith(f"{root}/")}
+        return tuple(sorted(point for point, is_writable in points.items() if is_writable and point not in ours))
+
+    def mounts(self) -> tuple[Row, ...] | Unreadable:
+        """Every mount of the host's mount namespace."""
+        path = HOSTS
+        data = self.files.data(path, LIMIT)
+        if not isinstance(data, bytes) and self.live and not self.files.root:
+            path = OWN  # ours is the host's where no container is in between
+            data = self.files.data(path, LIMIT)
+        return tuple(rows(data)) if isinstance(data, bytes) else data or not_recorded(path)
 
     def route_netlink(self) -> RouteNetlink | Unreadable:
         def ask() -> RouteNetlink:
@@ -159,6 +182,17 @@ class Host:
 
     def clock_state(self) -> ClockState | Unreadable:
         return _asked("adjtimex", clock.state)
+
+    def own_memlock(self) -> OwnLimit | Unreadable:
+        """What memory we may lock ourselves."""
+
+        def ask() -> OwnLimit:
+            from nodeprep.doors import own_process
+
+            hosts = self.mounts()
+            return own_process.memlock(() if isinstance(hosts, Unreadable) else hosts)
+
+        return _asked("/proc/self/limits", ask)
 
     def statvfs(self, points: Sequence[str], deadline: float) -> Mapping[str, Unreadable | None]:
         """Which mounted file systems answer within `deadline` seconds; None is an answer."""

@@ -10,6 +10,9 @@ from fnmatch import fnmatchcase
 
 ATTRIBUTES = "/sys/"
 LINKS = 40  # Linux MAXSYMLINKS (include/linux/namei.h)
+# What every /proc of this kernel shows alike: all but the processes, which are those of a PID namespace. What is below
+# /proc/sys/net and /proc/net is the reader's network namespace's, whichever /proc it is read in (fs/proc/proc_net.c).
+OF_ALL = re.compile(r"/proc/(?![0-9]|self/|thread-self/)")
 DEPTH = 255  # components of a path that is asked for; deeper than anything in sysfs
 # Links that come, go and turn while both of their ends stay: at a bind, an enslaving, a change of the number of VFs
 # (Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-net). All others go with the device whose they are.
@@ -20,10 +23,14 @@ class Root:
     """A directory that is another system's "/". `path` is "" for this machine's own.
 
     A path that an `excluded` pattern matches is not there. All methods raise OSError as the kernel would.
+
+    The agent's pod has two files of the host's /proc and no more, the mount tables of its first process: the whole of
+    it leads into every pod (docs/adr/0021). There, of a `live` host, what is no process's is read in our own /proc.
     """
 
-    def __init__(self, path: str = "/", excluded: tuple[str, ...] = ()) -> None:
+    def __init__(self, path: str = "/", excluded: tuple[str, ...] = (), *, live: bool = False) -> None:
         self.path = os.path.abspath(path).rstrip("/")
+        self.has_tables_only = live and bool(self.path) and _has_tables_only(self.path)
         self._excluded = excluded
         self._real: dict[str, str] = {}  # where paths led in this look
         self._before: dict[str, tuple[str, str]] = {}  # and in looks before it: where the way to them led, and they
@@ -49,15 +56,20 @@ class Root:
     def resolve(self, path: str) -> str:
         """Where `path` lies on this machine, every link on the way followed inside the root."""
         self._allow(path)
-        if not self.path:
+        if not self.path or self._is_of_all(path):
             return path
         return self._resolved(path.rstrip("/"))
 
     def beside(self, path: str) -> str:
         """Where `path` lies on this machine, links on the way to it followed; it may be one itself."""
         self._allow(path)
+        if self._is_of_all(path):
+            return path
         head, _, name = path.rpartition("/")
         return f"{self._resolved(head)}/{name}"
+
+    def _is_of_all(self, path: str) -> bool:
+        return self.has_tables_only and OF_ALL.match(path) is not None
 
     def _allow(self, path: str) -> None:
         """Raises OSError for what is not to be read, and for what no path of a node is as deep as."""
@@ -120,6 +132,10 @@ class Root:
 def is_kept(path: str) -> bool:
     """Whether where a path leads may be remembered from look to look."""
     return path.startswith(ATTRIBUTES) and not LOOSE.search(path)
+
+
+def _has_tables_only(root: str) -> bool:
+    return os.path.exists(f"{root}/proc/1/mountinfo") and not os.path.exists(f"{root}/proc/1/stat")
 
 
 def _target(path: str) -> str | None:

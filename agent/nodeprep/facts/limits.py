@@ -13,6 +13,14 @@ if TYPE_CHECKING:
 
 RUNTIMES = ("containerd", "crio", "dockerd")  # containers inherit their limits
 WATCHED = (*RUNTIMES, "kubelet")
+# Where a runtime mounts the root of a container: a part of that path, the runtime and the systemd unit that runs it.
+# k3s and rke2 have a containerd of their own, in a unit whose name depends on what the node is.
+MAKERS = (
+    ("k3s/containerd/", "containerd", ""),
+    ("/io.containerd.runtime.", "containerd", "containerd.service"),
+    ("/containers/storage/", "crio", "crio.service"),
+    ("/docker/", "dockerd", "docker.service"),
+)
 HUGE = "/sys/kernel/mm/hugepages"
 MOUNTS = "/proc/1/mounts"
 MOUNTS_LIMIT = 16 << 20  # bytes; a node with hundreds of containers has megabytes of overlay mounts
@@ -42,6 +50,21 @@ class Process(Shown):
 
 
 @shown
+class Inherited(Shown):
+    """What the runtime lets this agent's own container lock, in bytes; None is unlimited.
+
+    `made` is when the container was made, in UTC. `runtime` is the one that made it and `unit` its systemd unit, both
+    "" where the mount tables do not tell.
+    """
+
+    runtime: str
+    unit: str
+    made: str
+    soft: int | None
+    hard: int | None
+
+
+@shown
 class HugePages(Shown):
     """One pool: page size in KiB, pages in the pool and of these free."""
 
@@ -54,7 +77,8 @@ class HugePages(Shown):
 class Limits(Shown):
     """`memory` and `shm` are bytes: the machine's, and the size of /dev/shm.
 
-    They are None where that is not shown; `shm` is 0 where nothing is mounted at /dev/shm.
+    They are None where that is not shown; `shm` is 0 where nothing is mounted at /dev/shm. `inherited` stands for
+    `processes` where the host's are not shown, as in a pod; else it is None.
     """
 
     at: float
@@ -62,6 +86,7 @@ class Limits(Shown):
     huge_pages: tuple[HugePages, ...]
     memory: int | None
     shm: int | None
+    inherited: Inherited | None = None
 
 
 def observe(host: Host) -> Limits | Unreadable:
@@ -80,7 +105,17 @@ def observe(host: Host) -> Limits | Unreadable:
         huge_pages=tuple(_huge(files)),
         memory=guarded(memory),
         shm=guarded(_shm(files.data(MOUNTS, MOUNTS_LIMIT), memory)),
+        inherited=None if files.shows_processes else guarded(_inherited(host)),
     )
+
+
+def _inherited(host: Host) -> Inherited | Unreadable:
+    own = host.own_memlock()
+    if isinstance(own, Unreadable):
+        return own
+    made_by = ((runtime, unit) for part, runtime, unit in MAKERS for root in own.roots if part in root)
+    runtime, unit = next(made_by, ("", ""))
+    return Inherited(runtime, unit, own.made, own.soft, own.hard)
 
 
 def _process(files: Files, pid: str) -> Process | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from nodeprep.model import Fact, Shown, Unreadable, Why, guarded, not_recorded, shown
+from nodeprep.model import Fact, Shown, Unreadable, Why, guarded, shown
 
 if TYPE_CHECKING:
     from nodeprep.doors.host import Host
@@ -15,9 +15,7 @@ REMOTE = re.compile(
     r"nfs4?|alinas|cpfs|lustre|ceph|gpfs|beegfs(_nodev)?|glusterfs|cifs|smb3|wekafs|9p|virtiofs|fuse(\.\S+)?"
 )
 ANSWER = 2.0  # seconds; a healthy parallel file system answers statvfs in milliseconds
-LIMIT = 16 << 20  # bytes; a node with hundreds of containers has megabytes of overlay mounts
 ASKED = 256  # file systems at most; they are asked at the same time, by a thread each of a child
-ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 @shown
@@ -50,37 +48,14 @@ class Mounts(Shown):
 
 
 def observe(host: Host) -> Mounts | Unreadable:
-    path = "/proc/1/mountinfo"
-    data = host.files.data(path, LIMIT)
-    if not isinstance(data, bytes) and host.live and not host.files.root:
-        path = "/proc/self/mountinfo"  # ours is the host's where no container is in between
-        data = host.files.data(path, LIMIT)
-    if not isinstance(data, bytes):
-        return data or not_recorded(path)
-    lines = data.decode(errors="backslashreplace").splitlines()
-    found = [mount for line in lines if (mount := _mount(line)) is not None]
+    rows = host.mounts()
+    if isinstance(rows, Unreadable):
+        return rows
+    found = [
+        Mount(row.point, row.kind, row.source, row.device, row.root, bool(REMOTE.fullmatch(row.kind)), "")
+        for row in rows
+    ]
     return Mounts(host.now(), _asked(host, found) if host.live else tuple(found))
-
-
-def _mount(line: str) -> Mount | None:
-    """Decode a line of proc_pid_mountinfo(5)."""
-    left, separator, right = line.partition(" - ")
-    fields, rest = left.split(" "), right.split(" ")
-    if not separator or len(fields) < 6 or len(rest) < 2:
-        return None
-    return Mount(
-        point=_plain(fields[4]),
-        kind=rest[0],
-        source=_plain(rest[1]),
-        device=fields[2],
-        root=_plain(fields[3]),
-        remote=bool(REMOTE.fullmatch(rest[0])),
-        answer="",
-    )
-
-
-def _plain(text: str) -> str:
-    return ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
 
 
 def _asked(host: Host, found: list[Mount]) -> tuple[Mount, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 from nodeprep.decide.damping import DampingPolicy
 from nodeprep.decide.readiness import ProfileStanding
 from nodeprep.facts.past import Blind, Case, State
-from nodeprep.publish.status import UNFENCED, NodeStatus
+from nodeprep.publish.status import UNFENCED, NodeStatus, words_of
 
 LONGEST = (1000, 200, 60)  # characters of a field; the next lower where a line would be too long
 # Bytes of a line: so much goes into a pipe at once or not at all (PIPE_BUF), and never stops who writes it.
@@ -58,6 +58,7 @@ def transitions(
         *_trouble("config", before.config_trouble if before else "", after.config_trouble),
         *_trouble("publish", _unpublished(before), _unpublished(after)),
         *_fence(before, after),
+        *_mounts(before, after),
     )
 
 
@@ -204,6 +205,12 @@ def _fence(before: NodeStatus | None, after: NodeStatus) -> Iterator[Entry]:
     now = after.published.fenced if after.published is not None else None
     if now is not None and now is not then:
         yield Entry("fenced") if now else Entry("unfenced", {"message": UNFENCED}, warning=True)
+
+
+def _mounts(before: NodeStatus | None, after: NodeStatus) -> Iterator[Entry]:
+    """Once: the mounts of a container stay as they are."""
+    if after.exposed and (before is None or before.exposed != after.exposed):
+        yield Entry("mounts-trouble", {"message": words_of(after.exposed)}, warning=True)
 
 
 def tell(entries: Iterable[Entry], logger: logging.Logger) -> None:

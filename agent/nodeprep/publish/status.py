@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodeprep.decide.desired import Desired
@@ -12,6 +12,17 @@ from nodeprep.facts.past import Past
 from nodeprep.model import Report
 
 UNFENCED = "this cluster does not keep the agent from other Nodes and Leases (nodeprep_fence_ok 0): apply the fence"
+
+MOST = 3  # mount points that a message names
+
+
+def words_of(exposed: Sequence[str]) -> str:
+    """What a message says of mount points of the node that the agent could write and should not; "" of none."""
+    if not exposed:
+        return ""
+    more = f" and {len(exposed) - MOST} more" if len(exposed) > MOST else ""
+    where = f"{', '.join(exposed[:MOST])}{more}"
+    return f"a taken-over agent could write {where} (nodeprep_mounts_ok 0): containerd before 2.0 leaves that open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +52,8 @@ class NodeStatus:
     by the name that a configuration has for it.
     `round_time` is wall time in seconds since 1970, for people, and `at` the same moment as CLOCK_BOOTTIME seconds, for
     ages; `rounds` counts from this start. `complete`: every fact was looked at once since the start. `store_trouble`,
-    `config_trouble` and `gate_trouble` are "" while all is well. `published` is None where the agent has no access to
+    `config_trouble` and `gate_trouble` are "" while all is well. `exposed` are mount points of the node that the agent
+    could write and should not. `published` is None where the agent has no access to
     an API server. `spared` are ids of checks whose conviction only a new version sees and that close no gate yet;
     `disputed` are those and the ones that do by now; `awaited` are gates that are new in this version and yet to pass,
     `held_up` is what closed a gate since that stood open before it, `suspected` what failed and is
@@ -61,6 +73,7 @@ class NodeStatus:
     store_trouble: str = ""
     config_trouble: str = ""
     gate_trouble: str = ""
+    exposed: tuple[str, ...] = ()
     published: Published | None = None
     spared: tuple[str, ...] = ()
     disputed: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.limits.memlock import CHECK, Want
-from nodeprep.facts.limits import Limits, Process
+from nodeprep.facts.limits import Inherited, Limits, Process
 from nodeprep.model import Unreadable, Why
 from tests.values import device, expected, rdma, say, verdicts
 
@@ -82,3 +82,51 @@ def test_message_names_process_unit_and_limit() -> None:
 def test_sizes_are_exact(limit: int, words: str) -> None:
     (verdict,) = verdicts(CHECK, limits(process(soft=limit)), NIC, expected())
     assert f"may lock {words}," in verdict.message
+
+
+# In a pod, by what its own container was given
+
+
+def inherited(runtime: str = "containerd", unit: str = "containerd.service", soft: int | None = 8 << 20) -> Limits:
+    return Limits(0.0, (), (), 1 << 40, 1 << 39, Inherited(runtime, unit, "2026-11-22T18:00Z", soft, soft))
+
+
+@pytest.mark.parametrize(
+    ("runtime", "unit", "limit", "says"),
+    [
+        ("containerd", "containerd.service", None, "ok Unlimited"),
+        ("containerd", "containerd.service", GIB, "warn Limited memlock(unit=containerd)"),
+        ("containerd", "containerd.service", GIB - 1, "fail Limited memlock(unit=containerd)"),
+        ("crio", "crio.service", 0, "fail Limited memlock(unit=crio)"),
+        ("dockerd", "docker.service", 8 << 20, "fail Limited memlock(unit=docker)"),
+        ("containerd", "", 8 << 20, "fail Limited"),
+        ("", "", 8 << 20, "fail Limited"),
+        ("", "", None, "ok Unlimited"),
+    ],
+)
+def test_in_a_pod(runtime: str, unit: str, limit: int | None, says: str) -> None:
+    assert say(CHECK, inherited(runtime, unit, limit), NIC, expected()) == says
+    assert say(CHECK, inherited(runtime, unit, limit), rdma(), expected()) == "absent Nothing"
+
+
+def test_in_a_pod_the_bound_is_the_operators() -> None:
+    assert say(CHECK, inherited(), NIC, expected(), want=Want(fail_below=1)) == "warn Limited memlock(unit=containerd)"
+
+
+def test_in_a_pod_the_message_says_since_when_and_that_the_pod_must_be_made_anew() -> None:
+    (verdict,) = verdicts(CHECK, inherited(), NIC, expected())
+    assert verdict.subject.key == "containerd"
+    assert verdict.message == (
+        "containerd (containerd.service) lets this agent's container, made 2026-11-22T18:00Z, lock 8 MiB, and so "
+        "containers without CAP_IPC_LOCK; RDMA wants unlimited: set LimitMEMLOCK=infinity for containerd.service and "
+        "restart it; then stop this pod, which keeps the limit of that time: kubectl -n nodeprep delete pod POD, or "
+        "crictl stopp"
+    )
+    (nameless,) = verdicts(CHECK, inherited("", ""), NIC, expected())
+    assert nameless.message.startswith("container runtime (unit not shown) lets this agent's container")
+    assert "LimitMEMLOCK=infinity for its unit and restart it" in nameless.message
+
+
+def test_in_a_pod_what_could_not_be_read_is_unknown() -> None:
+    blind = Limits(0.0, (), (), 1 << 40, 1 << 39, Unreadable(Why.DENIED, "/proc/self/limits", 13))  # type: ignore[arg-type]
+    assert say(CHECK, blind, NIC, expected()) == "unknown CannotLook"

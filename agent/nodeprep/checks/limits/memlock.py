@@ -6,11 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nodeprep.facts.expected import Expected
-from nodeprep.facts.limits import Limits, Process
+from nodeprep.facts.limits import Inherited, Limits, Process
 from nodeprep.facts.rdma import Rdma
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
+RUNTIME = "container runtime"  # one whose name nothing shows
 UNITS = {"containerd": "containerd", "crio": "crio", "dockerd": "docker", "kubelet": "kubelet"}  # by process
+
+
+# containerd's shim starts every container of a pod, and keeps the limit that containerd had when it made the pod: a
+# container that is started again has the old one (tests/kubernetes/test_reach.py).
+ANEW = "then stop this pod, which keeps the limit of that time: kubectl -n nodeprep delete pod POD, or crictl stopp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,10 @@ class Want:
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     if not seen[Rdma].devices and not seen[Expected].wants_rdma:
+        return
+    own = raw(seen[Limits])["inherited"]
+    if own is not None:
+        yield from seen.each([seen[Limits]], lambda limits: given(limits.inherited, seen[Want]), lambda _: maker(own))
         return
     processes = seen[Limits].processes
     # Containers inherit from the runtime; the kubelet's own limit counts where no runtime can be seen.
@@ -59,6 +69,31 @@ def verdict(process: Process, want: Want) -> Verdict:
     return Verdict(about, status, "Limited", message, remedy, str(limit), "unlimited")
 
 
+def maker(own: object) -> Subject:
+    """The runtime that made our container, by the name that its process has on the host."""
+    name = (own.runtime if isinstance(own, Inherited) else "") or RUNTIME
+    return Subject(name, None, name)
+
+
+def given(own: Inherited | None, want: Want) -> Verdict | None:
+    """By the agent's own container, for the runtime gives each the limit that it has itself when it makes the pod."""
+    if own is None:
+        return None
+    limit, name = own.soft, own.runtime or RUNTIME
+    by = f"{name} ({own.unit or 'unit not shown'})"
+    if limit is None:
+        message = f"{by} lets this agent's container, made {own.made}, lock unlimited memory, and so containers of jobs"
+        return Verdict(maker(own), Status.OK, "Unlimited", message, None, "unlimited", "unlimited")
+    message = (
+        f"{by} lets this agent's container, made {own.made}, lock {size(limit)}, and so containers without "
+        f"CAP_IPC_LOCK; RDMA wants unlimited: set LimitMEMLOCK=infinity for {own.unit or 'its unit'} and restart it; "
+        f"{ANEW}"
+    )
+    remedy = Remedy("memlock", {"unit": UNITS[own.runtime]}) if own.unit else None
+    status = Status.FAIL if limit < want.fail_below else Status.WARN
+    return Verdict(maker(own), status, "Limited", message, remedy, str(limit), "unlimited")
+
+
 def size(count: int) -> str:
     """Bytes in the largest binary unit that leaves no fraction."""
     for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
@@ -71,7 +106,9 @@ CHECK = Check(
     id="limits.memlock",
     question="May containers pin as much memory as RDMA needs?",
     why="RDMA pins what it sends and receives; at the limit ibv_reg_mr fails with ENOMEM and the job dies early.",
-    fix="A drop-in with LimitMEMLOCK=infinity for the runtime's unit, then restart it; containers made later have it.",
+    fix="A drop-in with LimitMEMLOCK=infinity for the runtime's unit, then restart it; pods made later have it. In a "
+    "pod the agent judges its own limit, of the time when that was made: then stop the pod through the runtime "
+    "(kubectl -n nodeprep delete pod POD, crictl stopp).",
     source="Linux drivers/infiniband/core/umem.c (RLIMIT_MEMLOCK unless CAP_IPC_LOCK); the bound of 1 GiB is ours",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

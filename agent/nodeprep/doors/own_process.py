@@ -1,0 +1,49 @@
+"""What the runtime gave the container that we run in: the limit of locked memory, and when it was made."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeprep.doors import clock
+from nodeprep.doors.mount_table import OWN, Row, rows, topmost
+
+FIRST = "/proc/1/stat"  # of our own PID namespace: its first process began with the container
+STARTED = 19  # which field after the name holds its start, in clock ticks since the boot (proc_pid_stat(5), 22)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLimit:
+    """Bytes of memory that we may lock, None is unlimited; `made` is when our container was made, in UTC to the minute.
+
+    Whatever process of the container asks, the answer is the same: the runtime starts them all with one limit. `roots`
+    are where the host has the file system that is our "/": the runtime mounted it there.
+    """
+
+    soft: int | None
+    hard: int | None
+    made: str
+    roots: tuple[str, ...]
+
+
+def memlock(hosts: Iterable[Row]) -> OwnLimit:
+    """What we may lock; `hosts` is the mount table of the host. Raises OSError."""
+    soft, hard = (_bytes(limit) for limit in resource.getrlimit(resource.RLIMIT_MEMLOCK))
+    return OwnLimit(soft, hard, _made(Path(FIRST).read_text(encoding="utf-8", errors="replace")), _roots(hosts))
+
+
+def _bytes(limit: int) -> int | None:
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def _roots(hosts: Iterable[Row]) -> tuple[str, ...]:
+    ours = topmost(rows(Path(OWN).read_bytes()), "/")
+    return tuple(row.point for row in hosts if ours is not None and row.device == ours.device)
+
+
+def _made(stat: str) -> str:
+    ticks = int(stat.rpartition(")")[2].split()[STARTED])
+    return clock.utc_minute(clock.wall() - (clock.now() - ticks / os.sysconf("SC_CLK_TCK")))

@@ -1,0 +1,147 @@
+"""Every mount of every pod that is shipped: what it shows of its node, and what may be done with it.
+
+What a pod reaches by them is measured from inside (tests/kubernetes/test_reach.py), and no list is believed. This one
+is here so that nobody adds a mount without looking there, and at docs/security.md.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nodeprep.doors.host import Host
+from nodeprep.facts import ALL as FACTS
+from nodeprep.look import Eyes
+from nodeprep.model import Shown, raw
+from tests.daemonset.manifests import OVERLAYS, ROOT, UPSTREAM, Object, agent, combined, of, overlay
+from tests.rigs import trees
+
+NODE_READS, DEEPLY, WRITES = "read", "read, also what is mounted inside", "read and write"
+POD = "read, of the cluster"
+NOTHING = "empty, in place of the node's"
+AGENT = {
+    "/etc/nodeprep": ("ConfigMap nodeprep-config", POD),
+    "/host/dev": ("/dev", DEEPLY),
+    "/host/dev/pts": ("", NOTHING),
+    "/host/dev/shm": ("", NOTHING),
+    "/host/etc/cni": ("/etc/cni", DEEPLY),
+    "/host/etc/containerd": ("/etc/containerd", DEEPLY),
+    "/host/etc/sysctl.d": ("/etc/sysctl.d", DEEPLY),
+    "/host/lib": ("/lib", DEEPLY),
+    "/host/opt/cni": ("/opt/cni", DEEPLY),
+    "/host/proc/1/mountinfo": ("/proc/1/mountinfo", NODE_READS),
+    "/host/proc/1/mounts": ("/proc/1/mounts", NODE_READS),
+    "/host/run/nodeprep": ("/run/nodeprep", WRITES),
+    "/host/run/nodeprep-agent": ("/run/nodeprep-agent", WRITES),
+    "/host/sys/bus": ("/sys/bus", DEEPLY),
+    "/host/sys/class": ("/sys/class", DEEPLY),
+    "/host/sys/devices": ("/sys/devices", DEEPLY),
+    "/host/sys/kernel/mm": ("/sys/kernel/mm", DEEPLY),
+    "/host/sys/module": ("/sys/module", DEEPLY),
+    "/host/usr": ("/usr", DEEPLY),
+    "/host/var/lib/kubelet/pods": ("", NOTHING),
+    "/host/var/lib/nodeprep": ("/var/lib/nodeprep", WRITES),
+    "/var/run/secrets/kubernetes.io/serviceaccount": ("a token of an hour", POD),
+}
+TERWAY = {
+    "/host/etc/NetworkManager": ("/etc/NetworkManager", NODE_READS),
+    "/host/etc/cloud": ("/etc/cloud", DEEPLY),
+    "/host/etc/systemd": ("/etc/systemd", DEEPLY),
+    "/host/etc/udev": ("/etc/udev", DEEPLY),
+    "/host/var/lib/cloud": ("/var/lib/cloud", DEEPLY),
+    "/host/var/lib/cni": ("/var/lib/cni", DEEPLY),
+    "/host/var/run/eni": ("/var/run/eni", NODE_READS),
+}
+LINGJUN = {
+    "/host/var/rdma": ("/var/rdma", NODE_READS),
+    "/host/var/run/hc-eni-host": ("/var/run/hc-eni-host", NODE_READS),
+}
+WAIT_READY = {"/run/nodeprep": ("/run/nodeprep", NODE_READS)}
+SHIPPED = {"ack": AGENT | TERWAY, "generic": AGENT, "lab": AGENT}
+BY_COMPONENT = {"terway": TERWAY, "lingjun": LINGJUN}
+
+
+def mounted(pod: Object, container: Object) -> dict[str, tuple[str, str]]:
+    """What each mount of a container shows, and what may be done with it, in the words of the tables above."""
+    volumes = {one["name"]: one for one in pod["volumes"]}
+    return {one["mountPath"]: meaning(volumes[one["name"]], one) for one in container["volumeMounts"]}
+
+
+def meaning(volume: Object, mount: Object) -> tuple[str, str]:
+    reads = mount.get("readOnly", False)
+    if "hostPath" in volume:
+        deep = mount.get("recursiveReadOnly") == "IfPossible"
+        return volume["hostPath"]["path"], (DEEPLY if deep else NODE_READS) if reads else WRITES
+    assert reads
+    if "emptyDir" in volume:
+        return "", NOTHING
+    if "configMap" in volume:
+        return f"ConfigMap {volume['configMap']['name'].partition('-config')[0]}-config", POD
+    (token, *_) = volume["projected"]["sources"]
+    assert token["serviceAccountToken"]["expirationSeconds"] == 3600
+    return "a token of an hour", POD
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_every_mount_of_the_agent(name: str) -> None:
+    assert mounted(*agent(overlay(name))) == SHIPPED[name]
+
+
+@pytest.mark.parametrize("component", sorted(path.name for path in (ROOT / "components").iterdir()))
+def test_every_mount_that_a_component_adds(component: str, tmp_path: Path) -> None:
+    """None adds a pod, nor a container to the agent's."""
+    objects = combined(tmp_path, [ROOT / "base"], component)
+    assert mounted(*agent(objects)) == AGENT | BY_COMPONENT.get(component, {})
+    workloads = [one for one in objects if "template" in one.get("spec", {})]
+    assert workloads == of(objects, "DaemonSet")
+    assert "initContainers" not in workloads[0]["spec"]["template"]["spec"]
+
+
+def test_every_mount_of_a_plugin_that_waits(tmp_path: Path) -> None:
+    (tmp_path / "plugin").mkdir()
+    (tmp_path / "own").mkdir()
+    (tmp_path / "plugin/plugin.yaml").write_text((UPSTREAM / "rdma-shared-dp-ds.yaml").read_text())
+    (tmp_path / "plugin/kustomization.yaml").write_text("kind: Kustomization\nresources: [plugin.yaml]\n")
+    (plugin,) = combined(tmp_path / "own", [tmp_path / "plugin"], "wait-ready")
+    pod = plugin["spec"]["template"]["spec"]
+    (waits,) = pod["initContainers"]
+    assert mounted(pod, waits) == WAIT_READY
+    assert waits["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in trees.HERE.glob("nodes/*.yaml")))
+def test_the_directories_of_sys_have_all_that_facts_read_of_it(name: str, tmp_path: Path) -> None:
+    """Links of sysfs lead from one of them to another. Two things are left out, which only explain (docs/adr/0021)."""
+    whole, parts, left = trees.build(name, tmp_path / "whole"), trees.build(name, tmp_path / "parts"), tmp_path / "left"
+    (parts / "sys").rename(left)
+    for source in (source.removeprefix("/sys/") for source, _ in AGENT.values() if source.startswith("/sys/")):
+        if (left / source).exists():
+            (parts / "sys" / source).parent.mkdir(parents=True, exist_ok=True)
+            (left / source).rename(parts / "sys" / source)
+    shutil.rmtree(whole / "sys/kernel/iommu_groups", ignore_errors=True)
+    shutil.rmtree(whole / "sys/kernel/debug", ignore_errors=True)
+    assert seen(parts) == seen(whole)
+
+
+def seen(root: Path) -> dict[str, object]:
+    """Every fact but for the time at which it was observed."""
+    facts = Eyes(Host(str(root), live=False)).look(FACTS).facts
+    return {
+        kind.__name__: {name: one for name, one in raw(fact).items() if name != "at"}
+        if isinstance(fact, Shown)
+        else fact
+        for kind, fact in facts.items()
+    }
+
+
+def test_security_md_says_of_each_what_may_be_mounted_inside() -> None:
+    page = (ROOT.parent / "docs/security.md").read_text()
+    table = page.partition("### What is mounted inside a mount")[2].partition("\n## ")[0]
+    told = set(re.findall(r"`(/[^`]+)`", "".join(row.split("|")[1] for row in table.splitlines() if row[:1] == "|")))
+    shown = {
+        source for rows in (AGENT, TERWAY, LINGJUN, WAIT_READY) for source, _ in rows.values() if source[:1] == "/"
+    }
+    assert told == shown
