@@ -13,7 +13,6 @@ import pytest
 from tests.kubernetes import shipped
 from tests.kubernetes.shipped import (
     BOOTSTRAP,
-    QUICK,
     UNHEALTHY,
     Watched,
     agents,
@@ -35,6 +34,8 @@ PODS = "/api/v1/namespaces/default/pods"
 BOUND = 2.0  # seconds from readiness until a pod that waits is bound
 FIRST = 15.0  # seconds from the agent's first word to its taint; 0.5 where nothing else runs
 OPEN = {"base.device", "base.ready"}
+# Long enough for the Node to be written before it opens, also where the server is slow.
+PASSES = "damping: {passes: 2, pass-span: 8, pass-every: 1}"
 # The agent does not run on such nodes: so its image can be brought there before it.
 ASIDE = {"type": "virtual-kubelet"}
 
@@ -42,7 +43,7 @@ ASIDE = {"type": "virtual-kubelet"}
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster, image: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     directory = tmp_path_factory.mktemp("manifests") / "own"
-    shipped.install(cluster, overlay(directory, {"config.yaml": configuration(QUICK)}), image("good"))
+    shipped.install(cluster, overlay(directory, {"config.yaml": configuration(PASSES)}), image("good"))
     until(lambda: all(map(is_ready, cluster.nodes.values())), "TrainingReady of all Nodes")
     return cluster
 
