@@ -47,7 +47,7 @@ quick: ## lint, values, trees, and the tests that your change touches, in three 
 
 .PHONY: quick-tests
 quick-tests:
-	$(py) -m pytest -q -n 2 --dist worksteal $(foreach part,$(rigs),--ignore tests/$(part)) -m 'not bare' tests $$(.ci/touched)
+	$(py) -m pytest -q -n 2 --dist worksteal $(foreach part,$(rigs),--ignore tests/$(part)) tests $$(.ci/touched)
 
 # A rig names its own packages; one apt call for all of them.
 .PHONY: setup
@@ -73,7 +73,7 @@ test-unit: ## tests of values, trees and doors
 	@.ci/venv dev
 	@.ci/apt $(unit_packages)
 	@mkdir -p .venv/coverage
-	$(last) $(measured) -m pytest -n 2 --dist worksteal $(foreach part,$(rigs),--ignore tests/$(part)) -m 'not bare'
+	$(last) $(measured) -m pytest -n 2 --dist worksteal $(foreach part,$(rigs),--ignore tests/$(part))
 
 .PHONY: test-netns
 test-netns: ## a Terway node, and agents on it, in network namespaces

@@ -186,6 +186,7 @@ def test_ctrl_c_ends_the_program(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.prove  # boots a second guest
 def test_the_program_runs_a_command_beside_a_node_with_rdma(guest: Guest) -> None:
     kubectl = "kubectl get nodes -o 'jsonpath={.items[*].metadata.name} {.items[*].status.nodeInfo.kernelVersion}'"
     command = (sys.executable, str(PROGRAM), "run", "--", "sh", "-c", f"{kubectl}; exit 7")

@@ -178,7 +178,8 @@ def test_it_says_itself_what_of_the_node_it_could_write(
 
 def told(cluster: Cluster) -> Object:
     """The agent's own report, from its socket."""
-    ask = 'from nodeprep.cli.agent_socket import ask; print(ask("/host/run/nodeprep-agent/agent.sock", "GET", "/report").text)'
+    socket = "/host/run/nodeprep-agent/agent.sock"
+    ask = f'from nodeprep.cli.agent_socket import ask; print(ask("{socket}", "GET", "/report").text)'
     shown = cluster.kubectl("-n", "nodeprep", "exec", agents_pod(cluster), "--", PYTHON, "-c", ask)
     return dict(json.loads(shown)["agent"])
 

@@ -14,7 +14,22 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes import training
-from tests.kubernetes.shipped import BOOTSTRAP, UNHEALTHY, Object, condition, overlay, taints
+from tests.kubernetes.rollout import first_replaced, halted
+from tests.kubernetes.shipped import (
+    ASK,
+    BOOTSTRAP,
+    PORT,
+    UNHEALTHY,
+    Object,
+    agents,
+    condition,
+    container,
+    kill_agent,
+    overlay,
+    rolled_out,
+    set_image,
+    taints,
+)
 from tests.kubernetes.training import (
     LONG,
     PODS,
@@ -39,7 +54,8 @@ from tests.rigs.lab import RAIL
 
 pytestmark = pytest.mark.timeout(1800)  # in software emulation
 NAME = "guest"
-SOON = 2.0  # seconds from readiness to a pod that is bound
+SOON = 60.0  # seconds; what no change brings back, the scheduler tries again after 5 minutes
+GATES = {"rdma-roce.device", "rdma-roce.ready"}
 # What convicts stands at its default. What proves and releases is short, and so are the periods of what nobody
 # announces: pods, and the PCI counters of which two readings are wanted.
 CONFIGURATION = """\
@@ -73,7 +89,7 @@ class Story:
         at = pod.when(bound, "the pod is bound")
         print(f"TrainingReady True -> PodScheduled True: {at - ready:.2f} s")
         assert self.node.revision(ready) < pod.revision(at)
-        assert at - ready <= SOON
+        assert at - ready <= SOON, "by the change of the Node"
 
     def trainer(self, name: str, pod: Announced) -> str:
         """The name of a pod that runs: of this one, or where the kubelet refuses it of one in its place.
@@ -250,6 +266,45 @@ def test_after_a_reboot_the_plugin_waits_for_the_port(story: Story) -> None:
     assert ready <= plugged
     assert node.revision(plugged) < fourth.revision(at)
     assert training.port_of(cluster, story.trainer("fourth", fourth)) == "PORT_ACTIVE"
+
+
+def test_a_release_whose_port_state_always_fails(story: Story, image: Callable[[str], Path]) -> None:
+    """Nobody is kept away, and the rollout ends at the node whose verdict changed; another node waits for its turn."""
+    cluster, guest = story.cluster, story.guest
+    # It joins for the agent once it has the images, as nothing else could bring them.
+    beside = cluster.add_node("beside", labels={"type": "virtual-kubelet"})
+    for node in (guest, beside):
+        node.import_image(image("failing"))
+    beside.import_image(image("good"))
+    cluster.kubectl("label", "node", "beside", "type-")
+    until(lambda: len(agents(cluster)) == 2, "an agent beside it", LONG)
+    rolled_out(cluster, LONG)
+    assert open_to_training(guest.object())
+    began = time.monotonic()
+
+    kill_agent(cluster, guest)  # rollouts begin where an agent is not ready
+    until(lambda: not container(agents(cluster)[NAME])["ready"], "its agent is not ready", LONG)
+    before = agents(cluster)
+    set_image(cluster, "failing")
+    assert first_replaced(cluster, before, LONG) == NAME
+    story.node.when(lambda told: condition(told)["reason"] == "VerdictChangedByUpgrade", "it says so", began)
+    until(lambda: not container(agents(cluster)[NAME])["ready"], "the rollout has to wait", LONG)
+    for _ in halted(cluster, before, NAME):
+        why = guest.run("python3", "-c", ASK, f"http://127.0.0.1:{PORT}/readyz")
+        assert why.startswith("503")
+        assert "port.state" in why
+        assert gate_files(guest) == GATES
+    cluster.kubectl("-n", "nodeprep", "rollout", "undo", "daemonset/nodeprep")
+    until(lambda: condition(guest.object())["reason"] == "Ready", "the former version finds no fault", LONG)
+    rolled_out(cluster, LONG)
+    seen = story.node.since(began)
+    assert all(labelled(told) and UNHEALTHY not in taints(told) for told in seen)
+    assert {condition(told)["status"] for told in seen} == {"True"}
+    assert gate_files(guest) == GATES
+
+
+def gate_files(guest: Guest) -> set[str]:
+    return {name for name in guest.run("ls", "/run/nodeprep").split() if name.endswith((".device", ".ready"))}
 
 
 def not_admitted(pod: Object) -> bool:
