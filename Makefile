@@ -12,6 +12,7 @@ benches := $(filter-out $(addprefix tests/bench/,__init__.py limits.py options.p
 steps := test-kubernetes test-cluster test-lab test-netns test-unit chaos sabotage lint fuzz histories test-bare
 lanes := 5
 last := nice -n 15
+proofs := fuzz histories chaos sabotage tests bench
 rigs := netns lab cluster kubernetes daemonset
 measured := $(py) -m coverage run --data-file=.venv/coverage/data
 
@@ -46,7 +47,7 @@ quick: ## lint, values, trees, and the tests that your change touches, in three 
 	$(MAKE) -k -j 2 lint quick-tests
 
 .PHONY: quick-tests
-quick-tests:
+quick-tests: ## the tests of `make quick`
 	$(py) -m pytest -q -n 2 --dist worksteal $(foreach part,$(rigs),--ignore tests/$(part)) tests $$(.ci/touched)
 
 # A rig names its own packages; one apt call for all of them.
@@ -116,14 +117,14 @@ test-bare: ## the set-up itself, on a bare Debian 12
 	$(py) -m pytest -m bare
 
 .PHONY: fuzz
-fuzz: ## 10,000 damaged trees: no traceback, no hang, no false READY
+fuzz: ## 3,000 damaged trees, or COUNT=: no traceback, no hang, no false READY
 	@.ci/venv dev
-	$(last) $(py) tests/fuzz.py
+	$(last) $(py) tests/fuzz.py --trees $(or $(COUNT),3000)
 
 .PHONY: histories
-histories: ## drawn lives of a node: no gate opens without its passes; COUNT=1000000 takes minutes
+histories: ## 25,000 drawn lives of a node, or COUNT=: no gate opens without its passes
 	@.ci/venv dev
-	$(last) $(py) tests/histories.py --count $(or $(COUNT),100000)
+	$(last) $(py) tests/histories.py --count $(or $(COUNT),25000)
 
 .PHONY: sabotage
 sabotage: ## every check, made blind, is caught by its own test
@@ -149,6 +150,22 @@ bench: ## figures and their limits: start-up, looks, network, agent, taint, port
 	@failed=; for program in $(benches); do $(py) $$program || failed="$$failed $$program"; done; \
 	$(py) tests/bench/taint.py requests --ack || failed="$$failed taint.py requests --ack"; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+
+# What takes hours, and shows more of what `make test` shows too. Each proof writes what it printed into proofs/.
+.PHONY: prove
+prove: setup ## the long proofs: a million histories, an hour of chaos, long tests, benches; their output is kept in proofs/
+	@failed=; for proof in $(proofs); do $(MAKE) prove-$$proof || failed="$$failed $$proof"; done; \
+	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+
+.PHONY: $(addprefix prove-,$(proofs))
+prove-fuzz prove-histories prove-chaos prove-bench prove-sabotage: prove-%:
+	@.ci/prove $* $(MAKE) $*
+prove-tests:
+	@.ci/prove tests $(py) -m pytest -m prove tests
+prove-fuzz: COUNT := 30000
+prove-histories: COUNT := 1000000
+prove-chaos: MINUTES := 60
+export COUNT MINUTES
 
 .PHONY: docs
 docs: ## write what is generated from the code: docs/checks.md and the picture in the README

@@ -135,15 +135,58 @@ def test_check_node_ends_well_with_a_verdict_only(tmp_path: Path, does: str, end
     assert ran(tmp_path / ".ci/check-node").returncode == ends
 
 
-def test_a_step_ends_as_its_command_does_and_is_in_the_summary(tmp_path: Path) -> None:
-    summary = tmp_path / "steps"
-    began = time.monotonic()
-    done = ran(CI / "step", "breaks", "sh", "-c", "exit 5", NODEPREP_STEPS=str(summary))
-    took = time.monotonic() - began
+def test_a_step_ends_as_its_command_does_and_is_in_the_ledger(tmp_path: Path) -> None:
+    began = time.time()
+    done = ran(CI / "step", "breaks", "sh", "-c", "echo said; exit 5", NODEPREP_STEPS=str(tmp_path))
+    took = time.time() - began
     assert done.returncode == 5
-    told = re.fullmatch(r" +(\d+) s  breaks +failed \(5\)\n", summary.read_text())
+    assert done.stdout.startswith("--- breaks\n--- what breaks printed\nsaid\n--- breaks: failed (5), ")
+    told = re.fullmatch(r" +0:(\d\d)  breaks +failed \(5\)\n", (tmp_path / "ledger").read_text())
     assert told
     assert int(told[1]) < took + 1, "it counts how often a second began"
+    assert ran(CI / "step", "works", "true", NODEPREP_STEPS=str(tmp_path)).returncode == 0
+    shown = ran(CI / "ledger", str(int(began) - 60), NODEPREP_STEPS=str(tmp_path)).stdout.splitlines()
+    assert [line.split()[1] for line in shown[1:3]] in (["breaks", "works"], ["works", "breaks"])
+    assert re.fullmatch(r" +1:\d\d  in all", shown[3])
+
+
+def test_steps_that_run_beside_each_other_print_one_after_the_other(tmp_path: Path) -> None:
+    steps = (f"{CI}/step {name} sh -c 'for i in 1 2 3; do echo {name} $i; sleep 0.1; done' &" for name in "abc")
+    done = ran("sh", "-c", f"{' '.join(steps)} wait", NODEPREP_STEPS=str(tmp_path))
+    for name in "abc":
+        assert f"--- what {name} printed\n{name} 1\n{name} 2\n{name} 3\n--- {name}: ok, " in done.stdout
+
+
+def test_what_was_touched(tmp_path: Path) -> None:
+    """Tests of rigs, committed since the branch that is followed or not: nothing else, and nothing that is gone."""
+    shutil.copytree(CI, tmp_path / "ours/.ci")
+    git = ("git", "-C", str(tmp_path / "ours"), "-c", "user.name=a", "-c", "user.email=a@example.com")
+    files = [f"tests/{name}" for name in ("lab/test_a.py", "netns/test_b.py", "cluster/test_c.py", "checks/test_d.py")]
+    for file in files:
+        (tmp_path / "ours" / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "ours" / file).touch()
+    for words in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-qm", "first")):
+        assert ran(*git, *words).returncode == 0
+    assert ran(*git, "checkout", "-q", "-b", "mine", "--track", "main").returncode == 0
+    touched = tmp_path / "ours/.ci/touched"
+    assert (ran(touched).stdout, ran(touched).returncode) == ("", 0)
+    (tmp_path / "ours" / files[0]).write_text("committed")
+    assert ran(*git, "commit", "-qam", "second").returncode == 0
+    (tmp_path / "ours" / files[1]).write_text("not committed")
+    (tmp_path / "ours" / files[2]).unlink()
+    (tmp_path / "ours" / files[3]).write_text("no rig")
+    (tmp_path / "ours/tests/lab/test_new.py").touch()
+    assert ran(touched).stdout.splitlines() == [files[0], "tests/lab/test_new.py", files[1]]
+
+
+def test_a_proof_is_kept_with_its_commit_and_its_end(tmp_path: Path) -> None:
+    shutil.copytree(CI, tmp_path / ".ci")
+    assert ran("git", "init", "-q", str(tmp_path)).returncode == 0
+    done = ran(tmp_path / ".ci/prove", "it", "sh", "-c", "echo in $(pwd)/here; exit 3")
+    kept = (tmp_path / "proofs/it.txt").read_text()
+    assert done.returncode == 1
+    assert done.stdout.endswith(kept)
+    assert re.fullmatch(r"# \d{4}-\d\d-\d\d, commit .*, \d+ processors\nin here\n# failed with 3\n# \d+ s\n", kept)
 
 
 BARE = f"""
