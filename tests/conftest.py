@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from hypothesis import settings
 
 # How long an example takes is the machine's matter; pytest's own timeout ends one that hangs.
 settings.register_profile("nodeprep", deadline=None)
 settings.load_profile("nodeprep")
+
+RIGS = ("lab", "cluster", "kubernetes", "daemonset")  # emulated guests, clusters, images: several wait for each other
+HANGS = 1800  # seconds
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent.name in RIGS:
+            item.add_marker(pytest.mark.timeout(HANGS))
+
 
 # A script that starts us with `&` has SIGINT ignored, and so would all that we start: then Ctrl-C ends nothing.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

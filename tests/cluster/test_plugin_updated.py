@@ -19,8 +19,6 @@ from tests.rigs.netns_node import Shape
 
 PLUGIN = Path(__file__).resolve().parents[1] / "daemonset/upstream/rdma-shared-dp-ds.yaml"
 
-pytestmark = pytest.mark.timeout(900)  # two times a minute, on a busy machine
-
 
 @pytest.fixture(scope="module")
 def here() -> Iterator[Checked]:

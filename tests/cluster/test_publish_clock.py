@@ -19,8 +19,6 @@ from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import Shape
 
-pytestmark = pytest.mark.timeout(900)
-
 HOUR = 3600.0
 READY = "nodeprep.io/TrainingReady"
 # The wall clock of one process, shifted by the seconds in a file that is mapped. time(2) is not: OpenSSL asks it, and

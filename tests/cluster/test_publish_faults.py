@@ -75,9 +75,6 @@ FAULTS = [
 ]
 
 
-pytestmark = pytest.mark.timeout(900)  # many agents on a busy machine
-
-
 @pytest.fixture(scope="module")
 def here() -> Iterator[Checked]:
     with checked(Shape(enis=1, pods=1)) as one:

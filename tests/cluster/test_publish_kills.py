@@ -68,9 +68,6 @@ PHASES = [
 ANEW = [Phase("anew", "PATCH", NODE, done) for done in (False, True)]
 
 
-pytestmark = pytest.mark.timeout(900)  # many agents on a busy machine
-
-
 @pytest.fixture(scope="module")
 def here() -> Iterator[Checked]:
     with checked(Shape(enis=1, pods=1)) as one:

@@ -20,8 +20,6 @@ CONFIRMED = 0.45  # seconds that two looks take which damping wants half a secon
 # tests/bench/taint.py measures all of it, on a machine that does nothing else.
 WRITTEN = 1.0
 
-pytestmark = pytest.mark.timeout(900)
-
 
 @pytest.fixture(scope="module")
 def here() -> Iterator[Checked]:

@@ -42,8 +42,6 @@ from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import checked
 from tests.rigs.netns_node import Shape
 
-pytestmark = pytest.mark.timeout(900)  # the fixture's minute counts for whoever comes first
-
 RDMA = "feature.node.kubernetes.io/network-rdma.capable"
 THEIRS = {"feature.node.kubernetes.io/cpu-model.vendor_id": "Intel", "example.com/theirs": "b"}
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}

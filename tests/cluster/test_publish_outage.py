@@ -9,8 +9,6 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from nodeprep.publish import pace
 from tests.cluster.published_node import (
     BUSY,
@@ -30,8 +28,6 @@ from tests.rigs.cluster import CannotStart, Cluster
 from tests.rigs.netns import Node
 from tests.rigs.netns_check import checked
 from tests.rigs.netns_node import Shape
-
-pytestmark = pytest.mark.timeout(900)
 
 OUTAGE = 60.0  # seconds
 SETTLES = 25.0  # seconds until all that follows from a link that is down is believed: books take 15

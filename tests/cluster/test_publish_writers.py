@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-import pytest
-
 from tests.cluster.published_node import DOWN, STATE, UNHEALTHY, UP, Object, Published, configuration, published
 from tests.rigs.agent import OPEN, until
 from tests.rigs.api_proxy import delays
@@ -21,8 +19,6 @@ from tests.rigs.cluster import Cluster
 from tests.rigs.cluster_client import PATCH
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import Shape
-
-pytestmark = pytest.mark.timeout(900)
 
 WRITERS, ROUNDS = 4, 250  # of each
 FLAPS = 20

@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from daemonset.image import build
 from daemonset.image.debian import CannotBuild
 from tests.rigs import bare_debian
@@ -29,7 +27,6 @@ print("listing", json.dumps(found))
 """
 
 
-@pytest.mark.timeout(600)  # packages and wheels are fetched anew
 def test_it_builds_the_same_root(tmp_path: Path) -> None:
     """With no file of the checkout but what it copies, and no package but what it installs and git and make."""
     try:

@@ -25,8 +25,6 @@ from daemonset.image.debian import CannotBuild
 from tests.rigs import bare_debian, images, trees
 from tests.rigs.absent import cannot_start
 
-pytestmark = pytest.mark.timeout(600)  # the first build fetches 8 MB of packages and 7 MB of wheels
-
 HERE = build.CHECKOUT / "daemonset/image"
 BUILD = "daemonset/image/build.py"
 NODE = "h100-ib"

@@ -30,7 +30,6 @@ PROGRAM = REPOSITORY / "tests/rigs/guest.py"
 SLEEP = "exec sleep 2147483647"
 
 # In software emulation, beside whatever else this machine does: a boot alone takes a minute then.
-pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")

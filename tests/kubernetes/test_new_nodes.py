@@ -29,7 +29,6 @@ from tests.kubernetes.training import announced, bound
 from tests.rigs.cluster import Cluster, Node, until
 from tests.rigs.cluster_tools import BASE
 
-pytestmark = pytest.mark.timeout(900)
 PODS = "/api/v1/namespaces/default/pods"
 BOUND = 60.0  # seconds; what no change of the Node brings back, the scheduler tries again after 5 minutes
 FIRST = 60.0  # seconds from the agent's first word to its taint; 0.5 where nothing else runs

@@ -14,7 +14,6 @@ import pytest
 from tests.kubernetes.asked import nodes
 from tests.rigs.cluster import Cluster, until
 
-pytestmark = pytest.mark.timeout(900)
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/nodeprep/leases"
 LABELS = {"app.kubernetes.io/name": "nodeprep", "app.kubernetes.io/component": "agent"}
 CONTAINER = {

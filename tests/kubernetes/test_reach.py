@@ -26,7 +26,6 @@ from tests.rigs import images, started
 from tests.rigs.cluster import Cluster, Node, until
 from tests.rigs.cluster_tools import BASE
 
-pytestmark = pytest.mark.timeout(300)
 ATTACK = Path(__file__).with_name("attack.py")
 PYTHON = "/usr/bin/python3.11"
 MARKER, NAME = "a-secret-of-the-victim", "nodeprep-reach"

@@ -19,7 +19,6 @@ from tests.rigs.cluster_tools import BASE, tools
 
 PROGRAM = (sys.executable, str(Path(rig.__file__)))
 RUN = (*PROGRAM, "run", "--nodes", "1", "--")
-pytestmark = pytest.mark.timeout(900)
 PORT = 9842
 BOOTSTRAP = "nodeprep.io/bootstrap"
 # What the kubelet and containerd would leave on the machine, or set there.

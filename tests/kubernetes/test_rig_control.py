@@ -24,7 +24,6 @@ REPOSITORY = Path(rig.__file__).resolve().parents[2]
 PROGRAM = (sys.executable, str(Path(rig.__file__)), "run")
 OWN = "nodeprep.test/own:dev"
 LOCKED = "locked memory stays limited to"
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,6 @@ from tests.kubernetes.shipped import (
 )
 from tests.rigs.cluster import Cluster, Node, until
 
-pytestmark = pytest.mark.timeout(900)  # each image takes 10 s to build, and a rollout 30 s
 # Of a pod without privileges, see daemonset/README.md; each only where the node has what it is about.
 UNSEEN = {"pci.acs-iommu", "sysctl.forward-policy"}
 OPEN = {"base.device", "base.ready"}

@@ -52,7 +52,6 @@ from tests.rigs.cluster import Cluster, until
 from tests.rigs.guest import Guest
 from tests.rigs.lab import RAIL
 
-pytestmark = pytest.mark.timeout(1800)  # in software emulation
 NAME = "guest"
 SOON = 60.0  # seconds; what no change brings back, the scheduler tries again after 5 minutes
 GATES = {"rdma-roce.device", "rdma-roce.ready"}

@@ -21,7 +21,6 @@ from tests.rigs.cluster import Cluster, Node, until
 from tests.rigs.cluster_tools import BASE
 from tests.rigs.images import REPOSITORY
 
-pytestmark = pytest.mark.timeout(900)
 PODS = "/api/v1/namespaces/kube-system/pods"
 # Ready for it needs a Ready pod of Terway on the node (terway.pod), as others may need what a device plugin registers.
 PROFILE = """apiVersion: nodeprep.io/v1

@@ -30,7 +30,6 @@ echo '{CONFLIST}' > /etc/cni/net.d/10-terway.conflist
 """
 BE_A_LAB_AGAIN = f"umount {PRODUCT}; rm -rf /run/product /run/judge /etc/cni /etc/cloud /run/cloud-init"
 LOOKS = 5  # where a busy host makes the emulated guest too late for a deadline, it is asked again
-pytestmark = pytest.mark.timeout(600)
 # One program for all looks: starting Python takes seconds in software emulation.
 JUDGE = """
 import json, os, time

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
-
 from tests.rigs.lab import RAIL, RDMA_DEVICE, RDMA_PORT, Guest
 from tests.rigs.lab_guest import REPOSITORY
 
@@ -168,7 +166,6 @@ def test_a_device_that_was_deleted(guest: Guest) -> None:
     assert read(guest)["devices"][0]["index"] > before
 
 
-@pytest.mark.timeout(600)
 def test_a_device_that_comes_and_goes_under_the_question(guest: Guest) -> None:
     """Whatever is half gone is left out or whole; nothing raises."""
     flap = (
@@ -210,7 +207,6 @@ def test_looking_loads_no_module(guest: Guest) -> None:
     assert guest.run(("test", "-e", "/sys/module/ib_core")).returncode == 0, "opening the socket is what loads it"
 
 
-@pytest.mark.timeout(600)
 def test_hundreds_of_looks_leave_nothing_behind(guest: Guest) -> None:
     done = guest.run((PYTHON, "-c", LEAK), timeout=580)
     assert done.returncode == 0, done

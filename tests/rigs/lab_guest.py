@@ -46,7 +46,7 @@ class Guest:
         self._qmp = Qmp(pairs["qmp"][0])
 
     @classmethod
-    def start(cls, deny: Iterable[str] | None = None, timeout: float = 90, machine: Machine | None = None) -> Self:
+    def start(cls, deny: Iterable[str] | None = None, timeout: float = 300, machine: Machine | None = None) -> Self:
         """Boots a guest and sets it up.
 
         Args:
@@ -90,7 +90,7 @@ class Guest:
         self,
         argv: Sequence[str],
         *,
-        timeout: float = 60,
+        timeout: float = 240,
         input: bytes = b"",  # noqa: A002 - subprocess.run calls it so
         env: Mapping[str, str] | None = None,
         cwd: Path = REPOSITORY,
@@ -109,7 +109,7 @@ class Guest:
         """
         return self.launch(argv, input=input, env={**environment(), **(env or {})}, cwd=cwd).wait(timeout)
 
-    def shell(self, script: str, timeout: float = 60) -> str:
+    def shell(self, script: str, timeout: float = 240) -> str:
         """What a shell script prints.
 
         Raises:
@@ -149,7 +149,7 @@ class Guest:
         self.qmp("set_link", name=nic, up=up)
         (self._links_down.discard if up else self._links_down.add)(nic)
 
-    def hot_plug(self, nic: str, mac: str, timeout: float = 20) -> str:
+    def hot_plug(self, nic: str, mac: str, timeout: float = 120) -> str:
         """Plugs a NIC in; returns its PCI address once the guest has bound a driver to it.
 
         Raises:
@@ -168,7 +168,7 @@ class Guest:
         self.shell(f"until [ -e /sys/bus/pci/devices/{bdf}/driver ]; do sleep 0.05; done", timeout)
         return bdf
 
-    def unplug(self, nic: str, timeout: float = 20) -> None:
+    def unplug(self, nic: str, timeout: float = 120) -> None:
         """Takes a NIC out as an operator would: the guest is asked, and lets go.
 
         Raises:
