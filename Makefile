@@ -8,9 +8,11 @@ unit_packages := strace iproute2 util-linux procps prometheus
 bench_packages := gcc libc6-dev
 benches := $(filter-out $(addprefix tests/bench/,__init__.py limits.py options.py),$(wildcard tests/bench/*.py))
 # In this order, $(lanes) at a time: first what mostly waits and what is long. What only computes has a lower priority, so
-# that what keeps time gets the processor when it wants it.
-steps := test-kubernetes test-cluster test-lab test-netns test-unit chaos sabotage lint fuzz histories test-bare
-lanes := 5
+# that what keeps time gets the processor when it wants it. More lanes than these, and looks miss their deadlines.
+steps := test-guests test-kubernetes test-cluster test-unit test-netns chaos sabotage lint fuzz histories test-bare
+lanes := 4
+# An emulated guest takes a processor, so there is one at a time: the lab's, then those that are nodes.
+guests := tests/kubernetes/test_guest.py tests/kubernetes/test_training_pod.py
 last := nice -n 15
 proofs := fuzz histories chaos sabotage tests bench
 rigs := netns lab cluster kubernetes daemonset
@@ -95,20 +97,20 @@ test-cluster: ## what Kubernetes says and takes, by real API servers; building t
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/bare_debian.py packages)" && \
 	.ci/apt $(bench_packages) $$packages
 	$(py) tests/rigs/cluster.py build
-	$(py) -m pytest -n 4 --dist loadfile tests/cluster tests/daemonset
+	$(py) -m pytest -n 3 --dist loadfile tests/cluster tests/daemonset
 
 .PHONY: test-kubernetes
-test-kubernetes: ## the shipped manifests on real kubelets, one of them in a QEMU guest with a real RoCE device
+test-kubernetes: ## the shipped manifests on real kubelets
+	@.ci/venv dev
+	@packages="$$($(py) tests/rigs/cluster.py packages)" && .ci/apt $$packages
+	$(py) tests/rigs/cluster.py build
+	$(py) -m pytest -n 2 --dist loadfile tests/kubernetes $(foreach one,$(guests),--ignore $(one))
+
+.PHONY: test-guests
+test-guests: ## QEMU guests with a real RoCE device: faults of the lab's, then one that is a node and trains
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && .ci/apt $$packages
-	$(py) tests/rigs/cluster.py build
-	$(py) -m pytest -n 3 --dist loadfile tests/kubernetes
-
-.PHONY: test-lab
-test-lab: ## faults in a QEMU guest with a real RoCE device
-	@.ci/venv dev
-	@packages=$$($(py) tests/rigs/lab.py packages) && .ci/apt $$packages
-	$(py) -m pytest tests/lab
+	$(py) -m pytest tests/lab $(guests)
 
 .PHONY: test-bare
 test-bare: ## the set-up itself, on a bare Debian 12

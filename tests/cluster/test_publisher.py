@@ -138,14 +138,14 @@ def cheap(seconds: float, share: float = 0.08) -> Iterator[None]:
 
 
 def test_a_quiet_minute_is_one_look_and_one_renewal_in_one_connection(cluster: Cluster) -> None:
-    with rig(cluster, "quiet", fenced=True) as made:
+    with rig(cluster, "quiet-minute", fenced=True) as made:
         time.sleep(2 * MINUTE)
         since = time.monotonic()
         with cheap(5 * MINUTE):
             pass
         until(lambda: len(made.asked("GET", LOOK, since)) >= 5, "looks")
         asked, took = made.asked(since=since), time.monotonic() - since
-        looks = [one.at for one in asked if str(one) == f"GET {NODES}/quiet?resourceVersion=0"]
+        looks = [one.at for one in asked if str(one) == f"GET {NODES}/quiet-minute?resourceVersion=0"]
         renewals = [one for one in asked if str(one).startswith(f"PATCH {LEASE}")]
         assert len(looks) <= 1 + took / (0.9 * MINUTE)
         # Of all gaps the middle one: a machine that stands still for a while makes one longer and the next shorter.

@@ -41,13 +41,15 @@ def test_a_build_says_what_and_how_long_and_where(go: str, tmp_path: Path, capsy
     assert re.fullmatch(r"cluster: building Kubernetes v1\.36\.\d+, all its programs in one, with Go 1\.\d+\.\d+", what)
     assert how_long.startswith("cluster: 5 to 10 minutes on 2 idle cores and 2.4 GiB of memory, once; it is kept as ")
     assert how_long.endswith(f" {tmp_path}/small-0123")
-    so_far = [one for one in lines if one != "cluster: 0:00 fetching sources, 0 modules so far"]
-    counted = [re.fullmatch(r"cluster: 0:\d\d compiled (\d+) of (\d+) packages, less where .*", one) for one in so_far]
+    so_far = [one for one in lines if not one.endswith("fetching sources, 0 modules so far")]
+    counted = [
+        re.fullmatch(r"cluster: \d+:\d\d compiled (\d+) of (\d+) packages, less where .*", one) for one in so_far
+    ]
     done = [int(one[1]) for one in counted if one]
     assert len(done) == len(so_far) > 2, "a line each half second"
     assert done == sorted(done)
     assert 5 < done[-1] <= int(counted[-1][2] if counted[-1] else 0) < 200
-    assert re.fullmatch(r"cluster: built in 0:\d\d", end)
+    assert re.fullmatch(r"cluster: built in \d+:\d\d", end)
 
 
 def test_a_build_that_fails_says_why(go: str, tmp_path: Path) -> None:
@@ -70,7 +72,7 @@ def test_a_wait_for_another_build_is_told(tmp_path: Path, capsys: pytest.Capture
         with pytest.raises(BlockingIOError):
             fcntl.flock(theirs, fcntl.LOCK_EX | fcntl.LOCK_NB)
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) in (2, 3)
+    assert len(lines) >= 2
     assert lines[0] == f"rig: 0:00 waiting for another process that makes the same; it holds {path}"
 
 

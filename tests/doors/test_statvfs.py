@@ -92,12 +92,12 @@ def test_a_child_that_cannot_be_killed_is_left_behind_and_is_the_only_one(tmp_pa
         started = time.monotonic()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("sys.executable", silent)
-            told = asking.ask(["/", "/proc"], 1.0)
+            told = asking.ask(["/", "/proc"], 5.0)  # on a busy machine the child is frozen late
         took = time.monotonic() - started
         thread.join()
         for path in ("/", "/proc"):
-            assert told[path] == Unreadable(Why.TIMEOUT, path, detail="statvfs gave no answer in 1 s")
-        assert 1.0 <= took < 1.0 + GRACE + 2
+            assert told[path] == Unreadable(Why.TIMEOUT, path, detail="statvfs gave no answer in 5 s")
+        assert 5.0 <= took < 5.0 + GRACE + 20
         assert len(children()) == 1
 
         again = asking.ask(["/", "/sys"], 10.0)

@@ -95,6 +95,8 @@ class Client:
             answer = self._pool.urlopen(method, path, None if body is None else json.dumps(body), headers)
         except HTTPError as error:
             raise ConnectionError(f"{method} {path}: {error}") from error
+        if "json" not in answer.headers.get("Content-Type", ""):  # 404 of a group that is not served yet is plain text
+            return answer.status, {"message": answer.data.decode(errors="replace")}
         return answer.status, json.loads(answer.data or b"{}")
 
     def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
