@@ -73,7 +73,7 @@ def test_metadata_that_cannot_be_had(here: Checked, mode: str, says: str, waits:
     assert (said.exit_code, said.report["verdict"]) == (3, "unknown")
     assert said.verdicts("imds.reachable", *RESTED) == before.verdicts("imds.reachable", *RESTED)
     assert len([line for line in table.splitlines() if line.startswith("UNKNOWN  ")]) == 1
-    assert said.seconds < 3 * before.seconds + waits + 1  # this machine may be busier the second time
+    assert said.seconds < 3 * before.seconds + waits + 15  # this machine may be busier the second time
     assert here.check().roots == set()
 
 
