@@ -7,12 +7,13 @@ lint_packages := shellcheck
 unit_packages := strace iproute2 util-linux procps prometheus
 bench_packages := gcc libc6-dev
 benches := $(filter-out $(addprefix tests/bench/,__init__.py limits.py options.py),$(wildcard tests/bench/*.py))
-# In this order, $(lanes) at a time: first what mostly waits and what is long. What only computes has a lower priority, so
-# that what keeps time gets the processor when it wants it. More lanes than these, and looks miss their deadlines.
+# In this order, $(lanes) at a time: first what is long. The guests compute for longest, so all else makes way for them;
+# what only computes makes way for what keeps time. With more lanes than these, looks miss their deadlines.
 steps := test-guests test-kubernetes test-cluster test-unit test-netns chaos sabotage lint fuzz histories test-bare
 lanes := 4
 # An emulated guest takes a processor, so there is one at a time: the lab's, then those that are nodes.
 guests := tests/kubernetes/test_guest.py tests/kubernetes/test_training_pod.py
+next := nice -n 5
 last := nice -n 15
 proofs := fuzz histories chaos sabotage tests bench
 rigs := netns lab cluster kubernetes daemonset
@@ -83,7 +84,7 @@ test-netns: ## a Terway node, and agents on it, in network namespaces
 	@.ci/venv dev
 	@.ci/apt $(unit_packages)
 	@mkdir -p .venv/coverage
-	$(measured) -m pytest -n 3 --dist worksteal tests/netns
+	$(next) $(measured) -m pytest -n 3 --dist worksteal tests/netns
 
 .PHONY: coverage
 coverage: ## what test-unit and test-netns ran of the code
@@ -97,14 +98,14 @@ test-cluster: ## what Kubernetes says and takes, by real API servers; building t
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/bare_debian.py packages)" && \
 	.ci/apt $(bench_packages) $$packages
 	$(py) tests/rigs/cluster.py build
-	$(py) -m pytest -n 3 --dist loadfile tests/cluster tests/daemonset
+	$(next) $(py) -m pytest -n 3 --dist loadfile tests/cluster tests/daemonset
 
 .PHONY: test-kubernetes
 test-kubernetes: ## the shipped manifests on real kubelets
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages)" && .ci/apt $$packages
 	$(py) tests/rigs/cluster.py build
-	$(py) -m pytest -n 2 --dist loadfile tests/kubernetes $(foreach one,$(guests),--ignore $(one))
+	$(next) $(py) -m pytest -n 2 --dist loadfile tests/kubernetes $(foreach one,$(guests),--ignore $(one))
 
 .PHONY: test-guests
 test-guests: ## QEMU guests with a real RoCE device: faults of the lab's, then one that is a node and trains
@@ -137,7 +138,7 @@ sabotage: ## every check, made blind, is caught by its own test
 chaos: ## a real agent under faults, kills, full disks and forged files for MINUTES=2; SEED=N does the same again
 	@.ci/venv dev
 	@.ci/apt $(unit_packages)
-	$(py) tests/chaos.py --minutes $(or $(MINUTES),2) $(if $(SEED),--seed $(SEED))
+	$(next) $(py) tests/chaos.py --minutes $(or $(MINUTES),2) $(if $(SEED),--seed $(SEED))
 
 .PHONY: image
 image: ## the agent's image as build/nodeprep.tar, without a container tool; NAME=... names it
