@@ -150,7 +150,7 @@ def test_who_waits_keeps_no_agent_from_starting(installed: Cluster, node: Node) 
     former.touch(0o600)
     name = pod(installed)["metadata"]["name"]
     taken = locked(installed, "kube-system", name, "wait-ready", "/run/nodeprep")
-    assert {"/run/nodeprep", "/run/nodeprep/lock"} <= taken, "it may lock what it sees"
+    assert "/run/nodeprep" in taken, "it may lock what it sees, or wait for who has it"
     before = agents(installed)["n1"]["metadata"]
     installed.kubectl("-n", "nodeprep", "delete", "pod", before["name"], "--wait=false")
 

@@ -258,6 +258,31 @@ def test_it_is_asked_for_again_at_once_where_it_may_be_allowed() -> None:
     assert errands.due(SEEN, 0.0, with_events=False)[0][0] > clock.now() + RENEW
 
 
+def test_a_node_that_was_made_anew_has_its_lease_at_once() -> None:
+    """It went with the former Node: for more than a minute nobody would know that there is an agent."""
+    asked: list[Asked] = []
+    errands = made(lambda _: ALLOWED, asked)
+    errands.renew(SEEN)
+    assert errands.due(SEEN, 0.0, with_events=False)[0][0] > clock.now() + RENEW
+    anew = Seen.of({"metadata": {"name": "n1", "uid": "u2"}})
+    at, work = errands.due(anew, 0.0, with_events=False)[0]
+    assert at < clock.now()
+    work()
+    assert errands.due(anew, 0.0, with_events=False)[0][0] > clock.now() + RENEW
+    assert "u2" in str(asked[-1])
+
+
+@pytest.mark.parametrize("seen", [SEEN, Seen.of({"metadata": {"name": "n1", "uid": "u2"}})])
+def test_an_agent_whose_checks_do_not_run_waits(seen: Seen) -> None:
+    asked: list[Asked] = []
+    errands = made(lambda _: ALLOWED, asked)
+    errands.renew(SEEN)
+    errands.is_alive = lambda: False
+    errands.renew(seen)
+    assert len(asked) == 1
+    assert errands.due(seen, 0.0, with_events=False)[0][0] > clock.now() + 1.0
+
+
 def test_what_is_to_be_believed_anew_while_it_is_asked_is_asked_again() -> None:
     """Another thread says so between a request and its answer."""
 

@@ -58,6 +58,8 @@ class Errands:
     fenced: bool | None = None
     fence_at: float = -inf
     _lease_at: float = -inf
+    _owner: str = ""  # the uid of the Node that the Lease was last renewed for: with another Node it is gone
+    _asleep_until: float = -inf  # the checks did not run
     _beliefs: int = 0  # how often what was denied was to be tried anew
     _unfenced: int = 0  # tests in a row that found no fence
     _holds: dict[str, bool] = field(default_factory=dict)  # by the rule that must deny: whether it did when last tried
@@ -73,7 +75,8 @@ class Errands:
         """What is to be done when, none but the Lease before `earliest`. `seen` is the Node that it is about."""
         due: list[Due] = [(max(self.fence_at, earliest), self.test_fence)]
         if not self.denied:
-            due.insert(0, (max(self._lease_at, self._lease.not_before), partial(self.renew, seen)))
+            at = self._lease_at if seen.uid == self._owner else -inf
+            due.insert(0, (max(at, self._asleep_until, self._lease.not_before), partial(self.renew, seen)))
         if self.events and with_events:
             due.append((max(self._event.not_before, earliest), self.post))
         return due
@@ -95,7 +98,7 @@ class Errands:
         if self.denied:
             return
         if not self.is_alive():
-            self._lease_at = clock.now() + ALIVE
+            self._asleep_until = clock.now() + ALIVE
             return
         namespace, now, beliefs = self.access.namespace, datetime.fromtimestamp(clock.wall(), UTC), self._beliefs
         with self.connected() as ask:
@@ -117,7 +120,7 @@ class Errands:
             back_off(self._lease, answer, self._lease_at)
             return
         self._lease.succeeded()
-        self._lease_at = clock.now() + later(self.every, self.chance)
+        self._owner, self._lease_at = seen.uid, clock.now() + later(self.every, self.chance)
 
     def test_fence(self) -> None:
         """Whether the cluster keeps this agent from what is not its own: each policy denies, by the rule meant for it.
