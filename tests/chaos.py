@@ -133,7 +133,7 @@ def ends_well(deeds: Deeds, agent: Process, span: float) -> str:
 def run(minutes: float, seed: int, place: Path, *, default: bool, log: TextIO | None) -> int:
     span = DEFAULT if default else FAST
     with Node(Shape(enis=3, pods=4)) as node:
-        for directory in ("etc", "run", "state"):
+        for directory in ("etc", "run", "socket", "state"):
             (place / directory).mkdir()
         (place / "etc/profile.yaml").write_text(PROFILE_FILE)
         (place / "boot_id").write_text("\n")

@@ -64,6 +64,11 @@ class Process:
         return self.place / "run"
 
     @property
+    def socket_directory(self) -> Path:
+        """Where its memory is kept that the state directory has no room for."""
+        return self.place / "socket"
+
+    @property
     def where(self) -> tuple[str, ...]:
         """The options for its directories."""
         return tuple(word for name in ("state", "run", "socket") for word in (f"--{name}-dir", f"{self.place}/{name}"))
@@ -126,7 +131,7 @@ class Process:
                 self.tell("wrong", text=f"after {number.name} the memory is not whole: {one}")
 
     def store(self) -> Store:
-        return Store(str(self.memory), str(self.run_directory))
+        return Store(str(self.memory), str(self.socket_directory))
 
     def believes_closed(self) -> bool:
         """Whether by its memory no gate stands open."""

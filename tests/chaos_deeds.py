@@ -181,7 +181,7 @@ class Deeds(Faults):
     def forget(self) -> None:
         if self._writable():
             self.count("memory deleted")
-            for directory in (self.agent.memory, self.agent.run_directory):
+            for directory in (self.agent.memory, self.agent.socket_directory):
                 (directory / "memory.json").unlink(missing_ok=True)
             self._anew()
 
@@ -189,12 +189,12 @@ class Deeds(Faults):
         """An older copy of the memory; the gate file, if there is one, is of the newer."""
         if self.copies and self._writable():
             self.count("memory of before")
-            (self.agent.run_directory / "memory.json").unlink(missing_ok=True)
+            (self.agent.socket_directory / "memory.json").unlink(missing_ok=True)
             (self.agent.memory / "memory.json").write_bytes(self.rng.choice(self.copies))
 
     def rot(self) -> None:
         """Bytes flip."""
-        files = [one / "memory.json" for one in (self.agent.memory, self.agent.run_directory)]
+        files = [one / "memory.json" for one in (self.agent.memory, self.agent.socket_directory)]
         for file in filter(Path.is_file, files if self._writable() else ()):
             self.count("memory rotten")
             content = bytearray(file.read_bytes())
@@ -231,12 +231,13 @@ class Deeds(Faults):
         self.agent.offset = self.rng.choice((0, 5, 3600, 86400 * 400))
 
     def boot(self) -> None:
-        """The node is booted: the run directory is empty, unless somebody put it on a disk."""
+        """The node is booted: the directories in /run are empty, unless somebody put them on a disk."""
         self.count("boot")
         self.set_boot()
         if self.rng.random() < 0.7:
-            for one in self.agent.run_directory.iterdir():
-                one.unlink()
+            for directory in (self.agent.run_directory, self.agent.socket_directory):
+                for one in directory.iterdir():
+                    one.unlink()
         self.agent.offset = self.rng.choice((self.agent.offset, 0, 100, 3600))
 
     def set_boot(self) -> None:

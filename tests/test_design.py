@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -22,10 +23,12 @@ from nodeprep.decide.schedule import RECENT, STORM, TOGETHER
 from nodeprep.decide.states import TABLE, ReadinessPolicy, budget_spent, mendable
 from nodeprep.decide.upgrade import HOLD
 from nodeprep.facts import ALL as FACTS
+from nodeprep.facts.cluster_requests import FACT
 from nodeprep.facts.expected import PEERS
 from nodeprep.facts.past import State
-from nodeprep.publish import lease, pace, probes, publisher, writing
-from nodeprep.publish.node import REFRESH, SPREAD
+from nodeprep.publish import errands, lease, pace, probes, publisher, writing
+from nodeprep.publish.node import REFRESH, SPREAD, refresh_after
+from tests.bench import taint
 from tests.test_docs_names import PROGRAM
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -123,6 +126,8 @@ def test_modes() -> None:
     assert table("3.4", "mode")[0][0] == f"{Mode.OBSERVE} (default)"
 
 
+LONGEST_TEST = errands.TEST * (1 + errands.WAVER)
+LEAST_LATER, MOST_LATER = (100 * (one - 1) for one in pace.LATER)
 BURST = f"a burst of {pace.BURST:g}, and {pace.RESERVE:g} of that burst"
 SAID = [
     # section, what it says with the code's number in it
@@ -136,7 +141,14 @@ SAID = [
     ("3.5", f"({writing.RACES} tries)"),
     ("3.5", f"waits for the Node for {publisher.PATIENCE:g} s at most"),
     ("3.5", f"each {REFRESH:g} s, {'a tenth' if SPREAD == 0.1 else SPREAD} earlier or later"),
+    ("3.5", f"somebody else changed them: a look at the Node each {publisher.LOOK:g} s"),
     ("3.5", f"each {lease.RENEW:g} s, if the checks ran; believed for {lease.DURATION:g} s"),
+    ("3.5", f"each {errands.TEST:g} to {LONGEST_TEST:.2f} s, one dry run: the label and the Lease by turns"),
+    ("3.5", f"come {LEAST_LATER:.0f} to {MOST_LATER:.0f} % later than their time"),
+    ("3.5", f"the second renewal is due {2 * lease.RENEW * pace.LATER[1]:g} s after the one that is believed"),
+    ("3.5", f"each policy is tried within {2 * LONGEST_TEST:.0f} s"),
+    ("3.5", f"are read each {FACT.every:g} s"),
+    ("3.5", f"is older than {RECENT:g} s, at most each {FACT.rest:g} s"),
     ("3.5", f"held against what ought to be there each {GATES_AGAIN:g} s"),
     ("3.5", f"messages of {MOST_MESSAGE} characters at most"),
     ("3.5", f"At most {pace.RATE:g} a second go out after {BURST} are kept for"),
@@ -147,6 +159,44 @@ SAID = [
     ("4", f"that stood for {ReadinessPolicy().remedy_after:g} s"),
     ("6", f"port {Metrics().port}"),
 ]
+
+
+RECORDS = 7  # requests for what Kubernetes keeps of a node of ACK (facts/cluster_requests.py); the bench counts them
+BUDGET = {"in all": 3.0, "in all on ACK": 4.0}
+# The words of the table, the seconds from one to the next, and how many requests each is.
+ASKED = {
+    "look at the Node": ([publisher.LOOK * one for one in pace.LATER], 1),
+    "renewal of the Lease": ([lease.RENEW * one for one in pace.LATER], 1),
+    "dry run of the fence": ([errands.TEST, LONGEST_TEST], 1),
+    "conditions said again; the look before it is a read of the Node itself": (
+        [refresh_after(0.0), refresh_after(1.0)],
+        1,
+    ),
+    "Node and pods": ([FACT.every], 2),
+    "on ACK up to 7 in place of these two": ([FACT.every], RECORDS),
+}
+
+
+def test_the_requests_of_a_quiet_node_stay_within_their_budget_whatever_chance_says() -> None:
+    """The table adds up what the code does; tests/bench/taint.py measures it."""
+    rates = {what: many * 60.0 / min(seconds) for what, (seconds, many) in ASKED.items()}
+    *each, node, ack = rates.values()
+    has = {**rates, "in all": sum(each) + node, "in all on ACK": sum(each) + ack}
+    rows = {row[0]: row[1:] for row in table("3.5", "request")}
+    assert {what: rate for what, (_, rate) in rows.items()} == {what: f"{rate:.3f}" for what, rate in has.items()}
+    for what, (seconds, _) in ASKED.items():
+        said = [float(one) for one in re.findall(r"[\d.]+", rows[what][0])]
+        assert said == [pytest.approx(one, abs=0.005) for one in seconds]
+    assert all(has[what] <= most for what, most in BUDGET.items())
+    assert tuple(BUDGET.values()) == (taint.ELSEWHERE, taint.ON_ACK)
+    assert "makes 3 a minute at most, on ACK 4" in " ".join(section("3.5").split())
+
+
+def test_whatever_is_drawn_lies_within_what_is_reckoned_with() -> None:
+    chance = Random(0)
+    drawn = sorted(pace.later(1.0, chance) for _ in range(2000))
+    assert pace.LATER[0] <= drawn[0] < drawn[-1] <= pace.LATER[1]
+    assert drawn[-1] - drawn[0] > 0.9 * (pace.LATER[1] - pace.LATER[0]), "a fleet spreads"
 
 
 @pytest.mark.parametrize(("number", "said"), SAID, ids=[f"{number} {said}" for number, said in SAID])

@@ -117,7 +117,7 @@ def test_a_second_agent_names_the_first(agent: Agent) -> None:
         assert agent.report()["agent"]["pid"] == agent.pid, "its socket is its own still"
 
 
-@pytest.mark.parametrize("place", ["state", "run"])
+@pytest.mark.parametrize("place", ["state", "socket"])
 def test_one_directory_in_common_is_the_same_node(agent: Agent, tmp_path: Path, place: str) -> None:
     (tmp_path / "other").mkdir()
     other = Agent(tmp_path / "other")

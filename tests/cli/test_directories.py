@@ -7,7 +7,8 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
 
@@ -106,7 +107,7 @@ def test_nobody_else_enters_the_directory_of_the_socket(agent: Agent, before: in
         agent.report()
         assert mode(agent.socket) == 0o700
         assert mode(agent.socket / "agent.sock") == 0o600
-        assert [one.name for one in agent.socket.iterdir()] == ["agent.sock"]
+        assert {one.name for one in agent.socket.iterdir()} == {"agent.sock", "lock"}
         assert not [one for one in agent.run.iterdir() if one.is_socket()]
 
 
@@ -157,9 +158,78 @@ def test_the_socket_of_a_former_version_is_removed(agent: Agent) -> None:
         assert agent.lines("start-trouble") == []
 
 
-def test_what_is_no_socket_stays(agent: Agent) -> None:
+def test_what_is_no_socket_and_no_lock_stays(agent: Agent) -> None:
     agent.run.mkdir()
     (agent.run / "agent.sock").write_text("a human's")
+    (agent.run / "lock").mkdir()
     with agent:
         agent.report()
         assert (agent.run / "agent.sock").read_text() == "a human's"
+        assert (agent.run / "lock").is_dir()
+
+
+# The lock of a former version, as it or somebody else holds it, and a socket that somebody listens on, or did.
+FORMER = """
+import fcntl, os, socket, sys
+lock, path, listens = sys.argv[1:]
+held = os.open(lock, os.O_RDONLY)
+fcntl.flock(held, fcntl.LOCK_EX)
+if path:
+    one = socket.socket(socket.AF_UNIX)
+    one.bind(path)
+    listens and one.listen(0)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def holding(agent: Agent, where: str = "", *, listens: bool = True) -> Iterator[subprocess.Popen[str]]:
+    """Somebody with the lock of a former version, and with a socket in the `run` or `socket` directory."""
+    for directory in (agent.run, agent.socket):
+        directory.mkdir(exist_ok=True)
+    lock = agent.run / "lock"
+    lock.write_text("4711\n")
+    path = str(getattr(agent, where) / "agent.sock") if where else ""
+    words = (sys.executable, "-I", "-c", FORMER, str(lock), path, "yes" if listens else "")
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("where", ["run", "socket"])
+def test_an_agent_of_a_former_version_that_lives_is_met(agent: Agent, where: str) -> None:
+    """Its lock beside the gate files counts where it could have none in the state directory: two must not run."""
+    with holding(agent, where):
+        told = f"{agent.run}/lock: another nodeprep agent (pid 4711) runs on this node; wanted one"
+        assert told in refused(agent)
+        assert (agent.run / "lock").exists(), "it is its own still"
+        for _ in range(4):
+            assert told in refused(agent), "also while its queue is full"
+    (agent.run / "lock").touch()
+    with agent:
+        agent.report()
+        assert not (agent.run / "lock").exists()
+
+
+@pytest.mark.parametrize(("where", "listens"), [("", False), ("run", False), ("socket", False)])
+def test_who_locks_and_does_not_answer_is_no_agent(agent: Agent, where: str, listens: bool) -> None:
+    """A pod that mounts the gate files read-only: it may lock, and not listen. Nor does what a dead agent left."""
+    with holding(agent, where, listens=listens), agent:
+        agent.report()
+        assert not (agent.run / "lock").exists()
+        assert agent.lines("start-trouble") == agent.lines("lock-trouble") == []
+
+
+def test_nothing_but_gate_files_lies_where_pods_look(agent: Agent) -> None:
+    """Nor the memory, whatever becomes of the disk that it is kept on."""
+    agent.state = Path("/dev/null/state")
+    with agent:
+        agent.report()
+        agent.wait("store-trouble")
+        assert (agent.socket / "memory.json").exists()
+        assert not [one for one in agent.run.iterdir() if one.suffix not in (".device", ".ready")]

@@ -45,7 +45,7 @@ def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def store(where: Path) -> Store:
-    return Store(str(where / "state"), str(where / "run"))
+    return Store(str(where / "state"), str(where / "socket"))
 
 
 def past(**different: Any) -> Past:

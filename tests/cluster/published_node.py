@@ -40,6 +40,7 @@ RESET, RESET_DONE, RELEASED, HELD = (
     f"agent.{PREFIX}/profiles",
 )
 CHECK = 66.0  # seconds until what others did to the Node is seen: a minute and a tenth
+RENEWED = 88.0  # seconds until its agent has renewed its Lease: 80, and a tenth
 BUSY = 15.0  # seconds that a busy machine may take longer
 GATE_FILE = 3.0  # seconds until a gate file is gone: two looks half a second apart, on a busy machine
 DOWN = "ip link set eth1 down"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodeprep.publish.node import stamp
-from tests.cluster.published_node import BUSY, CHECK, DOWN, GATE_FILE, UP, Published, published, seconds
+from tests.cluster.published_node import BUSY, CHECK, DOWN, GATE_FILE, RENEWED, UP, Published, published, seconds
 from tests.rigs.absent import cannot_start
 from tests.rigs.agent import until
 from tests.rigs.cluster import Cluster
@@ -120,7 +120,7 @@ def test_jumps_of_an_hour_both_ways(
         print(f"jumps: heartbeat right {seconds(jumped):.1f} s after the last jump")
         assert len(one.writes(jumped)) == 1, "once"
         assert one.is_open()
-        until(lambda: is_near(renewed(one), 0), "Lease by the clock that is right again", CHECK + BUSY)
+        until(lambda: is_near(renewed(one), 0), "Lease by the clock that is right again", RENEWED + BUSY)
 
 
 def renewed(one: Published) -> datetime:

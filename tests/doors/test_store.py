@@ -478,5 +478,25 @@ def test_a_lock_that_is_no_file_is_words_and_the_other_place_serves(
     store.release()
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_what_a_former_version_kept_elsewhere_is_read_and_goes_when_it_is_saved(
+    places: tuple[Path, Path], full: bool
+) -> None:
+    """An upgrade on a node whose disk is full begins with the memory, and leaves none where pods look."""
+    former = places[0].parent / "former"
+    saved_alone(former, "1st", "2nd")
+    store = Store(str(Path("/dev/null/lib") if full else places[0]), str(places[1]), str(former))
+    assert texts(store) == ["2nd"]
+    assert (store.save("3rd") == "") is not full
+    assert texts(store) == ["3rd"]
+    assert list(former.iterdir()) == []
+    assert not full or (places[1] / NAME).exists()
+
+
+def test_a_former_place_that_is_the_spare_keeps_its_memory(places: tuple[Path, Path]) -> None:
+    Store("/dev/null/lib", str(places[1]), str(places[1])).save(NEW)
+    assert texts(store_in(places)) == [NEW]
+
+
 def test_nobody_holds_what_is_not_there(tmp_path: Path) -> None:
     assert holder(str(tmp_path), str(tmp_path / "nowhere"), "/dev/null") is None

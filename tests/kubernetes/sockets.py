@@ -1,4 +1,4 @@
-"""Which sockets a container reaches, measured from inside it, and what the kubelet lets one do who reaches its own."""
+"""Which sockets and locks a container reaches, measured inside it, and what one may do who reaches the kubelet's."""
 
 from __future__ import annotations
 
@@ -73,6 +73,28 @@ for line in open("/proc/net/unix"):
     if len(fields) > 7 and fields[7].startswith("@") and fields[3] == "00010000":
         found[fields[7]] = answer("\0" + fields[7][1:])
 print(json.dumps(found))
+"""
+# Takes flock(2) on every file and directory below a directory, as it may through a read-only mount, and keeps what it
+# got for as long as its container runs. What another holds it waits for, and so has it when that one ends.
+GRAB = r"""
+import fcntl, json, os, signal, sys
+told = {}
+for at, _, names in os.walk(sys.argv[1]):
+    for path in (at, *(f"{at}/{name}" for name in names)):
+        try:
+            fcntl.flock(os.open(path, os.O_RDONLY | os.O_NONBLOCK), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            told[path] = "locked"
+        except OSError as error:
+            told[path] = error.strerror
+print(json.dumps(told), flush=True)
+if not os.fork():
+    os.setsid()
+    for end in range(3):
+        os.dup2(os.open("/dev/null", os.O_RDWR), end)
+    for path in told:
+        if told[path] != "locked":
+            fcntl.flock(os.open(path, os.O_RDONLY | os.O_NONBLOCK), fcntl.LOCK_EX)
+    signal.pause()
 """
 # Registers a device plugin with the kubelet, in gRPC by hand: HTTP/2, HPACK without compression, protobuf. It serves
 # one device on a socket where the agent may write, says when the kubelet has taken it, and goes on until it is killed.
@@ -152,6 +174,13 @@ def reached(cluster: Cluster, namespace: str, pod: str, container: str) -> set[s
     told = inside(cluster, namespace, pod, container, WALK)
     print(f"{pod} {container}: {told}")
     return {path for path, said in told.items() if said == "connected"}
+
+
+def locked(cluster: Cluster, namespace: str, pod: str, container: str, directory: str) -> set[str]:
+    """What a container has locked below one of its directories, and holds from now on until it ends."""
+    told = inside(cluster, namespace, pod, container, GRAB, directory)
+    print(f"{pod} {container}: {told}")
+    return {path for path, said in told.items() if said == "locked"}
 
 
 @contextmanager

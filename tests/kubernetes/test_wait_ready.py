@@ -16,7 +16,7 @@ import yaml
 
 from tests.kubernetes import shipped
 from tests.kubernetes.shipped import DAEMONSET, agents, condition, configuration, gates, overlay
-from tests.kubernetes.sockets import OWN, PLUGINS, REGISTER, former_agent, inside, reached
+from tests.kubernetes.sockets import OWN, PLUGINS, REGISTER, former_agent, inside, locked, reached
 from tests.rigs.cluster import Cluster, Node, until
 from tests.rigs.cluster_tools import BASE
 from tests.rigs.images import REPOSITORY
@@ -137,6 +137,31 @@ def test_who_waits_reaches_no_socket_of_the_agent(installed: Cluster, node: Node
             assert reached(installed, "kube-system", name, "wait-ready") == {"/run/nodeprep/agent.sock"}
         finally:
             path.unlink()
+
+
+def test_who_waits_keeps_no_agent_from_starting(installed: Cluster, node: Node) -> None:
+    """flock(2) works through a read-only mount, too: what is mounted has no lock that an agent asks for.
+
+    The file is the lock of a former version, in whose place somebody holds it who is no agent.
+    """
+    run = node.path("/run/nodeprep")
+    former = run / "lock"
+    former.touch(0o600)
+    name = pod(installed)["metadata"]["name"]
+    taken = locked(installed, "kube-system", name, "wait-ready", "/run/nodeprep")
+    assert "/run/nodeprep" in taken, "it may lock what it sees, or wait for who has it"
+    before = agents(installed)["n1"]["metadata"]
+    installed.kubectl("-n", "nodeprep", "delete", "pod", before["name"], "--wait=false")
+
+    def again() -> bool:
+        """Another pod is Ready, so its agent has looked at everything."""
+        now = agents(installed).get("n1", {})
+        ready = (one["status"] for one in now.get("status", {}).get("conditions", []) if one["type"] == "Ready")
+        return bool(now) and now["metadata"]["uid"] != before["uid"] and "True" in ready
+
+    until(again, "the agent runs again", LOOK)
+    assert {one.name for one in run.iterdir()} == gates(node), "gate files, and nothing else"
+    assert (node.path("/run/nodeprep-agent") / "lock").is_file()
 
 
 def test_the_sockets_that_the_agent_reaches(installed: Cluster) -> None:

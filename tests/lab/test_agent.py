@@ -72,7 +72,7 @@ def agent(guest: Guest) -> Iterator[Watched]:
     while guest.run(("test", "-S", "/run/nodeprep-agent/agent.sock")).returncode:
         assert time.monotonic() < end, b"".join(log)
     yield watched
-    guest.shell("kill $(cat /run/nodeprep/lock)")
+    guest.shell("kill $(cat /run/nodeprep-agent/lock)")
     assert running.wait(LONG).returncode == 0, b"".join(log)
     guest.shell(f"rm -rf {HOME} /run/nodeprep /run/nodeprep-agent /var/lib/nodeprep")
 

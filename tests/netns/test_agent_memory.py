@@ -98,7 +98,7 @@ def memory_of_another_boot(agent: Agent) -> None:
     """As it would be kept in another one: with a checksum that is right."""
     from nodeprep.doors.store import Store
 
-    store = Store(str(agent.state), str(agent.run))
+    store = Store(str(agent.state), str(agent.socket))
     text = store.load().kept[0].text
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert boot_id in text
@@ -164,7 +164,7 @@ def test_judging_goes_on_where_nothing_can_be_kept(
                     assert told.startswith(f"{state}: {says}; the memory is kept in {agent.run} until the next boot")
                     until(lambda: says in agent.condition()["message"], "condition that says so")
                     assert agent.metrics()["nodeprep_store_ok"] == 0
-                    assert (agent.run / "memory.json").exists()
+                    assert (agent.socket / "memory.json").exists()
                     agent.kill()
                     agent.start()
                     assert agent.wait("started")["state"] == "Unhealthy", "what the run directory holds counts"
@@ -174,7 +174,7 @@ def test_judging_goes_on_where_nothing_can_be_kept(
                 agent.wait("store-fine-again")
                 until(lambda: says not in agent.condition()["message"], "condition that is silent")
                 assert agent.metrics()["nodeprep_store_ok"] == 1
-                assert not (agent.run / "memory.json").exists()
+                assert not (agent.socket / "memory.json").exists()
     finally:
         here.do(f"umount -l {state}")
 

@@ -275,7 +275,7 @@ def deaf(words: list[str]) -> None:
         place(None, None, NO_CLUSTER).host,
         lambda: load_settings(given.config, clock.today()),
         Bells(sources=()),
-        Store(given.state_dir, given.run_dir),
+        Store(given.state_dir, given.socket_dir),
         given.run_dir,
     )
     one = loop.Agent(means, means.read_settings())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
@@ -23,13 +24,17 @@ from nodeprep.cli.usage import UsageError, usage
 from nodeprep.config.settings import DEFAULT_FILE, load_settings
 from nodeprep.doors import clock
 from nodeprep.doors.bell import Bells
-from nodeprep.doors.store import Held, Store
+from nodeprep.doors.sockets import connect
+from nodeprep.doors.store import LOCK, Held, Store, holder
 from nodeprep.publish import probes
 from nodeprep.publish.log import Entry, tell, to_stderr
 from nodeprep.publish.metrics import Metrics
 from nodeprep.publish.publisher import Publisher
 from nodeprep.publish.status import NodeStatus
 from nodeprep.publish.web import CannotServe, Local, Pages, serve, serve_local
+
+ANSWERS = 5.0  # seconds in which a former agent's socket takes a connection
+LISTENS = (None, errno.EAGAIN, errno.ETIMEDOUT)  # what comes of that where one lives, be it busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +110,27 @@ def _held(where: Directories) -> Iterator[tuple[Store, str]]:
                     f"{directory}: {error.strerror}; the agent wants a directory that it can make and write to"
                 ) from error
     _close(where)
-    store = Store(where.state, where.run)
+    store = Store(where.state, where.socket, former=where.run)
     try:
         alone = store.hold()
+        _meet_former(where)
     except Held as other:
+        store.release()
         raise UsageError(str(other)) from other
     try:
         yield store, alone
     finally:
         store.release()
+
+
+def _meet_former(where: Directories) -> None:
+    """Raise Held if an agent of a former version lives, which has a lock beside the gate files.
+
+    A pod that mounts that directory read-only can lock as well, but not listen: who locks and answers is an agent.
+    """
+    pid, sockets = holder(where.run), (f"{where.run}/{SOCKET}", where.address)
+    if pid is not None and any(connect(path, ANSWERS) in LISTENS for path in sockets):
+        raise Held(pid or None, f"{where.run}/{LOCK}")
 
 
 def _close(where: Directories) -> None:
@@ -144,16 +161,16 @@ def _close(where: Directories) -> None:
 
 
 def _sweep(run: str) -> str:
-    """Remove the socket that former versions had beside the gate files: "" if none is left, else why one is."""
-    for name in (SOCKET, f"{SOCKET}.new"):
+    """Remove the socket and the lock that former versions had beside the gate files: "" if none is left, else why."""
+    for name, is_one in ((SOCKET, stat.S_ISSOCK), (f"{SOCKET}.new", stat.S_ISSOCK), (LOCK, stat.S_ISREG)):
         path = Path(run, name)
         try:
-            if stat.S_ISSOCK(path.lstat().st_mode):
+            if is_one(path.lstat().st_mode):
                 path.unlink()
         except FileNotFoundError:
             continue
         except OSError as error:
-            return f"{path}: {error.strerror}; the socket of a former agent, which pods can reach; remove it"
+            return f"{path}: {error.strerror}; a former agent's, which pods can reach; remove it"
     return ""
 
 

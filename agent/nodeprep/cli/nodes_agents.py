@@ -25,7 +25,7 @@ AGENTS = "app.kubernetes.io/name=nodeprep,app.kubernetes.io/component=agent"
 LEASES = "/apis/coordination.k8s.io/v1/leases"  # of all namespaces
 ENDING = 90.0  # seconds for the pods to end: a kubelet gives them 30
 COLLECTED = 20.0  # seconds in which the pods of a DaemonSet that was deleted are told to end; others are orphans
-RENEWED = 75.0  # seconds in which an agent that lives has renewed its Lease once: 60, and jitter
+RENEWED = 100.0  # seconds in which an agent that lives has renewed its Lease once: lease.RENEW, a tenth, a slow server
 PAUSE = 1.0  # seconds between two looks at them
 
 

@@ -42,12 +42,12 @@ def remembered(at: Place) -> Remembered:
     if not at.live:
         return NOTHING
     where = directories(at.root)
-    recalled = recall(Store(where.state, where.run))
+    recalled = recall(Store(where.state, where.socket, where.run))
     if recalled.past is None:
         return Remembered(None, f"its memory is not counted: {recalled.trouble}") if recalled.trouble else NOTHING
     past = recalled.past
     boot_id = at.host().files.text(BOOT_ID)
-    pid = holder(where.state, where.run)
+    pid = holder(where.state, where.socket)
     if past.boot_id != boot_id:
         other = "its memory is of another boot" if not recalled.trouble else recalled.trouble
         return Remembered(None, other) if pid is None else NOTHING

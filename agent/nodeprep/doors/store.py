@@ -68,11 +68,15 @@ class Loaded:
 
 
 class Store:
-    """One text in `directory`; where that cannot be written, in `spare`, which the next boot empties."""
+    """One text in `directory`; where that cannot be written, in `spare`, which the next boot empties.
 
-    def __init__(self, directory: str, spare: str) -> None:
+    `former` is where former versions had their spare: what is there is read and removed, and never written.
+    """
+
+    def __init__(self, directory: str, spare: str, former: str = "") -> None:
         self.directory = directory
         self.spare = spare
+        self.former = former
         self._locks: list[int] = []
         self._serial: int | None = None
 
@@ -92,16 +96,18 @@ class Store:
         data = _header(self._serial, content) + content
         trouble = _put(self.directory, data)
         if not trouble:
-            self._empty_spare()
+            _empty(self.directory, self.spare, self.former)
             return ""
         worse = _put(self.spare, data)
         if not worse:
+            _empty(self.spare, self.former)
             return f"{trouble}; the memory is kept in {self.spare} until the next boot; see df and findmnt of both"
         return f"{trouble}; {worse}; the memory is lost when the agent ends; see df and findmnt of both"
 
     def load(self) -> Loaded:
-        """What is kept in both places. Raises nothing, whatever stands there."""
-        found = [one for one in map(_get, dict.fromkeys((self.directory, self.spare))) if one is not None]
+        """What is kept in all places. Raises nothing, whatever stands there."""
+        places = dict.fromkeys(filter(None, (self.directory, self.spare, self.former)))
+        found = [one for one in map(_get, places) if one is not None]
         kept = [one for one in found if isinstance(one, Kept)]
         damaged = [one for one in found if isinstance(one, Damaged)]
         newest = max((one.serial for one in kept), default=0)
@@ -142,12 +148,6 @@ class Store:
         finally:
             os.close(descriptor)
 
-    def _empty_spare(self) -> None:
-        """The newest text is in the directory again. If this fails, its serial still says so."""
-        with suppress(OSError):
-            if not os.path.samefile(self.directory, self.spare):
-                os.unlink(f"{self.spare}/{NAME}")
-
 
 def holder(*directories: str) -> int | None:
     """The pid of the agent that holds one of these directories, as it calls itself; 0 if it has not said, None if none.
@@ -184,6 +184,14 @@ def _put(directory: str, data: bytes) -> str:
     except OSError as error:
         return f"{directory}: {error.strerror}"
     return ""
+
+
+def _empty(newest: str, *places: str) -> None:
+    """The newest text is in another place than these. If this fails, its serial still says so."""
+    for place in filter(None, places):
+        with suppress(OSError):
+            if not os.path.samefile(newest, place):
+                os.unlink(f"{place}/{NAME}")
 
 
 def _get(directory: str) -> Kept | Damaged | None:

@@ -17,17 +17,16 @@ from nodeprep.doors.kube import Access
 from nodeprep.doors.kube_write import JSON, MERGE, Outcome
 from nodeprep.publish import event, lease
 from nodeprep.publish.node import Seen
-from nodeprep.publish.pace import FUTILE, Backoff
+from nodeprep.publish.pace import FUTILE, Backoff, later
 from nodeprep.publish.writing import UNPROCESSABLE, Ask, back_off, denial, denied_by, is_lost, mend, path
 
 # Seconds between two dry runs of a fence that holds, each of one policy by turns; what comes later by WAVER at most. So
 # a policy is tried within two minutes (design 3.5), the time of the request included.
-TEST, WAVER = 55.0, 0.065
+TEST, WAVER = 57.5, 0.025
 # And where none was found: a policy that is applied with the agent takes the API server some seconds to enforce, so
 # both are tried again soon, then at each doubling, at last every two minutes: that is one dry run a minute, too.
 FIRST, LAST = 15.0, 120.0
 ALIVE = 5.0  # seconds until a Lease that was due is thought of again, where the checks did not run
-LATE = 1.3  # minutes after which the Lease is renewed on its own, the minute's look not having done it
 HELD = 16  # Events that wait for the server; older ones go
 DRY = "?dryRun=All"
 # Neither is ours, so a fence denies both: the label on the own Node, and the Lease in the own namespace.
@@ -40,7 +39,7 @@ Due = tuple[float, Callable[[], None]]
 
 @dataclass(slots=True)
 class Errands:
-    """Of one node. `connected` gives a way to ask; `minute` are the seconds between two renewals of the Lease.
+    """Of one node. `connected` gives a way to ask; `every` are the seconds between two renewals of the Lease.
 
     `is_alive`: the checks run, without which no Lease says so. `events` wait to be sent, the oldest first. `trouble` is
     why the Lease is not renewed, "" while it is; `denied`, what a policy said to it, after which it is not asked for
@@ -49,7 +48,7 @@ class Errands:
     """
 
     access: Access
-    minute: float
+    every: float
     chance: Random
     connected: Callable[[], AbstractContextManager[Ask]]
     is_alive: Callable[[], bool]
@@ -59,6 +58,8 @@ class Errands:
     fenced: bool | None = None
     fence_at: float = -inf
     _lease_at: float = -inf
+    _owner: str = ""  # the uid of the Node that the Lease was last renewed for: with another Node it is gone
+    _asleep_until: float = -inf  # the checks did not run
     _beliefs: int = 0  # how often what was denied was to be tried anew
     _unfenced: int = 0  # tests in a row that found no fence
     _holds: dict[str, bool] = field(default_factory=dict)  # by the rule that must deny: whether it did when last tried
@@ -74,7 +75,8 @@ class Errands:
         """What is to be done when, none but the Lease before `earliest`. `seen` is the Node that it is about."""
         due: list[Due] = [(max(self.fence_at, earliest), self.test_fence)]
         if not self.denied:
-            due.insert(0, (max(self._lease_at, self._lease.not_before), partial(self.renew, seen)))
+            at = self._lease_at if seen.uid == self._owner else -inf
+            due.insert(0, (max(at, self._asleep_until, self._lease.not_before), partial(self.renew, seen)))
         if self.events and with_events:
             due.append((max(self._event.not_before, earliest), self.post))
         return due
@@ -92,21 +94,17 @@ class Errands:
         self.fence_at = max(self.fence_at, now + FUTILE)
 
     def renew(self, seen: Seen) -> None:
-        """Say that the checks ran, where the minute's look did not."""
-        if not self.is_alive():
-            self._lease_at = clock.now() + ALIVE
+        """Renew the Lease if the checks ran and the fence does not deny it; other people's policies may be mended."""
+        if self.denied:
             return
-        with self.connected() as ask:
-            self.say_alive(ask, seen)
-
-    def say_alive(self, ask: Ask, seen: Seen) -> None:
-        """Renew the Lease if the checks ran and the fence does not deny it; others' policies are asked each minute."""
-        if self.denied or not self.is_alive():
+        if not self.is_alive():
+            self._asleep_until = clock.now() + ALIVE
             return
         namespace, now, beliefs = self.access.namespace, datetime.fromtimestamp(clock.wall(), UTC), self._beliefs
-        answer = ask("PATCH", lease.path(namespace, seen.name), lease.renewal(seen.name, seen.uid, now), MERGE)
-        if answer.status == 404:
-            answer = ask("POST", lease.path(namespace), lease.created(namespace, seen.name, seen.uid, now), JSON)
+        with self.connected() as ask:
+            answer = ask("PATCH", lease.path(namespace, seen.name), lease.renewal(seen.name, seen.uid, now), MERGE)
+            if answer.status == 404:
+                answer = ask("POST", lease.path(namespace), lease.created(namespace, seen.name, seen.uid, now), JSON)
         self.trouble = ""
         if denied_by(answer):
             self._lease_at = -inf  # at once, when it may be tried again
@@ -122,7 +120,7 @@ class Errands:
             back_off(self._lease, answer, self._lease_at)
             return
         self._lease.succeeded()
-        self._lease_at = clock.now() + LATE * self.minute
+        self._owner, self._lease_at = seen.uid, clock.now() + later(self.every, self.chance)
 
     def test_fence(self) -> None:
         """Whether the cluster keeps this agent from what is not its own: each policy denies, by the rule meant for it.

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 AGENT = "agent-"  # and the Node's name: what its agent's Lease is called
-RENEW = 60.0  # seconds; design 3.5
-DURATION = 180  # seconds after which nobody should believe what the agent last said: two renewals may be lost
+RENEW = 80.0  # seconds, or a little later (pace.LATER): two renewals are due while one is believed; design 3.5
+DURATION = 180  # seconds after which nobody should believe what the agent last said
 
 
 def name(node: str) -> str:

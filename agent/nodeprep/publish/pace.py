@@ -12,9 +12,17 @@ RATE, BURST = 2.0, 12.0  # requests per second in the long run, and how many at 
 RESERVE = 5.0  # of them that nothing may take but what closes and opens gates
 FIRST, MOST = 1.0, 30.0  # seconds of back-off: the first may be as long, and each as this
 FUTILE = 30.0  # seconds until something is asked again that no haste makes succeed: a right, a Node that is not there
+# What comes again and again comes so many times later than it might, drawn each time: a fleet that started at once does
+# not ask at once for ever. Design 3.5 adds up what that makes a minute.
+LATER = (1.07, 1.1)
 # Refusals in a row before one counts as that: an API server that just started answers 403 until it has read its roles
 # (kubernetes #101422), and roles that are applied with the agent are known a moment later.
 HASTY = 3
+
+
+def later(seconds: float, chance: Random) -> float:
+    """A time of its own from now until something comes again."""
+    return seconds * chance.uniform(*LATER)
 
 
 @dataclass(slots=True)

@@ -24,13 +24,13 @@ from nodeprep.doors.kube_write import MERGE, Outcome, Writer
 from nodeprep.publish import event, lease
 from nodeprep.publish.errands import Errands
 from nodeprep.publish.node import RESET, Seen, refresh_after, says_the_same
-from nodeprep.publish.pace import FUTILE, RESERVE, Backoff, Bucket
+from nodeprep.publish.pace import FUTILE, RESERVE, Backoff, Bucket, later
 from nodeprep.publish.status import Published
-from nodeprep.publish.writing import RULE, Ask, Order, Written, back_off, look, mend, write
+from nodeprep.publish.writing import RULE, Ask, Order, Written, back_off, look, mend, owes, write
 
 LOGGER = logging.getLogger("nodeprep")
 WHOLE = 8.0  # seconds for the requests of one connection
-LATER = (1.05, 1.1)  # times a minute: with the dry runs (errands.TEST) at most three requests a minute
+LOOK = 60.0  # seconds between two looks at what stands on the Node, a little later each (pace.LATER); design 3.5
 PATIENCE = 1.0  # seconds that an opening gate file waits for the Node to say so
 
 
@@ -62,14 +62,14 @@ class Wanted:
 class Publisher:
     """Writes for one node. `tell`, `gates_stand`, `believe_anew` and `published` may be used by any thread.
 
-    `minute` are the seconds between two looks at what stands on the Node, at which the Lease is renewed too (design
-    3.5). `refresh` is the age in seconds at which conditions are said again; None: a spread of its own, by the node's
-    name. `is_alive`: the checks run; without that neither Lease nor conditions say so. `hear` is called when the Node
+    `minute` are the seconds between two looks at what stands on the Node; the Lease's time goes with it. `refresh`
+    is the age in seconds at which conditions are said again; None: a spread of its own, by the node's name.
+    `is_alive`: the checks run; without that neither Lease nor conditions say so. `hear` is called when the Node
     says something new, and `changed` when `published` does; both from the publisher's thread.
     """
 
     access: Access
-    minute: float = lease.RENEW
+    minute: float = LOOK
     refresh: float | None = None
     is_alive: Callable[[], bool] = lambda: True
     hear: Callable[[NodeSays], None] = lambda _: None
@@ -98,7 +98,9 @@ class Publisher:
         seed = hashlib.sha256(self.access.node.encode()).digest()
         self._chance = Random(seed)  # noqa: S311 - spreads a fleet, keeps no secret
         self._node = Backoff(self._chance)
-        self._errands = Errands(self.access, self.minute, self._chance, self._connected, self._lives)
+        self._errands = Errands(
+            self.access, self.minute * lease.RENEW / LOOK, self._chance, self._connected, self._lives
+        )
         self._refresh = refresh_after(self._chance.random()) if self.refresh is None else self.refresh
 
     def start(self) -> None:
@@ -216,16 +218,15 @@ class Publisher:
             return self._wanted is None or self._wanted.serial == wanted.serial
 
     def _check(self, wanted: Wanted) -> None:
-        """Whether it still stands as it should, and that the checks ran: both in one connection."""
-        self._minute_at = clock.now() + self._spread(self.minute)
-        order = self._order(wanted)
-        with self._connected() as ask:
-            found = look(order, ask, _now())
-            if self._seen is not None and (found is None or not found.failure):
-                self._errands.say_alive(ask, self._seen)
-        if found is not None:
-            self._take(found, wanted, order.denied)
-            return
+        """Whether it still stands as it should. What we know to be owed is written, which reads the Node, too."""
+        self._minute_at = clock.now() + later(self.minute, self._chance)
+        order, now = self._order(wanted), _now()
+        if self._seen is None or not owes(self._seen, order, now):
+            with self._connected() as ask:
+                found = look(order, ask, now)
+            if found is not None:
+                self._take(found, wanted, order.denied)
+                return
         with self._lock:
             self._done = min(self._done, wanted.serial - 1)  # it is owed again
 
@@ -258,7 +259,7 @@ class Publisher:
         with self._lock:
             self._tried = wanted.serial
             self._done = self._done if failure else wanted.serial
-            self._minute_at = now if failure else min(self._minute_at, now + self._spread(self.minute))
+            self._minute_at = now if failure else min(self._minute_at, now + later(self.minute, self._chance))
             self._lock.notify_all()
         self._node_trouble = self._trouble(written, wanted.uid)
 
@@ -287,10 +288,6 @@ class Publisher:
         if new != self.published:
             self.published = new
             self.changed()
-
-    def _spread(self, seconds: float) -> float:
-        """Later by a share of its own, so that a fleet that started at once does not ask at once for ever."""
-        return seconds * self._chance.uniform(*LATER)
 
 
 def _now() -> datetime:

@@ -115,10 +115,11 @@ def look(order: Order, ask: Ask, now: datetime) -> Written | None:
     if not got.done:
         return Written(failure=got)
     seen = Seen.of(got.body)
-    return Written(seen) if seen.uid == order.uid and not _owes(seen, order, now) else None
+    return Written(seen) if seen.uid == order.uid and not owes(seen, order, now) else None
 
 
-def _owes(seen: Seen, order: Order, now: datetime) -> bool:
+def owes(seen: Seen, order: Order, now: datetime) -> bool:
+    """Whether something is to be written to a Node that says this."""
     return any(_patch(resource, seen, order, now) is not None for resource in (NODE, STATUS))
 
 
