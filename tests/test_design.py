@@ -40,11 +40,12 @@ CITED = re.compile(r"\b[Dd]esign[\s#]+(\d+(?:\.\d+)*)")
 OTHER_FORM = re.compile(r"design\.md[\s,]+\d|\bdesign,? (?:section|chapter|§)|§ ?\d", re.IGNORECASE)
 DECISION = re.compile(r"(?:\bADR[\s#]+|\badr/)(\d{4})\b")
 DOCUMENT = re.compile(r"(?<![\w./-])((?:[\w-]+/)*[\w-]+\.md)\b")
-PLACES = ("agent", "tests", "docs", "daemonset", "playbooks", "dashboards", ".ci", ".github")
+PLACES = ("agent", "tests", "docs", "proofs", "daemonset", "playbooks", "dashboards", ".ci", ".github")
 KINDS = (".py", ".md", ".yaml", ".yml", ".go", ".sh", ".json", ".toml")
 # Of other projects, which the text beside them names.
 FOREIGN = {
     "SPEC.md",
+    "config-linux.md",
     "docs/ecs.md",
     "docs/erdma-coexistence.md",
     "docs/exclusive-eni-node-pool.md",
