@@ -15,9 +15,8 @@ lanes := 4
 guests := tests/kubernetes/test_guest.py tests/kubernetes/test_training_pod.py
 next := nice -n 5
 last := nice -n 15
-proofs := fuzz histories chaos sabotage tests bench
+proofs := fuzz histories chaos coverage tests bench
 rigs := netns lab cluster kubernetes daemonset
-measured := $(py) -m coverage run --data-file=.venv/coverage/data
 
 .PHONY: help
 help: ## this list
@@ -31,10 +30,9 @@ check-node: ## set up .venv and judge this host with it
 # Goes on after a failure, so that one run shows everything that is wrong.
 .PHONY: test
 test: setup ## lint and all tests, with what they need installed
-	@rm -rf .venv/steps .venv/coverage; mkdir .venv/steps .venv/coverage; began=$$(date +%s); \
+	@rm -rf .venv/steps; mkdir .venv/steps; began=$$(date +%s); \
 	export NODEPREP_STEPS=$(CURDIR)/.venv/steps; failed=; \
 	$(MAKE) -k -j $(lanes) $(addprefix step-,$(steps)) || failed=yes; \
-	.ci/step coverage $(MAKE) coverage || failed=yes; \
 	.ci/ledger $$began; \
 	test -z "$$failed"
 
@@ -76,21 +74,13 @@ lint: ## ruff, mypy --strict, the layers, YAML and shell
 test-unit: ## tests of values, trees and doors
 	@.ci/venv dev
 	@.ci/apt $(unit_packages)
-	@mkdir -p .venv/coverage
-	$(last) $(measured) -m pytest -n 2 --dist worksteal $(foreach part,$(rigs),--ignore tests/$(part))
+	$(last) $(py) -m pytest -n 2 --dist worksteal $(foreach part,$(rigs),--ignore tests/$(part))
 
 .PHONY: test-netns
 test-netns: ## a Terway node, and agents on it, in network namespaces
 	@.ci/venv dev
 	@.ci/apt $(unit_packages)
-	@mkdir -p .venv/coverage
-	$(next) $(measured) -m pytest -n 3 --dist worksteal tests/netns
-
-.PHONY: coverage
-coverage: ## what test-unit and test-netns ran of the code
-	@.ci/venv dev
-	$(py) -m coverage combine --quiet --data-file=.venv/coverage/data .venv/coverage
-	$(py) -m coverage report --data-file=.venv/coverage/data
+	$(next) $(py) -m pytest -n 3 --dist worksteal tests/netns
 
 .PHONY: test-cluster
 test-cluster: ## what Kubernetes says and takes, by real API servers; building them takes minutes once
@@ -134,6 +124,16 @@ sabotage: ## every check, made blind, is caught by its own test
 	@.ci/venv dev
 	$(last) $(py) tests/sabotage.py
 
+.PHONY: coverage
+coverage: ## what the tests of values, trees, doors and namespaces run of the code, in every process that they start
+	@.ci/venv dev
+	@.ci/apt $(unit_packages)
+	@rm -rf .venv/coverage; mkdir .venv/coverage
+	$(py) -m coverage run --data-file=.venv/coverage/data -m pytest -n 2 --dist worksteal \
+	    $(foreach part,$(filter-out netns,$(rigs)),--ignore tests/$(part))
+	$(py) -m coverage combine --quiet --data-file=.venv/coverage/data .venv/coverage
+	$(py) -m coverage report --data-file=.venv/coverage/data
+
 .PHONY: chaos
 chaos: ## a real agent under faults, kills, full disks and forged files for MINUTES=2; SEED=N does the same again
 	@.ci/venv dev
@@ -161,7 +161,7 @@ prove: setup ## the long proofs: a million histories, an hour of chaos, long tes
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 .PHONY: $(addprefix prove-,$(proofs))
-prove-fuzz prove-histories prove-chaos prove-bench prove-sabotage: prove-%:
+prove-fuzz prove-histories prove-chaos prove-coverage prove-bench: prove-%:
 	@.ci/prove $* $(MAKE) $*
 prove-tests:
 	@.ci/prove tests $(py) -m pytest -m prove tests
