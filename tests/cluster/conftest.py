@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.cluster.known_node import SHARED_ENIS, Known, known
 from tests.rigs import started
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns_records import shared
+from tests.rigs.scratch import in_memory
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +25,9 @@ def shared_node(cluster: Cluster) -> Iterator[Known]:
     """A node whose pods share ENIs, with all its records."""
     with known(cluster, SHARED_ENIS, shared) as one:
         yield one
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with in_memory() as directory:
+        yield directory
