@@ -38,7 +38,7 @@ from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import Shape
 
 LASTS = 15.0  # seconds
-BACK = 45.0  # seconds after it: a back-off of 30 s at most, the pace, a busy machine
+BACK = 120.0  # seconds after it: a back-off of 30 s at most, the pace, a busy machine
 LEFT_ALONE = 12  # seconds, as the server says
 LATE = PATIENCE / 2
 NEARLY = 0.9  # of it: times of files are some milliseconds coarse
