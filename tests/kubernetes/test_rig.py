@@ -158,7 +158,8 @@ def test_a_reboot(cluster: Cluster, server: str, node: Node) -> None:
 
     until(restarted, "the pod runs again")
     name = pods(cluster, server)[node.name]["metadata"]["name"]
-    assert cluster.kubectl("exec", name, "--", "cat", "/srv/boot_id").strip() == node.boot_id
+    # It is running before it has written its file.
+    until(lambda: cluster.kubectl("exec", name, "--", "cat", "/srv/boot_id").strip() == node.boot_id, "its new boot id")
 
 
 def test_a_node_that_dies(cluster: Cluster, server: str) -> None:
