@@ -10,7 +10,7 @@ benches := $(filter-out $(addprefix tests/bench/,__init__.py limits.py options.p
 # In this order, $(lanes) at a time: first what is long. The guests compute for longest, so all else makes way for them;
 # what only computes makes way for what keeps time. With more lanes than these, looks miss their deadlines.
 steps := test-guests test-kubernetes test-cluster test-unit test-netns chaos sabotage lint fuzz histories test-bare
-lanes := 4
+lanes := 3
 # An emulated guest takes a processor, so there is one at a time: the lab's, then those that are nodes.
 guests := tests/kubernetes/test_guest.py tests/kubernetes/test_training_pod.py
 next := nice -n 5
@@ -49,7 +49,8 @@ quick: ## lint, values, trees, and the tests that your change touches, in three 
 
 .PHONY: quick-tests
 quick-tests: ## the tests of `make quick`
-	$(py) -m pytest -q -n 2 --dist worksteal $(foreach part,$(rigs),--ignore tests/$(part)) tests $$(.ci/touched)
+	$(py) -m pytest -q -n 2 --dist worksteal $(foreach part,$(rigs),--ignore tests/$(part)) tests
+	@touched=$$(.ci/touched); test -z "$$touched" || $(py) -m pytest -q $$touched
 
 # A rig names its own packages; one apt call for all of them.
 .PHONY: setup

@@ -5,13 +5,15 @@ What is wrong is compared whole, so that each fault also shows that the finding 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cluster.known_node import Fault, Known, known
-from tests.rigs.cluster import Cluster
+from tests.rigs.cluster import Cluster, until
 from tests.rigs.netns_node import Shape, veth
 from tests.rigs.netns_records import exclusive, limits
 
@@ -26,12 +28,20 @@ def here(cluster: Cluster) -> Iterator[Known]:
     with known(cluster, SHAPE, exclusive) as one:
         held = one.node.start("unshare", "--net", "cat")
         try:
+            until(
+                lambda: network(held.pid) not in (network(one.node.pid), network(os.getpid())),
+                "a network namespace of the pods",
+            )
             one.shell(f"sed -i 's/^cni_exclusive_eni.*/cni_exclusive_eni = eniOnly/' {CAPABILITIES}")
             for eni in (1, 2):
                 one.shell(into_pod(eni, held.pid))
             yield one
         finally:
             held.communicate()
+
+
+def network(process: int) -> int:
+    return Path(f"/proc/{process}/ns/net").stat().st_ino
 
 
 def into_pod(eni: int, pod: int) -> str:

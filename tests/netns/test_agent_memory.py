@@ -161,13 +161,13 @@ def test_judging_goes_on_where_nothing_can_be_kept(
                     agent.wait("convicted", **FAULT)
                     until(lambda: not agent.gates(), "closed gate")
                     told = agent.wait("store-trouble")["message"]
-                    assert told.startswith(f"{state}: {says}; the memory is kept in {agent.run} until the next boot")
+                    assert told.startswith(f"{state}: {says}; the memory is kept in {agent.socket} until the next boot")
                     until(lambda: says in agent.condition()["message"], "condition that says so")
                     assert agent.metrics()["nodeprep_store_ok"] == 0
                     assert (agent.socket / "memory.json").exists()
                     agent.kill()
                     agent.start()
-                    assert agent.wait("started")["state"] == "Unhealthy", "what the run directory holds counts"
+                    assert agent.wait("started")["state"] == "Unhealthy", "what the socket's directory holds counts"
                 agent.wait("state", to="Ready")
                 until(lambda: agent.gates() == OPEN, "open gate")
             with here.fault(DOWN, UP):
