@@ -24,6 +24,16 @@ def test_a_file_and_its_directory_are_made_and_replaced(tmp_path: Path) -> None:
     assert list(place.iterdir()) == [place / "file"]
 
 
+def test_it_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    before = len(tuple(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        atomic.put(str(tmp_path), "file", b"new", 0o600)
+        with pytest.raises(IsADirectoryError):
+            atomic.put(str(tmp_path), "taken", b"new", 0o600)
+    assert len(tuple(Path("/proc/self/fd").iterdir())) == before
+
+
 @pytest.mark.parametrize("umask", [0o000, 0o077])
 def test_who_may_read_it_is_what_was_said(tmp_path: Path, umask: int) -> None:
     former = os.umask(umask)

@@ -118,3 +118,21 @@ def test_the_sysfs_of_another_network_namespace_is_not_the_hosts(tmp_path: Path)
 def test_an_empty_directory_in_place_of_the_hosts_is_not_it(tmp_path: Path, path: str) -> None:
     told = says(tmp_path, f"{MOUNTED} && {OTHERS} && umount $1{path}")
     assert told == f"ROOT{path} is no mount, wanted what ROOT/proc/1/mountinfo has at {path}"
+
+
+LOST = """
+import json, subprocess, sys
+from nodeprep.doors.host import Host
+host = Host(sys.argv[1])
+proven = host.unmounted()
+subprocess.run(["umount", sys.argv[1] + sys.argv[2]], check=True)
+print(json.dumps([one.detail if one else "" for one in (proven, host.unmounted())]))
+"""
+
+
+@pytest.mark.usefixtures("hosts")
+@pytest.mark.parametrize("path", ["/usr", "/sys/class"])
+def test_a_root_that_was_proven_is_proven_again_once_another_directory_is_there(tmp_path: Path, path: str) -> None:
+    first, second = seen_with(f"{PLACES} && {MOUNTED} && {OTHERS}", LOST, str(tmp_path), path)
+    assert first == ""
+    assert second.startswith(f"{NOT_MOUNTED}{tmp_path}{path} is no mount, wanted ")

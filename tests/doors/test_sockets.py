@@ -45,6 +45,14 @@ def test_the_file_of_a_dead_listener(tmp_path: Path) -> None:
     assert connect(str(tmp_path / "eni.socket"), DEADLINE) == errno.ECONNREFUSED
 
 
+def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
+    with listening(tmp_path / "eni.socket"):
+        before = len(tuple(Path("/proc/self/fd").iterdir()))
+        for name in ("eni.socket", "none.socket", "none/eni.socket") * 3:
+            connect(str(tmp_path / name), DEADLINE)
+        assert len(tuple(Path("/proc/self/fd").iterdir())) == before
+
+
 def test_nothing_there(tmp_path: Path) -> None:
     assert connect(str(tmp_path / "eni.socket"), DEADLINE) == errno.ENOENT
     assert connect(str(tmp_path / "eni" / "eni.socket"), DEADLINE) == errno.ENOENT
