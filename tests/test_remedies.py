@@ -25,8 +25,8 @@ NAMES = frozenset(remedy for check in ALL for remedy in check.remedies)
 # A name that is an ordinary word is told from it by what stands before it.
 TOLD = re.compile(rf"\b({'|'.join(sorted(name for name in NAMES if '_' in name))})\b")
 RUN = re.compile(r"(?:\bplaybooks?(?:[ =/]|\.yml )+|\bansible-playbook +(?:\S*/)?)[`'\"]?(\w+)(?=[`'\"(.]|\s*$|\s+\()")
-# Lower-case words behind the program's name; "the nodeprep that" and the like are prose.
-CALL = re.compile(r"(?<![\w./:-])nodeprep ([a-z][a-z-]*)")
+# Lower-case words behind the program's name; "the nodeprep that" and the like are prose, "-n nodeprep" is kubectl's.
+CALL = re.compile(r"(?<![\w./:-])(?<!-n )nodeprep ([a-z][a-z-]*)")
 PROSE = frozenset(["and", "did", "that", "wrote", "writes", "acts", "has"])
 PLANNED = re.compile(r"\bplanned\b", re.IGNORECASE)
 # Commands that are planned. Of any other that a page names, tests/test_docs_names.py says whether it is there.

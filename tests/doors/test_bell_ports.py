@@ -172,8 +172,12 @@ def test_closed_it_ends_its_thread_and_can_be_opened_again(tmp_path: Path) -> No
         time.sleep(0.01)
     bell.open()
     assert heard(bell, 0.5) == NOTHING
-    state.write_text("1: DOWN\n")
-    assert heard(bell) == RDMA
+    for text in ("1: DOWN\n", "4: ACTIVE\n") * 10:  # the first may be what a busy machine sees at first
+        state.write_text(text)
+        if heard(bell, 1) == RDMA:
+            break
+    else:
+        pytest.fail("it is not heard again")
     bell.close()
 
 
