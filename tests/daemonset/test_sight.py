@@ -30,11 +30,12 @@ def as_a_pod(tmp_path: Path, *words: str) -> dict[str, Any]:
     lines = ["set -e"]
     root = tmp_path / "host"
     for path, shown in sorted(mounts(objects).items()):
-        source = tmp_path / "empty" / path.lstrip("/")
+        source, target = tmp_path / "empty" / path.lstrip("/"), root / path.lstrip("/")
         source.mkdir(parents=True)
-        if "hostPath" in shown and Path(path).is_dir() and path != "/var/run/eni":
+        if "hostPath" in shown and Path(path).exists() and path != "/var/run/eni":
             source = Path(path)
-        (root / path.lstrip("/")).mkdir(parents=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.mkdir() if source.is_dir() else target.touch()
         lines.append(f"mount --rbind {shlex.quote(str(source))} {shlex.quote(f'{root}{path}')}")
         if shown["mount"].get("readOnly"):
             lines.append(f"mount -o remount,bind,ro {shlex.quote(f'{root}{path}')}")
