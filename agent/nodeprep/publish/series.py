@@ -279,10 +279,7 @@ ALL = (
     Series("nodeprep_node_ok", "Whether Node and Lease say what they should (1), or cannot be written", (), node_ok),
     Series("nodeprep_fence_ok", "Whether a foreign label and Lease were denied to it when last tried", (), fence_ok),
     Series(
-        "nodeprep_mounts_ok",
-        "Whether the agent can write no mount of the node but its own",
-        (),
-        lambda status: one(not status.exposed),
+        "nodeprep_mounts_ok", "Whether only its own mounts are writable", (), lambda status: one(not status.exposed)
     ),
     Series("nodeprep_waivers", "Findings that a waiver excuses now", (), lambda status: one(status.waivers)),
     Series("nodeprep_upgrade_spared", "What holds a rollout up", (), lambda status: one(status.waits_for)),
