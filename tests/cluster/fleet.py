@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.cli.program import nodeprep
 from tests.rigs.cluster import Cluster
+from tests.rigs.cluster_client import until
 
 NODES = "/api/v1/nodes"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/nodeprep/leases"
@@ -106,12 +107,13 @@ def cells(text: str) -> list[list[str]]:
 
 def asked(cluster: Cluster, name: str, before: str = "") -> str:
     """What stands there as the wish of a human, once it is another than `before`."""
-    for _ in range(200):
-        wish = cluster.call("GET", f"{NODES}/{name}")[1]["metadata"].get("annotations", {}).get("nodeprep.io/reset", "")
-        if wish != before:
-            return str(wish)
-        signal.sigtimedwait((), 0.1)
-    raise AssertionError("nobody asked")
+
+    def wish() -> str:
+        annotations = cluster.call("GET", f"{NODES}/{name}")[1]["metadata"].get("annotations", {})
+        found = str(annotations.get("nodeprep.io/reset", ""))
+        return found if found != before else ""
+
+    return until(wish, f"a reset of {name} is asked for")
 
 
 def later(act: Callable[[], object], seconds: float = 2.0) -> Thread:

@@ -13,6 +13,7 @@ from tests.cluster.fleet import LEASES, NODES, POOL, ago, asked, clear, later, n
 from tests.rigs import started
 from tests.rigs.api_proxy import Deed, Exchange, Proxy, cuts, passes, refuses
 from tests.rigs.cluster import Cluster
+from tests.rigs.cluster_client import until
 
 NAMESPACES = "/api/v1/namespaces"
 PODS = f"{NAMESPACES}/nodeprep/pods"
@@ -267,9 +268,7 @@ def test_a_file_that_is_no_configuration_names_nothing(
 
 def test_a_node_that_goes_while_it_is_released_is_no_mistake(fleet: Cluster) -> None:
     def goes() -> None:
-        for _ in range(300):
-            if "nodeprep.io/released" in ours(fleet, "two"):
-                break
+        until(lambda: "nodeprep.io/released" in ours(fleet, "two"), "two is told")
         assert fleet.call("DELETE", f"{NODES}/two")[0] == 200
 
     thread = later(goes, 0.1)

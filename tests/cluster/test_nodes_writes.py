@@ -11,6 +11,7 @@ import pytest
 from tests.cluster.accounts import account
 from tests.cluster.fleet import LEASES, NODES, POOL, RULES, TAINT, ago, asked, cells, few_nodes, later, nodes, say
 from tests.rigs.cluster import Cluster
+from tests.rigs.cluster_client import until
 
 
 @pytest.fixture
@@ -81,11 +82,8 @@ def test_release_takes_off_what_an_agent_was_just_writing(
     fleet: Cluster, writes_back: Callable[[Cluster], None]
 ) -> None:
     def agent() -> None:
-        for _ in range(100):
-            told = fleet.call("GET", f"{NODES}/fleet-2")[1]
-            if "nodeprep.io/state" not in told["metadata"]["labels"]:
-                break
-            signal.sigtimedwait((), 0.1)
+        at = f"{NODES}/fleet-2"
+        until(lambda: "nodeprep.io/state" not in fleet.call("GET", at)[1]["metadata"]["labels"], "the label is off")
         signal.sigtimedwait((), 1.0)
         writes_back(fleet)
 
@@ -117,19 +115,13 @@ def test_reset_waits_for_the_agent(fleet: Cluster) -> None:
     wishes: list[str] = []
 
     def agent() -> None:
-        for _ in range(100):
-            told = fleet.call("GET", f"{NODES}/fleet-1")[1]
-            wishes.append(told["metadata"].get("annotations", {}).get("nodeprep.io/reset", ""))
-            if wishes[-1]:
-                break
-            signal.sigtimedwait((), 0.3)
-        done = {"metadata": {"annotations": {"agent.nodeprep.io/reset": wishes[-1]}}}
-        fleet.call("PATCH", f"{NODES}/fleet-1", done)
+        wishes.append(asked(fleet, "fleet-1"))
+        annotate(fleet, "fleet-1", done=wishes[-1])
 
     thread = later(agent)
     done = nodes(fleet, "reset", "fleet-1", "--inventory", "--timeout", "30s")
     thread.join()
-    assert wishes[-1].endswith("Z inventory")
+    assert [wish.partition(" ")[2] for wish in wishes] == ["inventory"]
     assert (done.returncode, done.stdout) == (0, "fleet-1: reset\n"), done.stderr
 
 
