@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 from nodeprep.facts.cluster import Cluster, TerwayNode
 from nodeprep.facts.imds import Imds, Instance
 from nodeprep.facts.links import Link, Links
 from nodeprep.facts.routes import MAIN, Route, Routes
-from nodeprep.model import NODE, CannotLook, Seen, Subject, raw
-
-T = TypeVar("T")
+from nodeprep.model import NODE, CannotLook, Seen, Shown, Subject, Unreadable, raw
 
 # Terway plugin/datapath/policy_route_linux.go and plugin/driver/utils/utils_linux.go (GetRouteTableID)
 TO_POD, FROM_POD = 512, 2048  # priorities
@@ -21,12 +18,19 @@ FIRST, LAST = 1000, 1999  # tables; the number of an ENI's is 1000 + ifindex
 
 @dataclass(frozen=True, slots=True)
 class EniTables:
-    """What is needed to tell which ENI a pod's address or a table belongs to, as far as this look shows it."""
+    """What is needed to tell which ENI a pod's address or a table belongs to, as far as this look shows it.
+
+    `no_links`, `no_instance` and `no_records` say why one of these could not be read, None where it could, where this
+    look has none, or where nobody gave an access to it.
+    """
 
     routes: Routes
     links: Links | None
     instance: Instance | None
     records: TerwayNode | None
+    no_links: Unreadable | None = None
+    no_instance: Unreadable | None = None
+    no_records: Unreadable | None = None
 
     def link_of_table(self, table: int) -> Link | None:
         """The interface whose table this is."""
@@ -47,6 +51,13 @@ class EniTables:
             if address in interface.addresses:
                 return interface.mac
         return None
+
+    def cannot_tell(self, address: str) -> Unreadable | None:
+        """Why it is not known which ENI has this address: what was not read may say so. None where that is all known.
+
+        A rule alone does not tell: what leaves by another ENI than its own may do so by a wrong rule.
+        """
+        return self.no_links if self.mac_of(address) else self.no_instance or self.no_records
 
     def link_of(self, address: str) -> Link | None:
         """The interface of the ENI that has this address, by what the cloud or Terway says."""
@@ -85,20 +96,30 @@ def astray(routes: Routes, links: Links | None) -> Iterator[tuple[str, Route | N
 
 
 def eni_tables(seen: Seen) -> EniTables:
-    """Books that could not be read are left out: the rules themselves mostly tell which ENI they are about."""
-    imds, cluster = _shown(seen, Imds), _shown(seen, Cluster)
-    instance = raw(imds)["instance"] if imds else None
-    records = raw(cluster)["terway"] if cluster else None
+    """Books that could not be read are left out, and named."""
+    instance, no_instance = _shown(seen, Imds, "instance")
+    records, no_records = _shown(seen, Cluster, "terway")
+    links, no_links = _shown(seen, Links)
     return EniTables(
         routes=seen[Routes],
-        links=_shown(seen, Links),
+        links=links if isinstance(links, Links) else None,
         instance=instance if isinstance(instance, Instance) else None,
         records=records if isinstance(records, TerwayNode) else None,
+        no_links=no_links,
+        no_instance=no_instance,
+        no_records=no_records,
     )
 
 
-def _shown(seen: Seen, kind: type[T]) -> T | None:
+def _shown(seen: Seen, kind: type, field: str = "") -> tuple[object, Unreadable | None]:
+    """A fact, or a field of it, and why it could not be read."""
     try:
-        return seen.get(kind)
-    except CannotLook:
-        return None
+        fact: object = seen.get(kind)
+    except CannotLook as cannot:
+        return None, _failed(cannot.blind)
+    value = raw(fact)[field] if isinstance(fact, Shown) and field else fact
+    return (None, _failed(value)) if isinstance(value, Unreadable) else (value, None)
+
+
+def _failed(blind: Unreadable) -> Unreadable | None:
+    return None if blind.not_recorded or blind.not_asked else blind

@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.route.out import CHECK
+from nodeprep.facts.imds import Imds
+from nodeprep.facts.links import Links
 from nodeprep.facts.routes import Answer, Routes
 from nodeprep.facts.sysctls import Sysctls
+from nodeprep.facts.terway import Terway
+from nodeprep.model import Seen, Unreadable, Why, guarded
+from nodeprep.shown import NO_ACCESS
 from tests.cluster_values import cluster
 from tests.cni_values import terway
 from tests.imds_values import NOT_ECS, SHARED_MAC, imds
@@ -22,6 +27,9 @@ HERE = links(ETH0, ETH1)
 TERWAY, OTHER, EXCLUSIVE = terway(), terway(present=False), terway(capabilities={"cni_exclusive_eni": "eniOnly"})
 BY_ETH0 = answer(oif="eth0", table=254)
 UNRULED: dict[str, Any] = {"rules": (), "out": (BY_ETH0,)}
+
+DENIED, NOBODY_ASKED = Unreadable(Why.DENIED, "nodes"), Unreadable(Why.MISSING, "nodes", detail=NO_ACCESS)
+SILENT = imds(guarded(Unreadable(Why.TIMEOUT, "http://100.100.100.200")))
 
 WAYS: list[tuple[dict[str, Any], tuple[object, ...], str]] = [
     # routes   other facts   says
@@ -37,6 +45,17 @@ WAYS: list[tuple[dict[str, Any], tuple[object, ...], str]] = [
     ({"rules": rules_of(table=1009), "out": (BY_ETH0,)}, (TERWAY, HERE), "fail OtherTable terway_restart()"),
     ({"rules": rules_of(table=1009), "out": (answer(table=1009),)}, (TERWAY, HERE), "ok WayOut"),
     ({"rules": rules_of(table=100), "out": (BY_ETH0,)}, (TERWAY, HERE), "ok WayOut"),  # somebody's own
+    # Who does not know which ENI it is cannot say that it leaves by that one.
+    (UNRULED, (TERWAY, HERE, SILENT), "unknown CannotLook"),
+    ({}, (TERWAY, HERE, SILENT), "unknown CannotLook"),  # the rule may be the wrong one
+    ({}, (TERWAY, HERE, imds(), cluster(terway=DENIED)), "ok WayOut"),  # one book is enough
+    ({}, (TERWAY, HERE, SILENT, cluster()), "ok WayOut"),
+    (UNRULED, (TERWAY, HERE, NOT_ECS, cluster(terway=DENIED)), "unknown CannotLook"),
+    ({}, (TERWAY, HERE, NOT_ECS, cluster(terway=NOBODY_ASKED)), "ok WayOut"),
+    ({"out": (BY_ETH0,)}, (TERWAY, HERE, SILENT), "fail OtherInterface terway_restart()"),
+    ({"out": (refused(errno.EACCES),)}, (TERWAY, HERE, SILENT), "fail Refused"),
+    ({"out": (BY_ETH0,)}, (EXCLUSIVE, HERE, SILENT), "ok WayOut"),
+    ({"out": (BY_ETH0,)}, (OTHER, HERE, SILENT), "ok WayOut"),
     ({"out": (refused(errno.ENODEV),)}, (TERWAY, HERE), "absent Nothing"),
     ({"out": ()}, (TERWAY, HERE), "absent Nothing"),
 ]
@@ -166,6 +185,20 @@ def test_pods_of_an_eni_are_one_subject() -> None:
     assert alike.message.startswith(
         "eth1 (00:16:3e:aa:bb:01): pod 192.168.0.0, 192.168.0.1, 192.168.0.2 and 2 more: leaves by eth0"
     )
+
+
+def test_who_belongs_to_nobody_hides_every_eni() -> None:
+    """A fault that was believed of an ENI is not passed over while its pod cannot be told from another's."""
+    seen = routes(rules=(), out=(BY_ETH0, answer(pod="192.168.7.7", source="192.168.7.7", oif="eth0", table=254)))
+    (dark,) = verdicts(CHECK, seen, TERWAY, HERE, SILENT)
+    assert (dark.subject.place, dark.message) == (
+        "",
+        f"cannot tell which ENI pod {POD} and 1 more belongs to: could not look at http://100.100.100.200: timeout",
+    )
+    seen = routes(out=(answer(table=1006),))
+    without_links = {Routes: seen, Terway: TERWAY, Imds: imds(), Links: Unreadable(Why.IO_ERROR, "netlink")}
+    (lost,) = CHECK.judge(Seen(without_links))
+    assert lost.message == f"cannot tell which ENI pod {POD} belongs to: could not look at netlink: io-error"
 
 
 def test_without_terway_the_node_is_the_subject() -> None:

@@ -10,7 +10,7 @@ from nodeprep.checks.route.rules import CHECK
 from nodeprep.facts.cluster import Cluster, Pod
 from nodeprep.facts.routes import Rule
 from nodeprep.facts.terway import Terway
-from nodeprep.model import Unreadable, Why
+from nodeprep.model import Unreadable, Why, guarded
 from tests.cluster_values import cluster, node_object, pod, terway_node, terway_pod
 from tests.cni_values import terway
 from tests.imds_values import SHARED_MAC, imds
@@ -23,6 +23,7 @@ HERE = links(
 TO, FROM = rules_of()
 FRESH = "192.168.0.140"  # in no book
 NO_RECORD = cluster(terway=None)
+SILENT = imds(guarded(Unreadable(Why.TIMEOUT, "http://100.100.100.200")))
 
 RULES = [
     ((TO, FROM), "ok Rules"),
@@ -88,6 +89,10 @@ BOOKS: list[tuple[Cluster, tuple[object, ...], tuple[Rule, ...], str, str]] = [
     (NO_RECORD, (HERE,), (TO, rule(table=100)), "fail RuleMissing", ""),  # no table of Terway's
     (changed(cluster(), terway=Unreadable(Why.DENIED, "nodes")), (HERE, imds()), (TO,), "fail RuleMissing", SHARED_MAC),
     (cluster(), (), (TO,), "fail RuleMissing", SHARED_MAC),
+    # Who does not know which ENI it is cannot say that the rule names its table.
+    (NO_RECORD, (HERE, SILENT), (TO, FROM), "unknown CannotLook", ""),
+    (NO_RECORD, (HERE, SILENT), (TO,), "fail RuleMissing", ""),
+    (cluster(), (HERE, SILENT), (TO, FROM), "ok Rules", SHARED_MAC),
 ]
 
 

@@ -72,7 +72,10 @@ GATEWAYS: list[tuple[tuple[Route, ...], Imds, str]] = [
     ((way(via=""),), imds(), "ok Table"),
     ((way(via="192.168.0.1"),), imds(instance(interface())), "ok Table"),  # not among them
     ((way(via="192.168.0.1"),), imds(instance(interface(), shared(gateway=""))), "ok Table"),
-    ((way(via="192.168.0.1"),), imds(instance(interface(), shared(gateway=BLIND))), "ok Table"),
+    ((way(via="192.168.0.1"),), imds(instance(interface(), shared(gateway=BLIND))), "unknown CannotLook"),
+    ((way(),), imds(BLIND), "unknown CannotLook"),  # it may be another one's gateway
+    ((way(oif="eth2"),), imds(BLIND), "fail OtherInterface terway_restart()"),
+    ((way(), way(table=1009)), imds(BLIND), "unknown CannotLook; warn ForeignTable"),
     ((way(via="192.168.0.1"),), NOT_ECS, "ok Table"),
 ]
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nodeprep.checks.route.refusal import refusal
+from nodeprep.checks.route.whose import nobody_says
 from nodeprep.facts.cluster import Cluster
 from nodeprep.facts.eni_tables import FIRST, FROM_POD, LAST, EniTables, eni_tables
 from nodeprep.facts.imds import Imds
@@ -14,7 +15,20 @@ from nodeprep.facts.links import Links
 from nodeprep.facts.routes import Answer, Routes
 from nodeprep.facts.sysctls import Sysctls
 from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.model import (
+    NODE,
+    Check,
+    Damping,
+    Remedy,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Subject,
+    Unreadable,
+    Verdict,
+    raw,
+)
 
 SHOWN = 3  # pods in one message
 
@@ -35,14 +49,21 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     shared = ours and terway is not None and not terway.is_exclusive
     enis, isolated = eni_tables(seen), not ours and is_isolated(seen)
     found: dict[Subject, list[Trouble | None]] = {}
+    dark: dict[str, Unreadable] = {}
     for answer in seen[Routes].out:
         if answer.errno == errno.ENODEV or (isolated and is_cut_off(answer, seen)):  # it went while we looked
             continue
         subject = enis.subject(answer.pod, enis.table_of(answer.pod)) if ours else NODE
         trouble = refused(answer, seen, ours=ours) if answer.errno else elsewhere(answer, enis) if shared else None
+        cannot = enis.cannot_tell(answer.pod) if shared and trouble is None else None
+        if cannot is not None:
+            dark[answer.pod] = cannot
+            continue
         found.setdefault(subject, []).append(trouble)
     for subject, troubles in found.items():
         yield verdict(subject, [one for one in troubles if one is not None], len(troubles))
+    if dark:
+        yield nobody_says(dark)
 
 
 def is_isolated(seen: Seen) -> bool:

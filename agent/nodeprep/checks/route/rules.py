@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nodeprep.checks.route.whose import nobody_says
 from nodeprep.facts.cluster import Cluster, Pod
 from nodeprep.facts.eni_tables import FIRST, FROM_POD, LAST, TO_POD, EniTables, eni_tables
 from nodeprep.facts.imds import Imds
 from nodeprep.facts.links import Links
 from nodeprep.facts.routes import MAIN, Routes
 from nodeprep.facts.terway import Terway
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Unreadable, Verdict
 
 # Set by Terway's webhook on pods that get an ENI of their own: those have no rules.
 OWN_ENI, OWN_RESOURCES = "k8s.aliyun.com/pod-eni", ("aliyun/eni", "aliyun/member-eni")
@@ -24,17 +25,22 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     enis = eni_tables(seen)
     missing: dict[Subject, list[str]] = {}
     right: dict[Subject, int] = {}
+    dark: dict[str, Unreadable] = {}
     for pod in filter(is_shared, seen[Cluster].pods):
         for address in (one for one in pod.addresses if ":" not in one):
             lacks = trouble(address, enis)
             subject = enis.subject(address, enis.table_of(address))
             if lacks:
                 missing.setdefault(subject, []).append(f"{pod.where[:60]} ({address}): {lacks}")
+            elif cannot := enis.cannot_tell(address):
+                dark[address] = cannot
             else:
                 right[subject] = right.get(subject, 0) + 1
     left = leftovers(seen[Cluster], enis)
     for subject in dict.fromkeys((*missing, *left, *right)):
         yield verdict(subject, missing.get(subject, []), left.get(subject, []), right.get(subject, 0))
+    if dark:
+        yield nobody_says(dark)
 
 
 def is_shared(pod: Pod) -> bool:

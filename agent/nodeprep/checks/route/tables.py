@@ -9,7 +9,21 @@ from nodeprep.facts.imds import Imds
 from nodeprep.facts.links import Link, Links
 from nodeprep.facts.routes import Route, Routes
 from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.model import (
+    NODE,
+    Check,
+    Damping,
+    Remedy,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Subject,
+    Unreadable,
+    Verdict,
+    cannot_look,
+    raw,
+)
 
 TRAP = "ECS's manual numbers tables so by hand (1002 for eth2), where Terway's are 1000 + ifindex"
 SHOWN = 3  # addresses in one message
@@ -29,7 +43,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 def badness(verdict: Verdict) -> int:
     """A pod whose ENI went has a rule for a table that is nobody's: that says more of the ENI than its own table."""
-    return list(Status).index(verdict.status)
+    return (Status.OK, Status.WARN, Status.UNKNOWN, Status.FAIL).index(verdict.status)
 
 
 def tables(routes: Routes) -> list[int]:
@@ -58,7 +72,16 @@ def of_eni(table: int, link: Link, enis: EniTables) -> Verdict:
     if any(not route.onlink for route in found):
         message = f"{wants}, and {found[0]} in it is not onlink as Terway writes it: somebody else did; {TRAP}"
         return Verdict(subject, Status.WARN, "NotOnlink", message, None, str(found[0]), expected)
+    if found and (blind := unread_gateway(link, enis)):
+        return cannot_look(subject, blind)
     return Verdict(subject, Status.OK, "Table", wants, observed=", ".join(map(str, found)))
+
+
+def unread_gateway(link: Link, enis: EniTables) -> Unreadable | None:
+    """Why it is not known which gateway the metadata says, None where that is known or it says none."""
+    interface = enis.instance.with_mac(link.own_mac) if enis.instance else None
+    gateway = raw(interface)["gateway"] if interface else enis.no_instance
+    return gateway if isinstance(gateway, Unreadable) else None
 
 
 def misled(link: Link, enis: EniTables, found: list[Route]) -> tuple[Route | None, str]:

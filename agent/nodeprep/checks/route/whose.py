@@ -1,0 +1,18 @@
+"""What is said where it is not known which ENI has a pod's address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nodeprep.model import NODE, Status, Unreadable, Verdict
+
+
+def nobody_says(pods: Mapping[str, Unreadable]) -> Verdict:
+    """The verdict for pods, by address, of whose ENI a book may tell that could not be read.
+
+    It is the node's, and so hides every ENI: what failed before stays so until the book is read again.
+    """
+    first, blind = next(iter(pods.items()))
+    more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
+    message = f"cannot tell which ENI pod {first}{more} belongs to: could not look at {blind}"
+    return Verdict(NODE, Status.UNKNOWN, "CannotLook", message, observed=blind.kind, blind=blind)
