@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 from daemonset.image.debian import CannotBuild
@@ -51,8 +52,10 @@ WANTED = {
 
 def measure(flaps: int) -> int:
     print(f"configuration:\n{CONFIGURATION}", end="", flush=True)
-    with tempfile.TemporaryDirectory() as scratch, Cluster(controllers=True) as cluster, Guest(cluster, NAME) as guest:
-        guest.import_image(images.archive("good"))
+    with ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory())
+        cluster = stack.enter_context(Cluster(controllers=True))
+        guest = stack.enter_context(Guest(cluster, NAME, images=[images.archive("good")]))
         with announced(cluster, "/api/v1/nodes", NAME) as said:
             cluster.apply(overlay(Path(scratch) / "own", {"config.yaml": CONFIGURATION}))
             took = list(flapped(guest, said, flaps))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.rigs import trees
+from tests.rigs import fork_server, trees
 
 NODEPREP = str(Path(sys.executable).with_name("nodeprep"))
 DOWN = {"state": "1: DOWN", "phys_state": "2: Polling"}
@@ -22,8 +22,12 @@ def nodeprep(*arguments: str, **environment: str) -> subprocess.CompletedProcess
         "PYTHONDONTWRITEBYTECODE",
     )  # without its bytecode it starts in twice the time
     clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    command = (NODEPREP, *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=clean | environment, timeout=60)
+    command, limit = (NODEPREP, *arguments), 60
+    if any(name.startswith(fork_server.AT_START) for name in environment):
+        env = clean | environment
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=limit)
+    else:
+        done = fork_server.run(command, clean | environment, timeout=limit)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 

@@ -35,9 +35,8 @@ SLEEP = "exec sleep 2147483647"
 @pytest.fixture(scope="module")
 def guest() -> Iterator[Guest]:
     try:
-        cluster = Cluster(controllers=True)
-        with cluster, Guest(cluster, NAME, taints=[f"{BOOTSTRAP}=:NoSchedule"]) as guest:
-            guest.import_image(rdma_plugin.image())
+        cluster, taint = Cluster(controllers=True), f"{BOOTSTRAP}=:NoSchedule"
+        with cluster, Guest(cluster, NAME, taints=[taint], images=[rdma_plugin.image()]) as guest:
             cluster.apply(rdma_plugin.manifest([{"operator": "Exists"}]))
             # As it starts, it sets its interfaces up: a test's link that is down must not be among them.
             until(lambda: advertised(guest) == str(rdma_plugin.COUNT), "the plugin advertises the device", LONG)

@@ -116,12 +116,11 @@ def story(image: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
     with ExitStack() as stack:
         try:
             cluster = stack.enter_context(Cluster(controllers=True))
-            guest = stack.enter_context(Guest(cluster, NAME, taints=[f"{BOOTSTRAP}=:NoSchedule"]))
-            archive = rdma_plugin.image()
+            archives = [rdma_plugin.image(), image("good"), image("failing")]
+            taint = f"{BOOTSTRAP}=:NoSchedule"
+            guest = stack.enter_context(Guest(cluster, NAME, taints=[taint], images=archives))
         except (cluster_build.CannotStart, lab.CannotStart) as reason:
             cannot_start(reason)
-        guest.import_image(archive)
-        guest.import_image(image("good"))
         print(f"configuration:\n{CONFIGURATION}")
         node = stack.enter_context(announced(cluster, "/api/v1/nodes", NAME))
         yield Story(guest, node, tmp_path_factory.mktemp("story"), stack)
@@ -272,9 +271,8 @@ def test_a_release_whose_port_state_always_fails(story: Story, image: Callable[[
     cluster, guest = story.cluster, story.guest
     # It joins for the agent once it has the images, as nothing else could bring them.
     beside = cluster.add_node("beside", labels={"type": "virtual-kubelet"})
-    for node in (guest, beside):
-        node.import_image(image("failing"))
-    beside.import_image(image("good"))
+    for kind in ("good", "failing"):
+        beside.import_image(image(kind))
     cluster.kubectl("label", "node", "beside", "type-")
     until(lambda: len(agents(cluster)) == 2, "an agent beside it", LONG)
     rolled_out(cluster, LONG)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,14 +23,13 @@ from typing import Any, Self
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.rigs import cluster_build, cluster_node, cluster_tools, lab, lab_image, rdma_plugin
+from tests.rigs import cluster_build, cluster_node, cluster_tools, guest_disk, lab, lab_image, rdma_plugin
 from tests.rigs.cluster import Cluster, ended, outcome, until
 from tests.rigs.lab_channel import Completed, Running
 from tests.rigs.lab_qemu import Machine
 from tests.rigs.lab_setup import FRONT_END, RAIL
 
 MEMORY = 3072  # MiB; the kubelet, containerd and an agent take 0.7 GiB
-DISK = 8 << 30  # bytes, of which a fresh one takes 4 MiB here
 TREE = "/mnt/node"  # where the guest has that disk
 KUBELET_PORT = 10250
 SECONDS = 400.0  # from power-on to a Ready Node; 25 where nothing else runs
@@ -73,6 +71,7 @@ class Guest:
         name: of the Node.
         taints: with which it registers, written "key=value:effect".
         labels: with which it registers.
+        images: OCI archives whose images its kubelet knows from the start.
         number: the last part of its address; two guests of a cluster need two.
 
     Raises:
@@ -86,6 +85,7 @@ class Guest:
         taints: Sequence[str] = (),
         labels: Mapping[str, str] | None = None,
         *,
+        images: Sequence[Path] = (),
         number: int = 201,
     ) -> None:
         self.name = name
@@ -100,7 +100,7 @@ class Guest:
         flags = [f"--register-with-taints={','.join(taints)}"] if taints else []
         flags += [f"--node-labels={','.join(f'{key}={value}' for key, value in labels.items())}"] if labels else []
         cluster_node.files(cluster, self._files, name, number, flags)
-        make_disk(self._disk)
+        guest_disk.make(self._disk, (self._tools / "base.tar", *images))
         # From its own address the guest would not take a packet: this route says that the API server has another.
         local = ("ip", "route", "add", "local", self.address, "dev", "lo", "src", "127.0.0.1")
         subprocess.run(cluster.inside(*local), check=True)
@@ -177,13 +177,6 @@ class Guest:
         """What "kubelet" or "containerd" has written since the first boot."""
         return self.run("cat", f"/var/log/{program}.log", check=False)
 
-    def import_image(self, archive: Path) -> None:
-        """Makes the images of an OCI archive known to its kubelet: a second for each 3 MiB."""
-        importing = (f"{self._tools}/root/usr/bin/ctr", "-n", "k8s.io", "images", "import", str(archive.resolve()))
-        done = self.lab.run(importing, timeout=SECONDS)
-        if done.returncode:
-            raise self.lab.error(f"{archive} was not imported: {done.stderr.decode(errors='replace')}")
-
     def _ready(self) -> bool:
         assert self._node is not None, f"{self.name} does not run"
         if self._node.ended:
@@ -194,19 +187,8 @@ class Guest:
         return conditions.get("Ready") == "True" and status["nodeInfo"]["bootID"] == self.boot_id
 
 
-def make_disk(path: Path) -> None:
-    """An empty file system in a file with holes."""
-    with path.open("wb") as file:
-        file.truncate(DISK)
-    if not shutil.which("mkfs.ext4"):
-        raise cluster_build.CannotStart("guest: not installed: mkfs.ext4 (apt-get install e2fsprogs)")
-    options = ("-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard")
-    subprocess.run(("mkfs.ext4", "-q", "-F", *options, str(path)), check=True, capture_output=True)
-
-
 def run(command: Sequence[str]) -> int:
-    with Cluster(controllers=True) as cluster, Guest(cluster, "guest") as guest:
-        guest.import_image(rdma_plugin.image())
+    with Cluster(controllers=True) as cluster, Guest(cluster, "guest", images=[rdma_plugin.image()]):
         return outcome(command, cluster)
 
 
