@@ -15,9 +15,7 @@ from tests.rigs import lab_agent, lab_setup
 from tests.rigs.lab_image import Image
 from tests.rigs.lab_setup import Nic
 
-MODEL = (
-    "Nehalem,+aes,+pclmulqdq,+rdrand"  # programs that find AVX use it, and it takes a tenth more to emulate
-)
+MODEL = "Nehalem,+aes,+pclmulqdq,+rdrand"  # programs that find AVX use it, and it takes a tenth more to emulate
 PRIORITY = -8  # a nice value: six times the usual share
 # PR_SET_PDEATHSIG follows the thread that forked, not the process: one thread, which lives as long as the process
 # does, starts every guest.

@@ -193,12 +193,12 @@ def test_who_belongs_to_nobody_hides_every_eni() -> None:
     (dark,) = verdicts(CHECK, seen, TERWAY, HERE, SILENT)
     assert (dark.subject.place, dark.message) == (
         "",
-        f"cannot tell which ENI pod {POD} and 1 more belongs to: could not look at http://100.100.100.200: timeout",
+        f"ENI of pod {POD} and 1 more: could not look at http://100.100.100.200: timeout",
     )
     seen = routes(out=(answer(table=1006),))
     without_links = {Routes: seen, Terway: TERWAY, Imds: imds(), Links: Unreadable(Why.IO_ERROR, "netlink")}
     (lost,) = CHECK.judge(Seen(without_links))
-    assert lost.message == f"cannot tell which ENI pod {POD} belongs to: could not look at netlink: io-error"
+    assert lost.message == f"ENI of pod {POD}: could not look at netlink: io-error"
 
 
 def test_without_terway_the_node_is_the_subject() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nodeprep.model import NODE, Status, Unreadable, Verdict
+from nodeprep.model import Subject, Unreadable, Verdict, cannot_look
 
 
 def nobody_says(pods: Mapping[str, Unreadable]) -> Verdict:
@@ -14,5 +14,4 @@ def nobody_says(pods: Mapping[str, Unreadable]) -> Verdict:
     """
     first, blind = next(iter(pods.items()))
     more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
-    message = f"cannot tell which ENI pod {first}{more} belongs to: could not look at {blind}"
-    return Verdict(NODE, Status.UNKNOWN, "CannotLook", message, observed=blind.kind, blind=blind)
+    return cannot_look(Subject(name=f"ENI of pod {first}{more}"), blind)
