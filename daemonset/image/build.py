@@ -32,6 +32,7 @@ from daemonset.image.debian import CannotBuild
 CHECKOUT = Path(__file__).resolve().parents[2]
 LOCK = CHECKOUT / "requirements.lock"
 MODES = {"tmp": 0o1777, "var/tmp": 0o1777, "root": 0o700}
+CACHED = 2  # as many of the layers, the lowest, are in the cache
 KEPT = 2  # of each cached layer, at 40 MB each: this checkout's and another's
 
 
@@ -47,7 +48,25 @@ def image(out: Path, *, name: str = "", above: Path | None = None) -> str:
     with layers(above) as found:
         labels = {"org.opencontainers.image.title": "nodeprep", "org.opencontainers.image.version": version()}
         labels["org.opencontainers.image.licenses"] = "Apache-2.0"
-        return oci.write(found, out, name=name or f"nodeprep:{version()}", entrypoint=("nodeprep",), labels=labels)
+        return oci.write(
+            [*map(packed, found[:CACHED]), *found[CACHED:]],
+            out,
+            name=name or f"nodeprep:{version()}",
+            entrypoint=("nodeprep",),
+            labels=labels,
+        )
+
+
+def packed(layer: Path) -> Path:
+    """A layer of the cache, packed; what it is when packed is kept beside it. The caller holds the cache's lock."""
+    writer = Path(oci.__file__).read_bytes() + str(oci.epoch()).encode()
+    wanted = layer.with_name(f"{layer.name}.{hashlib.sha256(writer).hexdigest()[:12]}.packed")
+    if not wanted.is_dir():
+        partial = layer.with_name("image.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        oci.pack(layer, partial)
+        partial.rename(wanted)
+    return wanted
 
 
 @contextmanager
@@ -109,8 +128,10 @@ def kept(cache: Path, kind: str, inputs: Sequence[bytes | str], make: Callable[[
     normalized(partial)
     partial.rename(wanted)
     wanted.touch()
-    for old in sorted(cache.glob(f"{kind}-*/"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
-        shutil.rmtree(old)
+    layers = [path for path in cache.glob(f"{kind}-*/") if path.suffix != ".packed"]
+    for old in sorted(layers, key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        for path in (old, *cache.glob(f"{old.name}.*.packed")):
+            shutil.rmtree(path)
     return wanted
 
 

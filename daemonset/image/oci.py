@@ -18,7 +18,7 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,6 +28,7 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # Go's names, which the
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LEVEL = 6  # of gzip: 9 takes three times as long for a hundredth of the size
 PIECE = 1 << 20
+DESCRIPTION = "packed-layer.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ def write(
     labels: Mapping[str, str] | None = None,
 ) -> str:
     """Writes the image of `layers`, lowest first, and returns its manifest's digest, "sha256:...".
+
+    A layer is a directory of what is in it, or one that `pack` wrote.
 
     An `out` that ends in .tar is an archive that `ctr -n k8s.io images import`, `podman load` and `docker load` take;
     any other is a directory, an OCI image layout, which takes the place of one that was there. Modes, symbolic and hard
@@ -94,10 +97,21 @@ def write(
     return f"sha256:{manifest.digest}"
 
 
+def pack(directory: Path, out: Path) -> None:
+    """Writes a layer as images have it, for `write`: to compress one takes seconds, and many images may share it.
+
+    Raises:
+        ValueError, OSError: as of `write`.
+    """
+    out.mkdir()
+    (out / "blobs/sha256").mkdir(parents=True)
+    (out / DESCRIPTION).write_text(json.dumps(asdict(_layer(out, directory))))
+
+
 def _image(layout: Path, layers: Sequence[Blob], config: Mapping[str, Any], name: str) -> Blob:
     """What makes layers an image: configuration, manifest, and the indices by which the tools find it."""
     settings = {
-        "created": datetime.fromtimestamp(_epoch(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "created": datetime.fromtimestamp(epoch(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
         "config": config,
@@ -132,6 +146,10 @@ def _encoded(value: object) -> bytes:
 
 
 def _layer(layout: Path, directory: Path) -> Blob:
+    if (directory / DESCRIPTION).is_file():
+        packed = Blob(**json.loads((directory / DESCRIPTION).read_text()))
+        shutil.copyfile(directory / packed.path, layout / packed.path)
+        return packed
     unpacked = hashlib.sha256()
 
     def compress(stream: BinaryIO) -> None:
@@ -174,7 +192,7 @@ def _pack(directory: Path, stream: Any) -> None:
     """A tar of what lies in `directory`, in an order and with owners and times that do not depend on this machine."""
     if not directory.is_dir():
         raise ValueError(f"{directory} is no directory: a layer is one")
-    epoch = _epoch()
+    seconds = epoch()
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT, bufsize=PIECE) as archive:
         for path in _sorted(directory):
             if not (path.is_symlink() or path.is_dir() or path.is_file()):
@@ -182,7 +200,7 @@ def _pack(directory: Path, stream: Any) -> None:
             member = archive.gettarinfo(path, path.relative_to(directory).as_posix())
             member.uid = member.gid = 0
             member.uname = member.gname = ""  # the numbers count; an image need not know any name
-            member.mtime = epoch
+            member.mtime = seconds
             if not member.isreg():
                 archive.addfile(member)
                 continue
@@ -199,7 +217,12 @@ def _sorted(directory: Path) -> Iterator[Path]:
             yield from _sorted(path)
 
 
-def _epoch() -> int:
+def epoch() -> int:
+    """The time of all that an image holds, in seconds since 1970: SOURCE_DATE_EPOCH, else 0.
+
+    Raises:
+        ValueError: it is no number.
+    """
     given = os.environ.get("SOURCE_DATE_EPOCH") or "0"
     if not given.isdecimal():
         raise ValueError(f"SOURCE_DATE_EPOCH is {given!r}: seconds since 1970 are wanted")

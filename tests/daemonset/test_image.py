@@ -321,6 +321,13 @@ def test_times_and_owners_do_not_count(layer: Path, tmp_path: Path) -> None:
     assert (tmp_path / "after.tar").read_bytes() == (tmp_path / "before.tar").read_bytes()
 
 
+def test_a_packed_layer_is_the_layer(layer: Path, tmp_path: Path) -> None:
+    oci.pack(layer, tmp_path / "packed")
+    digest = written([layer, layer], tmp_path / "plain.tar")
+    assert written([tmp_path / "packed", layer], tmp_path / "packed.tar") == digest
+    assert (tmp_path / "packed.tar").read_bytes() == (tmp_path / "plain.tar").read_bytes()
+
+
 def test_a_date_can_be_set(layer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
     written([layer], tmp_path / "out.tar")
