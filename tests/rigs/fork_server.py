@@ -8,6 +8,7 @@ run a program for that.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import os
@@ -71,8 +72,14 @@ def started() -> socket.socket:
     with theirs:
         words = (sys.executable, "-m", "tests.rigs.fork_server", str(theirs.fileno()))
         plain = {name: value for name, value in os.environ.items() if not name.startswith(AT_START)}
-        subprocess.Popen(words, cwd=CHECKOUT, env=plain, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+        served = subprocess.Popen(words, cwd=CHECKOUT, env=plain, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+    atexit.register(end, ours, served)
     return ours
+
+
+def end(link: socket.socket, served: subprocess.Popen[bytes]) -> None:
+    link.close()
+    served.wait()
 
 
 def read_status(link: socket.socket, timeout: float, argv: Sequence[str]) -> int:
