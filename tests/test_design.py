@@ -148,6 +148,7 @@ SAID = [
     ("3.5", f"come {LEAST_LATER:.0f} to {MOST_LATER:.0f} % later than their time"),
     ("3.5", f"the second renewal is due {2 * lease.RENEW * pace.LATER[1]:g} s after the one that is believed"),
     ("3.5", f"each policy is tried within {2 * LONGEST_TEST:.0f} s"),
+    ("3.5", f"comes once more after {errands.AGAIN:g} s"),
     ("3.5", f"are read each {FACT.every:g} s"),
     ("3.5", f"is older than {RECENT:g} s, at most each {FACT.rest:g} s"),
     ("3.5", f"held against what ought to be there each {GATES_AGAIN:g} s"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,6 +23,7 @@ from nodeprep.publish.writing import UNPROCESSABLE, Ask, back_off, denial, denie
 # Seconds between two dry runs of a fence that holds, each of one policy by turns; what comes later by WAVER at most. So
 # a policy is tried within two minutes (design 3.5), the time of the request included.
 TEST, WAVER = 57.5, 0.025
+AGAIN = 1.0  # seconds from a dry run that tells nothing to its second try: a connection that broke is another one then
 # And where none was found: a policy that is applied with the agent takes the API server some seconds to enforce, so
 # both are tried again soon, then at each doubling, at last every two minutes: that is one dry run a minute, too.
 FIRST, LAST = 15.0, 120.0
@@ -65,6 +66,7 @@ class Errands:
     _holds: dict[str, bool] = field(default_factory=dict)  # by the rule that must deny: whether it did when last tried
     _turn: str = LABELS  # whose turn it is
     _tries_both: bool = True
+    _again: bool = False  # whether the last dry runs told nothing, and come once more
     _lease: Backoff = field(init=False)
     _event: Backoff = field(init=False)
 
@@ -125,24 +127,35 @@ class Errands:
     def test_fence(self) -> None:
         """Whether the cluster keeps this agent from what is not its own: each policy denies, by the rule meant for it.
 
-        Where one lets it through there is no fence, whatever the other does; any other answer tells nothing. A fence
-        that holds is tried by one dry run, of one policy and then of the other; else both are tried.
+        Where one lets it through there is no fence, whatever the other does; any other answer tells nothing, and is
+        asked for once more. A fence that holds is tried by one dry run, of one policy and then of the other; else both
+        are tried.
         """
         rules = (LABELS, OWN_LEASE) if self._tries_both or not self.fenced else (self._turn,)
-        self._turn, self._tries_both, beliefs = OWN_LEASE if rules[-1] == LABELS else LABELS, False, self._beliefs
+        self._tries_both, beliefs = False, self._beliefs
         with self.connected() as ask:
             answers = {rule: self._dry_run(ask, rule) for rule in rules}
-        for rule, answer in answers.items():
-            if answer.done or denied_by(answer) == rule:
-                self._holds[rule] = not answer.done
+        told = [rule for rule, answer in answers.items() if answer.done or denied_by(answer) == rule]
+        self._holds.update({rule: not answers[rule].done for rule in told})
         if len(self._holds) == 2 or not all(self._holds.values()):
             self.fenced = all(self._holds.values())
         if beliefs != self._beliefs:
             return  # it is to be tested at once
-        until_next = TEST if self.fenced else min(LAST, FIRST * 2.0 ** min(self._unfenced, 10))
-        self._unfenced = 0 if self.fenced else self._unfenced + 1
         asked_for = max(answer.retry_after for answer in answers.values())
-        self.fence_at = clock.now() + max(until_next * self.chance.uniform(1.0, 1.0 + WAVER), asked_for)
+        self.fence_at = clock.now() + max(self._until_next(rules, told) * self._wavering(), asked_for)
+
+    def _until_next(self, tried: Sequence[str], told: Sequence[str]) -> float:
+        """Seconds to the next test; notes what is tried then."""
+        self._again = bool(self.fenced) and len(told) < len(tried) and not self._again
+        if self._again:
+            self._tries_both = len(tried) == 2
+            return AGAIN
+        self._turn = OWN_LEASE if tried[-1] == LABELS else LABELS
+        self._unfenced = 0 if self.fenced else self._unfenced + 1
+        return TEST if self.fenced else min(LAST, FIRST * 2.0 ** min(self._unfenced - 1, 10))
+
+    def _wavering(self) -> float:
+        return self.chance.uniform(1.0, 1.0 + WAVER)
 
     def _dry_run(self, ask: Ask, rule: str) -> Outcome:
         """Ask for what the rule must deny, and the other policy does not know."""
