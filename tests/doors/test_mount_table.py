@@ -54,6 +54,9 @@ kept = (f"{root}/run/nodeprep",)
 hosts = (Host(root), Host(root, live=False), Host("/"))
 print(json.dumps([host.writable_mounts(kept) for host in hosts]))
 """
+# What lies on top counts.
+TWICE = """cd "$1" && mkdir covered open && mount -t tmpfs none covered && mount -t tmpfs -o ro none covered &&
+mount -t tmpfs -o ro none open && mount -t tmpfs none open"""
 # As a runtime without recursive read-only mounts has it: what is mounted inside stays writable.
 MOUNTS = """cd "$1" && mkdir -p opt/cni etc/cni run/nodeprep beside source/bin && mount -t tmpfs none source/bin &&
 mount --rbind source opt/cni && mount -o remount,bind,ro opt/cni &&
@@ -65,6 +68,12 @@ def test_what_is_mounted_inside_a_read_only_mount_is_told(tmp_path: Path) -> Non
     root = tmp_path / "root"
     root.mkdir()
     assert seen_with(MOUNTS, LOOK, str(root)) == [[f"{root}/opt/cni/bin"], [], []]
+
+
+def test_of_mounts_upon_each_other_the_last_is_told(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    assert seen_with(TWICE, LOOK, str(root)) == [[f"{root}/open"], [], []]
 
 
 def test_this_machines_own_root_has_none() -> None:

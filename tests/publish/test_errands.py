@@ -15,7 +15,7 @@ from nodeprep.doors.kube_write import JSON, LOST, MERGE, Outcome
 from nodeprep.publish.errands import AGAIN, FIRST, FOREIGN, FOREIGN_LEASE, LAST, TEST, WAVER, Errands
 from nodeprep.publish.lease import RENEW
 from nodeprep.publish.node import Seen
-from nodeprep.publish.pace import LATER
+from nodeprep.publish.pace import FUTILE, LATER
 from nodeprep.publish.publisher import LOOK
 from nodeprep.publish.writing import MEND, Ask
 
@@ -297,6 +297,19 @@ def test_it_is_asked_for_again_at_once_where_it_may_be_allowed() -> None:
     work()
     assert (errands.denied, errands.trouble) == ("", "")
     assert errands.due(SEEN, 0.0, with_events=False)[0][0] > clock.now() + RENEW
+
+
+def test_after_a_fault_of_our_own_nothing_is_tried_for_a_while() -> None:
+    asked: list[Asked] = []
+    errands = made(lambda method: LABELS if method == "PATCH" else OWN_LEASE, asked)
+    errands.events.append({})
+    assert [at <= clock.now() for at, _ in errands.due(SEEN, 0.0, with_events=True)] == [True] * 3
+    now = clock.now()
+    errands.rest(now)
+    assert [at >= now + FUTILE for at, _ in errands.due(SEEN, 0.0, with_events=True)] == [True] * 3
+    errands.fence_at = now + 2 * FUTILE
+    errands.rest(now)
+    assert errands.fence_at == now + 2 * FUTILE, "what is put off for longer stays so"
 
 
 def test_a_node_that_was_made_anew_has_its_lease_at_once() -> None:

@@ -205,9 +205,9 @@ def passes(exchange: Exchange) -> None:
     exchange.answer(reply)
 
 
-def refuses(code: int, **headers: str) -> Deed:
+def refuses(code: int, words: str = "", **headers: str) -> Deed:
     """Nothing is passed on; the answer is worded as the API server words it. Retry_After="5" is such a header."""
-    body = {"kind": "Status", "status": "Failure", "message": f"the proxy says {code}", "code": code}
+    body = {"kind": "Status", "status": "Failure", "message": words or f"the proxy says {code}", "code": code}
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return lambda exchange: exchange.answer(Reply(code, named, json.dumps(body).encode()))
 
