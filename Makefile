@@ -7,11 +7,10 @@ lint_packages := shellcheck
 unit_packages := strace iproute2 util-linux procps prometheus
 bench_packages := gcc libc6-dev
 benches := $(filter-out $(addprefix tests/bench/,__init__.py limits.py options.py),$(wildcard tests/bench/*.py))
-# In this order, $(lanes) at a time: first what is long. The guests compute for longest, so all else makes way for them;
-# what only computes makes way for what keeps time. With more lanes than these, looks miss their deadlines.
-steps := test-guests test-kubernetes test-cluster test-unit test-netns chaos sabotage lint fuzz histories test-bare
-lanes := 3
-# An emulated guest takes a processor, so there is one at a time: the lab's, then those that are nodes.
+# In this order, $(lanes) at a time: first what is long. An emulated guest takes up to a processor, so all else makes way
+# for the two; what only computes makes way for what keeps time. With more lanes than these, looks miss their deadlines.
+steps := test-guests test-lab test-cluster test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-bare
+lanes := 4
 guests := tests/kubernetes/test_guest.py tests/kubernetes/test_training_pod.py
 next := nice -n 5
 last := nice -n 15
@@ -98,11 +97,18 @@ test-kubernetes: ## the shipped manifests on real kubelets
 	$(py) tests/rigs/cluster.py build
 	$(next) $(py) -m pytest -n 2 --dist loadfile tests/kubernetes $(foreach one,$(guests),--ignore $(one))
 
+.PHONY: test-lab
+test-lab: ## a QEMU guest with a real RoCE device: every fault of it, found and mended
+	@.ci/venv dev
+	@packages="$$($(py) tests/rigs/lab.py packages)" && .ci/apt $$packages
+	$(py) -m pytest tests/lab
+
 .PHONY: test-guests
-test-guests: ## QEMU guests with a real RoCE device: faults of the lab's, then one that is a node and trains
+test-guests: ## QEMU guests with a real RoCE device that are nodes, and train
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && .ci/apt $$packages
-	$(py) -m pytest tests/lab $(guests)
+	$(py) tests/rigs/cluster.py build
+	$(py) -m pytest $(guests)
 
 .PHONY: test-bare
 test-bare: ## the set-up itself, on a bare Debian 12
