@@ -218,7 +218,7 @@ def former_agent(cluster: Cluster, node: str, *words: str) -> Iterator[str]:
     }
     cluster.create(PODS, {"metadata": {"name": "former-agent"}, "spec": spec})
     try:
-        cluster.kubectl("wait", "pod/former-agent", "--for=condition=Ready", "--timeout=60s")
+        cluster.kubectl("wait", "pod/former-agent", "--for=condition=Ready", "--timeout=240s")
         yield "former-agent"
     finally:
         cluster.call("DELETE", f"{PODS}/former-agent")

@@ -106,7 +106,7 @@ def test_a_reboot(installed: Cluster) -> None:
     """The taint comes when the agent starts: until then, and after the kubelet is Ready, pods may still be bound."""
     node = installed.nodes["n1"]
     training_pod(installed, "before", "n1")
-    installed.kubectl("wait", "pod/before", "--for=condition=Ready", "--timeout=60s")
+    installed.kubectl("wait", "pod/before", "--for=condition=Ready", "--timeout=240s")
     uid = node.object()["metadata"]["uid"]
 
     def is_booted(one: dict[str, Any]) -> bool:

@@ -114,8 +114,8 @@ def node(cluster: Cluster, image: Callable[[str], Path], tmp_path_factory: pytes
     cluster.create(PODS, former(cluster))
     cluster.create(PODS, waiting())
     names = ("confined", "unconfined", "former", "wait-ready")
-    cluster.kubectl("wait", *(f"pod/{one}" for one in names), "--for=condition=Ready", "--timeout=60s")
-    until(lambda: is_ready(cluster), "the agent is Ready", 60)
+    cluster.kubectl("wait", *(f"pod/{one}" for one in names), "--for=condition=Ready", "--timeout=240s")
+    until(lambda: is_ready(cluster), "the agent is Ready")
     return node
 
 
@@ -170,7 +170,7 @@ def test_it_says_itself_what_of_the_node_it_could_write(
     if runtime.startswith("containerd://1."):
         assert more == {"/host/etc/cni/net.d", "/host/opt/cni/bin"}
     assert metrics(node)["nodeprep_mounts_ok"] == float(not more)
-    message = until(lambda: condition(node.object())["message"], "TrainingReady has a message", 30)
+    message = until(lambda: condition(node.object())["message"], "TrainingReady has a message")
     for one in more:
         assert one in message
 
@@ -220,7 +220,7 @@ def test_it_reads_the_same_of_its_node_as_root_there(cluster: Cluster, node: Nod
         return not differ
 
     root = (sys.executable, "-c", SEEN, "/")
-    until(alike, "the same mounts and settings", 20)
+    until(alike, "the same mounts and settings")
 
 
 def memlock(cluster: Cluster) -> Object:
@@ -240,14 +240,14 @@ def test_a_limit_of_the_runtime_counts_for_pods_that_are_made_later(cluster: Clu
     assert memlock(cluster)["observed"] == before["observed"]
 
     shipped.kill_agent(cluster, node)
-    until(lambda: container(agents(cluster)["n1"])["restartCount"] == 1 and is_ready(cluster), "started again", 30)
+    until(lambda: container(agents(cluster)["n1"])["restartCount"] == 1 and is_ready(cluster), "started again")
     again = memlock(cluster)
     assert again["observed"] == before["observed"], "the pod's shim started it, with the limit of the pod's time"
 
     old = agents_pod(cluster)
     assert "kubectl -n nodeprep delete pod POD" in again["message"] or before["status"] == "ok"
     cluster.kubectl("-n", "nodeprep", "delete", "pod", old)
-    until(lambda: "n1" in agents(cluster) and agents_pod(cluster) != old and is_ready(cluster), "made anew", 60)
+    until(lambda: "n1" in agents(cluster) and agents_pod(cluster) != old and is_ready(cluster), "made anew")
     after = memlock(cluster)
     assert (after["status"], after["reason"], after["observed"]) == ("fail", "Limited", str(LIMIT))
     assert "containerd (containerd.service) lets this agent's container, made " in after["message"]

@@ -65,7 +65,7 @@ def server(cluster: Cluster) -> str:
     ]
     volumes = [{"name": "proc", "hostPath": {"path": "/proc"}}, {"name": "srv", "emptyDir": {}}]
     cluster.apply(daemon_set("server", containers=[served], hostNetwork=True, volumes=volumes))
-    cluster.kubectl("rollout", "status", "daemonset/server", "--timeout=60s")
+    cluster.kubectl("rollout", "status", "daemonset/server", "--timeout=240s")
     return "server"
 
 
@@ -104,7 +104,7 @@ def test_a_pod_finds_the_api_server_by_what_the_kubelet_tells_it(cluster: Cluste
         own = container("kubectl get pods -o name; exec sleep 100000")
         own["volumeMounts"] = [{"name": "kubectl", "mountPath": "/bin/kubectl", "readOnly": True}]
         cluster.apply(daemon_set(name, containers=[own], hostNetwork=network, volumes=[program]))
-        cluster.kubectl("rollout", "status", f"daemonset/{name}", "--timeout=60s")
+        cluster.kubectl("rollout", "status", f"daemonset/{name}", "--timeout=240s")
         for pod in (f"pod/{one['metadata']['name']}" for one in pods(cluster, name).values()):
             until(lambda pod=pod: f"{pod}\n" in cluster.kubectl("logs", pod), f"{pod} is told of itself", 30)  # type: ignore[misc]
 
@@ -133,7 +133,7 @@ def test_an_image_of_ours_runs(cluster: Cluster, node: Node, tmp_path: Path) -> 
     own = {"name": "main", "image": "nodeprep.test/own:dev", "imagePullPolicy": "Never", "args": ["/said"]}
     spec = {"nodeName": node.name, "restartPolicy": "Never", "containers": [own]}
     cluster.create("/api/v1/namespaces/default/pods", {"metadata": {"name": "own"}, "spec": spec})
-    cluster.kubectl("wait", "pod/own", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+    cluster.kubectl("wait", "pod/own", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=240s")
     assert cluster.kubectl("logs", "own") == "from a layer\n"
 
 

@@ -124,7 +124,7 @@ def test_images_are_there_before_the_command(archives: tuple[Path, Path]) -> Non
     own, other = archives
     script = (
         f"set -e; kubectl run own --image={OWN} --restart=Never --image-pull-policy=Never >&2;"
-        "kubectl wait pod/own --for=jsonpath={.status.phase}=Succeeded --timeout=60s >&2; kubectl logs own;"
+        "kubectl wait pod/own --for=jsonpath={.status.phase}=Succeeded --timeout=240s >&2; kubectl logs own;"
         "node-reboot n1; node-enter n1 ctr -n k8s.io images ls -q"
     )
     command = (*PROGRAM, "--nodes", "1", "--image", str(own), "--image", str(other), "--", "sh", "-c", script)
