@@ -24,9 +24,10 @@ from tests.bench.options import Options, whole
 from tests.kubernetes.shipped import UNHEALTHY, Object, overlay, taints
 from tests.kubernetes.training import Announced, announced, labelled, open_to_training, trains
 from tests.rigs import images, lab
-from tests.rigs.cluster import CannotStart, Cluster, until
+from tests.rigs.cluster import CannotStart, Cluster
 from tests.rigs.guest import Guest
 from tests.rigs.lab_setup import RAIL
+from tests.rigs.waiting import until
 
 NAME = "guest"
 MOST = 100  # flaps

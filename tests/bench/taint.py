@@ -35,11 +35,12 @@ from tests.bench.options import Options, decimal, whole
 from tests.cluster.agents import bound_token
 from tests.cluster.known_node import SHARED_ENIS
 from tests.rigs.agent import Agent
-from tests.rigs.cluster import CannotStart, Cluster, until
+from tests.rigs.cluster import CannotStart, Cluster
 from tests.rigs.netns import Node
 from tests.rigs.netns_node import Shape, Unavailable
 from tests.rigs.netns_records import NAME, Records, shared
 from tests.rigs.relay import Relay, entered
+from tests.rigs.waiting import until
 
 SHIPPED = Path(__file__).resolve().parents[2] / "daemonset"
 INSTALLED = ("base/namespace", "base/account", "base/fence", "components/alibaba/records")

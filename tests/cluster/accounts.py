@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.rigs.cluster import ALIBABA, Cluster, until
+from tests.rigs.cluster import ALIBABA, Cluster
+from tests.rigs.waiting import until
 
 V1 = "/api/v1"
 # What nodeprep's account may do: what README and docs say that it needs.

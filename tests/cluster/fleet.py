@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.cli.program import nodeprep
 from tests.rigs.cluster import Cluster
-from tests.rigs.cluster_client import until
+from tests.rigs.waiting import until
 
 NODES = "/api/v1/nodes"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/nodeprep/leases"

@@ -18,12 +18,13 @@ import yaml
 
 from nodeprep.decide.conditions import PREFIX, TRAINING_READY
 from tests.cluster import accounts
-from tests.rigs.agent import OPEN, PROGRAM, Agent, until
+from tests.rigs.agent import OPEN, PROGRAM, Agent
 from tests.rigs.api_proxy import Proxy, Request
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns import Node
 from tests.rigs.netns_node import GATEWAY
 from tests.rigs.relay import Relay
+from tests.rigs.waiting import until
 
 Object = dict[str, Any]
 

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from tests.cluster.known_node import Fault, Known, known
-from tests.rigs.cluster import Cluster, until
+from tests.rigs.cluster import Cluster
 from tests.rigs.netns_node import Shape, veth
 from tests.rigs.netns_records import exclusive, limits
+from tests.rigs.waiting import until
 
 SHAPE = Shape(enis=3, pods=0)
 PROFILE = "mpijob-exclusive-eni"

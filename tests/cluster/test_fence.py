@@ -59,6 +59,7 @@ from tests.fence_writes import (
     taints,
 )
 from tests.rigs.cluster import Cluster
+from tests.rigs.waiting import until
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 PLURALS = {
@@ -90,10 +91,8 @@ def fenced(cluster: Cluster) -> Cluster:
         cluster.create(f"{LEASES}?fieldManager=operator", made)
     for one in fence.fence(NAMES, ACCOUNT):
         cluster.create(f"{ADMISSION}/{PLURALS[one['kind']]}", one)
-    probe, end = agent(cluster, NODE), time.monotonic() + SOON
-    while not all(is_denied(probe, write) for write in DENIED if write.why in ("another value", "without an end")):
-        assert time.monotonic() < end, "the policies are not in force"
-        time.sleep(0.05)
+    probe, asked = agent(cluster, NODE), [one for one in DENIED if one.why in ("another value", "without an end")]
+    until(lambda: all(is_denied(probe, write) for write in asked), "the policies are in force")
     return cluster
 
 
@@ -348,10 +347,7 @@ def test_a_policy_that_goes_is_missed_within_two_dry_runs(fenced: Cluster, half:
 
 
 def await_denial(send: Send, write: Write, *, holds: bool) -> None:
-    end = time.monotonic() + SOON
-    while is_denied(send, write) is not holds:
-        assert time.monotonic() < end, f"denied is not {holds}: {tried(send, write)}"
-        time.sleep(0.05)
+    until(lambda: is_denied(send, write) is holds, f"denied is {holds}: {tried(send, write)}")
 
 
 def test_a_node_as_large_as_they_get(fenced: Cluster) -> None:

@@ -13,7 +13,7 @@ from tests.cluster.fleet import LEASES, NODES, POOL, ago, asked, clear, later, n
 from tests.rigs import started
 from tests.rigs.api_proxy import Deed, Exchange, Proxy, cuts, passes, refuses
 from tests.rigs.cluster import Cluster
-from tests.rigs.cluster_client import until
+from tests.rigs.waiting import until
 
 NAMESPACES = "/api/v1/namespaces"
 PODS = f"{NAMESPACES}/nodeprep/pods"

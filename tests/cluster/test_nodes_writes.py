@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.accounts import account
 from tests.cluster.fleet import LEASES, NODES, POOL, RULES, TAINT, ago, asked, cells, few_nodes, later, nodes, say
 from tests.rigs.cluster import Cluster
-from tests.rigs.cluster_client import until
+from tests.rigs.waiting import until
 
 
 @pytest.fixture

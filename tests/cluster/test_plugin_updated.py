@@ -12,10 +12,10 @@ import yaml
 from nodeprep.decide.conditions import TRAINING_READY
 from nodeprep.decide.schedule import RECENT
 from tests.cluster.published_node import BUSY, DOWN, UNHEALTHY, UP, published, seconds
-from tests.rigs.agent import until
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import Shape
+from tests.rigs.waiting import until
 
 PLUGIN = Path(__file__).resolve().parents[1] / "daemonset/upstream/rdma-shared-dp-ds.yaml"
 

@@ -26,11 +26,12 @@ from tests.cluster.published_node import (
     published,
     seconds,
 )
-from tests.rigs.agent import OPEN, until
+from tests.rigs.agent import OPEN
 from tests.rigs.api_proxy import delays, holds
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import Shape
+from tests.rigs.waiting import until
 
 REGISTERED = [{"key": BOOTSTRAP, "value": "", "effect": "NoSchedule"}]
 BY_HARDWARE = configuration(profile="")

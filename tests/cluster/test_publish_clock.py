@@ -14,10 +14,10 @@ import pytest
 from nodeprep.publish.node import stamp
 from tests.cluster.published_node import BUSY, CHECK, DOWN, GATE_FILE, RENEWED, UP, Published, published, seconds
 from tests.rigs.absent import cannot_start
-from tests.rigs.agent import until
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import Shape
+from tests.rigs.waiting import until
 
 HOUR = 3600.0
 READY = "nodeprep.io/TrainingReady"

@@ -31,11 +31,12 @@ from tests.cluster.published_node import (
     published,
     seconds,
 )
-from tests.rigs.agent import OPEN, until
+from tests.rigs.agent import OPEN
 from tests.rigs.api_proxy import Deed, cuts, delays, drips, holds, loses, refuses
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import Shape
+from tests.rigs.waiting import until
 
 LASTS = 15.0  # seconds
 BACK = 120.0  # seconds after it: a back-off of 30 s at most, the pace, a busy machine

@@ -28,11 +28,11 @@ from tests.cluster.published_node import (
     denying,
     published,
 )
-from tests.rigs.agent import until
 from tests.rigs.api_proxy import delays, holds
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import Shape
+from tests.rigs.waiting import until
 
 NODE, STATUS, EVENTS = r"/nodes/[^/?]+$", "/status$", "/events$"
 LEASES = "/leases(/|$)"  # and not the request by which a fence is tried

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.published_node import DOWN, GATE_FILE, UNHEALTHY, UP, published, seconds
-from tests.rigs.agent import until
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import Shape
+from tests.rigs.waiting import until
 
 FLAPS = 5
 CONFIRMED = 0.45  # seconds that two looks take which damping wants half a second apart: nothing comes before

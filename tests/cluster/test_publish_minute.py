@@ -37,11 +37,12 @@ from tests.cluster.published_node import (
     published,
     seconds,
 )
-from tests.rigs.agent import OPEN, at, until
+from tests.rigs.agent import OPEN, at
 from tests.rigs.api_proxy import Request
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import checked
 from tests.rigs.netns_node import Shape
+from tests.rigs.waiting import until
 
 RDMA = "feature.node.kubernetes.io/network-rdma.capable"
 THEIRS = {"feature.node.kubernetes.io/cpu-model.vendor_id": "Intel", "example.com/theirs": "b"}

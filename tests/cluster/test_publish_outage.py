@@ -23,11 +23,12 @@ from tests.cluster.published_node import (
     seconds,
 )
 from tests.rigs.absent import cannot_start
-from tests.rigs.agent import OPEN, until
+from tests.rigs.agent import OPEN
 from tests.rigs.cluster import CannotStart, Cluster
 from tests.rigs.netns import Node
 from tests.rigs.netns_check import checked
 from tests.rigs.netns_node import Shape
+from tests.rigs.waiting import until
 
 OUTAGE = 60.0  # seconds
 SETTLES = 25.0  # seconds until all that follows from a link that is down is believed: books take 15

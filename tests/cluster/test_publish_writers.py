@@ -13,12 +13,13 @@ from pathlib import Path
 from threading import Event
 
 from tests.cluster.published_node import DOWN, STATE, UNHEALTHY, UP, Object, Published, configuration, published
-from tests.rigs.agent import OPEN, until
+from tests.rigs.agent import OPEN
 from tests.rigs.api_proxy import delays
 from tests.rigs.cluster import Cluster
 from tests.rigs.cluster_client import PATCH
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import Shape
+from tests.rigs.waiting import until
 
 WRITERS, ROUNDS = 4, 250  # of each
 FLAPS = 20

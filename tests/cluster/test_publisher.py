@@ -40,9 +40,10 @@ from tests.cluster.published_node import (
     create,
     denying,
 )
-from tests.rigs.agent import LONG, until
+from tests.rigs.agent import LONG
 from tests.rigs.api_proxy import Deed, Exchange, Proxy, Request, cuts, loses, passes, refuses
 from tests.rigs.cluster import Cluster
+from tests.rigs.waiting import until
 
 NAMES = GatePolicy()
 MINUTE = 2.0

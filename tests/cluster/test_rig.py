@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.rigs import cluster as rig
+from tests.rigs.waiting import until
 
 RUN = (sys.executable, str(Path(rig.__file__)), "run", "--")
-SLACK = 30.0  # seconds that a busy machine may take
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + SLACK
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def programs(directory: str) -> list[int]:
@@ -53,4 +44,4 @@ def test_nothing_outlives_one_that_is_killed() -> None:
             assert len(programs(directory)) == 3  # the third clears up
         finally:
             ours.kill()
-    until(lambda: programs(directory) == [] and not Path(directory).exists())
+    until(lambda: programs(directory) == [] and not Path(directory).exists(), "an end without a trace")

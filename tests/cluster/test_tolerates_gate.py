@@ -19,7 +19,8 @@ from nodeprep.facts.cluster import Cluster as Seen
 from nodeprep.model import Verdict
 from tests import api_objects
 from tests.rigs.absent import cannot_start
-from tests.rigs.cluster import CannotStart, Cluster, until
+from tests.rigs.cluster import CannotStart, Cluster
+from tests.rigs.waiting import until
 from tests.values import short, verdicts
 
 UPSTREAM = Path(__file__).resolve().parents[1] / "daemonset/upstream"

@@ -19,7 +19,8 @@ from tests.cluster.agents import Send, bound_token, sender
 from tests.daemonset.manifests import OVERLAYS, ROOT, Object, combined, of, overlay, rendered
 from tests.fence_writes import lease
 from tests.rigs.agent import PROGRAM, Agent
-from tests.rigs.cluster import ALIBABA, Cluster, until
+from tests.rigs.cluster import ALIBABA, Cluster
+from tests.rigs.waiting import until
 
 V1, NODE = "/api/v1", "cn-hangzhou.192.168.0.117"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

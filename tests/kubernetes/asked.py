@@ -12,8 +12,9 @@ from contextlib import suppress
 
 from tests.cli.program import nodeprep
 from tests.kubernetes.shipped import Object, container
-from tests.rigs.cluster import Cluster, Node, until
+from tests.rigs.cluster import Cluster, Node
 from tests.rigs.images import REPOSITORY
+from tests.rigs.waiting import until
 
 COULD_NOT_LOOK = 3  # exit code
 

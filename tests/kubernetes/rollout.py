@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kubernetes.shipped import Object, agents, container
-from tests.rigs.cluster import Cluster, until
-from tests.rigs.cluster_client import READY
+from tests.rigs.cluster import Cluster
+from tests.rigs.waiting import SECONDS, until
 
 AGENTS = "/apis/apps/v1/namespaces/nodeprep/daemonsets/nodeprep"
 MARGIN = 10.0  # seconds that a good agent may take until it is Ready
@@ -25,7 +25,7 @@ def replaced(pods: dict[str, Object], before: dict[str, Object]) -> set[str]:
     return {name for name, pod in pods.items() if pod["metadata"]["uid"] != before[name]["metadata"]["uid"]}
 
 
-def first_replaced(cluster: Cluster, before: dict[str, Object], seconds: float = READY) -> str:
+def first_replaced(cluster: Cluster, before: dict[str, Object], seconds: float = SECONDS) -> str:
     """The node where a rollout began, as soon as the new agent has run there."""
 
     def ran() -> str:

@@ -16,10 +16,11 @@ from typing import IO, Any
 
 import yaml
 
-from tests.rigs.cluster import Cluster, Node, until
+from tests.rigs.cluster import Cluster, Node
 from tests.rigs.cluster_tools import tools
 from tests.rigs.guest import Guest
 from tests.rigs.images import REPOSITORY
+from tests.rigs.waiting import until
 
 Object = dict[str, Any]
 

@@ -18,11 +18,12 @@ import pytest
 from tests.kubernetes.training import LONG
 from tests.rigs import cluster_build, lab, rdma_plugin
 from tests.rigs.absent import cannot_start
-from tests.rigs.cluster import Cluster, until
+from tests.rigs.cluster import Cluster
 from tests.rigs.cluster_tools import BASE
 from tests.rigs.guest import Guest
 from tests.rigs.lab import RAIL, RDMA_DEVICE, RDMA_PORT
 from tests.rigs.lab_guest import REPOSITORY
+from tests.rigs.waiting import until
 
 NAME = "guest"
 BOOTSTRAP = "nodeprep.io/bootstrap"

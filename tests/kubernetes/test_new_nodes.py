@@ -26,8 +26,9 @@ from tests.kubernetes.shipped import (
     watched,
 )
 from tests.kubernetes.training import announced, bound
-from tests.rigs.cluster import Cluster, Node, until
+from tests.rigs.cluster import Cluster, Node
 from tests.rigs.cluster_tools import BASE
+from tests.rigs.waiting import until
 
 PODS = "/api/v1/namespaces/default/pods"
 BOUND = 60.0  # seconds; what no change of the Node brings back, the scheduler tries again after 5 minutes

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.kubernetes.asked import nodes
-from tests.rigs.cluster import Cluster, until
+from tests.rigs.cluster import Cluster
+from tests.rigs.waiting import until
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/nodeprep/leases"
 LABELS = {"app.kubernetes.io/name": "nodeprep", "app.kubernetes.io/component": "agent"}

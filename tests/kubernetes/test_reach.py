@@ -23,8 +23,9 @@ from tests.kubernetes import shipped
 from tests.kubernetes.asked import check
 from tests.kubernetes.shipped import DAEMONSET, Object, agents, condition, configuration, container, metrics, overlay
 from tests.rigs import images, started
-from tests.rigs.cluster import Cluster, Node, until
+from tests.rigs.cluster import Cluster, Node
 from tests.rigs.cluster_tools import BASE
+from tests.rigs.waiting import until
 
 ATTACK = Path(__file__).with_name("attack.py")
 PYTHON = "/usr/bin/python3.11"

@@ -14,8 +14,9 @@ import pytest
 
 from daemonset.image import oci
 from tests.rigs import cluster as rig
-from tests.rigs.cluster import Cluster, Node, until
+from tests.rigs.cluster import Cluster, Node
 from tests.rigs.cluster_tools import BASE, tools
+from tests.rigs.waiting import until
 
 PROGRAM = (sys.executable, str(Path(rig.__file__)))
 RUN = (*PROGRAM, "run", "--nodes", "1", "--")

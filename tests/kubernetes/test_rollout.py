@@ -41,7 +41,8 @@ from tests.kubernetes.shipped import (
     taints,
     watched,
 )
-from tests.rigs.cluster import Cluster, Node, until
+from tests.rigs.cluster import Cluster, Node
+from tests.rigs.waiting import until
 
 # Of a pod without privileges, see daemonset/README.md; each only where the node has what it is about.
 UNSEEN = {"pci.acs-iommu", "sysctl.forward-policy"}

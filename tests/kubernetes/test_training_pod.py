@@ -48,9 +48,10 @@ from tests.kubernetes.training import (
 )
 from tests.rigs import cluster_build, lab, rdma_plugin
 from tests.rigs.absent import cannot_start
-from tests.rigs.cluster import Cluster, until
+from tests.rigs.cluster import Cluster
 from tests.rigs.guest import Guest
 from tests.rigs.lab import RAIL
+from tests.rigs.waiting import until
 
 NAME = "guest"
 SOON = 60.0  # seconds; what no change brings back, the scheduler tries again after 5 minutes

@@ -17,9 +17,10 @@ import yaml
 from tests.kubernetes import shipped
 from tests.kubernetes.shipped import DAEMONSET, agents, condition, configuration, gates, overlay
 from tests.kubernetes.sockets import OWN, PLUGINS, REGISTER, former_agent, inside, locked, reached
-from tests.rigs.cluster import Cluster, Node, until
+from tests.rigs.cluster import Cluster, Node
 from tests.rigs.cluster_tools import BASE
 from tests.rigs.images import REPOSITORY
+from tests.rigs.waiting import until
 
 PODS = "/api/v1/namespaces/kube-system/pods"
 # Ready for it needs a Ready pod of Terway on the node (terway.pod), as others may need what a device plugin registers.

@@ -18,8 +18,9 @@ import yaml
 
 from tests.kubernetes.shipped import DAEMONSET, TRAINING_READY, Object, condition, taints
 from tests.rigs import images, rdma_plugin
-from tests.rigs.cluster import Cluster, until
+from tests.rigs.cluster import Cluster
 from tests.rigs.guest import Guest
+from tests.rigs.waiting import until
 
 RDMA_LABEL = "feature.node.kubernetes.io/network-rdma.capable"
 PODS = "/api/v1/namespaces/default/pods"

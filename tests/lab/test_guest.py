@@ -8,13 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.rigs.lab import FRONT_END, RAIL, RDMA_DEVICE, RDMA_PORT, Guest, GuestError
 from tests.rigs.lab_guest import REPOSITORY
+from tests.rigs.waiting import until
 
 NET = f"/sys/class/net/{RAIL.netdev}"
 DEVICES = "/sys/bus/pci/devices"
@@ -104,21 +104,14 @@ def test_restore_undoes(guest: Guest, damage: str) -> None:
     shown = ("sh", "-c", f"{{ {shows}; }} > /dev/null 2>&1")
     assert guest.run(shown).returncode != 0, "shown before it was done"
     guest.shell(breaks)
-    eventually = f"for i in $(seq 50); do {shown[-1]} && exit; sleep 0.1; done; exit 1"
+    eventually = f"for i in $(seq 300); do {shown[-1]} && exit; sleep 0.1; done; exit 1"
     assert guest.run(("sh", "-c", eventually)).returncode == 0, "not shown"
     assert guest.restore() == ()
     assert guest.run(shown).returncode != 0, "shown after restore"
 
 
-def eventually(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 30
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return condition()
-
-
 def port_becomes(guest: Guest, state: str) -> bool:
-    wait = f"for i in $(seq 50); do grep -q {state} {RDMA_PORT}/state && exit; sleep 0.1; done; exit 1"
+    wait = f"for i in $(seq 300); do grep -q {state} {RDMA_PORT}/state && exit; sleep 0.1; done; exit 1"
     return guest.run(("sh", "-c", wait)).returncode == 0
 
 
@@ -211,9 +204,9 @@ def test_a_killed_parent_leaves_no_guest() -> None:
     with subprocess.Popen((sys.executable, "-c", source), cwd=REPOSITORY, stdout=subprocess.PIPE) as parent:
         assert parent.stdout
         process = Path("/proc") / parent.stdout.readline().decode().strip()
-        assert eventually(lambda: "qemu" in (process / "comm").read_text())  # until then it is still setpriv
+        until(lambda: "qemu" in (process / "comm").read_text(), "QEMU: it is setpriv first")
         parent.kill()
-    assert eventually(lambda: not process.exists())
+    until(lambda: not process.exists(), "the end of QEMU")
 
 
 def test_the_program_relays_streams_and_exit_code() -> None:

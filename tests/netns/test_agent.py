@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from tests.rigs.absent import cannot_start
-from tests.rigs.agent import CONFIGURATION, DEAF, OPEN, SOONER, SPAN, Agent, at, until
+from tests.rigs.agent import CONFIGURATION, DEAF, OPEN, SOONER, SPAN, Agent, at
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import GATEWAY, Shape
+from tests.rigs.waiting import until
 
 DOWN = "ip link set eth2 down"
 FAULT: dict[str, Any] = {"check": "eni.up", "place": "00:16:3e:aa:bb:02", "reason": "AdministrativelyDown"}

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.rigs.agent import CONFIGURATION, OPEN, PROFILE, Agent, at, until
+from tests.rigs.agent import CONFIGURATION, OPEN, PROFILE, Agent, at
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import GATEWAY, Shape
+from tests.rigs.waiting import until
 
 OBSERVE = CONFIGURATION.replace("mode: gate", "mode: observe")
 BAD = CONFIGURATION.replace("mode: gate", "mode: gates")

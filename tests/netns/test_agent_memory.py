@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from nodeprep.agent.loop import GATES_AGAIN
-from tests.rigs.agent import LONG, OPEN, SOONER, SPAN, Agent, at, environment, until
+from tests.rigs.agent import LONG, OPEN, SOONER, SPAN, Agent, at, environment
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import GATEWAY, Shape
+from tests.rigs.waiting import until
 
 DOWN = "ip link set eth1 down"
 UP = f"ip link set eth1 up; ip route replace default via {GATEWAY} dev eth1 onlink table {{table}}"

@@ -21,6 +21,8 @@ RESTED = (  # what can say nothing without metadata
     "eni.eri-address",
     "eni.mtu",
     "route.default",
+    "route.tables",
+    "route.out",
 )
 CAPABILITIES, WANTS = "/var/run/eni/node_capabilities", "/etc/systemd/system/multi-user.target.wants"
 DATAPATH = f"sed -i 's/^datapath = .*/datapath = datapathv2/' {CAPABILITIES}"

@@ -16,8 +16,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,13 +27,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from nodeprep.cli.directories import SOCKET
 from tests.rigs.netns import ENVIRONMENT, Node
+from tests.rigs.waiting import until
 
 Line = dict[str, Any]  # of the log
 Found = TypeVar("Found")
 PROGRAM, DEAF = ("-m", "nodeprep", "agent"), (__file__, "deaf")
 LONG = 180.0  # seconds that nothing here takes, on a busy machine either
 SOONER = 20.0  # seconds; by its period, which is 30 or more, it would be seen later
-PAUSE = 0.05
 PASSES, SPAN, EVERY = 2, 2.0, 0.5
 GATES = ("eni.up", "route.default", "route.out", "cni.parse")  # none asks Kubernetes
 CONFIGURATION = f"""\
@@ -61,17 +59,6 @@ answer = link.getresponse()
 print(answer.status, answer.read().decode(), sep="\\n", end="")
 """
 SAMPLE = re.compile(r"(?m)^([a-z_]+(?:\{[^}]*\})?) (\S+)$")
-
-
-def until(found: Callable[[], Found], what: str, seconds: float = LONG) -> Found:
-    """What it finds, once that is something; if a look after `seconds` finds nothing either, the test fails."""
-    end = time.monotonic() + seconds
-    over = False
-    while not (last := found()):
-        assert not over, f"after {seconds:g} s still no {what}"
-        time.sleep(PAUSE)
-        over = time.monotonic() > end  # before the last look: all may have stood still since the one before
-    return last
 
 
 def at(line: Line) -> float:

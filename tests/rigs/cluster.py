@@ -35,14 +35,15 @@ if __name__ == "__main__":
 
 from tests.rigs import cluster_build, cluster_setup, cluster_tools
 from tests.rigs.cluster_build import CannotStart
-from tests.rigs.cluster_client import Client, until
+from tests.rigs.cluster_client import Client
 from tests.rigs.cluster_control import Control
 from tests.rigs.cluster_node import Node
 from tests.rigs.cluster_setup import ALIBABA, RECORDS, definition
 from tests.rigs.cluster_space import Space
 from tests.rigs.progress import say
+from tests.rigs.waiting import until
 
-__all__ = ["ALIBABA", "CannotStart", "Cluster", "Node", "until"]
+__all__ = ["ALIBABA", "CannotStart", "Cluster", "Node"]
 
 GOGC = "400"  # memory is there, and collecting garbage at the usual 100 takes a sixth of an API server's processor
 FAILED, INTERRUPTED = 2, 130  # exit codes; the other is 128 + SIGINT

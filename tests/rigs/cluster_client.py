@@ -8,8 +8,7 @@ import os
 import ssl
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,25 +18,8 @@ from urllib3.exceptions import HTTPError
 
 from tests.rigs.cluster_space import Space
 
-READY = 240.0  # seconds for what is only a matter of time; 3 where nothing else runs
 PATCH = "application/merge-patch+json"
 T = TypeVar("T")
-
-
-def until(condition: Callable[[], T], what: str, seconds: float = READY) -> T:
-    """The first result of `condition` that is true.
-
-    Raises:
-        TimeoutError: there was none within `seconds`, nor after them; `what` says what was waited for.
-    """
-    end = time.monotonic() + seconds
-    over = False
-    while not (found := condition()):
-        if over:
-            raise TimeoutError(f"not within {seconds:g} s: {what}")
-        time.sleep(0.05)
-        over = time.monotonic() > end  # before the last look: all may have stood still since the one before
-    return found
 
 
 class Client:

@@ -21,9 +21,10 @@ from typing import Any
 
 from tests.rigs import cluster_tools
 from tests.rigs.cluster_build import CannotStart
-from tests.rigs.cluster_client import Client, until
+from tests.rigs.cluster_client import Client
 from tests.rigs.cluster_setup import GATEWAY, SERVER_PORT, SERVICE_ADDRESS
 from tests.rigs.cluster_space import remove_cgroups
+from tests.rigs.waiting import until
 
 HERE = Path(__file__).parent
 INSIDE = HERE / "cluster_node.sh"

@@ -24,10 +24,11 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tests.rigs import cluster_build, cluster_node, cluster_tools, guest_disk, lab, lab_image, rdma_plugin
-from tests.rigs.cluster import Cluster, ended, outcome, until
+from tests.rigs.cluster import Cluster, ended, outcome
 from tests.rigs.lab_channel import Completed, Running
 from tests.rigs.lab_qemu import Machine
 from tests.rigs.lab_setup import FRONT_END, RAIL
+from tests.rigs.waiting import until
 
 MEMORY = 3072  # MiB; the kubelet, containerd and an agent take 0.7 GiB
 TREE = "/mnt/node"  # where the guest has that disk

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.rigs import cluster_tools
 from tests.rigs.cluster_build import CannotStart
-from tests.rigs.cluster_client import until
+from tests.rigs.waiting import until
 
 SIZE = 8 << 30  # bytes, of which a fresh one takes 4 MiB here
 STORE = "var/lib/containerd"  # where a node has it (tests/rigs/cluster_node.sh)
