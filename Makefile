@@ -13,6 +13,9 @@ steps := test-guests test-lab test-cluster test-kubernetes test-unit test-netns 
 lanes := 4
 guests := tests/kubernetes/test_guest.py tests/kubernetes/test_training_pod.py
 next := nice -n 5
+# Files that share a cluster stay together; in this order, what waits for longest first.
+by_file := --dist loadfile --no-loadscope-reorder
+waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
 last := nice -n 15
 proofs := fuzz histories chaos coverage tests bench
 rigs := netns lab cluster kubernetes daemonset
@@ -88,14 +91,14 @@ test-cluster: ## what Kubernetes says and takes, by real API servers; building t
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/bare_debian.py packages)" && \
 	.ci/apt $(bench_packages) $$packages
 	$(py) tests/rigs/cluster.py build
-	$(next) $(py) -m pytest -n 3 --dist loadfile tests/cluster tests/daemonset
+	$(next) $(py) -m pytest -n 4 $(by_file) $(waiting) tests/cluster tests/daemonset
 
 .PHONY: test-kubernetes
 test-kubernetes: ## the shipped manifests on real kubelets
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages)" && .ci/apt $$packages
 	$(py) tests/rigs/cluster.py build
-	$(next) $(py) -m pytest -n 2 --dist loadfile tests/kubernetes $(foreach one,$(guests),--ignore $(one))
+	$(next) $(py) -m pytest -n 3 $(by_file) tests/kubernetes/test_rollout.py tests/kubernetes $(foreach one,$(guests),--ignore $(one))
 
 .PHONY: test-lab
 test-lab: ## a QEMU guest with a real RoCE device: every fault of it, found and mended
