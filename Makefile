@@ -8,9 +8,10 @@ unit_packages := strace iproute2 util-linux procps prometheus
 bench_packages := gcc libc6-dev
 benches := $(filter-out $(addprefix tests/bench/,__init__.py limits.py options.py),$(wildcard tests/bench/*.py))
 # In this order, $(lanes) at a time: first what is long. An emulated guest takes up to a processor, so all else makes way
-# for the two; what only computes makes way for what keeps time. With more lanes than these, looks miss their deadlines.
-steps := test-guests test-lab test-cluster test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-bare
-lanes := 4
+# for the two; what only computes makes way for what keeps time. More lanes than these take longer in all: two processors that
+# forty processes share compute less.
+steps := test-guests test-cluster test-lab test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-bare
+lanes := 3
 guests := tests/kubernetes/test_guest.py tests/kubernetes/test_training_pod.py
 next := nice -n 5
 # Files that share a cluster stay together; in this order, what waits for longest first.
@@ -91,14 +92,14 @@ test-cluster: ## what Kubernetes says and takes, by real API servers; building t
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/bare_debian.py packages)" && \
 	.ci/apt $(bench_packages) $$packages
 	$(py) tests/rigs/cluster.py build
-	$(next) $(py) -m pytest -n 4 $(by_file) $(waiting) tests/cluster tests/daemonset
+	$(next) $(py) -m pytest -n 3 $(by_file) $(waiting) tests/cluster tests/daemonset
 
 .PHONY: test-kubernetes
 test-kubernetes: ## the shipped manifests on real kubelets
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages)" && .ci/apt $$packages
 	$(py) tests/rigs/cluster.py build
-	$(next) $(py) -m pytest -n 3 $(by_file) tests/kubernetes/test_rollout.py tests/kubernetes $(foreach one,$(guests),--ignore $(one))
+	$(next) $(py) -m pytest -n 2 $(by_file) tests/kubernetes/test_rollout.py tests/kubernetes $(foreach one,$(guests),--ignore $(one))
 
 .PHONY: test-lab
 test-lab: ## a QEMU guest with a real RoCE device: every fault of it, found and mended

@@ -43,7 +43,7 @@ def run(argv: Sequence[str], environment: Mapping[str, str], *, timeout: float) 
         subprocess.TimeoutExpired: it did not end within `timeout` seconds, and is killed.
     """
     with _starting:
-        server = started()
+        server, _ = started()
     request = json.dumps({"argv": list(argv), "cwd": str(Path.cwd()), "env": dict(environment)}).encode()
     out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -64,8 +64,8 @@ def run(argv: Sequence[str], environment: Mapping[str, str], *, timeout: float) 
 
 
 @functools.cache
-def started() -> socket.socket:
-    """The way to the server: it ends when this one is closed, with its owner at the latest."""
+def started() -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """The server and the way to it: it ends when that is closed, with its owner at the latest."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for side in (ours, theirs):
         side.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST)
@@ -74,7 +74,7 @@ def started() -> socket.socket:
         plain = {name: value for name, value in os.environ.items() if not name.startswith(AT_START)}
         served = subprocess.Popen(words, cwd=CHECKOUT, env=plain, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
     atexit.register(end, ours, served)
-    return ours
+    return ours, served
 
 
 def end(link: socket.socket, served: subprocess.Popen[bytes]) -> None:
