@@ -8,8 +8,7 @@ unit_packages := strace iproute2 util-linux procps prometheus
 bench_packages := gcc libc6-dev
 benches := $(filter-out $(addprefix tests/bench/,__init__.py limits.py options.py),$(wildcard tests/bench/*.py))
 # In this order, $(lanes) at a time: first what is long. An emulated guest takes up to a processor, so all else makes way
-# for the two; what only computes makes way for what keeps time. More lanes than these take longer in all: two processors that
-# forty processes share compute less.
+# for the two; what only computes makes way for what keeps time.
 steps := test-guests test-cluster test-lab test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-bare
 lanes := 3
 guests := tests/kubernetes/test_guest.py tests/kubernetes/test_training_pod.py
