@@ -1,4 +1,4 @@
-"""Runs the real `nodeprep`, as a shell would."""
+"""Runs `nodeprep` as a shell would: a fork that has imported it, or the program (tests/cli/test_program.py)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,8 @@ DOWN = {"state": "1: DOWN", "phys_state": "2: Polling"}
 
 def nodeprep(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Its exit code, stdout and stderr; a crash is a failure of the test that ran it."""
-    ours = (
-        "NODEPREP",
-        "NO_COLOR",
-        "LC_",
-        "PYTHONDONTWRITEBYTECODE",
-    )  # without its bytecode it starts in twice the time
+    # PYTHONDONTWRITEBYTECODE: without its bytecode the program starts in twice the time.
+    ours = ("NODEPREP", "NO_COLOR", "LC_", "PYTHONDONTWRITEBYTECODE")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     command, limit = (NODEPREP, *arguments), 60
     if any(name.startswith(fork_server.AT_START) for name in environment):
