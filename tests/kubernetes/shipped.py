@@ -88,7 +88,23 @@ def load(cluster: Cluster, image: Path) -> None:
 
 
 def rolled_out(cluster: Cluster, seconds: float = 240.0) -> None:
-    cluster.kubectl("-n", "nodeprep", "rollout", "status", "daemonset/nodeprep", f"--timeout={seconds:g}s")
+    """Returns once every node has the present agent, Ready for as long as a rollout wants.
+
+    Raises:
+        RuntimeError: not within these seconds; with what kubectl says of the agents, and what they said last.
+    """
+    ours = ("-n", "nodeprep")
+    try:
+        cluster.kubectl(*ours, "rollout", "status", "daemonset/nodeprep", f"--timeout={seconds:g}s")
+    except RuntimeError as error:
+        said = [cluster.kubectl(*ours, "describe", "pods"), cluster.kubectl("get", "nodes", "--output", "yaml")]
+        for name, pod in agents(cluster).items():
+            with suppress(RuntimeError):  # it does not run
+                words = ("exec", pod["metadata"]["name"], "--", "python3", "-c", ASK, f"http://127.0.0.1:{PORT}/readyz")
+                said += [name, cluster.kubectl(*ours, *words)]
+            with suppress(RuntimeError):
+                said += [cluster.kubectl(*ours, "logs", "--tail=60", pod["metadata"]["name"])]
+        raise RuntimeError("\n".join((str(error), *said))) from None
 
 
 def set_image(cluster: Cluster, kind: str) -> None:
