@@ -11,7 +11,7 @@ benches := $(filter-out $(addprefix tests/bench/,__init__.py limits.py options.p
 # for the two; what only computes makes way for what keeps time.
 steps := test-guests test-cluster test-lab test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-bare
 lanes := 3
-guests := tests/kubernetes/test_guest.py tests/kubernetes/test_training_pod.py
+guests := tests/kubernetes/test_training_pod.py tests/kubernetes/test_guest.py
 next := nice -n 5
 # Files that share a cluster stay together; in this order, what waits for longest first.
 by_file := --dist loadfile --no-loadscope-reorder

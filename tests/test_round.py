@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 
 from nodeprep.checks import ALIBABA_CLOUD
 from nodeprep.decide.after import ancestors
+from nodeprep.doors import processor
 from nodeprep.doors.host import Host
 from nodeprep.facts import system
 from nodeprep.facts.cluster import Cluster
 from nodeprep.facts.pci import Pci
 from nodeprep.facts.rdma import Rdma
 from nodeprep.facts.system import System
-from nodeprep.look import Eyes, Look
+from nodeprep.look import Eyes, Look, left, overdue
 from nodeprep.model import (
     NO_ACCESS,
     Check,
@@ -83,8 +84,52 @@ def test_a_late_fact_is_a_timeout_and_is_not_started_twice() -> None:
     assert isinstance(second, Unreadable)
     assert len(starts) == 1
     gate.set()
-    eyes.late[Slow].join(30)
+    eyes.late[Slow][0].join(30)
     assert isinstance(eyes.look([Fact(Slow, observe, deadline=30)]).facts[Slow], Slow)
+
+
+@pytest.mark.parametrize(
+    ("spent", "busy", "why", "more"),
+    [
+        (2.0, 0.0, None, 1.0),
+        (2.0, 1.5, None, 1.0),
+        (4.0, 0.0, Why.TIMEOUT, -1.0),
+        (4.0, 2.5, None, 1.5),
+        (25.0, 23.0, None, 1.0),
+        (29.0, 28.5, None, 1.0),  # no later than after ten deadlines
+        (31.0, 30.5, Why.BUSY, -1.0),
+        (31.0, 60.0, Why.BUSY, -1.0),  # two threads that waited count twice
+        (31.0, 20.0, Why.TIMEOUT, -8.0),
+    ],
+)
+def test_what_time_a_fact_has(spent: float, busy: float, why: Why | None, more: float) -> None:
+    """What passes while we ourselves are busy is not held against it."""
+    fact, now = Fact(Slow, lambda _: Slow(), deadline=3.0), processor.moment()
+    slow = processor.Moment(now.computed - busy, now.waited)
+    blind = overdue(fact, spent, slow, fact.deadline)
+    assert (blind and blind.kind) == why
+    assert left(fact, spent, slow) == pytest.approx(more, abs=0.4)
+
+
+def test_one_that_computes_for_long_is_waited_for() -> None:
+    def observe(_host: Host) -> Slow:
+        until = time.thread_time() + 1.0
+        while time.thread_time() < until:
+            pass
+        return Slow()
+
+    seen = Eyes(Host()).look([Fact(Slow, observe, deadline=0.5)]).facts[Slow]
+    # It has ten deadlines, which a machine may use up where much else runs.
+    assert isinstance(seen, Slow) or (isinstance(seen, Unreadable) and seen.kind is Why.BUSY)
+
+
+def test_a_device_is_not_accused_because_we_were_busy() -> None:
+    def asks(seen: Seen) -> Iterator[Verdict]:
+        yield from seen.each(seen[Rdma].ports, lambda port: verdict() if port.state else None)
+
+    look = look_of(rdma(port(state=Unreadable(Why.BUSY, "Rdma"))), pci(nic()))
+    (finding,) = judge([check("port.state", asks)], look, look, NO_PROFILE, {}).findings
+    assert (finding.status, finding.verdict.reason) == (Status.UNKNOWN, "CannotLook")
 
 
 def test_one_hung_fact_delays_no_other() -> None:

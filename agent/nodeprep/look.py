@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread, current_thread
 from typing import TypeVar
 
-from nodeprep.doors import clock
+from nodeprep.doors import clock, processor
 from nodeprep.doors.host import Host
 from nodeprep.model import CannotLook, Fact, Unreadable, Why
 
@@ -18,6 +18,34 @@ PATIENCE = 10.0  # seconds for a fact of a dead tree, which does not change whil
 # Seconds without an answer after which another thread takes the next fact. Threads that read many small files at the
 # same time only fight for the interpreter: 11 took 1.5 to 3 times as long as one (tests/bench/threads.py).
 STALL = 0.02
+BUSY = 10  # deadlines, after which nobody waits for a fact any more that we ourselves kept from being observed
+
+
+def overdue(fact: Fact, spent: float, slow: processor.Moment | None, deadline: float) -> Unreadable | None:
+    """What stands for a fact that was under way for `spent` seconds; None while it has time.
+
+    What it needed while we were busy ourselves, since the moment `slow`, is not held against it: that a device did not
+    answer is evidence, and a node whose processors are taken by a job has none the less good devices.
+    """
+    if spent <= deadline:
+        return None
+    busy = _busy(slow)
+    if spent - busy > deadline:
+        return Unreadable(Why.TIMEOUT, fact.kind.__name__, detail=f"no answer in {deadline:g} s")
+    if spent > BUSY * deadline:
+        detail = f"no answer in {spent:.0f} s, {min(busy, spent):.0f} of which we computed or waited for a processor"
+        return Unreadable(Why.BUSY, fact.kind.__name__, detail=detail)
+    return None
+
+
+def left(fact: Fact, spent: float, slow: processor.Moment | None) -> float:
+    """For how many seconds more it has time, if nothing but it takes time from now on."""
+    within = fact.deadline - spent
+    return within if within >= 0 else min(within + _busy(slow), BUSY * fact.deadline - spent)
+
+
+def _busy(slow: processor.Moment | None) -> float:
+    return 0.0 if slow is None else processor.busy_since(slow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +63,14 @@ class Look:
 
 @dataclass(slots=True)
 class Turn:
-    """The facts of one look on their way: `todo` not begun, `begun` with when and by whom, `answers` as they come."""
+    """The facts of one look on their way: `todo` not begun, `begun` with when and by whom, `answers` as they come.
+
+    `slow` is when the first of them kept us waiting, `late` what stands for those that nobody waits for any more.
+    """
 
     host: Host
+    slow: processor.Moment | None = None
+    late: dict[type, Unreadable] = field(default_factory=dict)
     todo: SimpleQueue[Fact] = field(default_factory=SimpleQueue)
     begun: dict[type, tuple[float, Thread]] = field(default_factory=dict)
     answers: SimpleQueue[tuple[type, object]] = field(default_factory=SimpleQueue)
@@ -62,7 +95,7 @@ class Eyes:
     """Looks at one host again and again. A fact that is late is not started again before it returned."""
 
     host: Host
-    late: dict[type, Thread] = field(default_factory=dict)
+    late: dict[type, tuple[Thread, Unreadable]] = field(default_factory=dict)
 
     def look(self, facts: Iterable[Fact]) -> Look:
         """Observe `facts`; one that hangs delays the others by no more than a moment."""
@@ -73,23 +106,24 @@ class Eyes:
         at, unmounted = self.host.now(), self.host.unmounted()
         if unmounted is not None:
             return Look(at, self.host.live, dict.fromkeys((fact.kind for fact in wanted), unmounted))
-        self.late = {kind: thread for kind, thread in self.late.items() if thread.is_alive()}
+        self.late = {kind: one for kind, one in self.late.items() if one[0].is_alive()}
         turn = Turn(self.host)
         due = [fact for fact in wanted if fact.kind not in self.late]
         for fact in due:
             turn.todo.put(fact)
         seen = self._gather(turn, due)
-        self.late |= {kind: thread for kind, (_, thread) in turn.begun.items() if kind not in seen}
-        return Look(at, self.host.live, {fact.kind: seen.get(fact.kind, self._too_late(fact)) for fact in wanted})
+        self.late |= {kind: (turn.begun[kind][1], blind) for kind, blind in turn.late.items()}
+        return Look(at, self.host.live, {**{kind: blind for kind, (_, blind) in self.late.items()}, **seen})
 
     def _gather(self, turn: Turn, due: list[Fact]) -> dict[type, object]:
         """Wait for the answers; where none comes for a moment, another thread goes on with what is left."""
         seen: dict[type, object] = {}
         turn.another_thread()
-        while waited_for := [fact for fact in due if fact.kind not in seen and not self._is_overdue(turn, fact)]:
+        while waited_for := [fact for fact in due if fact.kind not in seen and not self._is_late(turn, fact)]:
             try:
                 kind, value = turn.answers.get(timeout=STALL)
             except Empty:
+                turn.slow = turn.slow or processor.moment()
                 if not turn.todo.empty():
                     turn.another_thread()
                 continue
@@ -97,15 +131,16 @@ class Eyes:
                 seen[kind] = value
         return seen
 
-    def _is_overdue(self, turn: Turn, fact: Fact) -> bool:
+    def _is_late(self, turn: Turn, fact: Fact) -> bool:
+        """Whether nobody waits for it any more; `turn.late` keeps what stands for it."""
         since, _ = turn.begun.get(fact.kind, (None, None))
-        return since is not None and clock.now() - since > self._deadline(fact)
-
-    def _deadline(self, fact: Fact) -> float:
-        return fact.deadline if self.host.live else max(fact.deadline, PATIENCE)
-
-    def _too_late(self, fact: Fact) -> Unreadable:
-        return Unreadable(Why.TIMEOUT, fact.kind.__name__, detail=f"no answer in {self._deadline(fact):g} s")
+        if since is None or fact.kind in turn.late:
+            return fact.kind in turn.late
+        deadline = fact.deadline if self.host.live else max(fact.deadline, PATIENCE)
+        blind = overdue(fact, clock.now() - since, turn.slow, deadline)
+        if blind is not None:
+            turn.late[fact.kind] = blind
+        return blind is not None
 
 
 def observed(fact: Fact, host: Host) -> object:

@@ -21,6 +21,7 @@ class Why(StrEnum):
     TIMEOUT = "timeout"
     IO_ERROR = "io-error"
     MALFORMED = "malformed"
+    BUSY = "busy"  # we had no processor: it says nothing of what was looked at
 
 
 @dataclass(frozen=True, slots=True)

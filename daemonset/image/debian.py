@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -46,6 +47,7 @@ def names() -> tuple[str, ...]:
     return tuple(line for line in lines if line)
 
 
+@functools.cache
 def versions() -> tuple[str, ...]:
     """Each package's file, size and hash as apt would fetch them now: what the root is a function of.
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nodeprep.agent.observing import Observation, Observer
+from nodeprep.doors import processor
 from nodeprep.doors.host import Host
 from nodeprep.model import CannotLook, Fact, Unreadable, Why
 from tests.rigs.no_thread import NO_THREAD, no_thread
@@ -135,6 +136,42 @@ def test_one_that_is_late_is_unreadable_once_and_not_begun_again(pipe: Pipe) -> 
     assert observer.gather() == []
     assert threading.active_count() == threads, "another thread would hang beside the first"
     assert observer.next_deadline() is None
+
+
+def test_one_that_computes_for_long_is_not_late(pipe: Pipe) -> None:
+    """No device has a part in it: a node whose processors are all taken must not be told to have hung ones."""
+
+    def compute(_: Host) -> str:
+        until = time.thread_time() + 1.0
+        while time.thread_time() < until:
+            pass
+        return "in the end"
+
+    observer = Observer(Host("/"), lambda: None)
+    observer.begin([fact(Other, compute, deadline=0.5), fact(Stuck, pipe.read, deadline=0.5)])
+    seen = {one.fact.kind: one.value for one in answers(observer, Other, Stuck)}
+    assert isinstance(seen[Stuck], Unreadable), "this one does hang"
+    # The other has ten deadlines, which a machine may use up where much else runs.
+    other = seen[Other]
+    assert other == "in the end" or (isinstance(other, Unreadable) and other.kind is Why.BUSY)
+
+
+def test_one_that_hung_while_we_were_busy_is_found_to_hang_once_we_are_not(pipe: Pipe) -> None:
+    observer = Observer(Host("/"), lambda: None)
+    observer.begin([fact(Stuck, pipe.read, deadline=0.001)])
+    assert pipe.begun.wait(LONG)
+    then = processor.moment()
+    observer._slow[Stuck] = processor.Moment(then.computed - 1e6, then.waited)
+    (first,) = answers(observer, Stuck)
+    assert isinstance(first.value, Unreadable)
+    assert (first.value.kind, first.value.path) == (Why.BUSY, "Stuck")
+    assert observer.gather() == []
+    assert observer.next_deadline() is None
+    observer._slow[Stuck] = processor.moment()
+    (second,) = answers(observer, Stuck)
+    assert isinstance(second.value, Unreadable)
+    assert second.value.kind is Why.TIMEOUT
+    assert observer.gather() == []
 
 
 def test_what_a_late_one_says_in_the_end_is_old_and_dropped(pipe: Pipe) -> None:

@@ -16,7 +16,7 @@ from nodeprep.decide.damping import DampingPolicy, remember, reset, wanted_looks
 from nodeprep.facts.kernel_log import KernelLog, Line
 from nodeprep.facts.past import Blind, Case, Past, Proof, State
 from nodeprep.model import Check, Damping, Finding, Remedy, Severity, Status
-from tests.past_values import PLACE, WAIVED, case, check, checks, finding, glance, past
+from tests.past_values import BLIND, PLACE, WAIVED, case, check, checks, finding, glance, past
 
 POLICY = DampingPolicy()
 WORDS = {"F": Status.FAIL, "P": Status.OK, "U": Status.UNKNOWN, "W": Status.WARN, "A": Status.ABSENT}
@@ -121,6 +121,17 @@ RELEASED = [
 @pytest.mark.parametrize(("history", "held"), RELEASED)
 def test_releases_after(history: History, held: str) -> None:
     assert short(lived([(100, "F"), (100.5, "F"), *history])) == held
+
+
+def test_silence_is_believed_at_once_and_released_by_passes() -> None:
+    """A driver that resets itself answers no two looks, and all is well after; what the class is about does latch."""
+    flap = check(damping=LATCH)
+    told = finding(flap.id, reason="DeviceNotAnswering")
+    silent = replace(told, verdict=replace(told.verdict, blind=BLIND))
+    held = seen(past(), 100, silent, of=flap)
+    assert short(held) == "convicted"
+    assert short(lived(every(15, "PPP", 110), flap, before=held)) == "remembered"
+    assert short(lived([(110, "F")], flap, before=held)) == "latched"
 
 
 def test_a_look_that_took_long_counts_between_its_facts() -> None:

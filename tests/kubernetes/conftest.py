@@ -8,15 +8,28 @@ from pathlib import Path
 import pytest
 
 from daemonset.image.debian import CannotBuild
-from tests.rigs import images, started
+from tests.rigs import cluster_build, images, lab, rdma_plugin, started
 from tests.rigs.absent import cannot_start
 from tests.rigs.cluster import Cluster
+from tests.rigs.guest import Guest
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with started.cluster(nodes=2) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def new_guest(image: Callable[[str], Path]) -> Iterator[Guest]:
+    """A node that just registered: no agent, no plugin. To the next module it comes as the one before left it."""
+    try:
+        cluster, taint = Cluster(controllers=True), "nodeprep.io/bootstrap=:NoSchedule"
+        archives = [rdma_plugin.image(), image("good"), image("failing")]
+        with cluster, Guest(cluster, "guest", taints=[taint], images=archives) as guest:
+            yield guest
+    except (cluster_build.CannotStart, lab.CannotStart) as reason:
+        cannot_start(reason)
 
 
 @pytest.fixture(scope="session")

@@ -36,6 +36,9 @@ QUICK = "damping: {passes: 2, pass-span: 2, pass-every: 1}"
 # A plugin of the pods' network: without it nothing here breaks at once, and cni.binaries fails.
 PROGRAM = "/opt/cni/bin/ptp"
 LOOKS = "every: {cni: 2}"  # nothing tells of a program that goes, and the default is to look each 30 s
+# Seconds for which a rollout wants an agent Ready; the second where a test is not about how long it waits.
+MIN_READY = int(yaml.safe_load((DAEMONSET / "base/daemonset.yaml").read_text())["spec"]["minReadySeconds"])
+SETTLE = 5
 # The agent gives a client 5 s. Where both stood still for as long it drops it unanswered, so it is asked again.
 ASK = """import http.client, sys, urllib.error, urllib.request
 for last in (False, False, True):
@@ -58,18 +61,23 @@ def configuration(*lines: str) -> str:
 
 
 def overlay(directory: Path, files: dict[str, str], *components: str) -> Path:
-    """A user's own kustomization on top of overlays/lab: the files of the configuration, and components by name."""
+    """A user's own kustomization on top of overlays/lab: the files of the configuration, and components by name.
+
+    A rollout goes on to the next agent after SETTLE seconds.
+    """
     directory.mkdir(exist_ok=True)
     for name, text in files.items():
         (directory / name).write_text(f"{text}\n")
     parts = (DAEMONSET / "components" / one for one in components)
     settings = {"name": "nodeprep-config", "namespace": "nodeprep", "behavior": "replace", "files": list(files)}
+    patch = [{"op": "replace", "path": "/spec/minReadySeconds", "value": SETTLE}]
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [os.path.relpath(LAB, directory.resolve())],
         "components": [os.path.relpath(one, directory.resolve()) for one in parts],
         "configMapGenerator": [settings],
+        "patches": [{"target": {"kind": "DaemonSet"}, "patch": yaml.safe_dump(patch)}],
     }
     (directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     return directory
@@ -109,6 +117,12 @@ def rolled_out(cluster: Cluster, seconds: float = 240.0) -> None:
 
 def set_image(cluster: Cluster, kind: str) -> None:
     cluster.kubectl("-n", "nodeprep", "set", "image", "daemonset/nodeprep", f"agent={REPOSITORY}:{kind}")
+
+
+def settle_for(cluster: Cluster, seconds: int) -> None:
+    """From now on a rollout wants an agent to be Ready for so long before it goes on to the next."""
+    words = ("patch", "daemonset", "nodeprep", "--patch", json.dumps({"spec": {"minReadySeconds": seconds}}))
+    cluster.kubectl("-n", "nodeprep", *words)
 
 
 def agents(cluster: Cluster) -> dict[str, Object]:

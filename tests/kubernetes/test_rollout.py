@@ -193,8 +193,9 @@ def test_a_release_that_crashes(installed: Cluster, image: Callable[[str], Path]
 
 
 def test_a_release_with_a_check_that_always_fails(installed: Cluster, image: Callable[[str], Path]) -> None:
-    """What only the new version sees closes no gate, and stops the rollout at the first node."""
+    """What only the new version sees closes no gate, and stops the rollout at the first node, here as it is shipped."""
     shipped.load(installed, image("mistaken"))
+    shipped.settle_for(installed, shipped.MIN_READY)
     before, released = agents(installed), images(installed)
     with watched(installed, list(installed.nodes.values())) as seen:
         set_image(installed, "mistaken")
@@ -206,6 +207,7 @@ def test_a_release_with_a_check_that_always_fails(installed: Cluster, image: Cal
             assert (code, "VerdictChangedByUpgrade" in why, "cni.parse" in why) == (503, True, True)
             told = condition(bad.object())
             assert (told["status"], told["reason"]) == ("True", "VerdictChangedByUpgrade")
+        shipped.settle_for(installed, shipped.SETTLE)
         installed.kubectl("-n", "nodeprep", "rollout", "undo", "daemonset/nodeprep")
         rolled_out(installed)
     assert images(installed) == released

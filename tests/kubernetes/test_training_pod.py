@@ -46,8 +46,7 @@ from tests.kubernetes.training import (
     training_pod,
     trains,
 )
-from tests.rigs import cluster_build, lab, rdma_plugin
-from tests.rigs.absent import cannot_start
+from tests.rigs import rdma_plugin
 from tests.rigs.cluster import Cluster
 from tests.rigs.guest import Guest
 from tests.rigs.lab import RAIL
@@ -112,24 +111,18 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(image: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def story(new_guest: Guest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     """A node that just registered. The plugin tolerates nothing, and no agent runs yet."""
+    print(f"configuration:\n{CONFIGURATION}")
     with ExitStack() as stack:
-        try:
-            cluster = stack.enter_context(Cluster(controllers=True))
-            archives = [rdma_plugin.image(), image("good"), image("failing")]
-            taint = f"{BOOTSTRAP}=:NoSchedule"
-            guest = stack.enter_context(Guest(cluster, NAME, taints=[taint], images=archives))
-        except (cluster_build.CannotStart, lab.CannotStart) as reason:
-            cannot_start(reason)
-        print(f"configuration:\n{CONFIGURATION}")
-        node = stack.enter_context(announced(cluster, "/api/v1/nodes", NAME))
-        yield Story(guest, node, tmp_path_factory.mktemp("story"), stack)
+        node = stack.enter_context(announced(new_guest.cluster, "/api/v1/nodes", NAME))
+        yield Story(new_guest, node, tmp_path_factory.mktemp("story"), stack)
 
 
 def test_a_new_node_takes_no_pod_before_it_is_ready(story: Story) -> None:
     """The plugin tolerates no taint, so it is not there either: readiness does not wait for it."""
     cluster, node = story.cluster, story.node
+    assert [taint["key"] for taint in story.guest.object()["spec"]["taints"]] == [BOOTSTRAP]
     cluster.apply(training.plugin(story.directory / "upstream"))
     first = story.pod("first")
     first.when(lambda pod: "untolerated taint" in refused(pod), "the scheduler says why")
@@ -238,9 +231,15 @@ def test_after_a_reboot_the_plugin_waits_for_the_port(story: Story) -> None:
     until(lambda: plugged_in(guest.object()), "the plugin advertises the port again", LONG)
     assert open_to_training(node.seen[-1][1])
 
+    agent, before, boot = agents(cluster)[NAME], guest.object(), guest.boot_id
+    guest.run("sh", "-c", "echo kept > /var/lib/nodeprep/kept; echo lost > /run/nodeprep/lost")
     guest.reboot()
     guest.lab.set_link(RAIL.id, up=False)
     guest.wait_ready()
+    assert guest.object()["metadata"]["uid"] == before["metadata"]["uid"]
+    assert guest.boot_id != boot == before["status"]["nodeInfo"]["bootID"]
+    assert guest.run("cat", "/var/lib/nodeprep/kept") == "kept\n"
+    assert "lost" not in guest.run("ls", "/run/nodeprep")
     fourth = story.pod("fourth")
 
     def booted(told: Object) -> bool:
@@ -251,6 +250,9 @@ def test_after_a_reboot_the_plugin_waits_for_the_port(story: Story) -> None:
     tainted = node.when(lambda told: UNHEALTHY in taints(told), "the taint", back)
     print(f"reboot: kubelet Ready -> our taint {tainted - back:.1f} s")
     node.when(lambda told: condition(told)["reason"] == "NoSignal", "the agent sees that there is no signal", back)
+    same = agents(cluster)[NAME]
+    assert same["metadata"]["uid"] == agent["metadata"]["uid"]
+    assert container(same)["restartCount"] > container(agent)["restartCount"]
     until(lambda: waits(cluster), "the plugin's pod waits", LONG)
     time.sleep(2.5 * rdma_plugin.INTERVAL)
     assert waits(cluster)

@@ -10,13 +10,13 @@ too: ibv_devinfo and its kin, rping, and busybox.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,7 @@ def manifest(tolerations: Sequence[Mapping[str, str]] = ()) -> str:
     return yaml.safe_dump_all((settings, plugin), sort_keys=False)
 
 
+@functools.cache
 def built() -> Path:
     """The cache's directory with image.tar and daemonset.yaml for today's inputs."""
     with cache.locked("controlplane") as directory:  # who fetches a Go holds it
@@ -106,7 +107,7 @@ def built() -> Path:
         packages = output("apt-get", "-qq", "--print-uris", "download", *PACKAGES)
         sources = [Path(source).read_bytes() for source in (__file__, oci.__file__)]
         made_from = b"".join(sources) + repr((packages, cluster_build.version(go))).encode()
-        return cache.built(directory, "rdma-plugin", made_from, partial(build, go))
+        return cache.built(directory, "rdma-plugin", made_from, functools.partial(build, go))
 
 
 def build(go: str, target: Path) -> None:

@@ -10,9 +10,9 @@ from math import inf
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
-from nodeprep.doors import clock
+from nodeprep.doors import clock, processor
 from nodeprep.doors.host import Host
-from nodeprep.look import contained, observed, words_of
+from nodeprep.look import contained, left, observed, overdue, words_of
 from nodeprep.model import Fact, Unreadable, Why
 
 # Seconds without an answer after which another thread takes the next fact. A look with cold caches takes ten times as
@@ -36,14 +36,15 @@ class Observer:
     """Observes facts of one host in daemon threads.
 
     `wake` is called from a thread when it has an answer that nobody waits for any more. A fact that is late is
-    Unreadable once its deadline is over, and not begun again before it returned.
+    Unreadable once its deadline is over, and not begun again before it returned; `late` says why.
     """
 
     host: Host
     wake: Callable[[], None]
     under_way: dict[type, Fact] = field(default_factory=dict)
-    late: set[type] = field(default_factory=set)
+    late: dict[type, Why] = field(default_factory=dict)
     _since: dict[type, float] = field(default_factory=dict)
+    _slow: dict[type, processor.Moment] = field(default_factory=dict)  # of those that nobody waits for at once
     _todo: SimpleQueue[Fact] = field(default_factory=SimpleQueue)
     _answers: SimpleQueue[Observation] = field(default_factory=SimpleQueue)
     _idle: Event = field(default_factory=Event)
@@ -85,7 +86,7 @@ class Observer:
     def gather(self) -> list[Observation]:
         """What is there, once all that was begun has answered or none answered for a moment; then what is overdue."""
         found: list[Observation] = []
-        while self.under_way.keys() - self.late:
+        while self.under_way.keys() - self.late.keys():
             # Not woken by each answer: two threads that wake each other fight for the interpreter.
             idle = self._idle.wait(STALL)
             answers = self._drained()
@@ -95,6 +96,7 @@ class Observer:
             if not answers:
                 self._another_thread()
         self._waited_for = False
+        self._note_the_slow()
         return [*found, *self._drained(), *self._overdue()]
 
     def _drained(self) -> list[Observation]:
@@ -104,30 +106,41 @@ class Observer:
             found += self._taken(self._answers.get())
         return found
 
-    def next_deadline(self) -> float | None:
-        """When the first of what is under way will be overdue."""
-        waiting = [self._since[kind] + fact.deadline for kind, fact in self.under_way.items() if self._counts(kind)]
-        return min(waiting, default=None)
+    def _note_the_slow(self) -> None:
+        slow = self.under_way.keys() - self._slow.keys()
+        if slow:
+            self._slow |= dict.fromkeys(slow, processor.moment())
 
-    def _counts(self, kind: type) -> bool:
-        return kind in self._since and kind not in self.late
+    def next_deadline(self) -> float | None:
+        """When the first of what is under way will be overdue, if we are idle until then."""
+        now = clock.now()
+        waiting = [
+            now + left(fact, now - self._since[kind], self._slow.get(kind))
+            for kind, fact in self.under_way.items()
+            if kind in self._since and kind not in self.late
+        ]
+        return min(waiting, default=None)
 
     def _taken(self, answer: Observation) -> Iterator[Observation]:
         kind = answer.fact.kind
         self.under_way.pop(kind, None)
         self._since.pop(kind, None)
-        if kind in self.late:
-            self.late.discard(kind)  # it was told as unreadable; what it says now is old
-            return
+        self._slow.pop(kind, None)
+        if self.late.pop(kind, None):
+            return  # it was told as unreadable; what it says now is old
         yield answer
 
     def _overdue(self) -> Iterator[Observation]:
         now = clock.now()
         for kind, fact in tuple(self.under_way.items()):
-            if self._counts(kind) and now - self._since[kind] > fact.deadline:
-                self.late.add(kind)
-                blind = Unreadable(Why.TIMEOUT, kind.__name__, detail=f"no answer in {fact.deadline:g} s")
-                yield Observation(fact, self._since[kind], now - self._since[kind], blind)
+            if kind not in self._since or self.late.get(kind) is Why.TIMEOUT:
+                continue
+            spent = now - self._since[kind]
+            blind = overdue(fact, spent, self._slow.get(kind), fact.deadline)
+            # Who kept us waiting while we were busy may be found to hang once we are not.
+            if blind is not None and blind.kind is not self.late.get(kind):
+                self.late[kind] = blind.kind
+                yield Observation(fact, self._since[kind], spent, blind)
 
     def _another_thread(self) -> None:
         """Let one more take what is to do; where there can be no more, nobody waits for what none has taken."""

@@ -30,7 +30,9 @@ def failed(case: Case | None, finding: Finding, glance: Glance, check: Check, po
     )
     if not after.convicted and _believed(after.looks, rule, glance):
         after = replace(after, convicted_at=glance.began)
-    if check.damping is Damping.LATCH and after.convicted and not after.latched:
+    # Silence is believed as soon as any such fault, but who speaks again is heard: a driver may reset itself.
+    speaks = finding.verdict.blind is None
+    if check.damping is Damping.LATCH and speaks and after.convicted and not after.latched:
         after = replace(after, latched=AT_ONCE, latched_at=glance.began)
     return after
 

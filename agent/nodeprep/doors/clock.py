@@ -44,6 +44,11 @@ def wall() -> float:
     return time.time()
 
 
+def computed() -> float:
+    """Seconds that the threads of this process have had a processor."""
+    return time.process_time()
+
+
 def sleep(seconds: float) -> None:
     time.sleep(seconds)
 
