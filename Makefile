@@ -6,6 +6,7 @@ py := .venv/bin/python
 lint_packages := shellcheck
 unit_packages := strace iproute2 util-linux procps prometheus
 bench_packages := gcc libc6-dev
+cluster_packages := jq
 benches := $(filter-out $(addprefix tests/bench/,__init__.py limits.py options.py),$(wildcard tests/bench/*.py))
 # In this order, $(lanes) at a time: first what is long. An emulated guest takes up to a processor, so all else makes way
 # for the two; what only computes makes way for what keeps time.
@@ -58,7 +59,8 @@ quick-tests: ## the tests of `make quick`
 .PHONY: setup
 setup: ## what all tests need: Debian packages, and .venv with the development lock
 	@.ci/venv dev
-	@packages="$(lint_packages) $(unit_packages) $(bench_packages) $$($(py) tests/rigs/lab.py packages)" && \
+	@packages="$(lint_packages) $(unit_packages) $(bench_packages) $(cluster_packages)" && \
+	packages="$$packages $$($(py) tests/rigs/lab.py packages)" && \
 	packages="$$packages $$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && \
 	packages="$$packages $$($(py) tests/rigs/bare_debian.py packages)" && .ci/apt $$packages
 
@@ -89,7 +91,7 @@ test-netns: ## a Terway node, and agents on it, in network namespaces
 test-cluster: ## what Kubernetes says and takes, by real API servers; building them takes minutes once
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/bare_debian.py packages)" && \
-	.ci/apt $(bench_packages) $$packages
+	.ci/apt $(bench_packages) $(cluster_packages) $$packages
 	$(py) tests/rigs/cluster.py build
 	$(next) $(py) -m pytest -n 3 $(by_file) $(waiting) tests/cluster tests/daemonset
 

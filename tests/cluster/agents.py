@@ -9,19 +9,46 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
+from nodeprep.doors.kube import Access
+from nodeprep.doors.kube_http import Peer
+from nodeprep.doors.kube_write import Writer
 from nodeprep.publish import fence
+from nodeprep.publish.errands import Errands
+from nodeprep.publish.writing import Ask
 from tests.cluster.accounts import await_right
-from tests.fence_writes import MERGE, NAMESPACE
+from tests.fence_writes import (
+    DENIED,
+    ELSE,
+    LEASES,
+    MERGE,
+    NAMES,
+    NAMESPACE,
+    NODE,
+    NODES,
+    OTHER,
+    Write,
+    lease,
+    node,
+    taints,
+)
 from tests.rigs.cluster import Cluster
+from tests.rigs.waiting import until
 
 Answer = tuple[int, dict[str, Any]]
 Send = Callable[..., Answer]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ACCOUNT = fence.Account()
 SOON = 30.0  # seconds for what takes one where nothing else runs
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+PLURALS = {
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
 # More than the manifests grant, so that nothing but the fence is in the way.
 GRANTED = [
     {"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["*"]},
@@ -73,6 +100,51 @@ def bound_token(cluster: Cluster, on: str, name: str = ACCOUNT.name) -> str:
 
 def agent(cluster: Cluster, on: str, name: str = ACCOUNT.name) -> Send:
     return sender(cluster, bound_token(cluster, on, name))
+
+
+def fence_in(cluster: Cluster) -> None:
+    """Two Nodes, four slots, the agents' account, and the fence in force."""
+    cluster.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    account(cluster, ACCOUNT.name)
+    for name in (NODE, OTHER):
+        cluster.create(NODES, node(name))
+        cluster.call("PATCH", f"{NODES}/{name}", taints(ELSE))  # the server has added one: the node is not ready
+    slots: tuple[dict[str, Any], ...] = (
+        {},
+        lease(OTHER, seconds=3600),
+        lease(OTHER, None, None),
+        lease(OTHER, renewed=3600),
+    )
+    for number, spec in enumerate(slots):
+        made = {"metadata": {"name": f"nodeprep-slot-{number}"}, "spec": spec}
+        cluster.create(f"{LEASES}?fieldManager=operator", made)
+    for one in fence.fence(NAMES, ACCOUNT):
+        cluster.create(f"{ADMISSION}/{PLURALS[one['kind']]}", one)
+    probe, asked = agent(cluster, NODE), [one for one in DENIED if one.why in ("another value", "without an end")]
+    until(lambda: all(is_denied(probe, write) for write in asked), "the policies are in force")
+
+
+def tried(send: Send, write: Write) -> Answer:
+    return send(write.method, f"{write.path}?dryRun=All", write.body, write.kind)
+
+
+def is_denied(send: Send, write: Write) -> bool:
+    code, told = tried(send, write)
+    return code == 422 and f"denied request: {fence.RULE}{write.rule}" in told["message"]
+
+
+def errands_of(fenced: Cluster, token: str, namespace: str = NAMESPACE) -> Errands:
+    """What tests the fence in an agent with this token."""
+    who = partial(dict[str, str], Authorization=f"Bearer {token}")
+    peer = Peer(f"https://127.0.0.1:{fenced.port}", authority=str(fenced.authority))
+    access = Access(NODE, peer, who, namespace=namespace)
+
+    @contextmanager
+    def connected() -> Iterator[Ask]:
+        with Writer(access, SOON) as writer:
+            yield writer.request
+
+    return Errands(access, 60.0, Random(0), connected, lambda: True)
 
 
 @contextmanager

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
-from random import Random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodeprep.decide.desired import AGENT_PREFIX, AREAS, TRAINING_READY, Condition, Desired, Taint
-from nodeprep.doors.kube import Access
-from nodeprep.doors.kube_http import Peer
-from nodeprep.doors.kube_write import Writer
 from nodeprep.facts.past import State
 from nodeprep.publish import fence
-from nodeprep.publish.errands import FOREIGN, FOREIGN_LEASE, Errands
+from nodeprep.publish.errands import FOREIGN, FOREIGN_LEASE
 from nodeprep.publish.node import Seen, node_patch, status_patch
-from nodeprep.publish.writing import Ask
 from tests.cluster.agents import (
     ACCOUNT,
+    ADMISSION,
+    PLURALS,
     SOON,
-    Answer,
     Send,
     account,
     agent,
     bound_token,
     controllers,
+    errands_of,
+    fence_in,
+    is_denied,
     sender,
+    tried,
     type_checked,
 )
 from tests.fence_writes import (
@@ -61,11 +61,7 @@ from tests.fence_writes import (
 from tests.rigs.cluster import Cluster
 from tests.rigs.waiting import until
 
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-PLURALS = {
-    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
-}
+SECURITY = Path(__file__).resolve().parents[2] / "docs/security.md"
 READY = Condition(TRAINING_READY, "True", "Ready", "every gate check passes: rdma-roce")
 BROKEN = Condition(TRAINING_READY, "False", "PortDown", "mlx5_0/1 is down")
 NOBODYS = {"metadata": {"name": FOREIGN_LEASE}}
@@ -75,24 +71,7 @@ AREA = Condition(next(iter(AREAS)), "False", "PortDown", "mlx5_0/1 is down")
 @pytest.fixture(scope="module")
 def fenced(cluster: Cluster) -> Cluster:
     """Two Nodes, four slots, and the fence in force."""
-    cluster.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    account(cluster, ACCOUNT.name)
-    for name in (NODE, OTHER):
-        cluster.create(NODES, node(name))
-        cluster.call("PATCH", f"{NODES}/{name}", taints(ELSE))  # the server has added one: the node is not ready
-    slots: tuple[dict[str, Any], ...] = (
-        {},
-        lease(OTHER, seconds=3600),
-        lease(OTHER, None, None),
-        lease(OTHER, renewed=3600),
-    )
-    for number, spec in enumerate(slots):
-        made = {"metadata": {"name": f"nodeprep-slot-{number}"}, "spec": spec}
-        cluster.create(f"{LEASES}?fieldManager=operator", made)
-    for one in fence.fence(NAMES, ACCOUNT):
-        cluster.create(f"{ADMISSION}/{PLURALS[one['kind']]}", one)
-    probe, asked = agent(cluster, NODE), [one for one in DENIED if one.why in ("another value", "without an end")]
-    until(lambda: all(is_denied(probe, write) for write in asked), "the policies are in force")
+    fence_in(cluster)
     return cluster
 
 
@@ -104,15 +83,6 @@ def bound(fenced: Cluster) -> Send:
 @pytest.fixture(scope="module")
 def unbound(fenced: Cluster) -> Send:
     return sender(fenced, fenced.token(NAMESPACE, ACCOUNT.name))
-
-
-def tried(send: Send, write: Write) -> Answer:
-    return send(write.method, f"{write.path}?dryRun=All", write.body, write.kind)
-
-
-def is_denied(send: Send, write: Write) -> bool:
-    code, told = tried(send, write)
-    return code == 422 and f"denied request: {fence.RULE}{write.rule}" in told["message"]
 
 
 @pytest.mark.parametrize("write", DENIED, ids=lambda write: f"{write.rule}: {write.why}")
@@ -264,20 +234,6 @@ def test_an_account_of_another_name_is_not_fenced_and_nobody_says_so(fenced: Clu
     assert renamed("PATCH", f"{NODES}/{OTHER}?dryRun=All", label("team", "a"))[0] == 200
 
 
-def errands_of(fenced: Cluster, token: str, namespace: str = NAMESPACE) -> Errands:
-    """What tests the fence in an agent with this token."""
-    who = partial(dict[str, str], Authorization=f"Bearer {token}")
-    peer = Peer(f"https://127.0.0.1:{fenced.port}", authority=str(fenced.authority))
-    access = Access(NODE, peer, who, namespace=namespace)
-
-    @contextmanager
-    def connected() -> Iterator[Ask]:
-        with Writer(access, SOON) as writer:
-            yield writer.request
-
-    return Errands(access, 60.0, Random(0), connected, lambda: True)
-
-
 def says(fenced: Cluster, token: str, namespace: str = NAMESPACE) -> bool | None:
     """What the agent's own test finds with this token."""
     errands = errands_of(fenced, token, namespace)
@@ -291,6 +247,28 @@ def test_the_agent_finds_out_whether_it_is_fenced(fenced: Cluster) -> None:
     assert says(fenced, bound) is True
     assert says(fenced, bound, "default") is None
     assert says(fenced, fenced.token(NAMESPACE, ACCOUNT.name)) is None
+
+
+def test_the_documented_filter_drops_the_dry_runs_of_the_test_and_no_other_line(fenced: Cluster) -> None:
+    """docs/security.md, "In the audit log"."""
+    bound = bound_token(fenced, NODE)
+    send = sender(fenced, bound)
+    before = len(fenced.audited())
+    errands_of(fenced, bound).test_fence()
+    stolen = (
+        (f"{NODES}/{NODE}", label(FOREIGN, "a")),
+        (f"{NODES}/{OTHER}?dryRun=All", label(FOREIGN, "a")),
+        (f"{NODES}/{NODE}/status?dryRun=All", label(FOREIGN, "a")),
+        (f"{NODES}/{NODE}?dryRun=All", {"spec": {"unschedulable": True}}),
+    )
+    assert {send("PATCH", path, body)[0] for path, body in stolen} == {422}
+    assert send("POST", LEASES, NOBODYS)[0] == 422
+    log = until(lambda: lines if len(lines := fenced.audited()[before:]) >= 7 else [], "7 requests in the log")
+    (program,) = re.findall(r"^jq -c '(.+?)' audit\.log$", SECURITY.read_text(), re.MULTILINE | re.DOTALL)
+    kept = subprocess.run(
+        ("jq", "-c", program), input="\n".join(log), capture_output=True, text=True, check=True
+    ).stdout
+    assert [json.loads(one)["requestURI"] for one in kept.splitlines()] == [*(path for path, _ in stolen), LEASES]
 
 
 HALVES = {

@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
@@ -38,7 +38,7 @@ from tests.rigs.cluster_build import CannotStart
 from tests.rigs.cluster_client import Client
 from tests.rigs.cluster_control import Control
 from tests.rigs.cluster_node import Node
-from tests.rigs.cluster_setup import ALIBABA, RECORDS, definition
+from tests.rigs.cluster_setup import ALIBABA, AUDIT, RECORDS, definition
 from tests.rigs.cluster_space import Space
 from tests.rigs.progress import say
 from tests.rigs.waiting import until
@@ -60,7 +60,8 @@ class Cluster(Client):
     """One API server with a store of its own; with `controllers`, or real `nodes`, what acts on objects too.
 
     Use it as a context manager, in a thread that stays: the kernel ends what it starts with that. A Node whose kubelet
-    is silent for `grace` is called Unknown: 50 s is Kubernetes' own, and Nodes that have no kubelet want it long.
+    is silent for `grace` is called Unknown: 50 s is Kubernetes' own, and Nodes that have no kubelet want it long. The
+    audit log goes by the policy `audit`.
 
     Attributes:
         directory: the rig's files, the logs of its programs among them; it goes with the rig.
@@ -71,10 +72,13 @@ class Cluster(Client):
         CannotStart: a program that it needs is missing or cannot be built, or this machine does not let us.
     """
 
-    def __init__(self, nodes: int = 0, *, controllers: bool = False, grace: str = "50s") -> None:
+    def __init__(
+        self, nodes: int = 0, *, controllers: bool = False, grace: str = "50s", audit: Mapping[str, Any] = AUDIT
+    ) -> None:
         self.program = cluster_build.program()
         self.controllers = controllers or nodes > 0
         self.grace = grace
+        self.audit = audit
         self.nodes: dict[str, Node] = {}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._first = nodes
@@ -121,7 +125,8 @@ class Cluster(Client):
 
     def start_server(self) -> None:
         """Returns when it answers. It may be called again for one that a test has killed."""
-        self.spawn("kube-apiserver", *cluster_setup.apiserver_flags(self.directory, controllers=self.controllers))
+        flags = cluster_setup.apiserver_flags(self.directory, self.audit, controllers=self.controllers)
+        self.spawn("kube-apiserver", *flags)
         self.await_programs(self.healthy, "/readyz of kube-apiserver")
 
     def start_controllers(self) -> None:

@@ -157,7 +157,10 @@ class Client:
 
     def requests(self, user: str) -> list[str]:
         """What somebody asked for since the start, from the server's audit log: "get /api/v1/nodes/n1"."""
-        lines = (self.directory / "audit.log").read_text().splitlines()
         # Whom it did not know has no name there.
-        events = [event for event in map(json.loads, lines) if event["user"].get("username") == user]
+        events = [event for event in map(json.loads, self.audited()) if event["user"].get("username") == user]
         return [f"{event['verb']} {event['requestURI']}" for event in events]
+
+    def audited(self) -> list[str]:
+        """The lines of the server's audit log since the start, the last may be half of one."""
+        return (self.directory / "audit.log").read_text().splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,14 @@ def definition(plural: str, version: str, kind: str, scope: str) -> dict[str, An
     }
 
 
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata"}],
+}
+
+
 def etcd_flags(directory: Path) -> tuple[str, ...]:
     return (
         f"--data-dir={directory}/etcd",
@@ -56,10 +65,10 @@ def etcd_flags(directory: Path) -> tuple[str, ...]:
     )
 
 
-def apiserver_flags(directory: Path, *, controllers: bool) -> tuple[str, ...]:
+def apiserver_flags(directory: Path, audit: Mapping[str, Any], *, controllers: bool) -> tuple[str, ...]:
+    """Of kube-apiserver, whose audit log goes by this policy."""
     policy = directory / "audit-policy.json"
-    rules = [{"level": "Metadata", "omitStages": ["RequestReceived"]}]
-    policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules}))
+    policy.write_text(json.dumps(audit))
     return (
         f"--etcd-servers={STORE}",
         "--bind-address=0.0.0.0",
