@@ -196,6 +196,7 @@ def test_a_release_with_a_check_that_always_fails(installed: Cluster, image: Cal
     """What only the new version sees closes no gate, and stops the rollout at the first node, here as it is shipped."""
     shipped.load(installed, image("mistaken"))
     shipped.settle_for(installed, shipped.MIN_READY)
+    rolled_out(installed)  # who is not Ready for so long yet would be replaced first
     before, released = agents(installed), images(installed)
     with watched(installed, list(installed.nodes.values())) as seen:
         set_image(installed, "mistaken")
