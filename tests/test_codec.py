@@ -155,7 +155,7 @@ ROWS = [
     (CONTENT.replace("null", '{"_":"Gid"}'), '$.content.kind._: found "Gid", wanted text or null or Unreadable'),
     (
         CONTENT.replace("null", '{"_":"Unreadable","kind":"lost","path":""}'),
-        '$.content.kind.kind: found "lost", wanted one of denied, missing, missing-tool, timeout, io-error, malformed, busy',
+        f'$.content.kind.kind: found "lost", wanted one of {", ".join(Why)}',
     ),
 ]
 

@@ -18,7 +18,7 @@ def nodeprep(*arguments: str, **environment: str) -> subprocess.CompletedProcess
     # PYTHONDONTWRITEBYTECODE: without its bytecode the program starts in twice the time.
     ours = ("NODEPREP", "NO_COLOR", "LC_", "PYTHONDONTWRITEBYTECODE")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    command, limit = (NODEPREP, *arguments), 60
+    command, limit = (NODEPREP, *arguments), 240
     if any(name.startswith(fork_server.AT_START) for name in environment):
         env = clean | environment
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=limit)

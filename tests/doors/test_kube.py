@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import socket
 import subprocess
@@ -15,12 +16,13 @@ from typing import Any
 
 import pytest
 
+from nodeprep.cli.kubeconfigs import FleetOptions, fleet_access
 from nodeprep.doors.host import Host
 from nodeprep.doors.kube import Access, Api, in_cluster
 from nodeprep.doors.kube_http import LARGEST, Peer
 from nodeprep.model import NO_ACCESS, Unreadable, Why
 from tests.rigs import api_server
-from tests.rigs.api_server import Answer, Server, endless, raw, refused, sent, silent, told
+from tests.rigs.api_server import Answer, Handler, Server, endless, raw, refused, sent, silent, told
 
 NODES, PODS = "/api/v1/nodes/n1", "/api/v1/pods"
 SLACK = 30.0  # seconds that a busy machine may take longer; whoever is late here, is so for ever
@@ -133,6 +135,25 @@ def test_a_server_that_was_silent_from_the_start_is_not_asked_again() -> None:
         assert api.list("v1", "pods") == first == api.lost
         assert len(server.requests) == 1
         assert first == Unreadable(Why.TIMEOUT, server.url, detail="silent for 1 s or more")
+
+
+def test_people_wait_longer_for_a_server_that_is_busy(tmp_path: Path) -> None:
+    """A look at a node has 5 s for everything; a command about the fleet waits for as long as people do."""
+
+    def late(handler: Handler) -> None:
+        time.sleep(3.0)
+        told({"kind": "Node"})(handler)
+
+    with Server({NODES: late}) as server:
+        with Api(access(server.url), AMPLE) as api:
+            assert api.get("v1", "nodes", "n1") == Unreadable(Why.TIMEOUT, server.url, detail="silent for 1 s or more")
+        file = tmp_path / "kubeconfig"
+        cluster, user = {"server": server.url}, {"token": "x"}
+        context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
+        told_of = {"clusters": [{"name": "a", "cluster": cluster}], "users": [{"name": "a", "user": user}]}
+        file.write_text(json.dumps({**told_of, "contexts": [context], "current-context": "a"}))
+        with Api(fleet_access(FleetOptions(str(file)), {}), AMPLE) as api:
+            assert api.get("v1", "nodes", "n1") == {"kind": "Node"}
 
 
 def test_one_that_is_slow_with_one_answer_is() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,8 @@ NO_ACCESS = (
     "no way to a cluster: found no KUBECONFIG, no ~/.kube/config and no service account of a pod, "
     "wanted --kubeconfig FILE"
 )
+# Seconds for a connection, which is what client-go gives a TLS handshake, and for one silence.
+CONNECT, READ = 10.0, 10.0
 # What an entry names by a path, which is relative to the file that it stands in.
 PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 
@@ -31,7 +33,14 @@ class FleetOptions:
 
 
 def fleet_access(options: FleetOptions, environment: Mapping[str, str] = os.environ) -> Access:
-    """The access that was asked for, else that of KUBECONFIG, ~/.kube/config or this pod. Raises UsageError."""
+    """The access that was asked for, else that of KUBECONFIG, ~/.kube/config or this pod. Raises UsageError.
+
+    A server that is busy has as long to answer as people wait for it.
+    """
+    return replace(_found(options, environment), connect=CONNECT, read=READ)
+
+
+def _found(options: FleetOptions, environment: Mapping[str, str]) -> Access:
     if options.kubeconfig is not None:
         return of_file("--kubeconfig", options.kubeconfig, options.context)
     files = [one for one in environment.get("KUBECONFIG", "").split(os.pathsep) if one]

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 
 from nodeprep import __version__
 from nodeprep.doors import clock
-from nodeprep.doors.kube_http import LARGEST, WORDS, Answer, Broken, Peer, Wire
+from nodeprep.doors.kube_http import CONNECT, LARGEST, READ, WORDS, Answer, Broken, Peer, Wire
 from nodeprep.model import CannotLook, Unreadable, Why
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ class Access:
 
     `credential` gives the headers that say who asks, anew for each observation; it may raise OSError.
     A `plugin` is asked in its stead. `requests` counts what was asked so far, by verb and HTTP code ("lost" without).
-    `namespace` is the one that our own objects lie in: the pod's, where this is one.
+    `namespace` is the one that our own objects lie in: the pod's, where this is one. The server has `connect` seconds
+    for a connection and `read` for one silence.
     """
 
     node: str
@@ -49,6 +50,8 @@ class Access:
     plugin: Plugin | None = None
     requests: Counter[tuple[str, str]] = field(default_factory=Counter, compare=False)
     namespace: str = NAMESPACE
+    connect: float = CONNECT
+    read: float = READ
     _lock: Lock = field(default_factory=Lock, compare=False, repr=False)
 
     def count(self, verb: str, code: int) -> None:
@@ -65,7 +68,8 @@ class Access:
             else:
                 held = self.plugin.credential(seconds)
                 who, peer = held.headers, replace(peer, pem=held.pem)
-            wire = Wire(peer, max(0.0, round(seconds - (clock.now() - begun), 1)))
+            left = max(0.0, round(seconds - (clock.now() - begun), 1))
+            wire = Wire(peer, left, self.connect, self.read)
         except CannotLook as cannot:
             return cannot.blind
         except OSError as error:

@@ -36,13 +36,14 @@ class Answer:
 
 
 class Wire:
-    """Requests to one peer, all of them within `seconds`.
+    """Requests to one peer, all within `seconds`; `connect` of them for a connection, `read` for one silence.
 
     Raises OSError where the peer's files cannot be used, ValueError for a URL that is none.
     """
 
-    def __init__(self, peer: Peer, seconds: float) -> None:
+    def __init__(self, peer: Peer, seconds: float, connect: float = CONNECT, read: float = READ) -> None:
         self._url = peer.url
+        self._connect, self._read = connect, read
         context = peer.context()  # before anything is open that would have to be closed
         self._deadline = Deadline(seconds)
         self._answered = False
@@ -98,7 +99,7 @@ class Wire:
             raise self._broken(error) from error
 
     def _sent(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, silence: float = READ
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, silence: float | None = None
     ) -> BaseHTTPResponse:
         from urllib3 import Timeout
 
@@ -110,7 +111,7 @@ class Wire:
             self._url + path,
             headers=headers,
             body=body,
-            timeout=Timeout(connect=min(CONNECT, left), read=min(silence, left)),
+            timeout=Timeout(connect=min(self._connect, left), read=min(silence or self._read, left)),
             retries=False,
             redirect=False,
             preload_content=False,
@@ -126,9 +127,9 @@ class Wire:
         if self._deadline.left() <= 0:
             return self._late()
         if isinstance(error, ConnectTimeoutError) and not isinstance(error, NewConnectionError):
-            return Broken(Why.TIMEOUT, f"no connection in {CONNECT:g} s", None, lost=True)
+            return Broken(Why.TIMEOUT, f"no connection in {self._connect:g} s", None, lost=True)
         if isinstance(error, ReadTimeoutError):
-            silence = READ if self._answered else CONNECT
+            silence = self._read if self._answered else self._connect
             return Broken(Why.TIMEOUT, f"silent for {silence:g} s or more", None, lost=not self._answered)
         cause = _innermost(error)
         number = cause.errno if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) else None
