@@ -10,8 +10,8 @@ cluster_packages := jq
 benches := $(filter-out $(addprefix tests/bench/,__init__.py limits.py options.py),$(wildcard tests/bench/*.py))
 # In this order, $(lanes) at a time: first what is long. An emulated guest takes up to a processor, so all else makes way
 # for the two; what only computes makes way for what keeps time.
-steps := test-cluster test-guests test-lab test-kubernetes test-unit test-netns chaos sabotage fuzz histories lint test-bare
-lanes := 4
+steps := test-guests test-cluster test-lab test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-bare
+lanes := 3
 guests := tests/kubernetes/test_training_pod.py tests/kubernetes/test_guest.py
 next := nice -n 5
 # Files that share a cluster stay together; in this order, what waits for longest first.

@@ -37,7 +37,7 @@ from tests.fence_writes import (
     taints,
 )
 from tests.rigs.cluster import Cluster
-from tests.rigs.waiting import until
+from tests.rigs.waiting import SECONDS, until
 
 Answer = tuple[int, dict[str, Any]]
 Send = Callable[..., Answer]
@@ -63,7 +63,7 @@ def sender(cluster: Cluster, token: str = "", certificate: Path | None = None) -
         context = ssl.create_default_context(cafile=cluster.authority)
         if certificate is not None:
             context.load_cert_chain(certificate.with_suffix(".crt"), certificate.with_suffix(".key"))
-        link = http.client.HTTPSConnection("127.0.0.1", cluster.port, timeout=30, context=context)
+        link = http.client.HTTPSConnection("127.0.0.1", cluster.port, timeout=SECONDS, context=context)
         headers = {"Content-Type": kind if method == "PATCH" else "application/json"}
         headers |= {"Authorization": f"Bearer {token}"} if token else {}
         try:
