@@ -137,7 +137,7 @@ def errands_of(fenced: Cluster, token: str, namespace: str = NAMESPACE) -> Erran
     """What tests the fence in an agent with this token."""
     who = partial(dict[str, str], Authorization=f"Bearer {token}")
     peer = Peer(f"https://127.0.0.1:{fenced.port}", authority=str(fenced.authority))
-    access = Access(NODE, peer, who, namespace=namespace)
+    access = Access(NODE, peer, who, namespace=namespace, connect=SOON, read=SOON)
 
     @contextmanager
     def connected() -> Iterator[Ask]:

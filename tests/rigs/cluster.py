@@ -175,7 +175,10 @@ class Cluster(Client):
 
     def signal(self, number: signal.Signals) -> None:
         """Sends the API server a signal, such as SIGSTOP: then the kernel takes connections and nobody answers."""
-        self.processes["kube-apiserver"].send_signal(number)
+        server = self.processes["kube-apiserver"]
+        server.send_signal(number)
+        if number == signal.SIGSTOP:  # one thread takes it and stops the others, once it has a processor
+            until(lambda: set(_thread_states(server.pid)) == {"T"}, "every thread of the API server stands still")
 
     def spawn(self, program: str, *flags: str) -> None:
         with (self.directory / f"{program}.log").open("ab") as log:
@@ -218,6 +221,15 @@ class Cluster(Client):
     def wait_for(self, path: str) -> None:
         """A kind is served a moment after its definition was taken."""
         until(lambda: self.call("GET", path)[0] == 200, f"{path} is served")
+
+
+def _thread_states(pid: int) -> list[str]:
+    """A letter for each thread, "T" for one that was stopped (proc_pid_stat(5))."""
+    found: list[str] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # it ended meanwhile
+            found.append((task / "stat").read_text().rpartition(") ")[2][0])
+    return found
 
 
 def run(command: Sequence[str], nodes: int, images: Sequence[Path] = ()) -> int:
