@@ -263,7 +263,13 @@ def test_the_documented_filter_drops_the_dry_runs_of_the_test_and_no_other_line(
     )
     assert {send("PATCH", path, body)[0] for path, body in stolen} == {422}
     assert send("POST", LEASES, NOBODYS)[0] == 422
-    log = until(lambda: lines if len(lines := fenced.audited()[before:]) >= 7 else [], "7 requests in the log")
+
+    def ours() -> list[str]:
+        """The server asks itself now and then, too."""
+        lines = [line for line in fenced.audited()[before:] if f'"{ACCOUNT.user}"' in line]
+        return lines if len(lines) >= 7 else []
+
+    log = until(ours, "7 requests of ours in the log")
     (program,) = re.findall(r"^jq -c '(.+?)' audit\.log$", SECURITY.read_text(), re.MULTILINE | re.DOTALL)
     kept = subprocess.run(
         ("jq", "-c", program), input="\n".join(log), capture_output=True, text=True, check=True
