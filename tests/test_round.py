@@ -105,10 +105,23 @@ def test_a_late_fact_is_a_timeout_and_is_not_started_twice() -> None:
 def test_what_time_a_fact_has(spent: float, busy: float, why: Why | None, more: float) -> None:
     """What passes while we ourselves are busy is not held against it."""
     fact, now = Fact(Slow, lambda _: Slow(), deadline=3.0), processor.moment()
-    slow = processor.Moment(now.computed - busy, now.waited)
+    slow = processor.Moment(now.at - spent, now.computed - busy, now.waited)
     blind = overdue(fact, spent, slow, fact.deadline)
     assert (blind and blind.kind) == why
     assert left(fact, spent, slow) == pytest.approx(more, abs=0.4)
+
+
+def test_a_look_says_nothing_of_what_was_not_asked() -> None:
+    gate = Event()
+
+    def hang(_host: Host) -> Slow:
+        gate.wait(60)
+        return Slow()
+
+    eyes = Eyes(Host())
+    assert eyes.look([Fact(Slow, hang, deadline=0.05)]).facts.keys() == {Slow}
+    assert eyes.look([system.FACT]).facts.keys() == {System}
+    gate.set()
 
 
 def test_one_that_computes_for_long_is_waited_for() -> None:

@@ -113,7 +113,8 @@ class Eyes:
             turn.todo.put(fact)
         seen = self._gather(turn, due)
         self.late |= {kind: (turn.begun[kind][1], blind) for kind, blind in turn.late.items()}
-        return Look(at, self.host.live, {**{kind: blind for kind, (_, blind) in self.late.items()}, **seen})
+        unseen = {fact.kind: self.late[fact.kind][1] for fact in wanted if fact.kind not in seen}
+        return Look(at, self.host.live, {**unseen, **seen})
 
     def _gather(self, turn: Turn, due: list[Fact]) -> dict[type, object]:
         """Wait for the answers; where none comes for a moment, another thread goes on with what is left."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors import processor
+from nodeprep.doors import clock, processor
 from nodeprep.doors.processor import Moment, busy_since, moment
 
 
@@ -42,8 +42,15 @@ def test_this_kernel_says_who_waited() -> None:
     ],
 )
 def test_what_threads_waited_counts(tmp_path: Path, later: dict[str, str], waited: float) -> None:
-    then = Moment(time.process_time(), {"7": 1_000_000_000})
+    then = Moment(clock.now() - 100.0, time.process_time(), {"7": 1_000_000_000})
     assert waited <= busy_since(then, tasks(tmp_path, **later)) < waited + 0.4, "this test itself computes a little"
+
+
+def test_two_threads_that_waited_at_once_make_no_time(tmp_path: Path) -> None:
+    """Else a device that hangs would be found the later, the more of our threads there are."""
+    then = Moment(clock.now() - 1.0, time.process_time(), {})
+    took = busy_since(then, tasks(tmp_path, **{"7": "0 60000000000 1", "8": "0 60000000000 1"}))
+    assert took <= clock.now() - then.at
 
 
 def test_where_nobody_tells_who_waited_nobody_did(tmp_path: Path) -> None:

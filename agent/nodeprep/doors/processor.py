@@ -18,22 +18,23 @@ WAITED = 1  # which field of schedstat: nanoseconds on a run queue (Documentatio
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Seconds that all threads computed until then, and nanoseconds that each living one waited, by its number."""
+    """When it was, and until then: seconds that all threads computed, nanoseconds that each waited, by its number."""
 
+    at: float
     computed: float
     waited: Mapping[str, int]
 
 
 def moment(tasks: str = TASKS) -> Moment:
     """Now. A kernel without CONFIG_SCHED_INFO does not tell who waited; then nobody did."""
-    return Moment(clock.computed(), dict(_waited(tasks)))
+    return Moment(clock.now(), clock.computed(), dict(_waited(tasks)))
 
 
 def busy_since(then: Moment, tasks: str = TASKS) -> float:
-    """Seconds of all threads together, which may be more than went by; what ended threads waited is not among them."""
+    """Seconds in which some thread computed or waited, no more than went by; what ended threads waited is missed."""
     now = moment(tasks)
     waited = sum(nanoseconds - then.waited.get(thread, 0) for thread, nanoseconds in now.waited.items())
-    return now.computed - then.computed + waited / 1e9
+    return min(now.at - then.at, now.computed - then.computed + waited / 1e9)
 
 
 def _waited(tasks: str) -> list[tuple[str, int]]:
