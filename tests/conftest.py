@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -24,3 +26,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # A script that starts us with `&` has SIGINT ignored, and so would all that we start: then Ctrl-C ends nothing.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def held_interpreter() -> Iterator[None]:
+    """A thread that computes keeps others from running for more than a second, as where processors are taken."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1.2)
+    yield
+    sys.setswitchinterval(usual)

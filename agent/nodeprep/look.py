@@ -21,15 +21,15 @@ STALL = 0.02
 BUSY = 10  # deadlines, after which nobody waits for a fact any more that we ourselves kept from being observed
 
 
-def overdue(fact: Fact, spent: float, slow: processor.Moment | None, deadline: float) -> Unreadable | None:
+def overdue(fact: Fact, spent: float, at: processor.Moment, deadline: float) -> Unreadable | None:
     """What stands for a fact that was under way for `spent` seconds; None while it has time.
 
-    What it needed while we were busy ourselves, since the moment `slow`, is not held against it: that a device did not
+    What it needed while we were busy ourselves, since the moment `at`, is not held against it: that a device did not
     answer is evidence, and a node whose processors are taken by a job has none the less good devices.
     """
     if spent <= deadline:
         return None
-    busy = _busy(slow)
+    busy = processor.busy_since(at)
     if spent - busy > deadline:
         return Unreadable(Why.TIMEOUT, fact.kind.__name__, detail=f"no answer in {deadline:g} s")
     if spent > BUSY * deadline:
@@ -38,14 +38,10 @@ def overdue(fact: Fact, spent: float, slow: processor.Moment | None, deadline: f
     return None
 
 
-def left(fact: Fact, spent: float, slow: processor.Moment | None) -> float:
+def left(fact: Fact, spent: float, at: processor.Moment) -> float:
     """For how many seconds more it has time, if nothing but it takes time from now on."""
     within = fact.deadline - spent
-    return within if within >= 0 else min(within + _busy(slow), BUSY * fact.deadline - spent)
-
-
-def _busy(slow: processor.Moment | None) -> float:
-    return 0.0 if slow is None else processor.busy_since(slow)
+    return within if within >= 0 else min(within + processor.busy_since(at), BUSY * fact.deadline - spent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +61,12 @@ class Look:
 class Turn:
     """The facts of one look on their way: `todo` not begun, `begun` with when and by whom, `answers` as they come.
 
-    `slow` is when the first of them kept us waiting, `late` what stands for those that nobody waits for any more.
+    `late` is what stands for those that nobody waits for any more.
     """
 
     host: Host
-    slow: processor.Moment | None = None
+    # Taken before any is begun: who waits for them may itself get no processor until they are overdue.
+    at: processor.Moment = field(default_factory=processor.moment)
     late: dict[type, Unreadable] = field(default_factory=dict)
     todo: SimpleQueue[Fact] = field(default_factory=SimpleQueue)
     begun: dict[type, tuple[float, Thread]] = field(default_factory=dict)
@@ -124,7 +121,6 @@ class Eyes:
             try:
                 kind, value = turn.answers.get(timeout=STALL)
             except Empty:
-                turn.slow = turn.slow or processor.moment()
                 if not turn.todo.empty():
                     turn.another_thread()
                 continue
@@ -138,7 +134,7 @@ class Eyes:
         if since is None or fact.kind in turn.late:
             return fact.kind in turn.late
         deadline = fact.deadline if self.host.live else max(fact.deadline, PATIENCE)
-        blind = overdue(fact, clock.now() - since, turn.slow, deadline)
+        blind = overdue(fact, clock.now() - since, turn.at, deadline)
         if blind is not None:
             turn.late[fact.kind] = blind
         return blind is not None

@@ -44,7 +44,7 @@ class Observer:
     under_way: dict[type, Fact] = field(default_factory=dict)
     late: dict[type, Why] = field(default_factory=dict)
     _since: dict[type, float] = field(default_factory=dict)
-    _slow: dict[type, processor.Moment] = field(default_factory=dict)  # of those that nobody waits for at once
+    _begun: dict[type, processor.Moment] = field(default_factory=dict)
     _todo: SimpleQueue[Fact] = field(default_factory=SimpleQueue)
     _answers: SimpleQueue[Observation] = field(default_factory=SimpleQueue)
     _idle: Event = field(default_factory=Event)
@@ -63,8 +63,10 @@ class Observer:
         unmounted = self.host.unmounted()
         self._idle.clear()
         self._waited_for = True
+        at = processor.moment()
         for fact in due:
             self.under_way[fact.kind] = fact
+            self._begun[fact.kind] = at
             if unmounted is not None:
                 self._answers.put(Observation(fact, clock.now(), 0.0, unmounted))
                 continue
@@ -96,7 +98,6 @@ class Observer:
             if not answers:
                 self._another_thread()
         self._waited_for = False
-        self._note_the_slow()
         return [*found, *self._drained(), *self._overdue()]
 
     def _drained(self) -> list[Observation]:
@@ -106,16 +107,11 @@ class Observer:
             found += self._taken(self._answers.get())
         return found
 
-    def _note_the_slow(self) -> None:
-        slow = self.under_way.keys() - self._slow.keys()
-        if slow:
-            self._slow |= dict.fromkeys(slow, processor.moment())
-
     def next_deadline(self) -> float | None:
         """When the first of what is under way will be overdue, if we are idle until then."""
         now = clock.now()
         waiting = [
-            now + left(fact, now - self._since[kind], self._slow.get(kind))
+            now + left(fact, now - self._since[kind], self._begun[kind])
             for kind, fact in self.under_way.items()
             if kind in self._since and kind not in self.late
         ]
@@ -125,7 +121,7 @@ class Observer:
         kind = answer.fact.kind
         self.under_way.pop(kind, None)
         self._since.pop(kind, None)
-        self._slow.pop(kind, None)
+        self._begun.pop(kind, None)
         if self.late.pop(kind, None):
             return  # it was told as unreadable; what it says now is old
         yield answer
@@ -136,7 +132,7 @@ class Observer:
             if kind not in self._since or self.late.get(kind) is Why.TIMEOUT:
                 continue
             spent = now - self._since[kind]
-            blind = overdue(fact, spent, self._slow.get(kind), fact.deadline)
+            blind = overdue(fact, spent, self._begun[kind], fact.deadline)
             # Who kept us waiting while we were busy may be found to hang once we are not.
             if blind is not None and blind.kind is not self.late.get(kind):
                 self.late[kind] = blind.kind
