@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from nodeprep.checks import ALIBABA_CLOUD
 from nodeprep.decide.after import ancestors
-from nodeprep.doors import processor
+from nodeprep.doors import clock, processor
 from nodeprep.doors.host import Host
 from nodeprep.facts import system
 from nodeprep.facts.cluster import Cluster
 from nodeprep.facts.pci import Pci
 from nodeprep.facts.rdma import Rdma
 from nodeprep.facts.system import System
-from nodeprep.look import Eyes, Look, left, overdue
+from nodeprep.look import Eyes, Look, Turn, left, overdue
 from nodeprep.model import (
     NO_ACCESS,
     Check,
@@ -135,6 +135,15 @@ def test_one_that_computes_for_long_is_waited_for() -> None:
     seen = Eyes(Host()).look([Fact(Slow, observe, deadline=1.0)]).facts[Slow]
     # It has ten deadlines, which a machine may use up where much else runs.
     assert isinstance(seen, Slow) or (isinstance(seen, Unreadable) and seen.kind is Why.BUSY)
+
+
+def test_an_answer_that_is_there_is_not_late() -> None:
+    """Its thread may have ended, and then nobody knows how long that waited for a processor."""
+    fact, ended = Fact(Slow, lambda _: Slow(), deadline=3.0), Thread()
+    turn = Turn(Host(), begun={Slow: (clock.now() - 100.0, ended)})
+    answer = Slow()
+    turn.answers.put((Slow, answer))
+    assert Eyes(Host())._gather(turn, [fact]) == {Slow: answer}
 
 
 def test_a_device_is_not_accused_because_we_were_busy() -> None:

@@ -135,9 +135,11 @@ class Eyes:
             return fact.kind in turn.late
         deadline = fact.deadline if self.host.live else max(fact.deadline, PATIENCE)
         blind = overdue(fact, clock.now() - since, turn.at, deadline)
-        if blind is not None:
-            turn.late[fact.kind] = blind
-        return blind is not None
+        # A thread that has answered may have ended, and then nobody knows how long it waited for a processor.
+        if blind is None or not turn.answers.empty():
+            return False
+        turn.late[fact.kind] = blind
+        return True
 
 
 def observed(fact: Fact, host: Host) -> object:

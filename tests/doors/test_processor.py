@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
@@ -44,6 +49,54 @@ def test_this_kernel_says_who_waited() -> None:
 def test_what_threads_waited_counts(tmp_path: Path, later: dict[str, str], waited: float) -> None:
     then = Moment(clock.now() - 100.0, time.process_time(), {"7": 1_000_000_000})
     assert waited <= busy_since(then, tasks(tmp_path, **later)) < waited + 0.4, "this test itself computes a little"
+
+
+STAT = "{} (a) R b) {} 1 7 7 0"  # a name may hold what ends one
+
+
+@pytest.mark.parametrize(("state", "all_of_it"), [("R", True), ("S", False), ("D", False)])
+def test_a_thread_that_waits_now_has_waited_for_who_knows_how_long(
+    tmp_path: Path, state: str, *, all_of_it: bool
+) -> None:
+    then = Moment(clock.now() - 100.0, time.process_time(), {"7": 0})
+    where = tasks(tmp_path, **{"7": "90 0 3"})
+    (tmp_path / "7" / "stat").write_text(STAT.format(7, state))
+    assert (busy_since(then, where) >= 100.0) is all_of_it
+
+
+def test_who_asks_is_no_thread_that_waits(tmp_path: Path) -> None:
+    own = str(threading.get_native_id())
+    where = tasks(tmp_path, **{own: "90 0 3"})
+    (tmp_path / own / "stat").write_text(STAT.format(own, "R"))
+    assert busy_since(Moment(clock.now() - 100.0, time.process_time(), {own: 0}), where) < 1.0
+
+
+def test_a_thread_that_others_keep_from_a_processor_is_busy_while_it_waits() -> None:
+    """The kernel adds to its figure only when it runs again."""
+    cpu, begun = max(os.sched_getaffinity(0)), threading.Event()
+
+    def compute() -> None:
+        os.sched_setaffinity(0, {cpu})
+        begun.set()
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000)  # it holds no lock of the interpreter
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    begun.wait()
+    time.sleep(0.2)
+    os.sched_setscheduler(thread.native_id or 0, os.SCHED_IDLE, os.sched_param(0))
+    taken = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
+    idle = []
+    with subprocess.Popen((sys.executable, "-c", taken)) as other:
+        time.sleep(0.2)
+        before = moment()
+        for _ in range(20):
+            time.sleep(0.1)
+            idle.append(clock.now() - before.at - busy_since(before))
+        other.kill()
+    os.sched_setscheduler(thread.native_id or 0, os.SCHED_OTHER, os.sched_param(0))
+    thread.join()
+    assert max(idle) < 0.3, "it computed or waited for all of two seconds"
 
 
 def test_two_threads_that_waited_at_once_make_no_time(tmp_path: Path) -> None:

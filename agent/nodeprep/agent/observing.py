@@ -133,6 +133,8 @@ class Observer:
                 continue
             spent = now - self._since[kind]
             blind = overdue(fact, spent, self._begun[kind], fact.deadline)
+            if not self._answers.empty():  # its own, perhaps: the next round goes by it
+                return
             # Who kept us waiting while we were busy may be found to hang once we are not.
             if blind is not None and blind.kind is not self.late.get(kind):
                 self.late[kind] = blind.kind

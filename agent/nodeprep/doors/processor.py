@@ -7,13 +7,16 @@ of what it looks at.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from threading import get_native_id
 
 from nodeprep.doors import clock
 
 TASKS = "/proc/self/task"
 WAITED = 1  # which field of schedstat: nanoseconds on a run queue (Documentation/scheduler/sched-stats.rst)
+RUNNABLE = b"R"  # the state of a thread that computes or waits for a processor (proc_pid_stat(5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +34,40 @@ def moment(tasks: str = TASKS) -> Moment:
 
 
 def busy_since(then: Moment, tasks: str = TASKS) -> float:
-    """Seconds in which some thread computed or waited, no more than went by; what ended threads waited is missed."""
+    """Seconds in which some thread computed or waited, no more than went by; what ended threads waited is missed.
+
+    The kernel counts a wait once it has ended. So if another thread of ours waits now, nobody knows for how long, and
+    all the time counts.
+    """
     now = moment(tasks)
+    passed = now.at - then.at
+    if _another_is_runnable(tasks):
+        return passed
     waited = sum(nanoseconds - then.waited.get(thread, 0) for thread, nanoseconds in now.waited.items())
-    return min(now.at - then.at, now.computed - then.computed + waited / 1e9)
+    return min(passed, now.computed - then.computed + waited / 1e9)
+
+
+def _another_is_runnable(tasks: str) -> bool:
+    own = str(get_native_id())
+    return any(stat.rpartition(b") ")[2][:1] == RUNNABLE for thread, stat in _read(tasks, "stat") if thread != own)
 
 
 def _waited(tasks: str) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
+    for thread, figures in _read(tasks, "schedstat"):
+        try:
+            found.append((thread, int(figures.split()[WAITED])))
+        except (ValueError, IndexError):  # this kernel keeps no such figures
+            continue
+    return found
+
+
+def _read(tasks: str, name: str) -> Iterator[tuple[str, bytes]]:
+    """This file of every thread; those that end meanwhile are left out."""
     try:
         threads = os.listdir(tasks)
     except OSError:
-        return found
+        return
     for thread in threads:
-        try:
-            with open(f"{tasks}/{thread}/schedstat", "rb") as file:
-                found.append((thread, int(file.read(200).split()[WAITED])))
-        except (OSError, ValueError, IndexError):  # it ended meanwhile, or this kernel keeps no such figures
-            continue
-    return found
+        with suppress(OSError), open(f"{tasks}/{thread}/{name}", "rb") as file:
+            yield thread, file.read(400)
