@@ -162,13 +162,13 @@ def test_one_that_hung_while_we_were_busy_is_found_to_hang_once_we_are_not(pipe:
     observer.begin([fact(Stuck, pipe.read, deadline=0.001)])
     assert pipe.begun.wait(LONG)
     then = processor.moment()
-    observer._begun[Stuck] = processor.Moment(then.at - 1e6, then.computed - 1e6, then.waited)
+    observer._asked[Stuck] = processor.Moment(then.at - 1e6, then.computed - 1e6, then.waited)
     (first,) = answers(observer, Stuck)
     assert isinstance(first.value, Unreadable)
     assert (first.value.kind, first.value.path) == (Why.BUSY, "Stuck")
     assert observer.gather() == []
     assert observer.next_deadline() is None
-    observer._begun[Stuck] = processor.moment()
+    observer._asked[Stuck] = processor.moment()
     (second,) = answers(observer, Stuck)
     assert isinstance(second.value, Unreadable)
     assert second.value.kind is Why.TIMEOUT

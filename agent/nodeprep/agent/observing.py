@@ -43,8 +43,8 @@ class Observer:
     wake: Callable[[], None]
     under_way: dict[type, Fact] = field(default_factory=dict)
     late: dict[type, Why] = field(default_factory=dict)
-    _since: dict[type, float] = field(default_factory=dict)
-    _begun: dict[type, processor.Moment] = field(default_factory=dict)
+    _since: dict[type, float] = field(default_factory=dict)  # when a thread took it
+    _asked: dict[type, processor.Moment] = field(default_factory=dict)  # when it was asked for
     _todo: SimpleQueue[Fact] = field(default_factory=SimpleQueue)
     _answers: SimpleQueue[Observation] = field(default_factory=SimpleQueue)
     _idle: Event = field(default_factory=Event)
@@ -66,7 +66,7 @@ class Observer:
         at = processor.moment()
         for fact in due:
             self.under_way[fact.kind] = fact
-            self._begun[fact.kind] = at
+            self._asked[fact.kind] = at
             if unmounted is not None:
                 self._answers.put(Observation(fact, clock.now(), 0.0, unmounted))
                 continue
@@ -111,7 +111,7 @@ class Observer:
         """When the first of what is under way will be overdue, if we are idle until then."""
         now = clock.now()
         waiting = [
-            now + left(fact, now - self._since[kind], self._begun[kind])
+            now + left(fact, now - self._since[kind], self._asked[kind])
             for kind, fact in self.under_way.items()
             if kind in self._since and kind not in self.late
         ]
@@ -121,7 +121,7 @@ class Observer:
         kind = answer.fact.kind
         self.under_way.pop(kind, None)
         self._since.pop(kind, None)
-        self._begun.pop(kind, None)
+        self._asked.pop(kind, None)
         if self.late.pop(kind, None):
             return  # it was told as unreadable; what it says now is old
         yield answer
@@ -132,7 +132,7 @@ class Observer:
             if kind not in self._since or self.late.get(kind) is Why.TIMEOUT:
                 continue
             spent = now - self._since[kind]
-            blind = overdue(fact, spent, self._begun[kind], fact.deadline)
+            blind = overdue(fact, spent, self._asked[kind], fact.deadline)
             if not self._answers.empty():  # its own, perhaps: the next round goes by it
                 return
             # Who kept us waiting while we were busy may be found to hang once we are not.
