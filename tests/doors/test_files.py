@@ -653,8 +653,8 @@ def plant(root: Path, tree: dict[str, str | None]) -> None:
                 here.mkdir()
             elif target:
                 here.symlink_to(target)
-            elif not here.parent.is_symlink():
-                here.write_text(str(here))
+            else:  # its text says where it lies, whatever links led there
+                here.write_text(str(here.parent.resolve() / here.name))
         except OSError:
             continue
 

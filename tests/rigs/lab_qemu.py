@@ -78,7 +78,7 @@ def command(image: Image, machine: Machine, sockets: Mapping[str, int]) -> tuple
     kernel_arguments = {"LAB_IMAGE": image.directory, "LAB_PYTHON": sys.executable, "LAB_AGENT": lab_agent.__file__}
     # no_timer_check: an emulated timer that comes late at boot, on a busy machine, is else a panic.
     append = "console=ttyS0 quiet panic=-1 no_timer_check net.ifnames=0 printk.devkmsg=on "
-    # What hardens a kernel or finds one that hangs is computed here, too: a restore of the guest took half as long again.
+    # What hardens a kernel, or finds one that hangs, is emulated too: a restore of the guest took half as long again.
     append += "mitigations=off init_on_alloc=0 hardened_usercopy=off transparent_hugepage=never nowatchdog "
     append += " ".join(f'"{name}={value}"' for name, value in kernel_arguments.items())
     words = ["setpriv", "--pdeathsig", "KILL", *machine.enter, "qemu-system-x86_64", "-nodefaults", "-no-user-config"]
