@@ -25,6 +25,7 @@ from nodeprep.model import (
     Unreadable,
     Verdict,
     Why,
+    guarded,
     shown,
 )
 from nodeprep.profile import NO_PROFILE
@@ -259,6 +260,30 @@ def test_no_event_is_lost_between_two_looks_at_a_rate() -> None:
 def record(at: float, value: int | None) -> Observation:
     """What a service told, or that it did not answer."""
     return Observation(IMDS, at, 0.001, Unreadable(Why.TIMEOUT, "Imds") if value is None else value)
+
+
+def test_a_slow_metadata_service_is_asked_again_before_its_period_is_over() -> None:
+    """It answers some 0.2 s late where a node's agents start at once: the gate is not to wait five minutes for that."""
+    slow = Imds(20.0, guarded(Unreadable(Why.TIMEOUT, "http://100.100.100.200/latest/meta-data/instance-id")), None)
+    standing = Standing(())
+    told(standing, Observation(IMDS, 20.0, 2.3, slow))
+    assert standing.asked_again_at() == {Imds: 35.0}
+    told(standing, Observation(IMDS, 35.0, 2.3, slow))
+    assert standing.asked_again_at() == {Imds: 65.0}
+    answered = Imds(65.0, None, None)
+    told(standing, Observation(IMDS, 65.0, 0.1, answered))
+    assert standing.asked_again_at() == {}
+    told(standing, Observation(IMDS, 90.0, 2.3, slow))
+    assert standing.facts[Imds] is answered, "for a minute"
+    told(standing, Observation(IMDS, 130.0, 2.3, slow))
+    assert standing.facts[Imds] is slow
+
+
+def test_metadata_that_is_denied_is_not_asked_for_in_haste() -> None:
+    denied = Imds(20.0, guarded(Unreadable(Why.DENIED, "http://100.100.100.200/latest/api/token", detail="403")), None)
+    standing = Standing(())
+    told(standing, Observation(IMDS, 20.0, 0.1, denied))
+    assert standing.asked_again_at() == {}
 
 
 def test_a_record_stands_for_a_minute_when_its_keeper_fails() -> None:

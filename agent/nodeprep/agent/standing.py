@@ -15,12 +15,13 @@ from nodeprep.facts.links import Links
 from nodeprep.facts.pci import Pci
 from nodeprep.facts.rdma import Rdma
 from nodeprep.look import Look
-from nodeprep.model import Check, Finding, Shown, Skipped, Status, Subject, Unreadable, raw, shortest
+from nodeprep.model import Check, Finding, Shown, Skipped, Status, Subject, Unreadable, Why, raw, shortest
 from nodeprep.profile import Profile
-from nodeprep.round import expect, fold, unfolded
+from nodeprep.round import expect, fold, unfolded, unreadables
 
 EXPECTED = frozenset({Pci, Rdma, Links})  # what ought to be there is reckoned from these
 RECORDS = frozenset(fact.kind for fact in FACTS if fact.rest)
+SLOW = (Why.TIMEOUT, Why.BUSY)  # what a record lacks for a moment; what is denied stays denied
 AGAIN = 15.0  # seconds until a fact that could not be observed is asked for again, and twice that, and so on
 MOST = 10  # doublings: beyond any period
 SHORTEST = shortest(None)
@@ -97,9 +98,9 @@ class Standing:
 
     def _note(self, one: Observation) -> None:
         """Count how often a fact was asked for in vain, one after another; what nobody gave access to is not."""
-        kind, blind = one.fact.kind, one.value
+        kind, blind = one.fact.kind, unanswered(one.fact.kind, one.value)
         self._every[kind] = one.fact.every
-        if isinstance(blind, Unreadable) and not (blind.not_asked or blind.not_recorded):
+        if blind is not None and not (blind.not_asked or blind.not_recorded):
             self._in_vain[kind] = (min(self._in_vain.get(kind, (0, 0.0))[0] + 1, MOST), one.began)
         else:
             self._in_vain.pop(kind, None)
@@ -107,7 +108,7 @@ class Standing:
     def _stands_in(self, one: Observation) -> bool:
         """Whether a record that could be had a moment ago stands for the one that cannot be had now."""
         kind, before = one.fact.kind, self.facts.get(one.fact.kind)
-        failed = isinstance(one.value, Unreadable) and not isinstance(before, Unreadable | None)
+        failed = before is not None and unanswered(kind, one.value) is not None and unanswered(kind, before) is None
         return kind in RECORDS and failed and one.began - self.begun[kind] <= RECENT
 
     def judge(
@@ -249,3 +250,10 @@ def _alike(one: object, other: object) -> bool:
         return one == other
     theirs = raw(other)
     return all(value == theirs[name] for name, value in raw(one).items() if name != "at")
+
+
+def unanswered(kind: type, value: object) -> Unreadable | None:
+    """Why it was observed in vain: as a whole, or as a record whose keeper was too slow for a part of it."""
+    if isinstance(value, Unreadable):
+        return value
+    return next((part for part in unreadables(value) if part.kind in SLOW), None) if kind in RECORDS else None
