@@ -263,7 +263,7 @@ def record(at: float, value: int | None) -> Observation:
 
 
 def test_a_slow_metadata_service_is_asked_again_before_its_period_is_over() -> None:
-    """It answers some 0.2 s late where a node's agents start at once: the gate is not to wait five minutes for that."""
+    """A closed gate is not to wait five minutes for it."""
     slow = Imds(20.0, guarded(Unreadable(Why.TIMEOUT, "http://100.100.100.200/latest/meta-data/instance-id")), None)
     standing = Standing(())
     told(standing, Observation(IMDS, 20.0, 2.3, slow))
