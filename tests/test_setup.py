@@ -150,6 +150,16 @@ def test_a_step_ends_as_its_command_does_and_is_in_the_ledger(tmp_path: Path) ->
     assert re.fullmatch(r" +1:\d\d +in all", shown[3])
 
 
+def test_what_a_step_keeps_in_memory_goes_with_it() -> None:
+    says = ("sh", "-c", 'echo "files in <${TMPDIR:-}>"; exit 3')
+    (usual,) = re.findall("files in <(.*)>", ran(CI / "step", "lint", *says, NODEPREP_STEPS="").stdout)
+    (fuzz,) = re.findall("files in <(.*)>", ran(CI / "step", "fuzz", *says, NODEPREP_STEPS="").stdout)
+    memory = Path("/dev/shm")
+    roomy = os.path.ismount(memory) and shutil.disk_usage(memory).free >= 9 << 30
+    assert fuzz != usual if roomy else fuzz == usual or fuzz.startswith(f"{memory}/np-")
+    assert fuzz == usual or not Path(fuzz).exists()
+
+
 def test_steps_that_run_beside_each_other_print_one_after_the_other(tmp_path: Path) -> None:
     steps = (f"{CI}/step {name} sh -c 'for i in 1 2 3; do echo {name} $i; sleep 0.1; done' &" for name in "abc")
     done = ran("sh", "-c", f"{' '.join(steps)} wait", NODEPREP_STEPS=str(tmp_path))
