@@ -14,8 +14,7 @@ steps := test-guests test-cluster test-lab test-kubernetes test-unit test-netns 
 lanes := 3
 guests := tests/kubernetes/test_training_pod.py tests/kubernetes/test_guest.py
 next := nice -n 5
-# Files that share a cluster stay together; in this order, what waits for longest first.
-by_file := --dist loadfile --no-loadscope-reorder
+# What waits for longest is begun first; a process that has nothing left takes tests from the one that has most of them.
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
 last := nice -n 15
 proofs := fuzz histories chaos coverage tests bench
@@ -52,7 +51,7 @@ quick: ## lint, values, trees, and the tests that your change touches, in three 
 
 .PHONY: quick-tests
 quick-tests: ## the tests of `make quick`
-	$(py) -m pytest -q -n 2 --dist worksteal $(foreach part,$(rigs),--ignore tests/$(part)) tests
+	@.ci/step quick-tests $(py) -m pytest -q -n 4 --dist worksteal $(foreach part,$(rigs),--ignore tests/$(part)) tests
 	@touched=$$(.ci/touched); test -z "$$touched" || $(py) -m pytest -q $$touched
 
 # A rig names its own packages; one apt call for all of them.
@@ -79,7 +78,7 @@ lint: ## ruff, mypy --strict, the layers, YAML and shell
 test-unit: ## tests of values, trees and doors
 	@.ci/venv dev
 	@.ci/apt $(unit_packages)
-	$(last) $(py) -m pytest -n 2 --dist worksteal $(foreach part,$(rigs),--ignore tests/$(part))
+	$(last) $(py) -m pytest -n 3 --dist worksteal $(foreach part,$(rigs),--ignore tests/$(part))
 
 .PHONY: test-netns
 test-netns: ## a Terway node, and agents on it, in network namespaces
@@ -93,14 +92,14 @@ test-cluster: ## what Kubernetes says and takes, by real API servers; building t
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/bare_debian.py packages)" && \
 	.ci/apt $(bench_packages) $(cluster_packages) $$packages
 	$(py) tests/rigs/cluster.py build
-	$(next) $(py) -m pytest -n 3 $(by_file) $(waiting) tests/cluster tests/daemonset
+	$(next) $(py) -m pytest -n 4 --dist worksteal $(waiting) tests/cluster tests/daemonset
 
 .PHONY: test-kubernetes
 test-kubernetes: ## the shipped manifests on real kubelets
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages)" && .ci/apt $$packages
 	$(py) tests/rigs/cluster.py build
-	$(next) $(py) -m pytest -n 2 $(by_file) tests/kubernetes/test_rollout.py tests/kubernetes $(foreach one,$(guests),--ignore $(one))
+	$(next) $(py) -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/kubernetes/test_rollout.py tests/kubernetes $(foreach one,$(guests),--ignore $(one))
 
 .PHONY: test-lab
 test-lab: ## a QEMU guest with a real RoCE device: every fault of it, found and mended

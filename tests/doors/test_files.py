@@ -182,10 +182,10 @@ def test_a_directory_in_place_of_a_file_and_the_other_way_round(root: Path) -> N
 
 
 @pytest.mark.timeout(120)
-def test_a_fifo_and_a_socket_are_not_opened(root: Path) -> None:
+def test_a_fifo_and_a_socket_are_not_opened(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(root / "fifo")
     listening = socket.socket(socket.AF_UNIX)
-    os.chdir(root)
+    monkeypatch.chdir(root)  # a socket's path is at most 107 bytes
     listening.bind("socket")
     files = Files(str(root))
     with listening:
@@ -654,7 +654,7 @@ def plant(root: Path, tree: dict[str, str | None]) -> None:
             elif target:
                 here.symlink_to(target)
             else:  # its text says where it lies, whatever links led there
-                here.write_text(str(here.parent.resolve() / here.name))
+                here.write_text(f"{os.path.realpath(here.parent)}/{here.name}")  # Path.resolve() raises for a loop
         except OSError:
             continue
 

@@ -316,7 +316,7 @@ def _gpu(at: str, index: int) -> Tree:
 
 def _link(directory: str, to: str) -> Link:
     """A link that lies in `directory`, relative as sysfs writes them."""
-    return Link(os.path.relpath(to, directory))
+    return Link(os.path.relpath(f"/{to}", f"/{directory}"))
 
 
 def _lies_in(path: str, part: str) -> bool:
