@@ -92,7 +92,7 @@ test-cluster: ## what Kubernetes says and takes, by real API servers; building t
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/bare_debian.py packages)" && \
 	.ci/apt $(bench_packages) $(cluster_packages) $$packages
 	$(py) tests/rigs/cluster.py build
-	$(next) $(py) -m pytest -n 4 --dist worksteal $(waiting) tests/cluster tests/daemonset
+	$(next) $(py) -m pytest -n 3 --dist worksteal $(waiting) tests/cluster tests/daemonset
 
 .PHONY: test-kubernetes
 test-kubernetes: ## the shipped manifests on real kubelets

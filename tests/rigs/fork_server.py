@@ -9,6 +9,7 @@ run a program for that.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import functools
 import json
 import os
@@ -33,18 +34,24 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 STATUS = struct.Struct("i")
 AT_START = ("LC_", "LANG", "PYTHON")  # variables that an interpreter reads as it starts, and never again
 MOST = 1 << 20  # bytes of a request: arguments and environment
+LIBC = ctypes.CDLL(None, use_errno=True)
 _starting = Lock()
 
 
-def run(argv: Sequence[str], environment: Mapping[str, str], *, timeout: float) -> subprocess.CompletedProcess[str]:
+def run(
+    argv: Sequence[str], environment: Mapping[str, str], *, timeout: float, node: int | None = None
+) -> subprocess.CompletedProcess[str]:
     """Runs `nodeprep` with these words and nothing else in its environment, here and with no input.
+
+    `node` is a process in whose mount and network namespaces it runs, as with `nsenter`.
 
     Raises:
         subprocess.TimeoutExpired: it did not end within `timeout` seconds, and is killed.
     """
     with _starting:
         server, _ = started()
-    request = json.dumps({"argv": list(argv), "cwd": str(Path.cwd()), "env": dict(environment)}).encode()
+    words = {"argv": list(argv), "cwd": str(Path.cwd()), "env": dict(environment), "node": node}
+    request = json.dumps(words).encode()
     out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
@@ -96,6 +103,14 @@ def content(descriptor: int) -> str:
         return stream.read()
 
 
+def enter(process: int) -> None:
+    """Puts this process into the mount and network namespaces of another."""
+    for name in ("net", "mnt"):  # in the other order /proc may be another's
+        with Path(f"/proc/{process}/ns/{name}").open() as namespace:
+            if LIBC.setns(namespace.fileno(), 0):
+                raise OSError(ctypes.get_errno(), f"setns {name} of process {process}")
+
+
 class Server:
     """Forks for each request that comes; of each it sends the process id first, and how it ended last."""
 
@@ -121,6 +136,9 @@ class Server:
         request = json.loads(data)
         pid = os.fork()
         if not pid:
+            if request["node"] is not None:
+                os.dup2(err, 2)  # who asked reads why it cannot
+                enter(request["node"])
             become(request["argv"], request["cwd"], request["env"], (os.open(os.devnull, os.O_RDONLY), out, err))
         os.close(out)
         os.close(err)

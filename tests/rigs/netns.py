@@ -21,12 +21,14 @@ from typing import Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tests.rigs import fork_server
 from tests.rigs.netns_node import Shape, Unavailable, build, with_parent
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NAMESPACES = ("--net", "--mount", "--propagation", "private")
 UNAVAILABLE = 77  # exit code of tests that could not be run, by automake's convention
 READY = "ready"
+LONGEST = 240.0  # seconds that no `nodeprep` takes that ends by itself
 ENVIRONMENT: Mapping[str, str] = {
     "NODEPREP_PHYSICAL_KINDS": "tun",
     "PYTHONPATH": f"{REPOSITORY / 'agent'}:{REPOSITORY}",
@@ -59,7 +61,13 @@ class Node:
         return self._held.pid
 
     def run(self, *argv: str, check: bool = True, text: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a command on the node; "nodeprep" and "python" are ours."""
+        """Run a command on the node; "nodeprep" and "python" are ours, and "nodeprep" is a fork."""
+        if argv[0] == "nodeprep" and text is None:
+            plain = {name: word for name, word in _environment().items() if not name.startswith(fork_server.AT_START)}
+            done = fork_server.run(argv, plain, timeout=LONGEST, node=self.pid)
+            if check:
+                done.check_returncode()
+            return done
         return subprocess.run(
             self._on_it(argv), capture_output=True, text=True, check=check, input=text, env=_environment()
         )
