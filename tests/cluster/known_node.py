@@ -12,7 +12,7 @@ from typing import Any
 from tests.rigs.absent import cannot_start
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns import Node
-from tests.rigs.netns_check import LATE, steadily
+from tests.rigs.netns_check import is_late, steadily
 from tests.rigs.netns_node import Shape, Unavailable
 from tests.rigs.netns_records import NAME, Changes, Object, Records
 from tests.rigs.relay import Relay
@@ -74,7 +74,7 @@ class Known:
 
     def alone(self, profile: str, *more: str) -> Said:
         words = ("--settle", "0", "--skip", "time.sync", "-o", "json", "--profile", profile, *more)
-        return steadily(lambda: self._check(*words), late=lambda said: bool(LATE.search(json.dumps(said.report))))
+        return steadily(lambda: self._check(*words), late=lambda said: is_late(said.report))
 
     def _check(self, *words: str) -> Said:
         done = self.node.run("nodeprep", "check", *words, check=False)

@@ -14,6 +14,7 @@ import pytest
 from tests import api_objects
 from tests.cli.program import NODEPREP, nodeprep
 from tests.rigs.cluster import Cluster
+from tests.rigs.netns_check import steadily
 
 PLUGIN = """\
 import json, os, sys
@@ -104,10 +105,15 @@ def test_in_a_pod_the_name_of_its_node_is_enough(cluster: Cluster, node: str, tm
     words = ("unshare", "--mount", "--propagation", "private", "sh", "-c", IN_POD, "sh", str(account))
     command = (*words, NODEPREP, "snapshot", "-o", str(file), "--settle", "0")
     environment = os.environ | server | {"NODE_NAME": node}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
+
+    def recorded() -> str:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return file.read_text()
+
     # An account without a role: it is known, and may not.
-    assert f"auth can-i get nodes/{node}" in file.read_text()
+    denied = f"auth can-i get nodes/{node}"
+    assert denied in steadily(recorded, late=lambda text: denied not in text)
 
 
 def test_a_server_out_of_reach_is_one_fact_and_not_the_end(cluster: Cluster, tmp_path: Path) -> None:

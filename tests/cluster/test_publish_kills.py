@@ -12,7 +12,6 @@ from uuid import uuid4
 
 import pytest
 
-from nodeprep.publish.publisher import PATIENCE
 from tests.cluster.published_node import (
     BOOTSTRAP,
     DOWN,
@@ -76,16 +75,17 @@ def here() -> Iterator[Checked]:
 
 
 def kill_in(phases: dict[Phase, Published]) -> set[Phase]:
-    """Each as soon as it waits in its phase. Returns those that were killed before their gate files may change.
+    """Each as soon as it waits in its phase. Returns those that were killed before their gate files may open.
 
-    An opening waits for its write for PATIENCE; this machine may stand still for longer.
+    An opening waits for its write for PATIENCE, and this machine may stand still for longer. Who has waited says so
+    before the files open.
     """
     left, in_time = dict(phases), set[Phase]()
     while left:
         phase = until(partial(waiting, left), f"request that is held: {[phase.node for phase in left]}")[0]
         one = left[phase]
         one.agent.kill()
-        if time.monotonic() - min(asked.at for asked in one.proxy.requests if asked.held) < PATIENCE:
+        if not one.agent.lines("profile-ready"):
             in_time.add(phase)
         one.proxy.lift()
         for asked in one.proxy.requests:
