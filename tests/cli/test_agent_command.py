@@ -21,6 +21,7 @@ from nodeprep.doors.host import Host
 from nodeprep.doors.store import Store
 from nodeprep.publish.probes import readiness
 from tests.rigs.agent import CONFIGURATION, LONG, Agent, environment
+from tests.rigs.ending import ending
 
 
 @pytest.fixture
@@ -160,7 +161,7 @@ def test_who_asks_for_the_configuration_is_answered(agent: Agent) -> None:
 
 def test_a_log_that_nobody_reads_any_more_stops_nothing(agent: Agent) -> None:
     reads, writes = os.pipe()
-    with subprocess.Popen(agent.argv(), stderr=writes, env=environment()) as process:
+    with ending(subprocess.Popen(agent.argv(), stderr=writes, env=environment())) as process:
         os.close(writes)
         os.close(reads)
         try:

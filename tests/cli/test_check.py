@@ -15,6 +15,7 @@ import pytest
 
 from tests.cli.program import NODEPREP, node, nodeprep, set_down
 from tests.rigs.absent import cannot_start
+from tests.rigs.ending import ending
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs/report.schema.json").read_text())
@@ -200,8 +201,8 @@ def typescript(*arguments: str, columns: int = 80, **environment: str) -> tuple[
 
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
-    with subprocess.Popen(
-        (NODEPREP, *arguments), stdout=follower, env=clean | {"TERM": "xterm"} | environment
+    with ending(
+        subprocess.Popen((NODEPREP, *arguments), stdout=follower, env=clean | {"TERM": "xterm"} | environment)
     ) as child:
         os.close(follower)
         said = b""
@@ -262,11 +263,13 @@ def test_any_locale_and_any_name(faulty: Path, locale: dict[str, str]) -> None:
 
 
 def test_waiting_ends_when_the_node_is_ready(faulty: Path) -> None:
-    with subprocess.Popen(
-        (NODEPREP, "check", "--root", str(faulty), "--wait", "30s"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    with ending(
+        subprocess.Popen(
+            (NODEPREP, "check", "--root", str(faulty), "--wait", "30s"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     ) as child:
         assert child.stderr is not None
         assert child.stderr.readline() == "waiting: NOT READY: 1 fault on 1 device\n"
@@ -290,7 +293,7 @@ def test_waiting_in_vain_ends_with_the_last_verdict(faulty: Path) -> None:
 
 def test_watching_ends_with_ctrl_c_and_the_last_verdict(faulty: Path) -> None:
     command = (NODEPREP, "check", "--root", str(faulty), "--watch", "0.2")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    with ending(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)) as child:
         assert child.stdout is not None
         for _ in range(2):
             while not child.stdout.readline().startswith("NOT READY"):
@@ -309,7 +312,7 @@ def test_watching_ends_when_nobody_reads(faulty: Path) -> None:
 
 def test_ctrl_c_while_waiting_is_130_and_no_traceback(faulty: Path) -> None:
     command = (NODEPREP, "check", "--root", str(faulty), "--wait", "1m")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    with ending(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)) as child:
         assert child.stderr is not None
         assert child.stderr.readline().startswith("waiting: ")
         child.send_signal(signal.SIGINT)

@@ -17,6 +17,7 @@ import pytest
 from nodeprep.cli.directories import Directories, directories, run_directory
 from nodeprep.cli.usage import UsageError
 from tests.rigs.agent import LONG, Agent, environment
+from tests.rigs.ending import ending
 
 DEFAULT = Directories("/var/lib/nodeprep", "/run/nodeprep", "/run/nodeprep-agent")
 VARIABLES = {"state": "NODEPREP_STATE_DIR", "run": "NODEPREP_RUN_DIR", "socket": "NODEPREP_SOCKET_DIR"}
@@ -192,7 +193,7 @@ def holding(agent: Agent, where: str = "", *, listens: bool = True) -> Iterator[
     lock.write_text("4711\n")
     path = str(getattr(agent, where) / "agent.sock") if where else ""
     words = (sys.executable, "-I", "-c", FORMER, str(lock), path, "yes" if listens else "")
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with ending(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "\n"

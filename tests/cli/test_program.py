@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.program import NODEPREP, nodeprep
 from tests.rigs import fork_server
+from tests.rigs.ending import ending
 from tests.rigs.waiting import until
 
 WAITS = ("wait-ready", "--profile", "rdma-roce", "--stage", "device", "--run-dir")
@@ -65,7 +66,7 @@ def test_what_does_not_end_is_killed(tmp_path: Path) -> None:
 
 
 def test_the_server_ends_with_its_owner() -> None:
-    with subprocess.Popen((sys.executable, "-c", OWNER), stdout=subprocess.PIPE, text=True) as owner:
+    with ending(subprocess.Popen((sys.executable, "-c", OWNER), stdout=subprocess.PIPE, text=True)) as owner:
         assert owner.stdout is not None
         served = Path("/proc", owner.stdout.readline().strip())
         assert served.exists()

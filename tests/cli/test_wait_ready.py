@@ -17,6 +17,7 @@ import pytest
 from nodeprep.cli.wait_ready import wait
 from nodeprep.publish.gate import GateFiles
 from tests.cli.program import NODEPREP, nodeprep
+from tests.rigs.ending import ending
 
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
@@ -36,7 +37,7 @@ def waited(*arguments: Any, **environment: str) -> tuple[int, str]:
 def disturbed(act: Callable[[subprocess.Popen[str]], object], *arguments: Any) -> tuple[int, str]:
     """The same, if `act` follows as soon as it has said for what it waits."""
     words = (NODEPREP, *asked(*arguments))
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with ending(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         try:

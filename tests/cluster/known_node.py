@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,13 +68,14 @@ class Known:
     records: Records
     kubeconfig: Path
 
-    def check(self, profile: str, *more: str, kubeconfig: Path | None = None) -> Said:
-        """With access to the API server, by another kubeconfig if one is given."""
-        return self.alone(profile, "--kubeconfig", str(kubeconfig or self.kubeconfig), "--node", NAME, *more)
+    def check(self, profile: str, *more: str, kubeconfig: Path | None = None, hung: Collection[str] = ()) -> Said:
+        """With access to the API server, by another kubeconfig if one is given. Checks in `hung` get no answer."""
+        access = ("--kubeconfig", str(kubeconfig or self.kubeconfig), "--node", NAME)
+        return self.alone(profile, *access, *more, hung=hung)
 
-    def alone(self, profile: str, *more: str) -> Said:
+    def alone(self, profile: str, *more: str, hung: Collection[str] = ()) -> Said:
         words = ("--settle", "0", "--skip", "time.sync", "-o", "json", "--profile", profile, *more)
-        return steadily(lambda: self._check(*words), late=lambda said: is_late(said.report))
+        return steadily(lambda: self._check(*words), late=lambda said: is_late(said.report, hung))
 
     def _check(self, *words: str) -> Said:
         done = self.node.run("nodeprep", "check", *words, check=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 
 import pytest
 
@@ -15,7 +14,6 @@ from tests.rigs.cluster import ALIBABA
 from tests.rigs.waiting import until
 
 SHARED = "tcp-shared-eni"
-SLACK = 30.0  # seconds that a busy machine may take longer
 BOOKS = ("imds.identity", "eni.addresses", "terway.mode", "terway.pod", "terway.ip-sufficient", "route.rules")
 
 
@@ -50,12 +48,11 @@ def test_a_server_that_is_frozen(shared_node: Known) -> None:
     usual = shared_node.check(SHARED)
     shared_node.cluster.signal(signal.SIGSTOP)
     try:
-        began = time.monotonic()
-        said = shared_node.check(SHARED)
-        assert time.monotonic() - began < 5 + SLACK
+        said = shared_node.check(SHARED, hung=ASKING)
     finally:
         shared_node.cluster.signal(signal.SIGCONT)
     assert (blind(said), said.code) == (ASKING, 3)
+    # test_api.py holds the deadline against the same server, frozen too.
     assert all("timeout" in one["message"] for one in said.findings("unknown"))
     assert others(said) == others(usual)
 

@@ -19,6 +19,7 @@ import pytest
 from tests.cli.program import NODEPREP
 from tests.cluster.fleet import NODES, POOL, SLACK, cells, few_nodes, node, nodes, say
 from tests.rigs.cluster import Cluster
+from tests.rigs.ending import ending
 
 
 @pytest.fixture
@@ -166,8 +167,8 @@ def once_it_waits(fleet: Cluster, act: Callable[[], object], *words: str) -> sub
     """`nodeprep nodes`, and what is done as soon as stderr has a line: the first look is over then."""
     environment = {**os.environ, "KUBECONFIG": str(fleet.kubeconfig())}
     command = (NODEPREP, "nodes", *words)
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    with ending(
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None

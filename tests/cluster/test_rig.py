@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.rigs import cluster as rig
+from tests.rigs.ending import ending
 from tests.rigs.waiting import until
 
 RUN = (sys.executable, str(Path(rig.__file__)), "run", "--")
@@ -37,7 +38,9 @@ def test_the_commands_code_is_its_own() -> None:
 
 @pytest.mark.usefixtures("cluster")
 def test_nothing_outlives_one_that_is_killed() -> None:
-    with subprocess.Popen((*RUN, "sh", "-c", 'echo "$KUBECONFIG"; sleep 5'), stdout=subprocess.PIPE, text=True) as ours:
+    with ending(
+        subprocess.Popen((*RUN, "sh", "-c", 'echo "$KUBECONFIG"; sleep 5'), stdout=subprocess.PIPE, text=True)
+    ) as ours:
         assert ours.stdout is not None
         directory = str(Path(ours.stdout.readline().strip()).parent)
         try:

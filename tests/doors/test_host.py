@@ -10,6 +10,7 @@ import pytest
 
 from nodeprep.doors.host import Host
 from tests.rigs.absent import cannot_start
+from tests.rigs.ending import ending
 from tests.rigs.mounted import seen_with
 
 BOOT_ID = "proc/sys/kernel/random/boot_id"
@@ -89,7 +90,7 @@ def container() -> Iterator[int]:
     """The first process of namespaces of its own."""
     own = ("unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc")
     script = "echo up && read -r _"
-    with subprocess.Popen((*own, "sh", "-c", script), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as outer:
+    with ending(subprocess.Popen((*own, "sh", "-c", script), stdin=subprocess.PIPE, stdout=subprocess.PIPE)) as outer:
         assert outer.stdin is not None
         assert outer.stdout is not None
         if outer.stdout.readline() != b"up\n":

@@ -15,6 +15,7 @@ import pytest
 
 from nodeprep.doors import clock, processor
 from nodeprep.doors.processor import Moment, busy_since, moment
+from tests.rigs.ending import ending
 
 
 def tasks(directory: Path, **schedstat: str) -> str:
@@ -84,7 +85,7 @@ def test_a_thread_that_others_keep_from_a_processor_is_busy_while_it_waits() -> 
     hashlib.pbkdf2_hmac("sha256", b"", b"", 1)  # what it loads at first it loads with that lock
     taken = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nprint(flush=True)\nwhile True: pass"
     thread, idle = threading.Thread(target=compute), []
-    with subprocess.Popen((sys.executable, "-c", taken), stdout=subprocess.PIPE) as other:
+    with ending(subprocess.Popen((sys.executable, "-c", taken), stdout=subprocess.PIPE)) as other:
         assert other.stdout is not None
         other.stdout.readline()
         thread.start()

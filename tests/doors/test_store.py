@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from nodeprep.doors import atomic
 from nodeprep.doors.store import LEAP, LIMIT, NAME, Held, Store, holder
+from tests.rigs.ending import ending
 from tests.rigs.mounted import seen_with
 
 AGENT = Path(__file__).parents[2] / "agent"
@@ -382,12 +383,14 @@ sys.stdin.read()
 @contextmanager
 def another(places: tuple[Path, Path]) -> Iterator[subprocess.Popen[str]]:
     """Another agent that holds the node until it is killed."""
-    with subprocess.Popen(
-        (sys.executable, "-c", HOLDS, *map(str, places)),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(AGENT)},
+    with ending(
+        subprocess.Popen(
+            (sys.executable, "-c", HOLDS, *map(str, places)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(AGENT)},
+        )
     ) as process:
         try:
             assert process.stdout is not None
@@ -459,7 +462,9 @@ def test_a_check_that_asks_who_holds_does_not_keep_the_agent_from_starting(place
     store = store_in(places)
     store.hold()
     store.release()
-    with subprocess.Popen((sys.executable, "-c", asking, f"{places[0]}/lock"), stdout=subprocess.PIPE) as process:
+    with ending(
+        subprocess.Popen((sys.executable, "-c", asking, f"{places[0]}/lock"), stdout=subprocess.PIPE)
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()
         assert store.hold() == ""

@@ -13,6 +13,7 @@ from contextlib import suppress
 from tests.cli.program import nodeprep
 from tests.kubernetes.shipped import Object, container
 from tests.rigs.cluster import Cluster, Node
+from tests.rigs.ending import ending
 from tests.rigs.images import REPOSITORY
 from tests.rigs.waiting import until
 
@@ -62,7 +63,7 @@ def _debugged(cluster: Cluster, node: Node) -> tuple[int, str]:
     command = [str(cluster.directory / "bin/kubectl"), *words, "--", "nodeprep", "check"]
     ours, theirs = pty.openpty()
     environment = {**os.environ, **cluster.environment(), "TERM": "xterm"}
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as shown:
+    with ending(subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)) as shown:
         os.close(theirs)
         text = b""
         with suppress(OSError):  # EIO: the other end is closed

@@ -18,6 +18,7 @@ import yaml
 
 from tests.rigs.cluster import Cluster, Node
 from tests.rigs.cluster_tools import tools
+from tests.rigs.ending import ending
 from tests.rigs.guest import Guest
 from tests.rigs.images import REPOSITORY
 from tests.rigs.waiting import until
@@ -246,7 +247,7 @@ def watched(cluster: Cluster, nodes: Sequence[Node] = ()) -> Iterator[Watched]:
         while not over.wait(0.02):
             seen.missing |= {str(path) for path in wanted if not path.exists()}
 
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as watch:
+    with ending(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)) as watch:
         assert watch.stdout is not None
         threads = Thread(target=_follow, args=(watch.stdout, seen)), Thread(target=look)
         for one in threads:

@@ -18,6 +18,7 @@ import pytest
 from tests.kubernetes.training import LONG, PLUGIN
 from tests.rigs import rdma_plugin
 from tests.rigs.cluster_tools import BASE
+from tests.rigs.ending import ending
 from tests.rigs.guest import Guest
 from tests.rigs.lab import RAIL, RDMA_DEVICE, RDMA_PORT
 from tests.rigs.lab_guest import REPOSITORY
@@ -140,7 +141,9 @@ def test_a_killed_owner_leaves_no_guest() -> None:
         " import Machine\nwith Cluster() as c:\n print(lab.Guest(frozenset(), Machine(enter=c.inside())).pid,"
         " c.directory, flush=True)\n time.sleep(300)"
     )
-    with subprocess.Popen((sys.executable, "-c", source), cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as owner:
+    with ending(
+        subprocess.Popen((sys.executable, "-c", source), cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    ) as owner:
         assert owner.stdout
         pid, directory = owner.stdout.readline().split()
         process = Path("/proc", pid)
@@ -152,7 +155,7 @@ def test_a_killed_owner_leaves_no_guest() -> None:
 def test_ctrl_c_ends_the_program(tmp_path: Path) -> None:
     command = (sys.executable, str(PROGRAM), "run", "--", "true")
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as ours:
+    with ending(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)) as ours:
         until(lambda: list(tmp_path.glob("*/etcd.log")), "its cluster starts")
         ours.send_signal(signal.SIGINT)
         assert ours.communicate(timeout=60)[1] == ""

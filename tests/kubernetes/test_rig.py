@@ -16,6 +16,7 @@ from daemonset.image import oci
 from tests.rigs import cluster as rig
 from tests.rigs.cluster import Cluster, Node
 from tests.rigs.cluster_tools import BASE, tools
+from tests.rigs.ending import ending
 from tests.rigs.waiting import until
 
 PROGRAM = (sys.executable, str(Path(rig.__file__)))
@@ -138,13 +139,27 @@ def test_an_image_of_ours_runs(cluster: Cluster, node: Node, tmp_path: Path) -> 
     assert cluster.kubectl("logs", "own") == "from a layer\n"
 
 
-def test_a_reboot(cluster: Cluster, server: str, node: Node) -> None:
+def hasty(program: Path, directory: Path) -> Path:
+    """Kubernetes whose kubelet is too early once: containerd answers `ctr` and not yet a kubelet."""
+    tried, path = directory / "tried", directory / "hasty"
+    early = 'command failed" err="failed to run Kubelet: rpc error: desc = server is not initialized yet"'
+    path.write_text(
+        f"#!/bin/sh\n[ \"$1\" != kubelet ] || [ -e {tried} ] || {{ touch {tried}; echo '{early}'; exit 1; }}\n"
+        f'exec {program} "$@"\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
+def test_a_reboot(cluster: Cluster, server: str, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, uid = node.boot_id, node.object()["metadata"]["uid"]
     for directory in ("/run/nodeprep", "/var/lib/nodeprep"):
         (node.path(directory) / "kept").touch()
         assert node.run("ls", directory) == "kept\n"
+    monkeypatch.setattr(cluster, "program", hasty(cluster.program, tmp_path))
     node.reboot()
     node.wait_ready()
+    assert (tmp_path / "tried").exists()
     assert node.boot_id != before
     assert node.object()["metadata"]["uid"] == uid
     assert node.run("ls", "/run/nodeprep", "/var/lib/nodeprep").split() == [
@@ -196,7 +211,7 @@ def test_a_proxy_may_stand_before_the_api_server(cluster: Cluster, node: Node) -
     )
     argv = cluster.inside(sys.executable, "-c", listen)
     ask = ("python3", "-c", "import socket; print(socket.create_connection(('10.96.0.1', 443), 5).recv(5))")
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as proxy:
+    with ending(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)) as proxy:
         assert proxy.stdout is not None
         assert proxy.stdout.readline() == "up\n"
         assert node.run(*ask) == "b'proxy'\n"
@@ -264,7 +279,7 @@ def test_a_command(cluster: Cluster, argv: list[str], code: int, said: str, caps
 def test_ctrl_c_is_no_failure() -> None:
     # Where the signal comes before our program has seen its command start, that lives on with our ends of the pipes.
     command = (*PROGRAM, "run", "--", "sh", "-c", 'echo "$KUBECONFIG"; exec sleep 20')
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ours:
+    with ending(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)) as ours:
         assert ours.stdout is not None
         directory = str(Path(ours.stdout.readline().strip()).parent)
         ours.send_signal(signal.SIGINT)
@@ -282,8 +297,10 @@ def machine() -> tuple[list[Path], list[str]]:
 def test_nothing_is_left_behind(end: signal.Signals) -> None:
     before = machine()
     script = 'kubectl apply -f - >&2 && kubectl rollout status daemonset/any >&2 && echo "$KUBECONFIG" && sleep 60'
-    with subprocess.Popen(
-        (*RUN, "sh", "-c", script), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    with ending(
+        subprocess.Popen(
+            (*RUN, "sh", "-c", script), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
     ) as ours:
         assert ours.stdin is not None
         assert ours.stdout is not None

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rigs.ending import ending
 from tests.rigs.lab import FRONT_END, RAIL, RDMA_DEVICE, RDMA_PORT, Guest, GuestError
 from tests.rigs.lab_guest import REPOSITORY
 from tests.rigs.waiting import until
@@ -201,7 +202,7 @@ def test_a_denied_module_that_does_not_exist_is_a_mistake() -> None:
 
 def test_a_killed_parent_leaves_no_guest() -> None:
     source = "import time; from tests.rigs.lab import Guest; print(Guest(frozenset()).pid, flush=True); time.sleep(60)"
-    with subprocess.Popen((sys.executable, "-c", source), cwd=REPOSITORY, stdout=subprocess.PIPE) as parent:
+    with ending(subprocess.Popen((sys.executable, "-c", source), cwd=REPOSITORY, stdout=subprocess.PIPE)) as parent:
         assert parent.stdout
         process = Path("/proc") / parent.stdout.readline().decode().strip()
         until(lambda: "qemu" in (process / "comm").read_text(), "QEMU: it is setpriv first")

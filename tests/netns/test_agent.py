@@ -14,6 +14,7 @@ import pytest
 
 from tests.rigs.absent import cannot_start
 from tests.rigs.agent import CONFIGURATION, DEAF, OPEN, SOONER, SPAN, Agent, at
+from tests.rigs.ending import ending
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import GATEWAY, Shape
 from tests.rigs.waiting import until
@@ -204,7 +205,7 @@ def broken(agent: Agent, here: Checked) -> None:
     """Let the next read of the loop's netlink socket fail: strace(1) takes its thread and no other."""
     words = ["strace", "-p", str(agent.pid), "-e", "trace=recvfrom", "-e", "inject=recvfrom:error=EIO:when=1"]
     trace = agent.directory / "trace"
-    with trace.open("w") as said, subprocess.Popen(words, stderr=said) as tracer:
+    with trace.open("w") as said, ending(subprocess.Popen(words, stderr=said)) as tracer:
         try:
             until(lambda: "attached" in trace.read_text() or tracer.poll() is not None, "strace")
             if tracer.poll() is not None:

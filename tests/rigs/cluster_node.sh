@@ -1,5 +1,6 @@
 #!/bin/bash
 # A node from inside: its own directories, then containerd, then the kubelet. It ends when one of the two does.
+# A kubelet that was before its containerd is started again.
 #
 #   cluster_node.sh [--apart] TREE PROGRAM TOOLS
 #
@@ -96,5 +97,11 @@ if [ ! -e "$imported" ]; then
     touch "$imported"
 fi
 mapfile -t flags </etc/kubernetes/kubelet.flags
-"$program" kubelet "${flags[@]}" >>/var/log/kubelet.log 2>&1 &
-wait -n "$containerd" "$!" || true
+# containerd answers `ctr` a moment before it answers a kubelet, which then ends. systemd would start it again.
+while :; do
+    "$program" kubelet "${flags[@]}" >>/var/log/kubelet.log 2>&1 &
+    wait -n "$containerd" "$!" || true
+    tail -n 1 /var/log/kubelet.log | grep -q 'server is not initialized yet' || break
+    kill -0 "$containerd" || break
+    sleep 0.2
+done

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
+from tests.rigs.ending import ending
+
 EVERY = 30.0  # seconds between two lines: a CI that waits for output gives up after minutes
 
 
@@ -71,9 +73,9 @@ def follow(
         every: seconds between two lines.
     """
     heard, output, begun = Heard(steps), list[str](), time.monotonic()
-    with subprocess.Popen(
-        command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    pipe = subprocess.PIPE
+    started = subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+    with ending(started) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         out, err = process.stdout, process.stderr
@@ -83,18 +85,14 @@ def follow(
         ]
         for reader in readers:
             reader.start()
-        try:
-            lines = 1
-            while True:
-                try:
-                    process.wait(max(0.0, begun + lines * every - time.monotonic()))
-                    break
-                except subprocess.TimeoutExpired:
-                    say(told(heard, time.monotonic() - begun))
-                    lines += 1
-        except BaseException:
-            process.kill()
-            raise
+        lines = 1
+        while True:
+            try:
+                process.wait(max(0.0, begun + lines * every - time.monotonic()))
+                break
+            except subprocess.TimeoutExpired:
+                say(told(heard, time.monotonic() - begun))
+                lines += 1
         for reader in readers:
             reader.join()
     return Ended(process.returncode, "".join(output), heard.said, time.monotonic() - begun)
