@@ -183,6 +183,7 @@ class Deeds(Faults):
             self.count("memory deleted")
             for directory in (self.agent.memory, self.agent.socket_directory):
                 (directory / "memory.json").unlink(missing_ok=True)
+            self.agent.tampered = False  # what was damaged is gone
             self._anew()
 
     def older(self) -> None:
@@ -191,6 +192,7 @@ class Deeds(Faults):
             self.count("memory of before")
             (self.agent.socket_directory / "memory.json").unlink(missing_ok=True)
             (self.agent.memory / "memory.json").write_bytes(self.rng.choice(self.copies))
+            self.agent.tampered = bool(self.agent.damage())  # a damaged one may just have been replaced
 
     def rot(self) -> None:
         """Bytes flip."""
