@@ -8,11 +8,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from nodeprep.config.agent_settings import fact_name
-from nodeprep.config.keys import KEYS, Key
-from nodeprep.config.settings import DEFAULT_FILE, Settings
-from nodeprep.config.waivers import Waiver
-from nodeprep.config.written import written
+from nodeprep.config import agent_settings, written
+from nodeprep.config.configuration import DEFAULT_FILE, Settings
+from nodeprep.config.keys import KEYS, ConfigKey
+from nodeprep.config.waiver_rules import Waiver
 from nodeprep.facts import ALL as FACTS
 
 TARGET = Path(__file__).with_name("configuration.md")
@@ -34,8 +33,8 @@ waivers:
 gate:
   profiles: ["rdma*", mpijob-exclusive-eni]
   effect: PreferNoSchedule
-damping:
-  hard: {fails: 2, of: 3}
+confirmation:
+  fast: {fails: 2, of: 3}
   pass-span: 60
 every: {counters: 30, os-network: 120}
 metrics: {bind: 127.0.0.1, port: 9842}
@@ -94,14 +93,14 @@ def _keys() -> Iterator[str]:
                 yield f"| `{key.path}` | {' | '.join(map(_cell, told))} |"
 
 
-def _group(key: Key) -> str:
+def _group(key: ConfigKey) -> str:
     """The keys with something below them have a table of their own."""
     first = key.path.partition(".")[0].removesuffix("[]")
     has_parts = any(other.path.startswith((f"{first}.", f"{first}[]")) for other in KEYS)
     return first if has_parts else "The whole"
 
 
-def default(key: Key) -> str:
+def default(key: ConfigKey) -> str:
     """What holds where the file does not say."""
     if key.path in REQUIRED:
         return "required"
@@ -110,7 +109,7 @@ def default(key: Key) -> str:
         return json.dumps(one) if isinstance(one, str | tuple) else "required"
     if key.path in DEFAULTS_OF_ITEMS:
         return DEFAULTS_OF_ITEMS[key.path]
-    value: Any = written(Settings())
+    value: Any = written.written(Settings())
     for name in key.path.split("."):
         value = value[name]
     return value if isinstance(value, str) else json.dumps(value)
@@ -126,7 +125,7 @@ def _facts() -> Iterator[str]:
     )
     for fact in FACTS:
         woken = ", ".join(sorted(fact.woken_by)) or "nothing: by the clock alone"
-        yield f"| `{fact_name(fact)}` | {fact.every:g} | {woken} | {max(0.5, fact.rest):g} |"
+        yield f"| `{agent_settings.fact_name(fact)}` | {fact.every:g} | {woken} | {max(0.5, fact.rest):g} |"
 
 
 def _cell(text: str) -> str:

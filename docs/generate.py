@@ -8,8 +8,8 @@ from pathlib import Path
 
 from docs import configuration, metrics
 from nodeprep.checks import ALL
-from nodeprep.cli import explain
-from nodeprep.cli.reasons import reasons
+from nodeprep.cli import reasons
+from nodeprep.cli.check import check_sheet
 from nodeprep.model import Check
 
 TARGET = Path(__file__).with_name("checks.md")
@@ -77,13 +77,13 @@ def _section(check: Check) -> Iterator[str]:
     yield ""
     yield f"*Fix:* {check.fix}"
     yield ""
-    yield f"- severity: {check.severity}, {explain.SEVERITIES[check.severity]}"
-    yield f"- stage: {check.stage}, {explain.STAGES[check.stage]}"
-    yield f"- damping: {check.damping}, the agent {explain.DAMPINGS[check.damping]}"
-    yield f"- needs: {explain.looks(check)}"
+    yield f"- severity: {check.severity}, {check_sheet.SEVERITIES[check.severity]}"
+    yield f"- stage: {check.stage}, {check_sheet.STAGES[check.stage]}"
+    yield f"- confirmation: {check.confirmation}, the agent {check_sheet.CONFIRMATIONS[check.confirmation]}"
+    yield f"- needs: {check_sheet.looks(check)}"
     if check.after:
         yield f"- after: {', '.join(map(_link, check.after))}"
-    yield f"- repair: {explain.repair(check, '`{}`'.format)}"
+    yield f"- repair: {check_sheet.repair(check, '`{}`'.format)}"
     yield from _reasons(check)
     yield f"- source: {check.source}"
     yield ""
@@ -91,19 +91,19 @@ def _section(check: Check) -> Iterator[str]:
 
 
 def _reasons(check: Check) -> Iterator[str]:
-    said = (f"`{reason}` ({statuses})" if statuses else f"`{reason}`" for reason, statuses in reasons(check))
+    said = (f"`{reason}` ({statuses})" if statuses else f"`{reason}`" for reason, statuses in reasons.reasons(check))
     yield f"- reasons: {', '.join(said)}"
 
 
 def _numbers(check: Check) -> Iterator[str]:
     if check.want is None:
         return
-    for paragraph in explain.about_numbers(check):
+    for paragraph in check_sheet.about_numbers(check):
         yield paragraph
         yield ""
     yield "| number | default | |"
     yield "|---|---|---|"
-    for number in explain.numbers(check):
+    for number in check_sheet.numbers(check):
         yield f"| `{number.key}` | {_cell(number.default)} | {_cell(number.about)} |"
     yield ""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from nodeprep.facts.past import State
-from nodeprep.publish import metrics, series, tally
-from nodeprep.publish.web import PATIENCE, PLACES, PORT
+from nodeprep.agent_state import NodeState
+from nodeprep.publish import metrics, series, transition_totals
+from nodeprep.publish.web import CLIENTS_LIMIT, PORT, REQUEST_TIMEOUT_SECONDS
 
 TARGET = Path(__file__).with_name("metrics.md")
 ALERTS = Path(__file__).resolve().parent.parent / "tests" / "publish" / "alerts.yaml"
@@ -18,8 +18,8 @@ Written by `make docs` from the code. Do not edit.
 
 The agent listens on 127.0.0.1, port {PORT}, unless `metrics.bind` and `metrics.port` say otherwise
 ([configuration.md](configuration.md)): a Prometheus elsewhere needs the node's address there. A scrape takes
-milliseconds, and a node with 8 NICs and 8 GPUs has fewer than 300 series. At most {PLACES} clients are served at once,
-for {PATIENCE:g} s each. There is no TLS and no password: nothing here is a secret.
+milliseconds, and a node with 8 NICs and 8 GPUs has fewer than 300 series. At most {CLIENTS_LIMIT} clients are served at once,
+for {REQUEST_TIMEOUT_SECONDS:g} s each. There is no TLS and no password: nothing here is a secret.
 
 | page | |
 |---|---|
@@ -44,10 +44,10 @@ What could not be read has no series: a gap in `nodeprep_port_up` is no port tha
   finding that a waiver excuses, or that follows from another check's failure, does not count: one missing module is one
   failing check. A check that is absent here, or of which nothing counts, has no series. docs/checks.md has them all.
 - **profile** is each profile that the node has: a node without one has no `nodeprep_ready`.
-- **bell** is an event source. One that this node does not have (no ib_core, no right to read the kernel log) has no
-  `nodeprep_bell_alive`: 0 is one that died.
-- **verb, code**: one `PATCH` or `POST` a minute with 422 is the agent's test of the fence: a denial that is wanted
-  ([security.md](security.md#the-fence)). `nodeprep_node_ok` tells of others.
+- **event source** is an event source. One that this node does not have (no ib_core, no right to read the kernel log) has no
+  `nodeprep_event_source_up`: 0 is one that died.
+- **verb, code**: one `PATCH` or `POST` a minute with 422 is the agent's test of the admission policy: a denial that is wanted
+  ([security.md](security.md#the-admission policy)). `nodeprep_node_ok` tells of others.
 - **mounts_ok** is 0 where a taken-over agent could write a mount of the node besides its own three directories
   ([security.md](security.md#what-is-mounted-inside-a-mount)).
 - **fact** is a name that `every` of [configuration.md](configuration.md) takes; **reason** is a word of the agent.
@@ -77,15 +77,15 @@ def _table() -> Iterator[str]:
     for one in series.ALL:
         kind = "counter" if one.name.endswith("_total") else "gauge"
         yield f"| `{one.name}` | {kind} | {', '.join(one.labels)} | {one.about} |"
-    others = ((metrics.DETECTION, "histogram", ""), (metrics.CLOSED, "histogram", "phase"))
-    for (name, about), kind, labels in (*others, (metrics.BUILD, "gauge", "version")):
+    others = ((metrics.DETECTION_METRIC, "histogram", ""), (metrics.CLOSED_METRIC, "histogram", "phase"))
+    for (name, about), kind, labels in (*others, (metrics.BUILD_METRIC, "gauge", "version")):
         yield f"| `{name}` | {kind} | {labels} | {about} |"
     yield "| `process_*` | | | CPU, memory, open files and start of the process, as Prometheus' clients have them |"
 
 
 def _values() -> Iterator[str]:
-    yield f"- **state** of `nodeprep_state`: {', '.join(f'`{state}`' for state in State)}."
-    phases = ", ".join(f"`{phase}`" for phase in tally.Phase)
+    yield f"- **state** of `nodeprep_state`: {', '.join(f'`{state}`' for state in NodeState)}."
+    phases = ", ".join(f"`{phase}`" for phase in transition_totals.ClosurePhase)
     yield f"- **phase**: {phases}: the gate was closed since a start, or because something failed."
     yield "- **device, port** are the kernel's names; a function that is handed out to pods (a VF) has no series."
     yield "- **kind** sums what a port's counters say of one trouble:"

@@ -1,6 +1,6 @@
 """Throws faults at a real agent on a node in namespaces, and watches that it never tells what is not so.
 
-    python tests/chaos.py [--minutes 2] [--seed N] [--default-damping]
+    python tests/chaos.py [--minutes 2] [--seed N] [--default-confirmation]
 
 Real: links, routes, rules and files of the node (tests/rigs/netns.py), signals, a disk that is full or read-only, bytes
 that flip in the memory, forged gate files, a shifted CLOCK_BOOTTIME. Stands for something: another boot is another boot
@@ -31,7 +31,7 @@ from tests.rigs.netns_node import Shape, Unavailable
 
 READ = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1], timeout=10).read().decode())"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-FAST, DEFAULT = 3.0, 30.0  # seconds; damping.pass-span
+FAST, DEFAULT = 3.0, 30.0  # seconds; confirmation.pass-span
 USUAL = 0.5  # seconds; `nodeprep check` takes 0.3 where nothing else runs
 OPENS = 30.0  # seconds beside the span, for a gate to open where all is mended: metadata is asked every 15 s
 
@@ -126,7 +126,7 @@ def ends_well(deeds: Deeds, agent: Process, span: float) -> str:
         time.sleep(0.2)
     print(f"chaos: all is mended, the gate opened {now() - began:.1f} s later", flush=True)
     page = agent.node.run("python", "-c", READ, f"http://127.0.0.1:{PORT}/metrics").stdout.splitlines()
-    sick = [name for name in ("nodeprep_config_ok", "nodeprep_store_ok") if f"{name} 1.0" not in page]
+    sick = [name for name in ("nodeprep_config_ok", "nodeprep_state_file_ok") if f"{name} 1.0" not in page]
     return f"all is mended, and {', '.join(sick)} is not 1" if sick else ""
 
 
@@ -166,7 +166,7 @@ def summary(deeds: Deeds, agent: Process, watcher: Watcher, seed: int, minutes: 
     print(
         f"chaos: seed {seed}, {minutes:.1f} min, {sum(deeds.counted.values())} deeds: {done}\n"
         f"seen: gate opened {seen['openings']} times and closed {seen['closings']}, {agent.starts} starts, "
-        f"{convicted} convictions, {latched} latches, {died} bells died\n"
+        f"{convicted} convictions, {latched} latches, {died} event sources died\n"
         f"most: {seen['rss'] >> 20} MiB, {seen['threads']} threads, {seen['descriptors']} descriptors; "
         f"a gate stood open {seen['slowest']:.2f} s with a fault\n"
         f"violations: {len(watcher.violations)}",

@@ -14,8 +14,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from nodeprep.doors.store import Damaged, Store
-from nodeprep.memory import recall
+from nodeprep import state_file
+from nodeprep.doors.files.state_store import DamagedFile, Store
 from tests.rigs.netns import ENVIRONMENT, REPOSITORY, Node
 
 LONG = 60.0  # seconds for a start or an end on a machine that has much to do
@@ -135,10 +135,10 @@ class Process:
 
     def believes_closed(self) -> bool:
         """Whether by its memory no gate stands open."""
-        loaded = recall(self.store())
-        return loaded.past is None or not loaded.past.gates
+        loaded = state_file.load(self.store())
+        return loaded.agent_state is None or not loaded.agent_state.gates
 
-    def damage(self) -> list[Damaged]:
+    def damage(self) -> list[DamagedFile]:
         return list(self.store().load().damaged)
 
     def reset(self) -> None:

@@ -20,7 +20,7 @@ mode: MODE
 default: profile.yaml
 gate: {profiles: ["*"]}
 every: {sysctls: SYSCTLS, routes: 2, links: 2, imds: 15}
-damping: {pass-span: SPAN, pass-every: STEP, books: {fails: 2, of: 2, apart: 1}}
+confirmation: {pass-span: SPAN, pass-every: STEP, records: {fails: 2, of: 2, apart: 1}}
 """
 PROFILE_FILE = """apiVersion: nodeprep.io/v1
 kind: Profile

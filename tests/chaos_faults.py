@@ -15,7 +15,7 @@ from tests.rigs.netns import Node
 from tests.rigs.netns_node import CONFLIST, GATEWAY
 
 HARD = 3.0  # seconds; two looks half a second apart, the first up to a second late: 0.5 to 1.6 s
-POLLED = 6.0  # seconds; what no bell tells of is looked at every 2 s, and two such looks are 1 s apart
+POLLED = 6.0  # seconds; what no event source tells of is looked at every 2 s, and two such looks are 1 s apart
 MANY = 6  # that stand at once
 CNI, TORN = "/etc/cni/net.d", CONFLIST[:60]
 

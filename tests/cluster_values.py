@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodeprep.facts.cluster import (
+from nodeprep.facts.kubernetes.cluster import (
     Cluster,
-    Condition,
     Container,
     EniAddress,
     EniConfig,
@@ -16,6 +15,7 @@ from nodeprep.facts.cluster import (
     KubeNode,
     Pod,
     PodEni,
+    StatedCondition,
     TerwayNode,
 )
 
@@ -25,7 +25,7 @@ ENI, MAC = "eni-bp1second", "00:16:3e:aa:bb:01"
 LIMITS = '{"EniQuantity": 8, "EniTotalQuantity": 20, "EniPrivateIpAddressQuantity": 30, "EriQuantity": 2}'
 
 
-def condition(**different: Any) -> Condition:
+def condition(**different: Any) -> StatedCondition:
     """SufficientIP, two minutes old."""
     usual: dict[str, Any] = {
         "type": "SufficientIP",
@@ -34,7 +34,7 @@ def condition(**different: Any) -> Condition:
         "message": "node has sufficient IP",
         "age": 120.0,
     }
-    return Condition(**(usual | different))
+    return StatedCondition(**(usual | different))
 
 
 def node_object(**different: Any) -> KubeNode:

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nodeprep.facts.cni import Binary, Cni, CniFile, Network, Plugin
-from nodeprep.facts.terway import Socket, Terway
+from nodeprep.facts.alibaba.terway import Terway, UnixSocket
+from nodeprep.facts.network.cni import Binary, Cni, CniFile, CniNetwork, CniPlugin
 
 DAEMON = "/var/run/eni/eni.socket"
 POLICY = "127.0.0.1:9099"
@@ -39,16 +39,16 @@ CALICO: dict[str, Any] = {
 }
 
 
-def plugin(kind: str = "terway", **options: str | int | bool) -> Plugin:
+def plugin(kind: str = "terway", **options: str | int | bool) -> CniPlugin:
     """A plugin with its options."""
-    return Plugin(kind, tuple(options.items()))
+    return CniPlugin(kind, tuple(options.items()))
 
 
-def network(*plugins: Plugin, **different: Any) -> Network:
+def network(*plugins: CniPlugin, **different: Any) -> CniNetwork:
     """The chain of these plugins, by default what Terway writes for a shared ENI with veth pairs."""
     chain = plugins or (plugin("terway", eniip_virtual_type="veth", network_policy_provider="ebpf"),)
     usual: dict[str, Any] = {"name": "terway-chainer", "version": "0.4.0", "plugins": chain, "delegates": ()}
-    return Network(**(usual | different))
+    return CniNetwork(**(usual | different))
 
 
 def cni_file(file: str, *types: str, **different: Any) -> CniFile:
@@ -83,8 +83,8 @@ def terway(**different: Any) -> Terway:
         "capabilities": {"cni_exclusive_eni": "default", "datapath": "veth", "network_policy_provider": "ebpf"},
         "missing": (),
         "bpffs": True,
-        "daemon": Socket(DAEMON, None),
-        "policy": Socket(POLICY, None),
+        "daemon": UnixSocket(DAEMON, None),
+        "policy": UnixSocket(POLICY, None),
         "device_plugins": (),
     }
     return Terway(**(usual | different))

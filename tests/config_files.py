@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nodeprep.config.settings import Settings, load_settings
+from nodeprep.config import configuration
+from nodeprep.config.configuration import Settings
 
 TODAY = "2026-01-10"
 HEAD = "apiVersion: nodeprep.io/v1\nkind: Config\n"
@@ -27,4 +28,4 @@ def settings(directory: Path, text: str) -> Settings:
     """The settings of a file with these keys. Raises ConfigError."""
     file = directory / "config.yaml"
     file.write_text(HEAD + text)
-    return load_settings(str(file), TODAY)
+    return configuration.load_settings(str(file), TODAY)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodeprep.facts.cluster import Cluster, EniRecord
-from nodeprep.facts.erdma import VENDOR_DEVICE
-from nodeprep.facts.links import Address, Link, Links
-from nodeprep.facts.rdma import Device
+from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
+from nodeprep.facts.kubernetes.cluster import Cluster, EniRecord
+from nodeprep.facts.network.links import Address, Link, Links
+from nodeprep.facts.rdma.rdma import RdmaDevice
 from nodeprep.model import Unreadable, Why
 from tests.cluster_values import cluster, eni_address, eni_record, terway_node
 from tests.imds_values import PRIMARY_MAC, SHARED_MAC
@@ -56,7 +56,7 @@ def kernel(*found: Link, **different: Any) -> Links:
     return links(*(found or (eth0(), eth1())), **(usual | different))
 
 
-def erdma(**different: Any) -> Device:
+def erdma(**different: Any) -> RdmaDevice:
     """erdma_0, whose GUID is made of the ERI's MAC address."""
     usual: dict[str, Any] = {"name": "erdma_0", "id": VENDOR_DEVICE, "node_guid": "0216:3eff:feaa:bb03"}
     return device(**(usual | different))

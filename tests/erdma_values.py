@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodeprep.facts.erdma import VENDOR_DEVICE, Erdma
-from nodeprep.facts.lingjun import Lingjun, VfTopology, VirtualFunction
-from nodeprep.facts.pci import PciDevice
-from nodeprep.facts.rdma import Device
+from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE, Erdma
+from nodeprep.facts.alibaba.lingjun import Lingjun, VfTopology, VirtualFunction
+from nodeprep.facts.machine.pci import PciDevice
+from nodeprep.facts.rdma.rdma import RdmaDevice
 from tests.values import device, nic
 
 FIRST, SECOND = "0000:00:07.0", "0000:00:08.0"
@@ -34,7 +34,7 @@ def eri(**different: Any) -> PciDevice:
     return nic(**(usual | different))
 
 
-def erdma_0(**different: Any) -> Device:
+def erdma_0(**different: Any) -> RdmaDevice:
     """The RDMA device of the function at FIRST, made of MAC."""
     usual = {"name": "erdma_0", "bdf": FIRST, "id": VENDOR_DEVICE, "node_guid": GUID, "board": None}
     return device(**(usual | different))

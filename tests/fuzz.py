@@ -23,18 +23,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from nodeprep import checks, facts
-from nodeprep.doors.host import Host
-from nodeprep.facts.capture import capture
-from nodeprep.facts.devnodes import DevNodes
-from nodeprep.facts.links import Links
-from nodeprep.facts.modules import Modules
-from nodeprep.facts.pci import Pci
-from nodeprep.facts.rdma import Rdma
+from nodeprep import check_round, checks, facts
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.expected import profile_capture
+from nodeprep.facts.machine.modules import Modules
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.devnodes import DevNodes
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.job_profile import Profile
 from nodeprep.look import Eyes, Look
 from nodeprep.model import Severity, Status
-from nodeprep.profile import Profile
-from nodeprep.round import judge
 from tests.rigs import trees
 
 NOBODY = 65534
@@ -74,7 +73,7 @@ def profile_of(root: Path) -> Profile:
     seen = look(root)
     rdma = seen.get(Rdma)
     assert rdma is not None
-    captured = capture(
+    captured = profile_capture.capture(
         "fuzz",
         rdma,
         pci=seen.get(Pci),
@@ -88,7 +87,7 @@ def profile_of(root: Path) -> Profile:
 
 def judged(root: Path, profile: Profile) -> tuple[int, list[str]]:
     """The exit code of `check`, and the reasons of its findings."""
-    findings = judge(checks.ALL, look(root), None, profile, {}).findings
+    findings = check_round.judge(checks.ALL, look(root), None, profile, {}).findings
     reasons = [finding.verdict.reason for finding in findings]
     if any(finding.status is Status.FAIL for finding in findings):
         return 1, reasons

@@ -4,7 +4,7 @@
 
 A history is a list of events: looks at checks, fresh or stale, with any result; restarts with the memory kept, lost,
 damaged or an older copy; boots, clock steps, upgrades, resets, and changes of mode and profile. It is played through
-`begin` and `think`, and beside them a plain model reckons what may be believed: it shares no code with them. Prints how
+`begin` and `reconcile`, and beside them a plain model reckons what may be believed: it shares no code with them. Prints how
 many were played and what happened in them; exits 1 with the shortest form of the first violation.
 """
 
@@ -21,13 +21,13 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from nodeprep.decide.damping import Glance, reset
+from nodeprep.agent_state import AgentState, NodeState
+from nodeprep.decide import fault_confirmation, gate_readiness, reconciliation, upgrade
 from nodeprep.decide.desired import Desired
-from nodeprep.decide.readiness import Assigned, Mode, Repair, begin
-from nodeprep.decide.turn import Heard, Rules, think
-from nodeprep.decide.upgrade import took_over
-from nodeprep.facts.past import Past, State
-from nodeprep.model import Damping, Remedy, Stage, Status
+from nodeprep.decide.fault_confirmation import CheckObservation
+from nodeprep.decide.gate_readiness import AssignedProfile, Mode, Repair
+from nodeprep.decide.reconciliation import AgentPolicy, Observed
+from nodeprep.model import Confirmation, Remedy, Stage, Status
 from tests.past_values import check, checks, finding
 
 K = TypeVar("K")
@@ -37,9 +37,9 @@ Event = tuple[str, float, str, str]  # what happens, a number for it, results by
 STATE, BOOKS, SOFT, KLOG = "port.state", "eni.addresses", "counter.transport", "klog.nic"
 ALL = checks(
     check(STATE),
-    check(BOOKS, damping=Damping.BOOKS, stage=Stage.NODE),
-    check(SOFT, damping=Damping.SOFT, after=(STATE,)),
-    check(KLOG, damping=Damping.LATCH),
+    check(BOOKS, confirmation=Confirmation.RECORDS, stage=Stage.NODE),
+    check(SOFT, confirmation=Confirmation.SLOW, after=(STATE,)),
+    check(KLOG, confirmation=Confirmation.LATCHED),
 )
 RESULTS = {"o": Status.OK, "w": Status.WARN, "f": Status.FAIL, "u": Status.UNKNOWN, "a": Status.ABSENT}
 LINK_UP = Remedy("link_up", {"interface": "eth2"})
@@ -63,22 +63,24 @@ class World:
             for column, (check_id, port) in enumerate(self.columns)
             for letter, status in RESULTS.items()
         }
-        self.profiles: tuple[tuple[Assigned, ...], ...] = (
-            (Assigned("rdma-roce", self.ids, gating=True, rdma=True),),
+        self.profiles: tuple[tuple[AssignedProfile, ...], ...] = (
+            (AssignedProfile("rdma-roce", self.ids, gating=True, rdma=True),),
             (
-                Assigned("rdma-roce", (first,), gating=True, rdma=True),
-                Assigned("tcp", (second,), gating=False, rdma=False),
+                AssignedProfile("rdma-roce", (first,), gating=True, rdma=True),
+                AssignedProfile("tcp", (second,), gating=False, rdma=False),
             ),
-            (Assigned("rdma", self.ids, gating=False, rdma=True),),
-            (Assigned("rdma-roce", self.ids, gating=True, rdma=True, refused="no baseline"),),
+            (AssignedProfile("rdma", self.ids, gating=False, rdma=True),),
+            (AssignedProfile("rdma-roce", self.ids, gating=True, rdma=True, refused="no baseline"),),
             (
-                Assigned("rdma-roce", self.ids, gating=True, rdma=True),
-                Assigned("rdma", (first,), gating=False, rdma=True, refused="no baseline"),
+                AssignedProfile("rdma-roce", self.ids, gating=True, rdma=True),
+                AssignedProfile("rdma", (first,), gating=False, rdma=True, refused="no baseline"),
             ),
             (),
         )
         known = {one: ALL[one] for one in self.ids}
-        self.rules = {(mode, at): Rules(known, some, mode) for mode in MODES for at, some in enumerate(self.profiles)}
+        self.rules = {
+            (mode, at): AgentPolicy(known, some, mode) for mode in MODES for at, some in enumerate(self.profiles)
+        }
 
 
 WORLDS = (World(STATE, BOOKS), World(STATE, SOFT), World(BOOKS, SOFT), World(STATE, KLOG))
@@ -203,9 +205,9 @@ class Node:
     profile: int = 0
     repair: Repair = REPAIRS[0]
     tolerant: bool = True
-    past: Past = field(default_factory=Past)
+    agent_state: AgentState = field(default_factory=AgentState)
     truth: Truth = field(default_factory=Truth)
-    older: tuple[Past, Truth, int, int] | None = None
+    older: tuple[AgentState, Truth, int, int] | None = None
     standing: str = "aaa"
     met: set[str] = field(default_factory=set)
 
@@ -242,50 +244,55 @@ def _alter(node: Node, what: str, number: float) -> None:
     elif what == "tolerant":
         node.tolerant = not node.tolerant
     elif what == "copy":
-        node.older = (node.past, node.truth.copied(), node.boot, node.uid)
+        node.older = (node.agent_state, node.truth.copied(), node.boot, node.uid)
 
 
 def _restart(node: Node, what: str, number: float) -> None:
     if what == "kept":
-        _start(node, node.past, node.truth)
+        _start(node, node.agent_state, node.truth)
     elif what == "upgrade":
-        _start(node, node.past, node.truth, version=f"{number}")
+        _start(node, node.agent_state, node.truth, version=f"{number}")
     elif what == "reset":
-        node.past, node.truth = reset(node.past, node.now), Truth(upgraded_at=node.truth.upgraded_at)
+        node.agent_state, node.truth = (
+            fault_confirmation.reset(node.agent_state, node.now),
+            Truth(upgraded_at=node.truth.upgraded_at),
+        )
     elif what == "older" and node.older is not None:
-        past, truth, boot, uid = node.older
+        agent_state, truth, boot, uid = node.older
         same = (boot, uid) == (node.boot, node.uid)
-        _start(node, past, truth.copied() if same else Truth(), closed=not same)
+        _start(node, agent_state, truth.copied() if same else Truth(), closed=not same)
     elif what == "damaged":
-        _start(node, _damaged(node.past, int(number), node.now), Truth(), closed=True)
+        _start(node, _damaged(node.agent_state, int(number), node.now), Truth(), closed=True)
     elif what == "boot":
         node.boot += 1
         node.now = 20.0 if number % 2 else node.now  # the memory's times may lie before or after the new clock's
-        _start(node, node.past, Truth(), closed=True)
+        _start(node, node.agent_state, Truth(), closed=True)
     elif what == "node":
         node.uid += 1
-        _start(node, node.past, Truth(), closed=True)
+        _start(node, node.agent_state, Truth(), closed=True)
     else:
         _start(node, None, Truth(), closed=True)
 
 
-def _damaged(past: Past, number: int, now: float) -> Past:
+def _damaged(agent_state: AgentState, number: int, now: float) -> AgentState:
     later = now + 1000.0
     return (
-        replace(past, at=later),
-        replace(past, since=later),
-        replace(past, upgraded_at=later),
-        replace(past, boot_id=""),
+        replace(agent_state, at=later),
+        replace(agent_state, since=later),
+        replace(agent_state, upgraded_at=later),
+        replace(agent_state, boot_id=""),
     )[number % 4]
 
 
-def _start(node: Node, past: Past | None, truth: Truth, *, closed: bool = False, version: str = "1") -> None:
-    began = begin(past, f"boot-{node.boot}", f"uid-{node.uid}", node.now)
-    if closed or past is None:
-        need(began.state is State.BOOTSTRAP, f"a start without a memory of this boot begins in {began.state}")
+def _start(
+    node: Node, agent_state: AgentState | None, truth: Truth, *, closed: bool = False, version: str = "1"
+) -> None:
+    began = gate_readiness.begin(agent_state, f"boot-{node.boot}", f"uid-{node.uid}", node.now)
+    if closed or agent_state is None:
+        need(began.state is NodeState.BOOTSTRAP, f"a start without a memory of this boot begins in {began.state}")
     if began.version and began.version != version:
         truth.upgraded_at = node.now
-    node.past, node.truth = took_over(began, version, node.now), truth
+    node.agent_state, node.truth = upgrade.took_over(began, version, node.now), truth
 
 
 def _look(node: Node, pause: float, results: str, fresh: str) -> None:
@@ -303,9 +310,13 @@ def _look(node: Node, pause: float, results: str, fresh: str) -> None:
 def _think(node: Node, looked: frozenset[str], began: float, ended: float) -> None:
     findings = [node.world.said[pair] for pair in enumerate(node.standing)]
     findings.append(TOLERANT if node.tolerant else INTOLERANT)
-    heard = Heard(tuple(findings), dict.fromkeys(looked, Glance(began, ended)), full_round=True, repair=node.repair)
-    before = node.past.state
-    node.past, told = think(node.past, heard, node.world.rules[node.mode, node.profile], node.now)
+    heard = Observed(
+        tuple(findings), dict.fromkeys(looked, CheckObservation(began, ended)), full_round=True, repair=node.repair
+    )
+    before = node.agent_state.state
+    node.agent_state, told = reconciliation.reconcile(
+        node.agent_state, heard, node.world.rules[node.mode, node.profile], node.now
+    )
     _believed(node, looked, began, ended)
     _opened(node, told, before)
     _tainted(node, told)
@@ -314,8 +325,8 @@ def _think(node: Node, looked: frozenset[str], began: float, ended: float) -> No
 def _believed(node: Node, looked: frozenset[str], began: float, ended: float) -> None:
     """No conviction, release or freed latch that the looks do not bear out; none that they demand is left out."""
     truth = node.truth
-    convicted = frozenset((case.check, case.port or 0) for case in node.past.cases if case.convicted)
-    latched = frozenset((case.check, case.port or 0) for case in node.past.cases if case.latched)
+    convicted = frozenset((case.check, case.port or 0) for case in node.agent_state.cases if case.convicted)
+    latched = frozenset((case.check, case.port or 0) for case in node.agent_state.cases if case.latched)
     for key in convicted - truth.convicted:
         need(key[0] in looked and truth.last[key] == "f", f"{key} convicted by a look that did not fail")
         need(truth.may_convict(key, ended), f"{key} convicted too soon")
@@ -337,32 +348,32 @@ def _believed(node: Node, looked: frozenset[str], began: float, ended: float) ->
     truth.convicted, truth.latched = convicted, latched
 
 
-def _opened(node: Node, told: Desired, before: State) -> None:
+def _opened(node: Node, told: Desired, before: NodeState) -> None:
     """No profile is ready that has not earned it, and no label says so."""
     truth = node.truth
     profiles = {one.name: one for one in node.world.profiles[node.profile]}
     ready = [profiles[one.name] for one in told.profiles if one.ready]
-    spared = node.now - truth.upgraded_at < SPARED
+    deferred = node.now - truth.upgraded_at < SPARED
     for one in ready:
         need(not one.refused, f"{one.name} is refused and ready")
         need(truth.proven.issuperset(one.gates), f"{one.name} is ready without {set(one.gates) - truth.proven}")
         bad = {key for key in truth.convicted if key[0] in one.gates}
-        need(spared or not bad, f"{one.name} is ready with {bad} convicted")
+        need(deferred or not bad, f"{one.name} is ready with {bad} convicted")
     need(("feature.node.kubernetes.io/network-rdma.capable" in told.labels) == any(one.rdma for one in ready), "label")
     for one in profiles.values():
         label = told.labels.get(f"nodeprep.io/profile.{one.name}")
         need((label == "ready") == (one in ready), f"the label of {one.name} is {label}")
-    if told.state is State.READY and before is State.BOOTSTRAP:
+    if told.state is NodeState.READY and before is NodeState.BOOTSTRAP:
         gates = {gate for one in profiles.values() if one.gating for gate in one.gates}
         failing = [key for key, result in truth.last.items() if key[0] in gates and result == "f"]
-        need(spared or not failing, f"ready at a moment at which {failing} fails")
+        need(deferred or not failing, f"ready at a moment at which {failing} fails")
     gating = [one for one in ready if one.gating]
-    need(not gating or told.state is State.READY, f"open in state {told.state}")
-    if gating and before is not State.READY:
+    need(not gating or told.state is NodeState.READY, f"open in state {told.state}")
+    if gating and before is not NodeState.READY:
         now = {truth.last[key] for key in node.world.columns if key[0] in gating[0].gates}
-        need("f" not in now or spared, "opened at a moment at which a gate fails")
+        need("f" not in now or deferred, "opened at a moment at which a gate fails")
         need(
-            "u" not in now or before is not State.BOOTSTRAP,
+            "u" not in now or before is not NodeState.BOOTSTRAP,
             "opened for the first time while a gate cannot be looked at",
         )
         node.met.add("opened")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nodeprep.decide.damping import Glance
-from nodeprep.facts.past import Case, Past
+from nodeprep.agent_state import AgentState, Case
+from nodeprep.decide.fault_confirmation import CheckObservation
 from nodeprep.model import (
     Check,
-    Damping,
+    Confirmation,
     Finding,
     Remedy,
     Seen,
@@ -43,7 +43,7 @@ def check(check_id: str = "port.state", **different: Any) -> Check:
         "source": "",
         "severity": Severity.GATE,
         "stage": Stage.DEVICE,
-        "damping": Damping.HARD,
+        "confirmation": Confirmation.FAST,
         "needs": (),
         "judge": _judge,
     }
@@ -84,9 +84,9 @@ def finding(
     return Finding(check_id, severity, verdict, root, waived)
 
 
-def glance(at: float, took: float = 0.0) -> Glance:
+def observation(at: float, took: float = 0.0) -> CheckObservation:
     """A look whose first fact was observed at `at`, and its last `took` seconds later."""
-    return Glance(at, at + took)
+    return CheckObservation(at, at + took)
 
 
 def case(check_id: str = "port.state", **different: Any) -> Case:
@@ -105,7 +105,7 @@ def case(check_id: str = "port.state", **different: Any) -> Case:
     return Case(**(usual | different))
 
 
-def past(**different: Any) -> Past:
+def agent_state(**different: Any) -> AgentState:
     """The memory of one boot of one node, written by version 1.0."""
     usual: dict[str, Any] = {"boot_id": BOOT, "node_uid": "uid-1", "version": "1.0"}
-    return Past(**(usual | different))
+    return AgentState(**(usual | different))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nodeprep.facts.routes import Answer, Route, Routes, Rule
-from nodeprep.facts.sysctls import Persisted, Sysctls
+from nodeprep.facts.network.routes import Route, RouteAnswer, Routes, RoutingRule
+from nodeprep.facts.network.sysctls import Persisted, Sysctls
 
 MAIN = 254
 GATEWAY = "192.168.0.253"
@@ -14,7 +14,7 @@ POD = "192.168.0.134"  # on eth1, whose index is 6
 TABLE = 1006
 
 
-def rule(**different: Any) -> Rule:
+def rule(**different: Any) -> RoutingRule:
     """Terway's rule by which the pod's packets leave by its ENI."""
     usual: dict[str, Any] = {
         "family": "inet",
@@ -27,10 +27,10 @@ def rule(**different: Any) -> Rule:
         "table": TABLE,
         "action": "lookup",
     }
-    return Rule(**(usual | different))
+    return RoutingRule(**(usual | different))
 
 
-def rules_of(pod: str = POD, table: int = TABLE) -> tuple[Rule, Rule]:
+def rules_of(pod: str = POD, table: int = TABLE) -> tuple[RoutingRule, RoutingRule]:
     """The two rules that Terway keeps for a pod."""
     inward = rule(priority=512, source="", destination=f"{pod}/32", table=MAIN)
     return inward, rule(source=f"{pod}/32", table=table)
@@ -62,7 +62,7 @@ def way(**different: Any) -> Route:
     return route(**({"table": TABLE, "oif": "eth1", "onlink": True} | different))
 
 
-def answer(**different: Any) -> Answer:
+def answer(**different: Any) -> RouteAnswer:
     """The way out of the pod, by its ENI."""
     usual: dict[str, Any] = {
         "pod": POD,
@@ -73,14 +73,14 @@ def answer(**different: Any) -> Answer:
         "via": GATEWAY,
         "errno": None,
     }
-    return Answer(**(usual | different))
+    return RouteAnswer(**(usual | different))
 
 
-def refused(errno: int, **different: Any) -> Answer:
+def refused(errno: int, **different: Any) -> RouteAnswer:
     return answer(**({"oif": "", "via": "", "errno": errno} | different))
 
 
-def back(**different: Any) -> Answer:
+def back(**different: Any) -> RouteAnswer:
     """The way from the gateway of eth0 to the pod."""
     usual: dict[str, Any] = {"iif": "eth0", "source": GATEWAY, "destination": POD, "oif": "cali1", "via": ""}
     return answer(**(usual | different))

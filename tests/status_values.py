@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from nodeprep.agent_state import AgentState, NodeState
 from nodeprep.decide.desired import Desired
-from nodeprep.decide.readiness import Mode, ProfileStanding
-from nodeprep.facts.past import Past, State
+from nodeprep.decide.gate_readiness import Mode, ProfileReadiness
 from nodeprep.model import Finding, Report
-from nodeprep.publish.status import NodeStatus
+from nodeprep.publish.node_status import NodeStatus
 
 OF_PAST = ("state", "since", "why", "cases", "blind")
 OF_DESIRED = ("profiles", "would_run")
@@ -28,22 +28,22 @@ def report(*findings: Finding, **different: Any) -> Report:
     return Report(**(usual | different))
 
 
-def standing(**different: Any) -> ProfileStanding:
+def standing(**different: Any) -> ProfileReadiness:
     """rdma-roce, which is ready."""
     usual: dict[str, Any] = {"name": "rdma-roce", "device": True, "ready": True, "gating": True, "rdma": True}
-    return ProfileStanding(**(usual | different))
+    return ProfileReadiness(**(usual | different))
 
 
 def status(**different: Any) -> NodeStatus:
     """A round at 1000 s, complete and fine. Some fields of Past and of Desired are taken too."""
-    past = Past(boot_id="boot", version="0.1.0", at=1000.0, state=State.READY, since=500.0)
-    past = replace(past, **{name: different.pop(name) for name in OF_PAST if name in different})
-    desired = Desired(past.state, (standing(),))
+    agent_state = AgentState(boot_id="boot", version="0.1.0", at=1000.0, state=NodeState.READY, since=500.0)
+    agent_state = replace(agent_state, **{name: different.pop(name) for name in OF_PAST if name in different})
+    desired = Desired(agent_state.state, (standing(),))
     desired = replace(desired, **{name: different.pop(name) for name in OF_DESIRED if name in different})
     usual: dict[str, Any] = {
         "report": report(),
         "desired": desired,
-        "past": past,
+        "agent_state": agent_state,
         "mode": Mode.GATE,
         "facts": {},
         "round_time": 1_750_000_000.0,

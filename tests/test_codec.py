@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from nodeprep import facts
 from nodeprep.codec import Codec, CodecError
-from nodeprep.facts.gid import Gid
-from nodeprep.facts.rdma import Port, Rdma
+from nodeprep.facts.rdma.gid import Gid
+from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Report, Shown, Unreadable, Why
 from tests.values import gid, port, rdma
 

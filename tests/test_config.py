@@ -12,16 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nodeprep import job_profile
 from nodeprep.checks import ALL
-from nodeprep.config import profiles
-from nodeprep.config.document import ConfigError, dump, load, read
-from nodeprep.config.profiles import BUILT_IN, effective, named, validate
-from nodeprep.config.settings import Settings, load_settings
-from nodeprep.config.waivers import Waiver, apply_waivers
-from nodeprep.config.wants import reader, wants
+from nodeprep.config import configuration, profile_files, waiver_rules, wants, yaml_document
+from nodeprep.config.configuration import Settings
+from nodeprep.config.profile_files import BUILT_IN
+from nodeprep.config.waiver_rules import Waiver
+from nodeprep.config.yaml_document import ConfigError
+from nodeprep.job_profile import AtLeast, Profile, ProfileError
 from nodeprep.model import (
     Check,
-    Damping,
+    Confirmation,
     Finding,
     Seen,
     Severity,
@@ -31,7 +32,6 @@ from nodeprep.model import (
     Verdict,
     Waived,
 )
-from nodeprep.profile import AtLeast, Profile, ProfileError, mapping, parse
 
 TODAY = "2026-01-10"
 
@@ -53,7 +53,7 @@ def nothing(seen: Seen) -> Iterator[Verdict]:  # noqa: ARG001
 
 def check(check_id: str, want: type | None = None) -> Check:
     return Check(
-        check_id, "Is it?", "So.", "So.", "here", Severity.GATE, Stage.DEVICE, Damping.HARD, (), nothing, want=want
+        check_id, "Is it?", "So.", "So.", "here", Severity.GATE, Stage.DEVICE, Confirmation.FAST, (), nothing, want=want
     )
 
 
@@ -95,7 +95,7 @@ DOCUMENTS = [
 @pytest.mark.parametrize(("data", "says"), DOCUMENTS, ids=range(len(DOCUMENTS)))
 def test_a_file_that_is_no_configuration_is_one_line(data: bytes, says: str | None) -> None:
     with pytest.raises(ConfigError) as error:
-        read(data, "F")
+        yaml_document.read(data, "F")
     assert says is None or str(error.value) == says
     assert str(error.value).isprintable()
 
@@ -109,7 +109,7 @@ b:
 c: &same {d: x}
 e: *same
 """
-    assert read(text, "F").value == {
+    assert yaml_document.read(text, "F").value == {
         "0000:50:00.0": "no",
         "yes": "010",
         "a": (0, -7, 1.5, 0.5, "1e3", "12:30:45", "2026-01-02", True, None, None, "true", "5", "7", "1_000", ".inf"),
@@ -123,7 +123,7 @@ e: *same
 @given(st.binary(max_size=80) | st.text("abc01:-[]{}&*!|>%@#'\"\n\t ,.?<", max_size=60).map(str.encode))
 def test_whatever_the_bytes_are_it_is_read_or_refused(data: bytes) -> None:
     try:
-        read(data, "F")
+        yaml_document.read(data, "F")
     except ConfigError as error:
         said = str(error)
     else:
@@ -148,7 +148,7 @@ def test_what_is_no_file_of_reasonable_size_is_not_read(tmp_path: Path, made: ob
     assert callable(made)
     made(path)
     with pytest.raises(ConfigError) as error:
-        load(str(path))
+        yaml_document.load(str(path))
     assert str(error.value) == f"{path}: the file: {says}"
 
 
@@ -159,8 +159,8 @@ def test_dumped_text_is_read_back_and_leaves_no_room_for_doubt() -> None:
         "empty": "",
         "x": "y z",
     }
-    text = dump(value)
-    assert read(text.encode(), "F").value == value
+    text = yaml_document.dump(value)
+    assert yaml_document.read(text.encode(), "F").value == value
     assert (
         text.startswith('"0000:50:00.0/1":\n  rate: 400\n  speed: 2.5\n  "on": true\n') or '"0000:50:00.0/1":\n' in text
     )
@@ -176,9 +176,9 @@ def stated(**numbers: object) -> Profile:
 def test_what_is_stated_is_read_by_type_and_the_rest_keeps_its_default() -> None:
     profile = stated(at_least=9000, allowance=1, strict=True, boards=("a",), mode="shared", pools={"2M": 8})
     own = Want(9000, 1.0, True, ("a",), None, "shared", {"2M": 8})
-    assert wants(profile, CHECKS) == {"port.mtu": own}
+    assert wants.wants(profile, CHECKS) == {"port.mtu": own}
     assert isinstance(own.allowance, float)
-    assert wants(stated(limit=None), CHECKS) == {"port.mtu": Want()}
+    assert wants.wants(stated(limit=None), CHECKS) == {"port.mtu": Want()}
 
 
 WANTS = [
@@ -216,19 +216,19 @@ WANTS = [
 @pytest.mark.parametrize(("want", "says"), WANTS, ids=range(len(WANTS)))
 def test_numbers_that_no_check_takes_are_refused(want: Mapping[str, Mapping[str, object]], says: str) -> None:
     with pytest.raises(ProfileError) as error:
-        wants(Profile("site", want=want), CHECKS)
+        wants.wants(Profile("site", want=want), CHECKS)
     assert str(error.value) == says
 
 
 def test_a_type_that_nobody_can_write_in_yaml_is_a_fault_of_the_check() -> None:
     with pytest.raises(TypeError, match="no operator can write"):
-        reader(set[str])
+        wants.reader(set[str])
 
 
 @pytest.mark.parametrize("check", [check for check in ALL if check.want], ids=lambda check: check.id)
 def test_the_numbers_of_every_check_can_be_stated(check: Check) -> None:
     assert check.want is not None
-    assert wants(Profile("site", want={check.id: {}}), ALL) == {check.id: check.want()}
+    assert wants.wants(Profile("site", want={check.id: {}}), ALL) == {check.id: check.want()}
 
 
 # --- profiles, their parents and where they come from ---
@@ -236,27 +236,27 @@ def test_the_numbers_of_every_check_can_be_stated(check: Check) -> None:
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_built_in_profiles_are_sound(name: str) -> None:
-    profile = effective(name)
+    profile = profile_files.effective(name)
     assert profile.name == name
     assert profile.extends is None
     assert profile.description
-    assert parse(mapping(profile)) == profile
+    assert job_profile.parse(job_profile.mapping(profile)) == profile
     assert {"pci.expected-nic", "pci.answers", "pci.driver-bound", "klog.nic"} <= set(profile.gates)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_gates_of_built_in_profiles_are_checks_that_may_fail(name: str) -> None:
     severities = {check.id: check.severity for check in ALL}
-    assert {gate: severities.get(gate) for gate in effective(name).gates} == dict.fromkeys(
-        effective(name).gates, Severity.GATE
+    assert {gate: severities.get(gate) for gate in profile_files.effective(name).gates} == dict.fromkeys(
+        profile_files.effective(name).gates, Severity.GATE
     )
 
 
 def test_the_rdma_profiles_count_ports_of_their_own_network() -> None:
-    assert effective("rdma-roce").expect.at_least == AtLeast(1, "Ethernet")
-    assert effective("rdma-infiniband").expect.at_least == AtLeast(1, "InfiniBand")
-    assert "port.gid" in effective("rdma-roce").gates
-    assert not {"port.gid", "port.netdev"} & set(effective("rdma-infiniband").gates)
+    assert profile_files.effective("rdma-roce").expect.at_least == AtLeast(1, "Ethernet")
+    assert profile_files.effective("rdma-infiniband").expect.at_least == AtLeast(1, "InfiniBand")
+    assert "port.gid" in profile_files.effective("rdma-roce").gates
+    assert not {"port.gid", "port.netdev"} & set(profile_files.effective("rdma-infiniband").gates)
 
 
 def test_a_file_extends_files_beside_it_and_built_in_ones(tmp_path: Path) -> None:
@@ -266,19 +266,21 @@ def test_a_file_extends_files_beside_it_and_built_in_ones(tmp_path: Path) -> Non
     (tmp_path / "sub/rack.yaml").write_text(
         head + "name: rack\nextends: ../site.yaml\nwant: {port.mtu: {at-least: 9000}}\n"
     )
-    rack = effective(str(tmp_path / "sub/rack.yaml"), known=CHECKS)
+    rack = profile_files.effective(str(tmp_path / "sub/rack.yaml"), known=CHECKS)
     assert (rack.name, rack.extends, rack.want) == ("rack", None, {"port.mtu": {"at-least": 9000}})
-    assert rack.gates == (*effective("rdma-roce").gates,)
+    assert rack.gates == (*profile_files.effective("rdma-roce").gates,)
     assert rack.expect.at_least == AtLeast(1, "Ethernet")
-    assert effective("site.yaml", str(tmp_path), CHECKS) == effective(str(tmp_path / "site.yaml"), known=CHECKS)
+    assert profile_files.effective("site.yaml", str(tmp_path), CHECKS) == profile_files.effective(
+        str(tmp_path / "site.yaml"), known=CHECKS
+    )
 
 
 def test_a_file_is_validated_whatever_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "base").write_text("apiVersion: nodeprep.io/v1\nkind: Profile\nname: mine\n")
-    assert validate("base").name == "mine"
+    assert profile_files.validate("base").name == "mine"
     with pytest.raises(ConfigError, match="found none of that name, wanted a file or one of base"):
-        effective("mine")
+        profile_files.effective("mine")
 
 
 # --- the configuration file ---
@@ -302,7 +304,7 @@ exclude: ["/sys/x"]
 def config(tmp_path: Path, text: str) -> Settings:
     path = tmp_path / "config.yaml"
     path.write_text(text)
-    return load_settings(str(path), TODAY, CHECKS)
+    return configuration.load_settings(str(path), TODAY, CHECKS)
 
 
 def test_a_configuration_file_is_read(tmp_path: Path) -> None:
@@ -313,7 +315,7 @@ def test_a_configuration_file_is_read(tmp_path: Path) -> None:
         want={"port.mtu": {"at-least": 9000}},
         waivers=(Waiver("port.*", "2026-04-10", "riser on order", "0000:5c:00.0*", ("gpu-1*",)),),
         exclude=("/sys/x",),
-        default_profile=named("rdma-roce"),
+        default_profile=profile_files.named("rdma-roce"),
     )
     profile = settings.profile()
     assert profile is not None
@@ -403,26 +405,26 @@ WAIVERS = [
 
 @pytest.mark.parametrize(("waiver", "left"), WAIVERS, ids=range(len(WAIVERS)))
 def test_a_waiver_excuses_what_it_covers(waiver: Waiver, left: int | None) -> None:
-    (found,), _ = apply_waivers((finding(),), (waiver,), "gpu-17", TODAY)
+    (found,), _ = waiver_rules.apply_waivers((finding(),), (waiver,), "gpu-17", TODAY)
     assert found.waived == (None if left is None else Waived("so", waiver.until, left))
     assert found.counts is (left is None)
 
 
 @pytest.mark.parametrize("status", list(Status))
 def test_only_what_is_not_fine_is_excused(status: Status) -> None:
-    (found,), _ = apply_waivers((finding(status),), (Waiver("*", "2026-01-20", "so"),), "gpu-17", TODAY)
+    (found,), _ = waiver_rules.apply_waivers((finding(status),), (Waiver("*", "2026-01-20", "so"),), "gpu-17", TODAY)
     assert bool(found.waived) is (status in (Status.FAIL, Status.WARN, Status.UNKNOWN))
 
 
 def test_an_expired_waiver_is_a_note_where_it_would_have_counted() -> None:
     old, other = Waiver("port.state", "2026-01-01", "cable"), Waiver("pci.link", "2026-01-01", "riser")
-    found, notes = apply_waivers((finding(), finding(), finding(Status.OK)), (old, other), "gpu-17", TODAY)
+    found, notes = waiver_rules.apply_waivers((finding(), finding(), finding(Status.OK)), (old, other), "gpu-17", TODAY)
     assert notes == ("the waiver of port.state (cable) expired on 2026-01-01: 2 findings count again",)
     assert all(one.counts for one in found)
-    _, notes = apply_waivers((finding(),), (old, Waiver("port.state", TODAY, "again")), "gpu-17", TODAY)
+    _, notes = waiver_rules.apply_waivers((finding(),), (old, Waiver("port.state", TODAY, "again")), "gpu-17", TODAY)
     assert notes == ()
 
 
 def test_every_built_in_profile_is_a_file_and_every_file_is_named() -> None:
-    directory = Path(profiles.__file__).parents[1] / "profiles"
+    directory = Path(profile_files.__file__).parents[1] / "profiles"
     assert {path.stem for path in directory.glob("*.yaml")} == set(BUILT_IN)

@@ -12,8 +12,8 @@ import pytest
 
 from nodeprep import facts
 from nodeprep.checks import ALL
-from nodeprep.config.wants import reader
-from nodeprep.facts.expected import Expected
+from nodeprep.config import wants
+from nodeprep.facts.expected.inventory import Expected
 from nodeprep.model import Check, Severity
 
 PACKAGE = Path(importlib.import_module("nodeprep").__file__ or "").parent
@@ -79,7 +79,7 @@ def test_an_operator_can_write_every_number(check: Check) -> None:
     check.want()  # every number has a default
     hints = get_type_hints(check.want)
     for field in fields(check.want):
-        assert callable(reader(hints[field.name]))
+        assert callable(wants.reader(hints[field.name]))
 
 
 def test_every_check_file_is_listed_once() -> None:

@@ -11,23 +11,25 @@ from random import Random
 import pytest
 
 import nodeprep.cli.app  # noqa: F401 - all commands register there
-from nodeprep.agent.loop import GATES_AGAIN, INTERVAL
-from nodeprep.config.agent_settings import Metrics, fact_name
-from nodeprep.config.waivers import LONGEST
-from nodeprep.decide.bearing import ABSENT_FOR
+from nodeprep.agent.loop import GATE_FILES_PERIOD_SECONDS, LOOP_PERIOD_SECONDS
+from nodeprep.agent_state import NodeState
+from nodeprep.config import agent_settings
+from nodeprep.config.agent_settings import MetricsSettings
+from nodeprep.config.waiver_rules import WAIVER_LIMIT_DAYS
+from nodeprep.decide import state_table
+from nodeprep.decide.confirmation_policy import RULES, ConfirmationPolicy
 from nodeprep.decide.desired import MODES
-from nodeprep.decide.legal import MOST_MESSAGE
-from nodeprep.decide.policy import RULES, DampingPolicy
-from nodeprep.decide.readiness import Mode
-from nodeprep.decide.schedule import RECENT, STORM, TOGETHER
-from nodeprep.decide.states import TABLE, ReadinessPolicy, budget_spent, mendable
-from nodeprep.decide.upgrade import HOLD
+from nodeprep.decide.gate_readiness import Mode
+from nodeprep.decide.kubernetes_text import CONDITION_MESSAGE_LIMIT_CHARACTERS
+from nodeprep.decide.look_schedule import EARLY_LOOK_SECONDS, EVENT_STORM_SECONDS, RECORD_VALIDITY_SECONDS
+from nodeprep.decide.state_table import TABLE, ReadinessPolicy
+from nodeprep.decide.taint_toleration import ABSENT_LIMIT_SECONDS
+from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
 from nodeprep.facts import ALL as FACTS
-from nodeprep.facts.cluster_requests import FACT
-from nodeprep.facts.expected import PEERS
-from nodeprep.facts.past import State
-from nodeprep.publish import errands, lease, pace, probes, publisher, writing
-from nodeprep.publish.node import REFRESH, SPREAD, refresh_after
+from nodeprep.facts.expected.inventory import PEERS
+from nodeprep.facts.kubernetes.cluster_requests import FACT
+from nodeprep.publish import agent_lease, node_object, node_writing, pace, probes, publisher, side_writes
+from nodeprep.publish.node_object import REFRESH_SECONDS, REFRESH_SPREAD
 from tests.bench import taint
 from tests.test_docs_names import PROGRAM
 
@@ -40,7 +42,7 @@ CITED = re.compile(r"\b[Dd]esign[\s#]+(\d+(?:\.\d+)*)")
 OTHER_FORM = re.compile(r"design\.md[\s,]+\d|\bdesign,? (?:section|chapter|§)|§ ?\d", re.IGNORECASE)
 DECISION = re.compile(r"(?:\bADR[\s#]+|\badr/)(\d{4})\b")
 DOCUMENT = re.compile(r"(?<![\w./-])((?:[\w-]+/)*[\w-]+\.md)\b")
-PLACES = ("agent", "tests", "docs", "proofs", "daemonset", "playbooks", "dashboards", ".ci", ".github")
+PLACES = ("agent", "tests", "docs", "pass_streaks", "daemonset", "playbooks", "dashboards", ".ci", ".github")
 KINDS = (".py", ".md", ".yaml", ".yml", ".go", ".sh", ".json", ".toml")
 # Of other projects, which the text beside them names.
 FOREIGN = {
@@ -89,7 +91,13 @@ def test_the_sections_that_code_relies_on_are_there() -> None:
 
 def test_facts() -> None:
     has = [
-        [fact_name(one), f"{one.every:g}", f"{one.deadline:g}", f"{one.rest:g}", ", ".join(sorted(one.woken_by))]
+        [
+            agent_settings.fact_name(one),
+            f"{one.every:g}",
+            f"{one.deadline:g}",
+            f"{one.rest:g}",
+            ", ".join(sorted(one.woken_by)),
+        ]
         for one in FACTS
     ]
     assert table("2.1", "fact") == has
@@ -97,9 +105,14 @@ def test_facts() -> None:
 
 def test_the_table_of_states() -> None:
     """Row by row in the code's order; planned is what wants a remediator."""
-    repair = {State.REPAIRING, State.VALIDATING}
+    repair = {NodeState.REPAIRING, NodeState.VALIDATING}
     has = [
-        [row.start, row.why, row.to, "planned" if row.start in repair or row.event in {mendable, budget_spent} else ""]
+        [
+            row.start,
+            row.why,
+            row.to,
+            "planned" if row.start in repair or row.event in {state_table.mendable, state_table.budget_spent} else "",
+        ]
         for row in TABLE
     ]
     assert table("3.1", "from") == has
@@ -112,7 +125,7 @@ def keyed(policy: object) -> dict[str, str]:
 
 def test_times_and_numbers() -> None:
     assert {key: value for key, value, _ in table("3.1", "key")} == keyed(ReadinessPolicy())
-    assert {key: value for key, value, _ in table("3.2", "key")} == keyed(DampingPolicy())
+    assert {key: value for key, value, _ in table("3.2", "key")} == keyed(ConfirmationPolicy())
 
 
 def test_damping() -> None:
@@ -127,51 +140,60 @@ def test_modes() -> None:
     assert table("3.4", "mode")[0][0] == f"{Mode.OBSERVE} (default)"
 
 
-LONGEST_TEST = errands.TEST * (1 + errands.WAVER)
-LEAST_LATER, MOST_LATER = (100 * (one - 1) for one in pace.LATER)
-BURST = f"a burst of {pace.BURST:g}, and {pace.RESERVE:g} of that burst"
+LONGEST_TEST = side_writes.TEST * (1 + side_writes.WAVER)
+LEAST_LATER, MOST_LATER = (100 * (one - 1) for one in pace.SPREAD_FACTORS)
+BURST = f"a burst of {pace.BURST:g}, and {pace.GATE_TOKENS:g} of that burst"
 SAID = [
     # section, what it says with the code's number in it
-    ("2.3", f"{LONGEST} days at most"),
+    ("2.3", f"{WAIVER_LIMIT_DAYS} days at most"),
     ("2.3", "three or more of them" if PEERS == 3 else str(PEERS)),
-    ("3.2", f"may be {RECENT:g} s old beside it"),
-    ("3.2", f"For {STORM:g} s after it the topic is not listened to"),
-    ("3.2", f"Facts that fall due within {TOGETHER:g} s are looked at together"),
-    ("3.3", f"After {DampingPolicy().blind_after:g} s (`damping.blind-after`)"),
-    ("3.4", f"none was here for {ABSENT_FOR:g} s"),
-    ("3.5", f"({writing.RACES} tries)"),
-    ("3.5", f"waits for the Node for {publisher.PATIENCE:g} s at most"),
-    ("3.5", f"each {REFRESH:g} s, {'a tenth' if SPREAD == 0.1 else SPREAD} earlier or later"),
-    ("3.5", f"somebody else changed them: a look at the Node each {publisher.LOOK:g} s"),
-    ("3.5", f"each {lease.RENEW:g} s, if the checks ran; believed for {lease.DURATION:g} s"),
-    ("3.5", f"each {errands.TEST:g} to {LONGEST_TEST:.2f} s, one dry run: the label and the Lease by turns"),
+    ("3.2", f"may be {RECORD_VALIDITY_SECONDS:g} s old beside it"),
+    ("3.2", f"For {EVENT_STORM_SECONDS:g} s after it the topic is not listened to"),
+    ("3.2", f"Facts that fall due within {EARLY_LOOK_SECONDS:g} s are looked at together"),
+    ("3.3", f"After {ConfirmationPolicy().blind_after:g} s (`confirmation.blind-after`)"),
+    ("3.4", f"none was here for {ABSENT_LIMIT_SECONDS:g} s"),
+    ("3.5", f"({node_writing.RACES} tries)"),
+    ("3.5", f"waits for the Node for {publisher.OPENING_TIMEOUT_SECONDS:g} s at most"),
+    ("3.5", f"each {REFRESH_SECONDS:g} s, {'a tenth' if REFRESH_SPREAD == 0.1 else REFRESH_SPREAD} earlier or later"),
+    ("3.5", f"somebody else changed them: a look at the Node each {publisher.NODE_PERIOD_SECONDS:g} s"),
+    (
+        "3.5",
+        f"each {agent_lease.RENEW_SECONDS:g} s, if the checks ran; believed for {agent_lease.DURATION_SECONDS:g} s",
+    ),
+    ("3.5", f"each {side_writes.TEST:g} to {LONGEST_TEST:.2f} s, one dry run: the label and the Lease by turns"),
     ("3.5", f"come {LEAST_LATER:.0f} to {MOST_LATER:.0f} % later than their time"),
-    ("3.5", f"the second renewal is due {2 * lease.RENEW * pace.LATER[1]:g} s after the one that is believed"),
+    (
+        "3.5",
+        f"the second renewal is due {2 * agent_lease.RENEW_SECONDS * pace.SPREAD_FACTORS[1]:g} s after the one that is believed",
+    ),
     ("3.5", f"each policy is tried within {2 * LONGEST_TEST:.0f} s"),
-    ("3.5", f"comes once more after {errands.AGAIN:g} s"),
+    ("3.5", f"comes once more after {side_writes.DRY_RUN_RETRY_SECONDS:g} s"),
     ("3.5", f"are read each {FACT.every:g} s"),
-    ("3.5", f"is older than {RECENT:g} s, at most each {FACT.rest:g} s"),
-    ("3.5", f"held against what ought to be there each {GATES_AGAIN:g} s"),
-    ("3.5", f"messages of {MOST_MESSAGE} characters at most"),
+    ("3.5", f"is older than {RECORD_VALIDITY_SECONDS:g} s, at most each {FACT.rest:g} s"),
+    ("3.5", f"held against what ought to be there each {GATE_FILES_PERIOD_SECONDS:g} s"),
+    ("3.5", f"messages of {CONDITION_MESSAGE_LIMIT_CHARACTERS} characters at most"),
     ("3.5", f"At most {pace.RATE:g} a second go out after {BURST} are kept for"),
     ("3.5", f"doubles from {pace.FIRST:g} to {pace.MOST:g} s"),
-    ("3.5", f"after {pace.FUTILE:g} s more from the {'fourth' if pace.HASTY == 3 else pace.HASTY} try on"),
-    ("3.5", f"closes no gate for {HOLD:g} s"),
-    ("3.5", f"the last {probes.MISSED} intervals of {INTERVAL:g} s"),
+    (
+        "3.5",
+        f"after {pace.FUTILE_RETRY_SECONDS:g} s more from the {'fourth' if pace.QUICK_RETRIES == 3 else pace.QUICK_RETRIES} try on",
+    ),
+    ("3.5", f"closes no gate for {UPGRADE_HOLD_SECONDS:g} s"),
+    ("3.5", f"the last {probes.MISSED_PERIODS} intervals of {LOOP_PERIOD_SECONDS:g} s"),
     ("4", f"that stood for {ReadinessPolicy().remedy_after:g} s"),
-    ("6", f"port {Metrics().port}"),
+    ("6", f"port {MetricsSettings().port}"),
 ]
 
 
-RECORDS = 7  # requests for what Kubernetes keeps of a node of ACK (facts/cluster_requests.py); the bench counts them
+RECORDS = 7  # requests for what Kubernetes keeps of a node of ACK (facts/kubernetes/cluster_requests.py); the bench counts them
 BUDGET = {"in all": 3.0, "in all on ACK": 4.0}
 # The words of the table, the seconds from one to the next, and how many requests each is.
 ASKED = {
-    "look at the Node": ([publisher.LOOK * one for one in pace.LATER], 1),
-    "renewal of the Lease": ([lease.RENEW * one for one in pace.LATER], 1),
-    "dry run of the fence": ([errands.TEST, LONGEST_TEST], 1),
+    "look at the Node": ([publisher.NODE_PERIOD_SECONDS * one for one in pace.SPREAD_FACTORS], 1),
+    "renewal of the Lease": ([agent_lease.RENEW_SECONDS * one for one in pace.SPREAD_FACTORS], 1),
+    "dry run of the admission policy": ([side_writes.TEST, LONGEST_TEST], 1),
     "conditions said again; the look before it is a read of the Node itself": (
-        [refresh_after(0.0), refresh_after(1.0)],
+        [node_object.refresh_after(0.0), node_object.refresh_after(1.0)],
         1,
     ),
     "Node and pods": ([FACT.every], 2),
@@ -197,8 +219,8 @@ def test_the_requests_of_a_quiet_node_stay_within_their_budget_whatever_chance_s
 def test_whatever_is_drawn_lies_within_what_is_reckoned_with() -> None:
     chance = Random(0)
     drawn = sorted(pace.later(1.0, chance) for _ in range(2000))
-    assert pace.LATER[0] <= drawn[0] < drawn[-1] <= pace.LATER[1]
-    assert drawn[-1] - drawn[0] > 0.9 * (pace.LATER[1] - pace.LATER[0]), "a fleet spreads"
+    assert pace.SPREAD_FACTORS[0] <= drawn[0] < drawn[-1] <= pace.SPREAD_FACTORS[1]
+    assert drawn[-1] - drawn[0] > 0.9 * (pace.SPREAD_FACTORS[1] - pace.SPREAD_FACTORS[0]), "a fleet spreads"
 
 
 @pytest.mark.parametrize(("number", "said"), SAID, ids=[f"{number} {said}" for number, said in SAID])

@@ -10,9 +10,8 @@ from types import ModuleType
 import pytest
 
 from nodeprep.checks import ALL
-from nodeprep.cli import explain
-from nodeprep.cli.reasons import reasons
-from nodeprep.cli.selection import find
+from nodeprep.cli import reasons
+from nodeprep.cli.check import check_sheet, selection
 from nodeprep.model import Check
 
 TESTS = Path(__file__).resolve().parent
@@ -42,8 +41,8 @@ def test_every_link_inside_checks_md_leads_to_a_heading() -> None:
 
 @pytest.mark.parametrize("check", ALL, ids=lambda check: check.id)
 def test_every_number_is_explained(check: Check) -> None:
-    together = " ".join(explain.about_numbers(check))
-    for number in explain.numbers(check):
+    together = " ".join(check_sheet.about_numbers(check))
+    for number in check_sheet.numbers(check):
         assert number.about or number.key in together, f"the Want of {check.id} says nothing of {number.key}"
 
 
@@ -58,7 +57,7 @@ def test_the_reasons_are_those_that_the_checks_own_test_has_seen(check: Check) -
     own = (tests / f"test_{question.replace('-', '_')}.py").read_text()
     all_of_family = "".join(path.read_text() for path in sorted(tests.glob("test_*.py")))
     seen = {(reason, status) for status, reason in SAID.findall(own) if reason not in EVERYWHERE}
-    found = {reason: set(statuses.split(", ")) - {""} for reason, statuses in reasons(check)}
+    found = {reason: set(statuses.split(", ")) - {""} for reason, statuses in reasons.reasons(check)}
     assert {reason for reason, _ in seen} <= set(found)
     for reason, statuses in found.items():
         assert re.search(rf"\b{reason}\b", all_of_family), f"{reason} is no reason that a test has seen"
@@ -69,7 +68,7 @@ def test_the_reasons_are_those_that_the_checks_own_test_has_seen(check: Check) -
 def test_explain_prints_what_the_page_says() -> None:
     page = " ".join((DOCS / "checks.md").read_text().split())
     for check in ALL:
-        lines = " ".join(" ".join(explain.sheet(check, 80)).split())
+        lines = " ".join(" ".join(check_sheet.sheet(check, 80)).split())
         for text in (check.question, check.why, check.fix, check.source):
             words = " ".join(text.split())
             assert words in lines
@@ -87,4 +86,4 @@ REASONS = [
 
 @pytest.mark.parametrize(("check_id", "reason", "statuses"), REASONS)
 def test_reasons_are_read_from_the_source(check_id: str, reason: str, statuses: str) -> None:
-    assert dict(reasons(find(ALL, check_id)))[reason] == statuses
+    assert dict(reasons.reasons(selection.find(ALL, check_id)))[reason] == statuses

@@ -71,7 +71,7 @@ def wrong(words: list[str]) -> str:
                 return ""  # the program itself, or `--help`
             context = typer.Context(command, info_name=command.name, parent=context)
             if command.name == "nodes" and rest[0] not in command.commands:
-                rest.insert(0, "list")  # as cli/app_nodes.py has it
+                rest.insert(0, "list")  # as cli/nodes/nodes_commands.py has it
             _, found, rest = command.resolve_command(context, rest)
             assert found is not None
             command = found

@@ -23,22 +23,22 @@ PURE = ("shown", "model", "codec", "profile", "facts", "checks", "decide", "jobs
 PLANTED = [
     # file that somebody touches     what they write                              the contract that stops them
     ("model.py", "import nodeprep.codec", "layers"),
-    ("model.py", "import nodeprep.doors.files", "layers"),
+    ("model.py", "import nodeprep.doors.files.reader", "layers"),
     ("profile.py", "import nodeprep.facts", "layers"),
-    ("doors/files.py", "import nodeprep.checks", "layers"),
-    ("checks/__init__.py", "import nodeprep.round", "layers"),
-    ("config/document.py", "import nodeprep.round", "layers"),
+    ("doors/files/reader.py", "import nodeprep.checks", "layers"),
+    ("checks/__init__.py", "import nodeprep.check_round", "layers"),
+    ("config/yaml_document.py", "import nodeprep.check_round", "layers"),
     ("round.py", "import nodeprep.config", "layers"),
     ("round.py", "import nodeprep.cli", "layers"),
     ("utils.py", "", "layers"),
-    ("facts/planted.py", "import nodeprep.doors.files", "pure"),
+    ("facts/planted.py", "import nodeprep.doors.files.reader", "pure"),
     ("facts/planted.py", "def late():\n    from nodeprep.doors import host", "pure"),
     ("profile.py", "from pathlib import Path\nimport io", "pure"),
     ("codec.py", "import yaml", "pure"),
     ("checks/__init__.py", "import time", "pure"),
     ("checks/port/planted.py", "import nodeprep.checks.pci.planted", "families"),
     ("cli/planted.py", "import pyroute2", "one-door"),
-    ("doors/host.py", "from pyroute2 import IPRoute", "one-door"),
+    ("doors/node_host.py", "from pyroute2 import IPRoute", "one-door"),
     ("doors/planted.py", "import kubernetes", "one-door"),
     ("round.py", "import time", "one-door"),
     ("__main__.py", "import typer", "one-door"),
@@ -78,7 +78,7 @@ def test_a_crossing_is_stopped(tree: Path, file: str, line: str, contract: str) 
 
 
 def test_an_import_for_the_type_checker_crosses_nothing(tree: Path) -> None:
-    lines = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from nodeprep.doors.host import Host\n"
+    lines = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from nodeprep.doors.node_host import Host\n"
     (tree / "agent/nodeprep/facts/planted.py").write_text(lines)
     assert broken(tree) == []
 

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeprep import __version__
+from nodeprep import __version__, state_file
+from nodeprep.agent_state import AgentState, Case, NodeState, PassStreak
 from nodeprep.codec import CodecError
 from nodeprep.doors import clock
-from nodeprep.doors.store import NAME, Store
-from nodeprep.facts.past import Case, Past, Proof, State
-from nodeprep.memory import dumps, keep, loads, recall
+from nodeprep.doors.files.state_store import NAME, Store
 from nodeprep.model import Remedy
 
 WORDS = st.text(max_size=20)
@@ -50,11 +49,11 @@ def drawn(hint: Any) -> st.SearchStrategy[Any]:
     return st.from_type(hint)
 
 
-PAST = Past(
+PAST = AgentState(
     boot_id="b-1",
     node_uid="u-1",
-    state=State.READY,
-    proofs={"port.state": Proof(3, 1.0, 40.0, True)},
+    state=NodeState.READY,
+    pass_streaks={"port.state": PassStreak(3, 1.0, 40.0, True)},
     cases=(Case("port.rate", "0000:5c:00.0", 1, "mlx5_3/1", "Slow", "slow", remedy=Remedy("link_up", {"a": "b"})),),
     held=("rdma-roce",),
     baseline={"name": "gpu-17", "gates": ("port.*",)},
@@ -70,41 +69,41 @@ def store_in(places: tuple[Path, Path]) -> Store:
     return Store(str(places[0]), str(places[1]))
 
 
-@given(drawn(Past))
-def test_any_memory_comes_back_the_same(past: Past) -> None:
-    assert loads(dumps(past)) == past
+@given(drawn(AgentState))
+def test_any_memory_comes_back_the_same(agent_state: AgentState) -> None:
+    assert state_file.loads(state_file.dumps(agent_state)) == agent_state
 
 
 def test_what_is_kept_is_recalled_with_the_next_serial_and_the_time(places: tuple[Path, Path]) -> None:
     for serial in (1, 2, 3):
         before = clock.now()
-        assert keep(store_in(places), replace(PAST, serial=77, at=0.0)) == ""
-        recalled = recall(store_in(places))
-        assert recalled.past is not None
-        assert before <= recalled.past.at <= clock.now()
-        assert recalled.past == replace(PAST, serial=serial, at=recalled.past.at)
+        assert state_file.save(store_in(places), replace(PAST, serial=77, at=0.0)) == ""
+        recalled = state_file.load(store_in(places))
+        assert recalled.agent_state is not None
+        assert before <= recalled.agent_state.at <= clock.now()
+        assert recalled.agent_state == replace(PAST, serial=serial, at=recalled.agent_state.at)
         assert (recalled.trouble, recalled.rest) == ("", ())
 
 
 def test_no_memory_is_no_trouble(places: tuple[Path, Path]) -> None:
-    recalled = recall(store_in(places))
-    assert (recalled.past, recalled.trouble) == (None, "")
+    recalled = state_file.load(store_in(places))
+    assert (recalled.agent_state, recalled.trouble) == (None, "")
 
 
 def test_a_memory_that_cannot_be_kept_is_said(places: tuple[Path, Path]) -> None:
     for place in places:
         place.write_text("")
-    assert keep(store_in(places), PAST).startswith(f"{places[0]}: File exists; {places[1]}: File exists; ")
+    assert state_file.save(store_in(places), PAST).startswith(f"{places[0]}: File exists; {places[1]}: File exists; ")
 
 
 def document() -> Any:
-    return json.loads(dumps(PAST))
+    return json.loads(state_file.dumps(PAST))
 
 
 TEXTS: list[tuple[Callable[[Any], object], str]] = [
     (lambda one: one.update(format=2, nodeprep="9.1.0"), "$.format: found 2, wanted format 1; nodeprep 9.1.0, which"),
     (lambda one: one["content"].update(state="Fine"), '$.content.state: found "Fine", wanted one of Bootstrap'),
-    (lambda one: one["content"].update(proofs=[]), "$.content.proofs: found a list of 0, wanted"),
+    (lambda one: one["content"].update(pass_streaks=[]), "$.content.proofs: found a list of 0, wanted"),
     (lambda one: one["content"].update(_="Passed"), '$.content._: found "Passed", wanted Past'),
     (lambda one: one.clear(), "$: found an object, wanted an object with format, nodeprep and content"),
 ]
@@ -117,21 +116,21 @@ def test_a_memory_of_another_format_or_kind_counts_for_nothing(
     given_ = document()
     change(given_)
     with pytest.raises(CodecError):
-        loads(json.dumps(given_))
+        state_file.loads(json.dumps(given_))
     store = store_in(places)
     store.save(json.dumps(given_))
-    recalled = recall(store)
-    assert recalled.past is None
+    recalled = state_file.load(store)
+    assert recalled.agent_state is None
     assert recalled.trouble.startswith(f"{places[0]}/{NAME}: {says}")
     assert recalled.trouble.endswith("; what was remembered does not count, checks have to pass again")
 
 
 def test_a_rotten_memory_counts_for_nothing(places: tuple[Path, Path]) -> None:
-    keep(store_in(places), PAST)
+    state_file.save(store_in(places), PAST)
     file = places[0] / NAME
     file.write_bytes(file.read_bytes().replace(b"Ready", b"Fixed"))
-    recalled = recall(store_in(places))
-    assert recalled.past is None
+    recalled = state_file.load(store_in(places))
+    assert recalled.agent_state is None
     assert recalled.trouble == (
         f"{file}: torn or rotten: its checksum is of another content; "
         "what was remembered does not count, checks have to pass again"
@@ -153,12 +152,12 @@ def test_beside_one_that_cannot_be_read_the_other_is_of_no_boot(
 ) -> None:
     """The other may be the older: what it holds of this boot may have changed since."""
     for place in places:
-        keep(Store(str(place), str(place)), PAST)
+        state_file.save(Store(str(place), str(place)), PAST)
     damage(places[where] / NAME)
     good = places[1 - where] / NAME
-    recalled = recall(store_in(places))
-    assert recalled.past is not None
-    assert recalled.past == replace(PAST, boot_id="", serial=1, at=recalled.past.at)
+    recalled = state_file.load(store_in(places))
+    assert recalled.agent_state is not None
+    assert recalled.agent_state == replace(PAST, boot_id="", serial=1, at=recalled.agent_state.at)
     assert recalled.trouble.startswith(f"{places[where]}/{NAME}: ")
     assert recalled.trouble.endswith(f"; what {good} says of this boot does not count, checks have to pass again")
 
@@ -167,29 +166,29 @@ def test_an_older_one_that_cannot_be_understood_spoils_nothing(places: tuple[Pat
     """Its serial says that it is the older."""
     Store(str(places[0]), str(places[0])).save("no memory")
     for _ in range(2):
-        keep(Store(str(places[1]), str(places[1])), PAST)
-    recalled = recall(store_in(places))
-    assert recalled.past is not None
-    assert (recalled.past.boot_id, recalled.trouble) == ("b-1", "")
+        state_file.save(Store(str(places[1]), str(places[1])), PAST)
+    recalled = state_file.load(store_in(places))
+    assert recalled.agent_state is not None
+    assert (recalled.agent_state.boot_id, recalled.trouble) == ("b-1", "")
 
 
 def test_what_a_newer_nodeprep_added_is_written_back(places: tuple[Path, Path]) -> None:
     given_ = document()
     given_["content"]["mood"] = {"good": [1, 2]}
-    given_["content"]["proofs"]["port.state"]["sure"] = True
+    given_["content"]["pass_streaks"]["port.state"]["sure"] = True
     given_["content"]["cases"][0]["odd"] = 7
     store = store_in(places)
     store.save(json.dumps(given_))
-    recalled = recall(store)
-    assert recalled.past is not None
+    recalled = state_file.load(store)
+    assert recalled.agent_state is not None
     # Another case comes to stand where the odd one stood.
     cases = (replace(PAST.cases[0], check="port.mtu"), *PAST.cases)
-    assert keep(store, replace(recalled.past, cases=cases), recalled.rest) == ""
+    assert state_file.save(store, replace(recalled.agent_state, cases=cases), recalled.rest) == ""
     content = json.loads(store.load().kept[0].text)["content"]
     assert content["mood"] == {"good": [1, 2]}
-    assert content["proofs"]["port.state"]["sure"] is True
+    assert content["pass_streaks"]["port.state"]["sure"] is True
     assert not any("odd" in case for case in content["cases"])
-    assert recall(store).rest == recalled.rest
+    assert state_file.load(store).rest == recalled.rest
 
 
 def test_the_memory_names_the_version_that_wrote_it() -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.cli.place import Place
-from nodeprep.config.document import ConfigError, read
-from nodeprep.config.settings import Settings, load_settings, parse_settings
-from nodeprep.facts import imds
+from nodeprep.cli.place import NodePlace
+from nodeprep.config import configuration, yaml_document
+from nodeprep.config.configuration import Settings
+from nodeprep.config.yaml_document import ConfigError
+from nodeprep.facts.alibaba import imds
 from tests.rigs.imds_server import MetadataServer
 from tests.rigs.trees import write
 
@@ -18,7 +19,9 @@ WANTED = "wanted http:// and an IPv4 address, with a port or without, such as ht
 
 
 def settings(url: str) -> Settings:
-    return parse_settings(read(f"{HEAD}metadata-url: {url}\n".encode(), "F"), "2026-01-10", ())
+    return configuration.parse_settings(
+        yaml_document.read(f"{HEAD}metadata-url: {url}\n".encode(), "F"), "2026-01-10", ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +68,7 @@ def test_it_is_where_the_host_asks(tmp_path: Path) -> None:
     write({"sys/class/dmi/id/product_name": "Alibaba Cloud ECS"}, tmp_path / "node")
     with MetadataServer("primary-only") as server:
         (tmp_path / "config.yaml").write_text(f"{HEAD}metadata-url: {server.url}\n")
-        said = load_settings(str(tmp_path / "config.yaml"), "2026-01-10")
-        seen = imds.observe(Place(str(tmp_path / "node"), live=True).host((), said.metadata_url))
+        said = configuration.load_settings(str(tmp_path / "config.yaml"), "2026-01-10")
+        seen = imds.observe(NodePlace(str(tmp_path / "node"), live=True).host((), said.metadata_url))
     assert seen.instance is not None
     assert seen.instance.id == "i-bp1exemplar"

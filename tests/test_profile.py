@@ -8,17 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeprep.profile import (
-    AtLeast,
-    DeviceWant,
-    Expectation,
-    PortWant,
-    Profile,
-    ProfileError,
-    extend,
-    mapping,
-    parse,
-)
+from nodeprep import job_profile
+from nodeprep.job_profile import AtLeast, DeviceWant, Expectation, PortWant, Profile, ProfileError
 
 TOP: dict[str, Any] = {"apiVersion": "nodeprep.io/v1", "kind": "Profile", "name": "site"}
 BDF = "0000:5c:00.0"
@@ -54,15 +45,15 @@ PROFILES = st.builds(
 @settings(deadline=None)
 @given(PROFILES)
 def test_a_profile_comes_back_from_its_mapping(profile: Profile) -> None:
-    assert parse(mapping(profile)) == profile
+    assert job_profile.parse(job_profile.mapping(profile)) == profile
 
 
 def test_a_profile_that_says_nothing_has_a_short_mapping() -> None:
-    assert mapping(Profile("site")) == TOP
+    assert job_profile.mapping(Profile("site")) == TOP
 
 
 def test_whole_numbers_are_written_without_a_point() -> None:
-    rate = mapping(Profile("site", expect=Expectation(ports={f"{BDF}/1": PortWant(rate=400.0)})))
+    rate = job_profile.mapping(Profile("site", expect=Expectation(ports={f"{BDF}/1": PortWant(rate=400.0)})))
     assert repr(rate["expect"]["ports"][f"{BDF}/1"]["rate"]) == "400"
 
 
@@ -118,16 +109,18 @@ ROWS = [
 @pytest.mark.parametrize(("given", "says"), ROWS, ids=range(len(ROWS)))
 def test_what_cannot_be_meant_is_refused_at_its_key(given: object, says: str | None) -> None:
     with pytest.raises(ProfileError) as error:
-        parse(given)
+        job_profile.parse(given)
     assert says is None or str(error.value) == says
 
 
 def test_what_is_left_empty_is_not_said() -> None:
-    assert parse(TOP | {"gates": None, "want": None, "expect": {"devices": None, "ports": None}}) == Profile("site")
+    assert job_profile.parse(
+        TOP | {"gates": None, "want": None, "expect": {"devices": None, "ports": None}}
+    ) == Profile("site")
 
 
 def test_a_description_over_lines_is_one_text() -> None:
-    assert parse(TOP | {"description": "Jobs\n  of all\nkinds\n"}).description == "Jobs of all kinds"
+    assert job_profile.parse(TOP | {"description": "Jobs\n  of all\nkinds\n"}).description == "Jobs of all kinds"
 
 
 PARENT = Profile(
@@ -145,25 +138,25 @@ NAMED = Expectation(ports={f"{BDF}/1": PortWant(400.0)})
 
 
 def test_a_child_that_says_nothing_is_its_parent_under_its_own_name() -> None:
-    child = extend(Profile("child", extends="parent"), PARENT)
-    assert mapping(child) == mapping(PARENT) | {"name": "child", "extends": "parent"}
+    child = job_profile.extend(Profile("child", extends="parent"), PARENT)
+    assert job_profile.mapping(child) == job_profile.mapping(PARENT) | {"name": "child", "extends": "parent"}
 
 
 def test_gates_modules_and_exclusions_add_up_once() -> None:
     child = Profile("child", gates=("b", "c"), exclude=("/b", "/a"), expect=Expectation(modules=("ib_umad", "ib_core")))
-    whole = extend(child, PARENT)
+    whole = job_profile.extend(child, PARENT)
     assert whole.gates == ("a", "b", "c")
     assert whole.exclude == ("/a", "/b")
     assert whole.expect.modules == ("ib_core", "ib_umad")
 
 
 def test_numbers_are_taken_key_by_key() -> None:
-    whole = extend(Profile("child", want={"port.mtu": {"at-least": 9000}, "pci.link": {"x": 1}}), PARENT)
+    whole = job_profile.extend(Profile("child", want={"port.mtu": {"at-least": 9000}, "pci.link": {"x": 1}}), PARENT)
     assert whole.want == {"port.mtu": {"at-least": 9000, "deep": 1}, "port.flap": {"fail-at": 2}, "pci.link": {"x": 1}}
 
 
 def test_verbs_said_to_be_false_stay_false() -> None:
-    assert extend(Profile("child", expect=Expectation(verbs=False)), PARENT).expect.verbs is False
+    assert job_profile.extend(Profile("child", expect=Expectation(verbs=False)), PARENT).expect.verbs is False
 
 
 @pytest.mark.parametrize(
@@ -178,5 +171,5 @@ def test_verbs_said_to_be_false_stay_false() -> None:
 def test_ports_are_named_or_counted_as_the_child_says(
     own: Expectation, its: Expectation, ports: object, at_least: AtLeast | None
 ) -> None:
-    expect = extend(Profile("child", expect=own), Profile("parent", expect=its)).expect
+    expect = job_profile.extend(Profile("child", expect=own), Profile("parent", expect=its)).expect
     assert (expect.ports, expect.at_least) == (ports, at_least)

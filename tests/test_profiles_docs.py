@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from nodeprep.config.profiles import BUILT_IN, effective
+from nodeprep.config import profile_files
+from nodeprep.config.profile_files import BUILT_IN
 from tests.cluster.accounts import RULES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -43,14 +44,14 @@ def test_a_section_says_what_its_profile_extends(name: str) -> None:
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_every_gate_is_a_check_with_its_page(name: str) -> None:
     headings = set(re.findall(r"^## (.*)$", (DOCS / "checks.md").read_text(), re.MULTILINE))
-    assert set(effective(name).gates) <= headings
+    assert set(profile_files.effective(name).gates) <= headings
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_a_profile_repeats_no_gate_of_its_parent(name: str) -> None:
     own, parent = written(name).get("gates", []), written(name).get("extends")
     assert len(set(own)) == len(own)
-    assert not set(own) & set(effective(parent).gates if parent else ())
+    assert not set(own) & set(profile_files.effective(parent).gates if parent else ())
 
 
 ASKED_FOR = [
@@ -87,7 +88,7 @@ def test_the_page_warns_of_the_annotation_that_does_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["rdma-erdma-cpu", "rdma-erdma-gpu", "rdma-lingjun"])
 def test_every_rdma_profile_asks_what_rdma_asks(name: str) -> None:
-    assert set(effective("rdma").gates) <= set(effective(name).gates)
+    assert set(profile_files.effective("rdma").gates) <= set(profile_files.effective(name).gates)
 
 
 MODES = [("rdma-erdma-cpu", "default", {"at-least": 1400}), ("rdma-erdma-gpu", "compat", {"exactly": (1400, 8500)})]
@@ -95,7 +96,7 @@ MODES = [("rdma-erdma-cpu", "default", {"at-least": 1400}), ("rdma-erdma-gpu", "
 
 @pytest.mark.parametrize(("name", "mode", "mtu"), MODES)
 def test_elastic_rdma_for_cpus_and_gpus_is_not_the_same(name: str, mode: str, mtu: dict[str, Any]) -> None:
-    want = effective(name).want
+    want = profile_files.effective(name).want
     assert want["erdma.mode"] == {"mode": mode}
     assert mtu.items() <= want["port.mtu"].items()
-    assert ({"port.gid", "port.mtu"} <= set(effective(name).gates)) is (mode == "compat")
+    assert ({"port.gid", "port.mtu"} <= set(profile_files.effective(name).gates)) is (mode == "compat")

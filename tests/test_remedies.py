@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from nodeprep.checks import ALL
-from nodeprep.cli import explain
+from nodeprep.cli.check import check_sheet
 from nodeprep.model import Check
 from tests.test_docs_names import PAGES, PROGRAM, ROOT
 
@@ -66,11 +66,11 @@ def test_a_check_names_what_can_be_done_today(check: Check) -> None:
 
 @EVERY
 def test_the_sheet_of_a_check_calls_its_remedies_planned(check: Check) -> None:
-    sheet = " ".join(explain.sheet(check, 10_000))
+    sheet = " ".join(check_sheet.sheet(check, 10_000))
     assert ghosts(sheet) == set()
     assert ("planned: " in sheet) == bool(check.remedies)
     for name in set(check.remedies) - SHIPPED:
-        (line,) = (line for line in explain.sheet(check, 10_000) if line.startswith("repair"))
+        (line,) = (line for line in check_sheet.sheet(check, 10_000) if line.startswith("repair"))
         assert name in line.partition("planned: ")[2]
 
 

@@ -15,16 +15,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodeprep import check_round
+from nodeprep import look as looking
+from nodeprep.check_round import ELSEWHERE
 from nodeprep.checks import ALIBABA_CLOUD
-from nodeprep.decide.after import ancestors
+from nodeprep.decide import fault_causes
 from nodeprep.doors import clock, processor
-from nodeprep.doors.host import Host
-from nodeprep.facts import system
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.pci import Pci
-from nodeprep.facts.rdma import Rdma
-from nodeprep.facts.system import System
-from nodeprep.look import Eyes, Look, Turn, left, overdue
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.machine import system
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.machine.system import System
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.job_profile import NO_PROFILE, Profile
+from nodeprep.look import Eyes, Look, Turn
 from nodeprep.model import (
     NO_ACCESS,
     Check,
@@ -39,8 +43,6 @@ from nodeprep.model import (
     Why,
     not_recorded,
 )
-from nodeprep.profile import NO_PROFILE, Profile
-from nodeprep.round import ELSEWHERE, fold, judge
 from tests import past_values
 from tests.values import nic, pci, port, rdma
 
@@ -105,10 +107,10 @@ def test_a_late_fact_is_a_timeout_and_is_not_started_twice() -> None:
 def test_what_time_a_fact_has(spent: float, busy: float, why: Why | None, more: float) -> None:
     """What passes while we ourselves are busy is not held against it."""
     fact, now = Fact(Slow, lambda _: Slow(), deadline=3.0), processor.moment()
-    at = processor.Moment(now.at - spent, now.computed - busy, now.waited)
-    blind = overdue(fact, spent, at, fact.deadline)
+    at = processor.ProcessorMoment(now.at - spent, now.computed - busy, now.waited)
+    blind = looking.overdue(fact, spent, at, fact.deadline)
     assert (blind and blind.kind) == why
-    assert left(fact, spent, at) == pytest.approx(more, abs=0.4)
+    assert looking.left(fact, spent, at) == pytest.approx(more, abs=0.4)
 
 
 def test_a_look_says_nothing_of_what_was_not_asked() -> None:
@@ -151,7 +153,7 @@ def test_a_device_is_not_accused_because_we_were_busy() -> None:
         yield from seen.each(seen[Rdma].ports, lambda port: verdict() if port.state else None)
 
     look = look_of(rdma(port(state=Unreadable(Why.BUSY, "Rdma"))), pci(nic()))
-    (finding,) = judge([check("port.state", asks)], look, look, NO_PROFILE, {}).findings
+    (finding,) = check_round.judge([check("port.state", asks)], look, look, NO_PROFILE, {}).findings
     assert (finding.status, finding.verdict.reason) == (Status.UNKNOWN, "CannotLook")
 
 
@@ -172,7 +174,7 @@ def test_one_hung_fact_delays_no_other() -> None:
 def test_a_thread_that_never_returns_does_not_keep_the_process() -> None:
     program = (
         "import time\n"
-        "from nodeprep.doors.host import Host\nfrom nodeprep.model import Fact\nfrom nodeprep.look import Eyes\n"
+        "from nodeprep.doors.node_host import Host\nfrom nodeprep.model import Fact\nfrom nodeprep.look import Eyes\n"
         "def hang(host): time.sleep(600)\n"
         "Eyes(Host()).look([Fact(int, hang, deadline=0.1)])"
     )
@@ -202,7 +204,7 @@ def test_a_dead_tree_is_not_asked_for_live_facts(tmp_path: Path) -> None:
 
 
 def test_a_check_that_says_nothing_is_absent() -> None:
-    told = judge([check("port.state", lambda _seen: iter(()))], look_of(rdma()), None, NO_PROFILE, {})
+    told = check_round.judge([check("port.state", lambda _seen: iter(()))], look_of(rdma()), None, NO_PROFILE, {})
     assert [finding.status for finding in told.findings] == [Status.ABSENT]
 
 
@@ -211,7 +213,7 @@ def test_a_check_that_breaks_keeps_what_it_said_before_and_is_unknown() -> None:
         yield verdict()
         raise KeyError("eth9")
 
-    told = judge([check("port.state", breaks)], look_of(rdma()), None, NO_PROFILE, {})
+    told = check_round.judge([check("port.state", breaks)], look_of(rdma()), None, NO_PROFILE, {})
     assert [(finding.status, finding.verdict.reason) for finding in told.findings] == [
         (Status.OK, "Because"),
         (Status.UNKNOWN, "CheckBroke"),
@@ -223,7 +225,7 @@ def test_an_unreadable_fact_is_unknown_with_path_and_reason() -> None:
         yield from seen.each(seen[Rdma].ports, lambda _port: verdict())
 
     denied = Unreadable(Why.DENIED, "/sys/class/infiniband", errno.EACCES, "Permission denied")
-    (finding,) = judge([check("port.state", asks)], look_of(rdma=denied), None, NO_PROFILE, {}).findings
+    (finding,) = check_round.judge([check("port.state", asks)], look_of(rdma=denied), None, NO_PROFILE, {}).findings
     assert finding.status is Status.UNKNOWN
     assert finding.verdict.message == "node: could not look at /sys/class/infiniband: denied (Permission denied)"
 
@@ -236,7 +238,7 @@ def test_an_unreadable_fact_is_unknown_with_path_and_reason() -> None:
     ],
 )
 def test_what_a_dead_tree_cannot_answer_is_not_run(look: Look, why: str) -> None:
-    told = judge([check("port.state", lambda _seen: iter([verdict()]))], look, None, NO_PROFILE, {})
+    told = check_round.judge([check("port.state", lambda _seen: iter([verdict()]))], look, None, NO_PROFILE, {})
     assert told.findings == ()
     assert [skipped.why for skipped in told.skipped] == [why]
 
@@ -249,9 +251,9 @@ def test_rates_need_two_looks() -> None:
         yield verdict()
 
     asks = check("counter.physical", rate, rates=True)
-    assert judge([asks], look_of(rdma(port())), None, NO_PROFILE, {}).findings == ()
+    assert check_round.judge([asks], look_of(rdma(port())), None, NO_PROFILE, {}).findings == ()
     before, now = look_of(rdma()), Look(10.0, True, {Rdma: rdma(port())})
-    (finding,) = judge([asks], now, before, NO_PROFILE, {}).findings
+    (finding,) = check_round.judge([asks], now, before, NO_PROFILE, {}).findings
     assert finding.status is Status.OK
 
 
@@ -277,7 +279,7 @@ def test_silence_twice_of_a_device_on_the_bus_is_evidence(
 
     look = look_of(rdma(port(state=blind)), pci(nic()))
     asked = check("port.state", asks, severity=severity)
-    (finding,) = judge([asked], look, look if before else None, NO_PROFILE, {}).findings
+    (finding,) = check_round.judge([asked], look, look if before else None, NO_PROFILE, {}).findings
     assert (finding.status, finding.verdict.reason) == expected
 
 
@@ -287,7 +289,7 @@ def test_silence_of_a_device_that_left_the_bus_stays_unknown() -> None:
     def asks(seen: Seen) -> Iterator[Verdict]:
         yield from seen.each(seen[Rdma].ports, lambda port: verdict() if port.state else None)
 
-    (finding,) = judge([check("port.state", asks)], look, look, NO_PROFILE, {}).findings
+    (finding,) = check_round.judge([check("port.state", asks)], look, look, NO_PROFILE, {}).findings
     assert finding.status is Status.UNKNOWN
 
 
@@ -308,7 +310,7 @@ NOBODY_ASKED = Unreadable(Why.MISSING, "Kubernetes", detail=NO_ACCESS)
 
 
 def test_what_needs_an_access_that_nobody_gave_is_not_run() -> None:
-    told = judge(
+    told = check_round.judge(
         [check("port.state", lambda _seen: iter([verdict()]))], look_of(rdma=NOBODY_ASKED), None, NO_PROFILE, {}
     )
     assert told.findings == ()
@@ -320,7 +322,7 @@ def test_unless_the_profile_gates_on_it() -> None:
         yield verdict(Status.FAIL if seen[Rdma].ports else Status.OK)
 
     gates = Profile("strict", gates=("port.state",))
-    (finding,) = judge([check("port.state", asks)], look_of(rdma=NOBODY_ASKED), None, gates, {}).findings
+    (finding,) = check_round.judge([check("port.state", asks)], look_of(rdma=NOBODY_ASKED), None, gates, {}).findings
     assert (finding.status, finding.verdict.blind) == (Status.UNKNOWN, NOBODY_ASKED)
 
 
@@ -328,7 +330,7 @@ def test_or_the_operator_insists_on_it() -> None:
     def asks(seen: Seen) -> Iterator[Verdict]:
         yield verdict(Status.FAIL if seen[Rdma].ports else Status.OK)
 
-    told = judge(
+    told = check_round.judge(
         [check("port.state", asks)],
         look_of(rdma=NOBODY_ASKED),
         None,
@@ -346,7 +348,7 @@ def test_what_could_only_use_it_goes_on_without() -> None:
     one = check("port.state", asks, needs=(Pci,), uses=(Cluster,))
     for silent in (NOBODY_ASKED, Unreadable(Why.TIMEOUT, "https://10.0.0.1:6443")):
         look = Look(1.0, True, {Pci: pci(), Cluster: silent})
-        (finding,) = judge([one], look, None, NO_PROFILE, {}).findings
+        (finding,) = check_round.judge([one], look, None, NO_PROFILE, {}).findings
         assert finding.status is Status.OK
 
 
@@ -369,12 +371,12 @@ def test_what_could_only_use_it_goes_on_without() -> None:
     ],
 )
 def test_a_consequence_folds_under_the_root_on_its_device(findings: list[Finding], roots: list[str | None]) -> None:
-    assert [finding.root for finding in fold(findings, AFTER)] == roots
+    assert [finding.root for finding in check_round.fold(findings, AFTER)] == roots
 
 
 @given(st.permutations([found("pci.rdma-driver"), found("port.present"), found("port.state"), found("port.gid")]))
 def test_folding_does_not_depend_on_order(findings: list[Finding]) -> None:
-    assert {finding.check: finding.root for finding in fold(findings, AFTER)} == {
+    assert {finding.check: finding.root for finding in check_round.fold(findings, AFTER)} == {
         "pci.rdma-driver": None,
         "port.present": "pci.rdma-driver",
         "port.state": "pci.rdma-driver",
@@ -383,7 +385,7 @@ def test_folding_does_not_depend_on_order(findings: list[Finding]) -> None:
 
 
 def test_unknown_ids_in_after_are_no_ancestors() -> None:
-    assert ancestors("port.gid", AFTER) == {"port.state", "port.present", "pci.rdma-driver"}
+    assert fault_causes.ancestors("port.gid", AFTER) == {"port.state", "port.present", "pci.rdma-driver"}
 
 
 def test_checks_of_alibaba_cloud_are_absent_elsewhere_and_not_run() -> None:
@@ -391,18 +393,20 @@ def test_checks_of_alibaba_cloud_are_absent_elsewhere_and_not_run() -> None:
         raise AssertionError("it was run")
 
     asked = [check(one if "." in one else f"{one}.state", breaks) for one in sorted(ALIBABA_CLOUD)]
-    told = judge(asked, look_of(rdma=NOBODY_ASKED), None, NO_PROFILE, {})
+    told = check_round.judge(asked, look_of(rdma=NOBODY_ASKED), None, NO_PROFILE, {})
     assert told.skipped == ()
     assert [finding.verdict for finding in told.findings] == [ELSEWHERE] * len(ALIBABA_CLOUD)
 
 
 def test_on_a_node_of_alibaba_cloud_they_are_run() -> None:
     ecs = System(0.0, "node", "6.1.0", "boot", True, "Alibaba Cloud", "Alibaba Cloud ECS", "")
-    told = judge([check("eni.state", lambda _seen: iter([verdict()]))], look_of(ecs, rdma()), None, NO_PROFILE, {})
+    told = check_round.judge(
+        [check("eni.state", lambda _seen: iter([verdict()]))], look_of(ecs, rdma()), None, NO_PROFILE, {}
+    )
     assert [finding.status for finding in told.findings] == [Status.OK]
 
 
 def test_nor_are_they_passed_over_where_the_profile_gates_on_them() -> None:
     asked = [check("eni.state", lambda _seen: iter([verdict(Status.FAIL)]))]
-    told = judge(asked, look_of(rdma()), None, Profile("strict", gates=("eni.state",)), {})
+    told = check_round.judge(asked, look_of(rdma()), None, Profile("strict", gates=("eni.state",)), {})
     assert [finding.status for finding in told.findings] == [Status.FAIL]

@@ -11,22 +11,23 @@ from typing import Any
 
 import pytest
 
-from nodeprep import facts
+from nodeprep import check_round, facts
+from nodeprep import snapshot as snapshot_file
 from nodeprep.checks import ALL
-from nodeprep.cli import check, snapshot
-from nodeprep.cli.choices import Format
+from nodeprep.cli.check import check_command
+from nodeprep.cli.check.choices import Format
+from nodeprep.cli.files import snapshot_command
 from nodeprep.cli.usage import UsageError
 from nodeprep.codec import CodecError
-from nodeprep.config.profiles import effective
-from nodeprep.config.waivers import Waiver
+from nodeprep.config import profile_files
+from nodeprep.config.waiver_rules import Waiver
 from nodeprep.doors import clock
-from nodeprep.doors.host import Host
-from nodeprep.facts.counters import Counters, PortCounters
-from nodeprep.facts.rdma import Rdma
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.rdma.counters import Counters, PortCounters
+from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.look import Eyes, Look
 from nodeprep.model import Unreadable, Why
-from nodeprep.round import judge
-from nodeprep.snapshot import Observation, Snapshot, dumps, loads, observed, recorded
+from nodeprep.snapshot import Observation, Snapshot
 from tests.rigs import trees
 from tests.values import BDF, port, rdma
 
@@ -69,7 +70,7 @@ def said(capsys: pytest.CaptureFixture[str], **asked: Any) -> tuple[int, str]:
     codes: list[int] = []
 
     def look() -> str:
-        codes.append(check.run(check.Asked(output=Format.JSON, **asked)))
+        codes.append(check_command.run(check_command.CheckOptions(output=Format.JSON, **asked)))
         return capsys.readouterr().out
 
     text = calm(look)
@@ -78,7 +79,7 @@ def said(capsys: pytest.CaptureFixture[str], **asked: Any) -> tuple[int, str]:
 
 def record(file: str, **asked: Any) -> None:
     def look() -> str:
-        snapshot.run(file, **asked)
+        snapshot_command.run(file, **asked)
         return Path(file).read_text()
 
     calm(look)
@@ -131,7 +132,7 @@ def test_waivers_and_numbers_of_the_node_travel_with_it(
     code, text = said(capsys, snapshot=file)
     assert code == 0
     assert "cable on order" in text
-    assert loads(Path(file).read_text()).in_force().want == {"port.mtu": {"at-least": 9000}}
+    assert snapshot_file.loads(Path(file).read_text()).in_force().want == {"port.mtu": {"at-least": 9000}}
 
 
 def counted(at: float, errors: int) -> tuple[Rdma, Counters]:
@@ -149,12 +150,12 @@ def test_two_looks_of_a_live_node_give_the_same_rates() -> None:
         Look(at, True, {Rdma: one, Counters: two, facts.clock.Clock: Unreadable(Why.TIMEOUT, "adjtimex")})
         for at, (one, two) in ((10.25, counted(10.25, 0)), (20.5, counted(20.5, 70)))
     ]
-    given = taken(looks=tuple(map(observed, looks)), live=True, settle=10.25)
-    look, before = loads(dumps(given)).look()
+    given = taken(looks=tuple(map(snapshot_file.observed, looks)), live=True, settle=10.25)
+    look, before = snapshot_file.loads(snapshot_file.dumps(given)).look()
     assert (look, before) == (looks[1], looks[0])
-    profile = effective("rdma-roce")
-    at_the_node = judge(ALL, looks[1], looks[0], profile, {})
-    assert judge(ALL, look, before, profile, {}) == at_the_node
+    profile = profile_files.effective("rdma-roce")
+    at_the_node = check_round.judge(ALL, looks[1], looks[0], profile, {})
+    assert check_round.judge(ALL, look, before, profile, {}) == at_the_node
     assert any(finding.status == "fail" for finding in at_the_node.findings)
 
 
@@ -164,7 +165,7 @@ def taken(**different: Any) -> Snapshot:
         "when": "2026-01-10T12:00:00Z",
         "live": False,
         "root": "/mnt/node",
-        "profile": recorded(effective("rdma-roce")),
+        "profile": snapshot_file.recorded(profile_files.effective("rdma-roce")),
         "chosen_by": "chosen with --profile",
         "settle": 0.0,
         "looks": (Observation(1.5, {"Rdma": rdma(port())}),),
@@ -174,15 +175,18 @@ def taken(**different: Any) -> Snapshot:
 
 def test_a_snapshot_comes_back_whole() -> None:
     given = taken(waivers=(Waiver("port.*", "2026-02-01", "so", nodes=("a", "b")),), looked_for="nothing")
-    back = loads(dumps(given))
+    back = snapshot_file.loads(snapshot_file.dumps(given))
     assert back == given
-    assert back.in_force() == effective("rdma-roce")
+    assert back.in_force() == profile_files.effective("rdma-roce")
     assert (back.today, back.look()[1]) == ("2026-01-10", None)
 
 
 def test_every_fact_of_a_real_host_can_be_recorded() -> None:
     look = Eyes(Host()).look(facts.ALL)
-    assert loads(dumps(taken(looks=(observed(look),), live=True))).look() == (look, None)
+    assert snapshot_file.loads(snapshot_file.dumps(taken(looks=(snapshot_file.observed(look),), live=True))).look() == (
+        look,
+        None,
+    )
 
 
 ROWS = [
@@ -213,10 +217,10 @@ ROWS = [
 
 @pytest.mark.parametrize(("change", "says"), ROWS, ids=range(len(ROWS)))
 def test_a_snapshot_that_was_tampered_with_is_refused(change: Callable[[Any], object], says: str | None) -> None:
-    document = json.loads(dumps(taken()))
+    document = json.loads(snapshot_file.dumps(taken()))
     change(document["content"])
     with pytest.raises(CodecError) as error:
-        loads(json.dumps(document))
+        snapshot_file.loads(json.dumps(document))
     assert says is None or str(error.value) == says
 
 
@@ -238,15 +242,15 @@ def test_a_file_that_is_no_snapshot_is_one_line(tmp_path: Path, content: bytes |
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(UsageError) as error:
-        snapshot.read(str(file))
+        snapshot_command.read(str(file))
     assert str(error.value) == says.format(file)
 
 
 def test_a_place_that_cannot_be_written_is_one_line(tree: Callable[[str], Path], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^cannot write '.*/no/where': .*No such file or directory"):
-        snapshot.run(str(tmp_path / "no/where"), root=str(tree("plain-vm")))
+        snapshot_command.run(str(tmp_path / "no/where"), root=str(tree("plain-vm")))
 
 
 def test_the_profile_inside_extends_nothing() -> None:
-    profile = replace(effective("rdma-roce"), extends="base")
-    assert "extends" not in recorded(profile)
+    profile = replace(profile_files.effective("rdma-roce"), extends="base")
+    assert "extends" not in snapshot_file.recorded(profile)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.links import Link, Links
-from nodeprep.facts.pci import Pci, PciDevice
-from nodeprep.facts.rdma import Device, Gid, Port, Rdma
+from nodeprep import check_round
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.machine.pci import Pci, PciDevice
+from nodeprep.facts.network.links import Link, Links
+from nodeprep.facts.rdma.rdma import Gid, Port, Rdma, RdmaDevice
 from nodeprep.model import Check, Seen, Shown, Verdict, raw
-from nodeprep.round import _verdicts
 
 BDF = "0000:5c:00.0"
 
@@ -45,7 +45,7 @@ def gid(**different: Any) -> Gid:
     return Gid(**(usual | different))
 
 
-def device(**different: Any) -> Device:
+def device(**different: Any) -> RdmaDevice:
     """mlx5_3, the ConnectX-7 under `port()`."""
     usual: dict[str, Any] = {
         "name": "mlx5_3",
@@ -61,7 +61,7 @@ def device(**different: Any) -> Device:
         "virtual_function": False,
         "traffic_class": None,
     }
-    return Device(**(usual | different))
+    return RdmaDevice(**(usual | different))
 
 
 def nic(**different: Any) -> PciDevice:
@@ -111,7 +111,7 @@ def link(**different: Any) -> Link:
     return Link(**(usual | different))
 
 
-def rdma(*ports: Port, devices: tuple[Device, ...] = ()) -> Rdma:
+def rdma(*ports: Port, devices: tuple[RdmaDevice, ...] = ()) -> Rdma:
     return Rdma(0.0, devices, ports)
 
 
@@ -167,7 +167,7 @@ def verdicts(
     own = {check.want: want or check.want()} if check.want else {}
     values: dict[type, object] = {type(fact): fact for fact in facts}
     earlier = None if before is None else Seen({type(fact): fact for fact in before} | own)
-    return list(_verdicts(check, Seen(values | own, earlier, seconds if before is not None else 0.0)))
+    return list(check_round._verdicts(check, Seen(values | own, earlier, seconds if before is not None else 0.0)))
 
 
 def say(check: Check, *facts: object, **look: Any) -> str:

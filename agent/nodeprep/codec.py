@@ -52,7 +52,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordShape:
     """A class, the shapes of its fields, and which of them have a default."""
 
     cls: type
@@ -70,7 +70,7 @@ class Codec:
     def __init__(self, kinds: Iterable[type], version: int = 1) -> None:
         self.version = version
         self._classes: dict[str, type] = {}
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, RecordShape] = {}
         for kind in (*kinds, Unreadable):
             self._learn(kind)
 
@@ -169,7 +169,7 @@ class Codec:
             return
         own, optional = _constructor(kind)
         shapes: dict[str, Shape] = {}
-        self._records[name] = Record(kind, shapes, optional)  # before its fields: classes may be recursive
+        self._records[name] = RecordShape(kind, shapes, optional)  # before its fields: classes may be recursive
         hints = get_type_hints(kind)
         blind = (Unreadable,) if issubclass(kind, Shown) else ()
         shapes |= {key: self._shape(hints[key], blind) for key in own}

@@ -10,18 +10,22 @@ from threading import Thread, current_thread
 from typing import TypeVar
 
 from nodeprep.doors import clock, processor
-from nodeprep.doors.host import Host
+from nodeprep.doors.node_host import Host
 from nodeprep.model import CannotLook, Fact, Unreadable, Why
 
 T = TypeVar("T")
-PATIENCE = 10.0  # seconds for a fact of a dead tree, which does not change while a busy machine takes its time
+DEAD_TREE_DEADLINE_SECONDS = (
+    10.0  # seconds for a fact of a dead tree, which does not change while a busy machine takes its time
+)
 # Seconds without an answer after which another thread takes the next fact. Threads that read many small files at the
 # same time only fight for the interpreter: 11 took 1.5 to 3 times as long as one (tests/bench/threads.py).
-STALL = 0.02
-BUSY = 10  # deadlines, after which nobody waits for a fact any more that we ourselves kept from being observed
+CHECK_STALL_SECONDS = 0.02
+BUSY_DEADLINES = (
+    10  # deadlines, after which nobody waits for a fact any more that we ourselves kept from being observed
+)
 
 
-def overdue(fact: Fact, spent: float, at: processor.Moment, deadline: float) -> Unreadable | None:
+def overdue(fact: Fact, spent: float, at: processor.ProcessorMoment, deadline: float) -> Unreadable | None:
     """What stands for a fact that was under way for `spent` seconds; None while it has time.
 
     What it needed while we were busy ourselves, since the moment `at`, is not held against it: that a device did not
@@ -32,16 +36,16 @@ def overdue(fact: Fact, spent: float, at: processor.Moment, deadline: float) -> 
     busy = processor.busy_since(at)
     if spent - busy > deadline:
         return Unreadable(Why.TIMEOUT, fact.kind.__name__, detail=f"no answer in {deadline:g} s")
-    if spent > BUSY * deadline:
+    if spent > BUSY_DEADLINES * deadline:
         detail = f"no answer in {spent:.0f} s, {min(busy, spent):.0f} of which we computed or waited for a processor"
         return Unreadable(Why.BUSY, fact.kind.__name__, detail=detail)
     return None
 
 
-def left(fact: Fact, spent: float, at: processor.Moment) -> float:
+def left(fact: Fact, spent: float, at: processor.ProcessorMoment) -> float:
     """For how many seconds more it has time, if nothing but it takes time from now on."""
     within = fact.deadline - spent
-    return within if within >= 0 else min(within + processor.busy_since(at), BUSY * fact.deadline - spent)
+    return within if within >= 0 else min(within + processor.busy_since(at), BUSY_DEADLINES * fact.deadline - spent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class Turn:
 
     host: Host
     # Taken before any is begun: who waits for them may itself get no processor until they are overdue.
-    at: processor.Moment = field(default_factory=processor.moment)
+    at: processor.ProcessorMoment = field(default_factory=processor.moment)
     late: dict[type, Unreadable] = field(default_factory=dict)
     todo: SimpleQueue[Fact] = field(default_factory=SimpleQueue)
     begun: dict[type, tuple[float, Thread]] = field(default_factory=dict)
@@ -119,7 +123,7 @@ class Eyes:
         turn.another_thread()
         while waited_for := [fact for fact in due if fact.kind not in seen and not self._is_late(turn, fact)]:
             try:
-                kind, value = turn.answers.get(timeout=STALL)
+                kind, value = turn.answers.get(timeout=CHECK_STALL_SECONDS)
             except Empty:
                 if not turn.todo.empty():
                     turn.another_thread()
@@ -133,7 +137,7 @@ class Eyes:
         since, _ = turn.begun.get(fact.kind, (None, None))
         if since is None or fact.kind in turn.late:
             return fact.kind in turn.late
-        deadline = fact.deadline if self.host.live else max(fact.deadline, PATIENCE)
+        deadline = fact.deadline if self.host.live else max(fact.deadline, DEAD_TREE_DEADLINE_SECONDS)
         blind = overdue(fact, clock.now() - since, turn.at, deadline)
         # A thread that has answered may have ended, and then nobody knows how long it waited for a processor.
         if blind is None or not turn.answers.empty():

@@ -15,7 +15,7 @@ __all__ = [
     "SEVERAL",
     "CannotLook",
     "Check",
-    "Damping",
+    "Confirmation",
     "Fact",
     "Finding",
     "Remedy",
@@ -67,17 +67,17 @@ class Stage(StrEnum):
     NODE = "node"
 
 
-class Damping(StrEnum):
-    """How often a failure must be seen afresh before the agent believes it (numbers: decide/damping)."""
+class Confirmation(StrEnum):
+    """How often a failure must be seen afresh before the agent believes it (numbers: decide/fault_confirmation)."""
 
-    HARD = "hard"
-    BOOKS = "books"
-    SOFT = "soft"
-    LATCH = "latch"
+    FAST = "fast"
+    RECORDS = "records"
+    SLOW = "slow"
+    LATCHED = "latched"
 
 
 class Topic(StrEnum):
-    """What a bell may announce: a reason to look again, never the data itself."""
+    """What an event source may announce: a reason to look again, never the data itself."""
 
     LINK = "link"
     RDMA = "rdma"
@@ -188,7 +188,7 @@ def shortest(_: object) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question to a node, and all that docs, CLI, metrics, damping, gate and repair order are made from.
+    """One question to a node, and all that docs, CLI, metrics, confirmation, gate and repair order are made from.
 
     It is not run where one of its `needs` is not shown; `uses` are facts that it can do without.
     `after`: if one of these fails on the same PCI device, this finding is shown as its consequence.
@@ -203,7 +203,7 @@ class Check:
     source: str
     severity: Severity
     stage: Stage
-    damping: Damping
+    confirmation: Confirmation
     needs: tuple[type, ...]
     judge: Callable[[Seen], Iterator[Verdict]]
     uses: tuple[type, ...] = ()
@@ -224,7 +224,7 @@ class Fact:
 
     `every` is the polling period and `deadline` the longest an observation may take, both in seconds (milliseconds are
     usual; a second was too little for an emulated node on a busy host);
-    `woken_by` are the bells that make it due at once. `live` facts need a running node: a dead tree has none.
+    `woken_by` are the event sources that make it due at once. `live` facts need a running node: a dead tree has none.
     `rest` is the least time between two observations, in seconds: of what others keep and serve to a whole fleet.
     `doors` are modules that observing a live node loads: loading is our own time and no part of the deadline.
     """

@@ -14,13 +14,13 @@ from datetime import date
 from functools import cache
 from typing import Any
 
-from nodeprep import __version__, facts
+from nodeprep import __version__, facts, job_profile
 from nodeprep.codec import Codec, CodecError, Path
-from nodeprep.config.waivers import Waiver
-from nodeprep.config.wants import wants
+from nodeprep.config import wants
+from nodeprep.config.waiver_rules import Waiver
+from nodeprep.job_profile import Profile, ProfileError
 from nodeprep.look import Look
 from nodeprep.model import Unreadable
-from nodeprep.profile import Profile, ProfileError, mapping, parse
 
 FORMAT = 1
 KINDS: Mapping[str, type] = {fact.kind.__name__: fact.kind for fact in facts.ALL}
@@ -65,8 +65,8 @@ class Snapshot:
     def in_force(self) -> Profile:
         """The profile that applied. Raises CodecError if it is none."""
         try:
-            profile = parse(self.profile)
-            wants(profile)
+            profile = job_profile.parse(self.profile)
+            wants.wants(profile)
         except ProfileError as error:
             raise CodecError(("content", "profile", *error.keys), repr(error.found), error.wanted) from error
         return profile
@@ -83,7 +83,7 @@ def observed(look: Look) -> Observation:
 
 def recorded(profile: Profile) -> Mapping[str, Any]:
     """The profile as a snapshot keeps it: effective, so it extends nothing."""
-    return mapping(replace(profile, extends=None))
+    return job_profile.mapping(replace(profile, extends=None))
 
 
 def dumps(snapshot: Snapshot) -> str:

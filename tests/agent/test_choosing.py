@@ -7,109 +7,125 @@ from typing import Any
 
 import pytest
 
-from nodeprep.agent.choosing import Choice, assigned, choose, held, inventory, remembered, renewed
+from nodeprep import assessment, job_profile
+from nodeprep.agent import profile_selection
+from nodeprep.agent.profile_selection import GuardedSelection
+from nodeprep.agent_state import AgentState, NodeState, PassStreak
+from nodeprep.assessment import OperatorWishes, ProfileSelection, Question
 from nodeprep.checks import ALL
+from nodeprep.config import profile_files
 from nodeprep.config.agent_settings import AgentSettings
-from nodeprep.config.profiles import Named, named
-from nodeprep.config.rules import Rule
-from nodeprep.config.settings import Settings
+from nodeprep.config.assign_rules import AssignRule
+from nodeprep.config.configuration import Settings
+from nodeprep.config.profile_files import NamedProfile
 from nodeprep.decide.desired import GatePolicy
-from nodeprep.decide.readiness import Mode
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.past import Past, Proof, State
-from nodeprep.facts.pci import Pci
-from nodeprep.facts.rdma import Rdma
+from nodeprep.decide.gate_readiness import Mode
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.job_profile import Profile
 from nodeprep.look import Look
 from nodeprep.model import NO_ACCESS, Unreadable, Why
-from nodeprep.profile import Profile, mapping
-from nodeprep.question import Chosen, Question, Wishes, merged
 from tests.cluster_values import cluster, node_object
 
 NOBODY = Unreadable(Why.MISSING, "Kubernetes", detail=NO_ACCESS)
-RACK = Rule(match={"rack": "a*"}, use=("base",), expect="", profiles=(named("base"),))
-BASELINE = mapping(named("rdma-roce").profile)
+RACK = AssignRule(match={"rack": "a*"}, use=("base",), expect="", profiles=(profile_files.named("base"),))
+BASELINE = job_profile.mapping(profile_files.named("rdma-roce").profile)
 
 
 def part(name: str) -> dict[str, Any]:
-    return {"names": named(name).names, "profile": mapping(named(name).profile)}
+    return {"names": profile_files.named(name).names, "profile": job_profile.mapping(profile_files.named(name).profile)}
 
 
 def chosen(
     *,
-    past: Past | None = None,
-    rules: tuple[Rule, ...] = (),
+    agent_state: AgentState | None = None,
+    rules: tuple[AssignRule, ...] = (),
     default: str = "auto",
     labels: dict[str, str] | None = None,
     unseen: tuple[type, ...] = (),
-) -> Choice:
+) -> GuardedSelection:
     """Of a node whose hardware shows nothing, unless it is remembered; facts that are `unseen` could not be had."""
     known: object = NOBODY if labels is None else cluster(node=node_object(labels=labels))
     settings = Settings("config.yaml", default=default, agent_part=AgentSettings(assign=rules))
-    question = Question(ALL, (), Wishes(None, "", settings, "2026-11-21"))
+    question = Question(ALL, (), OperatorWishes(None, "", settings, "2026-11-21"))
     blind = dict.fromkeys(unseen, Unreadable(Why.MISSING, "/host", detail="the host's root is not mounted here"))
-    return choose(question, Look(0.0, live=True, facts={Cluster: known, **blind}), past or Past())
+    return profile_selection.choose(
+        question, Look(0.0, live=True, facts={Cluster: known, **blind}), agent_state or AgentState()
+    )
 
 
 def words(
-    choice: Choice, mode: Mode = Mode.GATE, past: Past | None = None, gate: GatePolicy | None = None
+    choice: GuardedSelection,
+    mode: Mode = Mode.GATE,
+    agent_state: AgentState | None = None,
+    gate: GatePolicy | None = None,
 ) -> list[str]:
     """Each profile: its name, whether it gates, and in a word why it is refused."""
-    found = assigned(choice, gate or GatePolicy(profiles=("*",)), mode, past or Past())
+    found = profile_selection.assigned(choice, gate or GatePolicy(profiles=("*",)), mode, agent_state or AgentState())
     return [f"{one.name} {'gates' if one.gating else 'tells'} {'refused' if one.refused else 'free'}" for one in found]
 
 
 @pytest.mark.parametrize(
     ("kept", "rules", "labels", "expected"),
     [
-        pytest.param(Past(), (RACK,), {"rack": "a1"}, ["base gates free"], id="a rule that matches"),
-        pytest.param(Past(), (RACK,), {"rack": "b1"}, [], id="one that does not, and no hardware either"),
-        pytest.param(Past(), (RACK,), None, ["unknown gates refused"], id="labels that nobody can tell open nothing"),
+        pytest.param(AgentState(), (RACK,), {"rack": "a1"}, ["base gates free"], id="a rule that matches"),
+        pytest.param(AgentState(), (RACK,), {"rack": "b1"}, [], id="one that does not, and no hardware either"),
         pytest.param(
-            Past(parts=(part("base"),)), (RACK,), None, ["base gates free"], id="what it last said holds on meanwhile"
+            AgentState(), (RACK,), None, ["unknown gates refused"], id="labels that nobody can tell open nothing"
         ),
         pytest.param(
-            Past(held=("rdma-roce",)),
+            AgentState(parts=(part("base"),)),
+            (RACK,),
+            None,
+            ["base gates free"],
+            id="what it last said holds on meanwhile",
+        ),
+        pytest.param(
+            AgentState(held=("rdma-roce",)),
             (RACK,),
             None,
             ["unknown gates refused"],
             id="what hardware chose is no such word",
         ),
         pytest.param(
-            Past(parts=(part("base"),), by_hardware=True),
+            AgentState(parts=(part("base"),), by_hardware=True),
             (RACK,),
             None,
             ["unknown gates refused"],
             id="nor what it had",
         ),
-        pytest.param(Past(parts=({"x": 1},)), (RACK,), None, ["unknown gates refused"], id="a memory that is damaged"),
+        pytest.param(
+            AgentState(parts=({"x": 1},)), (RACK,), None, ["unknown gates refused"], id="a memory that is damaged"
+        ),
     ],
 )
 def test_the_configurations_word(
-    kept: Past, rules: tuple[Rule, ...], labels: dict[str, str] | None, expected: list[str]
+    kept: AgentState, rules: tuple[AssignRule, ...], labels: dict[str, str] | None, expected: list[str]
 ) -> None:
-    choice = chosen(past=kept, rules=rules, labels=labels)
-    assert words(choice, past=kept) == expected
+    choice = chosen(agent_state=kept, rules=rules, labels=labels)
+    assert words(choice, agent_state=kept) == expected
 
 
 @pytest.mark.parametrize(
     ("kept", "unseen", "expected"),
     [
-        pytest.param(Past(), (Rdma, Pci), ["unknown gates refused"], id="unseen hardware opens nothing"),
-        pytest.param(Past(), (Pci,), ["unknown gates refused"], id="nor do unseen NICs"),
-        pytest.param(Past(), (), [], id="hardware that shows nothing demands nothing"),
-        pytest.param(Past(state=State.READY), (Rdma,), [], id="a look in vain closes nothing"),
-        pytest.param(Past(held=("base",)), (Rdma,), ["base gates free"], id="what it once chose is held"),
+        pytest.param(AgentState(), (Rdma, Pci), ["unknown gates refused"], id="unseen hardware opens nothing"),
+        pytest.param(AgentState(), (Pci,), ["unknown gates refused"], id="nor do unseen NICs"),
+        pytest.param(AgentState(), (), [], id="hardware that shows nothing demands nothing"),
+        pytest.param(AgentState(state=NodeState.READY), (Rdma,), [], id="a look in vain closes nothing"),
+        pytest.param(AgentState(held=("base",)), (Rdma,), ["base gates free"], id="what it once chose is held"),
     ],
 )
-def test_hardware_that_cannot_be_seen(kept: Past, unseen: tuple[type, ...], expected: list[str]) -> None:
-    choice = chosen(past=kept, unseen=unseen)
-    assert words(choice, past=kept) == expected
+def test_hardware_that_cannot_be_seen(kept: AgentState, unseen: tuple[type, ...], expected: list[str]) -> None:
+    choice = chosen(agent_state=kept, unseen=unseen)
+    assert words(choice, agent_state=kept) == expected
     assert all("the host's root is not mounted here" in doubt for doubt in choice.doubts)
 
 
 def test_a_guess_is_not_kept_as_the_configurations_word() -> None:
     """Or the next round would take it for what the configuration last said."""
-    choice = chosen(past=Past(held=("tcp-shared-eni",)), rules=(RACK,))
+    choice = chosen(agent_state=AgentState(held=("tcp-shared-eni",)), rules=(RACK,))
     assert choice.chosen.untold
     assert choice.doubts
 
@@ -127,8 +143,8 @@ def test_a_guess_is_not_kept_as_the_configurations_word() -> None:
     ],
 )
 def test_hardware_alone(mode: Mode, baseline: dict[str, Any] | None, gate: GatePolicy, expected: str) -> None:
-    kept = Past(held=("rdma-roce",), baseline=baseline)
-    (said,) = words(chosen(past=kept), mode, kept, gate)
+    kept = AgentState(held=("rdma-roce",), baseline=baseline)
+    (said,) = words(chosen(agent_state=kept), mode, kept, gate)
     assert said.split()[0] == "rdma-roce"
     assert said.split()[2] == expected
 
@@ -137,17 +153,17 @@ def test_hardware_alone(mode: Mode, baseline: dict[str, Any] | None, gate: GateP
     ("kept", "expected"),
     [
         pytest.param(
-            Past(held=("rdma-next",)),
+            AgentState(held=("rdma-next",)),
             ["unknown gates refused"],
             id="a name of another version opens nothing, ends nothing",
         ),
         pytest.param(
-            Past(held=("tcp-shared-eni", "rdma-next")),
+            AgentState(held=("tcp-shared-eni", "rdma-next")),
             ["tcp-shared-eni gates free", "unknown gates refused"],
             id="beside one that is known",
         ),
         pytest.param(
-            Past(
+            AgentState(
                 held=("rdma-next",),
                 parts=({**part("base"), "profile": {**part("base")["profile"], "name": "rdma-next"}},),
             ),
@@ -156,13 +172,13 @@ def test_hardware_alone(mode: Mode, baseline: dict[str, Any] | None, gate: GateP
         ),
     ],
 )
-def test_a_profile_that_this_version_does_not_know(kept: Past, expected: list[str]) -> None:
-    choice = chosen(past=kept)
+def test_a_profile_that_this_version_does_not_know(kept: AgentState, expected: list[str]) -> None:
+    choice = chosen(agent_state=kept)
     assert words(choice, Mode.OBSERVE, kept) == expected
     assert all("rdma-next" in doubt and "reset --inventory" in doubt for doubt in choice.doubts)
 
 
-PROVEN, HALF = Proof(3, 1.0, 31.0, proven=True), Proof(2, 1.0, 11.0)
+PROVEN, HALF = PassStreak(3, 1.0, 31.0, proven=True), PassStreak(2, 1.0, 11.0)
 
 
 @pytest.mark.parametrize(
@@ -175,24 +191,26 @@ PROVEN, HALF = Proof(3, 1.0, 31.0, proven=True), Proof(2, 1.0, 11.0)
     ],
 )
 def test_what_passed_under_one_profile_opens_no_other(before: str | None, now: str, proven: set[str]) -> None:
-    kept = Past(proofs={"pci.answers": PROVEN, "port.state": PROVEN})
-    kept = held(kept, chosen(default=before).chosen) if before else kept
-    after = renewed(kept, chosen(default=now).chosen, 100.0)
-    assert {check for check, proof in after.proofs.items() if proof.proven} == proven
+    kept = AgentState(pass_streaks={"pci.answers": PROVEN, "port.state": PROVEN})
+    kept = profile_selection.held(kept, chosen(default=before).chosen) if before else kept
+    after = profile_selection.renewed(kept, chosen(default=now).chosen, 100.0)
+    assert {check for check, streak in after.pass_streaks.items() if streak.proven} == proven
 
 
 def test_passes_that_are_not_enough_begin_anew_under_other_demands() -> None:
-    kept = held(Past(proofs={"pci.answers": PROVEN, "port.state": HALF}), chosen(default="rdma-roce").chosen)
+    kept = profile_selection.held(
+        AgentState(pass_streaks={"pci.answers": PROVEN, "port.state": HALF}), chosen(default="rdma-roce").chosen
+    )
     asked = chosen(default="rdma-roce").chosen
     more = replace(asked, profile=replace(asked.profile, want={"port.mtu": {"at-least": 9000}}))
-    assert renewed(kept, asked, 100.0) is kept
-    assert renewed(kept, more, 100.0).proofs == {"pci.answers": PROVEN}
+    assert profile_selection.renewed(kept, asked, 100.0) is kept
+    assert profile_selection.renewed(kept, more, 100.0).pass_streaks == {"pci.answers": PROVEN}
 
 
-def asking(**gates: str) -> Chosen:
+def asking(**gates: str) -> ProfileSelection:
     """Profiles by name, each with its gates."""
-    parts = tuple(Named(Profile(name, gates=tuple(asked.split())), (name,)) for name, asked in gates.items())
-    return Chosen(merged(parts), "a test", parts=parts)
+    parts = tuple(NamedProfile(Profile(name, gates=tuple(asked.split())), (name,)) for name, asked in gates.items())
+    return ProfileSelection(assessment.merged(parts), "a test", parts=parts)
 
 
 A, B, C = "port.state", "port.rate", "klog.nic"
@@ -214,9 +232,9 @@ GATES: list[tuple[dict[str, str], dict[str, str], set[str]]] = [
 def test_only_a_gate_that_nobody_asked_for_is_to_pass_anew(
     before: dict[str, str], now: dict[str, str], proven: set[str]
 ) -> None:
-    kept = Past(proofs=dict.fromkeys((A, B, C), PROVEN))
-    kept = held(kept, asking(**before)) if before else kept
-    assert set(renewed(kept, asking(**now), 100.0).proofs) == proven
+    kept = AgentState(pass_streaks=dict.fromkeys((A, B, C), PROVEN))
+    kept = profile_selection.held(kept, asking(**before)) if before else kept
+    assert set(profile_selection.renewed(kept, asking(**now), 100.0).pass_streaks) == proven
 
 
 OPEN = (("x", "device"), ("x", "ready"))
@@ -235,40 +253,51 @@ COMES: list[tuple[tuple[tuple[str, str], ...], dict[str, str], set[str]]] = [
 def test_what_is_open_waits_for_a_gate_that_comes_to_it(
     gates: tuple[tuple[str, str], ...], now: dict[str, str], waits: set[str]
 ) -> None:
-    kept = replace(held(Past(proofs={A: PROVEN, C: PROVEN}), asking(x=A, y=C)), gates=gates)
-    after = renewed(kept, asking(**now), 100.0)
+    kept = replace(
+        profile_selection.held(AgentState(pass_streaks={A: PROVEN, C: PROVEN}), asking(x=A, y=C)), gates=gates
+    )
+    after = profile_selection.renewed(kept, asking(**now), 100.0)
     assert after.unproven_until == dict.fromkeys(waits, 700.0)
 
 
 def test_nobody_waits_longer_than_once() -> None:
     """Where hardware is not seen, what was chosen is not kept: the same gate comes again and again."""
-    kept = replace(held(Past(proofs={A: PROVEN}), asking(x=A)), gates=OPEN)
-    once = renewed(kept, asking(x=f"{A} {B}"), 100.0)
-    assert renewed(once, asking(x=f"{A} {B}"), 200.0).unproven_until == {B: 700.0}
-    passed = replace(held(once, asking(x=f"{A} {B}")), proofs={A: PROVEN, B: PROVEN})
-    assert renewed(passed, asking(x=f"{A} {B}"), 200.0).unproven_until == {}
-    assert renewed(held(once, asking(x=A)), asking(x=A), 200.0).unproven_until == {}
+    kept = replace(profile_selection.held(AgentState(pass_streaks={A: PROVEN}), asking(x=A)), gates=OPEN)
+    once = profile_selection.renewed(kept, asking(x=f"{A} {B}"), 100.0)
+    assert profile_selection.renewed(once, asking(x=f"{A} {B}"), 200.0).unproven_until == {B: 700.0}
+    passed = replace(profile_selection.held(once, asking(x=f"{A} {B}")), pass_streaks={A: PROVEN, B: PROVEN})
+    assert profile_selection.renewed(passed, asking(x=f"{A} {B}"), 200.0).unproven_until == {}
+    assert profile_selection.renewed(profile_selection.held(once, asking(x=A)), asking(x=A), 200.0).unproven_until == {}
 
 
 def test_what_passed_came_with_no_version_any_more() -> None:
-    kept = replace(held(Past(proofs={A: PROVEN}), asking(x=A)), gates=OPEN, upgraded_at=100.0)
-    once = held(renewed(kept, asking(x=f"{A} {B}"), 100.0), asking(x=f"{A} {B}"))
+    kept = replace(
+        profile_selection.held(AgentState(pass_streaks={A: PROVEN}), asking(x=A)), gates=OPEN, upgraded_at=100.0
+    )
+    once = profile_selection.held(profile_selection.renewed(kept, asking(x=f"{A} {B}"), 100.0), asking(x=f"{A} {B}"))
     assert once.came_with_version == (B,)
-    assert renewed(replace(once, proofs={A: PROVEN, B: PROVEN}), asking(x=f"{A} {B}"), 200.0).came_with_version == ()
-    assert renewed(kept, asking(x=f"{A} {B}"), 100.0, configured=True).came_with_version == ()
+    assert (
+        profile_selection.renewed(
+            replace(once, pass_streaks={A: PROVEN, B: PROVEN}), asking(x=f"{A} {B}"), 200.0
+        ).came_with_version
+        == ()
+    )
+    assert profile_selection.renewed(kept, asking(x=f"{A} {B}"), 100.0, configured=True).came_with_version == ()
 
 
 def test_what_is_held_is_kept_in_a_form_that_comes_back() -> None:
-    kept = held(Past(), chosen(past=Past(held=("rdma-roce", "tcp-shared-eni"))).chosen)
+    kept = profile_selection.held(
+        AgentState(), chosen(agent_state=AgentState(held=("rdma-roce", "tcp-shared-eni"))).chosen
+    )
     assert kept.held == ("rdma-roce", "tcp-shared-eni")
-    assert [one.profile.name for one in remembered(kept)] == ["rdma-roce", "tcp-shared-eni"]
-    assert "rdma" in remembered(kept)[0].names
-    assert held(kept, chosen(past=kept).chosen) is kept
+    assert [one.profile.name for one in profile_selection.remembered(kept)] == ["rdma-roce", "tcp-shared-eni"]
+    assert "rdma" in profile_selection.remembered(kept)[0].names
+    assert profile_selection.held(kept, chosen(agent_state=kept).chosen) is kept
 
 
 def test_the_inventory_is_laid_over_what_hardware_chose_and_nothing_else() -> None:
-    first = replace(named("rdma-roce").profile, name="baseline")
-    kept = Past(held=("rdma-roce",), baseline=mapping(first))
-    assert inventory(kept) is not None
-    assert "as when it was first ready" in chosen(past=kept).chosen.by
-    assert "as when it was first ready" not in chosen(past=kept, default="rdma-roce").chosen.by
+    first = replace(profile_files.named("rdma-roce").profile, name="baseline")
+    kept = AgentState(held=("rdma-roce",), baseline=job_profile.mapping(first))
+    assert profile_selection.inventory(kept) is not None
+    assert "as when it was first ready" in chosen(agent_state=kept).chosen.by
+    assert "as when it was first ready" not in chosen(agent_state=kept, default="rdma-roce").chosen.by

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.config.settings import Settings, load_settings
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.past import State
+from nodeprep.agent_state import NodeState
+from nodeprep.config import configuration
+from nodeprep.config.configuration import Settings
+from nodeprep.facts.kubernetes.cluster import Cluster
 from tests.agent.test_mind import Node, failing, unplug
 from tests.cli.program import nodeprep
 from tests.cluster_values import cluster, node_object
@@ -43,7 +44,7 @@ def told(root: Path, directory: Path, more: str = "") -> Settings:
     assert done.returncode == 0, done.stderr
     file = directory / "config.yaml"
     file.write_text(COMPONENT + more)
-    return load_settings(str(file), None)
+    return configuration.load_settings(str(file), None)
 
 
 def joining(root: Path, memory: Path, settings: Settings) -> Node:
@@ -55,7 +56,7 @@ def joining(root: Path, memory: Path, settings: Settings) -> Node:
 
 def test_what_ships_opens_no_gate_by_hardware_alone(root: Path, tmp_path: Path) -> None:
     status = joining(root, tmp_path / "memory", told(root, tmp_path)).sees_often(8)
-    assert status.past.state is not State.READY
+    assert status.agent_state.state is not NodeState.READY
     (profile,) = status.desired.profiles
     assert profile.refused.startswith("rdma-roce was chosen by hardware and nothing says what belongs here")
     assert status.desired.taints, "and it is kept away from jobs"
@@ -65,11 +66,11 @@ def test_what_ships_opens_no_gate_by_hardware_alone(root: Path, tmp_path: Path) 
 def test_what_the_documents_say_to_write_opens_it_and_misses_a_lost_nic(root: Path, tmp_path: Path, rules: str) -> None:
     node = joining(root, tmp_path / "memory", told(root, tmp_path, rules))
     status = node.sees_often(8)
-    assert status.past.state is State.READY, status.past.why
+    assert status.agent_state.state is NodeState.READY, status.agent_state.why
     assert not status.desired.taints
     lost = min((root / "sys/class/infiniband").iterdir()).resolve().parent.parent.name
     unplug(root, lost)
     status = node.sees_often(2)
     assert "pci.expected-nic" in failing(status)
-    assert status.past.state is not State.READY
+    assert status.agent_state.state is not NodeState.READY
     assert status.desired.taints

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.agent.keeping import AGAIN, PATIENCE, SELDOM, Keeper
+from nodeprep import state_file
+from nodeprep.agent.state_writer import MINOR_SAVE_PERIOD_SECONDS, SAVE_RETRY_SECONDS, SAVE_TIMEOUT_SECONDS, StateWriter
+from nodeprep.agent_state import AgentState, BlindSince, Case, NodeState, PassStreak
 from nodeprep.doors import clock
-from nodeprep.doors.store import Store
-from nodeprep.facts.past import Blind, Case, Past, Proof, State
-from nodeprep.memory import recall
+from nodeprep.doors.files.state_store import Store
 from tests.rigs.mounted import seen_with
 from tests.rigs.no_thread import NO_THREAD, no_thread
 
-PAST = Past(boot_id="b", state=State.READY, proofs={"port.state": Proof(3, 1.0, 31.0, proven=True)})
+PAST = AgentState(
+    boot_id="b", state=NodeState.READY, pass_streaks={"port.state": PassStreak(3, 1.0, 31.0, proven=True)}
+)
 CASE = Case("port.state", "0000:5c:00.0", 1, "mlx5_0/1", "NotActive", "it is down")
 
 
@@ -33,12 +35,12 @@ class Slow(Store):
         return super().save(text)
 
 
-def keeper(tmp_path: Path) -> Keeper:
-    return Keeper(Store(str(tmp_path / "state"), str(tmp_path / "run")))
+def state_writer(tmp_path: Path) -> StateWriter:
+    return StateWriter(Store(str(tmp_path / "state"), str(tmp_path / "run")))
 
 
-def kept(one: Keeper) -> Past | None:
-    return recall(Store(one.store.directory, one.store.spare)).past
+def kept(one: StateWriter) -> AgentState | None:
+    return state_file.load(Store(one.store.directory, one.store.spare)).agent_state
 
 
 @pytest.fixture(autouse=True)
@@ -50,21 +52,21 @@ def _directories(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "after",
     [
-        pytest.param(replace(PAST, state=State.UNHEALTHY), id="state"),
+        pytest.param(replace(PAST, state=NodeState.UNHEALTHY), id="state"),
         pytest.param(replace(PAST, cases=(replace(CASE, convicted_at=5.0),)), id="conviction"),
-        pytest.param(replace(PAST, cases=(replace(CASE, turns=(5.0,)),)), id="a turn"),
+        pytest.param(replace(PAST, cases=(replace(CASE, flaps=(5.0,)),)), id="a turn"),
         pytest.param(replace(PAST, gates=(("rdma-roce", "ready"),)), id="a gate"),
         pytest.param(replace(PAST, held=("rdma-roce",)), id="what hardware chose"),
         pytest.param(replace(PAST, baseline={"name": "baseline"}), id="what belongs here"),
         pytest.param(replace(PAST, profile={"name": "base"}), id="the profile"),
         pytest.param(replace(PAST, node_uid="u"), id="the Node"),
         pytest.param(replace(PAST, version="2"), id="the version"),
-        pytest.param(replace(PAST, proofs={}), id="what is proven"),
+        pytest.param(replace(PAST, pass_streaks={}), id="what is proven"),
         pytest.param(replace(PAST, intolerant={"kube-system/rdma-dp": None}), id="who would not bear the taint"),
     ],
 )
-def test_what_counts_is_kept_at_once(tmp_path: Path, after: Past) -> None:
-    one = keeper(tmp_path)
+def test_what_counts_is_kept_at_once(tmp_path: Path, after: AgentState) -> None:
+    one = state_writer(tmp_path)
     one.keep(PAST, 100.0)
     one.keep(after, 100.1)
     found = kept(one)
@@ -73,9 +75,9 @@ def test_what_counts_is_kept_at_once(tmp_path: Path, after: Past) -> None:
 
 
 def test_since_when_a_daemonset_is_gone_is_kept_at_once_and_not_each_time(tmp_path: Path) -> None:
-    one, name = keeper(tmp_path), "kube-system/rdma-dp"
+    one, name = state_writer(tmp_path), "kube-system/rdma-dp"
     for at, gone, there in ((100.0, None, None), (100.1, 99.0, 99.0), (100.2, 99.5, 99.0), (100.3, None, None)):
-        one.keep(replace(PAST, taint_borne=False, intolerant={name: gone}), at)
+        one.keep(replace(PAST, taint_tolerated=False, intolerant={name: gone}), at)
         found = kept(one)
         assert found is not None
         assert found.intolerant == {name: there}
@@ -85,56 +87,56 @@ def test_since_when_a_daemonset_is_gone_is_kept_at_once_and_not_each_time(tmp_pa
     "after",
     [
         pytest.param(replace(PAST, cases=(CASE,)), id="a suspicion"),
-        pytest.param(replace(PAST, blind={"port.state": Blind(1.0, "denied")}), id="a look in vain"),
+        pytest.param(replace(PAST, blind={"port.state": BlindSince(1.0, "denied")}), id="a look in vain"),
         pytest.param(replace(PAST, passed={"port.state x 1": "4: ACTIVE"}), id="what passed"),
     ],
 )
-def test_what_only_spares_looks_is_kept_now_and_then(tmp_path: Path, after: Past) -> None:
-    one = keeper(tmp_path)
+def test_what_only_spares_looks_is_kept_now_and_then(tmp_path: Path, after: AgentState) -> None:
+    one = state_writer(tmp_path)
     one.keep(PAST, 100.0)
-    one.keep(after, 100.0 + SELDOM - 1)
+    one.keep(after, 100.0 + MINOR_SAVE_PERIOD_SECONDS - 1)
     assert kept(one) == replace(PAST, serial=1, at=getattr(kept(one), "at", 0.0))
-    one.keep(after, 100.0 + SELDOM)
+    one.keep(after, 100.0 + MINOR_SAVE_PERIOD_SECONDS)
     found = kept(one)
     assert found is not None
     assert replace(found, serial=0, at=0.0) == after
 
 
 def test_what_did_not_change_is_not_written(tmp_path: Path) -> None:
-    one = keeper(tmp_path)
+    one = state_writer(tmp_path)
     one.keep(PAST, 100.0)
-    one.keep(PAST, 100.0 + 10 * SELDOM)
+    one.keep(PAST, 100.0 + 10 * MINOR_SAVE_PERIOD_SECONDS)
     assert one.store.serial == 1
 
 
 def test_a_disk_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
     disk = Slow(str(tmp_path / "state"))
-    one = Keeper(disk)
+    one = StateWriter(disk)
     began = time.monotonic()
     one.keep(PAST, 100.0)
     took = time.monotonic() - began
-    assert PATIENCE <= took < 10 * PATIENCE
+    assert SAVE_TIMEOUT_SECONDS <= took < 10 * SAVE_TIMEOUT_SECONDS
     silence = f"{disk.directory}: no answer; the memory may not be kept; see findmnt -T {disk.directory}"
     assert one.trouble == silence
-    worse = replace(PAST, state=State.UNHEALTHY)
+    worse = replace(PAST, state=NodeState.UNHEALTHY)
     began = time.monotonic()
     one.keep(worse, 101.0)
-    assert time.monotonic() - began < PATIENCE, "nor is another write begun beside the one that hangs"
+    assert time.monotonic() - began < SAVE_TIMEOUT_SECONDS, "nor is another write begun beside the one that hangs"
     assert one.trouble == silence, "in the same words, or each round would tell it anew"
     disk.answer.set()
     end = time.monotonic() + 30
     while one.trouble and time.monotonic() < end:
         time.sleep(0.05)
-        one.keep(worse, 101.0 + AGAIN + time.monotonic() - began)
+        one.keep(worse, 101.0 + SAVE_RETRY_SECONDS + time.monotonic() - began)
     assert one.trouble == ""
     found = kept(one)
     assert found is not None
-    assert found.state is State.UNHEALTHY
+    assert found.state is NodeState.UNHEALTHY
 
 
 def test_what_comes_of_a_write_that_hung_is_heard(tmp_path: Path) -> None:
     disk = Slow(str(tmp_path / "state"))
-    one = Keeper(disk)
+    one = StateWriter(disk)
     one.keep(PAST, 100.0)
     assert "no answer" in one.trouble
     disk.answer.set()
@@ -149,7 +151,7 @@ def test_what_comes_of_a_write_that_hung_is_heard(tmp_path: Path) -> None:
 def test_what_went_wrong_with_a_write_that_hung_is_heard(tmp_path: Path) -> None:
     disk = Slow(str(tmp_path / "gone"))
     (tmp_path / "gone").touch()
-    one = Keeper(disk)
+    one = StateWriter(disk)
     one.keep(PAST, 100.0)
     disk.answer.set()
     end = time.monotonic() + 30
@@ -161,11 +163,11 @@ def test_what_went_wrong_with_a_write_that_hung_is_heard(tmp_path: Path) -> None
 
 FULL = """
 import json, os, sys
-from nodeprep.agent.keeping import AGAIN, Keeper
+from nodeprep.agent.state_writer import AGAIN, Keeper
 from nodeprep.doors import clock
-from nodeprep.doors.store import Store
-from nodeprep.facts.past import Past, State
-from nodeprep.memory import recall
+from nodeprep.doors.files.state_store import Store
+from nodeprep.agent_state import Past, State
+from nodeprep.state_file import recall
 full, spare = sys.argv[1], sys.argv[2]
 one, ready, sick = Keeper(Store(full, spare)), Past("b", state=State.READY), Past("b", state=State.UNHEALTHY)
 def says():
@@ -214,22 +216,22 @@ def test_a_fault_of_ours_is_told_and_tried_again(
 ) -> None:
     disk = Broken(str(tmp_path / "state"), str(tmp_path / "run"))
     disk.fault = fault
-    one = Keeper(disk)
+    one = StateWriter(disk)
     one.keep(PAST, 100.0)
     assert one.trouble.startswith(f"{disk.directory}: {type(fault).__name__}: {fault}; the memory may not be kept")
     assert capfd.readouterr().err == ""
     disk.fault = None
-    one.keep(PAST, clock.now() + AGAIN)
+    one.keep(PAST, clock.now() + SAVE_RETRY_SECONDS)
     assert one.trouble == ""
     assert kept(one) is not None
 
 
 def test_where_no_thread_can_be_started_that_is_told(tmp_path: Path) -> None:
-    one = keeper(tmp_path)
+    one = state_writer(tmp_path)
     with no_thread():
         one.keep(PAST, 100.0)
     assert one.trouble.startswith(f"{one.store.directory}: no thread can be started ({NO_THREAD})")
     assert kept(one) is None
-    one.keep(PAST, clock.now() + AGAIN)
+    one.keep(PAST, clock.now() + SAVE_RETRY_SECONDS)
     assert one.trouble == ""
     assert kept(one) is not None

@@ -7,42 +7,64 @@ from typing import Any
 
 import pytest
 
-from nodeprep.agent.meeting import before_looking, meet
+from nodeprep import job_profile
+from nodeprep.agent import node_meeting
+from nodeprep.agent_state import AgentState, NodeState, PassStreak
+from nodeprep.config import profile_files
 from nodeprep.config.agent_settings import AgentSettings
-from nodeprep.config.profiles import named
-from nodeprep.config.rules import Rule
-from nodeprep.config.settings import Settings
-from nodeprep.decide.desired import HELD, NO_TROUBLE, RESET_DONE, TRAINING_READY, GatePolicy, Trouble
-from nodeprep.decide.readiness import Mode, begin
-from nodeprep.facts.past import Past, Proof, State
-from nodeprep.profile import mapping
-from nodeprep.publish.publisher import NodeSays
+from nodeprep.config.assign_rules import AssignRule
+from nodeprep.config.configuration import Settings
+from nodeprep.decide import gate_readiness
+from nodeprep.decide.desired import (
+    HELD_ANNOTATION,
+    NO_TROUBLE,
+    RESET_DONE_ANNOTATION,
+    TRAINING_READY,
+    AgentTrouble,
+    GatePolicy,
+)
+from nodeprep.decide.gate_readiness import Mode
+from nodeprep.publish.publisher import NodeAnnotations
 
 NOW = 1000.0
-PART = {"names": named("rdma-roce").names, "profile": mapping(named("rdma-roce").profile)}
-KNOWN = Past("boot", "u1", state=State.READY, since=100.0, proofs={"port.state": Proof(3, 1.0, 40.0)}, parts=(PART,))
+PART = {
+    "names": profile_files.named("rdma-roce").names,
+    "profile": job_profile.mapping(profile_files.named("rdma-roce").profile),
+}
+KNOWN = AgentState(
+    "boot",
+    "u1",
+    state=NodeState.READY,
+    since=100.0,
+    pass_streaks={"port.state": PassStreak(3, 1.0, 40.0)},
+    parts=(PART,),
+)
 
 
-def says(uid: str = "u1", reset: str = "", *, done: str = "", held: str = "") -> NodeSays:
-    kept = ((HELD, held), (RESET_DONE, done))
-    return NodeSays(uid, reset, tuple((key, value) for key, value in kept if value))
+def says(uid: str = "u1", reset: str = "", *, done: str = "", held: str = "") -> NodeAnnotations:
+    kept = ((HELD_ANNOTATION, held), (RESET_DONE_ANNOTATION, done))
+    return NodeAnnotations(uid, reset, tuple((key, value) for key, value in kept if value))
 
 
 def test_the_same_node_changes_nothing() -> None:
-    met = meet(KNOWN, says(), NOW, forgetful=False)
-    assert met.past is KNOWN
+    met = node_meeting.meet_node(KNOWN, says(), NOW, forgetful=False)
+    assert met.agent_state is KNOWN
     assert (met.is_new, met.reset) == (False, False)
 
 
 def test_a_node_that_was_not_known_yet_is_not_another_one() -> None:
-    met = meet(replace(KNOWN, node_uid=""), says(), NOW, forgetful=False)
-    assert (met.past.node_uid, met.past.state, met.is_new) == ("u1", State.READY, False)
+    met = node_meeting.meet_node(replace(KNOWN, node_uid=""), says(), NOW, forgetful=False)
+    assert (met.agent_state.node_uid, met.agent_state.state, met.is_new) == ("u1", NodeState.READY, False)
 
 
 def test_another_object_of_the_name_has_proven_nothing() -> None:
-    met = meet(KNOWN, says("u2"), NOW, forgetful=False)
+    met = node_meeting.meet_node(KNOWN, says("u2"), NOW, forgetful=False)
     assert met.is_new
-    assert (met.past.node_uid, met.past.state, met.past.proofs) == ("u2", State.BOOTSTRAP, {})
+    assert (met.agent_state.node_uid, met.agent_state.state, met.agent_state.pass_streaks) == (
+        "u2",
+        NodeState.BOOTSTRAP,
+        {},
+    )
 
 
 RESETS = [
@@ -60,38 +82,45 @@ RESETS = [
 def test_a_wish_to_start_over_is_followed_once(
     asked: str, done: str, *, reset: bool, inventory: bool, then: str
 ) -> None:
-    met = meet(replace(KNOWN, reset_done=done), says(reset=asked), NOW, forgetful=False)
-    assert (met.reset, met.inventory, met.past.reset_done) == (reset, inventory, then)
+    met = node_meeting.meet_node(replace(KNOWN, reset_done=done), says(reset=asked), NOW, forgetful=False)
+    assert (met.reset, met.inventory, met.agent_state.reset_done) == (reset, inventory, then)
 
 
 def test_what_the_node_kept_counts_where_the_disk_was_lost() -> None:
-    lost = begin(None, "boot", "", NOW)
+    lost = gate_readiness.begin(None, "boot", "", NOW)
     kept = says("u1", "now", done="now", held="rdma-roce,no-such-profile,tcp-shared-eni")
-    met = meet(lost, kept, NOW, forgetful=True)
-    assert met.past.held == ("rdma-roce", "tcp-shared-eni")
+    met = node_meeting.meet_node(lost, kept, NOW, forgetful=True)
+    assert met.agent_state.held == ("rdma-roce", "tcp-shared-eni")
     assert not met.reset
-    assert meet(lost, kept, NOW, forgetful=False).past.held == ()
-    assert not meet(lost, kept, NOW, forgetful=False).reset  # a life of ours did it, whoever remembers
-    assert meet(lost, says("u1", "later", done="now"), NOW, forgetful=True).reset
+    assert node_meeting.meet_node(lost, kept, NOW, forgetful=False).agent_state.held == ()
+    assert not node_meeting.meet_node(
+        lost, kept, NOW, forgetful=False
+    ).reset  # a life of ours did it, whoever remembers
+    assert node_meeting.meet_node(lost, says("u1", "later", done="now"), NOW, forgetful=True).reset
 
 
 def test_what_hardware_shows_meanwhile_takes_nothing_back() -> None:
-    lost = replace(begin(None, "boot", "u1", NOW), held=("tcp-shared-eni",))
-    assert meet(lost, says(held="rdma-roce"), NOW, forgetful=True).past.held == ("tcp-shared-eni", "rdma-roce")
+    lost = replace(gate_readiness.begin(None, "boot", "u1", NOW), held=("tcp-shared-eni",))
+    assert node_meeting.meet_node(lost, says(held="rdma-roce"), NOW, forgetful=True).agent_state.held == (
+        "tcp-shared-eni",
+        "rdma-roce",
+    )
 
 
-def told(past: Past, mode: Mode, trouble: Trouble = NO_TROUBLE, **gate: Any) -> Any:
-    return before_looking(past, Settings(agent_part=AgentSettings(mode=mode, gate=GatePolicy(**gate))), trouble, NOW)
+def told(agent_state: AgentState, mode: Mode, trouble: AgentTrouble = NO_TROUBLE, **gate: Any) -> Any:
+    return node_meeting.before_looking(
+        agent_state, Settings(agent_part=AgentSettings(mode=mode, gate=GatePolicy(**gate))), trouble, NOW
+    )
 
 
-NEW = begin(None, "boot", "u1", NOW)
-BOOTED = begin(KNOWN, "another boot", "u1", NOW)
+NEW = gate_readiness.begin(None, "boot", "u1", NOW)
+BOOTED = gate_readiness.begin(KNOWN, "another boot", "u1", NOW)
 FIRST = [
     # memory, mode, whether the taint stands before the first look
     pytest.param(KNOWN, Mode.GATE, True, id="a gate that nothing proves yet"),
     pytest.param(BOOTED, Mode.GATE, True, id="another boot"),
     pytest.param(BOOTED, Mode.OBSERVE, False, id="observe sets none"),
-    pytest.param(replace(BOOTED, taint_borne=False), Mode.GATE, False, id="plugins were seen that do not bear it"),
+    pytest.param(replace(BOOTED, taint_tolerated=False), Mode.GATE, False, id="plugins were seen that do not bear it"),
     pytest.param(NEW, Mode.GATE, False, id="no profile is known"),
     pytest.param(replace(NEW, held=("rdma-roce",)), Mode.GATE, True, id="the Node kept what the disk lost"),
 ]
@@ -100,27 +129,29 @@ FIRST = [
 def test_the_configurations_profile_needs_no_look() -> None:
     gate = AgentSettings(mode=Mode.GATE)
     settings = Settings(default="rdma-roce", agent_part=gate)
-    assert before_looking(NEW, settings, NO_TROUBLE, NOW).taints
-    rule = Rule(match={"rack": "a*"}, use=("base",), expect="", profiles=(named("base"),))
+    assert node_meeting.before_looking(NEW, settings, NO_TROUBLE, NOW).taints
+    rule = AssignRule(match={"rack": "a*"}, use=("base",), expect="", profiles=(profile_files.named("base"),))
     ruled = replace(settings, agent_part=replace(gate, assign=(rule,)))
-    assert not before_looking(NEW, ruled, NO_TROUBLE, NOW).taints
+    assert not node_meeting.before_looking(NEW, ruled, NO_TROUBLE, NOW).taints
 
 
-@pytest.mark.parametrize(("past", "mode", "tainted"), FIRST)
-def test_what_is_said_before_the_first_look(past: Past, mode: Mode, *, tainted: bool) -> None:
-    desired = told(past, mode)
+@pytest.mark.parametrize(("agent_state", "mode", "tainted"), FIRST)
+def test_what_is_said_before_the_first_look(agent_state: AgentState, mode: Mode, *, tainted: bool) -> None:
+    desired = told(agent_state, mode)
     assert bool(desired.taints) is tainted
-    assert desired.bootstrap_taint_may_stay or past.state is State.READY
+    assert desired.bootstrap_taint_may_stay or agent_state.state is NodeState.READY
     assert GatePolicy().rdma_label not in desired.labels
     (training,) = (one for one in desired.conditions if one.type == TRAINING_READY)
     assert training.status == "False"
 
 
 def test_a_ready_node_stays_ready_over_a_restart() -> None:
-    proofs = {gate: Proof(3, 1.0, 40.0, proven=True) for gate in named("rdma-roce").profile.gates}
-    ready = replace(KNOWN, proofs=proofs, held=("rdma-roce",), reset_done="now")
-    desired = told(ready, Mode.GATE, Trouble(publish="denied: x"))
+    pass_streaks = {
+        gate: PassStreak(3, 1.0, 40.0, proven=True) for gate in profile_files.named("rdma-roce").profile.gates
+    }
+    ready = replace(KNOWN, pass_streaks=pass_streaks, held=("rdma-roce",), reset_done="now")
+    desired = told(ready, Mode.GATE, AgentTrouble(publish="denied: x"))
     assert desired.taints == ()
     assert desired.labels[GatePolicy().rdma_label] == "true"
-    assert desired.annotations == {HELD: "rdma-roce", RESET_DONE: "now"}
+    assert desired.annotations == {HELD_ANNOTATION: "rdma-roce", RESET_DONE_ANNOTATION: "now"}
     assert desired.conditions[0].message.endswith("; denied: x")

@@ -8,27 +8,29 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.agent.keeping import Keeper
-from nodeprep.agent.mind import Mind
+from nodeprep import state_file
 from nodeprep.agent.observing import Observation
-from nodeprep.config.agent_settings import AgentSettings, fact_name
-from nodeprep.config.settings import Settings
+from nodeprep.agent.reconciler import Reconciler
+from nodeprep.agent.state_writer import StateWriter
+from nodeprep.agent_state import AgentState, NodeState
+from nodeprep.config import agent_settings
+from nodeprep.config.agent_settings import AgentSettings
+from nodeprep.config.configuration import Settings
+from nodeprep.decide import gate_readiness, upgrade
 from nodeprep.decide.desired import GatePolicy
-from nodeprep.decide.readiness import Mode, begin
-from nodeprep.decide.upgrade import HOLD, took_over
+from nodeprep.decide.gate_readiness import Mode
+from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
 from nodeprep.doors import clock
-from nodeprep.doors.host import Host
-from nodeprep.doors.store import Store
+from nodeprep.doors.files.state_store import Store
+from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.kernel_log import KernelLog
-from nodeprep.facts.past import Past, State, passed_key
-from nodeprep.facts.routes import Routes
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.machine.kernel_log import KernelLog
+from nodeprep.facts.network.routes import Routes
 from nodeprep.look import Eyes
-from nodeprep.memory import recall
 from nodeprep.model import NO_ACCESS, Status, Unreadable, Why, not_recorded
-from nodeprep.publish.probes import readiness
-from nodeprep.publish.status import NodeStatus
+from nodeprep.publish import probes
+from nodeprep.publish.node_status import NodeStatus
 from tests.cluster_values import cluster, node_object
 from tests.rigs import trees
 from tests.route_values import route, routes
@@ -52,14 +54,16 @@ class Node:
         self.root = root
         self.store = Store(str(memory), str(memory))
         self.now = clock.now()
-        past = begin(recall(self.store).past, "boot", "", self.now)
-        self.mind = Mind(settings, Keeper(self.store), past, frozenset(fact.kind for fact in FACTS))
+        agent_state = gate_readiness.begin(state_file.load(self.store).agent_state, "boot", "", self.now)
+        self.reconciler = Reconciler(
+            settings, StateWriter(self.store), agent_state, frozenset(fact.kind for fact in FACTS)
+        )
 
     def sees(self, *, after: float = 10.0) -> NodeStatus:
         self.now += after
         look = Eyes(Host(str(self.root), live=False)).look(FACTS)
         values = {fact.kind: look.facts.get(fact.kind, LIVE_ONLY) for fact in FACTS} | self.asked
-        status = self.mind.consider([Observation(fact, self.now, 0.001, values[fact.kind]) for fact in FACTS], {})
+        status = self.reconciler.consider([Observation(fact, self.now, 0.001, values[fact.kind]) for fact in FACTS], {})
         assert status is not None
         return status
 
@@ -106,7 +110,7 @@ def test_hardware_chooses_and_what_it_chose_is_held(root: Path, tmp_path: Path) 
 
 def test_what_a_look_took_is_told_by_the_names_that_the_configuration_has(root: Path, tmp_path: Path) -> None:
     told = Node(root, tmp_path / "memory", settings()).sees().fact_seconds
-    assert set(told) == {fact_name(fact) for fact in FACTS}
+    assert set(told) == {agent_settings.fact_name(fact) for fact in FACTS}
     assert "kernel-log" in told
 
 
@@ -115,15 +119,15 @@ def test_too_little_to_choose_by_is_told_to_nobody(root: Path, tmp_path: Path) -
     fact = FACTS[0]
     look = Eyes(Host(str(root), live=False)).look([fact])
     seen = Observation(fact, node.now, 0.001, look.facts[fact.kind])
-    assert node.mind.consider([seen], {}) is None
+    assert node.reconciler.consider([seen], {}) is None
 
 
 def test_a_node_that_is_ready_once_is_held_against_what_it_had(root: Path, tmp_path: Path) -> None:
     node = Node(root, tmp_path / "memory", settings())
     status = node.sees_often(6)
-    assert status.past.state is State.READY, status.past.why
-    assert status.past.baseline is not None
-    assert status.past.gates == (("rdma-roce", "device"), ("rdma-roce", "ready"))
+    assert status.agent_state.state is NodeState.READY, status.agent_state.why
+    assert status.agent_state.baseline is not None
+    assert status.agent_state.gates == (("rdma-roce", "device"), ("rdma-roce", "ready"))
     node.sees()
     gone = min((root / "sys/class/infiniband").iterdir()).resolve().parent.parent.name
     unplug(root, gone)
@@ -153,32 +157,36 @@ def test_hardware_alone_opens_no_gate(
 def test_a_human_makes_it_forget(root: Path, tmp_path: Path) -> None:
     node = Node(root, tmp_path / "memory", settings())
     node.sees_often(5)
-    node.mind.forget()
-    past = node.mind.past
-    assert (past.held, past.state, dict(past.proofs)) == (("rdma-roce",), State.BOOTSTRAP, {})
-    node.mind.forget(inventory=True)
-    assert (node.mind.past.held, node.mind.past.baseline) == ((), None)
+    node.reconciler.forget()
+    agent_state = node.reconciler.agent_state
+    assert (agent_state.held, agent_state.state, dict(agent_state.pass_streaks)) == (
+        ("rdma-roce",),
+        NodeState.BOOTSTRAP,
+        {},
+    )
+    node.reconciler.forget(inventory=True)
+    assert (node.reconciler.agent_state.held, node.reconciler.agent_state.baseline) == ((), None)
 
 
 def test_a_reset_node_that_is_sound_is_ready_again_in_mode_gate(root: Path, tmp_path: Path) -> None:
     """What it had is no fault that a human dealt with: it stays, and the gate opens by it."""
     node = Node(root, tmp_path / "memory", settings())
     node.sees_often(6)
-    node.mind.follow(settings(Mode.GATE))
-    assert node.sees_often(2).past.state is State.READY
-    node.mind.forget()
-    assert node.sees().past.state is State.BOOTSTRAP
+    node.reconciler.follow(settings(Mode.GATE))
+    assert node.sees_often(2).agent_state.state is NodeState.READY
+    node.reconciler.forget()
+    assert node.sees().agent_state.state is NodeState.BOOTSTRAP
     status = node.sees_often(6)
-    assert status.past.state is State.READY, status.past.why
+    assert status.agent_state.state is NodeState.READY, status.agent_state.why
 
 
 def test_what_was_seen_before_a_reset_counts_for_no_rate(root: Path, tmp_path: Path) -> None:
     node = Node(root, tmp_path / "memory", settings())
     node.sees_often(3)
-    assert "port.flap" in node.mind.standing.said
-    node.mind.forget()
+    assert "port.flap" in node.reconciler.latest.said
+    node.reconciler.forget()
     node.sees(after=1.0)
-    assert "port.flap" not in node.mind.standing.said
+    assert "port.flap" not in node.reconciler.latest.said
 
 
 def test_a_ready_node_without_rdma_is_not_judged_anew_each_round(tmp_path: Path) -> None:
@@ -187,10 +195,10 @@ def test_a_ready_node_without_rdma_is_not_judged_anew_each_round(tmp_path: Path)
         path.unlink()
     node = Node(root, tmp_path / "memory", settings())
     node.sees_often(8)
-    choice = node.mind.choice
+    choice = node.reconciler.choice
     assert choice is not None
     node.sees()
-    assert node.mind.choice is choice
+    assert node.reconciler.choice is choice
 
 
 def test_a_suspicion_asks_for_a_look_half_a_second_later(root: Path, tmp_path: Path) -> None:
@@ -199,49 +207,51 @@ def test_a_suspicion_asks_for_a_look_half_a_second_later(root: Path, tmp_path: P
     port = min((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
     (port / "state").write_text("1: DOWN\n")
     node.sees()
-    wanted = node.mind.wanted(node.now)
+    wanted = node.reconciler.wanted(node.now)
     assert min(wanted.values()) == pytest.approx(node.now + 0.5, abs=0.01)
     status = node.sees(after=0.6)
-    assert "port.state" in {one.check for one in status.past.cases if one.convicted}
+    assert "port.state" in {one.check for one in status.agent_state.cases if one.convicted}
 
 
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.GATE, Mode.REPAIR])
 def test_a_taint_asks_once_for_a_look_at_who_bears_it(mode: Mode, root: Path, tmp_path: Path) -> None:
     node = Node(root, tmp_path / "memory", settings(mode, GatePolicy(allow_auto=True)))
     node.sees_often(6)
-    mind = node.mind
-    assert mind.past.state is State.READY, mind.past.why
-    assert mind.wanted(node.now).get(Cluster) is None
+    reconciler = node.reconciler
+    assert reconciler.agent_state.state is NodeState.READY, reconciler.agent_state.why
+    assert reconciler.wanted(node.now).get(Cluster) is None
     port = min((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
     (port / "state").write_text("1: DOWN\n")
     node.sees_often(2)
     closed = clock.now()
-    mind.standing.begun[Cluster] = closed - 300.0  # when the node's pods were last looked at
-    asked = mind.wanted(node.now).get(Cluster)
+    reconciler.latest.begun[Cluster] = closed - 300.0  # when the node's pods were last looked at
+    asked = reconciler.wanted(node.now).get(Cluster)
     if mode is Mode.OBSERVE:
         assert asked is None
         return
     assert asked == pytest.approx(closed, abs=5.0)
-    mind.standing.begun[Cluster] = closed - 30.0
-    assert mind.wanted(node.now)[Cluster] == pytest.approx(closed + 30.0, abs=5.0), "no oftener than once a minute"
+    reconciler.latest.begun[Cluster] = closed - 30.0
+    assert reconciler.wanted(node.now)[Cluster] == pytest.approx(closed + 30.0, abs=5.0), (
+        "no oftener than once a minute"
+    )
     (kubernetes,) = (fact for fact in FACTS if fact.kind is Cluster)
     in_vain = Unreadable(Why.TIMEOUT, "Kubernetes")
-    mind.standing.take([Observation(kubernetes, closed - 30.0, 1.0, in_vain)])
-    assert mind.wanted(node.now)[Cluster] == closed - 15.0, "what wants it sooner has it sooner"
-    mind.standing.take([Observation(kubernetes, closed, 1.0, NOBODY)])
-    assert mind.wanted(node.now).get(Cluster) is None
+    reconciler.latest.take([Observation(kubernetes, closed - 30.0, 1.0, in_vain)])
+    assert reconciler.wanted(node.now)[Cluster] == closed - 15.0, "what wants it sooner has it sooner"
+    reconciler.latest.take([Observation(kubernetes, closed, 1.0, NOBODY)])
+    assert reconciler.wanted(node.now).get(Cluster) is None
     (port / "state").write_text("4: ACTIVE\n")
     node.sees_often(8)
-    assert mind.past.state is State.READY, mind.past.why
-    mind.standing.begun[Cluster] = closed - 300.0
-    assert mind.wanted(node.now).get(Cluster) is None, "no taint is to stand"
+    assert reconciler.agent_state.state is NodeState.READY, reconciler.agent_state.why
+    reconciler.latest.begun[Cluster] = closed - 300.0
+    assert reconciler.wanted(node.now).get(Cluster) is None, "no taint is to stand"
 
 
 def test_what_of_the_node_could_be_written_is_told_on_a_node_that_is_ready_all_the_same(tmp_path: Path) -> None:
     node = Node(trees.build("h100-roce", tmp_path / "tree"), tmp_path / "memory", settings())
-    node.mind.exposed = ("/host/a", "/host/b", "/host/c", "/host/d")
+    node.reconciler.exposed = ("/host/a", "/host/b", "/host/c", "/host/d")
     status = node.sees_often(12)
-    assert status.exposed == node.mind.exposed
+    assert status.exposed == node.reconciler.exposed
     message = status.desired.conditions[0].message
     assert message.endswith(
         "; a taken-over agent could write /host/a, /host/b, /host/c and 1 more (nodeprep_mounts_ok 0): containerd "
@@ -252,7 +262,7 @@ def test_what_of_the_node_could_be_written_is_told_on_a_node_that_is_ready_all_t
 def test_other_settings_count_from_the_next_look_on(root: Path, tmp_path: Path) -> None:
     node = Node(root, tmp_path / "memory", settings())
     node.sees()
-    node.mind.follow(replace(settings(), want={"port.mtu": {"at-least": 65000}}))
+    node.reconciler.follow(replace(settings(), want={"port.mtu": {"at-least": 65000}}))
     status = node.sees()
     assert any(
         one.check == "port.mtu" and one.status is Status.WARN and "65000" in one.verdict.message
@@ -263,14 +273,14 @@ def test_other_settings_count_from_the_next_look_on(root: Path, tmp_path: Path) 
 def test_another_node_object_has_proven_nothing(root: Path, tmp_path: Path) -> None:
     node = Node(root, tmp_path / "memory", settings())
     node.sees_often(5)
-    assert any(proof.proven for proof in node.mind.past.proofs.values())
-    node.mind.past = replace(node.mind.past, node_uid="one")
-    node.mind.standing.facts[Cluster] = cluster(node=node_object(uid="two"))
-    node.mind._meet_node(clock.now())
-    assert node.mind.past.node_uid == "two"
-    assert node.mind.proves_anew, "and is looked at at once, not when each period is over"
-    assert not node.mind.past.proofs
-    assert node.mind.past.state is State.BOOTSTRAP
+    assert any(streak.proven for streak in node.reconciler.agent_state.pass_streaks.values())
+    node.reconciler.agent_state = replace(node.reconciler.agent_state, node_uid="one")
+    node.reconciler.latest.facts[Cluster] = cluster(node=node_object(uid="two"))
+    node.reconciler._meet_node(clock.now())
+    assert node.reconciler.agent_state.node_uid == "two"
+    assert node.reconciler.proves_anew, "and is looked at at once, not when each period is over"
+    assert not node.reconciler.agent_state.pass_streaks
+    assert node.reconciler.agent_state.state is NodeState.BOOTSTRAP
 
 
 def test_what_only_a_new_version_sees_closes_no_gate_for_a_while(root: Path, tmp_path: Path) -> None:
@@ -279,22 +289,24 @@ def test_what_only_a_new_version_sees_closes_no_gate_for_a_while(root: Path, tmp
     node.sees_often(6)
     port = min((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
     (port / "state").write_text("1: DOWN\n")
-    before = node.mind.past
-    place = node.sees().past.cases[0].subject
-    passed = {**before.passed, passed_key("port.state", place): "1: DOWN"}
-    node.mind.past = took_over(replace(before, version="0.0.1", passed=passed), "0.0.2", node.now)
+    before = node.reconciler.agent_state
+    place = node.sees().agent_state.cases[0].subject
+    passed = {**before.passed, AgentState.passed_key("port.state", place): "1: DOWN"}
+    node.reconciler.agent_state = upgrade.took_over(replace(before, version="0.0.1", passed=passed), "0.0.2", node.now)
     status = node.sees(after=0.6)
     status = node.sees(after=0.6)
-    case = next(one for one in status.past.cases if one.check == "port.state")
+    case = next(one for one in status.agent_state.cases if one.check == "port.state")
     assert case.convicted
-    assert case.spared_until is not None
-    assert "port.state" in status.spared
-    assert status.past.state is State.READY
+    assert case.deferred_until is not None
+    assert "port.state" in status.deferred
+    assert status.agent_state.state is NodeState.READY
 
 
 def upgraded(node: Node) -> None:
     """The next version takes over."""
-    node.mind.past = took_over(replace(node.mind.past, version="0.0.1"), "0.0.2", clock.now())
+    node.reconciler.agent_state = upgrade.took_over(
+        replace(node.reconciler.agent_state, version="0.0.1"), "0.0.2", clock.now()
+    )
 
 
 def closed_by_a_fault(node: Node, root: Path) -> NodeStatus:
@@ -309,14 +321,14 @@ def test_a_gate_that_closes_after_an_upgrade_holds_the_rollout_up_for_a_while(ro
     node = Node(root, tmp_path / "memory", settings())
     node.sees_often(6)
     upgraded(node)
-    assert readiness(node.sees())[0]
+    assert probes.readiness(node.sees())[0]
     status = closed_by_a_fault(node, root)
-    assert status.past.state is State.UNHEALTHY
-    well, why = readiness(status)
+    assert status.agent_state.state is NodeState.UNHEALTHY
+    well, why = probes.readiness(status)
     assert (well, why.partition(":")[0]) == (False, "port.state")
     assert "rollout waits" in why
-    node.mind.past = replace(node.mind.past, upgraded_at=clock.now() - HOLD)
-    assert readiness(node.sees(after=0.6))[0]
+    node.reconciler.agent_state = replace(node.reconciler.agent_state, upgraded_at=clock.now() - UPGRADE_HOLD_SECONDS)
+    assert probes.readiness(node.sees(after=0.6))[0]
 
 
 def test_a_node_that_was_closed_before_an_upgrade_holds_nothing_up(root: Path, tmp_path: Path) -> None:
@@ -325,79 +337,85 @@ def test_a_node_that_was_closed_before_an_upgrade_holds_nothing_up(root: Path, t
     closed_by_a_fault(node, root)
     upgraded(node)
     status = node.sees(after=0.6)
-    assert status.past.state is State.UNHEALTHY
-    assert readiness(status)[0]
+    assert status.agent_state.state is NodeState.UNHEALTHY
+    assert probes.readiness(status)[0]
 
 
-def without_port_state(past: Past) -> Past:
+def without_port_state(agent_state: AgentState) -> AgentState:
     """What was kept where nobody asked for that gate."""
-    part = dict(past.parts[0])
+    part = dict(agent_state.parts[0])
     fewer = tuple(gate for gate in part["profile"]["gates"] if gate != "port.state")
-    return replace(past, parts=({**part, "profile": {**part["profile"], "gates": fewer}},))
+    return replace(agent_state, parts=({**part, "profile": {**part["profile"], "gates": fewer}},))
 
 
 def test_a_gate_that_a_version_adds_closes_no_open_profile(root: Path, tmp_path: Path) -> None:
     node = Node(root, tmp_path / "memory", settings())
-    before = node.sees_often(6).past
-    node.mind.past = without_port_state(before)
+    before = node.sees_often(6).agent_state
+    node.reconciler.agent_state = without_port_state(before)
     upgraded(node)
     status = node.sees()
-    assert (status.past.state, status.past.gates) == (State.READY, before.gates)
-    assert not status.past.proofs["port.state"].proven
-    well, why = readiness(status)
+    assert (status.agent_state.state, status.agent_state.gates) == (NodeState.READY, before.gates)
+    assert not status.agent_state.pass_streaks["port.state"].proven
+    well, why = probes.readiness(status)
     assert (well, why.partition(":")[0]) == (False, "port.state")
     status = node.sees_often(5)
-    assert (status.past.state, status.past.gates) == (State.READY, before.gates)
-    assert status.past.proofs["port.state"].proven
-    assert readiness(status)[0]
+    assert (status.agent_state.state, status.agent_state.gates) == (NodeState.READY, before.gates)
+    assert status.agent_state.pass_streaks["port.state"].proven
+    assert probes.readiness(status)[0]
 
 
 def test_a_gate_that_never_passes_holds_a_rollout_up_though_it_closed(root: Path, tmp_path: Path) -> None:
     node = Node(root, tmp_path / "memory", settings())
-    node.mind.past = without_port_state(node.sees_often(6).past)
+    node.reconciler.agent_state = without_port_state(node.sees_often(6).agent_state)
     upgraded(node)
     status = node.sees()
-    assert (status.waits_for, status.held_up) == (1, ())
-    assert "stays open" in readiness(status)[1]
-    late = clock.now() - HOLD - 1.0  # the upgrade was so long ago, and the gate came a second after it
-    waits = {"port.state": late + 1.0 + HOLD}
-    node.mind.past = replace(node.mind.past, upgraded_at=late, unproven_until=waits)
+    assert (status.waits_for, status.rollout_blockers) == (1, ())
+    assert "stays open" in probes.readiness(status)[1]
+    late = clock.now() - UPGRADE_HOLD_SECONDS - 1.0  # the upgrade was so long ago, and the gate came a second after it
+    waits = {"port.state": late + 1.0 + UPGRADE_HOLD_SECONDS}
+    node.reconciler.agent_state = replace(node.reconciler.agent_state, upgraded_at=late, unproven_until=waits)
     status = node.sees(after=0.1)
-    assert (status.past.gates, status.held_up, status.waits_for) == ((), ("port.state",), 1)
-    assert readiness(status)[0] is False
-    assert "the gate is closed" in readiness(status)[1]
+    assert (status.agent_state.gates, status.rollout_blockers, status.waits_for) == ((), ("port.state",), 1)
+    assert probes.readiness(status)[0] is False
+    assert "the gate is closed" in probes.readiness(status)[1]
 
 
 def test_a_fault_holds_a_rollout_up_before_it_is_believed(root: Path, tmp_path: Path) -> None:
-    """Else an agent is ready for the half second until damping's second look, and a rollout goes on by that."""
+    """Else an agent is ready for the half second until confirmation's second look, and a rollout goes on by that."""
     node = Node(root, tmp_path / "memory", settings())
     node.sees_often(6)
     port = min((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1/state"
     port.write_text("1: DOWN\n")
     status = node.sees()
-    assert readiness(status)[0], "the node's own fault, under a version that has been here"
+    assert probes.readiness(status)[0], "the node's own fault, under a version that has been here"
     port.write_text("4: ACTIVE\n")
-    assert node.sees_often(8).past.cases == ()
+    assert node.sees_often(8).agent_state.cases == ()
     upgraded(node)
-    assert readiness(node.sees())[0]
+    assert probes.readiness(node.sees())[0]
     port.write_text("1: DOWN\n")
     status = node.sees()
-    assert (status.past.state, status.suspected, status.held_up) == (State.READY, ("port.state",), ())
-    assert not readiness(status)[0]
+    assert (status.agent_state.state, status.suspected, status.rollout_blockers) == (
+        NodeState.READY,
+        ("port.state",),
+        (),
+    )
+    assert not probes.readiness(status)[0]
     status = node.sees()
-    assert (status.suspected, status.held_up) == ((), ("port.state",))
-    assert not readiness(status)[0]
+    assert (status.suspected, status.rollout_blockers) == ((), ("port.state",))
+    assert not probes.readiness(status)[0]
     port.write_text("4: ACTIVE\n")
     status = node.sees_often(8)
-    assert (status.past.state, status.suspected, status.held_up) == (State.READY, (), ())
-    assert readiness(status)[0]
+    assert (status.agent_state.state, status.suspected, status.rollout_blockers) == (NodeState.READY, (), ())
+    assert probes.readiness(status)[0]
 
 
 def test_a_fault_long_after_an_upgrade_holds_no_rollout_up(root: Path, tmp_path: Path) -> None:
     node = Node(root, tmp_path / "memory", settings())
     node.sees_often(6)
     upgraded(node)
-    node.mind.past = replace(node.mind.past, upgraded_at=clock.now() - HOLD - 1.0)
+    node.reconciler.agent_state = replace(
+        node.reconciler.agent_state, upgraded_at=clock.now() - UPGRADE_HOLD_SECONDS - 1.0
+    )
     port = min((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
     (port / "state").write_text("1: DOWN\n")
     assert node.sees().suspected == ()
@@ -408,19 +426,19 @@ def test_a_gate_of_a_changed_configuration_holds_no_rollout_up(root: Path, tmp_p
     node.sees_often(6)
     upgraded(node)
     node.sees()
-    node.mind.follow(settings())
-    node.mind.past = without_port_state(node.mind.past)
+    node.reconciler.follow(settings())
+    node.reconciler.agent_state = without_port_state(node.reconciler.agent_state)
     status = node.sees()
-    assert "port.state" in status.past.unproven_until
-    assert readiness(status)[0]
+    assert "port.state" in status.agent_state.unproven_until
+    assert probes.readiness(status)[0]
 
 
 def test_settings_that_were_followed_before_the_first_look_are_the_versions(root: Path, tmp_path: Path) -> None:
     node = Node(root, tmp_path / "memory", settings())
     node.sees_often(6)
     again = Node(root, tmp_path / "memory", settings())
-    again.now, again.mind.past = node.now, without_port_state(node.mind.past)
+    again.now, again.reconciler.agent_state = node.now, without_port_state(node.reconciler.agent_state)
     upgraded(again)
-    again.mind.follow(settings())
+    again.reconciler.follow(settings())
     status = again.sees()
-    assert (status.awaited, status.held_up) == (("port.state",), ())
+    assert (status.pending_gates, status.rollout_blockers) == (("port.state",), ())

@@ -13,7 +13,7 @@ import pytest
 
 from nodeprep.agent.observing import Observation, Observer
 from nodeprep.doors import processor
-from nodeprep.doors.host import Host
+from nodeprep.doors.node_host import Host
 from nodeprep.model import CannotLook, Fact, Unreadable, Why
 from tests.rigs.no_thread import NO_THREAD, no_thread
 
@@ -162,7 +162,7 @@ def test_one_that_hung_while_we_were_busy_is_found_to_hang_once_we_are_not(pipe:
     observer.begin([fact(Stuck, pipe.read, deadline=0.001)])
     assert pipe.begun.wait(LONG)
     then = processor.moment()
-    observer._asked[Stuck] = processor.Moment(then.at - 1e6, then.computed - 1e6, then.waited)
+    observer._asked[Stuck] = processor.ProcessorMoment(then.at - 1e6, then.computed - 1e6, then.waited)
     (first,) = answers(observer, Stuck)
     assert isinstance(first.value, Unreadable)
     assert (first.value.kind, first.value.path) == (Why.BUSY, "Stuck")

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 import pytest
 
+from nodeprep.agent.latest_facts import LatestFacts
 from nodeprep.agent.observing import Observation
-from nodeprep.agent.standing import Standing
-from nodeprep.decide.policy import Glance
-from nodeprep.facts.imds import Imds
+from nodeprep.decide.confirmation_policy import CheckObservation
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.job_profile import NO_PROFILE
 from nodeprep.model import (
     NO_ACCESS,
     NODE,
     Check,
-    Damping,
+    Confirmation,
     Fact,
     Seen,
     Severity,
@@ -28,7 +29,6 @@ from nodeprep.model import (
     guarded,
     shown,
 )
-from nodeprep.profile import NO_PROFILE
 
 
 @shown
@@ -88,7 +88,7 @@ def check(judge: Judge = is_one, *needs: type, name: str = "a.b", rates: bool = 
         source="",
         severity=Severity.GATE,
         stage=Stage.DEVICE,
-        damping=Damping.HARD,
+        confirmation=Confirmation.FAST,
         needs=needs or (Port,),
         judge=judge,
         rates=rates,
@@ -104,30 +104,30 @@ def bus(at: float, value: int) -> Observation:
     return Observation(BUS, at, 0.001, Bus(at, value))
 
 
-def told(standing: Standing, *observations: Observation) -> frozenset[type]:
+def told(latest: LatestFacts, *observations: Observation) -> frozenset[type]:
     """Take what was observed and judge it."""
-    changed = standing.take(observations)
-    standing.judge(frozenset(one.fact.kind for one in observations), changed, NO_PROFILE, {})
+    changed = latest.take(observations)
+    latest.judge(frozenset(one.fact.kind for one in observations), changed, NO_PROFILE, {})
     return changed
 
 
-def words(standing: Standing) -> list[str]:
-    return [f"{one.check} {one.status} {one.verdict.message}" for one in standing.findings()]
+def words(latest: LatestFacts) -> list[str]:
+    return [f"{one.check} {one.status} {one.verdict.message}" for one in latest.findings()]
 
 
 def test_a_check_waits_until_all_that_it_needs_was_seen() -> None:
-    standing = Standing((check(is_one, Port, Bus),))
-    told(standing, port(1.0, 1))
-    assert words(standing) == []
-    told(standing, bus(2.0, 1))
-    assert words(standing) == ["a.b ok 1"]
+    latest = LatestFacts((check(is_one, Port, Bus),))
+    told(latest, port(1.0, 1))
+    assert words(latest) == []
+    told(latest, bus(2.0, 1))
+    assert words(latest) == ["a.b ok 1"]
 
 
 def test_what_shows_the_same_is_not_judged_again() -> None:
     calls: list[int] = []
-    standing = Standing((check(counted(calls)),))
+    latest = LatestFacts((check(counted(calls)),))
     for at, value in enumerate((1, 1, 1, 1, 2, 2, 2)):
-        told(standing, port(float(at), value))
+        told(latest, port(float(at), value))
     assert calls == [1, 1, 2, 2], "once, and once more with a look before it; the time of reading is no change"
 
 
@@ -138,87 +138,87 @@ def test_a_check_may_hold_two_looks_against_each_other() -> None:
         both = seen.before is not None and seen.before[Port].value == seen[Port].value == 2
         yield Verdict(NODE, Status.WARN if both else Status.OK, "Said", str(both))
 
-    standing = Standing((check(judge),))
+    latest = LatestFacts((check(judge),))
     heard = []
     for at, value in enumerate((1, 1, 2, 2, 2, 1)):
-        told(standing, port(float(at), value))
-        heard.append(standing.findings()[0].status)
+        told(latest, port(float(at), value))
+        heard.append(latest.findings()[0].status)
     assert heard == [Status.OK, Status.OK, Status.OK, Status.WARN, Status.WARN, Status.OK]
 
 
 def test_all_is_judged_anew_when_the_profile_changes() -> None:
     calls: list[int] = []
-    standing = Standing((check(counted(calls)),))
-    told(standing, port(1.0, 1))
-    standing.judge(frozenset(), frozenset(), NO_PROFILE, {}, anew=True)
+    latest = LatestFacts((check(counted(calls)),))
+    told(latest, port(1.0, 1))
+    latest.judge(frozenset(), frozenset(), NO_PROFILE, {}, anew=True)
     assert calls == [1, 1]
 
 
 def test_a_look_counts_once() -> None:
-    standing = Standing((check(),))
-    told(standing, port(1.0, 1))
-    assert standing.fresh(1.5) == {"a.b": Glance(1.0, 1.0)}
-    assert standing.fresh(1.5) == {}
-    told(standing, port(2.0, 1))
-    assert standing.fresh(2.5) == {"a.b": Glance(2.0, 2.0)}, "also if it shows the same"
+    latest = LatestFacts((check(),))
+    told(latest, port(1.0, 1))
+    assert latest.fresh(1.5) == {"a.b": CheckObservation(1.0, 1.0)}
+    assert latest.fresh(1.5) == {}
+    told(latest, port(2.0, 1))
+    assert latest.fresh(2.5) == {"a.b": CheckObservation(2.0, 2.0)}, "also if it shows the same"
 
 
 def test_what_was_looked_at_before_anybody_asked_counts_too() -> None:
-    standing = Standing((check(is_one, Port, Bus),))
-    told(standing, port(1.0, 1))
-    told(standing, bus(1.2, 1))
-    assert standing.fresh(1.5) == {"a.b": Glance(1.0, 1.2)}
+    latest = LatestFacts((check(is_one, Port, Bus),))
+    told(latest, port(1.0, 1))
+    told(latest, bus(1.2, 1))
+    assert latest.fresh(1.5) == {"a.b": CheckObservation(1.0, 1.2)}
 
 
 def test_what_was_looked_at_before_anybody_judged_it_counts_too() -> None:
-    standing = Standing((check(),))
-    changed = standing.take([port(1.0, 1)])
-    assert standing.fresh(1.2) == {}
-    standing.judge(frozenset({Port}), changed, NO_PROFILE, {})
-    assert standing.fresh(1.5) == {"a.b": Glance(1.0, 1.0)}, "as a check that another profile asks for"
+    latest = LatestFacts((check(),))
+    changed = latest.take([port(1.0, 1)])
+    assert latest.fresh(1.2) == {}
+    latest.judge(frozenset({Port}), changed, NO_PROFILE, {})
+    assert latest.fresh(1.5) == {"a.b": CheckObservation(1.0, 1.0)}, "as a check that another profile asks for"
 
 
 def test_a_check_that_cannot_be_run_is_tried_again_when_what_it_needs_changed() -> None:
-    standing = Standing((check(is_one, Port),))
+    latest = LatestFacts((check(is_one, Port),))
     not_asked = Observation(PORT, 1.0, 0.0, Unreadable(Why.MISSING, "Kubernetes", detail=NO_ACCESS))
-    told(standing, not_asked)
-    assert list(standing.skipped) == ["a.b"]
-    changed = standing.take([bus(2.0, 1)])
-    assert not standing.judge(frozenset({Bus}), changed, NO_PROFILE, {}), "nothing can be another than before"
-    told(standing, port(3.0, 2))
-    assert words(standing) == ["a.b fail 2"]
-    assert not standing.skipped
+    told(latest, not_asked)
+    assert list(latest.skipped) == ["a.b"]
+    changed = latest.take([bus(2.0, 1)])
+    assert not latest.judge(frozenset({Bus}), changed, NO_PROFILE, {}), "nothing can be another than before"
+    told(latest, port(3.0, 2))
+    assert words(latest) == ["a.b fail 2"]
+    assert not latest.skipped
 
 
 def test_half_a_look_does_not_count_and_raises_a_doubt() -> None:
-    standing = Standing((check(is_one, Port, Bus),))
-    told(standing, port(1.0, 1), bus(1.0, 1))
-    assert standing.fresh(1.5)
-    told(standing, port(5.0, 2))
-    assert words(standing) == ["a.b fail 2"]
-    assert standing.fresh(5.5) == {}
-    assert standing.doubtful(5.0, 5.5) == {Bus}
-    told(standing, bus(5.6, 1))
-    assert standing.fresh(6.0) == {"a.b": Glance(5.0, 5.6)}
-    assert standing.doubtful(5.0, 6.0) == set()
+    latest = LatestFacts((check(is_one, Port, Bus),))
+    told(latest, port(1.0, 1), bus(1.0, 1))
+    assert latest.fresh(1.5)
+    told(latest, port(5.0, 2))
+    assert words(latest) == ["a.b fail 2"]
+    assert latest.fresh(5.5) == {}
+    assert latest.doubtful(5.0, 5.5) == {Bus}
+    told(latest, bus(5.6, 1))
+    assert latest.fresh(6.0) == {"a.b": CheckObservation(5.0, 5.6)}
+    assert latest.doubtful(5.0, 6.0) == set()
 
 
 def test_no_doubt_where_nothing_new_is_said() -> None:
-    standing = Standing((check(is_one, Port, Bus),))
-    told(standing, port(1.0, 1), bus(1.0, 1))
-    standing.fresh(1.5)
-    told(standing, port(5.0, 1))
-    assert standing.doubtful(5.0, 5.5) == set()
+    latest = LatestFacts((check(is_one, Port, Bus),))
+    told(latest, port(1.0, 1), bus(1.0, 1))
+    latest.fresh(1.5)
+    told(latest, port(5.0, 1))
+    assert latest.doubtful(5.0, 5.5) == set()
 
 
 def test_a_fact_that_turns_unreadable_is_a_change() -> None:
-    standing = Standing((check(),))
-    told(standing, port(1.0, 1))
+    latest = LatestFacts((check(),))
+    told(latest, port(1.0, 1))
     blind = Observation(PORT, 2.0, 3.0, Unreadable(Why.TIMEOUT, "Port"))
-    assert told(standing, blind) == {Port}
-    assert [one.status for one in standing.findings()] == [Status.UNKNOWN]
-    told(standing, port(3.0, 1))
-    assert words(standing) == ["a.b ok 1"]
+    assert told(latest, blind) == {Port}
+    assert [one.status for one in latest.findings()] == [Status.UNKNOWN]
+    told(latest, port(3.0, 1))
+    assert words(latest) == ["a.b ok 1"]
 
 
 @pytest.mark.parametrize(
@@ -241,19 +241,19 @@ def test_a_fact_that_turns_unreadable_is_a_change() -> None:
     ],
 )
 def test_rates(looks: list[tuple[float, int]], over: float, expected: list[str]) -> None:
-    standing = Standing((check(growth, rates=True, over=over),))
+    latest = LatestFacts((check(growth, rates=True, over=over),))
     for at, value in looks:
-        told(standing, port(at, value))
-    assert words(standing) == expected
+        told(latest, port(at, value))
+    assert words(latest) == expected
 
 
 def test_no_event_is_lost_between_two_looks_at_a_rate() -> None:
     """Whenever the counter grows, one look at least says so."""
-    standing = Standing((check(growth, rates=True),))
+    latest = LatestFacts((check(growth, rates=True),))
     seen = 0
     for step in range(200):
-        told(standing, port(step * 1.7, int(step >= 100)))
-        seen += any("fail" in line for line in words(standing))
+        told(latest, port(step * 1.7, int(step >= 100)))
+        seen += any("fail" in line for line in words(latest))
     assert seen >= 1
 
 
@@ -265,25 +265,25 @@ def record(at: float, value: int | None) -> Observation:
 def test_a_slow_metadata_service_is_asked_again_before_its_period_is_over() -> None:
     """A closed gate is not to wait five minutes for it."""
     slow = Imds(20.0, guarded(Unreadable(Why.TIMEOUT, "http://100.100.100.200/latest/meta-data/instance-id")), None)
-    standing = Standing(())
-    told(standing, Observation(IMDS, 20.0, 2.3, slow))
-    assert standing.asked_again_at() == {Imds: 35.0}
-    told(standing, Observation(IMDS, 35.0, 2.3, slow))
-    assert standing.asked_again_at() == {Imds: 65.0}
+    latest = LatestFacts(())
+    told(latest, Observation(IMDS, 20.0, 2.3, slow))
+    assert latest.asked_again_at() == {Imds: 35.0}
+    told(latest, Observation(IMDS, 35.0, 2.3, slow))
+    assert latest.asked_again_at() == {Imds: 65.0}
     answered = Imds(65.0, None, None)
-    told(standing, Observation(IMDS, 65.0, 0.1, answered))
-    assert standing.asked_again_at() == {}
-    told(standing, Observation(IMDS, 90.0, 2.3, slow))
-    assert standing.facts[Imds] is answered, "for a minute"
-    told(standing, Observation(IMDS, 130.0, 2.3, slow))
-    assert standing.facts[Imds] is slow
+    told(latest, Observation(IMDS, 65.0, 0.1, answered))
+    assert latest.asked_again_at() == {}
+    told(latest, Observation(IMDS, 90.0, 2.3, slow))
+    assert latest.facts[Imds] is answered, "for a minute"
+    told(latest, Observation(IMDS, 130.0, 2.3, slow))
+    assert latest.facts[Imds] is slow
 
 
 def test_metadata_that_is_denied_is_not_asked_for_in_haste() -> None:
     denied = Imds(20.0, guarded(Unreadable(Why.DENIED, "http://100.100.100.200/latest/api/token", detail="403")), None)
-    standing = Standing(())
-    told(standing, Observation(IMDS, 20.0, 0.1, denied))
-    assert standing.asked_again_at() == {}
+    latest = LatestFacts(())
+    told(latest, Observation(IMDS, 20.0, 0.1, denied))
+    assert latest.asked_again_at() == {}
 
 
 def test_a_record_stands_for_a_minute_when_its_keeper_fails() -> None:
@@ -293,19 +293,19 @@ def test_a_record_stands_for_a_minute_when_its_keeper_fails() -> None:
         assert seen[Imds] is not None
         yield from is_one(seen)
 
-    standing = Standing((check(judge, Port, Imds),))
-    told(standing, port(1.0, 1), record(1.0, 7))
-    standing.fresh(1.5)
-    told(standing, record(20.0, None))
-    assert words(standing) == ["a.b ok 1"]
-    assert standing.asked_again_at() == {Imds: 35.0}
-    told(standing, port(21.0, 2))
-    assert standing.fresh(21.5) == {"a.b": Glance(21.0, 21.0)}
-    told(standing, record(35.0, 7))
-    assert standing.asked_again_at() == {}
-    told(standing, record(70.0, None))
-    told(standing, record(96.0, None))
-    assert [one.status for one in standing.findings()] == [Status.UNKNOWN], "no longer than that"
+    latest = LatestFacts((check(judge, Port, Imds),))
+    told(latest, port(1.0, 1), record(1.0, 7))
+    latest.fresh(1.5)
+    told(latest, record(20.0, None))
+    assert words(latest) == ["a.b ok 1"]
+    assert latest.asked_again_at() == {Imds: 35.0}
+    told(latest, port(21.0, 2))
+    assert latest.fresh(21.5) == {"a.b": CheckObservation(21.0, 21.0)}
+    told(latest, record(35.0, 7))
+    assert latest.asked_again_at() == {}
+    told(latest, record(70.0, None))
+    told(latest, record(96.0, None))
+    assert [one.status for one in latest.findings()] == [Status.UNKNOWN], "no longer than that"
 
 
 def test_a_device_that_does_not_answer_twice_is_evidence() -> None:
@@ -316,10 +316,10 @@ def test_a_device_that_does_not_answer_twice_is_evidence() -> None:
         seen_before.append(seen.before and seen.before._values[Port])
         yield from is_one(seen)
 
-    standing = Standing((check(judge),))
+    latest = LatestFacts((check(judge),))
     silent = Unreadable(Why.TIMEOUT, "Port")
-    told(standing, Observation(PORT, 1.0, 3.0, silent))
-    told(standing, Observation(PORT, 31.0, 3.0, silent))
+    told(latest, Observation(PORT, 1.0, 3.0, silent))
+    told(latest, Observation(PORT, 31.0, 3.0, silent))
     assert seen_before == [None, silent]
 
 
@@ -327,7 +327,7 @@ def test_consequences_fold_over_checks_that_were_judged_at_different_times() -> 
     root = check(is_one, Port, name="a.root")
     follows = check(lambda seen: iter([Verdict(NODE, Status.FAIL, "Bad", str(seen[Bus].value))]), Bus, name="b.follows")
     follows = Check(**{name: getattr(follows, name) for name in Check.__slots__} | {"after": ("a.root",)})
-    standing = Standing((root, follows))
-    told(standing, bus(1.0, 1))
-    told(standing, port(2.0, 2))
-    assert [(one.check, one.root) for one in standing.findings()] == [("a.root", None), ("b.follows", "a.root")]
+    latest = LatestFacts((root, follows))
+    told(latest, bus(1.0, 1))
+    told(latest, port(2.0, 2))
+    assert [(one.check, one.root) for one in latest.findings()] == [("a.root", None), ("b.follows", "a.root")]

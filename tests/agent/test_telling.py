@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nodeprep.agent.keeping import Keeper
-from nodeprep.agent.loop import GATES_AGAIN, Agent, Means
-from nodeprep.agent.mind import Mind
-from nodeprep.config.document import ConfigError
-from nodeprep.config.settings import Settings
-from nodeprep.doors.bell import Bells
-from nodeprep.doors.host import Host
-from nodeprep.doors.store import Store
-from nodeprep.publish.gate import GateFiles
-from nodeprep.publish.status import NodeStatus
+from nodeprep.agent.loop import GATE_FILES_PERIOD_SECONDS, Agent, AgentParts
+from nodeprep.agent.reconciler import Reconciler
+from nodeprep.agent.state_writer import StateWriter
+from nodeprep.config.configuration import Settings
+from nodeprep.config.yaml_document import ConfigError
+from nodeprep.doors.events.listener import EventSources
+from nodeprep.doors.files.state_store import Store
+from nodeprep.doors.node_host import Host
+from nodeprep.publish.gate_files import GateFiles
+from nodeprep.publish.node_status import NodeStatus
 from tests.status_values import standing, status
 
 OPEN = {"rdma-roce.device", "rdma-roce.ready"}
@@ -32,10 +32,10 @@ class Rounds:
         self.bad: ConfigError | None = None
         self.heard: list[NodeStatus] = []
         store, settings = Store(str(state), str(state)), Settings()
-        means = Means(
+        means = AgentParts(
             lambda *_: Host("/"),
             lambda: self.read(settings),
-            Bells(sources=()),
+            EventSources(sources=()),
             store,
             str(run),
             {},
@@ -43,7 +43,7 @@ class Rounds:
         )
         self.agent = Agent(means, settings)
         self.agent._gates = GateFiles(str(run))
-        self.agent._mind = Mind(settings, Keeper(store), status().past, frozenset())
+        self.agent._reconciler = Reconciler(settings, StateWriter(store), status().agent_state, frozenset())
 
     def read(self, settings: Settings) -> Settings:
         if self.bad is not None:
@@ -56,8 +56,8 @@ class Rounds:
 
     @property
     def next(self) -> str:
-        """What the mind knows for the condition of the next round."""
-        return self.agent._mind.gate_trouble
+        """What the reconciler knows for the condition of the next round."""
+        return self.agent._reconciler.gate_trouble
 
     def gates(self) -> set[str]:
         return {one.name for one in self.run.iterdir() if one.is_file()}
@@ -72,7 +72,7 @@ def test_a_gate_file_that_cannot_be_written_is_tried_at_every_round_and_told_unt
     assert [rounds.tell() for _ in range(3)] == [rounds.next] * 3
     assert rounds.agent._told is rounds.heard[-1]
     in_the_way.rmdir()
-    assert len(rounds.heard) < GATES_AGAIN
+    assert len(rounds.heard) < GATE_FILES_PERIOD_SECONDS
     rounds.tell()
     assert (rounds.gates(), rounds.next) == (OPEN, "")
     assert rounds.tell() == ""
@@ -148,9 +148,9 @@ def test_a_bad_one_says_which_holds(tmp_path: Path) -> None:
     rounds.agent.reload()
     with listening() as lines:
         rounds.agent._reload()
-    said = rounds.agent._mind.config_trouble
+    said = rounds.agent._reconciler.config_trouble
     assert said == "c.yaml:3: mode: found 'gates', wanted 'gate'; the former configuration holds"
     assert lines == [], "the round after it tells"
     rounds.bad = None
     rounds.agent._reload()
-    assert rounds.agent._mind.config_trouble == ""
+    assert rounds.agent._reconciler.config_trouble == ""

@@ -2,7 +2,7 @@
 
     python tests/bench/agent.py latency [--flaps N]      # link down -> first look, decision, gate file gone
     python tests/bench/agent.py memory [--rounds N]      # resident memory over many whole rounds
-    python tests/bench/agent.py cpu [--minutes N]        # CPU at default periods, every bell open
+    python tests/bench/agent.py cpu [--minutes N]        # CPU at default periods, every event source open
 
 `latency` sets down the link of an ENI of the netns rig; what convicts has its defaults, what releases is made short so
 that the next flap can come (printed). Times are CLOCK_BOOTTIME of one machine. `memory` and `cpu` run the agent over a
@@ -38,7 +38,7 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 LINK = "eth1"
 # So that a flap a few seconds later counts.
-RELEASE = {"passes": 3, "pass-span": 1, "pass-every": 0.5, "turn-window": 1}
+RELEASE = {"passes": 3, "pass-span": 1, "pass-every": 0.5, "flap-window": 1}
 PROFILE = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: bench\ngates: [eni.up]\n"
 # What a tree can show; its netdevs are not those of the kernel that netlink asks.
 TREE_PROFILE = """
@@ -76,20 +76,23 @@ def set_link(name: str, *, up: bool) -> float:
 
 def noting(arguments: list[str]) -> int:
     """The agent, with each round's outcome as a line of JSON on stdout."""
-    from nodeprep.cli.agent import Asked, run
+    from nodeprep.cli.daemon import agent_command
+    from nodeprep.cli.daemon.agent_command import AgentOptions
     from nodeprep.model import Status
-    from nodeprep.publish.status import NodeStatus
+    from nodeprep.publish.node_status import NodeStatus
 
     def note(status: NodeStatus) -> None:
         failing = any(one.check == "eni.up" and one.status is Status.FAIL for one in status.report.findings)
-        convicted = any(one.check == "eni.up" and one.convicted for one in status.past.cases)
-        line = {"at": boottime(), "failing": failing, "convicted": convicted, "state": status.past.state}
+        convicted = any(one.check == "eni.up" and one.convicted for one in status.agent_state.cases)
+        line = {"at": boottime(), "failing": failing, "convicted": convicted, "state": status.agent_state.state}
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
 
     config, place = arguments
     state, gates, socket = (f"{place}/{name}" for name in ("state", "run", "socket"))
-    return run(Asked(config=config, state_dir=state, run_dir=gates, socket_dir=socket, port=0), (note,))
+    return agent_command.run(
+        AgentOptions(config=config, state_dir=state, run_dir=gates, socket_dir=socket, port=0), (note,)
+    )
 
 
 class Watched:
@@ -99,7 +102,7 @@ class Watched:
         self.gate = directory / "run" / "bench.ready"
         (directory / "bench.yaml").write_text(PROFILE)
         config = directory / "config.yaml"
-        config.write_text(json.dumps(CONFIG | {"damping": RELEASE}))
+        config.write_text(json.dumps(CONFIG | {"confirmation": RELEASE}))
         argv = [sys.executable, __file__, "noting", str(config), str(directory)]
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, stderr=(directory / "log").open("w"))
         self.rounds: list[dict[str, Any]] = []
@@ -156,7 +159,7 @@ def flaps(count: int) -> int:
         finally:
             agent.stop()
     figures: list[Figure] = []
-    print(f"{count} flaps of {LINK}; damping as it is by default, but {json.dumps(RELEASE)} for releases")
+    print(f"{count} flaps of {LINK}; confirmation as it is by default, but {json.dumps(RELEASE)} for releases")
     for name, took, limit in (
         ("first look", looks, FIRST_LOOK),
         ("decision", decisions, DECISION),
@@ -193,19 +196,19 @@ def host() -> Iterator[Path]:
 
 def rounds(count: int, root: str) -> int:
     """Whole rounds one after another: every fact observed, every check due."""
-    from nodeprep.agent.loop import Agent, Means
-    from nodeprep.config.settings import Settings
-    from nodeprep.doors.bell import Bells
-    from nodeprep.doors.host import Host
-    from nodeprep.doors.store import Store
-    from nodeprep.publish.metrics import Metrics
+    from nodeprep.agent.loop import Agent, AgentParts
+    from nodeprep.config.configuration import Settings
+    from nodeprep.doors.events.listener import EventSources
+    from nodeprep.doors.files.state_store import Store
+    from nodeprep.doors.node_host import Host
+    from nodeprep.publish.metrics import MetricsPage
 
     with tempfile.TemporaryDirectory() as place:
-        metrics = Metrics()
-        means = Means(
+        metrics = MetricsPage()
+        means = AgentParts(
             host_of=lambda excluded, metadata: Host(root, excluded=excluded, metadata=metadata),
             read_settings=Settings,
-            bells=Bells(root),
+            event_sources=EventSources(root),
             store=Store(place, place),
             run_directory=place,
             listeners=(metrics.show,),

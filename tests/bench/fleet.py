@@ -2,7 +2,7 @@
 
     python tests/bench/fleet.py [--agents 1000] [--failing 300] [--minutes 5]
 
-Each agent is our publishing code with a token bound to a pod of its own Node, behind the shipped fence; what it is told
+Each agent is our publishing code with a token bound to a pod of its own Node, behind the shipped admission policy; what it is told
 of its node is simulated. Rates and latencies come from the server's audit log, transitions from a raw watch.
 """
 
@@ -25,10 +25,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from nodeprep.decide.desired import AREAS, TRAINING_READY, Condition, Desired, GatePolicy, Taint
-from nodeprep.doors.kube import Access
-from nodeprep.doors.kube_http import Peer
-from nodeprep.facts.past import State
+from nodeprep.agent_state import NodeState
+from nodeprep.decide.desired import AREAS, TRAINING_READY, Desired, GatePolicy, NodeCondition, Taint
+from nodeprep.doors.kube.reader import ApiAccess
+from nodeprep.doors.kube.requests import Peer
 from nodeprep.publish.publisher import Publisher
 from tests.bench import limits
 from tests.bench.agent import boottime
@@ -49,16 +49,16 @@ SETTLE = 20.0  # seconds after a change, for what is put off
 def desired(*, good: bool) -> Desired:
     """What an agent says of a node with eight rails, one of which is down or not."""
     status, reason, message = ("True", "Passed", "13 of 13 gate checks pass") if good else ("False", "NoSignal", DOWN)
-    areas = tuple(Condition(kind, status, reason, message) for kind in AREAS)
+    areas = tuple(NodeCondition(kind, status, reason, message) for kind in AREAS)
     if not good:
-        first = Condition(TRAINING_READY, "False", "NoSignal", f"Unhealthy: port.state NoSignal: {DOWN}")
+        first = NodeCondition(TRAINING_READY, "False", "NoSignal", f"Unhealthy: port.state NoSignal: {DOWN}")
         taints = (Taint(NAMES.unhealthy_taint, "NoSignal", NAMES.effect),)
         return Desired(
-            State.UNHEALTHY, conditions=(first, *areas), labels={"nodeprep.io/state": "Unhealthy"}, taints=taints
+            NodeState.UNHEALTHY, conditions=(first, *areas), labels={"nodeprep.io/state": "Unhealthy"}, taints=taints
         )
-    first = Condition(TRAINING_READY, "True", "Ready", "every gate check passes: rdma-roce")
+    first = NodeCondition(TRAINING_READY, "True", "Ready", "every gate check passes: rdma-roce")
     labels = {"nodeprep.io/state": "Ready", "nodeprep.io/profile.rdma-roce": "ready", NAMES.rdma_label: "true"}
-    return Desired(State.READY, conditions=(first, *areas), labels=labels)
+    return Desired(NodeState.READY, conditions=(first, *areas), labels=labels)
 
 
 DOWN = "mlx5_3/1 at 0000:5c:00.0 is '1: DOWN', '3: Disabled'; ACTIVE is wanted by profile rdma-roce (at least 8 ports)"
@@ -71,7 +71,7 @@ def work(place: Path, spread: float) -> int:
     chance = Random(place.name)
     for one in told["agents"]:
         who: Callable[[], Mapping[str, str]] = partial(dict, Authorization=f"Bearer {one['token']}")
-        access = Access(one["name"], Peer(told["url"], authority=told["authority"]), who)
+        access = ApiAccess(one["name"], Peer(told["url"], authority=told["authority"]), who)
         publishers[one["name"]] = publisher = Publisher(access)
         publisher.tell(desired(good=True), NAMES, one["uid"], opening=False)
         threading.Timer(chance.uniform(0.0, spread), publisher.start).start()

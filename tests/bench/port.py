@@ -37,11 +37,11 @@ apiVersion: nodeprep.io/v1
 kind: Config
 mode: gate
 default: rdma-roce
-damping: {{passes: 2, pass-span: 2, pass-every: 1, turns: {MOST}}}
+confirmation: {{passes: 2, pass-span: 2, pass-every: 1, flap-count: {MOST}}}
 every: {{pci: 5}}
 want: {{port.flap: {{fail-at: 1000}}}}
 """
-LIMIT, LEAST = 1.0, 0.45  # seconds; design 7, and below the least no damping was on
+LIMIT, LEAST = 1.0, 0.45  # seconds; design 7, and below the least no confirmation was on
 SETTLE = 4.0  # seconds from ready to the next fault: past those in which a second event is put off
 LONG = 300.0
 WANTED = {

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodeprep import facts
-from nodeprep.doors.files import LIMIT, Files
-from nodeprep.doors.host import Host
+from nodeprep.doors.files.reader import LIMIT, Files
+from nodeprep.doors.node_host import Host
 from nodeprep.look import Eyes
 from nodeprep.model import Unreadable
 from tests.bench import limits

@@ -1,4 +1,4 @@
-"""What the bells cost an agent that listens once a second while the kernel announces 10,000 changes of links a second.
+"""What the event sources cost an agent that listens once a second while the kernel announces 10,000 changes of links a second.
 
     python tests/bench/storm.py [--seconds N] [--rate N]
 
@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from nodeprep.doors.bell import Bells
-from nodeprep.doors.bell_kernel import LinkNotices, Uevents
-from nodeprep.doors.bell_ports import PortStates
-from nodeprep.doors.bell_source import Source
+from nodeprep.doors.events.event_source import EventSource
+from nodeprep.doors.events.kernel_events import DeviceEvents, LinkEvents
+from nodeprep.doors.events.listener import EventSources
+from nodeprep.doors.events.port_events import PortEvents
 from nodeprep.model import Topic
 from tests.bench import limits
 from tests.bench.limits import Figure
@@ -60,30 +60,30 @@ def change_devices(rate: int, seconds: float) -> int:
     return made
 
 
-def looks(bells: Bells, seconds: float, deaf: frozenset[Topic]) -> int:
+def looks(event_sources: EventSources, seconds: float, deaf: frozenset[Topic]) -> int:
     """Wait as an agent does that looks once a second; how often it was rung."""
     end, rings = time.monotonic() + seconds, 0
     while (left := end - time.monotonic()) > 0:
-        rings += bool(bells.wait(left))
+        rings += bool(event_sources.wait(left))
         if deaf:
-            bells.wait(min(LISTEN_AGAIN, max(0.0, end - time.monotonic())), deaf)
+            event_sources.wait(min(LISTEN_AGAIN, max(0.0, end - time.monotonic())), deaf)
     return rings
 
 
-def measured(name: str, source: Source, seconds: float, deaf: frozenset[Topic], *storm: str) -> float:
-    """Percent of a core that the bells of this source took."""
-    bells = Bells(sources=[source])
-    bells.wait(0)
+def measured(name: str, source: EventSource, seconds: float, deaf: frozenset[Topic], *storm: str) -> float:
+    """Percent of a core that the event sources of this source took."""
+    event_sources = EventSources(sources=[source])
+    event_sources.wait(0)
     made = None
     if storm:
         made = subprocess.Popen([sys.executable, __file__, "--make", *storm], stdout=subprocess.PIPE, text=True)
         time.sleep(0.3)
     before = time.process_time()
-    rings = looks(bells, seconds, deaf)
+    rings = looks(event_sources, seconds, deaf)
     spent = (time.process_time() - before) / seconds * 100
     events = made.communicate()[0].strip() if made else "0"
-    restarts = bells.states()[source.name].restarts
-    bells.close()
+    restarts = event_sources.states()[source.name].restarts
+    event_sources.close()
     print(f"{name:44} {spent:7.3f} {int(events) / (seconds + 1):10.0f} {rings:7} {restarts:9}")
     return spent
 
@@ -106,19 +106,17 @@ def main() -> int:
     storm = (str(asked.rate), f"{asked.seconds + 1:g}")
     nobody: frozenset[Topic] = frozenset()
     print(f"{f'each for {asked.seconds:g} s':44} {'% core':>7} {'events/s':>10} {'rings':>7} {'restarts':>9}")
-    measured("silence", LinkNotices(), asked.seconds, frozenset({Topic.LINK}))
-    spent = measured(
-        "links, deaf 1 s at a time", LinkNotices(), asked.seconds, frozenset({Topic.LINK}), "links", *storm
-    )
-    measured("links, never deaf", LinkNotices(), asked.seconds, nobody, "links", *storm)
-    measured("uevents that say nothing, never deaf", Uevents(), asked.seconds, nobody, "devices", *storm)
+    measured("silence", LinkEvents(), asked.seconds, frozenset({Topic.LINK}))
+    spent = measured("links, deaf 1 s at a time", LinkEvents(), asked.seconds, frozenset({Topic.LINK}), "links", *storm)
+    measured("links, never deaf", LinkEvents(), asked.seconds, nobody, "links", *storm)
+    measured("uevents that say nothing, never deaf", DeviceEvents(), asked.seconds, nobody, "devices", *storm)
     with tempfile.TemporaryDirectory(prefix="nodeprep-bench-") as scratch:
         for number in range(8):
             port = Path(scratch, f"sys/class/infiniband/mlx5_{number}/ports/1")
             port.mkdir(parents=True)
             for name, text in (("link_layer", "InfiniBand"), ("state", "4: ACTIVE"), ("phys_state", "5: LinkUp")):
                 (port / name).write_text(text)
-        measured("states of 8 InfiniBand ports", PortStates(scratch), asked.seconds, nobody)
+        measured("states of 8 InfiniBand ports", PortEvents(scratch), asked.seconds, nobody)
     print(f"budget: {BUDGET:g} % of a core for a storm of links (issue 5), deaf as an agent is")
     return limits.code([Figure("a storm of links", spent, most=BUDGET, unit="% of a core")])
 

@@ -4,7 +4,7 @@
     python tests/bench/taint.py requests [--minutes N] [--ack]       # requests of one quiet agent, by the audit log
 
 Each agent is the real process on an ECS node of the netns rig, with a token bound to a pod of its Node, behind a real
-API server with the shipped fence; its configuration, its profile and the defaults by which it believes are printed. The
+API server with the shipped admission policy; its configuration, its profile and the defaults by which it believes are printed. The
 link is an ENI's; tests/bench/port.py is the same for an RDMA port. Times are CLOCK_BOOTTIME of one machine: the link is
 set down in the node's namespace by ioctl, and a raw watch of Nodes says when the server announced the change. After two
 faults an agent is reset, for by default the third would be latched. Each agent has as many: --flaps is rounded up.
@@ -47,7 +47,7 @@ INSTALLED = ("base/namespace", "base/account", "base/fence", "components/alibaba
 NAMES = GatePolicy()
 CONFIG = "apiVersion: nodeprep.io/v1\nkind: Config\nmode: gate\ndefault: {}\ngate: {{profiles: ['*']}}\n"
 PROFILE = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: mine\ngates: [eni.up]\n"
-LIMIT, LEAST = 1.0, 0.45  # seconds; design 7, and below the least no damping was on
+LIMIT, LEAST = 1.0, 0.45  # seconds; design 7, and below the least no confirmation was on
 # Requests of a quiet agent in a minute, all of them; on ACK it reads more records (design 3.5).
 ELSEWHERE, ON_ACK = 3, 4
 OFTEN, SELDOM = ("renewal", "look", "dry run"), 10.0  # what comes about each minute; minutes between two of all else
@@ -110,7 +110,7 @@ def agent(cluster: Cluster, stack: ExitStack, name: str, shape: Shape, profile: 
 
 @contextmanager
 def installed() -> Iterator[Cluster]:
-    """An API server with the shipped account, rights and fence."""
+    """An API server with the shipped account, rights and admission policy."""
     with Cluster() as cluster:
         for file in INSTALLED:
             cluster.apply(SHIPPED / f"{file}.yaml")
@@ -168,10 +168,12 @@ def latency(flaps: int, count: int) -> list[Figure]:
     defaults = AgentSettings()
     rules = {
         kind.name.lower(): f"{rule.fails} of {rule.of} looks, {rule.reach:g} s"
-        for kind, rule in defaults.damping.rules.items()
+        for kind, rule in defaults.confirmation.rules.items()
     }
     print(f"configuration:\n{CONFIG.format('./mine.yaml')}profile:\n{PROFILE}", end="")
-    print(f"defaults: {rules}; release after {defaults.damping.passes} passes over {defaults.damping.pass_span:g} s")
+    print(
+        f"defaults: {rules}; release after {defaults.confirmation.passes} passes over {defaults.confirmation.pass_span:g} s"
+    )
     print(f"each fault {SETTLE:g} s after the Node was ready; `nodeprep reset` after every {FAULTS} faults of a node")
     with installed() as cluster, agents(cluster, count) as started:
         said = Announced(cluster)

@@ -21,7 +21,7 @@ LOOK = """
 import sys, time
 from threading import Thread
 from nodeprep import facts
-from nodeprep.doors.host import Host
+from nodeprep.doors.node_host import Host
 from nodeprep.look import Eyes, observed
 root, each = sys.argv[1], sys.argv[2] == "each"
 host = Host(root, live=False)

@@ -8,7 +8,7 @@ from typing import Any
 from nodeprep.model import (
     NODE,
     Check,
-    Damping,
+    Confirmation,
     Finding,
     Remedy,
     Report,
@@ -39,7 +39,7 @@ def check(check_id: str, fix: str = "Look at it.", severity: str = "gate") -> Ch
         source="somewhere",
         severity=Severity(severity),
         stage=Stage.DEVICE,
-        damping=Damping.HARD,
+        confirmation=Confirmation.FAST,
         needs=(),
         judge=nothing,
     )

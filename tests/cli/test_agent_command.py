@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from nodeprep.agent import loop
-from nodeprep.agent.loop import Means
-from nodeprep.cli.agent import report
-from nodeprep.config.settings import Settings
-from nodeprep.doors.bell import Bells
-from nodeprep.doors.host import Host
-from nodeprep.doors.store import Store
-from nodeprep.publish.probes import readiness
+from nodeprep.agent.loop import AgentParts
+from nodeprep.cli.daemon import agent_command
+from nodeprep.config.configuration import Settings
+from nodeprep.doors.events.listener import EventSources
+from nodeprep.doors.files.state_store import Store
+from nodeprep.doors.node_host import Host
+from nodeprep.publish import probes
 from tests.rigs.agent import CONFIGURATION, LONG, Agent, environment
 from tests.rigs.ending import ending
 
@@ -178,12 +178,16 @@ def test_a_log_that_nobody_reads_any_more_stops_nothing(agent: Agent) -> None:
 def test_it_can_be_asked_before_its_first_look(tmp_path: Path) -> None:
     """Its pages are there before it looks at anything."""
     place = str(tmp_path)
-    bells = Bells(sources=())
-    means = Means(
-        lambda excluded, _: Host(place, live=False, excluded=excluded), Settings, bells, Store(place, place), place
+    event_sources = EventSources(sources=())
+    means = AgentParts(
+        lambda excluded, _: Host(place, live=False, excluded=excluded),
+        Settings,
+        event_sources,
+        Store(place, place),
+        place,
     )
     agent = loop.Agent(means, Settings())
-    told = json.loads(report(agent))
+    told = json.loads(agent_command.report(agent))
     assert (told["report"], told["agent"]["pid"]) == (None, os.getpid())
-    assert readiness(agent.status) == (False, "the first full round of this start is not done")
-    bells.close()
+    assert probes.readiness(agent.status) == (False, "the first full round of this start is not done")
+    event_sources.close()

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.cli.directories import Directories, directories, run_directory
+from nodeprep.cli.daemon import directories
+from nodeprep.cli.daemon.directories import AgentDirectories
 from nodeprep.cli.usage import UsageError
 from tests.rigs.agent import LONG, Agent, environment
 from tests.rigs.ending import ending
 
-DEFAULT = Directories("/var/lib/nodeprep", "/run/nodeprep", "/run/nodeprep-agent")
+DEFAULT = AgentDirectories("/var/lib/nodeprep", "/run/nodeprep", "/run/nodeprep-agent")
 VARIABLES = {"state": "NODEPREP_STATE_DIR", "run": "NODEPREP_RUN_DIR", "socket": "NODEPREP_SOCKET_DIR"}
 HALVES = [names for size in (1, 2) for names in combinations(VARIABLES, size)]
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="wants a directory of another user")
@@ -29,23 +30,23 @@ def variables(*names: str) -> dict[str, str]:
     return {VARIABLES[name]: f"/{name}" for name in names}
 
 
-PLACES: list[tuple[str, Mapping[str, str], Mapping[str, str], Directories]] = [
+PLACES: list[tuple[str, Mapping[str, str], Mapping[str, str], AgentDirectories]] = [
     # root    options            variables               gives
     ("/", {}, {}, DEFAULT),
-    ("/host", {}, {}, Directories("/host/var/lib/nodeprep", "/host/run/nodeprep", "/host/run/nodeprep-agent")),
-    ("/host", {}, variables(*VARIABLES), Directories("/state", "/run", "/socket")),
-    ("/host", {"run": "/mine"}, variables(*VARIABLES), Directories("/state", "/mine", "/socket")),
-    ("/", {"state": "/a", "run": "/b", "socket": "/c"}, variables("run"), Directories("/a", "/b", "/c")),
-    ("/", {"socket": "/c"}, variables("state", "run"), Directories("/state", "/run", "/c")),
+    ("/host", {}, {}, AgentDirectories("/host/var/lib/nodeprep", "/host/run/nodeprep", "/host/run/nodeprep-agent")),
+    ("/host", {}, variables(*VARIABLES), AgentDirectories("/state", "/run", "/socket")),
+    ("/host", {"run": "/mine"}, variables(*VARIABLES), AgentDirectories("/state", "/mine", "/socket")),
+    ("/", {"state": "/a", "run": "/b", "socket": "/c"}, variables("run"), AgentDirectories("/a", "/b", "/c")),
+    ("/", {"socket": "/c"}, variables("state", "run"), AgentDirectories("/state", "/run", "/c")),
     ("/", {}, dict.fromkeys(VARIABLES.values(), ""), DEFAULT),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("root", "options", "given", "expected"), PLACES)
 def test_an_option_counts_before_its_variable(
-    root: str, options: Mapping[str, str], given: Mapping[str, str], expected: Directories
+    root: str, options: Mapping[str, str], given: Mapping[str, str], expected: AgentDirectories
 ) -> None:
-    assert directories(root, **options, environment=given) == expected
+    assert directories.directories(root, **options, environment=given) == expected
 
 
 @pytest.mark.parametrize("by", ["options", "variables"])
@@ -53,7 +54,7 @@ def test_an_option_counts_before_its_variable(
 def test_half_a_set_names_what_is_missing(names: tuple[str, ...], by: str) -> None:
     options = {name: f"/{name}" for name in names} if by == "options" else {}
     with pytest.raises(UsageError) as said:
-        directories("/", **options, environment={} if options else variables(*names))
+        directories.directories("/", **options, environment={} if options else variables(*names))
     found, wanted = str(said.value).split(" without ")
     for name, variable in VARIABLES.items():
         assert (f"--{name}-dir /{name}" in found) == (by == "options" and name in names)
@@ -77,9 +78,9 @@ def test_half_a_set_ends_every_command_that_asks_an_agent(command: str) -> None:
 
 
 def test_a_pod_that_waits_for_a_gate_needs_no_other_directory() -> None:
-    assert run_directory("/mine", variables("run")) == "/mine"
-    assert run_directory(None, variables("run")) == "/run"
-    assert run_directory(None, variables("state", "socket")) == "/run/nodeprep"
+    assert directories.run_directory("/mine", variables("run")) == "/mine"
+    assert directories.run_directory(None, variables("run")) == "/run"
+    assert directories.run_directory(None, variables("state", "socket")) == "/run/nodeprep"
 
 
 @pytest.fixture

@@ -8,24 +8,25 @@ from pathlib import Path
 
 import pytest
 
+from nodeprep import assessment
+from nodeprep.assessment import Question
 from nodeprep.checks import ALL
-from nodeprep.cli.judging import Watch
-from nodeprep.cli.place import place
-from nodeprep.cli.selection import find
-from nodeprep.cli.sight import Sight, facts_for
-from nodeprep.cli.wishes import wishes
-from nodeprep.doors.host import Host
+from nodeprep.cli import place
+from nodeprep.cli import sight as sight_module
+from nodeprep.cli.check import operator_wishes, selection
+from nodeprep.cli.check.judging import Watch
+from nodeprep.cli.sight import Sight
+from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.cni import Cni
-from nodeprep.facts.counters import Counters
-from nodeprep.facts.pci import Pci
-from nodeprep.facts.rdma import Rdma
-from nodeprep.facts.system import System
-from nodeprep.facts.terway import Terway
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.machine.system import System
+from nodeprep.facts.network.cni import Cni
+from nodeprep.facts.rdma.counters import Counters
+from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.look import Eyes, Look
 from nodeprep.model import NO_ACCESS, Fact, Unreadable, Why
-from nodeprep.question import Question, notes
 from tests import cni_values
 from tests.cli.program import node
 from tests.cluster_values import cluster
@@ -37,12 +38,16 @@ TODAY = "2026-11-21"
 
 
 def question(profile: str | None = None, *only: str) -> Question:
-    return Question(tuple(find(ALL, one) for one in only) or ALL, (), wishes(profile, None, TODAY))
+    return Question(
+        tuple(selection.find(ALL, one) for one in only) or ALL,
+        (),
+        operator_wishes.profile_request(profile, None, TODAY),
+    )
 
 
 def watch(root: Path, asked: Question) -> Watch:
-    at = place(str(root), None)
-    facts = facts_for(asked.checks, to_choose=asked.wishes.profile is None)
+    at = place.place(str(root), None)
+    facts = sight_module.facts_for(asked.checks, to_choose=asked.profile_request.profile is None)
     return Watch(asked, lambda excluded: Sight(Eyes(at.host(excluded)), facts, 0.0))
 
 
@@ -102,7 +107,7 @@ def test_a_profile_nobody_asked_for_gates_on_kubernetes_only_with_access(seen: o
     chosen = question().choose(Look(0.0, True, facts))
     assert chosen.profile.name == "tcp-shared-eni"
     said = "6 gates of tcp-shared-eni ask Kubernetes: --kubeconfig FILE --node NAME"
-    assert list(notes(chosen)) == ([] if gates else [said])
+    assert list(assessment.notes(chosen)) == ([] if gates else [said])
     assert (ASKS_KUBERNETES in chosen.profile.gates) == gates
     assert "cni.first" in chosen.profile.gates
 
@@ -147,7 +152,7 @@ def test_a_profiles_exclusions_hold_before_the_first_read(tmp_path: Path) -> Non
     config.write_text('apiVersion: nodeprep.io/v1\nkind: Config\nexclude: ["*/ports/1/rate"]\n')
     rate = root / "sys/class/infiniband/mlx5_3/ports/1/rate"
     rate.write_text("damage")
-    asked = Question((find(ALL, "port.rate"),), (), wishes(None, str(config), TODAY))
+    asked = Question((selection.find(ALL, "port.rate"),), (), operator_wishes.profile_request(None, str(config), TODAY))
     assert asked.excluded() == ("*/ports/1/rate",)
     report = watch(root, asked).report()
     assert report.profile == "rdma-infiniband"
@@ -157,14 +162,21 @@ def test_a_profiles_exclusions_hold_before_the_first_read(tmp_path: Path) -> Non
 
 def test_facts_are_those_of_the_selected_checks() -> None:
     def kinds(*only: str, to_choose: bool = False) -> set[type]:
-        return {fact.kind for fact in facts_for([find(ALL, one) for one in only], to_choose=to_choose)}
+        return {
+            fact.kind
+            for fact in sight_module.facts_for([selection.find(ALL, one) for one in only], to_choose=to_choose)
+        }
 
-    assert kinds("time.sync") == {System, *find(ALL, "time.sync").needs}
+    assert kinds("time.sync") == {System, *selection.find(ALL, "time.sync").needs}
     assert {Pci, Rdma} <= kinds("time.sync", to_choose=True)
     assert Pci in kinds("port.state")  # what ought to be there rests on it
     assert Counters not in kinds("port.state")
     assert Rdma in kinds("pci.aer")  # rates are worth a second look only where there are ports
-    assert len(facts_for(ALL, to_choose=True)) == len(set(facts_for(ALL, to_choose=True))) <= len(FACTS)
+    assert (
+        len(sight_module.facts_for(ALL, to_choose=True))
+        == len(set(sight_module.facts_for(ALL, to_choose=True)))
+        <= len(FACTS)
+    )
 
 
 def looks(settle: float, seen: object, *, live: bool = True, times: int = 1) -> list[tuple[float, float | None]]:

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions, access
+from nodeprep.cli import kubernetes_access
+from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.usage import UsageError
-from nodeprep.doors.kube import Access, Api
+from nodeprep.doors.kube.reader import ApiAccess, ApiReader
 from nodeprep.model import Unreadable, Why
 from tests.cli.program import NODEPREP, nodeprep
 
@@ -48,7 +49,7 @@ def complaint(*arguments: str) -> str:
 def refused(file: str, context: str | None = None) -> str:
     """The same of a kubeconfig, without a start of the program."""
     with pytest.raises(UsageError) as error:
-        access(ClusterOptions(file, context, "n1"), {})
+        kubernetes_access.access(ClusterOptions(file, context, "n1"), {})
     assert "\n" not in str(error.value)
     assert "SECRET" not in str(error.value)
     return str(error.value)
@@ -74,7 +75,7 @@ def test_what_is_no_live_node(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "a/b", "../pods", "N1", "a b", "n1\n", "a" * 254, "-a", "a..b"])
 def test_names_that_no_node_has(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no name of a Node"):
-        access(ClusterOptions(kubeconfig(tmp_path), None, name), {})
+        kubernetes_access.access(ClusterOptions(kubeconfig(tmp_path), None, name), {})
 
 
 NONE = " is no kubeconfig: "
@@ -134,17 +135,17 @@ def test_a_context_that_is_not_in_it(tmp_path: Path) -> None:
     assert refused(kubeconfig(tmp_path), "other").endswith(": no context 'other'; it has: rig")
 
 
-def plugged(directory: Path, code: str, version: str = EXEC, **more: Any) -> Access:
+def plugged(directory: Path, code: str, version: str = EXEC, **more: Any) -> ApiAccess:
     """The access by a kubeconfig whose plugin is this program."""
     call = {"apiVersion": version, "command": sys.executable, "args": ["-c", f"import os, sys, time; {code}"]}
-    found = access(ClusterOptions(kubeconfig(directory, {"exec": call | more}), None, "n1"), {})
+    found = kubernetes_access.access(ClusterOptions(kubeconfig(directory, {"exec": call | more}), None, "n1"), {})
     assert found is not None
     return found
 
 
-def lost(found: Access, seconds: float = 20.0) -> Unreadable:
+def lost(found: ApiAccess, seconds: float = 20.0) -> Unreadable:
     """Why the server cannot be asked."""
-    with Api(found, seconds) as api:
+    with ApiReader(found, seconds) as api:
         assert api.lost is not None
         return api.lost
 
@@ -241,7 +242,7 @@ def test_what_a_plugin_is_told(tmp_path: Path) -> None:
         "env": [{"name": "ADDED", "value": "SECRET"}],
         "provideClusterInfo": True,
     }
-    found = access(ClusterOptions(kubeconfig(tmp_path, {"exec": call}, cluster), None, "n1"), {})
+    found = kubernetes_access.access(ClusterOptions(kubeconfig(tmp_path, {"exec": call}, cluster), None, "n1"), {})
     assert found is not None
     assert found.plugin is not None
     assert "SECRET" not in repr(found.plugin.call)
@@ -261,16 +262,18 @@ def test_what_a_plugin_is_told(tmp_path: Path) -> None:
 
 def test_what_it_takes_from_a_kubeconfig(tmp_path: Path) -> None:
     words = {"tls-server-name": "api.example", "proxy-url": "http://proxy:3128", "insecure-skip-tls-verify": True}
-    found = access(ClusterOptions(kubeconfig(tmp_path, cluster=SERVER | words), None, "n1"), {})
+    found = kubernetes_access.access(ClusterOptions(kubeconfig(tmp_path, cluster=SERVER | words), None, "n1"), {})
     assert found is not None
     assert (found.node, found.peer.url, found.peer.proxy) == ("n1", "https://127.0.0.1:1", "http://proxy:3128")
     assert (found.peer.server_name, found.peer.verify) == ("api.example", False)
     assert found.credential() == {"Authorization": "Bearer SECRET"}
     assert "SECRET" not in repr(found)
-    other = access(ClusterOptions(kubeconfig(tmp_path, {"username": "a", "password": "b"}), "rig", "n1"), {})
+    other = kubernetes_access.access(
+        ClusterOptions(kubeconfig(tmp_path, {"username": "a", "password": "b"}), "rig", "n1"), {}
+    )
     assert other is not None
     assert other.credential() == {"Authorization": "Basic YTpi"}
-    nobody = access(ClusterOptions(kubeconfig(tmp_path, {}), None, "n1"), {})
+    nobody = kubernetes_access.access(ClusterOptions(kubeconfig(tmp_path, {}), None, "n1"), {})
     assert nobody is not None
     assert nobody.credential() == {}
 
@@ -296,15 +299,19 @@ def test_a_credential_is_kept_until_it_ends_or_is_refused(tmp_path: Path) -> Non
 
 def test_a_token_in_the_file_comes_before_a_plugin_and_that_before_a_password(tmp_path: Path) -> None:
     call = {"exec": RUN | {"command": "/none/plugin"}}
-    first = access(ClusterOptions(kubeconfig(tmp_path, call | {"token": "a"}), None, "n1"), {})
+    first = kubernetes_access.access(ClusterOptions(kubeconfig(tmp_path, call | {"token": "a"}), None, "n1"), {})
     assert first is not None
     assert (first.plugin, first.credential()) == (None, {"Authorization": "Bearer a"})
-    second = access(ClusterOptions(kubeconfig(tmp_path, call | {"username": "a", "password": "b"}), None, "n1"), {})
+    second = kubernetes_access.access(
+        ClusterOptions(kubeconfig(tmp_path, call | {"username": "a", "password": "b"}), None, "n1"), {}
+    )
     assert second is not None
     assert second.plugin is not None
 
 
 def test_nothing_is_asked_of_whatever_cluster_a_shell_was_last_used_for(tmp_path: Path) -> None:
-    assert access(NO_CLUSTER, {"KUBECONFIG": kubeconfig(tmp_path), "NODE_NAME": "n1"}) is None
-    assert access(NO_CLUSTER, {}) is None
-    assert access(NO_CLUSTER, {"NODE_NAME": "Built-In Node"}) is None  # Jenkins has a variable of this name
+    assert kubernetes_access.access(NO_CLUSTER, {"KUBECONFIG": kubeconfig(tmp_path), "NODE_NAME": "n1"}) is None
+    assert kubernetes_access.access(NO_CLUSTER, {}) is None
+    assert (
+        kubernetes_access.access(NO_CLUSTER, {"NODE_NAME": "Built-In Node"}) is None
+    )  # Jenkins has a variable of this name

@@ -12,8 +12,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodeprep.cli import machine
-from nodeprep.cli.choices import FailOn
+from nodeprep.cli.check import json_report
+from nodeprep.cli.check.choices import FailOn
 from tests.cli import reports
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,12 +23,12 @@ PAGES = sorted((Path(__file__).parent / "pages").glob("*.yaml"))
 
 
 def said(case: dict[str, Any]) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(machine.text(document(case)))
+    loaded: dict[str, Any] = json.loads(json_report.text(document(case)))
     return loaded
 
 
 def document(case: dict[str, Any]) -> dict[str, Any]:
-    return machine.document(reports.report(case), FailOn(case.get("fail-on", "fail")))
+    return json_report.document(reports.report(case), FailOn(case.get("fail-on", "fail")))
 
 
 def test_the_schema_is_one() -> None:
@@ -149,7 +149,7 @@ def test_counts_are_of_findings_that_stand_for_themselves() -> None:
 @given(text=st.text(st.characters(exclude_categories=[]), min_size=1, max_size=40))
 def test_any_name_gives_ascii_that_any_reader_takes(text: str) -> None:
     case = {"node": text, "findings": [{"check": "a.b", "status": "fail", "at": "0000:19:00.0", "name": text}]}
-    written = machine.text(document(case))
+    written = json_report.text(document(case))
     assert written.isascii()
     assert all(one.isprintable() or one == "\n" for one in written)
     told = json.loads(written)

@@ -8,8 +8,7 @@ import pytest
 
 from nodeprep.checks.plugin.tolerates_gate import Want
 from nodeprep.decide.desired import GatePolicy
-from nodeprep.publish.locked_out import locked_out
-from nodeprep.publish.release import left, node_patch, status_patch
+from nodeprep.publish import locked_out, release
 
 NAMES = GatePolicy()
 THEIRS = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
@@ -44,10 +43,10 @@ def node() -> dict[str, Any]:
 
 
 def test_all_of_ours_goes_and_nothing_of_others() -> None:
-    found = left(node(), NAMES, for_good=True)
+    found = release.left(node(), NAMES, for_good=True)
     assert found.taints == ("nodeprep.io/unhealthy", "nodeprep.io/bootstrap")
     assert "nodeprep.io/pool" not in found.labels
-    assert node_patch(node(), found, None) == {
+    assert release.node_patch(node(), found, None) == {
         "metadata": {
             "resourceVersion": "42",
             "annotations": {"agent.nodeprep.io/profiles": None, "nodeprep.io/pause": None, "nodeprep.io/reset": None},
@@ -59,7 +58,7 @@ def test_all_of_ours_goes_and_nothing_of_others() -> None:
         },
         "spec": {"taints": [THEIRS]},
     }
-    patch = status_patch(found)
+    patch = release.status_patch(found)
     assert patch == {
         "status": {
             "conditions": [
@@ -71,8 +70,8 @@ def test_all_of_ours_goes_and_nothing_of_others() -> None:
 
 
 def test_for_a_time_a_humans_pause_stays_and_the_agent_is_told() -> None:
-    found = left(node(), NAMES, for_good=False)
-    patch = node_patch(node(), found, "now")
+    found = release.left(node(), NAMES, for_good=False)
+    patch = release.node_patch(node(), found, "now")
     assert patch is not None
     assert patch["metadata"]["annotations"] == {
         "agent.nodeprep.io/profiles": None,
@@ -83,21 +82,21 @@ def test_for_a_time_a_humans_pause_stays_and_the_agent_is_told() -> None:
 
 def test_what_was_released_before_keeps_its_time() -> None:
     clean: dict[str, Any] = {"metadata": {"annotations": {"nodeprep.io/released": "before"}}}
-    assert node_patch(clean, left(clean, NAMES, for_good=False), "now") is None
-    assert left(clean, NAMES, for_good=True).annotations == ("nodeprep.io/released",)
+    assert release.node_patch(clean, release.left(clean, NAMES, for_good=False), "now") is None
+    assert release.left(clean, NAMES, for_good=True).annotations == ("nodeprep.io/released",)
 
 
 def test_a_node_without_us_is_not_written_to() -> None:
     clean: dict[str, Any] = {"metadata": {"labels": {"pool": "a"}}, "spec": {"taints": [THEIRS]}}
-    found = left(clean, NAMES, for_good=True)
+    found = release.left(clean, NAMES, for_good=True)
     assert not found
-    assert node_patch(clean, found, None) is None
-    assert status_patch(found) is None
+    assert release.node_patch(clean, found, None) is None
+    assert release.status_patch(found) is None
 
 
 def test_other_names_are_other_keys() -> None:
     names = GatePolicy(unhealthy_taint="example.com/broken", rdma_label="example.com/rdma")
-    found = left(node(), names, for_good=True)
+    found = release.left(node(), names, for_good=True)
     assert found.taints == ("nodeprep.io/bootstrap",)
     assert found.labels == ("nodeprep.io/profile.base", "nodeprep.io/state")
 
@@ -122,11 +121,11 @@ TOLERATED = [
 
 @pytest.mark.parametrize("tolerations", TOLERATED)
 def test_who_tolerates_both_is_not_locked_out(tolerations: list[Any]) -> None:
-    assert locked_out(daemon_set(tolerations=tolerations), Want()) is None
+    assert locked_out.locked_out(daemon_set(tolerations=tolerations), Want()) is None
 
 
 def test_who_tolerates_neither() -> None:
-    found = locked_out(daemon_set(), Want())
+    found = locked_out.locked_out(daemon_set(), Want())
     assert found is not None
     assert (found.where, found.serves) == ("kube-system/rdma-shared-dp-ds", "/var/lib/kubelet/device-plugins")
     assert found.lifts_taint
@@ -142,27 +141,29 @@ def test_one_value_of_a_taint_that_has_many_is_not_enough() -> None:
         {"key": "nodeprep.io/unhealthy", "operator": "Equal", "value": "NoSignal"},
         {"key": "nodeprep.io/bootstrap", "operator": "Exists"},
     ]
-    found = locked_out(daemon_set(tolerations=equal), Want())
+    found = locked_out.locked_out(daemon_set(tolerations=equal), Want())
     assert found is not None
     assert found.taints == ("nodeprep.io/unhealthy:NoSchedule",)
     assert "/tolerations/-" in found.command
 
 
 def test_a_log_collector_serves_neither_devices_nor_the_network() -> None:
-    found = locked_out(daemon_set("/var/log"), Want())
+    found = locked_out.locked_out(daemon_set("/var/log"), Want())
     assert found is not None
     assert (found.serves, found.lifts_taint) == ("", False)
 
 
 def test_who_lacks_the_bootstrap_taint_alone_keeps_ours_from_nobody() -> None:
-    found = locked_out(daemon_set(tolerations=[{"key": "nodeprep.io/unhealthy", "operator": "Exists"}]), Want())
+    found = locked_out.locked_out(
+        daemon_set(tolerations=[{"key": "nodeprep.io/unhealthy", "operator": "Exists"}]), Want()
+    )
     assert found is not None
     assert found.taints == ("nodeprep.io/bootstrap:NoSchedule",)
     assert (found.serves, found.lifts_taint) == ("/var/lib/kubelet/device-plugins", False)
 
 
 def test_a_soft_taint_keeps_nobody_away() -> None:
-    found = locked_out(daemon_set(), Want(effect="PreferNoSchedule"))
+    found = locked_out.locked_out(daemon_set(), Want(effect="PreferNoSchedule"))
     assert found is not None
     assert not found.lifts_taint
     assert found.taints == ("nodeprep.io/bootstrap:NoSchedule",)

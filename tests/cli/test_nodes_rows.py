@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from nodeprep.decide.desired import GatePolicy
-from nodeprep.publish.fleet import Others, Readiness, Row, fleet_node, gpus_used, outcome, renewal, row
+from nodeprep.publish import fleet_rows
+from nodeprep.publish.fleet_rows import FleetContext, FleetRow, Readiness
 
 NOW = 1_800_000_000.0
 NAMES = GatePolicy()
@@ -34,10 +35,14 @@ def node(
     }
 
 
-def told(one: dict[str, Any], renewed: float | None = 20.0, used: int | None = 0, names: GatePolicy = NAMES) -> Row:
+def told(
+    one: dict[str, Any], renewed: float | None = 20.0, used: int | None = 0, names: GatePolicy = NAMES
+) -> FleetRow:
     """The row of a Node whose agent renewed its Lease so many seconds ago; None: there is no Lease."""
     leases = {} if renewed is None else {"n1": NOW - renewed}
-    return row(fleet_node(one, names), Others(leases, None if used is None else {"n1": used}), NOW)
+    return fleet_rows.row(
+        fleet_rows.fleet_node(one, names), FleetContext(leases, None if used is None else {"n1": used}), NOW
+    )
 
 
 def test_a_ready_node() -> None:
@@ -105,7 +110,7 @@ def test_a_released_node_is_nobodys_promise() -> None:
 
 
 def test_without_leases_nothing_is_known_to_be_ready() -> None:
-    said = row(fleet_node(node(), NAMES), Others(None, None), NOW)
+    said = fleet_rows.row(fleet_rows.fleet_node(node(), NAMES), FleetContext(None, None), NOW)
     assert (said.state, said.readiness, said.leases_known, said.free) == ("Ready", Readiness.UNKNOWN, False, None)
 
 
@@ -128,13 +133,13 @@ def test_what_is_malformed_is_not_there() -> None:
     ("words", "code"), [((), 0), (("ready",), 0), (("ready", "unknown"), 3), (("unknown", "not-ready"), 1)]
 )
 def test_what_a_fleet_comes_to(words: tuple[str, ...], code: int) -> None:
-    assert outcome([replace(told(node()), readiness=Readiness(word)) for word in words]) == code
+    assert fleet_rows.outcome([replace(told(node()), readiness=Readiness(word)) for word in words]) == code
 
 
 def test_the_leases_of_agents_and_no_others() -> None:
-    assert renewal(lease("agent-n1", "2027-01-15T08:00:00.000001Z")) == ("n1", NOW + 1e-06)
-    assert renewal(lease("nodeprep-slot-0", "2027-01-15T08:00:00.000000Z")) is None
-    assert renewal({"metadata": {"name": "agent-n1"}, "spec": {}}) is None
+    assert fleet_rows.renewal(lease("agent-n1", "2027-01-15T08:00:00.000001Z")) == ("n1", NOW + 1e-06)
+    assert fleet_rows.renewal(lease("nodeprep-slot-0", "2027-01-15T08:00:00.000000Z")) is None
+    assert fleet_rows.renewal({"metadata": {"name": "agent-n1"}, "spec": {}}) is None
 
 
 def lease(name: str, renewed: str) -> dict[str, Any]:
@@ -159,10 +164,10 @@ GPUS = [
 @pytest.mark.parametrize(("containers", "init", "count"), GPUS)
 def test_gpus_that_a_pod_holds(containers: list[Any], init: list[Any], count: int) -> None:
     spec = {"nodeName": "n1", "containers": containers, "initContainers": init}
-    assert gpus_used({"spec": spec}) == ("n1", count)
+    assert fleet_rows.gpus_used({"spec": spec}) == ("n1", count)
 
 
 def test_a_pod_that_holds_none() -> None:
-    assert gpus_used({"spec": {"containers": [container(2)]}}) is None
+    assert fleet_rows.gpus_used({"spec": {"containers": [container(2)]}}) is None
     no_gpu = {"limits": {"cpu": "1", "nvidia.com/gpu.shared": "2"}}
-    assert gpus_used({"spec": {"nodeName": "n1", "containers": [{"resources": no_gpu}]}}) is None
+    assert fleet_rows.gpus_used({"spec": {"nodeName": "n1", "containers": [{"resources": no_gpu}]}}) is None

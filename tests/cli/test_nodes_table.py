@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from nodeprep.cli.nodes import Told
-from nodeprep.cli.nodes_reading import Look
-from nodeprep.cli.nodes_table import Table, age, document
+from nodeprep.cli.nodes import fleet_table
+from nodeprep.cli.nodes.fleet_table import FleetTable
+from nodeprep.cli.nodes.nodes_command import FleetNews
+from nodeprep.cli.nodes.reading import Look
 from nodeprep.decide.desired import GatePolicy
-from nodeprep.publish.fleet import FleetNode, Others, Readiness, Row
+from nodeprep.publish.fleet_rows import FleetContext, FleetNode, FleetRow, Readiness
 
 NOW = 1_800_000_000.0
 
@@ -30,10 +31,10 @@ AGES = [
 
 @pytest.mark.parametrize(("seconds", "said"), AGES)
 def test_ages_as_kubectl_says_them(seconds: float, said: str) -> None:
-    assert age(seconds) == said
+    assert fleet_table.age(seconds) == said
 
 
-def row(name: str = "n1", state: str = "Ready", reason: str = "Ready", **changes: object) -> Row:
+def row(name: str = "n1", state: str = "Ready", reason: str = "Ready", **changes: object) -> FleetRow:
     values: dict[str, object] = {
         "name": name,
         "state": state,
@@ -49,7 +50,7 @@ def row(name: str = "n1", state: str = "Ready", reason: str = "Ready", **changes
         "taints": (),
         "cordoned": False,
     }
-    return Row(**(values | changes))  # type: ignore[arg-type]
+    return FleetRow(**(values | changes))  # type: ignore[arg-type]
 
 
 FLEET = [
@@ -60,7 +61,7 @@ FLEET = [
 
 
 def test_a_table() -> None:
-    assert Table().lines(FLEET, NOW) == [
+    assert FleetTable().lines(FLEET, NOW) == [
         "NAME    STATE             PROFILES                   REASON     SINCE   FREE/GPUS",
         "gpu-1   Ready             rdma-roce,tcp-shared-eni   -          5m30s   2/8",
         "gpu-2   Unhealthy         -                          NoSignal   3d      ?/8",
@@ -69,7 +70,7 @@ def test_a_table() -> None:
 
 
 def test_a_wide_one() -> None:
-    header, *lines = Table(wide=True).lines(FLEET, NOW)
+    header, *lines = FleetTable(wide=True).lines(FLEET, NOW)
     assert header.split()[6:] == ["AGENT", "TAINTS", "MESSAGE"]
     assert lines[0].endswith("2/8         12s     -        every gate check passes")
     assert lines[2].split()[-6:] == ["?", "-", "every", "gate", "check", "passes"]
@@ -77,34 +78,36 @@ def test_a_wide_one() -> None:
 
 @pytest.mark.parametrize(("width", "profiles"), [(84, "rdma-roce,tcp-shared-eni"), (80, "rdma-roce,+1"), (60, None)])
 def test_on_a_narrow_terminal_profiles_give_way(width: int, profiles: str | None) -> None:
-    header, first, *_ = Table(width=width).lines(FLEET, NOW)
+    header, first, *_ = FleetTable(width=width).lines(FLEET, NOW)
     assert ("PROFILES" in header) == (profiles is not None)
     assert profiles is None or profiles in first.split()
     assert len(header) <= width
 
 
 def test_a_wide_table_is_whole_on_any_terminal() -> None:
-    assert Table(wide=True, width=40).lines(FLEET, NOW) == Table(wide=True).lines(FLEET, NOW)
+    assert FleetTable(wide=True, width=40).lines(FLEET, NOW) == FleetTable(wide=True).lines(FLEET, NOW)
 
 
 def test_what_a_terminal_would_obey_is_shown() -> None:
-    line = Table().lines([row(reason="\x1b[31mRed")], NOW)[1]
+    line = FleetTable().lines([row(reason="\x1b[31mRed")], NOW)[1]
     assert "\x1b" not in line
     assert "\\x1b[31mRed" in line
 
 
 def test_json_has_what_is_not_known_as_null() -> None:
-    first, _, third = document(FLEET, NOW)["nodes"]
+    first, _, third = fleet_table.document(FLEET, NOW)["nodes"]
     assert first["gpus"] == {"free": 2, "total": 8}
     assert first["agent"] == {"known": True, "renewed": "2027-01-15T07:59:48Z", "silent": False}
     assert third["agent"] == {"known": False, "renewed": None, "silent": None}
     assert (first["since"], third["since"]) == ("2027-01-15T07:54:30Z", None)
-    assert document([row(renewed=NOW - 500)], NOW)["nodes"][0]["agent"]["silent"] is True
+    assert fleet_table.document([row(renewed=NOW - 500)], NOW)["nodes"][0]["agent"]["silent"] is True
 
 
 def look(*nodes: FleetNode, renewed: float = NOW - 10, changed: frozenset[str] | None = None) -> Look:
     leases = {one.name: renewed for one in nodes}
-    return Look({one.name: one for one in nodes}, Others(leases, {}), GatePolicy(), "1", NOW, 0.0, changed=changed)
+    return Look(
+        {one.name: one for one in nodes}, FleetContext(leases, {}), GatePolicy(), "1", NOW, 0.0, changed=changed
+    )
 
 
 def seen(name: str, status: str = "True") -> FleetNode:
@@ -127,7 +130,7 @@ def seen(name: str, status: str = "True") -> FleetNode:
 
 
 def test_a_watch_says_what_is_new_and_nothing_twice() -> None:
-    told = Told(Table(), json=False)
+    told = FleetNews(FleetTable(), json=False)
     assert len(told.news(look(seen("n1"), seen("n2")))) == 3
     assert told.news(look(seen("n1"), seen("n2"), renewed=NOW - 1)) == []
     (line,) = told.news(look(seen("n1"), seen("n2", "False"), changed=frozenset({"n2"})))
@@ -138,7 +141,7 @@ def test_a_watch_says_what_is_new_and_nothing_twice() -> None:
 
 
 def test_a_watch_says_that_an_agent_fell_silent() -> None:
-    told = Told(Table(), json=False)
+    told = FleetNews(FleetTable(), json=False)
     told.news(look(seen("n1")))
     (line,) = told.news(look(seen("n1"), renewed=NOW - 181))
     assert line.split()[:2] == ["n1", "Silent"]

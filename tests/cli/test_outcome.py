@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodeprep.cli.choices import FailOn
-from nodeprep.cli.outcome import outcome
+from nodeprep.cli.check import outcome
+from nodeprep.cli.check.choices import FailOn
 from tests.cli import reports
 
 WAIVED = {"reason": "known", "until": "2026-12-24", "days": 3}
@@ -39,10 +39,10 @@ ROWS = [
 @pytest.mark.parametrize(("findings", "fail_on", "verdict", "code"), ROWS)
 def test_comes_to(findings: list[dict[str, object]], fail_on: str, verdict: str, code: int) -> None:
     report = reports.report({"findings": [{"check": "port.state"} | finding for finding in findings]})
-    end = outcome(report, FailOn(fail_on))
+    end = outcome.outcome(report, FailOn(fail_on))
     assert (end.word, end.exit_code) == (verdict, code)
 
 
 def test_a_node_without_what_profiles_are_for_is_never_ready() -> None:
     report = reports.report({"looked-for": "no RDMA device", "findings": [{"check": "time.sync", "status": "ok"}]})
-    assert outcome(report, FailOn.FAIL).word == "nothing-to-judge"
+    assert outcome.outcome(report, FailOn.FAIL).word == "nothing-to-judge"

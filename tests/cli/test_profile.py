@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.config.document import read
-from nodeprep.config.profiles import effective
-from nodeprep.profile import mapping, parse
+from nodeprep import job_profile
+from nodeprep.config import profile_files, yaml_document
 from tests.rigs import trees
 
 PROGRAM = (sys.executable, "-m", "nodeprep")
@@ -103,7 +102,7 @@ def test_each_file_is_validated_and_the_bad_one_counts(nodeprep: Runs, tmp_path:
         HEAD + "extends: rdma-roce\nexpect: {ports: {at-least: 8, link-layer: Ethernet}}\n"
     )
     (tmp_path / "bad.yaml").write_text("")
-    gates = len(effective("rdma-roce").gates)
+    gates = len(profile_files.effective("rdma-roce").gates)
     good = f"good.yaml: profile site, {gates} gates, 0 devices, at least 8 ports\n"
     done = nodeprep("profile", "validate", "bad.yaml", "good.yaml")
     assert (done.returncode, done.stdout) == (2, good)
@@ -115,7 +114,7 @@ def test_a_profile_of_ours_is_validated_by_name_unless_a_file_is_called_so(nodep
     name = "rdma-erdma-gpu"
     done = nodeprep("profile", "validate", name)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"{name}: profile {name}, {len(effective(name).gates)} gates, ")
+    assert done.stdout.startswith(f"{name}: profile {name}, {len(profile_files.effective(name).gates)} gates, ")
     (tmp_path / name).write_text("")
     assert nodeprep("profile", "validate", name).returncode == 2
 
@@ -123,7 +122,9 @@ def test_a_profile_of_ours_is_validated_by_name_unless_a_file_is_called_so(nodep
 def test_show_prints_what_a_profile_comes_to(nodeprep: Runs) -> None:
     done = nodeprep("profile", "show", "rdma-roce")
     assert (done.returncode, done.stderr) == (0, "")
-    assert parse(read(done.stdout.encode(), "F").value) == effective("rdma-roce")
+    assert job_profile.parse(yaml_document.read(done.stdout.encode(), "F").value) == profile_files.effective(
+        "rdma-roce"
+    )
 
 
 def test_show_of_an_unknown_name_is_one_line(nodeprep: Runs) -> None:
@@ -137,7 +138,7 @@ def test_capture_writes_a_profile_that_holds(nodeprep: Runs, tmp_path: Path) -> 
     done = nodeprep("profile", "capture", "--root", "good", "-o", "site.yaml", "--name", "rack-7")
     assert (done.returncode, done.stdout) == (0, "")
     assert "captured 12 RDMA devices and 12 ports, 9 of them required, from good" in done.stderr
-    profile = effective(str(tmp_path / "site.yaml"))
+    profile = profile_files.effective(str(tmp_path / "site.yaml"))
     assert profile.name == "rack-7"
     assert profile.description.startswith("as h100-ib was on 2")
     shown = nodeprep("profile", "capture", "--root", "good", "--name", "rack-7")
@@ -157,7 +158,10 @@ def test_capture_names_what_it_had_to_leave_out(nodeprep: Runs, tmp_path: Path) 
         "left out, could not be read: /sys/class/infiniband/mlx5_9/ports/1/rate: malformed (not UTF-8)" in done.stderr
     )
     assert (
-        mapping(parse(read(done.stdout.encode(), "F").value))["expect"]["ports"]["0000:bb:00.0/1"].get("rate") is None
+        job_profile.mapping(job_profile.parse(yaml_document.read(done.stdout.encode(), "F").value))["expect"]["ports"][
+            "0000:bb:00.0/1"
+        ].get("rate")
+        is None
     )
 
 
@@ -191,7 +195,7 @@ def test_config_is_validated_and_shown(nodeprep: Runs, tmp_path: Path) -> None:
     assert done.stdout == "config.yaml: default profile rdma-roce, numbers of 1 checks, 1 waiver\n"
     shown = nodeprep("config", "show", "config.yaml")
     assert shown.returncode == 0
-    told = read(shown.stdout.encode(), "F").value
+    told = yaml_document.read(shown.stdout.encode(), "F").value
     assert isinstance(told, dict)
     assert {key: told[key] for key in ("apiVersion", "kind", "default", "want", "waivers")} == {
         "apiVersion": "nodeprep.io/v1",

@@ -11,26 +11,25 @@ from typing import Any
 
 import pytest
 
-from nodeprep.cli.agent_socket import findings
-from nodeprep.cli.choices import FailOn
-from nodeprep.cli.machine import document
-from nodeprep.cli.place import Place
-from nodeprep.cli.remembered import Remembered, age, as_agreed, remembered
-from nodeprep.cli.wishes import wishes
-from nodeprep.config.profiles import effective
+from nodeprep import assessment, job_profile, state_file
+from nodeprep.agent_state import AgentState, Case, NodeState
+from nodeprep.assessment import Question
+from nodeprep.cli.check import agent_knowledge, json_report, operator_wishes
+from nodeprep.cli.check.agent_knowledge import AgentKnowledge
+from nodeprep.cli.check.choices import FailOn
+from nodeprep.cli.daemon import agent_socket
+from nodeprep.cli.place import NodePlace
+from nodeprep.config import profile_files
 from nodeprep.doors import clock
-from nodeprep.doors.host_root import BOOT_ID
-from nodeprep.doors.store import Store
-from nodeprep.facts.past import Case, Past, State
-from nodeprep.memory import keep
+from nodeprep.doors.files.host_root import BOOT_ID
+from nodeprep.doors.files.state_store import Store
 from nodeprep.model import Finding, Remedy, Severity, Status, Subject, Unreadable, Verdict, Why
-from nodeprep.profile import mapping
-from nodeprep.publish.web import Local, serve_local
-from nodeprep.question import Question, latched
+from nodeprep.publish import web
+from nodeprep.publish.web import LocalPages
 from tests.cli.reports import report
 from tests.past_values import finding
 
-HERE = Place("/", live=True)
+HERE = NodePlace("/", live=True)
 BOOT = Path(BOOT_ID).read_text().strip()
 TODAY = "2026-11-21"
 
@@ -48,58 +47,58 @@ def store(where: Path) -> Store:
     return Store(str(where / "state"), str(where / "socket"))
 
 
-def past(**different: Any) -> Past:
+def agent_state(**different: Any) -> AgentState:
     usual: dict[str, Any] = {
         "boot_id": BOOT,
         "version": "0.1.0",
-        "state": State.UNHEALTHY,
+        "state": NodeState.UNHEALTHY,
         "since": clock.now() - 7200.0,
         "why": "port.state NotActive",
-        "profile": mapping(effective("rdma-roce")),
+        "profile": job_profile.mapping(profile_files.effective("rdma-roce")),
         "chosen_by": "the default of /etc/nodeprep/config.yaml",
     }
-    return Past(**(usual | different))
+    return AgentState(**(usual | different))
 
 
-def found(where: Path, memory: Past | None) -> Remembered:
+def found(where: Path, memory: AgentState | None) -> AgentKnowledge:
     if memory is not None:
-        assert keep(store(where), memory) == ""
-    return remembered(HERE)
+        assert state_file.save(store(where), memory) == ""
+    return agent_knowledge.agent_knowledge(HERE)
 
 
 def test_no_agent_is_no_word(where: Path) -> None:
-    assert found(where, None) == Remembered()
+    assert found(where, None) == AgentKnowledge()
 
 
 def test_a_dead_tree_has_no_agent(where: Path) -> None:
-    assert keep(store(where), past()) == ""
-    assert remembered(Place(str(where), live=False)) == Remembered()
+    assert state_file.save(store(where), agent_state()) == ""
+    assert agent_knowledge.agent_knowledge(NodePlace(str(where), live=False)) == AgentKnowledge()
 
 
 def test_an_agent_that_runs_is_named(where: Path) -> None:
     agent = store(where)
     agent.hold()
     try:
-        words = found(where, past()).words
+        words = found(where, agent_state()).words
     finally:
         agent.release()
     assert words.startswith("Unhealthy for 2 h: port.state NotActive; nodeprep 0.1.0, pid ")
 
 
 def test_one_that_does_not_is_told_of(where: Path) -> None:
-    assert "does not run; its memory is 0 s old" in found(where, past()).words
+    assert "does not run; its memory is 0 s old" in found(where, agent_state()).words
 
 
 def test_the_memory_of_another_boot_says_nothing_of_this_one(where: Path) -> None:
-    said = found(where, past(boot_id="another"))
-    assert said.past is None
+    said = found(where, agent_state(boot_id="another"))
+    assert said.agent_state is None
     assert said.words == "its memory is of another boot"
 
 
 def test_a_damaged_memory_is_named(where: Path) -> None:
     (where / "state" / "memory.json").write_text("{")
     said = found(where, None)
-    assert said.past is None
+    assert said.agent_state is None
     assert str(where / "state" / "memory.json") in said.words
 
 
@@ -118,13 +117,21 @@ def test_a_damaged_memory_is_named(where: Path) -> None:
 def test_whose_profile_holds(
     profile: str | None, different: dict[str, Any], expected: str | None, *, own_file: bool
 ) -> None:
-    agreed = as_agreed(wishes(profile, None, TODAY), Remembered(past(**different)), own_file=own_file)
+    agreed = agent_knowledge.as_agreed(
+        operator_wishes.profile_request(profile, None, TODAY),
+        AgentKnowledge(agent_state(**different)),
+        own_file=own_file,
+    )
     assert (agreed.profile.name if agreed.profile else None) == expected
 
 
 def test_the_agents_waivers_hold_where_there_is_no_file() -> None:
     waiver = {"check": "port.state", "until": "2026-12-01", "reason": "RMA", "device": "*", "nodes": ("*",)}
-    agreed = as_agreed(wishes(None, None, TODAY), Remembered(past(waivers=(waiver,))), own_file=False)
+    agreed = agent_knowledge.as_agreed(
+        operator_wishes.profile_request(None, None, TODAY),
+        AgentKnowledge(agent_state(waivers=(waiver,))),
+        own_file=False,
+    )
     (known,), _ = agreed.waived((finding(),), "node")
     assert known.waived is not None
     assert known.waived.reason == "RMA"
@@ -148,13 +155,13 @@ CASE = Case(
 def test_latches(seen: Status, case: Case, expected: Status) -> None:
     subject = Subject("0000:5c:00.0", None, "mlx5_0")
     now = Finding("klog.nic", Severity.GATE, Verdict(subject, seen, "Now", "as seen now"))
-    (told,) = latched((now,), past(cases=(case,)), ["klog.nic"])
+    (told,) = assessment.latched((now,), agent_state(cases=(case,)), ["klog.nic"])
     assert told.status is expected
     assert ("not seen now" in told.verdict.message) == (seen is Status.OK and expected is Status.FAIL)
 
 
 def test_a_latch_of_a_check_that_was_not_asked_for_is_not_told() -> None:
-    assert latched((), past(cases=(CASE,)), ["port.state"]) == ()
+    assert assessment.latched((), agent_state(cases=(CASE,)), ["port.state"]) == ()
 
 
 FULL = Finding(
@@ -176,18 +183,18 @@ FULL = Finding(
 @contextmanager
 def agent_saying(where: Path, text: str) -> Iterator[str]:
     path = where / "socket" / "agent.sock"
-    with serve_local(path, Local(lambda: text, lambda: None)):
+    with web.serve_local(path, LocalPages(lambda: text, lambda: None)):
         yield str(path)
 
 
 def said(at: float, *some: Finding) -> str:
-    told = document(replace(report({}), findings=some), FailOn.FAIL)
+    told = json_report.document(replace(report({}), findings=some), FailOn.FAIL)
     return json.dumps({"agent": {"at": at}, "report": told})
 
 
 def test_rates_are_the_agents_who_has_looked_for_longer(where: Path) -> None:
     with agent_saying(where, said(clock.now(), FULL, finding())) as path:
-        assert findings(path, frozenset({"port.flap"})) == (FULL,)
+        assert agent_socket.findings(path, frozenset({"port.flap"})) == (FULL,)
 
 
 @pytest.mark.parametrize(
@@ -203,22 +210,22 @@ def test_rates_are_the_agents_who_has_looked_for_longer(where: Path) -> None:
 )
 def test_what_an_agent_says_that_is_of_no_use_is_passed_over(where: Path, text: str) -> None:
     with agent_saying(where, text) as path:
-        assert findings(path, frozenset({"port.flap"})) == ()
+        assert agent_socket.findings(path, frozenset({"port.flap"})) == ()
 
 
 def test_no_agent_to_ask(where: Path) -> None:
-    assert findings(str(where / "socket" / "agent.sock"), frozenset({"port.flap"})) == ()
+    assert agent_socket.findings(str(where / "socket" / "agent.sock"), frozenset({"port.flap"})) == ()
 
 
 def test_what_the_agent_says_is_not_judged_twice() -> None:
+    from nodeprep.assessment import ProfileSelection
     from nodeprep.checks import ALL
+    from nodeprep.job_profile import NO_PROFILE
     from nodeprep.look import Look
-    from nodeprep.profile import NO_PROFILE
-    from nodeprep.question import Chosen
 
     flap = next(check for check in ALL if check.id == "port.flap")
-    question = Question((flap,), (), wishes(None, None, TODAY), seen_longer=lambda: (FULL,))
-    told = question.report(Look(0.0, live=True, facts={}), None, Chosen(NO_PROFILE, "nobody"))
+    question = Question((flap,), (), operator_wishes.profile_request(None, None, TODAY), seen_longer=lambda: (FULL,))
+    told = question.report(Look(0.0, live=True, facts={}), None, ProfileSelection(NO_PROFILE, "nobody"))
     assert told.findings == (FULL,)
     assert told.skipped == ()
 
@@ -228,4 +235,4 @@ def test_what_the_agent_says_is_not_judged_twice() -> None:
     [(0.0, "0 s"), (59.0, "59 s"), (60.0, "1 min"), (7200.0, "2 h"), (200_000.0, "2 d"), (-5.0, "0 s")],
 )
 def test_age(seconds: float, words: str) -> None:
-    assert age(seconds) == words
+    assert agent_knowledge.age(seconds) == words

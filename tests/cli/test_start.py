@@ -18,7 +18,7 @@ HEAVY = (
     "pyroute2",
     "nodeprep.facts",
     "nodeprep.checks",
-    "nodeprep.round",
+    "nodeprep.check_round",
     "nodeprep.model",
     "rich",
     "json",
@@ -43,7 +43,7 @@ def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
 
 def test_a_dead_tree_needs_no_netlink(tmp_path: Path) -> None:
     modules = imported("check", "--root", str(node("h100-ib", tmp_path)))
-    assert "nodeprep.round" in modules
+    assert "nodeprep.check_round" in modules
     assert not [heavy for heavy in ("pyroute2", "ctypes", "rich") if heavy in modules]
 
 
@@ -73,7 +73,8 @@ def test_list_names_every_check_in_order() -> None:
     told = json.loads(nodeprep("list", "-o", "json").stdout)
     assert [one["id"] for one in told] == [check.id for check in ALL]
     assert all(
-        list(one) == ["id", "question", "severity", "stage", "damping", "needs", "after", "remedies"] for one in told
+        list(one) == ["id", "question", "severity", "stage", "confirmation", "needs", "after", "remedies"]
+        for one in told
     )
     state = next(one for one in told if one["id"] == "port.state")
     assert state == {
@@ -81,7 +82,7 @@ def test_list_names_every_check_in_order() -> None:
         "question": "Is every RDMA port that this node needs up?",
         "severity": "gate",
         "stage": "device",
-        "damping": "hard",
+        "confirmation": "fast",
         "needs": ["rdma", "expected"],
         "after": ["pci.rdma-driver", "port.present"],
         "remedies": ["link_up", "eri_netdev_up"],

@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeprep.cli.choices import FailOn
-from nodeprep.cli.outcome import outcome
-from nodeprep.cli.page import LONGEST
-from nodeprep.cli.table import Style, advice, table, wide
+from nodeprep.cli.check import outcome, table
+from nodeprep.cli.check.choices import FailOn
+from nodeprep.cli.check.table import Style
+from nodeprep.cli.page_layout import PARAGRAPH_LIMIT_CHARACTERS
 from tests.cli import reports
 
 PAGES = sorted((Path(__file__).parent / "pages").glob("*.yaml"))
@@ -35,16 +35,16 @@ def style(case: dict[str, Any], **different: Any) -> Style:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_page(path: Path) -> None:
     case = page(path)
-    lines = table(reports.report(case), reports.checks(case), style(case))
+    lines = table.table(reports.report(case), reports.checks(case), style(case))
     assert "\n".join(lines) == case["text"].rstrip("\n")
-    assert outcome(reports.report(case), FailOn(case.get("fail-on", "fail"))).exit_code == case["exit"]
+    assert outcome.outcome(reports.report(case), FailOn(case.get("fail-on", "fail"))).exit_code == case["exit"]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("width", [40, 80, 100])
 def test_no_line_is_wider_than_the_page_and_none_ends_in_blanks(path: Path, width: int) -> None:
     case = page(path)
-    for line in table(reports.report(case), reports.checks(case), style(case, width=width)):
+    for line in table.table(reports.report(case), reports.checks(case), style(case, width=width)):
         assert len(line) <= width
         assert line == line.rstrip()
 
@@ -52,8 +52,8 @@ def test_no_line_is_wider_than_the_page_and_none_ends_in_blanks(path: Path, widt
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_colour_changes_no_character(path: Path) -> None:
     case = page(path)
-    plain = table(reports.report(case), reports.checks(case), style(case))
-    coloured = table(reports.report(case), reports.checks(case), style(case, colour=True))
+    plain = table.table(reports.report(case), reports.checks(case), style(case))
+    coloured = table.table(reports.report(case), reports.checks(case), style(case, colour=True))
     assert coloured != plain
     assert [ESCAPE.sub("", line) for line in coloured] == plain
 
@@ -61,7 +61,7 @@ def test_colour_changes_no_character(path: Path) -> None:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_wide_has_the_verdict_and_a_row_for_every_finding(path: Path) -> None:
     case = page(path)
-    lines = wide(reports.report(case), style(case))
+    lines = table.wide(reports.report(case), style(case))
     assert lines[0].split(":")[0] == case["text"].split(":")[0]
     assert len(lines) == 3 + len(case.get("findings", ()))
     for line, finding in zip(lines[3:], case.get("findings", ()), strict=True):
@@ -79,15 +79,15 @@ def test_nothing_that_a_node_shows_commands_the_terminal(name: str, message: str
     excused = {**told, "waived": {"reason": message, "until": "2026-12-24", "days": 30}}
     case = {"node": name, "profile": name, "notes": [message], "findings": [told, unread, excused]}
     report = reports.report(case)
-    for line in (*table(report, reports.checks(case), style(case)), *wide(report, style(case))):
+    for line in (*table.table(report, reports.checks(case), style(case)), *table.wide(report, style(case))):
         assert not [one for one in line if unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
 
 
 def test_a_mebibyte_of_anything_is_cut() -> None:
     case = {"findings": [{"check": "port.state", "status": "fail", "message": "x" * (1 << 20)}]}
-    text = "\n".join(table(reports.report(case), reports.checks(case), style(case)))
+    text = "\n".join(table.table(reports.report(case), reports.checks(case), style(case)))
     assert len(text) < 2000
-    assert f"({(1 << 20) - LONGEST} more characters" in text
+    assert f"({(1 << 20) - PARAGRAPH_LIMIT_CHARACTERS} more characters" in text
 
 
 FIXES = [
@@ -104,4 +104,4 @@ FIXES = [
 
 @pytest.mark.parametrize(("fix", "reason", "shown"), FIXES)
 def test_of_a_fix_only_what_helps_here_is_shown(fix: str, reason: str, shown: str) -> None:
-    assert advice(fix, reason) == shown
+    assert table.advice(fix, reason) == shown

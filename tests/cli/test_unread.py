@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeprep.cli.unread import cure, unread
+from nodeprep.cli.check import unread
 from nodeprep.model import NO_ACCESS, Unreadable, Why
 
 AS_ROOT = "run it as root"
@@ -26,4 +26,4 @@ ROWS = [
 
 @pytest.mark.parametrize(("blind", "why", "what_to_do"), ROWS)
 def test_says(blind: Unreadable, why: str, what_to_do: str) -> None:
-    assert (unread(blind), cure(blind)) == (why, what_to_do)
+    assert (unread.unread(blind), unread.cure(blind)) == (why, what_to_do)

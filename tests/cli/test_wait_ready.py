@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from nodeprep.cli.wait_ready import wait
-from nodeprep.publish.gate import GateFiles
+from nodeprep.cli.daemon import wait_ready
+from nodeprep.publish.gate_files import GateFiles
 from tests.cli.program import NODEPREP, nodeprep
 from tests.rigs.ending import ending
 
@@ -94,7 +94,7 @@ def test_a_profile_of_which_nobody_here_has_heard_is_told_what_is_open(
 ) -> None:
     open_(tmp_path, *gates)
     open_(tmp_path, ("old", "ready"), boot_id="another")
-    assert wait(str(tmp_path), profile, "ready", BOOT, 0.1) == 1
+    assert wait_ready.wait(str(tmp_path), profile, "ready", BOOT, 0.1) == 1
     first, last = capsys.readouterr().err.splitlines()
     assert says in first
     assert says in last
@@ -128,7 +128,7 @@ def test_it_says_again_and_again_what_it_waits_for(tmp_path: Path, capsys: pytes
     wanted = ["waiting", "waiting", "waiting", "not"]
     said: list[str] = []
     for _ in range(3):
-        assert wait(str(tmp_path), "rdma-roce", "ready", BOOT, 2.6, reminder=1.0) == 1
+        assert wait_ready.wait(str(tmp_path), "rdma-roce", "ready", BOOT, 2.6, reminder=1.0) == 1
         said = [line.partition(" ")[0] for line in capsys.readouterr().err.splitlines()]
         if said == wanted:  # else the machine may have stood still for a while, which makes it skip one
             break
@@ -177,6 +177,14 @@ def test_it_imports_nothing_that_it_does_not_need(tmp_path: Path) -> None:
     done = subprocess.run(command, env=clean, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
-    heavy = ("yaml", "pyroute2", "nodeprep.facts", "nodeprep.checks", "nodeprep.round", "nodeprep.config", "hashlib")
-    assert "nodeprep.publish.gate" in modules
+    heavy = (
+        "yaml",
+        "pyroute2",
+        "nodeprep.facts",
+        "nodeprep.checks",
+        "nodeprep.check_round",
+        "nodeprep.config",
+        "hashlib",
+    )
+    assert "nodeprep.publish.gate_files" in modules
     assert not [one for one in heavy if one in modules]

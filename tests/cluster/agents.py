@@ -14,14 +14,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from nodeprep.doors.kube import Access
-from nodeprep.doors.kube_http import Peer
-from nodeprep.doors.kube_write import Writer
-from nodeprep.publish import fence
-from nodeprep.publish.errands import Errands
-from nodeprep.publish.writing import Ask
-from tests.cluster.accounts import await_right
-from tests.fence_writes import (
+from nodeprep.doors.kube.reader import ApiAccess
+from nodeprep.doors.kube.requests import Peer
+from nodeprep.doors.kube.writer import ApiWriter
+from nodeprep.publish import admission_policy
+from nodeprep.publish.node_writing import WriteRequest
+from nodeprep.publish.side_writes import SideWrites
+from tests.admission_policy_writes import (
     DENIED,
     ELSE,
     LEASES,
@@ -36,20 +35,21 @@ from tests.fence_writes import (
     node,
     taints,
 )
+from tests.cluster.accounts import await_right
 from tests.rigs.cluster import Cluster
 from tests.rigs.waiting import SECONDS, until
 
 Answer = tuple[int, dict[str, Any]]
 Send = Callable[..., Answer]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-ACCOUNT = fence.Account()
+ACCOUNT = admission_policy.ServiceAccount()
 SOON = 30.0  # seconds for what takes one where nothing else runs
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 PLURALS = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
-# More than the manifests grant, so that nothing but the fence is in the way.
+# More than the manifests grant, so that nothing but the admission policy is in the way.
 GRANTED = [
     {"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["*"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
@@ -103,7 +103,7 @@ def agent(cluster: Cluster, on: str, name: str = ACCOUNT.name) -> Send:
 
 
 def fence_in(cluster: Cluster) -> None:
-    """Two Nodes, four slots, the agents' account, and the fence in force."""
+    """Two Nodes, four slots, the agents' account, and the admission policy in force."""
     cluster.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     account(cluster, ACCOUNT.name)
     for name in (NODE, OTHER):
@@ -118,7 +118,7 @@ def fence_in(cluster: Cluster) -> None:
     for number, spec in enumerate(slots):
         made = {"metadata": {"name": f"nodeprep-slot-{number}"}, "spec": spec}
         cluster.create(f"{LEASES}?fieldManager=operator", made)
-    for one in fence.fence(NAMES, ACCOUNT):
+    for one in admission_policy.admission_policies(NAMES, ACCOUNT):
         cluster.create(f"{ADMISSION}/{PLURALS[one['kind']]}", one)
     probe, asked = agent(cluster, NODE), [one for one in DENIED if one.why in ("another value", "without an end")]
     until(lambda: all(is_denied(probe, write) for write in asked), "the policies are in force")
@@ -130,21 +130,21 @@ def tried(send: Send, write: Write) -> Answer:
 
 def is_denied(send: Send, write: Write) -> bool:
     code, told = tried(send, write)
-    return code == 422 and f"denied request: {fence.RULE}{write.rule}" in told["message"]
+    return code == 422 and f"denied request: {admission_policy.RULE}{write.rule}" in told["message"]
 
 
-def errands_of(fenced: Cluster, token: str, namespace: str = NAMESPACE) -> Errands:
-    """What tests the fence in an agent with this token."""
+def errands_of(policy_enforced: Cluster, token: str, namespace: str = NAMESPACE) -> SideWrites:
+    """What tests the admission policy in an agent with this token."""
     who = partial(dict[str, str], Authorization=f"Bearer {token}")
-    peer = Peer(f"https://127.0.0.1:{fenced.port}", authority=str(fenced.authority))
-    access = Access(NODE, peer, who, namespace=namespace, connect=SOON, read=SOON)
+    peer = Peer(f"https://127.0.0.1:{policy_enforced.port}", authority=str(policy_enforced.authority))
+    access = ApiAccess(NODE, peer, who, namespace=namespace, connect=SOON, read=SOON)
 
     @contextmanager
-    def connected() -> Iterator[Ask]:
-        with Writer(access, SOON) as writer:
+    def connected() -> Iterator[WriteRequest]:
+        with ApiWriter(access, SOON) as writer:
             yield writer.request
 
-    return Errands(access, 60.0, Random(0), connected, lambda: True)
+    return SideWrites(access, 60.0, Random(0), connected, lambda: True)
 
 
 @contextmanager

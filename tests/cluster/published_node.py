@@ -46,10 +46,10 @@ BUSY = 60.0  # seconds that a busy machine may take longer
 GATE_FILE = 10.0  # seconds until a gate file is gone: two looks half a second apart, on a busy machine
 DOWN = "ip link set eth1 down"
 UP = f"ip link set eth1 up\nip route replace default via {GATEWAY} dev eth1 onlink table {{table}}"
-# The label and the Lease by which an agent tries a fence.
+# The label and the Lease by which an agent tries an admission policy.
 FOREIGN, FOREIGN_LEASE = "fence-test.example.com/nodeprep", "fence-test.example.com"
 OF_LEASE = "request.resource.resource == 'leases'"
-# Rules of policies by their messages: nobody writes the Node; a fence; one that keeps the agent from its own Lease too.
+# Rules of policies by their messages: nobody writes the Node; an admission policy; one that keeps the agent from its own Lease too.
 UNWRITABLE = {"nodeprep:taints": OF_LEASE}
 FENCED = {
     "nodeprep:labels": f"{OF_LEASE} || !('{FOREIGN}' in object.metadata.?labels.orValue({{}}))",
@@ -79,7 +79,7 @@ kind: Config
 mode: {mode}
 {profile}
 gate: {{profiles: ["*"]}}
-damping: {{passes: 2, pass-span: {span:g}, pass-every: 0.5, turn-window: 1}}
+confirmation: {{passes: 2, pass-span: {span:g}, pass-every: 0.5, flap-window: 1}}
 """
 
 
@@ -162,7 +162,7 @@ class Published:
         return told if code == 200 else None
 
     def writes(self, since: float = 0.0) -> list[Request]:
-        """The writes to the Node and its status that the agent asked for; the test of a fence is none."""
+        """The writes to the Node and its status that the agent asked for; the test of an admission policy is none."""
         return [one for one in self.proxy.asked("PATCH", NODES, since) if "dryRun" not in one.path]
 
     def audited(self) -> list[str]:
@@ -268,7 +268,7 @@ def allow(cluster: Cluster, name: str) -> None:
 
 
 def denies(cluster: Cluster, name: str) -> bool:
-    """Whether it is in force, by a write that is not meant: the one by which an agent tries a fence."""
+    """Whether it is in force, by a write that is not meant: the one by which an agent tries an admission policy."""
     body = {"metadata": {"labels": {FOREIGN: "denied"}}}
     return cluster.call("PATCH", f"{NODES}/{name}?dryRun=All", body)[0] == 422
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from nodeprep.checks import ALL
-from nodeprep.facts.cluster import Cluster as Seen
+from nodeprep.facts.kubernetes.cluster import Cluster as Seen
 from tests.cluster.accounts import RULES, account
 from tests.cluster.known_node import BAD, Known, Said
 from tests.rigs.cluster import ALIBABA

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from nodeprep.cli.kubernetes_access import ClusterOptions, access
-from nodeprep.doors.host import Host
-from nodeprep.doors.kube import Api, in_cluster
-from nodeprep.facts import cluster_requests
-from nodeprep.facts.cluster import Cluster as Seen
+from nodeprep.cli import kubernetes_access
+from nodeprep.cli.kubernetes_access import ClusterOptions
+from nodeprep.doors.kube import reader
+from nodeprep.doors.kube.reader import ApiReader
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.kubernetes import cluster_requests
+from nodeprep.facts.kubernetes.cluster import Cluster as Seen
 from nodeprep.model import Unreadable, Why, raw
 from tests import api_objects
 from tests.cluster.accounts import RULES, account
@@ -44,7 +46,7 @@ def filled(cluster: Cluster) -> Cluster:
 
 def observe(cluster: Cluster, node: str = api_objects.NODE, file: Path | None = None) -> Seen | Unreadable:
     options = ClusterOptions(str(file or cluster.kubeconfig()), None, node)
-    return cluster_requests.observe(Host(kubernetes=access(options, {})))
+    return cluster_requests.observe(Host(kubernetes=kubernetes_access.access(options, {})))
 
 
 def test_all_that_it_knows_of_a_node(filled: Cluster) -> None:
@@ -179,9 +181,9 @@ def test_a_server_that_is_frozen(filled: Cluster) -> None:
 
 
 def test_one_that_freezes_in_the_middle(filled: Cluster) -> None:
-    reached = access(ClusterOptions(str(filled.kubeconfig()), None, api_objects.NODE), {})
+    reached = kubernetes_access.access(ClusterOptions(str(filled.kubeconfig()), None, api_objects.NODE), {})
     assert reached is not None
-    with Api(reached) as api:
+    with ApiReader(reached) as api:
         assert isinstance(api.get("v1", "nodes", api_objects.NODE), dict)
         filled.signal(signal.SIGSTOP)
         try:
@@ -203,7 +205,7 @@ def pod_files(filled: Cluster, tmp_path: Path) -> Path:
 
 def test_in_a_pod_its_service_account_does(filled: Cluster, pod_files: Path) -> None:
     environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(filled.port)}
-    found = in_cluster(api_objects.NODE, environment, str(pod_files))
+    found = reader.in_cluster(api_objects.NODE, environment, str(pod_files))
     seen = cluster_requests.observe(Host(kubernetes=found))
     assert isinstance(seen, Seen)
     assert seen.node.provider_id == "cn-hangzhou.i-bp1node"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.admission_policy_writes import LEASES, NODE, NODES, OTHER, label, lease
 from tests.cluster.agents import ACCOUNT, bound_token, errands_of, fence_in, sender
-from tests.fence_writes import LEASES, NODE, NODES, OTHER, label, lease
 from tests.rigs.absent import cannot_start
 from tests.rigs.cluster import CannotStart, Cluster
 from tests.rigs.waiting import until
@@ -37,9 +37,9 @@ def test_what_the_documented_policy_keeps(cluster: Cluster) -> None:
     token = bound_token(cluster, NODE)
     send = sender(cluster, token)
     before = len(cluster.requests(ACCOUNT.user))
-    errands = errands_of(cluster, token)
-    errands.test_fence()
-    assert errands.fenced is True
+    side_writes = errands_of(cluster, token)
+    side_writes.test_admission_policy()
+    assert side_writes.policy_enforced is True
     assert send("POST", LEASES, {"metadata": {"name": OWN}, "spec": lease(NODE)})[0] == 201
     assert send("PATCH", f"{LEASES}/{OWN}", {"spec": lease(NODE)})[0] == 200
     assert send("PATCH", f"{NODES}/{OTHER}", label("nodeprep.io/state", "Ready"))[0] == 422

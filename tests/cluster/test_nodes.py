@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodeprep.doors.kube_watch import PAGE
+from nodeprep.doors.kube.watch import PAGE
 from tests.cli.program import nodeprep
 from tests.cluster.accounts import account
 from tests.cluster.fleet import LEASES, NODES, POOL, RULES, cells, few_nodes, nodes

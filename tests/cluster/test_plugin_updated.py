@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from nodeprep.decide.conditions import TRAINING_READY
-from nodeprep.decide.schedule import RECENT
+from nodeprep.decide.look_schedule import RECORD_VALIDITY_SECONDS
 from tests.cluster.published_node import BUSY, DOWN, UNHEALTHY, UP, published, seconds
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import Checked, checked
@@ -49,7 +49,7 @@ def test_the_taint_goes_and_comes_within_a_minute(cluster: Cluster, here: Checke
         with here.fault(DOWN, UP):
             begun = time.monotonic()
             one.closed()
-            until(lambda: UNHEALTHY not in one.taints(), "withdrawn taint", RECENT + BUSY)
+            until(lambda: UNHEALTHY not in one.taints(), "withdrawn taint", RECORD_VALIDITY_SECONDS + BUSY)
             print(f"intolerant: the taint was gone {seconds(begun):.1f} s after the fault")
             assert one.says().startswith("False "), "the gate stays closed"
             assert "kube-system/rdma-shared-dp-ds does not tolerate it" in one.conditions()[TRAINING_READY]["message"]
@@ -57,6 +57,6 @@ def test_the_taint_goes_and_comes_within_a_minute(cluster: Cluster, here: Checke
             begun = time.monotonic()
             assert cluster.call("DELETE", f"{old}?gracePeriodSeconds=0")[0] == 200
             plugin(cluster, one.name, tolerant=True)
-            until(lambda: UNHEALTHY in one.taints(), "taint, now that it is borne", RECENT + BUSY)
+            until(lambda: UNHEALTHY in one.taints(), "taint, now that it is borne", RECORD_VALIDITY_SECONDS + BUSY)
             print(f"tolerant: the taint was there {seconds(begun):.1f} s later")
         one.ready()

@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 
 from nodeprep.decide.conditions import TRAINING_READY
-from nodeprep.publish.errands import FIRST
-from nodeprep.publish.status import UNFENCED
+from nodeprep.publish.node_status import NOT_ENFORCED
+from nodeprep.publish.side_writes import FIRST
 from tests.cluster.published_node import (
     BOOTSTRAP,
     BUSY,
@@ -86,14 +86,16 @@ def test_a_cluster_without_a_fence(cluster: Cluster, here: Checked, tmp_path: Pa
     with published(cluster, here.node, tmp_path, "new-unfenced", port=PORT) as one:
         one.ready()
         until(
-            lambda: UNFENCED in one.conditions()[TRAINING_READY]["message"], "word of it in the condition", CHECK + BUSY
+            lambda: NOT_ENFORCED in one.conditions()[TRAINING_READY]["message"],
+            "word of it in the condition",
+            CHECK + BUSY,
         )
-        assert one.agent.metrics()["nodeprep_fence_ok"] == 0
+        assert one.agent.metrics()["nodeprep_admission_policy_ok"] == 0
         assert one.agent.metrics()["nodeprep_node_ok"] == 1
         with denying(cluster, one.name, FENCED):
             soon = 1.25 * (seconds(begun) + FIRST) + BUSY
-            until(lambda: one.agent.metrics()["nodeprep_fence_ok"] == 1, "fence", soon)
-            until(lambda: UNFENCED not in one.agent.condition()["message"], "word of it that is taken back", BUSY)
+            until(lambda: one.agent.metrics()["nodeprep_admission_policy_ok"] == 1, "fence", soon)
+            until(lambda: NOT_ENFORCED not in one.agent.condition()["message"], "word of it that is taken back", BUSY)
             assert one.says().startswith("True ")
 
 

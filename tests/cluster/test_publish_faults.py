@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nodeprep.publish.publisher import PATIENCE
+from nodeprep.publish.publisher import OPENING_TIMEOUT_SECONDS
 from tests.cluster.published_node import (
     BUSY,
     CHECK,
@@ -41,7 +41,7 @@ from tests.rigs.waiting import until
 LASTS = 15.0  # seconds
 BACK = 120.0  # seconds after it: a back-off of 30 s at most, the pace, a busy machine
 LEFT_ALONE = 12  # seconds, as the server says
-LATE = PATIENCE / 2
+LATE = OPENING_TIMEOUT_SECONDS / 2
 NEARLY = 0.9  # of it: times of files are some milliseconds coarse
 FLAPS = 5  # at most
 PORT = 9911

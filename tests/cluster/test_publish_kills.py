@@ -34,7 +34,7 @@ from tests.rigs.netns_node import Shape
 from tests.rigs.waiting import until
 
 NODE, STATUS, EVENTS = r"/nodes/[^/?]+$", "/status$", "/events$"
-LEASES = "/leases(/|$)"  # and not the request by which a fence is tried
+LEASES = "/leases(/|$)"  # and not the request by which an admission policy is tried
 PODS, BLIND = "/api/v1/pods", 3.0  # what the choice of a profile waits for, and for how many seconds
 LABELS = {"example.com/theirs": "b"}
 MOST = 2  # Events of one transition: the one that a kill made us forget, and the one that is made after it

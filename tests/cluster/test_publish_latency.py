@@ -1,4 +1,4 @@
-"""From a link that goes down to the taint, by the default damping of failures, as the API server has it."""
+"""From a link that goes down to the taint, by the default confirmation of failures, as the API server has it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.rigs.netns_node import Shape
 from tests.rigs.waiting import until
 
 FLAPS = 5
-CONFIRMED = 0.45  # seconds that two looks take which damping wants half a second apart: nothing comes before
+CONFIRMED = 0.45  # seconds that two looks take which confirmation wants half a second apart: nothing comes before
 # Seconds for the quickest from the gate file that is gone, by which a slow machine shows how slow it is, to the taint.
 # tests/bench/taint.py measures all of it, on a machine that does nothing else.
 WRITTEN = 1.0

@@ -34,7 +34,7 @@ OUTAGE = 60.0  # seconds
 SETTLES = 25.0  # seconds until all that follows from a link that is down is believed: books take 15
 BACK = pace.MOST + BUSY  # seconds from its return: back-off at most
 # One that starts may refuse what it is yet to read the rights of, or the policies.
-STARTED = pace.FUTILE + BACK
+STARTED = pace.FUTILE_RETRY_SECONDS + BACK
 MOST = 20  # requests to a server that does not answer: back-off doubles up to 30 s
 AFTER = 12  # requests from its return until all is told; one retry of an Event and the Lease among them
 
@@ -48,8 +48,8 @@ def all_have(nodes: Sequence[Published], gates: set[str]) -> bool:
     return all(one.agent.gates() == gates for one in nodes)
 
 
-def fenced(cluster: Cluster, stack: ExitStack, node: Node, directory: Path, name: str) -> Published:
-    """Its agent looks for a fence once; where there is none it would look again and again."""
+def policy_enforced(cluster: Cluster, stack: ExitStack, node: Node, directory: Path, name: str) -> Published:
+    """Its agent looks for an admission policy once; where there is none it would look again and again."""
     one = stack.enter_context(published(cluster, node, directory, name, start=False))
     deny(cluster, name, FENCED)
     one.agent.start()
@@ -65,8 +65,8 @@ def test_a_minute_without_it(cluster: Cluster, tmp_path: Path) -> None:
             cannot_start(reason)
         here = stack.enter_context(checked(Shape(enis=1, pods=1)))
         both = [
-            fenced(frozen, stack, here.node, tmp_path, "frozen"),
-            fenced(killed, stack, here.node, tmp_path, "killed"),
+            policy_enforced(frozen, stack, here.node, tmp_path, "frozen"),
+            policy_enforced(killed, stack, here.node, tmp_path, "killed"),
         ]
         well = stack.enter_context(published(cluster, here.node, tmp_path, "well"))
         for one in (*both, well):

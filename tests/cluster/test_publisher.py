@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from nodeprep.decide.desired import TRAINING_READY, Condition, Desired, GatePolicy, Taint
-from nodeprep.doors.kube import Access
-from nodeprep.doors.kube_http import Peer
-from nodeprep.facts.past import State
-from nodeprep.publish.errands import FIRST
-from nodeprep.publish.lease import RENEW
+from nodeprep.agent_state import NodeState
+from nodeprep.decide.desired import TRAINING_READY, Desired, GatePolicy, NodeCondition, Taint
+from nodeprep.doors.kube.reader import ApiAccess
+from nodeprep.doors.kube.requests import Peer
+from nodeprep.publish.agent_lease import RENEW_SECONDS
+from nodeprep.publish.node_status import NOT_ENFORCED
+from nodeprep.publish.node_writing import MEND, MEND_THEIRS
 from nodeprep.publish.pace import BURST, RATE
-from nodeprep.publish.publisher import PATIENCE, NodeSays, Publisher
-from nodeprep.publish.status import UNFENCED
-from nodeprep.publish.writing import MEND, MEND_THEIRS
+from nodeprep.publish.publisher import OPENING_TIMEOUT_SECONDS, NodeAnnotations, Publisher
+from nodeprep.publish.side_writes import FIRST
 from tests.cluster import accounts
 from tests.cluster.published_node import (
     BUSY,
@@ -47,7 +47,7 @@ from tests.rigs.waiting import until
 
 NAMES = GatePolicy()
 MINUTE = 2.0
-RENEWAL = MINUTE * RENEW / 60.0
+RENEWAL = MINUTE * RENEW_SECONDS / 60.0
 STATUS, LEASE, LOOK = "/status$", f"{LEASES}/agent-", r"\?resourceVersion=0"
 
 
@@ -55,11 +55,11 @@ def desired(
     *, good: bool, reason: str = "PortDown", names: GatePolicy = NAMES, message: str = "mlx5_0/1 is down"
 ) -> Desired:
     if good:
-        conditions = (Condition(TRAINING_READY, "True", "Ready", "every gate check passes"),)
-        return Desired(State.READY, conditions=conditions, labels={"nodeprep.io/state": "Ready"})
-    conditions = (Condition(TRAINING_READY, "False", reason, message),)
+        conditions = (NodeCondition(TRAINING_READY, "True", "Ready", "every gate check passes"),)
+        return Desired(NodeState.READY, conditions=conditions, labels={"nodeprep.io/state": "Ready"})
+    conditions = (NodeCondition(TRAINING_READY, "False", reason, message),)
     taints = (Taint(names.unhealthy_taint, reason, "NoSchedule"),)
-    return Desired(State.UNHEALTHY, conditions=conditions, labels={"nodeprep.io/state": "Unhealthy"}, taints=taints)
+    return Desired(NodeState.UNHEALTHY, conditions=conditions, labels={"nodeprep.io/state": "Unhealthy"}, taints=taints)
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Rig:
     name: str
     uid: str
     alive: bool = True
-    heard: list[NodeSays] = field(default_factory=list)
+    heard: list[NodeAnnotations] = field(default_factory=list)
 
     def tell(self, told: Desired, names: GatePolicy = NAMES, *, opening: bool = False) -> float:
         """Returns the time.monotonic() before: all that comes of it is later."""
@@ -101,16 +101,16 @@ class Rig:
 
 @contextmanager
 def rig(
-    cluster: Cluster, name: str, *, start: bool = True, refresh: float | None = None, fenced: bool = False
+    cluster: Cluster, name: str, *, start: bool = True, refresh: float | None = None, policy_enforced: bool = False
 ) -> Iterator[Rig]:
-    """With `fenced` the publisher finds a fence and is content; where there is none it tests again and again."""
+    """With `policy_enforced` the publisher finds an admission policy and is content; where there is none it tests again and again."""
     create(cluster, name)
     code, told = cluster.call("POST", "/api/v1/namespaces", {"metadata": {"name": "nodeprep"}})
     assert code in (201, 409), told
     token = accounts.account(cluster, name, [*accounts.RULES, *SHIPPED])
-    with Proxy(cluster) as proxy, denying(cluster, name, FENCED) if fenced else nullcontext():
+    with Proxy(cluster) as proxy, denying(cluster, name, FENCED) if policy_enforced else nullcontext():
         who = partial(dict[str, str], Authorization=f"Bearer {token}")
-        access = Access(name, Peer(proxy.url, authority=str(cluster.authority)), who)
+        access = ApiAccess(name, Peer(proxy.url, authority=str(cluster.authority)), who)
         publisher = Publisher(access, minute=MINUTE, refresh=refresh)
         uid = cluster.call("GET", f"{NODES}/{name}")[1]["metadata"]["uid"]
         made = Rig(cluster, proxy, publisher, name, uid)
@@ -142,7 +142,7 @@ def cheap(seconds: float, share: float = 0.08) -> Iterator[None]:
 
 
 def test_a_quiet_minute_is_one_look_and_three_renewals_are_four_minutes(cluster: Cluster) -> None:
-    with rig(cluster, "quiet-minute", fenced=True) as made:
+    with rig(cluster, "quiet-minute", policy_enforced=True) as made:
         time.sleep(2 * MINUTE)
         since = time.monotonic()
         with cheap(5 * MINUTE):
@@ -194,7 +194,7 @@ def test_writes_that_fail_back_off_though_reads_succeed(cluster: Cluster) -> Non
 
 
 def test_a_node_that_flaps_costs_no_more_than_the_bucket_holds(cluster: Cluster) -> None:
-    with rig(cluster, "flaps", fenced=True) as made:
+    with rig(cluster, "flaps", policy_enforced=True) as made:
         since = time.monotonic()
         for number in range(16):
             made.tell(desired(good=False, reason=f"Reason{number}"))
@@ -282,7 +282,7 @@ def test_one_by_a_rule_of_ours_does_not(cluster: Cluster) -> None:
 
 def test_messages_alone_wait_for_the_minute(cluster: Cluster) -> None:
     """A count in a message changes at each look: one write a minute tells the newest."""
-    with rig(cluster, "counts", fenced=True) as made:
+    with rig(cluster, "counts", policy_enforced=True) as made:
         made.tell(desired(good=False))
         until(lambda: "PortDown" in made.reasons(), "Event")
         until(lambda: len(made.asked("GET", LOOK)) > 0, "the minute's look")
@@ -417,22 +417,22 @@ def denials(made: Rig) -> list[Request]:
 
 
 def test_a_cluster_without_a_fence_until_it_has_one(cluster: Cluster) -> None:
-    with rig(cluster, "unfenced") as made:
-        until(lambda: made.publisher.published.fenced is False, "test of the fence")
-        assert made.publisher.published.lasting == UNFENCED
+    with rig(cluster, "policy-not-enforced") as made:
+        until(lambda: made.publisher.published.policy_enforced is False, "test of the admission policy")
+        assert made.publisher.published.lasting == NOT_ENFORCED
         assert made.publisher.published.trouble == "", "writing goes on as ever"
         first = made.asked("PATCH", "dryRun")[0].at
         until(lambda: len(made.asked("GET", LOOK, first)) >= 2, "looks")
         again = made.asked("PATCH", "dryRun")[1:]
         assert all(one.at - first > 0.9 * FIRST for one in again), "it is not in doubt at each look"
-        with denying(cluster, "unfenced", FENCED):
+        with denying(cluster, "policy-not-enforced", FENCED):
             made.publisher.believe_anew()
-            until(lambda: made.publisher.published.fenced, "fence")
+            until(lambda: made.publisher.published.policy_enforced, "fence")
             assert made.publisher.published.lasting == ""
 
 
 def test_an_agent_that_stands_still_says_nothing_of_the_present(cluster: Cluster) -> None:
-    with rig(cluster, "still", refresh=0.0, fenced=True) as made:  # every look finds the conditions too old
+    with rig(cluster, "still", refresh=0.0, policy_enforced=True) as made:  # every look finds the conditions too old
         until(lambda: len(made.asked("PATCH", STATUS)) >= 3, "conditions said again")
         made.alive = False
         time.sleep(MINUTE)
@@ -469,19 +469,19 @@ def test_opening_waits_for_the_node_and_closing_for_nobody(cluster: Cluster) -> 
         told = threading.Event()
         made.proxy.rule(passes_after(told), "GET", f"{NODES}/waits$", times=1)
         began = made.tell(desired(good=False))
-        assert time.monotonic() - began < PATIENCE, "closing for nobody: the Node cannot be read yet"
+        assert time.monotonic() - began < OPENING_TIMEOUT_SECONDS, "closing for nobody: the Node cannot be read yet"
         told.set()
         until(lambda: "PortDown" in made.reasons(), "Event, the last of the closing")
         began = made.tell(desired(good=True), opening=True)
         waited = time.monotonic() - began
-        assert not made.tainted() or waited >= PATIENCE, "it waits for the Node unless its patience ends"
+        assert not made.tainted() or waited >= OPENING_TIMEOUT_SECONDS, "it waits for the Node unless its patience ends"
         made.publisher.gates_stand()
         until(lambda: made.reasons().count("Ready") == 2, "Event")
         made.tell(desired(good=False))
         until(made.tainted, "taint")
         made.proxy.rule(cuts)
         began = made.tell(desired(good=True), opening=True)
-        assert time.monotonic() - began < PATIENCE + BUSY
+        assert time.monotonic() - began < OPENING_TIMEOUT_SECONDS + BUSY
 
 
 def test_no_event_before_the_gate_files_stand(cluster: Cluster) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.plugin.tolerates_gate import CHECK
-from nodeprep.cli.kubernetes_access import ClusterOptions, access
-from nodeprep.doors.host import Host
-from nodeprep.facts import cluster_requests
-from nodeprep.facts.cluster import Cluster as Seen
+from nodeprep.cli import kubernetes_access
+from nodeprep.cli.kubernetes_access import ClusterOptions
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.kubernetes import cluster_requests
+from nodeprep.facts.kubernetes.cluster import Cluster as Seen
 from nodeprep.model import Verdict
 from tests import api_objects
 from tests.rigs.absent import cannot_start
@@ -73,7 +74,7 @@ def wanted(cluster: Cluster, owner: str) -> int:
 def judged(cluster: Cluster, node: str) -> dict[str, Verdict]:
     """What the check says of the pods of this node, by their DaemonSet."""
     options = ClusterOptions(str(cluster.kubeconfig()), None, node)
-    found = cluster_requests.observe(Host(kubernetes=access(options, {})))
+    found = cluster_requests.observe(Host(kubernetes=kubernetes_access.access(options, {})))
     assert isinstance(found, Seen)
     owners = {pod.where: pod.owner.name for pod in found.pods if pod.owner}
     return {owners[one.subject.place]: one for one in verdicts(CHECK, found)}

@@ -14,21 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeprep.checks import ALL
-from nodeprep.config.agent_settings import AgentSettings, Metrics, fact_name
-from nodeprep.config.document import ConfigError, dump, read
-from nodeprep.config.settings import AGENT, parse_settings
-from nodeprep.config.written import written
-from nodeprep.decide.damping import RULES, DampingPolicy
-from nodeprep.decide.damping import Rule as DampingRule
+from nodeprep.config import agent_settings, configuration, written, yaml_document
+from nodeprep.config.agent_settings import AgentSettings, MetricsSettings
+from nodeprep.config.configuration import AGENT
+from nodeprep.config.yaml_document import ConfigError
 from nodeprep.decide.desired import GatePolicy
-from nodeprep.decide.readiness import Mode, ReadinessPolicy
+from nodeprep.decide.fault_confirmation import RULES, ConfirmationPolicy
+from nodeprep.decide.fault_confirmation import ConfirmationRule as DampingRule
+from nodeprep.decide.gate_readiness import Mode, ReadinessPolicy
 from nodeprep.facts import ALL as FACTS
-from nodeprep.model import Damping
+from nodeprep.model import Confirmation
 from tests.config_files import HEAD, TODAY, settings
 
 
-def rules(kind: Damping, **changed: Any) -> DampingPolicy:
-    return DampingPolicy(rules={**RULES, kind: replace(RULES[kind], **changed)})
+def rules(kind: Confirmation, **changed: Any) -> ConfirmationPolicy:
+    return ConfirmationPolicy(rules={**RULES, kind: replace(RULES[kind], **changed)})
 
 
 READ = [
@@ -47,24 +47,24 @@ READ = [
             gate=GatePolicy(bootstrap_taint="startup-taint.cluster-autoscaler.kubernetes.io/x", rdma_label="x")
         ),
     ),
-    ("damping: {hard: {}}\n", AgentSettings()),
-    ("damping: {hard: {of: 3}}\n", AgentSettings(damping=rules(Damping.HARD, of=3))),
-    ("damping: {books: {apart: 30}}\n", AgentSettings(damping=rules(Damping.BOOKS, apart=30.0))),
+    ("confirmation: {fast: {}}\n", AgentSettings()),
+    ("confirmation: {fast: {of: 3}}\n", AgentSettings(confirmation=rules(Confirmation.FAST, of=3))),
+    ("confirmation: {records: {apart: 30}}\n", AgentSettings(confirmation=rules(Confirmation.RECORDS, apart=30.0))),
     (
-        "damping: {soft: {fails: 1, of: 1, span: 0}}\n",
-        AgentSettings(damping=DampingPolicy(rules={**RULES, Damping.SOFT: DampingRule(1, 1)})),
+        "confirmation: {slow: {fails: 1, of: 1, span: 0}}\n",
+        AgentSettings(confirmation=ConfirmationPolicy(rules={**RULES, Confirmation.SLOW: DampingRule(1, 1)})),
     ),
     (
-        "damping: {passes: 5, pass-span: 45, pass-every: 15, turns: 1, turn-window: 60, blind-after: 90}\n",
-        AgentSettings(damping=DampingPolicy(RULES, 5, 45.0, 15.0, 1, 60.0, 90.0)),
+        "confirmation: {passes: 5, pass-span: 45, pass-every: 15, flap-count: 1, flap-window: 60, blind-after: 90}\n",
+        AgentSettings(confirmation=ConfirmationPolicy(RULES, 5, 45.0, 15.0, 1, 60.0, 90.0)),
     ),
     (
         "readiness: {bootstrap-limit: 60, human-passes: 30, validation-limit: 31, remedy-after: 0, grace: 0}\n",
         AgentSettings(readiness=ReadinessPolicy(60.0, 30.0, 31.0, 0.0, 0.0)),
     ),
     ("every: {rdma: 0.5, kernel-log: 3600}\n", AgentSettings(every={"rdma": 0.5, "kernel-log": 3600.0})),
-    ("metrics: {bind: 10.0.0.7}\n", AgentSettings(metrics=Metrics("10.0.0.7"))),
-    ('metrics: {bind: "::1", port: 0}\n', AgentSettings(metrics=Metrics("::1", 0))),
+    ("metrics: {bind: 10.0.0.7}\n", AgentSettings(metrics=MetricsSettings("10.0.0.7"))),
+    ('metrics: {bind: "::1", port: 0}\n', AgentSettings(metrics=MetricsSettings("::1", 0))),
 ]
 
 
@@ -73,7 +73,7 @@ def test_keys_are_read(tmp_path: Path, keys: str, says: AgentSettings) -> None:
     assert settings(tmp_path, keys).agent == says
 
 
-WORDS = ("hard", "soft", "fails", "of", "span", "passes", "pass-span", "grace", "rdma", "imds", "match", "use", "port")
+WORDS = ("fast", "slow", "fails", "of", "span", "passes", "pass-span", "grace", "rdma", "imds", "match", "use", "port")
 QUALIFIED = "wanted a name as Kubernetes takes it, such as nodeprep.io/unhealthy"
 REFUSED = [
     # the third line and on             says
@@ -98,46 +98,85 @@ REFUSED = [
         "gate: {unhealthy-taint: nodeprep.io/bootstrap}",
         ":3: gate.unhealthy-taint: found 'nodeprep.io/bootstrap', wanted another name than gate.bootstrap-taint has",
     ),
-    ("damping: {latch: {}}", ":3: damping.latch: found 'latch', wanted one of hard, books, soft, passes, pass-span, "),
-    ("damping: {hard: {fail: 2}}", ":3: damping.hard.fail: found 'fail', wanted 'fails'"),
-    ("damping: {hard: {fails: 0}}", ":3: damping.hard.fails: found 0, wanted a whole number of looks, 1 to 5"),
-    ("damping: {hard: {of: 6}}", ":3: damping.hard.of: found 6, wanted a whole number of looks, 1 to 5"),
-    ("damping: {hard: {fails: 2.0}}", ":3: damping.hard.fails: found 2.0, wanted a whole number of looks, 1 to 5"),
-    ("damping: {hard: {fails: true}}", ":3: damping.hard.fails: found true, wanted a whole number of looks, 1 to 5"),
-    ("damping: {hard: {apart: -1}}", ":3: damping.hard.apart: found -1, wanted a plain number of seconds, 0 to 3600"),
-    ("damping: {hard: {apart: true}}", ":3: damping.hard.apart: found true, wanted a plain number of seconds, 0 to "),
-    ("damping: {hard: {apart: 1s}}", ":3: damping.hard.apart: found '1s', wanted a plain number of seconds, 0 to 3600"),
-    ("damping: {soft: {span: 3601}}", ":3: damping.soft.span: found 3601, wanted a plain number of seconds, 0 to 3600"),
     (
-        "damping:\n  hard:\n    fails: 3",
-        ":5: damping.hard.fails: found 3, wanted at most 2, as many as damping.hard.of",
+        "confirmation: {latch: {}}",
+        ":3: confirmation.latch: found 'latch', wanted one of hard, books, soft, passes, pass-span, ",
+    ),
+    ("confirmation: {fast: {fail: 2}}", ":3: confirmation.fast.fail: found 'fail', wanted 'fails'"),
+    (
+        "confirmation: {fast: {fails: 0}}",
+        ":3: confirmation.fast.fails: found 0, wanted a whole number of looks, 1 to 5",
+    ),
+    ("confirmation: {fast: {of: 6}}", ":3: confirmation.fast.of: found 6, wanted a whole number of looks, 1 to 5"),
+    (
+        "confirmation: {fast: {fails: 2.0}}",
+        ":3: confirmation.fast.fails: found 2.0, wanted a whole number of looks, 1 to 5",
     ),
     (
-        "damping:\n  soft: {of: 2}",
-        ":4: damping.soft.fails: found 3, wanted at most 2, as many as damping.soft.of",
+        "confirmation: {fast: {fails: true}}",
+        ":3: confirmation.fast.fails: found true, wanted a whole number of looks, 1 to 5",
     ),
     (
-        "damping: {soft: {fails: 1, of: 3}}",
-        ":3: damping.soft.span: found 60.0, wanted 0, for one failure (damping.soft.fails) takes no time",
+        "confirmation: {fast: {apart: -1}}",
+        ":3: confirmation.fast.apart: found -1, wanted a plain number of seconds, 0 to 3600",
     ),
-    ("damping: {passes: 0}", ":3: damping.passes: found 0, wanted a whole number of looks, 1 to 100"),
-    ("damping: {pass-span: -30}", ":3: damping.pass-span: found -30, wanted a plain number of seconds, 0 to 3600"),
-    ("damping: {pass-every: 0}", ":3: damping.pass-every: found 0, wanted a plain number of seconds, 0.5 to 600"),
-    ("damping: {turns: 0}", ":3: damping.turns: found 0, wanted a whole number of releases, 1 to 100"),
-    ("damping: {turn-window: 0}", ":3: damping.turn-window: found 0, wanted a plain number of seconds, 1 to 86400"),
-    ("damping: {blind-after: .inf}", ":3: damping.blind-after: found '.inf', wanted a plain number of seconds, 1 to "),
+    (
+        "confirmation: {fast: {apart: true}}",
+        ":3: confirmation.fast.apart: found true, wanted a plain number of seconds, 0 to ",
+    ),
+    (
+        "confirmation: {fast: {apart: 1s}}",
+        ":3: confirmation.fast.apart: found '1s', wanted a plain number of seconds, 0 to 3600",
+    ),
+    (
+        "confirmation: {slow: {span: 3601}}",
+        ":3: confirmation.slow.span: found 3601, wanted a plain number of seconds, 0 to 3600",
+    ),
+    (
+        "confirmation:\n  hard:\n    fails: 3",
+        ":5: confirmation.fast.fails: found 3, wanted at most 2, as many as confirmation.fast.of",
+    ),
+    (
+        "confirmation:\n  slow: {of: 2}",
+        ":4: confirmation.slow.fails: found 3, wanted at most 2, as many as confirmation.slow.of",
+    ),
+    (
+        "confirmation: {slow: {fails: 1, of: 3}}",
+        ":3: confirmation.slow.span: found 60.0, wanted 0, for one failure (confirmation.slow.fails) takes no time",
+    ),
+    ("confirmation: {passes: 0}", ":3: confirmation.passes: found 0, wanted a whole number of looks, 1 to 100"),
+    (
+        "confirmation: {pass-span: -30}",
+        ":3: confirmation.pass-span: found -30, wanted a plain number of seconds, 0 to 3600",
+    ),
+    (
+        "confirmation: {pass-every: 0}",
+        ":3: confirmation.pass-every: found 0, wanted a plain number of seconds, 0.5 to 600",
+    ),
+    (
+        "confirmation: {flap-count: 0}",
+        ":3: confirmation.flap-count: found 0, wanted a whole number of releases, 1 to 100",
+    ),
+    (
+        "confirmation: {flap-window: 0}",
+        ":3: confirmation.flap-window: found 0, wanted a plain number of seconds, 1 to 86400",
+    ),
+    (
+        "confirmation: {blind-after: .inf}",
+        ":3: confirmation.blind-after: found '.inf', wanted a plain number of seconds, 1 to ",
+    ),
     ("readiness: {grace: -1}", ":3: readiness.grace: found -1, wanted a plain number of seconds, 0 to 3600"),
     (
         "readiness: {bootstrap-limit: 1}",
         ":3: readiness.bootstrap-limit: found 1, wanted a plain number of seconds, 60 ",
     ),
     (
-        "damping: {pass-span: 200}\nreadiness:\n  validation-limit: 150",
-        ":5: readiness.validation-limit: found 150.0, wanted at least 200, as long as the passes take (damping.",
+        "confirmation: {pass-span: 200}\nreadiness:\n  validation-limit: 150",
+        ":5: readiness.validation-limit: found 150.0, wanted at least 200, as long as the passes take (confirmation.",
     ),
     (
-        "damping: {pass-span: 600}\nreadiness: {bootstrap-limit: 599}",
-        ":4: readiness.bootstrap-limit: found 599.0, wanted at least 600, as long as the passes take (damping.",
+        "confirmation: {pass-span: 600}\nreadiness: {bootstrap-limit: 599}",
+        ":4: readiness.bootstrap-limit: found 599.0, wanted at least 600, as long as the passes take (confirmation.",
     ),
     ("every: 5", ":3: every: found 5, wanted keys with values"),
     ("every:\n  kernel_log: 5", ":4: every.kernel_log: found 'kernel_log', wanted a fact such as 'kernel-log'"),
@@ -174,7 +213,7 @@ VALUES = st.recursive(
 def test_whatever_stands_there_is_read_or_refused_in_one_line(keys: dict[str, object]) -> None:
     top = {"apiVersion": "nodeprep.io/v1", "kind": "Config", **keys}
     try:
-        told = parse_settings(read(dump(top).encode(), "F"), TODAY, ALL)
+        told = configuration.parse_settings(yaml_document.read(yaml_document.dump(top).encode(), "F"), TODAY, ALL)
     except ConfigError as error:
         told, said = None, str(error)
     else:
@@ -182,7 +221,9 @@ def test_whatever_stands_there_is_read_or_refused_in_one_line(keys: dict[str, ob
     assert said.startswith("F:")
     assert said.isprintable()
     if told is not None:
-        once_more = parse_settings(read(dump(written(told)).encode(), "F"), TODAY, ALL)
+        once_more = configuration.parse_settings(
+            yaml_document.read(yaml_document.dump(written.written(told)).encode(), "F"), TODAY, ALL
+        )
         assert once_more.agent == told.agent
 
 
@@ -199,7 +240,7 @@ def test_names_are_as_long_as_kubernetes_takes_them(tmp_path: Path, name: str, s
 
 
 def test_periods_go_by_the_files_of_facts_and_are_their_own_where_none_is_given() -> None:
-    names = {fact_name(fact): fact for fact in FACTS}
+    names = {agent_settings.fact_name(fact): fact for fact in FACTS}
     assert len(names) == len(FACTS)
     assert {"rdma", "kernel-log", "counters", "pci", "cluster", "os-network"} <= set(names)
     told = AgentSettings(every={"counters": 20.0})
@@ -211,7 +252,7 @@ def test_a_file_without_the_agents_keys_loads_nothing_of_the_agent(tmp_path: Pat
     """`check` has 150 ms (design 7), and the agent's policies would take 30 of them."""
     (tmp_path / "config.yaml").write_text(HEAD + "default: rdma-roce\n")
     program = (
-        "import sys; from nodeprep.config.settings import load_settings; "
+        "import sys; from nodeprep.config.configuration import load_settings; "
         f"load_settings({str(tmp_path / 'config.yaml')!r}, '2026-01-10'); "
         "print([name for name in sys.modules if name.startswith(('nodeprep.decide.', 'nodeprep.config.agent'))])"
     )

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.config.assigned import Choice, assigned
-from nodeprep.config.document import ConfigError
-from nodeprep.config.profiles import effective, named
-from nodeprep.config.settings import Settings
-from nodeprep.profile import AtLeast, Expectation
+from nodeprep.config import assigned, profile_files
+from nodeprep.config.assigned import AssignedProfiles
+from nodeprep.config.configuration import Settings
+from nodeprep.config.yaml_document import ConfigError
+from nodeprep.job_profile import AtLeast, Expectation
 from tests.config_files import CAPTURED, PROFILE, settings
 
 RULES = """\
@@ -24,7 +24,7 @@ assign:
 """
 
 
-def told(choice: Choice) -> str:
+def told(choice: AssignedProfiles) -> str:
     if choice.auto:
         return "auto"
     return choice.untold or f"{' '.join(one.profile.name for one in choice.profiles)} by {choice.by}"
@@ -53,13 +53,13 @@ CHOICES: list[tuple[str, Mapping[str, str] | None, str]] = [
 def test_the_first_rule_that_matches_holds(
     tmp_path: Path, keys: str, labels: Mapping[str, str] | None, says: str
 ) -> None:
-    choice = assigned(settings(tmp_path, keys), labels)
+    choice = assigned.assigned(settings(tmp_path, keys), labels)
     assert told(choice) == says.replace("FILE", f"{tmp_path}/config.yaml")
     assert bool(choice.profiles) is (" by " in says and not choice.untold)
 
 
 def test_without_a_file_the_hardware_chooses() -> None:
-    assert assigned(Settings(), None) == Choice(auto=True)
+    assert assigned.assigned(Settings(), None) == AssignedProfiles(auto=True)
 
 
 REFUSED = [
@@ -119,29 +119,29 @@ def test_every_file_is_proven_whichever_rule_will_match(tmp_path: Path, key: str
 
 def test_a_captured_inventory_is_laid_over_what_each_profile_expects(tmp_path: Path) -> None:
     (tmp_path / "gpu-1.yaml").write_text(CAPTURED + "want: {port.mtu: {at-least: 9000}}\ngates: [pci.link]\n")
-    choice = assigned(settings(tmp_path, "assign: [{use: [rdma-roce, base], expect: gpu-1.yaml}]\n"), None)
+    choice = assigned.assigned(settings(tmp_path, "assign: [{use: [rdma-roce, base], expect: gpu-1.yaml}]\n"), None)
     roce, base = (one.profile for one in choice.profiles)
     for profile in (roce, base):
         assert set(profile.expect.devices) == {"0000:5c:00.0", "0000:5d:00.0"}
         assert profile.expect.ports["0000:5c:00.0/1"].rate == 400
         assert profile.expect.at_least is None
-    built_in = effective("rdma-roce")
+    built_in = profile_files.effective("rdma-roce")
     assert (roce.name, roce.gates, roce.want) == ("rdma-roce", built_in.gates, built_in.want)
-    assert (base.name, base.gates) == ("base", effective("base").gates)
+    assert (base.name, base.gates) == ("base", profile_files.effective("base").gates)
 
 
 def test_what_the_parents_of_an_inventory_expect_stays_theirs(tmp_path: Path) -> None:
     text = f'{PROFILE}name: cpu-1\nextends: rdma-roce\nexpect: {{devices: {{"0000:5c:00.0": {{}}}}}}\n'
     (tmp_path / "cpu-1.yaml").write_text(text)
-    (one,) = assigned(settings(tmp_path, "assign: [{use: [base], expect: cpu-1.yaml}]\n"), None).profiles
-    assert effective("rdma-roce").expect.at_least is not None
+    (one,) = assigned.assigned(settings(tmp_path, "assign: [{use: [base], expect: cpu-1.yaml}]\n"), None).profiles
+    assert profile_files.effective("rdma-roce").expect.at_least is not None
     assert (set(one.profile.expect.devices), one.profile.expect.at_least) == ({"0000:5c:00.0"}, None)
 
 
 def test_an_inventory_may_be_a_count_and_may_be_inherited(tmp_path: Path) -> None:
     (tmp_path / "rack.yaml").write_text(f"{PROFILE}name: rack\nexpect: {{ports: {{at-least: 8, rate: 400}}}}\n")
     (tmp_path / "row.yaml").write_text(f"{PROFILE}name: row\nextends: rack.yaml\n")
-    choice = assigned(settings(tmp_path, "assign: [{use: [rdma], expect: row.yaml}]\n"), None)
+    choice = assigned.assigned(settings(tmp_path, "assign: [{use: [rdma], expect: row.yaml}]\n"), None)
     assert choice.profiles[0].profile.expect.at_least == AtLeast(8, rate=400.0)
 
 
@@ -160,21 +160,21 @@ def test_a_captured_profile_goes_by_the_names_of_its_lineage(
     tmp_path: Path, patterns: tuple[str, ...], gating: bool
 ) -> None:
     (tmp_path / "gpu-1.yaml").write_text(CAPTURED)
-    (one,) = assigned(settings(tmp_path, "assign: [{use: [gpu-1.yaml]}]\n"), None).profiles
+    (one,) = assigned.assigned(settings(tmp_path, "assign: [{use: [gpu-1.yaml]}]\n"), None).profiles
     assert one.names == ("gpu-1", "rdma-roce", "rdma", "base")
     assert one.is_one_of(patterns) is gating
 
 
 def test_the_default_keeps_the_names_of_its_lineage(tmp_path: Path) -> None:
     (tmp_path / "gpu-1.yaml").write_text(CAPTURED)
-    (one,) = assigned(settings(tmp_path, "default: gpu-1.yaml\n"), None).profiles
+    (one,) = assigned.assigned(settings(tmp_path, "default: gpu-1.yaml\n"), None).profiles
     assert one.names == ("gpu-1", "rdma-roce", "rdma", "base")
 
 
 @pytest.mark.parametrize("keys", ["default: rdma-roce\n", "assign: [{use: [rdma-roce]}]\n"])
 def test_the_files_numbers_and_exclusions_win(tmp_path: Path, keys: str) -> None:
     over = 'want: {port.mtu: {at-least: 9000}}\nexclude: ["/sys/x"]\n'
-    (one,) = assigned(settings(tmp_path, keys + over), None).profiles
+    (one,) = assigned.assigned(settings(tmp_path, keys + over), None).profiles
     assert one.profile.want["port.mtu"]["at-least"] == 9000
     assert one.profile.exclude == ("/sys/x",)
 
@@ -184,11 +184,11 @@ def test_what_was_read_holds_whatever_becomes_of_the_files(tmp_path: Path) -> No
     for keys in ("default: gpu-1.yaml\n", "assign: [{use: [gpu-1.yaml]}]\n"):
         read = settings(tmp_path, keys)
         (tmp_path / "gpu-1.yaml").write_text("nonsense")
-        assert assigned(read, None).profiles[0].profile.name == "gpu-1"
+        assert assigned.assigned(read, None).profiles[0].profile.name == "gpu-1"
         (tmp_path / "gpu-1.yaml").write_text(CAPTURED)
 
 
 def test_what_built_in_profiles_expect_is_not_stated_by_a_file(tmp_path: Path) -> None:
     (tmp_path / "gpu-1.yaml").write_text(CAPTURED)
-    assert named("rdma-roce").stated == Expectation()
-    assert set(named("gpu-1.yaml", str(tmp_path)).stated.ports) == {"0000:5c:00.0/1", "0000:5d:00.0/1"}
+    assert profile_files.named("rdma-roce").stated == Expectation()
+    assert set(profile_files.named("gpu-1.yaml", str(tmp_path)).stated.ports) == {"0000:5c:00.0/1", "0000:5d:00.0/1"}

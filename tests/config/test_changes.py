@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.config.settings import Settings
-from nodeprep.config.written import changes
+from nodeprep.config import written
+from nodeprep.config.configuration import Settings
 from tests.config_files import CAPTURED, settings
 
 RESTART = " (needs a restart of the agent; until then the old one holds)"
@@ -18,9 +18,9 @@ ROWS = [
     ("", "mode: observe\ndamping: {passes: 3}\nassign: []\n", ()),
     ("mode: gate\n", "", ('mode: "gate" -> "observe"',)),
     (
-        "damping: {passes: 3}\n",
-        "damping: {passes: 5, hard: {of: 4}}\n",
-        ("damping.hard.of: 2 -> 4", "damping.passes: 3 -> 5"),
+        "confirmation: {passes: 3}\n",
+        "confirmation: {passes: 5, fast: {of: 4}}\n",
+        ("confirmation.fast.of: 2 -> 4", "confirmation.passes: 3 -> 5"),
     ),
     ("", "gate: {profiles: [x]}\n", ('gate.profiles: ["rdma", "rdma-*"] -> ["x"]',)),
     ("", "every: {rdma: 10}\n", ('every: {} -> {"rdma": 10}',)),
@@ -50,14 +50,14 @@ ROWS = [
 
 @pytest.mark.parametrize(("before", "after", "says"), ROWS, ids=range(len(ROWS)))
 def test_each_key_is_a_line(tmp_path: Path, before: str, after: str, says: tuple[str, ...]) -> None:
-    assert changes(settings(tmp_path, before), settings(tmp_path, after)) == says
+    assert written.changes(settings(tmp_path, before), settings(tmp_path, after)) == says
 
 
 def test_a_file_that_comes_or_goes_changes_what_it_says(tmp_path: Path) -> None:
     file = settings(tmp_path, "mode: gate\n")
-    assert changes(Settings(), file) == ('mode: "observe" -> "gate"',)
-    assert changes(file, Settings()) == ('mode: "gate" -> "observe"',)
-    assert changes(Settings(), settings(tmp_path, "")) == ()
+    assert written.changes(Settings(), file) == ('mode: "observe" -> "gate"',)
+    assert written.changes(file, Settings()) == ('mode: "gate" -> "observe"',)
+    assert written.changes(Settings(), settings(tmp_path, "")) == ()
 
 
 PROFILES = [
@@ -72,15 +72,15 @@ PROFILES = [
 def test_a_profile_that_says_something_else_is_a_change(tmp_path: Path, keys: str, says: str) -> None:
     (tmp_path / "gpu-1.yaml").write_text(CAPTURED)
     before = settings(tmp_path, keys)
-    assert changes(before, settings(tmp_path, keys)) == ()
+    assert written.changes(before, settings(tmp_path, keys)) == ()
     (tmp_path / "gpu-1.yaml").write_text(CAPTURED.replace("rate: 400", "rate: 200"))
     after = settings(tmp_path, keys)
     assert before != after
-    assert changes(before, after) == (says,)
+    assert written.changes(before, after) == (says,)
 
 
 def test_a_line_stays_a_line(tmp_path: Path) -> None:
     names = [f"profile-{number}" for number in range(100)]
-    (one,) = changes(Settings(), settings(tmp_path, f"gate: {{profiles: {names}}}\n"))
+    (one,) = written.changes(Settings(), settings(tmp_path, f"gate: {{profiles: {names}}}\n"))
     assert len(one) < 200
     assert one.isprintable()

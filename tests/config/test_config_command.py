@@ -6,21 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.cli.config import init, show, validate
+from nodeprep.cli.files import config_command
 from nodeprep.cli.usage import UsageError
-from nodeprep.config.document import read
-from nodeprep.config.settings import Settings
-from nodeprep.config.starter import starter
-from nodeprep.config.written import written
+from nodeprep.config import starter, written, yaml_document
+from nodeprep.config.configuration import Settings
 from tests.config_files import HEAD
 
 NOTES = [
     # keys                                              notes
     ("", []),
     ("mode: gate\n", []),
-    ("damping: {passes: 4, pass-span: 60, hard: {fails: 1}}\n", []),
-    ("damping: {passes: 1}\n", ["damping.passes: 1 opens sooner than nodeprep's default, 3"]),
-    ("damping: {pass-span: 29.5}\n", ["damping.pass-span: 29.5 opens sooner than nodeprep's default, 30"]),
+    ("confirmation: {passes: 4, pass-span: 60, fast: {fails: 1}}\n", []),
+    ("confirmation: {passes: 1}\n", ["confirmation.passes: 1 opens sooner than nodeprep's default, 3"]),
+    ("confirmation: {pass-span: 29.5}\n", ["confirmation.pass-span: 29.5 opens sooner than nodeprep's default, 30"]),
     ("mode: repair\n", ["mode: repair acts as gate, for what is to run remedies is not built yet"]),
     ("mode: gate\ngate: {profiles: []}\n", ["gate.profiles: empty, so mode gate never sets a taint"]),
     ("gate: {profiles: []}\n", []),
@@ -48,7 +46,7 @@ def test_what_is_allowed_and_worth_a_thought_is_said(
 ) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(HEAD + keys)
-    assert validate(str(file)) == 0
+    assert config_command.validate(str(file)) == 0
     first, *others = capsys.readouterr().out.splitlines()
     assert first == f"{file}: default profile auto, numbers of 0 checks, 0 waivers"
     assert [line for line in others if "note: " in line] == [f"{file}: note: {note}" for note in notes]
@@ -57,53 +55,53 @@ def test_what_is_allowed_and_worth_a_thought_is_said(
 def test_validate_says_what_the_agent_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(HEAD + "mode: gate\nassign: [{use: [base]}]\n")
-    validate(str(file))
+    config_command.validate(str(file))
     assert capsys.readouterr().out.splitlines()[1] == f"{file}: agent in mode gate, 1 rule to assign profiles"
 
 
 def test_show_prints_the_agents_keys_with_their_defaults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(HEAD + "mode: gate\ndamping: {passes: 5}\nassign: [{match: {a: b}, use: [base]}]\n")
-    assert show(str(file)) == 0
-    told = read(capsys.readouterr().out.encode(), "F").value
+    assert config_command.show(str(file)) == 0
+    told = yaml_document.read(capsys.readouterr().out.encode(), "F").value
     assert isinstance(told, dict)
-    assert (told["mode"], told["damping"]["passes"], told["damping"]["pass-span"]) == ("gate", 5, 30)
+    assert (told["mode"], told["confirmation"]["passes"], told["confirmation"]["pass-span"]) == ("gate", 5, 30)
     assert told["assign"] == ({"match": {"a": "b"}, "use": ("base",)},)
     assert told["metrics"] == {"bind": "127.0.0.1", "port": 9842}
 
 
 def test_what_show_prints_can_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "config.yaml"
-    file.write_text(HEAD + "mode: gate\ndamping: {soft: {fails: 2}}\nevery: {rdma: 0.5}\n")
-    show(str(file))
+    file.write_text(HEAD + "mode: gate\ndamping: {slow: {fails: 2}}\nevery: {rdma: 0.5}\n")
+    config_command.show(str(file))
     once = capsys.readouterr().out
     file.write_text(once)
-    show(str(file))
+    config_command.show(str(file))
     assert capsys.readouterr().out == once
 
 
 def test_init_prints_a_file_to_begin_with(capsys: pytest.CaptureFixture[str]) -> None:
-    assert init(None) == 0
-    assert capsys.readouterr().out == starter()
-    assert set(written(Settings())) == set(read(starter().encode(), "F").value)  # type: ignore[call-overload]
+    assert config_command.init(None) == 0
+    assert capsys.readouterr().out == starter.starter()
+    assert set(written.written(Settings())) == set(yaml_document.read(starter.starter().encode(), "F").value)  # type: ignore[call-overload]
 
 
 def test_init_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "config.yaml"
-    assert init(str(file)) == 0
-    assert file.read_text() == starter()
+    assert config_command.init(str(file)) == 0
+    assert file.read_text() == starter.starter()
     assert str(file) in capsys.readouterr().err
-    assert validate(str(file)) == 0
+    assert config_command.validate(str(file)) == 0
     file.write_text("mine\n")
     with pytest.raises(UsageError, match="found a file there already, wanted a new one: nothing is overwritten"):
-        init(str(file))
+        config_command.init(str(file))
     assert file.read_text() == "mine\n"
 
 
 @pytest.mark.parametrize("name", ["no/such/directory.yaml", "", "a\0b"])
 def test_init_says_why_it_cannot_write(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError) as error:
-        init(f"{tmp_path}/{name}")
+        config_command.init(f"{tmp_path}/{name}")
     assert "\n" not in str(error.value)
 
 
@@ -111,5 +109,5 @@ def test_init_follows_no_link_to_a_file_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "there.yaml").write_text("mine\n")
     (tmp_path / "config.yaml").symlink_to("there.yaml")
     with pytest.raises(UsageError, match="nothing is overwritten"):
-        init(str(tmp_path / "config.yaml"))
+        config_command.init(str(tmp_path / "config.yaml"))
     assert (tmp_path / "there.yaml").read_text() == "mine\n"

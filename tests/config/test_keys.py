@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 
 from docs import configuration
-from nodeprep.config.agent_settings import CLASSES, AgentSettings, Metrics, fact_name
-from nodeprep.config.document import ConfigError, dump, read
+from nodeprep.config import agent_settings, starter, written, yaml_document
+from nodeprep.config import configuration as config_file
+from nodeprep.config.agent_settings import CLASSES, AgentSettings, MetricsSettings
+from nodeprep.config.configuration import AGENT, Settings
 from nodeprep.config.keys import KEYS, RESTART
-from nodeprep.config.settings import AGENT, Settings, load_settings
-from nodeprep.config.starter import EXAMPLES, example, starter
-from nodeprep.config.waivers import Waiver
-from nodeprep.config.written import written
-from nodeprep.decide.damping import RULES, DampingPolicy
-from nodeprep.decide.damping import Rule as DampingRule
+from nodeprep.config.starter import EXAMPLES
+from nodeprep.config.waiver_rules import Waiver
+from nodeprep.config.yaml_document import ConfigError
 from nodeprep.decide.desired import GatePolicy
-from nodeprep.decide.readiness import ReadinessPolicy
+from nodeprep.decide.fault_confirmation import RULES, ConfirmationPolicy
+from nodeprep.decide.fault_confirmation import ConfirmationRule as DampingRule
+from nodeprep.decide.gate_readiness import ReadinessPolicy
 from nodeprep.facts import ALL as FACTS
 from tests.config_files import CAPTURED, TODAY, settings
 
@@ -51,16 +52,16 @@ SAMPLES = {
     "gate.unhealthy-taint": "gate: {unhealthy-taint: x}",
     "gate.bootstrap-taint": "gate: {bootstrap-taint: x}",
     "gate.rdma-label": "gate: {rdma-label: x}",
-    **{f"damping.{name}.fails": f"damping: {{{name}: {{fails: 4, of: 5}}}}" for name in CLASSES},
-    **{f"damping.{name}.of": f"damping: {{{name}: {{of: 4}}}}" for name in CLASSES},
-    **{f"damping.{name}.apart": f"damping: {{{name}: {{apart: 1}}}}" for name in CLASSES},
-    **{f"damping.{name}.span": f"damping: {{{name}: {{span: 1}}}}" for name in CLASSES},
-    "damping.passes": "damping: {passes: 4}",
-    "damping.pass-span": "damping: {pass-span: 31}",
-    "damping.pass-every": "damping: {pass-every: 11}",
-    "damping.turns": "damping: {turns: 4}",
-    "damping.turn-window": "damping: {turn-window: 60}",
-    "damping.blind-after": "damping: {blind-after: 60}",
+    **{f"confirmation.{name}.fails": f"confirmation: {{{name}: {{fails: 4, of: 5}}}}" for name in CLASSES},
+    **{f"confirmation.{name}.of": f"confirmation: {{{name}: {{of: 4}}}}" for name in CLASSES},
+    **{f"confirmation.{name}.apart": f"confirmation: {{{name}: {{apart: 1}}}}" for name in CLASSES},
+    **{f"confirmation.{name}.span": f"confirmation: {{{name}: {{span: 1}}}}" for name in CLASSES},
+    "confirmation.passes": "confirmation: {passes: 4}",
+    "confirmation.pass-span": "confirmation: {pass-span: 31}",
+    "confirmation.pass-every": "confirmation: {pass-every: 11}",
+    "confirmation.flap-count": "confirmation: {flap-count: 4}",
+    "confirmation.flap-window": "confirmation: {flap-window: 60}",
+    "confirmation.blind-after": "confirmation: {blind-after: 60}",
     "readiness.bootstrap-limit": "readiness: {bootstrap-limit: 61}",
     "readiness.human-passes": "readiness: {human-passes: 61}",
     "readiness.validation-limit": "readiness: {validation-limit: 61}",
@@ -88,12 +89,12 @@ def test_every_documented_key_is_read(tmp_path: Path, path: str) -> None:
     told = at(again(after), path)
     assert told != at(again(before), path)
     if path != "waivers":  # what is written of one has its defaults too
-        assert told == at(read(SAMPLES[path].encode(), "F").value, path)
+        assert told == at(yaml_document.read(SAMPLES[path].encode(), "F").value, path)
 
 
 def again(settings_: Settings) -> object:
     """What is written of settings, as a reader of the file has it."""
-    return read(dump(written(settings_)).encode(), "F").value
+    return yaml_document.read(yaml_document.dump(written.written(settings_)).encode(), "F").value
 
 
 def test_every_key_is_documented_once_and_has_a_sample() -> None:
@@ -110,18 +111,18 @@ def leaves(values: Any, path: str = "") -> list[str]:
 
 def test_all_that_is_written_is_documented_in_the_same_order() -> None:
     first = {path.partition(".")[0]: None for path in PATHS if "[]" not in path}
-    assert list(written(Settings())) == list(first)
-    assert sorted(leaves(written(Settings()))) == sorted(path for path in PATHS if "[]" not in path)
+    assert list(written.written(Settings())) == list(first)
+    assert sorted(leaves(written.written(Settings()))) == sorted(path for path in PATHS if "[]" not in path)
 
 
 PARTS = [
     # value                     its keys stand under
     (GatePolicy, "gate", set()),
-    (DampingPolicy, "damping", {"rules"}),
-    *((DampingRule, f"damping.{name}", set()) for name in CLASSES),
+    (ConfirmationPolicy, "confirmation", {"rules"}),
+    *((DampingRule, f"confirmation.{name}", set()) for name in CLASSES),
     (ReadinessPolicy, "readiness", set()),
-    (Metrics, "metrics", set()),
-    (AgentSettings, "", {"gate", "damping", "readiness", "metrics"}),
+    (MetricsSettings, "metrics", set()),
+    (AgentSettings, "", {"gate", "confirmation", "readiness", "metrics"}),
     (Settings, "", {"file", "agent_part", "default_profile"}),
     (Waiver, "waivers[]", set()),
 ]
@@ -166,11 +167,15 @@ def test_the_documented_defaults_are_the_codes() -> None:
     told = {path: row[2].strip("`") for path, row in rows().items() if path in PATHS}
     assert list(told) == sorted(PATHS, key=list(told).index)
     values: dict[str, Any] = {"mode": AgentSettings().mode}
-    for policy, under in ((GatePolicy(), "gate"), (DampingPolicy(), "damping"), (ReadinessPolicy(), "readiness")):
+    for policy, under in (
+        (GatePolicy(), "gate"),
+        (ConfirmationPolicy(), "confirmation"),
+        (ReadinessPolicy(), "readiness"),
+    ):
         values |= {f"{under}.{one.name}": getattr(policy, one.name) for one in fields(policy) if one.name != "rules"}
     for name, kind in CLASSES.items():
-        values |= {f"damping.{name}.{one.name}": getattr(RULES[kind], one.name) for one in fields(DampingRule)}
-    values |= {f"metrics.{one.name}": one.default for one in fields(Metrics)}
+        values |= {f"confirmation.{name}.{one.name}": getattr(RULES[kind], one.name) for one in fields(DampingRule)}
+    values |= {f"metrics.{one.name}": one.default for one in fields(MetricsSettings)}
     for name, value in values.items():
         said = told[name.replace("_", "-")]
         assert (said if isinstance(value, str) else json.loads(said)) == (
@@ -184,7 +189,7 @@ def test_the_documented_defaults_are_the_codes() -> None:
 
 def test_the_documented_periods_are_the_facts_own() -> None:
     told = {name: row[1] for name, row in rows().items() if name not in PATHS}
-    assert told == {fact_name(fact): f"{fact.every:g}" for fact in FACTS}
+    assert told == {agent_settings.fact_name(fact): f"{fact.every:g}" for fact in FACTS}
 
 
 def test_the_page_says_what_a_reload_does_and_in_which_unit() -> None:
@@ -200,12 +205,12 @@ def test_the_pages_example_is_sound(tmp_path: Path) -> None:
     (example_,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "h100.yaml").write_text(CAPTURED)
     (tmp_path / "config.yaml").write_text(example_)
-    read_ = load_settings(str(tmp_path / "config.yaml"), TODAY)
+    read_ = config_file.load_settings(str(tmp_path / "config.yaml"), TODAY)
     assert [rule.match for rule in read_.agent.assign] == [
         {"node.kubernetes.io/instance-type": "ecs.ebmgn*"},
         {"rack": "h100-*", "nvidia.com/gpu.present": "true"},
     ]
-    assert read_.agent.damping.pass_span == 60
+    assert read_.agent.confirmation.pass_span == 60
     assert len(read_.waivers) == 1
 
 
@@ -213,28 +218,30 @@ def test_the_pages_example_is_sound(tmp_path: Path) -> None:
 
 
 def test_the_file_to_begin_with_says_what_no_file_says(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(starter())
-    begun = load_settings(str(tmp_path / "config.yaml"), TODAY)
+    (tmp_path / "config.yaml").write_text(starter.starter())
+    begun = config_file.load_settings(str(tmp_path / "config.yaml"), TODAY)
     assert begun.agent == AgentSettings()
-    assert written(begun) == written(Settings())
+    assert written.written(begun) == written.written(Settings())
 
 
 def test_the_file_to_begin_with_has_every_key_and_what_it_means() -> None:
-    value = read(starter().encode(), "F").value
+    value = yaml_document.read(starter.starter().encode(), "F").value
     assert sorted(leaves(value)) == sorted(path for path in PATHS if "[]" not in path)
-    prose = " ".join(re.sub(r"^ *# ", "", line) for line in starter().splitlines() if line.lstrip().startswith("# "))
+    prose = " ".join(
+        re.sub(r"^ *# ", "", line) for line in starter.starter().splitlines() if line.lstrip().startswith("# ")
+    )
     for key in KEYS:
         if "[]" not in key.path:
             assert key.meaning in prose
             assert f"Wanted: {key.kind.says}." in prose
-    assert max(map(len, starter().splitlines())) <= 120
+    assert max(map(len, starter.starter().splitlines())) <= 120
 
 
 @pytest.mark.parametrize("path", [*EXAMPLES, "every"])
 def test_its_examples_are_sound(tmp_path: Path, path: str) -> None:
-    lines = [f"  {line}" for line in example(path).replace("DATE", "2026-02-01").splitlines()]
-    assert all(f"#  {line}" in starter() for line in example(path).splitlines())
-    assert at(written(settings(tmp_path, "\n".join([f"{path}:", *lines, ""]))), path)
+    lines = [f"  {line}" for line in starter.example(path).replace("DATE", "2026-02-01").splitlines()]
+    assert all(f"#  {line}" in starter.starter() for line in starter.example(path).splitlines())
+    assert at(written.written(settings(tmp_path, "\n".join([f"{path}:", *lines, ""]))), path)
 
 
 def test_the_agents_keys_are_known_as_such() -> None:

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nodeprep.config.settings import load_settings
+from nodeprep.config import configuration
 from nodeprep.decide.desired import TRAINING_READY
-from nodeprep.doors.root import OF_ALL
-from nodeprep.publish.fence import Account, fence
+from nodeprep.doors.files.file_root import OF_ALL
+from nodeprep.publish import admission_policy
+from nodeprep.publish.admission_policy import ServiceAccount
 from tests.daemonset.manifests import OVERLAYS, ROOT, UPSTREAM, Object, agent, combined, mounts, of, overlay
 
 PACKAGE = ROOT.parent / "agent/nodeprep"
@@ -40,7 +41,7 @@ NEVER = {
 # What the agent would read of a host and is not shown, and why.
 NOT_SHOWN = {
     "/etc/crio": "clusters with CRI-O; a patch of their own",
-    "/etc/eni": "only a bell; polling finds the same",
+    "/etc/eni": "only an event source; polling finds the same",
     "/etc/kubernetes": "the credentials of the kubelet; /var/lib/kubelet/pods says as well that there is one",
     "/etc/nodeprep": "the pod has its own, from the ConfigMap",
     "/proc/1/stat": "what tells that a root has the whole of /proc, which leads into every pod",
@@ -98,7 +99,7 @@ def test_what_it_may_write_of_its_host(name: str) -> None:
 
 
 def named_paths() -> dict[str, str]:
-    """Every path of a host that the facts and the bells name, and where."""
+    """Every path of a host that the facts and the event sources name, and where."""
     found: dict[str, str] = {}
     for file in (*(PACKAGE / "facts").glob("*.py"), *(PACKAGE / "doors").glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -125,12 +126,12 @@ def test_its_configuration_is_sound_and_the_fence_is_made_from_it(name: str, tmp
     (config,) = of(objects, "ConfigMap")
     file = tmp_path / "config.yaml"
     file.write_text(config["data"]["config.yaml"])
-    settings = load_settings(str(file), None)
+    settings = configuration.load_settings(str(file), None)
     assert settings.agent.mode == ("gate" if name == "lab" else "observe")
     (account,) = of(objects, "ServiceAccount")
-    bound = Account(account["metadata"]["namespace"], account["metadata"]["name"])
+    bound = ServiceAccount(account["metadata"]["namespace"], account["metadata"]["name"])
     shipped = [one for one in objects if one["kind"].startswith("ValidatingAdmissionPolicy")]
-    wanted = fence(settings.agent.gate, bound)
+    wanted = admission_policy.admission_policies(settings.agent.gate, bound)
     assert sorted(map(str, shipped)) == sorted(map(str, by_key(wanted)))
 
 
@@ -140,16 +141,18 @@ def by_key(objects: object) -> list[object]:
 
 
 def test_the_shipped_fence_is_what_the_command_prints() -> None:
-    command = (sys.executable, "-m", "nodeprep", "config", "fence")
+    command = (sys.executable, "-m", "nodeprep", "config", "admission-policy")
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    shipped = (ROOT / "base/fence.yaml").read_text()
+    shipped = (ROOT / "base/admission-policy.yaml").read_text()
     comments = "".join(line for line in shipped.splitlines(keepends=True) if line.startswith("#"))
-    assert shipped == comments + printed, "nodeprep config fence has changed: put it into daemonset/base/fence.yaml"
+    assert shipped == comments + printed, (
+        "nodeprep config admission-policy has changed: put it into daemonset/base/admission-policy.yaml"
+    )
 
 
 def test_probes_ask_where_the_agent_answers() -> None:
     pod, container = agent(overlay("generic"))
-    settings = load_settings(str(ROOT / "base/config.yaml"), None).agent.metrics
+    settings = configuration.load_settings(str(ROOT / "base/config.yaml"), None).agent.metrics
     (port,) = container["ports"]
     assert port["containerPort"] == settings.port
     for kind, path in (("startup", "/healthz"), ("liveness", "/healthz"), ("readiness", "/readyz")):

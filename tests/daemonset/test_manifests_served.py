@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.doors.kube import Access
-from nodeprep.doors.kube_http import Peer
-from nodeprep.facts import cluster_requests
-from nodeprep.facts.cluster import Cluster as Seen
+from nodeprep.doors.kube.reader import ApiAccess
+from nodeprep.doors.kube.requests import Peer
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.kubernetes import cluster_requests
+from nodeprep.facts.kubernetes.cluster import Cluster as Seen
 from nodeprep.model import Unreadable, raw
 from tests import api_objects
+from tests.admission_policy_writes import lease
 from tests.cluster.agents import Send, bound_token, sender
 from tests.daemonset.manifests import OVERLAYS, ROOT, Object, combined, of, overlay, rendered
-from tests.fence_writes import lease
 from tests.rigs.agent import PROGRAM, Agent
 from tests.rigs.cluster import ALIBABA, Cluster
 from tests.rigs.waiting import until
@@ -115,7 +115,7 @@ def send(installed: Cluster, token: str) -> Send:
 
 def test_it_may_read_all_that_its_facts_ask_for(installed: Cluster, token: str) -> None:
     peer = Peer(installed.url, authority=str(installed.authority))
-    access = Access(NODE, peer, lambda: {"Authorization": f"Bearer {token}"})
+    access = ApiAccess(NODE, peer, lambda: {"Authorization": f"Bearer {token}"})
     found = cluster_requests.observe(Host(kubernetes=access))
     assert isinstance(found, Seen)
     assert not [value for value in raw(found).values() if isinstance(value, Unreadable)]
@@ -201,7 +201,7 @@ def used(asked: str) -> Right:
 
 
 def test_every_right_is_used(installed: Cluster, tmp_path: Path) -> None:
-    """By a real agent in its first minute; the test of its fence, a dry run, is no use."""
+    """By a real agent in its first minute; the test of its admission policy, a dry run, is no use."""
     name = "exclusive"
     installed.create(f"{V1}/nodes", api_objects.node(name, **{"k8s.aliyun.com/exclusive-mode-eni-type": "eniOnly"}))
     installed.create(f"/apis/{ALIBABA}/v1beta1/nodes", api_objects.terway_node(name))
@@ -222,7 +222,8 @@ def test_every_right_is_used(installed: Cluster, tmp_path: Path) -> None:
 
 def test_the_fence_of_the_manifests_is_in_force(send: Send) -> None:
     until(
-        lambda: send("PATCH", f"{V1}/nodes/{NODE}?dryRun=All", {"spec": {"unschedulable": True}})[0] == 422, "a fence"
+        lambda: send("PATCH", f"{V1}/nodes/{NODE}?dryRun=All", {"spec": {"unschedulable": True}})[0] == 422,
+        "an admission policy",
     )
     own, other = {"metadata": {"labels": {"team": "a"}}}, {"metadata": {"labels": {"nodeprep.io/state": "Ready"}}}
     for path, body, rule in ((NODE, own, "labels"), ("elsewhere", other, "own-node")):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
+from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
 from nodeprep.look import Eyes
 from nodeprep.model import Shown, raw

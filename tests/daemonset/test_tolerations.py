@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from nodeprep.checks.plugin.tolerates_gate import CHECK
-from nodeprep.facts import cluster_objects
+from nodeprep.facts.kubernetes import cluster_objects
 from tests.cluster_values import cluster
 from tests.daemonset.manifests import ROOT, UPSTREAM
 from tests.rigs import cluster_build

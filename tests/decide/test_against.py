@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodeprep.decide.against import roots, told
-from nodeprep.facts.past import Case
+from nodeprep.agent_state import Case
+from nodeprep.decide import active_faults
 from tests.past_values import case, check, checks
 
 CHECKS = checks(
@@ -43,11 +43,15 @@ ROWS: list[tuple[tuple[Case, ...], list[str]]] = [
 @pytest.mark.parametrize(("cases", "first"), ROWS)
 @pytest.mark.parametrize("turned", [False, True])
 def test_roots(cases: tuple[Case, ...], first: list[str], turned: bool) -> None:
-    assert [one.check for one in roots(cases[::-1] if turned else cases, CHECKS)] == first
+    assert [one.check for one in active_faults.roots(cases[::-1] if turned else cases, CHECKS)] == first
 
 
 def test_of_the_same_check_the_first_port_comes_first() -> None:
-    assert roots((PORT_2, PORT_1), CHECKS) == roots((PORT_1, PORT_2), CHECKS) == (PORT_1, PORT_2)
+    assert (
+        active_faults.roots((PORT_2, PORT_1), CHECKS)
+        == active_faults.roots((PORT_1, PORT_2), CHECKS)
+        == (PORT_1, PORT_2)
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,4 +59,4 @@ def test_of_the_same_check_the_first_port_comes_first() -> None:
     [({}, "port.state NoSignal: mlx5_3/1: NoSignal"), ({"message": ""}, "port.state NoSignal: mlx5_3/1")],
 )
 def test_told_for_people(different: dict[str, Any], words: str) -> None:
-    assert told(case(**different)) == words
+    assert active_faults.summary(case(**different)) == words

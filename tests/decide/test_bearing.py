@@ -6,14 +6,13 @@ from math import inf
 
 import pytest
 
-from nodeprep.agent.starting import resumed
-from nodeprep.decide.bearing import ABSENT_FOR, asked_again_at, told_of, who_bears
-from nodeprep.decide.kept import intact, outliving
-from nodeprep.decide.plausible import plausible
-from nodeprep.facts.past import Past
-from nodeprep.memory import dumps, loads
+from nodeprep import state_file
+from nodeprep.agent import startup
+from nodeprep.agent_state import AgentState
+from nodeprep.decide import kept_state, plausible_state, taint_toleration
+from nodeprep.decide.taint_toleration import ABSENT_LIMIT_SECONDS
 from nodeprep.model import Finding, Status
-from tests.past_values import finding, past
+from tests.past_values import agent_state, finding
 
 CHECK, SET, OTHER = "plugin.tolerates-gate", "kube-system/rdma-dp", "kube-system/nvidia-dp"
 NO, YES, OTHERS_YES = (
@@ -26,10 +25,10 @@ GONE = finding(CHECK, Status.ABSENT, place="", port=None, name="node")
 UNSEEN = finding(CHECK, Status.UNKNOWN, place="", port=None, name="node")
 
 
-def lived(*looks: tuple[float, tuple[Finding, ...]], start: Past | None = None) -> Past:
-    after = start or past()
+def lived(*looks: tuple[float, tuple[Finding, ...]], start: AgentState | None = None) -> AgentState:
+    after = start or agent_state()
     for at, found in looks:
-        after = who_bears(after, found, at, full_round=True)
+        after = taint_toleration.with_tolerations(after, found, at, full_round=True)
     return after
 
 
@@ -59,13 +58,13 @@ def test_who_was_seen_not_to_tolerate_it_is_believed(
     looks: list[tuple[float, tuple[Finding, ...]]], borne: bool
 ) -> None:
     after = lived(*looks)
-    assert after.taint_borne is borne
-    assert bool(told_of(after)) is not borne
+    assert after.taint_tolerated is borne
+    assert bool(taint_toleration.why_untainted(after)) is not borne
 
 
 def test_before_the_first_full_round_nothing_is_known() -> None:
     before = lived((100, (NO,)), (110, (GONE,)))
-    assert who_bears(before, (), 5000.0, full_round=False) is before
+    assert taint_toleration.with_tolerations(before, (), 5000.0, full_round=False) is before
 
 
 def test_a_quiet_turn_changes_nothing() -> None:
@@ -74,46 +73,52 @@ def test_a_quiet_turn_changes_nothing() -> None:
 
 
 def test_a_memory_that_names_nobody_holds_as_long() -> None:
-    before = past(taint_borne=False)
-    assert lived((100, (YES,)), (699, (YES,)), start=before).taint_borne is False
-    assert lived((100, (YES,)), (700, (YES,)), start=before).taint_borne is True
+    before = agent_state(taint_tolerated=False)
+    assert lived((100, (YES,)), (699, (YES,)), start=before).taint_tolerated is False
+    assert lived((100, (YES,)), (700, (YES,)), start=before).taint_tolerated is True
     assert lived((100, (NO,)), start=before).intolerant == {SET: None}
 
 
 def test_a_boot_counts_anew_who_is_gone() -> None:
     before = lived((100, (NO,)), (110, (GONE,)))
     assert before.intolerant == {SET: 110}
-    for after in (outliving(before), plausible(before, 105.0)):
-        assert (after.intolerant, after.taint_borne) == ({SET: None}, False)
-    assert lived((700, (GONE,)), (1299, (GONE,)), start=outliving(before)).taint_borne is False
-    assert not intact(before, 105.0)
-    assert loads(dumps(before)) == before
+    for after in (kept_state.surviving_reboot(before), plausible_state.without_future_times(before, 105.0)):
+        assert (after.intolerant, after.taint_tolerated) == ({SET: None}, False)
+    assert lived((700, (GONE,)), (1299, (GONE,)), start=kept_state.surviving_reboot(before)).taint_tolerated is False
+    assert not kept_state.has_plausible_times(before, 105.0)
+    assert state_file.loads(state_file.dumps(before)) == before
 
 
 def test_an_agent_that_starts_again_and_again_lets_the_time_run_out() -> None:
     after = lived((100, (NO,)), (110, (GONE,)))
     for at in (300, 500, 700):
-        after = lived((at, (GONE,)), start=resumed(after))
-        assert after.taint_borne is False
-    assert lived((710, (GONE,)), start=resumed(after)).taint_borne is True
+        after = lived((at, (GONE,)), start=startup.resumed(after))
+        assert after.taint_tolerated is False
+    assert lived((710, (GONE,)), start=startup.resumed(after)).taint_tolerated is True
 
 
 SAID = [
-    (past(), ""),
-    (past(taint_borne=False, intolerant={SET: None}), f"no taint: {SET} does not tolerate it; see nodeprep explain"),
-    (past(taint_borne=False, intolerant={SET: 1.0, OTHER: None}), f"no taint: {OTHER} and 1 more does not tolerate it"),
-    (past(taint_borne=False), "no taint: a DaemonSet does not tolerate it"),
+    (agent_state(), ""),
+    (
+        agent_state(taint_tolerated=False, intolerant={SET: None}),
+        f"no taint: {SET} does not tolerate it; see nodeprep explain",
+    ),
+    (
+        agent_state(taint_tolerated=False, intolerant={SET: 1.0, OTHER: None}),
+        f"no taint: {OTHER} and 1 more does not tolerate it",
+    ),
+    (agent_state(taint_tolerated=False), "no taint: a DaemonSet does not tolerate it"),
 ]
 
 
 @pytest.mark.parametrize(("now", "words"), SAID)
-def test_says_whose_pods_it_is_for(now: Past, words: str) -> None:
-    assert told_of(now)[: len(words)] == words
-    assert bool(told_of(now)) is bool(words)
+def test_says_whose_pods_it_is_for(now: AgentState, words: str) -> None:
+    assert taint_toleration.why_untainted(now)[: len(words)] == words
+    assert bool(taint_toleration.why_untainted(now)) is bool(words)
 
 
 def test_it_is_ten_minutes() -> None:
-    assert ABSENT_FOR == 600
+    assert ABSENT_LIMIT_SECONDS == 600
 
 
 AGAIN = [
@@ -134,5 +139,5 @@ AGAIN = [
 @pytest.mark.parametrize(("since", "looked", "borne", "again"), AGAIN)
 def test_what_a_taint_rests_on_is_looked_at(since: float | None, looked: float, borne: bool, again: float) -> None:
     seen = lived() if borne else lived((100, (NO,)))
-    assert seen.taint_borne is borne
-    assert asked_again_at(seen, since, looked) == again
+    assert seen.taint_tolerated is borne
+    assert taint_toleration.recheck_at(seen, since, looked) == again

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeprep.decide.damping import DampingPolicy, remember, reset, wanted_looks
-from nodeprep.facts.kernel_log import KernelLog, Line
-from nodeprep.facts.past import Blind, Case, Past, Proof, State
-from nodeprep.model import Check, Damping, Finding, Remedy, Severity, Status
-from tests.past_values import BLIND, PLACE, WAIVED, case, check, checks, finding, glance, past
+from nodeprep.agent_state import AgentState, BlindSince, Case, NodeState, PassStreak
+from nodeprep.decide import fault_confirmation
+from nodeprep.decide.fault_confirmation import ConfirmationPolicy
+from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
+from nodeprep.model import Check, Confirmation, Finding, Remedy, Severity, Status
+from tests.past_values import BLIND, PLACE, WAIVED, agent_state, case, check, checks, finding, observation
 
-POLICY = DampingPolicy()
+POLICY = ConfirmationPolicy()
 WORDS = {"F": Status.FAIL, "P": Status.OK, "U": Status.UNKNOWN, "W": Status.WARN, "A": Status.ABSENT}
 NODE: dict[str, Any] = {"place": "", "port": None, "name": "node"}
 SEVERAL: dict[str, Any] = {"place": "*", "port": None, "name": "ports"}
@@ -27,15 +28,17 @@ LOADED = f"mlx5_core {PLACE}: firmware version: 28.41.1000"
 History = Iterable[tuple[float, str]]
 
 
-def seen(before: Past, at: float, *findings: Finding, of: Check | None = None, took: float = 0.0) -> Past:
+def seen(before: AgentState, at: float, *findings: Finding, of: Check | None = None, took: float = 0.0) -> AgentState:
     """The memory after one look at a check that said this."""
     asked = of or check()
-    return remember(before, findings, {asked.id: glance(at, took)}, checks(asked), POLICY, at + took)
+    return fault_confirmation.confirm(
+        before, findings, {asked.id: observation(at, took)}, checks(asked), POLICY, at + took
+    )
 
 
-def lived(history: History, of: Check | None = None, before: Past | None = None) -> Past:
+def lived(history: History, of: Check | None = None, before: AgentState | None = None) -> AgentState:
     """The memory after looks at one port: each a time and a letter, F for fail, P for pass, U for unknown."""
-    now = past() if before is None else before
+    now = agent_state() if before is None else before
     asked = of or check()
     for at, word in history:
         now = seen(now, at, finding(asked.id, WORDS[word]), of=asked)
@@ -46,7 +49,7 @@ def every(seconds: float, words: str, start: float = 100.0) -> list[tuple[float,
     return [(start + number * seconds, word) for number, word in enumerate(words)]
 
 
-def short(memory: Past) -> str:
+def short(memory: AgentState) -> str:
     """What is held against the port: "nothing", "suspected", "convicted", "latched" or "remembered"."""
     if not memory.cases:
         return "nothing"
@@ -55,13 +58,13 @@ def short(memory: Past) -> str:
         return "latched"
     if one.convicted:
         return "convicted"
-    return "remembered" if one.turns and not one.looks[-1][1] else "suspected"
+    return "remembered" if one.flaps and not one.looks[-1][1] else "suspected"
 
 
-HARD, BOOKS, SOFT, LATCH = Damping.HARD, Damping.BOOKS, Damping.SOFT, Damping.LATCH
+HARD, BOOKS, SOFT, LATCH = Confirmation.FAST, Confirmation.RECORDS, Confirmation.SLOW, Confirmation.LATCHED
 
 CONVICTED = [
-    # damping, looks, what is held
+    # confirmation, looks, what is held
     (HARD, [(100, "F")], "suspected"),
     (HARD, [(100, "F"), (100.4, "F")], "suspected"),
     (HARD, [(100, "F"), (100.5, "F")], "convicted"),
@@ -98,9 +101,9 @@ CONVICTED = [
 ]
 
 
-@pytest.mark.parametrize(("damping", "history", "held"), CONVICTED)
-def test_convicts_after(damping: Damping, history: History, held: str) -> None:
-    assert short(lived(history, check(damping=damping))) == held
+@pytest.mark.parametrize(("confirmation", "history", "held"), CONVICTED)
+def test_convicts_after(confirmation: Confirmation, history: History, held: str) -> None:
+    assert short(lived(history, check(confirmation=confirmation))) == held
 
 
 RELEASED = [
@@ -125,17 +128,17 @@ def test_releases_after(history: History, held: str) -> None:
 
 def test_silence_is_believed_at_once_and_released_by_passes() -> None:
     """A driver that resets itself answers no two looks, and all is well after; what the class is about does latch."""
-    flap = check(damping=LATCH)
+    flap = check(confirmation=LATCH)
     told = finding(flap.id, reason="DeviceNotAnswering")
     silent = replace(told, verdict=replace(told.verdict, blind=BLIND))
-    held = seen(past(), 100, silent, of=flap)
+    held = seen(agent_state(), 100, silent, of=flap)
     assert short(held) == "convicted"
     assert short(lived(every(15, "PPP", 110), flap, before=held)) == "remembered"
     assert short(lived([(110, "F")], flap, before=held)) == "latched"
 
 
 def test_a_look_that_took_long_counts_between_its_facts() -> None:
-    first = seen(past(), 100, finding(), took=2.0)
+    first = seen(agent_state(), 100, finding(), took=2.0)
     assert short(seen(first, 102.4, finding())) == "suspected"
     assert short(seen(first, 102.5, finding())) == "convicted"
     assert short(seen(lived([(100, "F")]), 100.4, finding(), took=2.0)) == "suspected"
@@ -150,7 +153,7 @@ def test_a_pass_that_rests_on_the_look_before_does_not_count() -> None:
 
 def test_a_conviction_says_when_it_began_and_what_was_seen_last() -> None:
     mend = Remedy("link_up", {"interface": "eth2"})
-    first = seen(past(), 100, finding(reason="NoSignal", observed="2"), took=0.1)
+    first = seen(agent_state(), 100, finding(reason="NoSignal", observed="2"), took=0.1)
     both = seen(first, 101, finding(reason="Disabled", message="it is off", observed="3", remedy=mend, name="new"))
     (one,) = both.cases
     assert (one.opened_at, one.convicted_at) == (100, 101)
@@ -159,32 +162,34 @@ def test_a_conviction_says_when_it_began_and_what_was_seen_last() -> None:
 
 
 def test_words_of_a_node_are_kept_short() -> None:
-    (one,) = seen(past(), 100, finding(reason="R" * 999, message="m" * 999, observed="o" * 999, name="n" * 999)).cases
+    (one,) = seen(
+        agent_state(), 100, finding(reason="R" * 999, message="m" * 999, observed="o" * 999, name="n" * 999)
+    ).cases
     assert [len(text) for text in (one.reason, one.message, one.observed, one.name)] == [120, 400, 120, 120]
-    blind = seen(past(), 100, finding(status=Status.UNKNOWN, message="m" * 999)).blind["port.state"]
+    blind = seen(agent_state(), 100, finding(status=Status.UNKNOWN, message="m" * 999)).blind["port.state"]
     assert len(blind.message) == 400
 
 
 def test_a_suspicion_that_was_dropped_begins_anew() -> None:
-    soft = check(damping=SOFT)
+    soft = check(confirmation=SOFT)
     (one,) = lived([(100, "F"), *every(30, "PPPPP", 200), (500, "F")], soft).cases
     assert one.opened_at == 500
 
 
 def test_a_fault_excused_is_a_pass_and_a_consequence_is_none() -> None:
     waived, folded = finding(waived=WAIVED), finding(root="pci.present")
-    assert not seen(past(), 100, waived).cases
+    assert not seen(agent_state(), 100, waived).cases
     held = lived([(100, "F"), (101, "F")])
     for at in (110, 125, 140):
         held = seen(held, at, waived)
     assert short(held) == "remembered"
-    assert short(seen(seen(past(), 100, folded), 101, folded)) == "convicted"
+    assert short(seen(seen(agent_state(), 100, folded), 101, folded)) == "convicted"
 
 
 def test_of_several_faults_of_one_subject_the_root_is_told() -> None:
     both = (finding(reason="A", root="pci.present"), finding(reason="B"))
     for order in permutations(both):
-        (one,) = seen(past(), 100, *order).cases
+        (one,) = seen(agent_state(), 100, *order).cases
         assert one.reason == "B"
 
 
@@ -217,7 +222,7 @@ def test_silence_is_a_pass_only_where_one_could_look(findings: list[Finding], he
 
 def test_a_fault_counts_where_the_rest_could_not_be_seen() -> None:
     said = (finding(), finding(status=Status.UNKNOWN, **NODE))
-    assert short(seen(seen(past(), 100, *said), 101, *said)) == "convicted"
+    assert short(seen(seen(agent_state(), 100, *said), 101, *said)) == "convicted"
 
 
 def turned(times: int, start: float = 100.0, each: float = 100.0) -> list[tuple[float, str]]:
@@ -241,7 +246,7 @@ def test_turns_that_are_long_gone_do_not_latch() -> None:
 
 def test_a_released_case_is_remembered_for_its_turns_and_then_dropped() -> None:
     released = lived(turned(1))
-    assert released.cases[0].turns == (160.0,)
+    assert released.cases[0].flaps == (160.0,)
     assert short(lived([(1959, "P")], before=released)) == "remembered"
     assert short(lived([(1960, "P")], before=released)) == "nothing"
     assert short(lived([(300, "F"), (301, "P")], before=released)) == "remembered"
@@ -249,11 +254,11 @@ def test_a_released_case_is_remembered_for_its_turns_and_then_dropped() -> None:
 
 
 def test_passes_free_no_latch() -> None:
-    assert short(lived([(100, "F"), *every(30, "P" * 50, 130)], check(damping=LATCH))) == "latched"
+    assert short(lived([(100, "F"), *every(30, "P" * 50, 130)], check(confirmation=LATCH))) == "latched"
 
 
 def probed(at: float, text: str = LOADED, from_kernel: bool = True) -> KernelLog:
-    return KernelLog(at, (Line(1, at, 6, from_kernel, text),))
+    return KernelLog(at, (KernelLogLine(1, at, 6, from_kernel, text),))
 
 
 FREED = [
@@ -266,16 +271,16 @@ FREED = [
     (probed(120, f"mlx5_core {PLACE}: Link up"), "latched"),
     (probed(120, from_kernel=False), "latched"),
     (probed(120, "mlx5_core: firmware version: 28"), "latched"),
-    (KernelLog(150, (Line(1, 120, 6, True, LOADED), Line(2, 99, 6, True, LOADED))), "convicted"),
+    (KernelLog(150, (KernelLogLine(1, 120, 6, True, LOADED), KernelLogLine(2, 99, 6, True, LOADED))), "convicted"),
     (None, "latched"),
 ]
 
 
 @pytest.mark.parametrize(("log", "held"), FREED)
 def test_a_new_probe_makes_a_latch_an_ordinary_conviction(log: KernelLog | None, held: str) -> None:
-    latch = check(damping=LATCH)
+    latch = check(confirmation=LATCH)
     before = lived([(100, "F"), *every(10, "PPPP", 110)], latch)
-    after = remember(before, (), {}, checks(latch), POLICY, 150.0, log)
+    after = fault_confirmation.confirm(before, (), {}, checks(latch), POLICY, 150.0, log)
     assert short(after) == held
     if held == "latched":
         assert after is before
@@ -285,19 +290,24 @@ def test_a_new_probe_makes_a_latch_an_ordinary_conviction(log: KernelLog | None,
 
 
 def test_a_probe_that_was_used_up_frees_no_later_latch() -> None:
-    latch = check(damping=LATCH)
-    freed = remember(lived([(100, "F")], latch), (), {}, checks(latch), POLICY, 150.0, probed(120))
+    latch = check(confirmation=LATCH)
+    freed = fault_confirmation.confirm(lived([(100, "F")], latch), (), {}, checks(latch), POLICY, 150.0, probed(120))
     again = lived([(160, "F")], latch, freed)
     assert short(again) == "latched"
     assert again.cases[0].convicted_at == 100
-    assert remember(again, (), {}, checks(latch), POLICY, 170.0, probed(120)) is again
-    assert short(remember(again, (), {}, checks(latch), POLICY, 170.0, probed(165))) == "convicted"
+    assert fault_confirmation.confirm(again, (), {}, checks(latch), POLICY, 170.0, probed(120)) is again
+    assert short(fault_confirmation.confirm(again, (), {}, checks(latch), POLICY, 170.0, probed(165))) == "convicted"
 
 
 def test_a_latch_without_a_place_on_the_bus_is_freed_by_no_probe() -> None:
-    latch = check(damping=LATCH)
-    held = seen(past(), 100, finding(**NODE), of=latch)
-    assert remember(held, (), {}, checks(latch), POLICY, 150.0, probed(120, "firmware: firmware version: 2")) is held
+    latch = check(confirmation=LATCH)
+    held = seen(agent_state(), 100, finding(**NODE), of=latch)
+    assert (
+        fault_confirmation.confirm(
+            held, (), {}, checks(latch), POLICY, 150.0, probed(120, "firmware: firmware version: 2")
+        )
+        is held
+    )
 
 
 PROVEN = [
@@ -316,7 +326,7 @@ PROVEN = [
 
 @pytest.mark.parametrize(("words", "seconds", "proven"), PROVEN)
 def test_a_check_is_proven_after(words: str, seconds: float, proven: bool) -> None:
-    assert lived(every(seconds, words)).proofs["port.state"].proven is proven
+    assert lived(every(seconds, words)).pass_streaks["port.state"].proven is proven
 
 
 PROOFS = [
@@ -333,14 +343,16 @@ PROOFS = [
 
 @pytest.mark.parametrize(("findings", "passes"), PROOFS)
 def test_a_proof_takes_the_whole_check(findings: list[Finding], passes: bool) -> None:
-    first = seen(past(), 100, finding(status=Status.OK))
-    assert seen(first, 101, *findings).proofs["port.state"] == (Proof(2, 100, 101) if passes else Proof())
+    first = seen(agent_state(), 100, finding(status=Status.OK))
+    assert seen(first, 101, *findings).pass_streaks["port.state"] == (
+        PassStreak(2, 100, 101) if passes else PassStreak()
+    )
 
 
 def test_a_check_is_blind_since_it_could_not_look() -> None:
     blind = finding(status=Status.UNKNOWN, message="/sys denied")
-    first = seen(past(), 100, blind, took=2)
-    assert first.blind == {"port.state": Blind(100, "/sys denied")}
+    first = seen(agent_state(), 100, blind, took=2)
+    assert first.blind == {"port.state": BlindSince(100, "/sys denied")}
     assert seen(first, 200, blind).blind == first.blind
     assert seen(first, 200, replace(blind, root="pci.present")).blind == {}
     assert seen(first, 200, replace(blind, waived=WAIVED)).blind == {}
@@ -364,18 +376,18 @@ PASSED = [
 
 @pytest.mark.parametrize(("findings", "kept"), PASSED)
 def test_values_that_passed_are_kept(findings: list[Finding], kept: str | None) -> None:
-    before = seen(past(), 100, finding(status=Status.OK, observed="4"))
+    before = seen(agent_state(), 100, finding(status=Status.OK, observed="4"))
     assert seen(before, 200, *findings).passed.get(f"port.state {PLACE} 1") == kept
 
 
 def test_values_of_checks_that_close_no_gate_are_not_kept() -> None:
     warns = check(severity=Severity.WARN)
-    assert seen(past(), 100, finding(status=Status.OK, observed="4"), of=warns).passed == {}
+    assert seen(agent_state(), 100, finding(status=Status.OK, observed="4"), of=warns).passed == {}
 
 
 def test_of_many_values_the_newest_are_kept() -> None:
     many = [finding(status=Status.OK, observed="1", place=f"{number:04}") for number in range(1000)]
-    before = seen(past(), 100, *many)
+    before = seen(agent_state(), 100, *many)
     after = seen(before, 200, finding(status=Status.OK, observed="1", place="new"))
     assert len(after.passed) == 1000
     assert set(before.passed) - set(after.passed) == {"port.state 0000 1"}
@@ -393,9 +405,9 @@ STILL = [
 ]
 
 
-@pytest.mark.parametrize(("words", "again", "damping"), STILL)
-def test_a_node_that_stays_as_it_is_leaves_the_memory_alone(words: str, again: str, damping: Damping) -> None:
-    asked = check(damping=damping)
+@pytest.mark.parametrize(("words", "again", "confirmation"), STILL)
+def test_a_node_that_stays_as_it_is_leaves_the_memory_alone(words: str, again: str, confirmation: Confirmation) -> None:
+    asked = check(confirmation=confirmation)
     before = lived(every(15, words), asked)
     assert lived([(400, again), (430, again)], asked, before) is before
 
@@ -403,12 +415,17 @@ def test_a_node_that_stays_as_it_is_leaves_the_memory_alone(words: str, again: s
 def test_what_was_not_looked_at_afresh_changes_nothing() -> None:
     before = lived(every(15, "FFPP"))
     for said in (finding(), finding(status=Status.OK), finding(status=Status.UNKNOWN)):
-        assert remember(before, (said,), {}, checks(check()), POLICY, 9000.0) is before
-        assert remember(before, (said,), {"port.gid": glance(9000)}, checks(check()), POLICY, 9000.0) is before
+        assert fault_confirmation.confirm(before, (said,), {}, checks(check()), POLICY, 9000.0) is before
+        assert (
+            fault_confirmation.confirm(
+                before, (said,), {"port.gid": observation(9000)}, checks(check()), POLICY, 9000.0
+            )
+            is before
+        )
 
 
 def test_serial_and_time_are_left_to_who_keeps_it() -> None:
-    after = lived([(100, "F"), (101, "F")], before=past(serial=7, at=50.0))
+    after = lived([(100, "F"), (101, "F")], before=agent_state(serial=7, at=50.0))
     assert (after.serial, after.at) == (7, 50.0)
 
 
@@ -417,43 +434,48 @@ TO_COME = [float("nan"), float("inf"), 1e6]
 
 @pytest.mark.parametrize("never", TO_COME)
 def test_a_time_that_has_not_come_opens_nothing(never: float) -> None:
-    damaged = past(
-        proofs={"port.state": Proof(3, 10, never, proven=True), "port.gid": Proof(2, never, 20)},
+    damaged = agent_state(
+        pass_streaks={"port.state": PassStreak(3, 10, never, proven=True), "port.gid": PassStreak(2, never, 20)},
         cases=(
             case(passes=9, passing_since=50.0, looks=((never, False), (60.0, False))),
             case("port.gid", convicted_at=never, passes=9, passing_since=50.0),
             case("port.mtu", convicted_at=None, latched_at=never),
-            case("port.guid", spared_until=never),
+            case("port.guid", deferred_until=never),
             case("port.rate", opened_at=never, latched_at=never, latched="why", passing_since=never, passes=2),
-            case("port.flap", turns=(never, 90.0)),
+            case("port.flap", flaps=(never, 90.0)),
         ),
-        blind={"port.state": Blind(never, "why")},
+        blind={"port.state": BlindSince(never, "why")},
         upgraded_at=never,
     )
-    after = remember(damaged, (), {}, {}, POLICY, 200.0)
+    after = fault_confirmation.confirm(damaged, (), {}, {}, POLICY, 200.0)
     state, gid, mtu, guid, rate, turned = after.cases
-    assert after.proofs == {"port.state": Proof(), "port.gid": Proof()}
+    assert after.pass_streaks == {"port.state": PassStreak(), "port.gid": PassStreak()}
     assert (state.passes, state.passing_since, state.looks, state.convicted_at) == (0, None, ((60.0, False),), 100)
     assert (gid.passes, gid.convicted_at) == (0, 200)
     assert (mtu.convicted, mtu.latched_at) == (False, 200)
-    assert guid.spared_until is None
+    assert guid.deferred_until is None
     assert guid.passes == damaged.cases[3].passes
     assert (rate.latched, rate.latched_at, rate.opened_at) == ("why", 200, 200)
     assert (rate.passes, rate.passing_since) == (0, None)
-    assert turned.turns == (200.0, 90.0)
+    assert turned.flaps == (200.0, 90.0)
     assert after.blind["port.state"].since == 200
     assert after.upgraded_at is None
-    assert remember(after, (), {}, {}, POLICY, 200.0) is after
+    assert fault_confirmation.confirm(after, (), {}, {}, POLICY, 200.0) is after
 
 
 def test_a_look_that_ended_after_the_round_began_counts() -> None:
     asked = check()
-    first = remember(past(), [finding()], {asked.id: glance(100)}, checks(asked), POLICY, 99.0)
-    assert short(remember(first, [finding()], {asked.id: glance(101)}, checks(asked), POLICY, 99.0)) == "convicted"
+    first = fault_confirmation.confirm(
+        agent_state(), [finding()], {asked.id: observation(100)}, checks(asked), POLICY, 99.0
+    )
+    assert (
+        short(fault_confirmation.confirm(first, [finding()], {asked.id: observation(101)}, checks(asked), POLICY, 99.0))
+        == "convicted"
+    )
 
 
 WANTED = [
-    # damping, looks, when the next is wanted
+    # confirmation, looks, when the next is wanted
     (HARD, [(100, "F")], 100.5),
     (HARD, [(100, "F"), (100.2, "F")], 100.5),
     (HARD, [(100, "F"), (101, "U")], None),
@@ -477,10 +499,10 @@ WANTED = [
 ]
 
 
-@pytest.mark.parametrize(("damping", "history", "at"), WANTED)
-def test_a_look_is_wanted(damping: Damping, history: History, at: float | None) -> None:
-    asked = check(damping=damping)
-    wanted = wanted_looks(lived(history, asked), checks(asked), (), POLICY)
+@pytest.mark.parametrize(("confirmation", "history", "at"), WANTED)
+def test_a_look_is_wanted(confirmation: Confirmation, history: History, at: float | None) -> None:
+    asked = check(confirmation=confirmation)
+    wanted = fault_confirmation.wanted_looks(lived(history, asked), checks(asked), (), POLICY)
     assert wanted == ({} if at is None else {asked.id: at})
 
 
@@ -497,33 +519,35 @@ GATE = [
 @pytest.mark.parametrize(("history", "at"), GATE)
 def test_a_pass_of_a_gate_is_wanted_until_it_is_proven(history: History, at: float | None) -> None:
     memory = lived(history)
-    assert wanted_looks(memory, checks(check()), ["port.state"], POLICY) == ({} if at is None else {"port.state": at})
-    assert wanted_looks(memory, {}, ["port.state", "port.gid"], POLICY) == {}
-    assert wanted_looks(memory, checks(check()), [], POLICY) == {}
+    assert fault_confirmation.wanted_looks(memory, checks(check()), ["port.state"], POLICY) == (
+        {} if at is None else {"port.state": at}
+    )
+    assert fault_confirmation.wanted_looks(memory, {}, ["port.state", "port.gid"], POLICY) == {}
+    assert fault_confirmation.wanted_looks(memory, checks(check()), [], POLICY) == {}
 
 
 def test_of_several_wishes_the_first_counts() -> None:
-    both = seen(past(), 100, finding())
+    both = seen(agent_state(), 100, finding())
     both = seen(both, 100.2, finding(), finding(port=2))
-    assert wanted_looks(both, checks(check()), (), POLICY) == {"port.state": 100.5}
+    assert fault_confirmation.wanted_looks(both, checks(check()), (), POLICY) == {"port.state": 100.5}
     held = lived([(100, "F"), (101, "F"), (110, "P"), (117, "P")])
     for last, at in ((105, 115), (120, 127)):
-        gate = replace(held, proofs={"port.state": Proof(1, last, last)})
-        assert wanted_looks(gate, checks(check()), ["port.state"], POLICY) == {"port.state": at}
+        gate = replace(held, pass_streaks={"port.state": PassStreak(1, last, last)})
+        assert fault_confirmation.wanted_looks(gate, checks(check()), ["port.state"], POLICY) == {"port.state": at}
 
 
-@pytest.mark.parametrize(("damping", "least", "most"), [(HARD, 0.5, 0.6), (BOOKS, 15, 16), (SOFT, 60, 70)])
+@pytest.mark.parametrize(("confirmation", "least", "most"), [(HARD, 0.5, 0.6), (BOOKS, 15, 16), (SOFT, 60, 70)])
 @settings(deadline=None)
 @given(start=st.floats(0, 1e7), took=st.floats(0, 0.04))
 def test_who_looks_when_it_is_wanted_convicts_and_releases_in_time(
-    damping: Damping, least: float, most: float, start: float, took: float
+    confirmation: Confirmation, least: float, most: float, start: float, took: float
 ) -> None:
     """Whatever the sums are rounded to: a look at the very time that was wanted is not too soon."""
-    asked = check(damping=damping)
-    memory = seen(past(), start, finding(), of=asked, took=took)
+    asked = check(confirmation=confirmation)
+    memory = seen(agent_state(), start, finding(), of=asked, took=took)
     for _ in range(2):
         if not memory.cases[0].convicted:
-            at = wanted_looks(memory, checks(asked), (), POLICY)[asked.id]
+            at = fault_confirmation.wanted_looks(memory, checks(asked), (), POLICY)[asked.id]
             memory = seen(memory, at, finding(), of=asked, took=took)
     (one,) = memory.cases
     assert one.convicted_at is not None
@@ -531,7 +555,7 @@ def test_who_looks_when_it_is_wanted_convicts_and_releases_in_time(
     at = one.convicted_at + 20
     for look in range(5):
         memory = seen(memory, at, finding(status=Status.OK), of=asked, took=took)
-        wanted = wanted_looks(memory, checks(asked), (), POLICY)
+        wanted = fault_confirmation.wanted_looks(memory, checks(asked), (), POLICY)
         assert (asked.id in wanted) == memory.cases[0].convicted
         if not wanted:
             assert look == 3
@@ -540,16 +564,18 @@ def test_who_looks_when_it_is_wanted_convicts_and_releases_in_time(
 
 
 def test_a_reset_forgets_what_is_held_and_what_is_proven() -> None:
-    before = lived([*every(15, "PPP"), (200, "F"), (201, "F")], before=past(held=("rdma-roce",), passed={"a b 1": "4"}))
-    before = replace(before, state=State.AWAITING_HUMAN, blind={"a": Blind(1, "b")}, all_passing_since=3.0)
-    after = reset(before, 300.0)
-    assert (after.cases, after.proofs, after.blind, after.all_passing_since) == ((), {}, {}, None)
-    assert (after.state, after.since, after.why) == (State.BOOTSTRAP, 300.0, "reset by a human")
+    before = lived(
+        [*every(15, "PPP"), (200, "F"), (201, "F")], before=agent_state(held=("rdma-roce",), passed={"a b 1": "4"})
+    )
+    before = replace(before, state=NodeState.AWAITING_HUMAN, blind={"a": BlindSince(1, "b")}, all_passing_since=3.0)
+    after = fault_confirmation.reset(before, 300.0)
+    assert (after.cases, after.pass_streaks, after.blind, after.all_passing_since) == ((), {}, {}, None)
+    assert (after.state, after.since, after.why) == (NodeState.BOOTSTRAP, 300.0, "reset by a human")
     assert (after.held, after.passed, after.boot_id) == (before.held, before.passed, before.boot_id)
 
 
 LOOKS = st.lists(st.tuples(st.floats(0.01, 100), st.sampled_from("FPUWA")), max_size=40)
-DAMPINGS = st.sampled_from([HARD, BOOKS, SOFT, LATCH])
+CONFIRMATIONS = st.sampled_from([HARD, BOOKS, SOFT, LATCH])
 
 
 def timed(looks: list[tuple[float, str]]) -> list[tuple[float, str]]:
@@ -563,7 +589,7 @@ def timed(looks: list[tuple[float, str]]) -> list[tuple[float, str]]:
 
 def steps(looks: list[tuple[float, str]], asked: Check) -> Iterable[tuple[list[tuple[float, str]], Case | None]]:
     """After each look: the looks that could look, and what is held."""
-    memory = past()
+    memory = agent_state()
     for number, look in enumerate(timed(looks)):
         memory = lived([look], asked, memory)
         told = [one for one in timed(looks)[: number + 1] if one[1] != "U"]
@@ -574,11 +600,13 @@ NEEDS = {HARD: (2, 2, 0.5), BOOKS: (2, 2, 15), SOFT: (3, 5, 60), LATCH: (1, 1, 0
 
 
 @settings(deadline=None)
-@given(LOOKS, DAMPINGS)
-def test_never_convicted_with_fewer_failures_than_the_rule(looks: list[tuple[float, str]], damping: Damping) -> None:
-    fails, of, seconds = NEEDS[damping]
+@given(LOOKS, CONFIRMATIONS)
+def test_never_convicted_with_fewer_failures_than_the_rule(
+    looks: list[tuple[float, str]], confirmation: Confirmation
+) -> None:
+    fails, of, seconds = NEEDS[confirmation]
     was = False
-    for told, one in steps(looks, check(damping=damping)):
+    for told, one in steps(looks, check(confirmation=confirmation)):
         is_convicted = one is not None and one.convicted
         if is_convicted and not was:
             failed = [at for at, word in told if word == "F"]
@@ -589,34 +617,36 @@ def test_never_convicted_with_fewer_failures_than_the_rule(looks: list[tuple[flo
 
 
 @settings(deadline=None)
-@given(LOOKS, DAMPINGS)
-def test_never_released_with_fewer_passes(looks: list[tuple[float, str]], damping: Damping) -> None:
-    memory, was = past(), False
+@given(LOOKS, CONFIRMATIONS)
+def test_never_released_with_fewer_passes(looks: list[tuple[float, str]], confirmation: Confirmation) -> None:
+    memory, was = agent_state(), False
     history = timed(looks)
     for number, look in enumerate(history):
-        memory = lived([look], check(damping=damping), memory)
+        memory = lived([look], check(confirmation=confirmation), memory)
         is_convicted = any(one.convicted for one in memory.cases)
         if was and not is_convicted:
             row = list(history[: number + 1])
             last = row[max((at for at, one in enumerate(row) if one[1] in "FU"), default=-1) + 1 :]
             assert len(last) >= 3
             assert last[-1][0] - last[0][0] >= 30
-            assert damping is not LATCH
+            assert confirmation is not LATCH
         was = is_convicted
 
 
 @settings(deadline=None)
-@given(LOOKS, DAMPINGS)
-def test_unknown_neither_convicts_nor_releases_nor_proves(looks: list[tuple[float, str]], damping: Damping) -> None:
-    asked = check(damping=damping)
-    memory = past()
+@given(LOOKS, CONFIRMATIONS)
+def test_unknown_neither_convicts_nor_releases_nor_proves(
+    looks: list[tuple[float, str]], confirmation: Confirmation
+) -> None:
+    asked = check(confirmation=confirmation)
+    memory = agent_state()
     for look in timed(looks):
         after = lived([look], asked, memory)
         if look[1] == "U":
-            held = [(one.place, one.convicted_at, one.latched, one.turns, one.looks) for one in memory.cases]
-            assert [(one.place, one.convicted_at, one.latched, one.turns, one.looks) for one in after.cases] == held
-            assert after.proofs[asked.id] in (Proof(), memory.proofs.get(asked.id))
-            assert not wanted_looks(after, checks(asked), [asked.id], POLICY)
+            held = [(one.place, one.convicted_at, one.latched, one.flaps, one.looks) for one in memory.cases]
+            assert [(one.place, one.convicted_at, one.latched, one.flaps, one.looks) for one in after.cases] == held
+            assert after.pass_streaks[asked.id] in (PassStreak(), memory.pass_streaks.get(asked.id))
+            assert not fault_confirmation.wanted_looks(after, checks(asked), [asked.id], POLICY)
         memory = after
 
 
@@ -650,7 +680,7 @@ SAID = st.lists(
 @settings(deadline=None)
 @given(st.lists(SAID, max_size=6), st.randoms(use_true_random=False))
 def test_the_order_of_findings_does_not_matter(rounds: list[list[Finding]], chance: Random) -> None:
-    one = other = past()
+    one = other = agent_state()
     for number, said in enumerate(rounds):
         mixed = list(said)
         chance.shuffle(mixed)

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeprep.decide.bearing import who_bears
-from nodeprep.decide.damping import DampingPolicy
-from nodeprep.decide.desired import Condition, Desired, GatePolicy, Taint, Trouble, desired
-from nodeprep.decide.legal import label, line, reason
-from nodeprep.decide.readiness import Assigned, Mode, ReadinessPolicy, standings
-from nodeprep.facts.past import Blind, Case, Past, Proof, State
+from nodeprep.agent_state import AgentState, BlindSince, Case, NodeState, PassStreak
+from nodeprep.decide import desired, gate_readiness, kubernetes_text, taint_toleration
+from nodeprep.decide.desired import AgentTrouble, Desired, GatePolicy, NodeCondition, Taint
+from nodeprep.decide.fault_confirmation import ConfirmationPolicy
+from nodeprep.decide.gate_readiness import AssignedProfile, Mode, ReadinessPolicy
 from nodeprep.model import Finding, Remedy, Stage, Status
-from tests.past_values import WAIVED, case, check, checks, finding, past
+from tests.past_values import WAIVED, agent_state, case, check, checks, finding
 
 NOW = 10_000.0
 PCI, PORT, ENI, PLUGIN, CNI = "pci.driver-bound", "port.state", "eni.up", "plugin.registered", "cni.first"
@@ -29,14 +28,14 @@ CHECKS = checks(
         for one in IDS
     )
 )
-RDMA = Assigned("rdma-roce", IDS, gating=True, rdma=True)
-TCP = Assigned("tcp-shared-eni", (ENI, CNI), gating=False, rdma=False)
-PROVEN = {one: Proof(3, 100.0, 130.0, proven=True) for one in IDS}
+RDMA = AssignedProfile("rdma-roce", IDS, gating=True, rdma=True)
+TCP = AssignedProfile("tcp-shared-eni", (ENI, CNI), gating=False, rdma=False)
+PROVEN = {one: PassStreak(3, 100.0, 130.0, proven=True) for one in IDS}
 FINE = tuple(finding(one, Status.OK) for one in IDS)
 GATE = GatePolicy()
 LINK_UP = Remedy("link_up", {"interface": "eth2"})
 CAPABLE = "feature.node.kubernetes.io/network-rdma.capable"
-BLIND = {PORT: Blind(NOW - 600.0, "/sys/class/infiniband: denied (errno 13)")}
+BLIND = {PORT: BlindSince(NOW - 600.0, "/sys/class/infiniband: denied (errno 13)")}
 
 
 def wrong(check_id: str = PORT, ago: float = 100.0, **different: Any) -> Case:
@@ -44,23 +43,23 @@ def wrong(check_id: str = PORT, ago: float = 100.0, **different: Any) -> Case:
     return case(check_id, **(usual | different))
 
 
-def memory(state: State = State.READY, **different: Any) -> Past:
-    usual: dict[str, Any] = {"state": state, "since": NOW - 100.0, "proofs": PROVEN}
-    return past(**(usual | different))
+def memory(state: NodeState = NodeState.READY, **different: Any) -> AgentState:
+    usual: dict[str, Any] = {"state": state, "since": NOW - 100.0, "pass_streaks": PROVEN}
+    return agent_state(**(usual | different))
 
 
 def tell(
-    now: Past,
-    *assigned: Assigned,
+    now: AgentState,
+    *assigned: AssignedProfile,
     mode: Mode = Mode.GATE,
     found: tuple[Finding, ...] = FINE,
     gate: GatePolicy = GATE,
     **different: Any,
 ) -> Desired:
-    now = who_bears(now, found, NOW, full_round=True)
-    stands = standings(now, assigned, CHECKS, NOW)
-    policies: dict[str, Any] = {"gate": gate, "damping": DampingPolicy(), "readiness": ReadinessPolicy()}
-    return desired(now, found, stands, mode, CHECKS, now=NOW, **(policies | different))
+    now = taint_toleration.with_tolerations(now, found, NOW, full_round=True)
+    stands = gate_readiness.profile_readiness(now, assigned, CHECKS, NOW)
+    policies: dict[str, Any] = {"gate": gate, "confirmation": ConfirmationPolicy(), "readiness": ReadinessPolicy()}
+    return desired.desired(now, found, stands, mode, CHECKS, now=NOW, **(policies | different))
 
 
 def said(told: Desired, kind: str) -> str:
@@ -73,14 +72,14 @@ def kinds(told: Desired) -> list[str]:
     return [one.type.removeprefix("nodeprep.io/") for one in told.conditions]
 
 
-READY, BOOTSTRAP, UNHEALTHY = State.READY, State.BOOTSTRAP, State.UNHEALTHY
+READY, BOOTSTRAP, UNHEALTHY = NodeState.READY, NodeState.BOOTSTRAP, NodeState.UNHEALTHY
 WRONG: dict[str, Any] = {"cases": (wrong(),)}
 OFTEN = "gate checks passed often enough in this boot"
-UNPROVEN = {one: proof for one, proof in PROVEN.items() if one != PORT}
+UNPROVEN = {one: streak for one, streak in PROVEN.items() if one != PORT}
 
 SPARED = "the gate stays open, though only this version sees port.state NoSignal: mlx5_3/1: NoSignal"
 
-CONDITIONS: list[tuple[Past, str, str]] = [
+CONDITIONS: list[tuple[AgentState, str, str]] = [
     (memory(), "TrainingReady", "True Ready: every gate check passes: rdma-roce"),
     (memory(), "RDMAReady", "True Passed: 2 of 2 gate checks pass"),
     (memory(), "ENIReady", "True Passed: 1 of 1 gate checks pass"),
@@ -106,16 +105,16 @@ CONDITIONS: list[tuple[Past, str, str]] = [
     ),
     (memory(UNHEALTHY, cases=(wrong(LIMITS),)), "RDMAReady", "True Passed: 2 of 2 gate checks pass"),
     (
-        memory(cases=(wrong(spared_until=NOW + 1),)),
+        memory(cases=(wrong(deferred_until=NOW + 1),)),
         "TrainingReady",
         f"True VerdictChangedByUpgrade: {SPARED}",
     ),
     (
-        memory(cases=(wrong(SYNC, spared_until=NOW + 1),)),
+        memory(cases=(wrong(SYNC, deferred_until=NOW + 1),)),
         "TrainingReady",
         "True Ready: every gate check passes: rdma-roce",
     ),
-    (memory(cases=(wrong(spared_until=NOW + 1),)), "RDMAReady", "True Passed: 2 of 2 gate checks pass"),
+    (memory(cases=(wrong(deferred_until=NOW + 1),)), "RDMAReady", "True Passed: 2 of 2 gate checks pass"),
     (
         memory(blind=BLIND),
         "TrainingReady",
@@ -128,31 +127,35 @@ CONDITIONS: list[tuple[Past, str, str]] = [
     ),
     (memory(blind=BLIND), "ENIReady", "True Passed: 1 of 1 gate checks pass"),
     (memory(blind={SYNC: BLIND[PORT]}), "TrainingReady", "True Ready: every gate check passes: rdma-roce"),
-    (memory(blind={PORT: Blind(NOW - 599.0, "")}), "TrainingReady", "True Ready: every gate check passes: rdma-roce"),
-    (memory(blind={PORT: Blind(NOW - 599.0, "")}), "RDMAReady", "True Passed: 2 of 2 gate checks pass"),
+    (
+        memory(blind={PORT: BlindSince(NOW - 599.0, "")}),
+        "TrainingReady",
+        "True Ready: every gate check passes: rdma-roce",
+    ),
+    (memory(blind={PORT: BlindSince(NOW - 599.0, "")}), "RDMAReady", "True Passed: 2 of 2 gate checks pass"),
     (
         memory(UNHEALTHY, blind=BLIND, cases=(wrong(ENI),)),
         "TrainingReady",
         "False NoSignal: Unhealthy: eni.up NoSignal: mlx5_3/1: NoSignal",
     ),
     (
-        memory(BOOTSTRAP, proofs=UNPROVEN),
+        memory(BOOTSTRAP, pass_streaks=UNPROVEN),
         "TrainingReady",
         "False Bootstrap: 5 of 6 gate checks passed often enough in this boot; not yet port.state",
     ),
     (
-        memory(BOOTSTRAP, proofs=UNPROVEN),
+        memory(BOOTSTRAP, pass_streaks=UNPROVEN),
         "RDMAReady",
         "Unknown Bootstrap: 1 of 2 gate checks passed often enough in this boot; not yet port.state",
     ),
-    (memory(BOOTSTRAP, proofs=UNPROVEN), "ENIReady", "True Passed: 1 of 1 gate checks pass"),
+    (memory(BOOTSTRAP, pass_streaks=UNPROVEN), "ENIReady", "True Passed: 1 of 1 gate checks pass"),
     (
-        memory(BOOTSTRAP, proofs={}),
+        memory(BOOTSTRAP, pass_streaks={}),
         "TrainingReady",
         f"False Bootstrap: 0 of 6 {OFTEN}; not yet pci.driver-bound, port.state, eni.up and 3 more",
     ),
     (
-        memory(State.AWAITING_HUMAN, why="it flaps"),
+        memory(NodeState.AWAITING_HUMAN, why="it flaps"),
         "TrainingReady",
         "False AwaitingHuman: the node is AwaitingHuman: it flaps",
     ),
@@ -160,13 +163,13 @@ CONDITIONS: list[tuple[Past, str, str]] = [
 
 
 @pytest.mark.parametrize(("now", "kind", "words"), CONDITIONS)
-def test_conditions(now: Past, kind: str, words: str) -> None:
+def test_conditions(now: AgentState, kind: str, words: str) -> None:
     assert said(tell(now, RDMA, found=(*FINE, finding(PORT, port=7))), kind) == words
 
 
 ALL_KINDS = ["TrainingReady", "RDMAReady", "ENIReady", "GPUReady", "NetworkReady"]
 NOTHING = tuple(finding(one, Status.ABSENT) for one in IDS)
-APPLIES: list[tuple[tuple[Finding, ...], Past, tuple[Assigned, ...], bool, list[str]]] = [
+APPLIES: list[tuple[tuple[Finding, ...], AgentState, tuple[AssignedProfile, ...], bool, list[str]]] = [
     # findings, memory, profiles, full round, conditions
     (FINE, memory(), (RDMA,), True, ALL_KINDS),
     (NOTHING, memory(), (RDMA,), True, ["TrainingReady"]),
@@ -182,14 +185,20 @@ APPLIES: list[tuple[tuple[Finding, ...], Past, tuple[Assigned, ...], bool, list[
 
 @pytest.mark.parametrize(("found", "now", "profiles", "full_round", "there"), APPLIES)
 def test_an_area_is_there_where_it_applies_and_somebody_asks(
-    found: tuple[Finding, ...], now: Past, profiles: tuple[Assigned, ...], full_round: bool, there: list[str]
+    found: tuple[Finding, ...],
+    now: AgentState,
+    profiles: tuple[AssignedProfile, ...],
+    full_round: bool,
+    there: list[str],
 ) -> None:
     assert kinds(tell(now, *profiles, found=found, full_round=full_round)) == there
 
 
 def test_what_is_wrong_with_the_agent_stands_at_the_end_of_a_message_that_is_cut() -> None:
     now = memory(UNHEALTHY, cases=(wrong(message="x" * 600),))
-    trouble = Trouble("memory cannot be kept: /var/lib/nodeprep is full", "/etc/nodeprep.yaml:3: bad\n" + "y" * 300)
+    trouble = AgentTrouble(
+        "memory cannot be kept: /var/lib/nodeprep is full", "/etc/nodeprep.yaml:3: bad\n" + "y" * 300
+    )
     told = tell(now, RDMA, trouble=trouble)
     message = told.conditions[0].message
     assert len(message) == 512
@@ -205,30 +214,30 @@ INTOLERANT, DOUBTFUL = finding("plugin.tolerates-gate"), finding("plugin.tolerat
 UNSEEN = finding("plugin.tolerates-gate", Status.UNKNOWN)
 OTHERS = finding("plugin.tolerates-gate", Status.WARN, reason="BootstrapNotTolerated")
 OPENED = ((RDMA.name, "device"), (RDMA.name, "ready"))
-TAINTS: list[tuple[Past, tuple[Assigned, ...], Mode, tuple[Finding, ...], str]] = [
+TAINTS: list[tuple[AgentState, tuple[AssignedProfile, ...], Mode, tuple[Finding, ...], str]] = [
     # memory, profiles, mode, findings, value of the taint
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, FINE, TAINTED),
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.REPAIR, FINE, TAINTED),
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.OBSERVE, FINE, ""),
     (memory(), (RDMA,), Mode.GATE, FINE, ""),
     (memory(blind=BLIND), (RDMA,), Mode.GATE, FINE, ""),
-    (past(), (RDMA,), Mode.GATE, (), "Bootstrap"),
-    (past(), (RDMA,), Mode.OBSERVE, (), ""),
-    (past(), (TCP,), Mode.GATE, (), ""),
-    (past(), (), Mode.GATE, (), ""),
+    (agent_state(), (RDMA,), Mode.GATE, (), "Bootstrap"),
+    (agent_state(), (RDMA,), Mode.OBSERVE, (), ""),
+    (agent_state(), (TCP,), Mode.GATE, (), ""),
+    (agent_state(), (), Mode.GATE, (), ""),
     (memory(cases=(wrong(convicted_at=None),)), (RDMA,), Mode.GATE, FINE, "ToBeConfirmed"),
     (memory(cases=(wrong(convicted_at=None),)), (TCP,), Mode.GATE, FINE, ""),
     (memory(cases=(wrong(convicted_at=None),), gates=OPENED), (RDMA,), Mode.GATE, FINE, ""),
-    (memory(State.AWAITING_HUMAN), (RDMA,), Mode.GATE, FINE, "AwaitingHuman"),
-    (memory(State.VALIDATING), (TCP, RDMA), Mode.REPAIR, FINE, "Validating"),
+    (memory(NodeState.AWAITING_HUMAN), (RDMA,), Mode.GATE, FINE, "AwaitingHuman"),
+    (memory(NodeState.VALIDATING), (TCP, RDMA), Mode.REPAIR, FINE, "Validating"),
     (memory(BOOTSTRAP), (REFUSED,), Mode.GATE, FINE, "ProfileRefused"),
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, INTOLERANT), ""),
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, DOUBTFUL), ""),
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, replace(INTOLERANT, waived=WAIVED)), ""),
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, finding("plugin.tolerates-gate", Status.OK)), TAINTED),
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, UNSEEN), TAINTED),
-    (memory(UNHEALTHY, **WRONG, taint_borne=False), (RDMA,), Mode.GATE, (*FINE, UNSEEN), ""),
-    (memory(UNHEALTHY, **WRONG, taint_borne=False), (RDMA,), Mode.GATE, FINE, ""),
+    (memory(UNHEALTHY, **WRONG, taint_tolerated=False), (RDMA,), Mode.GATE, (*FINE, UNSEEN), ""),
+    (memory(UNHEALTHY, **WRONG, taint_tolerated=False), (RDMA,), Mode.GATE, FINE, ""),
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, OTHERS), TAINTED),
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, OTHERS, DOUBTFUL), ""),
     (memory(UNHEALTHY, cases=(wrong(reason="bad: value!"),)), (RDMA,), Mode.GATE, FINE, "badvalue"),
@@ -243,7 +252,9 @@ TAINTS: list[tuple[Past, tuple[Assigned, ...], Mode, tuple[Finding, ...], str]] 
 
 
 @pytest.mark.parametrize(("now", "profiles", "mode", "found", "value"), TAINTS)
-def test_taints(now: Past, profiles: tuple[Assigned, ...], mode: Mode, found: tuple[Finding, ...], value: str) -> None:
+def test_taints(
+    now: AgentState, profiles: tuple[AssignedProfile, ...], mode: Mode, found: tuple[Finding, ...], value: str
+) -> None:
     wanted = (Taint("nodeprep.io/unhealthy", value, "NoSchedule"),) if value else ()
     assert tell(now, *profiles, mode=mode, found=found).taints == wanted
 
@@ -253,8 +264,8 @@ PLUGINS_POD = finding("plugin.tolerates-gate", Status.WARN, name="kube-system/rd
 SAYS_SO = [
     # memory, mode, findings, whether the Node says that the taint is withheld
     (memory(UNHEALTHY, **WRONG), Mode.GATE, (PLUGINS_POD,), True),
-    (memory(BOOTSTRAP, proofs={}), Mode.REPAIR, (PLUGINS_POD,), True),
-    (memory(UNHEALTHY, **WRONG, taint_borne=False, intolerant={"kube-system/rdma-dp": None}), Mode.GATE, (), True),
+    (memory(BOOTSTRAP, pass_streaks={}), Mode.REPAIR, (PLUGINS_POD,), True),
+    (memory(UNHEALTHY, **WRONG, taint_tolerated=False, intolerant={"kube-system/rdma-dp": None}), Mode.GATE, (), True),
     (memory(UNHEALTHY, **WRONG), Mode.OBSERVE, (PLUGINS_POD,), False),
     (memory(), Mode.GATE, (PLUGINS_POD,), False),
     (memory(UNHEALTHY, **WRONG), Mode.GATE, (OTHERS,), False),
@@ -263,7 +274,7 @@ SAYS_SO = [
 
 @pytest.mark.parametrize(("now", "mode", "found", "says"), SAYS_SO)
 def test_a_node_without_the_taint_that_it_ought_to_have_says_so(
-    now: Past, mode: Mode, found: tuple[Finding, ...], says: bool
+    now: AgentState, mode: Mode, found: tuple[Finding, ...], says: bool
 ) -> None:
     told = tell(now, RDMA, mode=mode, found=(*FINE, *found))
     assert (told.conditions[0].message.endswith(WITHHELD), told.untainted) == (says, WITHHELD[2:] if says else "")
@@ -278,8 +289,8 @@ def test_names_and_effect_are_the_operators() -> None:
     assert tell(memory(), RDMA, gate=gate).labels["example.com/rdma"] == "true"
 
 
-OTHER_RDMA = Assigned("rdma", (PORT,), gating=False, rdma=True)
-LABELS: list[tuple[Past, tuple[Assigned, ...], dict[str, str]]] = [
+OTHER_RDMA = AssignedProfile("rdma", (PORT,), gating=False, rdma=True)
+LABELS: list[tuple[AgentState, tuple[AssignedProfile, ...], dict[str, str]]] = [
     (
         memory(),
         (RDMA, TCP),
@@ -294,18 +305,18 @@ LABELS: list[tuple[Past, tuple[Assigned, ...], dict[str, str]]] = [
         (RDMA, OTHER_RDMA),
         {CAPABLE: "true", "nodeprep.io/profile.rdma": "ready"},
     ),
-    (memory(State.AWAITING_HUMAN), (RDMA,), {}),
-    (past(), (RDMA,), {}),
+    (memory(NodeState.AWAITING_HUMAN), (RDMA,), {}),
+    (agent_state(), (RDMA,), {}),
 ]
 
 
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize(("now", "profiles", "labels"), LABELS)
-def test_labels(now: Past, profiles: tuple[Assigned, ...], labels: dict[str, str], mode: Mode) -> None:
+def test_labels(now: AgentState, profiles: tuple[AssignedProfile, ...], labels: dict[str, str], mode: Mode) -> None:
     assert tell(now, *profiles, mode=mode).labels == {"nodeprep.io/state": str(now.state)} | labels
 
 
-STAYS: list[tuple[State, Mode, bool, bool]] = [
+STAYS: list[tuple[NodeState, Mode, bool, bool]] = [
     # state, mode, full round, whether the bootstrap taint may stay
     (BOOTSTRAP, Mode.OBSERVE, False, True),
     (BOOTSTRAP, Mode.OBSERVE, True, False),
@@ -319,7 +330,7 @@ STAYS: list[tuple[State, Mode, bool, bool]] = [
 
 
 @pytest.mark.parametrize(("state", "mode", "full_round", "stays"), STAYS)
-def test_the_bootstrap_taint(state: State, mode: Mode, full_round: bool, stays: bool) -> None:
+def test_the_bootstrap_taint(state: NodeState, mode: Mode, full_round: bool, stays: bool) -> None:
     assert tell(memory(state), RDMA, mode=mode, full_round=full_round).bootstrap_taint_may_stay is stays
 
 
@@ -331,7 +342,7 @@ REMEDIES: list[tuple[tuple[Case, ...], list[str]]] = [
     ((wrong(remedy=LINK_UP, latched="it flaps"),), []),
     ((wrong(remedy=LINK_UP, passes=1),), []),
     ((wrong(remedy=LINK_UP, convicted_at=None),), []),
-    ((wrong(remedy=LINK_UP, spared_until=NOW + 1),), []),
+    ((wrong(remedy=LINK_UP, deferred_until=NOW + 1),), []),
     ((wrong(SYNC, remedy=LINK_UP),), []),
     ((wrong(remedy=LINK_UP), wrong(port=2, remedy=LINK_UP)), ["port.state link_up eth2"]),
     (
@@ -357,13 +368,13 @@ LEGAL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 @given(st.text())
 def test_labels_and_reasons_are_what_kubernetes_takes(text: str) -> None:
-    assert LEGAL.fullmatch(label(text))
-    assert re.fullmatch(r"[A-Za-z][A-Za-z0-9]{0,62}", reason(text))
+    assert LEGAL.fullmatch(kubernetes_text.label(text))
+    assert re.fullmatch(r"[A-Za-z][A-Za-z0-9]{0,62}", kubernetes_text.reason(text))
 
 
 @given(st.text(max_size=400), st.text(max_size=300), st.integers(0, 300))
 def test_a_line_is_printable_and_short_and_keeps_its_tail(text: str, tail: str, most: int) -> None:
-    written = line(text, most, tail=tail)
+    written = kubernetes_text.line(text, most, tail=tail)
     assert len(written) <= most
     assert written.isprintable()
     assert len(tail) > most or not tail.isprintable() or written.endswith(tail)
@@ -387,7 +398,7 @@ CUTS = [
 def test_a_line_is_cut_between_words_unless_one_is_too_long_to_be_one(
     text: str, most: int, tail: str, cut: str
 ) -> None:
-    assert line(text, most, tail=tail) == cut
+    assert kubernetes_text.line(text, most, tail=tail) == cut
 
 
 def test_an_area_names_three_that_are_yet_to_pass() -> None:
@@ -399,12 +410,23 @@ def test_an_area_names_three_that_are_yet_to_pass() -> None:
 
 @pytest.mark.parametrize("text", ["NoSignal", "profile.rdma-roce", "a", "x" * 63])
 def test_a_legal_label_stays_as_it_is(text: str) -> None:
-    assert label(text) == text
+    assert kubernetes_text.label(text) == text
 
 
 def test_two_names_do_not_become_one_label() -> None:
     long = "x" * 80
-    assert len({label(long + "1"), label(long + "2"), label("a/b"), label("a-b"), label("a b")}) == 5
+    assert (
+        len(
+            {
+                kubernetes_text.label(long + "1"),
+                kubernetes_text.label(long + "2"),
+                kubernetes_text.label("a/b"),
+                kubernetes_text.label("a-b"),
+                kubernetes_text.label("a b"),
+            }
+        )
+        == 5
+    )
 
 
 def test_the_label_of_a_profile_of_any_name_is_legal() -> None:
@@ -415,7 +437,7 @@ def test_the_label_of_a_profile_of_any_name_is_legal() -> None:
 
 
 def test_a_node_without_profiles_says_so() -> None:
-    assert tell(memory()).conditions[0] == Condition(
+    assert tell(memory()).conditions[0] == NodeCondition(
         "nodeprep.io/TrainingReady", "True", "Ready", "no profile demands anything"
     )
 

@@ -1,4 +1,4 @@
-"""The histories can fail: each of these changes to the mind is a way to open a gate wrongly, and they find it."""
+"""The histories can fail: each of these changes to the reconciler is a way to open a gate wrongly, and they find it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MUTATIONS = (
         "release after one pass", "policy", "return passes >= self.passes and since", "return passes >= 1 or since"
     ),
     Mutation("Unknown counts as pass", "answers", "not {Status.FAIL, Status.UNKNOWN}", "not {Status.FAIL}"),
-    Mutation("Unknown releases", "damping", "if not answer.could_look_at(case.subject):", "if False:"),
+    Mutation("Unknown releases", "confirmation", "if not answer.could_look_at(case.subject):", "if False:"),
     Mutation(
         "unreadable memory means READY",
         "readiness",
@@ -52,7 +52,7 @@ MUTATIONS = (
     Mutation("taint in observe", "desired", "Mode.OBSERVE: ModeRow(taints=False", "Mode.OBSERVE: ModeRow(taints=True"),
     Mutation("no taint in gate", "desired", "Mode.GATE: ModeRow(taints=True", "Mode.GATE: ModeRow(taints=False"),
     Mutation("taint that the plugins do not bear", "bearing", "return finding.status", "return True or finding.status"),
-    Mutation("a reset leaves the proofs", "damping", "proofs={},", "proofs=past.proofs,"),
+    Mutation("a reset leaves the proofs", "confirmation", "proofs={},", "proofs=past.proofs,"),
     Mutation("one failing look convicts", "policy", "Rule(fails=2, of=2, apart=0.5)", "Rule(fails=1, of=1)"),
     Mutation("nothing convicts", "cases", "if not after.convicted and _believed(", "if False and _believed("),
     Mutation(

@@ -7,22 +7,12 @@ from typing import Any
 
 import pytest
 
-from nodeprep.decide.damping import reset
-from nodeprep.decide.readiness import (
-    NO_REPAIR,
-    Assigned,
-    ReadinessPolicy,
-    Repair,
-    advance,
-    begin,
-    node_gates,
-    open_gates,
-    standings,
-)
-from nodeprep.decide.states import TABLE
-from nodeprep.facts.past import Blind, Case, Past, Proof, State
+from nodeprep.agent_state import AgentState, BlindSince, Case, NodeState, PassStreak
+from nodeprep.decide import fault_confirmation, gate_readiness
+from nodeprep.decide.gate_readiness import NO_REPAIR, AssignedProfile, ReadinessPolicy, Repair
+from nodeprep.decide.state_table import TABLE
 from nodeprep.model import Check, Remedy, Severity, Stage
-from tests.past_values import BOOT, case, check, checks, past
+from tests.past_values import BOOT, agent_state, case, check, checks
 
 POLICY = ReadinessPolicy()
 NOW = 10_000.0
@@ -33,9 +23,9 @@ CHECKS = checks(
     check(NODE_STAGE, stage=Stage.NODE),
     check("time.sync", severity=Severity.WARN),
 )
-RDMA = Assigned("rdma-roce", (DEVICE, NODE_STAGE), gating=True, rdma=True)
-PROVEN = Proof(3, 100.0, 130.0, proven=True)
-ONCE = Proof(1, 100.0, 100.0)
+RDMA = AssignedProfile("rdma-roce", (DEVICE, NODE_STAGE), gating=True, rdma=True)
+PROVEN = PassStreak(3, 100.0, 130.0, proven=True)
+ONCE = PassStreak(1, 100.0, 100.0)
 BOTH = {DEVICE: PROVEN, NODE_STAGE: PROVEN}
 LINK_UP = Remedy("link_up", {"interface": "eth2"})
 ABLE = Repair(able=True)
@@ -51,30 +41,32 @@ def suspect() -> Case:
     return case(convicted_at=None, looks=((NOW, True),))
 
 
-def memory(state: State, ago: float = 100.0, **different: Any) -> Past:
+def memory(state: NodeState, ago: float = 100.0, **different: Any) -> AgentState:
     """A node that is in a state for `ago` seconds and whose gates have all passed."""
-    return past(**({"state": state, "since": NOW - ago, "proofs": BOTH} | different))
+    return agent_state(**({"state": state, "since": NOW - ago, "pass_streaks": BOTH} | different))
 
 
-def then(before: Past, *assigned: Assigned, repair: Repair = NO_REPAIR, known: dict[str, Check] = CHECKS) -> Past:
-    return advance(before, assigned or (RDMA,), known, POLICY, NOW, repair=repair)
+def then(
+    before: AgentState, *assigned: AssignedProfile, repair: Repair = NO_REPAIR, known: dict[str, Check] = CHECKS
+) -> AgentState:
+    return gate_readiness.advance(before, assigned or (RDMA,), known, POLICY, NOW, repair=repair)
 
 
-BOOTSTRAP, READY, UNHEALTHY = State.BOOTSTRAP, State.READY, State.UNHEALTHY
-REPAIRING, VALIDATING, AWAITING_HUMAN = State.REPAIRING, State.VALIDATING, State.AWAITING_HUMAN
+BOOTSTRAP, READY, UNHEALTHY = NodeState.BOOTSTRAP, NodeState.READY, NodeState.UNHEALTHY
+REPAIRING, VALIDATING, AWAITING_HUMAN = NodeState.REPAIRING, NodeState.VALIDATING, NodeState.AWAITING_HUMAN
 
-BLIND = {DEVICE: Blind(NOW - 1, "/sys/class/infiniband: denied (errno 13)")}
+BLIND = {DEVICE: BlindSince(NOW - 1, "/sys/class/infiniband: denied (errno 13)")}
 REFUSED = replace(RDMA, refused="no baseline confirms rdma-roce")
 MENDABLE: dict[str, Any] = {"cases": (wrong(remedy=LINK_UP),)}
 WRONG: dict[str, Any] = {"cases": (wrong(),)}
-SPARED: dict[str, Any] = {"cases": (wrong(spared_until=NOW + 1),)}
+SPARED: dict[str, Any] = {"cases": (wrong(deferred_until=NOW + 1),)}
 
 ROWS = [
     # from, memory, profile, repair, to
     (BOOTSTRAP, {}, RDMA, Repair(), READY),
-    (BOOTSTRAP, {"proofs": {}}, RDMA, Repair(), BOOTSTRAP),
-    (BOOTSTRAP, {"proofs": {DEVICE: PROVEN}}, RDMA, Repair(), BOOTSTRAP),
-    (BOOTSTRAP, {"proofs": BOTH | {DEVICE: ONCE}}, RDMA, Repair(), BOOTSTRAP),
+    (BOOTSTRAP, {"pass_streaks": {}}, RDMA, Repair(), BOOTSTRAP),
+    (BOOTSTRAP, {"pass_streaks": {DEVICE: PROVEN}}, RDMA, Repair(), BOOTSTRAP),
+    (BOOTSTRAP, {"pass_streaks": BOTH | {DEVICE: ONCE}}, RDMA, Repair(), BOOTSTRAP),
     (BOOTSTRAP, {"cases": (suspect(),)}, RDMA, Repair(), BOOTSTRAP),
     (BOOTSTRAP, {"blind": BLIND}, RDMA, Repair(), BOOTSTRAP),
     (BOOTSTRAP, SPARED, RDMA, Repair(), READY),
@@ -90,21 +82,21 @@ ROWS = [
     (BOOTSTRAP, {"cases": (wrong(remedy=LINK_UP, latched="3 times"),)}, RDMA, ABLE, AWAITING_HUMAN),
     (BOOTSTRAP, WRONG, RDMA, Repair(), AWAITING_HUMAN),
     (BOOTSTRAP, {"cases": (wrong(59.0),)}, RDMA, Repair(), BOOTSTRAP),
-    (BOOTSTRAP, {"proofs": {}, "ago": 3600.0}, RDMA, Repair(), AWAITING_HUMAN),
-    (BOOTSTRAP, {"proofs": {}, "ago": 3599.0}, RDMA, Repair(), BOOTSTRAP),
+    (BOOTSTRAP, {"pass_streaks": {}, "ago": 3600.0}, RDMA, Repair(), AWAITING_HUMAN),
+    (BOOTSTRAP, {"pass_streaks": {}, "ago": 3599.0}, RDMA, Repair(), BOOTSTRAP),
     (READY, {}, RDMA, Repair(), READY),
     (READY, WRONG, RDMA, Repair(), UNHEALTHY),
     (READY, SPARED, RDMA, Repair(), READY),
-    (READY, {"cases": (wrong(spared_until=NOW),)}, RDMA, Repair(), UNHEALTHY),
+    (READY, {"cases": (wrong(deferred_until=NOW),)}, RDMA, Repair(), UNHEALTHY),
     (READY, {"cases": (suspect(),)}, RDMA, Repair(), READY),
     (READY, {"blind": BLIND}, RDMA, Repair(), READY),
     (READY, {"cases": (wrong(check="time.sync"),)}, RDMA, Repair(), READY),
-    (READY, {"proofs": {DEVICE: PROVEN}}, RDMA, Repair(), BOOTSTRAP),
+    (READY, {"pass_streaks": {DEVICE: PROVEN}}, RDMA, Repair(), BOOTSTRAP),
     (READY, {}, REFUSED, Repair(), BOOTSTRAP),
     (UNHEALTHY, {}, RDMA, Repair(), READY),
     (UNHEALTHY, {"cases": (suspect(),)}, RDMA, Repair(), UNHEALTHY),
     (UNHEALTHY, WRONG, RDMA, ABLE, UNHEALTHY),
-    (UNHEALTHY, {**WRONG, "proofs": {DEVICE: PROVEN}}, RDMA, Repair(), BOOTSTRAP),
+    (UNHEALTHY, {**WRONG, "pass_streaks": {DEVICE: PROVEN}}, RDMA, Repair(), BOOTSTRAP),
     (UNHEALTHY, WRONG, REFUSED, Repair(), BOOTSTRAP),
     (UNHEALTHY, MENDABLE, RDMA, ABLE, REPAIRING),
     (UNHEALTHY, MENDABLE, RDMA, Repair(), UNHEALTHY),
@@ -121,11 +113,11 @@ ROWS = [
     (REPAIRING, {}, RDMA, ABLE, VALIDATING),
     (VALIDATING, {}, RDMA, Repair(), READY),
     (VALIDATING, {"cases": (suspect(),)}, RDMA, Repair(), VALIDATING),
-    (VALIDATING, {"proofs": {DEVICE: PROVEN}}, RDMA, Repair(), BOOTSTRAP),
+    (VALIDATING, {"pass_streaks": {DEVICE: PROVEN}}, RDMA, Repair(), BOOTSTRAP),
     (VALIDATING, {}, REFUSED, Repair(), BOOTSTRAP),
     (VALIDATING, {**MENDABLE, "ago": 119.0}, RDMA, ABLE, VALIDATING),
     (VALIDATING, {**MENDABLE, "ago": 120.0}, RDMA, ABLE, UNHEALTHY),
-    (VALIDATING, {**MENDABLE, "ago": 120.0, "proofs": {}}, RDMA, ABLE, BOOTSTRAP),
+    (VALIDATING, {**MENDABLE, "ago": 120.0, "pass_streaks": {}}, RDMA, ABLE, BOOTSTRAP),
     (AWAITING_HUMAN, {"all_passing_since": NOW - 600.0}, RDMA, Repair(), READY),
     (AWAITING_HUMAN, {"all_passing_since": NOW - 599.0}, RDMA, Repair(), AWAITING_HUMAN),
     (AWAITING_HUMAN, {"ago": 9999.0}, RDMA, Repair(), AWAITING_HUMAN),
@@ -136,13 +128,15 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("start", "holds", "profile", "repair", "to"), ROWS)
-def test_follows(start: State, holds: dict[str, Any], profile: Assigned, repair: Repair, to: State) -> None:
+def test_follows(
+    start: NodeState, holds: dict[str, Any], profile: AssignedProfile, repair: Repair, to: NodeState
+) -> None:
     before = memory(start, **holds)
     after = then(before, profile, repair=repair)
     assert after.state is to
     assert after.since == (NOW if to is not start else before.since)
     fails = any(case.convicted for case in holds.get("cases", ()))
-    assert bool(after.why) == (to is not start or (start is State.UNHEALTHY and fails))
+    assert bool(after.why) == (to is not start or (start is NodeState.UNHEALTHY and fails))
 
 
 def test_every_row_of_the_table_is_walked_by_a_row_here() -> None:
@@ -158,7 +152,7 @@ def test_what_stays_as_it_is_is_the_same_value() -> None:
 
 @pytest.mark.parametrize(("start", "holds", "profile", "repair", "to"), ROWS)
 def test_walking_on_comes_to_an_end(
-    start: State, holds: dict[str, Any], profile: Assigned, repair: Repair, to: State
+    start: NodeState, holds: dict[str, Any], profile: AssignedProfile, repair: Repair, to: NodeState
 ) -> None:
     del to
     now = memory(start, **holds)
@@ -169,14 +163,14 @@ def test_walking_on_comes_to_an_end(
 
 WHYS = [
     (memory(READY, **WRONG), RDMA, "a gate check fails: port.state NoSignal: mlx5_3/1: NoSignal"),
-    (memory(READY, proofs={DEVICE: PROVEN}), RDMA, "gates that are yet to pass often enough: plugin.registered"),
+    (memory(READY, pass_streaks={DEVICE: PROVEN}), RDMA, "gates that are yet to pass often enough: plugin.registered"),
     (memory(READY), REFUSED, "the profile is refused: no baseline confirms rdma-roce"),
     (memory(BOOTSTRAP), RDMA, "every gate check passed often enough in this boot"),
 ]
 
 
 @pytest.mark.parametrize(("before", "profile", "why"), WHYS)
-def test_says_why(before: Past, profile: Assigned, why: str) -> None:
+def test_says_why(before: AgentState, profile: AssignedProfile, why: str) -> None:
     assert then(before, profile).why == why
 
 
@@ -196,7 +190,7 @@ def test_passing_is_counted_from_when_everything_passed() -> None:
     assert then(waits).all_passing_since == NOW
     since = memory(AWAITING_HUMAN, all_passing_since=NOW - 5)
     assert then(since).all_passing_since == NOW - 5
-    broken: tuple[dict[str, Any], ...] = (WRONG, {"cases": (suspect(),)}, {"blind": BLIND}, {"proofs": {}})
+    broken: tuple[dict[str, Any], ...] = (WRONG, {"cases": (suspect(),)}, {"blind": BLIND}, {"pass_streaks": {}})
     for different in broken:
         assert then(replace(since, **different)).all_passing_since is None
 
@@ -204,19 +198,21 @@ def test_passing_is_counted_from_when_everything_passed() -> None:
 GATES = [
     # profiles, gates that the state goes by
     ((RDMA,), (DEVICE, NODE_STAGE)),
-    ((RDMA, Assigned("tcp", ("cni.first",), gating=False, rdma=False)), (DEVICE, NODE_STAGE)),
-    ((Assigned("tcp", ("cni.first", DEVICE), gating=False, rdma=False),), ("cni.first", DEVICE)),
+    ((RDMA, AssignedProfile("tcp", ("cni.first",), gating=False, rdma=False)), (DEVICE, NODE_STAGE)),
+    ((AssignedProfile("tcp", ("cni.first", DEVICE), gating=False, rdma=False),), ("cni.first", DEVICE)),
     ((), ()),
 ]
 
 
 @pytest.mark.parametrize(("profiles", "gates"), GATES)
-def test_the_state_goes_by_gating_profiles_else_by_all(profiles: tuple[Assigned, ...], gates: tuple[str, ...]) -> None:
-    assert node_gates(profiles) == gates
+def test_the_state_goes_by_gating_profiles_else_by_all(
+    profiles: tuple[AssignedProfile, ...], gates: tuple[str, ...]
+) -> None:
+    assert gate_readiness.node_gates(profiles) == gates
 
 
 @pytest.mark.parametrize(
-    ("proofs", "cases", "state"),
+    ("pass_streaks", "cases", "state"),
     [
         ({}, (), BOOTSTRAP),
         ({DEVICE: PROVEN, "time.sync": ONCE}, (), READY),
@@ -226,16 +222,16 @@ def test_the_state_goes_by_gating_profiles_else_by_all(profiles: tuple[Assigned,
     ],
 )
 def test_without_a_profile_nothing_is_demanded_but_that_it_was_looked_at(
-    proofs: dict[str, Proof], cases: tuple[Case, ...], state: State
+    pass_streaks: dict[str, PassStreak], cases: tuple[Case, ...], state: NodeState
 ) -> None:
-    before = past(proofs=proofs, cases=cases, since=NOW)
-    assert advance(before, (), CHECKS, POLICY, NOW).state is state
+    before = agent_state(pass_streaks=pass_streaks, cases=cases, since=NOW)
+    assert gate_readiness.advance(before, (), CHECKS, POLICY, NOW).state is state
 
 
 def test_an_unhealthy_node_says_what_is_wrong_now() -> None:
     """One fault may be gone and another have come while the state is the same."""
     first, second = wrong(1.0), replace(wrong(1.0), reason="NotActive", message="another")
-    one = then(memory(State.READY, cases=(first,)))
+    one = then(memory(NodeState.READY, cases=(first,)))
     assert "NoSignal" in one.why
     other = then(replace(one, cases=(second,)))
     assert (other.state, other.since) == (one.state, one.since)
@@ -247,22 +243,26 @@ def test_what_just_failed_opens_no_gate_and_closes_none() -> None:
     suspect = replace(wrong(1.0), convicted_at=None, looks=((NOW - 1.0, True),), passes=0)
     shut = memory(READY, cases=(suspect,))
     open_ = replace(shut, gates=((RDMA.name, "device"), (RDMA.name, "ready")))
-    assert [(one.device, one.ready) for one in standings(shut, (RDMA,), CHECKS, NOW)] == [(False, False)]
-    assert [(one.device, one.ready) for one in standings(open_, (RDMA,), CHECKS, NOW)] == [(True, True)]
-    assert open_gates(standings(open_, (RDMA,), CHECKS, NOW)) == open_.gates
+    assert [(one.device, one.ready) for one in gate_readiness.profile_readiness(shut, (RDMA,), CHECKS, NOW)] == [
+        (False, False)
+    ]
+    assert [(one.device, one.ready) for one in gate_readiness.profile_readiness(open_, (RDMA,), CHECKS, NOW)] == [
+        (True, True)
+    ]
+    assert gate_readiness.open_gates(gate_readiness.profile_readiness(open_, (RDMA,), CHECKS, NOW)) == open_.gates
 
 
 def test_a_profile_without_gates_does_not_open_before_the_first_looks() -> None:
-    empty = Assigned("mine", (), gating=True, rdma=True)
-    assert then(past(since=NOW), empty).state is BOOTSTRAP
-    assert not standings(past(state=READY), (empty,), CHECKS, NOW)[0].ready
-    assert not standings(past(state=READY), (empty,), CHECKS, NOW)[0].device
+    empty = AssignedProfile("mine", (), gating=True, rdma=True)
+    assert then(agent_state(since=NOW), empty).state is BOOTSTRAP
+    assert not gate_readiness.profile_readiness(agent_state(state=READY), (empty,), CHECKS, NOW)[0].ready
+    assert not gate_readiness.profile_readiness(agent_state(state=READY), (empty,), CHECKS, NOW)[0].device
 
 
 KEPT = memory(
     READY,
     at=NOW - 50,
-    cases=(wrong(turns=(NOW - 60,), passing_since=NOW - 5, spared_until=NOW + 10),),
+    cases=(wrong(flaps=(NOW - 60,), passing_since=NOW - 5, deferred_until=NOW + 10),),
     blind=BLIND,
     all_passing_since=NOW - 40,
     upgraded_at=NOW - 590,
@@ -282,13 +282,13 @@ OUTLIVES: dict[str, Any] = {
 
 @pytest.mark.parametrize("uid", ["uid-1", ""])
 def test_a_restart_in_the_same_boot_keeps_everything(uid: str) -> None:
-    assert begin(KEPT, BOOT, uid, NOW) is KEPT
+    assert gate_readiness.begin(KEPT, BOOT, uid, NOW) is KEPT
 
 
 def test_the_node_uid_is_learned_once() -> None:
-    learned = begin(replace(KEPT, node_uid=""), BOOT, "uid-1", NOW)
+    learned = gate_readiness.begin(replace(KEPT, node_uid=""), BOOT, "uid-1", NOW)
     assert learned == KEPT
-    assert begin(learned, BOOT, "uid-2", NOW).state is BOOTSTRAP
+    assert gate_readiness.begin(learned, BOOT, "uid-2", NOW).state is BOOTSTRAP
 
 
 LATER = NOW + 1
@@ -299,18 +299,18 @@ DAMAGED: list[dict[str, Any]] = [
     {"since": float("nan")},
     {"all_passing_since": LATER},
     {"upgraded_at": LATER},
-    {"blind": {DEVICE: Blind(LATER, "")}},
-    {"proofs": {DEVICE: replace(PROVEN, first=LATER)}},
-    {"proofs": {DEVICE: replace(PROVEN, last=LATER)}},
+    {"blind": {DEVICE: BlindSince(LATER, "")}},
+    {"pass_streaks": {DEVICE: replace(PROVEN, first=LATER)}},
+    {"pass_streaks": {DEVICE: replace(PROVEN, last=LATER)}},
     {"cases": (wrong(opened_at=LATER),)},
     {"cases": (wrong(looks=((LATER, False),)),)},
     {"cases": (wrong(convicted_at=LATER),)},
     {"cases": (wrong(latched_at=LATER),)},
     {"cases": (wrong(passing_since=LATER),)},
-    {"cases": (wrong(turns=(LATER,)),)},
-    {"cases": (wrong(spared_until=NOW + 601),)},
+    {"cases": (wrong(flaps=(LATER,)),)},
+    {"cases": (wrong(deferred_until=NOW + 601),)},
 ]
-STRANGE: list[tuple[Past | None, str, str]] = [
+STRANGE: list[tuple[AgentState | None, str, str]] = [
     (None, BOOT, "uid-1"),
     (KEPT, "another boot", "uid-1"),
     (KEPT, "", "uid-1"),
@@ -321,25 +321,25 @@ STRANGE: list[tuple[Past | None, str, str]] = [
 
 
 @pytest.mark.parametrize(("kept", "boot", "uid"), STRANGE)
-def test_what_is_not_of_this_boot_and_node_opens_nothing(kept: Past | None, boot: str, uid: str) -> None:
+def test_what_is_not_of_this_boot_and_node_opens_nothing(kept: AgentState | None, boot: str, uid: str) -> None:
     whole = kept and replace(kept, **OUTLIVES)
-    new = begin(whole, boot, uid, NOW)
+    new = gate_readiness.begin(whole, boot, uid, NOW)
     outlives = OUTLIVES if whole else {}
-    assert new == Past(boot_id=boot, node_uid=uid, state=BOOTSTRAP, since=NOW, why=new.why, **outlives)
+    assert new == AgentState(boot_id=boot, node_uid=uid, state=BOOTSTRAP, since=NOW, why=new.why, **outlives)
     assert new.why
 
 
 def test_a_reset_closes_and_forgets() -> None:
     before = replace(memory(AWAITING_HUMAN, cases=(wrong(latched="3 times"),), all_passing_since=100.0), held=("rdma",))
-    after = reset(before, NOW)
+    after = fault_confirmation.reset(before, NOW)
     assert (after.state, after.since, after.all_passing_since, after.held) == (BOOTSTRAP, NOW, None, ("rdma",))
-    assert not any(proof.proven for proof in after.proofs.values())
+    assert not any(streak.proven for streak in after.pass_streaks.values())
     assert not any(one.convicted for one in after.cases)
     assert then(after).state is BOOTSTRAP
 
 
-OTHER = Assigned("tcp", (DEVICE,), gating=False, rdma=False)
-STANDINGS: list[tuple[Past, Assigned, bool, bool, str]] = [
+OTHER = AssignedProfile("tcp", (DEVICE,), gating=False, rdma=False)
+STANDINGS: list[tuple[AgentState, AssignedProfile, bool, bool, str]] = [
     # memory, profile, device-ready, ready, in the way
     (memory(READY), RDMA, True, True, ""),
     (memory(READY, blind=BLIND), RDMA, True, True, ""),
@@ -357,14 +357,14 @@ STANDINGS: list[tuple[Past, Assigned, bool, bool, str]] = [
     ),
     (memory(READY), REFUSED, False, False, "no baseline confirms rdma-roce"),
     (
-        memory(BOOTSTRAP, proofs={DEVICE: PROVEN, NODE_STAGE: ONCE}),
+        memory(BOOTSTRAP, pass_streaks={DEVICE: PROVEN, NODE_STAGE: ONCE}),
         RDMA,
         True,
         False,
         "1 of 2 gate checks passed often enough in this boot; not yet plugin.registered",
     ),
     (
-        memory(BOOTSTRAP, proofs={DEVICE: ONCE}, blind=BLIND),
+        memory(BOOTSTRAP, pass_streaks={DEVICE: ONCE}, blind=BLIND),
         RDMA,
         False,
         False,
@@ -372,14 +372,14 @@ STANDINGS: list[tuple[Past, Assigned, bool, bool, str]] = [
     ),
     (
         memory(READY),
-        Assigned("mine", ("no.such",), gating=False, rdma=False),
+        AssignedProfile("mine", ("no.such",), gating=False, rdma=False),
         False,
         False,
         "0 of 1 gate checks passed often enough in this boot; not yet no.such",
     ),
     (
         memory(READY),
-        Assigned("mine", tuple("abcde"), gating=False, rdma=False),
+        AssignedProfile("mine", tuple("abcde"), gating=False, rdma=False),
         False,
         False,
         "0 of 5 gate checks passed often enough in this boot; not yet a, b, c and 2 more",
@@ -388,8 +388,8 @@ STANDINGS: list[tuple[Past, Assigned, bool, bool, str]] = [
 
 
 @pytest.mark.parametrize(("now", "profile", "device", "ready", "why"), STANDINGS)
-def test_a_profile_stands(now: Past, profile: Assigned, device: bool, ready: bool, why: str) -> None:
-    stands = standings(now, (profile,), CHECKS, NOW)[0]
+def test_a_profile_stands(now: AgentState, profile: AssignedProfile, device: bool, ready: bool, why: str) -> None:
+    stands = gate_readiness.profile_readiness(now, (profile,), CHECKS, NOW)[0]
     assert (stands.device, stands.ready, stands.why) == (device, ready, why)
     assert (stands.name, stands.gating, stands.rdma, stands.gates) == (
         profile.name,

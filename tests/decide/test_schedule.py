@@ -1,4 +1,4 @@
-"""When which fact is looked at: periods, bells, storms, looks that are wanted, facts that are under way."""
+"""When which fact is looked at: periods, event sources, storms, looks that are wanted, facts that are under way."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeprep.decide.policy import Glance
-from nodeprep.decide.schedule import STORM, Schedule, glance, not_fresh
-from nodeprep.facts.expected import Expected
-from nodeprep.model import Check, Damping, Fact, Severity, Stage, Topic
+from nodeprep.decide import look_schedule
+from nodeprep.decide.confirmation_policy import CheckObservation
+from nodeprep.decide.look_schedule import EVENT_STORM_SECONDS, Schedule
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.model import Check, Confirmation, Fact, Severity, Stage, Topic
 
 
 class Links:
-    """A fact that a bell wakes."""
+    """A fact that an event source wakes."""
 
 
 class Books:
@@ -91,7 +92,7 @@ def test_it_is_calm_where_nothing_rang_and_nothing_is_wanted() -> None:
     plan.ring({Topic.LINK}, 140.0)
     plan.start(plan.due(140.0), 140.0)
     plan.ring({Topic.LINK}, 140.5)
-    assert not plan.is_calm(141.0), "a bell waits to be answered"
+    assert not plan.is_calm(141.0), "an event source waits to be answered"
     wanting = schedule(100.0, 100.0, 100.0)
     wanting.want([Slow], 200.0)
     assert not wanting.is_calm(130.0)
@@ -141,7 +142,7 @@ def test_the_first_event_is_never_put_off_and_the_last_is_never_lost() -> None:
     assert "Links" not in due(plan, 10.9)
     assert plan.next() == 11.0
     assert plan.deaf(10.3) == {Topic.LINK}
-    assert plan.hears_at(10.3) == 10.0 + STORM
+    assert plan.hears_at(10.3) == 10.0 + EVENT_STORM_SECONDS
     plan.ring((), 11.0)
     assert "Links" in due(plan, 11.0)
 
@@ -198,63 +199,85 @@ def test_no_event_is_forgotten(steps: list[tuple[float, str]]) -> None:
         if plan.begun[Links] >= pending:
             pending = -inf
         plan.start(plan.due(now), now)
-    end = now + STORM
+    end = now + EVENT_STORM_SECONDS
     plan.ring((), end)
     plan.start(plan.due(end), end)
     assert plan.begun[Links] >= pending
 
 
-def check(*needs: type, damping: Damping = Damping.HARD) -> Check:
-    return Check("a.b", "?", "why", "fix", "source", Severity.GATE, Stage.DEVICE, damping, needs, lambda _: iter(()))
+def check(*needs: type, confirmation: Confirmation = Confirmation.FAST) -> Check:
+    return Check(
+        "a.b", "?", "why", "fix", "source", Severity.GATE, Stage.DEVICE, confirmation, needs, lambda _: iter(())
+    )
 
 
 @pytest.mark.parametrize(
     ("of", "begun", "before", "expected"),
     [
-        pytest.param(check(Links), {Links: 5.0}, None, Glance(5.0, 5.0), id="the first look"),
+        pytest.param(check(Links), {Links: 5.0}, None, CheckObservation(5.0, 5.0), id="the first look"),
         pytest.param(check(Links), {}, None, None, id="never seen"),
         pytest.param(check(Links, Slow), {Links: 5.0}, None, None, id="one of two never seen"),
         pytest.param(
-            check(Links, Slow), {Links: 5.0, Slow: 4.0}, None, Glance(4.0, 5.0), id="from the first to the last"
-        ),
-        pytest.param(check(Links), {Links: 5.0}, Glance(5.0, 5.0), None, id="the same look does not count twice"),
-        pytest.param(check(Links, Slow), {Links: 9.0, Slow: 4.0}, Glance(4.0, 5.0), None, id="half of it is stale"),
-        pytest.param(
-            check(Links, Slow), {Links: 9.0, Slow: 5.0}, Glance(4.0, 5.0), None, id="as old as the one before"
-        ),
-        pytest.param(
-            check(Links, Slow), {Links: 9.0, Slow: 6.0}, Glance(4.0, 5.0), Glance(6.0, 9.0), id="all of it is fresh"
+            check(Links, Slow),
+            {Links: 5.0, Slow: 4.0},
+            None,
+            CheckObservation(4.0, 5.0),
+            id="from the first to the last",
         ),
         pytest.param(
-            check(Links, Expected), {Links: 5.0}, None, Glance(5.0, 5.0), id="what is derived is not looked at"
+            check(Links), {Links: 5.0}, CheckObservation(5.0, 5.0), None, id="the same look does not count twice"
+        ),
+        pytest.param(
+            check(Links, Slow), {Links: 9.0, Slow: 4.0}, CheckObservation(4.0, 5.0), None, id="half of it is stale"
+        ),
+        pytest.param(
+            check(Links, Slow), {Links: 9.0, Slow: 5.0}, CheckObservation(4.0, 5.0), None, id="as old as the one before"
+        ),
+        pytest.param(
+            check(Links, Slow),
+            {Links: 9.0, Slow: 6.0},
+            CheckObservation(4.0, 5.0),
+            CheckObservation(6.0, 9.0),
+            id="all of it is fresh",
+        ),
+        pytest.param(
+            check(Links, Expected),
+            {Links: 5.0},
+            None,
+            CheckObservation(5.0, 5.0),
+            id="what is derived is not looked at",
         ),
         pytest.param(
             check(Links, Books),
             {Links: 99.0, Books: 50.0},
-            Glance(60.0, 60.0),
-            Glance(99.0, 99.0),
+            CheckObservation(60.0, 60.0),
+            CheckObservation(99.0, 99.0),
             id="a recent record",
         ),
-        pytest.param(check(Links, Books), {Links: 99.0, Books: 30.0}, Glance(60.0, 60.0), None, id="an old record"),
         pytest.param(
-            check(Links, Books, damping=Damping.BOOKS),
+            check(Links, Books), {Links: 99.0, Books: 30.0}, CheckObservation(60.0, 60.0), None, id="an old record"
+        ),
+        pytest.param(
+            check(Links, Books, confirmation=Confirmation.RECORDS),
             {Links: 99.0, Books: 50.0},
-            Glance(60.0, 60.0),
+            CheckObservation(60.0, 60.0),
             None,
             id="who compares books wants them fresh",
         ),
         pytest.param(
-            check(Books), {Books: 50.0}, Glance(50.0, 50.0), None, id="nothing but a record, and the same one"
+            check(Books), {Books: 50.0}, CheckObservation(50.0, 50.0), None, id="nothing but a record, and the same one"
         ),
     ],
 )
-def test_glance(of: Check, begun: dict[type, float], before: Glance | None, expected: Glance | None) -> None:
-    assert glance(of, begun, before, (Books,), 100.0) == expected
+def test_glance(
+    of: Check, begun: dict[type, float], before: CheckObservation | None, expected: CheckObservation | None
+) -> None:
+    assert look_schedule.check_observation(of, begun, before, (Books,), 100.0) == expected
 
 
 def test_what_is_not_fresh_is_to_be_looked_at() -> None:
     begun: dict[type, float] = {Links: 99.0, Slow: 10.0, Books: 30.0}
-    assert not_fresh(check(Links, Slow, Books), begun, 98.0, (Books,), 100.0) == {Slow, Books}
-    assert not_fresh(check(Links, Slow, Books), begun | {Books: 50.0}, 98.0, (Books,), 100.0) == {Slow}
-    books = check(Links, Books, damping=Damping.BOOKS)
-    assert not_fresh(books, begun | {Books: 50.0}, 98.0, (Books,), 100.0) == {Books}
+    assert look_schedule.not_fresh(check(Links, Slow, Books), begun, 98.0, (Books,), 100.0) == {Slow, Books}
+    assert look_schedule.not_fresh(check(Links, Slow, Books), begun | {Books: 50.0}, 98.0, (Books,), 100.0) == {Slow}
+    books = check(Links, Books, confirmation=Confirmation.RECORDS)
+    assert look_schedule.not_fresh(books, begun | {Books: 50.0}, 98.0, (Books,), 100.0) == {Books}

@@ -1,4 +1,4 @@
-"""A turn of the mind: damping, states and what is told, in that order; and whole lives of a node (tests/histories)."""
+"""A turn of the reconciler: confirmation, states and what is told, in that order; and whole lives of a node (tests/histories)."""
 
 from __future__ import annotations
 
@@ -8,153 +8,164 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeprep.decide.damping import Glance
-from nodeprep.decide.desired import Desired, Taint, Trouble
-from nodeprep.decide.readiness import Assigned, Mode, Repair, begin
-from nodeprep.decide.turn import Heard, Rules, think
-from nodeprep.decide.upgrade import with_newcomers
-from nodeprep.facts.kernel_log import KernelLog, Line
-from nodeprep.facts.past import Past, Proof, State
-from nodeprep.model import Damping, Finding, Status
+from nodeprep.agent_state import AgentState, NodeState, PassStreak
+from nodeprep.decide import gate_readiness, reconciliation, upgrade
+from nodeprep.decide.desired import AgentTrouble, Desired, Taint
+from nodeprep.decide.fault_confirmation import CheckObservation
+from nodeprep.decide.gate_readiness import AssignedProfile, Mode, Repair
+from nodeprep.decide.reconciliation import AgentPolicy, Observed
+from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
+from nodeprep.model import Confirmation, Finding, Status
 from tests import histories
 from tests.histories import ALL_FRESH, ALL_WELL, STATE, WORLDS, Event
-from tests.past_values import BOOT, PLACE, case, check, checks, finding, glance
+from tests.past_values import BOOT, PLACE, case, check, checks, finding, observation
 
 PORT = "port.state"
-RULES = Rules(
-    checks(check(PORT), check("klog.nic", damping=Damping.LATCH)),
-    (Assigned("rdma-roce", (PORT, "klog.nic"), gating=True, rdma=True),),
+RULES = AgentPolicy(
+    checks(check(PORT), check("klog.nic", confirmation=Confirmation.LATCHED)),
+    (AssignedProfile("rdma-roce", (PORT, "klog.nic"), gating=True, rdma=True),),
     Mode.GATE,
 )
 FINE = (finding(PORT, Status.OK), finding("klog.nic", Status.OK))
 
 
-def look(past: Past, at: float, *found: Finding) -> tuple[Past, Desired]:
-    fresh = dict.fromkeys(RULES.checks, Glance(at, at))
-    return think(past, Heard(found, fresh, full_round=True), RULES, at)
+def look(agent_state: AgentState, at: float, *found: Finding) -> tuple[AgentState, Desired]:
+    fresh = dict.fromkeys(RULES.checks, CheckObservation(at, at))
+    return reconciliation.reconcile(agent_state, Observed(found, fresh, full_round=True), RULES, at)
 
 
-def ready() -> tuple[Past, Desired]:
-    past = begin(None, BOOT, "uid-1", 10.0)
+def ready() -> tuple[AgentState, Desired]:
+    agent_state = gate_readiness.begin(None, BOOT, "uid-1", 10.0)
     for at in (20.0, 35.0):
-        past, _ = look(past, at, *FINE)
-    return look(past, 50.0, *FINE)
+        agent_state, _ = look(agent_state, at, *FINE)
+    return look(agent_state, 50.0, *FINE)
 
 
 def test_opens_with_the_third_pass_and_not_before() -> None:
-    past = begin(None, BOOT, "uid-1", 10.0)
-    for at, state in ((20.0, State.BOOTSTRAP), (35.0, State.BOOTSTRAP), (50.0, State.READY)):
-        past, told = look(past, at, *FINE)
+    agent_state = gate_readiness.begin(None, BOOT, "uid-1", 10.0)
+    for at, state in ((20.0, NodeState.BOOTSTRAP), (35.0, NodeState.BOOTSTRAP), (50.0, NodeState.READY)):
+        agent_state, told = look(agent_state, at, *FINE)
         assert (told.state, bool(told.taints), told.profiles[0].ready) == (
             state,
-            state is not State.READY,
-            state is State.READY,
+            state is not NodeState.READY,
+            state is NodeState.READY,
         )
 
 
 def test_the_second_failing_look_closes_in_the_same_turn() -> None:
-    past, _ = ready()
-    past, told = look(past, 60.0, finding(PORT), FINE[1])
+    agent_state, _ = ready()
+    agent_state, told = look(agent_state, 60.0, finding(PORT), FINE[1])
     assert told.taints == ()
-    past, told = look(past, 60.6, finding(PORT), FINE[1])
-    assert told.state is State.UNHEALTHY
+    agent_state, told = look(agent_state, 60.6, finding(PORT), FINE[1])
+    assert told.state is NodeState.UNHEALTHY
     assert told.taints == (Taint("nodeprep.io/unhealthy", "NoSignal", "NoSchedule"),)
     assert "feature.node.kubernetes.io/network-rdma.capable" not in told.labels
 
 
 def test_one_turn_goes_through_as_many_states_as_follow() -> None:
-    past, _ = ready()
-    past, told = look(past, 60.0, FINE[0], finding("klog.nic", reason="Fatal"))
-    assert told.state is past.state is State.AWAITING_HUMAN
+    agent_state, _ = ready()
+    agent_state, told = look(agent_state, 60.0, FINE[0], finding("klog.nic", reason="Fatal"))
+    assert told.state is agent_state.state is NodeState.AWAITING_HUMAN
     assert told.taints[0].value == "Fatal"
 
 
 def test_a_quiet_turn_changes_nothing() -> None:
-    past, told = ready()
-    same, again = look(past, 80.0, *FINE)
-    assert same is past
+    agent_state, told = ready()
+    same, again = look(agent_state, 80.0, *FINE)
+    assert same is agent_state
     assert again == told
 
 
 def test_a_restart_tells_the_same_before_its_first_look() -> None:
-    past, told = ready()
-    again, at_once = think(begin(past, BOOT, "uid-1", 60.0), Heard(), RULES, 60.0)
-    assert again is past
+    agent_state, told = ready()
+    again, at_once = reconciliation.reconcile(
+        gate_readiness.begin(agent_state, BOOT, "uid-1", 60.0), Observed(), RULES, 60.0
+    )
+    assert again is agent_state
     assert (at_once.labels, at_once.taints, at_once.profiles) == (told.labels, told.taints, told.profiles)
 
 
 def test_what_is_heard_beside_findings_counts() -> None:
-    past, _ = ready()
-    trouble = Trouble(store="the disk is full")
-    _, told = think(past, Heard(FINE, trouble=trouble), RULES, 60.0)
+    agent_state, _ = ready()
+    trouble = AgentTrouble(store="the disk is full")
+    _, told = reconciliation.reconcile(agent_state, Observed(FINE, trouble=trouble), RULES, 60.0)
     assert told.conditions[0].message.endswith("; the disk is full")
     observe = replace(RULES, mode=Mode.OBSERVE)
-    assert think(past, Heard(FINE), observe, 60.0)[1].bootstrap_taint_may_stay
-    assert not think(past, Heard(FINE, full_round=True), observe, 60.0)[1].bootstrap_taint_may_stay
+    assert reconciliation.reconcile(agent_state, Observed(FINE), observe, 60.0)[1].bootstrap_taint_may_stay
+    assert not reconciliation.reconcile(agent_state, Observed(FINE, full_round=True), observe, 60.0)[
+        1
+    ].bootstrap_taint_may_stay
 
 
 @pytest.mark.parametrize(
     ("repair", "state"),
     [
-        (Repair(able=True, running=True), State.REPAIRING),
-        (Repair(able=True, ended=True), State.VALIDATING),
+        (Repair(able=True, running=True), NodeState.REPAIRING),
+        (Repair(able=True, ended=True), NodeState.VALIDATING),
     ],
 )
-def test_what_the_repair_side_says_counts(repair: Repair, state: State) -> None:
-    past, _ = ready()
-    repairing = replace(past, state=State.REPAIRING, cases=(case(convicted_at=51.0),))
-    assert think(repairing, Heard(FINE, repair=repair), RULES, 60.0)[0].state is state
+def test_what_the_repair_side_says_counts(repair: Repair, state: NodeState) -> None:
+    agent_state, _ = ready()
+    repairing = replace(agent_state, state=NodeState.REPAIRING, cases=(case(convicted_at=51.0),))
+    assert reconciliation.reconcile(repairing, Observed(FINE, repair=repair), RULES, 60.0)[0].state is state
 
 
 def test_the_kernel_log_frees_a_latch() -> None:
-    past, _ = ready()
+    agent_state, _ = ready()
     found = finding("klog.nic", reason="Fatal")
-    past, _ = look(past, 60.0, FINE[0], found)
-    line = Line(1, 65.0, 6, from_kernel=True, text=f"mlx5_core {PLACE}: firmware version: 28.41.1000")
-    past, _ = think(past, Heard((FINE[0], found), log=KernelLog(66.0, (line,))), RULES, 66.0)
-    assert not past.cases[0].latched
+    agent_state, _ = look(agent_state, 60.0, FINE[0], found)
+    line = KernelLogLine(1, 65.0, 6, from_kernel=True, text=f"mlx5_core {PLACE}: firmware version: 28.41.1000")
+    agent_state, _ = reconciliation.reconcile(
+        agent_state, Observed((FINE[0], found), log=KernelLog(66.0, (line,))), RULES, 66.0
+    )
+    assert not agent_state.cases[0].latched
 
 
-def grown() -> Past:
+def grown() -> AgentState:
     """The memory of a node that is ready, at the moment at which a gate came to its profile: 100."""
-    past, _ = ready()
-    proofs = {check_id: proof for check_id, proof in past.proofs.items() if check_id != PORT}
-    return with_newcomers(replace(past, proofs=proofs), [PORT], 100.0)
+    agent_state, _ = ready()
+    pass_streaks = {check_id: streak for check_id, streak in agent_state.pass_streaks.items() if check_id != PORT}
+    return upgrade.with_newcomers(replace(agent_state, pass_streaks=pass_streaks), [PORT], 100.0)
 
 
 def test_an_open_gate_waits_for_a_check_that_came_to_it_and_for_ten_minutes() -> None:
-    past, told = think(grown(), Heard(FINE), RULES, 100.0)
-    assert (told.state, told.taints, told.profiles[0].ready, told.profiles[0].device) == (State.READY, (), True, True)
+    agent_state, told = reconciliation.reconcile(grown(), Observed(FINE), RULES, 100.0)
+    assert (told.state, told.taints, told.profiles[0].ready, told.profiles[0].device) == (
+        NodeState.READY,
+        (),
+        True,
+        True,
+    )
     assert told.conditions[0].reason == "GatesToPass"
     assert told.conditions[0].message == "the gate stays open, though new there and yet to pass: port.state"
     assert (told.conditions[1].status, told.conditions[1].message) == (
         "True",
         "1 of 2 gate checks pass; new there and yet to pass: port.state",
     )
-    assert think(past, Heard(), RULES, 699.9)[1].profiles[0].ready
-    past, told = think(past, Heard(), RULES, 700.0)
-    assert (told.state, bool(told.taints), told.profiles[0].ready) == (State.BOOTSTRAP, True, False)
+    assert reconciliation.reconcile(agent_state, Observed(), RULES, 699.9)[1].profiles[0].ready
+    agent_state, told = reconciliation.reconcile(agent_state, Observed(), RULES, 700.0)
+    assert (told.state, bool(told.taints), told.profiles[0].ready) == (NodeState.BOOTSTRAP, True, False)
     assert not told.profiles[0].device
 
 
 def test_a_check_that_came_to_an_open_gate_passes_or_closes_it() -> None:
-    past, _ = look(look(grown(), 110.0, *FINE)[0], 125.0, *FINE)
-    past, told = look(past, 140.0, *FINE)
-    assert (told.conditions[0].reason, past.proofs[PORT].proven) == ("Ready", True)
-    past, told = look(grown(), 110.0, finding(PORT), FINE[1])
+    agent_state, _ = look(look(grown(), 110.0, *FINE)[0], 125.0, *FINE)
+    agent_state, told = look(agent_state, 140.0, *FINE)
+    assert (told.conditions[0].reason, agent_state.pass_streaks[PORT].proven) == ("Ready", True)
+    agent_state, told = look(grown(), 110.0, finding(PORT), FINE[1])
     assert told.taints == ()
-    past, told = look(past, 110.6, finding(PORT), FINE[1])
-    assert told.state is not State.READY
+    agent_state, told = look(agent_state, 110.6, finding(PORT), FINE[1])
+    assert told.state is not NodeState.READY
     assert told.taints == (Taint("nodeprep.io/unhealthy", "NoSignal", "NoSchedule"),)
 
 
 def test_what_is_closed_waits_for_nothing() -> None:
     """A fault beside it closes the gate: then the new check is to pass as any other."""
-    past, told = look(grown(), 110.0, FINE[0], finding("klog.nic", reason="Fatal"))
-    assert told.state is not State.READY
-    released = replace(past, cases=(), state=State.BOOTSTRAP)
-    assert think(released, Heard(), RULES, 120.0)[1].state is State.BOOTSTRAP
-    assert not think(replace(grown(), gates=()), Heard(), RULES, 120.0)[1].profiles[0].ready
+    agent_state, told = look(grown(), 110.0, FINE[0], finding("klog.nic", reason="Fatal"))
+    assert told.state is not NodeState.READY
+    released = replace(agent_state, cases=(), state=NodeState.BOOTSTRAP)
+    assert reconciliation.reconcile(released, Observed(), RULES, 120.0)[1].state is NodeState.BOOTSTRAP
+    assert not reconciliation.reconcile(replace(grown(), gates=()), Observed(), RULES, 120.0)[1].profiles[0].ready
 
 
 RESULTS = st.text("owfua", min_size=len(ALL_WELL), max_size=len(ALL_WELL))
@@ -190,21 +201,23 @@ def test_thousands_of_drawn_histories_violate_nothing() -> None:
 
 
 NEW = check("port.gid")
-ASKS = Rules(checks(NEW), (Assigned("rdma", (NEW.id,), gating=True, rdma=True),), Mode.GATE)
+ASKS = AgentPolicy(checks(NEW), (AssignedProfile("rdma", (NEW.id,), gating=True, rdma=True),), Mode.GATE)
 
 
-def newcomers(*looks: tuple[float, Status]) -> tuple[Past, list[bool], tuple[str, str]]:
+def newcomers(*looks: tuple[float, Status]) -> tuple[AgentState, list[bool], tuple[str, str]]:
     """An open profile to which a gate came at 100, looked at so: whether it was open each time, and the condition."""
     opened = (("rdma", "device"), ("rdma", "ready"))
-    proofs = {"port.state": Proof(3, 10.0, 40.0, proven=True)}
-    past = Past(BOOT, "uid-1", state=State.READY, gates=opened, proofs=proofs, unproven_until={NEW.id: 700.0})
+    pass_streaks = {"port.state": PassStreak(3, 10.0, 40.0, proven=True)}
+    agent_state = AgentState(
+        BOOT, "uid-1", state=NodeState.READY, gates=opened, pass_streaks=pass_streaks, unproven_until={NEW.id: 700.0}
+    )
     stood, said = [], ("", "")
     for at, status in looks:
-        heard = Heard((finding(NEW.id, status),), {NEW.id: glance(at)}, full_round=True)
-        past, told = think(past, heard, ASKS, at)
+        heard = Observed((finding(NEW.id, status),), {NEW.id: observation(at)}, full_round=True)
+        agent_state, told = reconciliation.reconcile(agent_state, heard, ASKS, at)
         stood.append(told.profiles[0].ready and told.profiles[0].device)
         said = (told.conditions[0].status, told.conditions[0].reason)
-    return past, stood, said
+    return agent_state, stood, said
 
 
 BLIND, PASS, FAIL = Status.UNKNOWN, Status.OK, Status.FAIL
@@ -225,14 +238,16 @@ def test_a_new_gate_that_cannot_look_closes_nothing(
 ) -> None:
     after, stood, said = newcomers(*looks)
     assert (stood, said) == (stands, says)
-    assert (after.state is State.READY) is stands[-1]
+    assert (after.state is NodeState.READY) is stands[-1]
 
 
 def test_nothing_opens_while_a_new_gate_cannot_look() -> None:
-    past, stood, _ = newcomers((110, BLIND), (900, BLIND))
+    agent_state, stood, _ = newcomers((110, BLIND), (900, BLIND))
     assert stood == [True, True]
-    shut = replace(past, gates=())
-    _, told = think(shut, Heard((finding(NEW.id, BLIND),), {NEW.id: glance(910)}, full_round=True), ASKS, 910)
+    shut = replace(agent_state, gates=())
+    _, told = reconciliation.reconcile(
+        shut, Observed((finding(NEW.id, BLIND),), {NEW.id: observation(910)}, full_round=True), ASKS, 910
+    )
     assert (told.profiles[0].ready, told.profiles[0].device) == (False, False)
 
 

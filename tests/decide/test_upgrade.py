@@ -6,48 +6,39 @@ from typing import Any
 
 import pytest
 
-from nodeprep.decide.damping import DampingPolicy, remember
-from nodeprep.decide.kept import intact
-from nodeprep.decide.plausible import plausible
-from nodeprep.decide.readiness import ProfileStanding
-from nodeprep.decide.rollout import closed_since, suspected
-from nodeprep.decide.upgrade import (
-    HOLD,
-    awaited,
-    changed_by_upgrade,
-    disputed,
-    spared_until,
-    took_over,
-    waiting_on,
-    with_newcomers,
-)
-from nodeprep.facts.past import Blind, Past
+from nodeprep.agent_state import AgentState, BlindSince
+from nodeprep.decide import fault_confirmation, kept_state, plausible_state, rollout, upgrade
+from nodeprep.decide.fault_confirmation import ConfirmationPolicy
+from nodeprep.decide.gate_readiness import ProfileReadiness
+from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
 from nodeprep.model import Finding, Status
-from tests.past_values import PLACE, case, check, checks, finding, glance, past
+from tests.past_values import PLACE, agent_state, case, check, checks, finding, observation
 
 KEY = f"port.state {PLACE} 1"
 OPEN = (("rdma", "device"), ("rdma", "ready"))
 
 
-def seen(before: Past, at: float, *findings: Finding) -> Past:
-    return remember(before, findings, {"port.state": glance(at)}, checks(check()), DampingPolicy(), at)
+def seen(before: AgentState, at: float, *findings: Finding) -> AgentState:
+    return fault_confirmation.confirm(
+        before, findings, {"port.state": observation(at)}, checks(check()), ConfirmationPolicy(), at
+    )
 
 
 def test_another_version_keeps_aside_what_the_former_passed() -> None:
-    before = past(passed={KEY: "4"}, former_passed={"old": "1"}, gates=OPEN, former_gates=(("old", "ready"),))
-    after = took_over(before, "2.0", 900.0)
+    before = agent_state(passed={KEY: "4"}, former_passed={"old": "1"}, gates=OPEN, former_gates=(("old", "ready"),))
+    after = upgrade.took_over(before, "2.0", 900.0)
     assert (after.version, after.upgraded_at, after.former_passed) == ("2.0", 900.0, {KEY: "4"})
     assert after.passed == before.passed
     assert after.former_gates == before.gates == OPEN
 
 
 def test_the_same_version_changes_nothing() -> None:
-    before = past(former_passed={KEY: "4"}, upgraded_at=50.0)
-    assert took_over(before, "1.0", 900.0) is before
+    before = agent_state(former_passed={KEY: "4"}, upgraded_at=50.0)
+    assert upgrade.took_over(before, "1.0", 900.0) is before
 
 
 def test_a_memory_that_nobody_wrote_has_no_former_version() -> None:
-    after = took_over(past(version="", passed={KEY: "4"}), "2.0", 900.0)
+    after = upgrade.took_over(agent_state(version="", passed={KEY: "4"}), "2.0", 900.0)
     assert (after.version, after.upgraded_at, after.former_passed) == ("2.0", None, {})
 
 
@@ -72,51 +63,55 @@ SPARED = [
 
 @pytest.mark.parametrize(("memory", "held", "until"), SPARED)
 def test_is_spared(memory: dict[str, Any], held: dict[str, Any], until: float | None) -> None:
-    upgraded = past(**({"former_passed": {KEY: "4"}, "upgraded_at": 50.0} | memory))
-    assert spared_until(upgraded, case(held.pop("check", "port.state"), **({"observed": "4"} | held))) == until
+    upgraded = agent_state(**({"former_passed": {KEY: "4"}, "upgraded_at": 50.0} | memory))
+    assert (
+        upgrade.deferred_until(upgraded, case(held.pop("check", "port.state"), **({"observed": "4"} | held))) == until
+    )
 
 
 def test_the_hold_is_ten_minutes() -> None:
-    assert HOLD == 600
+    assert UPGRADE_HOLD_SECONDS == 600
 
 
-def upgraded() -> Past:
+def upgraded() -> AgentState:
     """The memory of a port that passed, as the next version finds it at 200."""
-    return took_over(seen(past(), 100, finding(status=Status.OK, observed="4: ACTIVE")), "2.0", 200.0)
+    return upgrade.took_over(seen(agent_state(), 100, finding(status=Status.OK, observed="4: ACTIVE")), "2.0", 200.0)
 
 
 def test_a_conviction_of_what_the_former_version_passed_is_spared_for_a_while() -> None:
     wrong = finding(observed="4: ACTIVE")
     after = seen(seen(upgraded(), 210, wrong), 211, wrong)
     (one,) = after.cases
-    assert (one.convicted_at, one.spared_until) == (211, 800)
-    assert changed_by_upgrade(after, 799.9) == (one,)
-    assert changed_by_upgrade(after, 800.0) == ()
-    assert disputed(after) == (one,)  # the gate closes; whether the rollout goes on is for a human to say
+    assert (one.convicted_at, one.deferred_until) == (211, 800)
+    assert upgrade.changed_by_upgrade(after, 799.9) == (one,)
+    assert upgrade.changed_by_upgrade(after, 800.0) == ()
+    assert upgrade.version_disagreements(after) == (
+        one,
+    )  # the gate closes; whether the rollout goes on is for a human to say
 
 
 def test_a_conviction_with_another_value_is_not_spared() -> None:
     down = finding(observed="1: DOWN")
     after = seen(seen(upgraded(), 210, down), 211, down)
-    assert after.cases[0].spared_until is None
-    assert changed_by_upgrade(after, 220.0) == disputed(after) == ()
+    assert after.cases[0].deferred_until is None
+    assert upgrade.changed_by_upgrade(after, 220.0) == upgrade.version_disagreements(after) == ()
 
 
 def test_a_conviction_whose_value_changes_is_spared_no_more_and_never_again() -> None:
     wrong, down = finding(observed="4: ACTIVE"), finding(observed="1: DOWN")
-    spared = seen(seen(upgraded(), 210, wrong), 211, wrong)
-    assert seen(spared, 220, wrong).cases[0].spared_until == 800
-    closed = seen(spared, 220, down)
-    assert closed.cases[0].spared_until is None
-    assert seen(closed, 230, wrong).cases[0].spared_until is None
+    deferred = seen(seen(upgraded(), 210, wrong), 211, wrong)
+    assert seen(deferred, 220, wrong).cases[0].deferred_until == 800
+    closed = seen(deferred, 220, down)
+    assert closed.cases[0].deferred_until is None
+    assert seen(closed, 230, wrong).cases[0].deferred_until is None
 
 
 def test_what_already_failed_before_the_upgrade_is_not_spared() -> None:
     wrong = finding(observed="4: ACTIVE")
-    before = seen(seen(past(), 100, finding(status=Status.OK, observed="4: ACTIVE")), 110, wrong)
-    after = seen(took_over(before, "2.0", 200.0), 210, wrong)
+    before = seen(seen(agent_state(), 100, finding(status=Status.OK, observed="4: ACTIVE")), 110, wrong)
+    after = seen(upgrade.took_over(before, "2.0", 200.0), 210, wrong)
     assert after.cases[0].convicted
-    assert after.cases[0].spared_until is None
+    assert after.cases[0].deferred_until is None
 
 
 def test_what_was_released_is_spared_no_more() -> None:
@@ -125,21 +120,25 @@ def test_what_was_released_is_spared_no_more() -> None:
     for at in (220, 235, 250):
         after = seen(after, at, fine)
     (one,) = after.cases
-    assert (one.convicted, one.spared_until) == (False, None)
-    assert changed_by_upgrade(after, 260.0) == disputed(after) == ()
+    assert (one.convicted, one.deferred_until) == (False, None)
+    assert upgrade.changed_by_upgrade(after, 260.0) == upgrade.version_disagreements(after) == ()
 
 
 def test_only_what_is_believed_holds_a_rollout_up() -> None:
-    suspected = case(convicted_at=None, spared_until=800.0)
-    assert changed_by_upgrade(past(cases=(suspected,)), 210.0) == disputed(past(cases=(suspected,))) == ()
+    suspected = case(convicted_at=None, deferred_until=800.0)
+    assert (
+        upgrade.changed_by_upgrade(agent_state(cases=(suspected,)), 210.0)
+        == upgrade.version_disagreements(agent_state(cases=(suspected,)))
+        == ()
+    )
 
 
-def rdma(*, ready: bool, name: str = "rdma") -> ProfileStanding:
-    return ProfileStanding(name, device=ready, ready=ready, gating=True, rdma=True, gates=("port.state", "port.gid"))
+def rdma(*, ready: bool, name: str = "rdma") -> ProfileReadiness:
+    return ProfileReadiness(name, device=ready, ready=ready, gating=True, rdma=True, gates=("port.state", "port.gid"))
 
 
 CAME: dict[str, Any] = {"unproven_until": {"port.gid": 830.0}, "came_with_version": ("port.gid",)}
-HELD_UP: list[tuple[dict[str, Any], ProfileStanding, float, tuple[str, ...]]] = [
+HELD_UP: list[tuple[dict[str, Any], ProfileReadiness, float, tuple[str, ...]]] = [
     # the memory of a node that took over at 200, its profile, now, what holds the rollout up
     ({}, rdma(ready=False), 210, ("port.state",)),
     ({}, rdma(ready=False), 799.9, ("port.state",)),
@@ -149,7 +148,7 @@ HELD_UP: list[tuple[dict[str, Any], ProfileStanding, float, tuple[str, ...]]] = 
     ({"cases": (case(), case(port=2), case("port.gid"))}, rdma(ready=False), 210, ("port.state", "port.gid")),
     ({"cases": (case("port.rate"),)}, rdma(ready=False), 210, ("profile rdma",)),
     ({"cases": (case(convicted_at=None),)}, rdma(ready=False), 210, ("profile rdma",)),
-    ({"cases": (case(spared_until=300.0),)}, rdma(ready=False), 400, ("port.state",)),
+    ({"cases": (case(deferred_until=300.0),)}, rdma(ready=False), 400, ("port.state",)),
     ({"former_gates": ()}, rdma(ready=False), 210, ()),  # it was closed before
     ({"former_gates": OPEN[:1]}, rdma(ready=False), 210, ()),
     ({}, rdma(ready=False, name="other"), 210, ("profile rdma",)),  # what took its place is closed
@@ -168,10 +167,10 @@ HELD_UP: list[tuple[dict[str, Any], ProfileStanding, float, tuple[str, ...]]] = 
 
 @pytest.mark.parametrize(("memory", "profile", "now", "checks_told"), HELD_UP)
 def test_what_closed_a_gate_that_was_open_holds_a_rollout_up(
-    memory: dict[str, Any], profile: ProfileStanding, now: float, checks_told: tuple[str, ...]
+    memory: dict[str, Any], profile: ProfileReadiness, now: float, checks_told: tuple[str, ...]
 ) -> None:
     usual: dict[str, Any] = {"upgraded_at": 200.0, "former_gates": OPEN, "cases": (case(),)}
-    assert closed_since(past(**(usual | memory)), (profile,), now) == checks_told
+    assert rollout.rollout_blockers(agent_state(**(usual | memory)), (profile,), now) == checks_told
 
 
 FAILED: dict[str, Any] = {"convicted_at": None, "looks": ((205.0, True),)}
@@ -196,56 +195,62 @@ SUSPECTED: list[tuple[dict[str, Any], bool, float, tuple[str, ...]]] = [
 def test_what_fails_under_a_new_version_holds_a_rollout_up_before_it_is_believed(
     different: dict[str, Any], now: float, told: tuple[str, ...], *, is_open: bool
 ) -> None:
-    memory = past(upgraded_at=200.0, cases=(case(**{"check_id": "port.state", **FAILED, **different}),))
-    assert suspected(memory, (rdma(ready=is_open),), now) == told
-    assert suspected(past(upgraded_at=None, cases=memory.cases), (rdma(ready=is_open),), now) == ()
+    memory = agent_state(upgraded_at=200.0, cases=(case(**{"check_id": "port.state", **FAILED, **different}),))
+    assert rollout.suspected(memory, (rdma(ready=is_open),), now) == told
+    assert rollout.suspected(agent_state(upgraded_at=None, cases=memory.cases), (rdma(ready=is_open),), now) == ()
 
 
 def test_a_gate_that_comes_with_a_version_is_awaited_and_its_fault_is_spared() -> None:
-    before = past(upgraded_at=200.0, cases=(case(), case("port.gid"), case("port.gid", port=2, convicted_at=None)))
-    after = with_newcomers(before, ["port.gid"], 201.0)
+    before = agent_state(
+        upgraded_at=200.0, cases=(case(), case("port.gid"), case("port.gid", port=2, convicted_at=None))
+    )
+    after = upgrade.with_newcomers(before, ["port.gid"], 201.0)
     assert after.unproven_until == {"port.gid": 801.0}
-    assert awaited(after) == {"port.gid"}
-    assert [one.spared_until for one in after.cases] == [None, 800.0, None]
-    assert [one.check for one in disputed(after)] == ["port.gid"]
-    assert spared_until(after, case("port.gid", convicted_at=799.0)) == 800.0
-    assert spared_until(after, case("port.gid", convicted_at=800.0)) is None
-    assert with_newcomers(after, ["port.gid"], 300.0) is after
+    assert upgrade.pending_gates(after) == {"port.gid"}
+    assert [one.deferred_until for one in after.cases] == [None, 800.0, None]
+    assert [one.check for one in upgrade.version_disagreements(after)] == ["port.gid"]
+    assert upgrade.deferred_until(after, case("port.gid", convicted_at=799.0)) == 800.0
+    assert upgrade.deferred_until(after, case("port.gid", convicted_at=800.0)) is None
+    assert upgrade.with_newcomers(after, ["port.gid"], 300.0) is after
 
 
 @pytest.mark.parametrize(("upgraded_at", "at"), [(None, 201.0), (200.0, 800.0), (200.0, 199.0)])
 def test_a_gate_that_comes_with_the_configuration_is_awaited_by_no_rollout(
     upgraded_at: float | None, at: float
 ) -> None:
-    after = with_newcomers(past(upgraded_at=upgraded_at, cases=(case("port.gid"),)), ["port.gid"], at)
-    assert after.unproven_until == {"port.gid": at + HOLD}
-    assert awaited(after) == frozenset()
-    assert after.cases[0].spared_until is None
+    after = upgrade.with_newcomers(agent_state(upgraded_at=upgraded_at, cases=(case("port.gid"),)), ["port.gid"], at)
+    assert after.unproven_until == {"port.gid": at + UPGRADE_HOLD_SECONDS}
+    assert upgrade.pending_gates(after) == frozenset()
+    assert after.cases[0].deferred_until is None
 
 
 def test_what_the_configuration_asks_for_right_after_an_upgrade_is_its_own() -> None:
-    before = past(upgraded_at=200.0, cases=(case("port.gid"), case("pci.link")))
-    after = with_newcomers(with_newcomers(before, ["port.gid"], 201.0), ["pci.link"], 210.0, configured=True)
+    before = agent_state(upgraded_at=200.0, cases=(case("port.gid"), case("pci.link")))
+    after = upgrade.with_newcomers(
+        upgrade.with_newcomers(before, ["port.gid"], 201.0), ["pci.link"], 210.0, configured=True
+    )
     assert after.unproven_until == {"port.gid": 801.0, "pci.link": 810.0}
-    assert awaited(after) == {"port.gid"}
-    assert [one.spared_until for one in after.cases] == [800.0, None]
+    assert upgrade.pending_gates(after) == {"port.gid"}
+    assert [one.deferred_until for one in after.cases] == [800.0, None]
 
 
 def test_the_next_version_waits_for_its_own_gates() -> None:
-    after = took_over(with_newcomers(past(upgraded_at=200.0), ["port.gid"], 201.0), "2.0", 300.0)
+    after = upgrade.took_over(upgrade.with_newcomers(agent_state(upgraded_at=200.0), ["port.gid"], 201.0), "2.0", 300.0)
     assert after.unproven_until == {"port.gid": 801.0}
-    assert awaited(after) == frozenset()
+    assert upgrade.pending_gates(after) == frozenset()
 
 
 def test_a_new_gate_that_can_look_again_has_its_time_anew() -> None:
-    waits = past(unproven_until={"port.gid": 801.0, "pci.link": 801.0}, blind={"port.gid": Blind(210.0, "denied")})
-    assert waiting_on(waits, {"port.gid"}, 1500.0) == {"port.gid": 801.0, "pci.link": 801.0}
-    assert waiting_on(waits, (), 1500.0) == {"port.gid": 2100.0, "pci.link": 801.0}
+    waits = agent_state(
+        unproven_until={"port.gid": 801.0, "pci.link": 801.0}, blind={"port.gid": BlindSince(210.0, "denied")}
+    )
+    assert upgrade.waiting_on(waits, {"port.gid"}, 1500.0) == {"port.gid": 801.0, "pci.link": 801.0}
+    assert upgrade.waiting_on(waits, (), 1500.0) == {"port.gid": 2100.0, "pci.link": 801.0}
 
 
 def test_a_damaged_memory_waits_for_no_gate() -> None:
-    kept = past(unproven_until={"port.gid": 900.0})
-    assert intact(kept, 300.0)
-    assert not intact(kept, 299.0)
-    assert plausible(kept, 300.0).unproven_until == {"port.gid": 900.0}
-    assert plausible(kept, 299.0).unproven_until == {}
+    kept = agent_state(unproven_until={"port.gid": 900.0})
+    assert kept_state.has_plausible_times(kept, 300.0)
+    assert not kept_state.has_plausible_times(kept, 299.0)
+    assert plausible_state.without_future_times(kept, 300.0).unproven_until == {"port.gid": 900.0}
+    assert plausible_state.without_future_times(kept, 299.0).unproven_until == {}

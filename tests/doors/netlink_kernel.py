@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from nodeprep.doors.netlink_socket import NetlinkSocket
+from nodeprep.doors.netlink.nlsocket import NetlinkSocket
 
 MULTI, DUMP_INTR, DUMP = 0x02, 0x10, 0x300
 Answer = Callable[[int, bytes], Sequence[bytes] | int]

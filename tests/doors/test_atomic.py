@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors import atomic
+from nodeprep.doors.files import atomic
 from tests.rigs.absent import cannot_start
 
 AGENT = Path(__file__).parents[2] / "agent"

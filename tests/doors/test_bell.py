@@ -1,4 +1,4 @@
-"""The wait for bells: who is listened to, who died, who is opened again. The bells here are pipes of ours."""
+"""The wait for event sources: who is listened to, who died, who is opened again. The event sources here are pipes of ours."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from nodeprep.doors import clock
-from nodeprep.doors.bell import DIRECTORIES, FIRST, LONGEST, Bells, BellState
-from nodeprep.doors.bell_source import Absent, Source
+from nodeprep.doors.events.event_source import EventSource, EventSourceAbsent
+from nodeprep.doors.events.listener import DIRECTORIES, FIRST, LONGEST, EventSources, EventSourceState
 from nodeprep.model import Topic
 from tests.rigs.absent import cannot_start
 
@@ -26,7 +26,7 @@ NOTHING: frozenset[Topic] = frozenset()
 LONG = 30.0  # seconds that no test reaches: what ends such a wait is a ring
 
 
-class Pipe(Source):
+class Pipe(EventSource):
     """Announces each topic whose number is written into it, whatever else it could announce."""
 
     def __init__(self, *topics: Topic, name: str = "pipe") -> None:
@@ -88,103 +88,105 @@ class Noisy(Pipe):
 
 
 @contextmanager
-def hung(*sources: Source) -> Iterator[Bells]:
-    bells = Bells(sources=sources)
+def hung(*sources: EventSource) -> Iterator[EventSources]:
+    event_sources = EventSources(sources=sources)
     try:
-        yield bells
+        yield event_sources
     finally:
-        bells.close()
+        event_sources.close()
 
 
-def took(bells: Bells, timeout: float | None, deaf: frozenset[Topic] = NOTHING) -> tuple[frozenset[Topic], float]:
+def took(
+    event_sources: EventSources, timeout: float | None, deaf: frozenset[Topic] = NOTHING
+) -> tuple[frozenset[Topic], float]:
     began = time.monotonic()
-    rang = bells.wait(timeout, deaf)
+    rang = event_sources.wait(timeout, deaf)
     return rang, time.monotonic() - began
 
 
 def test_nothing_rings_at_first_and_a_wait_ends_with_its_time() -> None:
-    with hung(Pipe(LINK), Pipe(RDMA)) as bells:
-        rang, seconds = took(bells, 0.3)
+    with hung(Pipe(LINK), Pipe(RDMA)) as event_sources:
+        rang, seconds = took(event_sources, 0.3)
     assert rang == NOTHING
     assert 0.3 <= seconds < 2
 
 
 @pytest.mark.parametrize("timeout", [0.0, -1.0])
 def test_a_wait_without_time_sees_what_is_there(timeout: float) -> None:
-    with hung(pipe := Pipe(LINK)) as bells:
-        assert bells.wait(timeout) == NOTHING
+    with hung(pipe := Pipe(LINK)) as event_sources:
+        assert event_sources.wait(timeout) == NOTHING
         pipe.ring(LINK)
-        assert bells.wait(timeout) == {LINK}
-        assert bells.wait(timeout) == NOTHING, "a ring is told once"
+        assert event_sources.wait(timeout) == {LINK}
+        assert event_sources.wait(timeout) == NOTHING, "a ring is told once"
 
 
 @pytest.mark.parametrize("timeout", [LONG, None])
 def test_a_ring_ends_the_wait(timeout: float | None) -> None:
-    with hung(pipe := Pipe(LINK)) as bells:
+    with hung(pipe := Pipe(LINK)) as event_sources:
         threading.Timer(0.2, pipe.ring, (LINK,)).start()
-        rang, seconds = took(bells, timeout)
+        rang, seconds = took(event_sources, timeout)
     assert rang == {LINK}
     assert 0.1 < seconds < 10
 
 
 def test_rings_of_several_bells_come_together() -> None:
-    with hung(first := Pipe(LINK), second := Pipe(RDMA)) as bells:
+    with hung(first := Pipe(LINK), second := Pipe(RDMA)) as event_sources:
         first.ring(LINK)
         second.ring(RDMA)
-        assert bells.wait(LONG) == {LINK, RDMA}
+        assert event_sources.wait(LONG) == {LINK, RDMA}
 
 
 def test_who_is_deaf_hears_it_later() -> None:
-    with hung(pipe := Pipe(LINK), other := Pipe(CONFIG)) as bells:
+    with hung(pipe := Pipe(LINK), other := Pipe(CONFIG)) as event_sources:
         pipe.ring(LINK)
-        rang, seconds = took(bells, 0.3, frozenset({LINK}))
+        rang, seconds = took(event_sources, 0.3, frozenset({LINK}))
         assert rang == NOTHING
         assert seconds >= 0.3
         assert pipe.drains == 0, "a storm costs nothing meanwhile"
         other.ring(CONFIG)
-        assert bells.wait(LONG, frozenset({LINK})) == {CONFIG}
-        assert bells.wait(LONG) == {LINK}
+        assert event_sources.wait(LONG, frozenset({LINK})) == {CONFIG}
+        assert event_sources.wait(LONG) == {LINK}
 
 
 def test_of_a_bell_with_several_topics_the_others_are_heard_at_once() -> None:
-    with hung(pipe := Pipe(LINK, DEVICE)) as bells:
+    with hung(pipe := Pipe(LINK, DEVICE)) as event_sources:
         pipe.ring(LINK)
-        assert bells.wait(0.1, frozenset({LINK})) == NOTHING
+        assert event_sources.wait(0.1, frozenset({LINK})) == NOTHING
         pipe.ring(DEVICE)
-        rang, seconds = took(bells, LONG, frozenset({LINK}))
+        rang, seconds = took(event_sources, LONG, frozenset({LINK}))
         assert rang == {DEVICE}
         assert seconds < 5
-        assert bells.wait(LONG) == {LINK}, "what it said meanwhile waits"
+        assert event_sources.wait(LONG) == {LINK}, "what it said meanwhile waits"
 
 
 @pytest.mark.parametrize("says", [NOTHING, frozenset({LINK})])
 def test_what_nobody_wants_to_hear_does_not_keep_us_awake(says: frozenset[Topic]) -> None:
-    with hung(pipe := Noisy(LINK, DEVICE)) as bells:
+    with hung(pipe := Noisy(LINK, DEVICE)) as event_sources:
         pipe.says = says
         pipe.ring(LINK)
         before = time.process_time()
-        assert bells.wait(1.0, frozenset({LINK})) == NOTHING
+        assert event_sources.wait(1.0, frozenset({LINK})) == NOTHING
         assert time.process_time() - before < 0.3
     assert 2 <= pipe.drains <= 60
 
 
 def test_a_bell_whose_descriptor_was_closed_rings_and_is_opened_again() -> None:
-    with hung(pipe := Pipe(LINK)) as bells:
+    with hung(pipe := Pipe(LINK)) as event_sources:
         assert pipe.ends
         os.close(pipe.ends[0])
-        assert bells.wait(LONG) == {LINK}, "what it would have said is looked at"
-        assert bells.states() == {"pipe": BellState(alive=False, restarts=0, why="Bad file descriptor")}
-        rang, seconds = took(bells, LONG)
+        assert event_sources.wait(LONG) == {LINK}, "what it would have said is looked at"
+        assert event_sources.states() == {"pipe": EventSourceState(alive=False, restarts=0, why="Bad file descriptor")}
+        rang, seconds = took(event_sources, LONG)
         assert rang == {LINK}, "and what it missed until it was open again"
         assert 0.5 < seconds < 10
-        assert bells.states() == {"pipe": BellState(alive=True, restarts=1)}
-        assert bells.wait(0.1) == NOTHING
+        assert event_sources.states() == {"pipe": EventSourceState(alive=True, restarts=1)}
+        assert event_sources.wait(0.1) == NOTHING
         pipe.ring(LINK)
-        assert bells.wait(LONG) == {LINK}
+        assert event_sources.wait(LONG) == {LINK}
 
 
 FAULTS = [
-    # what a bell breaks with                     what is said of it
+    # what an event source breaks with                     what is said of it
     (OSError(5, "broke"), "broke"),
     (ValueError("no such word"), "ValueError: no such word"),
     (RuntimeError("can't start new thread"), "RuntimeError: can't start new thread"),
@@ -194,26 +196,26 @@ FAULTS = [
 
 @pytest.mark.parametrize(("fault", "why"), FAULTS)
 def test_a_bell_that_breaks_says_why_and_leaves_the_others_alone(fault: Exception, why: str) -> None:
-    with hung(dead := Dead(LINK, name="dead"), pipe := Pipe(RDMA)) as bells:
+    with hung(dead := Dead(LINK, name="dead"), pipe := Pipe(RDMA)) as event_sources:
         dead.fault = fault
         dead.ring(LINK)
-        assert bells.wait(LONG) == {LINK}
+        assert event_sources.wait(LONG) == {LINK}
         pipe.ring(RDMA)
-        assert bells.wait(LONG) == {RDMA}
-        assert bells.states()["dead"] == BellState(alive=False, restarts=0, why=why)
+        assert event_sources.wait(LONG) == {RDMA}
+        assert event_sources.states()["dead"] == EventSourceState(alive=False, restarts=0, why=why)
         assert dead.ends is None
-        assert bells.wait(LONG) == {LINK}, "it is opened again"
-        assert bells.states()["dead"] == BellState(alive=True, restarts=1)
+        assert event_sources.wait(LONG) == {LINK}, "it is opened again"
+        assert event_sources.states()["dead"] == EventSourceState(alive=True, restarts=1)
 
 
 def test_a_descriptor_in_error_with_nothing_to_read_is_dead() -> None:
-    with hung(pipe := Noisy(LINK)) as bells:
+    with hung(pipe := Noisy(LINK)) as event_sources:
         assert pipe.ends
         os.close(pipe.ends[1])  # POLLHUP, again and again
-        assert bells.wait(LONG) == {LINK}
-        assert bells.states()["pipe"].why == "in error, with nothing to read"
+        assert event_sources.wait(LONG) == {LINK}
+        assert event_sources.states()["pipe"].why == "in error, with nothing to read"
         before = time.process_time()
-        bells.wait(0.5)
+        event_sources.wait(0.5)
         assert time.process_time() - before < 0.2
 
 
@@ -222,59 +224,61 @@ def test_a_bell_that_cannot_be_opened_is_tried_again_and_rings_when_it_can(fault
     pipe = Pipe(LINK)
     pipe.refusals = [fault]
     began = clock.now()
-    with hung(pipe) as bells:
-        (bell,) = bells._bells
-        assert bells.states() == {"pipe": BellState(alive=False, restarts=0, why=why)}
-        again_at = bell.again_at
+    with hung(pipe) as event_sources:
+        (event_source,) = event_sources._event_sources
+        assert event_sources.states() == {"pipe": EventSourceState(alive=False, restarts=0, why=why)}
+        again_at = event_source.again_at
         assert again_at >= began + FIRST
-        bell.again_at += 3600  # so that the machine may take its time with this short wait
-        assert bells.wait(0.2) == NOTHING
+        event_source.again_at += 3600  # so that the machine may take its time with this short wait
+        assert event_sources.wait(0.2) == NOTHING
         assert pipe.opens == 1
-        bell.again_at = again_at
-        assert bells.wait(LONG) == {LINK}
-        assert bells.states() == {"pipe": BellState(alive=True, restarts=1)}
+        event_source.again_at = again_at
+        assert event_sources.wait(LONG) == {LINK}
+        assert event_sources.states() == {"pipe": EventSourceState(alive=True, restarts=1)}
 
 
 def test_it_is_tried_less_and_less_often_and_anew_after_a_good_while() -> None:
-    with hung(Pipe(LINK)) as bells:
-        (bell,) = bells._bells
+    with hung(Pipe(LINK)) as event_sources:
+        (event_source,) = event_sources._event_sources
         now = clock.now()
         pauses = []
         for _ in range(9):
-            bells._died(bell, OSError(5, "broke"), now)
-            pauses.append(round(bell.again_at - now))
+            event_sources._died(event_source, OSError(5, "broke"), now)
+            pauses.append(round(event_source.again_at - now))
         assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-        bells._open(bell, now)
-        bells._died(bell, OSError(5, "broke"), now + LONGEST / 2)
-        assert round(bell.again_at - now - LONGEST / 2) == 60, "open for less than a minute is no recovery"
-        bells._open(bell, now)
-        bells._died(bell, OSError(5, "broke"), now + LONGEST)
-        assert round(bell.again_at - now - LONGEST) == 1
+        event_sources._open(event_source, now)
+        event_sources._died(event_source, OSError(5, "broke"), now + LONGEST / 2)
+        assert round(event_source.again_at - now - LONGEST / 2) == 60, "open for less than a minute is no recovery"
+        event_sources._open(event_source, now)
+        event_sources._died(event_source, OSError(5, "broke"), now + LONGEST)
+        assert round(event_source.again_at - now - LONGEST) == 1
 
 
 def test_a_bell_that_this_node_does_not_have_is_not_asked_for_again() -> None:
     pipe, other = Pipe(RDMA, name="none"), Pipe(DEVICE)
-    pipe.refusals = [Absent("no such thing", final=True)]
-    with hung(pipe, other) as bells:
-        assert bells.states()["none"] == BellState(alive=False, restarts=0, why="no such thing", absent=True)
+    pipe.refusals = [EventSourceAbsent("no such thing", final=True)]
+    with hung(pipe, other) as event_sources:
+        assert event_sources.states()["none"] == EventSourceState(
+            alive=False, restarts=0, why="no such thing", absent=True
+        )
         other.ring(DEVICE)
-        assert bells.wait(LONG) == {DEVICE}
-        assert bells.wait(1.5) == NOTHING
+        assert event_sources.wait(LONG) == {DEVICE}
+        assert event_sources.wait(1.5) == NOTHING
     assert pipe.opens == 1
 
 
 def test_a_bell_that_comes_with_a_device_is_found_then() -> None:
     pipe, other = Pipe(RDMA, name="late"), Pipe(DEVICE, LINK)
-    pipe.refusals = [Absent("not yet")]
-    with hung(pipe, other) as bells:
+    pipe.refusals = [EventSourceAbsent("not yet")]
+    with hung(pipe, other) as event_sources:
         other.ring(LINK)
-        assert bells.wait(LONG) == {LINK}
-        assert bells.wait(1.5) == NOTHING
+        assert event_sources.wait(LONG) == {LINK}
+        assert event_sources.wait(1.5) == NOTHING
         assert (pipe.opens, pipe.told) == (1, 0), "a link is no device"
         other.ring(DEVICE)
-        assert bells.wait(LONG) == {DEVICE}
-        assert bells.wait(LONG) == {RDMA}
-        assert bells.states()["late"] == BellState(alive=True), "it had not died"
+        assert event_sources.wait(LONG) == {DEVICE}
+        assert event_sources.wait(LONG) == {RDMA}
+        assert event_sources.states()["late"] == EventSourceState(alive=True), "it had not died"
     assert (pipe.opens, pipe.told, other.told) == (2, 1, 0)
 
 
@@ -290,30 +294,30 @@ class Sour(Pipe):
 
 
 def test_one_that_breaks_when_it_is_told_or_closed_keeps_nobody_from_hearing() -> None:
-    with hung(sour := Sour(LINK), other := Pipe(DEVICE, name="other")) as bells:
+    with hung(sour := Sour(LINK), other := Pipe(DEVICE, name="other")) as event_sources:
         other.ring(DEVICE)
-        assert bells.wait(LONG) == {DEVICE}
+        assert event_sources.wait(LONG) == {DEVICE}
         sour.ring(LINK)
-        assert bells.wait(LONG) == {LINK}
+        assert event_sources.wait(LONG) == {LINK}
 
 
 def test_waking_ends_a_wait_once() -> None:
-    with hung(Pipe(LINK)) as bells:
-        bells.wake()
-        bells.wake()
-        assert took(bells, LONG)[1] < 10
-        rang, seconds = took(bells, 0.3)
+    with hung(Pipe(LINK)) as event_sources:
+        event_sources.wake()
+        event_sources.wake()
+        assert took(event_sources, LONG)[1] < 10
+        rang, seconds = took(event_sources, 0.3)
         assert (rang, seconds >= 0.3) == (NOTHING, True)
-        threading.Timer(0.2, bells.wake).start()
-        assert 0.1 < took(bells, None)[1] < 10
+        threading.Timer(0.2, event_sources.wake).start()
+        assert 0.1 < took(event_sources, None)[1] < 10
 
 
 def test_waking_never_blocks() -> None:
-    with hung() as bells:
-        os.eventfd_write(bells._wake, 2**64 - 2)
-        bells.wake()
-        assert took(bells, LONG)[1] < 10
-    bells.wake()  # closed: nobody to wake
+    with hung() as event_sources:
+        os.eventfd_write(event_sources._wake, 2**64 - 2)
+        event_sources.wake()
+        assert took(event_sources, LONG)[1] < 10
+    event_sources.wake()  # closed: nobody to wake
 
 
 @contextmanager
@@ -328,29 +332,29 @@ def alarm(seconds: float, call: object) -> Iterator[None]:
 
 
 def test_a_signal_handler_wakes() -> None:
-    with hung(Pipe(LINK)) as bells, alarm(0.2, bells.wake):
-        assert 0.1 < took(bells, LONG)[1] < 10
+    with hung(Pipe(LINK)) as event_sources, alarm(0.2, event_sources.wake):
+        assert 0.1 < took(event_sources, LONG)[1] < 10
 
 
 def test_another_signal_does_not_end_the_wait() -> None:
-    with hung(Pipe(LINK)) as bells, alarm(0.1, None):
-        assert took(bells, 0.5)[1] >= 0.5
+    with hung(Pipe(LINK)) as event_sources, alarm(0.1, None):
+        assert took(event_sources, 0.5)[1] >= 0.5
 
 
 def test_without_its_own_descriptor_it_sleeps_all_the_same() -> None:
-    with hung(Pipe(LINK)) as bells:
-        os.close(bells._wake)
-        bells.wait(LONG)
-        assert took(bells, 0.3)[1] >= 0.3
-        bells.wake()
-        assert took(bells, LONG)[1] < 10
+    with hung(Pipe(LINK)) as event_sources:
+        os.close(event_sources._wake)
+        event_sources.wait(LONG)
+        assert took(event_sources, 0.3)[1] >= 0.3
+        event_sources.wake()
+        assert took(event_sources, LONG)[1] < 10
 
 
 def test_closing_leaves_nothing_open() -> None:
     before = sorted(Path("/proc/self/fd").iterdir())
-    bells = Bells()
-    bells.close()
-    bells.close()
+    event_sources = EventSources()
+    event_sources.close()
+    event_sources.close()
     assert sorted(Path("/proc/self/fd").iterdir()) == before
     deadline = time.monotonic() + 10
     while any(thread.name == "infiniband-ports" for thread in threading.enumerate()):
@@ -359,7 +363,7 @@ def test_closing_leaves_nothing_open() -> None:
 
 
 def test_the_bells_of_this_machine() -> None:
-    with_all = Bells()
+    with_all = EventSources()
     states = with_all.states()
     with_all.close()
     assert set(states) == {"links", "rdma", "uevents", "kernel-log", "configuration", "infiniband-ports"}
@@ -372,9 +376,9 @@ def test_the_directories_of_the_host_and_of_our_own(tmp_path: Path) -> None:
     host, own = tmp_path / "host", tmp_path / "own/nodeprep"
     for path in (host / "etc/eni", host / "var/lib/kubelet/device-plugins", own, tmp_path / "host/srv/net.d"):
         path.mkdir(parents=True)
-    bells = Bells(str(host), [str(own)], {**DIRECTORIES, "/srv/net.d": CONFIG})
+    event_sources = EventSources(str(host), [str(own)], {**DIRECTORIES, "/srv/net.d": CONFIG})
     try:
-        assert bells.states()["kernel-log"].why == f"{host}/dev/kmsg is not there"
+        assert event_sources.states()["kernel-log"].why == f"{host}/dev/kmsg is not there"
         for path, topic in (
             (host / "etc/eni/eni_conf", CONFIG),
             (host / "var/lib/kubelet/device-plugins/a.sock", DEVICE),
@@ -382,21 +386,21 @@ def test_the_directories_of_the_host_and_of_our_own(tmp_path: Path) -> None:
             (own / "config.yaml", CONFIG),
         ):
             everything = frozenset(Topic) - {topic}  # this machine may have news of its own
-            assert bells.wait(0.2, everything) == NOTHING
+            assert event_sources.wait(0.2, everything) == NOTHING
             path.touch()
-            assert bells.wait(LONG, everything) == {topic}
-            while bells.wait(0.1, everything):
+            assert event_sources.wait(LONG, everything) == {topic}
+            while event_sources.wait(0.1, everything):
                 pass
     finally:
-        bells.close()
+        event_sources.close()
 
 
 NOBODY = """
 import json, os, time
-from nodeprep.doors.bell import Bells
-bells = Bells()
+from nodeprep.doors.events.listener import Event sources
+event sources = Event sources()
 began = time.monotonic()
-rang = bells.wait(0.3)
+rang = event sources.wait(0.3)
 print(json.dumps([sorted(rang), time.monotonic() - began, {name: state.why for name, state in bells.states().items()}]))
 """
 

@@ -1,4 +1,4 @@
-"""The bell of directories: real ones, that come, go, move and are linked elsewhere."""
+"""The event source of directories: real ones, that come, go, move and are linked elsewhere."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.bell_directories import Directories, Directory
-from nodeprep.doors.files import Files
+from nodeprep.doors.events.directory_events import DirectoryEvents, WatchedDirectory
+from nodeprep.doors.files.reader import Files
 from nodeprep.model import Topic
 
 NOTHING: frozenset[Topic] = frozenset()
@@ -21,12 +21,12 @@ NET_D, PLUGINS = "/etc/cni/net.d", "/var/lib/kubelet/device-plugins"
 
 
 class Listener:
-    """The bell and the root whose directories it watches."""
+    """The event source and the root whose directories it watches."""
 
     def __init__(self, root: Path, wanted: dict[str, Topic]) -> None:
         files = Files(str(root))
-        self.bell = Directories(Directory(files, path, topic) for path, topic in wanted.items())
-        self.descriptor = self.bell.open()
+        self.event_source = DirectoryEvents(WatchedDirectory(files, path, topic) for path, topic in wanted.items())
+        self.descriptor = self.event_source.open()
         self._poll = select.poll()
         self._poll.register(self.descriptor, select.POLLIN)
 
@@ -34,7 +34,7 @@ class Listener:
         """All that it says of what has happened: inotify tells at once."""
         said = NOTHING
         while self._poll.poll(50):
-            said |= self.bell.drain()
+            said |= self.event_source.drain()
         return said
 
 
@@ -45,7 +45,7 @@ def listening(root: Path, wanted: dict[str, Topic] | None = None) -> Iterator[Li
         assert listener.said() == NOTHING
         yield listener
     finally:
-        listener.bell.close()
+        listener.event_source.close()
 
 
 @pytest.fixture
@@ -248,7 +248,7 @@ def test_more_events_than_the_kernel_keeps_are_a_ring_of_all(root: Path) -> None
         deadline = time.monotonic() + 60
         said = NOTHING
         while said != {CONFIG, DEVICE} and time.monotonic() < deadline:
-            said |= listener.bell.drain()
+            said |= listener.event_source.drain()
         assert said == {CONFIG, DEVICE}
 
 
@@ -257,17 +257,17 @@ def test_a_burst_is_read_in_parts(root: Path) -> None:
         for number in range(5000):
             (root / "etc/cni/net.d" / f"a-rather-long-name-{number % 10}").touch()
         began = time.monotonic()
-        assert listener.bell.drain() == {CONFIG}
+        assert listener.event_source.drain() == {CONFIG}
         assert time.monotonic() - began < 2
 
 
 def test_closed_it_says_nothing_and_it_can_be_opened_again(root: Path) -> None:
     listener = Listener(root, {NET_D: CONFIG})
-    listener.bell.close()
-    listener.bell.close()
-    assert listener.bell.drain() == NOTHING
-    descriptor = listener.bell.open()
+    listener.event_source.close()
+    listener.event_source.close()
+    assert listener.event_source.drain() == NOTHING
+    descriptor = listener.event_source.open()
     os.set_blocking(descriptor, False)
     (root / "etc/cni/net.d/a").touch()
-    assert listener.bell.drain() == {CONFIG}
-    listener.bell.close()
+    assert listener.event_source.drain() == {CONFIG}
+    listener.event_source.close()

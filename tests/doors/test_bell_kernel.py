@@ -1,4 +1,4 @@
-"""The kernel's bells: notices as it lays them out, its log, and a namespace's own links."""
+"""The kernel's event sources: notices as it lays them out, its log, and a namespace's own links."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.bell_kernel import KernelLogLines, LinkNotices, Netlink, RdmaNotices, Uevents, announces
-from nodeprep.doors.bell_source import Absent, Source
-from nodeprep.doors.files import Files
+from nodeprep.doors.events import kernel_events
+from nodeprep.doors.events.event_source import EventSource, EventSourceAbsent
+from nodeprep.doors.events.kernel_events import DeviceEvents, KernelLogEvents, LinkEvents, NetlinkEvents, RdmaEvents
+from nodeprep.doors.files.reader import Files
 from nodeprep.model import Topic
 from tests.doors.netlink_kernel import kernel, nlmsg, u8, u32
 from tests.rigs.absent import cannot_start
@@ -46,7 +47,7 @@ ROUTES = [
 
 @pytest.mark.parametrize(("notice", "topics"), ROUTES)
 def test_what_links_and_routes_announce(notice: bytes, topics: set[Topic]) -> None:
-    assert LinkNotices().meaning(notice) == topics
+    assert LinkEvents().meaning(notice) == topics
 
 
 def uevent(subsystem: str, path: str = "/devices/x") -> bytes:
@@ -76,19 +77,19 @@ UEVENTS = [
 
 @pytest.mark.parametrize(("subsystem", "topics"), UEVENTS)
 def test_what_uevents_announce(subsystem: str, topics: set[Topic]) -> None:
-    assert Uevents().meaning(uevent(subsystem)) == topics
+    assert DeviceEvents().meaning(uevent(subsystem)) == topics
 
 
 @pytest.mark.parametrize("notice", [b"", b"SUBSYSTEM=pci", b"add@/x\0NO_SUBSYSTEM=pci\0", b"\xff" * 100])
 def test_a_uevent_without_a_subsystem_announces_nothing(notice: bytes) -> None:
-    assert Uevents().meaning(notice) == NOTHING
+    assert DeviceEvents().meaning(notice) == NOTHING
 
 
 @contextmanager
-def opened(source: Source) -> Iterator[int]:
+def opened(source: EventSource) -> Iterator[int]:
     try:
         descriptor = source.open()
-    except Absent as absent:
+    except EventSourceAbsent as absent:
         cannot_start(f"{source.name} was not heard: {absent}")
     try:
         yield descriptor
@@ -96,7 +97,7 @@ def opened(source: Source) -> Iterator[int]:
         source.close()
 
 
-def heard(source: Source, descriptor: int, seconds: float = 60) -> frozenset[Topic]:
+def heard(source: EventSource, descriptor: int, seconds: float = 60) -> frozenset[Topic]:
     """What it says within some seconds, if poll(2) says that there is something."""
     deadline = time.monotonic() + seconds
     poll = select.poll()
@@ -107,7 +108,7 @@ def heard(source: Source, descriptor: int, seconds: float = 60) -> frozenset[Top
     return NOTHING
 
 
-class OwnGroup(Netlink):
+class OwnGroup(NetlinkEvents):
     """A group in which programs may talk to each other; the kernel never does."""
 
     name = "own"
@@ -125,39 +126,39 @@ def send(times: int, notice: bytes) -> None:
 
 
 def test_what_no_kernel_sent_rings_nothing() -> None:
-    bell = OwnGroup()
-    with opened(bell) as descriptor:
+    event_source = OwnGroup()
+    with opened(event_source) as descriptor:
         send(1, nlmsg(16, u32(1, 1)))
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
         assert poll.poll(5000), "it did arrive"
-        assert bell.drain() == NOTHING
+        assert event_source.drain() == NOTHING
         assert not poll.poll(0), "and was taken"
 
 
 def test_more_than_the_socket_holds_is_a_ring() -> None:
-    bell = OwnGroup()
-    with opened(bell) as descriptor:
+    event_source = OwnGroup()
+    with opened(event_source) as descriptor:
         send(3000, bytes(2000))
-        assert heard(bell, descriptor) == {LINK}
+        assert heard(event_source, descriptor) == {LINK}
 
 
 def test_the_kernel_tells_of_devices_that_change() -> None:
-    bell, change = Uevents(), Path("/sys/class/misc/tun/uevent")
+    event_source, change = DeviceEvents(), Path("/sys/class/misc/tun/uevent")
     if not os.access(change, os.W_OK):
         pytest.skip(f"{change} may not be written here: uevents were not tried")
-    with opened(bell) as descriptor:
-        assert bell.drain() == NOTHING
+    with opened(event_source) as descriptor:
+        assert event_source.drain() == NOTHING
         change.write_text("change")
-        assert heard(bell, descriptor) == {DEVICE}
+        assert heard(event_source, descriptor) == {DEVICE}
 
 
 def test_rdma_notices_say_why_there_are_none() -> None:
-    bell = RdmaNotices()
+    event_source = RdmaEvents()
     if Path("/sys/class/infiniband").is_dir():
         pytest.skip("ib_core is loaded here: the lab tests what it announces")
-    with pytest.raises(Absent, match="no ib_core in this kernel") as absent:
-        bell.open()
+    with pytest.raises(EventSourceAbsent, match="no ib_core in this kernel") as absent:
+        event_source.open()
     assert not absent.value.final, "it may be loaded later"
 
 
@@ -174,7 +175,7 @@ ANSWERS = [
 def test_the_kernel_says_whether_it_has_rdma_notices(answer: bytes, has_them: bool) -> None:
     """By RDMA_NLDEV_SYS_ATTR_MONITOR_MODE: older ones let anybody join the group and never send to it."""
     with kernel(lambda _kind, _body: [answer]) as (asking, played):
-        assert announces(asking) is has_them
+        assert kernel_events.announces(asking) is has_them
     assert [kind for kind, _ in played.asked] == [5 << 10 | 6]
 
 
@@ -182,7 +183,7 @@ def write(line: str) -> None:
     try:
         descriptor = os.open("/dev/kmsg", os.O_WRONLY)
     except OSError as error:
-        pytest.skip(f"/dev/kmsg may not be written here ({error}): the bell of the kernel log was not heard")
+        pytest.skip(f"/dev/kmsg may not be written here ({error}): the event source of the kernel log was not heard")
     try:
         os.write(descriptor, f"{line} nodeprep test {uuid.uuid4()}\n".encode())
     finally:
@@ -200,19 +201,19 @@ LINES = [
 
 @pytest.mark.parametrize(("line", "topics"), LINES)
 def test_a_line_of_the_kernel_log(line: str, topics: set[Topic]) -> None:
-    bell = KernelLogLines(Files())
+    event_source = KernelLogEvents(Files())
 
     def hears() -> object:
-        bell.drain()
+        event_source.drain()
         write(line)
-        return heard(bell, descriptor, 0.5)
+        return heard(event_source, descriptor, 0.5)
 
-    with opened(bell) as descriptor:
+    with opened(event_source) as descriptor:
         if not topics:
             alone(hears)
             return
         write(line)
-        assert heard(bell, descriptor) == topics
+        assert heard(event_source, descriptor) == topics
 
 
 def alone(hears: Callable[[], object]) -> None:
@@ -225,24 +226,24 @@ def alone(hears: Callable[[], object]) -> None:
 
 def test_what_was_said_before_it_was_opened_is_no_news() -> None:
     def hears() -> object:
-        bell = KernelLogLines(Files())
+        event_source = KernelLogEvents(Files())
         write("<11>said before it was opened")
-        with opened(bell):
-            return bell.drain()
+        with opened(event_source):
+            return event_source.drain()
 
     alone(hears)
 
 
 def test_a_storm_in_the_kernel_log_is_one_ring() -> None:
-    bell = KernelLogLines(Files())
+    event_source = KernelLogEvents(Files())
 
     def hears() -> object:
         for _ in range(50):
             write("<11>storm")
-        assert heard(bell, descriptor) == {KERNEL_LOG}
-        return bell.drain()
+        assert heard(event_source, descriptor) == {KERNEL_LOG}
+        return event_source.drain()
 
-    with opened(bell) as descriptor:
+    with opened(event_source) as descriptor:
         alone(hears)
 
 
@@ -260,7 +261,7 @@ def test_what_is_no_kernel_log_is_not_listened_to(tmp_path: Path, kind: str) -> 
         except PermissionError:
             pytest.skip("no device nodes can be made here")
     before = len(list(Path("/proc/self/fd").iterdir()))
-    with pytest.raises(Absent, match="kmsg is not") as absent:
-        KernelLogLines(Files(str(tmp_path))).open()
+    with pytest.raises(EventSourceAbsent, match="kmsg is not") as absent:
+        KernelLogEvents(Files(str(tmp_path))).open()
     assert not absent.value.final
     assert len(list(Path("/proc/self/fd").iterdir())) == before

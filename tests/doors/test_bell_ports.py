@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.bell import Bells
-from nodeprep.doors.bell_ports import EVERY, LISTING, PortStates
+from nodeprep.doors.events.listener import EventSources
+from nodeprep.doors.events.port_events import LISTING, PORT_POLL_SECONDS, PortEvents
 from nodeprep.model import Topic
 from tests.rigs.absent import cannot_start
 from tests.rigs.hung_mounts import UNAVAILABLE
@@ -43,79 +43,79 @@ def say(attribute: Path, text: str) -> None:
 
 
 @contextmanager
-def polling(root: Path, listing: float = LISTING) -> Iterator[PortStates]:
-    bell = PortStates(str(root), QUICK, listing)
-    bell.open()
+def polling(root: Path, listing: float = LISTING) -> Iterator[PortEvents]:
+    event_source = PortEvents(str(root), QUICK, listing)
+    event_source.open()
     try:
-        assert heard(bell, 0.5) == NOTHING, "how it was at first is no news"
-        yield bell
+        assert heard(event_source, 0.5) == NOTHING, "how it was at first is no news"
+        yield event_source
     finally:
-        bell.close()
+        event_source.close()
 
 
-def heard(bell: PortStates, seconds: float = 10) -> frozenset[Topic]:
+def heard(event_source: PortEvents, seconds: float = 10) -> frozenset[Topic]:
     """What it says within some seconds, if poll(2) says that there is something."""
-    assert bell._poll
+    assert event_source._poll
     poll = select.poll()
-    poll.register(bell._poll.descriptor, select.POLLIN)
-    return bell.drain() if poll.poll(seconds * 1000) else NOTHING
+    poll.register(event_source._poll.descriptor, select.POLLIN)
+    return event_source.drain() if poll.poll(seconds * 1000) else NOTHING
 
 
 def test_its_periods_are_those_of_the_design() -> None:
-    assert (EVERY, LISTING) == (1.0, 60.0)
+    assert (PORT_POLL_SECONDS, LISTING) == (1.0, 60.0)
 
 
 @pytest.mark.parametrize("name", ["state", "phys_state"])
 def test_a_state_that_changes_rings_once(tmp_path: Path, name: str) -> None:
     ports = [port(tmp_path, f"mlx5_{number}") for number in range(3)]
-    with polling(tmp_path) as bell:
+    with polling(tmp_path) as event_source:
         say(ports[2] / name, "1: DOWN")
-        assert heard(bell) == RDMA
-        assert heard(bell, 0.5) == NOTHING
+        assert heard(event_source) == RDMA
+        assert heard(event_source, 0.5) == NOTHING
         say(ports[0] / name, "1: DOWN")
-        assert heard(bell) == RDMA
+        assert heard(event_source) == RDMA
 
 
 def test_a_port_that_is_gone_rings(tmp_path: Path) -> None:
     """A regular file outlives its name as no kernel attribute does, so that it takes a list of the ports to see it."""
     state = port(tmp_path, "mlx5_0") / "state"
-    with polling(tmp_path) as bell:
+    with polling(tmp_path) as event_source:
         state.unlink()
-        bell.heard()
-        assert heard(bell) == RDMA
+        event_source.heard()
+        assert heard(event_source) == RDMA
         state.mkdir()
-        bell.heard()
-        assert heard(bell, 0.5) == NOTHING
+        event_source.heard()
+        assert heard(event_source, 0.5) == NOTHING
 
 
 def test_what_cannot_be_read_is_a_state_too(tmp_path: Path) -> None:
     """As of a device that is gone (ENODEV), by a descriptor that lost its file."""
     port(tmp_path, "mlx5_0")
     before = descriptors()
-    with polling(tmp_path) as bell:
+    with polling(tmp_path) as event_source:
         (lost, *_) = [one for one in descriptors() - before if one[1].endswith("/state")]
         hole = os.open(tmp_path, os.O_RDONLY)
         os.dup2(hole, int(lost[0]))  # EISDIR
         os.close(hole)
-        assert heard(bell) == RDMA
-        assert heard(bell, 0.5) == NOTHING
+        assert heard(event_source) == RDMA
+        assert heard(event_source, 0.5) == NOTHING
 
 
 def test_files_of_ports_that_went_are_closed(tmp_path: Path) -> None:
     before = descriptors()
     made = port(tmp_path, "mlx5_0")
-    with polling(tmp_path) as bell:
+    with polling(tmp_path) as event_source:
         assert len([path for _, path in descriptors() - before if "/ports/1/" in path]) == 2
         for _ in range(20):
-            bell.heard()
-            assert heard(bell, 0.1) == NOTHING
+            event_source.heard()
+            assert heard(event_source, 0.1) == NOTHING
         deadline = time.monotonic() + 10
         while len([path for _, path in descriptors() - before if "/ports/1/" in path]) != 2:
             assert time.monotonic() < deadline  # it may list them for the last time just now
             time.sleep(0.01)
         (made / "link_layer").write_text("Ethernet")
-        bell.heard()
-        assert heard(bell) == RDMA
+        event_source.heard()
+        assert heard(event_source) == RDMA
         assert [path for _, path in descriptors() - before if "/ports/1/" in path] == []
 
 
@@ -130,97 +130,97 @@ def descriptors() -> set[tuple[str, str]]:
 
 def test_other_ports_are_none_of_its_business(tmp_path: Path) -> None:
     states = [port(tmp_path, "mlx5_0", "Ethernet") / "state", port(tmp_path, "odd0", "Something") / "state"]
-    with polling(tmp_path) as bell:
+    with polling(tmp_path) as event_source:
         for state in states:
             state.write_text("1: DOWN\n")
-        assert heard(bell, 0.5) == NOTHING
+        assert heard(event_source, 0.5) == NOTHING
 
 
 def test_ports_that_come_are_found_when_another_bell_says_so(tmp_path: Path) -> None:
-    with polling(tmp_path) as bell:
+    with polling(tmp_path) as event_source:
         state = port(tmp_path, "mlx5_0") / "state"
-        assert heard(bell, 0.3) == NOTHING, "it is not listed every time"
-        bell.heard()
-        assert heard(bell) == RDMA
+        assert heard(event_source, 0.3) == NOTHING, "it is not listed every time"
+        event_source.heard()
+        assert heard(event_source) == RDMA
         state.write_text("1: DOWN\n")
-        assert heard(bell) == RDMA
+        assert heard(event_source) == RDMA
 
 
 def test_ports_that_come_unannounced_are_found_too(tmp_path: Path) -> None:
-    with polling(tmp_path, listing=1.0) as bell:
+    with polling(tmp_path, listing=1.0) as event_source:
         port(tmp_path, "mlx5_0")
-        assert heard(bell) == RDMA
+        assert heard(event_source) == RDMA
 
 
 def test_ports_that_come_beside_others_are_found_too(tmp_path: Path) -> None:
     port(tmp_path, "mlx5_0")
-    with polling(tmp_path, listing=1.0) as bell:
+    with polling(tmp_path, listing=1.0) as event_source:
         port(tmp_path, "mlx5_1")
-        assert heard(bell) == RDMA
+        assert heard(event_source) == RDMA
 
 
 def test_closed_it_ends_its_thread_and_can_be_opened_again(tmp_path: Path) -> None:
     state = port(tmp_path, "mlx5_0") / "state"
-    bell = PortStates(str(tmp_path), QUICK)
-    bell.open()
-    bell.close()
-    bell.close()
-    assert bell.drain() == NOTHING
+    event_source = PortEvents(str(tmp_path), QUICK)
+    event_source.open()
+    event_source.close()
+    event_source.close()
+    assert event_source.drain() == NOTHING
     deadline = time.monotonic() + 10
-    while any(thread.name == PortStates.name for thread in threading.enumerate()):
+    while any(thread.name == PortEvents.name for thread in threading.enumerate()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    bell.open()
-    assert heard(bell, 0.5) == NOTHING
+    event_source.open()
+    assert heard(event_source, 0.5) == NOTHING
     for text in ("1: DOWN\n", "4: ACTIVE\n") * 10:  # the first may be what a busy machine sees at first
         state.write_text(text)
-        if heard(bell, 1) == RDMA:
+        if heard(event_source, 1) == RDMA:
             break
     else:
         pytest.fail("it is not heard again")
-    bell.close()
+    event_source.close()
 
 
 def test_whatever_ends_its_thread_is_told_and_not_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    bells = Bells(sources=[PortStates(str(tmp_path), listing=math.inf)])  # no clock waits for that
+    event_sources = EventSources(sources=[PortEvents(str(tmp_path), listing=math.inf)])  # no clock waits for that
     try:
-        assert bells.wait(10) == RDMA
-        assert bells.states()[PortStates.name].why.startswith("OverflowError: timestamp")
-        assert bells.wait(10) == RDMA, "it is opened again"
-        assert bells.states()[PortStates.name].restarts == 1
+        assert event_sources.wait(10) == RDMA
+        assert event_sources.states()[PortEvents.name].why.startswith("OverflowError: timestamp")
+        assert event_sources.wait(10) == RDMA, "it is opened again"
+        assert event_sources.states()[PortEvents.name].restarts == 1
     finally:
-        bells.close()
+        event_sources.close()
     assert capfd.readouterr().err == ""
 
 
 def test_without_a_thread_it_is_a_dead_bell_and_opened_again(tmp_path: Path) -> None:
     with no_thread():
-        bells = Bells(sources=[PortStates(str(tmp_path))])
+        event_sources = EventSources(sources=[PortEvents(str(tmp_path))])
     try:
-        assert bells.states()[PortStates.name].why == f"no thread: {NO_THREAD}"
-        assert bells.wait(10) == RDMA
-        assert bells.states()[PortStates.name].alive
+        assert event_sources.states()[PortEvents.name].why == f"no thread: {NO_THREAD}"
+        assert event_sources.wait(10) == RDMA
+        assert event_sources.states()[PortEvents.name].alive
     finally:
-        bells.close()
+        event_sources.close()
 
 
 HUNG = """
 import os, time
 from pathlib import Path
-from nodeprep.doors.bell import Bells
-from nodeprep.doors.bell_ports import PortStates
+from nodeprep.doors.events.listener import Event sources
+from nodeprep.doors.events.port_events import PortStates
 root = Path(os.environ["MOUNTS"])
 port = root / "sys/class/infiniband/mlx5_0/ports/1"
 port.mkdir(parents=True)
 (port / "link_layer").write_text("InfiniBand")
 (port / "state").symlink_to("/hung0/state")
-bells = Bells(sources=[PortStates(str(root), stuck=1.0)])
+event sources = Event sources(sources=[PortStates(str(root), stuck=1.0)])
 time.sleep(0.5)
 began = time.monotonic()
-bells.wait(2.0)
+event sources.wait(2.0)
 print(round(time.monotonic() - began))
-print(bells.states()["infiniband-ports"])
-bells.close()
+print(event sources.states()["infiniband-ports"])
+event sources.close()
 """
 
 

@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from nodeprep.doors.dcbnl import App, Dcb, DcbMessage, Ets, dcb, settings
-from nodeprep.doors.netlink_socket import decoded
+from nodeprep.doors.netlink import dcbnl, nlsocket
+from nodeprep.doors.netlink.dcbnl import App, Dcb, DcbMessage, Ets
 from tests.doors.netlink_kernel import nest, nla, nlmsg, text, u8
 
 RTM_GETDCB, DCB_CMD_IEEE_GET = 78, 21
@@ -29,8 +29,8 @@ def app(selector: int, protocol: int, priority: int) -> bytes:
 
 def decode(*attributes: bytes) -> Dcb:
     body = struct.pack("=BBH", 0, DCB_CMD_IEEE_GET, 0) + text(IFNAME, "rail0") + b"".join(attributes)
-    (message,) = decoded(DcbMessage, [nlmsg(RTM_GETDCB, body)])
-    return settings(message)
+    (message,) = nlsocket.decoded(DcbMessage, [nlmsg(RTM_GETDCB, body)])
+    return dcbnl.settings(message)
 
 
 def test_a_netdev_set_up_for_roce() -> None:
@@ -69,15 +69,15 @@ def test_a_structure_cut_short_is_no_answer(kind: int, layout: bytes) -> None:
 
 def test_a_driver_without_dcb() -> None:
     """The loopback has none, on any kernel."""
-    assert dcb("lo") is None
+    assert dcbnl.dcb("lo") is None
 
 
 def test_a_netdev_that_is_not_there() -> None:
     with pytest.raises(OSError, match="RTM_GETDCB: No such device") as error:
-        dcb("no-such-netdev")
+        dcbnl.dcb("no-such-netdev")
     assert error.value.errno == errno.ENODEV
 
 
 def test_a_name_that_no_netdev_can_have() -> None:
     with pytest.raises(OSError, match="RTM_GETDCB"):
-        dcb("a-name-of-more-than-fifteen-bytes")
+        dcbnl.dcb("a-name-of-more-than-fifteen-bytes")

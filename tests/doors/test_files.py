@@ -18,8 +18,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodeprep.doors.files import LIMIT, DeviceNode, Entry, Files
-from nodeprep.doors.root import DEPTH, LINKS
+from nodeprep.doors.files.file_root import DEPTH, LINKS
+from nodeprep.doors.files.reader import LIMIT, DeviceNode, FileEntry, Files
 from nodeprep.model import Unreadable, Why
 
 SECRET = "not of this root"
@@ -225,13 +225,20 @@ def test_what_stands_at_a_path(root: Path) -> None:
     os.mkfifo(root / "fifo")
     (root / "link").symlink_to("/program")
     (root / "gone").symlink_to("/nowhere")
-    assert files.entry("/plain") == Entry("a file", 3, 0o640)
-    assert files.entry("/link") == files.entry("/program") == Entry("a file", 0, 0o755)
+    assert files.entry("/plain") == FileEntry("a file", 3, 0o640)
+    assert files.entry("/link") == files.entry("/program") == FileEntry("a file", 0, 0o755)
     found = {name: files.entry(f"/{name}") for name in ("plain", "program", "directory", "fifo")}
-    assert all(isinstance(entry, Entry) for entry in found.values())
-    assert [name for name, entry in found.items() if isinstance(entry, Entry) and entry.is_file] == ["plain", "program"]
-    assert [name for name, entry in found.items() if isinstance(entry, Entry) and entry.is_executable] == ["program"]
-    assert [name for name, entry in found.items() if isinstance(entry, Entry) and entry.is_directory] == ["directory"]
+    assert all(isinstance(entry, FileEntry) for entry in found.values())
+    assert [name for name, entry in found.items() if isinstance(entry, FileEntry) and entry.is_file] == [
+        "plain",
+        "program",
+    ]
+    assert [name for name, entry in found.items() if isinstance(entry, FileEntry) and entry.is_executable] == [
+        "program"
+    ]
+    assert [name for name, entry in found.items() if isinstance(entry, FileEntry) and entry.is_directory] == [
+        "directory"
+    ]
     assert files.entry("/gone") is None
     assert files.entry("/plain/below") is None
 

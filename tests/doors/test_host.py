@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
+from nodeprep.doors.node_host import Host
 from tests.rigs.absent import cannot_start
 from tests.rigs.ending import ending
 from tests.rigs.mounted import seen_with
@@ -53,7 +53,7 @@ MOUNTED = "mount --bind /proc/1/mountinfo $1/proc/1/mountinfo"
 OTHERS = "mount --bind /sys/class $1/sys/class && mount --bind /usr $1/usr"
 LOOK = """
 import json, sys
-from nodeprep.doors.host import Host
+from nodeprep.doors.node_host import Host
 host = Host(sys.argv[1])
 looks = [host.unmounted() for _ in range(2)]
 print(json.dumps([one.detail if one else "" for one in looks]))
@@ -123,7 +123,7 @@ def test_an_empty_directory_in_place_of_the_hosts_is_not_it(tmp_path: Path, path
 
 LOST = """
 import json, subprocess, sys
-from nodeprep.doors.host import Host
+from nodeprep.doors.node_host import Host
 host = Host(sys.argv[1])
 proven = host.unmounted()
 subprocess.run(["umount", sys.argv[1] + sys.argv[2]], check=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.imds import READ, Metadata, Told
-from nodeprep.doors.imds_parse import ToldInstance, ToldInterface
+from nodeprep.doors.http.imds import READ, Metadata, MetadataAnswer
+from nodeprep.doors.http.imds_parse import InstanceMetadata, InterfaceMetadata
 from nodeprep.model import Unreadable, Why
 from tests.rigs import imds_server
 from tests.rigs.imds_modes import MODES, Asked, Parts, Service, optional
@@ -26,7 +26,7 @@ def waiting(mode: str) -> float:
     return READ if mode in ("hop-limit", "hang", "drip") else PATIENCE
 
 
-def read(mode: str, shape: str = "two-enis") -> tuple[Told | Unreadable, list[str]]:
+def read(mode: str, shape: str = "two-enis") -> tuple[MetadataAnswer | Unreadable, list[str]]:
     with MetadataServer(shape, mode) as server:
         begun = time.monotonic()
         told = Metadata(server.url, PATIENCE, waiting(mode)).read()
@@ -34,7 +34,7 @@ def read(mode: str, shape: str = "two-enis") -> tuple[Told | Unreadable, list[st
         return told, server.asked
 
 
-PRIMARY = ToldInterface(
+PRIMARY = InterfaceMetadata(
     mac="00:16:3e:00:00:01",
     eni="eni-primary",
     primary_address="192.168.0.116",
@@ -45,7 +45,7 @@ PRIMARY = ToldInterface(
     vswitch="vsw-bp1exemplar",
     vswitch_cidr="192.168.0.0/24",
 )
-SHARED = ToldInterface(
+SHARED = InterfaceMetadata(
     mac="00:16:3e:aa:bb:01",
     eni="eni-shared1",
     primary_address="192.168.0.130",
@@ -56,7 +56,7 @@ SHARED = ToldInterface(
     vswitch="vsw-bp1exemplar",
     vswitch_cidr="192.168.0.0/24",
 )
-INSTANCE = ToldInstance(
+INSTANCE = InstanceMetadata(
     id="i-bp1exemplar",
     type="ecs.g8i.4xlarge",
     region="cn-hangzhou",
@@ -82,7 +82,7 @@ WELL = [
 @pytest.mark.parametrize(("mode", "required", "requests"), WELL, ids=[row[0] for row in WELL])
 def test_it_is_told_the_instance(mode: str, required: bool, requests: int) -> None:
     told, asked = read(mode)
-    assert isinstance(told, Told), told
+    assert isinstance(told, MetadataAnswer), told
     assert told.instance == INSTANCE
     assert told.token_required is required
     assert 0 < told.milliseconds < SOON * 1e3
@@ -144,7 +144,7 @@ def test_every_mode_of_the_rig_is_tried() -> None:
 
 def test_escape_codes_spoil_only_what_they_stand_in() -> None:
     told, _ = read("escapes")
-    assert isinstance(told, Told)
+    assert isinstance(told, MetadataAnswer)
     assert isinstance(told.instance.zone, Unreadable)
     assert isinstance(told.instance.interfaces[0].eni, Unreadable)
     assert str(told.instance.zone) == ("metadata zone-id: malformed ('\\x1b]0;owned\\x07\\x1b[2J' is not a word)")
@@ -165,8 +165,8 @@ COUNTS = {"eris": 4, "ipv6-prefixes": 2, "member-enis": 4, "primary-only": 1, "s
 def test_all_and_the_tree_tell_the_same(shape: str, mode: str) -> None:
     told, _ = read(mode, shape)
     straight, _ = read("required", shape)
-    assert isinstance(told, Told)
-    assert isinstance(straight, Told)
+    assert isinstance(told, MetadataAnswer)
+    assert isinstance(straight, MetadataAnswer)
     assert told.instance == straight.instance
     assert len(told.instance.interfaces) == COUNTS[shape]
     whole = [getattr(one, name) for one in told.instance.interfaces for name in one.__slots__]
@@ -175,7 +175,7 @@ def test_all_and_the_tree_tell_the_same(shape: str, mode: str) -> None:
 
 def test_ipv6_addresses_are_written_as_the_kernel_writes_them() -> None:
     told, _ = read("no-all", "ipv6-prefixes")
-    assert isinstance(told, Told)
+    assert isinstance(told, MetadataAnswer)
     assert [one.ipv6_addresses for one in told.instance.interfaces] == [
         ("fd00:0:0:1::a",),
         ("fd00:0:0:1::b", "fd00:0:0:1::c"),
@@ -185,11 +185,11 @@ def test_ipv6_addresses_are_written_as_the_kernel_writes_them() -> None:
 def test_a_token_serves_many_readings_and_is_never_said() -> None:
     with MetadataServer("two-enis", "required") as server:
         door = Metadata(server.url)
-        assert isinstance(door.read(), Told)
-        assert isinstance(door.read(), Told)
+        assert isinstance(door.read(), MetadataAnswer)
+        assert isinstance(door.read(), MetadataAnswer)
         assert [one.partition(" ")[0] for one in server.asked] == ["PUT", "GET", "GET", "GET", "GET"]
         server.tokens.clear()  # the service was restarted
-        assert isinstance(door.read(), Told)
+        assert isinstance(door.read(), MetadataAnswer)
         assert len([one for one in server.asked if one.startswith("PUT")]) == 2
         (token,) = server.tokens
         server.mode = MODES["forbidden"]
@@ -216,7 +216,7 @@ def test_slow_answers_cost_together_what_one_may() -> None:
 
     with MetadataServer("two-enis", "optional") as server:
         server.mode = slow
-        told: Told | Unreadable | None = None
+        told: MetadataAnswer | Unreadable | None = None
         for _ in range(3):
             server.asked.clear()
             told = Metadata(server.url, PATIENCE).read()
@@ -226,7 +226,7 @@ def test_slow_answers_cost_together_what_one_may() -> None:
         assert isinstance(told, Unreadable)
         assert told.kind is Why.TIMEOUT
         assert " s for the answers before" in told.detail
-        assert isinstance(Metadata(server.url, PATIENCE, PATIENCE).read(), Told)
+        assert isinstance(Metadata(server.url, PATIENCE, PATIENCE).read(), MetadataAnswer)
 
 
 def test_what_answered_wrongly_is_asked_again() -> None:
@@ -234,7 +234,7 @@ def test_what_answered_wrongly_is_asked_again() -> None:
         door = Metadata(server.url)
         assert isinstance(door.read(), Unreadable)
         server.mode = MODES["optional"]
-        assert isinstance(door.read(), Told)
+        assert isinstance(door.read(), MetadataAnswer)
 
 
 def test_retries_end_with_the_time_that_is_given() -> None:
@@ -287,7 +287,7 @@ def test_an_ipv6_address_will_do() -> None:
 def test_proxies_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    assert isinstance(read("optional")[0], Told)
+    assert isinstance(read("optional")[0], MetadataAnswer)
 
 
 def test_the_rig_is_a_program() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nodeprep.doors import clock
-from nodeprep.doors.imds_http import BODY, Answer, NotHttpError, Request, Server, connect, exchange
+from nodeprep.doors import clock, imds_http
+from nodeprep.doors.imds_http import BODY, Answer, NotHttpError, Request, Server
 
 SERVER = Server("127.0.0.1", 80)
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -23,7 +23,7 @@ def heard(sent: bytes) -> tuple[Answer, bytes]:
     with here, there:
         there.sendall(sent)
         there.shutdown(socket.SHUT_WR)
-        answer = exchange(here, SERVER, Request("GET", "/x", {"X-Key": "v"}), clock.now() + LONG)
+        answer = imds_http.exchange(here, SERVER, Request("GET", "/x", {"X-Key": "v"}), clock.now() + LONG)
         return answer, there.recv(4096)
 
 
@@ -81,7 +81,7 @@ def test_any_bytes_end_it(noise: bytes) -> None:
 
 def test_when_the_time_is_over_nothing_is_begun() -> None:
     with pytest.raises(TimeoutError):
-        connect(SERVER, clock.now() - 1)
+        imds_http.connect(SERVER, clock.now() - 1)
     here, there = socket.socketpair()
     with here, there, pytest.raises(TimeoutError):
-        exchange(here, SERVER, Request("GET", "/", {}), clock.now() - 1)
+        imds_http.exchange(here, SERVER, Request("GET", "/", {}), clock.now() - 1)

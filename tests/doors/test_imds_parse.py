@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeprep.doors.imds_parse import ToldInstance, ToldInterface, instance
+from nodeprep.doors.http import imds_parse
+from nodeprep.doors.http.imds_parse import InstanceMetadata, InterfaceMetadata
 from nodeprep.model import Unreadable, Why
 
 MAC = "00:16:3e:00:00:01"
@@ -20,13 +21,13 @@ def tree(macs: Any = None, **different: Any) -> dict[str, Any]:
     return {name: value for name, value in (usual | different).items() if value != "gone"}
 
 
-def parsed(**different: Any) -> ToldInstance:
-    found = instance(tree(**different))
-    assert isinstance(found, ToldInstance)
+def parsed(**different: Any) -> InstanceMetadata:
+    found = imds_parse.instance(tree(**different))
+    assert isinstance(found, InstanceMetadata)
     return found
 
 
-def interface(**told: Any) -> ToldInterface:
+def interface(**told: Any) -> InterfaceMetadata:
     (found,) = parsed(macs={MAC: {name.replace("_", "-"): value for name, value in told.items()}}).interfaces
     return found
 
@@ -103,7 +104,7 @@ SPOILT = [
 
 @pytest.mark.parametrize(("told", "says"), SPOILT)
 def test_without_macs_there_is_no_book(told: dict[str, Any], says: str) -> None:
-    assert str(instance(told)) == says
+    assert str(imds_parse.instance(told)) == says
 
 
 def test_macs_are_in_lower_case_and_without_slashes() -> None:

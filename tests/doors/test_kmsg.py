@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeprep.doors import kmsg
-from nodeprep.doors.kmsg import Record, parse, parse_syslog
+from nodeprep.doors.files import kmsg
+from nodeprep.doors.files.kmsg import KmsgRecord
 
 pytestmark = pytest.mark.usefixtures("kernel_log")
 DEVICE = "/dev/kmsg"
@@ -35,22 +35,22 @@ def written(text: str) -> str:
     return line
 
 
-def found(records: tuple[Record, ...], line: str) -> Record:
+def found(records: tuple[KmsgRecord, ...], line: str) -> KmsgRecord:
     (record,) = [record for record in records if record.text == line]
     return record
 
 
 def test_a_line_that_a_process_wrote_is_read_with_level_facility_and_time() -> None:
     line = written("mlx5_core 0000:5c:00.0: unrecoverable hardware error")
-    record = found(kmsg.Log().read(), line)
+    record = found(kmsg.KernelLogReader().read(), line)
     assert (record.level, record.facility) == (3, 1)
     assert abs(record.at - time.clock_gettime(time.CLOCK_MONOTONIC)) < 5
 
 
 def test_records_come_oldest_first_and_keep_their_numbers() -> None:
     line = written("first")
-    before, later = kmsg.Log().read(), written("second")
-    after = kmsg.Log().read()
+    before, later = kmsg.KernelLogReader().read(), written("second")
+    after = kmsg.KernelLogReader().read()
     assert found(after, line) == found(before, line)
     assert found(after, later).number > found(after, line).number
     assert [record.number for record in after] == sorted({record.number for record in after})
@@ -58,34 +58,36 @@ def test_records_come_oldest_first_and_keep_their_numbers() -> None:
 
 def test_syslog_tells_the_same_where_the_device_may_not_be_opened(tmp_path: Path) -> None:
     line = written("by the other way")
-    by_device = found(kmsg.Log().read(), line)
-    by_syslog = found(kmsg.Log(str(tmp_path / "no such device")).read(), line)
+    by_device = found(kmsg.KernelLogReader().read(), line)
+    by_syslog = found(kmsg.KernelLogReader(str(tmp_path / "no such device")).read(), line)
     assert (by_syslog.level, by_syslog.facility, by_syslog.at) == (by_device.level, by_device.facility, by_device.at)
-    kernel = [record.text for record in kmsg.Log().read() if record.facility == 0 and "\\x" not in record.text]
-    assert set(kernel) <= {record.text for record in kmsg.Log(str(tmp_path / "no such device")).read()}
+    kernel = [
+        record.text for record in kmsg.KernelLogReader().read() if record.facility == 0 and "\\x" not in record.text
+    ]
+    assert set(kernel) <= {record.text for record in kmsg.KernelLogReader(str(tmp_path / "no such device")).read()}
 
 
 def test_syslog_records_keep_their_numbers_from_dump_to_dump(tmp_path: Path) -> None:
     device, line = str(tmp_path / "no such device"), written("numbered")
-    before = kmsg.Log(device).read()
+    before = kmsg.KernelLogReader(device).read()
     written("and another")
-    assert found(kmsg.Log(device).read(), line) == found(before, line)
+    assert found(kmsg.KernelLogReader(device).read(), line) == found(before, line)
 
 
 @pytest.mark.parametrize("device", [DEVICE, "/no such device"])
 def test_a_log_that_is_read_again_tells_what_one_tells_that_is_read_anew(device: str) -> None:
-    log = kmsg.Log(device)
+    log = kmsg.KernelLogReader(device)
     written("before")
     log.read()
     line = written("between")
-    again, anew = log.read(), kmsg.Log(device).read()
+    again, anew = log.read(), kmsg.KernelLogReader(device).read()
     assert found(again, line) == found(anew, line)
     assert [one for one in again if one.number >= anew[0].number] == list(anew)
 
 
 def test_only_what_is_wanted_is_kept() -> None:
     wanted = written("wanted")
-    log = kmsg.Log(wanted=lambda record: record.text == wanted)
+    log = kmsg.KernelLogReader(wanted=lambda record: record.text == wanted)
     assert [one.text for one in log.read()] == [wanted]
     written("another")
     assert [one.text for one in log.read()] == [wanted]
@@ -94,7 +96,7 @@ def test_only_what_is_wanted_is_kept() -> None:
 @pytest.mark.parametrize("device", [DEVICE, "/no such device"])
 def test_what_a_human_cleared_is_gone_and_what_comes_after_is_not(device: str) -> None:
     """By the kernel's own SYSLOG_ACTION_CLEAR, which hides and does not delete; other readers of this log see it so."""
-    log, before = kmsg.Log(device), written("before")
+    log, before = kmsg.KernelLogReader(device), written("before")
     found(log.read(), before)
     if ctypes.CDLL(None, use_errno=True).klogctl(SYSLOG_ACTION_CLEAR, None, 0):
         pytest.skip(f"the log may not be cleared here ({os.strerror(ctypes.get_errno())}): not tested")
@@ -102,7 +104,7 @@ def test_what_a_human_cleared_is_gone_and_what_comes_after_is_not(device: str) -
     records = log.read()
     found(records, after)
     assert before not in {record.text for record in records}
-    assert {record.text for record in log.read()} == {record.text for record in kmsg.Log(device).read()}
+    assert {record.text for record in log.read()} == {record.text for record in kmsg.KernelLogReader(device).read()}
 
 
 def read_bytes() -> int:
@@ -113,7 +115,7 @@ def read_bytes() -> int:
 
 
 def test_what_was_read_once_is_not_read_again() -> None:
-    log = kmsg.Log()
+    log = kmsg.KernelLogReader()
     for number in range(100):
         written(f"{number} of many")
     before = read_bytes()
@@ -130,7 +132,7 @@ def test_a_console_in_the_devices_place_is_left_to_syslog_and_leaks_nothing() ->
     """As LXC has it: /dev/kmsg is a link to /dev/console, which cannot seek."""
     ours, theirs = pty.openpty()
     try:
-        log, line, held = kmsg.Log(os.ttyname(theirs)), written("beside a console"), descriptors()
+        log, line, held = kmsg.KernelLogReader(os.ttyname(theirs)), written("beside a console"), descriptors()
         found(log.read(), line)
         assert descriptors() == held
     finally:
@@ -139,8 +141,8 @@ def test_a_console_in_the_devices_place_is_left_to_syslog_and_leaks_nothing() ->
 
 
 def test_a_line_that_nobody_understands_spoils_no_log_that_was_understood() -> None:
-    before = parse_syslog(b"<6>[    1.500000] one\n")
-    assert parse_syslog(b"garbage\n", before) == before
+    before = kmsg.parse_syslog(b"<6>[    1.500000] one\n")
+    assert kmsg.parse_syslog(b"garbage\n", before) == before
 
 
 def descriptors() -> int:
@@ -148,7 +150,7 @@ def descriptors() -> int:
 
 
 def test_a_log_that_was_read_is_closed_with_its_reader() -> None:
-    log = kmsg.Log()
+    log = kmsg.KernelLogReader()
     log.read()
     held = descriptors()
     log.read()
@@ -159,9 +161,9 @@ def test_a_log_that_was_read_is_closed_with_its_reader() -> None:
 
 def test_of_a_dump_only_what_came_to_it_is_taken_apart() -> None:
     first, later = b"<6>[    1.500000] one\n<3>[    1.500000] two\n", b"<6>[    1.500000] three\n"
-    before = parse_syslog(first)
-    assert parse_syslog(later, before) == parse_syslog(first + later)
-    kept = parse_syslog(later, before, lambda one: one.level == 3)
+    before = kmsg.parse_syslog(first)
+    assert kmsg.parse_syslog(later, before) == kmsg.parse_syslog(first + later)
+    kept = kmsg.parse_syslog(later, before, lambda one: one.level == 3)
     assert [one.text for one in kept.records] == ["one", "two"]
 
 
@@ -169,77 +171,80 @@ def test_of_a_dump_only_what_came_to_it_is_taken_apart() -> None:
 def test_a_file_in_the_devices_place_is_not_taken_for_the_log(tmp_path: Path, content: bytes) -> None:
     impostor = tmp_path / "kmsg"
     impostor.write_bytes(content)
-    texts = {record.text for record in kmsg.Log(str(impostor)).read()}
+    texts = {record.text for record in kmsg.KernelLogReader(str(impostor)).read()}
     assert "not the kernel" not in texts
     assert texts
 
 
 def test_a_fifo_in_the_devices_place_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "kmsg")
-    assert kmsg.Log(str(tmp_path / "kmsg")).read()
+    assert kmsg.KernelLogReader(str(tmp_path / "kmsg")).read()
 
 
 def test_parse_takes_apart_a_record() -> None:
     data = (
         b"4,512,73500000,-;mlx5_core 0000:5c:00.0: text; with a semicolon\n SUBSYSTEM=pci\n DEVICE=+pci:0000:5c:00.0\n"
     )
-    assert parse(data) == Record(512, 73.5, 4, 0, "mlx5_core 0000:5c:00.0: text; with a semicolon")
-    assert parse(b"12,7,1,c,caller=T1;x") == Record(7, 1e-06, 4, 1, "x")
-    assert parse(b"6,339,5140900;NET: no flags") == Record(339, 5.1409, 6, 0, "NET: no flags")
+    assert kmsg.parse(data) == KmsgRecord(512, 73.5, 4, 0, "mlx5_core 0000:5c:00.0: text; with a semicolon")
+    assert kmsg.parse(b"12,7,1,c,caller=T1;x") == KmsgRecord(7, 1e-06, 4, 1, "x")
+    assert kmsg.parse(b"6,339,5140900;NET: no flags") == KmsgRecord(339, 5.1409, 6, 0, "NET: no flags")
 
 
 @pytest.mark.parametrize("data", [b"", b"no record", b"a,b,c,-;text", b"4,5;text", b"-4,5,6,-;text", b"4,,6,-;text"])
 def test_parse_refuses_what_is_no_record(data: bytes) -> None:
-    assert parse(data) is None
+    assert kmsg.parse(data) is None
 
 
 @given(st.binary(max_size=200))
 def test_parse_never_breaks(data: bytes) -> None:
-    parse(data)
+    kmsg.parse(data)
 
 
 SYSLOG_ROWS = [
-    (b"<6>[    1.500000] mlx5_core 0000:5c:00.0: text", Record(1_500_000, 1.5, 6, 0, "mlx5_core 0000:5c:00.0: text")),
-    (b"<12>[12345.000001] written", Record(12345_000_001, 12345.000001, 4, 1, "written")),
-    (b"<6>[    1.500000][    T1] with a caller", Record(1_500_000, 1.5, 6, 0, "with a caller")),
-    (b"<6>[    1.500000] [drm] no caller", Record(1_500_000, 1.5, 6, 0, "[drm] no caller")),
-    (b"<3>printk.time is off", Record(0, 0.0, 3, 0, "printk.time is off")),
+    (
+        b"<6>[    1.500000] mlx5_core 0000:5c:00.0: text",
+        KmsgRecord(1_500_000, 1.5, 6, 0, "mlx5_core 0000:5c:00.0: text"),
+    ),
+    (b"<12>[12345.000001] written", KmsgRecord(12345_000_001, 12345.000001, 4, 1, "written")),
+    (b"<6>[    1.500000][    T1] with a caller", KmsgRecord(1_500_000, 1.5, 6, 0, "with a caller")),
+    (b"<6>[    1.500000] [drm] no caller", KmsgRecord(1_500_000, 1.5, 6, 0, "[drm] no caller")),
+    (b"<3>printk.time is off", KmsgRecord(0, 0.0, 3, 0, "printk.time is off")),
 ]
 
 
 @pytest.mark.parametrize(("line", "record"), SYSLOG_ROWS)
-def test_parse_syslog_takes_apart_a_line(line: bytes, record: Record) -> None:
-    assert parse_syslog(line + b"\n").records == (record,)
+def test_parse_syslog_takes_apart_a_line(line: bytes, record: KmsgRecord) -> None:
+    assert kmsg.parse_syslog(line + b"\n").records == (record,)
 
 
 def test_records_of_the_same_time_have_numbers_of_their_own() -> None:
     dump = b"<6>[    1.500000] one\n<6>[    1.500000] two\n<6>[    1.500001] three\n<6>[    2.000000] four\n"
-    assert [record.number for record in parse_syslog(dump).records] == [1_500_000, 1_500_001, 1_500_002, 2_000_000]
+    assert [record.number for record in kmsg.parse_syslog(dump).records] == [1_500_000, 1_500_001, 1_500_002, 2_000_000]
 
 
 def test_a_name_that_a_device_gives_itself_makes_no_line_of_the_kernels() -> None:
     named = "<6>[    1.500000] usb 1-1: Product: x\u2028<2>[    1.600000] a\x0b<2>[    1.7] b\x85c\rd"
-    (record,) = parse_syslog(named.encode() + b"\n").records
+    (record,) = kmsg.parse_syslog(named.encode() + b"\n").records
     assert (record.level, record.at) == (6, 1.5)
 
 
 def test_a_cut_first_line_is_dropped_and_a_dump_of_garbage_is_no_empty_log() -> None:
-    cut = parse_syslog(b"] the rest of a line\n<6>[    1.500000] whole\n")
+    cut = kmsg.parse_syslog(b"] the rest of a line\n<6>[    1.500000] whole\n")
     assert [record.text for record in cut.records] == ["whole"]
-    assert parse_syslog(b"").records == ()
+    assert kmsg.parse_syslog(b"").records == ()
     with pytest.raises(OSError, match="not one line"):
-        parse_syslog(b"garbage\nmore of it\n")
+        kmsg.parse_syslog(b"garbage\nmore of it\n")
 
 
 def test_the_newest_count() -> None:
-    dump = b"".join(b"<6>[%5d.000000] line\n" % second for second in range(kmsg.MOST + 1))
-    records = parse_syslog(dump).records
-    assert (len(records), records[0].at, records[-1].at) == (kmsg.MOST, 1.0, float(kmsg.MOST))
+    dump = b"".join(b"<6>[%5d.000000] line\n" % second for second in range(kmsg.RECORDS_LIMIT + 1))
+    records = kmsg.parse_syslog(dump).records
+    assert (len(records), records[0].at, records[-1].at) == (kmsg.RECORDS_LIMIT, 1.0, float(kmsg.RECORDS_LIMIT))
 
 
 @given(st.binary(max_size=200))
 def test_parse_syslog_breaks_only_by_saying_so(data: bytes) -> None:
     try:
-        parse_syslog(data)
+        kmsg.parse_syslog(data)
     except OSError as error:
         assert "not one line" in str(error)  # noqa: PT017 - both ends are right, and only these

@@ -16,10 +16,12 @@ from typing import Any
 
 import pytest
 
-from nodeprep.cli.kubeconfigs import FleetOptions, fleet_access
-from nodeprep.doors.host import Host
-from nodeprep.doors.kube import Access, Api, in_cluster
-from nodeprep.doors.kube_http import LARGEST, Peer
+from nodeprep.cli.nodes import kubeconfigs
+from nodeprep.cli.nodes.kubeconfigs import FleetOptions
+from nodeprep.doors.kube import reader
+from nodeprep.doors.kube.reader import ApiAccess, ApiReader
+from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, Peer
+from nodeprep.doors.node_host import Host
 from nodeprep.model import NO_ACCESS, Unreadable, Why
 from tests.rigs import api_server
 from tests.rigs.api_server import Answer, Handler, Server, endless, raw, refused, sent, silent, told
@@ -30,13 +32,13 @@ AMPLE = 60.0  # seconds for all requests, where another limit is to be met
 DEEP = b'{"a":' * 100_000
 
 
-def access(url: str, headers: Mapping[str, str] | None = None, **peer: Any) -> Access:
-    return Access("n1", Peer(url, **peer), lambda: headers or {})
+def access(url: str, headers: Mapping[str, str] | None = None, **peer: Any) -> ApiAccess:
+    return ApiAccess("n1", Peer(url, **peer), lambda: headers or {})
 
 
 def node(answer: Answer, seconds: float = 4.5) -> Any:
     """What the door makes of an answer to the question for the Node."""
-    with Server({NODES: answer}) as server, Api(access(server.url), seconds) as api:
+    with Server({NODES: answer}) as server, ApiReader(access(server.url), seconds) as api:
         return api.get("v1", "nodes", "n1")
 
 
@@ -78,8 +80,8 @@ def test_what_is_no_answer(answer: Answer, kind: Why, path: str, detail: str) ->
 
 
 def test_the_largest_answer_is_read_and_one_byte_more_is_not() -> None:
-    assert node(sent(b'{"a": 1}'.ljust(LARGEST))) == {"a": 1}
-    assert node(sent(b'{"a": 1}'.ljust(LARGEST + 1))).kind is Why.MALFORMED
+    assert node(sent(b'{"a": 1}'.ljust(BODY_LIMIT_BYTES))) == {"a": 1}
+    assert node(sent(b'{"a": 1}'.ljust(BODY_LIMIT_BYTES + 1))).kind is Why.MALFORMED
 
 
 BROKEN = [
@@ -120,7 +122,7 @@ def test_the_deadline_holds_however_a_server_dawdles(answer: Answer) -> None:
 
 def test_the_deadline_is_one_for_all_requests() -> None:
     began = time.monotonic()
-    with Server({NODES: told({}), PODS: endless(b" ", 0.2)}) as server, Api(access(server.url), 1.0) as api:
+    with Server({NODES: told({}), PODS: endless(b" ", 0.2)}) as server, ApiReader(access(server.url), 1.0) as api:
         assert api.get("v1", "nodes", "n1") == {}
         late = [api.list("v1", "pods"), api.list("v1", "pods"), api.get("v1", "nodes", "n1")]
         assert len(server.requests) == 2
@@ -130,7 +132,7 @@ def test_the_deadline_is_one_for_all_requests() -> None:
 
 
 def test_a_server_that_was_silent_from_the_start_is_not_asked_again() -> None:
-    with Server({NODES: silent}) as server, Api(access(server.url), AMPLE) as api:
+    with Server({NODES: silent}) as server, ApiReader(access(server.url), AMPLE) as api:
         first = api.get("v1", "nodes", "n1")
         assert api.list("v1", "pods") == first == api.lost
         assert len(server.requests) == 1
@@ -145,19 +147,19 @@ def test_people_wait_longer_for_a_server_that_is_busy(tmp_path: Path) -> None:
         told({"kind": "Node"})(handler)
 
     with Server({NODES: late}) as server:
-        with Api(access(server.url), AMPLE) as api:
+        with ApiReader(access(server.url), AMPLE) as api:
             assert api.get("v1", "nodes", "n1") == Unreadable(Why.TIMEOUT, server.url, detail="silent for 1 s or more")
         file = tmp_path / "kubeconfig"
         cluster, user = {"server": server.url}, {"token": "x"}
         context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
         told_of = {"clusters": [{"name": "a", "cluster": cluster}], "users": [{"name": "a", "user": user}]}
         file.write_text(json.dumps({**told_of, "contexts": [context], "current-context": "a"}))
-        with Api(fleet_access(FleetOptions(str(file)), {}), AMPLE) as api:
+        with ApiReader(kubeconfigs.fleet_access(FleetOptions(str(file)), {}), AMPLE) as api:
             assert api.get("v1", "nodes", "n1") == {"kind": "Node"}
 
 
 def test_one_that_is_slow_with_one_answer_is() -> None:
-    with Server({NODES: told({"kind": "Node"}), PODS: silent}) as server, Api(access(server.url), AMPLE) as api:
+    with Server({NODES: told({"kind": "Node"}), PODS: silent}) as server, ApiReader(access(server.url), AMPLE) as api:
         assert api.get("v1", "nodes", "n1") == {"kind": "Node"}
         assert api.list("v1", "pods") == Unreadable(Why.TIMEOUT, "pods", detail="silent for 2 s or more")
         assert api.get("v1", "nodes", "n1") == {"kind": "Node"}
@@ -166,7 +168,7 @@ def test_one_that_is_slow_with_one_answer_is() -> None:
 def test_nobody_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with Api(access(f"http://127.0.0.1:{port}")) as api:
+    with ApiReader(access(f"http://127.0.0.1:{port}")) as api:
         blind = api.get("v1", "nodes", "n1")
     assert blind == Unreadable(Why.IO_ERROR, f"http://127.0.0.1:{port}", errno.ECONNREFUSED, "Connection refused")
 
@@ -179,7 +181,7 @@ def test_no_way_there() -> None:
             filler.connect_ex(full.getsockname())
         url = f"http://127.0.0.1:{full.getsockname()[1]}"
         began = time.monotonic()
-        with Api(access(url), AMPLE) as api:
+        with ApiReader(access(url), AMPLE) as api:
             blind = api.get("v1", "nodes", "n1")
     assert time.monotonic() - began < 1.0 + SLACK
     assert blind == Unreadable(Why.TIMEOUT, url, detail="no connection in 1 s")
@@ -187,8 +189,8 @@ def test_no_way_there() -> None:
 
 ASK = """\
 import socket, sys
-from nodeprep.doors.kube import Access, Api
-from nodeprep.doors.kube_http import Peer
+from nodeprep.doors.kube.reader import Access, Api
+from nodeprep.doors.kube.requests import Peer
 dumb = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 dumb.bind(("127.0.0.1", 53))
 with Api(Access("n1", Peer("http://api.example:6443"), dict), float(sys.argv[1])) as api:
@@ -216,23 +218,23 @@ def test_a_name_server_that_does_not_answer(tmp_path: Path) -> None:
 
 def test_names() -> None:
     with Server({NODES: told({"kind": "Node"})}) as server:
-        with Api(access(server.url.replace("127.0.0.1", "localhost"))) as api:
+        with ApiReader(access(server.url.replace("127.0.0.1", "localhost"))) as api:
             assert api.get("v1", "nodes", "n1") == {"kind": "Node"}
         for name in ("a..b", "a" * 64 + ".example", "none.invalid"):
-            with Api(access(f"http://{name}")) as api:
+            with ApiReader(access(f"http://{name}")) as api:
                 assert isinstance(api.get("v1", "nodes", "n1"), Unreadable)
 
 
 @pytest.mark.parametrize("items", [5, {"a": 1}, [1], "abc"])
 def test_a_list_of_something_else(items: object) -> None:
-    with Server({PODS: told({"items": items})}) as server, Api(access(server.url)) as api:
+    with Server({PODS: told({"items": items})}) as server, ApiReader(access(server.url)) as api:
         blind = api.list("v1", "pods")
     assert blind == Unreadable(Why.MALFORMED, "pods", detail=".items is no list of objects")
 
 
 def test_lists() -> None:
     answers = {PODS: told({"items": [{"kind": "Pod"}]}), "/apis/apps/v1/daemonsets": told({"items": None})}
-    with Server(answers) as server, Api(access(server.url)) as api:
+    with Server(answers) as server, ApiReader(access(server.url)) as api:
         assert api.list("v1", "pods", fieldSelector="spec.nodeName=n1") == ({"kind": "Pod"},)
         assert api.list("apps/v1", "daemonsets") == ()
         assert api.list("apps/v1", "replicasets") == ()
@@ -244,7 +246,7 @@ def test_what_may_not_be_listed_or_read_in_a_namespace() -> None:
         "/apis/apps/v1/daemonsets": refused(403),
         "/api/v1/namespaces/kube-system/configmaps/eni-config": refused(403),
     }
-    with Server(answers) as server, Api(access(server.url)) as api:
+    with Server(answers) as server, ApiReader(access(server.url)) as api:
         listed = api.list("apps/v1", "daemonsets")
         read = api.get("v1", "configmaps", "eni-config", "kube-system")
     assert str(listed) == (
@@ -257,7 +259,7 @@ def test_what_may_not_be_listed_or_read_in_a_namespace() -> None:
 
 
 def test_names_stay_in_their_place() -> None:
-    with Server({}) as server, Api(access(server.url)) as api:
+    with Server({}) as server, ApiReader(access(server.url)) as api:
         api.get("v1", "configmaps", "../../secrets?x#y", "a/b")
         assert server.requests == ["/api/v1/namespaces/a%2Fb/configmaps/..%2F..%2Fsecrets%3Fx%23y"]
 
@@ -265,7 +267,7 @@ def test_names_stay_in_their_place() -> None:
 def test_who_we_are_is_told_and_the_environments_proxies_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
-    with Server({NODES: told({})}) as server, Api(access(server.url, {"Authorization": "Bearer t"})) as api:
+    with Server({NODES: told({})}) as server, ApiReader(access(server.url, {"Authorization": "Bearer t"})) as api:
         assert api.get("v1", "nodes", "n1") == {}
         (headers,) = server.headers
     assert headers["Authorization"] == "Bearer t"
@@ -274,14 +276,14 @@ def test_who_we_are_is_told_and_the_environments_proxies_are_not_used(monkeypatc
 
 def test_a_proxy_of_the_kubeconfig_is() -> None:
     with Server({NODES: told({"by": "proxy"})}) as proxy:
-        with Api(access("http://api.example", proxy=proxy.url)) as api:
+        with ApiReader(access("http://api.example", proxy=proxy.url)) as api:
             assert api.get("v1", "nodes", "n1") == {"by": "proxy"}
         assert proxy.requests == ["http://api.example/api/v1/nodes/n1"]
 
 
 def test_a_redirect_does_not_get_our_credentials() -> None:
     with Server({}) as other, Server({NODES: sent(b"", 302, Location=other.url)}) as server:
-        with Api(access(server.url, {"Authorization": "Bearer t"})) as api:
+        with ApiReader(access(server.url, {"Authorization": "Bearer t"})) as api:
             api.get("v1", "nodes", "n1")
         assert other.requests == []
 
@@ -289,7 +291,7 @@ def test_a_redirect_does_not_get_our_credentials() -> None:
 def test_the_servers_clock() -> None:
     then = sent(b"{}", Date=formatdate(1_700_000_000, usegmt=True))
     for answer, now in ((then, 1_700_000_000), (sent(b"{}", Date="yesterday"), None)):
-        with Server({NODES: _bare(answer)}) as server, Api(access(server.url)) as api:
+        with Server({NODES: _bare(answer)}) as server, ApiReader(access(server.url)) as api:
             api.get("v1", "nodes", "n1")
             assert now is None or api.now == now
             assert now is not None or abs(api.now - time.time()) < 60
@@ -315,7 +317,7 @@ FILES = [
 
 @pytest.mark.parametrize(("peer", "kind", "detail"), FILES)
 def test_what_cannot_be_used_to_ask(peer: dict[str, Any], kind: Why, detail: str) -> None:
-    with Api(access("https://127.0.0.1:1", **peer)) as api:
+    with ApiReader(access("https://127.0.0.1:1", **peer)) as api:
         blind = api.get("v1", "nodes", "n1")
     assert isinstance(blind, Unreadable)
     assert blind.kind is kind
@@ -323,7 +325,10 @@ def test_what_cannot_be_used_to_ask(peer: dict[str, Any], kind: Why, detail: str
 
 
 def test_a_credential_that_no_header_can_hold() -> None:
-    with Server({NODES: told({})}) as server, Api(access(server.url, {"Authorization": "Bearer a\r\nX: b"})) as api:
+    with (
+        Server({NODES: told({})}) as server,
+        ApiReader(access(server.url, {"Authorization": "Bearer a\r\nX: b"})) as api,
+    ):
         blind = api.get("v1", "nodes", "n1")
         assert server.requests == []
     assert isinstance(blind, Unreadable)
@@ -340,33 +345,33 @@ HERE = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"
 
 
 def test_a_pods_own_access_reads_its_token_each_time(account: Path) -> None:
-    found = in_cluster("n1", HERE, str(account))
+    found = reader.in_cluster("n1", HERE, str(account))
     assert found is not None
     assert (found.node, found.peer.url, found.peer.authority) == ("n1", "https://10.96.0.1:443", f"{account}/ca.crt")
     assert found.credential() == {"Authorization": "Bearer first"}
     (account / "token").write_text("second")
     assert found.credential() == {"Authorization": "Bearer second"}
     (account / "token").unlink()
-    with Api(found) as api:
+    with ApiReader(found) as api:
         blind = api.get("v1", "nodes", "n1")
     assert isinstance(blind, Unreadable)
     assert (blind.path, blind.errno) == (f"{account}/token", errno.ENOENT)
 
 
 def test_its_own_objects_lie_in_the_pods_namespace(account: Path) -> None:
-    found = in_cluster("n1", HERE, str(account))
+    found = reader.in_cluster("n1", HERE, str(account))
     assert found is not None
     assert found.namespace == "nodeprep", "where no file says so"
     (account / "namespace").write_text("elsewhere\n")
-    found = in_cluster("n1", HERE, str(account))
+    found = reader.in_cluster("n1", HERE, str(account))
     assert found is not None
     assert found.namespace == "elsewhere"
 
 
 def test_where_there_is_no_such_access(account: Path, tmp_path: Path) -> None:
-    assert in_cluster("n1", {}, str(account)) is None
-    assert in_cluster("n1", HERE, str(tmp_path / "none")) is None
-    six = in_cluster("n1", HERE | {"KUBERNETES_SERVICE_HOST": "fd00::1"}, str(account))
+    assert reader.in_cluster("n1", {}, str(account)) is None
+    assert reader.in_cluster("n1", HERE, str(tmp_path / "none")) is None
+    six = reader.in_cluster("n1", HERE | {"KUBERNETES_SERVICE_HOST": "fd00::1"}, str(account))
     assert six is not None
     assert six.peer.url == "https://[fd00::1]:443"
 

@@ -8,21 +8,22 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from nodeprep.doors.kube import Access
-from nodeprep.doors.kube_http import LARGEST, Peer
-from nodeprep.doors.kube_watch import PAGE, Change, Lists, WatchLost, is_refused_selector, watch
+from nodeprep.doors.kube import watch
+from nodeprep.doors.kube.reader import ApiAccess
+from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, Peer
+from nodeprep.doors.kube.watch import PAGE, ApiLists, WatchEvent, WatchLost
 from nodeprep.model import Unreadable, Why
 from tests.rigs.api_server import Answer, Handler, Server, refused, sent, told
 
 NODES = "/api/v1/nodes"
 
 
-def access(server: Server) -> Access:
-    return Access("", Peer(server.url), dict)
+def access(server: Server) -> ApiAccess:
+    return ApiAccess("", Peer(server.url), dict)
 
 
 def listed(server: Server) -> Any:
-    with Lists(access(server)) as api:
+    with ApiLists(access(server)) as api:
         return api.listed(NODES, "nodes", lambda one: one["metadata"]["name"], may="list nodes")
 
 
@@ -56,7 +57,7 @@ def test_objects_too_large_for_a_page_come_in_smaller_ones() -> None:
     def answer(handler: Handler) -> None:
         asked = query(handler)
         if int(asked["limit"]) == PAGE:
-            sent(b" " * (LARGEST + 1))(handler)
+            sent(b" " * (BODY_LIMIT_BYTES + 1))(handler)
         else:
             page(["n1"] if "continue" not in asked else ["n2"], more="" if "continue" in asked else "rest")(handler)
 
@@ -69,7 +70,7 @@ def test_garbage_is_no_list() -> None:
         found = listed(server)
     assert isinstance(found, Unreadable)
     assert found.kind is Why.MALFORMED
-    assert not is_refused_selector(found)
+    assert not watch.is_refused_selector(found)
 
 
 @pytest.mark.parametrize(("code", "selector"), [(400, True), (403, False), (500, False)])
@@ -77,7 +78,7 @@ def test_whose_fault_a_refusal_is(code: int, selector: bool) -> None:
     with Server({NODES: refused(code, "no")}) as server:
         found = listed(server)
     assert isinstance(found, Unreadable)
-    assert is_refused_selector(found) is selector
+    assert watch.is_refused_selector(found) is selector
 
 
 def events(*told: object) -> Answer:
@@ -90,10 +91,10 @@ def event(kind: str, version: str) -> dict[str, Any]:
 
 def test_a_watch_goes_on_from_where_it_was() -> None:
     with Server({NODES: events(event("MODIFIED", "8"), event("BOOKMARK", "9"))}) as server:
-        found = list(watch(access(server), NODES, "7", 1, labelSelector="a=b"))
+        found = list(watch.watch(access(server), NODES, "7", 1, labelSelector="a=b"))
         (path,) = server.requests
     assert [(one.kind, one.version) for one in found] == [("MODIFIED", "8"), ("BOOKMARK", "9")]
-    assert isinstance(found[0], Change)
+    assert isinstance(found[0], WatchEvent)
     for word in ("watch=1", "resourceVersion=7", "timeoutSeconds=1", "labelSelector=a%3Db"):
         assert word in path
 
@@ -112,4 +113,4 @@ LOST = [
 @pytest.mark.parametrize(("answer", "why"), LOST)
 def test_a_lost_watch_is_said_to_be_one(answer: Answer, why: str) -> None:
     with Server({NODES: answer}) as server, pytest.raises(WatchLost, match=why):
-        list(watch(access(server), NODES, "7", 1))
+        list(watch.watch(access(server), NODES, "7", 1))

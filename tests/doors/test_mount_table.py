@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.doors.mount_table import rows, shown, topmost
+from nodeprep.doors.files import mount_table
+from nodeprep.doors.node_host import Host
 from tests.rigs.mounted import seen_with
 
 TABLE = rb"""22 1 259:2 / / rw - ext4 /dev/x rw
@@ -33,22 +33,22 @@ TABLE = rb"""22 1 259:2 / / rw - ext4 /dev/x rw
     ],
 )
 def test_what_is_seen_at_a_path(path: str, seen: tuple[str, str]) -> None:
-    assert shown(rows(TABLE), path) == seen
+    assert mount_table.shown(mount_table.rows(TABLE), path) == seen
 
 
 def test_nothing_is_seen_without_a_mount() -> None:
-    assert shown((), "/usr") is None
-    assert topmost((), "/usr") is None
+    assert mount_table.shown((), "/usr") is None
+    assert mount_table.topmost((), "/usr") is None
 
 
 def test_a_mount_is_writable_if_neither_it_nor_its_file_system_is_read_only() -> None:
-    found = {row.point: row.is_writable for row in rows(TABLE)}
+    found = {row.point: row.is_writable for row in mount_table.rows(TABLE)}
     assert (found["/"], found["/sys"], found["/sys/fs/cgroup"]) == (True, False, False)
 
 
 LOOK = """
 import json, sys
-from nodeprep.doors.host import Host
+from nodeprep.doors.node_host import Host
 root = sys.argv[1]
 kept = (f"{root}/run/nodeprep",)
 hosts = (Host(root), Host(root, live=False), Host("/"))

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors import netfilter
-from nodeprep.doors.netfilter import ENTRY, Chain, forwarding, verdict
+from nodeprep.doors.netlink import nftables
+from nodeprep.doors.netlink.nftables import ENTRY, ChainPolicy
 from tests.doors.netlink_kernel import kernel, nest, nla, text
 from tests.rigs import netns_firewall
 from tests.rigs.absent import cannot_start
 
 RIG = netns_firewall.__file__
-AGENT = Path(netfilter.__file__).parents[2]
+AGENT = Path(nftables.__file__).parents[2]
 LOOK = f"""
 import sys
 sys.path.insert(0, {str(AGENT)!r})
@@ -59,10 +59,10 @@ def chain(family: int, hook: int, *others: bytes) -> bytes:
 
 
 CHAINS = [
-    (chain(1, 2, be32(5, 0)), (Chain("inet", "t", "c", "drop"),)),
-    (chain(2, 2, be32(5, 1)), (Chain("ip", "t", "c", "accept"),)),
-    (chain(2, 2), (Chain("ip", "t", "c", "accept"),)),
-    (chain(2, 2, be32(5, 9)), (Chain("ip", "t", "c", "9"),)),
+    (chain(1, 2, be32(5, 0)), (ChainPolicy("inet", "t", "c", "drop"),)),
+    (chain(2, 2, be32(5, 1)), (ChainPolicy("ip", "t", "c", "accept"),)),
+    (chain(2, 2), (ChainPolicy("ip", "t", "c", "accept"),)),
+    (chain(2, 2, be32(5, 9)), (ChainPolicy("ip", "t", "c", "9"),)),
     (chain(10, 2, be32(5, 0)), ()),  # IPv6
     (chain(2, 1, be32(5, 0)), ()),
     (struct.pack("=BBH", 2, 0, 0) + text(1, "t") + text(3, "c"), ()),
@@ -70,12 +70,12 @@ CHAINS = [
 
 
 @pytest.mark.parametrize(("body", "found"), CHAINS)
-def test_which_chains_count(body: bytes, found: tuple[Chain, ...]) -> None:
+def test_which_chains_count(body: bytes, found: tuple[ChainPolicy, ...]) -> None:
     with kernel(lambda *_: [body]) as (asking, played):
-        assert forwarding(asking) == found
+        assert nftables.forwarding(asking) == found
     assert played.asked == [(10 << 8 | 4, bytes(4))]
 
 
 def test_a_table_without_its_end_is_no_answer() -> None:
     with pytest.raises(OSError, match="without the end of FORWARD"):
-        verdict(bytes(ENTRY), 0)
+        nftables.verdict(bytes(ENTRY), 0)

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from nodeprep.doors import netlink
-from nodeprep.doors.netlink import Address, Link, Neighbour, RouteNetlink
+from nodeprep.doors.netlink import dcbnl, interfaces
+from nodeprep.doors.netlink.interfaces import AddressInfo, LinkInfo, NeighbourInfo, RouteNetlink
 from tests.doors.netlink_kernel import kernel, nest, nla, text, u8, u32
 from tests.rigs.unshared import seen_in
 
-AGENT = Path(netlink.__file__).parents[2]
+AGENT = Path(interfaces.__file__).parents[2]
 LOOK = f"""
 import dataclasses, json, socket, subprocess, sys
 sys.path.insert(0, {str(AGENT)!r})
@@ -28,8 +28,8 @@ def ip(*question):
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
     asking.sendto(b"is anybody there?", ("10.1.0.99", 9))
 print(json.dumps({{
-    "ours": dataclasses.asdict(netlink.read()),
-    "dcb": netlink.dcb("rail0"),
+    "ours": dataclasses.asdict(interfaces.read()),
+    "dcb": dcbnl.dcb("rail0"),
     "links": ip("link", "show"),
     "addresses": ip("address", "show"),
     "neighbours": ip("neighbour", "show", "nud", "all"),
@@ -63,13 +63,13 @@ def said() -> dict[str, Any]:
     return seen_in(SETUP, LOOK)
 
 
-def links(said: dict[str, Any]) -> dict[str, Link]:
-    return {one["name"]: Link(**{**one, "altnames": tuple(one["altnames"])}) for one in said["ours"]["links"]}
+def links(said: dict[str, Any]) -> dict[str, LinkInfo]:
+    return {one["name"]: LinkInfo(**{**one, "altnames": tuple(one["altnames"])}) for one in said["ours"]["links"]}
 
 
 def test_a_link_that_is_up(said: dict[str, Any]) -> None:
     rail = links(said)["rail0"]
-    assert rail == Link(
+    assert rail == LinkInfo(
         index=rail.index,
         name="rail0",
         kind="veth",
@@ -117,29 +117,31 @@ def test_ip_sees_the_same_links(said: dict[str, Any]) -> None:
 
 def test_ip_sees_the_same_addresses(said: dict[str, Any]) -> None:
     theirs = [
-        Address(link["ifindex"], one["family"], one["local"], one["prefixlen"], one["scope"], bool(one.get("dynamic")))
+        AddressInfo(
+            link["ifindex"], one["family"], one["local"], one["prefixlen"], one["scope"], bool(one.get("dynamic"))
+        )
         for link in said["addresses"]
         for one in link["addr_info"]
     ]
-    ours = [Address(**one) for one in said["ours"]["addresses"]]
+    ours = [AddressInfo(**one) for one in said["ours"]["addresses"]]
     assert len(ours) >= 6
     assert sorted(map(repr, ours)) == sorted(map(repr, theirs))
 
 
 def test_addresses_of_every_sort(said: dict[str, Any]) -> None:
     index = links(said)["rail0"].index
-    ours = [Address(**one) for one in said["ours"]["addresses"] if one["index"] == index]
-    assert Address(index, "inet", "10.1.0.1", 24, "global", dynamic=False) in ours
-    assert Address(index, "inet", "10.1.0.2", 24, "global", dynamic=True) in ours
-    assert Address(index, "inet", "10.1.0.7", 32, "global", dynamic=False) in ours, "our end, not the peer's"
-    assert Address(index, "inet6", "fd00::1", 64, "global", dynamic=False) in ours
-    assert Address(index, "inet6", "fe80::ff:fe00:10", 64, "link", dynamic=False) in ours
+    ours = [AddressInfo(**one) for one in said["ours"]["addresses"] if one["index"] == index]
+    assert AddressInfo(index, "inet", "10.1.0.1", 24, "global", dynamic=False) in ours
+    assert AddressInfo(index, "inet", "10.1.0.2", 24, "global", dynamic=True) in ours
+    assert AddressInfo(index, "inet", "10.1.0.7", 32, "global", dynamic=False) in ours, "our end, not the peer's"
+    assert AddressInfo(index, "inet6", "fd00::1", 64, "global", dynamic=False) in ours
+    assert AddressInfo(index, "inet6", "fe80::ff:fe00:10", 64, "link", dynamic=False) in ours
 
 
 def test_ip_sees_the_same_neighbours(said: dict[str, Any]) -> None:
     index = {name: link.index for name, link in links(said).items()}
     theirs = {(index[one["dev"]], one["dst"], one.get("lladdr"), *one["state"]) for one in said["neighbours"]}
-    ours = {tuple(one[field.name] for field in fields(Neighbour)) for one in said["ours"]["neighbours"]}
+    ours = {tuple(one[field.name] for field in fields(NeighbourInfo)) for one in said["ours"]["neighbours"]}
     # The kernel makes those of multicast groups when it pleases, so also between the two looks.
     ours, theirs = ({one for one in both if not one[1].startswith("ff02:")} for both in (ours, theirs))
     assert len(ours) >= 2
@@ -148,10 +150,10 @@ def test_ip_sees_the_same_neighbours(said: dict[str, Any]) -> None:
 
 def test_neighbours_of_every_sort(said: dict[str, Any]) -> None:
     index = links(said)["rail0"].index
-    ours = {one["address"]: Neighbour(**one) for one in said["ours"]["neighbours"] if one["index"] == index}
-    assert ours["10.1.0.254"] == Neighbour(index, "10.1.0.254", "02:00:00:00:00:fe", "PERMANENT")
-    assert ours["fd00::fe"] == Neighbour(index, "fd00::fe", "02:00:00:00:00:fe", "STALE")
-    assert ours["10.1.0.250"] == Neighbour(index, "10.1.0.250", None, "FAILED")
+    ours = {one["address"]: NeighbourInfo(**one) for one in said["ours"]["neighbours"] if one["index"] == index}
+    assert ours["10.1.0.254"] == NeighbourInfo(index, "10.1.0.254", "02:00:00:00:00:fe", "PERMANENT")
+    assert ours["fd00::fe"] == NeighbourInfo(index, "fd00::fe", "02:00:00:00:00:fe", "STALE")
+    assert ours["10.1.0.250"] == NeighbourInfo(index, "10.1.0.250", None, "FAILED")
     assert ours["10.1.0.99"].state in ("INCOMPLETE", "FAILED"), "there is nobody"
     assert ours["10.1.0.99"].lladdr is None
 
@@ -162,7 +164,7 @@ def test_veth_has_no_dcb(said: dict[str, Any]) -> None:
 
 def test_this_host_agrees_with_its_own_sysfs() -> None:
     """Also what a veth cannot show: a bus device under a netdev."""
-    for link in netlink.read().links:
+    for link in interfaces.read().links:
         shown = Path("/sys/class/net") / link.name
         assert (shown / "mtu").read_text().strip() == str(link.mtu)
         assert (shown / "address").read_text().strip() == (link.address or "")
@@ -218,17 +220,17 @@ def only(link: bytes = b"", *, address: bytes = b"") -> RouteNetlink:
         return [body for body in ({RTM_GETLINK: link, RTM_GETADDR: address}.get(kind),) if body]
 
     with kernel(answer) as (asking, _):
-        return RouteNetlink(netlink.links(asking), netlink.addresses(asking), netlink.neighbours(asking))
+        return RouteNetlink(interfaces.links(asking), interfaces.addresses(asking), interfaces.neighbours(asking))
 
 
 def test_values_are_plain() -> None:
     """They go into snapshots: nothing of pyroute2's may be left in them."""
-    json.dumps(asdict(netlink.read()))
+    json.dumps(asdict(interfaces.read()))
 
 
 def test_reading_leaves_no_descriptor_behind() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(20):
-        netlink.read()
-        netlink.dcb("lo")
+        interfaces.read()
+        dcbnl.dcb("lo")
     assert len(list(Path("/proc/self/fd").iterdir())) == before

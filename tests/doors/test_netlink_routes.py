@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from nodeprep.doors import netlink_routes
-from nodeprep.doors.netlink_routes import Packet, Route, Rule, Way
+from nodeprep.doors.netlink import routing
+from nodeprep.doors.netlink.routing import KernelRoute, KernelRule, Packet, RouteLookup
 from tests.doors.netlink_kernel import kernel, nla, u32
 from tests.rigs.unshared import seen_in
 
-AGENT = Path(netlink_routes.__file__).parents[2]
+AGENT = Path(routing.__file__).parents[2]
 LOOK = f"""
 import dataclasses, json, subprocess, sys
 sys.path.insert(0, {str(AGENT)!r})
 from nodeprep.doors import netlink_routes
-from nodeprep.doors.netlink_routes import Packet
+from nodeprep.doors.netlink.routing import Packet
 
 def ip(*question):
     return json.loads(subprocess.run(("ip", "-json", *question), check=True, capture_output=True).stdout or "[]")
@@ -104,12 +104,12 @@ def said() -> dict[str, Any]:
     return seen_in(SETUP, LOOK)
 
 
-def rules(said: dict[str, Any]) -> dict[tuple[str, int], Rule]:
-    return {(one["family"], one["priority"]): Rule(**one) for one in said["ours"]["rules"]}
+def rules(said: dict[str, Any]) -> dict[tuple[str, int], KernelRule]:
+    return {(one["family"], one["priority"]): KernelRule(**one) for one in said["ours"]["rules"]}
 
 
-def routes(said: dict[str, Any]) -> list[Route]:
-    return [Route(**one) for one in said["ours"]["routes"]]
+def routes(said: dict[str, Any]) -> list[KernelRoute]:
+    return [KernelRoute(**one) for one in said["ours"]["routes"]]
 
 
 def test_kinds_of_interfaces(said: dict[str, Any]) -> None:
@@ -123,22 +123,22 @@ def test_neighbours_count_where_there_is_a_bridge(said: dict[str, Any]) -> None:
     assert said["bridgeless"] == []
 
 
-PLAIN = Rule("inet", 0, "", "", "", "", None, 255, "lookup", inverted=False)
+PLAIN = KernelRule("inet", 0, "", "", "", "", None, 255, "lookup", inverted=False)
 POD = "10.1.0.134/32"
 RULES = [
     PLAIN,  # its priority, 0, is not sent
-    Rule("inet", 512, "", POD, "", "", None, 254, "lookup", inverted=False),
-    Rule("inet", 600, "", "", "", "", 16, 4242, "lookup", inverted=False),
-    Rule("inet", 601, "10.1.0.0/16", "", "rail1", "rail0", None, 77, "lookup", inverted=True),
-    Rule("inet", 602, "10.99.0.0/16", "", "", "", None, 0, "prohibit", inverted=False),
-    Rule("inet", 2048, POD, "", "", "", None, 1003, "lookup", inverted=False),
-    Rule("inet6", 0, "", "", "", "", None, 255, "lookup", inverted=False),
-    Rule("inet6", 700, "fd00::/64", "", "", "", None, 1003, "lookup", inverted=False),
+    KernelRule("inet", 512, "", POD, "", "", None, 254, "lookup", inverted=False),
+    KernelRule("inet", 600, "", "", "", "", 16, 4242, "lookup", inverted=False),
+    KernelRule("inet", 601, "10.1.0.0/16", "", "rail1", "rail0", None, 77, "lookup", inverted=True),
+    KernelRule("inet", 602, "10.99.0.0/16", "", "", "", None, 0, "prohibit", inverted=False),
+    KernelRule("inet", 2048, POD, "", "", "", None, 1003, "lookup", inverted=False),
+    KernelRule("inet6", 0, "", "", "", "", None, 255, "lookup", inverted=False),
+    KernelRule("inet6", 700, "fd00::/64", "", "", "", None, 1003, "lookup", inverted=False),
 ]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.family} {rule.priority}")
-def test_a_rule(said: dict[str, Any], rule: Rule) -> None:
+def test_a_rule(said: dict[str, Any], rule: KernelRule) -> None:
     assert rules(said)[rule.family, rule.priority] == rule
 
 
@@ -151,10 +151,10 @@ def test_ip_sees_as_many_rules(said: dict[str, Any]) -> None:
 def test_routes_of_every_sort(said: dict[str, Any]) -> None:
     index, found = said["index"], routes(said)
 
-    def route(**different: Any) -> Route:
+    def route(**different: Any) -> KernelRoute:
         usual: dict[str, Any] = {"family": "inet", "table": 254, "destination": "default", "via": "", "oif": 0}
         usual |= {"metric": 0, "scope": "global", "kind": "unicast", "onlink": False}
-        return Route(**(usual | different))
+        return KernelRoute(**(usual | different))
 
     rail0, rail1 = index["rail0"], index["rail1"]
     for wanted in (
@@ -195,19 +195,19 @@ WAYS: list[tuple[str, list[tuple[str, str] | int]]] = [
 @pytest.mark.parametrize(("name", "wanted"), WAYS)
 def test_what_the_kernel_would_do(said: dict[str, Any], name: str, wanted: list[tuple[str, str] | int]) -> None:
     index = {number: link for link, number in said["index"].items()}
-    ways = [Way(**one) for one in said["ways"][name]]
+    ways = [RouteLookup(**one) for one in said["ways"][name]]
     assert [way.errno or (index[way.oif], way.via) for way in ways][: len(wanted)] == wanted
 
 
 def test_the_way_back_through_a_strict_filter(said: dict[str, Any]) -> None:
     """EXDEV, or EINVAL in newer kernels; what leaves the pod by its own ENI passes."""
-    out, back = (Way(**one) for one in said["ways"]["strict"])
+    out, back = (RouteLookup(**one) for one in said["ways"]["strict"])
     assert out.errno is None
     assert back.errno in (errno.EXDEV, errno.EINVAL)
 
 
 def test_the_table_that_decided(said: dict[str, Any]) -> None:
-    out, back = (Way(**one) for one in said["ways"]["as it should be"])
+    out, back = (RouteLookup(**one) for one in said["ways"]["as it should be"])
     assert (out.table, back.table, out.kind) == (1003, 254, "unicast")
 
 
@@ -218,14 +218,14 @@ def rtmsg(family: int = socket.AF_INET, bits: int = 0, kind: int = 1) -> bytes:
     return struct.pack("=8BI", family, bits, 0, 0, 254, 0, 0, kind, 0)
 
 
-def read(route: bytes = b"", rule: bytes = b"") -> tuple[tuple[Rule, ...], tuple[Route, ...]]:
+def read(route: bytes = b"", rule: bytes = b"") -> tuple[tuple[KernelRule, ...], tuple[KernelRoute, ...]]:
     """What is read of a kernel with this route and this rule."""
 
     def answer(kind: int, _: bytes) -> list[bytes]:
         return [body for body in ({RTM_GETROUTE: route, RTM_GETRULE: rule}[kind],) if body]
 
     with kernel(answer) as (asking, _):
-        return netlink_routes.rules(asking), netlink_routes.routes(asking)
+        return routing.rules(asking), routing.routes(asking)
 
 
 def hop(length: int, *inside: bytes) -> bytes:
@@ -286,15 +286,15 @@ def test_learned_routes_of_a_long_table_are_left_out(what: dict[str, int], kept:
     )
     length = 16 if asked["family"] == socket.AF_INET6 else 4
     one = head + (nla(1, bytes(length)) if asked["bits"] else b"")
-    for many, found in ((netlink_routes.MANY + 1, kept), (10, True)):
+    for many, found in ((routing.MANY + 1, kept), (10, True)):
         with kernel(lambda *_, many=many: [one] * many) as (asking, _):
-            assert bool(netlink_routes.routes(asking)) is found
+            assert bool(routing.routes(asking)) is found
 
 
 def test_what_is_asked() -> None:
     with kernel(lambda *_: errno.EACCES) as (asking, played):
-        refused = netlink_routes.way(asking, Packet("10.1.0.134", "8.8.8.8", 7, 16))
-    assert refused == Way(0, "", None, "", errno.EACCES)
+        refused = routing.way(asking, Packet("10.1.0.134", "8.8.8.8", 7, 16))
+    assert refused == RouteLookup(0, "", None, "", errno.EACCES)
     ((kind, body),) = played.asked
     assert (kind, body[:3]) == (RTM_GETROUTE, bytes((socket.AF_INET, 32, 32)))
     assert struct.unpack_from("=I", body, 8)[0] == 0x1000  # the table that decided is to be named
@@ -304,12 +304,12 @@ def test_what_is_asked() -> None:
 
 
 def test_values_are_plain() -> None:
-    json.dumps(asdict(netlink_routes.read()))
+    json.dumps(asdict(routing.read()))
 
 
 def test_reading_leaves_no_descriptor_behind() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(20):
-        netlink_routes.read()
-        netlink_routes.ask([Packet("127.0.0.1", "127.0.0.1", 1)])
+        routing.read()
+        routing.ask([Packet("127.0.0.1", "127.0.0.1", 1)])
     assert len(list(Path("/proc/self/fd").iterdir())) == before

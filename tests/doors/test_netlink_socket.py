@@ -7,7 +7,8 @@ from enum import IntEnum
 
 import pytest
 
-from nodeprep.doors.netlink_socket import ATTEMPTS, Message, Nest, NetlinkSocket, Refused, decoded, parts, verdict
+from nodeprep.doors.netlink import nlsocket
+from nodeprep.doors.netlink.nlsocket import DUMP_ATTEMPTS, Message, Nest, NetlinkSocket, Refused
 from tests.doors.netlink_kernel import kernel, nest, nla, nlmsg, text, u8, u32
 
 
@@ -31,7 +32,7 @@ class Ifinfo(Message):
 
 
 def one(body: bytes) -> Shown:
-    (message,) = decoded(Shown, [nlmsg(40, body)])
+    (message,) = nlsocket.decoded(Shown, [nlmsg(40, body)])
     return message
 
 
@@ -93,7 +94,7 @@ def test_an_attribute_cut_short_is_no_answer(body: bytes) -> None:
 
 def test_a_message_shorter_than_its_fields_is_no_answer() -> None:
     with pytest.raises(OSError, match="Ifinfo cut short: 31 bytes"):
-        list(decoded(Ifinfo, [nlmsg(16, bytes(15))]))
+        list(nlsocket.decoded(Ifinfo, [nlmsg(16, bytes(15))]))
 
 
 def test_a_number_cut_short_is_no_number() -> None:
@@ -108,12 +109,12 @@ def test_what_is_no_octets_is_not_taken_for_them() -> None:
 
 def test_a_verdict_cut_short_is_none() -> None:
     with pytest.raises(OSError, match="too short for a netlink verdict"):
-        verdict(nlmsg(3, b"\0\0"))
+        nlsocket.verdict(nlmsg(3, b"\0\0"))
 
 
 def test_datagrams_are_split_at_messages() -> None:
     whole = nlmsg(40, b"12345") + bytes(3) + nlmsg(41, b"")
-    assert [(part.kind, part.data[16:]) for part in parts(whole)] == [(40, b"12345"), (41, b"")]
+    assert [(part.kind, part.data[16:]) for part in nlsocket.parts(whole)] == [(40, b"12345"), (41, b"")]
 
 
 @pytest.mark.parametrize("length", range(1, len(nlmsg(40, u32(1, 7))) * 2))
@@ -121,22 +122,22 @@ def test_a_datagram_cut_anywhere_is_whole_messages_or_an_error(length: int) -> N
     message = nlmsg(40, u32(1, 7))
     cut = (message * 2)[:length]
     if length % len(message) == 0:
-        assert len(list(parts(cut))) == length // len(message)
+        assert len(list(nlsocket.parts(cut))) == length // len(message)
         return
     with pytest.raises(OSError, match="netlink") as error:
-        list(parts(cut))
+        list(nlsocket.parts(cut))
     assert error.value.errno == errno.EBADMSG
 
 
 def test_a_table_that_changed_is_asked_for_again() -> None:
-    with kernel(lambda _kind, _body: [u32(1, 7), u32(1, 8)], interrupted=ATTEMPTS - 1) as (asking, played):
+    with kernel(lambda _kind, _body: [u32(1, 7), u32(1, 8)], interrupted=DUMP_ATTEMPTS - 1) as (asking, played):
         assert [said.number("number") for said in asking.dump(Question.ANY, Shown)] == [7, 8]
-    assert len(played.asked) == ATTEMPTS
+    assert len(played.asked) == DUMP_ATTEMPTS
 
 
 def test_a_table_that_never_rests_is_no_answer() -> None:
     with (
-        kernel(lambda _kind, _body: [u32(1, 7)], interrupted=ATTEMPTS) as (asking, _),
+        kernel(lambda _kind, _body: [u32(1, 7)], interrupted=DUMP_ATTEMPTS) as (asking, _),
         pytest.raises(OSError, match="the table changed during each of 3 dumps") as error,
     ):
         asking.dump(Question.ANY, Shown)

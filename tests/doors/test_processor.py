@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nodeprep.doors import clock, processor
-from nodeprep.doors.processor import Moment, busy_since, moment
+from nodeprep.doors.processor import ProcessorMoment
 from tests.rigs.ending import ending
 
 
@@ -27,14 +27,14 @@ def tasks(directory: Path, **schedstat: str) -> str:
 
 
 def test_what_is_computed_counts() -> None:
-    before, began = moment(), time.process_time()
+    before, began = processor.moment(), time.process_time()
     while time.process_time() - began < 0.2:
         pass
-    assert busy_since(before) >= 0.2
+    assert processor.busy_since(before) >= 0.2
 
 
 def test_this_kernel_says_who_waited() -> None:
-    assert moment().waited.keys() == {path.name for path in Path(processor.TASKS).iterdir()}
+    assert processor.moment().waited.keys() == {path.name for path in Path(processor.TASKS).iterdir()}
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,10 @@ def test_this_kernel_says_who_waited() -> None:
     ],
 )
 def test_what_threads_waited_counts(tmp_path: Path, later: dict[str, str], waited: float) -> None:
-    then = Moment(clock.now() - 100.0, time.process_time(), {"7": 1_000_000_000})
-    assert waited <= busy_since(then, tasks(tmp_path, **later)) < waited + 0.4, "this test itself computes a little"
+    then = ProcessorMoment(clock.now() - 100.0, time.process_time(), {"7": 1_000_000_000})
+    assert waited <= processor.busy_since(then, tasks(tmp_path, **later)) < waited + 0.4, (
+        "this test itself computes a little"
+    )
 
 
 STAT = "{} (a) R b) {} 1 7 7 0"  # a name may hold what ends one
@@ -60,17 +62,17 @@ STAT = "{} (a) R b) {} 1 7 7 0"  # a name may hold what ends one
 def test_a_thread_that_waits_now_has_waited_for_who_knows_how_long(
     tmp_path: Path, state: str, *, all_of_it: bool
 ) -> None:
-    then = Moment(clock.now() - 100.0, time.process_time(), {"7": 0})
+    then = ProcessorMoment(clock.now() - 100.0, time.process_time(), {"7": 0})
     where = tasks(tmp_path, **{"7": "90 0 3"})
     (tmp_path / "7" / "stat").write_text(STAT.format(7, state))
-    assert (busy_since(then, where) >= 100.0) is all_of_it
+    assert (processor.busy_since(then, where) >= 100.0) is all_of_it
 
 
 def test_who_asks_is_no_thread_that_waits(tmp_path: Path) -> None:
     own = str(threading.get_native_id())
     where = tasks(tmp_path, **{own: "90 0 3"})
     (tmp_path / own / "stat").write_text(STAT.format(own, "R"))
-    assert busy_since(Moment(clock.now() - 100.0, time.process_time(), {own: 0}), where) < 1.0
+    assert processor.busy_since(ProcessorMoment(clock.now() - 100.0, time.process_time(), {own: 0}), where) < 1.0
 
 
 def test_a_thread_that_others_keep_from_a_processor_is_busy_while_it_waits() -> None:
@@ -92,10 +94,10 @@ def test_a_thread_that_others_keep_from_a_processor_is_busy_while_it_waits() -> 
         begun.wait()
         time.sleep(0.2)
         os.sched_setscheduler(thread.native_id or 0, os.SCHED_IDLE, os.sched_param(0))
-        before = moment()
+        before = processor.moment()
         for _ in range(20):
             time.sleep(0.1)
-            idle.append(clock.now() - before.at - busy_since(before))
+            idle.append(clock.now() - before.at - processor.busy_since(before))
         other.kill()
     with suppress(PermissionError):  # else it goes on as it is, when nothing else wants the processor
         os.sched_setscheduler(thread.native_id or 0, os.SCHED_OTHER, os.sched_param(0))
@@ -105,10 +107,10 @@ def test_a_thread_that_others_keep_from_a_processor_is_busy_while_it_waits() -> 
 
 def test_two_threads_that_waited_at_once_make_no_time(tmp_path: Path) -> None:
     """Else a device that hangs would be found the later, the more of our threads there are."""
-    then = Moment(clock.now() - 1.0, time.process_time(), {})
-    took = busy_since(then, tasks(tmp_path, **{"7": "0 60000000000 1", "8": "0 60000000000 1"}))
+    then = ProcessorMoment(clock.now() - 1.0, time.process_time(), {})
+    took = processor.busy_since(then, tasks(tmp_path, **{"7": "0 60000000000 1", "8": "0 60000000000 1"}))
     assert took <= clock.now() - then.at
 
 
 def test_where_nobody_tells_who_waited_nobody_did(tmp_path: Path) -> None:
-    assert moment(str(tmp_path / "absent")).waited == {}
+    assert processor.moment(str(tmp_path / "absent")).waited == {}

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors import rdma_netlink
-from nodeprep.doors.netlink_socket import Refused
-from nodeprep.doors.rdma_netlink import Holder, RdmaDevice, RdmaNetlink, RdmaPort, Resources
+from nodeprep.doors.netlink import nldev
+from nodeprep.doors.netlink.nldev import NldevDevice, NldevHolder, NldevPort, NldevTables, Resources
+from nodeprep.doors.netlink.nlsocket import Refused
 from tests.doors.netlink_kernel import kernel, nest, nla, text, u8, u32, u64
 
 NLDEV = 5 << 10
@@ -26,7 +26,7 @@ GET, PORT_GET, SYS_GET, RES_GET, CM_ID_GET, PD_GET, STAT_GET, CTX_GET = (
 MAY_BE_ASKED = {GET, PORT_GET, SYS_GET, RES_GET, CM_ID_GET, PD_GET, STAT_GET, CTX_GET}
 GONE = errno.EINVAL  # what nldev says of a device or an operation that it does not know
 
-CX7 = RdmaDevice(
+CX7 = NldevDevice(
     index=3,
     name="mlx5_0",
     protocol="ib",
@@ -35,11 +35,11 @@ CX7 = RdmaDevice(
     fw="28.41.1000",
     node_type=1,
     ports=(
-        RdmaPort(1, 4, 5, None, None, 17, 1, (("out_of_sequence", 12), ("lifespan", 1 << 40))),
-        RdmaPort(2, 2, 5, None, None, 0, 0, None),
+        NldevPort(1, 4, 5, None, None, 17, 1, (("out_of_sequence", 12), ("lifespan", 1 << 40))),
+        NldevPort(2, 2, 5, None, None, 0, 0, None),
     ),
 )
-E810 = RdmaDevice(
+E810 = NldevDevice(
     index=9,
     name="rocep5s0f0",
     protocol="iw",
@@ -47,20 +47,20 @@ E810 = RdmaDevice(
     sys_image_guid="0000:0000:0000:0000",
     fw=None,
     node_type=4,
-    ports=(RdmaPort(1, 1, 3, "eth4", 6, None, None, None),),
+    ports=(NldevPort(1, 1, 3, "eth4", 6, None, None, None),),
 )
 HELD = (
-    Holder("mlx5_0", "ctx", 4711, None),
-    Holder("mlx5_0", "ctx", None, None),
-    Holder("mlx5_0", "pd", 4711, None),
-    Holder("mlx5_0", "pd", None, "ib_core"),
-    Holder("mlx5_0", "cm_id", None, "nvme_rdma"),
+    NldevHolder("mlx5_0", "ctx", 4711, None),
+    NldevHolder("mlx5_0", "ctx", None, None),
+    NldevHolder("mlx5_0", "pd", 4711, None),
+    NldevHolder("mlx5_0", "pd", None, "ib_core"),
+    NldevHolder("mlx5_0", "cm_id", None, "nvme_rdma"),
 )
 COUNTS = (("pd", 2), ("cq", 3), ("qp", 1 << 33), ("cm_id", 1), ("mr", 0), ("ctx", 2), ("srq", 0))
-NODE = RdmaNetlink((CX7, E810), (Resources("mlx5_0", COUNTS), Resources("rocep5s0f0", ())), HELD, "shared", ())
+NODE = NldevTables((CX7, E810), (Resources("mlx5_0", COUNTS), Resources("rocep5s0f0", ())), HELD, "shared", ())
 
 
-def handle(device: RdmaDevice) -> bytes:
+def handle(device: NldevDevice) -> bytes:
     return u32(1, device.index) + text(2, device.name)
 
 
@@ -68,7 +68,7 @@ def guid(words: str | None) -> int:
     return int((words or "").replace(":", ""), 16)
 
 
-def device(shown: RdmaDevice) -> bytes:
+def device(shown: NldevDevice) -> bytes:
     firmware = text(5, shown.fw) if shown.fw else b""
     return (
         handle(shown) + u32(3, len(shown.ports)) + u64(4, 0x1234) + firmware + u64(6, guid(shown.node_guid))
@@ -77,7 +77,7 @@ def device(shown: RdmaDevice) -> bytes:
     )  # fmt: skip
 
 
-def port(of: RdmaDevice, shown: RdmaPort) -> bytes:
+def port(of: NldevDevice, shown: NldevPort) -> bytes:
     infiniband = b""
     if shown.lid is not None and shown.sm_lid is not None:
         infiniband = u64(4, 1) + u64(8, 0xFE80 << 48) + u32(9, shown.lid) + u32(10, shown.sm_lid) + u8(11, 0)
@@ -86,20 +86,20 @@ def port(of: RdmaDevice, shown: RdmaPort) -> bytes:
     return handle(of) + u32(3, shown.number) + infiniband + state + netdev + u8(4000, 7)
 
 
-def counters(of: RdmaDevice, shown: RdmaPort) -> bytes | int:
+def counters(of: NldevDevice, shown: NldevPort) -> bytes | int:
     if shown.counters is None:
         return errno.EINVAL
     rows = (nest(81, text(82, name), u64(83, value), u8(4000, 0)) for name, value in shown.counters)
     return handle(of) + u32(3, shown.number) + nest(80, *rows)
 
 
-def summary(of: RdmaDevice, counts: Sequence[tuple[str, int]]) -> bytes:
+def summary(of: NldevDevice, counts: Sequence[tuple[str, int]]) -> bytes:
     return handle(of) + nest(
         15, *(nest(16, text(17, name), u64(18, count), u64(118, 1 << 20)) for name, count in counts)
     )
 
 
-def held(of: RdmaDevice, table: int, *rows: bytes) -> bytes:
+def held(of: NldevDevice, table: int, *rows: bytes) -> bytes:
     return handle(of) + nest(table, *(nest(table + 1, u32(21, 5), row, u8(4000, 0)) for row in rows))
 
 
@@ -142,9 +142,9 @@ class Node:
         return answer if isinstance(answer, int) else [answer]
 
 
-def look(refuses: dict[tuple[int, int, int], int] | None = None) -> RdmaNetlink:
+def look(refuses: dict[tuple[int, int, int], int] | None = None) -> NldevTables:
     with kernel(Node(refuses)) as (asking, _):
-        return rdma_netlink._Look(asking).read()
+        return nldev._Look(asking).read()
 
 
 def test_a_node_with_two_devices() -> None:
@@ -159,14 +159,14 @@ def test_what_is_denied_is_named_and_the_rest_is_seen() -> None:
     denied = {(CTX_GET, 0, 0): errno.EPERM, (PD_GET, 0, 0): errno.EPERM, (STAT_GET, 0, 0): errno.EACCES}
     said = look(denied)
     assert said.denied == ("STAT_GET", "RES_CTX_GET", "RES_PD_GET")
-    assert said.holders == (Holder("mlx5_0", "cm_id", None, "nvme_rdma"),)
+    assert said.holders == (NldevHolder("mlx5_0", "cm_id", None, "nvme_rdma"),)
     assert [one.state for each in said.devices for one in each.ports] == [4, 2, 1]
     assert [one.counters for each in said.devices for one in each.ports] == [None, None, None]
     assert said.resources == NODE.resources
 
 
 def test_devices_that_may_not_be_listed() -> None:
-    assert look({(GET, 0, 0): errno.EPERM}) == RdmaNetlink((), NODE.resources, (), "shared", ("GET",))
+    assert look({(GET, 0, 0): errno.EPERM}) == NldevTables((), NODE.resources, (), "shared", ("GET",))
 
 
 def test_everything_denied() -> None:
@@ -174,7 +174,7 @@ def test_everything_denied() -> None:
     assert set(said.denied) == {
         "PORT_GET", "RES_CTX_GET", "RES_PD_GET", "RES_CM_ID_GET", "RES_GET", "SYS_GET",
     }  # fmt: skip
-    assert said.devices[0].ports[0] == RdmaPort(1, None, None, None, None, None, None, None, errno.EPERM)
+    assert said.devices[0].ports[0] == NldevPort(1, None, None, None, None, None, None, None, errno.EPERM)
 
 
 @pytest.mark.parametrize("answer", [errno.EINVAL, errno.EOPNOTSUPP])
@@ -208,7 +208,7 @@ def test_a_device_that_goes_after_its_ports_were_asked_has_no_holders() -> None:
 @pytest.mark.parametrize("answer", [errno.EIO, errno.ETIMEDOUT, errno.EINVAL])
 def test_a_port_that_the_driver_cannot_query_says_so_and_spoils_nothing_else(answer: int) -> None:
     said = look({(PORT_GET, 3, 1): answer})
-    assert said.devices[0].ports == (RdmaPort(1, None, None, None, None, None, None, None, answer), CX7.ports[1])
+    assert said.devices[0].ports == (NldevPort(1, None, None, None, None, None, None, None, answer), CX7.ports[1])
     assert replace(said, devices=()) == replace(NODE, devices=())
 
 
@@ -243,10 +243,10 @@ def test_an_answer_cut_short(left: int) -> None:
     with kernel(lambda kind, _: [said[kind]] if kind in said else []) as (asking, _):
         if left not in ends(WHOLE):
             with pytest.raises(OSError, match="netlink: Nldev") as error:
-                rdma_netlink._Look(asking).read()
+                nldev._Look(asking).read()
             assert error.value.errno == errno.EBADMSG
             return
-        cut = asdict(rdma_netlink._Look(asking).read().devices[0].ports[0])
+        cut = asdict(nldev._Look(asking).read().devices[0].ports[0])
     whole = asdict(CX7.ports[0]) | {"counters": ()}
     assert all(value in (whole[name], None) for name, value in cut.items())
 
@@ -256,7 +256,7 @@ def test_a_mode_of_a_newer_kernel_is_its_number() -> None:
         return [u8(66, 7)] if kind == SYS_GET else []
 
     with kernel(answer) as (asking, _):
-        assert rdma_netlink._Look(asking).read() == RdmaNetlink((), (), (), "7", ())
+        assert nldev._Look(asking).read() == NldevTables((), (), (), "7", ())
 
 
 def test_names_that_are_not_utf8_are_still_names() -> None:
@@ -264,7 +264,7 @@ def test_names_that_are_not_utf8_are_still_names() -> None:
         return [u32(1, 0) + nla(2, b"ib\xff0\0")] if kind == GET else []
 
     with kernel(answer) as (asking, played):
-        asked = rdma_netlink._Look(asking)
+        asked = nldev._Look(asking)
         with pytest.raises(OSError, match="SYS_GET: acknowledged, but not answered"):
             asked.read()
     assert [kind for kind, _ in played.asked] == [GET, RES_GET, CTX_GET, PD_GET, CM_ID_GET, SYS_GET]
@@ -278,7 +278,7 @@ without_rdma = pytest.mark.skipif(HAS_RDMA, reason="this kernel has RDMA netlink
 
 @without_rdma
 def test_a_kernel_without_rdma_netlink() -> None:
-    assert rdma_netlink.read() is None
+    assert nldev.read() is None
 
 
 @without_rdma
@@ -286,7 +286,7 @@ def test_a_kernel_without_rdma_netlink_where_sysfs_is_not_mounted() -> None:
     """Then only opening the socket tells."""
     look = f"""
 import os, sys
-sys.path.insert(0, {str(Path(rdma_netlink.__file__).parents[2])!r})
+sys.path.insert(0, {str(Path(nldev.__file__).parents[2])!r})
 from nodeprep.doors import rdma_netlink
 print(os.path.isdir("/sys/class"), rdma_netlink.read())
 """

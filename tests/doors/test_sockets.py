@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.doors.sockets import connect
+from nodeprep.doors import socket_probe
+from nodeprep.doors.node_host import Host
 from nodeprep.model import Unreadable, Why
 
 DEADLINE = 5.0
@@ -32,7 +32,7 @@ def listening(path: Path, queue: int = 8) -> Iterator[socket.socket]:
 
 def test_a_listener_is_connected_to_and_gets_nothing(tmp_path: Path) -> None:
     with listening(tmp_path / "eni.socket") as server:
-        assert connect(str(tmp_path / "eni.socket"), DEADLINE) is None
+        assert socket_probe.connect(str(tmp_path / "eni.socket"), DEADLINE) is None
         server.settimeout(DEADLINE)
         taken, _ = server.accept()
         assert taken.recv(1) == b""
@@ -42,22 +42,22 @@ def test_a_listener_is_connected_to_and_gets_nothing(tmp_path: Path) -> None:
 def test_the_file_of_a_dead_listener(tmp_path: Path) -> None:
     with listening(tmp_path / "eni.socket"):
         pass
-    assert connect(str(tmp_path / "eni.socket"), DEADLINE) == errno.ECONNREFUSED
+    assert socket_probe.connect(str(tmp_path / "eni.socket"), DEADLINE) == errno.ECONNREFUSED
 
 
 def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     with listening(tmp_path / "eni.socket"):
         before = len(tuple(Path("/proc/self/fd").iterdir()))
         for name in ("eni.socket", "none.socket", "none/eni.socket") * 3:
-            connect(str(tmp_path / name), DEADLINE)
+            socket_probe.connect(str(tmp_path / name), DEADLINE)
         assert len(tuple(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    assert connect(str(tmp_path / "eni.socket"), DEADLINE) == errno.ENOENT
-    assert connect(str(tmp_path / "eni" / "eni.socket"), DEADLINE) == errno.ENOENT
+    assert socket_probe.connect(str(tmp_path / "eni.socket"), DEADLINE) == errno.ENOENT
+    assert socket_probe.connect(str(tmp_path / "eni" / "eni.socket"), DEADLINE) == errno.ENOENT
     (tmp_path / "file").write_text("")
-    assert connect(str(tmp_path / "file" / "eni.socket"), DEADLINE) == errno.ENOTDIR
+    assert socket_probe.connect(str(tmp_path / "file" / "eni.socket"), DEADLINE) == errno.ENOTDIR
 
 
 @pytest.mark.timeout(120)
@@ -66,10 +66,10 @@ def test_what_is_no_socket(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "directory").mkdir()
     for name in ("file", "fifo", "directory"):
-        assert connect(str(tmp_path / name), DEADLINE) == errno.ECONNREFUSED
+        assert socket_probe.connect(str(tmp_path / name), DEADLINE) == errno.ECONNREFUSED
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
         datagrams.bind(str(tmp_path / "datagrams"))
-        assert connect(str(tmp_path / "datagrams"), DEADLINE) == errno.EPROTOTYPE
+        assert socket_probe.connect(str(tmp_path / "datagrams"), DEADLINE) == errno.EPROTOTYPE
 
 
 @pytest.mark.timeout(120)
@@ -82,7 +82,7 @@ def test_a_daemon_that_takes_no_more_connections(tmp_path: Path) -> None:
             waiting.append(one)
             if one.connect_ex(str(tmp_path / "eni.socket")):
                 break
-        assert connect(str(tmp_path / "eni.socket"), 1.0) in (errno.EAGAIN, errno.ETIMEDOUT)
+        assert socket_probe.connect(str(tmp_path / "eni.socket"), 1.0) in (errno.EAGAIN, errno.ETIMEDOUT)
         for one in waiting:
             one.close()
 
@@ -91,14 +91,14 @@ def test_a_path_longer_than_an_address(tmp_path: Path) -> None:
     deep = tmp_path / ("x" * 100) / ("y" * 100)
     deep.mkdir(parents=True)
     with listening(deep / "eni.socket"):
-        assert connect(str(deep / "eni.socket"), DEADLINE) is None
+        assert socket_probe.connect(str(deep / "eni.socket"), DEADLINE) is None
 
 
 def test_tcp() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address: tuple[str, int] = server.getsockname()
-        assert connect(address, DEADLINE) is None
-    assert connect(address, DEADLINE) == errno.ECONNREFUSED
+        assert socket_probe.connect(address, DEADLINE) is None
+    assert socket_probe.connect(address, DEADLINE) == errno.ECONNREFUSED
 
 
 @pytest.mark.timeout(120)
@@ -113,7 +113,7 @@ def test_a_listener_over_tcp_that_never_answers() -> None:
             waiting.append(one)
         time.sleep(0.2)
         started = time.monotonic()
-        assert connect(address, 0.5) == errno.ETIMEDOUT
+        assert socket_probe.connect(address, 0.5) == errno.ETIMEDOUT
         assert time.monotonic() - started < 10
         for one in waiting:
             one.close()

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.doors.statvfs import GRACE, Statvfs
+from nodeprep.doors.files.statvfs import GRACE, Statvfs
+from nodeprep.doors.node_host import Host
 from nodeprep.model import Unreadable, Why
 
 FREEZER = Path("/sys/fs/cgroup/freezer")

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodeprep.doors import atomic
-from nodeprep.doors.store import LEAP, LIMIT, NAME, Held, Store, holder
+from nodeprep.doors.files import atomic, state_store
+from nodeprep.doors.files.state_store import LEAP, LIMIT, NAME, LockHolder, Store
 from tests.rigs.ending import ending
 from tests.rigs.mounted import seen_with
 
@@ -114,7 +114,7 @@ def test_a_bit_that_rots_is_noticed_wherever_it_is(places: tuple[Path, Path]) ->
 KILLED = """
 import os, random, signal, sys, time
 from nodeprep.doors import atomic
-from nodeprep.doors.store import NAME, Store
+from nodeprep.doors.files.state_store import NAME, Store
 directory, spare, most, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 
 def text(number):
@@ -284,12 +284,12 @@ def test_one_place_may_be_both(tmp_path: Path, spare: str) -> None:
     assert store.save(NEW) == ""
     assert NEW in texts(store)
     store.release()
-    assert holder(f"{tmp_path}/here") is None
+    assert state_store.holder(f"{tmp_path}/here") is None
 
 
 FULL = """
 import json, os, sys
-from nodeprep.doors.store import NAME, Store
+from nodeprep.doors.files.state_store import NAME, Store
 full, spare = sys.argv[1], sys.argv[2]
 told = []
 def tell(trouble):
@@ -338,7 +338,7 @@ def test_a_full_disk_keeps_the_old_text_and_the_spare_takes_the_new_one(places: 
 
 READ_ONLY = """
 import json, os, sys
-from nodeprep.doors.store import Held, Store, holder
+from nodeprep.doors.files.state_store import Held, Store, holder
 closed, spare = sys.argv[1], sys.argv[2]
 store = Store(closed, spare)
 told = [store.hold(), holder(closed) == os.getpid(), holder(spare) == os.getpid()]
@@ -374,7 +374,7 @@ def test_a_read_only_directory_is_read_and_the_spare_is_written(places: tuple[Pa
 
 HOLDS = """
 import sys, time
-from nodeprep.doors.store import Store
+from nodeprep.doors.files.state_store import Store
 print(Store(sys.argv[1], sys.argv[2]).hold(), flush=True)
 sys.stdin.read()
 """
@@ -404,15 +404,15 @@ def test_a_second_agent_is_told_who_the_first_is(places: tuple[Path, Path]) -> N
     ours = store_in(places)
     with another(places) as process:
         for both in (places, places[::-1]):
-            with pytest.raises(Held) as held:
+            with pytest.raises(LockHolder) as held:
                 store_in(both).hold()
             assert (held.value.pid, held.value.path) == (process.pid, f"{both[0]}/lock")
             assert str(held.value) == (
                 f"{both[0]}/lock: another nodeprep agent (pid {process.pid}) runs on this node; "
                 "wanted one: stop it, or do not start this one"
             )
-        assert holder(str(places[0])) == holder(*map(str, places)) == process.pid
-    assert holder(*map(str, places)) is None
+        assert state_store.holder(str(places[0])) == state_store.holder(*map(str, places)) == process.pid
+    assert state_store.holder(*map(str, places)) is None
     assert ours.hold() == ""
     assert (places[0] / "lock").read_text() == f"{os.getpid()}\n"
     ours.release()
@@ -424,9 +424,9 @@ def test_one_of_the_two_places_is_enough_to_be_held(places: tuple[Path, Path], w
     first = Store(str(places[where]), elsewhere)
     first.hold()
     second = store_in(places)
-    with pytest.raises(Held):
+    with pytest.raises(LockHolder):
         second.hold()
-    assert holder(str(places[1 - where])) is None  # the one that it had got is free again
+    assert state_store.holder(str(places[1 - where])) is None  # the one that it had got is free again
     first.release()
     assert second.hold() == ""
     second.release()
@@ -437,10 +437,10 @@ def test_a_lock_that_says_no_pid_is_a_lock(places: tuple[Path, Path]) -> None:
     store.hold()
     for content in (b"", b"-5\n", b"9" * 5000):
         (places[0] / "lock").write_bytes(content)
-        with pytest.raises(Held, match=r"another nodeprep agent runs") as held:
+        with pytest.raises(LockHolder, match=r"another nodeprep agent runs") as held:
             store_in(places).hold()
         assert held.value.pid is None
-        assert holder(str(places[0])) == 0
+        assert state_store.holder(str(places[0])) == 0
     store.release()
 
 
@@ -479,7 +479,7 @@ def test_a_lock_that_is_no_file_is_words_and_the_other_place_serves(
     make(places[0] / "lock")
     store = store_in(places)
     assert store.hold() == ""
-    assert holder(*map(str, places)) == os.getpid()
+    assert state_store.holder(*map(str, places)) == os.getpid()
     store.release()
 
 
@@ -504,4 +504,4 @@ def test_a_former_place_that_is_the_spare_keeps_its_memory(places: tuple[Path, P
 
 
 def test_nobody_holds_what_is_not_there(tmp_path: Path) -> None:
-    assert holder(str(tmp_path), str(tmp_path / "nowhere"), "/dev/null") is None
+    assert state_store.holder(str(tmp_path), str(tmp_path / "nowhere"), "/dev/null") is None

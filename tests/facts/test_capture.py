@@ -7,21 +7,19 @@ from typing import Any
 
 import pytest
 
-from nodeprep import facts
+from nodeprep import check_round, facts, job_profile
 from nodeprep.checks import ALL
-from nodeprep.config.document import dump, read
-from nodeprep.doors.host import Host
-from nodeprep.facts.capture import capture
-from nodeprep.facts.devnodes import DevNodes
-from nodeprep.facts.expected import derive
-from nodeprep.facts.links import Link, Links
-from nodeprep.facts.modules import Modules
-from nodeprep.facts.pci import Pci, PciDevice
-from nodeprep.facts.rdma import Rdma
+from nodeprep.config import yaml_document
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.expected import inventory, profile_capture
+from nodeprep.facts.machine.modules import Modules
+from nodeprep.facts.machine.pci import Pci, PciDevice
+from nodeprep.facts.network.links import Link, Links
+from nodeprep.facts.rdma.devnodes import DevNodes
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.job_profile import DeviceWant, PortWant, Profile
 from nodeprep.look import Eyes, Look
 from nodeprep.model import Status, Unreadable, Why
-from nodeprep.profile import DeviceWant, PortWant, Profile, extend, mapping, parse
-from nodeprep.round import judge
 from tests.erdma_values import FIRST, erdma_0, eri
 from tests.rigs import trees
 from tests.values import BDF, device, gid, link, links, nic, pci, port, rdma
@@ -42,15 +40,15 @@ def look_at(root: Path) -> Look:
 def of(look: Look) -> Profile:
     seen = look.get(Rdma)
     assert seen is not None
-    found = capture(
+    found = profile_capture.capture(
         "site", seen, pci=look.get(Pci), links=look.get(Links), devnodes=look.get(DevNodes), modules=look.get(Modules)
     )
     assert found is not None
-    return parse(read(dump(mapping(found)).encode(), "F").value)
+    return job_profile.parse(yaml_document.read(yaml_document.dump(job_profile.mapping(found)).encode(), "F").value)
 
 
 def bad(look: Look, profile: Profile) -> list[str]:
-    found = judge(ALL, look, None, profile, {}).findings
+    found = check_round.judge(ALL, look, None, profile, {}).findings
     return [f"{one.check} {one.verdict.message}" for one in found if one.status not in (Status.OK, Status.ABSENT)]
 
 
@@ -58,7 +56,7 @@ def bad(look: Look, profile: Profile) -> list[str]:
 def test_a_node_meets_its_own_profile(tmp_path: Path, name: str) -> None:
     look = look_at(trees.build(name, tmp_path))
     profile = of(look)
-    expected = derive(profile, look.get(Pci), look.get(Rdma))
+    expected = inventory.derive(profile, look.get(Pci), look.get(Rdma))
     assert set(expected.devices) == set(profile.expect.devices)
     assert set(expected.firm) == set(profile.expect.ports)
     assert (expected.missing_devices, expected.missing_ports, expected.moved) == ((), (), frozenset())
@@ -82,7 +80,7 @@ def test_a_sibling_with_other_addresses_meets_it_too(tmp_path: Path, name: str) 
     profile = of(look_at(trees.build(name, tmp_path / "good")))
     trees.write(trees.tree(sibling(name)), tmp_path / "other")
     look = look_at(tmp_path / "other")
-    expected = derive(profile, look.get(Pci), look.get(Rdma))
+    expected = inventory.derive(profile, look.get(Pci), look.get(Rdma))
     assert not set(expected.devices) & set(profile.expect.devices)
     assert len(expected.devices) == len(profile.expect.devices)
     assert len(expected.firm) == len(profile.expect.ports)
@@ -117,7 +115,7 @@ def test_ports_that_nobody_used_are_nobodys_concern(tmp_path: Path) -> None:
 
 
 def wants(*, devices: Any = None, ports: Any = None, **seen: Any) -> Profile:
-    found = capture("site", rdma(*(ports or (port(),)), devices=devices or (device(),)), **seen)
+    found = profile_capture.capture("site", rdma(*(ports or (port(),)), devices=devices or (device(),)), **seen)
     assert found is not None
     return found
 
@@ -140,7 +138,7 @@ def test_what_a_healthy_roce_nic_comes_to() -> None:
 
 
 def test_nothing_that_tells_one_node_from_the_next_is_kept() -> None:
-    text = dump(mapping(wants(pci=pci(nic()), links=links(link()))))
+    text = yaml_document.dump(job_profile.mapping(wants(pci=pci(nic()), links=links(link()))))
     assert not [word for word in ("5054", "00:16:3e", "0a63", "10.99", "downs") if word in text]
 
 
@@ -276,11 +274,14 @@ def test_virtual_functions_and_subfunctions_are_left_out() -> None:
     profile = wants(devices=(device(), virtual), ports=(port(), port(device="mlx5_9", bdf="0000:5c:00.2")))
     assert list(profile.expect.devices) == [BDF]
     assert list(profile.expect.ports) == [f"{BDF}/1"]
-    assert capture("site", rdma(devices=(virtual,))) is None
+    assert profile_capture.capture("site", rdma(devices=(virtual,))) is None
 
 
 @pytest.mark.parametrize("name", CAPTURED)
 def test_the_whole_profile_knows_ports_by_name_only(tmp_path: Path, name: str) -> None:
     profile = of(look_at(trees.build(name, tmp_path)))
-    parent = Profile("parent", expect=parse({**mapping(profile), "expect": {"ports": {"at-least": 1}}}).expect)
-    assert extend(profile, parent).expect.at_least is None
+    parent = Profile(
+        "parent",
+        expect=job_profile.parse({**job_profile.mapping(profile), "expect": {"ports": {"at-least": 1}}}).expect,
+    )
+    assert job_profile.extend(profile, parent).expect.at_least is None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from nodeprep.doors import clock as door
 from nodeprep.doors.clock import ClockState
-from nodeprep.doors.host import Host
-from nodeprep.facts.clock import FACT, Clock, observe
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.machine import clock as clock_facts
+from nodeprep.facts.machine.clock import FACT, Clock
 from nodeprep.model import Unreadable, Why
 
 
@@ -21,7 +22,7 @@ class Told(Host):
 
 
 def test_this_machines_clock() -> None:
-    before, seen, state = door.now(), observe(Host()), door.state()
+    before, seen, state = door.now(), clock_facts.observe(Host()), door.state()
     assert isinstance(seen, Clock)
     assert before <= seen.at <= door.now()
     assert seen.synchronised is state.synchronised
@@ -30,14 +31,14 @@ def test_this_machines_clock() -> None:
 
 
 def test_each_value_is_in_its_place() -> None:
-    seen = observe(Told(ClockState(synchronised=True, offset=-0.25, max_error=1.5)))
+    seen = clock_facts.observe(Told(ClockState(synchronised=True, offset=-0.25, max_error=1.5)))
     assert isinstance(seen, Clock)
     assert (seen.synchronised, seen.offset, seen.max_error) == (True, -0.25, 1.5)
 
 
 def test_a_kernel_that_refuses() -> None:
     refused = Unreadable(Why.DENIED, "adjtimex", 1)
-    assert observe(Told(refused)) == refused
+    assert clock_facts.observe(Told(refused)) == refused
 
 
 def test_a_dead_tree_has_no_clock() -> None:

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from nodeprep.codec import Codec
-from nodeprep.doors.host import Host
-from nodeprep.doors.kube import Access
-from nodeprep.doors.kube_http import Peer
-from nodeprep.facts import cluster_objects, cluster_records
-from nodeprep.facts.cluster import Cluster, EniConfig, ErdmaDevice, Owner, Pod, PodEni, Toleration
-from nodeprep.facts.cluster_objects import Odd, age, moment, whole
-from nodeprep.facts.cluster_requests import observe
+from nodeprep.doors.kube.reader import ApiAccess
+from nodeprep.doors.kube.requests import Peer
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.kubernetes import cluster_objects, cluster_records, cluster_requests
+from nodeprep.facts.kubernetes.cluster import Cluster, EniConfig, ErdmaDevice, Owner, Pod, PodEni, Toleration
+from nodeprep.facts.kubernetes.cluster_objects import OddObject
 from nodeprep.model import Unreadable, Why, raw
 from tests import api_objects as api
 from tests.rigs.api_server import Answer, Server, refused, told
@@ -37,8 +36,8 @@ PATHS: dict[str, Answer] = {
 def seen(answers: Mapping[str, Answer] = PATHS, name: str = api.NODE) -> tuple[Cluster | Unreadable, list[str]]:
     """What is observed where a server answers so, and the paths that it was asked for."""
     with Server(answers) as server:
-        access = Access(name, Peer(server.url), dict)
-        return observe(Host(kubernetes=access)), [path.partition("?")[0] for path in server.requests]
+        access = ApiAccess(name, Peer(server.url), dict)
+        return cluster_requests.observe(Host(kubernetes=access)), [path.partition("?")[0] for path in server.requests]
 
 
 def observed(answers: Mapping[str, Answer] = PATHS) -> Cluster:
@@ -364,7 +363,7 @@ def test_what_is_not_as_its_schema_says(path: str, thing: object, name: str) -> 
 def test_an_empty_object_is_one_without_fields() -> None:
     assert cluster_objects.pod({}) == Pod("", "", "", "", False, False, False, (), {}, {}, {}, ())
     assert cluster_objects.pod({"spec": None, "metadata": {"labels": None}}).labels == {}
-    with pytest.raises(Odd, match=r"above \.spec\.providerID is no object"):
+    with pytest.raises(OddObject, match=r"above \.spec\.providerID is no object"):
         cluster_objects.node({"spec": "cn-hangzhou.i-SECRET"}, 0.0)
 
 
@@ -374,7 +373,7 @@ QUANTITIES += [("", None), ("k", None), ("-1", None), ("1e3", None), ("²", None
 
 @pytest.mark.parametrize(("quantity", "number"), QUANTITIES)
 def test_whole_quantities(quantity: str, number: int | None) -> None:
-    assert whole(quantity) == number
+    assert cluster_objects.whole(quantity) == number
 
 
 TIMES = [("2023-11-14T22:13:20Z", 0.0), ("2023-11-14T22:12:20Z", 60.0), ("2023-11-14T23:13:20+01:00", 0.0)]
@@ -384,7 +383,7 @@ LATER: list[tuple[str, float | None]] = [("2033-11-14T22:13:20.123456Z", 0.0)]
 
 @pytest.mark.parametrize(("time", "seconds"), [*TIMES, *NO_TIMES, *LATER])
 def test_ages(time: str, seconds: float | None) -> None:
-    assert age(time, 1_700_000_000.0) == seconds
+    assert cluster_objects.age(time, 1_700_000_000.0) == seconds
 
 
 MOMENTS: list[tuple[object, float | None]] = [
@@ -401,7 +400,7 @@ MOMENTS: list[tuple[object, float | None]] = [
 
 @pytest.mark.parametrize(("time", "seconds"), MOMENTS)
 def test_moments(time: object, seconds: float | None) -> None:
-    assert moment(time) == seconds
+    assert cluster_objects.moment(time) == seconds
 
 
 def test_a_snapshot_keeps_all_of_it() -> None:

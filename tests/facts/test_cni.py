@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.facts.cni import MOST, OPTIONS, Binary, Cni, Plugin, observe
-from nodeprep.facts.cni_runtime import BINARIES
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.network import cni as cni_facts
+from nodeprep.facts.network.cni import OPTIONS, PLUGINS_LIMIT, Binary, Cni, CniPlugin
+from nodeprep.facts.network.cni_runtime import BINARIES
 from nodeprep.model import CannotLook, Unreadable, Why, raw
 from tests.cni_values import CALICO, TERWAY, program, put
 
 
 def look(root: Path) -> Cni:
-    return observe(Host(str(root), live=False))
+    return cni_facts.observe(Host(str(root), live=False))
 
 
 def wrong(root: Path, value: Any, name: str = "10-x.conflist") -> str:
@@ -40,7 +41,7 @@ def test_the_chain_of_terway(tmp_path: Path) -> None:
     assert cni.first is not None
     network = cni.first.network
     assert (network.name, network.version, network.delegates) == ("terway-chainer", "0.4.0", ())
-    assert network.plugins[1] == Plugin("cilium-cni", ())
+    assert network.plugins[1] == CniPlugin("cilium-cni", ())
     terway = network.plugins[0]
     options = [terway.option(key) for key in ("eniip_virtual_type", "mtu", "debug", "capabilities")]
     assert options == ["datapathv2", 8500, None, None]
@@ -165,7 +166,7 @@ MALFORMED = [
         {"name": "x", "plugins": [{"type": "multus", "delegates": [{"type": "../x"}]}]},
         "the type of plugins[0].delegates[0] is '../x': the plain name of a program is wanted",
     ),
-    ({"name": "x", "plugins": [{"type": "a"}] * (MOST + 1)}, f"it names more than {MOST} plugins"),
+    ({"name": "x", "plugins": [{"type": "a"}] * (PLUGINS_LIMIT + 1)}, f"it names more than {PLUGINS_LIMIT} plugins"),
 ]
 
 
@@ -243,5 +244,5 @@ def test_binaries(tmp_path: Path) -> None:
 
 
 def test_this_machine() -> None:
-    cni = observe(Host())
+    cni = cni_facts.observe(Host())
     assert isinstance(cni.paths, tuple)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.facts.cni import Binary, Cni, observe
-from nodeprep.facts.cni_runtime import BINARIES, DIRECTORY, FILES, SIZE, places
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.network import cni as cni_facts
+from nodeprep.facts.network import cni_runtime
+from nodeprep.facts.network.cni import Binary, Cni
+from nodeprep.facts.network.cni_runtime import BINARIES, DIRECTORY, FILES, SIZE
 from nodeprep.model import CannotLook, Unreadable, Why
 from tests.cni_values import program, put
 
@@ -19,13 +21,13 @@ DOCKERS = 'disabled_plugins = ["cri"]'
 
 
 def look(root: Path) -> Cni:
-    return observe(Host(str(root), live=False))
+    return cni_facts.observe(Host(str(root), live=False))
 
 
 def told(root: Path, **texts: str) -> tuple[str, tuple[str, ...]] | Unreadable:
     for path, text in texts.items():
         put(root, path, text, ".")
-    return places(Host(str(root), live=False).files)
+    return cni_runtime.places(Host(str(root), live=False).files)
 
 
 CONTAINERD = """

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.facts import counters
-from nodeprep.facts.counters import Counters, PortCounters
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.rdma import counters
+from nodeprep.facts.rdma.counters import Counters, PortCounters
 from nodeprep.model import Unreadable, Why
 from tests.rigs.absent import cannot_start
 from tests.rigs.trees import Content, write
@@ -81,7 +81,7 @@ def test_no_pma_means_not_offered_and_is_not_asked_again(tmp_path: Path) -> None
 EINVAL = f"""
 import sys
 sys.path.insert(0, {str(AGENT)!r})
-from nodeprep.doors.host import Host
+from nodeprep.doors.node_host import Host
 from nodeprep.facts import counters
 host = Host(sys.argv[1], live=False)
 (port,) = counters.observe(host).ports

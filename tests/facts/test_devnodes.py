@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.facts.devnodes import DevNodes, Entry, Node, observe
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.rdma import devnodes
+from nodeprep.facts.rdma.devnodes import ClassEntry, DevNode, DevNodes
 from nodeprep.model import Unreadable, Why, raw
 from tests.rigs import trees
 
@@ -32,19 +33,19 @@ def char(root: Path, path: str, major: int, minor: int, mode: int) -> None:
 
 
 def live(root: Path) -> DevNodes:
-    return observe(Host(str(root)))
+    return devnodes.observe(Host(str(root)))
 
 
 def dead(root: Path) -> DevNodes:
-    return observe(Host(str(root), live=False))
+    return devnodes.observe(Host(str(root), live=False))
 
 
 def test_a_whole_node(tmp_path: Path) -> None:
     trees.build("h100-ib", tmp_path)
     for shown in (live(tmp_path), dead(tmp_path)):
         verbs, mads, nodes = shown.verbs or (), shown.mads or (), shown.nodes or ()
-        assert Entry("uverbs0", "mlx5_0", None, "231:192") in verbs
-        assert Entry("umad0", "mlx5_0", 1, "231:0") in mads
+        assert ClassEntry("uverbs0", "mlx5_0", None, "231:192") in verbs
+        assert ClassEntry("umad0", "mlx5_0", 1, "231:0") in mads
         assert len(verbs) == len(mads) == len({entry.device for entry in verbs})
         assert {entry.name for entry in (*verbs, *mads)} | {"rdma_cm"} == {node.name for node in nodes}
         assert (shown.verbs_abi, shown.rdma_cm) == ("6", "10:122")
@@ -70,7 +71,7 @@ def test_an_empty_class_is_not_a_missing_one(tmp_path: Path) -> None:
 def test_entries_of_a_copy_that_lost_their_ends(tmp_path: Path) -> None:
     (tmp_path / "sys/class/infiniband_verbs").mkdir(parents=True)
     (tmp_path / "sys/class/infiniband_verbs/uverbs0").symlink_to("../../devices/gone/infiniband_verbs/uverbs0")
-    assert dead(tmp_path).verbs == (Entry("uverbs0", None, None, None),)
+    assert dead(tmp_path).verbs == (ClassEntry("uverbs0", None, None, None),)
 
 
 def test_a_damaged_entry_spoils_its_own_fields_only(tmp_path: Path) -> None:
@@ -98,15 +99,15 @@ def test_nodes_with_number_and_mode_and_no_directories(tmp_path: Path) -> None:
     (tmp_path / "dev/infiniband/by-ibdev").mkdir()
     (tmp_path / "dev/infiniband/by-path").mkdir()
     (tmp_path / "dev/infiniband/by-path/pci-0000:5c:00.0-uverbs").symlink_to("../uverbs0")
-    expected = (Node("issm0", "231:64", 0o600), Node("uverbs0", "231:192", 0o666))
+    expected = (DevNode("issm0", "231:64", 0o600), DevNode("uverbs0", "231:192", 0o666))
     assert live(tmp_path).nodes == expected
     assert dead(tmp_path).nodes == expected
 
 
 def test_what_is_no_device(tmp_path: Path) -> None:
     put(tmp_path, "dev/infiniband/uverbs0", "")
-    assert live(tmp_path).nodes == (Node("uverbs0", "", None),)
-    assert dead(tmp_path).nodes == (Node("uverbs0", None, None),)  # a copy's placeholder
+    assert live(tmp_path).nodes == (DevNode("uverbs0", "", None),)
+    assert dead(tmp_path).nodes == (DevNode("uverbs0", None, None),)  # a copy's placeholder
 
 
 def test_a_block_device_is_no_character_device(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_a_link_to_nowhere_is_no_node(tmp_path: Path) -> None:
 
 
 def test_this_machine() -> None:
-    shown = observe(Host())
+    shown = devnodes.observe(Host())
     assert shown.live
     assert (shown.verbs is None) == (not Path("/sys/class/infiniband_verbs").exists())
     assert shown.nodes is not None

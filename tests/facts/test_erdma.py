@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.facts import erdma, rdma
-from nodeprep.facts.erdma import Erdma, mac_of
-from nodeprep.facts.rdma import Rdma
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.alibaba import erdma
+from nodeprep.facts.alibaba.erdma import Erdma
+from nodeprep.facts.rdma import rdma
+from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import CannotLook, Unreadable, raw
 from tests.rigs import faults, trees
 from tests.rigs.trees import Content, Tree, write
@@ -161,7 +162,7 @@ GUIDS = [
 
 @pytest.mark.parametrize(("guid", "mac"), GUIDS)
 def test_the_mac_that_a_guid_is_made_of(guid: str | None, mac: str | None) -> None:
-    assert mac_of(guid) == mac
+    assert erdma.mac_of(guid) == mac
 
 
 ETH0 = "sys/class/net/eth0"

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeprep.facts.expected import Expected, Wanted, derive
-from nodeprep.facts.pci import Pci
-from nodeprep.facts.rdma import Port, Rdma
+from nodeprep.facts.expected import inventory
+from nodeprep.facts.expected.inventory import Expectancy, Expected
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.job_profile import NO_PROFILE, AtLeast, DeviceWant, Expectation, PortWant, Profile
 from nodeprep.model import Unreadable, Why
-from nodeprep.profile import NO_PROFILE, AtLeast, DeviceWant, Expectation, PortWant, Profile
 from tests.values import changed, device, link, links, nic, pci, port, rdma
 
 BLIND = Unreadable(Why.IO_ERROR, "/sys/class/infiniband/mlx5_3/ports/1/state", 5)
@@ -67,9 +68,9 @@ class TestByAddress:
 
     def test_every_port_is_wanted_by_the_profile(self) -> None:
         ports = tuple(map(rail, range(RAILS)))
-        expected = derive(captured(), *node(*ports))
+        expected = inventory.derive(captured(), *node(*ports))
         assert set(wanted(expected, ports).values()) == {"profile good"}
-        assert expected.rate(ports[0]) == Wanted(400.0, "profile good", firm=True)
+        assert expected.rate(ports[0]) == Expectancy(400.0, "profile good", firm=True)
         assert expected.is_firm(ports[0])
         assert expected.wants_rdma
         assert (missing(expected), expected.moved) == ([], frozenset())
@@ -77,37 +78,37 @@ class TestByAddress:
     @pytest.mark.parametrize("lost", range(RAILS))
     def test_one_that_is_gone_is_named_and_no_other_stands_in(self, lost: int) -> None:
         ports = (*(rail(index) for index in range(RAILS) if index != lost), rail(12, like=rail(0).like))
-        expected = derive(captured(), *node(*ports))
+        expected = inventory.derive(captured(), *node(*ports))
         assert missing(expected) == [f"{at(lost)} ({CX7}, mlx5_{lost})", f"mlx5_{lost}/1 at {at(lost)}"]
 
     def test_a_port_without_its_device_on_the_rdma_side_is_missing_alone(self) -> None:
         listing, seen = node(*map(rail, range(RAILS)))
-        expected = derive(captured(), listing, rdma(*seen.ports[1:], devices=seen.devices[1:]))
+        expected = inventory.derive(captured(), listing, rdma(*seen.ports[1:], devices=seen.devices[1:]))
         assert missing(expected) == [f"mlx5_0/1 at {at(0)}"]
 
     def test_without_a_pci_listing_devices_are_not_missed_but_ports_are(self) -> None:
         _, seen = node(*map(rail, range(1, RAILS)))
-        expected = derive(captured(), None, seen)
+        expected = inventory.derive(captured(), None, seen)
         assert missing(expected) == [f"mlx5_0/1 at {at(0)}"]
 
     def test_names_do_not_matter(self) -> None:
         ports = tuple(rail(index, device=f"rocep{RAILS - index}s0") for index in range(RAILS))
-        expected = derive(captured(), *node(*ports))
+        expected = inventory.derive(captured(), *node(*ports))
         assert set(wanted(expected, ports).values()) == {"profile good"}
 
     def test_what_is_not_required_is_nobodys_concern(self) -> None:
         ports = tuple(map(rail, range(RAILS)))
-        expected = derive(captured(required=False), *node(*ports))
+        expected = inventory.derive(captured(required=False), *node(*ports))
         assert set(wanted(expected, ports).values()) == {None}
         assert expected.rate(ports[0]) is None
         assert not expected.wants_rdma
-        assert missing(derive(captured(required=False), *node())) == [
+        assert missing(inventory.derive(captured(required=False), *node())) == [
             f"{at(i)} ({CX7}, mlx5_{i})" for i in range(RAILS)
         ]
 
     def test_ports_alone_are_found_by_address_too(self) -> None:
         profile = Profile("hand", expect=Expectation(ports={f"{at(1)}/1": PortWant(), f"{at(2)}/1": PortWant()}))
-        expected = derive(profile, *node(rail(1), rail(3)))
+        expected = inventory.derive(profile, *node(rail(1), rail(3)))
         assert expected.of(rail(1)) == "profile hand"
         assert missing(expected) == [f"{at(2)}/1"]
 
@@ -117,7 +118,7 @@ class TestOnASibling:
 
     def test_with_other_addresses_names_and_kind_decide(self) -> None:
         ports = tuple(rail(index, bus=0x40) for index in range(RAILS))
-        expected = derive(captured(), *node(*ports))
+        expected = inventory.derive(captured(), *node(*ports))
         assert missing(expected) == []
         assert set(wanted(expected, ports).values()) == {"profile good"}
         assert expected.moved == frozenset(one.bdf for one in ports)
@@ -126,40 +127,40 @@ class TestOnASibling:
         ports = tuple(rail(index, bus=0x40, device=f"ibp{index}") for index in range(RAILS))
         profile = captured()
         rates = {f"{at(index)}/1": PortWant(rate=100.0 * (index + 1)) for index in range(RAILS)}
-        expected = derive(replace(profile, expect=replace(profile.expect, ports=rates)), *node(*ports))
+        expected = inventory.derive(replace(profile, expect=replace(profile.expect, ports=rates)), *node(*ports))
         assert [expected.firm[one.subject.key].rate for one in ports] == [100.0 * (n + 1) for n in range(RAILS)]
 
     def test_half_of_the_addresses_make_it_the_same_node(self) -> None:
         """There what is gone is missing; with fewer, it is another node, and the rest is found by name and kind."""
         half = (*map(rail, range(4)), *(rail(index, bus=0x40) for index in range(4, RAILS)))
-        assert len(missing(derive(captured(), *node(*half)))) == 2 * 4
+        assert len(missing(inventory.derive(captured(), *node(*half)))) == 2 * 4
         fewer = (*map(rail, range(3)), *(rail(index, bus=0x40) for index in range(3, RAILS)))
-        assert missing(derive(captured(), *node(*fewer))) == []
+        assert missing(inventory.derive(captured(), *node(*fewer))) == []
 
     def test_the_right_name_on_another_kind_does_not_stand_in(self) -> None:
         ports = tuple(rail(index, bus=0x40) for index in range(RAILS))
-        assert len(missing(derive(captured(), *node(*ports, chip=CX6)))) == 2 * RAILS
+        assert len(missing(inventory.derive(captured(), *node(*ports, chip=CX6)))) == 2 * RAILS
 
     def test_a_name_without_a_kind_is_enough(self) -> None:
         names = Expectation({at(n): DeviceWant(rdma=f"mlx5_{n}") for n in range(4)})
         ports = tuple(rail(index, bus=0x40) for index in range(4))
-        assert missing(derive(Profile("names", expect=names), *node(*ports))) == []
+        assert missing(inventory.derive(Profile("names", expect=names), *node(*ports))) == []
 
     def test_another_kind_of_nic_does_not_stand_in(self) -> None:
         ports = tuple(rail(index, bus=0x40, device=f"ens{index}") for index in range(RAILS))
-        expected = derive(captured(), *node(*ports, chip=CX6))
+        expected = inventory.derive(captured(), *node(*ports, chip=CX6))
         assert len(missing(expected)) == 2 * RAILS
 
     def test_virtual_functions_are_not_taken_for_nics(self) -> None:
         listing, seen = node(*(rail(index, bus=0x40) for index in range(RAILS)), virtual_function=True)
         virtual = pci(*(changed(one, virtual_function=True) for one in listing.devices))
-        assert len(missing(derive(captured(), virtual, seen))) == 2 * RAILS
+        assert len(missing(inventory.derive(captured(), virtual, seen))) == 2 * RAILS
 
     def test_in_a_tree_without_pci_names_decide(self) -> None:
         """There the kind is a chip's name, which says nothing against a PCI id."""
         ports = tuple(rail(index, bdf="") for index in range(RAILS) if index != 5)
         devices = tuple(device(name=one.device, bdf="", id="") for one in ports)
-        expected = derive(captured(), None, rdma(*ports, devices=devices))
+        expected = inventory.derive(captured(), None, rdma(*ports, devices=devices))
         assert set(wanted(expected, ports).values()) == {"profile good"}
         assert missing(expected) == [f"mlx5_5/1 at {at(5)}"]
 
@@ -168,8 +169,10 @@ class TestOnASibling:
         wants = Expectation({n: DeviceWant(id="MT4129") for n in names}, {f"{n}/1": PortWant() for n in names})
         ports = tuple(rail(index, bdf="") for index in range(RAILS) if index != 5)
         devices = tuple(device(name=one.device, bdf="", id="") for one in ports)
-        assert missing(derive(Profile("flat", expect=wants), None, rdma(*ports, devices=devices))) == ["mlx5_5/1"]
-        full = derive(Profile("flat", expect=wants), *node(*map(rail, range(RAILS))))
+        assert missing(inventory.derive(Profile("flat", expect=wants), None, rdma(*ports, devices=devices))) == [
+            "mlx5_5/1"
+        ]
+        full = inventory.derive(Profile("flat", expect=wants), *node(*map(rail, range(RAILS))))
         assert missing(full) == []
 
 
@@ -180,22 +183,22 @@ class TestAtLeast:
 
     def test_enough_that_fit_leave_the_others_alone(self) -> None:
         ports = (*map(rail, range(RAILS)), front_end())
-        expected = derive(at_least(), *node(*ports))
+        expected = inventory.derive(at_least(), *node(*ports))
         assert expected.shortage is None
         assert expected.of(ports[-1]) is None
         assert (expected.of(ports[0]), expected.is_firm(ports[0])) == (self.BY, True)
-        assert expected.rate(ports[0]) == Wanted(400.0, "profile rails", firm=True)
+        assert expected.rate(ports[0]) == Expectancy(400.0, "profile rails", firm=True)
 
     @pytest.mark.parametrize("unfit", [DOWN, {"rate": 200.0}, {"state": BLIND}, {"rate": BLIND}, {"layer": BLIND}])
     def test_one_that_does_not_fit_is_blamed_and_no_front_end_port(self, unfit: dict[str, Any]) -> None:
         ports = (rail(0, **unfit), *map(rail, range(1, RAILS)), front_end())
-        expected = derive(at_least(), *node(*ports))
+        expected = inventory.derive(at_least(), *node(*ports))
         assert (expected.of(ports[0]), expected.of(ports[-1])) == (self.BY, None)
         assert expected.shortage is None
 
     def test_one_that_is_gone_is_counted_although_a_front_end_port_is_there(self) -> None:
         ports = (*map(rail, range(7)), front_end(), front_end(9))
-        expected = derive(at_least(), *node(*ports))
+        expected = inventory.derive(at_least(), *node(*ports))
         assert expected.shortage is not None
         assert (expected.shortage.have, expected.shortage.want) == (7, 8)
         assert (expected.shortage.of, expected.shortage.by) == ("Ethernet 400 Gb/s ports", self.BY)
@@ -204,39 +207,39 @@ class TestAtLeast:
     def test_the_same_chip_on_another_board_is_a_rail_too(self) -> None:
         odd = rail(7, like=f"{CX7} MT_0000000999 Ethernet", **DOWN)
         ports = (*map(rail, range(7)), odd, front_end())
-        expected = derive(at_least(), *node(*ports))
+        expected = inventory.derive(at_least(), *node(*ports))
         assert (expected.shortage, expected.of(odd), expected.of(ports[-1])) == (None, self.BY, None)
 
     def test_where_none_fits_the_kind_with_enough_ports_is_meant(self) -> None:
         ports = (*(rail(index, **DOWN) for index in range(RAILS)), front_end())
-        expected = derive(at_least(), *node(*ports))
+        expected = inventory.derive(at_least(), *node(*ports))
         assert [expected.of(one) for one in ports] == [self.BY] * RAILS + [None]
 
     def test_where_none_fits_and_no_kind_is_enough_all_are_suspects(self) -> None:
         ports = (rail(0, **DOWN), front_end())
-        expected = derive(at_least(2), *node(*ports))
+        expected = inventory.derive(at_least(2), *node(*ports))
         assert set(wanted(expected, ports).values()) == {"profile rails (at least 2 ports)"}
 
     def test_another_link_layer_does_not_count(self) -> None:
         ports = tuple(rail(index, layer="InfiniBand") for index in range(RAILS))
-        expected = derive(at_least(), *node(*ports))
+        expected = inventory.derive(at_least(), *node(*ports))
         assert expected.shortage is not None
         assert expected.shortage.have == 0
 
     def test_no_port_at_all_is_a_shortage(self) -> None:
-        expected = derive(at_least(layer=None, rate=None), *node())
+        expected = inventory.derive(at_least(layer=None, rate=None), *node())
         assert expected.shortage is not None
         assert expected.shortage.of == "ports"
 
     def test_a_count_without_a_rate_asks_for_none(self) -> None:
         ports = (rail(0, rate=2.5), rail(1, rate=BLIND))
-        expected = derive(at_least(2, rate=None), *node(*ports))
+        expected = inventory.derive(at_least(2, rate=None), *node(*ports))
         assert expected.shortage is None
         assert (expected.of(ports[1]), expected.rate(ports[0])) == ("profile rails (at least 2 ports)", None)
 
     def test_virtual_functions_do_not_count(self) -> None:
         ports = tuple(map(rail, range(RAILS)))
-        expected = derive(at_least(), *node(*ports, virtual_function=True))
+        expected = inventory.derive(at_least(), *node(*ports, virtual_function=True))
         assert expected.shortage is not None
 
 
@@ -249,35 +252,37 @@ class TestMajority:
     )
     def test_a_strict_majority_of_three_or_more(self, active: int, down: int, by: str | None) -> None:
         ports = (*map(rail, range(active)), *(rail(active + index, **DOWN) for index in range(down)))
-        expected = derive(NO_PROFILE, *node(*ports))
+        expected = inventory.derive(NO_PROFILE, *node(*ports))
         assert set(wanted(expected, ports).values()) == {by}
         assert not any(map(expected.is_firm, ports))
 
     def test_other_hardware_has_no_say(self) -> None:
         ports = (*map(rail, range(RAILS)), front_end(), front_end(9), front_end(10))
-        assert derive(NO_PROFILE, *node(*ports)).of(ports[-1]) is None
+        assert inventory.derive(NO_PROFILE, *node(*ports)).of(ports[-1]) is None
 
     def test_the_rate_of_most_active_ones(self) -> None:
         ports = (*map(rail, range(RAILS - 1)), rail(7, rate=200.0), rail(8, **DOWN))
-        expected = derive(NO_PROFILE, *node(*ports))
-        assert expected.rate(ports[7]) == Wanted(400.0, "7 of 8 alike", firm=False)
+        expected = inventory.derive(NO_PROFILE, *node(*ports))
+        assert expected.rate(ports[7]) == Expectancy(400.0, "7 of 8 alike", firm=False)
         assert expected.rate(ports[8]) is None
 
     def test_three_of_one_rate_are_enough(self) -> None:
         ports = tuple(rail(index) for index in range(3))
-        assert derive(NO_PROFILE, *node(*ports)).rate(ports[0]) == Wanted(400.0, "3 of 3 alike", firm=False)
+        assert inventory.derive(NO_PROFILE, *node(*ports)).rate(ports[0]) == Expectancy(
+            400.0, "3 of 3 alike", firm=False
+        )
 
     @pytest.mark.parametrize("rates", [(400.0, 200.0), (400.0, 400.0), (400.0, 400.0, 200.0, 200.0)])
     def test_no_majority_has_no_rate(self, rates: tuple[float, ...]) -> None:
         ports = tuple(rail(index, rate=rate) for index, rate in enumerate(rates))
-        assert derive(NO_PROFILE, *node(*ports)).rate(ports[0]) is None
+        assert inventory.derive(NO_PROFILE, *node(*ports)).rate(ports[0]) is None
 
     def test_one_whose_link_layer_cannot_be_read_is_like_its_card(self) -> None:
         odd = rail(7, layer=BLIND, like=f"{CX7} MT_0000000838")
         ports = (*map(rail, range(7)), odd)
-        assert derive(NO_PROFILE, *node(*ports)).of(odd) == "8 of 8 alike"
+        assert inventory.derive(NO_PROFILE, *node(*ports)).of(odd) == "8 of 8 alike"
         mixed = (*ports, *(rail(n, like=f"{CX7} MT_0000000838 InfiniBand") for n in (8, 9, 10)))
-        assert derive(NO_PROFILE, *node(*mixed)).of(odd) is None
+        assert inventory.derive(NO_PROFILE, *node(*mixed)).of(odd) is None
 
     def test_legs_that_share_a_bond_are_not_wanted_for_themselves(self) -> None:
         ports = (*map(rail, range(5)), rail(5, **DOWN), rail(6, netdev=None, bdf="0000:70:00.0", **DOWN), rail(7))
@@ -285,18 +290,18 @@ class TestMajority:
         hidden = link(name="ens7", bdf="0000:70:00.0", master="bond0")
         single = link(name="eth7", bdf=at(7), master="bond1")
         listing = node(*ports)
-        expected = derive(NO_PROFILE, *listing, links(*legs, hidden, single))
+        expected = inventory.derive(NO_PROFILE, *listing, links(*legs, hidden, single))
         assert [expected.of(one) for one in ports] == ["5 of 5 alike"] * 4 + [None] * 3 + ["5 of 5 alike"]
-        assert derive(NO_PROFILE, *listing).of(ports[5]) == "6 of 8 alike"
+        assert inventory.derive(NO_PROFILE, *listing).of(ports[5]) == "6 of 8 alike"
 
     def test_virtual_functions_have_no_say_and_nobody_wants_them(self) -> None:
         ports = (*map(rail, range(7)), rail(7, **DOWN))
-        expected = derive(NO_PROFILE, *node(*ports, virtual_function=True))
+        expected = inventory.derive(NO_PROFILE, *node(*ports, virtual_function=True))
         assert set(wanted(expected, ports).values()) == {None}
 
 
 def test_nothing_seen_at_all_is_everything_missing() -> None:
-    expected = derive(captured(2), None, None)
+    expected = inventory.derive(captured(2), None, None)
     assert missing(expected) == [f"mlx5_0/1 at {at(0)}", f"mlx5_1/1 at {at(1)}"]
 
 
@@ -321,7 +326,7 @@ def test_renaming_every_device_changes_nothing_of_who_is_wanted(
     names = [f"mlx5_{index}" for index in range(12)]
     order.shuffle(names)
     renamed = tuple(changed(one, device=name, netdev=f"net-{name}") for one, name in zip(ports, names, strict=False))
-    before, after = derive(profile, *node(*ports)), derive(profile, *node(*renamed))
+    before, after = inventory.derive(profile, *node(*ports)), inventory.derive(profile, *node(*renamed))
     assert [before.of(one) for one in ports] == [after.of(one) for one in renamed]
     assert [before.rate(one) for one in ports] == [after.rate(one) for one in renamed]
     assert (before.shortage, missing(before)) == (after.shortage, missing(after))

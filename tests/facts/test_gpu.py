@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.facts.gpu import GpuDriver, observe
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.machine import gpu
+from nodeprep.facts.machine.gpu import GpuDriver
 from nodeprep.model import Unreadable, raw
 
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\nGCC version: x"
@@ -18,7 +19,7 @@ def look(root: Path, text: str | None) -> GpuDriver:
     if text is not None:
         (root / "proc/driver/nvidia").mkdir(parents=True)
         (root / "proc/driver/nvidia/version").write_text(text + "\n")
-    return observe(Host(str(root), live=False))
+    return gpu.observe(Host(str(root), live=False))
 
 
 @pytest.mark.parametrize(("text", "is_open"), [(OPEN, True), (CLOSED, False), (None, False)])
@@ -30,4 +31,4 @@ def test_driver(tmp_path: Path, text: str | None, is_open: bool) -> None:
 
 def test_a_version_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "proc/driver/nvidia/version").mkdir(parents=True)
-    assert isinstance(raw(observe(Host(str(tmp_path), live=False)))["version"], Unreadable)
+    assert isinstance(raw(gpu.observe(Host(str(tmp_path), live=False)))["version"], Unreadable)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.facts import imds
-from nodeprep.facts.imds import Imds
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.alibaba import imds
+from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.model import CannotLook, Unreadable, Why, raw
 from tests.imds_values import NOT_ECS, instance, interface, shared
 from tests.rigs.imds_server import MetadataServer

@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from nodeprep.facts.json_text import DEPTH, NotJson, parse
+from nodeprep.facts.kubernetes import json_text
+from nodeprep.facts.kubernetes.json_text import DEPTH, NotJson
 
 GOOD = [
     "{}",
@@ -21,7 +22,7 @@ GOOD = [
 
 @pytest.mark.parametrize("text", GOOD)
 def test_reads_what_is_json(text: str) -> None:
-    assert parse(text) == json.loads(text)
+    assert json_text.parse(text) == json.loads(text)
 
 
 BAD = [
@@ -57,12 +58,12 @@ BAD = [
 @pytest.mark.parametrize(("text", "says"), BAD)
 def test_says_where_it_stops_being_json(text: str, says: str) -> None:
     with pytest.raises(NotJson) as raised:
-        parse(text)
+        json_text.parse(text)
     assert str(raised.value) == says
 
 
 def test_half_a_pair_is_no_character_and_can_be_written() -> None:
-    assert parse('["\\ud83d", "\\ude00x"]') == ["\ufffd", "\ufffdx"]
+    assert json_text.parse('["\\ud83d", "\\ude00x"]') == ["\ufffd", "\ufffdx"]
 
 
 @pytest.mark.timeout(120)
@@ -71,7 +72,7 @@ def test_half_a_pair_is_no_character_and_can_be_written() -> None:
 )
 def test_a_mebibyte_of_garbage_is_refused_without_a_hang(text: str) -> None:
     with pytest.raises(NotJson):
-        parse(text)
+        json_text.parse(text)
 
 
 def test_says_of_damaged_texts_what_python_says() -> None:
@@ -82,7 +83,7 @@ def test_says_of_damaged_texts_what_python_says() -> None:
         at = chance.randrange(len(good))
         text = good[:at] + chance.choice('{}[]:,"\\ 0e.-tnu\n') + good[at + chance.randrange(2) :]
         try:
-            mine: object = parse(text)
+            mine: object = json_text.parse(text)
         except NotJson as error:
             mine = str(error)
         try:

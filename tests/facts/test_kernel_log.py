@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.doors.kmsg import Record
-from nodeprep.facts import kernel_log
-from nodeprep.facts.kernel_log import MOST, KernelLog, Line
+from nodeprep.doors.files.kmsg import KmsgRecord
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.machine import kernel_log
+from nodeprep.facts.machine.kernel_log import LINES_LIMIT, KernelLog, KernelLogLine
 from nodeprep.model import Unreadable, Why
 
 BDF = "0000:5c:00.0"
@@ -23,23 +23,23 @@ LOADED = f"mlx5_core {BDF}: firmware version: 28.41.1000"
 class Recorded:
     """A host whose log is given."""
 
-    log: tuple[Record, ...] | Unreadable
+    log: tuple[KmsgRecord, ...] | Unreadable
 
-    def kernel_log(self, wanted: Callable[[Record], bool]) -> tuple[Record, ...] | Unreadable:
+    def kernel_log(self, wanted: Callable[[KmsgRecord], bool]) -> tuple[KmsgRecord, ...] | Unreadable:
         return self.log if isinstance(self.log, Unreadable) else tuple(filter(wanted, self.log))
 
     def now(self) -> float:
         return 1000.0
 
 
-def observed(*records: Record) -> KernelLog:
+def observed(*records: KmsgRecord) -> KernelLog:
     seen = kernel_log.observe(Recorded(records))  # type: ignore[arg-type]
     assert isinstance(seen, KernelLog)
     return seen
 
 
-def line(text: str, number: int = 1, from_kernel: bool = True) -> Line:
-    return Line(number, 1.0, 3, from_kernel, text)
+def line(text: str, number: int = 1, from_kernel: bool = True) -> KernelLogLine:
+    return KernelLogLine(number, 1.0, 3, from_kernel, text)
 
 
 KEPT_ROWS = [
@@ -55,13 +55,13 @@ KEPT_ROWS = [
 
 @pytest.mark.parametrize(("level", "facility", "text", "kept"), KEPT_ROWS)
 def test_kept_are_warnings_and_lines_with_an_address(level: int, facility: int, text: str, kept: bool) -> None:
-    seen = observed(Record(7, 2.5, level, facility, text))
-    assert seen.lines == ((Line(7, 2.5, level, facility == 0, text),) if kept else ())
+    seen = observed(KmsgRecord(7, 2.5, level, facility, text))
+    assert seen.lines == ((KernelLogLine(7, 2.5, level, facility == 0, text),) if kept else ())
 
 
 def test_the_newest_count() -> None:
-    seen = observed(*(Record(number, 1.0, 3, 0, "text") for number in range(MOST + 1)))
-    assert (len(seen.lines), seen.lines[0].number, seen.lines[-1].number) == (MOST, 1, MOST)
+    seen = observed(*(KmsgRecord(number, 1.0, 3, 0, "text") for number in range(LINES_LIMIT + 1)))
+    assert (len(seen.lines), seen.lines[0].number, seen.lines[-1].number) == (LINES_LIMIT, 1, LINES_LIMIT)
 
 
 def test_a_log_that_may_not_be_read_is_unreadable() -> None:

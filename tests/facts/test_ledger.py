@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodeprep.facts.ledger import Ledger, Row, ledger
+from nodeprep.facts.alibaba import ledger
+from nodeprep.facts.alibaba.ledger import EniRow, Ledger
 from nodeprep.model import CannotLook, Seen
 from tests.cluster_values import erdma_device, erdma_record, node_object, pod_eni, terway_node
 from tests.cni_values import terway
@@ -30,24 +31,24 @@ from tests.values import link, rdma
 
 def opened(*facts: object) -> Ledger:
     values: dict[type, object] = {type(fact): fact for fact in (imds(), kernel(), terway(), *facts)}
-    books = ledger(Seen(values))
+    books = ledger.ledger(Seen(values))
     assert books is not None
     return books
 
 
-def row(mac: str, *facts: object) -> Row:
+def row(mac: str, *facts: object) -> EniRow:
     (found,) = (one for one in opened(*facts).rows if one.mac == mac)
     return found
 
 
 def test_elsewhere_there_is_no_ledger() -> None:
-    assert ledger(Seen({type(NOT_ECS): NOT_ECS})) is None
+    assert ledger.ledger(Seen({type(NOT_ECS): NOT_ECS})) is None
 
 
 def test_an_instance_that_does_not_answer_is_not_passed_over() -> None:
     silent = imds(SILENT)
     with pytest.raises(CannotLook):
-        ledger(Seen({type(silent): silent}))
+        ledger.ledger(Seen({type(silent): silent}))
 
 
 def test_rows_are_the_metadata_and_then_the_rest_of_the_kernel() -> None:

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.doors.mount_table import rows
-from nodeprep.facts.limits import HugePages, Limits, Process, observe
+from nodeprep.doors.files import mount_table
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.machine import limits as limits_facts
+from nodeprep.facts.machine.limits import HugePages, Limits, RuntimeProcess
 from nodeprep.model import Unreadable, Why, raw
 from tests.rigs.absent import cannot_start
 
@@ -42,7 +43,7 @@ def process(root: Path, pid: int, name: str, soft: str = "8388608", hard: str = 
 
 
 def look(root: Path) -> Limits:
-    limits = observe(Host(str(root), live=False))
+    limits = limits_facts.observe(Host(str(root), live=False))
     assert isinstance(limits, Limits)
     return limits
 
@@ -64,10 +65,10 @@ def test_runtimes_and_kubelet_only(root: Path) -> None:
     put(root, "proc/self/comm", "containerd")
     found = look(root).processes
     assert found == (
-        Process("containerd", 1871, "", None, None),
-        Process("kubelet", 2001, "", 65536, 8388608),
-        Process("crio", 2002, "", 8388608, 8388608),
-        Process("dockerd", 2003, "", 8388608, 8388608),
+        RuntimeProcess("containerd", 1871, "", None, None),
+        RuntimeProcess("kubelet", 2001, "", 65536, 8388608),
+        RuntimeProcess("crio", 2002, "", 8388608, 8388608),
+        RuntimeProcess("dockerd", 2003, "", 8388608, 8388608),
     )
     assert [one.is_runtime for one in found] == [True, False, True, True]
 
@@ -182,14 +183,14 @@ def test_many_mounts_of_many_containers(root: Path) -> None:
 
 
 def test_a_tree_without_proc(tmp_path: Path) -> None:
-    found = observe(Host(str(tmp_path), live=False))
+    found = limits_facts.observe(Host(str(tmp_path), live=False))
     assert isinstance(found, Unreadable)
     assert found.not_recorded
 
 
 def test_a_file_in_place_of_proc_is_damage(tmp_path: Path) -> None:
     (tmp_path / "proc").write_text("")
-    found = observe(Host(str(tmp_path), live=False))
+    found = limits_facts.observe(Host(str(tmp_path), live=False))
     assert isinstance(found, Unreadable)
     assert not found.not_recorded
 
@@ -216,14 +217,14 @@ def test_memory(root: Path) -> None:
 def test_the_runtime_by_where_the_host_has_our_root(
     root: Path, roots: tuple[str, ...], runtime: str, unit: str
 ) -> None:
-    device = next(row.device for row in reversed([*rows(OWN.read_bytes())]) if row.point == "/")
+    device = next(row.device for row in reversed([*mount_table.rows(OWN.read_bytes())]) if row.point == "/")
     lines = [f"{number} 1 {device} / {point} rw - overlay overlay rw" for number, point in enumerate(roots)]
     put(
         root,
         "proc/1/mountinfo",
         "\n".join([*lines, "9 1 0:9999 / /var/lib/docker/overlay2/other/merged rw - overlay o rw"]),
     )
-    found = observe(Host(str(root)))
+    found = limits_facts.observe(Host(str(root)))
     assert isinstance(found, Limits)
     assert found.processes == ()
     assert found.inherited is not None
@@ -246,8 +247,8 @@ def test_what_a_pod_inherited_is_its_own_limit(root: Path) -> None:
 
 
 ASK = """
-from nodeprep.doors.host import Host
-from nodeprep.facts.limits import observe
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.machine.limits import observe
 found = observe(Host(sys.argv[1])).inherited
 print(found.soft, found.hard, found.made)
 """
@@ -257,7 +258,7 @@ def test_a_root_with_all_of_proc_is_judged_by_its_processes(root: Path) -> None:
     put(root, "proc/1/mountinfo", "22 1 259:2 / / rw - ext4 /dev/x rw")
     put(root, "proc/1/stat", "1 (init) S")
     process(root, 1871, "containerd", "65536")
-    found = observe(Host(str(root)))
+    found = limits_facts.observe(Host(str(root)))
     assert isinstance(found, Limits)
     assert [one.soft for one in found.processes] == [65536]
     assert found.inherited is None
@@ -285,8 +286,8 @@ def running(directory: Path, name: str) -> Iterator[int]:
         child.wait()
 
 
-def seen(pid: int) -> Process | None:
-    found = observe(Host())
+def seen(pid: int) -> RuntimeProcess | None:
+    found = limits_facts.observe(Host())
     assert isinstance(found, Limits)
     return next((one for one in found.processes if one.pid == pid), None)
 
@@ -306,7 +307,7 @@ def test_a_real_process_whose_limit_is_lowered(tmp_path: Path, name: str) -> Non
 
 
 def test_this_machines_memory_and_shm() -> None:
-    found = observe(Host())
+    found = limits_facts.observe(Host())
     assert isinstance(found, Limits)
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     assert found.memory == pages * size

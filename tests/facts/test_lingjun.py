@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.facts import lingjun
-from nodeprep.facts.lingjun import LIST, TABLE, Lingjun, VirtualFunction
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.alibaba import lingjun
+from nodeprep.facts.alibaba.lingjun import LIST, TABLE, Lingjun, VirtualFunction
 from nodeprep.model import Unreadable, Why, raw
 from tests.rigs.trees import Content, Link, Tree, write
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.facts import links
-from nodeprep.facts.links import Link, Links
-from nodeprep.facts.pci import address_in
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.machine import pci
+from nodeprep.facts.network import links
+from nodeprep.facts.network.links import Link, Links
 from nodeprep.model import CannotLook, Unreadable, raw
 from tests.rigs.absent import cannot_start
 from tests.rigs.trees import Content, Tree, write
@@ -176,7 +176,7 @@ for wait in $(seq 100); do ip link show above0 | grep -q 'state UP' && break; sl
 LOOK = f"""
 import sys
 sys.path.insert(0, {str(AGENT)!r})
-from nodeprep.doors.host import Host
+from nodeprep.doors.node_host import Host
 from nodeprep.facts import links
 seen = links.observe(Host())
 rail = seen.named("rail0")
@@ -213,7 +213,8 @@ def test_this_machines_own_interfaces() -> None:
     assert isinstance(seen, Links)
     assert seen.named("lo") is not None
     there = {
-        path.parent.name: address_in(os.path.realpath(path)) or "" for path in Path("/sys/class/net").glob("*/device")
+        path.parent.name: pci.address_in(os.path.realpath(path)) or ""
+        for path in Path("/sys/class/net").glob("*/device")
     }
     assert {found.name: found.bdf for found in seen.links if found.name in there or found.bdf} == there
     assert seen.addresses is not None

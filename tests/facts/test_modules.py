@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.facts import modules
-from nodeprep.facts.modules import Modules
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.machine import modules
+from nodeprep.facts.machine.modules import Modules
 from nodeprep.model import CannotLook, Unreadable
 from tests.rigs.trees import Content, Link, Tree, write
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.facts import mounts as mounts_module
-from nodeprep.facts.mounts import ANSWER, FACT, Mount, Mounts, observe
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.machine import mounts as mounts_facts
+from nodeprep.facts.machine import mounts as mounts_module
+from nodeprep.facts.machine.mounts import FACT, STATVFS_TIMEOUT_SECONDS, Mount, Mounts
 from nodeprep.model import Unreadable, Why, raw
 from tests.rigs import hung_mounts
 from tests.rigs.absent import cannot_start
@@ -39,7 +40,7 @@ def table(root: Path, text: str | bytes, path: str = "proc/1/mountinfo") -> None
 
 
 def look(host: Host) -> Mounts:
-    mounts = observe(host)
+    mounts = mounts_facts.observe(host)
     assert isinstance(mounts, Mounts)
     return mounts
 
@@ -103,7 +104,7 @@ def test_a_table_of_many_megabytes(tmp_path: Path) -> None:
 
 
 def test_a_tree_without_a_table(tmp_path: Path) -> None:
-    nothing = observe(Host(str(tmp_path), live=False))
+    nothing = mounts_facts.observe(Host(str(tmp_path), live=False))
     assert isinstance(nothing, Unreadable)
     assert nothing.not_recorded
 
@@ -165,8 +166,8 @@ def test_this_machine() -> None:
 LOOK = """
 import json, os, sys, time
 from pathlib import Path
-from nodeprep.doors.host import Host
-from nodeprep.facts.mounts import observe
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.machine.mounts import observe
 
 host, here, looks = Host(), os.environ["MOUNTS"], []
 for look in range(2):
@@ -193,8 +194,11 @@ def test_many_hung_mounts_cost_one_deadline_and_nothing_is_left_hanging() -> Non
     looks = json.loads(done.stdout)
     assert len(looks) == 2
     for look in looks:
-        hung = {f"hung{number}": f"statvfs gave no answer in {ANSWER:g} s" for number in range(hung_mounts.HUNG)}
+        hung = {
+            f"hung{number}": f"statvfs gave no answer in {STATVFS_TIMEOUT_SECONDS:g} s"
+            for number in range(hung_mounts.HUNG)
+        }
         assert look["answers"] == hung | {"gone": "Transport endpoint is not connected"}
-        assert ANSWER <= look["took"] < FACT.deadline
+        assert STATVFS_TIMEOUT_SECONDS <= look["took"] < FACT.deadline
         assert look["children"] == 0
     assert took < 2 * FACT.deadline  # the observer ended too, though its mounts still hung

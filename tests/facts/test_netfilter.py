@@ -6,23 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors import netfilter as door
-from nodeprep.doors.host import Host
-from nodeprep.facts.netfilter import FACT, Chain, Netfilter, observe
+from nodeprep.doors.netlink import nftables as door
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.network import netfilter
+from nodeprep.facts.network.netfilter import FACT, Chain, Netfilter
 from nodeprep.model import Unreadable, Why
 
-MODERN = door.Chain("ip", "filter", "FORWARD", "drop")
+MODERN = door.ChainPolicy("ip", "filter", "FORWARD", "drop")
 
 
 class Told(Host):
     """A host with these files whose kernel has one chain; remembers what was asked."""
 
-    def __init__(self, root: Path, answer: tuple[door.Chain, ...] | Unreadable) -> None:
+    def __init__(self, root: Path, answer: tuple[door.ChainPolicy, ...] | Unreadable) -> None:
         super().__init__(str(root), live=False)
         self.answer = answer
         self.asked: tuple[bool, bool] | None = None
 
-    def forward_chains(self, *, modern: bool, legacy: bool) -> tuple[door.Chain, ...] | Unreadable:
+    def forward_chains(self, *, modern: bool, legacy: bool) -> tuple[door.ChainPolicy, ...] | Unreadable:
         self.asked = modern, legacy
         return self.answer
 
@@ -46,7 +47,7 @@ def test_what_is_asked(tmp_path: Path, module: bool, names: str | None, asked: t
         (tmp_path / "proc/net").mkdir(parents=True)
         (tmp_path / "proc/net/ip_tables_names").write_text(names + "\n")
     host = Told(tmp_path, (MODERN,))
-    seen = observe(host)
+    seen = netfilter.observe(host)
     assert isinstance(seen, Netfilter)
     assert host.asked == asked
     assert seen.forward == (Chain("ip", "filter", "FORWARD", "drop"),)
@@ -54,9 +55,9 @@ def test_what_is_asked(tmp_path: Path, module: bool, names: str | None, asked: t
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     refused = Unreadable(Why.DENIED, "netfilter", 1)
-    assert observe(Told(tmp_path, refused)) == refused
+    assert netfilter.observe(Told(tmp_path, refused)) == refused
     (tmp_path / "proc/net/ip_tables_names").mkdir(parents=True)
-    assert isinstance(observe(Told(tmp_path, ())), Unreadable)
+    assert isinstance(netfilter.observe(Told(tmp_path, ())), Unreadable)
 
 
 def test_a_dead_tree_has_none() -> None:
@@ -64,4 +65,4 @@ def test_a_dead_tree_has_none() -> None:
 
 
 def test_this_machines_own() -> None:
-    assert isinstance(observe(Host()), Netfilter | Unreadable)
+    assert isinstance(netfilter.observe(Host()), Netfilter | Unreadable)

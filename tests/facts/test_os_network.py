@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.facts import os_network
-from nodeprep.facts.os_network import Claim, OsNetwork
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.network import os_network
+from nodeprep.facts.network.os_network import InterfaceClaim, OsNetwork
 from nodeprep.model import CannotLook, Unreadable
 from tests.rigs.trees import Link, Tree, write
 
@@ -29,7 +29,7 @@ DROPIN = "etc/cloud/cloud.cfg.d/99-nodeprep.cfg"
 FULL = "apply_full_imds_network_config"
 
 
-def claims(root: Path, files: Tree) -> tuple[Claim, ...]:
+def claims(root: Path, files: Tree) -> tuple[InterfaceClaim, ...]:
     write(files, root)
     seen = os_network.observe(Host(str(root), live=False))
     assert isinstance(seen, OsNetwork)
@@ -81,7 +81,7 @@ def test_cloud_init_that_is_configured_and_never_ran_claims_nothing(tmp_path: Pa
 
 def test_the_last_file_that_says_so_is_named(tmp_path: Path) -> None:
     (claim,) = claims(tmp_path, CLOUD | {DROPIN: f"datasource: {{AliYun: {{{FULL}: true}}}}\n"})
-    assert claim == Claim("cloud-init", f"/{DROPIN}", f"{FULL}: true: DHCP on every NIC")
+    assert claim == InterfaceClaim("cloud-init", f"/{DROPIN}", f"{FULL}: true: DHCP on every NIC")
 
 
 FOREIGN: list[tuple[Tree, bool]] = [

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeprep.doors.host import Host
-from nodeprep.facts import pci
-from nodeprep.facts.pci import Aer, Auxiliary, Bridge, Pci, PciDevice
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.machine import pci
+from nodeprep.facts.machine.pci import Aer, Auxiliary, Bridge, Pci, PciDevice
 from nodeprep.model import CannotLook, Unreadable, Why, raw
 from tests.rigs.trees import Content, Link, Tree, write
 from tests.values import nic

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.lingjun import Lingjun
-from nodeprep.facts.platform import is_alibaba
-from nodeprep.facts.system import System
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.lingjun import Lingjun
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.machine import platform
+from nodeprep.facts.machine.system import System
 from nodeprep.model import Unreadable, Why
 from tests.cluster_values import cluster, node_object
 from tests.cni_values import terway
@@ -40,8 +40,8 @@ ROWS = [
 @pytest.mark.parametrize(("signs", "says"), ROWS)
 def test_one_sign_is_enough(signs: tuple[object, ...], says: bool) -> None:
     facts = {type(fact): fact for fact in ELSEWHERE} | {type(fact): fact for fact in signs}
-    assert is_alibaba(facts) == says
+    assert platform.is_alibaba(facts) == says
 
 
 def test_a_fact_that_could_not_be_observed_is_no_sign() -> None:
-    assert not is_alibaba({System: OTHERS, Cluster: BLIND})
+    assert not platform.is_alibaba({System: OTHERS, Cluster: BLIND})

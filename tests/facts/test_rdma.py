@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.facts import rdma
-from nodeprep.facts.rdma import Device, Gid, Port, Rdma
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.rdma import rdma
+from nodeprep.facts.rdma.rdma import Gid, Port, Rdma, RdmaDevice
 from nodeprep.model import CannotLook, Unreadable, Why, raw
 from tests.rigs.trees import Content, Link, Tree, write
 
@@ -82,7 +82,7 @@ def one_port(tmp_path: Path, files: Tree) -> Port:
 def test_a_port_as_the_kernel_shows_it(tmp_path: Path) -> None:
     seen = look(tmp_path, kernel_tree())
     assert seen.devices == (
-        Device(
+        RdmaDevice(
             name="mlx5_3",
             bdf=AT,
             parent=None,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.doors.rdma_netlink import Holder, RdmaDevice, RdmaPort, Resources
-from nodeprep.doors.rdma_netlink import RdmaNetlink as Told
-from nodeprep.facts.rdma_netlink import FACT, Holding, NetlinkPort, RdmaNetlink, observe
+from nodeprep.doors.netlink.nldev import NldevDevice, NldevHolder, NldevPort, Resources
+from nodeprep.doors.netlink.nldev import NldevTables as Told
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.rdma import rdma_netlink as rdma_netlink_facts
+from nodeprep.facts.rdma.rdma_netlink import FACT, NetlinkPort, RdmaHolder, RdmaNetlink
 from nodeprep.model import Unreadable, Why
 
 GUID = "5054:00ff:fe12:3456"
@@ -24,12 +25,12 @@ class Telling(Host):
         return self.answer
 
 
-def port(number: int, state: int | None = 4, netdev: str | None = None) -> RdmaPort:
-    return RdmaPort(number, state, 5 if state else None, netdev, None, None, None, None)
+def port(number: int, state: int | None = 4, netdev: str | None = None) -> NldevPort:
+    return NldevPort(number, state, 5 if state else None, netdev, None, None, None, None)
 
 
-def device(name: str, *ports: RdmaPort, protocol: str | None = "roce", guid: str | None = GUID) -> RdmaDevice:
-    return RdmaDevice(7, name, protocol, guid, guid, "28.41.1000", 1, ports)
+def device(name: str, *ports: NldevPort, protocol: str | None = "roce", guid: str | None = GUID) -> NldevDevice:
+    return NldevDevice(7, name, protocol, guid, guid, "28.41.1000", 1, ports)
 
 
 TOLD = Told(
@@ -38,14 +39,14 @@ TOLD = Told(
         device("efa_0", port(1, state=None), protocol=None, guid=None),
     ),
     resources=(Resources("mlx5_0", (("pd", 2), ("ctx", 1))), Resources("efa_0", (("pd", 1),))),
-    holders=(Holder("mlx5_0", "ctx", 4711, None), Holder("mlx5_0", "pd", None, "ib_core")),
+    holders=(NldevHolder("mlx5_0", "ctx", 4711, None), NldevHolder("mlx5_0", "pd", None, "ib_core")),
     netns_mode="exclusive",
     denied=("STAT_GET",),
 )
 
 
 def test_what_the_kernel_tells_by_device() -> None:
-    seen = observe(Telling(TOLD))
+    seen = rdma_netlink_facts.observe(Telling(TOLD))
     assert isinstance(seen, RdmaNetlink)
     assert seen.offered
     assert seen.devices == ("mlx5_0", "efa_0")
@@ -57,23 +58,23 @@ def test_what_the_kernel_tells_by_device() -> None:
         NetlinkPort("efa_0", 1, None, None, None),
     )
     assert seen.contexts == (("efa_0", 0), ("mlx5_0", 1))
-    assert seen.holders == (Holding("mlx5_0", "ctx", 4711, None), Holding("mlx5_0", "pd", None, "ib_core"))
+    assert seen.holders == (RdmaHolder("mlx5_0", "ctx", 4711, None), RdmaHolder("mlx5_0", "pd", None, "ib_core"))
     assert (seen.netns_mode, seen.denied) == ("exclusive", ("STAT_GET",))
 
 
 @pytest.mark.parametrize(("name", "used"), [("mlx5_0", True), ("efa_0", False), ("mlx5_9", False)])
 def test_in_use(name: str, used: bool) -> None:
-    seen = observe(Telling(TOLD))
+    seen = rdma_netlink_facts.observe(Telling(TOLD))
     assert isinstance(seen, RdmaNetlink)
     assert seen.in_use(name) is used
 
 
 def test_a_kernel_without_rdma_netlink_and_one_that_refuses() -> None:
-    nothing = observe(Telling(None))
+    nothing = rdma_netlink_facts.observe(Telling(None))
     assert isinstance(nothing, RdmaNetlink)
     assert (nothing.offered, nothing.devices, nothing.ports, nothing.netns_mode) == (False, (), (), None)
     refused = Unreadable(Why.IO_ERROR, "netlink rdma", 5)
-    assert observe(Telling(refused)) == refused
+    assert rdma_netlink_facts.observe(Telling(refused)) == refused
 
 
 def test_only_a_live_node_has_it() -> None:
@@ -81,6 +82,6 @@ def test_only_a_live_node_has_it() -> None:
 
 
 def test_this_kernel_answers_or_has_none() -> None:
-    seen = observe(Host())
+    seen = rdma_netlink_facts.observe(Host())
     assert isinstance(seen, RdmaNetlink)
     assert set(seen.devices) >= {port.device for port in seen.ports}

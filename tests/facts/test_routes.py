@@ -7,21 +7,22 @@ from typing import Any
 
 import pytest
 
-from nodeprep.doors import netlink_routes as door
-from nodeprep.doors.host import Host
-from nodeprep.doors.netlink import Address, Neighbour
-from nodeprep.doors.netlink_routes import Device, Tables, Way
-from nodeprep.facts.routes import FACT, MOST_PODS, Answer, Route, Routes, Rule, observe
+from nodeprep.doors.netlink import routing as door
+from nodeprep.doors.netlink.interfaces import AddressInfo, NeighbourInfo
+from nodeprep.doors.netlink.routing import InterfaceKind, RouteLookup, RoutingTables
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.network import routes as routes_facts
+from nodeprep.facts.network.routes import FACT, PODS_LIMIT, Route, RouteAnswer, Routes, RoutingRule
 from nodeprep.model import Unreadable, Why
 from tests.route_values import route, rule
 
 DEVICES = {
-    1: Device("lo", None),
-    2: Device("eth0", None),
-    3: Device("cali1", "veth"),
-    4: Device("cni0", "bridge"),
-    5: Device("docker0", "bridge"),
-    6: Device("wg0", "wireguard"),
+    1: InterfaceKind("lo", None),
+    2: InterfaceKind("eth0", None),
+    3: InterfaceKind("cali1", "veth"),
+    4: InterfaceKind("cni0", "bridge"),
+    5: InterfaceKind("docker0", "bridge"),
+    6: InterfaceKind("wg0", "wireguard"),
 }
 ETH0, CALI, CNI, DOCKER, WG = 2, 3, 4, 5, 6
 
@@ -30,39 +31,42 @@ class Told(Host):
     """A host whose kernel has these tables, and remembers what it is asked."""
 
     def __init__(
-        self, tables: Tables | Unreadable, answer: Unreadable | None = None, kinds: frozenset[str | None] | None = None
+        self,
+        tables: RoutingTables | Unreadable,
+        answer: Unreadable | None = None,
+        kinds: frozenset[str | None] | None = None,
     ) -> None:
         super().__init__(physical_kinds=kinds or frozenset({None}))
         self.tables = tables
         self.answer = answer
         self.asked: list[tuple[str, str, int]] = []
 
-    def route_tables(self) -> Tables | Unreadable:
+    def route_tables(self) -> RoutingTables | Unreadable:
         return self.tables
 
-    def ways(self, packets: Sequence[tuple[str, str, int]]) -> tuple[Way, ...] | Unreadable:
+    def ways(self, packets: Sequence[tuple[str, str, int]]) -> tuple[RouteLookup, ...] | Unreadable:
         self.asked = list(packets)
-        return self.answer or tuple(Way(ETH0, "10.1.0.254", 254, "unicast", None) for _ in packets)
+        return self.answer or tuple(RouteLookup(ETH0, "10.1.0.254", 254, "unicast", None) for _ in packets)
 
 
-def to(destination: str, oif: int, **different: Any) -> door.Route:
+def to(destination: str, oif: int, **different: Any) -> door.KernelRoute:
     usual: dict[str, Any] = {"family": "inet", "table": 254, "destination": destination, "via": "", "oif": oif}
-    return door.Route(**(usual | {"metric": 0, "scope": "link", "kind": "unicast", "onlink": False} | different))
+    return door.KernelRoute(**(usual | {"metric": 0, "scope": "link", "kind": "unicast", "onlink": False} | different))
 
 
-def tables(*routes: door.Route, neighbours: tuple[Neighbour, ...] = (), **different: Any) -> Tables:
+def tables(*routes: door.KernelRoute, neighbours: tuple[NeighbourInfo, ...] = (), **different: Any) -> RoutingTables:
     addresses = (
-        Address(ETH0, "inet", "10.1.0.1", 24, "global", False),
-        Address(CNI, "inet", "10.2.0.1", 24, "", False),
+        AddressInfo(ETH0, "inet", "10.1.0.1", 24, "global", False),
+        AddressInfo(CNI, "inet", "10.2.0.1", 24, "", False),
     )
     usual: dict[str, Any] = {"devices": DEVICES, "addresses": addresses, "neighbours": neighbours, "rules": ()}
-    return Tables(**(usual | {"routes": routes} | different))
+    return RoutingTables(**(usual | {"routes": routes} | different))
 
 
 DEFAULT = to("default", ETH0, via="10.1.0.254", scope="global")
 POD = to("10.1.0.134/32", CALI)
 
-PODS: list[tuple[tuple[door.Route, ...], list[tuple[str, int]]]] = [
+PODS: list[tuple[tuple[door.KernelRoute, ...], list[tuple[str, int]]]] = [
     ((POD,), [("10.1.0.134", CALI)]),  # Terway, Calico, Cilium, EKS, GKE
     ((POD, to("10.1.0.135/32", CALI)), [("10.1.0.134", CALI), ("10.1.0.135", CALI)]),
     ((to("10.1.0.0/24", CALI),), []),
@@ -82,9 +86,9 @@ PODS: list[tuple[tuple[door.Route, ...], list[tuple[str, int]]]] = [
 
 
 @pytest.mark.parametrize(("routes", "found"), PODS)
-def test_pods(routes: tuple[door.Route, ...], found: list[tuple[str, int]]) -> None:
+def test_pods(routes: tuple[door.KernelRoute, ...], found: list[tuple[str, int]]) -> None:
     host = Told(tables(*routes))
-    seen = observe(host)
+    seen = routes_facts.observe(host)
     assert isinstance(seen, Routes)
     assert host.asked == [(pod, "8.8.8.8", index) for pod, index in found]
     assert seen.back == ()  # no default route: nobody to come from
@@ -92,29 +96,29 @@ def test_pods(routes: tuple[door.Route, ...], found: list[tuple[str, int]]) -> N
 
 def test_a_default_route_by_a_bridge_is_no_subnet_of_pods() -> None:
     host = Told(tables(to("default", CNI), to("10.2.0.0/24", CNI)))
-    seen = observe(host)
+    seen = routes_facts.observe(host)
     assert isinstance(seen, Routes)
     assert [answer.pod for answer in seen.out] == ["10.2.0.2"]
 
 
-NEIGHBOURS: list[tuple[tuple[Neighbour, ...], str]] = [
+NEIGHBOURS: list[tuple[tuple[NeighbourInfo, ...], str]] = [
     ((), "10.2.0.2"),
-    ((Neighbour(CNI, "10.2.0.9", "02:00:00:00:00:09", "STALE"),), "10.2.0.9"),
-    ((Neighbour(CNI, "10.2.0.9", None, "FAILED"),), "10.2.0.2"),
-    ((Neighbour(ETH0, "10.2.0.9", None, "REACHABLE"),), "10.2.0.2"),
-    ((Neighbour(CNI, "fe80::9", None, "REACHABLE"),), "10.2.0.2"),
-    ((Neighbour(CNI, "10.9.0.9", None, "REACHABLE"),), "10.2.0.2"),
+    ((NeighbourInfo(CNI, "10.2.0.9", "02:00:00:00:00:09", "STALE"),), "10.2.0.9"),
+    ((NeighbourInfo(CNI, "10.2.0.9", None, "FAILED"),), "10.2.0.2"),
+    ((NeighbourInfo(ETH0, "10.2.0.9", None, "REACHABLE"),), "10.2.0.2"),
+    ((NeighbourInfo(CNI, "fe80::9", None, "REACHABLE"),), "10.2.0.2"),
+    ((NeighbourInfo(CNI, "10.9.0.9", None, "REACHABLE"),), "10.2.0.2"),
 ]
 
 
 @pytest.mark.parametrize(("neighbours", "pod"), NEIGHBOURS)
-def test_one_neighbour_stands_for_the_pods_of_a_bridge(neighbours: tuple[Neighbour, ...], pod: str) -> None:
+def test_one_neighbour_stands_for_the_pods_of_a_bridge(neighbours: tuple[NeighbourInfo, ...], pod: str) -> None:
     host = Told(tables(to("10.2.0.0/24", CNI), neighbours=neighbours))
-    observe(host)
+    routes_facts.observe(host)
     assert host.asked == [(pod, "8.8.8.8", CNI)]
 
 
-BACK: list[tuple[tuple[door.Route, ...], list[tuple[str, str, int]]]] = [
+BACK: list[tuple[tuple[door.KernelRoute, ...], list[tuple[str, str, int]]]] = [
     ((DEFAULT,), [("10.1.0.254", "10.1.0.134", ETH0)]),
     ((to("default", ETH0, via="10.1.0.9", metric=9), DEFAULT), [("10.1.0.254", "10.1.0.134", ETH0)]),
     ((to("default", ETH0),), [("10.1.0.2", "10.1.0.134", ETH0)]),  # no gateway: a neighbour of ours
@@ -128,43 +132,45 @@ BACK: list[tuple[tuple[door.Route, ...], list[tuple[str, str, int]]]] = [
 
 
 @pytest.mark.parametrize(("routes", "asked"), BACK)
-def test_the_way_back(routes: tuple[door.Route, ...], asked: list[tuple[str, str, int]]) -> None:
+def test_the_way_back(routes: tuple[door.KernelRoute, ...], asked: list[tuple[str, str, int]]) -> None:
     host = Told(tables(POD, *routes))
-    observe(host)
+    routes_facts.observe(host)
     assert host.asked[1:] == asked
 
 
 def test_what_stands_for_nics_in_a_rig_has_no_pods() -> None:
     host = Told(tables(POD), kinds=frozenset({None, "veth"}))
-    observe(host)
+    routes_facts.observe(host)
     assert host.asked == []
 
 
 def test_no_more_pods_than_a_node_has() -> None:
     host = Told(tables(DEFAULT, *(to(f"10.3.{number // 250}.{number % 250}/32", CALI) for number in range(1000))))
-    seen = observe(host)
+    seen = routes_facts.observe(host)
     assert isinstance(seen, Routes)
-    assert (len(seen.out), len(seen.back), len(host.asked)) == (MOST_PODS, MOST_PODS, 2 * MOST_PODS)
+    assert (len(seen.out), len(seen.back), len(host.asked)) == (PODS_LIMIT, PODS_LIMIT, 2 * PODS_LIMIT)
 
 
 def test_each_value_is_in_its_place() -> None:
-    rules = (door.Rule("inet", 2048, "10.1.0.134/32", "", "cali1", "eth1", 16, 1006, "lookup", inverted=True),)
+    rules = (door.KernelRule("inet", 2048, "10.1.0.134/32", "", "cali1", "eth1", 16, 1006, "lookup", inverted=True),)
     elsewhere = to("default", 99, via="10.1.0.253", table=1006, metric=7, scope="global", onlink=True)
-    seen = observe(Told(tables(POD, elsewhere, rules=rules)))
+    seen = routes_facts.observe(Told(tables(POD, elsewhere, rules=rules)))
     assert isinstance(seen, Routes)
-    assert seen.rules == (Rule("inet", 2048, "10.1.0.134/32", "", "cali1", "eth1", 16, 1006, "lookup", inverted=True),)
+    assert seen.rules == (
+        RoutingRule("inet", 2048, "10.1.0.134/32", "", "cali1", "eth1", 16, 1006, "lookup", inverted=True),
+    )
     assert seen.table(1006) == (
         Route("inet", 1006, "default", "10.1.0.253", "99", 7, "global", "unicast", onlink=True),
     )
-    assert seen.out == (Answer("10.1.0.134", "cali1", "10.1.0.134", "8.8.8.8", "eth0", "10.1.0.254", None, 254),)
+    assert seen.out == (RouteAnswer("10.1.0.134", "cali1", "10.1.0.134", "8.8.8.8", "eth0", "10.1.0.254", None, 254),)
 
 
 REFUSED = Unreadable(Why.DENIED, "netlink route", 1)
 
 
 def test_a_kernel_that_refuses() -> None:
-    assert observe(Told(REFUSED)) == REFUSED
-    assert observe(Told(tables(POD), REFUSED)) == REFUSED
+    assert routes_facts.observe(Told(REFUSED)) == REFUSED
+    assert routes_facts.observe(Told(tables(POD), REFUSED)) == REFUSED
 
 
 def test_a_dead_tree_has_none() -> None:
@@ -172,7 +178,7 @@ def test_a_dead_tree_has_none() -> None:
 
 
 def test_this_machines_own() -> None:
-    seen = observe(Host())
+    seen = routes_facts.observe(Host())
     assert isinstance(seen, Routes)
     assert any(one.table == 255 and one.priority == 0 for one in seen.rules)
     assert any(one.oif == "lo" and one.kind == "local" for one in seen.table(255))
@@ -190,5 +196,5 @@ WORDS = [
 
 
 @pytest.mark.parametrize(("thing", "words"), WORDS)
-def test_as_ip_shows_it(thing: Rule | Route, words: str) -> None:
+def test_as_ip_shows_it(thing: RoutingRule | Route, words: str) -> None:
     assert str(thing) == words

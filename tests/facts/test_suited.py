@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nodeprep.facts.pci import Auxiliary, Pci
-from nodeprep.facts.rdma import Port, Rdma
-from nodeprep.facts.suited import suited, suited_to_network
+from nodeprep.facts.expected import suited
+from nodeprep.facts.machine.pci import Auxiliary, Pci
+from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Unreadable, Why
 from tests.cni_values import cni, terway
 from tests.erdma_values import eri
@@ -51,7 +51,7 @@ ROWS = [
 
 @pytest.mark.parametrize(("functions", "ports", "profile"), ROWS)
 def test_suits(functions: tuple[object, ...], ports: tuple[Port, ...], profile: str | None) -> None:
-    assert suited(pci(*functions), rdma(*ports)).profile == profile  # type: ignore[arg-type]
+    assert suited.suited(pci(*functions), rdma(*ports)).profile == profile  # type: ignore[arg-type]
 
 
 def test_says_what_it_looked_for_in_vain() -> None:
@@ -60,16 +60,16 @@ def test_says_what_it_looked_for_in_vain() -> None:
         (None, rdma(), "no record of PCI devices"),
     ]
     for functions, devices, words in nowhere:
-        found = suited(functions, devices)
+        found = suited.suited(functions, devices)
         assert found.nothing
         assert found.because == f"no RDMA device in /sys/class/infiniband, {words}"
-    assert not suited(pci(), rdma(OTHER)).nothing
+    assert not suited.suited(pci(), rdma(OTHER)).nothing
 
 
 def test_says_what_elastic_rdma_it_rests_on() -> None:
     other = eri(address="0000:00:08.0", rdma=())
-    assert suited(pci(ERI, other, GPU), rdma()).because == "2 Elastic RDMA interfaces and 1 GPU"
-    assert suited(pci(ERI), rdma()).because == "1 Elastic RDMA interface"
+    assert suited.suited(pci(ERI, other, GPU), rdma()).because == "2 Elastic RDMA interfaces and 1 GPU"
+    assert suited.suited(pci(ERI), rdma()).because == "1 Elastic RDMA interface"
 
 
 NO_CNI = cni(files=(), binaries=())
@@ -91,5 +91,5 @@ NETWORKS = [
 
 @pytest.mark.parametrize(("by_terway", "by_cni", "profile"), NETWORKS)
 def test_a_node_without_rdma_goes_by_its_pods_network(by_terway: Any, by_cni: Any, profile: str | None) -> None:
-    found = suited_to_network(by_terway, by_cni)
+    found = suited.suited_to_network(by_terway, by_cni)
     assert (found.profile if found else None) == profile

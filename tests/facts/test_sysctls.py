@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.facts.sysctls import Persisted, Sysctls, observe
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.network import sysctls
+from nodeprep.facts.network.sysctls import Persisted, Sysctls
 from nodeprep.model import CannotLook, Unreadable, Why, raw
 
 CONF = "proc/sys/net/ipv4/conf"
@@ -32,7 +33,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def look(root: Path) -> Sysctls:
-    found = observe(Host(str(root), live=False))
+    found = sysctls.observe(Host(str(root), live=False))
     assert isinstance(found, Sysctls)
     return found
 
@@ -68,7 +69,7 @@ def test_a_value_that_is_none(root: Path) -> None:
 
 
 def test_a_tree_without_them(tmp_path: Path) -> None:
-    found = observe(Host(str(tmp_path), live=False))
+    found = sysctls.observe(Host(str(tmp_path), live=False))
     assert isinstance(found, Unreadable)
     assert found.not_recorded
 
@@ -195,7 +196,7 @@ def test_a_file_that_cannot_be_read_leaves_the_live_values(root: Path) -> None:
 
 
 def test_this_machines_own() -> None:
-    found = observe(Host())
+    found = sysctls.observe(Host())
     assert isinstance(found, Sysctls)
     for key in (FORWARD, "net.ipv4.conf.all.rp_filter", "net.ipv4.conf.default.arp_ignore"):
         told = subprocess.run(["sysctl", "-n", key], capture_output=True, text=True, check=True).stdout

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.facts.system import System, observe
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.machine import system
+from nodeprep.facts.machine.system import System
 from nodeprep.model import Unreadable, raw
 from tests.rigs import trees
 
@@ -20,7 +21,7 @@ def put(root: Path, path: str, text: str) -> None:
 
 
 def dead(root: Path) -> System:
-    return observe(Host(str(root), live=False))
+    return system.observe(Host(str(root), live=False))
 
 
 def test_a_whole_node(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_kernel_at_least(kernel: str, at_least: bool | None) -> None:
 
 
 def test_this_machine() -> None:
-    seen = observe(Host())
+    seen = system.observe(Host())
     assert seen.name == platform.node()
     assert seen.kernel == platform.release()
     assert seen.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()

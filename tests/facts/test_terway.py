@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from nodeprep.doors.host import Host
-from nodeprep.facts.terway import DIRECTORIES, Socket, Terway, observe
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.alibaba import terway as terway_facts
+from nodeprep.facts.alibaba.terway import DIRECTORIES, Terway, UnixSocket
 from nodeprep.model import CannotLook
 from tests.cni_values import CALICO, TERWAY, program, put
 
@@ -42,7 +43,7 @@ def node(root: Path, *, files: tuple[str, ...] = ("10-terway.conflist",)) -> Pat
 
 
 def look(root: Path, *, live: bool = False) -> Terway:
-    return observe(Host(str(root), live=live))
+    return terway_facts.observe(Host(str(root), live=live))
 
 
 def test_a_node_with_terway(tmp_path: Path) -> None:
@@ -206,15 +207,15 @@ def test_a_tree_without_a_mount_table(tmp_path: Path) -> None:
 def test_the_sockets_of_a_live_node(tmp_path: Path) -> None:
     node(tmp_path)
     absent = look(tmp_path, live=True)
-    assert absent.daemon == Socket("/var/run/eni/eni.socket", errno.ENOENT)
+    assert absent.daemon == UnixSocket("/var/run/eni/eni.socket", errno.ENOENT)
     assert absent.policy is not None
     assert absent.policy.address == "127.0.0.1:9099"
     path = tmp_path / "run/eni/eni.socket"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
-        assert look(tmp_path, live=True).daemon == Socket("/var/run/eni/eni.socket", None)
-    assert look(tmp_path, live=True).daemon == Socket("/var/run/eni/eni.socket", errno.ECONNREFUSED)
+        assert look(tmp_path, live=True).daemon == UnixSocket("/var/run/eni/eni.socket", None)
+    assert look(tmp_path, live=True).daemon == UnixSocket("/var/run/eni/eni.socket", errno.ECONNREFUSED)
 
 
 def test_capabilities_that_are_no_text(tmp_path: Path) -> None:

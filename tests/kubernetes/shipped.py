@@ -33,7 +33,7 @@ UNHEALTHY, BOOTSTRAP = "nodeprep.io/unhealthy", "nodeprep.io/bootstrap"
 STATE, TRAINING_READY = "nodeprep.io/state", "nodeprep.io/TrainingReady"
 PORT = 9842
 # The default asks for passes over 30 s; a test that is about something else should not wait for them.
-QUICK = "damping: {passes: 2, pass-span: 2, pass-every: 1}"
+QUICK = "confirmation: {passes: 2, pass-span: 2, pass-every: 1}"
 # A plugin of the pods' network: without it nothing here breaks at once, and cni.binaries fails.
 PROGRAM = "/opt/cni/bin/ptp"
 LOOKS = "every: {cni: 2}"  # nothing tells of a program that goes, and the default is to look each 30 s

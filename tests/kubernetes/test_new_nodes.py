@@ -35,7 +35,7 @@ BOUND = 60.0  # seconds; what no change of the Node brings back, the scheduler t
 FIRST = 60.0  # seconds from the agent's first word to its taint; 0.5 where nothing else runs
 OPEN = {"base.device", "base.ready"}
 # Long enough for the Node to be written before it opens, also where the server is slow.
-PASSES = "damping: {passes: 2, pass-span: 8, pass-every: 1}"
+PASSES = "confirmation: {passes: 2, pass-span: 8, pass-every: 1}"
 # The agent does not run on such nodes: so its image can be brought there before it.
 ASIDE = {"type": "virtual-kubelet"}
 
@@ -100,7 +100,7 @@ def test_a_new_node(installed: Cluster, image: Callable[[str], Path]) -> None:
     assert all(BOOTSTRAP in taints(one) for one in closed)
     began = started_at(installed, node)
     print(f"agent started {began - joined:.1f} s after it might, our taint {tainted - began:.1f} s later", end=", ")
-    print(f"ready and free {free - began:.1f} s after its start, with damping over 2 s")
+    print(f"ready and free {free - began:.1f} s after its start, with confirmation over 2 s")
 
 
 def test_a_reboot(installed: Cluster) -> None:

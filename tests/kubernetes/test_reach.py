@@ -179,7 +179,7 @@ def test_it_says_itself_what_of_the_node_it_could_write(
 def told(cluster: Cluster) -> Object:
     """The agent's own report, from its socket."""
     socket = "/host/run/nodeprep-agent/agent.sock"
-    ask = f'from nodeprep.cli.agent_socket import ask; print(ask("{socket}", "GET", "/report").text)'
+    ask = f'from nodeprep.cli.daemon.agent_socket import ask; print(ask("{socket}", "GET", "/report").text)'
     shown = cluster.kubectl("-n", "nodeprep", "exec", agents_pod(cluster), "--", PYTHON, "-c", ask)
     return dict(json.loads(shown)["agent"])
 
@@ -191,7 +191,7 @@ def test_who_takes_a_connection(reached: dict[str, set[str]], cluster: Cluster) 
 
 SEEN = """
 import json, sys
-from nodeprep.doors.host import Host
+from nodeprep.doors.node_host import Host
 from nodeprep.facts import limits, modules, mounts, sysctls, system
 from nodeprep.model import raw
 host = Host(sys.argv[1])

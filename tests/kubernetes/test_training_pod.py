@@ -62,7 +62,7 @@ apiVersion: nodeprep.io/v1
 kind: Config
 mode: gate
 default: rdma-roce
-damping: {passes: 2, pass-span: 2, pass-every: 1, turns: 100}
+confirmation: {passes: 2, pass-span: 2, pass-every: 1, flap-count: 100}
 every: {cluster: 15, pci: 5}
 """
 

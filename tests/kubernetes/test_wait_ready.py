@@ -32,7 +32,7 @@ gates: [cni.parse, terway.pod]
 SETTINGS = (
     "assign: [{use: [waiting.yaml]}]",
     "readiness: {grace: 600}",  # no human is called within this test
-    "damping: {passes: 2, pass-span: 3, pass-every: 1, books: {apart: 1}}",
+    "confirmation: {passes: 2, pass-span: 3, pass-every: 1, records: {apart: 1}}",
     "every: {cluster: 15}",  # as often as is allowed: it is the plugin's pod that is waited for
 )
 LATER = 8.0  # seconds that a pod which waits is watched for after it could have gone on

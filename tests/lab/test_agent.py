@@ -23,7 +23,7 @@ apiVersion: nodeprep.io/v1
 kind: Config
 mode: gate
 default: ./lab.yaml
-damping: {{passes: 2, pass-span: 2, pass-every: 1, turns: 100}}
+confirmation: {{passes: 2, pass-span: 2, pass-every: 1, flaps: 100}}
 END
 """
 AGENT = ("nodeprep", "agent", "--config", f"{HOME}/etc/config.yaml")

@@ -1,4 +1,4 @@
-"""The bells on a node with a real RoCE device: what rings when it comes, goes, changes or is spoken of."""
+"""The event sources on a node with a real RoCE device: what rings when it comes, goes, changes or is spoken of."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from tests.rigs.lab import FRONT_END, RAIL, RDMA_DEVICE, Guest
 from tests.rigs.lab_guest import REPOSITORY
 
 PYTHON = str(REPOSITORY / ".venv/bin/python")
-# Rings for each script: all topics within the patience, until half a second of silence, by the bells that are named.
+# Rings for each script: all topics within the patience, until half a second of silence, by the event sources that are named.
 LISTEN = """
 import json, subprocess, sys
-from nodeprep.doors.bell import Bells
-from nodeprep.doors.bell_kernel import KernelLogLines, LinkNotices, RdmaNotices, Uevents
-from nodeprep.doors.files import Files
+from nodeprep.doors.events.listener import Event sources
+from nodeprep.doors.events.kernel_events import KernelLogLines, LinkNotices, RdmaNotices, Uevents
+from nodeprep.doors.files.reader import Files
 
 kinds = {"links": LinkNotices, "rdma": RdmaNotices, "uevents": Uevents, "kernel-log": lambda: KernelLogLines(Files())}
 names, script = sys.argv[1].split(), sys.argv[2]
-bells = Bells(sources=[kinds[name]() for name in names]) if names else Bells()
-while bells.wait(0.5):
+event sources = Event sources(sources=[kinds[name]() for name in names]) if names else Event sources()
+while event sources.wait(0.5):
     pass
 if script:
     subprocess.run(["sh", "-ec", script], check=True)
-rang = set(bells.wait(10 if script else 0))
-while more := bells.wait(0.5):
+rang = set(event sources.wait(10 if script else 0))
+while more := event sources.wait(0.5):
     rang |= more
 print(json.dumps([sorted(rang), {name: [state.alive, state.why] for name, state in bells.states().items()}]))
 """
@@ -73,8 +73,8 @@ RINGS = {
 
 @pytest.mark.parametrize("change", RINGS)
 def test_what_rings(guest: Guest, change: str) -> None:
-    bell, script, topic = RINGS[change]
-    assert topic in listen(guest, bell, script).topics
+    event_source, script, topic = RINGS[change]
+    assert topic in listen(guest, event_source, script).topics
 
 
 def test_rdma_notices_ring_where_the_kernel_has_them(guest: Guest) -> None:

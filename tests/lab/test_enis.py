@@ -36,11 +36,11 @@ import json, os, time
 from nodeprep.checks.eni import (
     foreign_address, ghost_link, missing_link, mtu, os_manager, primary_name, up
 )
-from nodeprep.doors.host import Host
+from nodeprep.doors.node_host import Host
 from nodeprep.facts import cni, imds, links, os_network, rdma, routes, terway
 from nodeprep.look import Eyes
-from nodeprep.profile import NO_PROFILE
-from nodeprep.round import judge
+from nodeprep.job_profile import NO_PROFILE
+from nodeprep.check_round import judge
 from tests.rigs.imds_server import MetadataServer
 
 checks = [module.CHECK for module in (primary_name, missing_link, ghost_link, up, mtu, foreign_address, os_manager)]

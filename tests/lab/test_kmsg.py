@@ -6,7 +6,7 @@ from tests.rigs.lab import Guest
 
 WRITTEN = 400  # records of 900 bytes, into a ring of 128 KiB (CONFIG_LOG_BUF_SHIFT of Debian)
 LOOK = f"""
-from nodeprep.doors.kmsg import Log
+from nodeprep.doors.files.kmsg import Log
 log = Log()
 before = log.read()
 with open("/dev/kmsg", "w", buffering=1) as ring:

@@ -22,7 +22,7 @@ from tests.rigs.waiting import until
 DOWN = "ip link set eth2 down"
 FAULT: dict[str, Any] = {"check": "eni.up", "place": "00:16:3e:aa:bb:02", "reason": "AdministrativelyDown"}
 ASKED = " C8646464:0050 01 "  # /proc/net/tcp: a connection to 100.100.100.200, port 80
-GIVES_UP = 1.9  # seconds; doors/imds waits a moment longer for an answer
+GIVES_UP = 1.9  # seconds; doors/http/imds waits a moment longer for an answer
 STEADY = 30.0  # seconds without a line
 POLLED = CONFIGURATION + "every: {links: 2, routes: 2}\n"
 
@@ -74,7 +74,7 @@ def test_a_link_that_goes_down_closes_and_one_that_comes_up_opens_after_its_pass
         with here.fault(DOWN, up(here)):
             down = time.time()
             closed = agent.wait("state", to="Unhealthy")
-            assert at(closed) - down < SOONER, "by a bell and not by its period"
+            assert at(closed) - down < SOONER, "by an event source and not by its period"
             until(lambda: not agent.gates(), "closed gate")
             words = "eth2 is down and carries 1 pod address"
             assert closed["why"] == "a gate check fails: eni.up AdministrativelyDown"
@@ -153,7 +153,7 @@ def says_the_state(agent: Agent) -> bool:
 
 
 def same(agent: Agent) -> set[tuple[Any, ...]]:
-    """The findings of both, once they are the same: facts that no bell announces are looked at by their periods."""
+    """The findings of both, once they are the same: facts that no event source announces are looked at by their periods."""
 
     def agreed() -> set[tuple[Any, ...]]:
         told = findings(json.loads(agent.do("nodeprep", "check", "-o", "json", check=False).stdout))
@@ -190,13 +190,13 @@ def test_without_any_bell_a_fault_is_found_within_the_period(here: Checked, tmp_
 def test_a_bell_that_dies_is_opened_again_and_counted(here: Checked, tmp_path: Path) -> None:
     with Agent(tmp_path, here.node, 9001) as agent:
         agent.ready()
-        assert agent.metrics()['nodeprep_bell_restarts_total{bell="links"}'] == 0
+        assert agent.metrics()['nodeprep_event_source_restarts_total{bell="links"}'] == 0
         broken(agent, here)
-        died = agent.wait("bell-died", bell="links")
+        died = agent.wait("bell-died", event_source="links")
         assert died["why"] == "Input/output error"
-        assert agent.wait("bell-back", bell="links")["restarts"] == 1
-        until(lambda: agent.metrics()['nodeprep_bell_alive{bell="links"}'] == 1, "bell that is alive")
-        assert agent.metrics()['nodeprep_bell_restarts_total{bell="links"}'] == 1
+        assert agent.wait("bell-back", event_source="links")["restarts"] == 1
+        until(lambda: agent.metrics()['nodeprep_event_source_up{bell="links"}'] == 1, "event source that is alive")
+        assert agent.metrics()['nodeprep_event_source_restarts_total{bell="links"}'] == 1
         with here.fault(DOWN, up(here)):
             agent.wait("convicted", **FAULT)
 
@@ -275,7 +275,7 @@ def convicted_beside_it(agent: Agent, here: Checked, number: int) -> float:
 def test_without_metadata_a_link_that_is_down_still_closes(here: Checked, tmp_path: Path) -> None:
     """Which ENI a link is cannot be known then; that the kernel routes pods elsewhere can."""
     agent = Agent(tmp_path, here.node)
-    agent.configure(CONFIGURATION.replace("passes: ", "books: {apart: 1}, passes: ") + "every: {imds: 15}\n")
+    agent.configure(CONFIGURATION.replace("passes: ", "records: {apart: 1}, passes: ") + "every: {imds: 15}\n")
     with agent:
         agent.ready()
         with here.fault("order metadata hang", "order metadata as-ever"):

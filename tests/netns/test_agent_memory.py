@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nodeprep.agent.loop import GATES_AGAIN
+from nodeprep.agent.loop import GATE_FILES_PERIOD_SECONDS
 from tests.rigs.agent import LONG, OPEN, SOONER, SPAN, Agent, at, environment
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import GATEWAY, Shape
@@ -97,7 +97,7 @@ def damaged_memory(agent: Agent) -> None:
 
 def memory_of_another_boot(agent: Agent) -> None:
     """As it would be kept in another one: with a checksum that is right."""
-    from nodeprep.doors.store import Store
+    from nodeprep.doors.files.state_store import Store
 
     store = Store(str(agent.state), str(agent.socket))
     text = store.load().kept[0].text
@@ -156,7 +156,7 @@ def test_judging_goes_on_where_nothing_can_be_kept(
     try:
         with agent:
             agent.ready()
-            assert agent.metrics()["nodeprep_store_ok"] == 1
+            assert agent.metrics()["nodeprep_state_file_ok"] == 1
             with here.fault(make.format(state=state), undo.format(state=state)):
                 with here.fault(DOWN, UP):
                     agent.wait("convicted", **FAULT)
@@ -164,7 +164,7 @@ def test_judging_goes_on_where_nothing_can_be_kept(
                     told = agent.wait("store-trouble")["message"]
                     assert told.startswith(f"{state}: {says}; the memory is kept in {agent.socket} until the next boot")
                     until(lambda: says in agent.condition()["message"], "condition that says so")
-                    assert agent.metrics()["nodeprep_store_ok"] == 0
+                    assert agent.metrics()["nodeprep_state_file_ok"] == 0
                     assert (agent.socket / "memory.json").exists()
                     agent.kill()
                     agent.start()
@@ -174,7 +174,7 @@ def test_judging_goes_on_where_nothing_can_be_kept(
             with here.fault(DOWN, UP):
                 agent.wait("store-fine-again")
                 until(lambda: says not in agent.condition()["message"], "condition that is silent")
-                assert agent.metrics()["nodeprep_store_ok"] == 1
+                assert agent.metrics()["nodeprep_state_file_ok"] == 1
                 assert not (agent.socket / "memory.json").exists()
     finally:
         here.do(f"umount -l {state}")
@@ -222,7 +222,7 @@ def test_a_gate_file_that_cannot_be_written_is_told_until_it_is_there(here: Chec
             here.do(f"umount -l {agent.run}")
         mended = time.monotonic()
         until(lambda: agent.gates() == OPEN, "open gate")
-        assert time.monotonic() - mended < GATES_AGAIN / 2, "it is tried at every round"
+        assert time.monotonic() - mended < GATE_FILES_PERIOD_SECONDS / 2, "it is tried at every round"
         agent.wait("gate-fine-again")
         assert agent.metrics()["nodeprep_gate_files_ok"] == 1
 

@@ -311,8 +311,8 @@ def test_check_ends_soon_where_nobody_answers(here: Judged) -> None:
 
 COUNT = """
 import time
-import nodeprep.doors.netlink_routes
-from nodeprep.doors.host import Host
+import nodeprep.doors.netlink.routing
+from nodeprep.doors.node_host import Host
 from nodeprep.facts import routes
 times = []
 for _ in range(5):

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from nodeprep.agent import loop
-from nodeprep.cli import agent
+from nodeprep.cli.daemon import agent_command
 from nodeprep.decide.desired import AREAS, TRAINING_READY
-from nodeprep.publish import log
+from nodeprep.publish import log_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "agent.md").read_text(encoding="utf-8")
-SOURCE = "".join(inspect.getsource(module) for module in (log, loop, agent))
+SOURCE = "".join(inspect.getsource(module) for module in (log_lines, loop, agent_command))
 EVENTS = {
     *re.findall(r'Entry\(\s*"([a-z-]+)"', SOURCE),
     *re.findall(r'return "(profile-[a-z-]+)"|"(profile-[a-z-]+)" if', SOURCE)[0],
@@ -46,6 +46,6 @@ def test_every_condition_is_told_with_its_checks(kind: str) -> None:
 
 
 def test_every_field_of_the_report_is_told() -> None:
-    fields = set(re.findall(r'"(\w+)":', inspect.getsource(agent.report))) - {"agent", "report"}
+    fields = set(re.findall(r'"(\w+)":', inspect.getsource(agent_command.report))) - {"agent", "report"}
     section = PAGE.split("### The report\n")[1].split("\n## ")[0]
     assert fields <= set(re.findall(r"`(\w+)(?:\[\])?`", section))

@@ -7,28 +7,29 @@ from typing import Any
 
 import pytest
 
-from nodeprep.decide.desired import TRAINING_READY, Condition, Desired, GatePolicy
-from nodeprep.facts.past import State
-from nodeprep.publish.event import Happening, event, happenings
-from nodeprep.publish.node import Seen
+from nodeprep.agent_state import NodeState
+from nodeprep.decide.desired import TRAINING_READY, Desired, GatePolicy, NodeCondition
+from nodeprep.publish import node_events
+from nodeprep.publish.node_events import NodeEvent
+from nodeprep.publish.node_object import WrittenNode
 
 NAMES = GatePolicy()
 NOW = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
 BOOTSTRAP = {"key": NAMES.bootstrap_taint, "effect": "NoSchedule"}
 
 
-def node(status: str | None = None, reason: str = "", taints: tuple[Any, ...] = ()) -> Seen:
+def node(status: str | None = None, reason: str = "", taints: tuple[Any, ...] = ()) -> WrittenNode:
     said = [] if status is None else [{"type": TRAINING_READY, "status": status, "reason": reason, "message": "old"}]
     metadata = {"name": "n1", "uid": "u1", "resourceVersion": "1"}
-    return Seen.of({"metadata": metadata, "spec": {"taints": list(taints)}, "status": {"conditions": said}})
+    return WrittenNode.of({"metadata": metadata, "spec": {"taints": list(taints)}, "status": {"conditions": said}})
 
 
 def wants(status: str, reason: str, *, may_stay: bool = True) -> Desired:
-    conditions = (Condition(TRAINING_READY, status, reason, "what it is"),)
-    return Desired(State.READY, conditions=conditions, bootstrap_taint_may_stay=may_stay)
+    conditions = (NodeCondition(TRAINING_READY, status, reason, "what it is"),)
+    return Desired(NodeState.READY, conditions=conditions, bootstrap_taint_may_stay=may_stay)
 
 
-DOWN = Happening("PortDown", "TrainingReady is False: what it is", warning=True)
+DOWN = NodeEvent("PortDown", "TrainingReady is False: what it is", warning=True)
 ROWS = [
     pytest.param(node("True", "Ready"), wants("True", "Ready"), (), id="nothing new"),
     pytest.param(node("True", "Ready"), wants("False", "PortDown"), (DOWN,), id="closed"),
@@ -37,20 +38,20 @@ ROWS = [
     pytest.param(
         node("False", "PortDown"),
         wants("True", "Ready"),
-        (Happening("Ready", "TrainingReady is True: what it is"),),
+        (NodeEvent("Ready", "TrainingReady is True: what it is"),),
         id="opened",
     ),
     pytest.param(
         node(),
         wants("False", "Bootstrap"),
-        (Happening("Bootstrap", "TrainingReady is False: what it is"),),
+        (NodeEvent("Bootstrap", "TrainingReady is False: what it is"),),
         id="a start is no alarm",
     ),
     pytest.param(
         node("False", "PortDown", (BOOTSTRAP,)),
         wants("False", "PortDown", may_stay=False),
         (
-            Happening(
+            NodeEvent(
                 "BootstrapTaintIgnored",
                 "nodeprep.io/bootstrap is removed though the node is not ready: mode observe sets and keeps no taint",
                 warning=True,
@@ -66,15 +67,17 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("seen", "desired", "expected"), ROWS)
-def test_what_others_should_hear_of(seen: Seen, desired: Desired, expected: tuple[Happening, ...]) -> None:
-    assert happenings(seen, desired, NAMES) == expected
+def test_what_others_should_hear_of(seen: WrittenNode, desired: Desired, expected: tuple[NodeEvent, ...]) -> None:
+    assert node_events.node_events(seen, desired, NAMES) == expected
 
 
 def test_what_was_sent_and_lost_is_there_once() -> None:
-    made = event(node(), DOWN, NOW)
-    assert made == event(node(), DOWN, NOW)
-    assert made["metadata"]["name"] != event(node(), DOWN, NOW + timedelta(microseconds=1))["metadata"]["name"]
+    made = node_events.event(node(), DOWN, NOW)
+    assert made == node_events.event(node(), DOWN, NOW)
+    assert (
+        made["metadata"]["name"] != node_events.event(node(), DOWN, NOW + timedelta(microseconds=1))["metadata"]["name"]
+    )
     assert made["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1"}
     assert (made["type"], made["reason"], made["metadata"]["namespace"]) == ("Warning", "PortDown", "default")
-    assert event(node(), Happening("Ready", "m" * 5000), NOW)["type"] == "Normal"
-    assert len(event(node(), Happening("Ready", "m" * 5000), NOW)["message"]) == 1024
+    assert node_events.event(node(), NodeEvent("Ready", "m" * 5000), NOW)["type"] == "Normal"
+    assert len(node_events.event(node(), NodeEvent("Ready", "m" * 5000), NOW)["message"]) == 1024

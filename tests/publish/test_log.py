@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from nodeprep.decide.readiness import Mode
-from nodeprep.doors.bell import BellState
-from nodeprep.facts.past import Blind, Case, State
+from nodeprep.agent_state import BlindSince, Case, NodeState
+from nodeprep.decide.gate_readiness import Mode
+from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.model import Remedy
-from nodeprep.publish.log import MOST_LINE, Entry, JsonLines, line, tell, transitions
-from nodeprep.publish.status import NodeStatus, words_of
+from nodeprep.publish import log_lines, node_status
+from nodeprep.publish.log_lines import MOST_LINE, JsonLines, LogEntry
+from nodeprep.publish.node_status import NodeStatus
 from tests.past_values import case
 from tests.status_values import report, standing, status
 
@@ -27,16 +28,16 @@ WOULD_RUN = (
     "why=what runs it is not built yet: do what nodeprep explain port.state says under fix"
 )
 LINK_UP = ("port.state", Remedy("link_up", {"interface": "eth2"}))
-BLIND = {"imds.reachable": Blind(since=300.0, message="100.100.100.200: timeout")}
+BLIND = {"imds.reachable": BlindSince(since=300.0, message="100.100.100.200: timeout")}
 
 
-def says(entry: Entry) -> str:
+def says(entry: LogEntry) -> str:
     fields = " ".join(f"{name}={value}" for name, value in entry.fields.items() if value != "")
     return f"{'! ' if entry.warning else ''}{entry.event} {fields}".strip()
 
 
 def words(before: NodeStatus | None, after: NodeStatus) -> list[str]:
-    return [says(entry) for entry in transitions(before, after)]
+    return [says(entry) for entry in log_lines.transitions(before, after)]
 
 
 STANDING = "profile=rdma-roce gating=True"
@@ -46,9 +47,9 @@ RELEASED = f"released {CASE} reason=NoSignal stood_seconds=900.0"
 ROWS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     # before        after           says ("!" wants a human)
     ({}, {"rounds": 8, "at": 1030.0, "round_time": 1.0}, []),
-    ({}, {"state": State.UNHEALTHY, "why": "port.state"}, ["! state from=Ready to=Unhealthy why=port.state"]),
-    ({}, {"state": State.AWAITING_HUMAN}, ["! state from=Ready to=AwaitingHuman"]),
-    ({"state": State.BOOTSTRAP}, {"why": "all passed"}, ["state from=Bootstrap to=Ready why=all passed"]),
+    ({}, {"state": NodeState.UNHEALTHY, "why": "port.state"}, ["! state from=Ready to=Unhealthy why=port.state"]),
+    ({}, {"state": NodeState.AWAITING_HUMAN}, ["! state from=Ready to=AwaitingHuman"]),
+    ({"state": NodeState.BOOTSTRAP}, {"why": "all passed"}, ["state from=Bootstrap to=Ready why=all passed"]),
     ({}, {"mode": Mode.OBSERVE}, ["mode from=gate to=observe"]),
     ({}, {"profiles": (DEVICE_ONLY,)}, [f"! profile-device-ready {STANDING} device_stage=True why={DEVICE_ONLY.why}"]),
     ({}, {"profiles": (CLOSED,)}, [f"! profile-closed {STANDING} device_stage=False why={CLOSED.why}"]),
@@ -93,34 +94,38 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"blind": BLIND, "at": 900.0}, {"blind": BLIND, "at": 1000.0}, []),
     ({"blind": BLIND, "at": 900.0}, {}, ["can-look check=imds.reachable"]),
     ({"blind": BLIND, "at": 899.0}, {}, []),
-    ({"spared": ("port.mtu",)}, {}, ["spared-no-more check=port.mtu"]),
-    ({"spared": ("port.mtu",)}, {"spared": ("port.mtu",)}, []),
+    ({"deferred": ("port.mtu",)}, {}, ["spared-no-more check=port.mtu"]),
+    ({"deferred": ("port.mtu",)}, {"deferred": ("port.mtu",)}, []),
     (
-        {"awaited": ("port.mtu",)},
-        {"awaited": ("port.mtu", "port.gid")},
+        {"pending_gates": ("port.mtu",)},
+        {"pending_gates": ("port.mtu", "port.gid")},
         ["awaited check=port.gid why=new in this version and yet to pass; a rollout waits until it did"],
     ),
-    ({"awaited": ("port.mtu",)}, {}, ["awaited-no-more check=port.mtu"]),
+    ({"pending_gates": ("port.mtu",)}, {}, ["awaited-no-more check=port.mtu"]),
     ({}, {"would_run": (LINK_UP,)}, [WOULD_RUN]),
     ({"would_run": (LINK_UP,)}, {"would_run": (LINK_UP,)}, []),
     ({"would_run": (LINK_UP,)}, {}, []),
-    ({"bells": {"link": BellState(True)}}, {"bells": {"link": BellState(True)}}, []),
-    ({}, {"bells": {"link": BellState(True, 2)}}, []),
+    ({"event_sources": {"link": EventSourceState(True)}}, {"event_sources": {"link": EventSourceState(True)}}, []),
+    ({}, {"event_sources": {"link": EventSourceState(True, 2)}}, []),
     (
-        {"bells": {"link": BellState(True)}},
-        {"bells": {"link": BellState(False, why="ENOBUFS")}},
-        ["! bell-died bell=link why=ENOBUFS"],
-    ),
-    ({"bells": {"link": BellState(False)}}, {"bells": {"link": BellState(False, 1, "still")}}, []),
-    (
-        {"bells": {"link": BellState(False)}},
-        {"bells": {"link": BellState(True, 1)}},
-        ["bell-back bell=link restarts=1"],
+        {"event_sources": {"link": EventSourceState(True)}},
+        {"event_sources": {"link": EventSourceState(False, why="ENOBUFS")}},
+        ["! event source-died event source=link why=ENOBUFS"],
     ),
     (
-        {"bells": {"link": BellState(True, 1)}},
-        {"bells": {"link": BellState(True, 2)}},
-        ["bell-restarted bell=link restarts=2"],
+        {"event_sources": {"link": EventSourceState(False)}},
+        {"event_sources": {"link": EventSourceState(False, 1, "still")}},
+        [],
+    ),
+    (
+        {"event_sources": {"link": EventSourceState(False)}},
+        {"event_sources": {"link": EventSourceState(True, 1)}},
+        ["event source-back event source=link restarts=1"],
+    ),
+    (
+        {"event_sources": {"link": EventSourceState(True, 1)}},
+        {"event_sources": {"link": EventSourceState(True, 2)}},
+        ["event source-restarted event source=link restarts=2"],
     ),
     ({}, {"store_trouble": "no space"}, ["! store-trouble message=no space"]),
     ({"store_trouble": "no space"}, {"store_trouble": "no space"}, []),
@@ -128,7 +133,11 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"store_trouble": "no space"}, {}, ["store-fine-again"]),
     ({}, {"config_trouble": "c.yaml:3: bad"}, ["! config-trouble message=c.yaml:3: bad"]),
     ({"config_trouble": "c.yaml:3: bad"}, {}, ["config-fine-again"]),
-    ({}, {"exposed": ("/host/opt/cni/bin",)}, [f"! mounts-trouble message={words_of(('/host/opt/cni/bin',))}"]),
+    (
+        {},
+        {"exposed": ("/host/opt/cni/bin",)},
+        [f"! mounts-trouble message={node_status.words_of(('/host/opt/cni/bin',))}"],
+    ),
     ({"exposed": ("/host/opt/cni/bin",)}, {"exposed": ("/host/opt/cni/bin",)}, []),
     (
         {"report": report(profile="base", chosen_by="hardware")},
@@ -149,12 +158,14 @@ def test_a_transition(before: dict[str, Any], after: dict[str, Any], told: list[
 
 
 def test_a_verdict_that_only_a_new_version_finds_wants_a_human() -> None:
-    (said,) = words(status(), status(spared=("port.mtu",)))
+    (said,) = words(status(), status(deferred=("port.mtu",)))
     assert said.startswith("! spared check=port.mtu why=only this version finds")
 
 
 def test_the_first_round_tells_what_the_memory_holds_and_warns_of_no_gate_that_is_still_closed() -> None:
-    first = status(state=State.BOOTSTRAP, why="new boot", profiles=(CLOSED,), cases=(case(),), blind=BLIND, at=901.0)
+    first = status(
+        state=NodeState.BOOTSTRAP, why="new boot", profiles=(CLOSED,), cases=(case(),), blind=BLIND, at=901.0
+    )
     assert words(None, first) == [
         "mode to=gate",
         "profile-chosen to=rdma-roce chosen_by=configuration",
@@ -167,7 +178,11 @@ def test_the_first_round_tells_what_the_memory_holds_and_warns_of_no_gate_that_i
 
 def closed(why: str, **different: Any) -> dict[str, Any]:
     """A round that closes the gate for this reason, which is told of the profile too."""
-    return {"state": State.UNHEALTHY, "why": why, "profiles": (standing(ready=False, why=f"so: {why}"),)} | different
+    return {
+        "state": NodeState.UNHEALTHY,
+        "why": why,
+        "profiles": (standing(ready=False, why=f"so: {why}"),),
+    } | different
 
 
 CUT = [
@@ -193,21 +208,21 @@ def test_what_follows_from_a_conviction_comes_after_it_and_names_it(
 
 def test_what_is_released_comes_before_the_gate_that_opens() -> None:
     before = status(**closed("port.state NoSignal: x", cases=(case(),)))
-    assert [one.event for one in transitions(before, status())] == ["released", "state", "profile-ready"]
+    assert [one.event for one in log_lines.transitions(before, status())] == ["released", "state", "profile-ready"]
 
 
 STARTED = [
     # before, reason that the start gave      whether the state's line has one
     (None, "a new boot", False),
     (None, "another", True),
-    (status(state=State.UNHEALTHY), "a new boot", True),
+    (status(state=NodeState.UNHEALTHY), "a new boot", True),
 ]
 
 
 @pytest.mark.parametrize(("before", "started", "has"), STARTED)
 def test_the_reason_of_a_start_is_said_once(before: NodeStatus | None, started: str, has: bool) -> None:
-    after = status(state=State.BOOTSTRAP, why="a new boot")
-    (said,) = [one for one in transitions(before, after, started=started) if one.event == "state"]
+    after = status(state=NodeState.BOOTSTRAP, why="a new boot")
+    (said,) = [one for one in log_lines.transitions(before, after, started=started) if one.event == "state"]
     assert said.fields.get("why") == ("a new boot" if has else None)
 
 
@@ -239,8 +254,9 @@ def lines(reading: int) -> list[dict[str, Any]]:
 
 def test_a_line_is_json_with_time_level_and_event_first(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
-    tell(
-        (Entry("state", {"to": State.READY}), Entry("convicted", {"n": 1.5}, warning=True)), logger(JsonLines(writing))
+    log_lines.tell(
+        (LogEntry("state", {"to": NodeState.READY}), LogEntry("convicted", {"n": 1.5}, warning=True)),
+        logger(JsonLines(writing)),
     )
     first, second = lines(reading)
     assert list(first) == ["time", "level", "event", "to"]
@@ -255,20 +271,20 @@ def record(name: str, **fields: object) -> logging.LogRecord:
 
 @pytest.mark.parametrize("nasty", ["a\nb", "\x1b[2J", "\x7f", "\x9b", "\u2028", "\0", "\udcff", '"}{', "\r"])
 def test_control_characters_are_escaped(nasty: str) -> None:
-    text = line(record(nasty, device=nasty))
+    text = log_lines.line(record(nasty, device=nasty))
     assert re.fullmatch(r"[ -~]+\n", text)
     assert json.loads(text)["device"] == json.loads(text)["event"] == nasty
 
 
 def test_a_field_cannot_pass_for_another_line_or_event() -> None:
-    told = json.loads(line(record("state", event="forged", time="never", level="critical")))
+    told = json.loads(log_lines.line(record("state", event="forged", time="never", level="critical")))
     assert (told["event"], told["level"]) == ("state", "info")
     assert told["time"] != "never"
 
 
 @pytest.mark.parametrize("count", [1, 8, 2000])
 def test_a_line_always_goes_into_a_pipe_at_once(count: int) -> None:
-    text = line(record("state", **{f"f{number}": "\u00e9" * 5000 for number in range(count)}))
+    text = log_lines.line(record("state", **{f"f{number}": "\u00e9" * 5000 for number in range(count)}))
     assert len(text) <= MOST_LINE
     told = json.loads(text)
     assert told["event"] == "state"
@@ -276,7 +292,7 @@ def test_a_line_always_goes_into_a_pipe_at_once(count: int) -> None:
 
 
 def test_fields_are_cut_and_a_mapping_in_them_too() -> None:
-    told = json.loads(line(record("would-run", message="x" * 5000, args={"interface": "y" * 5000})))
+    told = json.loads(log_lines.line(record("would-run", message="x" * 5000, args={"interface": "y" * 5000})))
     assert (len(told["message"]), len(told["args"]["interface"])) == (1000, 1000)
     assert told["message"].endswith("x...")
 
@@ -298,10 +314,10 @@ def test_a_pipe_that_nobody_reads_stops_nobody_and_the_next_line_says_what_was_l
     reading, writing = pipe
     own = logger(JsonLines(writing))
     for number in range(2000):
-        tell([Entry("state", {"number": number, "why": "x" * 80})], own)
+        log_lines.tell([LogEntry("state", {"number": number, "why": "x" * 80})], own)
     written = lines(reading)
-    tell([Entry("state", {"number": "after"})], own)
-    tell([Entry("state", {"number": "later"})], own)
+    log_lines.tell([LogEntry("state", {"number": "after"})], own)
+    log_lines.tell([LogEntry("state", {"number": "later"})], own)
     after, later = lines(reading)
     assert after["lost_lines"] == 2000 - len(written) > 0
     assert "lost_lines" not in later
@@ -311,13 +327,13 @@ def test_a_closed_or_full_stderr_never_raises(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     os.close(reading)
     broken = JsonLines(writing)
-    tell([Entry("state")], logger(broken))
+    log_lines.tell([LogEntry("state")], logger(broken))
     os.close(writing)
-    tell([Entry("state")], logger(broken))
+    log_lines.tell([LogEntry("state")], logger(broken))
     assert broken.lost == 2
     with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device, not a file of ours
         handler = JsonLines(full.fileno())
-        tell([Entry("state")], logger(handler))
+        log_lines.tell([LogEntry("state")], logger(handler))
         assert handler.lost == 1
 
 
@@ -330,14 +346,14 @@ def test_a_record_that_cannot_be_made_is_lost_and_does_not_raise(pipe: tuple[int
     reading, writing = pipe
     handler = JsonLines(writing)
     logger(handler).info("%d files", "many")
-    tell([Entry("state", {"why": Broken()})], logger(handler))
+    log_lines.tell([LogEntry("state", {"why": Broken()})], logger(handler))
     assert handler.lost == 2
     assert lines(reading) == []
 
 
 PROGRAM = """
 import logging
-from nodeprep.publish.log import Entry, tell, to_stderr
+from nodeprep.publish.log_lines import Entry, tell, to_stderr
 logger = to_stderr(verbose={verbose})
 tell([Entry("state", {{"to": "Ready"}})], logger)
 logging.getLogger("urllib3").debug("chatter")

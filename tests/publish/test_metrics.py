@@ -13,27 +13,27 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from docs import metrics as page
+from nodeprep import check_round
+from nodeprep.agent_state import NodeState
 from nodeprep.checks import ALL as CHECKS
 from nodeprep.checks.counter import physical, transport
 from nodeprep.checks.port.flap import LINK_DOWNED
-from nodeprep.config.agent_settings import fact_name
-from nodeprep.doors.bell import BellState
-from nodeprep.doors.host import Host
+from nodeprep.config import agent_settings
+from nodeprep.doors.events.listener import EventSourceState
+from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.counters import Counters, PortCounters
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.links import Links
-from nodeprep.facts.past import State
-from nodeprep.facts.rdma import Rdma
-from nodeprep.facts.terway import Terway
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.counters import Counters, PortCounters
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.job_profile import Profile
 from nodeprep.look import Eyes
 from nodeprep.model import Status, Unreadable, Why, guarded
-from nodeprep.profile import Profile
 from nodeprep.publish import series
-from nodeprep.publish.metrics import Metrics
-from nodeprep.publish.status import NodeStatus
-from nodeprep.round import judge
+from nodeprep.publish.metrics import MetricsPage
+from nodeprep.publish.node_status import NodeStatus
 from tests.cluster_values import cluster, node_object, pod_eni
 from tests.cni_values import terway
 from tests.eni_values import DENIED, SILENT, erdma, eth0, eth1, eth2, kernel, known, recorded
@@ -50,7 +50,7 @@ OK, WARN, FAIL, ABSENT, UNKNOWN = Status.OK, Status.WARN, Status.FAIL, Status.AB
 
 
 def scrape(*rounds: NodeStatus) -> str:
-    metrics = Metrics()
+    metrics = MetricsPage()
     for one in rounds:
         metrics.show(one)
     kind, text = metrics.page()
@@ -175,13 +175,19 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("mounts_ok", {}, [" 1.0"]),
     ("mounts_ok", {"exposed": ("/host/opt/cni/bin",)}, [" 0.0"]),
     ("waivers", {"waivers": 2}, [" 2.0"]),
-    ("upgrade_spared", {"disputed": ("port.mtu", "pci.link")}, [" 2.0"]),
+    ("upgrade_spared", {"version_disagreements": ("port.mtu", "pci.link")}, [" 2.0"]),
     (
         "bell_alive",
-        {"bells": {"link": BellState(True), "rdma": BellState(False), "none": BellState(False, absent=True)}},
+        {
+            "event_sources": {
+                "link": EventSourceState(True),
+                "rdma": EventSourceState(False),
+                "none": EventSourceState(False, absent=True),
+            }
+        },
         ['{bell="link"} 1.0', '{bell="rdma"} 0.0'],
     ),
-    ("bell_restarts_total", {"bells": {"link": BellState(True, 4)}}, ['{bell="link"} 4.0']),
+    ("bell_restarts_total", {"event_sources": {"link": EventSourceState(True, 4)}}, ['{bell="link"} 4.0']),
     ("build_info", {}, ['{version="0.1.0"} 1.0']),
 ]
 
@@ -192,9 +198,9 @@ def test_a_metric(metric: str, different: dict[str, Any], says: list[str]) -> No
 
 
 def test_exactly_one_state_is_on() -> None:
-    for state in State:
+    for state in NodeState:
         lines = told("nodeprep_state", state=state)
-        assert len(lines) == len(State)
+        assert len(lines) == len(NodeState)
         assert [line for line in lines if line.endswith(" 1.0")] == [f'{{state="{state}"}} 1.0']
 
 
@@ -250,11 +256,11 @@ def histogram(text: str, name: str, labels: str = "") -> dict[str, float]:
 
 
 def test_histograms_are_there_from_the_first_round_and_count_what_happens() -> None:
-    first = status(state=State.BOOTSTRAP, since=10.0)
+    first = status(state=NodeState.BOOTSTRAP, since=10.0)
     text = scrape(first)
     assert histogram(text, "nodeprep_detection_seconds")["count"] == 0
     assert histogram(text, "nodeprep_gate_closed_seconds", "unhealthy")["count"] == 0
-    sick = status(state=State.UNHEALTHY, since=100.0, cases=(case(opened_at=99.3, convicted_at=100.0),))
+    sick = status(state=NodeState.UNHEALTHY, since=100.0, cases=(case(opened_at=99.3, convicted_at=100.0),))
     text = scrape(first, status(since=55.0), sick, status(since=5000.0))
     seen = histogram(text, "nodeprep_detection_seconds")
     assert (seen["0.6"], seen["0.8"], seen["+Inf"], seen["count"]) == (0, 1, 1, 1)
@@ -310,9 +316,11 @@ def eight_rails(root: Path) -> NodeStatus:
     return status(
         report=report(*(finding(check.id, OK) for check in CHECKS)),
         facts={**look.facts, **INSTANCE, **more},
-        fact_seconds={fact_name(fact): 0.01 for fact in FACTS},
+        fact_seconds={agent_settings.fact_name(fact): 0.01 for fact in FACTS},
         profiles=tuple(standing(name=name) for name in ("base", "rdma-roce", "mpijob-exclusive-eni")),
-        bells={name: BellState(True) for name in ("link", "rdma", "device", "kernel-log", "ports", "directories")},
+        event_sources={
+            name: EventSourceState(True) for name in ("link", "rdma", "device", "kernel-log", "ports", "directories")
+        },
         suppressed={"mode": 1, "latched": 1},
         api_requests={(verb, code): 1 for verb in ("GET", "PATCH") for code in ("200", "409", "none")},
     )
@@ -332,7 +340,7 @@ def test_a_node_with_eight_rails_and_eight_gpus_stays_within_300_series(tmp_path
 def test_so_does_its_tree_with_the_front_end_ports_as_it_is(tmp_path: Path) -> None:
     host = Host(str(trees.build("h100-roce", tmp_path / "node")), live=False)
     look = Eyes(host).look(FACTS)
-    found = judge(CHECKS, look, None, Profile("base"), {}).findings
+    found = check_round.judge(CHECKS, look, None, Profile("base"), {}).findings
     text = scrape(status(facts=look.facts, report=report(*found)))
     assert len(said(text, "nodeprep_port_up")) == 12
     assert said(text, "nodeprep_check_status")

@@ -10,40 +10,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeprep.decide.desired import AREAS, TRAINING_READY, Condition, Desired, GatePolicy, Taint
-from nodeprep.facts.past import State
+from nodeprep.agent_state import NodeState
+from nodeprep.decide.desired import AREAS, TRAINING_READY, Desired, GatePolicy, NodeCondition, Taint
 from nodeprep.model import Remedy
-from nodeprep.publish.node import (
-    REFRESH,
-    Seen,
-    node_patch,
-    refresh_after,
-    says_the_same,
-    stamp,
-    status_patch,
-    wanted_taints,
-)
+from nodeprep.publish import node_object
+from nodeprep.publish.node_object import REFRESH_SECONDS, WrittenNode
 
 NAMES = GatePolicy()
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
-BEFORE = stamp(NOW - timedelta(seconds=60))
+BEFORE = node_object.stamp(NOW - timedelta(seconds=60))
 OURS = {"key": NAMES.unhealthy_taint, "value": "PortDown", "effect": "NoSchedule"}
 BOOTSTRAP = {"key": NAMES.bootstrap_taint, "effect": "NoSchedule"}
 THEIRS = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": BEFORE}
 TAINT = Taint(NAMES.unhealthy_taint, "PortDown", "NoSchedule")
-READY = Condition(TRAINING_READY, "True", "Ready", "every gate check passes: rdma-roce")
-NOT_READY = Condition(TRAINING_READY, "False", "PortDown", "mlx5_0/1 is down")
+READY = NodeCondition(TRAINING_READY, "True", "Ready", "every gate check passes: rdma-roce")
+NOT_READY = NodeCondition(TRAINING_READY, "False", "PortDown", "mlx5_0/1 is down")
 
 
-def node(**parts: Any) -> Seen:
+def node(**parts: Any) -> WrittenNode:
     """A Node with these labels, taints and conditions."""
     metadata = {"name": "n1", "uid": "u1", "resourceVersion": "7", "labels": parts.get("labels", {})}
     status = {"conditions": parts.get("conditions", [])}
-    return Seen.of({"metadata": metadata, "spec": {"taints": parts.get("taints", [])}, "status": status})
+    return WrittenNode.of({"metadata": metadata, "spec": {"taints": parts.get("taints", [])}, "status": status})
 
 
 def wants(*taints: Taint, labels: dict[str, str] | None = None, may_stay: bool = True) -> Desired:
-    return Desired(State.READY, labels=labels or {}, taints=taints, bootstrap_taint_may_stay=may_stay)
+    return Desired(NodeState.READY, labels=labels or {}, taints=taints, bootstrap_taint_may_stay=may_stay)
 
 
 TAINT_ROWS = [
@@ -62,8 +54,8 @@ TAINT_ROWS = [
 
 @pytest.mark.parametrize(("there", "desired", "expected"), TAINT_ROWS)
 def test_taints(there: list[dict[str, str]], desired: Desired, expected: list[dict[str, str]]) -> None:
-    assert list(wanted_taints(there, desired, NAMES)) == expected
-    patch = node_patch(node(taints=there), desired, NAMES)
+    assert list(node_object.wanted_taints(there, desired, NAMES)) == expected
+    patch = node_object.node_patch(node(taints=there), desired, NAMES)
     if there == expected:
         assert patch is None
     else:
@@ -82,29 +74,29 @@ LABEL_ROWS = [
 
 @pytest.mark.parametrize(("there", "wanted", "written"), LABEL_ROWS)
 def test_labels(there: dict[str, str], wanted: dict[str, str], written: dict[str, str | None] | None) -> None:
-    patch = node_patch(node(labels=there), wants(labels=wanted), NAMES)
+    patch = node_object.node_patch(node(labels=there), wants(labels=wanted), NAMES)
     assert patch == (None if written is None else {"metadata": {"resourceVersion": "7", "labels": written}})
 
 
-def condition(of: Condition, *, beat: str = BEFORE, since: str = BEFORE) -> dict[str, str]:
+def condition(of: NodeCondition, *, beat: str = BEFORE, since: str = BEFORE) -> dict[str, str]:
     said = {"type": of.type, "status": of.status, "reason": of.reason, "message": of.message}
     return said | {"lastHeartbeatTime": beat, "lastTransitionTime": since}
 
 
-def written(there: list[dict[str, str]], *wanted: Condition) -> list[dict[str, str]] | None:
-    patch = status_patch(node(conditions=there), Desired(State.READY, conditions=wanted), NOW)
+def written(there: list[dict[str, str]], *wanted: NodeCondition) -> list[dict[str, str]] | None:
+    patch = node_object.status_patch(node(conditions=there), Desired(NodeState.READY, conditions=wanted), NOW)
     return None if patch is None else patch["status"]["conditions"]
 
 
 def test_a_condition_is_written_once() -> None:
-    now = stamp(NOW)
+    now = node_object.stamp(NOW)
     assert written([], READY) == [condition(READY, beat=now, since=now)]
     assert written([condition(READY)], READY) is None
 
 
 def test_its_transition_is_when_its_status_turned_and_not_when_its_words_did() -> None:
-    now = stamp(NOW)
-    other = Condition(TRAINING_READY, "True", "Ready", "another message")
+    now = node_object.stamp(NOW)
+    other = NodeCondition(TRAINING_READY, "True", "Ready", "another message")
     assert written([condition(READY)], other) == [condition(other, beat=now, since=BEFORE)]
     assert written([condition(READY)], NOT_READY) == [condition(NOT_READY, beat=now, since=now)]
 
@@ -117,7 +109,7 @@ def test_conditions_of_others_are_not_in_the_patch() -> None:
 
 
 def test_an_area_that_the_node_has_no_more_goes() -> None:
-    area = Condition(next(iter(AREAS)), "True", "Passed", "")
+    area = NodeCondition(next(iter(AREAS)), "True", "Passed", "")
     told = written([condition(READY), condition(area)], READY)
     assert told is not None
     assert told[-1] == {"$patch": "delete", "type": area.type}
@@ -126,9 +118,9 @@ def test_an_area_that_the_node_has_no_more_goes() -> None:
 @pytest.mark.parametrize(
     ("beat", "refreshed"),
     [
-        (stamp(NOW - timedelta(seconds=REFRESH - 1)), False),
-        (stamp(NOW - timedelta(seconds=REFRESH)), True),
-        (stamp(NOW + timedelta(seconds=3600)), True),
+        (node_object.stamp(NOW - timedelta(seconds=REFRESH_SECONDS - 1)), False),
+        (node_object.stamp(NOW - timedelta(seconds=REFRESH_SECONDS)), True),
+        (node_object.stamp(NOW + timedelta(seconds=3600)), True),
         ("yesterday", True),
         ("2026-11-21T12:00:00", True),
     ],
@@ -137,11 +129,11 @@ def test_the_heartbeat(beat: str, refreshed: bool) -> None:
     told = written([condition(READY, beat=beat)], READY)
     assert (told is not None) is refreshed
     if told is not None:
-        assert told == [condition(READY, beat=stamp(NOW))]
+        assert told == [condition(READY, beat=node_object.stamp(NOW))]
 
 
 def test_a_fleet_does_not_refresh_at_once() -> None:
-    assert [refresh_after(share) for share in (0.0, 0.5, 1.0)] == [540.0, 600.0, 660.0]
+    assert [node_object.refresh_after(share) for share in (0.0, 0.5, 1.0)] == [540.0, 600.0, 660.0]
 
 
 @pytest.mark.parametrize(
@@ -154,11 +146,11 @@ def test_a_fleet_does_not_refresh_at_once() -> None:
     ],
 )
 def test_a_malformed_node_is_written_like_an_empty_one(malformed: dict[str, Any]) -> None:
-    seen = Seen.of(malformed)
+    seen = WrittenNode.of(malformed)
     assert (seen.labels, seen.taints, seen.conditions) == ({}, (), ())
 
 
-SAID = Desired(State.READY, conditions=(READY,), labels={"a": "b"}, taints=(TAINT,))
+SAID = Desired(NodeState.READY, conditions=(READY,), labels={"a": "b"}, taints=(TAINT,))
 SAYS_ROWS = [
     pytest.param({}, True, id="the same"),
     pytest.param({"conditions": (replace(READY, message="+37 in 10 s"),)}, True, id="other words"),
@@ -166,7 +158,7 @@ SAYS_ROWS = [
     pytest.param({"conditions": (replace(READY, reason="Other"),)}, False, id="another reason"),
     pytest.param({"conditions": (replace(READY, status="Unknown"),)}, False, id="another status"),
     pytest.param({"conditions": (READY, replace(READY, type="nodeprep.io/x"))}, False, id="another condition"),
-    pytest.param({"state": State.UNHEALTHY}, False, id="another state"),
+    pytest.param({"state": NodeState.UNHEALTHY}, False, id="another state"),
     pytest.param({"labels": {}}, False, id="a label less"),
     pytest.param({"annotations": {"a": "b"}}, False, id="an annotation more"),
     pytest.param({"taints": ()}, False, id="a taint less"),
@@ -176,7 +168,7 @@ SAYS_ROWS = [
 
 @pytest.mark.parametrize(("change", "same"), SAYS_ROWS)
 def test_whether_there_is_more_to_say_than_other_words(change: dict[str, Any], same: bool) -> None:
-    assert says_the_same(SAID, replace(SAID, **change)) is same
+    assert node_object.says_the_same(SAID, replace(SAID, **change)) is same
 
 
 KEYS = st.sampled_from([NAMES.unhealthy_taint, NAMES.bootstrap_taint, "a.example/b", "c"])
@@ -193,8 +185,8 @@ def test_what_is_written_stands_and_nothing_of_others_is_lost(
     there: list[dict[str, str]], tainted: bool, may_stay: bool
 ) -> None:
     desired = wants(*((TAINT,) if tainted else ()), may_stay=may_stay)
-    after = wanted_taints(there, desired, NAMES)
-    assert wanted_taints(after, desired, NAMES) == after
+    after = node_object.wanted_taints(there, desired, NAMES)
+    assert node_object.wanted_taints(after, desired, NAMES) == after
     foreign = (NAMES.unhealthy_taint, *(() if may_stay else (NAMES.bootstrap_taint,)))
     assert [one for one in after if one["key"] not in foreign] == [one for one in there if one["key"] not in foreign]
     assert [one for one in after if one["key"] == NAMES.unhealthy_taint] == ([OURS] if tainted else [])

@@ -7,12 +7,12 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeprep.publish.pace import BURST, FIRST, MOST, RATE, RESERVE, Backoff, Bucket
+from nodeprep.publish.pace import BURST, FIRST, GATE_TOKENS, MOST, RATE, Backoff, TokenBucket
 
 
 def test_a_burst_goes_out_at_once_and_then_what_fills() -> None:
     assert (BURST, RATE) == (12.0, 2.0), "as docs/agent.md says"
-    bucket = Bucket()
+    bucket = TokenBucket()
     for _ in range(int(BURST)):
         assert bucket.wait(100.0) == 0.0
         bucket.take(100.0)
@@ -21,17 +21,17 @@ def test_a_burst_goes_out_at_once_and_then_what_fills() -> None:
 
 
 def test_what_can_wait_leaves_enough_to_close_a_gate() -> None:
-    bucket = Bucket()
-    while bucket.wait(100.0, RESERVE) == 0.0:
+    bucket = TokenBucket()
+    while bucket.wait(100.0, GATE_TOKENS) == 0.0:
         bucket.take(100.0)
-    assert bucket.tokens == RESERVE
+    assert bucket.tokens == GATE_TOKENS
     assert bucket.wait(100.0) == 0.0
-    assert bucket.wait(100.0, RESERVE) == 1.0 / RATE
+    assert bucket.wait(100.0, GATE_TOKENS) == 1.0 / RATE
 
 
 @given(steps=st.lists(st.tuples(st.floats(0.0, 5.0), st.integers(1, 3)), max_size=200))
 def test_no_window_holds_more_than_a_burst_and_what_filled(steps: list[tuple[float, int]]) -> None:
-    bucket, now, sent = Bucket(), 1000.0, list[float]()
+    bucket, now, sent = TokenBucket(), 1000.0, list[float]()
     for wait, size in steps:
         now += wait
         if bucket.wait(now) == 0.0:

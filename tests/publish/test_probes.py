@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodeprep.publish.probes import health, readiness
+from nodeprep.publish import probes
 from nodeprep.publish.series import ALL
 from tests.status_values import standing, status
 
@@ -22,7 +22,7 @@ TURNS = [
 
 @pytest.mark.parametrize(("age", "interval", "says"), TURNS)
 def test_health(age: float, interval: float, says: tuple[bool, str]) -> None:
-    assert health(age, interval) == says
+    assert probes.health(age, interval) == says
 
 
 NEW = "new in this version and yet to pass"
@@ -33,25 +33,46 @@ ROUNDS: list[tuple[dict[str, Any], tuple[bool, str]]] = [
     # different                              says
     ({}, (True, "round 7 is done")),
     ({"complete": False}, (False, NOT_DONE)),
-    ({"complete": False, "disputed": ("port.mtu",)}, (False, NOT_DONE)),
-    ({"disputed": ("port.mtu",)}, (False, "port.mtu: only this version finds the fault")),
-    ({"disputed": ("port.mtu", "port.gid", "pci.link")}, (False, "port.mtu and 2 more: only this version finds")),
-    ({"held_up": ("port.mtu",)}, (False, "port.mtu: closed a gate that stood open before this version started; the ")),
-    ({"held_up": ("a.b", "profile x"), "complete": True}, (False, "a.b and 1 more: closed a gate that stood open")),
-    ({"held_up": ("port.mtu",), "disputed": ("port.gid",)}, (False, "port.gid: only this version finds the fault")),
-    ({"held_up": ("port.mtu",), "complete": False}, (False, NOT_DONE)),
+    ({"complete": False, "version_disagreements": ("port.mtu",)}, (False, NOT_DONE)),
+    ({"version_disagreements": ("port.mtu",)}, (False, "port.mtu: only this version finds the fault")),
+    (
+        {"version_disagreements": ("port.mtu", "port.gid", "pci.link")},
+        (False, "port.mtu and 2 more: only this version finds"),
+    ),
+    (
+        {"rollout_blockers": ("port.mtu",)},
+        (False, "port.mtu: closed a gate that stood open before this version started; the "),
+    ),
+    (
+        {"rollout_blockers": ("a.b", "profile x"), "complete": True},
+        (False, "a.b and 1 more: closed a gate that stood open"),
+    ),
+    (
+        {"rollout_blockers": ("port.mtu",), "version_disagreements": ("port.gid",)},
+        (False, "port.gid: only this version finds the fault"),
+    ),
+    ({"rollout_blockers": ("port.mtu",), "complete": False}, (False, NOT_DONE)),
     ({"suspected": ("port.mtu",)}, (False, "port.mtu: failed under a new version and is looked at again")),
     ({"suspected": ("port.mtu",), "complete": False}, (False, NOT_DONE)),
-    ({"suspected": ("port.mtu",), "held_up": ("port.gid",)}, (False, "port.gid: closed a gate that stood open")),
-    ({"awaited": ("port.mtu",)}, (False, f"port.mtu: {NEW}; the gate stays open for 10 minutes, or while it cannot")),
-    ({"awaited": ("port.mtu",), "profiles": (OTHER,)}, (False, f"port.mtu: {NEW}; the gate stays open")),
-    ({"awaited": ("port.mtu",), "profiles": (OTHER, SHUT)}, (False, f"port.mtu: {NEW}; the gate is closed; the roll")),
     (
-        {"awaited": ("port.mtu",), "held_up": ("port.mtu",), "profiles": (SHUT,)},
+        {"suspected": ("port.mtu",), "rollout_blockers": ("port.gid",)},
+        (False, "port.gid: closed a gate that stood open"),
+    ),
+    (
+        {"pending_gates": ("port.mtu",)},
+        (False, f"port.mtu: {NEW}; the gate stays open for 10 minutes, or while it cannot"),
+    ),
+    ({"pending_gates": ("port.mtu",), "profiles": (OTHER,)}, (False, f"port.mtu: {NEW}; the gate stays open")),
+    (
+        {"pending_gates": ("port.mtu",), "profiles": (OTHER, SHUT)},
+        (False, f"port.mtu: {NEW}; the gate is closed; the roll"),
+    ),
+    (
+        {"pending_gates": ("port.mtu",), "rollout_blockers": ("port.mtu",), "profiles": (SHUT,)},
         (False, f"port.mtu: {NEW}; the gate is closed; the rollout waits until it passed"),
     ),
     (
-        {"awaited": ("port.mtu",), "held_up": ("port.mtu", "port.gid")},
+        {"pending_gates": ("port.mtu",), "rollout_blockers": ("port.mtu", "port.gid")},
         (False, "port.gid: closed a gate that stood open"),
     ),
 ]
@@ -59,21 +80,23 @@ ROUNDS: list[tuple[dict[str, Any], tuple[bool, str]]] = [
 
 @pytest.mark.parametrize(("different", "says"), ROUNDS)
 def test_readiness(different: dict[str, Any], says: tuple[bool, str]) -> None:
-    well, why = readiness(status(**different))
+    well, why = probes.readiness(status(**different))
     assert (well, why[: len(says[1])]) == says
     assert "\n" not in why
 
 
 def test_before_the_first_round() -> None:
-    assert readiness(None) == (False, NOT_DONE)
+    assert probes.readiness(None) == (False, NOT_DONE)
 
 
 def test_the_series_of_a_rollout_and_of_a_taint_that_is_held_back() -> None:
     series = {one.name: one for one in ALL}
-    held = status(disputed=("port.mtu",), held_up=("port.mtu", "port.gid"), awaited=("pci.link",))
-    assert series["nodeprep_upgrade_spared"].of(held) == {(): 3.0}
-    assert series["nodeprep_upgrade_spared"].of(status(awaited=("pci.link",))) == {(): 1.0}
-    assert series["nodeprep_upgrade_spared"].of(status()) == {(): 0.0}
+    held = status(
+        version_disagreements=("port.mtu",), rollout_blockers=("port.mtu", "port.gid"), pending_gates=("pci.link",)
+    )
+    assert series["nodeprep_upgrade_deferred_checks"].of(held) == {(): 3.0}
+    assert series["nodeprep_upgrade_deferred_checks"].of(status(pending_gates=("pci.link",))) == {(): 1.0}
+    assert series["nodeprep_upgrade_deferred_checks"].of(status()) == {(): 0.0}
     assert series["nodeprep_taint_ok"].of(held) == {(): 1.0}
     untainted = replace(held, desired=replace(held.desired, untainted="no taint: kube-system/rdma-dp ..."))
     assert series["nodeprep_taint_ok"].of(untainted) == {(): 0.0}

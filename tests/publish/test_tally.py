@@ -7,21 +7,28 @@ from typing import Any
 
 import pytest
 
-from nodeprep.facts.past import State
-from nodeprep.publish.tally import CLOSED, DETECTION, Histogram, Phase, Tally, empty
+from nodeprep.agent_state import NodeState
+from nodeprep.publish import transition_totals
+from nodeprep.publish.transition_totals import (
+    CLOSED_BOUNDS_SECONDS,
+    DETECTION_BOUNDS_SECONDS,
+    ClosurePhase,
+    Histogram,
+    TransitionTotals,
+)
 from tests.past_values import case
 from tests.status_values import status
 
-BOOT, READY, SICK = State.BOOTSTRAP, State.READY, State.UNHEALTHY
+BOOT, READY, SICK = NodeState.BOOTSTRAP, NodeState.READY, NodeState.UNHEALTHY
 
 
-def after(*rounds: dict[str, Any]) -> Tally:
+def after(*rounds: dict[str, Any]) -> TransitionTotals:
     seen = [None, *(status(**different) for different in rounds)]
-    tally = Tally()
+    totals = TransitionTotals()
     for before, now in pairwise(seen):
         assert now is not None
-        tally = tally.observe(before, now)
-    return tally
+        totals = totals.observe(before, now)
+    return totals
 
 
 def said(found: Histogram) -> tuple[int, float]:
@@ -51,33 +58,37 @@ def test_detection(rounds: list[dict[str, Any]], says: tuple[int, float]) -> Non
     assert said(after(*rounds).detection) == says
 
 
-CLOSURES: list[tuple[list[tuple[State, float]], tuple[int, float], tuple[int, float]]] = [
+CLOSURES: list[tuple[list[tuple[NodeState, float]], tuple[int, float], tuple[int, float]]] = [
     # state and since when, of each round                               bootstrap    unhealthy
     ([(READY, 50.0), (READY, 50.0)], (0, 0.0), (0, 0.0)),
     ([(BOOT, 10.0), (BOOT, 10.0)], (0, 0.0), (0, 0.0)),
     ([(BOOT, 10.0), (READY, 50.0), (READY, 50.0)], (1, 40.0), (0, 0.0)),
     ([(READY, 50.0), (SICK, 60.0), (READY, 95.0)], (0, 0.0), (1, 35.0)),
     ([(SICK, 60.0), (READY, 95.0)], (0, 0.0), (1, 35.0)),
-    ([(READY, 50.0), (SICK, 60.0), (State.AWAITING_HUMAN, 70.0), (READY, 700.0)], (0, 0.0), (1, 640.0)),
-    ([(BOOT, 10.0), (State.REPAIRING, 40.0), (State.VALIDATING, 50.0), (BOOT, 60.0), (READY, 90.0)], (1, 80.0), (0, 0)),
-    ([(State.REPAIRING, 40.0), (READY, 90.0)], (0, 0.0), (1, 50.0)),
+    ([(READY, 50.0), (SICK, 60.0), (NodeState.AWAITING_HUMAN, 70.0), (READY, 700.0)], (0, 0.0), (1, 640.0)),
+    (
+        [(BOOT, 10.0), (NodeState.REPAIRING, 40.0), (NodeState.VALIDATING, 50.0), (BOOT, 60.0), (READY, 90.0)],
+        (1, 80.0),
+        (0, 0),
+    ),
+    ([(NodeState.REPAIRING, 40.0), (READY, 90.0)], (0, 0.0), (1, 50.0)),
     ([(BOOT, 10.0), (READY, 50.0), (BOOT, 60.0), (READY, 91.0)], (2, 71.0), (0, 0.0)),
     ([(BOOT, 10.0), (READY, 5.0)], (1, 0.0), (0, 0.0)),
 ]
 
 
 @pytest.mark.parametrize(("rounds", "bootstrap", "unhealthy"), CLOSURES)
-def test_closures(rounds: list[tuple[State, float]], bootstrap: Any, unhealthy: Any) -> None:
+def test_closures(rounds: list[tuple[NodeState, float]], bootstrap: Any, unhealthy: Any) -> None:
     closed = dict(after(*({"state": state, "since": since} for state, since in rounds)).closed)
-    assert (said(closed[Phase.BOOTSTRAP]), said(closed[Phase.UNHEALTHY])) == (bootstrap, unhealthy)
+    assert (said(closed[ClosurePhase.BOOTSTRAP]), said(closed[ClosurePhase.UNHEALTHY])) == (bootstrap, unhealthy)
 
 
 def test_a_value_at_a_bound_is_in_its_bucket_and_one_above_all_in_the_last() -> None:
-    found = empty((1.0, 2.0)).plus(1.0).plus(1.1).plus(2.0).plus(3.0)
+    found = transition_totals.empty((1.0, 2.0)).plus(1.0).plus(1.1).plus(2.0).plus(3.0)
     assert found.buckets() == [("1.0", 1.0), ("2.0", 3.0), ("+Inf", 4.0)]
     assert found.total == pytest.approx(7.1)
 
 
-@pytest.mark.parametrize("bounds", [DETECTION, CLOSED])
+@pytest.mark.parametrize("bounds", [DETECTION_BOUNDS_SECONDS, CLOSED_BOUNDS_SECONDS])
 def test_bounds_rise(bounds: tuple[float, ...]) -> None:
     assert sorted(set(bounds)) == list(bounds)

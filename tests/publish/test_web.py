@@ -17,7 +17,16 @@ from typing import Any
 
 import pytest
 
-from nodeprep.publish.web import BACKLOG, PATIENCE, PLACES, CannotServe, Local, Pages, Server, serve, serve_local
+from nodeprep.publish import web
+from nodeprep.publish.web import (
+    BACKLOG,
+    CLIENTS_LIMIT,
+    REQUEST_TIMEOUT_SECONDS,
+    CannotServe,
+    LocalPages,
+    NetworkPages,
+    PageServer,
+)
 
 LIMIT = 30.0  # seconds for what takes milliseconds on a machine that does nothing else
 LONG = b"x" * 3_000_000
@@ -48,12 +57,12 @@ class Agent:
         self.resets.append("reset")
 
     @property
-    def pages(self) -> Pages:
-        return Pages(self.metrics, self.health, self.readiness)
+    def pages(self) -> NetworkPages:
+        return NetworkPages(self.metrics, self.health, self.readiness)
 
     @property
-    def local(self) -> Local:
-        return Local(self.report, self.reset)
+    def local(self) -> LocalPages:
+        return LocalPages(self.report, self.reset)
 
 
 @pytest.fixture
@@ -62,18 +71,18 @@ def agent() -> Agent:
 
 
 @pytest.fixture
-def server(agent: Agent) -> Iterator[Server]:
-    with serve("127.0.0.1", 0, agent.pages) as running:
+def server(agent: Agent) -> Iterator[PageServer]:
+    with web.serve("127.0.0.1", 0, agent.pages) as running:
         yield running
 
 
 @pytest.fixture
 def path(agent: Agent, tmp_path: Path) -> Iterator[Path]:
-    with serve_local(tmp_path / "agent.sock", agent.local):
+    with web.serve_local(tmp_path / "agent.sock", agent.local):
         yield tmp_path / "agent.sock"
 
 
-def connected(server: Server) -> socket.socket:
+def connected(server: PageServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), LIMIT)
 
 
@@ -85,7 +94,7 @@ def read(link: socket.socket) -> bytes:
     return text
 
 
-def exchange(server: Server, request: bytes) -> bytes:
+def exchange(server: PageServer, request: bytes) -> bytes:
     with connected(server) as link:
         link.sendall(request)
         return read(link)
@@ -99,7 +108,7 @@ def local(path: Path, request: bytes) -> bytes:
         return read(link)
 
 
-def get(server: Server, page: str, method: str = "GET") -> tuple[int, str]:
+def get(server: PageServer, page: str, method: str = "GET") -> tuple[int, str]:
     """As the kubelet asks: with a client of the standard library, which checks lengths."""
     connection = HTTPConnection("127.0.0.1", server.port, timeout=LIMIT)
     connection.request(method, page)
@@ -129,11 +138,11 @@ PAGES: list[tuple[dict[str, Any], str, tuple[int, str]]] = [
 
 @pytest.mark.parametrize(("different", "page", "says"), PAGES)
 def test_a_page(different: dict[str, Any], page: str, says: tuple[int, str]) -> None:
-    with serve("127.0.0.1", 0, Agent(**different).pages) as server:
+    with web.serve("127.0.0.1", 0, Agent(**different).pages) as server:
         assert get(server, page) == says
 
 
-def test_head_is_get_without_the_body(server: Server) -> None:
+def test_head_is_get_without_the_body(server: PageServer) -> None:
     asked = {method: exchange(server, f"{method} /metrics HTTP/1.1\r\n\r\n".encode()) for method in ("GET", "HEAD")}
     head, _, body = asked["GET"].partition(b"\r\n\r\n")
     assert asked["HEAD"] == head + b"\r\n\r\n"
@@ -162,13 +171,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("request_", "line"), REFUSED)
-def test_what_is_refused(server: Server, request_: bytes, line: bytes) -> None:
+def test_what_is_refused(server: PageServer, request_: bytes, line: bytes) -> None:
     said = exchange(server, request_)
     assert said.partition(b"\r\n")[0] == line
     assert (b"\r\nAllow: GET, HEAD\r\n" in said) == (b" 405 " in line)
 
 
-def test_a_request_may_come_in_pieces(server: Server) -> None:
+def test_a_request_may_come_in_pieces(server: PageServer) -> None:
     with connected(server) as link:
         for piece in (b"GET /heal", b"thz HTTP/1.1\r", b"\nHost: a\r\n\r", b"\n"):
             link.sendall(piece)
@@ -176,7 +185,7 @@ def test_a_request_may_come_in_pieces(server: Server) -> None:
         assert read(link).startswith(b"HTTP/1.1 200 OK")
 
 
-def test_a_long_page_is_sent_whole_to_who_reads_slowly(agent: Agent, server: Server) -> None:
+def test_a_long_page_is_sent_whole_to_who_reads_slowly(agent: Agent, server: PageServer) -> None:
     agent.text = LONG
     with connected(server) as link:
         link.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
@@ -184,7 +193,7 @@ def test_a_long_page_is_sent_whole_to_who_reads_slowly(agent: Agent, server: Ser
         assert read(link).partition(b"\r\n\r\n")[2] == LONG
 
 
-def test_the_answer_arrives_though_the_client_goes_on_sending(server: Server) -> None:
+def test_the_answer_arrives_though_the_client_goes_on_sending(server: PageServer) -> None:
     with connected(server) as link:
         link.sendall(b"POST /metrics HTTP/1.1\r\nContent-Length: 30000\r\n\r\n")
         link.sendall(b"x" * 30_000)
@@ -196,53 +205,53 @@ def broken() -> tuple[bool, str]:
 
 
 def test_a_page_that_breaks_ends_nothing(agent: Agent) -> None:
-    with serve("127.0.0.1", 0, Pages(agent.metrics, broken, agent.readiness)) as server:
+    with web.serve("127.0.0.1", 0, NetworkPages(agent.metrics, broken, agent.readiness)) as server:
         assert get(server, "/healthz") == (500, "/healthz broke: ZeroDivisionError: in a page; please report it\n")
         assert get(server, "/readyz")[0] == 200
 
 
-def test_half_requests_hold_their_places_for_seconds_only_and_nobody_up(server: Server) -> None:
+def test_half_requests_hold_their_places_for_seconds_only_and_nobody_up(server: PageServer) -> None:
     with ExitStack() as stack:
-        halves = [stack.enter_context(connected(server)) for _ in range(PLACES)]
+        halves = [stack.enter_context(connected(server)) for _ in range(CLIENTS_LIMIT)]
         for link in halves:
             link.sendall(b"GET /metr")
         # A place that is taken while its half is still unread is reset, not closed.
-        eventually(lambda: len([client for client in server.clients if client.head]) == PLACES)
+        eventually(lambda: len([client for client in server.clients if client.head]) == CLIENTS_LIMIT)
         assert get(server, "/healthz")[0] == 200, "the one that waits gets the place of the oldest"
         started = time.monotonic()
-        assert [read(link) for link in halves] == [b""] * PLACES
-        assert time.monotonic() - started < PATIENCE + LIMIT
+        assert [read(link) for link in halves] == [b""] * CLIENTS_LIMIT
+        assert time.monotonic() - started < REQUEST_TIMEOUT_SECONDS + LIMIT
 
 
-def push(server: Server, head: bytes, piece: bytes, pause: float) -> float:
+def push(server: PageServer, head: bytes, piece: bytes, pause: float) -> float:
     """Send a head, and then until nobody takes it any more; the seconds since before the server's clock began."""
     started = time.monotonic()
     with connected(server) as link, suppress(OSError):
         link.sendall(head)
-        while time.monotonic() - started < PATIENCE + LIMIT:
+        while time.monotonic() - started < REQUEST_TIMEOUT_SECONDS + LIMIT:
             link.sendall(piece)
             time.sleep(pause)
     return time.monotonic() - started
 
 
 @pytest.mark.parametrize("head", [b"", b"GET / HTTP/1.1\r\n"])
-def test_who_never_ends_its_headers_is_cut_off(server: Server, head: bytes) -> None:
-    assert PATIENCE - 1 <= push(server, head, b"a", 0.1) < PATIENCE + LIMIT
+def test_who_never_ends_its_headers_is_cut_off(server: PageServer, head: bytes) -> None:
+    assert REQUEST_TIMEOUT_SECONDS - 1 <= push(server, head, b"a", 0.1) < REQUEST_TIMEOUT_SECONDS + LIMIT
     assert get(server, "/healthz")[0] == 200
 
 
-def test_who_sends_without_end_after_its_request_is_cut_off_at_once(server: Server) -> None:
-    assert push(server, b"GET /healthz HTTP/1.1\r\n\r\n", b"x" * 10_000, 0.0) < PATIENCE - 1
+def test_who_sends_without_end_after_its_request_is_cut_off_at_once(server: PageServer) -> None:
+    assert push(server, b"GET /healthz HTTP/1.1\r\n\r\n", b"x" * 10_000, 0.0) < REQUEST_TIMEOUT_SECONDS - 1
 
 
-def test_who_never_reads_is_cut_off(agent: Agent, server: Server) -> None:
+def test_who_never_reads_is_cut_off(agent: Agent, server: PageServer) -> None:
     agent.text = LONG * 20
     started = time.monotonic()
     with connected(server) as link:
         link.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         eventually(lambda: len(server.clients) == 1)
         eventually(lambda: not server.clients)
-        assert time.monotonic() - started >= PATIENCE - 1
+        assert time.monotonic() - started >= REQUEST_TIMEOUT_SECONDS - 1
 
 
 def eventually(true: Callable[[], bool]) -> None:
@@ -256,7 +265,7 @@ def files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_a_flood_takes_no_threads_and_no_more_places_and_probes_get_through(server: Server) -> None:
+def test_a_flood_takes_no_threads_and_no_more_places_and_probes_get_through(server: PageServer) -> None:
     threads, before = threading.active_count(), files()
     for _ in range(5):
         with ExitStack() as stack:
@@ -266,25 +275,25 @@ def test_a_flood_takes_no_threads_and_no_more_places_and_probes_get_through(serv
                 link.connect_ex(("127.0.0.1", server.port))
             assert get(server, "/healthz")[0] == 200
             assert threading.active_count() == threads
-            assert len(server.clients) <= PLACES
-            assert files() <= before + 400 + PLACES + 1
+            assert len(server.clients) <= CLIENTS_LIMIT
+            assert files() <= before + 400 + CLIENTS_LIMIT + 1
     eventually(lambda: not server.clients)
     assert get(server, "/healthz")[0] == 200
 
 
-def thread(server: Server, field: str) -> str:
+def thread(server: PageServer, field: str) -> str:
     """What the kernel says of the server's thread."""
     text = Path(f"/proc/self/task/{server._thread.native_id}/status").read_text()
     (line,) = (line for line in text.splitlines() if line.startswith(f"{field}:"))
     return line.split()[1]
 
 
-def switches(server: Server) -> int:
+def switches(server: PageServer) -> int:
     """How often the server's thread went to sleep of its own will."""
     return int(thread(server, "voluntary_ctxt_switches"))
 
 
-def test_the_thread_sleeps_while_nobody_asks(server: Server) -> None:
+def test_the_thread_sleeps_while_nobody_asks(server: PageServer) -> None:
     assert get(server, "/healthz")[0] == 200
     eventually(lambda: not server.clients)
     time.sleep(0.3)
@@ -294,7 +303,7 @@ def test_the_thread_sleeps_while_nobody_asks(server: Server) -> None:
     assert switches(server) - before <= 1
 
 
-def test_out_of_files_it_waits_without_spinning_and_then_goes_on(server: Server) -> None:
+def test_out_of_files_it_waits_without_spinning_and_then_goes_on(server: PageServer) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with socket.socket() as link:
         link.settimeout(LIMIT)
@@ -311,7 +320,7 @@ def test_out_of_files_it_waits_without_spinning_and_then_goes_on(server: Server)
 
 def test_close_ends_the_thread_and_every_connection(agent: Agent) -> None:
     threads, before = threading.active_count(), files()
-    server = serve("127.0.0.1", 0, agent.pages)
+    server = web.serve("127.0.0.1", 0, agent.pages)
     port = server.port
     with connected(server) as link:
         link.sendall(b"GET")
@@ -326,10 +335,10 @@ def test_close_ends_the_thread_and_every_connection(agent: Agent) -> None:
 
 
 def test_a_new_start_gets_the_port_at_once(agent: Agent) -> None:
-    with serve("127.0.0.1", 0, agent.pages) as server:
+    with web.serve("127.0.0.1", 0, agent.pages) as server:
         port = server.port
         assert get(server, "/healthz")[0] == 200
-    with serve("127.0.0.1", port, agent.pages) as server:
+    with web.serve("127.0.0.1", port, agent.pages) as server:
         assert get(server, "/healthz")[0] == 200
 
 
@@ -342,16 +351,16 @@ def test_either_family(agent: Agent, address: str, reached: str) -> None:
     except OSError as error:
         if ":" in address + reached:
             pytest.skip(f"this machine has no IPv6: {error}")
-    with serve(address, 0, agent.pages) as server:
+    with web.serve(address, 0, agent.pages) as server:
         connection = HTTPConnection(reached, server.port, timeout=LIMIT)
         connection.request("GET", "/healthz")
         assert connection.getresponse().status == 200
         connection.close()
 
 
-def test_a_port_in_use_is_one_line(agent: Agent, server: Server) -> None:
+def test_a_port_in_use_is_one_line(agent: Agent, server: PageServer) -> None:
     with pytest.raises(CannotServe) as said:
-        serve("127.0.0.1", server.port, agent.pages)
+        web.serve("127.0.0.1", server.port, agent.pages)
     assert str(said.value) == (
         f"cannot listen on 127.0.0.1:{server.port}: Address already in use; "
         f"see ss -ltnp 'sport = :{server.port}' and ip address"
@@ -372,7 +381,7 @@ NOWHERE = [
 @pytest.mark.parametrize(("address", "port", "says"), NOWHERE)
 def test_an_address_that_cannot_be_had(agent: Agent, address: str, port: int, says: str) -> None:
     with pytest.raises(CannotServe) as said:
-        serve(address, port, agent.pages)
+        web.serve(address, port, agent.pages)
     assert str(said.value).startswith(says)
     assert "\n" not in str(said.value)
 
@@ -411,7 +420,7 @@ def test_the_file_of_a_killed_agent_is_replaced(agent: Agent, tmp_path: Path) ->
     for name in ("agent.sock", "agent.sock.new"):
         with socket.socket(socket.AF_UNIX) as killed:
             killed.bind(str(tmp_path / name))
-    with serve_local(tmp_path / "agent.sock", agent.local):
+    with web.serve_local(tmp_path / "agent.sock", agent.local):
         assert b" 200 " in local(tmp_path / "agent.sock", b"GET /report HTTP/1.1\r\n\r\n")
     assert list(tmp_path.iterdir()) == []
 
@@ -433,7 +442,7 @@ def test_whoever_looks_finds_someone_who_listens_from_the_first_agent_on(agent: 
     thread.start()
     with ExitStack() as stack:
         for _ in range(50):
-            stack.enter_context(serve_local(path, agent.local))
+            stack.enter_context(web.serve_local(path, agent.local))
             time.sleep(0.002)
         ended.set()
         thread.join(LIMIT)
@@ -442,8 +451,8 @@ def test_whoever_looks_finds_someone_who_listens_from_the_first_agent_on(agent: 
 
 def test_the_file_that_another_agent_put_there_stays(agent: Agent, tmp_path: Path) -> None:
     path = tmp_path / "agent.sock"
-    first = serve_local(path, agent.local)
-    with serve_local(path, agent.local):
+    first = web.serve_local(path, agent.local)
+    with web.serve_local(path, agent.local):
         first.close()
         assert b" 200 " in local(path, b"GET /report HTTP/1.1\r\n\r\n")
 
@@ -451,15 +460,15 @@ def test_the_file_that_another_agent_put_there_stays(agent: Agent, tmp_path: Pat
 @pytest.mark.parametrize("name", ["none/agent.sock", "x" * 120])
 def test_a_socket_that_cannot_be_made_is_one_line(agent: Agent, tmp_path: Path, name: str) -> None:
     with pytest.raises(CannotServe) as said:
-        serve_local(tmp_path / name, agent.local)
+        web.serve_local(tmp_path / name, agent.local)
     assert str(said.value).startswith(f"cannot listen on {tmp_path / name}: ")
     assert "\n" not in str(said.value)
 
 
-def test_the_places_are_few(server: Server) -> None:
-    assert (PLACES, PATIENCE) == (8, 5.0)
+def test_the_places_are_few(server: PageServer) -> None:
+    assert (CLIENTS_LIMIT, REQUEST_TIMEOUT_SECONDS) == (8, 5.0)
     assert BACKLOG < 1000
     with ExitStack() as stack:
-        for _ in range(PLACES + 3):
+        for _ in range(CLIENTS_LIMIT + 3):
             stack.enter_context(connected(server))
-        eventually(lambda: len(server.clients) == PLACES)
+        eventually(lambda: len(server.clients) == CLIENTS_LIMIT)

@@ -17,25 +17,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeprep.decide.desired import TRAINING_READY, Condition, Desired, GatePolicy, Taint
-from nodeprep.doors.kube_write import LOST, MERGE, STRATEGIC, Outcome
-from nodeprep.facts.past import State
-from nodeprep.publish.node import RELEASED, stamp
-from nodeprep.publish.writing import NODE, RACES, STATUS, Ask, Order, Written, is_lost, look, write
+from nodeprep.agent_state import NodeState
+from nodeprep.decide.desired import TRAINING_READY, Desired, GatePolicy, NodeCondition, Taint
+from nodeprep.doors.kube.writer import LOST, MERGE, STRATEGIC, WriteOutcome
+from nodeprep.publish import node_object, node_writing
+from nodeprep.publish.node_object import RELEASED
+from nodeprep.publish.node_writing import NODE, RACES, STATUS, WriteOrder, WriteRequest, WriteResult
 
 NAMES = GatePolicy()
 NOW = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
 TAINT = Taint(NAMES.unhealthy_taint, "PortDown", "NoSchedule")
 THEIRS = {"key": "theirs", "value": "", "effect": "NoSchedule"}
 OPEN = Desired(
-    State.READY,
-    conditions=(Condition(TRAINING_READY, "True", "Ready", "every gate check passes"),),
+    NodeState.READY,
+    conditions=(NodeCondition(TRAINING_READY, "True", "Ready", "every gate check passes"),),
     labels={"nodeprep.io/state": "Ready", NAMES.rdma_label: "true"},
     annotations={"agent.nodeprep.io/profiles": "rdma-roce"},
 )
 SHUT = Desired(
-    State.UNHEALTHY,
-    conditions=(Condition(TRAINING_READY, "False", "PortDown", "mlx5_0/1 is down"),),
+    NodeState.UNHEALTHY,
+    conditions=(NodeCondition(TRAINING_READY, "False", "PortDown", "mlx5_0/1 is down"),),
     labels={"nodeprep.io/state": "Unhealthy"},
     taints=(TAINT,),
 )
@@ -53,11 +54,11 @@ class Server:
     version: int = 1
     uid: str = "u1"
     asked: list[str] = field(default_factory=list)
-    answers: dict[str, list[Outcome]] = field(default_factory=dict)
+    answers: dict[str, list[WriteOutcome]] = field(default_factory=dict)
     others: list[tuple[str, str]] = field(default_factory=list)
     connections: int = 0
 
-    def ask(self, method: str, path: str, body: Any = None, content_type: str = MERGE, /) -> Outcome:
+    def ask(self, method: str, path: str, body: Any = None, content_type: str = MERGE, /) -> WriteOutcome:
         what = GET if method == "GET" else PATCH_STATUS if path.endswith("/status") else PATCH_NODE
         self.asked.append("cached" if "resourceVersion=0" in path else what)
         if self.answers.get(what):
@@ -67,13 +68,13 @@ class Server:
             self.meddle()
             wanted = body.get("metadata", {}).get("resourceVersion", str(self.version))
             if wanted != str(self.version):
-                return Outcome(409, message="the object has been modified")
+                return WriteOutcome(409, message="the object has been modified")
             self.take(deepcopy(body))
             self.version += 1
-        return Outcome(200, self.node())
+        return WriteOutcome(200, self.node())
 
     @contextmanager
-    def connect(self) -> Iterator[Ask]:
+    def connect(self) -> Iterator[WriteRequest]:
         self.connections += 1
         yield self.ask
 
@@ -116,13 +117,13 @@ class Server:
         return deepcopy({"metadata": metadata, "spec": spec, "status": {"conditions": list(self.conditions.values())}})
 
 
-def order(desired: Desired, **more: Any) -> Order:
-    return replace(Order("n1", "u1", desired, NAMES, refresh=600.0), **more)
+def order(desired: Desired, **more: Any) -> WriteOrder:
+    return replace(WriteOrder("n1", "u1", desired, NAMES, refresh=600.0), **more)
 
 
-def checked(server: Server, what: Order) -> Written:
+def checked(server: Server, what: WriteOrder) -> WriteResult:
     """As once a minute: looked at, and written if it does not stand."""
-    return look(what, server.ask, NOW) or write(what, server.connect, now)
+    return node_writing.look(what, server.ask, NOW) or node_writing.write(what, server.connect, now)
 
 
 def now() -> datetime:
@@ -139,7 +140,7 @@ def stands(server: Server, desired: Desired) -> bool:
 
 def test_opening_says_so_before_pods_may_come() -> None:
     server = Server()
-    written = write(order(OPEN), server.connect, now)
+    written = node_writing.write(order(OPEN), server.connect, now)
     assert server.asked == [GET, PATCH_STATUS, PATCH_NODE]
     assert stands(server, OPEN)
     assert (written.failure, written.denied, written.stranger) == (None, {}, False)
@@ -148,26 +149,26 @@ def test_opening_says_so_before_pods_may_come() -> None:
 
 def test_closing_keeps_pods_away_before_it_says_why() -> None:
     server = Server()
-    write(order(OPEN), server.connect, now)
+    node_writing.write(order(OPEN), server.connect, now)
     server.asked.clear()
-    written = write(order(SHUT), server.connect, now)
+    written = node_writing.write(order(SHUT), server.connect, now)
     assert server.asked == [GET, PATCH_NODE, PATCH_STATUS]
     assert stands(server, SHUT)
-    assert [one.reason for one in written.happenings] == ["PortDown"]
+    assert [one.reason for one in written.node_events] == ["PortDown"]
     assert server.annotations == {}
 
 
 def test_what_stands_is_not_written_again() -> None:
     server = Server()
-    write(order(OPEN), server.connect, now)
+    node_writing.write(order(OPEN), server.connect, now)
     server.asked.clear()
-    assert checked(server, order(OPEN)).happenings == ()
+    assert checked(server, order(OPEN)).node_events == ()
     assert server.asked == ["cached"]
 
 
 def test_what_somebody_changed_is_read_anew_before_it_is_put_right() -> None:
     server = Server()
-    write(order(OPEN), server.connect, now)
+    node_writing.write(order(OPEN), server.connect, now)
     server.labels.pop(NAMES.rdma_label)
     server.asked.clear()
     checked(server, order(OPEN))
@@ -177,23 +178,23 @@ def test_what_somebody_changed_is_read_anew_before_it_is_put_right() -> None:
 
 def test_a_lost_race_is_decided_anew() -> None:
     server = Server(taints=[THEIRS], others=[("taint", "late")])
-    written = write(order(SHUT), server.connect, now)
+    written = node_writing.write(order(SHUT), server.connect, now)
     assert server.asked == [GET, PATCH_NODE, PATCH_STATUS, GET, PATCH_NODE]
     assert [one["key"] for one in server.taints] == ["theirs", "late", NAMES.unhealthy_taint]
     assert written.failure is None
-    assert [one.reason for one in written.happenings] == ["PortDown"]
+    assert [one.reason for one in written.node_events] == ["PortDown"]
 
 
 def test_so_is_an_opening_whose_status_lost_it() -> None:
     server = Server(others=[("taint", "late")])
-    assert write(order(OPEN), server.connect, now).failure is None
+    assert node_writing.write(order(OPEN), server.connect, now).failure is None
     assert server.asked == [GET, PATCH_STATUS, GET, PATCH_STATUS, PATCH_NODE]
     assert stands(server, OPEN)
 
 
 def test_races_without_end_are_given_up() -> None:
     server = Server(others=[("taint", f"t{number}") for number in range(99)])
-    written = write(order(SHUT), server.connect, now)
+    written = node_writing.write(order(SHUT), server.connect, now)
     assert server.asked.count(PATCH_NODE) == RACES
     assert written.failure is not None
     assert written.failure.status == 409
@@ -203,8 +204,8 @@ def test_races_without_end_are_given_up() -> None:
 @pytest.mark.parametrize("denied", [NODE, STATUS])
 def test_what_a_policy_denies_keeps_nothing_else_from_being_written(denied: str) -> None:
     what = {NODE: PATCH_NODE, STATUS: PATCH_STATUS}[denied]
-    server = Server(answers={what: [Outcome(422, {"message": "x denied request: nodeprep:taints"}, "HTTP 422")]})
-    written = write(order(SHUT), server.connect, now)
+    server = Server(answers={what: [WriteOutcome(422, {"message": "x denied request: nodeprep:taints"}, "HTTP 422")]})
+    written = node_writing.write(order(SHUT), server.connect, now)
     assert dict(written.denied) == {denied: "denied by nodeprep:taints: HTTP 422"}
     assert written.failure is None
     assert bool(server.taints) == (denied == STATUS)
@@ -216,12 +217,12 @@ def test_what_a_policy_denies_keeps_nothing_else_from_being_written(denied: str)
 
 
 def test_what_a_policy_denied_is_not_asked_again_when_a_race_is_lost() -> None:
-    denial = Outcome(422, {"message": "x denied request: theirs"}, "HTTP 422")
+    denial = WriteOutcome(422, {"message": "x denied request: theirs"}, "HTTP 422")
     server = Server(answers={PATCH_STATUS: [denial]}, others=[("taint", "late")])
-    written = write(order(SHUT), server.connect, now)
+    written = node_writing.write(order(SHUT), server.connect, now)
     assert server.asked == [GET, PATCH_NODE, PATCH_STATUS, GET, PATCH_NODE]
     assert dict(written.denied) == {STATUS: "denied: HTTP 422"}
-    assert written.happenings == ()
+    assert written.node_events == ()
 
 
 ANSWERS = pytest.mark.parametrize(
@@ -234,47 +235,51 @@ ANSWERS = pytest.mark.parametrize(
     ("desired", "what"), [(SHUT, GET), (SHUT, PATCH_STATUS), (OPEN, GET), (OPEN, PATCH_STATUS), (OPEN, PATCH_NODE)]
 )
 def test_an_answer_that_is_none_ends_it(desired: Desired, what: str, status: int, *, lost: bool) -> None:
-    server = Server(answers={what: [Outcome(status, message="no")]})
-    written = write(order(desired), server.connect, now)
-    assert written.failure == Outcome(status, message="no")
-    assert is_lost(written.failure) is lost
+    server = Server(answers={what: [WriteOutcome(status, message="no")]})
+    written = node_writing.write(order(desired), server.connect, now)
+    assert written.failure == WriteOutcome(status, message="no")
+    assert node_writing.is_lost(written.failure) is lost
     assert server.asked[-1] == what
-    assert written.happenings == ()
+    assert written.node_events == ()
 
 
 @ANSWERS
 def test_but_a_closing_is_said_by_the_status_where_the_node_cannot_be_written(status: int, *, lost: bool) -> None:
     """Without any answer no further one is waited for."""
     server = Server()
-    write(order(OPEN), server.connect, now)
-    server.answers = {PATCH_NODE: [Outcome(status, message="no")]}
-    written = write(order(SHUT), server.connect, now)
-    assert written.failure == Outcome(status, message="no"), "of the Node, so that it is tried again"
-    assert is_lost(written.failure) is lost
+    node_writing.write(order(OPEN), server.connect, now)
+    server.answers = {PATCH_NODE: [WriteOutcome(status, message="no")]}
+    written = node_writing.write(order(SHUT), server.connect, now)
+    assert written.failure == WriteOutcome(status, message="no"), "of the Node, so that it is tried again"
+    assert node_writing.is_lost(written.failure) is lost
     assert server.conditions[TRAINING_READY]["status"] == ("True" if status == LOST else "False")
-    assert written.happenings == ()
-    assert [one.reason for one in write(order(SHUT), server.connect, now, before=written.before).happenings] == [
-        "PortDown"
-    ]
+    assert written.node_events == ()
+    assert [
+        one.reason for one in node_writing.write(order(SHUT), server.connect, now, before=written.before).node_events
+    ] == ["PortDown"]
     assert stands(server, SHUT)
 
 
 def test_a_server_that_wants_to_be_left_alone_is() -> None:
-    server = Server(answers={PATCH_NODE: [Outcome(429, message="no", retry_after=5.0)]})
-    assert write(order(SHUT), server.connect, now).failure == Outcome(429, message="no", retry_after=5.0)
+    server = Server(answers={PATCH_NODE: [WriteOutcome(429, message="no", retry_after=5.0)]})
+    assert node_writing.write(order(SHUT), server.connect, now).failure == WriteOutcome(
+        429, message="no", retry_after=5.0
+    )
     assert server.asked == [GET, PATCH_NODE]
 
 
 def test_the_first_failure_of_a_closing_is_the_one_that_is_told() -> None:
-    server = Server(answers={PATCH_NODE: [Outcome(403, message="no")], PATCH_STATUS: [Outcome(LOST, message="gone")]})
-    written = write(order(SHUT), server.connect, now)
+    server = Server(
+        answers={PATCH_NODE: [WriteOutcome(403, message="no")], PATCH_STATUS: [WriteOutcome(LOST, message="gone")]}
+    )
+    written = node_writing.write(order(SHUT), server.connect, now)
     assert server.asked == [GET, PATCH_NODE, PATCH_STATUS]
-    assert written.failure == Outcome(403, message="no")
+    assert written.failure == WriteOutcome(403, message="no")
 
 
 def test_another_node_of_the_name_is_not_written_to() -> None:
     server = Server(uid="u2")
-    written = write(order(OPEN), server.connect, now)
+    written = node_writing.write(order(OPEN), server.connect, now)
     assert server.asked == [GET]
     assert written.stranger
     assert written.seen is not None
@@ -287,10 +292,10 @@ LABELLED = replace(OPEN, labels={**OPEN.labels, "nodeprep.io/profile.a": "ready"
 @pytest.mark.parametrize(("stood", "desired"), [(SHUT, OPEN), (LABELLED, OPEN)], ids=["opening", "label goes"])
 def test_a_node_that_is_registered_anew_meanwhile_is_promised_nothing(stood: Desired, desired: Desired) -> None:
     server = Server()
-    write(order(stood), server.connect, now)
+    node_writing.write(order(stood), server.connect, now)
     server.others = [("anew", "u2")]
     server.conditions.clear()  # so that the status is written
-    written = write(order(desired), server.connect, now)
+    written = node_writing.write(order(desired), server.connect, now)
     assert written.stranger
     assert written.seen is not None
     assert written.seen.uid == "u2"
@@ -299,7 +304,7 @@ def test_a_node_that_is_registered_anew_meanwhile_is_promised_nothing(stood: Des
 
 def test_one_that_is_registered_anew_may_be_closed_once() -> None:
     server = Server(others=[("anew", "u2")])
-    written = write(order(SHUT), server.connect, now)
+    written = node_writing.write(order(SHUT), server.connect, now)
     assert server.asked == [GET, PATCH_NODE, PATCH_STATUS], "and nothing more: it is judged first"
     assert (written.stranger, written.failure) == (True, None)
     assert written.seen is not None
@@ -318,11 +323,11 @@ def counted(times: int) -> Callable[[], bool]:
 )
 def test_an_opening_ends_where_something_newer_is_wanted(times: int, asked: list[str]) -> None:
     server = Server()
-    written = write(order(OPEN), server.connect, now, still_wanted=counted(times))
+    written = node_writing.write(order(OPEN), server.connect, now, still_wanted=counted(times))
     assert server.asked == asked
     assert written.dropped is (times < 3)
     assert written.failure is None
-    assert bool(written.happenings) is (times == 3)
+    assert bool(written.node_events) is (times == 3)
     assert (written.before is not None) is (times in (1, 2)), "what was there first"
 
 
@@ -330,7 +335,7 @@ def test_an_opening_ends_where_something_newer_is_wanted(times: int, asked: list
 def test_a_lost_race_ends_where_something_newer_is_wanted(desired: Desired) -> None:
     """A closing is not asked within one try: it is said by all that can."""
     server = Server(others=[("taint", f"t{number}") for number in range(9)])
-    written = write(order(desired), server.connect, now, still_wanted=counted(2 if desired is OPEN else 1))
+    written = node_writing.write(order(desired), server.connect, now, still_wanted=counted(2 if desired is OPEN else 1))
     assert server.asked == ([GET, PATCH_STATUS] if desired is OPEN else [GET, PATCH_NODE, PATCH_STATUS])
     assert (written.dropped, written.failure) == (True, None)
     assert written.before is not None
@@ -344,12 +349,12 @@ def test_the_cached_word_of_another_node_is_not_believed() -> None:
 
 def test_a_node_that_was_given_back_bears_nothing_of_ours() -> None:
     server = Server(taints=[THEIRS], labels={"team": "a"})
-    write(order(SHUT), server.connect, now)
-    server.annotations[RELEASED] = stamp(NOW)
+    node_writing.write(order(SHUT), server.connect, now)
+    server.annotations[RELEASED] = node_object.stamp(NOW)
     server.taints.append({"key": NAMES.bootstrap_taint, "effect": "NoSchedule"})
     checked(server, order(SHUT))
     assert (server.taints, server.labels, server.conditions) == ([THEIRS], {"team": "a"}, {})
-    assert server.annotations == {RELEASED: stamp(NOW)}
+    assert server.annotations == {RELEASED: node_object.stamp(NOW)}
 
 
 MEDDLING = st.lists(
@@ -365,13 +370,13 @@ def test_nobody_loses_a_word_and_ours_is_the_last_of_ours(
 ) -> None:
     server, alone = Server(others=list(meddling)), Server(others=list(meddling))
     for desired in steps:
-        while write(order(desired), server.connect, now).failure is not None:
+        while node_writing.write(order(desired), server.connect, now).failure is not None:
             pass
     while server.others:
         server.meddle()
     while alone.others:
         alone.meddle()
-    assert write(order(steps[-1]), server.connect, now).failure is None
+    assert node_writing.write(order(steps[-1]), server.connect, now).failure is None
     assert stands(server, steps[-1])
     assert [one for one in server.taints if one["key"] != NAMES.unhealthy_taint] == alone.taints
     assert {key: value for key, value in server.labels.items() if key in alone.labels} == alone.labels

@@ -1,6 +1,6 @@
 """`nodeprep agent` for tests: started plainly or on a node of the netns rig; its log, pages and gate files are read.
 
-    python tests/rigs/agent.py deaf --config FILE --state-dir DIR --run-dir DIR --socket-dir DIR     # without any bell
+    python tests/rigs/agent.py deaf --config FILE --state-dir DIR --run-dir DIR --socket-dir DIR     # without any event source
 
 Real here: the program, its process, files, sockets and signals. The configuration asks for less patience than the
 defaults, so that a node is ready after seconds.
@@ -25,7 +25,7 @@ from typing import Any, Self, TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from nodeprep.cli.directories import SOCKET
+from nodeprep.cli.daemon.directories import SOCKET
 from tests.rigs.netns import ENVIRONMENT, Node
 from tests.rigs.waiting import until
 
@@ -42,7 +42,7 @@ kind: Config
 mode: gate
 default: mine.yaml
 gate: {{profiles: ["*"]}}
-damping: {{passes: {PASSES}, pass-span: {SPAN:g}, pass-every: {EVERY:g}}}
+confirmation: {{passes: {PASSES}, pass-span: {SPAN:g}, pass-every: {EVERY:g}}}
 """
 PROFILE = f"""\
 apiVersion: nodeprep.io/v1
@@ -239,17 +239,17 @@ def environment() -> dict[str, str]:
 
 
 def deaf(words: list[str]) -> None:
-    """What `nodeprep agent` does, without bells, locks and pages for the network."""
+    """What `nodeprep agent` does, without event sources, locks and pages for the network."""
     from nodeprep.agent import loop
-    from nodeprep.cli import agent as command
+    from nodeprep.cli import place
+    from nodeprep.cli.daemon import agent_command as command
     from nodeprep.cli.kubernetes_access import NO_CLUSTER
-    from nodeprep.cli.place import place
-    from nodeprep.config.settings import load_settings
+    from nodeprep.config import configuration
     from nodeprep.doors import clock
-    from nodeprep.doors.bell import Bells
-    from nodeprep.doors.store import Store
-    from nodeprep.publish.log import to_stderr
-    from nodeprep.publish.web import Local, serve_local
+    from nodeprep.doors.events.listener import EventSources
+    from nodeprep.doors.files.state_store import Store
+    from nodeprep.publish import log_lines, web
+    from nodeprep.publish.web import LocalPages
 
     parser = argparse.ArgumentParser()
     for name in ("--config", "--state-dir", "--run-dir", "--socket-dir", "--port"):
@@ -257,16 +257,16 @@ def deaf(words: list[str]) -> None:
     given = parser.parse_args(words)
     for directory in (given.state_dir, given.run_dir, given.socket_dir):
         Path(directory).mkdir(exist_ok=True)
-    to_stderr()
-    means = loop.Means(
-        place(None, None, NO_CLUSTER).host,
-        lambda: load_settings(given.config, clock.today()),
-        Bells(sources=()),
+    log_lines.to_stderr()
+    means = loop.AgentParts(
+        place.place(None, None, NO_CLUSTER).host,
+        lambda: configuration.load_settings(given.config, clock.today()),
+        EventSources(sources=()),
         Store(given.state_dir, given.socket_dir),
         given.run_dir,
     )
     one = loop.Agent(means, means.read_settings())
-    with serve_local(Path(given.socket_dir, SOCKET), Local(lambda: command.report(one), one.forget)):
+    with web.serve_local(Path(given.socket_dir, SOCKET), LocalPages(lambda: command.report(one), one.forget)):
         one.run()
 
 

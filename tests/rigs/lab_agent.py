@@ -34,10 +34,10 @@ STATUS = struct.Struct(">i")
 # What `nodeprep check` imports, but for what it imports when it asks; it does the rest itself.
 IMPORTED = (
     "nodeprep.cli.app",
-    "nodeprep.cli.check",
-    "nodeprep.doors.netlink",
-    "nodeprep.doors.rdma_netlink",
-    "nodeprep.doors.kmsg",
+    "nodeprep.cli.check.check_command",
+    "nodeprep.doors.netlink.interfaces",
+    "nodeprep.doors.netlink.nldev",
+    "nodeprep.doors.files.kmsg",
 )
 
 # What a shell answers for a command that it cannot run, or cannot find (POSIX 2.8.2).
@@ -106,9 +106,9 @@ def become(argv: Sequence[str], cwd: str, env: Mapping[str, str], streams: Seque
     os.environ.clear()
     os.environ.update(env)
     sys.argv = list(argv)
-    from nodeprep.__main__ import main as nodeprep
+    from nodeprep import __main__
 
-    sys.exit(nodeprep())
+    sys.exit(__main__.main())
 
 
 class Child:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from nodeprep.doors.netfilter import ENTRIES, ENTRY, INFO, IPT_SO_GET_ENTRIES, IPT_SO_GET_INFO, TARGET, _option
+from nodeprep.doors.netlink import nftables as nftables_door
+from nodeprep.doors.netlink.nftables import ENTRIES, ENTRY, INFO, IPT_SO_GET_ENTRIES, IPT_SO_GET_INFO, TARGET
 
 UNAVAILABLE = 77  # exit code of tests that could not be run, by automake's convention
 IPT_SO_SET_REPLACE = 64
@@ -31,11 +32,13 @@ REQUEST, ACK, CREATE = 0x01, 0x04, 0x400
 def legacy(policy: str) -> None:
     """Replace the filter table by itself but for the verdict at the end of FORWARD."""
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as kernel:
-        packed = _option(kernel, IPT_SO_GET_INFO, INFO.pack(b"filter", *bytes(13)))
+        packed = nftables_door._option(kernel, IPT_SO_GET_INFO, INFO.pack(b"filter", *bytes(13)))
         info = INFO.unpack(packed)
         size, end = info[13], info[7 + FORWARD]
         entries = bytearray(
-            _option(kernel, IPT_SO_GET_ENTRIES, ENTRIES.pack(b"filter", size) + bytes(size))[ENTRIES.size :]
+            nftables_door._option(kernel, IPT_SO_GET_ENTRIES, ENTRIES.pack(b"filter", size) + bytes(size))[
+                ENTRIES.size :
+            ]
         )
         struct.pack_into("=i", entries, end + ENTRY + TARGET.size - 4, VERDICTS[policy])
         counters = ctypes.create_string_buffer(16 * info[12])

@@ -15,15 +15,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from nodeprep import check_round
 from nodeprep.checks.route import default, out, reverse_path, rules, tables
 from nodeprep.checks.sysctl import arp, forward, forward_policy, rp_filter
-from nodeprep.cli.place import place
-from nodeprep.facts import cni, imds, lingjun, links, netfilter, routes, sysctls, terway
-from nodeprep.facts.cluster import Cluster
+from nodeprep.cli import place
+from nodeprep.facts.alibaba import imds, lingjun, terway
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network import cni, links, netfilter, routes, sysctls
+from nodeprep.job_profile import NO_PROFILE
 from nodeprep.look import Eyes, Look
 from nodeprep.model import Finding
-from nodeprep.profile import NO_PROFILE
-from nodeprep.round import judge
 from tests.cluster_values import cluster, pod, terway_pod
 
 CHECKS = [one.CHECK for one in (forward, rp_filter, arp, forward_policy, default, rules, tables, out, reverse_path)]
@@ -31,10 +32,13 @@ FACTS = [one.FACT for one in (routes, sysctls, netfilter, links, terway, cni, im
 
 
 def main() -> int:
-    eyes = Eyes(place(None, "/").host())
+    eyes = Eyes(place.place(None, "/").host())
     for line in sys.stdin:
         look = with_pods(eyes.look(FACTS), json.loads(line))
-        print(json.dumps([shown(one) for one in judge(CHECKS, look, None, NO_PROFILE, {}).findings]), flush=True)
+        print(
+            json.dumps([shown(one) for one in check_round.judge(CHECKS, look, None, NO_PROFILE, {}).findings]),
+            flush=True,
+        )
     return 0
 
 

@@ -79,15 +79,15 @@ class Qmp:
     def _deadline(self) -> float:
         return time.monotonic() + self._timeout
 
-    def _next(self, deadline: float, awaited: str) -> dict[str, object]:
+    def _next(self, deadline: float, pending_gates: str) -> dict[str, object]:
         while b"\n" not in self._pending:
             try:
                 self._socket.settimeout(max(0.001, deadline - time.monotonic()))
                 data = self._socket.recv(1 << 16)
             except OSError as error:
-                raise QmpError(f"QEMU did not send {awaited}: {error}") from error
+                raise QmpError(f"QEMU did not send {pending_gates}: {error}") from error
             if not data:
-                raise QmpError(f"QEMU ended before it sent {awaited}")
+                raise QmpError(f"QEMU ended before it sent {pending_gates}")
             self._pending += data
         line, self._pending = self._pending.split(b"\n", 1)
         message: dict[str, object] = json.loads(line)

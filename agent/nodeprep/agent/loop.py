@@ -1,4 +1,4 @@
-"""The loop: a bell or the clock, a look, what it comes to, and the world is told (design 3.5)."""
+"""The loop: an event source or the clock, a look, what it comes to, and the world is told (design 3.5)."""
 
 from __future__ import annotations
 
@@ -9,39 +9,42 @@ from math import inf
 from threading import Event
 
 from nodeprep import __version__
-from nodeprep.agent.keeping import Keeper
-from nodeprep.agent.mind import Mind
+from nodeprep.agent import startup
 from nodeprep.agent.observing import Observer
-from nodeprep.agent.starting import start
+from nodeprep.agent.reconciler import Reconciler
+from nodeprep.agent.state_writer import StateWriter
+from nodeprep.assessment import OperatorWishes, Question
 from nodeprep.checks import ALL
-from nodeprep.config.document import ConfigError
-from nodeprep.config.settings import Settings
-from nodeprep.config.written import changes
+from nodeprep.config import written
+from nodeprep.config.configuration import Settings
+from nodeprep.config.yaml_document import ConfigError
+from nodeprep.decide import gate_readiness
 from nodeprep.decide.desired import Desired
-from nodeprep.decide.readiness import open_gates
-from nodeprep.decide.schedule import Schedule
+from nodeprep.decide.look_schedule import Schedule
 from nodeprep.doors import clock
-from nodeprep.doors.bell import Bells
-from nodeprep.doors.host import Host
-from nodeprep.doors.store import Store
+from nodeprep.doors.events.listener import EventSources
+from nodeprep.doors.files.state_store import Store
+from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
 from nodeprep.model import Topic
-from nodeprep.publish.gate import Gate, GateFiles
-from nodeprep.publish.log import Entry, tell, transitions
-from nodeprep.publish.probes import MISSED
-from nodeprep.publish.publisher import NodeSays, Publisher
-from nodeprep.publish.status import NodeStatus
-from nodeprep.question import Question, Wishes
+from nodeprep.publish import log_lines
+from nodeprep.publish.gate_files import Gate, GateFiles
+from nodeprep.publish.log_lines import LogEntry
+from nodeprep.publish.node_status import NodeStatus
+from nodeprep.publish.probes import MISSED_PERIODS
+from nodeprep.publish.publisher import NodeAnnotations, Publisher
 
 LOGGER = logging.getLogger("nodeprep")
 WORDS = frozenset({"node", "publisher"})  # of the publisher, which need no look to be acted on
-INTERVAL = 10.0  # seconds; the loop turns at least this often, and `/healthz` allows it three (design 3.5)
-PATIENCE = 3.0  # seconds that who asks for a reset waits for it
-GATES_AGAIN = 60.0  # seconds until gate files are held against what ought to be there, should somebody have removed one
+LOOP_PERIOD_SECONDS = 10.0  # seconds; the loop turns at least this often, and `/healthz` allows it three (design 3.5)
+RESET_TIMEOUT_SECONDS = 3.0  # seconds that who asks for a reset waits for it
+GATE_FILES_PERIOD_SECONDS = (
+    60.0  # seconds until gate files are held against what ought to be there, should somebody have removed one
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class AgentParts:
     """What the agent works with.
 
     `host_of` gives the host without paths that a profile excludes, for a metadata URL; `read_settings` reads the
@@ -52,7 +55,7 @@ class Means:
 
     host_of: Callable[[tuple[str, ...], str], Host]
     read_settings: Callable[[], Settings]
-    bells: Bells
+    event_sources: EventSources
     store: Store
     run_directory: str
     requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -65,11 +68,11 @@ class Means:
 class Agent:
     """One agent. `run` returns after `stop`; `reload`, `forget` and `stop` may be called from any thread or signal."""
 
-    means: Means
+    means: AgentParts
     settings: Settings
     turned_at: float = field(default_factory=clock.now)
     _gates: GateFiles = field(init=False)
-    _mind: Mind = field(init=False)
+    _reconciler: Reconciler = field(init=False)
     _observer: Observer = field(init=False)
     _schedule: Schedule = field(init=False)
     _asked: set[str] = field(default_factory=set)
@@ -80,7 +83,7 @@ class Agent:
     _opened_at: float = -inf
     _not_closed: str = ""  # why a gate file that ought to go is still there; "" once it is gone
     _not_opened: str = ""  # why one that ought to be there is not; "" once it is
-    _says: NodeSays | None = None  # what the Node says and nobody thought of yet
+    _says: NodeAnnotations | None = None  # what the Node says and nobody thought of yet
     _forgetful: bool = False
     _node_uid: str = ""
     _started: str = ""  # why the state was what it was, as the line of the start said
@@ -90,11 +93,11 @@ class Agent:
         """Judge until stopped."""
         self._begin()
         while "stop" not in self._asked:
-            self.turn(self.means.bells.wait(self._patience(), self._schedule.deaf(clock.now())))
+            self.turn(self.means.event_sources.wait(self._patience(), self._schedule.deaf(clock.now())))
         if self.means.publisher is not None:
             self.means.publisher.stop()
-        self._mind.keeper.save(self._mind.past, clock.now())
-        tell([Entry("stopped", {"signal": self._stopped_by})], LOGGER)
+        self._reconciler.state_writer.save(self._reconciler.agent_state, clock.now())
+        log_lines.tell([LogEntry("stopped", {"signal": self._stopped_by})], LOGGER)
 
     def stop(self, signal: str = "") -> None:
         """End, because of the signal of that name."""
@@ -111,8 +114,8 @@ class Agent:
         """
         self._forgotten.clear()
         self._asked.add("forget-inventory" if inventory else "forget")
-        self.means.bells.wake()
-        self._forgotten.wait(PATIENCE)
+        self.means.event_sources.wake()
+        self._forgotten.wait(RESET_TIMEOUT_SECONDS)
 
     @property
     def status(self) -> NodeStatus | None:
@@ -129,10 +132,10 @@ class Agent:
             self._reload()
         if forget := self._asked & {"forget", "forget-inventory"}:
             self._asked -= forget
-            self._mind.forget(inventory="forget-inventory" in forget)
-            tell([Entry("reset", {"inventory": "forget-inventory" in forget})], LOGGER)
-        if self._mind.proves_anew:
-            self._mind.proves_anew = False
+            self._reconciler.forget(inventory="forget-inventory" in forget)
+            log_lines.tell([LogEntry("reset", {"inventory": "forget-inventory" in forget})], LOGGER)
+        if self._reconciler.proves_anew:
+            self._reconciler.proves_anew = False
             self._schedule.want((fact.kind for fact in FACTS), now)
         self._schedule.ring(rung, now)
         due = self._schedule.due(now, self._observer.under_way)
@@ -141,13 +144,15 @@ class Agent:
         self._observer.begin(due, anew=anew)
         seen = self._observer.gather()
         if seen or told:  # what somebody asked for is answered at once, also where no look is due
-            status = self._mind.consider(seen, self.means.bells.states())
+            status = self._reconciler.consider(seen, self.means.event_sources.states())
             if status is None:
-                self._not_closed = self._gates.close(self._mind.past.gates)  # of another Node object nothing is proven
-                self._publish(self._mind.before_looking(), opening=False)
+                self._not_closed = self._gates.close(
+                    self._reconciler.agent_state.gates
+                )  # of another Node object nothing is proven
+                self._publish(self._reconciler.before_looking(), opening=False)
             else:
                 self._tell(status)
-                for kind, at in self._mind.wanted(now).items():
+                for kind, at in self._reconciler.wanted(now).items():
                     self._schedule.want((kind,), at)
                 self._look_past()
         if not self._asked & {"forget", "forget-inventory"}:
@@ -156,25 +161,35 @@ class Agent:
 
     def _begin(self) -> None:
         """Recall what counts; a gate that nothing vouches for is closed before the first look."""
-        self._excluded = Question(ALL, (), Wishes(None, "", self.settings, clock.today())).excluded()
+        self._excluded = Question(ALL, (), OperatorWishes(None, "", self.settings, clock.today())).excluded()
         host = self._host()
-        found = start(self.means.store, self.means.run_directory, host.boot_id(), clock.now())
-        past, now = found.past, clock.now()
+        found = startup.start(self.means.store, self.means.run_directory, host.boot_id(), clock.now())
+        agent_state, now = found.agent_state, clock.now()
         self._gates = GateFiles(self.means.run_directory)
-        troubles = [self._gates.sweep(), self._gates.close(past.gates)]
-        keeper = Keeper(self.means.store, found.rest)
-        self._mind = Mind(self.settings, keeper, past, frozenset(fact.kind for fact in FACTS), self.means.requests)
-        self._mind.exposed = self.means.exposed
-        self._observer = Observer(host, self.means.bells.wake)
+        troubles = [self._gates.sweep(), self._gates.close(agent_state.gates)]
+        state_writer = StateWriter(self.means.store, found.rest)
+        self._reconciler = Reconciler(
+            self.settings, state_writer, agent_state, frozenset(fact.kind for fact in FACTS), self.means.requests
+        )
+        self._reconciler.exposed = self.means.exposed
+        self._observer = Observer(host, self.means.event_sources.wake)
         self._schedule = Schedule(FACTS, self._periods())
-        self._started = past.why
-        started = {"version": __version__, "state": past.state, "why": past.why, "boot_id": past.boot_id}
+        self._started = agent_state.why
+        started = {
+            "version": __version__,
+            "state": agent_state.state,
+            "why": agent_state.why,
+            "boot_id": agent_state.boot_id,
+        }
         troubles = [one for one in (found.trouble, *troubles) if one]
-        tell(
-            [Entry("started", started), *(Entry("start-trouble", {"message": one}, warning=True) for one in troubles)],
+        log_lines.tell(
+            [
+                LogEntry("started", started),
+                *(LogEntry("start-trouble", {"message": one}, warning=True) for one in troubles),
+            ],
             LOGGER,
         )
-        keeper.save(past, now)
+        state_writer.save(agent_state, now)
         self._forgetful = found.forgetful
         if self.means.publisher is not None:
             self._connect(self.means.publisher)
@@ -184,14 +199,14 @@ class Agent:
         publisher.is_alive = self._is_alive
         publisher.hear = self._hear
         publisher.changed = lambda: self._ask("publisher")
-        self._publish(self._mind.before_looking(), opening=False)
+        self._publish(self._reconciler.before_looking(), opening=False)
         publisher.start()
 
     def _is_alive(self) -> bool:
         """Whether the checks ran lately."""
-        return self._told is not None and clock.now() - self.turned_at < MISSED * INTERVAL
+        return self._told is not None and clock.now() - self.turned_at < MISSED_PERIODS * LOOP_PERIOD_SECONDS
 
-    def _hear(self, says: NodeSays) -> None:
+    def _hear(self, says: NodeAnnotations) -> None:
         """Of the publisher's thread."""
         self._says = says
         self._ask("node")
@@ -199,24 +214,24 @@ class Agent:
     def _meet(self) -> bool:
         """Take in how the publisher fares and what it heard of the Node; whether it heard anything."""
         if self.means.publisher is not None:
-            self._mind.publish_trouble = self.means.publisher.published.lasting
+            self._reconciler.publish_trouble = self.means.publisher.published.lasting
         says, self._says = self._says, None
         if says is None:
             return False
-        met = self._mind.meet(says, forgetful=self._forgetful)
+        met = self._reconciler.meet(says, forgetful=self._forgetful)
         self._forgetful = False
         if met.reset:
-            tell([Entry("reset", {"inventory": met.inventory, "by": says.reset})], LOGGER)
-        if met.past.node_uid != self._node_uid:
-            self._node_uid = met.past.node_uid
-            tell([Entry("node", {"uid": self._node_uid})], LOGGER)
+            log_lines.tell([LogEntry("reset", {"inventory": met.inventory, "by": says.reset})], LOGGER)
+        if met.agent_state.node_uid != self._node_uid:
+            self._node_uid = met.agent_state.node_uid
+            log_lines.tell([LogEntry("node", {"uid": self._node_uid})], LOGGER)
         return True
 
     def _publish(self, desired: Desired, *, opening: bool) -> None:
         if self.means.publisher is not None:
             gate = self.settings.agent.gate
             # Where there was no memory nothing is written before the Node was heard: it would overwrite what that kept.
-            uid = "" if self._forgetful else self._mind.past.node_uid
+            uid = "" if self._forgetful else self._reconciler.agent_state.node_uid
             self.means.publisher.tell(desired, gate, uid, opening=opening)
 
     def _patience(self) -> float:
@@ -225,11 +240,11 @@ class Agent:
         busy = self._observer.under_way
         overdue = self._observer.next_deadline()
         due = min(self._schedule.next(busy), self._schedule.hears_at(now), inf if overdue is None else overdue)
-        return min(max(due - now, 0.0), INTERVAL)
+        return min(max(due - now, 0.0), LOOP_PERIOD_SECONDS)
 
     def _tell(self, status: NodeStatus) -> None:
         """Gates are closed first and opened last."""
-        wanted = frozenset(open_gates(status.desired.profiles))
+        wanted = frozenset(gate_readiness.open_gates(status.desired.profiles))
         self._not_closed = self._gates.close(wanted)
         publisher = self.means.publisher
         status = replace(
@@ -238,25 +253,25 @@ class Agent:
         self._publish(status.desired, opening=bool(wanted - self._open))
         for listener in self.means.listeners:
             listener(status)
-        blind_after = self.settings.agent.damping.blind_after
+        blind_after = self.settings.agent.confirmation.blind_after
         before, self._told = self._told, status  # who acts on a line of the log finds the report that it is about
-        tell(transitions(before, status, blind_after, started=self._started), LOGGER)
-        if wanted != self._open or self._not_opened or status.at - self._opened_at >= GATES_AGAIN:
-            past = status.past
+        log_lines.tell(log_lines.transitions(before, status, blind_after, started=self._started), LOGGER)
+        if wanted != self._open or self._not_opened or status.at - self._opened_at >= GATE_FILES_PERIOD_SECONDS:
+            agent_state = status.agent_state
             self._not_opened = self._gates.open(
-                wanted, boot_id=past.boot_id, node_uid=past.node_uid, version=__version__
+                wanted, boot_id=agent_state.boot_id, node_uid=agent_state.node_uid, version=__version__
             )
             self._open, self._opened_at = wanted, status.at
         if publisher is not None:
             publisher.gates_stand()
-        self._mind.gate_trouble = self._gate_trouble()
+        self._reconciler.gate_trouble = self._gate_trouble()
 
     def _gate_trouble(self) -> str:
         return "; ".join(filter(None, (self._not_closed, self._not_opened)))
 
     def _look_past(self) -> None:
         """Do not read what the profile in force excludes."""
-        excluded = self._mind.chosen.profile.exclude if self._mind.chosen else self._excluded
+        excluded = self._reconciler.chosen.profile.exclude if self._reconciler.chosen else self._excluded
         if set(excluded) != set(self._excluded):
             self._excluded = excluded
             self._observer.host = self._host()
@@ -268,23 +283,23 @@ class Agent:
         try:
             settings = self.means.read_settings()
         except ConfigError as error:
-            self._mind.config_trouble = f"{error}; the former configuration holds"
+            self._reconciler.config_trouble = f"{error}; the former configuration holds"
             return
         if settings.file is None and self.settings.file is not None:
-            self._mind.config_trouble = f"{self.settings.file} is gone: what it said holds until it is back"
+            self._reconciler.config_trouble = f"{self.settings.file} is gone: what it said holds until it is back"
             return
-        self._mind.config_trouble = ""
+        self._reconciler.config_trouble = ""
         changed = settings != self.settings
         if changed or asked:
-            said = "; ".join(changes(self.settings, settings)) or "none"
-            tell([Entry("configuration-read", {"changes": said})], LOGGER)
+            said = "; ".join(written.changes(self.settings, settings)) or "none"
+            log_lines.tell([LogEntry("configuration-read", {"changes": said})], LOGGER)
         if (changed or asked) and self.means.publisher is not None:
             self.means.publisher.believe_anew()
         if not changed:
             return
         self.settings = settings
-        self._mind.follow(settings)
-        self._excluded = self._mind.question().excluded()
+        self._reconciler.follow(settings)
+        self._excluded = self._reconciler.question().excluded()
         self._schedule.every = self._periods()
         self._observer.host = self._host()
 
@@ -296,4 +311,4 @@ class Agent:
 
     def _ask(self, what: str) -> None:
         self._asked.add(what)
-        self.means.bells.wake()
+        self.means.event_sources.wake()

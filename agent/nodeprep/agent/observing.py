@@ -10,15 +10,17 @@ from math import inf
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
+from nodeprep import look
 from nodeprep.doors import clock, processor
-from nodeprep.doors.host import Host
-from nodeprep.look import contained, left, observed, overdue, words_of
+from nodeprep.doors.node_host import Host
 from nodeprep.model import Fact, Unreadable, Why
 
 # Seconds without an answer after which another thread takes the next fact. A look with cold caches takes ten times as
 # long as the next one; two threads that read files then fight for the interpreter, which took three times the CPU.
-STALL = 0.1
-LINKS_AGAIN = 300.0  # seconds for which links of sysfs are taken to lead where they led, while no bell rings
+AGENT_STALL_SECONDS = 0.1
+SYSFS_LINKS_PERIOD_SECONDS = (
+    300.0  # seconds for which links of sysfs are taken to lead where they led, while no event source rings
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Observer:
     under_way: dict[type, Fact] = field(default_factory=dict)
     late: dict[type, Why] = field(default_factory=dict)
     _since: dict[type, float] = field(default_factory=dict)  # when a thread took it
-    _asked: dict[type, processor.Moment] = field(default_factory=dict)  # when it was asked for
+    _asked: dict[type, processor.ProcessorMoment] = field(default_factory=dict)  # when it was asked for
     _todo: SimpleQueue[Fact] = field(default_factory=SimpleQueue)
     _answers: SimpleQueue[Observation] = field(default_factory=SimpleQueue)
     _idle: Event = field(default_factory=Event)
@@ -79,7 +81,7 @@ class Observer:
     def _look_again(self, *, anew: bool) -> None:
         """Let files be found anew if something was heard of, or if they were not for long."""
         now = clock.now()
-        if anew or now - self._found_at >= LINKS_AGAIN:
+        if anew or now - self._found_at >= SYSFS_LINKS_PERIOD_SECONDS:
             self.host.files.forget()
             self._found_at = now
         else:
@@ -90,7 +92,7 @@ class Observer:
         found: list[Observation] = []
         while self.under_way.keys() - self.late.keys():
             # Not woken by each answer: two threads that wake each other fight for the interpreter.
-            idle = self._idle.wait(STALL)
+            idle = self._idle.wait(AGENT_STALL_SECONDS)
             answers = self._drained()
             found += answers
             if idle or not (answers or not self._todo.empty()):
@@ -111,7 +113,7 @@ class Observer:
         """When the first of what is under way will be overdue, if we are idle until then."""
         now = clock.now()
         waiting = [
-            now + left(fact, now - self._since[kind], self._asked[kind])
+            now + look.left(fact, now - self._since[kind], self._asked[kind])
             for kind, fact in self.under_way.items()
             if kind in self._since and kind not in self.late
         ]
@@ -132,7 +134,7 @@ class Observer:
             if kind not in self._since or self.late.get(kind) is Why.TIMEOUT:
                 continue
             spent = now - self._since[kind]
-            blind = overdue(fact, spent, self._asked[kind], fact.deadline)
+            blind = look.overdue(fact, spent, self._asked[kind], fact.deadline)
             if not self._answers.empty():  # its own, perhaps: the next round goes by it
                 return
             # Who kept us waiting while we were busy may be found to hang once we are not.
@@ -169,7 +171,7 @@ class Observer:
 
     def _seen(self, fact: Fact) -> object:
         """The fact, or why there is none; the modules that only it wants are read here, where a disk may hang."""
-        _, broke = contained(lambda: [import_module(door) for door in fact.doors])
+        _, broke = look.contained(lambda: [import_module(door) for door in fact.doors])
         if broke is not None:
-            return Unreadable(Why.IO_ERROR, fact.kind.__name__, detail=words_of(broke))
-        return observed(fact, self.host)
+            return Unreadable(Why.IO_ERROR, fact.kind.__name__, detail=look.words_of(broke))
+        return look.observed(fact, self.host)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-# Imported in the order in which `--help` lists them.
-from nodeprep.cli import app_check, app_daemon, app_files, app_nodes  # noqa: F401
-from nodeprep.cli.program import app, end, run
+from nodeprep.cli import program
 
-__all__ = ["run"]
+# Imported in the order in which `--help` lists them.
+from nodeprep.cli.check import check_commands  # noqa: F401
+from nodeprep.cli.daemon import daemon_commands  # noqa: F401
+from nodeprep.cli.files import files_commands  # noqa: F401
+from nodeprep.cli.nodes import nodes_commands  # noqa: F401
+
+app = program.app
+run = program.run
 
 
 @app.command()
@@ -15,9 +20,9 @@ def version() -> None:
 
     def body() -> int:
         from nodeprep import __version__
-        from nodeprep.cli import output
+        from nodeprep.cli import terminal
 
-        output.put(f"nodeprep {__version__}")
+        terminal.put(f"nodeprep {__version__}")
         return 0
 
-    end(body)
+    program.end(body)

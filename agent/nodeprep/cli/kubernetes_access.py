@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from nodeprep.cli.usage import UsageError
 
 if TYPE_CHECKING:
-    from nodeprep.doors.kube import Access
-    from nodeprep.doors.kube_http import Peer
-    from nodeprep.doors.kube_plugin import Plugin
+    from nodeprep.doors.kube.exec_plugin import ExecPlugin
+    from nodeprep.doors.kube.reader import ApiAccess
+    from nodeprep.doors.kube.requests import Peer
 
 TOKEN = "authorization"  # noqa: S105 - what the loader calls it
 WORDS = 300  # characters of what the loader says
@@ -39,7 +39,7 @@ class ClusterOptions:
 NO_CLUSTER = ClusterOptions()
 
 
-def access(options: ClusterOptions, environment: Mapping[str, str] = os.environ) -> Access | None:
+def access(options: ClusterOptions, environment: Mapping[str, str] = os.environ) -> ApiAccess | None:
     """The access that was asked for, or a pod's own; None where there is none. Raises UsageError.
 
     KUBECONFIG alone does nothing: a check of this machine does not ask whatever cluster a shell was last used for.
@@ -51,9 +51,10 @@ def access(options: ClusterOptions, environment: Mapping[str, str] = os.environ)
     node = options.node or environment.get("NODE_NAME")
     if not node and options.node is None:
         return None  # before anything is imported that a check of a bare host does not need
-    from nodeprep.doors.kube import NODE_NAME, in_cluster
+    from nodeprep.doors.kube import reader
+    from nodeprep.doors.kube.reader import NODE_NAME
 
-    here = in_cluster(node or "", environment) if options.kubeconfig is None else None
+    here = reader.in_cluster(node or "", environment) if options.kubeconfig is None else None
     if options.kubeconfig is None and here is None:
         if options.node is None:
             return None  # NODE_NAME means something else here: Jenkins sets it too
@@ -66,14 +67,14 @@ def access(options: ClusterOptions, environment: Mapping[str, str] = os.environ)
     return here if options.kubeconfig is None else of_file("--kubeconfig", options.kubeconfig, options.context, node)
 
 
-def of_file(option: str, file: str, context: str | None, node: str = "") -> Access:
+def of_file(option: str, file: str, context: str | None, node: str = "") -> ApiAccess:
     """The access of one kubeconfig, which `option` named. Raises UsageError."""
     where = f"{option} {file!r}"
     directory = os.path.dirname(os.path.abspath(file))  # noqa: PTH100, PTH120 - of the link, if it is one
     return loaded(where, read(where, file), context, node, directory)
 
 
-def loaded(where: str, whole: dict[str, Any], context: str | None, node: str, directory: str) -> Access:
+def loaded(where: str, whole: dict[str, Any], context: str | None, node: str, directory: str) -> ApiAccess:
     """A kubeconfig as the `kubernetes` package reads it, but for its exec plugin, which runs when the server is asked.
 
     The package would run it at once and wait for it without an end.
@@ -101,10 +102,10 @@ def loaded(where: str, whole: dict[str, Any], context: str | None, node: str, di
     server, proxy = cluster.get("server"), cluster.get("proxy-url")
     if not str(server).startswith(("https://", "http://")):  # without any, the loader would ask localhost
         raise UsageError(f"{where}: server {str(server)[:WORDS]!r} is no URL of https or http")
-    from nodeprep.doors.kube import Access
+    from nodeprep.doors.kube.reader import ApiAccess
 
     plugin = None if call is None or _headers(told) else _plugin(where, call, _of_the_cluster(cluster, told), directory)
-    return Access(node, _peer(told, proxy), lambda: _headers(told), plugin)
+    return ApiAccess(node, _peer(told, proxy), lambda: _headers(told), plugin)
 
 
 def read(where: str, file: str) -> dict[str, Any]:
@@ -151,9 +152,9 @@ def _entry(whole: Mapping[str, Any], kind: str, name: object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _plugin(where: str, call: object, cluster: Mapping[str, object], directory: str) -> Plugin:
+def _plugin(where: str, call: object, cluster: Mapping[str, object], directory: str) -> ExecPlugin:
     """An exec plugin, not run yet. Raises UsageError."""
-    from nodeprep.doors.kube_plugin import VERSIONS, Call, Plugin
+    from nodeprep.doors.kube.exec_plugin import VERSIONS, ExecCall, ExecPlugin
 
     wrong = f"{where}: its user's exec"
     told = call if isinstance(call, dict) else {}
@@ -174,7 +175,7 @@ def _plugin(where: str, call: object, cluster: Mapping[str, object], directory: 
     if told.get("interactiveMode") == "Always":
         raise UsageError(f"{wrong} has interactiveMode Always, and nobody is asked anything here")
     wanted = cluster if told.get("provideClusterInfo") is True else None
-    return Plugin(Call(told["apiVersion"], (command, *arguments), dict(pairs), directory, wanted))
+    return ExecPlugin(ExecCall(told["apiVersion"], (command, *arguments), dict(pairs), directory, wanted))
 
 
 def _of_the_cluster(cluster: Mapping[str, Any], told: Any) -> Mapping[str, object]:
@@ -194,7 +195,7 @@ def _mappings(found: object) -> list[dict[str, Any]]:
 
 
 def _peer(told: Any, proxy: object) -> Peer:
-    from nodeprep.doors.kube_http import Peer
+    from nodeprep.doors.kube.requests import Peer
 
     return Peer(
         url=told.host,

@@ -6,12 +6,14 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions, access
+from nodeprep.cli import kubernetes_access
+from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.usage import UsageError
-from nodeprep.doors.host import METADATA, PHYSICAL_KINDS, Host, live_root
+from nodeprep.doors import node_host
+from nodeprep.doors.node_host import METADATA, PHYSICAL_KINDS, Host
 
 if TYPE_CHECKING:
-    from nodeprep.doors.kube import Access
+    from nodeprep.doors.kube.reader import ApiAccess
 
 # A copy without any of these tells nothing of a node, whatever else is in it.
 RECORDS = ("sys/class", "sys/bus", "sys/module", "proc/1", "proc/sys")
@@ -21,12 +23,12 @@ PHYSICAL_KINDS_TOO = "NODEPREP_PHYSICAL_KINDS"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodePlace:
     """A node by its root; a dead tree is not `live` and has files only. `kubernetes` is the way to its API server."""
 
     root: str
     live: bool
-    kubernetes: Access | None = None
+    kubernetes: ApiAccess | None = None
 
     @property
     def where(self) -> str:
@@ -47,7 +49,7 @@ class Place:
         )
 
 
-def place(root: str | None, host_root: str | None, cluster: ClusterOptions = NO_CLUSTER) -> Place:
+def place(root: str | None, host_root: str | None, cluster: ClusterOptions = NO_CLUSTER) -> NodePlace:
     """The options that say which node is meant as a place.
 
     Raises UsageError for those that exclude each other, for directories that are none, and for an access to
@@ -58,17 +60,17 @@ def place(root: str | None, host_root: str | None, cluster: ClusterOptions = NO_
     if root is not None and cluster.given():
         raise UsageError(f"--root is a dead tree, files and nothing else: it does not go with {cluster.given()}")
     if root is None:
-        live = live_root(host_root)
+        live = node_host.live_root(host_root)
         if not _is_directory(live):
             raise UsageError(f"{live!r} is no directory; --host-root (NODEPREP_HOST_ROOT) wants the root of this host")
-        return Place(live, live=True, kubernetes=access(cluster))
+        return NodePlace(live, live=True, kubernetes=kubernetes_access.access(cluster))
     if not _is_directory(root):
         raise UsageError(f"--root {root!r} is no directory")
     if not os.access(root, os.R_OK | os.X_OK):
         raise UsageError(f"--root {root!r}: permission denied")
     if not any(_is_directory(f"{root}/{part}") for part in RECORDS):
         raise UsageError(f"--root {root!r} holds none of {', '.join(RECORDS)}: it is no copy of a node's root")
-    return Place(root, live=False)
+    return NodePlace(root, live=False)
 
 
 def _is_directory(path: str) -> bool:

@@ -32,17 +32,17 @@ def run() -> int:
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else int(bool(left.code))
     except OSError as error:  # --help is written before any of our commands runs
-        from nodeprep.cli import output
+        from nodeprep.cli import terminal
 
-        output.silence()
-        output.complain(f"cannot write to stdout: {error.strerror}")
+        terminal.silence()
+        terminal.complain(f"cannot write to stdout: {error.strerror}")
         return 2
     return 0
 
 
 def end(body: Callable[[], int]) -> NoReturn:
     """Run a command's body and exit with its code; wrong use is one line on stderr and 2."""
-    from nodeprep.cli import output
+    from nodeprep.cli import terminal
     from nodeprep.cli.usage import UsageError
 
     try:
@@ -50,9 +50,9 @@ def end(body: Callable[[], int]) -> NoReturn:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        output.silence()
+        terminal.silence()
         code = 141  # 128 + SIGPIPE, as for any program whose reader went away
     except UsageError as error:
         code = 2
-        output.complain(str(error))
+        terminal.complain(str(error))
     raise typer.Exit(code)

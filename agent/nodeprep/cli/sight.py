@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nodeprep import check_round
 from nodeprep.doors import clock
-from nodeprep.facts import cni, pci, rdma, system, terway
+from nodeprep.facts.alibaba import terway
+from nodeprep.facts.machine import pci, system
+from nodeprep.facts.network import cni
+from nodeprep.facts.rdma import rdma
 from nodeprep.look import Eyes, Look
 from nodeprep.model import Check, Fact, Unreadable
-from nodeprep.round import needed
 
 
 @dataclass(slots=True)
@@ -42,7 +45,7 @@ def facts_for(checks: Iterable[Check], *, to_choose: bool) -> tuple[Fact, ...]:
     more = (system.FACT, pci.FACT, rdma.FACT, terway.FACT, cni.FACT) if to_choose else (system.FACT,)
     if any(check.rates for check in asked):
         more = (*more, rdma.FACT)
-    return tuple(dict.fromkeys((*more, *needed(asked))))
+    return tuple(dict.fromkeys((*more, *check_round.needed(asked))))
 
 
 def _may_have_ports(look: Look) -> bool:

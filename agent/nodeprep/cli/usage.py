@@ -13,7 +13,7 @@ class UsageError(Exception):
 @contextmanager
 def usage() -> Iterator[None]:
     """What an operator wrote wrong is wrong use."""
-    from nodeprep.config.document import ConfigError
+    from nodeprep.config.yaml_document import ConfigError
 
     try:
         yield

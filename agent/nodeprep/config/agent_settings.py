@@ -9,26 +9,30 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from nodeprep import job_profile
 from nodeprep.checks.plugin.tolerates_gate import CHECK as TOLERATES_GATE
 from nodeprep.checks.plugin.tolerates_gate import Want as Tolerated
-from nodeprep.config.keys import MODE, section
-from nodeprep.config.kinds import seconds
-from nodeprep.config.rules import Rule, read_rules
-from nodeprep.config.wants import nearest
+from nodeprep.config import assign_rules, keys, kinds, wants
+from nodeprep.config.assign_rules import AssignRule
+from nodeprep.config.keys import MODE
+from nodeprep.decide.confirmation_policy import ConfirmationPolicy
+from nodeprep.decide.confirmation_policy import ConfirmationRule as DampingRule
 from nodeprep.decide.desired import GatePolicy
-from nodeprep.decide.policy import DampingPolicy
-from nodeprep.decide.policy import Rule as DampingRule
-from nodeprep.decide.readiness import Mode, ReadinessPolicy
+from nodeprep.decide.gate_readiness import Mode, ReadinessPolicy
 from nodeprep.facts import ALL as FACTS
-from nodeprep.model import Check, Damping, Fact
-from nodeprep.profile import Keys, ProfileError, as_mapping
+from nodeprep.job_profile import Keys, ProfileError
+from nodeprep.model import Check, Confirmation, Fact
 
-CLASSES = {"hard": Damping.HARD, "books": Damping.BOOKS, "soft": Damping.SOFT}  # a latch has no numbers
-EVERY = seconds(0.5, 3600.0)
+CLASSES = {
+    "fast": Confirmation.FAST,
+    "records": Confirmation.RECORDS,
+    "slow": Confirmation.SLOW,
+}  # a latch has no numbers
+PERIOD_SECONDS = kinds.seconds(0.5, 3600.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class MetricsSettings:
     """Where the pages are served; port 0 is nowhere. 9842: design 6. The loopback address is nobody else's business."""
 
     bind: str = "127.0.0.1"
@@ -40,12 +44,12 @@ class AgentSettings:
     """The agent's part of a file. `every` has the polling periods that differ from the facts' own, in seconds."""
 
     mode: Mode = Mode.OBSERVE
-    assign: tuple[Rule, ...] = ()
+    assign: tuple[AssignRule, ...] = ()
     gate: GatePolicy = field(default_factory=GatePolicy)
-    damping: DampingPolicy = field(default_factory=DampingPolicy)
+    confirmation: ConfirmationPolicy = field(default_factory=ConfirmationPolicy)
     readiness: ReadinessPolicy = field(default_factory=ReadinessPolicy)
     every: Mapping[str, float] = field(default_factory=dict)
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
 
     @property
     def wanted_of_plugins(self) -> Mapping[str, Mapping[str, str]]:
@@ -59,7 +63,7 @@ class AgentSettings:
         return {TOLERATES_GATE.id: {name.replace("_", "-"): value for name, value in names.items()}}
 
     def period(self, fact: Fact) -> float:
-        """How often a fact is looked at where no bell rings, in seconds."""
+        """How often a fact is looked at where no event source rings, in seconds."""
         return self.every.get(fact_name(fact), fact.every)
 
 
@@ -70,15 +74,15 @@ def fact_name(fact: Fact) -> str:
 
 def read_agent(given: Mapping[str, Any], beside: str, checks: Iterable[Check]) -> AgentSettings:
     """Read the agent's keys; profiles named by file lie in the directory `beside`. Raises ProfileError, ConfigError."""
-    damping = _damping(given.get("damping"))
+    confirmation = _damping(given.get("confirmation"))
     return AgentSettings(
         mode=_mode(given.get("mode")),
-        assign=read_rules(given.get("assign"), ("assign",), beside, checks),
+        assign=assign_rules.read_rules(given.get("assign"), ("assign",), beside, checks),
         gate=_gate(given.get("gate")),
-        damping=damping,
-        readiness=_readiness(given.get("readiness"), damping),
+        confirmation=confirmation,
+        readiness=_readiness(given.get("readiness"), confirmation),
         every=_every(given.get("every")),
-        metrics=Metrics(**_section(given.get("metrics"), "metrics")),
+        metrics=MetricsSettings(**_section(given.get("metrics"), "metrics")),
     )
 
 
@@ -94,30 +98,30 @@ def _gate(value: object) -> GatePolicy:
     return gate
 
 
-def _damping(value: object) -> DampingPolicy:
-    stated = _section(value, "damping")
-    rules = dict(DampingPolicy().rules)
+def _damping(value: object) -> ConfirmationPolicy:
+    stated = _section(value, "confirmation")
+    rules = dict(ConfirmationPolicy().rules)
     for name, kind in CLASSES.items():
         rules[kind] = _rule(stated.pop(name, None), name, rules[kind])
-    return DampingPolicy(rules=rules, **stated)
+    return ConfirmationPolicy(rules=rules, **stated)
 
 
 def _rule(value: object, name: str, default: DampingRule) -> DampingRule:
     """The numbers of a class, held against each other: a rule that nothing can meet would hide every fault."""
-    here = ("damping", name)
-    rule = replace(default, **section({} if value is None else value, here, f"damping.{name}"))
+    here = ("confirmation", name)
+    rule = replace(default, **keys.section({} if value is None else value, here, f"confirmation.{name}"))
     if rule.fails > rule.of:
-        raise ProfileError((*here, "fails"), rule.fails, f"at most {rule.of}, as many as damping.{name}.of")
+        raise ProfileError((*here, "fails"), rule.fails, f"at most {rule.of}, as many as confirmation.{name}.of")
     if rule.fails == 1 and rule.span > 0:
-        raise ProfileError((*here, "span"), rule.span, f"0, for one failure (damping.{name}.fails) takes no time")
+        raise ProfileError((*here, "span"), rule.span, f"0, for one failure (confirmation.{name}.fails) takes no time")
     return rule
 
 
-def _readiness(value: object, damping: DampingPolicy) -> ReadinessPolicy:
+def _readiness(value: object, confirmation: ConfirmationPolicy) -> ReadinessPolicy:
     policy = ReadinessPolicy(**_section(value, "readiness"))
     for key, limit in (("bootstrap-limit", policy.bootstrap_limit), ("validation-limit", policy.validation_limit)):
-        if limit < damping.pass_span:
-            wanted = f"at least {damping.pass_span:g}, as long as the passes take (damping.pass-span)"
+        if limit < confirmation.pass_span:
+            wanted = f"at least {confirmation.pass_span:g}, as long as the passes take (confirmation.pass-span)"
             raise ProfileError(("readiness", key), limit, wanted)
     return policy
 
@@ -125,11 +129,11 @@ def _readiness(value: object, damping: DampingPolicy) -> ReadinessPolicy:
 def _every(value: object) -> dict[str, float]:
     facts = {fact_name(fact): fact for fact in FACTS}
     periods: dict[str, float] = {}
-    for name, given in as_mapping({} if value is None else value, ("every",)).items():
+    for name, given in job_profile.as_mapping({} if value is None else value, ("every",)).items():
         here: Keys = ("every", name)
         if name not in facts:
-            raise ProfileError(here, name, nearest(name, facts, "a fact"))
-        periods[name] = EVERY.read(given, here)
+            raise ProfileError(here, name, wants.nearest(name, facts, "a fact"))
+        periods[name] = PERIOD_SECONDS.read(given, here)
         if periods[name] < facts[name].rest:
             wanted = f"at least {facts[name].rest:g}: others serve {name} to the whole fleet"
             raise ProfileError(here, given, wanted)
@@ -137,4 +141,4 @@ def _every(value: object) -> dict[str, float]:
 
 
 def _section(value: object, name: str) -> dict[str, Any]:
-    return section({} if value is None else value, (name,), name)
+    return keys.section({} if value is None else value, (name,), name)

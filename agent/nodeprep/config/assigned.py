@@ -5,37 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from nodeprep.config.profiles import Named
-from nodeprep.config.settings import Settings
+from nodeprep.config.configuration import Settings
+from nodeprep.config.profile_files import NamedProfile
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class AssignedProfiles:
     """The profiles that hold, in the order of the file, and who says so, such as "assign[1] of FILE".
 
     With no profile either `auto`: the hardware is to choose; or `untold` says why nobody can tell yet.
     """
 
-    profiles: tuple[Named, ...] = ()
+    profiles: tuple[NamedProfile, ...] = ()
     by: str = ""
     auto: bool = False
     untold: str = ""
 
 
-def assigned(settings: Settings, labels: Mapping[str, str] | None) -> Choice:
+def assigned(settings: Settings, labels: Mapping[str, str] | None) -> AssignedProfiles:
     """The first rule that matches, else `default`. `labels` are the node's, None where they could not be had."""
     rules = settings.agent_part.assign if settings.agent_part else ()
     for index, rule in enumerate(rules):
         by = f"assign[{index}] of {settings.file}"
         if rule.match and labels is None:
-            return Choice(by=by, untold=f"{by} goes by labels of the node, and they are not known yet")
+            return AssignedProfiles(by=by, untold=f"{by} goes by labels of the node, and they are not known yet")
         if rule.applies(labels or {}):
-            return Choice(tuple(_over(settings, one) for one in rule.profiles), by)
+            return AssignedProfiles(tuple(_over(settings, one) for one in rule.profiles), by)
     default = settings.named()
     if default is None:
-        return Choice(auto=True)
-    return Choice((_over(settings, default),), f"the default of {settings.file}")
+        return AssignedProfiles(auto=True)
+    return AssignedProfiles((_over(settings, default),), f"the default of {settings.file}")
 
 
-def _over(settings: Settings, one: Named) -> Named:
+def _over(settings: Settings, one: NamedProfile) -> NamedProfile:
     return replace(one, profile=settings.over(one.profile))

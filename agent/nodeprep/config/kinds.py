@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nodeprep.profile import Keys, ProfileError, as_texts
+from nodeprep import job_profile
+from nodeprep.job_profile import Keys, ProfileError
 
 # Kubernetes' qualified name (apimachinery, util/validation): a name of 63 characters, and before it a DNS subdomain.
 NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -17,7 +18,7 @@ SUBDOMAIN_LIMIT = 253  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     """`says` completes "wanted ..."; `read` gives the value and raises ProfileError for anything else."""
 
     says: str
@@ -27,31 +28,31 @@ class Kind:
 
 def _kind(
     says: str, fits: Callable[[Any], bool], made: Callable[[Any], Any] = lambda value: value, unit: str = ""
-) -> Kind:
+) -> ValueKind:
     def read(value: object, here: Keys) -> Any:
         if not fits(value):
             raise ProfileError(here, value, says)
         return made(value)
 
-    return Kind(says, read, unit)
+    return ValueKind(says, read, unit)
 
 
-def seconds(least: float, most: float) -> Kind:
+def seconds(least: float, most: float) -> ValueKind:
     """A time: a plain number, for the numbers of single checks are plain too."""
     says = f"a plain number of seconds, {least:g} to {most:g}"
     return _kind(says, lambda value: _is_number(value) and least <= value <= most, float, "seconds")
 
 
-def whole(least: int, most: int, unit: str = "") -> Kind:
+def whole(least: int, most: int, unit: str = "") -> ValueKind:
     says = f"a whole number{f' of {unit}' if unit else ''}, {least} to {most}"
     return _kind(says, lambda value: type(value) is int and least <= value <= most, unit=unit)
 
 
-def one_of(*allowed: str) -> Kind:
+def one_of(*allowed: str) -> ValueKind:
     return _kind(f"one of {', '.join(allowed)}", lambda value: isinstance(value, str) and value in allowed)
 
 
-def only(text: str) -> Kind:
+def only(text: str) -> ValueKind:
     return _kind(text, lambda value: value == text)
 
 
@@ -76,12 +77,12 @@ def _is_address(value: object) -> bool:
         return False
 
 
-def given(says: str, unit: str = "") -> Kind:
+def given(says: str, unit: str = "") -> ValueKind:
     """What has a reader of its own elsewhere."""
-    return Kind(says, lambda value, _: value, unit)
+    return ValueKind(says, lambda value, _: value, unit)
 
 
 TRUTH = _kind("true or false", lambda value: isinstance(value, bool))
-TEXTS = Kind("a list of words", as_texts)
+TEXTS = ValueKind("a list of words", job_profile.as_texts)
 ADDRESS = _kind("an IP address of this node, such as 127.0.0.1", _is_address)
 QUALIFIED = _kind("a name as Kubernetes takes it, such as nodeprep.io/unhealthy", _is_qualified)

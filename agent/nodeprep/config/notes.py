@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.config.agent_settings import AgentSettings
-from nodeprep.config.settings import Settings
-from nodeprep.decide.damping import DampingPolicy
-from nodeprep.decide.readiness import Mode
+from nodeprep.config.configuration import Settings
+from nodeprep.decide.fault_confirmation import ConfirmationPolicy
+from nodeprep.decide.gate_readiness import Mode
 
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - named to be warned of
 
@@ -19,11 +19,11 @@ def notes(settings: Settings) -> tuple[str, ...]:
 
 
 def _sooner(agent: AgentSettings) -> Iterator[str]:
-    default = DampingPolicy()
-    if agent.damping.passes < default.passes:
-        yield _opens("damping.passes", agent.damping.passes, default.passes)
-    if agent.damping.pass_span < default.pass_span:
-        yield _opens("damping.pass-span", agent.damping.pass_span, default.pass_span)
+    default = ConfirmationPolicy()
+    if agent.confirmation.passes < default.passes:
+        yield _opens("confirmation.passes", agent.confirmation.passes, default.passes)
+    if agent.confirmation.pass_span < default.pass_span:
+        yield _opens("confirmation.pass-span", agent.confirmation.pass_span, default.pass_span)
 
 
 def _opens(key: str, found: float, default: float) -> str:

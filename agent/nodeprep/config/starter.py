@@ -6,11 +6,8 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nodeprep.config.agent_settings import fact_name
-from nodeprep.config.document import dump
-from nodeprep.config.keys import children
-from nodeprep.config.settings import Settings
-from nodeprep.config.written import written
+from nodeprep.config import agent_settings, keys, written, yaml_document
+from nodeprep.config.configuration import Settings
 from nodeprep.facts import ALL as FACTS
 
 WIDTH = 100  # columns
@@ -29,11 +26,11 @@ EXAMPLES: Mapping[str, str] = {
 
 def starter() -> str:
     """The text; read as a file, it says what no file at all says."""
-    return "\n".join([HEAD.rstrip("\n"), *_lines("", written(Settings()), "")]) + "\n"
+    return "\n".join([HEAD.rstrip("\n"), *_lines("", written.written(Settings()), "")]) + "\n"
 
 
 def _lines(under: str, values: Mapping[str, Any], indent: str) -> Iterator[str]:
-    for name, key in children(under).items():
+    for name, key in keys.children(under).items():
         path = f"{under}.{name}" if under else name
         if not under:
             yield ""
@@ -43,7 +40,7 @@ def _lines(under: str, values: Mapping[str, Any], indent: str) -> Iterator[str]:
             continue
         yield from _remark(key.meaning, indent)
         yield from _remark(f"Wanted: {key.kind.says}.", indent)
-        yield from textwrap.indent(dump({name: values[name]}), indent).splitlines()
+        yield from textwrap.indent(yaml_document.dump({name: values[name]}), indent).splitlines()
         for line in example(path).splitlines():
             yield f"{indent}#  {line}"
 
@@ -51,7 +48,7 @@ def _lines(under: str, values: Mapping[str, Any], indent: str) -> Iterator[str]:
 def example(path: str) -> str:
     """What could stand at a key that is empty by default; "" for any other."""
     if path == "every":
-        return "\n".join(f"{fact_name(fact)}: {fact.every:g}" for fact in FACTS)
+        return "\n".join(f"{agent_settings.fact_name(fact)}: {fact.every:g}" for fact in FACTS)
     return EXAMPLES.get(path, "")
 
 

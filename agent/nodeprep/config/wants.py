@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from nodeprep import job_profile
 from nodeprep.checks import ALL
+from nodeprep.job_profile import Keys, Profile, ProfileError
 from nodeprep.model import Check
-from nodeprep.profile import Keys, Profile, ProfileError, as_mapping, as_text
 
 Reader = Callable[[object, Keys], Any]
 
@@ -122,7 +123,10 @@ def _list(read: Reader) -> Reader:
 
 def _table(read_key: Reader, read: Reader) -> Reader:
     def several(value: object, here: Keys) -> dict[object, object]:
-        return {read_key(key, (*here, key)): read(one, (*here, key)) for key, one in as_mapping(value, here).items()}
+        return {
+            read_key(key, (*here, key)): read(one, (*here, key))
+            for key, one in job_profile.as_mapping(value, here).items()
+        }
 
     return several
 
@@ -134,5 +138,5 @@ def _integer_key(key: object, here: Keys) -> int:
     return int(key)
 
 
-KEYS: Mapping[Any, Reader] = {str: as_text, int: _integer_key}
-SCALARS: Mapping[Any, Reader] = {int: _integer, float: _number, bool: _truth, str: as_text}
+KEYS: Mapping[Any, Reader] = {str: job_profile.as_text, int: _integer_key}
+SCALARS: Mapping[Any, Reader] = {int: _integer, float: _number, bool: _truth, str: job_profile.as_text}

@@ -7,19 +7,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
+from nodeprep.config import keys
 from nodeprep.config.agent_settings import CLASSES
-from nodeprep.config.keys import KEYS, RESTART, children
-from nodeprep.config.rules import Rule
-from nodeprep.config.settings import Settings
-from nodeprep.profile import API_VERSION
+from nodeprep.config.assign_rules import AssignRule
+from nodeprep.config.configuration import Settings
+from nodeprep.config.keys import KEYS, RESTART
+from nodeprep.job_profile import API_VERSION
 
-LONGEST = 60  # characters of one value in a line of words
+VALUE_LIMIT_CHARACTERS = 60  # characters of one value in a line of words
 
 
 def written(settings: Settings) -> dict[str, Any]:
     """Every key with the value that holds, defaults included, in the order of the table of keys."""
     agent = settings.agent
-    rules = {name: _stated(agent.damping.rules[kind], f"damping.{name}") for name, kind in CLASSES.items()}
+    rules = {name: _stated(agent.confirmation.rules[kind], f"confirmation.{name}") for name, kind in CLASSES.items()}
     return {
         "apiVersion": API_VERSION,
         "kind": "Config",
@@ -31,7 +32,7 @@ def written(settings: Settings) -> dict[str, Any]:
         "mode": str(agent.mode),
         "assign": [_rule(rule) for rule in agent.assign],
         "gate": _stated(agent.gate, "gate"),
-        "damping": rules | _stated(agent.damping, "damping"),
+        "confirmation": rules | _stated(agent.confirmation, "confirmation"),
         "readiness": _stated(agent.readiness, "readiness"),
         "every": {name: _plain(period) for name, period in agent.every.items()},
         "metrics": _stated(agent.metrics, "metrics"),
@@ -71,10 +72,10 @@ def _at(values: Mapping[str, Any], path: str) -> Any:
 
 def _short(value: object) -> str:
     text = json.dumps(value, ensure_ascii=True)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return text if len(text) <= VALUE_LIMIT_CHARACTERS else f"{text[: VALUE_LIMIT_CHARACTERS - 3]}..."
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: AssignRule) -> dict[str, Any]:
     said = {"match": dict(rule.match), "use": list(rule.use), "expect": rule.expect}
     return {key: value for key, value in said.items() if value}
 
@@ -82,7 +83,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
 def _stated(value: Any, under: str) -> dict[str, Any]:
     """The fields of a value that have a key there."""
     names = {one.name.replace("_", "-"): one.name for one in fields(value)}
-    return {key: _plain(getattr(value, names[key])) for key, own in children(under).items() if own is not None}
+    return {key: _plain(getattr(value, names[key])) for key, own in keys.children(under).items() if own is not None}
 
 
 def _plain(value: Any) -> Any:

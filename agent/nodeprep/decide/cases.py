@@ -5,60 +5,62 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from nodeprep.decide.policy import DampingPolicy, Glance, Rule
-from nodeprep.facts.past import Case
-from nodeprep.model import Check, Damping, Finding, Subject
+from nodeprep.agent_state import Case
+from nodeprep.decide.confirmation_policy import CheckObservation, ConfirmationPolicy, ConfirmationRule
+from nodeprep.model import Check, Confirmation, Finding, Subject
 
-LOOKS = 5  # as many as the longest rule asks for
-MOST_OBSERVED = 120  # characters; a value that is longer is compared with none
-MOST_MESSAGE = 400  # the same: the report has all of it
-AT_ONCE = "such a fault is believed at once and held"
+LOOKS_KEPT = 5  # as many as the longest rule asks for
+OBSERVED_LIMIT_CHARACTERS = 120  # characters; a value that is longer is compared with none
+MESSAGE_LIMIT_CHARACTERS = 400  # the same: the report has all of it
+LATCHED_AT_ONCE = "such a fault is believed at once and held"
 
 
-def failed(case: Case | None, finding: Finding, glance: Glance, check: Check, policy: DampingPolicy) -> Case:
+def failed(
+    case: Case | None, finding: Finding, observation: CheckObservation, check: Check, policy: ConfirmationPolicy
+) -> Case:
     """The case after a look that found its subject at fault; a new one where there is none."""
-    rule = policy.rules[check.damping]
+    rule = policy.rules[check.confirmation]
     before = case or _opened(finding)
     standing = before.convicted or is_suspected(before, rule)
     after = replace(
         _told(before, finding),
-        opened_at=before.opened_at if standing else glance.began,
-        looks=before.looks if _says_nothing_new(before) else _with(before.looks, glance.ended, fault=True),
+        opened_at=before.opened_at if standing else observation.began,
+        looks=before.looks if _says_nothing_new(before) else _with(before.looks, observation.ended, fault=True),
         passes=0,
         passing_since=None,
         blind=False,
     )
-    if not after.convicted and _believed(after.looks, rule, glance):
-        after = replace(after, convicted_at=glance.began)
+    if not after.convicted and _believed(after.looks, rule, observation):
+        after = replace(after, convicted_at=observation.began)
     # Silence is believed as soon as any such fault, but who speaks again is heard: a driver may reset itself.
     speaks = finding.verdict.blind is None
-    if check.damping is Damping.LATCH and speaks and after.convicted and not after.latched:
-        after = replace(after, latched=AT_ONCE, latched_at=glance.began)
+    if check.confirmation is Confirmation.LATCHED and speaks and after.convicted and not after.latched:
+        after = replace(after, latched=LATCHED_AT_ONCE, latched_at=observation.began)
     return after
 
 
-def passed(case: Case, glance: Glance, check: Check, policy: DampingPolicy) -> Case | None:
+def passed(case: Case, observation: CheckObservation, check: Check, policy: ConfirmationPolicy) -> Case | None:
     """The case after a look that found no fault of its subject; None where nothing is left to remember."""
-    rule = policy.rules[check.damping]
-    if case.passes and case.looks and glance.began <= case.looks[-1][0]:
+    rule = policy.rules[check.confirmation]
+    if case.passes and case.looks and observation.began <= case.looks[-1][0]:
         return case  # it rests on what the look before saw
-    turns = _recent(case.turns, glance.ended, policy)
-    if not (case.convicted or turns or is_suspected(case, rule)):
+    flaps = _recent(case.flaps, observation.ended, policy)
+    if not (case.convicted or flaps or is_suspected(case, rule)):
         return None
     if _rests(case, policy):
         return case
     after = replace(
         case,
-        looks=_with(case.looks, glance.ended, fault=False),
+        looks=_with(case.looks, observation.ended, fault=False),
         passes=case.passes + 1,
-        passing_since=glance.ended if case.passing_since is None else case.passing_since,
+        passing_since=observation.ended if case.passing_since is None else case.passing_since,
         blind=False,
     )
     if not after.convicted:
-        return after if turns or is_suspected(after, rule) else None
-    if after.latched or not policy.enough(after.passes, after.passing_since, glance.began):
+        return after if flaps or is_suspected(after, rule) else None
+    if after.latched or not policy.enough(after.passes, after.passing_since, observation.began):
         return after
-    return _released(after, turns, glance.ended, policy)
+    return _released(after, flaps, observation.ended, policy)
 
 
 def unseen(case: Case) -> Case:
@@ -77,7 +79,7 @@ def freed(case: Case, probed: Mapping[str, float]) -> Case:
     return replace(case, latched="", latched_at=None, passes=0, passing_since=None)
 
 
-def is_suspected(case: Case, rule: Rule) -> bool:
+def is_suspected(case: Case, rule: ConfirmationRule) -> bool:
     """Whether its last looks hold a failure that may yet help to convict."""
     last = case.looks[-1:] if rule.in_a_row else case.looks[-rule.of :]
     return any(fault for _, fault in last)
@@ -109,15 +111,15 @@ def _told(case: Case, finding: Finding) -> Case:
     verdict = finding.verdict
     return replace(
         case,
-        name=cut(verdict.subject.name, MOST_OBSERVED),
-        reason=cut(verdict.reason, MOST_OBSERVED),
-        message=cut(verdict.message, MOST_MESSAGE),
-        observed=cut(verdict.observed, MOST_OBSERVED),
+        name=cut(verdict.subject.name, OBSERVED_LIMIT_CHARACTERS),
+        reason=cut(verdict.reason, OBSERVED_LIMIT_CHARACTERS),
+        message=cut(verdict.message, MESSAGE_LIMIT_CHARACTERS),
+        observed=cut(verdict.observed, OBSERVED_LIMIT_CHARACTERS),
         remedy=verdict.remedy,
     )
 
 
-def _believed(looks: tuple[tuple[float, bool], ...], rule: Rule, glance: Glance) -> bool:
+def _believed(looks: tuple[tuple[float, bool], ...], rule: ConfirmationRule, observation: CheckObservation) -> bool:
     """Whether the last of these looks, which failed, is the one to be believed.
 
     It counts from the end of the first failure's look to the beginning of the last one's: what they saw is no closer.
@@ -125,7 +127,7 @@ def _believed(looks: tuple[tuple[float, bool], ...], rule: Rule, glance: Glance)
     if sum(fault for _, fault in looks[-rule.of :]) < rule.fails:
         return False
     first = first_failure(looks, rule.of)
-    return rule.fails == 1 or (first < len(looks) - 1 and glance.began - looks[first][0] >= rule.reach)
+    return rule.fails == 1 or (first < len(looks) - 1 and observation.began - looks[first][0] >= rule.reach)
 
 
 def _with(looks: tuple[tuple[float, bool], ...], at: float, *, fault: bool) -> tuple[tuple[float, bool], ...]:
@@ -134,28 +136,28 @@ def _with(looks: tuple[tuple[float, bool], ...], at: float, *, fault: bool) -> t
     Of failures in a row the first one's time stays: however often one looks, a fault that lasts is believed in time.
     """
     more = (*looks, (at, fault))
-    if len(more) <= LOOKS:
+    if len(more) <= LOOKS_KEPT:
         return more
     return (more[0], *more[2:]) if more[0][1] and more[1][1] else more[1:]
 
 
 def _says_nothing_new(case: Case) -> bool:
     """Whether it is believed and failed at every look for long: a memory that stands still need not be kept anew."""
-    return case.convicted and len(case.looks) == LOOKS and all(fault for _, fault in case.looks)
+    return case.convicted and len(case.looks) == LOOKS_KEPT and all(fault for _, fault in case.looks)
 
 
-def _rests(case: Case, policy: DampingPolicy) -> bool:
+def _rests(case: Case, policy: ConfirmationPolicy) -> bool:
     """Whether more passes change nothing: it is latched, or only remembered for its turns."""
     waits = case.convicted and not case.latched
     return not (waits or any(fault for _, fault in case.looks)) and case.passes >= policy.passes
 
 
-def _released(case: Case, turns: tuple[float, ...], at: float, policy: DampingPolicy) -> Case:
-    if len(turns) + 1 < policy.turns:
-        return replace(case, convicted_at=None, turns=(*turns, at), spared_until=None)
-    why = f"failed and passed again {len(turns) + 1} times within {policy.turn_window / 60:g} min: it comes and goes"
-    return replace(case, latched=why, latched_at=at, turns=turns)
+def _released(case: Case, flaps: tuple[float, ...], at: float, policy: ConfirmationPolicy) -> Case:
+    if len(flaps) + 1 < policy.flap_count:
+        return replace(case, convicted_at=None, flaps=(*flaps, at), deferred_until=None)
+    why = f"failed and passed again {len(flaps) + 1} times within {policy.flap_window / 60:g} min: it comes and goes"
+    return replace(case, latched=why, latched_at=at, flaps=flaps)
 
 
-def _recent(turns: tuple[float, ...], at: float, policy: DampingPolicy) -> tuple[float, ...]:
-    return tuple(turn for turn in turns if at - turn < policy.turn_window)
+def _recent(flaps: tuple[float, ...], at: float, policy: ConfirmationPolicy) -> tuple[float, ...]:
+    return tuple(turn for turn in flaps if at - turn < policy.flap_window)

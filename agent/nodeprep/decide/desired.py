@@ -5,40 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nodeprep.decide.against import convictions, repairable, roots
-from nodeprep.decide.bearing import told_of
-from nodeprep.decide.conditions import (
-    AREAS,
-    PREFIX,
-    TRAINING_READY,
-    Condition,
-    Sight,
-    Trouble,
-    conditions,
-    state_reason,
-)
-from nodeprep.decide.damping import DampingPolicy
-from nodeprep.decide.legal import label, reason
-from nodeprep.decide.readiness import Mode, ProfileStanding, ReadinessPolicy, node_gates
-from nodeprep.facts.past import Past, State
+from nodeprep.agent_state import AgentState, NodeState
+from nodeprep.decide import active_faults, conditions, gate_readiness, kubernetes_text, taint_toleration
+from nodeprep.decide.conditions import AREAS, PREFIX, TRAINING_READY, AgentTrouble, ConditionInputs, NodeCondition
+from nodeprep.decide.fault_confirmation import ConfirmationPolicy
+from nodeprep.decide.gate_readiness import Mode, ProfileReadiness, ReadinessPolicy
 from nodeprep.model import Check, Finding, Remedy
 
 __all__ = [
     "AREAS",
     "PREFIX",
     "TRAINING_READY",
-    "Condition",
+    "AgentTrouble",
     "Desired",
     "GatePolicy",
+    "NodeCondition",
     "Taint",
-    "Trouble",
     "desired",
 ]
 
-AGENT_PREFIX = f"agent.{PREFIX}"  # of annotations: what humans write has the other one, and the fence keeps us from it
-HELD = f"{AGENT_PREFIX}/profiles"
-RESET_DONE = f"{AGENT_PREFIX}/reset"
-NO_TROUBLE = Trouble()
+AGENT_PREFIX = (
+    f"agent.{PREFIX}"  # of annotations: what humans write has the other one, and the admission policy keeps us from it
+)
+HELD_ANNOTATION = f"{AGENT_PREFIX}/profiles"
+RESET_DONE_ANNOTATION = f"{AGENT_PREFIX}/reset"
+NO_TROUBLE = AgentTrouble()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +81,9 @@ class Desired:
     remedies of root convictions that stood long enough; no mode but repair runs them.
     """
 
-    state: State
-    profiles: tuple[ProfileStanding, ...] = ()
-    conditions: tuple[Condition, ...] = ()
+    state: NodeState
+    profiles: tuple[ProfileReadiness, ...] = ()
+    conditions: tuple[NodeCondition, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
@@ -102,88 +93,88 @@ class Desired:
 
 
 def desired(
-    past: Past,
+    agent_state: AgentState,
     findings: Iterable[Finding],
-    profiles: Iterable[ProfileStanding],
+    profiles: Iterable[ProfileReadiness],
     mode: Mode,
     checks: Mapping[str, Check],
     *,
     now: float,
     gate: GatePolicy,
-    damping: DampingPolicy,
+    confirmation: ConfirmationPolicy,
     readiness: ReadinessPolicy,
-    trouble: Trouble = NO_TROUBLE,
+    trouble: AgentTrouble = NO_TROUBLE,
     full_round: bool = True,
 ) -> Desired:
     """What the world should be told. `full_round`: every fact was looked at once since the start."""
     said, assigned = tuple(findings), tuple(profiles)
-    closing = node_gates(assigned)
+    closing = gate_readiness.node_gates(assigned)
     gates = tuple(dict.fromkeys((*closing, *(one for profile in assigned for one in profile.gates))))
-    sight = Sight(
-        past=past,
+    sight = ConditionInputs(
+        agent_state=agent_state,
         findings=said,
         profiles=assigned,
         checks=checks,
         gates=gates,
         closing=closing,
-        convicted=convictions(past, gates, now),
+        convicted=active_faults.convictions(agent_state, gates, now),
         now=now,
-        blind_after=damping.blind_after,
+        blind_after=confirmation.blind_after,
         full_round=full_round,
-        untainted=told_of(past) if _is_due(assigned, mode) else "",
+        untainted=taint_toleration.why_untainted(agent_state) if _is_due(assigned, mode) else "",
     )
     return Desired(
-        state=past.state,
+        state=agent_state.state,
         profiles=assigned,
-        conditions=conditions(sight, trouble),
-        labels=_labels(past, assigned, gate),
-        annotations=_annotations(past),
+        conditions=conditions.conditions(sight, trouble),
+        labels=_labels(agent_state, assigned, gate),
+        annotations=_annotations(agent_state),
         taints=_taints(sight, mode, gate),
         untainted=sight.untainted,
-        bootstrap_taint_may_stay=_bootstrap_taint_may_stay(past, mode, full_round=full_round),
+        bootstrap_taint_may_stay=_bootstrap_taint_may_stay(agent_state, mode, full_round=full_round),
         would_run=_would_run(sight, readiness),
     )
 
 
-def _labels(past: Past, profiles: tuple[ProfileStanding, ...], gate: GatePolicy) -> dict[str, str]:
-    labels = {f"{PREFIX}/state": past.state.value}
-    labels |= {f"{PREFIX}/{label(f'profile.{one.name}')}": "ready" for one in profiles if one.ready}
+def _labels(agent_state: AgentState, profiles: tuple[ProfileReadiness, ...], gate: GatePolicy) -> dict[str, str]:
+    labels = {f"{PREFIX}/state": agent_state.state.value}
+    labels |= {f"{PREFIX}/{kubernetes_text.label(f'profile.{one.name}')}": "ready" for one in profiles if one.ready}
     if any(one.ready and one.rdma for one in profiles):
         labels[gate.rdma_label] = "true"
     return labels
 
 
-def _taints(sight: Sight, mode: Mode, gate: GatePolicy) -> tuple[Taint, ...]:
+def _taints(sight: ConditionInputs, mode: Mode, gate: GatePolicy) -> tuple[Taint, ...]:
     """Our taint, where the mode sets one, a gating profile is not ready and the pods it needs would bear it."""
-    if not _is_due(sight.profiles, mode) or not sight.past.taint_borne:
+    if not _is_due(sight.profiles, mode) or not sight.agent_state.taint_tolerated:
         return ()
     first, _ = sight.against(sight.closing)
-    value = state_reason(sight) if first is None else reason(first.reason)
-    return (Taint(gate.unhealthy_taint, label(value), gate.effect),)
+    value = conditions.state_reason(sight) if first is None else kubernetes_text.reason(first.reason)
+    return (Taint(gate.unhealthy_taint, kubernetes_text.label(value), gate.effect),)
 
 
-def _is_due(profiles: Iterable[ProfileStanding], mode: Mode) -> bool:
+def _is_due(profiles: Iterable[ProfileReadiness], mode: Mode) -> bool:
     """Whether our taint ought to stand."""
     return MODES[mode].taints and any(one.gating and not one.ready for one in profiles)
 
 
-def _annotations(past: Past) -> dict[str, str]:
+def _annotations(agent_state: AgentState) -> dict[str, str]:
     """What the Node keeps for a node that loses its disk."""
-    kept = {HELD: ",".join(sorted(past.held)), RESET_DONE: past.reset_done}
+    kept = {HELD_ANNOTATION: ",".join(sorted(agent_state.held)), RESET_DONE_ANNOTATION: agent_state.reset_done}
     return {key: value for key, value in kept.items() if value}
 
 
-def _bootstrap_taint_may_stay(past: Past, mode: Mode, *, full_round: bool) -> bool:
+def _bootstrap_taint_may_stay(agent_state: AgentState, mode: Mode, *, full_round: bool) -> bool:
     if MODES[mode].keeps_bootstrap_taint:
-        return past.state is not State.READY
+        return agent_state.state is not NodeState.READY
     return not full_round
 
 
-def _would_run(sight: Sight, readiness: ReadinessPolicy) -> tuple[tuple[str, Remedy], ...]:
+def _would_run(sight: ConditionInputs, readiness: ReadinessPolicy) -> tuple[tuple[str, Remedy], ...]:
     """The remedies of root convictions, in the order in which they would run, each once."""
     found: dict[tuple[str, str, tuple[tuple[str, str], ...]], tuple[str, Remedy]] = {}
-    for case in roots(sight.convicted, sight.checks):
-        if case.remedy is not None and repairable(case, readiness.remedy_after, sight.now):
+    for case in active_faults.roots(sight.convicted, sight.checks):
+        if case.remedy is not None and active_faults.repairable(case, readiness.remedy_after, sight.now):
             key = (case.check, case.remedy.playbook, tuple(sorted(case.remedy.args.items())))
             found.setdefault(key, (case.check, case.remedy))
     return tuple(found.values())

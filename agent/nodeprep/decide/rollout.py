@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nodeprep.decide.readiness import READY, ProfileStanding
-from nodeprep.decide.upgrade import HOLD, awaited
-from nodeprep.facts.past import Past
+from nodeprep.agent_state import AgentState
+from nodeprep.decide import upgrade
+from nodeprep.decide.gate_readiness import READY, ProfileReadiness
+from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
 
-MARGIN = 60.0  # seconds after the last moment at which a new gate may close a profile
+ROLLOUT_MARGIN_SECONDS = 60.0  # seconds after the last moment at which a new gate may close a profile
 
 
-def closed_since(past: Past, profiles: Iterable[ProfileStanding], now: float) -> tuple[str, ...]:
+def rollout_blockers(agent_state: AgentState, profiles: Iterable[ProfileReadiness], now: float) -> tuple[str, ...]:
     """What closed, for a while after an upgrade, a profile that was open before it: checks, else the profile itself.
 
     A new version may read another value and find fault with it, so the former's word does not spare the node. Whether
     that is the node's fault shows on the other nodes, which a rollout that waits leaves alone.
     """
-    if past.upgraded_at is None or not past.upgraded_at <= now < _end(past, past.upgraded_at):
+    if agent_state.upgraded_at is None or not agent_state.upgraded_at <= now < _end(
+        agent_state, agent_state.upgraded_at
+    ):
         return ()
-    new = awaited(past)
-    before = {name for name, stage in past.former_gates if stage == READY}
+    new = upgrade.pending_gates(agent_state)
+    before = {name for name, stage in agent_state.former_gates if stage == READY}
     there = tuple(profiles)
     found: list[str] = []
     for profile in there:
         if profile.ready or profile.name not in before:
             continue
-        convicted = [case.check for case in past.cases if case.convicted and case.check in profile.gates]
+        convicted = [case.check for case in agent_state.cases if case.convicted and case.check in profile.gates]
         found += convicted or sorted(new.intersection(profile.gates)) or [f"profile {profile.name}"]
     gone = before - {profile.name for profile in there}
     if not all(profile.ready for profile in there):  # what took its place may ask too much
@@ -34,20 +37,28 @@ def closed_since(past: Past, profiles: Iterable[ProfileStanding], now: float) ->
     return tuple(dict.fromkeys(found))
 
 
-def suspected(past: Past, profiles: Iterable[ProfileStanding], now: float) -> tuple[str, ...]:
+def suspected(agent_state: AgentState, profiles: Iterable[ProfileReadiness], now: float) -> tuple[str, ...]:
     """Gates of open profiles that failed when last looked at, for a while after an upgrade, and are not yet believed.
 
-    Damping wants a second look. An agent that counted as ready until then would let a rollout go on to the next node.
+    Confirmation wants a second look. An agent that counted as ready until then would let a rollout go on to the next node.
     What the former version saw, or cannot be looked at any more, is no suspicion.
     """
-    if past.upgraded_at is None or not past.upgraded_at <= now < past.upgraded_at + HOLD:
+    if (
+        agent_state.upgraded_at is None
+        or not agent_state.upgraded_at <= now < agent_state.upgraded_at + UPGRADE_HOLD_SECONDS
+    ):
         return ()
     gates = {gate for profile in profiles if profile.ready for gate in profile.gates}
-    open_cases = (one for one in past.cases if one.looks and not (one.convicted or one.blind))
-    failed = (one.check for one in open_cases if one.looks[-1][1] and one.looks[-1][0] >= past.upgraded_at)
+    open_cases = (one for one in agent_state.cases if one.looks and not (one.convicted or one.blind))
+    failed = (one.check for one in open_cases if one.looks[-1][1] and one.looks[-1][0] >= agent_state.upgraded_at)
     return tuple(dict.fromkeys(check for check in failed if check in gates))
 
 
-def _end(past: Past, upgraded_at: float) -> float:
+def _end(agent_state: AgentState, upgraded_at: float) -> float:
     """How far this reaches: new gates came a little after the upgrade, and so does the end of their time."""
-    return max((upgraded_at + HOLD, *(past.unproven_until[gate] + MARGIN for gate in awaited(past))))
+    return max(
+        (
+            upgraded_at + UPGRADE_HOLD_SECONDS,
+            *(agent_state.unproven_until[gate] + ROLLOUT_MARGIN_SECONDS for gate in upgrade.pending_gates(agent_state)),
+        )
+    )

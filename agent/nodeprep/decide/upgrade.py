@@ -5,79 +5,96 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from nodeprep.facts.past import Case, Past, passed_key
+from nodeprep.agent_state import AgentState, Case
 
-HOLD = 600.0  # seconds after an upgrade; design 3.5
+UPGRADE_HOLD_SECONDS = 600.0  # seconds after an upgrade; design 3.5
 
 
-def took_over(past: Past, version: str, now: float) -> Past:
+def took_over(agent_state: AgentState, version: str, now: float) -> AgentState:
     """The memory as the version that starts now finds it: if another one wrote it, what that passed is kept aside."""
-    if past.version == version:
-        return past
-    if not past.version:
-        return replace(past, version=version)
+    if agent_state.version == version:
+        return agent_state
+    if not agent_state.version:
+        return replace(agent_state, version=version)
     return replace(
-        past,
+        agent_state,
         version=version,
-        former_passed=past.passed,
-        former_gates=past.gates,
+        former_passed=agent_state.passed,
+        former_gates=agent_state.gates,
         upgraded_at=now,
         came_with_version=(),
     )
 
 
-def spared_until(past: Past, case: Case) -> float | None:
+def deferred_until(agent_state: AgentState, case: Case) -> float | None:
     """Until when a conviction must not close the gate: the former version passed this subject with the same value.
 
     Or did not ask for it, and the gate came with this version to a profile that was open.
     """
-    if past.upgraded_at is None or case.convicted_at is None or case.convicted_at >= past.upgraded_at + HOLD:
+    if (
+        agent_state.upgraded_at is None
+        or case.convicted_at is None
+        or case.convicted_at >= agent_state.upgraded_at + UPGRADE_HOLD_SECONDS
+    ):
         return None
-    if case.check in awaited(past):
-        return past.upgraded_at + HOLD
-    if case.convicted_at < past.upgraded_at:
+    if case.check in pending_gates(agent_state):
+        return agent_state.upgraded_at + UPGRADE_HOLD_SECONDS
+    if case.convicted_at < agent_state.upgraded_at:
         return None
-    former = past.former_passed.get(passed_key(case.check, case.subject))
-    return past.upgraded_at + HOLD if former and former == case.observed else None
+    former = agent_state.former_passed.get(AgentState.passed_key(case.check, case.subject))
+    return agent_state.upgraded_at + UPGRADE_HOLD_SECONDS if former and former == case.observed else None
 
 
-def changed_by_upgrade(past: Past, now: float) -> tuple[Case, ...]:
+def changed_by_upgrade(agent_state: AgentState, now: float) -> tuple[Case, ...]:
     """Convictions that are spared now."""
-    return tuple(one for one in disputed(past) if one.spared_until is not None and now < one.spared_until)
+    return tuple(
+        one for one in version_disagreements(agent_state) if one.deferred_until is not None and now < one.deferred_until
+    )
 
 
-def disputed(past: Past) -> tuple[Case, ...]:
+def version_disagreements(agent_state: AgentState) -> tuple[Case, ...]:
     """Convictions that only this version sees, spared or not any more; while there is one, `/readyz` says no.
 
     A gate closes in the end, for the new version may be right; that the rollout goes on is for a human to say.
     """
-    return tuple(one for one in past.cases if one.convicted and one.spared_until is not None)
+    return tuple(one for one in agent_state.cases if one.convicted and one.deferred_until is not None)
 
 
-def with_newcomers(past: Past, gates: Iterable[str], now: float, *, configured: bool = False) -> Past:
+def with_newcomers(
+    agent_state: AgentState, gates: Iterable[str], now: float, *, configured: bool = False
+) -> AgentState:
     """The memory after these gates came to a profile that is open: it stays so for a while, though they are to pass.
 
     `configured`: the configuration changed since the start, so they are its own and no rollout waits for them.
     """
-    fresh = sorted(set(gates) - past.unproven_until.keys())
+    fresh = sorted(set(gates) - agent_state.unproven_until.keys())
     if not fresh:
-        return past
-    upgraded = past.upgraded_at is not None and past.upgraded_at <= now < past.upgraded_at + HOLD
-    past = replace(
-        past,
-        unproven_until={**past.unproven_until, **dict.fromkeys(fresh, now + HOLD)},
-        came_with_version=(*past.came_with_version, *(fresh if upgraded and not configured else ())),
+        return agent_state
+    upgraded = (
+        agent_state.upgraded_at is not None
+        and agent_state.upgraded_at <= now < agent_state.upgraded_at + UPGRADE_HOLD_SECONDS
     )
-    cases = (replace(one, spared_until=spared_until(past, one)) if one.check in fresh else one for one in past.cases)
-    return replace(past, cases=tuple(cases))
+    agent_state = replace(
+        agent_state,
+        unproven_until={**agent_state.unproven_until, **dict.fromkeys(fresh, now + UPGRADE_HOLD_SECONDS)},
+        came_with_version=(*agent_state.came_with_version, *(fresh if upgraded and not configured else ())),
+    )
+    cases = (
+        replace(one, deferred_until=deferred_until(agent_state, one)) if one.check in fresh else one
+        for one in agent_state.cases
+    )
+    return replace(agent_state, cases=tuple(cases))
 
 
-def awaited(past: Past) -> frozenset[str]:
+def pending_gates(agent_state: AgentState) -> frozenset[str]:
     """Gates that came with this version to a profile that was open, and that are yet to pass."""
-    return frozenset(past.came_with_version) & past.unproven_until.keys()
+    return frozenset(agent_state.came_with_version) & agent_state.unproven_until.keys()
 
 
-def waiting_on(past: Past, blind: Collection[str], now: float) -> dict[str, float]:
-    """`Past.unproven_until` after a round that leaves these checks blind: who can look again has its time anew."""
-    seen = past.blind.keys() - set(blind)
-    return {gate: now + HOLD if gate in seen else until for gate, until in past.unproven_until.items()}
+def waiting_on(agent_state: AgentState, blind: Collection[str], now: float) -> dict[str, float]:
+    """`AgentState.unproven_until` after a round that leaves these checks blind: who can look again has its time anew."""
+    seen = agent_state.blind.keys() - set(blind)
+    return {
+        gate: now + UPGRADE_HOLD_SECONDS if gate in seen else until
+        for gate, until in agent_state.unproven_until.items()
+    }

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodeprep.doors import clock
-from nodeprep.doors.mount_table import OWN, Row, rows, topmost
+from nodeprep.doors.files import mount_table
+from nodeprep.doors.files.mount_table import OWN, MountRow
 
 FIRST = "/proc/1/stat"  # of our own PID namespace: its first process began with the container
 STARTED = 19  # which field after the name holds its start, in clock ticks since the boot (proc_pid_stat(5), 22)
 
 
 @dataclass(frozen=True, slots=True)
-class OwnLimit:
+class OwnMemlock:
     """Bytes of memory that we may lock, None is unlimited; `made` is when our container was made, in UTC to the minute.
 
     Whatever process of the container asks, the answer is the same: the runtime starts them all with one limit. `roots`
@@ -29,18 +30,18 @@ class OwnLimit:
     roots: tuple[str, ...]
 
 
-def memlock(hosts: Iterable[Row]) -> OwnLimit:
+def memlock(hosts: Iterable[MountRow]) -> OwnMemlock:
     """What we may lock; `hosts` is the mount table of the host. Raises OSError."""
     soft, hard = (_bytes(limit) for limit in resource.getrlimit(resource.RLIMIT_MEMLOCK))
-    return OwnLimit(soft, hard, _made(Path(FIRST).read_text(encoding="utf-8", errors="replace")), _roots(hosts))
+    return OwnMemlock(soft, hard, _made(Path(FIRST).read_text(encoding="utf-8", errors="replace")), _roots(hosts))
 
 
 def _bytes(limit: int) -> int | None:
     return None if limit == resource.RLIM_INFINITY else limit
 
 
-def _roots(hosts: Iterable[Row]) -> tuple[str, ...]:
-    ours = topmost(rows(Path(OWN).read_bytes()), "/")
+def _roots(hosts: Iterable[MountRow]) -> tuple[str, ...]:
+    ours = mount_table.topmost(mount_table.rows(Path(OWN).read_bytes()), "/")
     return tuple(row.point for row in hosts if ours is not None and row.device == ours.device)
 
 

@@ -20,7 +20,7 @@ RUNNABLE = b"R"  # the state of a thread that computes or waits for a processor 
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ProcessorMoment:
     """When it was, and until then: seconds that all threads computed, nanoseconds that each waited, by its number."""
 
     at: float
@@ -28,12 +28,12 @@ class Moment:
     waited: Mapping[str, int]
 
 
-def moment(tasks: str = TASKS) -> Moment:
+def moment(tasks: str = TASKS) -> ProcessorMoment:
     """Now. A kernel without CONFIG_SCHED_INFO does not tell who waited; then nobody did."""
-    return Moment(clock.now(), clock.computed(), dict(_waited(tasks)))
+    return ProcessorMoment(clock.now(), clock.computed(), dict(_waited(tasks)))
 
 
-def busy_since(then: Moment, tasks: str = TASKS) -> float:
+def busy_since(then: ProcessorMoment, tasks: str = TASKS) -> float:
     """Seconds in which some thread computed or waited, no more than went by; what ended threads waited is missed.
 
     The kernel counts a wait once it has ended. So if another thread of ours waits now, nobody knows for how long, and

@@ -1,31 +1,10 @@
 """What a node shows, as values: one file per thing, each with the values and `observe`."""
 
-from nodeprep.facts import (
-    clock,
-    cluster_requests,
-    cni,
-    counters,
-    devnodes,
-    erdma,
-    gpu,
-    imds,
-    kernel_log,
-    limits,
-    lingjun,
-    links,
-    modules,
-    mounts,
-    netfilter,
-    os_network,
-    pci,
-    qos,
-    rdma,
-    rdma_netlink,
-    routes,
-    sysctls,
-    system,
-    terway,
-)
+from nodeprep.facts.alibaba import erdma, imds, lingjun, terway
+from nodeprep.facts.kubernetes import cluster_requests
+from nodeprep.facts.machine import clock, gpu, kernel_log, limits, modules, mounts, pci, system
+from nodeprep.facts.network import cni, links, netfilter, os_network, routes, sysctls
+from nodeprep.facts.rdma import counters, devnodes, qos, rdma, rdma_netlink
 
 ALL = (
     system.FACT,

@@ -7,21 +7,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from nodeprep.checks.plugin.tolerates_gate import (
-    DAEMON_SET,
-    PLUGINS,
-    Want,
-    command,
-    lifts_taint,
-    named,
-    networks,
-    not_tolerated,
-    serves,
-    tolerations,
-)
-from nodeprep.facts import cluster_objects
-from nodeprep.facts.cluster import Owner
-from nodeprep.facts.cluster_objects import field
+from nodeprep.checks.plugin import tolerates_gate
+from nodeprep.checks.plugin.tolerates_gate import DAEMON_SET, PLUGINS, Want
+from nodeprep.facts.kubernetes import cluster_objects
+from nodeprep.facts.kubernetes.cluster import Owner
 
 Object = Mapping[str, Any]
 
@@ -45,20 +34,26 @@ class LockedOut:
 
 def locked_out(daemon_set: Object, want: Want) -> LockedOut | None:
     """Whether the taints in force keep its new pods away; None if not. Raises Odd where it is no DaemonSet."""
-    metadata, template = field(daemon_set, dict, "metadata"), field(daemon_set, dict, "spec", "template")
-    name = field(metadata, str, "name")
-    pod = cluster_objects.pod(
-        {"metadata": {"namespace": field(metadata, str, "namespace"), "name": name}, "spec": template.get("spec") or {}}
+    metadata, template = (
+        cluster_objects.field(daemon_set, dict, "metadata"),
+        cluster_objects.field(daemon_set, dict, "spec", "template"),
     )
-    missing = not_tolerated(pod, want)
+    name = cluster_objects.field(metadata, str, "name")
+    pod = cluster_objects.pod(
+        {
+            "metadata": {"namespace": cluster_objects.field(metadata, str, "namespace"), "name": name},
+            "spec": template.get("spec") or {},
+        }
+    )
+    missing = tolerates_gate.not_tolerated(pod, want)
     if not missing:
         return None
-    served = serves(pod, tuple(map(PurePosixPath, (*PLUGINS, *networks(None)))))
+    served = tolerates_gate.serves(pod, tuple(map(PurePosixPath, (*PLUGINS, *tolerates_gate.networks(None)))))
     return LockedOut(
         where=pod.where,
         serves=served,
-        lifts_taint=bool(served) and lifts_taint(missing, want),
-        taints=tuple(map(named, missing)),
-        tolerations=tolerations(missing),
-        command=command(pod, Owner("apps/v1", DAEMON_SET, name), missing),
+        lifts_taint=bool(served) and tolerates_gate.lifts_taint(missing, want),
+        taints=tuple(map(tolerates_gate.named, missing)),
+        tolerations=tolerates_gate.tolerations(missing),
+        command=tolerates_gate.command(pod, Owner("apps/v1", DAEMON_SET, name), missing),
     )

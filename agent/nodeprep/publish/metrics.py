@@ -14,28 +14,31 @@ from prometheus_client.registry import Collector
 
 from nodeprep import __version__
 from nodeprep.publish import series
+from nodeprep.publish.node_status import NodeStatus
 from nodeprep.publish.series import Series
-from nodeprep.publish.status import NodeStatus
-from nodeprep.publish.tally import Tally
+from nodeprep.publish.transition_totals import TransitionTotals
 
-DETECTION = "nodeprep_detection_seconds", "From the first failing look at a fault to its conviction"
-CLOSED = "nodeprep_gate_closed_seconds", "How long the gate was closed, counted when it opens, by why it had closed"
-BUILD = "nodeprep_build_info", "1, labelled with the version that runs"
+DETECTION_METRIC = "nodeprep_detection_seconds", "From the first failing look at a fault to its conviction"
+CLOSED_METRIC = (
+    "nodeprep_gate_closed_seconds",
+    "How long the gate was closed, counted when it opens, by why it had closed",
+)
+BUILD_METRIC = "nodeprep_build_info", "1, labelled with the version that runs"
 
 
-class Metrics(Collector):
+class MetricsPage(Collector):
     """What `/metrics` serves. `show` is called by the loop and `page` by any thread."""
 
     def __init__(self) -> None:
-        self._shown: tuple[NodeStatus | None, Tally] = (None, Tally())
+        self._shown: tuple[NodeStatus | None, TransitionTotals] = (None, TransitionTotals())
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
     def show(self, status: NodeStatus) -> None:
         """Serve this round from now on."""
-        before, tally = self._shown
-        self._shown = status, tally.observe(before, status)
+        before, totals = self._shown
+        self._shown = status, totals.observe(before, status)
 
     def page(self) -> tuple[str, bytes]:
         """The content type and the text."""
@@ -43,18 +46,18 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The families of one status, for the registry."""
-        status, tally = self._shown
-        build = GaugeMetricFamily(*BUILD, labels=["version"])
+        status, totals = self._shown
+        build = GaugeMetricFamily(*BUILD_METRIC, labels=["version"])
         build.add_metric([__version__], 1)
         yield build
         if status is None:
             return
         yield from (family(one, status) for one in series.ALL)
-        detection = HistogramMetricFamily(*DETECTION, labels=[])
-        detection.add_metric([], tally.detection.buckets(), tally.detection.total)
+        detection = HistogramMetricFamily(*DETECTION_METRIC, labels=[])
+        detection.add_metric([], totals.detection.buckets(), totals.detection.total)
         yield detection
-        closed = HistogramMetricFamily(*CLOSED, labels=["phase"])
-        for phase, found in tally.closed:
+        closed = HistogramMetricFamily(*CLOSED_METRIC, labels=["phase"])
+        for phase, found in totals.closed:
             closed.add_metric([phase], found.buckets(), found.total)
         yield closed
 

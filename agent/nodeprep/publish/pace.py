@@ -9,24 +9,26 @@ from dataclasses import dataclass
 from random import Random
 
 RATE, BURST = 2.0, 12.0  # requests per second in the long run, and how many at once: closing a gate takes five
-RESERVE = 5.0  # of them that nothing may take but what closes and opens gates
+GATE_TOKENS = 5.0  # of them that nothing may take but what closes and opens gates
 FIRST, MOST = 1.0, 30.0  # seconds of back-off: the first may be as long, and each as this
-FUTILE = 30.0  # seconds until something is asked again that no haste makes succeed: a right, a Node that is not there
+FUTILE_RETRY_SECONDS = (
+    30.0  # seconds until something is asked again that no haste makes succeed: a right, a Node that is not there
+)
 # What comes again and again comes so many times later than it might, drawn each time: a fleet that started at once does
 # not ask at once for ever. Design 3.5 adds up what that makes a minute.
-LATER = (1.07, 1.1)
+SPREAD_FACTORS = (1.07, 1.1)
 # Refusals in a row before one counts as that: an API server that just started answers 403 until it has read its roles
 # (kubernetes #101422), and roles that are applied with the agent are known a moment later.
-HASTY = 3
+QUICK_RETRIES = 3
 
 
 def later(seconds: float, chance: Random) -> float:
     """A time of its own from now until something comes again."""
-    return seconds * chance.uniform(*LATER)
+    return seconds * chance.uniform(*SPREAD_FACTORS)
 
 
 @dataclass(slots=True)
-class Bucket:
+class TokenBucket:
     """How much may still be asked. It may be overdrawn: what began with one token is not cut in the middle."""
 
     tokens: float = BURST
@@ -59,9 +61,9 @@ class Backoff:
         self._wait(now, least)
 
     def refused(self, now: float) -> None:
-        """A right or a thing is not there, or not yet: wait likewise, from the fourth in a row on `FUTILE` more."""
+        """A right or a thing is not there, or not yet: wait likewise, from the fourth in a row on `FUTILE_RETRY_SECONDS` more."""
         self.refusals += 1
-        self._wait(now, FUTILE if self.refusals > HASTY else 0.0)
+        self._wait(now, FUTILE_RETRY_SECONDS if self.refusals > QUICK_RETRIES else 0.0)
 
     def succeeded(self) -> None:
         self.failures, self.refusals, self.not_before = 0, 0, 0.0

@@ -2,42 +2,44 @@
 
 from __future__ import annotations
 
-from nodeprep.decide.upgrade import HOLD
-from nodeprep.publish.status import NodeStatus
+from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
+from nodeprep.publish.node_status import NodeStatus
 
-MISSED = 3  # intervals without a turn, after which an agent is no more taken for alive (design 3.5)
+MISSED_PERIODS = 3  # intervals without a turn, after which an agent is no more taken for alive (design 3.5)
 
 
 def health(age: float, interval: float) -> tuple[bool, str]:
     """Whether the loop, which last turned `age` seconds ago and should do so every `interval`, still turns."""
-    if age <= MISSED * interval:
+    if age <= MISSED_PERIODS * interval:
         return True, f"the loop turned {age:.1f} s ago"
-    return False, f"the loop has not turned for {age:.0f} s, {MISSED} intervals of {interval:g} s are allowed"
+    return False, f"the loop has not turned for {age:.0f} s, {MISSED_PERIODS} intervals of {interval:g} s are allowed"
 
 
 def readiness(status: NodeStatus | None) -> tuple[bool, str]:
     """Whether every fact was looked at once, and no gate of the node waits or closed because of a new version."""
     if status is None or not status.complete:
         return False, "the first full round of this start is not done"
-    if status.disputed:
+    if status.version_disagreements:
         return False, (
-            f"{_few(status.disputed)}: only this version finds the fault, the one before passed the same value "
+            f"{_few(status.version_disagreements)}: only this version finds the fault, the one before passed the same value "
             "(VerdictChangedByUpgrade); the rollout waits, see /report"
         )
-    closed = tuple(one for one in status.held_up if one not in status.awaited)
+    closed = tuple(one for one in status.rollout_blockers if one not in status.pending_gates)
     if closed:
         return False, (
             f"{_few(closed)}: closed a gate that stood open before this version started; the rollout waits for "
-            f"{HOLD / 60:.0f} minutes from then, see /report"
+            f"{UPGRADE_HOLD_SECONDS / 60:.0f} minutes from then, see /report"
         )
     if status.suspected:
         return False, f"{_few(status.suspected)}: failed under a new version and is looked at again; see /report"
-    if status.awaited:
-        is_open = all(one.ready for one in status.desired.profiles if not set(one.gates).isdisjoint(status.awaited))
-        so_far = f"for {HOLD / 60:.0f} minutes, or while it cannot look"
+    if status.pending_gates:
+        is_open = all(
+            one.ready for one in status.desired.profiles if not set(one.gates).isdisjoint(status.pending_gates)
+        )
+        so_far = f"for {UPGRADE_HOLD_SECONDS / 60:.0f} minutes, or while it cannot look"
         gate = f"the gate stays open {so_far}" if is_open else "the gate is closed"
         return False, (
-            f"{_few(status.awaited)}: new in this version and yet to pass; {gate}; the rollout waits until it passed, "
+            f"{_few(status.pending_gates)}: new in this version and yet to pass; {gate}; the rollout waits until it passed, "
             "see /report"
         )
     return True, f"round {status.rounds} is done"

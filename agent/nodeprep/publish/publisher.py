@@ -19,23 +19,25 @@ from threading import Condition, Thread
 
 from nodeprep.decide.desired import AGENT_PREFIX, Desired, GatePolicy
 from nodeprep.doors import clock
-from nodeprep.doors.kube import Access
-from nodeprep.doors.kube_write import MERGE, Outcome, Writer
-from nodeprep.publish import event, lease
-from nodeprep.publish.errands import Errands
-from nodeprep.publish.node import RESET, Seen, refresh_after, says_the_same
-from nodeprep.publish.pace import FUTILE, RESERVE, Backoff, Bucket, later
-from nodeprep.publish.status import Published
-from nodeprep.publish.writing import RULE, Ask, Order, Written, back_off, look, mend, owes, write
+from nodeprep.doors.kube.reader import ApiAccess
+from nodeprep.doors.kube.writer import MERGE, ApiWriter, WriteOutcome
+from nodeprep.publish import agent_lease, node_events, node_object, node_writing, pace
+from nodeprep.publish.node_object import RESET, WrittenNode
+from nodeprep.publish.node_status import ApiStatus
+from nodeprep.publish.node_writing import RULE, WriteOrder, WriteRequest, WriteResult
+from nodeprep.publish.pace import FUTILE_RETRY_SECONDS, GATE_TOKENS, Backoff, TokenBucket
+from nodeprep.publish.side_writes import SideWrites
 
 LOGGER = logging.getLogger("nodeprep")
-WHOLE = 8.0  # seconds for the requests of one connection
-LOOK = 60.0  # seconds between two looks at what stands on the Node, a little later each (pace.LATER); design 3.5
-PATIENCE = 1.0  # seconds that an opening gate file waits for the Node to say so
+CONNECTION_TIMEOUT_SECONDS = 8.0  # seconds for the requests of one connection
+NODE_PERIOD_SECONDS = (
+    60.0  # seconds between two looks at what stands on the Node, a little later each (pace.LATER); design 3.5
+)
+OPENING_TIMEOUT_SECONDS = 1.0  # seconds that an opening gate file waits for the Node to say so
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSays:
+class NodeAnnotations:
     """What the Node says that concerns the loop: whose it is, what a human wishes, what it kept for a lost disk."""
 
     uid: str
@@ -44,7 +46,7 @@ class NodeSays:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedNode:
     """What ought to stand on the Node of this uid, under these names.
 
     `serial` counts what was wanted so far; other words for the same have the same. `beliefs` counts how often what was
@@ -68,40 +70,44 @@ class Publisher:
     says something new, and `changed` when `published` does; both from the publisher's thread.
     """
 
-    access: Access
-    minute: float = LOOK
+    access: ApiAccess
+    minute: float = NODE_PERIOD_SECONDS
     refresh: float | None = None
     is_alive: Callable[[], bool] = lambda: True
-    hear: Callable[[NodeSays], None] = lambda _: None
+    hear: Callable[[NodeAnnotations], None] = lambda _: None
     changed: Callable[[], None] = lambda: None
-    published: Published = field(default_factory=Published)
-    _wanted: Wanted | None = None
+    published: ApiStatus = field(default_factory=ApiStatus)
+    _wanted: WantedNode | None = None
     _tried: int = 0  # the newest serial that was written, or tried to be
     _done: int = 0  # the newest that stands
     _stopped: bool = False
     _holds_events: bool = False
-    _heard: NodeSays | None = None
-    _seen: Seen | None = None
-    _before: Seen | None = None  # what the Node said when the newest was first tried, until it stands
+    _heard: NodeAnnotations | None = None
+    _seen: WrittenNode | None = None
+    _before: WrittenNode | None = None  # what the Node said when the newest was first tried, until it stands
     _denied: Mapping[str, str] = field(default_factory=dict)  # resource -> what a policy said
     _minute_at: float = inf  # the first comes a minute after the first writing
     _node_trouble: str = ""
     _lock: Condition = field(default_factory=Condition)
     _thread: Thread | None = None
-    _bucket: Bucket = field(default_factory=Bucket)
+    _bucket: TokenBucket = field(default_factory=TokenBucket)
     _chance: Random = field(init=False)
     _node: Backoff = field(init=False)
-    _errands: Errands = field(init=False)
+    _side_writes: SideWrites = field(init=False)
     _refresh: float = field(init=False)
 
     def __post_init__(self) -> None:
         seed = hashlib.sha256(self.access.node.encode()).digest()
         self._chance = Random(seed)  # noqa: S311 - spreads a fleet, keeps no secret
         self._node = Backoff(self._chance)
-        self._errands = Errands(
-            self.access, self.minute * lease.RENEW / LOOK, self._chance, self._connected, self._lives
+        self._side_writes = SideWrites(
+            self.access,
+            self.minute * agent_lease.RENEW_SECONDS / NODE_PERIOD_SECONDS,
+            self._chance,
+            self._connected,
+            self._lives,
         )
-        self._refresh = refresh_after(self._chance.random()) if self.refresh is None else self.refresh
+        self._refresh = node_object.refresh_after(self._chance.random()) if self.refresh is None else self.refresh
 
     def start(self) -> None:
         self._thread = Thread(target=self._run, name="publisher", daemon=True)
@@ -120,18 +126,22 @@ class Publisher:
         """
         with self._lock:
             known = self._wanted
-            if known is not None and (known.names, known.uid) == (names, uid) and says_the_same(known.desired, desired):
+            if (
+                known is not None
+                and (known.names, known.uid) == (names, uid)
+                and node_object.says_the_same(known.desired, desired)
+            ):
                 self._wanted = replace(known, desired=desired)
             else:
                 if known is not None and known.names != names:
                     self._denied = {}
-                    self._errands.believe_anew()
-                first = Wanted(desired, names, uid, 1)
+                    self._side_writes.believe_anew()
+                first = WantedNode(desired, names, uid, 1)
                 self._wanted = replace(first, serial=known.serial + 1, beliefs=known.beliefs) if known else first
                 self._lock.notify_all()
             serial, self._holds_events = self._wanted.serial, opening
             if opening and self._thread is not None and self._node.not_before <= clock.now():
-                self._lock.wait_for(lambda: self._tried >= serial or self._stopped, PATIENCE)
+                self._lock.wait_for(lambda: self._tried >= serial or self._stopped, OPENING_TIMEOUT_SECONDS)
 
     def gates_stand(self) -> None:
         """Gate files say what they should: others may hear of it."""
@@ -146,7 +156,7 @@ class Publisher:
             self._denied = {}
             if self._wanted is not None:
                 self._wanted = replace(self._wanted, serial=self._wanted.serial + 1, beliefs=self._wanted.beliefs + 1)
-            self._errands.believe_anew()
+            self._side_writes.believe_anew()
             self._lock.notify_all()
 
     def _lives(self) -> bool:
@@ -164,8 +174,8 @@ class Publisher:
                 work()
             except Exception as broke:  # the boundary: a fault of ours must not end what closes gates in the cluster
                 LOGGER.exception("broke")
-                self._node.failed(clock.now(), FUTILE)
-                self._errands.rest(clock.now())
+                self._node.failed(clock.now(), FUTILE_RETRY_SECONDS)
+                self._side_writes.rest(clock.now())
                 self._node_trouble = f"a fault of nodeprep's own: {type(broke).__name__}: {broke}; please report it"
             self._publish()
 
@@ -179,68 +189,72 @@ class Publisher:
         wanted, seen = self._wanted, self._seen
         if wanted is None:
             return inf, self._publish
-        kept = self._bucket.wait(now, RESERVE)
+        kept = self._bucket.wait(now, GATE_TOKENS)
         node = self._node.not_before
         due: list[tuple[float, Callable[[], None]]] = []
         if self._done < wanted.serial:
             due.append((max(node, now + self._bucket.wait(now)), partial(self._write, wanted)))
         if seen is not None:
             due.append((max(self._minute_at, node, now + kept), partial(self._check, wanted)))
-            due += self._errands.due(seen, max(node, now + kept), with_events=not self._holds_events)
+            due += self._side_writes.due(seen, max(node, now + kept), with_events=not self._holds_events)
         idle = inf, self._publish
         return next((one for one in due if one[0] <= now), min(due, key=lambda one: one[0], default=idle))
 
     @contextmanager
-    def _connected(self) -> Iterator[Ask]:
+    def _connected(self) -> Iterator[WriteRequest]:
         """A way to ask, each request counted; the bucket may be overdrawn by what began, and is waited for before."""
         clock.sleep(self._bucket.wait(clock.now()))
-        with Writer(self.access, WHOLE) as writer:
+        with ApiWriter(self.access, CONNECTION_TIMEOUT_SECONDS) as writer:
 
-            def ask(method: str, where: str, body: object = None, content_type: str = MERGE, /) -> Outcome:
+            def ask(method: str, where: str, body: object = None, content_type: str = MERGE, /) -> WriteOutcome:
                 self._bucket.take(clock.now())
                 return writer.request(method, where, body, content_type)
 
             yield ask
 
-    def _order(self, wanted: Wanted) -> Order:
-        """A resource that a rule of the fence denied is left alone; one that others denied, until the next serial."""
+    def _order(self, wanted: WantedNode) -> WriteOrder:
+        """A resource that a rule of the admission policy denied is left alone; one that others denied, until the next serial."""
         refresh = self._refresh if self.is_alive() else inf
         is_new = wanted.serial != self._tried
         denied = frozenset(resource for resource, said in self._denied.items() if not is_new or RULE.search(said))
-        return Order(self.access.node, wanted.uid, wanted.desired, wanted.names, refresh, denied)
+        return WriteOrder(self.access.node, wanted.uid, wanted.desired, wanted.names, refresh, denied)
 
-    def _write(self, wanted: Wanted) -> None:
+    def _write(self, wanted: WantedNode) -> None:
         order, still = self._order(wanted), partial(self._is_newest, wanted)
-        self._take(write(order, self._connected, _now, before=self._before, still_wanted=still), wanted, order.denied)
+        self._take(
+            node_writing.write(order, self._connected, _now, before=self._before, still_wanted=still),
+            wanted,
+            order.denied,
+        )
 
-    def _is_newest(self, wanted: Wanted) -> bool:
+    def _is_newest(self, wanted: WantedNode) -> bool:
         with self._lock:
             return self._wanted is None or self._wanted.serial == wanted.serial
 
-    def _check(self, wanted: Wanted) -> None:
+    def _check(self, wanted: WantedNode) -> None:
         """Whether it still stands as it should. What we know to be owed is written, which reads the Node, too."""
-        self._minute_at = clock.now() + later(self.minute, self._chance)
+        self._minute_at = clock.now() + pace.later(self.minute, self._chance)
         order, now = self._order(wanted), _now()
-        if self._seen is None or not owes(self._seen, order, now):
+        if self._seen is None or not node_writing.owes(self._seen, order, now):
             with self._connected() as ask:
-                found = look(order, ask, now)
+                found = node_writing.look(order, ask, now)
             if found is not None:
                 self._take(found, wanted, order.denied)
                 return
         with self._lock:
             self._done = min(self._done, wanted.serial - 1)  # it is owed again
 
-    def _take(self, written: Written, wanted: Wanted, spared: frozenset[str]) -> None:
+    def _take(self, written: WriteResult, wanted: WantedNode, deferred: frozenset[str]) -> None:
         """What came of it: what the Node says goes to the loop, and what happened into an Event.
 
-        `spared` are the resources that were not tried.
+        `deferred` are the resources that were not tried.
         """
         known = self._denied.values()
         denials = [said for said in written.denied.values() if said not in known]
         with self._lock:
             newest = self._wanted or wanted
             if (newest.names, newest.beliefs) == (wanted.names, wanted.beliefs):
-                still = {resource: said for resource, said in self._denied.items() if resource in spared}
+                still = {resource: said for resource, said in self._denied.items() if resource in deferred}
                 self._denied = {**still, **written.denied}
             self._before = written.before
         if not written.dropped:
@@ -249,30 +263,30 @@ class Publisher:
             self._seen = written.seen
             self._tell_others(written, written.seen, denials)
 
-    def _settle(self, written: Written, wanted: Wanted) -> None:
+    def _settle(self, written: WriteResult, wanted: WantedNode) -> None:
         """It stands, or is tried again in a while."""
         now, failure = clock.now(), written.failure
         if failure is None:
             self._node.succeeded()
         else:
-            back_off(self._node, failure, now)
+            node_writing.back_off(self._node, failure, now)
         with self._lock:
             self._tried = wanted.serial
             self._done = self._done if failure else wanted.serial
-            self._minute_at = now if failure else min(self._minute_at, now + later(self.minute, self._chance))
+            self._minute_at = now if failure else min(self._minute_at, now + pace.later(self.minute, self._chance))
             self._lock.notify_all()
         self._node_trouble = self._trouble(written, wanted.uid)
 
-    def _tell_others(self, written: Written, seen: Seen, denials: Iterable[str]) -> None:
-        told = (event.Happening("WriteDenied", mend(said), True) for said in denials)
-        self._errands.events.extend(event.event(seen, one, _now()) for one in (*written.happenings, *told))
+    def _tell_others(self, written: WriteResult, seen: WrittenNode, denials: Iterable[str]) -> None:
+        told = (node_events.NodeEvent("WriteDenied", node_writing.mend(said), True) for said in denials)
+        self._side_writes.events.extend(node_events.event(seen, one, _now()) for one in (*written.node_events, *told))
         ours = (one for one in seen.annotations.items() if one[0].startswith(f"{AGENT_PREFIX}/"))
-        says = NodeSays(seen.uid, seen.annotations.get(RESET, ""), tuple(sorted(ours)))
+        says = NodeAnnotations(seen.uid, seen.annotations.get(RESET, ""), tuple(sorted(ours)))
         if says != self._heard:
             self._heard = says
             self.hear(says)
 
-    def _trouble(self, written: Written, uid: str) -> str:
+    def _trouble(self, written: WriteResult, uid: str) -> str:
         name = self.access.node
         if written.failure is not None:
             denied = "; see kubectl auth can-i --list, as this agent" if written.failure.status in (401, 403) else ""
@@ -282,9 +296,11 @@ class Publisher:
         return ""
 
     def _publish(self) -> None:
-        denied = "; ".join(filter(None, (*self._denied.values(), self._errands.denied)))
-        told = "; ".join(filter(None, (self._node_trouble, denied and mend(denied), self._errands.trouble)))
-        new = Published(told, denied, self._errands.fenced)
+        denied = "; ".join(filter(None, (*self._denied.values(), self._side_writes.denied)))
+        told = "; ".join(
+            filter(None, (self._node_trouble, denied and node_writing.mend(denied), self._side_writes.trouble))
+        )
+        new = ApiStatus(told, denied, self._side_writes.policy_enforced)
         if new != self.published:
             self.published = new
             self.changed()

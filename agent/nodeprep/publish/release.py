@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodeprep.decide.desired import AGENT_PREFIX, PREFIX, GatePolicy
-from nodeprep.publish.node import RELEASED, RESET, Seen, is_our_label
+from nodeprep.publish import node_object
+from nodeprep.publish.node_object import RELEASED, RESET, WrittenNode
 
 Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Leftovers:
     """What of ours a Node bears: names of taints, labels, conditions and annotations."""
 
     taints: tuple[str, ...] = ()
@@ -34,11 +35,11 @@ class Left:
         return ", ".join(f"{kind} {' '.join(names)}" for kind, names in kinds.items() if names)
 
 
-def left(node: Object, names: GatePolicy, *, for_good: bool) -> Left:
+def left(node: Object, names: GatePolicy, *, for_good: bool) -> Leftovers:
     """What of ours stands there. `for_good`: also what humans wrote for us, which an agent would go by again."""
-    seen = Seen.of(node)
+    seen = WrittenNode.of(node)
     human = tuple(key for key in seen.annotations if key.startswith(f"{PREFIX}/")) if for_good else (RESET,)
-    return Left(
+    return Leftovers(
         taints=tuple(
             dict.fromkeys(
                 str(one.get("key"))
@@ -46,7 +47,7 @@ def left(node: Object, names: GatePolicy, *, for_good: bool) -> Left:
                 if one.get("key") in (names.unhealthy_taint, names.bootstrap_taint)
             )
         ),
-        labels=tuple(sorted(key for key in seen.labels if is_our_label(key, names))),
+        labels=tuple(sorted(key for key in seen.labels if node_object.is_our_label(key, names))),
         conditions=tuple(
             str(one.get("type")) for one in seen.conditions if str(one.get("type")).startswith(f"{PREFIX}/")
         ),
@@ -56,13 +57,13 @@ def left(node: Object, names: GatePolicy, *, for_good: bool) -> Left:
     )
 
 
-def node_patch(node: Object, there: Left, released: str | None) -> dict[str, Any] | None:
+def node_patch(node: Object, there: Leftovers, released: str | None) -> dict[str, Any] | None:
     """The merge patch that takes it off the Node and, with `released`, tells its agent so; None if there is nothing.
 
     It holds the whole list of taints and the version that it was read at: a lost race is a conflict, and nobody's taint
     is lost.
     """
-    seen = Seen.of(node)
+    seen = WrittenNode.of(node)
     annotations: dict[str, str | None] = dict.fromkeys(there.annotations)
     if released is not None and RELEASED not in seen.annotations:
         annotations[RELEASED] = released
@@ -79,7 +80,7 @@ def node_patch(node: Object, there: Left, released: str | None) -> dict[str, Any
     return patch
 
 
-def status_patch(there: Left) -> dict[str, Any] | None:
+def status_patch(there: Leftovers) -> dict[str, Any] | None:
     """The strategic merge patch that takes our conditions away; None if there are none."""
     if not there.conditions:
         return None

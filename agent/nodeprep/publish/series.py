@@ -8,20 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.cluster_objects import whole
-from nodeprep.facts.counters import Counters, PortCounters
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.ledger import ENI_MACS, Row, ledger
-from nodeprep.facts.links import Links
-from nodeprep.facts.past import State
-from nodeprep.facts.rdma import Port, Rdma
+from nodeprep.agent_state import NodeState
+from nodeprep.facts.alibaba import ledger
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.ledger import ENI_MACS, EniRow
+from nodeprep.facts.kubernetes import cluster_objects
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.counters import Counters, PortCounters
+from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import CannotLook, Seen, Status, Unreadable, raw
-from nodeprep.publish.status import NodeStatus
+from nodeprep.publish.node_status import NodeStatus
 
 Rows = Mapping[tuple[str, ...], float]
 
-LONGEST = 120  # characters of a label's value: names come from the kernel, from Kubernetes and from files
+LABEL_LIMIT_CHARACTERS = (
+    120  # characters of a label's value: names come from the kernel, from Kubernetes and from files
+)
 WORST_FIRST = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.OK)
 ACTIVE = "4"  # enum ib_port_state (include/rdma/ib_verbs.h)
 GIGABIT = 1e9 / 8  # bytes; sysfs gives Gb/s, and Prometheus wants bytes
@@ -86,7 +89,7 @@ class Series:
 
 def cut(text: str) -> str:
     """A label's value: short, and text that can be sent even where a name of the kernel was none."""
-    return text.encode("utf-8", "backslashreplace").decode()[:LONGEST]
+    return text.encode("utf-8", "backslashreplace").decode()[:LABEL_LIMIT_CHARACTERS]
 
 
 def checks(status: NodeStatus) -> Rows:
@@ -99,7 +102,7 @@ def checks(status: NodeStatus) -> Rows:
 
 
 def states(status: NodeStatus) -> Rows:
-    return {(state,): float(state is status.past.state) for state in State}
+    return {(state,): float(state is status.agent_state.state) for state in NodeState}
 
 
 def ports_up(status: NodeStatus) -> Rows:
@@ -155,7 +158,7 @@ def resources(status: NodeStatus) -> Rows:
     node = raw(cluster)["node"]
     books = {} if isinstance(node, Unreadable) else {book: raw(node)[book] for book in ("capacity", "allocatable")}
     counted = {
-        (resource, book): whole(quantity)
+        (resource, book): cluster_objects.whole(quantity)
         for book, quantities in books.items()
         if not isinstance(quantities, Unreadable)
         for resource, quantity in quantities.items()
@@ -169,7 +172,7 @@ def enis(status: NodeStatus) -> Rows:
     if Imds not in status.facts or Links not in status.facts:
         return {}
     try:
-        books = ledger(Seen(status.facts))
+        books = ledger.ledger(Seen(status.facts))
     except CannotLook:
         return {}
     if books is None:
@@ -182,7 +185,7 @@ def enis(status: NodeStatus) -> Rows:
     return {(state,): float(count) for state, count in counts.items()}
 
 
-def known_state(row: Row) -> str:
+def known_state(row: EniRow) -> str:
     """Its state, "unknown" where a book that decides it could not be read."""
     try:
         state = eni_state(row)
@@ -191,7 +194,7 @@ def known_state(row: Row) -> str:
     return state
 
 
-def eni_state(row: Row) -> str:
+def eni_state(row: EniRow) -> str:
     """One of ENI_STATES; "" for a NIC that no cloud attached."""
     if row.metadata is None:
         return "ghost" if row.mac.startswith(ENI_MACS) else ""
@@ -210,9 +213,13 @@ def node_ok(status: NodeStatus) -> Rows:
     return one(not status.published.trouble) if status.published else {}
 
 
-def fence_ok(status: NodeStatus) -> Rows:
+def admission_policy_ok(status: NodeStatus) -> Rows:
     """None until it was tested."""
-    return one(status.published.fenced) if status.published and status.published.fenced is not None else {}
+    return (
+        one(status.published.policy_enforced)
+        if status.published and status.published.policy_enforced is not None
+        else {}
+    )
 
 
 def one(value: float) -> Rows:
@@ -265,7 +272,7 @@ ALL = (
         lambda status: one(not status.config_trouble),
     ),
     Series(
-        "nodeprep_store_ok",
+        "nodeprep_state_file_ok",
         "Whether the agent's memory is kept on disk (1), or only in the process (0)",
         (),
         lambda status: one(not status.store_trouble),
@@ -277,23 +284,32 @@ ALL = (
         lambda status: one(not status.gate_trouble),
     ),
     Series("nodeprep_node_ok", "Whether Node and Lease say what they should (1), or cannot be written", (), node_ok),
-    Series("nodeprep_fence_ok", "Whether a foreign label and Lease were denied to it when last tried", (), fence_ok),
+    Series(
+        "nodeprep_admission_policy_ok",
+        "Whether a foreign label and Lease were denied to it when last tried",
+        (),
+        admission_policy_ok,
+    ),
     Series(
         "nodeprep_mounts_ok", "Whether only its own mounts are writable", (), lambda status: one(not status.exposed)
     ),
     Series("nodeprep_waivers", "Findings that a waiver excuses now", (), lambda status: one(status.waivers)),
-    Series("nodeprep_upgrade_spared", "What holds a rollout up", (), lambda status: one(status.waits_for)),
+    Series("nodeprep_upgrade_deferred_checks", "What holds a rollout up", (), lambda status: one(status.waits_for)),
     Series("nodeprep_taint_ok", "Whether no plugin keeps a due taint away", (), lambda status: one(status.taint_ok)),
     Series(
-        "nodeprep_bell_alive",
+        "nodeprep_event_source_up",
         "Whether an event source of the kernel is heard (1), or its facts are only polled (0)",
-        ("bell",),
-        lambda status: {(bell,): float(found.alive) for bell, found in status.bells.items() if not found.absent},
+        ("event_source",),
+        lambda status: {
+            (event_source,): float(found.alive)
+            for event_source, found in status.event_sources.items()
+            if not found.absent
+        },
     ),
     Series(
-        "nodeprep_bell_restarts_total",
+        "nodeprep_event_source_restarts_total",
         "How often an event source was opened again after it had died",
-        ("bell",),
-        lambda status: {(bell,): float(found.restarts) for bell, found in status.bells.items()},
+        ("event_source",),
+        lambda status: {(event_source,): float(found.restarts) for event_source, found in status.event_sources.items()},
     ),
 )

@@ -18,18 +18,19 @@ from threading import Thread
 from typing import Self
 
 from nodeprep.doors import clock
-from nodeprep.publish.http import END, JSON, MOST_HEAD, Answer, Routes, answer, says
+from nodeprep.publish import page_http
+from nodeprep.publish.page_http import END, HEAD_LIMIT_BYTES, JSON, PageAnswer, Routes
 
 PORT = 9842  # design 6
-MOST_PORT = 65535
-PLACES = 8  # clients at once: Prometheus in pairs, two probes, a person
-PATIENCE = 5.0  # seconds for a whole request and its answer
+PORT_LIMIT = 65535
+CLIENTS_LIMIT = 8  # clients at once: Prometheus in pairs, two probes, a person
+REQUEST_TIMEOUT_SECONDS = 5.0  # seconds for a whole request and its answer
 # Seconds for which a place is safe when all are taken: a scraper sends its request at once, a round trip after it
 # connected. So a flood is taken in at 400 connections a second, and a probe among it waits for a third of one.
-SAFE = 0.02
+SELECT_MARGIN_SECONDS = 0.02
 BACKLOG = 128
 PIECE = 65536
-MOST_WASTE = 65536  # bytes that a client may send after its request
+WASTE_LIMIT_BYTES = 65536  # bytes that a client may send after its request
 
 
 class CannotServe(Exception):
@@ -37,7 +38,7 @@ class CannotServe(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
+class NetworkPages:
     """What the agent says to the network: content type and text; whether it is well or ready, and a line why."""
 
     metrics: Callable[[], tuple[str, bytes]]
@@ -46,14 +47,14 @@ class Pages:
 
     def routes(self) -> Routes:
         return {
-            "/metrics": {"GET": lambda: Answer(HTTPStatus.OK, *self.metrics())},
+            "/metrics": {"GET": lambda: PageAnswer(HTTPStatus.OK, *self.metrics())},
             "/healthz": {"GET": lambda: _probe(*self.health())},
             "/readyz": {"GET": lambda: _probe(*self.readiness())},
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
+class LocalPages:
     """What the agent says and takes on its own node only: its report as JSON, and a human's reset."""
 
     report: Callable[[], str]
@@ -67,24 +68,28 @@ class Local:
             "/reset-inventory": {"POST": self._forget},
         }
 
-    def _report(self) -> Answer:
-        return Answer(HTTPStatus.OK, JSON, self.report().encode("utf-8", "backslashreplace"))
+    def _report(self) -> PageAnswer:
+        return PageAnswer(HTTPStatus.OK, JSON, self.report().encode("utf-8", "backslashreplace"))
 
-    def _reset(self) -> Answer:
+    def _reset(self) -> PageAnswer:
         self.reset()
-        return says(HTTPStatus.ACCEPTED, "the agent starts over: nothing is proven and nothing is held against anyone")
+        return page_http.says(
+            HTTPStatus.ACCEPTED, "the agent starts over: nothing is proven and nothing is held against anyone"
+        )
 
-    def _forget(self) -> Answer:
+    def _forget(self) -> PageAnswer:
         self.forget()
-        return says(HTTPStatus.ACCEPTED, "the agent starts over, and takes what the node has now for what belongs here")
+        return page_http.says(
+            HTTPStatus.ACCEPTED, "the agent starts over, and takes what the node has now for what belongs here"
+        )
 
 
-def _probe(well: bool, why: str) -> Answer:
-    return says(HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, why)
+def _probe(well: bool, why: str) -> PageAnswer:
+    return page_http.says(HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, why)
 
 
 @dataclass(slots=True, eq=False)
-class Client:
+class PageClient:
     """One connection since `since`: what came of its request, what of the answer is still to be sent."""
 
     link: socket.socket
@@ -95,13 +100,13 @@ class Client:
 
 
 @dataclass(slots=True)
-class Server:
+class PageServer:
     """Serves one listener until it is closed. `path` is its file, if it has one."""
 
     listener: socket.socket
     routes: Routes
     path: Path | None = None
-    clients: list[Client] = field(default_factory=list)
+    clients: list[PageClient] = field(default_factory=list)
     _selector: DefaultSelector = field(default_factory=DefaultSelector)
     _closing: int = field(default_factory=lambda: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
     _thread: Thread = field(init=False)
@@ -148,16 +153,18 @@ class Server:
                         for client in self.clients:
                             client.link.close()
                         return
-                    if isinstance(key.data, Client):
+                    if isinstance(key.data, PageClient):
                         self._go_on(key.data)
                     else:
                         self._accept()
-                for client in [one for one in self.clients if clock.now() - one.since >= PATIENCE]:
+                for client in [one for one in self.clients if clock.now() - one.since >= REQUEST_TIMEOUT_SECONDS]:
                     self._drop(client)
 
     def _listen(self, now: float) -> None:
         """Wait for new clients while there is a place, or one that may be taken from its holder."""
-        wanted = now >= self._rests_until and (len(self.clients) < PLACES or now - self.clients[0].since >= SAFE)
+        wanted = now >= self._rests_until and (
+            len(self.clients) < CLIENTS_LIMIT or now - self.clients[0].since >= SELECT_MARGIN_SECONDS
+        )
         listened = self.listener.fileno() in self._selector.get_map()
         if wanted and not listened:
             self._selector.register(self.listener, EVENT_READ)
@@ -166,9 +173,14 @@ class Server:
 
     def _nap(self, now: float) -> float | None:
         """Seconds until something is to be done though nobody speaks; None if there is no such thing."""
-        ends = [self.clients[0].since + PATIENCE] if self.clients else []
+        ends = [self.clients[0].since + REQUEST_TIMEOUT_SECONDS] if self.clients else []
         if self.listener.fileno() not in self._selector.get_map():
-            ends.append(max(self._rests_until, self.clients[0].since + SAFE if len(self.clients) >= PLACES else 0.0))
+            ends.append(
+                max(
+                    self._rests_until,
+                    self.clients[0].since + SELECT_MARGIN_SECONDS if len(self.clients) >= CLIENTS_LIMIT else 0.0,
+                )
+            )
         return max(min(ends) - now, 0.001) if ends else None
 
     def _accept(self) -> None:
@@ -177,16 +189,16 @@ class Server:
         except BlockingIOError:
             return
         except OSError:  # out of files or memory, or a client that has gone: trying at once would only spin
-            self._rests_until = clock.now() + SAFE
+            self._rests_until = clock.now() + SELECT_MARGIN_SECONDS
             return
-        if len(self.clients) >= PLACES:
+        if len(self.clients) >= CLIENTS_LIMIT:
             self._drop(self.clients[0])
         link.setblocking(False)
-        client = Client(link, clock.now())
+        client = PageClient(link, clock.now())
         self.clients.append(client)
         self._selector.register(link, EVENT_READ, client)
 
-    def _go_on(self, client: Client) -> None:
+    def _go_on(self, client: PageClient) -> None:
         if client not in self.clients:
             return  # dropped for another one a moment ago
         try:
@@ -199,35 +211,35 @@ class Server:
         except OSError:
             self._drop(client)
 
-    def _receive(self, client: Client) -> None:
+    def _receive(self, client: PageClient) -> None:
         """Gather the request; after the answer, read on until the client has closed, or what is on its way is lost."""
         piece = client.link.recv(PIECE)
         if not piece:
             self._drop(client)
         elif client.waste:
             client.waste += len(piece)
-            if client.waste > MOST_WASTE:
+            if client.waste > WASTE_LIMIT_BYTES:
                 self._drop(client)
         else:
-            client.head += piece[: MOST_HEAD - len(client.head)]
-            if END in client.head or len(client.head) >= MOST_HEAD:
-                client.rest = memoryview(answer(client.head, self.routes))
+            client.head += piece[: HEAD_LIMIT_BYTES - len(client.head)]
+            if END in client.head or len(client.head) >= HEAD_LIMIT_BYTES:
+                client.rest = memoryview(page_http.answer(client.head, self.routes))
                 self._selector.modify(client.link, EVENT_WRITE, client)
 
-    def _send(self, client: Client, rest: memoryview) -> None:
+    def _send(self, client: PageClient, rest: memoryview) -> None:
         client.rest = rest[client.link.send(rest) :]
         if not client.rest:
             client.rest, client.waste = None, 1
             client.link.shutdown(socket.SHUT_WR)
             self._selector.modify(client.link, EVENT_READ, client)
 
-    def _drop(self, client: Client) -> None:
+    def _drop(self, client: PageClient) -> None:
         self.clients.remove(client)
         self._selector.unregister(client.link)
         client.link.close()
 
 
-def serve(address: str, port: int, pages: Pages) -> Server:
+def serve(address: str, port: int, pages: NetworkPages) -> PageServer:
     """Serve the pages on an IPv4 or IPv6 address; "::" takes both. Raises CannotServe."""
     try:
         found = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
@@ -236,18 +248,18 @@ def serve(address: str, port: int, pages: Pages) -> Server:
     family, _, _, _, (host, _, *scope) = found[0]
     both = family == socket.AF_INET6 and address == "::" and socket.has_dualstack_ipv6()
     shown = f"[{address}]:{port}" if family == socket.AF_INET6 else f"{address}:{port}"
-    if not 0 <= port <= MOST_PORT:
-        raise CannotServe(f"cannot listen on {shown}: a port from 0 to {MOST_PORT} is wanted")
+    if not 0 <= port <= PORT_LIMIT:
+        raise CannotServe(f"cannot listen on {shown}: a port from 0 to {PORT_LIMIT} is wanted")
     try:
         listener = socket.create_server((host, port, *scope), family=family, backlog=BACKLOG, dualstack_ipv6=both)
     except OSError as error:
         # create_server adds words of its own to strerror
         why = f"{os.strerror(error.errno or 0)}; see ss -ltnp 'sport = :{port}' and ip address"
         raise CannotServe(f"cannot listen on {shown}: {why}") from None
-    return Server(listener, pages.routes())
+    return PageServer(listener, pages.routes())
 
 
-def serve_local(path: Path, local: Local) -> Server:
+def serve_local(path: Path, local: LocalPages) -> PageServer:
     """Serve the report on a unix socket of mode 0600, in place of one that a killed agent left. Raises CannotServe.
 
     Whoever finds the file finds someone who listens: it gets its name when it does.
@@ -264,4 +276,4 @@ def serve_local(path: Path, local: Local) -> Server:
         listener.close()
         why = error.strerror or str(error)
         raise CannotServe(f"cannot listen on {path}: {why}; see ls -la {path.parent}") from None
-    return Server(listener, local.routes(), path)
+    return PageServer(listener, local.routes(), path)

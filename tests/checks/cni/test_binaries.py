@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.cni.binaries import CHECK
-from nodeprep.facts.cni import CniFile, Network
+from nodeprep.facts.network.cni import CniFile, CniNetwork
 from nodeprep.model import Unreadable, Why, guarded
 from tests.cni_values import binary, cni, cni_file, network, plugin, terway
 from tests.values import say, verdicts
@@ -15,7 +15,7 @@ from tests.values import say, verdicts
 CHAIN = CniFile("10-terway.conflist", network(plugin("terway"), plugin("cilium-cni")))
 CALICO = cni_file("10-calico.conflist", "calico", "portmap", delegates=("calico-ipam",))
 MULTUS = CniFile("00-multus.conf", network(plugin("multus", clusterNetwork="10-calico.conflist"), name="m"))
-BROKEN: Network = guarded(Unreadable(Why.MALFORMED, "/etc/cni/net.d/00-x.conf", detail="line 1, column 1: no value"))
+BROKEN: CniNetwork = guarded(Unreadable(Why.MALFORMED, "/etc/cni/net.d/00-x.conf", detail="line 1, column 1: no value"))
 
 ROWS = [
     # what is wrong with the second one   Terway  says of it

@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.cni.first import CHECK
-from nodeprep.facts.cni import CniFile, Network
+from nodeprep.facts.network.cni import CniFile, CniNetwork
 from nodeprep.model import Unreadable, Why, guarded
 from tests.cni_values import cni, cni_file, network, plugin, terway
 from tests.values import say, verdicts
 
 
 def unreadable(name: str, why: Why = Why.MALFORMED) -> CniFile:
-    blind: Network = guarded(Unreadable(why, f"/etc/cni/net.d/{name}", detail="line 3, column 17: a comma is missing"))
+    blind: CniNetwork = guarded(
+        Unreadable(why, f"/etc/cni/net.d/{name}", detail="line 3, column 17: a comma is missing")
+    )
     return CniFile(name, blind)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.cni.parse import CHECK
-from nodeprep.facts.cni import CniFile, Network
+from nodeprep.facts.network.cni import CniFile, CniNetwork
 from nodeprep.model import Unreadable, Why, guarded
 from tests.cni_values import cni, cni_file, network, plugin, terway
 from tests.values import say, verdicts
@@ -14,7 +14,7 @@ WRONG = "line 3, column 17: a comma or } is missing before '\"'"
 
 
 def unreadable(name: str, why: Why = Why.MALFORMED, detail: str = WRONG) -> CniFile:
-    blind: Network = guarded(Unreadable(why, f"/etc/cni/net.d/{name}", detail=detail))
+    blind: CniNetwork = guarded(Unreadable(why, f"/etc/cni/net.d/{name}", detail=detail))
     return CniFile(name, blind)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.cni.rdma_netns import CHECK
-from nodeprep.facts.cni import CniFile, Network
-from nodeprep.facts.rdma_netlink import RdmaNetlink
+from nodeprep.facts.network.cni import CniFile, CniNetwork
+from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.model import Unreadable, Why, guarded
 from tests.cni_values import cni, cni_file
 from tests.values import say, verdicts
@@ -14,7 +14,7 @@ from tests.values import say, verdicts
 MOVING = cni_file("10-sriov.conflist", "sriov", "rdma")
 INSIDE = cni_file("00-multus.conf", "multus", delegates=("sriov", "rdma"))
 PLAIN = cni_file("10-calico.conflist", "calico")
-BROKEN: Network = guarded(Unreadable(Why.MALFORMED, "/etc/cni/net.d/20-x.conf"))
+BROKEN: CniNetwork = guarded(Unreadable(Why.MALFORMED, "/etc/cni/net.d/20-x.conf"))
 
 
 def told(mode: str | None, *denied: str) -> RdmaNetlink:

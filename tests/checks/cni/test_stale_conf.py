@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.cni.stale_conf import CHECK
-from nodeprep.facts.cni import CniFile
+from nodeprep.facts.network.cni import CniFile
 from tests.cni_values import cni, cni_file, network, terway
 from tests.values import say
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.counter.physical import CHECK, Want
-from nodeprep.facts.counters import Counters, PortCounters
+from nodeprep.facts.rdma.counters import Counters, PortCounters
 from nodeprep.model import Unreadable, Why
 from tests.values import port, rdma, say, verdicts, wanted
 

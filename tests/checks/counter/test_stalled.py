@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.counter.stalled import CHECK, RETRIES, Want
-from nodeprep.facts.counters import Counters, PortCounters
-from nodeprep.facts.rdma_netlink import RdmaNetlink
+from nodeprep.facts.rdma.counters import Counters, PortCounters
+from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from tests.values import port, rdma, say, verdicts
 
 PORT = port()

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from nodeprep.checks.counter.transport import CHECK, Want, limits
-from nodeprep.facts.counters import TRANSPORT, Counters, PortCounters
+from nodeprep.checks.counter import transport
+from nodeprep.checks.counter.transport import CHECK, Want
+from nodeprep.facts.rdma.counters import TRANSPORT, Counters, PortCounters
 from nodeprep.model import Status
 from tests.values import port, rdma, say, verdicts, wanted
 
@@ -74,7 +75,7 @@ def test_a_rate_counts(name: str, most: int, says: str) -> None:
 
 def test_every_counter_that_is_read_for_it_is_judged() -> None:
     """completer_retry_err moves without a fault on a slow machine: counter.stalled alone asks for it."""
-    assert set(TRANSPORT) - {limit.counter for limit in limits(Want())} == {"completer_retry_err"}
+    assert set(TRANSPORT) - {limit.counter for limit in transport.limits(Want())} == {"completer_retry_err"}
 
 
 OWN = [

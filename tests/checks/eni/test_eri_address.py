@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.eni.eri_address import CHECK
-from nodeprep.facts.links import Address
+from nodeprep.facts.network.links import Address
 from tests.cluster_values import erdma_device, erdma_record
 from tests.cni_values import terway
 from tests.eni_values import DENIED, ERI_MAC, SILENT, address, erdma, eth0, eth1, eth2, kernel, recorded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.eni.foreign_address import CHECK
-from nodeprep.facts.links import Address
+from nodeprep.facts.network.links import Address
 from tests.cni_values import terway
 from tests.eni_values import SILENT, address, erdma, eth0, eth1, kernel, known, recorded
 from tests.imds_values import NOT_ECS, SHARED_MAC, imds, instance, interface, shared

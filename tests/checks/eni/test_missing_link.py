@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.eni.missing_link import CHECK
-from nodeprep.facts.links import Links
+from nodeprep.facts.network.links import Links
 from tests.cluster_values import pod_eni
 from tests.cni_values import terway
 from tests.eni_values import DENIED, SILENT, eth0, eth1, kernel, known, recorded

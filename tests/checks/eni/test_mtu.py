@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.eni.mtu import CHECK
-from nodeprep.facts.cni import CniFile
+from nodeprep.facts.network.cni import CniFile
 from nodeprep.model import Unreadable, Why
 from tests.cni_values import cni, cni_file, network, plugin, terway
 from tests.eni_values import DENIED, SILENT, erdma, eth0, eth1, kernel, known, recorded

@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.eni.os_manager import CHECK
-from nodeprep.facts.os_network import Claim, OsNetwork
+from nodeprep.facts.network.os_network import InterfaceClaim, OsNetwork
 from tests.cni_values import terway
 from tests.eni_values import DENIED, SILENT
 from tests.imds_values import NOT_ECS, imds
 from tests.values import say, verdicts
 
-CLOUD_INIT = Claim("cloud-init", "/etc/cloud/cloud.cfg", "apply_full_imds_network_config: true: DHCP on every NIC")
-UDEV = Claim("udev", "/lib/udev/rules.d/61-eni.rules", "sets up or renames interfaces as they appear")
+CLOUD_INIT = InterfaceClaim(
+    "cloud-init", "/etc/cloud/cloud.cfg", "apply_full_imds_network_config: true: DHCP on every NIC"
+)
+UDEV = InterfaceClaim("udev", "/lib/udev/rules.d/61-eni.rules", "sets up or renames interfaces as they appear")
 NONE, ONE = OsNetwork(0.0, ()), OsNetwork(0.0, (CLOUD_INIT,))
 WARNS = "warn ClaimsEnis os_unmanage_eni()"
 

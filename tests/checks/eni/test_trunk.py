@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.eni.trunk import CHECK, Want
-from nodeprep.facts.cluster import Cluster, EniRecord
+from nodeprep.facts.kubernetes.cluster import Cluster, EniRecord
 from tests.cluster_values import node_object
 from tests.eni_values import DENIED, SILENT, eth0, kernel, known, recorded
 from tests.imds_values import NOT_ECS, SHARED_MAC, imds

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.erdma.agent import CHECK
-from nodeprep.facts.cluster import Pod
+from nodeprep.facts.kubernetes.cluster import Pod
 from nodeprep.model import Unreadable, Why
 from tests.cluster_values import cluster, container, erdma_record, node_object, pod
 from tests.values import say, verdicts

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.erdma.device import CHECK
-from nodeprep.facts.rdma_netlink import RdmaNetlink
+from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from tests.erdma_values import FIRST, SECOND, erdma, erdma_0, eri
 from tests.values import pci, rdma, say, verdicts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.erdma.mode import CHECK, Want
-from nodeprep.facts.erdma import Erdma
+from nodeprep.facts.alibaba.erdma import Erdma
 from nodeprep.model import Unreadable, Why
 from tests.erdma_values import FIRST, SECOND, erdma, erdma_0
 from tests.values import rdma, say, verdicts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.fs.mounts import CHECK, Want
-from nodeprep.facts.mounts import Mount, Mounts
+from nodeprep.facts.machine.mounts import Mount, Mounts
 from nodeprep.model import Unreadable, Why
 from tests.values import say, verdicts
 

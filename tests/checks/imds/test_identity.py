@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.imds.identity import CHECK
-from nodeprep.facts.cluster import Cluster
+from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.model import Unreadable, Why
 from tests.cluster_values import cluster, node_object
 from tests.imds_values import NOT_ECS, imds, instance

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.imds.reachable import CHECK
-from nodeprep.facts.imds import PRODUCT
+from nodeprep.facts.alibaba.imds import PRODUCT
 from nodeprep.model import Unreadable, Why
 from tests.cluster_values import cluster, node_object
 from tests.imds_values import NOT_ECS, imds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.imds.token_mode import CHECK
-from nodeprep.facts.imds import Imds
+from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.model import Unreadable, Why
 from tests.imds_values import NOT_ECS, imds, instance
 from tests.values import say, verdicts

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.klog.nic import CHECK, Want
-from nodeprep.facts.expected import Absent, Expected
-from nodeprep.facts.kernel_log import KernelLog, Line
+from nodeprep.facts.expected.inventory import Expected, MissingDevice
+from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
+from nodeprep.job_profile import DeviceWant
 from nodeprep.model import NODE, CannotLook, Seen, Status, Subject, Unreadable, Why
-from nodeprep.profile import DeviceWant
 from tests.values import BDF, NOTHING_EXPECTED, device, expected, nic, pci, port, rdma, say, verdicts, wanted
 
 AT = f"mlx5_core {BDF}: "
@@ -34,7 +34,7 @@ POWER = AT + "63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 
 
 def log(*texts: str, from_kernel: bool = True) -> KernelLog:
     return KernelLog(
-        0.0, tuple(Line(number, 100.0 + number, 3, from_kernel, text) for number, text in enumerate(texts))
+        0.0, tuple(KernelLogLine(number, 100.0 + number, 3, from_kernel, text) for number, text in enumerate(texts))
     )
 
 
@@ -83,7 +83,7 @@ def test_what_a_process_wrote_counts_only_on_demand() -> None:
 
 
 def test_what_a_process_wrote_does_not_clear_what_the_kernel_said() -> None:
-    lines = (Line(1, 1.0, 3, True, MISS), Line(2, 2.0, 3, False, LOADED))
+    lines = (KernelLogLine(1, 1.0, 3, True, MISS), KernelLogLine(2, 2.0, 3, False, LOADED))
     assert say(CHECK, pci(nic()), rdma(), expected(), KernelLog(0.0, lines)) == "fail DeviceFailed"
 
 
@@ -101,7 +101,7 @@ def test_a_line_that_names_only_the_driver_is_about_the_node() -> None:
 
 
 PLAIN = nic(rdma=(), driver="igb")
-GONE = Absent(Subject(BDF, None, BDF), None, "profile rails")
+GONE = MissingDevice(Subject(BDF, None, BDF), None, "profile rails")
 INTEREST_ROWS = [
     (pci(PLAIN), rdma(), expected(), "absent Nothing"),
     (pci(PLAIN), rdma(), expected(devices={BDF: DeviceWant()}), "fail DeviceFailed"),

@@ -6,7 +6,7 @@ import pytest
 
 from nodeprep.checks.klog.nic import Want
 from nodeprep.checks.klog.nic_module import CHECK
-from nodeprep.facts.kernel_log import KernelLog, Line
+from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
 from tests.values import BDF, expected, nic, pci, rdma, say, verdicts
 
 AT = f"mlx5_core {BDF}: "
@@ -18,7 +18,7 @@ LOADED = AT + "firmware version: 28.41.1000"
 
 
 def log(*texts: str, from_kernel: bool = True) -> KernelLog:
-    return KernelLog(0.0, tuple(Line(number, 9.0, 4, from_kernel, text) for number, text in enumerate(texts)))
+    return KernelLog(0.0, tuple(KernelLogLine(number, 9.0, 4, from_kernel, text) for number, text in enumerate(texts)))
 
 
 ROWS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.limits.memlock import CHECK, Want
-from nodeprep.facts.limits import Inherited, Limits, Process
+from nodeprep.facts.machine.limits import InheritedLimit, Limits, RuntimeProcess
 from nodeprep.model import Unreadable, Why
 from tests.values import device, expected, rdma, say, verdicts
 
@@ -13,11 +13,11 @@ GIB = 1 << 30
 BROKEN = Unreadable(Why.DENIED, "/proc/1871/limits", 13)
 
 
-def process(name: str = "containerd", soft: object = None, unit: str = "", pid: int = 1871) -> Process:
-    return Process(name, pid, unit, soft, None)  # type: ignore[arg-type]
+def process(name: str = "containerd", soft: object = None, unit: str = "", pid: int = 1871) -> RuntimeProcess:
+    return RuntimeProcess(name, pid, unit, soft, None)  # type: ignore[arg-type]
 
 
-def limits(*processes: Process) -> Limits:
+def limits(*processes: RuntimeProcess) -> Limits:
     return Limits(0.0, processes, (), 1 << 40, 1 << 39)
 
 
@@ -88,7 +88,7 @@ def test_sizes_are_exact(limit: int, words: str) -> None:
 
 
 def inherited(runtime: str = "containerd", unit: str = "containerd.service", soft: int | None = 8 << 20) -> Limits:
-    return Limits(0.0, (), (), 1 << 40, 1 << 39, Inherited(runtime, unit, "2026-11-22T18:00Z", soft, soft))
+    return Limits(0.0, (), (), 1 << 40, 1 << 39, InheritedLimit(runtime, unit, "2026-11-22T18:00Z", soft, soft))
 
 
 @pytest.mark.parametrize(

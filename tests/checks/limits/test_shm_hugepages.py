@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from nodeprep.checks.limits.shm_hugepages import CHECK, Want
-from nodeprep.facts.limits import HugePages, Limits
+from nodeprep.facts.machine.limits import HugePages, Limits
 from nodeprep.model import Unreadable, Why
 from tests.values import say, verdicts
 

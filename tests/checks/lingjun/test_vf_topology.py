@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.lingjun.vf_topology import CHECK
-from nodeprep.facts.lingjun import Lingjun
+from nodeprep.facts.alibaba.lingjun import Lingjun
 from nodeprep.model import Unreadable, Why
 from tests.erdma_values import TOPOLOGY, function, lingjun
 from tests.values import say, verdicts

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.lingjun.zone import CHECK
-from nodeprep.facts.cluster import LINGJUN, EniConfig
+from nodeprep.facts.kubernetes.cluster import LINGJUN, EniConfig
 from nodeprep.model import Unreadable, Why
 from tests.cluster_values import cluster, eni_config, node_object, terway_node
 from tests.cni_values import terway

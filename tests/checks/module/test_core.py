@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.module.core import CHECK
-from nodeprep.facts.devnodes import DevNodes
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.modules import Modules
-from nodeprep.facts.pci import Auxiliary, PciDevice
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.machine.modules import Modules
+from nodeprep.facts.machine.pci import Auxiliary, PciDevice
+from nodeprep.facts.rdma.devnodes import DevNodes
 from nodeprep.model import NODE, Subject, Unreadable, Why
 from tests.values import device, expected, nic, pci, rdma, say, verdicts
 

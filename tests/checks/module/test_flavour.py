@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.module.flavour import CHECK
-from nodeprep.facts.devnodes import DevNodes
-from nodeprep.facts.modules import Modules
+from nodeprep.facts.machine.modules import Modules
+from nodeprep.facts.rdma.devnodes import DevNodes
 from tests.values import say, verdicts
 
 STACK = ("ib_core", "mlx5_core", "mlx5_ib")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.pci.acs_iommu import CHECK
-from nodeprep.facts.pci import Bridge, Pci
-from nodeprep.facts.system import System
+from nodeprep.facts.machine.pci import Bridge, Pci
+from nodeprep.facts.machine.system import System
 from nodeprep.model import NODE, Unreadable, Why
 from tests.values import nic, pci, say, verdicts
 

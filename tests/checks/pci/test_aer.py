@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.pci.aer import CHECK, Want
-from nodeprep.facts.pci import Aer
+from nodeprep.facts.machine.pci import Aer
 from nodeprep.model import Unreadable, Why
 from tests.values import nic, pci, say, verdicts
 

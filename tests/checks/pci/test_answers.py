@@ -7,8 +7,8 @@ import errno
 import pytest
 
 from nodeprep.checks.pci.answers import CHECK
+from nodeprep.job_profile import DeviceWant
 from nodeprep.model import Unreadable, Why
-from nodeprep.profile import DeviceWant
 from tests.values import BDF, expected, nic, pci, say, verdicts
 
 DEAF = Unreadable(Why.IO_ERROR, "/sys/bus/pci/devices/0000:5c:00.0/config", errno.EIO)

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.pci.driver_bound import CHECK
-from nodeprep.facts.erdma import Erdma
-from nodeprep.facts.expected import Shortage
-from nodeprep.facts.modules import Modules
-from nodeprep.facts.pci import PciDevice
+from nodeprep.facts.alibaba.erdma import Erdma
+from nodeprep.facts.expected.inventory import Shortage
+from nodeprep.facts.machine.modules import Modules
+from nodeprep.facts.machine.pci import PciDevice
+from nodeprep.job_profile import DeviceWant
 from nodeprep.model import Unreadable, Why
-from nodeprep.profile import DeviceWant
 from tests.erdma_values import erdma
 from tests.values import BDF, expected, nic, pci, say, verdicts
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from nodeprep.checks.pci.expected_nic import CHECK
-from nodeprep.facts.expected import Absent, derive
+from nodeprep.facts.expected import inventory
+from nodeprep.facts.expected.inventory import MissingDevice
+from nodeprep.job_profile import DeviceWant, Expectation, Profile
 from nodeprep.model import Subject, Unreadable, Why
-from nodeprep.profile import DeviceWant, Expectation, Profile
 from tests.values import BDF, expected, nic, pci, say, verdicts
 
 OTHER = "0000:5d:00.0"
@@ -15,11 +16,13 @@ GARBLED = Unreadable(Why.MALFORMED, "/sys/bus/pci/devices/0000:5c:00.0/vendor", 
 def test_present_missing_and_unwanted() -> None:
     profile = Profile("rails", expect=Expectation(devices={BDF: DeviceWant(id="15b3:1021"), OTHER: DeviceWant()}))
     bus = pci(nic(), nic(address="0000:01:00.0"))
-    assert say(CHECK, bus, derive(profile, bus, None)) == "fail Missing pci_rescan(bdf=0000:5d:00.0); ok Present"
+    assert (
+        say(CHECK, bus, inventory.derive(profile, bus, None)) == "fail Missing pci_rescan(bdf=0000:5d:00.0); ok Present"
+    )
 
 
 def test_message_says_what_is_missing_and_who_expects_it() -> None:
-    gone = Absent(Subject(BDF, None, f"{BDF} (15b3:1021, mlx5_3)"), "15b3:1021", "profile rails")
+    gone = MissingDevice(Subject(BDF, None, f"{BDF} (15b3:1021, mlx5_3)"), "15b3:1021", "profile rails")
     (verdict,) = verdicts(CHECK, pci(), expected(missing_devices=(gone,)))
     assert verdict.message == "the PCI bus does not list 0000:5c:00.0 (15b3:1021, mlx5_3), which profile rails expects"
     assert (verdict.subject, verdict.observed, verdict.expected) == (Subject(BDF), "absent", "15b3:1021")

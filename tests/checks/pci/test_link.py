@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeprep.checks.pci.link import CHECK, LANE, bandwidth
-from nodeprep.facts.expected import Expected, Wanted
-from nodeprep.facts.pci import PciDevice
-from nodeprep.facts.system import System
+from nodeprep.checks.pci import link
+from nodeprep.checks.pci.link import CHECK, LANE
+from nodeprep.facts.expected.inventory import Expectancy, Expected
+from nodeprep.facts.machine.pci import PciDevice
+from nodeprep.facts.machine.system import System
+from nodeprep.job_profile import DeviceWant
 from nodeprep.model import Unreadable, Why
-from nodeprep.profile import DeviceWant
 from tests.values import BDF, expected, nic, pci, port, rdma, say, verdicts
 
 FULL = expected(devices={BDF: DeviceWant(width=16, speed=32.0)})
@@ -66,7 +67,7 @@ def test_what_its_port_needs(below: Any, says: str) -> None:
 
 def test_a_port_that_is_down_needs_what_it_is_wanted_to_run_at() -> None:
     down = port(state="1: DOWN", rate=10.0)
-    wants = expected(devices=FULL.devices, alike_rates={down.subject.key: Wanted(400.0, "7 of 8 alike", False)})
+    wants = expected(devices=FULL.devices, alike_rates={down.subject.key: Expectancy(400.0, "7 of 8 alike", False)})
     assert say(CHECK, pci(nic(width=8)), rdma(down), wants) == "fail BelowPortRate"
 
 
@@ -142,14 +143,14 @@ def test_message() -> None:
 
 @given(st.sampled_from(sorted(LANE)), st.sampled_from((1, 2, 4, 8, 12, 16, 32)))
 def test_bandwidth_is_below_the_raw_rate_and_loses_a_fifth_at_most(speed: float, width: int) -> None:
-    found = bandwidth(width, speed)
+    found = link.bandwidth(width, speed)
     assert found is not None
     assert 0.8 * speed * width <= found < speed * width
 
 
 @given(st.floats(allow_nan=False).filter(lambda speed: speed not in LANE), st.integers(1, 32))
 def test_a_speed_that_is_newer_than_the_table_gives_no_number(speed: float, width: int) -> None:
-    assert bandwidth(width, speed) is None
+    assert link.bandwidth(width, speed) is None
 
 
 KERNEL_SAYS = [(8.0, 8, 63.008), (16.0, 16, 252.048), (32.0, 16, 504.112), (5.0, 8, 32.0), (64.0, 16, 1008.0)]
@@ -157,4 +158,4 @@ KERNEL_SAYS = [(8.0, 8, 63.008), (16.0, 16, 252.048), (32.0, 16, 504.112), (5.0,
 
 @pytest.mark.parametrize(("speed", "width", "gbps"), KERNEL_SAYS)
 def test_bandwidth_is_what_the_kernel_prints_at_probe(speed: float, width: int, gbps: float) -> None:
-    assert bandwidth(width, speed) == pytest.approx(gbps, rel=0.001)
+    assert link.bandwidth(width, speed) == pytest.approx(gbps, rel=0.001)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.pci.numa import CHECK
-from nodeprep.facts.pci import Pci
-from nodeprep.facts.system import System
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.machine.system import System
 from nodeprep.model import Unreadable, Why
 from tests.values import expected, nic, pci, port, rdma, say, verdicts
 

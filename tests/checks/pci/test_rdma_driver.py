@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from nodeprep.checks.pci.rdma_driver import CHECK, TAKERS
-from nodeprep.facts.expected import Expected, Shortage
-from nodeprep.facts.modules import Modules
-from nodeprep.facts.pci import AUXILIARY, Auxiliary, PciDevice
-from nodeprep.facts.rdma import Device
-from nodeprep.facts.rdma_netlink import RdmaNetlink
+from nodeprep.checks.pci.rdma_driver import AUXILIARY_DRIVERS, CHECK
+from nodeprep.facts.expected.inventory import Expected, Shortage
+from nodeprep.facts.machine.modules import Modules
+from nodeprep.facts.machine.pci import AUXILIARY, Auxiliary, PciDevice
+from nodeprep.facts.rdma.rdma import RdmaDevice
+from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
+from nodeprep.job_profile import DeviceWant
 from nodeprep.model import Unreadable, Why
-from nodeprep.profile import DeviceWant
 from tests.values import BDF, device, expected, link, links, nic, pci, rdma, say, verdicts
 
 IDLE = Auxiliary("mlx5_core.rdma.0", None)
@@ -36,7 +36,7 @@ def bare(**different: Any) -> PciDevice:
     return nic(**({"rdma": ()} | different))
 
 
-def software(**different: Any) -> Device:
+def software(**different: Any) -> RdmaDevice:
     return device(**({"name": "rxe0", "parent": "eth2"} | different))
 
 
@@ -75,7 +75,7 @@ def test_hardware_without_a_look_at_modules() -> None:
 
 
 def test_every_offer_that_has_a_taker_is_one_that_the_facts_find() -> None:
-    assert [offer for offer in TAKERS if not AUXILIARY.search(f"{offer}.0")] == []
+    assert [offer for offer in AUXILIARY_DRIVERS if not AUXILIARY.search(f"{offer}.0")] == []
 
 
 def test_an_offer_says_nothing_in_a_tree_without_driver_links() -> None:

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from nodeprep.checks.plugin.tolerates_gate import CHECK, GIVEN, GIVEN_ON_HOST_NETWORK, Want
+from nodeprep.assessment import OperatorWishes
+from nodeprep.checks.plugin.tolerates_gate import CHECK, DAEMONSET_TOLERATIONS, GIVEN_ON_HOST_NETWORK, Want
 from nodeprep.config.agent_settings import AgentSettings
-from nodeprep.config.document import ConfigError
-from nodeprep.decide.bearing import who_bears
+from nodeprep.config.yaml_document import ConfigError
+from nodeprep.decide import taint_toleration
 from nodeprep.decide.desired import GatePolicy
-from nodeprep.facts.cluster import Owner, Pod, Toleration
-from nodeprep.facts.cni import Cni
+from nodeprep.facts.kubernetes.cluster import Owner, Pod, Toleration
+from nodeprep.facts.network.cni import Cni
+from nodeprep.job_profile import NO_PROFILE
 from nodeprep.model import Finding, Unreadable, Why
-from nodeprep.profile import NO_PROFILE
-from nodeprep.question import Wishes
 from tests.cluster_values import cluster, pod
 from tests.config_files import settings
-from tests.past_values import past
+from tests.past_values import agent_state
 from tests.values import say, verdicts
 
 UNHEALTHY, BOOTSTRAP = "nodeprep.io/unhealthy", "nodeprep.io/bootstrap"
@@ -35,7 +35,7 @@ def exists(key: str = "", effect: str = "") -> Toleration:
 
 BOTH = (exists(UNHEALTHY), exists(BOOTSTRAP))
 # What the DaemonSet controller gives each pod of the shared RDMA plugin, which has none of its own.
-OF_THE_CONTROLLER = tuple(exists(*one) for one in sorted({*GIVEN, GIVEN_ON_HOST_NETWORK}))
+OF_THE_CONTROLLER = tuple(exists(*one) for one in sorted({*DAEMONSET_TOLERATIONS, GIVEN_ON_HOST_NETWORK}))
 
 
 def plugin(*tolerations: Toleration, **different: Any) -> Pod:
@@ -81,8 +81,10 @@ def test_says(tolerations: tuple[Toleration, ...], says: str) -> None:
 @pytest.mark.parametrize("want", [Want(), RENAMED, Want(effect="PreferNoSchedule")])
 def test_the_agent_does_with_the_taint_what_the_message_says(tolerations: tuple[Toleration, ...], want: Want) -> None:
     (one,) = verdicts(CHECK, cluster(pods=(plugin(*tolerations),)), want=want)
-    after = who_bears(past(), [Finding(CHECK.id, CHECK.severity, one)], 100.0, full_round=True)
-    assert after.taint_borne is ("no taint is set" not in one.message)
+    after = taint_toleration.with_tolerations(
+        agent_state(), [Finding(CHECK.id, CHECK.severity, one)], 100.0, full_round=True
+    )
+    assert after.taint_tolerated is ("no taint is set" not in one.message)
 
 
 SERVES: list[tuple[tuple[str, ...], bool]] = [
@@ -162,14 +164,14 @@ def test_only_what_somebody_makes_anew_can_be_kept_away(one: Pod, says: str) -> 
 def test_a_pod_that_never_ends_keeps_no_taint_away() -> None:
     """The one that came beside it bears the taint; and where none came, the name counts for ten minutes."""
     stuck, new = plugin(deleted=True), plugin(*BOTH, name="rdma-shared-dp-ds-new")
-    seen = known = who_bears(past(), _found(plugin()), 100.0, full_round=True)
-    assert who_bears(seen, _found(stuck, new), 110.0, full_round=True).taint_borne
+    seen = known = taint_toleration.with_tolerations(agent_state(), _found(plugin()), 100.0, full_round=True)
+    assert taint_toleration.with_tolerations(seen, _found(stuck, new), 110.0, full_round=True).taint_tolerated
     for at in (110.0, 400.0, 709.0):
-        known = who_bears(known, _found(stuck), at, full_round=True)
-        assert not known.taint_borne
+        known = taint_toleration.with_tolerations(known, _found(stuck), at, full_round=True)
+        assert not known.taint_tolerated
     for at in (710.0, 720.0):
-        known = who_bears(known, _found(stuck), at, full_round=True)
-        assert known.taint_borne
+        known = taint_toleration.with_tolerations(known, _found(stuck), at, full_round=True)
+        assert known.taint_tolerated
 
 
 def _found(*pods: Pod) -> list[Finding]:
@@ -224,7 +226,7 @@ LISTS = [
     ((), True, False),
     (OF_THE_CONTROLLER, True, False),
     (OF_THE_CONTROLLER, False, True),  # the controller gives network-unavailable to the host's network alone
-    ((exists(*min(GIVEN)),), False, False),
+    ((exists(*min(DAEMONSET_TOLERATIONS)),), False, False),
     ((*OF_THE_CONTROLLER, exists("nvidia.com/gpu", "NoSchedule")), True, True),
     ((Toleration("node.kubernetes.io/not-ready", "Equal", "", "NoExecute"),), True, True),
     ((exists("node.kubernetes.io/not-ready", "NoSchedule"),), True, True),
@@ -275,10 +277,10 @@ def test_the_defaults_are_those_of_the_gate() -> None:
 
 def test_the_configuration_names_them(tmp_path: Path) -> None:
     keys = "gate: {unhealthy-taint: example.com/bad, bootstrap-taint: example.com/new, effect: PreferNoSchedule}\n"
-    wishes = Wishes(None, "", settings(tmp_path, keys), "2026-01-01")
+    profile_request = OperatorWishes(None, "", settings(tmp_path, keys), "2026-01-01")
     in_force = Want("example.com/bad", "example.com/new", "PreferNoSchedule")
-    assert wishes.wants(wishes.settings.over(NO_PROFILE)) == {CHECK.id: in_force}
-    assert wishes.wants(wishes.named("rdma-roce"))[CHECK.id] == in_force
+    assert profile_request.wants(profile_request.settings.over(NO_PROFILE)) == {CHECK.id: in_force}
+    assert profile_request.wants(profile_request.named("rdma-roce"))[CHECK.id] == in_force
 
 
 def test_it_names_them_in_one_place(tmp_path: Path) -> None:

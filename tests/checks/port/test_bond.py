@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.port.bond import CHECK
-from nodeprep.facts.links import Link, Links
+from nodeprep.facts.network.links import Link, Links
 from nodeprep.model import Subject, Unreadable, Why
 from tests.values import link, links, port, rdma, say, verdicts, wanted
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.port.flap import CHECK, Want
-from nodeprep.facts.counters import Counters, PortCounters
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.links import Link
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.network.links import Link
+from nodeprep.facts.rdma.counters import Counters, PortCounters
 from nodeprep.model import Unreadable, Why
 from tests.values import link, links, port, rdma, say, verdicts, wanted
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.port.gid import CHECK
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.links import Address
-from nodeprep.facts.rdma import Device, Gid, Port
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.network.links import Address
+from nodeprep.facts.rdma.rdma import Gid, Port, RdmaDevice
+from nodeprep.job_profile import PortWant
 from nodeprep.model import Unreadable, Why
-from nodeprep.profile import PortWant
 from tests.values import device, expected, gid, link, links, port, rdma, say, verdicts
 
 KEY = "0000:5c:00.0/1"
@@ -163,7 +163,7 @@ REMEDIES = [
 
 
 @pytest.mark.parametrize(("what", "owner", "says"), REMEDIES)
-def test_only_elastic_rdma_has_a_remedy(what: dict[str, Any], owner: Device, says: str) -> None:
+def test_only_elastic_rdma_has_a_remedy(what: dict[str, Any], owner: RdmaDevice, says: str) -> None:
     assert say(CHECK, rdma(port(**what), devices=(owner,)), WANTS, links(link())) == says
 
 

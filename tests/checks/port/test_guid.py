@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.port.guid import CHECK
-from nodeprep.facts.rdma import Rdma
+from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Unreadable, Why
 from tests.values import device, port, rdma, say, verdicts, wanted
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.port.layer import CHECK
-from nodeprep.facts.rdma import Port
+from nodeprep.facts.rdma.rdma import Port
+from nodeprep.job_profile import PortWant
 from nodeprep.model import Unreadable, Why
-from nodeprep.profile import PortWant
 from tests.values import expected, port, rdma, say, verdicts, wanted
 
 KEY = "0000:5c:00.0/1"

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.port.mtu import CHECK, Want
-from nodeprep.facts.cluster import Cluster, ErdmaRecord
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.links import Link
-from nodeprep.facts.rdma import Port
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.kubernetes.cluster import Cluster, ErdmaRecord
+from nodeprep.facts.network.links import Link
+from nodeprep.facts.rdma.rdma import Port
+from nodeprep.job_profile import PortWant
 from nodeprep.model import Unreadable, Why, not_recorded
-from nodeprep.profile import PortWant
 from tests.cluster_values import cluster, erdma_record
 from tests.values import device, expected, link, links, port, rdma, say, verdicts
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.port.names import CHECK
-from nodeprep.facts.expected import Absent, Expected
-from nodeprep.facts.rdma import Device, Port
+from nodeprep.facts.expected.inventory import Expected, MissingDevice
+from nodeprep.facts.rdma.rdma import Port, RdmaDevice
+from nodeprep.job_profile import DeviceWant, PortWant
 from nodeprep.model import Subject
-from nodeprep.profile import DeviceWant, PortWant
 from tests.values import device, expected, link, links, port, rdma, say, verdicts
 
 A, B = "0000:5c:00.0", "0000:5d:00.0"
-GONE = (Absent(Subject("0000:5e:00.0"), None, "profile"),)
+GONE = (MissingDevice(Subject("0000:5e:00.0"), None, "profile"),)
 
 
 def knows(**different: Any) -> Expected:
@@ -22,7 +22,7 @@ def knows(**different: Any) -> Expected:
     return expected(devices={A: DeviceWant(rdma="mlx5_3"), B: DeviceWant(rdma="mlx5_4")}, **different)
 
 
-def called(a: str, b: str) -> tuple[Device, Device]:
+def called(a: str, b: str) -> tuple[RdmaDevice, RdmaDevice]:
     return device(name=a, bdf=A), device(name=b, bdf=B)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.port.neighbour import CHECK
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.links import Link, Links, Neighbour
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.network.links import Link, Links, Neighbour
 from nodeprep.model import Unreadable, Why
 from tests.values import expected, link, links, port, rdma, say, verdicts
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.port.netdev import CHECK
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.links import Links
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.network.links import Links
+from nodeprep.job_profile import PortWant
 from nodeprep.model import Unreadable, Why
-from nodeprep.profile import PortWant
 from tests.values import device, expected, link, links, port, rdma, say, verdicts
 
 KEY = "0000:5c:00.0/1"

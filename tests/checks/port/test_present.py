@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from nodeprep.checks.port.present import CHECK
-from nodeprep.facts.expected import Absent, Shortage
+from nodeprep.facts.expected.inventory import MissingDevice, Shortage
 from nodeprep.model import SEVERAL, Subject
 from tests.values import expected, port, rdma, say, verdicts
 
-GONE = Absent(Subject("0000:5d:00.0", 1, "mlx5_4/1 at 0000:5d:00.0"), None, "profile rails")
-OTHER = Absent(Subject("0000:5e:00.0", 1, "mlx5_5/1 at 0000:5e:00.0"), None, "profile rails")
+GONE = MissingDevice(Subject("0000:5d:00.0", 1, "mlx5_4/1 at 0000:5d:00.0"), None, "profile rails")
+OTHER = MissingDevice(Subject("0000:5e:00.0", 1, "mlx5_5/1 at 0000:5e:00.0"), None, "profile rails")
 SHORT = Shortage(7, 8, "Ethernet 400 Gb/s ports", "profile rails (at least 8 ports)")
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.port.rate import CHECK
-from nodeprep.facts.expected import Expected, Wanted
+from nodeprep.facts.expected.inventory import Expectancy, Expected
+from nodeprep.job_profile import PortWant
 from nodeprep.model import Unreadable, Why
-from nodeprep.profile import PortWant
 from tests.values import expected, port, rdma, say, verdicts, wanted
 
 KEY = "0000:5c:00.0/1"
 CUT = Unreadable(Why.MALFORMED, "/sys/class/infiniband/mlx5_3/ports/1/rate")
 FIRM = expected(firm={KEY: PortWant(rate=400.0)})
 COUNTED = expected(counted={KEY: "profile"}, counted_rate=400.0)
-ALIKE = expected(alike={KEY: "7 of 8 alike"}, alike_rates={KEY: Wanted(400.0, "7 of 8 alike", firm=False)})
+ALIKE = expected(alike={KEY: "7 of 8 alike"}, alike_rates={KEY: Expectancy(400.0, "7 of 8 alike", firm=False)})
 PRESENT = expected(firm={KEY: PortWant()})
 UNNEEDED = expected(firm={KEY: PortWant(rate=400.0, required=False)})
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.qos.lossless import CHECK, Want
-from nodeprep.facts.qos import Qos, QosSettings
+from nodeprep.facts.rdma.qos import NetdevQos, QosSettings
 from nodeprep.model import Unreadable, Why
 from tests.values import BDF, device, link, links, port, rdma, say, verdicts, wanted
 
@@ -17,11 +17,11 @@ HIDDEN: dict[str, Any] = {"trust": None, "pfc": None, "ecn": None, "dscp": None}
 ALL = Want(pfc=(3,), ecn=(3,), trust="dscp", dscp={26: 3})
 
 
-def qos(netdev: str = "eth2", **different: Any) -> Qos:
-    return Qos(netdev=netdev, bdf=BDF, **(ROCE | different))
+def qos(netdev: str = "eth2", **different: Any) -> NetdevQos:
+    return NetdevQos(netdev=netdev, bdf=BDF, **(ROCE | different))
 
 
-def settings(*netdevs: Qos, asked: bool = True) -> QosSettings:
+def settings(*netdevs: NetdevQos, asked: bool = True) -> QosSettings:
     return QosSettings(0.0, asked, netdevs)
 
 

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.rdma.device_nodes import CHECK
-from nodeprep.facts.devnodes import DevNodes, Entry, Node
+from nodeprep.facts.rdma.devnodes import ClassEntry, DevNode, DevNodes
 from nodeprep.model import NODE, Unreadable, Why
 from tests.values import device, rdma, say, verdicts
 
 DENIED = Unreadable(Why.DENIED, "/dev/infiniband/uverbs3", 13)
-ENTRY = Entry("uverbs3", "mlx5_3", None, "231:195")
-UMAD = Entry("umad3", "mlx5_3", 1, "231:3")
-NODE_OF_ENTRY = Node("uverbs3", "231:195", 0o666)
-NODE_OF_UMAD = Node("umad3", "231:3", 0o600)
-BLIND = Node("uverbs3", DENIED, DENIED)  # type: ignore[arg-type]
+ENTRY = ClassEntry("uverbs3", "mlx5_3", None, "231:195")
+UMAD = ClassEntry("umad3", "mlx5_3", 1, "231:3")
+NODE_OF_ENTRY = DevNode("uverbs3", "231:195", 0o666)
+NODE_OF_UMAD = DevNode("umad3", "231:3", 0o600)
+BLIND = DevNode("uverbs3", DENIED, DENIED)  # type: ignore[arg-type]
 MEND = " rdma_device_nodes()"
 MISSING = f"fail NodeMissing{MEND}"
 
 
-def nodes(*found: Node, **different: Any) -> DevNodes:
+def nodes(*found: DevNode, **different: Any) -> DevNodes:
     usual: dict[str, Any] = {
         "at": 0.0,
         "live": True,
@@ -39,20 +39,20 @@ ONE = rdma(devices=(device(),))
 ROWS = [
     # node                                says
     (NODE_OF_ENTRY, "ok InPlace"),
-    (Node("uverbs3", None, None), "ok InPlace"),  # as a copied tree keeps it
-    (Node("uverbs3", "231:195", 0o777), "ok InPlace"),
-    (Node("uverbs4", "231:195", 0o666), MISSING),
-    (Node("uverbs3", "231:196", 0o666), f"fail WrongNumber{MEND}"),
-    (Node("uverbs3", "", None), f"fail NotADevice{MEND}"),
-    (Node("uverbs3", "231:195", 0o660), f"warn NotForEverybody{MEND}"),
-    (Node("uverbs3", "231:195", 0o664), f"warn NotForEverybody{MEND}"),
-    (Node("uverbs3", "231:195", 0o662), f"warn NotForEverybody{MEND}"),
+    (DevNode("uverbs3", None, None), "ok InPlace"),  # as a copied tree keeps it
+    (DevNode("uverbs3", "231:195", 0o777), "ok InPlace"),
+    (DevNode("uverbs4", "231:195", 0o666), MISSING),
+    (DevNode("uverbs3", "231:196", 0o666), f"fail WrongNumber{MEND}"),
+    (DevNode("uverbs3", "", None), f"fail NotADevice{MEND}"),
+    (DevNode("uverbs3", "231:195", 0o660), f"warn NotForEverybody{MEND}"),
+    (DevNode("uverbs3", "231:195", 0o664), f"warn NotForEverybody{MEND}"),
+    (DevNode("uverbs3", "231:195", 0o662), f"warn NotForEverybody{MEND}"),
     (BLIND, "unknown CannotLook"),
 ]
 
 
 @pytest.mark.parametrize(("node", "says"), ROWS)
-def test_says(node: Node, says: str) -> None:
+def test_says(node: DevNode, says: str) -> None:
     assert say(CHECK, ONE, nodes(node)) == says
 
 
@@ -67,8 +67,8 @@ def test_says(node: Node, says: str) -> None:
         (nodes(NODE_OF_UMAD, live=False), MISSING),
         (nodes(verbs=()), "absent Nothing"),
         (nodes(verbs=None), "absent Nothing"),
-        (nodes(NODE_OF_ENTRY, verbs=(Entry("uverbs3", None, None, None),)), "absent Nothing"),
-        (nodes(NODE_OF_ENTRY, verbs=(Entry("uverbs3", "mlx5_3", None, None),)), "ok InPlace"),
+        (nodes(NODE_OF_ENTRY, verbs=(ClassEntry("uverbs3", None, None, None),)), "absent Nothing"),
+        (nodes(NODE_OF_ENTRY, verbs=(ClassEntry("uverbs3", "mlx5_3", None, None),)), "ok InPlace"),
         (nodes(nodes=DENIED), "unknown CannotLook"),
     ],
 )
@@ -85,27 +85,27 @@ def test_a_node_without_rdma_needs_none() -> None:
     [
         ((NODE_OF_ENTRY, NODE_OF_UMAD), "ok InPlace"),
         ((NODE_OF_ENTRY,), f"warn NodeMissing{MEND}"),
-        ((NODE_OF_ENTRY, Node("umad3", "231:4", 0o600)), f"warn WrongNumber{MEND}"),
-        ((NODE_OF_ENTRY, Node("umad3", "", 0o600)), f"warn NotADevice{MEND}"),
+        ((NODE_OF_ENTRY, DevNode("umad3", "231:4", 0o600)), f"warn WrongNumber{MEND}"),
+        ((NODE_OF_ENTRY, DevNode("umad3", "", 0o600)), f"warn NotADevice{MEND}"),
         ((NODE_OF_UMAD,), MISSING),
-        ((Node("uverbs3", "231:196", 0o666),), f"fail WrongNumber{MEND}"),  # before the warning of its umad
-        ((Node("umad4", "231:4", 0o600),), MISSING),
+        ((DevNode("uverbs3", "231:196", 0o666),), f"fail WrongNumber{MEND}"),  # before the warning of its umad
+        ((DevNode("umad4", "231:4", 0o600),), MISSING),
     ],
 )
-def test_umad_nodes_only_warn(found: tuple[Node, ...], says: str) -> None:
+def test_umad_nodes_only_warn(found: tuple[DevNode, ...], says: str) -> None:
     assert say(CHECK, ONE, nodes(*found, mads=(UMAD,))) == says
 
 
 @pytest.mark.parametrize(
     ("node", "says"),
     [
-        (Node("rdma_cm", "10:122", 0o666), "ok InPlace"),
-        (Node("rdma_cm", "10:122", 0o600), f"warn NotForEverybody{MEND}"),
-        (Node("rdma_cm", "10:123", 0o666), f"fail WrongNumber{MEND}"),
-        (Node("other", "10:122", 0o666), MISSING),
+        (DevNode("rdma_cm", "10:122", 0o666), "ok InPlace"),
+        (DevNode("rdma_cm", "10:122", 0o600), f"warn NotForEverybody{MEND}"),
+        (DevNode("rdma_cm", "10:123", 0o666), f"fail WrongNumber{MEND}"),
+        (DevNode("other", "10:122", 0o666), MISSING),
     ],
 )
-def test_connection_manager(node: Node, says: str) -> None:
+def test_connection_manager(node: DevNode, says: str) -> None:
     shown = nodes(NODE_OF_ENTRY, node, rdma_cm="10:122")
     assert say(CHECK, ONE, shown) == f"ok InPlace; {says}"
     assert verdicts(CHECK, ONE, shown)[1].subject == NODE
@@ -119,18 +119,18 @@ def test_one_damaged_class_leaves_the_connection_manager_unknown() -> None:
 
 def test_messages_of_what_is_there_and_what_is_not() -> None:
     (device_says, manager) = verdicts(
-        CHECK, ONE, nodes(NODE_OF_ENTRY, Node("rdma_cm", "10:122", 0o666), rdma_cm="10:122")
+        CHECK, ONE, nodes(NODE_OF_ENTRY, DevNode("rdma_cm", "10:122", 0o666), rdma_cm="10:122")
     )
     assert device_says.message == "mlx5_3 at 0000:5c:00.0: 1 of 1 device nodes are in place"
     assert manager.message == "the connection manager: 1 of 1 device nodes are in place"
     (missing,) = verdicts(CHECK, ONE, nodes())
     assert "uverbs3 of mlx5_3 at 0000:5c:00.0 is missing, wanted as 231:195 by its class" in missing.message
-    (unnumbered,) = verdicts(CHECK, ONE, nodes(verbs=(Entry("uverbs3", "mlx5_3", None, None),)))
+    (unnumbered,) = verdicts(CHECK, ONE, nodes(verbs=(ClassEntry("uverbs3", "mlx5_3", None, None),)))
     assert "is missing, wanted as a device by its class" in unnumbered.message
 
 
 def test_message_names_the_device_the_node_and_both_numbers() -> None:
-    (verdict,) = verdicts(CHECK, ONE, nodes(Node("uverbs3", "231:196", 0o666)))
+    (verdict,) = verdicts(CHECK, ONE, nodes(DevNode("uverbs3", "231:196", 0o666)))
     assert verdict.subject.place == "0000:5c:00.0"
     assert verdict.message.startswith(
         "/dev/infiniband/uverbs3 of mlx5_3 at 0000:5c:00.0 is device 231:196, its class says 231:195; try: udevadm"

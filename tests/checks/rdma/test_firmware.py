@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.rdma.firmware import CHECK, Want
-from nodeprep.facts.rdma import Device, Rdma
+from nodeprep.facts.rdma.rdma import Rdma, RdmaDevice
+from nodeprep.job_profile import DeviceWant
 from nodeprep.model import Unreadable, Why
-from nodeprep.profile import DeviceWant
 from tests.values import BDF, device, expected, rdma, say, verdicts
 
 BROKEN = Unreadable(Why.IO_ERROR, "/sys/class/infiniband/mlx5_3/fw_ver", 5)
@@ -53,7 +53,7 @@ def test_drivers_without_boards_make_up_versions(board: str | None) -> None:
     assert say(CHECK, node("1", "1", "2", board=board), expected()) == "absent Nothing"
 
 
-ONE: tuple[Device, ...] = (device(firmware="28.41.1000"),)
+ONE: tuple[RdmaDevice, ...] = (device(firmware="28.41.1000"),)
 WISHES = [
     # profile       allowed                                             says
     ("28.41.1000", (), "ok AsWanted"),

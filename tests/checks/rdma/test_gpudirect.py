@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.rdma.gpudirect import CHECK
-from nodeprep.facts.gpu import GpuDriver
-from nodeprep.facts.modules import Modules
-from nodeprep.facts.system import System
+from nodeprep.facts.machine.gpu import GpuDriver
+from nodeprep.facts.machine.modules import Modules
+from nodeprep.facts.machine.system import System
 from nodeprep.model import Unreadable, Why
 from tests.values import nic, pci, port, rdma, say, verdicts, wanted
 

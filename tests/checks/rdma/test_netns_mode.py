@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from nodeprep.checks.rdma.netns_mode import CHECK, Want
-from nodeprep.facts.rdma_netlink import RdmaNetlink
+from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from tests.values import say, verdicts
 
 

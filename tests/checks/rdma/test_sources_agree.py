@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.rdma.sources_agree import CHECK
-from nodeprep.facts.rdma import Rdma
-from nodeprep.facts.rdma_netlink import NetlinkPort, RdmaNetlink
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.facts.rdma.rdma_netlink import NetlinkPort, RdmaNetlink
 from nodeprep.model import Unreadable, Why
 from tests.values import device, link, links, port, rdma, say, verdicts
 

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.rdma.verbs_class import CHECK, Want
-from nodeprep.facts.devnodes import DevNodes, Entry
-from nodeprep.facts.modules import Modules
+from nodeprep.facts.machine.modules import Modules
+from nodeprep.facts.rdma.devnodes import ClassEntry, DevNodes
 from nodeprep.model import NODE, Unreadable, Why
 from tests.values import device, expected, port, rdma, say, verdicts
 
 BROKEN = Unreadable(Why.IO_ERROR, "/sys/class/infiniband_verbs/uverbs0/ibdev", 5)
-ENTRY = Entry("uverbs0", "mlx5_3", None, "231:192")
-UMAD = Entry("umad0", "mlx5_3", 1, "231:0")
-NAMELESS = Entry("uverbs0", None, None, None)
+ENTRY = ClassEntry("uverbs0", "mlx5_3", None, "231:192")
+UMAD = ClassEntry("umad0", "mlx5_3", 1, "231:0")
+NAMELESS = ClassEntry("uverbs0", None, None, None)
 OTHER = device(name="mlx5_4", bdf="0000:5d:00.0")
 LOAD_VERBS = "kernel_modules(module=ib_uverbs)"
 LOAD_UMAD = "kernel_modules(module=ib_umad)"
@@ -51,10 +51,10 @@ ROWS = [
     ("live", (), None, "fail NoEntry"),
     ("dead", (), True, "absent Nothing"),  # a copy that left links out
     ("dead", (), None, "absent Nothing"),
-    ("live", (Entry("uverbs1", "mlx5_4", None, "231:193"),), None, "fail NoEntry"),
-    ("dead", (Entry("uverbs1", "mlx5_4", None, "231:193"),), None, "fail NoEntry"),
+    ("live", (ClassEntry("uverbs1", "mlx5_4", None, "231:193"),), None, "fail NoEntry"),
+    ("dead", (ClassEntry("uverbs1", "mlx5_4", None, "231:193"),), None, "fail NoEntry"),
     ("dead", (NAMELESS,), None, "absent Nothing"),
-    ("live", (Entry("uverbs0", BROKEN, None, None),), None, "unknown CannotLook"),  # type: ignore[arg-type]
+    ("live", (ClassEntry("uverbs0", BROKEN, None, None),), None, "unknown CannotLook"),  # type: ignore[arg-type]
     ("live", BROKEN, None, "unknown CannotLook"),
 ]
 
@@ -96,7 +96,7 @@ def test_each_device_is_judged_by_itself() -> None:
 
 
 def test_one_damaged_entry_is_not_taken_for_another_devices() -> None:
-    damaged = Entry("uverbs1", BROKEN, None, None)  # type: ignore[arg-type]
+    damaged = ClassEntry("uverbs1", BROKEN, None, None)  # type: ignore[arg-type]
     both = rdma(port(), devices=(device(), OTHER))
     assert say(CHECK, both, nodes(verbs=(ENTRY, damaged)), expected()) == "ok Reachable; unknown CannotLook"
 
@@ -124,10 +124,10 @@ UMAD_ROWS = [
     ("dead", (), "InfiniBand", "1: CA", "ok Reachable"),
     ("live", None, "InfiniBand", "1: CA", UMAD_NOT_LOADED),
     ("dead", None, "InfiniBand", "1: CA", "ok Reachable"),
-    ("live", (Entry("umad0", "mlx5_3", 2, None),), "InfiniBand", "1: CA", NO_UMAD),
-    ("dead", (Entry("umad0", "mlx5_3", 2, None),), "InfiniBand", "1: CA", NO_UMAD),
-    ("dead", (Entry("umad0", "mlx5_3", None, None),), "InfiniBand", "1: CA", "ok Reachable"),
-    ("live", (Entry("umad0", None, None, None),), "InfiniBand", "1: CA", "ok Reachable"),
+    ("live", (ClassEntry("umad0", "mlx5_3", 2, None),), "InfiniBand", "1: CA", NO_UMAD),
+    ("dead", (ClassEntry("umad0", "mlx5_3", 2, None),), "InfiniBand", "1: CA", NO_UMAD),
+    ("dead", (ClassEntry("umad0", "mlx5_3", None, None),), "InfiniBand", "1: CA", "ok Reachable"),
+    ("live", (ClassEntry("umad0", None, None, None),), "InfiniBand", "1: CA", "ok Reachable"),
     ("live", None, "Ethernet", "1: CA", "ok Reachable"),
     ("live for the plugin", None, "Ethernet", "1: CA", UMAD_NOT_LOADED),
     ("live", (), "Ethernet", "1: CA", "ok Reachable"),

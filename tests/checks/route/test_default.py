@@ -7,9 +7,9 @@ import errno
 import pytest
 
 from nodeprep.checks.route.default import CHECK
-from nodeprep.facts.imds import Imds, Instance
-from nodeprep.facts.links import Links
-from nodeprep.facts.routes import Route, Routes
+from nodeprep.facts.alibaba.imds import Imds, Instance
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.network.routes import Route, Routes
 from nodeprep.model import NODE, Unreadable, Why, guarded
 from tests.cni_values import terway
 from tests.imds_values import NOT_ECS, PRIMARY_MAC, SHARED_MAC, imds, instance, interface

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.route.out import CHECK
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.links import Links
-from nodeprep.facts.routes import Answer, Routes
-from nodeprep.facts.sysctls import Sysctls
-from nodeprep.facts.terway import Terway
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.network.routes import RouteAnswer, Routes
+from nodeprep.facts.network.sysctls import Sysctls
 from nodeprep.model import Seen, Unreadable, Why, guarded
 from nodeprep.shown import NO_ACCESS
 from tests.cluster_values import cluster
@@ -167,7 +167,7 @@ def test_without_sysctls_the_likely_setting_is_named() -> None:
     assert say(CHECK, refusing(errno.EINVAL), TERWAY, HERE) == f"fail StrictFilter {OFF.format(EVERY)}"
 
 
-def pods(*answers: Answer) -> Routes:
+def pods(*answers: RouteAnswer) -> Routes:
     rules = [one for found in answers for one in rules_of(found.pod)]
     return routes(rules=(*rules, PROHIBIT), out=answers)
 

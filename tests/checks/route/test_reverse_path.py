@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.route.reverse_path import CHECK
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.routes import Routes
-from nodeprep.facts.sysctls import Sysctls
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network.routes import Routes
+from nodeprep.facts.network.sysctls import Sysctls
 from tests.cluster_values import cluster, pod
 from tests.cni_values import terway
 from tests.route_values import POD, answer, back, refused, route, routes, rule, rules_of, sysctls, to_pod
@@ -86,7 +86,7 @@ HOST_ROUTES: list[tuple[dict[str, Any], Cluster | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "books", "says"), HOST_ROUTES)
+@pytest.mark.parametrize(("what", "records", "says"), HOST_ROUTES)
 def test_a_pod_whose_host_route_is_broken(what: dict[str, Any], books: Cluster | None, says: str) -> None:
     told = routes(**({"out": (), "back": ()} | what) if what else {})
     known = [books] if books else []

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.route.rules import CHECK
-from nodeprep.facts.cluster import Cluster, Pod
-from nodeprep.facts.routes import Rule
-from nodeprep.facts.terway import Terway
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster, Pod
+from nodeprep.facts.network.routes import RoutingRule
 from nodeprep.model import Unreadable, Why, guarded
 from tests.cluster_values import cluster, node_object, pod, terway_node, terway_pod
 from tests.cni_values import terway
@@ -42,7 +42,7 @@ RULES = [
 
 
 @pytest.mark.parametrize(("rules", "says"), RULES)
-def test_says_by_rules(rules: tuple[Rule, ...], says: str) -> None:
+def test_says_by_rules(rules: tuple[RoutingRule, ...], says: str) -> None:
     assert say(CHECK, routes(rules=rules), cluster(), terway(), HERE, imds()) == says
 
 
@@ -80,7 +80,7 @@ def test_says_by_node(labels: dict[str, str], cni: Terway, says: str) -> None:
     assert say(CHECK, routes(rules=()), cluster(node=node_object(labels=labels)), cni, HERE) == says
 
 
-BOOKS: list[tuple[Cluster, tuple[object, ...], tuple[Rule, ...], str, str]] = [
+BOOKS: list[tuple[Cluster, tuple[object, ...], tuple[RoutingRule, ...], str, str]] = [
     # what Terway's record and the metadata know            rules                   says              about
     (cluster(), (HERE,), (TO,), "fail RuleMissing", SHARED_MAC),
     (NO_RECORD, (HERE, imds()), (TO,), "fail RuleMissing", SHARED_MAC),
@@ -96,9 +96,9 @@ BOOKS: list[tuple[Cluster, tuple[object, ...], tuple[Rule, ...], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("books", "others", "rules", "says", "about"), BOOKS)
+@pytest.mark.parametrize(("records", "others", "rules", "says", "about"), BOOKS)
 def test_whose_it_is(
-    books: Cluster, others: tuple[object, ...], rules: tuple[Rule, ...], says: str, about: str
+    books: Cluster, others: tuple[object, ...], rules: tuple[RoutingRule, ...], says: str, about: str
 ) -> None:
     (verdict,) = verdicts(CHECK, routes(rules=rules), books, terway(), *others)
     assert (f"{verdict.status} {verdict.reason}", verdict.subject.place) == (says, about)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.route.tables import CHECK
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.routes import Route, Rule
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.network.routes import Route, RoutingRule
 from nodeprep.model import Unreadable, Why, guarded
 from tests.cni_values import terway
 from tests.imds_values import NOT_ECS, SHARED_MAC, imds, instance, interface, shared
@@ -22,7 +22,7 @@ LO = link(name="lo", index=1, permanent_mac=None, mac="00:00:00:00:00:00", physi
 BLIND: Any = guarded(Unreadable(Why.TIMEOUT, "http://100.100.100.200"))
 HERE = links(LO, ETH0, ETH1, ETH2)
 
-ROWS: list[tuple[tuple[Rule, ...], tuple[Route, ...], str]] = [
+ROWS: list[tuple[tuple[RoutingRule, ...], tuple[Route, ...], str]] = [
     # rules, routes besides the main table's, says
     (rules_of(), (way(),), "ok Table"),
     (rules_of(), (way(), way(family="inet6", via="fe80::1")), "ok Table"),
@@ -54,7 +54,7 @@ ROWS: list[tuple[tuple[Rule, ...], tuple[Route, ...], str]] = [
 
 
 @pytest.mark.parametrize(("rules", "found", "says"), ROWS)
-def test_says(rules: tuple[Rule, ...], found: tuple[Route, ...], says: str) -> None:
+def test_says(rules: tuple[RoutingRule, ...], found: tuple[Route, ...], says: str) -> None:
     assert say(CHECK, routes(rules=rules, routes=(route(), *found)), HERE, terway()) == says
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.sysctl.arp import CHECK, Want
-from nodeprep.facts.lingjun import Lingjun, VfTopology
-from nodeprep.facts.sysctls import Sysctls
+from nodeprep.facts.alibaba.lingjun import Lingjun, VfTopology
+from nodeprep.facts.network.sysctls import Sysctls
 from tests.cluster_values import cluster, node_object
 from tests.cni_values import terway
 from tests.route_values import persisted, sysctls

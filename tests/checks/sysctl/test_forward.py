@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.sysctl.forward import CHECK
-from nodeprep.facts.cni import Cni
-from nodeprep.facts.links import Address
-from nodeprep.facts.routes import Routes
-from nodeprep.facts.sysctls import Persisted, Sysctls
-from nodeprep.facts.terway import Terway
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.network.cni import Cni
+from nodeprep.facts.network.links import Address
+from nodeprep.facts.network.routes import Routes
+from nodeprep.facts.network.sysctls import Persisted, Sysctls
 from nodeprep.model import Unreadable, Why
 from tests.cni_values import cni, terway
 from tests.route_values import answer, persisted, routes, sysctls

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.sysctl.forward_policy import CHECK
-from nodeprep.facts.netfilter import Chain, Netfilter
+from nodeprep.facts.network.netfilter import Chain, Netfilter
 from tests.cni_values import terway
 from tests.values import say, verdicts
 

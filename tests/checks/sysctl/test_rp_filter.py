@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.sysctl.rp_filter import CHECK
-from nodeprep.facts.sysctls import Sysctls
+from nodeprep.facts.network.sysctls import Sysctls
 from nodeprep.model import Unreadable, Why
 from tests.cni_values import terway
 from tests.route_values import persisted, sysctls

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.terway.bpffs import CHECK
-from nodeprep.facts.cni import Cni, CniFile, Network
-from nodeprep.facts.links import Links
+from nodeprep.facts.network.cni import Cni, CniFile, CniNetwork
+from nodeprep.facts.network.links import Links
 from nodeprep.model import Unreadable, Why, guarded
 from tests.cni_values import cni, network, plugin, terway
 from tests.values import link, links, say, verdicts
 
 V2, VETH = {"datapath": "datapathv2"}, {"datapath": "veth"}
-BROKEN: Network = guarded(Unreadable(Why.MALFORMED, "/etc/cni/net.d/00-x.conf"))
+BROKEN: CniNetwork = guarded(Unreadable(Why.MALFORMED, "/etc/cni/net.d/00-x.conf"))
 CILIUM = links(link(name="cilium_net", bdf=""))
 NONE = links(link())
 

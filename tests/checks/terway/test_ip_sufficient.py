@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.terway.ip_sufficient import CHECK, Want
-from nodeprep.facts.cluster import Condition
+from nodeprep.facts.kubernetes.cluster import StatedCondition
 from nodeprep.model import Unreadable, Why
 from tests.cluster_values import cluster, condition, node_object
 from tests.cni_values import terway
@@ -15,7 +15,7 @@ from tests.values import say, verdicts
 
 NO = {"status": "False", "reason": "InsufficientIP", "message": "node has insufficient IP"}
 READY = condition(type="Ready")
-ROWS: list[tuple[tuple[Condition, ...], str]] = [
+ROWS: list[tuple[tuple[StatedCondition, ...], str]] = [
     ((READY, condition()), "ok SufficientIP"),
     ((condition(age=900.0),), "ok SufficientIP"),
     ((condition(age=901.0),), "warn Stale"),

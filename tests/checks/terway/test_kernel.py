@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.terway.kernel import CHECK
-from nodeprep.facts.system import System
+from nodeprep.facts.machine.system import System
 from nodeprep.model import Unreadable, Why, guarded
 from tests.cni_values import terway
 from tests.values import say

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.terway.pod import CHECK
-from nodeprep.facts.cluster import Container, Pod
+from nodeprep.facts.kubernetes.cluster import Container, Pod
 from nodeprep.model import Unreadable, Why
 from tests.cluster_values import cluster, container, node_object, pod, terway_pod
 from tests.cni_values import terway

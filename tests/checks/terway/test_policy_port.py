@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from nodeprep.checks.terway.policy_port import CHECK
-from nodeprep.facts.terway import Socket
+from nodeprep.facts.alibaba.terway import UnixSocket
 from tests.cni_values import POLICY, terway
 from tests.values import say
 
@@ -21,9 +21,9 @@ ROWS = [
 
 @pytest.mark.parametrize(("code", "says"), ROWS)
 def test_says(code: int | None, says: str) -> None:
-    assert say(CHECK, terway(policy=Socket(POLICY, code))) == says
+    assert say(CHECK, terway(policy=UnixSocket(POLICY, code))) == says
 
 
 def test_says_nothing_elsewhere() -> None:
     assert say(CHECK, terway(policy=None)) == "absent Nothing"
-    assert say(CHECK, terway(present=False, policy=Socket(POLICY, errno.ECONNREFUSED))) == "absent Nothing"
+    assert say(CHECK, terway(present=False, policy=UnixSocket(POLICY, errno.ECONNREFUSED))) == "absent Nothing"

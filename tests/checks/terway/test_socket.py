@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from nodeprep.checks.terway.socket import CHECK
-from nodeprep.facts.terway import Socket
+from nodeprep.facts.alibaba.terway import UnixSocket
 from nodeprep.model import Unreadable, Why
 from tests.cni_values import DAEMON, terway
 from tests.values import say, verdicts
@@ -25,18 +25,18 @@ ROWS = [
 
 @pytest.mark.parametrize(("code", "says"), ROWS)
 def test_says(code: int | None, says: str) -> None:
-    assert say(CHECK, terway(daemon=Socket(DAEMON, code))) == says
+    assert say(CHECK, terway(daemon=UnixSocket(DAEMON, code))) == says
 
 
 def test_says_nothing_elsewhere() -> None:
     assert say(CHECK, terway(daemon=None)) == "absent Nothing"  # a dead tree
-    assert say(CHECK, terway(present=False, daemon=Socket(DAEMON, errno.ENOENT))) == "absent Nothing"
+    assert say(CHECK, terway(present=False, daemon=UnixSocket(DAEMON, errno.ENOENT))) == "absent Nothing"
     denied = Unreadable(Why.DENIED, DAEMON, 13)
     assert say(CHECK, terway(daemon=denied)) == "unknown CannotLook"
     assert say(CHECK, terway(present=denied)) == "unknown CannotLook"
 
 
 def test_message_names_the_errno() -> None:
-    (said,) = verdicts(CHECK, terway(daemon=Socket(DAEMON, errno.ECONNREFUSED)))
+    (said,) = verdicts(CHECK, terway(daemon=UnixSocket(DAEMON, errno.ECONNREFUSED)))
     assert f"{DAEMON} refuses (ECONNREFUSED)" in said.message
     assert said.observed == "ECONNREFUSED"

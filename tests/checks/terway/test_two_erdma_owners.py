@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.terway.two_erdma_owners import CHECK
-from nodeprep.facts.cluster import EniConfig
+from nodeprep.facts.kubernetes.cluster import EniConfig
 from nodeprep.model import Unreadable, Why, guarded
 from tests.cluster_values import cluster, eni_config, pod, terway_pod
 from tests.cni_values import terway

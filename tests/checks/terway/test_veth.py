@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from nodeprep.checks.terway.veth import CHECK, veth_name
-from nodeprep.facts.cni import CniFile
+from nodeprep.checks.terway import veth
+from nodeprep.checks.terway.veth import CHECK
+from nodeprep.facts.network.cni import CniFile
 from nodeprep.model import Unreadable, Why
 from tests.cluster_values import cluster, node_object, pod, terway_pod
 from tests.cni_values import cni, network, plugin, terway
@@ -19,7 +20,7 @@ CUT = Unreadable(Why.MALFORMED, "/etc/cni/net.d/10-terway.conflist")
 
 
 def test_the_name_is_terways() -> None:
-    assert veth_name(pod()) == NAME
+    assert veth.veth_name(pod()) == NAME
 
 
 LINKS = [

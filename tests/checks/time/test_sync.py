@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.time.sync import CHECK, Want
-from nodeprep.facts.clock import Clock
+from nodeprep.facts.machine.clock import Clock
 from tests.values import say, verdicts
 
 ROWS = [

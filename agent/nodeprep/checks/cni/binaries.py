@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cni import Binary, Cni
-from nodeprep.facts.terway import Terway, is_of_kubernetes
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.facts.alibaba import terway as terway_facts
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.network.cni import Binary, Cni
+from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
 
 TERWAYS = ("terway", "cilium-cni")  # its init container copies both at each start (terway hack/init.sh)
 
@@ -14,7 +15,7 @@ TERWAYS = ("terway", "cilium-cni")  # its init container copies both at each sta
 def judge(seen: Seen) -> Iterator[Verdict]:
     cni = seen[Cni]
     terway = seen.get(Terway)
-    if cni.first is None or not is_of_kubernetes(cni, terway):
+    if cni.first is None or not terway_facts.is_of_kubernetes(cni, terway):
         return
     types = cni.chain(cni.first)
     found = [binary for binary in cni.binaries if binary.type in types]
@@ -48,7 +49,7 @@ CHECK = Check(
     source="containernetworking/cni pkg/invoke/find.go, FindInPath; flannel-io/cni-plugin README (its delegate)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Cni,),
     uses=(Terway,),
     after=("cni.first", "cni.parse"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cni import SUFFIXES, Cni
-from nodeprep.facts.terway import CONFLIST, Terway
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba.terway import CONFLIST, Terway
+from nodeprep.facts.network.cni import SUFFIXES, Cni
+from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -41,7 +41,7 @@ CHECK = Check(
     source="containerd/go-cni opts.go, loadFromConfDir; AliyunContainerService/terway daemon, ensureCNIConfig",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Cni,),
     uses=(Terway,),
     remedies=("terway_restart",),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cni import MULTUS, NAMES, Cni, CniFile, Network
-from nodeprep.facts.terway import CONFLIST, OLD, TYPE, Terway, is_of_kubernetes
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, Why, raw
+from nodeprep.facts.alibaba import terway as terway_facts
+from nodeprep.facts.alibaba.terway import CONFLIST, OLD, TYPE, Terway
+from nodeprep.facts.network.cni import MULTUS, NAMES, Cni, CniFile, CniNetwork
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Unreadable, Verdict, Why, raw
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     cni, terway = seen[Cni], seen.get(Terway)
     first = cni.first
-    if first is None or not is_of_kubernetes(cni, terway):
+    if first is None or not terway_facts.is_of_kubernetes(cni, terway):
         return
     if first.name in (CONFLIST, OLD) and terway and terway.present:
         yield Verdict(NODE, Status.OK, "TerwayFirst", f"{first.name} sorts first", None, first.name, CONFLIST)
@@ -48,7 +49,7 @@ def alone(cni: Cni, first: CniFile) -> Verdict:
     others = [
         (file.name, called(network))
         for file in (cni.files or ())[1:]
-        if isinstance(network := raw(file)["network"], Network) and named(network) and not ours & set(named(network))
+        if isinstance(network := raw(file)["network"], CniNetwork) and named(network) and not ours & set(named(network))
     ]
     if not others:
         return Verdict(NODE, Status.OK, "First", shows, None, first.name)
@@ -61,12 +62,12 @@ def alone(cni: Cni, first: CniFile) -> Verdict:
     return Verdict(NODE, Status.WARN, "SeveralPlugins", message, None, first.name, "one network plugin")
 
 
-def named(network: Network) -> tuple[str, ...]:
+def named(network: CniNetwork) -> tuple[str, ...]:
     """Those types of its chain that tell whose it is."""
     return tuple(plugin.type for plugin in network.plugins if plugin.type in NAMES)
 
 
-def called(network: Network) -> str:
+def called(network: CniNetwork) -> str:
     """Whose chain it is, for people: such as "Terway + Cilium"; else the types themselves."""
     names = dict.fromkeys(NAMES[one] for one in named(network))
     return " + ".join(names) or " + ".join(plugin.type for plugin in network.plugins[:3])
@@ -82,7 +83,7 @@ CHECK = Check(
     source="containerd/go-cni opts.go, loadFromConfDir (sort.Strings); config max_conf_num = 1",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Cni,),
     uses=(Terway,),
     judge=judge,

@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cni import Cni, CniFile, Network
-from nodeprep.facts.terway import CONFLIST, OLD, TYPE, Terway, is_of_kubernetes
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Unreadable, Verdict, Why, raw
+from nodeprep.facts.alibaba import terway
+from nodeprep.facts.alibaba.terway import CONFLIST, OLD, TYPE, Terway
+from nodeprep.facts.network.cni import Cni, CniFile, CniNetwork
+from nodeprep.model import (
+    Check,
+    Confirmation,
+    Remedy,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Subject,
+    Unreadable,
+    Verdict,
+    Why,
+    raw,
+)
 
 # containernetworking/cni pkg/version; a configuration that names none is read as 0.1.0.
 VERSIONS = ("", "0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
@@ -16,7 +30,7 @@ BROKEN = (Why.MALFORMED, Why.MISSING)  # a link to nothing is listed, and cannot
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     cni = seen[Cni]
-    if not is_of_kubernetes(cni, seen.get(Terway)):
+    if not terway.is_of_kubernetes(cni, seen.get(Terway)):
         return
     yield from seen.each(cni.files or (), lambda file: verdict(cni, file), subject)
 
@@ -52,7 +66,7 @@ def verdict(cni: Cni, file: CniFile) -> Verdict:
     return Verdict(subject(file), Status.OK, "WellFormed", shows, None, network.version)
 
 
-def misordered(network: Network, types: list[str]) -> str:
+def misordered(network: CniNetwork, types: list[str]) -> str:
     """What is wrong with Terway's own chain, "" if nothing is."""
     if network.name != NETWORK:
         return f"its name is {network.name[:60]!r}, not {NETWORK!r}"
@@ -70,7 +84,7 @@ CHECK = Check(
     source="RFC 8259; containernetworking/cni libcni/conf.go, SPEC.md; terway cmd/terway-cli/cni.go, mergeConfigList",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Cni,),
     uses=(Terway,),
     after=("cni.directory",),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cni import Cni, CniFile, Network
-from nodeprep.facts.rdma_netlink import RdmaNetlink
+from nodeprep.facts.network.cni import Cni, CniFile, CniNetwork
+from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.model import (
     NODE,
     Check,
-    Damping,
+    Confirmation,
     Seen,
     Severity,
     Stage,
@@ -22,7 +22,7 @@ from nodeprep.model import (
 )
 
 PLUGIN, WANTED = "rdma", "exclusive"
-ASKED = "SYS_GET"  # the question that tells the mode
+MODE_COMMAND = "SYS_GET"  # the question that tells the mode
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -32,8 +32,8 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     told = seen[RdmaNetlink]
     mode = told.netns_mode
     if mode is None:
-        if ASKED in told.denied:
-            yield cannot_look(NODE, Unreadable(Why.DENIED, f"netlink rdma {ASKED}"))
+        if MODE_COMMAND in told.denied:
+            yield cannot_look(NODE, Unreadable(Why.DENIED, f"netlink rdma {MODE_COMMAND}"))
         return  # no RDMA, or Linux before 5.2, which knows no modes
     shows = f"RDMA devices are {mode} between network namespaces; {WANTED} is wanted by the rdma plugin in {asking[0]}"
     if mode == WANTED:
@@ -45,7 +45,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 def asks(file: CniFile) -> bool:
     network = raw(file)["network"]
-    return isinstance(network, Network) and PLUGIN in network.types
+    return isinstance(network, CniNetwork) and PLUGIN in network.types
 
 
 CHECK = Check(
@@ -56,7 +56,7 @@ CHECK = Check(
     source="k8snetworkplumbingwg/rdma-cni README; Linux drivers/infiniband/core/device.c",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Cni, RdmaNetlink),
     judge=judge,
 )

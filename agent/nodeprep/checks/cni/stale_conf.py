@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cni import Cni
-from nodeprep.facts.terway import CONFLIST, OLD, Terway, is_of_kubernetes
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba import terway
+from nodeprep.facts.alibaba.terway import CONFLIST, OLD, Terway
+from nodeprep.facts.network.cni import Cni
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     cni = seen[Cni]
     names = [file.name for file in cni.files or ()]
-    if CONFLIST not in names or not is_of_kubernetes(cni, seen.get(Terway)):
+    if CONFLIST not in names or not terway.is_of_kubernetes(cni, seen.get(Terway)):
         return
     if OLD not in names:
         yield Verdict(NODE, Status.OK, "None", f"{CONFLIST} stands alone", None, CONFLIST)
@@ -32,7 +33,7 @@ CHECK = Check(
     source="AliyunContainerService/terway daemon, ensureCNIConfig: it removes 10-terway.conf",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Cni,),
     uses=(Terway,),
     judge=judge,

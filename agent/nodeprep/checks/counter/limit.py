@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.counters import Counters
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.rdma import Port, Rdma
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.rdma.counters import Counters
+from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import CannotLook, Seen, Status, Unreadable, Verdict
 
 EVENTS = 2  # one event in a short window is no rate, whatever the arithmetic makes of it

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.checks.counter.limit import Limit, weigh
-from nodeprep.facts.counters import Counters
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.rdma import Rdma
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.checks.counter import limit
+from nodeprep.checks.counter.limit import Limit
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.rdma.counters import Counters
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
-HOUR = 3600.0
+HOUR_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,12 @@ class Want:
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     want = seen[Want]
-    yield from weigh(seen, limits(want, seen.seconds), want.exclude)
+    yield from limit.weigh(seen, limits(want, seen.seconds), want.exclude)
 
 
 def limits(want: Want, seconds: float) -> tuple[Limit, ...]:
     """Without link_downed, which is port.flap's."""
-    allowance = want.symbol_errors_per_hour * max(seconds, HOUR) / HOUR
+    allowance = want.symbol_errors_per_hour * max(seconds, HOUR_SECONDS) / HOUR_SECONDS
     return (
         Limit("local_link_integrity_errors", 0, None, Status.FAIL, "LinkIntegrityLost"),
         Limit("excessive_buffer_overrun_errors", 0, None, Status.FAIL, "BufferOverrun"),
@@ -60,7 +61,7 @@ CHECK = Check(
     source="NVIDIA/NVSentinel NIC monitor defaults; IBTA PortCounters; linux-rdma infiniband-diags error_thresholds",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.LATCH,
+    confirmation=Confirmation.LATCHED,
     needs=(Counters, Rdma, Expected),
     after=("port.flap",),
     judge=judge,

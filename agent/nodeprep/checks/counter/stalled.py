@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.counters import Counters
-from nodeprep.facts.expected import is_active
-from nodeprep.facts.rdma import Port, Rdma
-from nodeprep.facts.rdma_netlink import RdmaNetlink
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.expected import inventory
+from nodeprep.facts.rdma.counters import Counters
+from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 # Received and sent packets by driver: the standard counters, rxe, efa.
-RECEIVED = ("port_rcv_packets", "rcvd_pkts", "rx_pkts")
-SENT = ("port_xmit_packets", "sent_pkts", "tx_pkts")
+RECEIVED_COUNTERS = ("port_rcv_packets", "rcvd_pkts", "rx_pkts")
+SENT_COUNTERS = ("port_xmit_packets", "sent_pkts", "tx_pkts")
 # Only in need does a queue pair move these: answers do not come.
 RETRIES = (
     "local_ack_timeout_err",
@@ -41,7 +41,7 @@ class Want:
 def judge(seen: Seen) -> Iterator[Verdict]:
     if seen.before is not None and seen.seconds >= seen[Want].over:
         before = seen.before
-        yield from seen.each(filter(is_active, seen[Rdma].ports), lambda port: verdict(port, seen, before))
+        yield from seen.each(filter(inventory.is_active, seen[Rdma].ports), lambda port: verdict(port, seen, before))
 
 
 def verdict(port: Port, seen: Seen, before: Seen) -> Verdict | None:
@@ -51,7 +51,7 @@ def verdict(port: Port, seen: Seen, before: Seen) -> Verdict | None:
     if not (seen[RdmaNetlink].in_use(now.device) and before[RdmaNetlink].in_use(then.device)):
         return None
     grown = {name: events for name, events in now.since(then).items() if name not in seen[Want].exclude}
-    still = [name for name in (*RECEIVED, *SENT) if grown.get(name) == 0]
+    still = [name for name in (*RECEIVED_COUNTERS, *SENT_COUNTERS) if grown.get(name) == 0]
     retried = [f"{name} +{grown[name]}" for name in RETRIES if grown.get(name)]
     window = f"in {seen.seconds:.0f} s"
     if still and retried:
@@ -60,7 +60,7 @@ def verdict(port: Port, seen: Seen, before: Seen) -> Verdict | None:
             "traffic is stalled, by the fabric or by the remote node; see the job, the switch port and rdma resource"
         )
         return Verdict(port.subject, Status.WARN, "Stalled", message, observed=", ".join(retried), expected="packets")
-    if not any(name in grown for name in (*RECEIVED, *SENT)):
+    if not any(name in grown for name in (*RECEIVED_COUNTERS, *SENT_COUNTERS)):
         return None
     return Verdict(port.subject, Status.OK, "Flowing", f"{port.where} is in use; nothing is stalled {window}")
 
@@ -73,7 +73,7 @@ CHECK = Check(
     source="rxe under netem loss 100 %: state ACTIVE while completer_retry_err climbs; NVIDIA/NVSentinel",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Counters, Rdma, RdmaNetlink),
     judge=judge,
     want=Want,

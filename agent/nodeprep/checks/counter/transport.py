@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.checks.counter.limit import Limit, weigh
-from nodeprep.facts.counters import Counters
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.rdma import Rdma
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.checks.counter import limit
+from nodeprep.checks.counter.limit import Limit
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.rdma.counters import Counters
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 RECEIVER_NOT_READY = ("rnr_nak_retry_err", "retry_rnr_exceeded_err")
 GAVE_UP = ("retry_exceeded_err", "req_transport_retries_exceeded", "roce_adp_retrans_to")
@@ -52,7 +53,7 @@ class Want:
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     want = seen[Want]
-    yield from weigh(seen, limits(want), want.exclude)
+    yield from limit.weigh(seen, limits(want), want.exclude)
 
 
 def limits(want: Want) -> tuple[Limit, ...]:
@@ -81,7 +82,7 @@ CHECK = Check(
     source="NVIDIA/NVSentinel NIC monitor defaults; aws/eks-node-monitoring-agent EFA rules; mlx5 and rxe hw_counters",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Counters, Rdma, Expected),
     judge=judge,
     want=Want,

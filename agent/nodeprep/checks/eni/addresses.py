@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.ledger import Row, ledger
-from nodeprep.facts.links import Links
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba import ledger
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.ledger import EniRow
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network.links import Links
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 VALID = "Valid"  # IPStatusValid (terway pkg/apis/network.alibabacloud.com/v1beta1)
-SHOWN = 4  # addresses in a message
+ADDRESSES_IN_MESSAGE = 4  # addresses in a message
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    books = ledger(seen)
+    books = ledger.ledger(seen)
     if books is not None and books.terway is not None:
         yield from seen.each([row for row in books.rows if row.metadata], lambda row: verdict(row, seen[Cluster]))
 
 
-def verdict(row: Row, cluster: Cluster) -> Verdict | None:
+def verdict(row: EniRow, cluster: Cluster) -> Verdict | None:
     if row.record is None or row.metadata is None:
         return None
     has, counted = set(row.metadata.addresses), {one.address: one.status for one in row.record.addresses}
@@ -29,7 +30,10 @@ def verdict(row: Row, cluster: Cluster) -> Verdict | None:
     where = f"{row.where} has {len(has)} addresses by the metadata"
     if dead and not takes_prefixes(cluster):
         pods = {one.address: one.pod for one in row.record.addresses if one.pod}
-        used = ", ".join(f"{pods[one][:60]} on {one}" for one in dead[:SHOWN] if one in pods) or "free for the next pod"
+        used = (
+            ", ".join(f"{pods[one][:60]} on {one}" for one in dead[:ADDRESSES_IN_MESSAGE] if one in pods)
+            or "free for the next pod"
+        )
         message = (
             f"{where}; Terway's record counts on {listed(dead)} too, which the metadata does not have: a pod there "
             f"reaches nobody ({used}); see kubectl get nodes.network.alibabacloud.com, then terway-controlplane's log"
@@ -47,8 +51,8 @@ def takes_prefixes(cluster: Cluster) -> bool:
 
 
 def listed(addresses: list[str]) -> str:
-    more = len(addresses) - SHOWN
-    return ", ".join(addresses[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(addresses) - ADDRESSES_IN_MESSAGE
+    return ", ".join(addresses[:ADDRESSES_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
 
 
 CHECK = Check(
@@ -61,7 +65,7 @@ CHECK = Check(
     source="ECS metadata private-ipv4s; terway pkg/apis/network.alibabacloud.com/v1beta1 IPStatus; terway-cli mapping",
     severity=Severity.GATE,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Imds, Links, Cluster),
     after=("eni.missing-link", "imds.identity"),
     judge=judge,

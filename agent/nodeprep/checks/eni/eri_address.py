@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.imds import Imds, Interface
-from nodeprep.facts.ledger import Ledger, Row, ledger
-from nodeprep.facts.links import Links
-from nodeprep.facts.rdma import Rdma
-from nodeprep.facts.terway import Terway
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba import ledger
+from nodeprep.facts.alibaba.imds import Imds, Interface
+from nodeprep.facts.alibaba.ledger import EniRow, Ledger
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    books = ledger(seen)
+    books = ledger.ledger(seen)
     if books is None:
         return
     # The primary ENI may be an ERI: then its address is the node's, and rightly so.
     yield from seen.each([row for row in books.attached if not row.is_primary], verdict)
 
 
-def verdict(row: Row) -> Verdict | None:
+def verdict(row: EniRow) -> Verdict | None:
     if row.metadata is None or (row.device is None and row.eri is None):
         return None
     return judged(row, row.metadata)
 
 
-def judged(row: Row, metadata: Interface) -> Verdict:
+def judged(row: EniRow, metadata: Interface) -> Verdict:
     known = f"an ERI by {'its RDMA device ' + row.device.name if row.device else 'the ErdmaDevice record'}"
     wants = f"{metadata.primary_address}/{metadata.prefix}" if metadata.prefix else metadata.primary_address
     found = row.addresses()
@@ -68,7 +69,7 @@ CHECK = Check(
     source="AliyunContainerService alibabacloud-erdma-controller netdev.go, docs/erdma-coexistence.md",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Imds, Links, Rdma),
     uses=(Cluster, Terway),
     judge=judge,

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.ledger import Ledger, Row, ledger
-from nodeprep.facts.links import Address, Links
-from nodeprep.facts.rdma import Rdma
-from nodeprep.facts.terway import Terway
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba import ledger
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.ledger import EniRow, Ledger
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network.links import Address, Links
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
 
-WHOLE = (32, 128)  # terway plugin/datapath: the node's address is added with a mask of all bits
+HOST_PREFIX_LENGTHS = (32, 128)  # terway plugin/datapath: the node's address is added with a mask of all bits
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    books = ledger(seen)
+    books = ledger.ledger(seen)
     if books is None or not books.has_terway:
         return
     own = of_node(books)
@@ -29,8 +30,8 @@ def of_node(books: Ledger) -> frozenset[str]:
     return frozenset((primary.primary_address, *primary.ipv6_addresses)) if primary else frozenset()
 
 
-def verdict(row: Row, own: frozenset[str]) -> Verdict | None:
-    foreign = [one for one in row.addresses() if one.address not in own or one.prefix not in WHOLE]
+def verdict(row: EniRow, own: frozenset[str]) -> Verdict | None:
+    foreign = [one for one in row.addresses() if one.address not in own or one.prefix not in HOST_PREFIX_LENGTHS]
     if row.is_primary or row.link is None or not row.is_for_pods:
         return None
     if not foreign:
@@ -62,7 +63,7 @@ CHECK = Check(
     "cloud-init DataSourceAliYun (dhcp4 on every NIC)",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Imds, Links, Terway),
     uses=(Rdma, Cluster),
     remedies=("os_unmanage_eni",),

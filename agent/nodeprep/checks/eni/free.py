@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.cluster import TRUNK, Cluster
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.ledger import MEMBER
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.ledger import MEMBER_TYPE
+from nodeprep.facts.kubernetes.cluster import TRUNK, Cluster
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict
 
 ORDINARY = "EniQuantity"  # of the ECS instance type (terway pkg/aliyun/client/limit.go)
 TOTAL = "EniTotalQuantity"  # with member ENIs
@@ -38,7 +38,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 def held(cluster: Cluster, *, member: bool) -> int:
     """ENIs that records of pods hold, bound or not yet let go: a pod and its NetworkInterface may both name one."""
-    return len({one.mac or one.eni or one.record for one in cluster.pod_enis if (one.type == MEMBER) is member})
+    return len({one.mac or one.eni or one.record for one in cluster.pod_enis if (one.type == MEMBER_TYPE) is member})
 
 
 def verdict(resource: str, most: int, used: int, least: int) -> Verdict:
@@ -60,7 +60,7 @@ CHECK = Check(
     source="terway pkg/aliyun/client/limit.go (exclusive: EniQuantity-1, member: EniTotalQuantity-EniQuantity)",
     severity=Severity.WARN,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Imds, Cluster),
     after=("imds.identity",),
     want=Want,

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.ledger import ENI_MACS, Row, ledger
-from nodeprep.facts.links import Links
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba import ledger
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.ledger import ENI_MACS, EniRow
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network.links import Links
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    books = ledger(seen)
+    books = ledger.ledger(seen)
     if books is not None:
         yield from seen.each([row for row in books.rows if row.link], verdict)
 
 
-def verdict(row: Row) -> Verdict | None:
+def verdict(row: EniRow) -> Verdict | None:
     if row.metadata is not None:
         return Verdict(row.subject, Status.OK, "Listed", f"{row.where} is in the metadata")
     knows = [name for name, said in (("Terway's record", row.record), ("erdma-controller's", row.eri)) if said]
@@ -40,7 +41,7 @@ CHECK = Check(
     source="ECS metadata network/interfaces/macs; terway pkg/aliyun/metadata (10 s for the metadata to catch up)",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Imds, Links),
     uses=(Cluster,),
     after=("imds.reachable",),

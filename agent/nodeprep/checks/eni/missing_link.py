@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.ledger import BOUND, MEMBER, Row, ledger
-from nodeprep.facts.links import Links
-from nodeprep.facts.terway import Terway
+from nodeprep.facts.alibaba import ledger
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.ledger import BOUND_PHASE, MEMBER_TYPE, EniRow
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network.links import Links
 from nodeprep.model import (
     Check,
-    Damping,
+    Confirmation,
     Remedy,
     Seen,
     Severity,
@@ -29,12 +30,12 @@ KUBERNETES = Unreadable(
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    books = ledger(seen)
+    books = ledger.ledger(seen)
     if books is not None:
         yield from seen.each([row for row in books.rows if row.metadata], verdict)
 
 
-def verdict(row: Row) -> Verdict:
+def verdict(row: EniRow) -> Verdict:
     shows = f"{row.where} is attached by the metadata"
     if row.link is not None:
         return Verdict(row.subject, Status.OK, "Link", f"{shows} and the kernel has its link", observed="link")
@@ -44,18 +45,18 @@ def verdict(row: Row) -> Verdict:
     if row.is_primary:  # no pod gets this one, and no record may stand between
         return missing(row, shows)
     holder = row.holder
-    if holder is not None and holder.phase == BOUND:
+    if holder is not None and holder.phase == BOUND_PHASE:
         in_pod = f"{shows}; {holder.record[:80]} holds it ({holder.phase})"
         return Verdict(row.subject, Status.OK, "InPod", in_pod, observed="in a pod")
-    if MEMBER in (holder.type if holder else "", row.record.type if row.record else ""):
+    if MEMBER_TYPE in (holder.type if holder else "", row.record.type if row.record else ""):
         return Verdict(row.subject, Status.OK, "Member", f"{shows}; a member ENI is a VLAN of its trunk")
     if holder is not None:
         message = f"{shows}, the kernel has no link with that MAC; {holder.record[:80]} is {holder.phase or 'new'!r}"
-        return Verdict(row.subject, Status.WARN, "Changing", message, None, holder.phase, f"a link, or {BOUND}")
+        return Verdict(row.subject, Status.WARN, "Changing", message, None, holder.phase, f"a link, or {BOUND_PHASE}")
     return missing(row, f"{shows}, {'no pod holds it' if books.is_shown_kubernetes else 'pods hold no ENIs here'}")
 
 
-def missing(row: Row, shows: str) -> Verdict:
+def missing(row: EniRow, shows: str) -> Verdict:
     message = f"{shows}, and the kernel has no link with that MAC"
     if not (row.is_primary or row.books.has_terway):
         message += ": bound to vfio-pci, in another network namespace, or never plugged in? lspci -nnk, ip netns"
@@ -74,7 +75,7 @@ CHECK = Check(
     source="ECS metadata network/interfaces/macs; terway pkg/link (an ENI is found by its MAC, 10 tries of 1 s)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Imds, Links),
     uses=(Cluster, Terway),
     after=("imds.reachable",),

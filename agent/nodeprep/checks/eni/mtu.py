@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.cni import Cni
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.ledger import Row, ledger
-from nodeprep.facts.links import Links
-from nodeprep.facts.rdma import Rdma
-from nodeprep.facts.terway import Terway
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, Why, raw
+from nodeprep.facts.alibaba import ledger
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.ledger import EniRow
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network.cni import Cni
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Unreadable, Verdict, Why, raw
 
 PLUGIN = "terway"
 MTU = 1500  # terway plugin/driver/types: what the plugin takes where its configuration has no mtu, or 0
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    books = ledger(seen)
+    books = ledger.ledger(seen)
     if books is None or not books.has_terway:
         return
     pods = of_pods(seen.get(Cni))
@@ -39,7 +40,7 @@ def of_pods(cni: Cni | None) -> int | None:
     return None
 
 
-def verdict(row: Row, pods: int | None, primary: int | None) -> Verdict | None:
+def verdict(row: EniRow, pods: int | None, primary: int | None) -> Verdict | None:
     if row.link is None or not (row.is_primary or row.is_for_pods):
         return None
     has = row.link.mtu
@@ -62,7 +63,7 @@ CHECK = Check(
     source="terway plugin/driver/types (mtu, 1500 if 0), cmd/terway-cli/cni.go (auto_mtu takes that of eth0)",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Imds, Links, Terway),
     uses=(Cni, Rdma, Cluster),
     judge=judge,

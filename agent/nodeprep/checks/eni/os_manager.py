@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.os_network import Claim, OsNetwork
-from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.network.os_network import InterfaceClaim, OsNetwork
+from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -21,7 +21,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         yield Verdict(NODE, Status.OK, "TerwayOnly", "no program of the system sets up secondary interfaces")
 
 
-def verdict(claim: Claim) -> Verdict:
+def verdict(claim: InterfaceClaim) -> Verdict:
     message = f"{claim.program} sets up secondary interfaces beside Terway: {claim.file}: {claim.says[:160]}"
     unmanage = Remedy("os_unmanage_eni")
     about = Subject(claim.file, None, claim.program)
@@ -38,7 +38,7 @@ CHECK = Check(
     source="cloud-init DataSourceAliYun.py; systemd networkd.conf(5); NetworkManager.conf(5); terway hack/init.sh",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(OsNetwork, Terway),
     uses=(Imds,),
     remedies=("os_unmanage_eni",),

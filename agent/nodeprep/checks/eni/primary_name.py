@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.ledger import Row, ledger
-from nodeprep.facts.links import Links
-from nodeprep.facts.terway import Terway
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba import ledger
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.ledger import EniRow
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.network.links import Links
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 NAME = "eth0"  # terway hack/init.sh: sysctl -w net.ipv4.conf.eth0.rp_filter=0, under set -o errexit
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    books = ledger(seen)
+    books = ledger.ledger(seen)
     if books is None or not books.has_terway:
         return
     # A primary ENI without a link is eni.missing-link's.
     yield from seen.each([row for row in books.attached if row.is_primary], verdict)
 
 
-def verdict(row: Row) -> Verdict | None:
+def verdict(row: EniRow) -> Verdict | None:
     name = row.link.name if row.link else ""
     shows = f"the primary {row.where}"
     if name == NAME:
@@ -40,7 +41,7 @@ CHECK = Check(
     source="AliyunContainerService/terway hack/init.sh; terway issue 141 (primary NIC eth2 after a reboot)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Imds, Links, Terway),
     judge=judge,
 )

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.cluster import Cluster, EniRecord, TerwayNode
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.ledger import Ledger, Row, ledger
-from nodeprep.facts.links import Links
-from nodeprep.facts.rdma import Rdma
-from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.facts.alibaba import ledger
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.ledger import EniRow, Ledger
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster, EniRecord, TerwayNode
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict
 
 IN_USE = "InUse"  # what terway-cli's migrate check asks of every ENI
 VALID = "Valid"  # and of every address
-SHOWN = 4  # words in a message
+WORDS_IN_MESSAGE = 4  # words in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Want:
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    books = ledger(seen)
+    books = ledger.ledger(seen)
     if books is None or books.terway is None:
         return
     yield from stale(books.terway, seen[Want])
@@ -61,15 +62,17 @@ def verdict(record: EniRecord, books: Ledger) -> Verdict:
         message = f"{shows} is {IN_USE}, and neither the metadata nor the kernel has it: the record is stale"
         return Verdict(about, Status.WARN, "StaleRecord", message, None, "record only", "metadata and link")
     if record.troubles:
-        troubles = "; ".join(one[:120] for one in record.troubles[:SHOWN])
+        troubles = "; ".join(one[:120] for one in record.troubles[:WORDS_IN_MESSAGE])
         return Verdict(about, Status.WARN, "Troubled", f"{shows} has trouble: {troubles}", None, troubles[:120], "none")
     if invalid:
-        message = f"{shows} holds addresses that are not {VALID}: {', '.join(invalid[:SHOWN])}"
-        return Verdict(about, Status.WARN, "AddressNotValid", message, None, ", ".join(invalid[:SHOWN]), VALID)
+        message = f"{shows} holds addresses that are not {VALID}: {', '.join(invalid[:WORDS_IN_MESSAGE])}"
+        return Verdict(
+            about, Status.WARN, "AddressNotValid", message, None, ", ".join(invalid[:WORDS_IN_MESSAGE]), VALID
+        )
     return Verdict(about, Status.OK, "Settled", f"{shows} is {IN_USE}", observed=record.status)
 
 
-def unrecorded(row: Row) -> Verdict | None:
+def unrecorded(row: EniRow) -> Verdict | None:
     if row.record is not None or row.holder is not None or row.is_returned or row.is_eri:
         return None
     message = (
@@ -93,7 +96,7 @@ CHECK = Check(
     source="terway cmd/terway-cli/migrate_check.go (InUse, Valid); types/controlplane (multiIPNodeSyncPeriod=12h)",
     severity=Severity.WARN,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Imds, Links, Cluster, Terway),
     uses=(Rdma,),
     after=("imds.identity",),

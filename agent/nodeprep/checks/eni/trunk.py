@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.cluster import TRUNK, Cluster, TerwayNode
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.ledger import Ledger, ledger
-from nodeprep.facts.links import Links
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.facts.alibaba import ledger
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.ledger import Ledger
+from nodeprep.facts.kubernetes.cluster import TRUNK, Cluster, TerwayNode
+from nodeprep.facts.network.links import Links
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict
 
 TYPE, IN_USE = "Trunk", "InUse"  # ENITypeTrunk, ENIStatusInUse (terway pkg/apis, pkg/aliyun/client)
 
@@ -22,7 +23,7 @@ class Want:
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    books = ledger(seen)
+    books = ledger.ledger(seen)
     if books is None:
         return
     named = seen[Cluster].node.annotations.get(TRUNK, "")
@@ -78,7 +79,7 @@ CHECK = Check(
     source="terway types/k8s.go (k8s.aliyun.com/trunk-on), pkg/controller/multi-ip/node",
     severity=Severity.GATE,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Imds, Links, Cluster),
     after=("imds.identity",),
     judge=judge,

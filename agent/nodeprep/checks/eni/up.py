@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.ledger import Row, ledger
-from nodeprep.facts.links import Link, Links
-from nodeprep.facts.rdma import Rdma
-from nodeprep.facts.routes import Routes
-from nodeprep.facts.terway import Terway
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba import ledger
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.ledger import EniRow
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network.links import Link, Links
+from nodeprep.facts.network.routes import Routes
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
 
 RUNNING = ("up", "unknown")  # IF_OPER_UNKNOWN is what drivers show that do not track it (include/uapi/linux/if.h)
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    books = ledger(seen)
+    books = ledger.ledger(seen)
     if books is None or not books.has_terway:
         return
     yield from seen.each(books.attached, lambda row: verdict(row, row.link) if row.link else None)
 
 
-def verdict(row: Row, link: Link) -> Verdict | None:
+def verdict(row: EniRow, link: Link) -> Verdict | None:
     shows = f"{row.where} is {link.operstate}"
     if is_running(link):
         return Verdict(row.subject, Status.OK, "Up", shows, observed=link.operstate)
@@ -60,7 +61,7 @@ CHECK = Check(
     source="terway plugin/datapath (LinkSetUp on ENIs); Linux Documentation/networking/operstates.rst",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Imds, Links, Terway),
     uses=(Routes, Rdma, Cluster),
     after=("eni.missing-link",),

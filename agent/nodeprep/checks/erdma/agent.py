@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cluster import Cluster, ErdmaRecord, KubeNode, Pod
+from nodeprep.facts.kubernetes.cluster import Cluster, ErdmaRecord, KubeNode, Pod
 from nodeprep.model import (
     NODE,
     Check,
-    Damping,
+    Confirmation,
     Remedy,
     Seen,
     Severity,
@@ -68,7 +68,7 @@ CHECK = Check(
     source="alibabacloud-erdma-controller deploy (DaemonSet alibabacloud-erdma-agent, label tier=agent)",
     severity=Severity.WARN,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Cluster,),
     remedies=("plugin_restart",),
     judge=judge,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cluster import Cluster, ErdmaDevice, KubeNode
-from nodeprep.facts.erdma import Erdma, mac_of
-from nodeprep.facts.links import Links
-from nodeprep.facts.rdma import Device, Rdma
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Subject, Unreadable, Verdict, raw
+from nodeprep.facts.alibaba import erdma as erdma_facts
+from nodeprep.facts.alibaba.erdma import Erdma
+from nodeprep.facts.kubernetes.cluster import Cluster, ErdmaDevice, KubeNode
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.rdma import Rdma, RdmaDevice
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Subject, Unreadable, Verdict, raw
 
 READY = "Ready"  # status.devices[].status of ErdmaDevice
 FAILED = "Failed"
@@ -42,7 +43,11 @@ def verdict(eri: ErdmaDevice, seen: Seen) -> Verdict:
             subject(eri), Status.FAIL, "Failed" if status == FAILED else "NotReady", message, None, status, READY
         )
     mac, present = eri.mac.lower(), devices(seen)
-    if seen.get(Rdma) is None or is_explained(present, seen) or any(mac_of(one.node_guid) == mac for one in present):
+    if (
+        seen.get(Rdma) is None
+        or is_explained(present, seen)
+        or any(erdma_facts.mac_of(one.node_guid) == mac for one in present)
+    ):
         return Verdict(subject(eri), Status.OK, "Ready", f"{name} is Ready", None, status, READY)
     holder = next((one.record for one in seen[Cluster].pod_enis if one.mac.lower() == mac), None)
     if holder:
@@ -53,8 +58,8 @@ def verdict(eri: ErdmaDevice, seen: Seen) -> Verdict:
     return Verdict(subject(eri), Status.FAIL, "NoRdmaDevice", message, None, "none", "an RDMA device")
 
 
-def unrecorded(device: Device, known: set[str]) -> Verdict | None:
-    mac = mac_of(device.node_guid)
+def unrecorded(device: RdmaDevice, known: set[str]) -> Verdict | None:
+    mac = erdma_facts.mac_of(device.node_guid)
     if mac in known:
         return None
     message = f"{device.where} ({mac or device.node_guid}) is an ERI that erdma-controller has no record of"
@@ -84,13 +89,13 @@ def functions(seen: Seen) -> tuple[str, ...]:
     return erdma.functions if erdma else ()
 
 
-def devices(seen: Seen) -> tuple[Device, ...]:
+def devices(seen: Seen) -> tuple[RdmaDevice, ...]:
     """The RDMA devices of ERIs."""
     rdma, addresses = seen.get(Rdma), functions(seen)
     return tuple(one for one in rdma.devices if one.bdf in addresses) if rdma else ()
 
 
-def is_explained(present: tuple[Device, ...], seen: Seen) -> bool:
+def is_explained(present: tuple[RdmaDevice, ...], seen: Seen) -> bool:
     """Whether some ERI on the bus has no RDMA device: that is told once, and not of its MAC again."""
     return len({device.bdf for device in present}) < len(functions(seen))
 
@@ -109,7 +114,7 @@ CHECK = Check(
     source="alibabacloud-erdma-controller api/v1 (ErdmaDevice), internal/controller/eri.go",
     severity=Severity.GATE,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Cluster,),
     uses=(Erdma, Rdma, Links),
     judge=judge,

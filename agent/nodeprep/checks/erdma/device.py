@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.erdma import VENDOR_DEVICE, Erdma
-from nodeprep.facts.pci import Pci
-from nodeprep.facts.rdma import Rdma
-from nodeprep.facts.rdma_netlink import RdmaNetlink
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE, Erdma
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
+from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
 
 DEVICE = "an RDMA device"
 
@@ -48,7 +48,7 @@ CHECK = Check(
     source="Linux drivers/infiniband/hw/erdma/erdma_main.c (-EPROBE_DEFER without a netdev of that MAC in init_net)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Erdma, Pci, Rdma),
     uses=(RdmaNetlink,),
     after=("pci.driver-bound",),

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from nodeprep.facts.erdma import COMPAT, VENDOR_DEVICE, Erdma
-from nodeprep.facts.rdma import Rdma
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.facts.alibaba.erdma import COMPAT, VENDOR_DEVICE, Erdma
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict
 
 # enum rdma_node_type (include/rdma/ib_verbs.h): iWARP devices say RNIC, RoCE devices CA.
 MODES = {"1": "compat", "4": "default"}
@@ -68,7 +68,7 @@ CHECK = Check(
     source="alibabacloud-erdma-controller internal/drivers (compat_mode); Linux drivers/infiniband/hw/erdma",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Erdma,),
     uses=(Rdma,),
     after=("erdma.module",),

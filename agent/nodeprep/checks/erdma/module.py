@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.erdma import VENDOR_DEVICE, Erdma
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE, Erdma
+from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ CHECK = Check(
     source="Linux drivers/infiniband/hw/erdma/erdma_main.c (1ded:107f); alibabacloud-erdma-controller internal/drivers",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Erdma,),
     remedies=("erdma_load", "erdma_install"),
     judge=judge,

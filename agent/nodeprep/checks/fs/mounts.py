@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.mounts import Mount, Mounts
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.facts.machine.mounts import Mount, Mounts
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
 AUTOMOUNT = "autofs"
 
@@ -69,7 +69,7 @@ CHECK = Check(
     source="statvfs(3), asked by a child that may hang; the list is the operator's",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Mounts,),
     want=Want,
     judge=judge,

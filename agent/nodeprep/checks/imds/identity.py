@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cluster import Cluster, KubeNode
-from nodeprep.facts.imds import Imds, Instance
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.facts.alibaba.imds import Imds, Instance
+from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict, raw
 
 TYPE = "node.kubernetes.io/instance-type"
 ZONE = "topology.kubernetes.io/zone"
@@ -70,7 +70,7 @@ CHECK = Check(
     source="Terway docs/ecs.md (providerID REGION.INSTANCE); Kubernetes well-known labels",
     severity=Severity.GATE,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Imds, Cluster),
     after=("imds.reachable",),
     judge=judge,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.imds import PRODUCT, Imds, Instance
+from nodeprep.facts.alibaba.imds import PRODUCT, Imds, Instance
+from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.model import (
     NODE,
     CannotLook,
     Check,
-    Damping,
+    Confirmation,
     Seen,
     Severity,
     Stage,
@@ -60,7 +60,7 @@ CHECK = Check(
     "ModifyInstanceMetadataOptions",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Imds,),
     uses=(Cluster,),
     judge=judge,

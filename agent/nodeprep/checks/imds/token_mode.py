@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.imds import Imds
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -32,7 +32,7 @@ CHECK = Check(
     source="ECS ModifyInstanceMetadataOptions; Terway pkg/aliyun/metadata/metadata.go (always with a token)",
     severity=Severity.INFO,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Imds,),
     judge=judge,
 )

@@ -6,25 +6,25 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.kernel_log import KernelLog, Line
-from nodeprep.facts.pci import Pci
-from nodeprep.facts.rdma import Rdma
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict
 
-FATAL = re.compile(
+FATAL_LINE = re.compile(
     r"timeout\. Will cause a leak of a command resource"  # mlx5/core/cmd.c: the firmware stopped to answer
     r"|device's health compromised - reached miss count"  # mlx5/core/health.c: its heart stopped
     r"|Fatal error \d+ detected"  # mlx5/core/health.c
     r"|unrecoverable hardware error"  # mlx5/core/health.c, syndrome 8
     r"|PCIe Bus Error: severity=Uncorrect(?:ed|able) \(Fatal\)"  # drivers/pci/pcie/aer.c
 )
-TROUBLE = re.compile(
+TROUBLE_LINE = re.compile(
     r"NETDEV WATCHDOG"  # net/sched/sch_generic.c
     r"|TX timeout detected"  # mlx5/core/en_main.c
 )
-UNPLUGGED = re.compile(r"Port module event.*Cable unplugged")  # mlx5/core/events.c; also said of cages nobody uses
-PLUGGED = re.compile(r"Port module event.*Cable plugged")
+UNPLUGGED_LINE = re.compile(r"Port module event.*Cable unplugged")  # mlx5/core/events.c; also said of cages nobody uses
+PLUGGED_LINE = re.compile(r"Port module event.*Cable plugged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Nic:
     driver: str | None
     cabled: bool
 
-    def is_meant_by(self, line: Line) -> bool:
+    def is_meant_by(self, line: KernelLogLine) -> bool:
         """By address; by netdev where the kernel gives none (NETDEV WATCHDOG: eth2 (...) until Linux 6.7)."""
         if line.addresses:
             return self.subject.place in line.addresses
@@ -63,7 +63,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         yield verdict(nic, [line for line in heard if nic.is_meant_by(line)])
     drivers = {nic.driver for nic in nics if nic.driver}
     unplaced = [line for line in heard if not line.bdf and not any(nic.is_meant_by(line) for nic in nics)]
-    nameless = [line for line in unplaced if FATAL.search(line.text) and names_one(line, drivers)]
+    nameless = [line for line in unplaced if FATAL_LINE.search(line.text) and names_one(line, drivers)]
     if nameless:
         yield Verdict(NODE, Status.FAIL, "DeviceFailed", told("an RDMA NIC", nameless), None, nameless[-1].text)
 
@@ -80,27 +80,27 @@ def watched(seen: Seen) -> tuple[Nic, ...]:
     return tuple(found[place] for place in sorted(found))
 
 
-def verdict(nic: Nic, lines: list[Line]) -> Verdict:
-    fatal = [line for line in lines if FATAL.search(line.text)]
+def verdict(nic: Nic, lines: list[KernelLogLine]) -> Verdict:
+    fatal = [line for line in lines if FATAL_LINE.search(line.text)]
     if fatal:
         return Verdict(nic.subject, Status.FAIL, "DeviceFailed", told(nic.subject.name, fatal), None, fatal[-1].text)
-    trouble = [line for line in lines if TROUBLE.search(line.text)]
+    trouble = [line for line in lines if TROUBLE_LINE.search(line.text)]
     if trouble:
         return Verdict(nic.subject, Status.WARN, "SendStalled", told(nic.subject.name, trouble), None, trouble[-1].text)
-    cable = [line for line in lines if UNPLUGGED.search(line.text) or PLUGGED.search(line.text)]
-    if nic.cabled and cable and UNPLUGGED.search(cable[-1].text):
+    cable = [line for line in lines if UNPLUGGED_LINE.search(line.text) or PLUGGED_LINE.search(line.text)]
+    if nic.cabled and cable and UNPLUGGED_LINE.search(cable[-1].text):
         message = f"{told(nic.subject.name, cable[-1:])}; one of its ports is wanted up"
         return Verdict(nic.subject, Status.WARN, "CableUnplugged", message, None, cable[-1].text)
     return Verdict(nic.subject, Status.OK, "Quiet", f"{nic.subject.name}: the kernel log holds nothing against it")
 
 
-def told(name: str, lines: list[Line]) -> str:
+def told(name: str, lines: list[KernelLogLine]) -> str:
     last = lines[-1]
     more = f" ({len(lines)} such lines)" if len(lines) > 1 else ""
     return f"{name}: the kernel said {last.at:.0f} s after boot: {last.text}{more}"
 
 
-def names_one(line: Line, drivers: Iterable[str]) -> bool:
+def names_one(line: KernelLogLine, drivers: Iterable[str]) -> bool:
     return any(re.search(rf"\b{re.escape(driver)}\b", line.text) for driver in drivers)
 
 
@@ -113,7 +113,7 @@ CHECK = Check(
     source="NVSentinel nic-health-monitor patterns; Linux drivers/net/ethernet/mellanox/mlx5/core, pci/pcie/aer.c",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.LATCH,
+    confirmation=Confirmation.LATCHED,
     needs=(Pci, Rdma, Expected, KernelLog),
     want=Want,
     judge=judge,

@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodeprep.checks.klog.nic import Nic, Want, told, watched
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.kernel_log import KernelLog, Line
-from nodeprep.facts.pci import Pci
-from nodeprep.facts.rdma import Rdma
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.checks.klog import nic as klog_nic
+from nodeprep.checks.klog.nic import Nic, Want
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
-HOT = re.compile(r"Port module event.*High Temperature")  # mlx5/core/events.c
-STARVED = re.compile(r"Detected insufficient power on the PCIe slot \(\d+W\)")  # mlx5/core/events.c
+HIGH_TEMPERATURE_LINE = re.compile(r"Port module event.*High Temperature")  # mlx5/core/events.c
+LOW_POWER_LINE = re.compile(r"Detected insufficient power on the PCIe slot \(\d+W\)")  # mlx5/core/events.c
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    nics = watched(seen)
+    nics = klog_nic.watched(seen)
     if not nics:
         return
     heard = seen[KernelLog].standing(seen[Want].accept_userspace)
@@ -25,14 +26,14 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         yield verdict(nic, [line for line in heard if nic.is_meant_by(line)])
 
 
-def verdict(nic: Nic, lines: list[Line]) -> Verdict:
-    hot = [line for line in lines if HOT.search(line.text)]
+def verdict(nic: Nic, lines: list[KernelLogLine]) -> Verdict:
+    hot = [line for line in lines if HIGH_TEMPERATURE_LINE.search(line.text)]
     if hot:
-        message = f"{told(nic.subject.name, hot)}; a module that stays hot switches its laser off"
+        message = f"{klog_nic.told(nic.subject.name, hot)}; a module that stays hot switches its laser off"
         return Verdict(nic.subject, Status.WARN, "ModuleHot", message, None, hot[-1].text)
-    starved = [line for line in lines if STARVED.search(line.text)]
+    starved = [line for line in lines if LOW_POWER_LINE.search(line.text)]
     if starved:
-        message = f"{told(nic.subject.name, starved)}; it may run its ports slower, or not at all"
+        message = f"{klog_nic.told(nic.subject.name, starved)}; it may run its ports slower, or not at all"
         return Verdict(nic.subject, Status.WARN, "SlotPower", message, None, starved[-1].text)
     return Verdict(nic.subject, Status.OK, "Quiet", f"{nic.subject.name}: no complaint about heat or power")
 
@@ -45,7 +46,7 @@ CHECK = Check(
     source="leptonai/gpud components/accelerator/nvidia/infiniband (kmsg matchers); Linux mlx5/core/events.c",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.LATCH,
+    confirmation=Confirmation.LATCHED,
     needs=(Pci, Rdma, Expected, KernelLog),
     want=Want,
     judge=judge,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.limits import Inherited, Limits, Process
-from nodeprep.facts.rdma import Rdma
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.machine.limits import InheritedLimit, Limits, RuntimeProcess
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
 RUNTIME = "container runtime"  # one whose name nothing shows
 UNITS = {"containerd": "containerd", "crio": "crio", "dockerd": "docker", "kubelet": "kubelet"}  # by process
@@ -45,15 +45,15 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     )
 
 
-def tightest(alike: list[Process]) -> Process:
+def tightest(alike: list[RuntimeProcess]) -> RuntimeProcess:
     return min(alike, key=lambda process: float("inf") if process.soft is None else process.soft)
 
 
-def subject(process: Process) -> Subject:
+def subject(process: RuntimeProcess) -> Subject:
     return Subject(process.name, None, process.name)
 
 
-def verdict(process: Process, want: Want) -> Verdict:
+def verdict(process: RuntimeProcess, want: Want) -> Verdict:
     about, limit = subject(process), process.soft
     if limit is None:
         message = f"{process.name} (pid {process.pid}) may lock unlimited memory"
@@ -71,11 +71,11 @@ def verdict(process: Process, want: Want) -> Verdict:
 
 def maker(own: object) -> Subject:
     """The runtime that made our container, by the name that its process has on the host."""
-    name = (own.runtime if isinstance(own, Inherited) else "") or RUNTIME
+    name = (own.runtime if isinstance(own, InheritedLimit) else "") or RUNTIME
     return Subject(name, None, name)
 
 
-def given(own: Inherited | None, want: Want) -> Verdict | None:
+def given(own: InheritedLimit | None, want: Want) -> Verdict | None:
     """By the agent's own container, for the runtime gives each the limit that it has itself when it makes the pod."""
     if own is None:
         return None
@@ -112,7 +112,7 @@ CHECK = Check(
     source="Linux drivers/infiniband/core/umem.c (RLIMIT_MEMLOCK unless CAP_IPC_LOCK); the bound of 1 GiB is ours",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Limits, Rdma, Expected),
     remedies=("memlock",),
     want=Want,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from nodeprep.facts.limits import Limits
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.facts.machine.limits import Limits
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict
 
 PLACE = "/dev/shm"  # noqa: S108 - where it is, not a file of ours
 SHM = Subject(PLACE, None, PLACE)
@@ -66,7 +66,7 @@ CHECK = Check(
     source="NCCL documentation, troubleshooting: shared memory; the bound of 64 MiB is the OCI runtimes' default",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Limits,),
     want=Want,
     judge=judge,

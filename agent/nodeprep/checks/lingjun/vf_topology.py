@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.lingjun import Lingjun, VfTopology, VirtualFunction
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Subject, Unreadable, Verdict, Why, raw
+from nodeprep.facts.alibaba.lingjun import Lingjun, VfTopology, VirtualFunction
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Subject, Unreadable, Verdict, Why, raw
 
 DRIVER = "virtio-pci"
 
@@ -51,7 +51,7 @@ CHECK = Check(
     source="AliyunContainerService/terway plugin/driver/vf/vf.go",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Lingjun,),
     judge=judge,
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -46,7 +46,7 @@ CHECK = Check(
     source="AliyunContainerService/terway pkg/eni/node_reconcile.go ('failed to get vsw for zone')",
     severity=Severity.GATE,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Cluster,),
     uses=(Terway,),
     judge=judge,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.devnodes import DevNodes
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.modules import Modules
-from nodeprep.facts.pci import Pci
-from nodeprep.facts.rdma import Rdma
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.machine.modules import Modules
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.rdma.devnodes import DevNodes
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
 
 CORE = ("ib_core", "ib_uverbs")  # the second pulls in the first
 
@@ -69,7 +69,7 @@ CHECK = Check(
     source="Linux drivers/infiniband/core; rdma-core kernel-boot/modules/rdma.conf",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Modules, Rdma, Expected),
     uses=(Pci, DevNodes),
     after=("erdma.module",),

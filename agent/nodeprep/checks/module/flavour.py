@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.devnodes import DevNodes
-from nodeprep.facts.modules import OFED, Modules
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.machine.modules import OFED, Modules
+from nodeprep.facts.rdma.devnodes import DevNodes
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 STACK = ("ib_core", "mlx5_core", "mlx5_ib")  # what MLNX_OFED and DOCA-OFED replace together
 DRIVER = "mlx5_core"  # out of tree it always states its version
@@ -44,7 +44,7 @@ CHECK = Check(
     source="Linux include/uapi/rdma/ib_user_verbs.h; MLNX_OFED installation guide",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Modules,),
     uses=(DevNodes,),
     judge=judge,

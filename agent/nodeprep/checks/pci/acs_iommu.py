@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.pci import Pci
-from nodeprep.facts.system import System
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.machine.system import System
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
-REDIRECT = 0x4 | 0x8  # P2P request and completion redirect (PCI_ACS_RR, PCI_ACS_CR in pci_regs.h)
+ACS_REDIRECT_BITS = 0x4 | 0x8  # P2P request and completion redirect (PCI_ACS_RR, PCI_ACS_CR in pci_regs.h)
 ON_PURPOSE = "config_acs="  # kernel parameter pci=config_acs=...: the operator has laid out every bridge
 IDENTITY = "identity"
-MOST = 8  # bridges named in the message
+BRIDGES_IN_MESSAGE = 8  # bridges named in the message
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -24,13 +24,13 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         return
     above = {address for device in (*nics, *gpus) for address in device.bridges}
     bridges = [bridge for bridge in pci.bridges if bridge.address in above]
-    redirecting = [bridge.address for bridge in bridges if bridge.acs is not None and bridge.acs & REDIRECT]
+    redirecting = [bridge.address for bridge in bridges if bridge.acs is not None and bridge.acs & ACS_REDIRECT_BITS]
     translated = sorted({nic.iommu for nic in nics if nic.iommu and nic.iommu != IDENTITY})
     iommu = f"; NICs are in IOMMU groups of type {', '.join(translated)}, not {IDENTITY}" if translated else ""
     if redirecting and ON_PURPOSE not in system.cmdline:
         shows = (
             f"{len(redirecting)} of {len(bridges)} bridges above GPUs and RDMA NICs redirect peer-to-peer traffic: "
-            f"{', '.join(redirecting[:MOST])}{', ...' if redirecting[MOST:] else ''}{iommu}"
+            f"{', '.join(redirecting[:BRIDGES_IN_MESSAGE])}{', ...' if redirecting[BRIDGES_IN_MESSAGE:] else ''}{iommu}"
         )
         yield Verdict(NODE, Status.WARN, "Redirected", shows, None, " ".join(redirecting), "no redirection")
         return
@@ -48,7 +48,7 @@ CHECK = Check(
     source="PCI Express base specification 7.7.11; rdma-core kernel-boot/rdma_topo; leptonai/gpud components/pci",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Pci, System),
     judge=judge,
 )

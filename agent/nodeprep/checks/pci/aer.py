@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.pci import Pci, PciDevice
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.machine.pci import Pci, PciDevice
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ CHECK = Check(
     source="Linux Documentation/PCI/pcieaer-howto.rst, ABI/testing/sysfs-bus-pci-devices-aer_stats; limits are ours",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.LATCH,
+    confirmation=Confirmation.LATCHED,
     needs=(Pci,),
     want=Want,
     rates=True,

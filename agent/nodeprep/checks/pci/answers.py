@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.pci import Pci, PciDevice
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.machine.pci import Pci, PciDevice
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
-OFF = "D3cold"  # Documentation/power/pci.rst: no power, so no driver can be talking to it
+POWERED_OFF_STATE = "D3cold"  # Documentation/power/pci.rst: no power, so no driver can be talking to it
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -21,7 +21,7 @@ def verdict(nic: PciDevice, expected: bool) -> Verdict | None:
         shows = f"{nic.label} is listed, but its configuration space reads as all ones: it has left the bus"
         return Verdict(nic.subject, Status.FAIL, "NoAnswer", shows, None, "ff ff ff ff", "vendor and device")
     # A plain NIC without a cable, and one without a driver, may sleep; one that carries RDMA may not.
-    if nic.power == OFF and nic.driver and (expected or nic.offers_rdma):
+    if nic.power == POWERED_OFF_STATE and nic.driver and (expected or nic.offers_rdma):
         shows = f"{nic.label} is bound to {nic.driver} and in power state {nic.power}: it has no power"
         return Verdict(nic.subject, Status.FAIL, "NoPower", shows, None, nic.power, "D0")
     if nic.answers is None:
@@ -37,7 +37,7 @@ CHECK = Check(
     source="PCI Express base specification (a read without an answer is all ones); NVSentinel nic-health-monitor",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Pci, Expected),
     after=("pci.expected-nic",),
     judge=judge,

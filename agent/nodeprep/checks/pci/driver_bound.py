@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.erdma import VENDOR_DEVICE, Erdma
-from nodeprep.facts.expected import PEERS, Expected
-from nodeprep.facts.modules import Modules
-from nodeprep.facts.pci import INFINIBAND, UNNAMED, Pci, PciDevice
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE, Erdma
+from nodeprep.facts.expected.inventory import PEERS, Expected
+from nodeprep.facts.machine.modules import Modules
+from nodeprep.facts.machine.pci import INFINIBAND, UNNAMED, Pci, PciDevice
+from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict, raw
 
 # Drivers that hand a device on, to a virtual machine or to user space: somebody took it from us on purpose.
 HANDING_ON = ("vfio-pci", "pci-stub", "uio_pci_generic", "igb_uio", "pciback", "xen-pciback")
@@ -19,7 +19,7 @@ OWN_LOADER = {ERDMA: "erdma_load"}  # needs a parameter that depends on the node
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DriverWish:
     """Who wants a driver on a NIC, and which if they say so. `firm`: a profile's word, not only its likes'."""
 
     by: str
@@ -65,26 +65,26 @@ def unbound(nic: PciDevice, seen: Seen) -> Verdict:
     return Verdict(nic.subject, Status.FAIL, reason, shows, remedy, "none", wish.driver or "a driver")
 
 
-def wish_of(nic: PciDevice, pci: Pci, expected: Expected) -> Wish | None:
+def wish_of(nic: PciDevice, pci: Pci, expected: Expected) -> DriverWish | None:
     want = expected.device(nic, lambda device: device)
     if want is not None and (want.value.driver or want.value.rdma):
-        return Wish(want.by, None if want.value.driver == UNNAMED else want.value.driver, firm=True)
+        return DriverWish(want.by, None if want.value.driver == UNNAMED else want.value.driver, firm=True)
     likes = pci.alike(nic)
     bound = Counter(one.driver for one in likes if one.driver and one.driver not in HANDING_ON)
     usual = next((driver for driver, _ in bound.most_common() if driver != UNNAMED), None)
     if len(likes) >= PEERS and 2 * bound.total() > len(likes):
-        return Wish(f"{bound.total()} of {len(likes)} alike", usual)
+        return DriverWish(f"{bound.total()} of {len(likes)} alike", usual)
     if nic.pci_class.startswith(INFINIBAND):
-        return Wish("its class, an InfiniBand controller", usual)
+        return DriverWish("its class, an InfiniBand controller", usual)
     if raw(nic)["id"] == VENDOR_DEVICE:
-        return Wish("its kind, an Elastic RDMA interface", ERDMA)
+        return DriverWish("its kind, an Elastic RDMA interface", ERDMA)
     carriers = [one for one in pci.nics if one.offers_rdma]
     if expected.shortage is not None and (not carriers or any(one in carriers for one in likes)):
-        return Wish(f"{expected.shortage.by}, which finds {expected.shortage.have}", usual)
+        return DriverWish(f"{expected.shortage.by}, which finds {expected.shortage.have}", usual)
     return None
 
 
-def why_unbound(nic: PciDevice, wish: Wish, modules: Modules | None) -> tuple[str, str, Remedy | None]:
+def why_unbound(nic: PciDevice, wish: DriverWish, modules: Modules | None) -> tuple[str, str, Remedy | None]:
     claims = modules.for_modalias(raw(nic)["modalias"]) if modules else ()
     module = module_of(wish.driver) if wish.driver else ""
     if claims and module not in claims:
@@ -121,7 +121,7 @@ CHECK = Check(
     source="Linux Documentation/ABI/testing/sysfs-bus-pci (driver, driver_override); depmod(8) modules.alias",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Pci, Expected),
     uses=(Modules, Erdma),
     after=("pci.answers", "erdma.module"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.expected import Absent, Expected
-from nodeprep.facts.pci import Pci, PciDevice
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.expected.inventory import Expected, MissingDevice
+from nodeprep.facts.machine.pci import Pci, PciDevice
+from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -15,7 +15,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     yield from seen.each(seen[Pci].nics, lambda nic: present(nic, expected))
 
 
-def missing(device: Absent, expected: Expected) -> Verdict:
+def missing(device: MissingDevice, expected: Expected) -> Verdict:
     shows = f"the PCI bus does not list {device.subject.name}, which {device.by} expects"
     if expected.moved:
         shows += "; that node's slots are other than this one's: one like it is gone, which one cannot be told"
@@ -45,7 +45,7 @@ CHECK = Check(
     source="Linux Documentation/ABI/testing/sysfs-bus-pci; NVSentinel nic-health-monitor; facebookresearch/gcm",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Pci, Expected),
     remedies=("pci_rescan",),
     judge=judge,

@@ -7,22 +7,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from nodeprep.facts.expected import PEERS, Expected, Wanted, is_active
-from nodeprep.facts.pci import Pci, PciDevice
-from nodeprep.facts.rdma import Port, Rdma
-from nodeprep.facts.system import System
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.facts.expected import inventory
+from nodeprep.facts.expected.inventory import PEERS, Expectancy, Expected
+from nodeprep.facts.machine.pci import Pci, PciDevice
+from nodeprep.facts.machine.system import System
+from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict, raw
 
 # Gb/s that a lane carries at so many GT/s, encoding taken off (include/linux/pci.h, PCIE_SPEED2MBS_ENC).
 LANE = {2.5: 2.0, 5.0: 4.0, 8.0: 7.88, 16.0: 15.75, 32.0: 31.5, 64.0: 63.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class LinkWish:
     """What a NIC's link should be; a part is None where nobody says."""
 
-    width: Wanted[int] | None
-    speed: Wanted[float] | None
+    width: Expectancy[int] | None
+    speed: Expectancy[float] | None
 
     def missed_by(self, nic: PciDevice) -> list[str]:
         """Who wants how much more than there is."""
@@ -73,13 +74,13 @@ def link(width: int | None, speed: float | None) -> str:
     return " at ".join(filter(None, (f"x{width}" if width else "", f"{speed:g} GT/s" if speed else "")))
 
 
-def wish_of(nic: PciDevice, nics: list[PciDevice], seen: Seen, emulated: bool) -> Wish:
+def wish_of(nic: PciDevice, nics: list[PciDevice], seen: Seen, emulated: bool) -> LinkWish:
     expected = seen[Expected]
     width = expected.device(nic, lambda device: device.width)
     speed = expected.device(nic, lambda device: device.speed)
     mine = kind(nic, seen)
     likes = [] if emulated or not nic.id else [one for one in nics if kind(one, seen) == mine]
-    return Wish(width or majority(likes, "width"), speed or majority(likes, "speed"))
+    return LinkWish(width or majority(likes, "width"), speed or majority(likes, "speed"))
 
 
 def kind(nic: PciDevice, seen: Seen) -> tuple[Any, ...]:
@@ -89,11 +90,11 @@ def kind(nic: PciDevice, seen: Seen) -> tuple[Any, ...]:
     return (shown["id"], shown["max_width"], shown["max_speed"], like)
 
 
-def majority(likes: list[PciDevice], field: str) -> Wanted[Any] | None:
+def majority(likes: list[PciDevice], field: str) -> Expectancy[Any] | None:
     values = [value for one in likes if isinstance(value := raw(one)[field], int | float)]
     for value, count in Counter(values).items():
         if len(values) >= PEERS and 2 * count > len(values):
-            return Wanted(value, f"{count} of {len(values)} alike", firm=False)
+            return Expectancy(value, f"{count} of {len(values)} alike", firm=False)
     return None
 
 
@@ -102,7 +103,7 @@ def port_rate(nic: PciDevice, seen: Seen) -> float:
     expected = seen[Expected]
     ports = [port for port in seen[Rdma].ports if port.bdf == nic.address and is_own(port, nic)]
     wanted = [want.value for port in ports if (want := expected.rate(port)) is not None]
-    return max([*wanted, *(port.rate for port in ports if is_active(port))], default=0.0)
+    return max([*wanted, *(port.rate for port in ports if inventory.is_active(port))], default=0.0)
 
 
 def is_own(port: Port, nic: PciDevice) -> bool:
@@ -116,7 +117,7 @@ def below_capability(nic: PciDevice) -> str:
     return f"the board could do {link(nic.max_width, nic.max_speed)}"
 
 
-def says(nic: PciDevice, status: Status, reason: str, message: str, wish: Wish) -> Verdict:
+def says(nic: PciDevice, status: Status, reason: str, message: str, wish: LinkWish) -> Verdict:
     wanted = link(wish.width.value if wish.width else None, wish.speed.value if wish.speed else None)
     return Verdict(nic.subject, status, reason, message, None, link(nic.width, nic.speed), wanted)
 
@@ -129,7 +130,7 @@ CHECK = Check(
     source="Linux drivers/pci/pci.c (pcie_print_link_status); facebookresearch/gcm check_pci",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Pci, Rdma, Expected),
     uses=(System,),
     after=("pci.answers",),

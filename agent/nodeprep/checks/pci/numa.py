@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from nodeprep.facts.expected import PEERS, Expected
-from nodeprep.facts.pci import Pci, PciDevice
-from nodeprep.facts.rdma import Rdma
-from nodeprep.facts.system import System
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.facts.expected.inventory import PEERS, Expected
+from nodeprep.facts.machine.pci import Pci, PciDevice
+from nodeprep.facts.machine.system import System
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict, raw
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -58,7 +58,7 @@ CHECK = Check(
     source="Linux Documentation/ABI/testing/sysfs-bus-pci (numa_node); NCCL topology search (SYS paths)",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Pci, Rdma, System, Expected),
     judge=judge,
 )

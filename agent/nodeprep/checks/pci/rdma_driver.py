@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.expected import PEERS, Expected
-from nodeprep.facts.links import Links
-from nodeprep.facts.modules import Modules
-from nodeprep.facts.pci import Pci, PciDevice
-from nodeprep.facts.rdma import Rdma
-from nodeprep.facts.rdma_netlink import RdmaNetlink
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
-from nodeprep.profile import DeviceWant
+from nodeprep.facts.expected.inventory import PEERS, Expected
+from nodeprep.facts.machine.modules import Modules
+from nodeprep.facts.machine.pci import Pci, PciDevice
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
+from nodeprep.job_profile import DeviceWant
+from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
 
 # What an Ethernet driver offers on the auxiliary bus, and the module that takes it (modules.alias, auxiliary:*).
-TAKERS = {
+AUXILIARY_DRIVERS = {
     "mlx5_core.rdma": "mlx5_ib",
     "mlx4_core.ib": "mlx4_ib",
     "ice.roce": "irdma",
@@ -73,7 +73,7 @@ def no_driver(nic: PciDevice, offer: str, want: DeviceWant | None, seen: Seen) -
     if want is None and expected.shortage is None and carriers(seen) and not kin:
         shows = f"{shows}; none of its kind carries RDMA here while other NICs do: kept so on purpose?"
         return Verdict(nic.subject, Status.WARN, "NoRdmaDriver", shows, None, offer)
-    module, modules = TAKERS.get(offer.rpartition(".")[0], ""), seen.get(Modules)
+    module, modules = AUXILIARY_DRIVERS.get(offer.rpartition(".")[0], ""), seen.get(Modules)
     rdma = want.rdma if want else None
     shows = f"{shows}; {rdma} is wanted by {expected.by}" if rdma else shows
     if not module:
@@ -133,7 +133,7 @@ CHECK = Check(
     source="Linux Documentation/driver-api/auxiliary_bus.rst, devlink-params.rst; rdma-core rdma-link(8)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Pci, Rdma, Expected),
     uses=(Modules, Links, RdmaNetlink),
     after=("pci.driver-bound", "module.core", "erdma.device"),

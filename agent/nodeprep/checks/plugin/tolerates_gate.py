@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from nodeprep.facts.cluster import Cluster, Owner, Pod, Toleration
-from nodeprep.facts.cni import Cni
-from nodeprep.facts.cni_runtime import BINARIES, DIRECTORY
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.facts.kubernetes.cluster import Cluster, Owner, Pod, Toleration
+from nodeprep.facts.network.cni import Cni
+from nodeprep.facts.network.cni_runtime import BINARIES, DIRECTORY
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
 NO_SCHEDULE = "NoSchedule"
 NO_EXECUTE = "NoExecute"
@@ -21,8 +21,8 @@ PLUGINS = ("/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins_registry
 ROOT = PurePosixPath("/")
 # What the controller itself gives a DaemonSet's pods (pkg/controller/daemon/util, AddOrUpdateDaemonPodTolerations).
 PRESSURES = ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
-GIVEN = {(f"node.kubernetes.io/{one}", NO_SCHEDULE) for one in PRESSURES}
-GIVEN |= {(f"node.kubernetes.io/{one}", NO_EXECUTE) for one in ("not-ready", "unreachable")}
+DAEMONSET_TOLERATIONS = {(f"node.kubernetes.io/{one}", NO_SCHEDULE) for one in PRESSURES}
+DAEMONSET_TOLERATIONS |= {(f"node.kubernetes.io/{one}", NO_EXECUTE) for one in ("not-ready", "unreachable")}
 GIVEN_ON_HOST_NETWORK = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE)
 TOLERATIONS = "/spec/template/spec/tolerations"
 
@@ -128,7 +128,7 @@ def command(pod: Pod, owner: Owner, missing: Iterable[str]) -> str:
 
 def is_of_template(toleration: Toleration, pod: Pod) -> bool:
     """Whether a toleration stands in the DaemonSet itself: then its list is there to be added to."""
-    given = GIVEN | {GIVEN_ON_HOST_NETWORK} if pod.host_network else GIVEN
+    given = DAEMONSET_TOLERATIONS | {GIVEN_ON_HOST_NETWORK} if pod.host_network else DAEMONSET_TOLERATIONS
     return toleration.operator != EXISTS or (toleration.key, toleration.effect) not in given
 
 
@@ -142,7 +142,7 @@ CHECK = Check(
     source="Kubernetes api/core/v1/toleration.go, pkg/controller/daemon; k8s-rdma-shared-dev-plugin deployment",
     severity=Severity.WARN,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Cluster,),
     uses=(Cni,),
     want=Want,

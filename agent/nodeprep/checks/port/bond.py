@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.links import Link, Links
-from nodeprep.facts.rdma import Rdma
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.network.links import Link, Links
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -52,7 +52,7 @@ CHECK = Check(
     source="Linux Documentation/networking/bonding.rst; Alibaba Cloud Lingjun (both slaves up)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Rdma, Links, Expected),
     judge=judge,
 )

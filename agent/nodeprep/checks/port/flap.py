@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.counters import Counters
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.links import Link, Links
-from nodeprep.facts.rdma import Port, Rdma
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.network.links import Link, Links
+from nodeprep.facts.rdma.counters import Counters
+from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 LINK_DOWNED = "link_downed"
 
@@ -105,7 +105,7 @@ CHECK = Check(
     source="Linux net/core/link_watch.c, IBTA LinkDowned; leptonai/gpud flap >= 3; Azure NHC >= 5 in 24 h",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.LATCH,
+    confirmation=Confirmation.LATCHED,
     needs=(Rdma, Expected),
     uses=(Links, Counters),
     judge=judge,

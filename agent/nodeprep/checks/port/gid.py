@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.erdma import VENDOR_DEVICE
-from nodeprep.facts.expected import PEERS, Expected, is_active
-from nodeprep.facts.gid import ROCE_V2, Gid
-from nodeprep.facts.links import Links
-from nodeprep.facts.rdma import Port, Rdma
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
+from nodeprep.facts.expected import inventory
+from nodeprep.facts.expected.inventory import PEERS, Expected
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.gid import ROCE_V2, Gid
+from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
 
 ETHERNET = "Ethernet"
 IWARP = "4"  # RDMA_NODE_RNIC (include/rdma/ib_verbs.h): its one GID is made of its MAC
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GidContext:
     """The facts that one port is held against; `links` is None where a tree does not show them."""
 
     expected: Expected
@@ -26,11 +27,11 @@ class Node:
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    node = Node(seen[Expected], seen[Rdma], seen.get(Links))
-    yield from seen.each(filter(is_active, node.rdma.ports), lambda port: verdict(port, node))
+    node = GidContext(seen[Expected], seen[Rdma], seen.get(Links))
+    yield from seen.each(filter(inventory.is_active, node.rdma.ports), lambda port: verdict(port, node))
 
 
-def verdict(port: Port, node: Node) -> Verdict | None:
+def verdict(port: Port, node: GidContext) -> Verdict | None:
     wanted_by = who_wants(port, node)
     if wanted_by is None or port.gids is None or not is_roce(port, node.rdma):
         return None
@@ -62,7 +63,7 @@ def is_roce(port: Port, rdma: Rdma) -> bool:
     return port.layer == ETHERNET and not (node_type or "").startswith(IWARP)
 
 
-def who_wants(port: Port, node: Node) -> str | None:
+def who_wants(port: Port, node: GidContext) -> str | None:
     """Who needs a routable GID here. A profile that was captured without one needs none."""
     if port.subject.key in node.expected.firm:
         want = node.expected.port(port, lambda want: want.gid)
@@ -96,7 +97,7 @@ def eight_groups(address: str) -> str:
     return ":".join(group.zfill(4) for group in (*left, *["0"] * (8 - len(left) - len(right)), *right))
 
 
-def remedy(port: Port, node: Node) -> Remedy | None:
+def remedy(port: Port, node: GidContext) -> Remedy | None:
     """Only an Elastic RDMA interface's address is known to somebody: to the cloud."""
     device = node.rdma.device(port.device)
     if device is None or device.id != VENDOR_DEVICE or not port.netdev:
@@ -112,7 +113,7 @@ CHECK = Check(
     source="Linux drivers/infiniband/core/{cache,roce_gid_mgmt}.c; NCCL_IB_GID_INDEX",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Rdma, Expected),
     uses=(Links,),
     after=("port.state", "port.netdev"),

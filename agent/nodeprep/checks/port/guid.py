@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from nodeprep.facts.expected import Expected, is_active
-from nodeprep.facts.rdma import Device, Port, Rdma
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.facts.expected import inventory
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 
 INFINIBAND = "InfiniBand"
 ZERO = "0000:0000:0000:0000"
@@ -19,11 +20,11 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     # A management device beside another on its PCI function has that one's GUID.
     shared = Counter(guid for guid, _ in {(raw(device)["node_guid"], device.place) for device in rdma.devices})
     yield from seen.each(rdma.devices, lambda device: of_device(device, wanted.get(device.name), shared))
-    fabric = [port for port in rdma.ports if is_active(port) and expected.of(port) is not None]
+    fabric = [port for port in rdma.ports if inventory.is_active(port) and expected.of(port) is not None]
     yield from seen.each(fabric, lambda port: of_port(port, expected.of(port)))
 
 
-def of_device(device: Device, wanted_by: str | None, shared: Counter[str | None]) -> Verdict | None:
+def of_device(device: RdmaDevice, wanted_by: str | None, shared: Counter[str | None]) -> Verdict | None:
     if wanted_by is None and (device.virtual_function or isinstance(raw(device)["node_guid"], Unreadable)):
         return None
     guid = device.node_guid
@@ -65,7 +66,7 @@ CHECK = Check(
     source="InfiniBand Architecture Specification 1, 14.2.5 (NodeInfo, PortInfo); drivers/infiniband/core/sysfs.c",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Rdma, Expected),
     after=("port.present",),
     judge=judge,

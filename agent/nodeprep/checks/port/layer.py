@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.expected import Expected, is_active
-from nodeprep.facts.rdma import Port, Rdma
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.facts.expected import inventory
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 
 PEERS = 4  # of the same card; with fewer, one that differs may be meant to
 
@@ -44,8 +45,8 @@ def is_odd_one_out(port: Port, peers: list[Port]) -> bool:
         and len(layers) == 1
         and not isinstance(next(iter(layers)), Unreadable)
         and port.layer not in layers
-        and not is_active(port)
-        and all(map(is_active, peers))
+        and not inventory.is_active(port)
+        and all(map(inventory.is_active, peers))
     )
 
 
@@ -57,7 +58,7 @@ CHECK = Check(
     source="Linux drivers/infiniband/core/sysfs.c link_layer_show; facebookresearch/gcm (critical)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Rdma, Expected),
     after=("port.present",),
     judge=judge,

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.erdma import VENDOR_DEVICE
-from nodeprep.facts.expected import PEERS, Expected, Wanted
-from nodeprep.facts.links import Link, Links
-from nodeprep.facts.rdma import Port, Rdma
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
+from nodeprep.facts.expected.inventory import PEERS, Expectancy, Expected
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network.links import Link, Links
+from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 
 ETHERNET = "Ethernet"
 IWARP = "4"  # RDMA_NODE_RNIC (include/rdma/ib_verbs.h)
@@ -106,27 +106,27 @@ def payload(mtu: int) -> int:
     return next((size for size in PAYLOADS if size + HEADERS <= mtu), 0)
 
 
-def asked(port: Port, link: Link, seen: Seen) -> Wanted[int] | None:
+def asked(port: Port, link: Link, seen: Seen) -> Expectancy[int] | None:
     """What the profile states, or an operator's number; else what most of the like rails have."""
     expected, want = seen[Expected], seen[Want]
     stated = expected.port(port, lambda one: one.mtu)
     if stated is not None:
         return stated
     if want.at_least != Want().at_least:
-        return Wanted(want.at_least, "port.mtu at-least", firm=True)
+        return Expectancy(want.at_least, "port.mtu at-least", firm=True)
     if expected.is_firm(port):
-        return Wanted(want.at_least, f"{expected.by} (port.mtu at-least)", firm=True)
+        return Expectancy(want.at_least, f"{expected.by} (port.mtu at-least)", firm=True)
     rails = [rail for rail in seen[Rdma].ports if rail.like == port.like and expected.of(rail) is not None]
     return majority(link, [seen[Links].under(rail.netdev, rail.bdf) for rail in rails])
 
 
-def majority(link: Link, links: list[Link | None]) -> Wanted[int] | None:
+def majority(link: Link, links: list[Link | None]) -> Expectancy[int] | None:
     """What most rails have in common. A bond's legs are no rails: they follow the bond."""
     mtus = [mtu for one in links if one and not one.master and isinstance(mtu := raw(one)["mtu"], int)]
     mtu, count = Counter(mtus).most_common(1)[0] if mtus else (0, 0)
     if link.master or len(mtus) < PEERS or 2 * count <= len(mtus):
         return None
-    return Wanted(mtu, f"{count} of {len(mtus)} alike", firm=False)
+    return Expectancy(mtu, f"{count} of {len(mtus)} alike", firm=False)
 
 
 CHECK = Check(
@@ -139,7 +139,7 @@ CHECK = Check(
     "eRDMA on GPU instances (1400, or 8500 with jumbo frames)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Rdma, Links, Expected),
     uses=(Cluster,),
     after=("port.netdev",),

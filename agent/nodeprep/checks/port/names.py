@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.expected import Expected, Wanted
-from nodeprep.facts.links import Links
-from nodeprep.facts.rdma import Device, Port, Rdma
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.expected.inventory import Expectancy, Expected
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -29,12 +29,12 @@ def judge(seen: Seen) -> Iterator[Verdict]:
             yield verdict(port, port.netdev, netdev, netdevs.get(netdev.value, ""))
 
 
-def is_comparable(thing: Device | Port, expected: Expected) -> bool:
+def is_comparable(thing: RdmaDevice | Port, expected: Expected) -> bool:
     """Whether the profile speaks of this very slot: a node with other slots may count its devices in another order."""
     return bool(thing.bdf) and thing.bdf not in expected.moved
 
 
-def verdict(thing: Device | Port, name: str, wanted: Wanted[str], carrier: str) -> Verdict:
+def verdict(thing: RdmaDevice | Port, name: str, wanted: Expectancy[str], carrier: str) -> Verdict:
     if name == wanted.value:
         return Verdict(thing.subject, Status.OK, "AsNamed", f"{name} is at {thing.bdf}, as {wanted.by} has it")
     if carrier in ("", thing.bdf):
@@ -55,7 +55,7 @@ CHECK = Check(
     source="facebookresearch/gcm check_iblink (misbind); rdma-core kernel-boot/rdma-persistent-naming.rules",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Rdma, Expected),
     uses=(Links,),
     after=("port.present",),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.links import Links, Neighbour
-from nodeprep.facts.rdma import Port, Rdma
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.network.links import Links, Neighbour
+from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict, raw
 
 ETHERNET = "Ethernet"
 # NUD states (include/uapi/linux/neighbour.h). PROBE tells nothing yet; NOARP is how multicast and loopback stand there.
-SILENT = ("FAILED", "INCOMPLETE")
-ANSWERED = ("REACHABLE", "STALE", "DELAY", "PERMANENT")
+SILENT_STATES = ("FAILED", "INCOMPLETE")
+ANSWERED_STATES = ("REACHABLE", "STALE", "DELAY", "PERMANENT")
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -25,14 +25,14 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 def verdict(port: Port, rails: list[Port], seen: Seen) -> Verdict | None:
     if port.layer != ETHERNET:
         return None
-    silent, answered = around(port, seen[Links], SILENT), around(port, seen[Links], ANSWERED)
+    silent, answered = around(port, seen[Links], SILENT_STATES), around(port, seen[Links], ANSWERED_STATES)
     if not silent and not answered:
         return None
     shows = f"{port.where} ({port.netdev}): {len(answered)} neighbours answered, {len(silent)} did not"
     if not silent:
         return Verdict(port.subject, Status.OK, "Answered", shows)
     shows += f" ({', '.join(f'{one.address} {one.state}' for one in silent)})"
-    elsewhere = next((rail for rail in rails if around(rail, seen[Links], ANSWERED)), None)
+    elsewhere = next((rail for rail in rails if around(rail, seen[Links], ANSWERED_STATES)), None)
     if answered or elsewhere is None:
         return Verdict(port.subject, Status.OK, "SomeSilent", f"{shows}; single ones that are gone are normal")
     message = (
@@ -65,7 +65,7 @@ CHECK = Check(
     source="Linux net/core/neighbour.c (NUD states); Alibaba Cloud Lingjun (neighbour of the default route)",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Rdma, Links, Expected),
     after=("port.gid",),
     judge=judge,

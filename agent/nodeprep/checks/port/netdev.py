@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.erdma import VENDOR_DEVICE
-from nodeprep.facts.expected import Expected, is_active
-from nodeprep.facts.links import Links
-from nodeprep.facts.rdma import Port, Rdma
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
+from nodeprep.facts.expected import inventory
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 
 ETHERNET = "Ethernet"
 RUNNING = ("up", "unknown")  # IF_OPER_UNKNOWN is what drivers show that do not track it (include/uapi/linux/if.h)
@@ -31,7 +32,7 @@ def verdict(port: Port, seen: Seen) -> Verdict | None:
     if port.bdf and link.bdf and link.bdf != port.bdf and not (link.master or is_eri(port, seen)):
         message = f"netdev {link.name} of {port.where} is on another function, {link.bdf}; see ls -l /sys/class/net"
         return Verdict(port.subject, Status.FAIL, "OtherFunction", message, observed=link.bdf, expected=port.bdf)
-    if link.operstate in RUNNING or not is_active(port):  # of a port that is not ACTIVE, port.state says why
+    if link.operstate in RUNNING or not inventory.is_active(port):  # of a port that is not ACTIVE, port.state says why
         return Verdict(port.subject, Status.OK, "Netdev", shows, observed=link.operstate)
     if link.up:
         message = f"{shows} while the port is ACTIVE; {wants}: ethtool {link.name}, dmesg"
@@ -45,7 +46,7 @@ def without(port: Port, named: str | None, seen: Seen) -> Verdict | None:
     """The verdict on a rail whose netdev is not among this namespace's interfaces."""
     live = seen[Links].addresses is not None
     shows = f"{port.where} has no netdev here ({port.netdev or named or 'its name is not shown'})"
-    if live and is_active(port) and port.layer == ETHERNET:
+    if live and inventory.is_active(port) and port.layer == ETHERNET:
         # Its driver takes the state from the netdev: there is one, in the network namespace of some container.
         return Verdict(port.subject, Status.OK, "NetdevElsewhere", f"{shows}, so another network namespace holds it")
     if not live and not others_have_one(port, seen):
@@ -78,7 +79,7 @@ CHECK = Check(
     source="Linux drivers/infiniband/core/roce_gid_mgmt.c; facebookresearch/gcm (critical: operstate, mismatch)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Rdma, Links, Expected),
     after=("port.present", "port.state"),
     remedies=("link_up",),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.expected import Absent, Expected, Shortage
-from nodeprep.facts.rdma import Rdma
-from nodeprep.model import NODE, SEVERAL, Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.expected.inventory import Expected, MissingDevice, Shortage
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import NODE, SEVERAL, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -19,7 +19,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         yield Verdict(NODE, Status.OK, "Present", f"{counted(have)}, none of the expected ones missing")
 
 
-def missing(absent: Absent, have: int) -> Verdict:
+def missing(absent: MissingDevice, have: int) -> Verdict:
     message = (
         f"{absent.subject.name} is not there: {absent.by} wants it, the node shows {counted(have)}; "
         "see whether the NIC is on the bus (lspci -nn) and what its driver said (dmesg)"
@@ -48,7 +48,7 @@ CHECK = Check(
     source="NVIDIA/NVSentinel missed enumerations; leptonai/gpud expected port counts; /sys/class/infiniband",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Rdma, Expected),
     after=("pci.rdma-driver",),
     judge=judge,

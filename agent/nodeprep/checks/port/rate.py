@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.expected import Expected, is_active
-from nodeprep.facts.rdma import Port, Rdma
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.facts.expected import inventory
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     expected = seen[Expected]
     # A port that is not ACTIVE shows the rate of no link at all.
-    yield from seen.each(filter(is_active, seen[Rdma].ports), lambda port: verdict(port, expected))
+    yield from seen.each(filter(inventory.is_active, seen[Rdma].ports), lambda port: verdict(port, expected))
 
 
 def verdict(port: Port, expected: Expected) -> Verdict | None:
@@ -44,7 +45,7 @@ CHECK = Check(
     source="Linux drivers/infiniband/core/sysfs.c rate_show; facebookresearch/gcm (critical); leptonai/gpud",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Rdma, Expected),
     after=("port.state",),
     judge=judge,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.erdma import VENDOR_DEVICE
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.rdma import Device, Port, Rdma
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
+from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
 
 # enum ib_port_state, ib_port_phys_state (include/rdma/ib_verbs.h): the number is the kernel's ABI.
 INIT, ARMED, ACTIVE = "2", "3", "4"
@@ -42,7 +42,7 @@ def verdict(port: Port, seen: Seen) -> Verdict:
     return says(port, Status.FAIL, "NotActive", shows)
 
 
-def set_up(netdev: str, device: Device | None) -> Remedy:
+def set_up(netdev: str, device: RdmaDevice | None) -> Remedy:
     """An Elastic RDMA interface needs its address and MTU with it, which the cloud knows."""
     if device is not None and device.id == VENDOR_DEVICE:
         return Remedy("eri_netdev_up", {"interface": netdev})
@@ -63,7 +63,7 @@ CHECK = Check(
     source="Linux drivers/infiniband/core/sysfs.c; facebookresearch/gcm check_iblink (INIT carries no traffic)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Rdma, Expected),
     after=("pci.rdma-driver", "port.present"),
     remedies=("link_up", "eri_netdev_up"),

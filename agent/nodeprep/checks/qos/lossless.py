@@ -6,11 +6,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.links import Links
-from nodeprep.facts.qos import Qos, QosSettings
-from nodeprep.facts.rdma import Port, Rdma
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, Why, cannot_look, raw
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.qos import NetdevQos, QosSettings
+from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.model import (
+    Check,
+    Confirmation,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Unreadable,
+    Verdict,
+    Why,
+    cannot_look,
+    raw,
+)
 
 RNIC = "4"  # enum rdma_node_type: iWARP runs over TCP, which bears loss
 
@@ -70,7 +82,7 @@ def verdict(port: Port, seen: Seen, want: Want) -> Verdict | None:
     )
 
 
-def compare(qos: Qos, want: Want) -> Iterator[tuple[str, str, str]]:
+def compare(qos: NetdevQos, want: Want) -> Iterator[tuple[str, str, str]]:
     """What differs from the wish: its name, what is shown ("" if nothing is), and what is wanted."""
     if want.pfc is not None and (qos.pfc is None or set(qos.pfc) != set(want.pfc)):
         yield "PFC", "" if qos.pfc is None else priorities(qos.pfc), priorities(want.pfc)
@@ -89,7 +101,7 @@ def priorities(numbers: tuple[int, ...]) -> str:
     return f"on {','.join(map(str, sorted(numbers)))}" if numbers else "off"
 
 
-def shown(qos: Qos) -> str:
+def shown(qos: NetdevQos) -> str:
     fields = raw(qos)
     parts = [f"PFC {priorities(fields['pfc'])}"] if isinstance(fields["pfc"], tuple) else []
     parts += [f"ECN {priorities(fields['ecn'])}"] if isinstance(fields["ecn"], tuple) else []
@@ -106,7 +118,7 @@ CHECK = Check(
     source="Linux include/uapi/linux/dcbnl.h (IEEE 802.1Qaz); NVIDIA's RoCE configuration guide (qos/, ecn/ of OFED)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Rdma, Expected, QosSettings),
     uses=(Links,),
     after=("port.netdev",),

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from nodeprep.facts.devnodes import DevNodes, Entry, Node
-from nodeprep.facts.rdma import Device, Rdma
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.facts.rdma.devnodes import ClassEntry, DevNode, DevNodes
+from nodeprep.facts.rdma.rdma import Rdma, RdmaDevice
+from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
 DIRECTORY = "/dev/infiniband"
-EVERYBODY = 0o006  # read and write for others: what rdma-core's udev rules give uverbs and rdma_cm
+OTHERS_READ_WRITE = 0o006  # read and write for others: what rdma-core's udev rules give uverbs and rdma_cm
 TRIGGER = Remedy("rdma_device_nodes")
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class NodeFault:
     """What is wrong with one node."""
 
     status: Status
@@ -36,12 +36,12 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         yield verdict(NODE, where, 1, list(troubles("rdma_cm", shown.rdma_cm, nodes, Status.FAIL, where)))
 
 
-def of(device: Device, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+def of(device: RdmaDevice, entries: tuple[ClassEntry, ...]) -> tuple[ClassEntry, ...]:
     return tuple(entry for entry in entries if raw(entry)["device"] == device.name)
 
 
 def judge_device(
-    device: Device, verbs: tuple[Entry, ...], mads: tuple[Entry, ...], nodes: Mapping[str, Node]
+    device: RdmaDevice, verbs: tuple[ClassEntry, ...], mads: tuple[ClassEntry, ...], nodes: Mapping[str, DevNode]
 ) -> Verdict | None:
     if not verbs and not mads:
         return None
@@ -51,24 +51,26 @@ def judge_device(
     return verdict(device.subject, device.where, len(verbs) + len(mads), found)
 
 
-def troubles(name: str, number: str | None, nodes: Mapping[str, Node], worst: Status, where: str) -> Iterator[Trouble]:
+def troubles(
+    name: str, number: str | None, nodes: Mapping[str, DevNode], worst: Status, where: str
+) -> Iterator[NodeFault]:
     node, path = nodes.get(name), f"{DIRECTORY}/{name}"
     if node is None:
-        yield Trouble(
+        yield NodeFault(
             worst, "NodeMissing", f"{path} of {where} is missing, wanted as {number or 'a device'} by its class"
         )
     elif node.number is None:
         return  # a placeholder in a copied tree
     elif not node.number:
-        yield Trouble(worst, "NotADevice", f"{path} of {where} is no character device")
+        yield NodeFault(worst, "NotADevice", f"{path} of {where} is no character device")
     elif number is not None and node.number != number:
-        yield Trouble(worst, "WrongNumber", f"{path} of {where} is device {node.number}, its class says {number}")
-    elif worst is Status.FAIL and node.mode is not None and node.mode & EVERYBODY != EVERYBODY:
+        yield NodeFault(worst, "WrongNumber", f"{path} of {where} is device {node.number}, its class says {number}")
+    elif worst is Status.FAIL and node.mode is not None and node.mode & OTHERS_READ_WRITE != OTHERS_READ_WRITE:
         text = f"{path} of {where} has mode {node.mode:04o}, wanted 0666: only its owner's processes can open it"
-        yield Trouble(Status.WARN, "NotForEverybody", text)
+        yield NodeFault(Status.WARN, "NotForEverybody", text)
 
 
-def verdict(subject: Subject, where: str, count: int, found: list[Trouble]) -> Verdict:
+def verdict(subject: Subject, where: str, count: int, found: list[NodeFault]) -> Verdict:
     """The first trouble is the worst: a device has one uverbs node, and it comes before the others."""
     if found:
         message = "; ".join(one.message for one in found) + "; try: udevadm trigger --subsystem-match=infiniband_verbs"
@@ -84,7 +86,7 @@ CHECK = Check(
     source="Linux drivers/infiniband/core/uverbs_main.c; rdma-core kernel-boot rules (mode 0666)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Rdma, DevNodes),
     after=("rdma.verbs-class",),
     remedies=("rdma_device_nodes",),

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from nodeprep.facts.expected import PEERS, Expected
-from nodeprep.facts.rdma import Device, Rdma
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.facts.expected.inventory import PEERS, Expected
+from nodeprep.facts.rdma.rdma import Rdma, RdmaDevice
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict, raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def verdict(
-    device: Device, devices: tuple[Device, ...], expected: Expected, allowed: tuple[str, ...]
+    device: RdmaDevice, devices: tuple[RdmaDevice, ...], expected: Expected, allowed: tuple[str, ...]
 ) -> Verdict | None:
     board, version = device.board, device.firmware
     if not board or not version:
@@ -53,7 +53,7 @@ def verdict(
 
 
 def wish(
-    device: Device, board: str, devices: tuple[Device, ...], expected: Expected, allowed: tuple[str, ...]
+    device: RdmaDevice, board: str, devices: tuple[RdmaDevice, ...], expected: Expected, allowed: tuple[str, ...]
 ) -> tuple[tuple[str, ...] | None, str]:
     """The versions that are right, as patterns, and who says so; None if nobody does."""
     rules = [rule.split() for rule in allowed]
@@ -78,7 +78,7 @@ CHECK = Check(
     source="facebookresearch/gcm check_iblink (a mismatch is a warning there too)",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Rdma, Expected),
     want=Want,
     judge=judge,

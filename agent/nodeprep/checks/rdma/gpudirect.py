@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.gpu import GpuDriver
-from nodeprep.facts.modules import Modules
-from nodeprep.facts.pci import Pci
-from nodeprep.facts.rdma import Rdma
-from nodeprep.facts.system import System
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.machine.gpu import GpuDriver
+from nodeprep.facts.machine.modules import Modules
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.machine.system import System
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
 
 PEER_MEMORY = ("nvidia_peermem", "nv_peer_mem")  # NVIDIA's own since driver 465, Mellanox's before
 DMA_BUF = (5, 12)  # the first Linux whose verbs take DMA-BUF memory (ib_umem_dmabuf_get)
@@ -52,7 +52,7 @@ CHECK = Check(
     source="NVIDIA GPU Operator, GPUDirect RDMA (DMA-BUF is recommended over nvidia-peermem)",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Pci, Rdma, Expected, GpuDriver, System),
     uses=(Modules,),
     after=("gpu.driver",),

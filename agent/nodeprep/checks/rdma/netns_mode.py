@@ -6,10 +6,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from nodeprep.facts.rdma_netlink import RdmaNetlink
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, Why, cannot_look
+from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
+from nodeprep.model import (
+    NODE,
+    Check,
+    Confirmation,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Unreadable,
+    Verdict,
+    Why,
+    cannot_look,
+)
 
-ASKED = "SYS_GET"  # the question that tells the mode
+MODE_COMMAND = "SYS_GET"  # the question that tells the mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +37,8 @@ class Want:
 def judge(seen: Seen) -> Iterator[Verdict]:
     told, wanted = seen[RdmaNetlink], seen[Want].mode
     mode = told.netns_mode
-    if mode is None and wanted and ASKED in told.denied:
-        yield cannot_look(NODE, Unreadable(Why.DENIED, f"netlink rdma {ASKED}"))
+    if mode is None and wanted and MODE_COMMAND in told.denied:
+        yield cannot_look(NODE, Unreadable(Why.DENIED, f"netlink rdma {MODE_COMMAND}"))
     if mode is None:
         return  # no RDMA, or Linux before 5.2, which knows no modes
     shows = f"RDMA devices are {mode} between network namespaces"
@@ -50,7 +62,7 @@ CHECK = Check(
     source="k8snetworkplumbingwg/rdma-cni README; Linux drivers/infiniband/core/device.c",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(RdmaNetlink,),
     want=Want,
     judge=judge,

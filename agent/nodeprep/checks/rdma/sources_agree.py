@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from nodeprep.facts.links import Links
-from nodeprep.facts.rdma import Device, Port, Rdma
-from nodeprep.facts.rdma_netlink import NetlinkPort, RdmaNetlink
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
+from nodeprep.facts.rdma.rdma_netlink import NetlinkPort, RdmaNetlink
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
 Key = tuple[str, int | None, str]  # device, port, what differs
 
@@ -69,7 +69,7 @@ def differences(seen: Seen) -> dict[Key, Difference]:
     return found
 
 
-def guids(device: Device, told: str | None) -> dict[Key, Difference]:
+def guids(device: RdmaDevice, told: str | None) -> dict[Key, Difference]:
     shown = raw(device)["node_guid"]
     if not isinstance(shown, str) or told is None or shown == told:
         return {}
@@ -108,7 +108,7 @@ CHECK = Check(
     source="Linux drivers/infiniband/core: sysfs.c and nldev.c",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Rdma, RdmaNetlink),
     uses=(Links,),
     judge=judge,

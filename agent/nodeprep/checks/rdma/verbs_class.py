@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.devnodes import DevNodes, Entry
-from nodeprep.facts.expected import Expected
-from nodeprep.facts.modules import Modules
-from nodeprep.facts.rdma import Device, Port, Rdma
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.machine.modules import Modules
+from nodeprep.facts.rdma.devnodes import ClassEntry, DevNodes
+from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.model import (
     NODE,
     CannotLook,
     Check,
-    Damping,
+    Confirmation,
     Remedy,
     Seen,
     Severity,
@@ -65,12 +65,12 @@ def shows_that_verbs_are_missing(seen: Seen) -> bool:
     return shown or (bool(seen[Expected].verbs) and modules is not None and not modules.is_loaded("ib_uverbs"))
 
 
-def owners(entries: tuple[Entry, ...]) -> set[object]:
+def owners(entries: tuple[ClassEntry, ...]) -> set[object]:
     """Names of the devices that have an entry; None or an Unreadable for an entry that does not tell."""
     return {raw(entry)["device"] for entry in entries}
 
 
-def reached(device: Device, entries: tuple[Entry, ...], reachable: set[str]) -> Verdict | None:
+def reached(device: RdmaDevice, entries: tuple[ClassEntry, ...], reachable: set[str]) -> Verdict | None:
     entry = next((entry.name for entry in entries if raw(entry)["device"] == device.name), None)
     if entry is not None:
         return Verdict(device.subject, Status.OK, "Reachable", f"{device.where} is {entry}", observed=entry)
@@ -128,7 +128,7 @@ CHECK = Check(
     source="NVSentinel's check of character devices; k8s-rdma-shared-dev-plugin rdma_device_spec.go; NHC check_hw_ib",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Rdma, DevNodes, Expected),
     uses=(Modules,),
     after=("module.core", "pci.rdma-driver"),

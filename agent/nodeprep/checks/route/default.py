@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.eni_tables import of
-from nodeprep.facts.imds import Imds, Instance
-from nodeprep.facts.links import Link, Links
-from nodeprep.facts.routes import MAIN, Route, Routes
-from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Subject, Unreadable, Verdict, raw
+from nodeprep.facts.alibaba import eni_tables
+from nodeprep.facts.alibaba.imds import Imds, Instance
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.network.links import Link, Links
+from nodeprep.facts.network.routes import MAIN, Route, Routes
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Subject, Unreadable, Verdict, raw
 
-CARRIERS = ("bridge", "bond", "team")
-DEEP = 3  # a bridge on a bond is two
+UPPER_DEVICE_KINDS = ("bridge", "bond", "team")
+UPPER_DEVICE_LEVELS = 3  # a bridge on a bond is two
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -97,11 +97,11 @@ def way_of(primary: Link, seen: Seen) -> str:
     links, link = seen.get(Links), primary
     if links is None or is_terway(seen):
         return link.name
-    for _ in range(DEEP):
+    for _ in range(UPPER_DEVICE_LEVELS):
         above = links.named(link.master)
         if above is None:
             return "" if link.master else link.name
-        if above.kind not in CARRIERS:  # Open vSwitch, VRF: another interface of theirs has the addresses
+        if above.kind not in UPPER_DEVICE_KINDS:  # Open vSwitch, VRF: another interface of theirs has the addresses
             return ""
         link = above
     return ""
@@ -110,7 +110,7 @@ def way_of(primary: Link, seen: Seen) -> str:
 def subject(instance: Instance | Unreadable | None, seen: Seen) -> Subject:
     """The primary ENI, where it is known: what is wrong there takes the default route with it."""
     primary = primary_of(instance, seen.get(Links)) if isinstance(instance, Instance) else None
-    return of(primary) if primary else NODE
+    return eni_tables.of(primary) if primary else NODE
 
 
 def gateway_of(instance: Instance) -> str:
@@ -129,7 +129,7 @@ CHECK = Check(
     source="Terway plugin/driver/utils GetHostIP (no ipv4 default route); ECS metadata mac, gateway",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.HARD,
+    confirmation=Confirmation.FAST,
     needs=(Routes,),
     uses=(Imds, Links, Terway),
     after=("eni.primary-name", "eni.up"),

@@ -6,19 +6,19 @@ import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.checks.route.refusal import refusal
-from nodeprep.checks.route.whose import nobody_says
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.eni_tables import FIRST, FROM_POD, LAST, EniTables, eni_tables
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.links import Links
-from nodeprep.facts.routes import Answer, Routes
-from nodeprep.facts.sysctls import Sysctls
-from nodeprep.facts.terway import Terway
+from nodeprep.checks.route import refusal, whose
+from nodeprep.facts.alibaba import eni_tables
+from nodeprep.facts.alibaba.eni_tables import FIRST, FROM_POD, LAST, EniTables
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.network.routes import RouteAnswer, Routes
+from nodeprep.facts.network.sysctls import Sysctls
 from nodeprep.model import (
     NODE,
     Check,
-    Damping,
+    Confirmation,
     Remedy,
     Seen,
     Severity,
@@ -30,14 +30,14 @@ from nodeprep.model import (
     raw,
 )
 
-SHOWN = 3  # pods in one message
+PODS_IN_MESSAGE = 3  # pods in one message
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class WayFault:
     """Why a pod's packets do not leave as they should."""
 
-    answer: Answer
+    answer: RouteAnswer
     reason: str
     words: str
     remedy: Remedy | None
@@ -47,8 +47,8 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     terway = seen.get(Terway)
     ours = terway is not None and terway.present
     shared = ours and terway is not None and not terway.is_exclusive
-    enis, isolated = eni_tables(seen), not ours and is_isolated(seen)
-    found: dict[Subject, list[Trouble | None]] = {}
+    enis, isolated = eni_tables.eni_tables(seen), not ours and is_isolated(seen)
+    found: dict[Subject, list[WayFault | None]] = {}
     dark: dict[str, Unreadable] = {}
     for answer in seen[Routes].out:
         if answer.errno == errno.ENODEV or (isolated and is_cut_off(answer, seen)):  # it went while we looked
@@ -63,7 +63,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     for subject, troubles in found.items():
         yield verdict(subject, [one for one in troubles if one is not None], len(troubles))
     if dark:
-        yield nobody_says(dark)
+        yield whose.nobody_says(dark)
 
 
 def is_isolated(seen: Seen) -> bool:
@@ -72,19 +72,19 @@ def is_isolated(seen: Seen) -> bool:
     return not seen[Routes].default_routes and (imds is None or raw(imds)["instance"] is None)
 
 
-def is_cut_off(answer: Answer, seen: Seen) -> bool:
-    return bool(answer.errno) and refusal(answer, seen[Routes], seen.get(Sysctls)).reason == "NoRoute"
+def is_cut_off(answer: RouteAnswer, seen: Seen) -> bool:
+    return bool(answer.errno) and refusal.refusal(answer, seen[Routes], seen.get(Sysctls)).reason == "NoRoute"
 
 
-def refused(answer: Answer, seen: Seen, *, ours: bool) -> Trouble:
-    cause = refusal(answer, seen[Routes], seen.get(Sysctls))
+def refused(answer: RouteAnswer, seen: Seen, *, ours: bool) -> WayFault:
+    cause = refusal.refusal(answer, seen[Routes], seen.get(Sysctls))
     remedy = None
     if ours and cause.key:  # the playbook sets what Terway needs; another CNI may want otherwise
         remedy = Remedy("sysctl_terway", {"key": cause.key, "value": "1" if cause.reason == "ForwardingOff" else "0"})
-    return Trouble(answer, cause.reason, cause.words, remedy)
+    return WayFault(answer, cause.reason, cause.words, remedy)
 
 
-def elsewhere(answer: Answer, enis: EniTables) -> Trouble | None:
+def elsewhere(answer: RouteAnswer, enis: EniTables) -> WayFault | None:
     """Where a pod of a shared ENI leaves by another interface than that ENI; by what its rule or the books say."""
     table, restart = enis.table_of(answer.pod), Remedy("terway_restart")
     link = enis.link_of(answer.pod)
@@ -94,22 +94,22 @@ def elsewhere(answer: Answer, enis: EniTables) -> Trouble | None:
         if answer.oif == link.name:
             return None
         words = f"leaves by {answer.oif} (table {answer.table}) and not by its ENI's {link.name}"
-        return Trouble(answer, "OtherInterface", words, restart)
+        return WayFault(answer, "OtherInterface", words, restart)
     if table is None or table == answer.table or not FIRST <= table <= LAST:
         return None
     words = f"leaves by {answer.oif} (table {answer.table}), though rule {FROM_POD} names table {table}"
-    return Trouble(answer, "OtherTable", words, restart)
+    return WayFault(answer, "OtherTable", words, restart)
 
 
-def verdict(subject: Subject, troubles: list[Trouble], pods: int) -> Verdict:
+def verdict(subject: Subject, troubles: list[WayFault], pods: int) -> Verdict:
     at = f"{subject.name}: " if subject.place else ""
     if not troubles:
         return Verdict(subject, Status.OK, "WayOut", f"{at}packets of {pods} pods would leave as they should")
     first = troubles[0]
     alike = [one for one in troubles if one.words == first.words]
     others = [one for one in troubles if one.words != first.words]
-    names = ", ".join(one.answer.pod for one in alike[:SHOWN])
-    more = f" and {len(alike) - SHOWN} more" if len(alike) > SHOWN else ""
+    names = ", ".join(one.answer.pod for one in alike[:PODS_IN_MESSAGE])
+    more = f" and {len(alike) - PODS_IN_MESSAGE} more" if len(alike) > PODS_IN_MESSAGE else ""
     message = f"{at}pod {names}{more}: {first.words}"
     if others:
         message += f"; pod {others[0].answer.pod}: {others[0].words}"
@@ -126,7 +126,7 @@ CHECK = Check(
     source="Linux RTM_GETROUTE (net/ipv4/route.c inet_rtm_getroute); Terway plugin/datapath/policy_route_linux.go",
     severity=Severity.GATE,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Routes,),
     uses=(Terway, Links, Imds, Cluster, Sysctls),
     after=("route.rules", "route.tables", "route.default", "sysctl.forward"),

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
-from nodeprep.facts.routes import MAIN, Answer, Route, Routes, Rule
-from nodeprep.facts.sysctls import Sysctls
+from nodeprep.facts.network.routes import MAIN, Route, RouteAnswer, Routes, RoutingRule
+from nodeprep.facts.network.sysctls import Sysctls
 
 # What net/ipv4/fib_rules.c and fib_semantics.c (fib_props) answer to a rule and to a route of a kind.
 RULES: Mapping[int, str] = {errno.EACCES: "prohibit", errno.ENETUNREACH: "unreachable", errno.EINVAL: "blackhole"}
 ROUTES: Mapping[int, str] = {errno.EACCES: "prohibit", errno.EHOSTUNREACH: "unreachable", errno.EINVAL: "blackhole"}
 REASONS = {"prohibit": "Prohibited", "unreachable": "Unreachable", "blackhole": "Blackholed"}
 # A strict filter is EXDEV in kernels before 6.14, which answer EINVAL (net/ipv4/fib_frontend.c, drop reasons).
-FILTERED = (errno.EXDEV, errno.EINVAL)
-STRICT = 1
+REVERSE_PATH_ERRNOS = (errno.EXDEV, errno.EINVAL)
+STRICT_RP_FILTER = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Refusal:
     key: str = ""
 
 
-def refusal(answer: Answer, routes: Routes, sysctls: Sysctls | None) -> Refusal:
+def refusal(answer: RouteAnswer, routes: Routes, sysctls: Sysctls | None) -> Refusal:
     """The cause of an answer's errno; without sysctls, those that are left are named."""
     code = answer.errno or 0
     rule = next((one for one in routes.rules if one.action == RULES.get(code) and applies(one, answer)), None)
@@ -41,7 +41,9 @@ def refusal(answer: Answer, routes: Routes, sysctls: Sysctls | None) -> Refusal:
     if route is not None:
         words = f"route {route} in table {route.table} refuses it ({name(code)}); see ip route show table all"
         return Refusal(REASONS[route.kind], words)
-    if code in FILTERED and (code == errno.EXDEV or sysctls is None or sysctls.filters(answer.iif) == STRICT):
+    if code in REVERSE_PATH_ERRNOS and (
+        code == errno.EXDEV or sysctls is None or sysctls.filters(answer.iif) == STRICT_RP_FILTER
+    ):
         return strict(answer, code, sysctls)
     if code == errno.EHOSTUNREACH:
         return closed(answer, sysctls)
@@ -50,31 +52,31 @@ def refusal(answer: Answer, routes: Routes, sysctls: Sysctls | None) -> Refusal:
     return Refusal("Refused", f"the kernel answers {name(code)}; see ip rule, ip route show table all")
 
 
-def refusing_route(answer: Answer, routes: Routes, kind: str | None) -> Route | None:
+def refusing_route(answer: RouteAnswer, routes: Routes, kind: str | None) -> Route | None:
     """A default route of this kind in a table that the packet gets to."""
     named = {rule.table for rule in routes.rules if rule.action == "lookup" and applies(rule, answer)} | {MAIN}
     found = (one for one in routes.routes if one.kind == kind and one.destination == "default")
     return next((one for one in found if one.family == "inet" and one.table in named), None)
 
 
-def is_closed(answer: Answer, sysctls: Sysctls) -> bool:
+def is_closed(answer: RouteAnswer, sysctls: Sysctls) -> bool:
     return sysctls.live.get("net.ipv4.ip_forward") == 0 or sysctls.on(answer.iif, "forwarding") == 0
 
 
-def strict(answer: Answer, code: int, sysctls: Sysctls | None) -> Refusal:
+def strict(answer: RouteAnswer, code: int, sysctls: Sysctls | None) -> Refusal:
     own, every = f"net.ipv4.conf.{answer.iif}.rp_filter", "net.ipv4.conf.all.rp_filter"
-    key = every if sysctls is None or sysctls.live.get(every) == STRICT else own
+    key = every if sysctls is None or sysctls.live.get(every) == STRICT_RP_FILTER else own
     words = f"the strict reverse-path filter ({key}=1) drops what comes in by {answer.iif} ({name(code)})"
     return Refusal("StrictFilter", words, key)
 
 
-def closed(answer: Answer, sysctls: Sysctls | None) -> Refusal:
+def closed(answer: RouteAnswer, sysctls: Sysctls | None) -> Refusal:
     own, every = f"net.ipv4.conf.{answer.iif}.forwarding", "net.ipv4.ip_forward"
     key = own if sysctls is not None and sysctls.live.get(every) == 1 else every
     return Refusal("ForwardingOff", f"{answer.iif} does not forward ({key}=0, {name(errno.EHOSTUNREACH)})", key)
 
 
-def applies(rule: Rule, answer: Answer) -> bool:
+def applies(rule: RoutingRule, answer: RouteAnswer) -> bool:
     """Whether a rule is about a packet. One with a mark is not: what is asked about has none."""
     if rule.family != "inet" or rule.mark or rule.oif or rule.iif not in ("", answer.iif):
         return False

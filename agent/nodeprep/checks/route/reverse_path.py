@@ -5,24 +5,25 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 
-from nodeprep.checks.route.refusal import refusal
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.eni_tables import FROM_POD, TO_POD, astray
-from nodeprep.facts.links import Links
-from nodeprep.facts.routes import Answer, Route, Routes
-from nodeprep.facts.sysctls import Sysctls
-from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.checks.route import refusal
+from nodeprep.facts.alibaba import eni_tables
+from nodeprep.facts.alibaba.eni_tables import FROM_POD, TO_POD
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.network.routes import Route, RouteAnswer, Routes
+from nodeprep.facts.network.sysctls import Sysctls
+from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
 
 FILTER = "StrictFilter"
-SHOWN = 3  # pods in one message
+PODS_IN_MESSAGE = 3  # pods in one message
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     routes, sysctls = seen[Routes], seen.get(Sysctls)
     mute = {answer.pod for answer in routes.out if answer.errno}  # of these route.out says why
     asked = [answer for answer in routes.back if answer.errno != errno.ENODEV]
-    causes = {answer: refusal(answer, routes, sysctls) for answer in asked if answer.errno}
+    causes = {answer: refusal.refusal(answer, routes, sysctls) for answer in asked if answer.errno}
     stopped = [one for one, cause in causes.items() if one.pod not in mute or cause.reason == FILTER]
     heard = [answer for answer in asked if answer.pod not in mute]
     if stopped:
@@ -34,9 +35,9 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         yield Verdict(NODE, Status.OK, "WayBack", message)
 
 
-def verdict(stopped: list[Answer], seen: Seen) -> Verdict:
+def verdict(stopped: list[RouteAnswer], seen: Seen) -> Verdict:
     first, terway = stopped[0], seen.get(Terway)
-    cause = refusal(first, seen[Routes], seen.get(Sysctls))
+    cause = refusal.refusal(first, seen[Routes], seen.get(Sysctls))
     remedy = None
     if cause.key and terway is not None and terway.present:
         remedy = Remedy("sysctl_terway", {"key": cause.key, "value": "0" if cause.reason == FILTER else "1"})
@@ -54,7 +55,7 @@ def without_way(seen: Seen) -> Verdict | None:
     terway, cluster = seen.get(Terway), seen.get(Cluster)
     if terway is None or not terway.present:
         return None
-    found = list(astray(seen[Routes], seen.get(Links)))
+    found = list(eni_tables.astray(seen[Routes], seen.get(Links)))
     pods = (one for one in cluster.pods if not one.deleted and not one.host_network) if cluster else ()
     running = {address for one in pods if one.phase == "Running" for address in one.addresses}
     lost = [(address, route) for address, route in found if route or address in running]
@@ -76,8 +77,8 @@ def without_way(seen: Seen) -> Verdict | None:
 
 def listed(found: list[tuple[str, Route | None]]) -> str:
     words = (f"{address} has {f'route {route}' if route else 'no route in table main'}" for address, route in found)
-    more = len(found) - SHOWN
-    return ", ".join(list(words)[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(found) - PODS_IN_MESSAGE
+    return ", ".join(list(words)[:PODS_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
 
 
 CHECK = Check(
@@ -88,7 +89,7 @@ CHECK = Check(
     source="Linux net/ipv4/fib_frontend.c __fib_validate_source; Documentation/networking/ip-sysctl.rst rp_filter",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Routes,),
     uses=(Sysctls, Terway, Links, Cluster),
     after=("sysctl.rp-filter",),

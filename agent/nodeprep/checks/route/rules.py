@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.checks.route.whose import nobody_says
-from nodeprep.facts.cluster import Cluster, Pod
-from nodeprep.facts.eni_tables import FIRST, FROM_POD, LAST, TO_POD, EniTables, eni_tables
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.links import Links
-from nodeprep.facts.routes import MAIN, Routes
-from nodeprep.facts.terway import Terway
-from nodeprep.model import Check, Damping, Remedy, Seen, Severity, Stage, Status, Subject, Unreadable, Verdict
+from nodeprep.checks.route import whose
+from nodeprep.facts.alibaba import eni_tables
+from nodeprep.facts.alibaba.eni_tables import FIRST, FROM_POD, LAST, TO_POD, EniTables
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster, Pod
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.network.routes import MAIN, Routes
+from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Subject, Unreadable, Verdict
 
 # Set by Terway's webhook on pods that get an ENI of their own: those have no rules.
 OWN_ENI, OWN_RESOURCES = "k8s.aliyun.com/pod-eni", ("aliyun/eni", "aliyun/member-eni")
-SHOWN = 3  # of a kind in one message
+RULES_IN_MESSAGE = 3  # of a kind in one message
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     node, terway = seen[Cluster].node, seen[Terway]
     if not terway.present or node.ignored_by_terway or node.is_exclusive or terway.is_exclusive:
         return
-    enis = eni_tables(seen)
+    enis = eni_tables.eni_tables(seen)
     missing: dict[Subject, list[str]] = {}
     right: dict[Subject, int] = {}
     dark: dict[str, Unreadable] = {}
@@ -40,7 +41,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     for subject in dict.fromkeys((*missing, *left, *right)):
         yield verdict(subject, missing.get(subject, []), left.get(subject, []), right.get(subject, 0))
     if dark:
-        yield nobody_says(dark)
+        yield whose.nobody_says(dark)
 
 
 def is_shared(pod: Pod) -> bool:
@@ -94,8 +95,8 @@ def verdict(subject: Subject, missing: list[str], left: list[str], right: int) -
 
 
 def listed(words: list[str]) -> str:
-    more = len(words) - SHOWN
-    return ", ".join(words[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(words) - RULES_IN_MESSAGE
+    return ", ".join(words[:RULES_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
 
 
 CHECK = Check(
@@ -106,7 +107,7 @@ CHECK = Check(
     source="Terway plugin/datapath/policy_route_linux.go (512, 2048), daemon ruleSync",
     severity=Severity.GATE,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Routes, Cluster, Terway),
     uses=(Links, Imds),
     after=("imds.identity",),

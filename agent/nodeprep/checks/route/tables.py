@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.eni_tables import FIRST, FROM_POD, LAST, EniTables, eni_tables, of
-from nodeprep.facts.imds import Imds
-from nodeprep.facts.links import Link, Links
-from nodeprep.facts.routes import Route, Routes
-from nodeprep.facts.terway import Terway
+from nodeprep.facts.alibaba import eni_tables
+from nodeprep.facts.alibaba.eni_tables import FIRST, FROM_POD, LAST, EniTables
+from nodeprep.facts.alibaba.imds import Imds
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.network.links import Link, Links
+from nodeprep.facts.network.routes import Route, Routes
 from nodeprep.model import (
     NODE,
     Check,
-    Damping,
+    Confirmation,
     Remedy,
     Seen,
     Severity,
@@ -26,13 +27,13 @@ from nodeprep.model import (
 )
 
 TRAP = "ECS's manual numbers tables so by hand (1002 for eth2), where Terway's are 1000 + ifindex"
-SHOWN = 3  # addresses in one message
+ADDRESSES_IN_MESSAGE = 3  # addresses in one message
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     if not seen[Terway].present:
         return
-    enis = eni_tables(seen)
+    enis = eni_tables.eni_tables(seen)
     told: dict[Subject, Verdict] = {}
     for table in tables(enis.routes):
         link = enis.link_of_table(table)
@@ -53,7 +54,7 @@ def tables(routes: Routes) -> list[int]:
 
 
 def of_eni(table: int, link: Link, enis: EniTables) -> Verdict:
-    subject, pods = of(link), pods_of(table, enis.routes)
+    subject, pods = eni_tables.of(link), pods_of(table, enis.routes)
     wants = f"table {table} is the one of {link.name} (ifindex {link.index})"
     found = defaults(table, enis.routes)
     foreign = [route for route in found if route.oif != link.name]
@@ -121,8 +122,8 @@ def pods_of(table: int, routes: Routes) -> str:
     """The pods that a rule sends to this table, in words; "" if there are none."""
     rules = [rule for rule in routes.rules if rule.priority == FROM_POD and rule.table == table]
     sources = [rule.source.removesuffix("/32") for rule in rules if rule.family == "inet"]
-    more = f" and {len(sources) - SHOWN} more" if len(sources) > SHOWN else ""
-    return f"packets of {', '.join(sources[:SHOWN])}{more}" if sources else ""
+    more = f" and {len(sources) - ADDRESSES_IN_MESSAGE} more" if len(sources) > ADDRESSES_IN_MESSAGE else ""
+    return f"packets of {', '.join(sources[:ADDRESSES_IN_MESSAGE])}{more}" if sources else ""
 
 
 CHECK = Check(
@@ -133,7 +134,7 @@ CHECK = Check(
     source="Terway plugin/driver/utils GetRouteTableID (1000 + ifindex); ECS manual, NIC routing (table 1001)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Routes, Links, Terway),
     uses=(Imds,),
     after=("eni.missing-link", "eni.up"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.lingjun import Lingjun
-from nodeprep.facts.sysctls import Sysctls
-from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba.lingjun import Lingjun
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network.sysctls import Sysctls
+from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
 
 SETTINGS = ("arp_announce", "arp_ignore")
 
@@ -67,7 +67,7 @@ CHECK = Check(
     source="Terway docs/linjun.md (net.ipv4.conf.all.arp_announce=0, arp_ignore=0)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Sysctls,),
     uses=(Lingjun, Terway, Cluster),
     remedies=("sysctl_lingjun",),

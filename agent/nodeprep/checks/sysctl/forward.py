@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cni import Cni
-from nodeprep.facts.links import Links
-from nodeprep.facts.routes import Routes
-from nodeprep.facts.sysctls import Sysctls
-from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.network.cni import Cni
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.network.routes import Routes
+from nodeprep.facts.network.sysctls import Sysctls
+from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
 
 # Two names of one setting: net/ipv4/devinet.c gives what is written to the one to the other, and to every interface.
 SWITCH = ("net.ipv4.ip_forward", "net.ipv4.conf.all.forwarding")
 SWITCH6 = "net.ipv6.conf.all.forwarding"
-WANTED = "1 is wanted by the pods that are routed here"
-SHOWN = 3  # interfaces in one message
+WANTED_BECAUSE = "1 is wanted by the pods that are routed here"
+INTERFACES_IN_MESSAGE = 3  # interfaces in one message
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -39,10 +39,10 @@ def is_ipv6_only(links: Links | None) -> bool:
 def of_ipv6(sysctls: Sysctls) -> Verdict:
     line = sysctls.at_boot(SWITCH6)
     if sysctls.live.get(SWITCH6) == 0:
-        message = f"{SWITCH6} is 0, and this node has no IPv4 address; {WANTED}: sysctl -w {SWITCH6}=1"
+        message = f"{SWITCH6} is 0, and this node has no IPv4 address; {WANTED_BECAUSE}: sysctl -w {SWITCH6}=1"
         return Verdict(NODE, Status.WARN, "ForwardingOff", message, observed="0", expected="1")
     if line is not None and line.value == "0":
-        message = f"{line.where} sets {line.key} = 0 at the next boot; now it is 1, and {WANTED}"
+        message = f"{line.where} sets {line.key} = 0 at the next boot; now it is 1, and {WANTED_BECAUSE}"
         return Verdict(NODE, Status.WARN, "ForwardingOffAtBoot", message, observed="0", expected="1")
     return Verdict(NODE, Status.OK, "Forwarding", "this node forwards IPv6 packets of its pods", observed="1")
 
@@ -58,16 +58,16 @@ def verdict(sysctls: Sysctls, links: tuple[str, ...], *, ours: bool) -> Verdict:
         return Remedy("sysctl_terway", {"key": key, "value": "1"}) if ours else None
 
     if sysctls.live.get(SWITCH[0]) == 0:
-        message = f"{SWITCH[0]} is 0: this node forwards nothing; {WANTED}: sysctl -w {SWITCH[0]}=1"
+        message = f"{SWITCH[0]} is 0: this node forwards nothing; {WANTED_BECAUSE}: sysctl -w {SWITCH[0]}=1"
         return Verdict(NODE, Status.WARN, "ForwardingOff", message, remedy(SWITCH[0]), "0", "1")
     closed = [f"net.ipv4.conf.{link}.forwarding" for link in links if sysctls.on(link, "forwarding") == 0]
     if closed:
-        more = f" and {len(closed) - SHOWN} more" if len(closed) > SHOWN else ""
-        message = f"{', '.join(closed[:SHOWN])}{more} is 0; {WANTED}: sysctl -w {closed[0]}=1"
+        more = f" and {len(closed) - INTERFACES_IN_MESSAGE} more" if len(closed) > INTERFACES_IN_MESSAGE else ""
+        message = f"{', '.join(closed[:INTERFACES_IN_MESSAGE])}{more} is 0; {WANTED_BECAUSE}: sysctl -w {closed[0]}=1"
         return Verdict(NODE, Status.WARN, "ForwardingOffHere", message, remedy(closed[0]), "0", "1")
     line = sysctls.at_boot(*SWITCH)
     if line is not None and line.value == "0":
-        message = f"{line.where} sets {line.key} = 0 at the next boot; now it is 1, and {WANTED}"
+        message = f"{line.where} sets {line.key} = 0 at the next boot; now it is 1, and {WANTED_BECAUSE}"
         return Verdict(NODE, Status.WARN, "ForwardingOffAtBoot", message, remedy(SWITCH[0]), "0", "1")
     return Verdict(NODE, Status.OK, "Forwarding", "this node forwards packets of its pods", observed="1")
 
@@ -80,7 +80,7 @@ CHECK = Check(
     source="Linux Documentation/networking/ip-sysctl.rst; kubeadm preflight (ip_forward); Terway utils EnsureNetConf",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Sysctls,),
     uses=(Terway, Cni, Routes, Links),
     remedies=("sysctl_terway",),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.netfilter import Netfilter
-from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.network.netfilter import Netfilter
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 DROP = "drop"
 
@@ -35,7 +35,7 @@ CHECK = Check(
     source="Terway README (FORWARD policy ACCEPT); Linux include/uapi/linux/netfilter/nf_tables.h, ip_tables.h",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Netfilter, Terway),
     judge=judge,
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.sysctls import Persisted, Sysctls
-from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.network.sysctls import Persisted, Sysctls
+from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
 
 OFF, STRICT = "0", 1  # Documentation/networking/ip-sysctl.rst; 2 is loose, which lets policy routes be
-SHOWN = 3  # interfaces in one message
+INTERFACES_IN_MESSAGE = 3  # interfaces in one message
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -23,9 +23,9 @@ def verdict(sysctls: Sysctls) -> Verdict:
     if strict:
         source = "all" if sysctls.on("all", "rp_filter") == STRICT else strict[0]
         key = f"net.ipv4.conf.{source}.rp_filter"
-        more = f" and {len(strict) - SHOWN} more" if len(strict) > SHOWN else ""
+        more = f" and {len(strict) - INTERFACES_IN_MESSAGE} more" if len(strict) > INTERFACES_IN_MESSAGE else ""
         message = (
-            f"{key} is 1, so the filter is strict on {', '.join(strict[:SHOWN])}{more}; Terway sets 0 when a pod "
+            f"{key} is 1, so the filter is strict on {', '.join(strict[:INTERFACES_IN_MESSAGE])}{more}; Terway sets 0 when a pod "
             f"starts, somebody else set it since: sysctl -w {key}=0"
         )
         return Verdict(NODE, Status.WARN, "StrictFilter", message, remedy(key), "1", "0 or 2")
@@ -60,7 +60,7 @@ CHECK = Check(
     source="Terway plugin/driver/utils EnsureNetConf (rp_filter=0); Linux Documentation/networking/ip-sysctl.rst",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Sysctls, Terway),
     remedies=("sysctl_terway",),
     judge=judge,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cni import Cni, Network
-from nodeprep.facts.links import Links
-from nodeprep.facts.terway import TYPE, Terway
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.facts.alibaba.terway import TYPE, Terway
+from nodeprep.facts.network.cni import Cni, CniNetwork
+from nodeprep.facts.network.links import Links
+from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict, raw
 
 DATAPATH = "datapathv2"
 KEY = "eniip_virtual_type"
@@ -45,7 +45,7 @@ def wanted_by(terway: Terway, cni: Cni | None) -> str | None:
         return "node_capabilities" if terway.capabilities["datapath"].lower() == DATAPATH else None
     for file in (cni.files if cni else None) or ():
         network = raw(file)["network"]
-        plugins = network.plugins if isinstance(network, Network) else ()
+        plugins = network.plugins if isinstance(network, CniNetwork) else ()
         if any(one.type == TYPE and str(one.option(KEY)).lower() == DATAPATH for one in plugins):
             return file.name[:60]
     return None
@@ -59,7 +59,7 @@ CHECK = Check(
     source="AliyunContainerService/terway cmd/terway-cli/cni.go, storeRuntimeConfig (mountHostBpf) and cni_linux.go",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Terway,),
     uses=(Cni, Links),
     remedies=("mount_bpffs",),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from nodeprep.facts.cluster import Cluster, EniConfig
-from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster, EniConfig
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 
 ZONE = "topology.kubernetes.io/zone"
 STACKS = ("ipv4", "ipv6", "dual")
-MOST_GROUPS = 10  # security groups of one ENI
+SECURITY_GROUPS_LIMIT = 10  # security groups of one ENI
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -51,9 +51,9 @@ def found(config: EniConfig | None, zone: str) -> Iterator[tuple[str, str, str, 
         words = f"vswitches has none for this node's zone {zone[:40]}, only for {zones}: it takes the instance's own"
         yield "NoVswitch", words, zones, zone
     groups = settings.get("security_groups") or []
-    if isinstance(groups, list | tuple) and len(groups) > MOST_GROUPS:
-        words = f"{len(groups)} security_groups, and an ENI takes {MOST_GROUPS}"
-        yield "TooManyGroups", words, str(len(groups)), f"at most {MOST_GROUPS}"
+    if isinstance(groups, list | tuple) and len(groups) > SECURITY_GROUPS_LIMIT:
+        words = f"{len(groups)} security_groups, and an ENI takes {SECURITY_GROUPS_LIMIT}"
+        yield "TooManyGroups", words, str(len(groups)), f"at most {SECURITY_GROUPS_LIMIT}"
     least, most = settings.get("min_pool_size"), settings.get("max_pool_size")
     if isinstance(least, int) and isinstance(most, int) and least > most:
         words = f"min_pool_size {least} is more than max_pool_size {most}"
@@ -71,7 +71,7 @@ CHECK = Check(
     source="Terway types/daemon/config.go, pkg/eni and docs/linjun.md; at most 10 groups: config.go",
     severity=Severity.GATE,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Terway, Cluster),
     judge=judge,
 )

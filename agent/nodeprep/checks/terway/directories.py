@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.terway import DIRECTORIES, Terway
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba.terway import DIRECTORIES, Terway
+from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
 
-WANTED = ", ".join(DIRECTORIES)
+WANTED_DIRECTORIES = ", ".join(DIRECTORIES)
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -15,13 +15,15 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     if not terway.present:
         return
     if not terway.missing:
-        yield Verdict(NODE, Status.OK, "Present", f"{WANTED} are there", None, WANTED, WANTED)
+        yield Verdict(
+            NODE, Status.OK, "Present", f"{WANTED_DIRECTORIES} are there", None, WANTED_DIRECTORIES, WANTED_DIRECTORIES
+        )
         return
     lacking = " and ".join(terway.missing)
     message = f"there is no directory {lacking}; Terway's daemon keeps its records there; try: mkdir -m 0700 -p " + (
         " ".join(terway.missing)
     )
-    yield Verdict(NODE, Status.FAIL, "Missing", message, Remedy("terway_dirs", {}), f"no {lacking}", WANTED)
+    yield Verdict(NODE, Status.FAIL, "Missing", message, Remedy("terway_dirs", {}), f"no {lacking}", WANTED_DIRECTORIES)
 
 
 CHECK = Check(
@@ -32,7 +34,7 @@ CHECK = Check(
     source="AliyunContainerService/terway issue 112, hack/init.sh",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Terway,),
     remedies=("terway_dirs",),
     judge=judge,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.cluster import Cluster
-from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 CONDITION = "SufficientIP"
 
@@ -52,7 +52,7 @@ CHECK = Check(
     source="Terway types/k8s.go (SufficientIP, InsufficientIP), its heartbeat of 5 min; three missed are ours",
     severity=Severity.GATE,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Terway, Cluster),
     want=Want,
     judge=judge,

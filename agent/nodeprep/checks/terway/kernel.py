@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.system import System
-from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, Why, cannot_look
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.machine.system import System
+from nodeprep.model import (
+    NODE,
+    Check,
+    Confirmation,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Unreadable,
+    Verdict,
+    Why,
+    cannot_look,
+)
 
 MAJOR, MINOR = 5, 10  # terway cmd/terway-cli/cni.go, processInput
 RELEASE = "/proc/sys/kernel/osrelease"
@@ -38,7 +50,7 @@ CHECK = Check(
     source="AliyunContainerService/terway cmd/terway-cli/cni.go, processInput: require >=5.10",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Terway, System),
     judge=judge,
 )

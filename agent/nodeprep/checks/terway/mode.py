@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from nodeprep.facts.cluster import EXCLUSIVE, Cluster
-from nodeprep.facts.terway import CAPABILITY, ENI_ONLY, Terway, is_eni_only
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba import terway
+from nodeprep.facts.alibaba.terway import CAPABILITY, ENI_ONLY, Terway
+from nodeprep.facts.kubernetes.cluster import EXCLUSIVE, Cluster
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 SHARED = "default"
 WORDS = {"exclusive": ENI_ONLY, "shared": SHARED}
@@ -62,7 +63,7 @@ def agreed(label: str, said: str, wanted: Literal["shared", "exclusive"] | None)
 
 def mode(words: Mapping[str, str], key: str) -> str:
     """What Terway takes the words for."""
-    return ENI_ONLY if is_eni_only(words.get(key, "")) else SHARED
+    return ENI_ONLY if terway.is_eni_only(words.get(key, "")) else SHARED
 
 
 CHECK = Check(
@@ -74,7 +75,7 @@ CHECK = Check(
     source="Terway types/k8s.go (NodeExclusiveENIMode), pkg/utils/nodecap, docs/exclusive-eni-node-pool.md",
     severity=Severity.GATE,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Terway, Cluster),
     after=("imds.identity",),
     judge=judge,

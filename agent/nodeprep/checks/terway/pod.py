@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.cluster import Cluster, Container, Pod
-from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster, Container, Pod
+from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
 
 APPS = ("terway-eniip", "terway-eni")  # the DaemonSets: today's, and the one of exclusive ENIs before Terway 1.11
-SEE = "kubectl -n kube-system logs {pod} -c {container} --previous"
+LOGS_COMMAND = "kubectl -n kube-system logs {pod} -c {container} --previous"
 # What terway-init says when it refuses this node, each with its reason and what helps; a restart helps none of them.
 REFUSALS = {
     "unsupport kernel version": ("KernelTooOld", "it wants 5.10 or newer: a newer image for the node"),
@@ -40,7 +40,7 @@ def verdict(pods: list[Pod], node: str) -> Verdict:
         return refused(pod, init)
     dead = next((one for one in pod.containers if not one.init and not one.ready), None)
     where = f"{dead.name} is {dead.state}, {dead.restarts} restarts" if dead else f"phase {pod.phase}"
-    see = SEE.format(pod=pod.name, container=dead.name if dead else "terway")
+    see = LOGS_COMMAND.format(pod=pod.name, container=dead.name if dead else "terway")
     message = f"{pod.where} is not Ready: {where}; see {see}"
     # One that waits is started again by the kubelet, or cannot be: only one that runs and does nothing can be helped.
     runs = dead is not None and dead.state == "running"
@@ -57,7 +57,7 @@ def refused(pod: Pod, init: Container) -> Verdict:
     """The verdict on a pod whose init container has not done its work: by what it said, if it is one of the known."""
     reason, helps = next(
         (told for words, told in REFUSALS.items() if words in init.message),
-        ("InitNotDone", f"see {SEE.format(pod=pod.name, container=init.name)}"),
+        ("InitNotDone", f"see {LOGS_COMMAND.format(pod=pod.name, container=init.name)}"),
     )
     said = f", said {init.message.strip()[-200:]!r}" if init.message.strip() else ""
     message = f"{pod.where}: {init.name} is {init.state}, {init.restarts} restarts{said}; {helps}"
@@ -72,7 +72,7 @@ CHECK = Check(
     source="Terway terway-chart, hack/init.sh, cmd/terway-cli and its troubleshooting guide (words of terway-init)",
     severity=Severity.GATE,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Terway, Cluster),
     remedies=("terway_restart",),
     judge=judge,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 
-from nodeprep.facts.terway import Terway
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
 
-WANTED = "a connection"
+WANTED_ANSWER = "a connection"
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -17,14 +17,16 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         return
     policy = terway.policy
     if policy.errno is None:
-        yield Verdict(NODE, Status.OK, "Answers", f"{policy.address} takes connections", None, WANTED, WANTED)
+        yield Verdict(
+            NODE, Status.OK, "Answers", f"{policy.address} takes connections", None, WANTED_ANSWER, WANTED_ANSWER
+        )
         return
     name = errno.errorcode.get(policy.errno, str(policy.errno))
     message = (
         f"{policy.address} takes no connection ({name}): the container `policy` of Terway's pod does not run, in every "
         "mode it listens there; network policies of new pods are not enforced and kubelet restarts it; see its log"
     )
-    yield Verdict(NODE, Status.WARN, "NoAnswer", message, Remedy("terway_restart", {}), name, WANTED)
+    yield Verdict(NODE, Status.WARN, "NoAnswer", message, Remedy("terway_restart", {}), name, WANTED_ANSWER)
 
 
 CHECK = Check(
@@ -35,7 +37,7 @@ CHECK = Check(
     source="AliyunContainerService/terway cmd/terway-cli/policy.go: port 9099 (felix, cilium-agent, else socat)",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Terway,),
     after=("terway.socket",),
     remedies=("terway_restart",),

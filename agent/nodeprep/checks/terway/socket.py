@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 
-from nodeprep.facts.terway import Socket, Terway
-from nodeprep.model import NODE, Check, Damping, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.alibaba.terway import Terway, UnixSocket
+from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
 
-WANTED = "a connection"
+WANTED_ANSWER = "a connection"
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -17,21 +17,23 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         yield verdict(terway.daemon)
 
 
-def verdict(daemon: Socket) -> Verdict:
+def verdict(daemon: UnixSocket) -> Verdict:
     code = daemon.errno
     if code is None:
-        return Verdict(NODE, Status.OK, "Answers", f"{daemon.address} takes connections", None, WANTED, WANTED)
+        return Verdict(
+            NODE, Status.OK, "Answers", f"{daemon.address} takes connections", None, WANTED_ANSWER, WANTED_ANSWER
+        )
     name = errno.errorcode.get(code, str(code))
     restart = Remedy("terway_restart", {})
     tail = "every pod that starts or ends here waits for it; see Terway's pod on this node (app=terway-eniip)"
     if code in (errno.ENOENT, errno.ENOTDIR):
         message = f"{daemon.address} is not there ({name}): Terway's daemon did not start since the boot; {tail}"
-        return Verdict(NODE, Status.FAIL, "NotStarted", message, restart, name, WANTED)
+        return Verdict(NODE, Status.FAIL, "NotStarted", message, restart, name, WANTED_ANSWER)
     if code == errno.ECONNREFUSED:
         message = f"{daemon.address} refuses ({name}): it is what a dead daemon left, nobody listens; {tail}"
-        return Verdict(NODE, Status.FAIL, "Dead", message, restart, name, WANTED)
+        return Verdict(NODE, Status.FAIL, "Dead", message, restart, name, WANTED_ANSWER)
     message = f"{daemon.address} takes no connection ({name}): Terway's daemon hangs; {tail}"
-    return Verdict(NODE, Status.FAIL, "NoAnswer", message, restart, name, WANTED)
+    return Verdict(NODE, Status.FAIL, "NoAnswer", message, restart, name, WANTED_ANSWER)
 
 
 CHECK = Check(
@@ -42,7 +44,7 @@ CHECK = Check(
     source="AliyunContainerService/terway daemon/server.go; skills/terway-troubleshooting",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Terway,),
     after=("terway.directories", "terway.kernel"),
     remedies=("terway_restart",),

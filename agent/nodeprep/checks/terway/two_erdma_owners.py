@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from nodeprep.facts.cluster import Cluster, EniConfig
-from nodeprep.facts.terway import DEVICE_PLUGINS, Terway
-from nodeprep.model import NODE, CannotLook, Check, Damping, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.facts.alibaba.terway import DEVICE_PLUGINS, Terway
+from nodeprep.facts.kubernetes.cluster import Cluster, EniConfig
+from nodeprep.model import (
+    NODE,
+    CannotLook,
+    Check,
+    Confirmation,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Unreadable,
+    Verdict,
+    raw,
+)
 
 # How their device plugins call their sockets, after the time of their start.
 TERWAY, CONTROLLER = "-erdma-eni.sock", "-erdma.sock"
@@ -73,7 +85,7 @@ CHECK = Check(
     source="Terway deviceplugin/eni.go, alibabacloud-erdma-controller deploy and internal/deviceplugin (socket names)",
     severity=Severity.GATE,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Terway,),
     uses=(Cluster,),
     judge=judge,

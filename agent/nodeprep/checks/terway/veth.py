@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from nodeprep.facts.cluster import Cluster, Pod
-from nodeprep.facts.cni import Cni, Network
-from nodeprep.facts.links import Links
-from nodeprep.facts.terway import Terway
-from nodeprep.model import Check, Damping, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.cluster import Cluster, Pod
+from nodeprep.facts.network.cni import Cni, CniNetwork
+from nodeprep.facts.network.links import Links
+from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
 PREFIX = "cali"  # Terway's default of veth_prefix, for the tools of Calico
 DIGITS = 11  # of the sum: IFNAMSIZ leaves 15 characters
-NAMED = "terway"
+VETH_OWNER = "terway"
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -31,8 +31,8 @@ def plugin_options(cni: Cni | None) -> dict[str, str | int | bool]:
     """What the configuration that a runtime takes says to Terway's plugin; nothing where it cannot be read."""
     first = cni.first if cni is not None else None
     network = raw(first)["network"] if first is not None else None
-    plugins = network.plugins if isinstance(network, Network) else ()
-    return next((dict(plugin.options) for plugin in plugins if plugin.type == NAMED), {})
+    plugins = network.plugins if isinstance(network, CniNetwork) else ()
+    return next((dict(plugin.options) for plugin in plugins if plugin.type == VETH_OWNER), {})
 
 
 def subject(pod: Pod) -> Subject:
@@ -68,7 +68,7 @@ CHECK = Check(
     source="Terway pkg/link/veth.go (VethNameForPod: cali and 11 digits of SHA-1 of NAMESPACE.POD)",
     severity=Severity.WARN,
     stage=Stage.NODE,
-    damping=Damping.BOOKS,
+    confirmation=Confirmation.RECORDS,
     needs=(Terway, Cluster, Links),
     uses=(Cni,),
     after=("imds.identity",),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodeprep.facts.clock import Clock
-from nodeprep.model import NODE, Check, Damping, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.machine.clock import Clock
+from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
 
 # Seconds (NTP_PHASE_LIMIT, include/linux/timex.h): the error that the kernel assumes after boot, after settimeofday(2),
 # and about nine hours after the last correction, since it adds 500 ppm of the time that went by.
-UNKEPT = 16.0
+UNKEPT_CLOCK_ERROR_SECONDS = 16.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     shows = f"the clock is off by {clock.offset:.3f} s, at most by {clock.max_error:.3f} s"
     look = "see chronyc tracking, or timedatectl timesync-status"
     # chronyd without `rtcsync` keeps the clock and never sets the flag: the error that it feeds the kernel tells.
-    if not clock.synchronised and clock.max_error >= UNKEPT:
+    if not clock.synchronised and clock.max_error >= UNKEPT_CLOCK_ERROR_SECONDS:
         message = f"nothing keeps the node's clock: no NTP or PTP service runs, or it reaches no server; {look}"
         yield Verdict(NODE, Status.WARN, "NotSynchronised", message, None, "not synchronised", "synchronised")
     elif clock.max_error > want.max_error:
@@ -51,7 +51,7 @@ CHECK = Check(
     source="adjtimex(2); Linux kernel/time/ntp.c",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
-    damping=Damping.SOFT,
+    confirmation=Confirmation.SLOW,
     needs=(Clock,),
     want=Want,
     judge=judge,

@@ -1,0 +1,93 @@
+"""What the Node object itself tells the agent: whose it is, what a human wrote on it, what it kept for a lost disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nodeprep import __version__, assessment
+from nodeprep.agent import profile_selection
+from nodeprep.agent.profile_selection import GuardedSelection
+from nodeprep.agent_state import AgentState
+from nodeprep.assessment import ProfileSelection
+from nodeprep.checks import ALL
+from nodeprep.config import profile_files
+from nodeprep.config.configuration import Settings
+from nodeprep.config.profile_files import BUILT_IN
+from nodeprep.decide import desired, gate_readiness
+from nodeprep.decide.desired import HELD_ANNOTATION, RESET_DONE_ANNOTATION, AgentTrouble, Desired
+from nodeprep.publish.publisher import NodeAnnotations
+
+CHECKS = {check.id: check for check in ALL}
+INVENTORY = "inventory"  # at the end of a wish to start over: what belongs here is to be forgotten too
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMeeting:
+    """The memory after the Node was read. `is_new`: it is another object. `reset`: a human wishes it to start over."""
+
+    agent_state: AgentState
+    is_new: bool = False
+    reset: bool = False
+    inventory: bool = False
+
+
+def meet_node(agent_state: AgentState, heard: NodeAnnotations, now: float, *, forgetful: bool) -> NodeMeeting:
+    """Another Node object of the same name is another node: it has proven nothing.
+
+    `forgetful`: there was no memory at the start, so what the Node kept of it holds: a node whose disk was lost must
+    not pass for one that never had what it lost.
+    """
+    kept = dict(heard.annotations)
+    is_new = heard.uid not in ("", agent_state.node_uid)
+    known = agent_state.node_uid
+    if is_new:
+        agent_state = replace(
+            gate_readiness.begin(agent_state, agent_state.boot_id, heard.uid, now),
+            node_uid=heard.uid,
+            version=__version__,
+        )
+    if forgetful:  # what hardware showed meanwhile takes nothing back: it no more has what was lost
+        held = (name for name in kept.get(HELD_ANNOTATION, "").split(",") if name in BUILT_IN)
+        agent_state = replace(agent_state, held=tuple(dict.fromkeys((*agent_state.held, *held))))
+    if kept.get(RESET_DONE_ANNOTATION) == heard.reset:  # a life of ours that nobody remembers did it
+        agent_state = replace(agent_state, reset_done=heard.reset)
+    if heard.reset in ("", agent_state.reset_done):
+        return NodeMeeting(agent_state, is_new=is_new and bool(known))
+    agent_state = replace(agent_state, reset_done=heard.reset)
+    return NodeMeeting(
+        agent_state, is_new=is_new and bool(known), reset=True, inventory=heard.reset.endswith(INVENTORY)
+    )
+
+
+def before_looking(agent_state: AgentState, settings: Settings, trouble: AgentTrouble, now: float) -> Desired:
+    """What ought to stand by the memory alone: a gate that is closed is closed in the cluster before the first look."""
+    own = settings.agent
+    chosen = _known(agent_state, settings)
+    profiles = profile_selection.assigned(GuardedSelection(chosen), own.gate, own.mode, agent_state) if chosen else ()
+    return desired.desired(
+        agent_state,
+        (),
+        gate_readiness.profile_readiness(agent_state, profiles, CHECKS, now),
+        own.mode,
+        CHECKS,
+        now=now,
+        gate=own.gate,
+        confirmation=own.confirmation,
+        readiness=own.readiness,
+        trouble=trouble,
+        full_round=False,
+    )
+
+
+def _known(agent_state: AgentState, settings: Settings) -> ProfileSelection | None:
+    """The profiles as remembered, else as the configuration names them, else as the Node kept them."""
+    parts, by_hardware = profile_selection.remembered(agent_state), agent_state.by_hardware
+    if not parts:
+        given = None if settings.agent.assign else settings.named()  # rules ask for labels, which nobody saw yet
+        by_hardware = given is None
+        parts = (given,) if given else tuple(profile_files.named(name) for name in agent_state.held if name in BUILT_IN)
+    return (
+        ProfileSelection(assessment.merged(parts), agent_state.chosen_by, parts=parts, by_hardware=by_hardware)
+        if parts
+        else None
+    )

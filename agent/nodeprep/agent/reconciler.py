@@ -1,0 +1,309 @@
+"""What the agent makes of what it saw: verdicts, memory, and what the world should be told. It acts on nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from nodeprep.agent import node_meeting, profile_selection
+from nodeprep.agent.latest_facts import RECORDS, LatestFacts
+from nodeprep.agent.node_meeting import NodeMeeting
+from nodeprep.agent.observing import Observation
+from nodeprep.agent.profile_selection import RESTS_ON, GuardedSelection
+from nodeprep.agent.state_writer import StateWriter
+from nodeprep.agent_state import AgentState, NodeState
+from nodeprep.assessment import OperatorWishes, ProfileSelection, Question
+from nodeprep.checks import ALL
+from nodeprep.config import agent_settings
+from nodeprep.config.configuration import Settings
+from nodeprep.decide import (
+    fault_confirmation,
+    gate_readiness,
+    look_schedule,
+    reconciliation,
+    rollout,
+    taint_toleration,
+    upgrade,
+)
+from nodeprep.decide.desired import AgentTrouble, Desired
+from nodeprep.decide.reconciliation import AgentPolicy, Observed
+from nodeprep.doors import clock
+from nodeprep.doors.events.listener import EventSourceState
+from nodeprep.facts import ALL as FACTS
+from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode
+from nodeprep.facts.machine.kernel_log import KernelLog
+from nodeprep.look import Look
+from nodeprep.model import Remedy, Report, raw
+from nodeprep.publish import node_status
+from nodeprep.publish.node_status import NodeStatus
+from nodeprep.publish.publisher import NodeAnnotations
+
+CHECKS = {check.id: check for check in ALL}
+NAMES = {fact.kind: agent_settings.fact_name(fact) for fact in FACTS}
+SETTLED_NODE_PERIOD_SECONDS = 30.0  # seconds for which a ready node of which nothing new is seen need not be thought of
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """All that one agent knows. `agent_state` is what it remembers, `status` what the last round came to.
+
+    `settings` are the last that could be read, `config_trouble` what is wrong with newer ones, `gate_trouble` what
+    keeps gate files from being written or removed, `publish_trouble` what is wrong with writing to the cluster, as
+    others can mend it, `exposed` the mount points of the node that the agent could write and should not. `facts` are
+    the kinds that a full round has looked at, `requests` the count of what was asked of Kubernetes. `proves_anew`: what
+    was looked at before counts no more, so all is to be looked at now.
+    """
+
+    settings: Settings
+    state_writer: StateWriter
+    agent_state: AgentState
+    facts: frozenset[type]
+    requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    config_trouble: str = ""
+    gate_trouble: str = ""
+    publish_trouble: str = ""
+    exposed: tuple[str, ...] = ()
+    latest: LatestFacts = field(default_factory=lambda: LatestFacts(ALL))
+    choice: GuardedSelection | None = None
+    proves_anew: bool = False
+    status: NodeStatus | None = None
+    rounds: int = 0
+    suppressed: Counter[str] = field(default_factory=Counter)
+    _wants: Mapping[str, object] = field(default_factory=dict)
+    _would: frozenset[tuple[str, str]] = frozenset()
+    _anew: bool = True
+    _troubled: AgentTrouble = field(default_factory=AgentTrouble)
+    _thought_at: float = 0.0
+    _told_of: tuple[AgentState | None, str] = (None, "")
+    _configured: bool = False  # other settings came after the first round
+    _taints_since: float | None = None  # since when the taint ought to stand, be it withheld or not
+    _met_at: float = 0.0  # what was observed before is of another Node, or may be
+
+    def follow(self, settings: Settings) -> None:
+        """Go by these settings from now on."""
+        self.settings, self.choice = settings, None
+        self._configured = self._configured or self.status is not None
+        self._anew = self.proves_anew = True
+
+    def forget(self, *, inventory: bool = False) -> None:
+        """A human said that the node is to prove itself anew; `inventory`: also that it may have other devices now."""
+        self.agent_state = fault_confirmation.reset(self.agent_state, clock.now())
+        if inventory:
+            self.agent_state = replace(self.agent_state, held=(), baseline=None, parts=())
+        self.latest.forget_rates()
+        self.choice = None
+        self._anew = self.proves_anew = True
+
+    def meet(self, heard: NodeAnnotations, *, forgetful: bool) -> NodeMeeting:
+        """The Node was read: it may be another one, or a human may wish this one to start over."""
+        now = clock.now()
+        met = node_meeting.meet_node(self.agent_state, heard, now, forgetful=forgetful)
+        if met.agent_state.node_uid != self.agent_state.node_uid:
+            self._met_at = now
+        if met.agent_state is not self.agent_state:
+            self.agent_state = met.agent_state
+            self.choice = None
+            self._anew = True
+        if met.is_new:
+            self.proves_anew = True
+        if met.reset:
+            self.forget(inventory=met.inventory)
+        self.state_writer.keep(self.agent_state, now)
+        return met
+
+    def before_looking(self) -> Desired:
+        """What ought to stand until enough was looked at to judge."""
+        return node_meeting.before_looking(self.agent_state, self.settings, self.trouble, clock.now())
+
+    @property
+    def trouble(self) -> AgentTrouble:
+        """What is wrong with the agent itself."""
+        store = "; ".join(filter(None, (self.state_writer.trouble, self.gate_trouble)))
+        return AgentTrouble(store, self.config_trouble, self.publish_trouble, node_status.words_of(self.exposed))
+
+    def question(self) -> Question:
+        return Question(ALL, (), OperatorWishes(None, "", self.settings, clock.today(), agent_state=self.agent_state))
+
+    def consider(self, seen: Iterable[Observation], event_sources: Mapping[str, EventSourceState]) -> NodeStatus | None:
+        """What these observations change; None while too little was seen to tell which profile holds."""
+        observations = tuple(seen)
+        observed = frozenset(one.fact.kind for one in observations)
+        changed = self.latest.take(observations)
+        if not profile_selection.seen_enough(self.latest.facts):
+            return None
+        question = self.question()
+        choice = self._choose(question, changed)
+        chosen = choice.chosen
+        before = self.latest.words()
+        judged = self.latest.judge(observed, changed, chosen.profile, self._wants, anew=self._anew)
+        anew, self._anew = self._anew, False
+        now = clock.now()
+        self._meet_node(now)
+        self.agent_state = profile_selection.renewed(self.agent_state, chosen, now, configured=self._configured)
+        fresh = self.latest.fresh(now)
+        new = anew or bool(fresh) or self.latest.words() != before
+        if self.status is not None and not new and self._is_settled(now):
+            same = not (judged or changed) and self._is_told(question)
+            report = self.status.report if same else self._report(question, chosen)
+            self.status = self._status(report, self.status.desired, event_sources)
+            return self.status
+        self._thought_at, self._troubled = now, self.trouble
+        findings, _ = question.profile_request.waived(self.latest.findings(), question.node(self.latest.facts))
+        heard = Observed(
+            findings,
+            fresh,
+            full_round=self.complete,
+            log=self._log(),
+            trouble=self.trouble,
+        )
+        agent_state, told = reconciliation.reconcile(self.agent_state, heard, self._rules(choice), now)
+        agent_state = self._with_choice(agent_state, chosen)
+        self.agent_state = agent_state
+        self.state_writer.keep(agent_state, now)  # before anybody is told
+        self._count(told)
+        self._taints_since = (self._taints_since or now) if told.taints or told.untainted else None
+        self.status = self._status(self._report(question, chosen), told, event_sources)
+        return self.status
+
+    def wanted(self, since: float) -> dict[type, float]:
+        """Looks that no period gives, by kind of fact: at what is in doubt since a turn, and to confirm a failure."""
+        now = clock.now()
+        wanted = dict.fromkeys(self.latest.doubtful(since, now), since)
+        wanted |= self.latest.asked_again_at()
+        if (
+            at := taint_toleration.recheck_at(self.agent_state, self._taints_since, self.latest.begun.get(Cluster, 0.0))
+        ) < inf:
+            wanted[Cluster] = min(wanted.get(Cluster, at), at)
+        looks = fault_confirmation.wanted_looks(
+            self.agent_state, CHECKS, self._gates(), self.settings.agent.confirmation
+        )
+        for check, at in looks.items():
+            for kind in look_schedule.not_fresh(CHECKS[check], self.latest.begun, at, RECORDS, now):
+                wanted[kind] = min(wanted.get(kind, at), at)
+        return wanted
+
+    @property
+    def complete(self) -> bool:
+        return self.facts <= self.latest.facts.keys()
+
+    @property
+    def chosen(self) -> ProfileSelection | None:
+        return self.choice.chosen if self.choice else None
+
+    def _choose(self, question: Question, changed: frozenset[type]) -> GuardedSelection:
+        if self.choice is not None and not changed & RESTS_ON:
+            return self.choice
+        before = self.chosen
+        look = Look(clock.now(), live=True, facts=self.latest.facts)
+        choice = profile_selection.choose(question, look, self.agent_state)
+        if before is None or choice.chosen.profile != before.profile:
+            self._wants = question.profile_request.wants(choice.chosen.profile)
+            self._anew = True
+        self.choice = choice
+        return choice
+
+    def _rules(self, choice: GuardedSelection) -> AgentPolicy:
+        own = self.settings.agent
+        profiles = profile_selection.assigned(choice, own.gate, own.mode, self.agent_state)
+        return AgentPolicy(CHECKS, profiles, own.mode, own.gate, own.confirmation, own.readiness)
+
+    def _gates(self) -> tuple[str, ...]:
+        """The checks that the node's state goes by."""
+        profiles = self._rules(self.choice).profiles if self.choice else ()
+        return gate_readiness.node_gates(profiles)
+
+    def _with_choice(self, agent_state: AgentState, chosen: ProfileSelection) -> AgentState:
+        """The memory with the profiles in force, and what the node has if it is ready."""
+        kept = agent_state if chosen.untold or chosen.unseen else profile_selection.held(agent_state, chosen)
+        agent_state = profile_selection.with_waivers(kept, self.settings.waivers)
+        if (
+            agent_state.state is NodeState.READY
+            and chosen.by_hardware
+            and profile_selection.inventory(agent_state) is None
+        ):
+            ready = profile_selection.with_first_baseline(agent_state, self.latest.facts)
+            self.choice = self.choice if ready is agent_state else None  # the next round goes by it
+            agent_state = ready
+        return agent_state
+
+    def _meet_node(self, now: float) -> None:
+        """Another Node object of the same name is another node: it has proven nothing."""
+        cluster = self.latest.facts.get(Cluster)
+        node = raw(cluster)["node"] if isinstance(cluster, Cluster) else None
+        uid = raw(node)["uid"] if isinstance(node, KubeNode) else ""
+        if isinstance(uid, str) and self.latest.begun[Cluster] > self._met_at:
+            met = node_meeting.meet_node(
+                self.agent_state, NodeAnnotations(uid, self.agent_state.reset_done), now, forgetful=False
+            )
+            self.agent_state = met.agent_state
+            self.proves_anew = self.proves_anew or met.is_new
+
+    def _log(self) -> KernelLog | None:
+        log = self.latest.facts.get(KernelLog)
+        return log if isinstance(log, KernelLog) else None
+
+    def _count(self, told: Desired) -> None:
+        """Count each remedy that the mode did not run, once per time that it was due."""
+        due = frozenset((check, _named(remedy)) for check, remedy in told.would_run)
+        self.suppressed[f"mode-{self.settings.agent.mode}"] += len(due - self._would)
+        self._would = due
+
+    def _is_settled(self, now: float) -> bool:
+        """Whether nothing but the passing of time could change what is thought, and that was thought of lately."""
+        ready = self.agent_state.state is NodeState.READY
+        return (
+            ready
+            and self.trouble == self._troubled
+            and now - self._thought_at < SETTLED_NODE_PERIOD_SECONDS
+            and self.complete
+        )
+
+    def _is_told(self, question: Question) -> bool:
+        """Whether the last report was made of the same memory and on the same day, at which a waiver may end."""
+        return (
+            self._told_of[0] is question.profile_request.agent_state
+            and self._told_of[1] == question.profile_request.today
+        )
+
+    def _report(self, question: Question, chosen: ProfileSelection) -> Report:
+        latest = self.latest
+        self._told_of = question.profile_request.agent_state, question.profile_request.today
+        return question.told(latest.findings(), latest.skipped.values(), latest.facts, chosen)
+
+    def _status(self, report: Report, told: Desired, event_sources: Mapping[str, EventSourceState]) -> NodeStatus:
+        self.rounds += 1
+        latest = self.latest
+        deferred = upgrade.changed_by_upgrade(self.agent_state, clock.now())
+        return NodeStatus(
+            report=report,
+            desired=told,
+            agent_state=self.agent_state,
+            mode=self.settings.agent.mode,
+            facts=dict(latest.facts),
+            fact_seconds={NAMES[kind]: seconds for kind, seconds in latest.seconds.items()},
+            round_time=clock.wall(),
+            at=clock.now(),
+            rounds=self.rounds,
+            complete=self.complete,
+            store_trouble=self.state_writer.trouble,
+            exposed=self.exposed,
+            config_trouble=self.config_trouble,
+            gate_trouble=self.gate_trouble,
+            deferred=tuple(dict.fromkeys(case.check for case in deferred)),
+            rollout_blockers=rollout.rollout_blockers(self.agent_state, told.profiles, clock.now()),
+            suspected=rollout.suspected(self.agent_state, told.profiles, clock.now()),
+            pending_gates=tuple(sorted(upgrade.pending_gates(self.agent_state))),
+            version_disagreements=tuple(
+                dict.fromkeys(case.check for case in upgrade.version_disagreements(self.agent_state))
+            ),
+            waivers=sum(one.waived is not None for one in report.findings),
+            event_sources=event_sources,
+            suppressed=dict(self.suppressed),
+            api_requests=dict(self.requests),
+        )
+
+
+def _named(remedy: Remedy) -> str:
+    return f"{remedy.playbook} {sorted(remedy.args.items())}"

@@ -1,0 +1,79 @@
+"""What a start may go on from: what was kept, as far as something vouches for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nodeprep import __version__, state_file
+from nodeprep.agent import profile_selection
+from nodeprep.agent_state import AgentState, NodeState
+from nodeprep.codec import Rest
+from nodeprep.decide import gate_readiness, upgrade
+from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
+from nodeprep.doors.files.state_store import Store
+from nodeprep.publish import gate_files
+
+
+@dataclass(frozen=True, slots=True)
+class StartState:
+    """The memory to go on from. `forgetful`: nothing was kept that could be read; `trouble` says why, for people."""
+
+    agent_state: AgentState
+    rest: Rest
+    trouble: str
+    forgetful: bool
+
+
+def start(store: Store, run_directory: str, boot_id: str, now: float) -> StartState:
+    """The memory at a start in this boot."""
+    recalled = state_file.load(store)
+    found_open = gate_files.opened(run_directory, boot_id)
+    known = recalled.agent_state and still_true(recalled.agent_state, __version__, now)
+    agent_state = upgrade.took_over(gate_readiness.begin(known, boot_id, "", now), __version__, now)
+    if recalled.agent_state is None and not recalled.trouble and not found_open:
+        agent_state = replace(agent_state, why=f"the first start here: no memory in {store.directory}")
+    return StartState(
+        resumed(vouched(agent_state, found_open, now)), recalled.rest, recalled.trouble, recalled.agent_state is None
+    )
+
+
+def still_true(agent_state: AgentState, version: str, now: float) -> AgentState:
+    """The memory without what another version may have kept and not known: it writes such keys back as it found them.
+
+    A gate that it did not ask for is a newcomer to this one, whatever stands there of a time before.
+    """
+    if agent_state.version == version:
+        return agent_state
+    asked = frozenset(gate for part in profile_selection.remembered(agent_state) for gate in part.profile.gates)
+    waiting = {
+        gate: at
+        for gate, at in agent_state.unproven_until.items()
+        if gate in asked and 0 <= at - UPGRADE_HOLD_SECONDS <= now
+    }
+    intolerant = {} if agent_state.taint_tolerated else dict.fromkeys(agent_state.intolerant)
+    return replace(agent_state, unproven_until=waiting, intolerant=intolerant)
+
+
+def vouched(agent_state: AgentState, there: frozenset[tuple[str, str]], now: float) -> AgentState:
+    """The memory, with nothing proven if a gate that should stand open by it does not.
+
+    A memory that could not be kept any more may be older than the closing of a gate: the file's absence tells.
+    """
+    missing = set(agent_state.gates) - there
+    if not missing:
+        return agent_state
+    profile, stage = min(missing)
+    why = f"the gate file {profile}.{stage} was gone at the start"
+    return replace(
+        agent_state, state=NodeState.BOOTSTRAP, since=now, why=why, pass_streaks={}, gates=(), all_passing_since=None
+    )
+
+
+def resumed(agent_state: AgentState) -> AgentState:
+    """The memory at a start, with passes to be counted anew: nobody looked since, and it may be older than it says.
+
+    What is proven stays proven, what is convicted convicted.
+    """
+    pass_streaks = {check: streak for check, streak in agent_state.pass_streaks.items() if streak.proven}
+    cases = tuple(replace(case, passes=0, passing_since=None) if case.convicted else case for case in agent_state.cases)
+    return replace(agent_state, pass_streaks=pass_streaks, cases=cases, all_passing_since=None)

@@ -1,0 +1,147 @@
+"""What the agent remembers of its node: what passed in this boot, what is held against whom, and its own state.
+
+All times are CLOCK_BOOTTIME seconds of the boot `boot_id`; in another boot nothing of it but `baseline`, `held` and
+`passed` means anything. `decide` changes it, `doors/files/state_store.py` keeps it, and `check` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from nodeprep.model import Remedy, Subject
+
+
+class NodeState(StrEnum):
+    """What the agent is about with its node (design 3.1). Only READY opens the gates of gating profiles."""
+
+    BOOTSTRAP = "Bootstrap"
+    READY = "Ready"
+    UNHEALTHY = "Unhealthy"
+    REPAIRING = "Repairing"
+    VALIDATING = "Validating"
+    AWAITING_HUMAN = "AwaitingHuman"
+
+
+@dataclass(frozen=True, slots=True)
+class PassStreak:
+    """Fresh looks in a row at a whole check in this boot, none of which found a fault or could not look.
+
+    `first` and `last` are the times of the first and the last of them. Once `proven`, a check stays so for this boot:
+    from then on cases tell whether it holds.
+    """
+
+    passes: int = 0
+    first: float = 0.0
+    last: float = 0.0
+    proven: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is held against one subject of one check, from its first fresh failure until it is released.
+
+    `looks` are the last fresh looks at it (time, whether it failed), at most five; a look that could not look is not
+    among them. Of failures in a row, the first of these five has the time of the first of them all. `blind`: the newest
+    look could not look. `passes` since `passing_since` are those in a row at the end that did not fail. `convicted_at`,
+    when the look that confirmation believes began, is None until there is one; `latched` since `latched_at` says why only a
+    human, a new boot or a new probe of the device frees it. `flaps` are the times of its releases. Until `deferred_until`
+    a conviction that only a new version of ours sees does not close the gate. `reason`, `message`, `observed` and
+    `remedy` are those of the last failure.
+    """
+
+    check: str
+    place: str
+    port: int | None
+    name: str
+    reason: str
+    message: str
+    observed: str = ""
+    remedy: Remedy | None = None
+    opened_at: float = 0.0
+    looks: tuple[tuple[float, bool], ...] = ()
+    passes: int = 0
+    passing_since: float | None = None
+    convicted_at: float | None = None
+    latched: str = ""
+    flaps: tuple[float, ...] = ()
+    deferred_until: float | None = None
+    latched_at: float | None = None
+    blind: bool = False
+
+    @property
+    def subject(self) -> Subject:
+        return Subject(self.place, self.port, self.name)
+
+    @property
+    def convicted(self) -> bool:
+        return self.convicted_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class BlindSince:
+    """Since when, without a look between that could, a check could not look; `message` says at what."""
+
+    since: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentState:
+    """The memory. `at` is when it was last changed; `version` is the nodeprep that wrote it.
+
+    `state` stands since `since`. `pass_streaks` and `blind` are by check id. `held` are the names of profiles once chosen
+    by hardware, which only a human removes; `profile` is the effective one in force as a mapping that `profile.parse`
+    reads, `chosen_by` who chose it (`by_hardware`: nobody else), and `parts` the profiles that it is made of, each with
+    the `names` of its lineage. `gates` are the gates (profile, stage) that stand open by it, `waivers` those of the
+    configuration. `baseline` is the profile of what this node had when it was first ready, in the same form; None
+    before. `passed` are the values, by "check place port", at which gate checks last passed; `upgraded_at` is when
+    another version took over, with `former_passed` as it was then and `former_gates` the
+    gates that stood open. `taint_tolerated`: nobody was last seen who serves a device plugin or the network and does not
+    tolerate our taint; else `intolerant` are their DaemonSets ("namespace/name", "" where nobody knows), each with the
+    time since when no pod of it was here, None while one is. `unproven_until`: gates that came to a profile that was
+    open, and until when it stays so though they are yet to pass; `came_with_version` are those of them that an upgrade
+    brought, which a rollout waits for. `reset_done` is the human's wish on the Node to start
+    over that was last followed. `serial` grows by one with every change that is kept.
+    """
+
+    boot_id: str = ""
+    node_uid: str = ""
+    version: str = ""
+    at: float = 0.0
+    serial: int = 0
+    state: NodeState = NodeState.BOOTSTRAP
+    since: float = 0.0
+    why: str = ""
+    pass_streaks: Mapping[str, PassStreak] = field(default_factory=dict)
+    cases: tuple[Case, ...] = ()
+    blind: Mapping[str, BlindSince] = field(default_factory=dict)
+    held: tuple[str, ...] = ()
+    profile: Mapping[str, Any] = field(default_factory=dict)
+    chosen_by: str = ""
+    by_hardware: bool = False
+    parts: tuple[Mapping[str, Any], ...] = ()
+    gates: tuple[tuple[str, str], ...] = ()
+    waivers: tuple[Mapping[str, Any], ...] = ()
+    baseline: Mapping[str, Any] | None = None
+    passed: Mapping[str, str] = field(default_factory=dict)
+    former_passed: Mapping[str, str] = field(default_factory=dict)
+    upgraded_at: float | None = None
+    former_gates: tuple[tuple[str, str], ...] = ()
+    all_passing_since: float | None = None
+    taint_tolerated: bool = True
+    intolerant: Mapping[str, float | None] = field(default_factory=dict)
+    unproven_until: Mapping[str, float] = field(default_factory=dict)
+    came_with_version: tuple[str, ...] = ()
+    reset_done: str = ""
+
+    def case(self, check: str, subject: Subject) -> Case | None:
+        """The case against a subject, if there is one."""
+        return next((one for one in self.cases if one.check == check and one.subject == subject), None)
+
+    @staticmethod
+    def passed_key(check: str, subject: Subject) -> str:
+        """How `passed` names a subject of a check."""
+        return f"{check} {subject.place} {'' if subject.port is None else subject.port}"

@@ -1,0 +1,244 @@
+"""Judges a look: every check whose facts are there; silence is evidence, consequences fold under their roots."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from nodeprep import look as looking
+from nodeprep.checks import ALIBABA_CLOUD
+from nodeprep.decide import fault_causes
+from nodeprep.facts import ALL as FACTS
+from nodeprep.facts.expected import inventory
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.machine import platform
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.job_profile import Profile
+from nodeprep.look import Look
+from nodeprep.model import (
+    NODE,
+    CannotLook,
+    Check,
+    Fact,
+    Finding,
+    Seen,
+    Severity,
+    Shown,
+    Skipped,
+    Status,
+    Unreadable,
+    Verdict,
+    Why,
+    cannot_look,
+    raw,
+)
+
+NOT_ANSWERING = (errno.EIO, errno.ENODEV, errno.ENXIO)
+
+ELSEWHERE = Verdict(NODE, Status.ABSENT, "OtherPlatform", "this is no node of Alibaba Cloud")
+
+
+def needed(checks: Iterable[Check]) -> tuple[Fact, ...]:
+    """The facts that these checks need or can use; what ought to be there rests on three of them."""
+    kinds = {kind for check in checks for kind in (*check.needs, *check.uses)}
+    kinds |= {Pci, Rdma, Links} if Expected in kinds else set()
+    return tuple(fact for fact in FACTS if fact.kind in kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFindings:
+    """What the checks said of a look, in the order of the checks, and which were not run."""
+
+    findings: tuple[Finding, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def judge(
+    checks: Iterable[Check],
+    look: Look,
+    before: Look | None,
+    profile: Profile,
+    wants: Mapping[str, object],
+    *,
+    insisted: frozenset[str] = frozenset(),
+) -> RoundFindings:
+    """Run every check on a look. `before` is the look before it, for rates; `wants` overrides checks' numbers by id.
+
+    Gates of the profile, and checks that are `insisted` on, are unknown and not left out for want of an access.
+    """
+    given = tuple(checks)
+    judged = unfolded(given, look, before, profile, wants, insisted=insisted)
+    return RoundFindings(fold(judged.findings, {check.id: check.after for check in given}), judged.skipped)
+
+
+def unfolded(
+    checks: Iterable[Check],
+    look: Look,
+    before: Look | None,
+    profile: Profile,
+    wants: Mapping[str, object],
+    *,
+    insisted: frozenset[str] = frozenset(),
+    expected: Expected | Unreadable | None = None,
+) -> RoundFindings:
+    """As `judge`, but no finding has a root: who judges some checks of many folds when all are there.
+
+    `expected` is what `expect` says, where it is known already.
+    """
+    expected = expect(look, profile) if expected is None else expected
+    findings: list[Finding] = []
+    skipped: list[Skipped] = []
+    elsewhere = frozenset() if platform.is_alibaba(look.facts) else ALIBABA_CLOUD
+    for check in checks:
+        sure = check.id in insisted.union(profile.gates)
+        if not sure and not elsewhere.isdisjoint((check.family, check.id)):
+            findings.append(Finding(check.id, check.severity, ELSEWHERE))
+            continue
+        why = _not_run(check, look, before, insisted=sure)
+        if why:
+            skipped.append(Skipped(check.id, why))
+            continue
+        want = wants.get(check.id) or (check.want() if check.want else None)
+        earlier = None if before is None else Seen(_values(check, before, expected, want))
+        seconds = 0.0 if before is None else look.at - before.at
+        seen = Seen(_values(check, look, expected, want), earlier, seconds)
+        findings += (Finding(check.id, check.severity, verdict) for verdict in _verdicts(check, seen))
+    return RoundFindings(tuple(_convict(findings, look, before)), tuple(skipped))
+
+
+def expect(look: Look, profile: Profile) -> Expected | Unreadable:
+    """What ought to be there, held against this look; as unreadable as the RDMA devices are."""
+    rdma = look.facts.get(Rdma)
+    return (
+        rdma
+        if isinstance(rdma, Unreadable)
+        else inventory.derive(profile, look.get(Pci), look.get(Rdma), look.get(Links))
+    )
+
+
+def _not_run(check: Check, look: Look, before: Look | None, *, insisted: bool) -> str:
+    """Why a check is not run, "" if it is."""
+    if check.rates and before is None and not (look.live and _has_no_ports(look)):
+        return "compares two looks at a live node (--settle SECONDS)" if look.live else "needs a live node"
+    for kind in check.needs:
+        value = look.facts.get(kind)
+        if kind is not Expected and value is None:
+            return "needs a live node"
+        if isinstance(value, Unreadable) and value.not_recorded:
+            return f"no record of {value.path}"
+        if isinstance(value, Unreadable) and value.not_asked and not insisted:
+            return f"needs access to {value.path} (--kubeconfig FILE --node NAME)"
+    return ""
+
+
+def _has_no_ports(look: Look) -> bool:
+    """Nothing to compare: such a check is absent, however often one looks."""
+    rdma = look.get(Rdma)
+    return rdma is not None and not rdma.ports
+
+
+def _values(check: Check, look: Look, expected: Expected | Unreadable, want: object) -> dict[type, object]:
+    """What a check may see: the facts it named, as far as this kind of look shows them, and its own Want."""
+    values: dict[type, object] = {}
+    for kind in (*check.needs, *check.uses):
+        value = expected if kind is Expected else look.facts.get(kind)
+        if value is not None and not (isinstance(value, Unreadable) and _is_no_loss(value, kind, check)):
+            values[kind] = value
+    if check.want is not None:
+        values[check.want] = want
+    return values
+
+
+def _is_no_loss(blind: Unreadable, kind: type, check: Check) -> bool:
+    """Whether the check goes on without it: a tree does not record it, or it only uses what Kubernetes says.
+
+    What the node itself shows is judged by that alone where the API server is silent.
+    """
+    return blind.not_recorded or (kind is Cluster and kind not in check.needs)
+
+
+def _verdicts(check: Check, seen: Seen) -> Iterator[Verdict]:
+    """What a check says; ABSENT if it says nothing, UNKNOWN if it could not look or broke."""
+    told = iter(() if check.rates and seen.before is None else check.judge(seen))
+    said = False
+    while True:
+        verdict, broke = looking.contained(lambda: next(told, None))
+        if isinstance(broke, CannotLook):
+            yield cannot_look(NODE, broke.blind)
+            return
+        if broke is not None:
+            yield Verdict(
+                NODE, Status.UNKNOWN, "CheckBroke", f"{check.id} broke: {looking.words_of(broke)}; please report it"
+            )
+            return
+        if verdict is None:
+            break
+        said = True
+        yield verdict
+    if not said:
+        yield Verdict(NODE, Status.ABSENT, "Nothing", "this node has nothing that the question is about")
+
+
+def _convict(findings: list[Finding], look: Look, before: Look | None) -> list[Finding]:
+    """Turn silence into evidence: a device that the bus still shows and that failed to answer twice is faulty."""
+    pci = look.get(Pci)
+    silent = [finding for finding in findings if _is_silence(finding.verdict.blind)]
+    if not silent or before is None or pci is None:
+        return findings
+    paths = {blind.path for value in before.facts.values() for blind in unreadables(value) if _is_silence(blind)}
+    return [_convicted(finding, pci, paths) if finding in silent else finding for finding in findings]
+
+
+def _is_silence(blind: Unreadable | None) -> bool:
+    return blind is not None and (blind.kind is Why.TIMEOUT or blind.errno in NOT_ANSWERING)
+
+
+def _convicted(finding: Finding, pci: Pci, paths: set[str]) -> Finding:
+    verdict = finding.verdict
+    if verdict.blind is None or verdict.blind.path not in paths or pci.at_address(finding.subject.place) is None:
+        return finding
+    status = Status.FAIL if finding.severity is Severity.GATE else Status.WARN
+    message = (
+        f"{verdict.subject.name} at {finding.subject.place} is on the bus and did not answer twice: {verdict.blind}"
+    )
+    return replace(finding, verdict=replace(verdict, status=status, reason="DeviceNotAnswering", message=message))
+
+
+def unreadables(value: object) -> Iterator[Unreadable]:
+    """Every Unreadable in a fact, however deep."""
+    if isinstance(value, Unreadable):
+        yield value
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from unreadables(one)
+    elif isinstance(value, Shown):
+        yield from unreadables(tuple(raw(value).values()))
+
+
+def fold(findings: Iterable[Finding], after: Mapping[str, tuple[str, ...]]) -> tuple[Finding, ...]:
+    """Give each finding that follows from another's failure on the same device that check's id as its root."""
+    found = tuple(findings)
+    failed = [finding for finding in found if finding.status is Status.FAIL]
+    order = list(after)
+
+    def root(finding: Finding) -> str | None:
+        if finding.status not in (Status.FAIL, Status.WARN, Status.UNKNOWN):
+            return None
+        causes = fault_causes.ancestors(finding.check, after)
+        roots = {
+            other.check
+            for other in failed
+            if other.check in causes and fault_causes.explains(other.subject, finding.subject)
+        }
+        # The one that no other of them explains; among several, the first that a person would look at.
+        first = [one for one in roots if not fault_causes.ancestors(one, after) & roots]
+        return min(first, key=order.index, default=None)
+
+    roots = map(root, found)
+    return tuple(
+        one if cause == one.root else replace(one, root=cause) for one, cause in zip(found, roots, strict=True)
+    )

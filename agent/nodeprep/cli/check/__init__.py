@@ -1,0 +1,1 @@
+"""`nodeprep check`, `list` and `explain`."""

@@ -1,0 +1,108 @@
+"""What the agent of this node remembers, for `check`: the profile in force, what is latched, what state it is in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nodeprep import job_profile, state_file
+from nodeprep.agent_state import AgentState
+from nodeprep.assessment import OperatorWishes
+from nodeprep.cli.daemon import directories
+from nodeprep.cli.place import NodePlace
+from nodeprep.config.configuration import Settings
+from nodeprep.config.waiver_rules import Waiver
+from nodeprep.doors import clock
+from nodeprep.doors.files import state_store
+from nodeprep.doors.files.host_root import BOOT_ID
+from nodeprep.doors.files.state_store import Store
+from nodeprep.job_profile import NO_PROFILE, ProfileError
+
+UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class AgentKnowledge:
+    """The memory, None where it says nothing of this boot; `words` say what the agent is about, "" without one.
+
+    `socket` is where the agent can be asked.
+    """
+
+    agent_state: AgentState | None = None
+    words: str = ""
+    socket: str = ""
+
+
+NO_KNOWLEDGE = AgentKnowledge()
+
+
+def agent_knowledge(at: NodePlace) -> AgentKnowledge:
+    """What an agent on this live node left behind in this boot. It is read, never locked for longer than a moment.
+
+    Raises UsageError where only some of the variables for its directories are set.
+    """
+    if not at.live:
+        return NO_KNOWLEDGE
+    where = directories.directories(at.root)
+    recalled = state_file.load(Store(where.state, where.socket, where.run))
+    if recalled.agent_state is None:
+        return (
+            AgentKnowledge(None, f"its memory is not counted: {recalled.trouble}") if recalled.trouble else NO_KNOWLEDGE
+        )
+    agent_state = recalled.agent_state
+    boot_id = at.host().files.text(BOOT_ID)
+    pid = state_store.holder(where.state, where.socket)
+    if agent_state.boot_id != boot_id:
+        other = "its memory is of another boot" if not recalled.trouble else recalled.trouble
+        return AgentKnowledge(None, other) if pid is None else NO_KNOWLEDGE
+    now = clock.now()
+    runs = f"pid {pid}" if pid else f"does not run; its memory is {age(now - agent_state.at)} old"
+    why = f": {agent_state.why}" if agent_state.why else ""
+    return AgentKnowledge(
+        agent_state,
+        f"{agent_state.state} for {age(now - agent_state.since)}{why}; nodeprep {agent_state.version}, {runs}",
+        where.address,
+    )
+
+
+def as_agreed(profile_request: OperatorWishes, found: AgentKnowledge, *, own_file: bool) -> OperatorWishes:
+    """The operator's word, and where that is silent the agent's: one node has one verdict, whoever asks.
+
+    `own_file`: the operator named a configuration file, which then counts more than the agent's.
+    """
+    agent_state = found.agent_state
+    if agent_state is None:
+        return profile_request
+    profile_request = replace(profile_request, agent_state=agent_state)
+    none = agent_state.profile.get("name", NO_PROFILE.name) == NO_PROFILE.name
+    if (
+        own_file
+        or profile_request.auto
+        or none
+        or (profile_request.profile is not None and profile_request.by == BY_OPTION)
+    ):
+        return profile_request
+    try:
+        profile = job_profile.parse(agent_state.profile)
+    except ProfileError:
+        return profile_request
+    settings = profile_request.settings if profile_request.settings.file else _settings(agent_state)
+    return replace(
+        profile_request, profile=profile, by=f"{agent_state.chosen_by}, as the agent has it", settings=settings
+    )
+
+
+BY_OPTION = "chosen with --profile"
+
+
+def _settings(agent_state: AgentState) -> Settings:
+    """The agent's waivers, where there is no configuration file here to have them from."""
+    try:
+        return Settings(waivers=tuple(Waiver(**waiver) for waiver in agent_state.waivers))
+    except TypeError:
+        return Settings()
+
+
+def age(seconds: float) -> str:
+    """A time in its largest unit, such as "3 h"."""
+    unit, name = next(((unit, name) for unit, name in UNITS if seconds >= unit), UNITS[-1])
+    return f"{max(seconds, 0.0) / unit:.0f} {name}"

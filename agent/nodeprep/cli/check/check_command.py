@@ -1,0 +1,173 @@
+"""`nodeprep check`: looks, judges, says what it found, and exits with what it comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from nodeprep.assessment import Question
+from nodeprep.check_round import ELSEWHERE
+from nodeprep.checks import ALL
+from nodeprep.cli import duration, place, sight, terminal
+from nodeprep.cli.check import agent_knowledge, operator_wishes, outcome, selection, table
+from nodeprep.cli.check.choices import FailOn, Format
+from nodeprep.cli.check.judging import Watch
+from nodeprep.cli.check.table import Style
+from nodeprep.cli.daemon import agent_socket
+from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
+from nodeprep.cli.place import NodePlace
+from nodeprep.cli.sight import Sight
+from nodeprep.cli.usage import UsageError
+from nodeprep.doors import clock
+from nodeprep.look import Eyes
+from nodeprep.model import Report
+
+HOME_AND_CLEAR = "\x1b[H\x1b[J"
+WAIT_PERIOD_SECONDS = 1.0  # seconds between two looks of --wait
+INTERRUPTED = 130  # 128 + SIGINT, before there was anything to say
+BY_ID = {check.id: check for check in ALL}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOptions:
+    """The options of `check`, as they were typed."""
+
+    profile: str | None = None
+    root: str | None = None
+    host_root: str | None = None
+    cluster: ClusterOptions = NO_CLUSTER
+    snapshot: str | None = None
+    config: str | None = None
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    fail_on: FailOn = FailOn.FAIL
+    settle: str = "1"
+    output: Format = Format.TABLE
+    no_color: bool = False
+    watch: str | None = None
+    wait: str | None = None
+
+    @property
+    def typed(self) -> tuple[str, ...]:
+        """The words of --only, among them ids of single checks."""
+        return tuple(word.strip() for one in self.only for word in one.split(","))
+
+
+def run(asked: CheckOptions) -> int:
+    """Judge and print; returns the exit code. Raises UsageError."""
+    settle = duration.seconds("--settle", asked.settle)
+    every = None if asked.watch is None else duration.seconds("--watch", asked.watch)
+    if every == 0:
+        raise UsageError("--watch: found '0', wanted more than 0 seconds between two looks")
+    longest = None if asked.wait is None else duration.seconds("--wait", asked.wait)
+    if every is not None and longest is not None:
+        raise UsageError("--watch looks until Ctrl-C and --wait until it is ready: give one of them")
+    if asked.snapshot is not None:
+        return _recorded(asked, asked.snapshot)
+    chosen, deselected = selection.select(ALL, asked.only, asked.skip)
+    at = place.place(asked.root, asked.host_root, asked.cluster)
+    found = agent_knowledge.agent_knowledge(at)
+    own = operator_wishes.profile_request(asked.profile, asked.config, clock.today())
+    agreed = agent_knowledge.as_agreed(own, found, own_file=asked.config is not None)
+    rates = frozenset(check.id for check in chosen if check.rates)
+    asks = asked.config is None and asked.profile is None and found.agent_state is not None and bool(rates)
+    seen_longer = partial(agent_socket.findings, found.socket, rates) if asks else tuple
+    settle = 0.0 if asks and seen_longer() else settle
+    question = Question(chosen, deselected, agreed, asked.typed, seen_longer)
+    watch = Watch(question, lambda excluded: _sight(at, question, settle, excluded))
+    say = ReportWriter(asked, at.where, found.words)
+    if every is not None:
+        return _forever(watch, say, every)
+    if longest is not None:
+        return _until_ready(watch, say, longest)
+    return say(watch.report())
+
+
+def _recorded(asked: CheckOptions, file: str) -> int:
+    """Judge a recording by the profile and waivers then in force, unless others are asked for."""
+    for option, value in (
+        ("--root", asked.root),
+        ("--host-root", asked.host_root),
+        (asked.cluster.given(), asked.cluster.given()),
+        ("--watch", asked.watch),
+        ("--wait", asked.wait),
+    ):
+        if value is not None:
+            raise UsageError(f"--snapshot is one node at one time: it does not go with {option}")
+    from nodeprep.cli.files import snapshot_command
+
+    chosen, deselected = selection.select(ALL, asked.only, asked.skip)
+    recording = snapshot_command.read(file)
+    question = Question(
+        chosen, deselected, operator_wishes.recorded_request(recording, asked.profile, asked.config), asked.typed
+    )
+    look, before = recording.look()
+    say = ReportWriter(asked, f"{file} (snapshot of {recording.root}, {recording.when})")
+    return say(question.report(look, before, question.choose(look)))
+
+
+@dataclass(frozen=True, slots=True)
+class ReportWriter:
+    """Says a report as it was asked for."""
+
+    asked: CheckOptions
+    where: str
+    agent: str = ""
+
+    def text(self, report: Report) -> str:
+        if self.asked.output is Format.JSON:
+            from nodeprep.cli.check import json_report
+
+            return json_report.text(json_report.document(report, self.asked.fail_on))
+        style = Style(
+            self.where, self.asked.fail_on, terminal.width(), terminal.colourful(self.asked.no_color), self.agent
+        )
+        here = replace(report, findings=tuple(one for one in report.findings if one.verdict != ELSEWHERE))
+        lines = table.wide(here, style) if self.asked.output is Format.WIDE else table.table(here, BY_ID, style)
+        return "\n".join(lines)
+
+    def code(self, report: Report) -> int:
+        return outcome.outcome(report, self.asked.fail_on).exit_code
+
+    def __call__(self, report: Report) -> int:
+        terminal.put(self.text(report))
+        return self.code(report)
+
+
+def _forever(watch: Watch, say: ReportWriter, every: float) -> int:
+    """Until Ctrl-C, or until nobody reads any more; exits with what the last look came to."""
+    code = INTERRUPTED
+    redraw = terminal.is_terminal() and say.asked.output is not Format.JSON
+    try:
+        while True:
+            report = watch.report()
+            code = say.code(report)
+            if not terminal.put((HOME_AND_CLEAR if redraw else "") + say.text(report) + ("" if redraw else "\n")):
+                return code
+            clock.sleep(every)
+    except KeyboardInterrupt:
+        return code
+
+
+def _until_ready(watch: Watch, say: ReportWriter, longest: float) -> int:
+    """What it waits for goes to stderr, each word once; the report comes at the end."""
+    end = clock.now() + longest
+    told = ""
+    while True:
+        report = watch.report()
+        left = end - clock.now()
+        if say.code(report) == 0 or left <= 0:
+            return say(report)
+        words = table.headline(report, outcome.outcome(report, say.asked.fail_on))
+        if words != told:
+            terminal.complain(f"waiting: {words}")
+            told = words
+        clock.sleep(min(WAIT_PERIOD_SECONDS, left))
+
+
+def _sight(at: NodePlace, question: Question, settle: float, excluded: tuple[str, ...]) -> Sight:
+    facts = sight.facts_for(question.checks, to_choose=question.profile_request.profile is None)
+    compares = at.live and any(check.rates for check in question.checks)
+    return Sight(
+        Eyes(at.host(excluded, question.profile_request.settings.metadata_url)), facts, settle if compares else 0.0
+    )

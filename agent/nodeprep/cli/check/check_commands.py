@@ -1,0 +1,161 @@
+"""The commands that look at a node: `check`, `list`, `explain`, `snapshot`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nodeprep.cli import program
+from nodeprep.cli.check.choices import FailOn, Format, ListFormat
+from nodeprep.cli.options import (
+    Config,
+    Context,
+    HostRoot,
+    Kubeconfig,
+    NodeName,
+    Output,
+    ProfileName,
+    Root,
+    Settle,
+)
+from nodeprep.cli.program import app
+
+
+def _complete_check(incomplete: str) -> list[str]:
+    from nodeprep.checks import ALL
+
+    return [check.id for check in ALL if check.id.startswith(incomplete)]
+
+
+@app.command()
+def check(
+    *,
+    profile: ProfileName = None,
+    root: Root = None,
+    host_root: HostRoot = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    node: NodeName = None,
+    snapshot: Annotated[
+        str | None, typer.Option("--snapshot", metavar="FILE", help="Judge a recorded node (`nodeprep snapshot`).")
+    ] = None,
+    config: Config = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="CHECK", help="Ids, families or globs.", autocompletion=_complete_check),
+    ] = None,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option("--skip", metavar="CHECK", help="The same, to leave out.", autocompletion=_complete_check),
+    ] = None,
+    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="The least that makes it exit with 1.")] = FailOn.FAIL,
+    settle: Settle = "1",
+    output: Annotated[Format, typer.Option("--output", "-o", help="How to say it.")] = Format.TABLE,
+    no_color: Annotated[bool, typer.Option("--no-color", help="No colour on a terminal either.")] = False,
+    watch: Annotated[
+        str | None, typer.Option("--watch", metavar="SECONDS", help="Look again that often, until Ctrl-C.")
+    ] = None,
+    wait: Annotated[
+        str | None,
+        typer.Option("--wait", metavar="DURATION", help="Look again until it exits with 0, at most so long (90s, 5m)."),
+    ] = None,
+) -> None:
+    """Judge this node, a copy of one, or a recording.
+
+    \b
+    Exit codes:
+      0  nothing at or above --fail-on
+      1  at least one such finding
+      2  wrong use or configuration
+      3  no such finding, but a check that may close the gate could not look
+
+    \b
+    Examples:
+      nodeprep check                             # this node
+      nodeprep check --only port,counter.*       # two families
+      nodeprep check --profile rdma-roce -o json
+      nodeprep check --root /mnt/node --profile good-sibling.yaml
+      nodeprep check --kubeconfig ~/.kube/config --node NODE
+    """  # noqa: D301 - the help reads the character \b, not its escape
+
+    def body() -> int:
+        from nodeprep.cli.check import check_command as command
+        from nodeprep.cli.kubernetes_access import ClusterOptions
+
+        return command.run(
+            command.CheckOptions(
+                profile=profile,
+                root=root,
+                host_root=host_root,
+                cluster=ClusterOptions(kubeconfig, context, node),
+                snapshot=snapshot,
+                config=config,
+                only=tuple(only or ()),
+                skip=tuple(skip or ()),
+                fail_on=fail_on,
+                settle=settle,
+                output=output,
+                no_color=no_color,
+                watch=watch,
+                wait=wait,
+            )
+        )
+
+    program.end(body)
+
+
+@app.command("list")
+def list_(
+    output: Annotated[ListFormat, typer.Option("--output", "-o", help="How to say it.")] = ListFormat.TABLE,
+) -> None:
+    """List the checks, in the order in which a person would look."""
+
+    def body() -> int:
+        from nodeprep.cli.check import describe
+
+        return describe.list_all(output)
+
+    program.end(body)
+
+
+@app.command()
+def explain(
+    check_id: Annotated[str, typer.Argument(metavar="ID", help="Such as port.state.", autocompletion=_complete_check)],
+    no_color: Annotated[bool, typer.Option("--no-color", help="No colour on a terminal either.")] = False,
+) -> None:
+    """Say what a check asks, why, what it needs and what to do when it fails."""
+
+    def body() -> int:
+        from nodeprep.cli.check import describe
+
+        return describe.explain(check_id, no_color)
+
+    program.end(body)
+
+
+@app.command()
+def snapshot(
+    *,
+    output: Output = None,
+    profile: ProfileName = None,
+    root: Root = None,
+    host_root: HostRoot = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    node: NodeName = None,
+    config: Config = None,
+    settle: Settle = "1",
+) -> None:
+    """Record all that `check` looks at in one file, for `check --snapshot`."""
+
+    def body() -> int:
+        from nodeprep.cli.files import snapshot_command as command
+        from nodeprep.cli.kubernetes_access import ClusterOptions
+
+        cluster = ClusterOptions(kubeconfig, context, node)
+        return command.run(
+            output, root=root, host_root=host_root, cluster=cluster, settle=settle, profile=profile, config=config
+        )
+
+    program.end(body)

@@ -1,0 +1,159 @@
+"""What there is to say about a check: for `nodeprep explain`, `nodeprep list` and docs/checks.md alike."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+from nodeprep.cli import reasons
+from nodeprep.cli.page_layout import Page, Paint
+from nodeprep.model import Check, Confirmation, Severity, Stage
+
+SEVERITIES = {
+    Severity.GATE: "may close the gate",
+    Severity.WARN: "warns",
+    Severity.INFO: "only tells",
+}
+STAGES = {
+    Stage.DEVICE: "needs no device plugin",
+    Stage.NODE: "looks at what plugins and Kubernetes advertise",
+}
+# Design 3.2 in words; the agent's numbers are its own.
+CONFIRMATIONS = {
+    Confirmation.FAST: "convicts after 2 fresh looks at least 0.5 s apart",
+    Confirmation.RECORDS: "convicts after 2 fresh looks at least 15 s apart",
+    Confirmation.SLOW: "convicts after 3 of 5 fresh looks over 60 s",
+    Confirmation.LATCHED: "convicts at once and holds until reboot, new probe or reset",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WantNumber:
+    """A number that an operator may set: its key in YAML, its default, and what its author says of it."""
+
+    key: str
+    default: str
+    about: str
+
+
+def needs(check: Check) -> tuple[str, ...]:
+    """The facts without which it is not run, by the names of their files."""
+    return tuple(_fact(kind) for kind in check.needs)
+
+
+def uses(check: Check) -> tuple[str, ...]:
+    """The facts that it looks at where they are shown."""
+    return tuple(_fact(kind) for kind in check.uses)
+
+
+def _fact(kind: type) -> str:
+    return kind.__module__.rpartition(".")[2]
+
+
+def numbers(check: Check) -> tuple[WantNumber, ...]:
+    if check.want is None:
+        return ()
+    _, about = _told(check.want)
+    return tuple(
+        WantNumber(one.name.replace("_", "-"), _default(one), about.get(one.name, "")) for one in fields(check.want)
+    )
+
+
+def about_numbers(check: Check) -> tuple[str, ...]:
+    """What the author says of the numbers together, by paragraph."""
+    return _told(check.want)[0] if check.want else ()
+
+
+def _told(want: type) -> tuple[tuple[str, ...], dict[str, str]]:
+    """A Want's docstring: its own paragraphs, and what it says of each field after the field's name and a colon."""
+    names = [one.name for one in fields(want)]
+    one = rf"`?(?:{'|'.join(names)})`?"
+    marker = re.compile(rf"(?:^|(?<=[.;] )|(?<=\n))({one}(?:(?:, | and ){one})*): ", re.MULTILINE)
+    own: list[str] = []
+    about: dict[str, str] = {}
+    for paragraph in re.split(r"\n\s*\n", inspect.getdoc(want) or ""):
+        before, *told = marker.split(paragraph)
+        own += [_keyed(before, names)] if before.strip() else []
+        for marked, text in zip(told[::2], told[1::2], strict=True):
+            about |= dict.fromkeys(re.findall(r"\w+", marked.replace(" and ", " ")), _keyed(text, names).rstrip(";"))
+    return tuple(own), about
+
+
+def _keyed(text: str, names: list[str]) -> str:
+    """On one line, with fields by their keys in YAML."""
+    for name in names:
+        text = re.sub(rf"\b{name}\b", name.replace("_", "-"), text)
+    return " ".join(text.split())
+
+
+def _default(one: Any) -> str:
+    value = one.default_factory() if one.default is MISSING and one.default_factory is not MISSING else one.default
+    match value:
+        case bool():
+            return str(value).lower()
+        case () | {}:
+            return "none"
+        case tuple():
+            return f"[{', '.join(map(str, value))}]"
+        case float():
+            return f"{value:g}"
+        case None:
+            return "unset"
+        case _:
+            return str(value)
+
+
+def listed(check: Check) -> dict[str, Any]:
+    """One entry of `list -o json`."""
+    return {
+        "id": check.id,
+        "question": check.question,
+        "severity": str(check.severity),
+        "stage": str(check.stage),
+        "confirmation": str(check.confirmation),
+        "needs": list(needs(check)),
+        "after": list(check.after),
+        "remedies": list(check.remedies),
+    }
+
+
+def sheet(check: Check, width: int, colour: bool = False) -> list[str]:
+    """All that is known of a check, as `nodeprep explain` prints it."""
+    page = Page(width, colour)
+    page.say(f"{check.id}: {check.question}", Paint.STRONG)
+    page.gap()
+    page.item("why", check.why)
+    page.item("fix", check.fix)
+    page.item("severity", f"{check.severity}: {SEVERITIES[check.severity]}")
+    page.item("stage", f"{check.stage}: {STAGES[check.stage]}")
+    page.item("confirmation", f"{check.confirmation}: the agent {CONFIRMATIONS[check.confirmation]}")
+    page.item("needs", looks(check))
+    if check.after:
+        page.item("after", f"{', '.join(check.after)}: if one of these fails on the same device, this follows from it")
+    page.item("repair", repair(check, "{}".format))
+    page.item(
+        "reasons",
+        ", ".join(f"{reason} ({statuses})" if statuses else reason for reason, statuses in reasons.reasons(check)),
+    )
+    for index, paragraph in enumerate(about_numbers(check)):
+        page.item("" if index else "numbers", paragraph)
+    for number in numbers(check):
+        page.item("", f"{number.key}: {number.default} by default; {number.about}".rstrip("; "))
+    page.item("source", check.source)
+    return page.lines
+
+
+def repair(check: Check, shown: Callable[[str], str]) -> str:
+    """What mends its fault today, and what is planned to; `shown` writes a name."""
+    planned = f"; planned: {', '.join(map(shown, check.remedies))}" if check.remedies else ""
+    return f"by a human, as the fix says{planned}"
+
+
+def looks(check: Check) -> str:
+    """Which facts it needs and which it looks at besides, and whether one look is enough."""
+    besides = f"; looks at {', '.join(uses(check))} where shown" if check.uses else ""
+    rates = "; compares two looks at a live node" if check.rates else ""
+    return f"{', '.join(needs(check))}{besides}{rates}"

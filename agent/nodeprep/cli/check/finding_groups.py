@@ -1,0 +1,89 @@
+"""Findings as an operator takes them in: one group per fault with what follows from it, one per thing not readable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from nodeprep.decide import fault_causes
+from nodeprep.model import Finding, Status, Unreadable
+
+
+@dataclass(slots=True)
+class Group:
+    """The same fault on one or more devices, and the findings that follow from it."""
+
+    check: str
+    findings: list[Finding]
+    consequences: list[Finding] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class UnreadableGroup:
+    """What could not be read, all of the same kind for the same checks; `findings` are the ones it left open."""
+
+    checks: tuple[str, ...]
+    blinds: list[Unreadable]
+    findings: list[Finding]
+
+
+def faults(findings: Iterable[Finding], status: Status) -> list[Group]:
+    """The findings of a status that stand for themselves, by check and reason, in the order of the checks."""
+    groups: dict[tuple[str, str], Group] = {}
+    for finding in findings:
+        if finding.counts and finding.status is status:
+            key = (finding.check, finding.verdict.reason)
+            groups.setdefault(key, Group(finding.check, [])).findings.append(finding)
+    for group in groups.values():
+        group.findings.sort(key=lambda finding: (finding.subject.place, finding.subject.port or 0))
+    return list(groups.values())
+
+
+def attach(groups: list[Group], findings: Iterable[Finding]) -> list[Finding]:
+    """Put each consequence under the group it follows from; returns those that have none here."""
+    found = tuple(findings)
+    loose: list[Finding] = []
+    for finding in found:
+        if finding.root is None:
+            continue
+        top = _top(finding, found, set())
+        home = next((group for group in groups if top is not None and top in group.findings), None)
+        (home.consequences if home else loose).append(finding)
+    return loose
+
+
+def _top(finding: Finding, findings: tuple[Finding, ...], passed: set[str]) -> Finding | None:
+    """The end of the chain of roots, which is longer than one where a node-wide finding links devices."""
+    if finding.root in passed:
+        return None
+    near = [
+        other
+        for other in findings
+        if other.check == finding.root
+        and other.status is Status.FAIL
+        and fault_causes.explains(other.subject, finding.subject)
+    ]
+    standing = next((other for other in near if other.root is None), None)
+    if standing is not None or not near:
+        return standing
+    return _top(near[0], findings, passed | {finding.root or ""})
+
+
+def blinds(findings: Iterable[Finding]) -> list[UnreadableGroup]:
+    """What could not be read, and which checks that left open: a path once, however many checks need it."""
+    by_path: dict[Unreadable, list[Finding]] = {}
+    broken: list[UnreadableGroup] = []
+    for finding in findings:
+        if not finding.counts or finding.status is not Status.UNKNOWN:
+            continue
+        if finding.verdict.blind is None:
+            broken.append(UnreadableGroup((finding.check,), [], [finding]))
+        else:
+            by_path.setdefault(finding.verdict.blind, []).append(finding)
+    merged: dict[tuple[object, ...], UnreadableGroup] = {}
+    for blind, left in by_path.items():
+        checks = tuple(dict.fromkeys(finding.check for finding in left))
+        one = merged.setdefault((checks, blind.kind, blind.errno, blind.detail), UnreadableGroup(checks, [], []))
+        one.blinds.append(blind)
+        one.findings += left
+    return [*merged.values(), *broken]

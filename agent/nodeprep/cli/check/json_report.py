@@ -1,0 +1,98 @@
+"""A report for machines: JSON as docs/report.schema.json has it. No times in it: equal looks give equal bytes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from nodeprep.cli.check import outcome
+from nodeprep.cli.check.choices import FailOn
+from nodeprep.job_profile import API_VERSION
+from nodeprep.model import Finding, Remedy, Report, Status, Unreadable, Waived
+
+
+def document(report: Report, fail_on: FailOn) -> dict[str, Any]:
+    """The report as plain values; findings in the order of the checks, and by place and port within one."""
+    end = outcome.outcome(report, fail_on)
+    order = {check: index for index, check in enumerate(dict.fromkeys(finding.check for finding in report.findings))}
+    findings = sorted(report.findings, key=lambda one: (order[one.check], one.subject.place, one.subject.port or 0))
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Report",
+        "node": report.node,
+        "bootId": report.boot_id,
+        "profile": report.profile,
+        "chosenBy": report.chosen_by,
+        "verdict": str(end.word),
+        "exitCode": end.exit_code,
+        "gates": list(report.gates),
+        "agent": report.agent,
+        "lookedFor": report.looked_for,
+        "notes": list(report.notes),
+        "counts": _counts(report.findings),
+        "findings": [_finding(finding) for finding in findings],
+        "skipped": [{"check": one.check, "why": one.why} for one in report.skipped],
+    }
+
+
+def text(value: object) -> str:
+    """JSON in ASCII that any reader takes: bytes of a name that are no UTF-8 stand as backslash escapes."""
+    return json.dumps(_unicode(value), indent=2, ensure_ascii=True)
+
+
+def _counts(findings: tuple[Finding, ...]) -> dict[str, int]:
+    """Findings that stand for themselves by status, then the consequences and the waived among the others."""
+    standing = Counter(finding.status for finding in findings if finding.counts)
+    counts = {str(status): standing[status] for status in Status}
+    waived = sum(finding.waived is not None for finding in findings)
+    folded = sum(finding.root is not None and finding.waived is None for finding in findings)
+    return counts | {"folded": folded, "waived": waived}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    verdict = finding.verdict
+    return {
+        "check": finding.check,
+        "severity": str(finding.severity),
+        "status": str(finding.status),
+        "reason": verdict.reason,
+        "subject": {"place": finding.subject.place, "port": finding.subject.port, "name": finding.subject.name},
+        "message": verdict.message,
+        "observed": str(verdict.observed),
+        "expected": str(verdict.expected),
+        "blind": _blind(verdict.blind),
+        "remedy": _remedy(verdict.remedy),
+        "root": finding.root,
+        "waived": _waived(finding.waived),
+    }
+
+
+def _blind(blind: Unreadable | None) -> dict[str, Any] | None:
+    if blind is None:
+        return None
+    return {"kind": str(blind.kind), "path": blind.path, "errno": blind.errno, "detail": blind.detail}
+
+
+def _remedy(remedy: Remedy | None) -> dict[str, Any] | None:
+    return None if remedy is None else {"name": remedy.playbook, "args": dict(remedy.args)}
+
+
+def _waived(waived: Waived | None) -> dict[str, Any] | None:
+    if waived is None:
+        return None
+    return {"reason": waived.reason, "until": waived.until, "daysLeft": waived.days_left}
+
+
+def _unicode(value: object) -> object:
+    """Without lone surrogates, which stand for undecodable bytes in Python and for nothing in JSON."""
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case Mapping():
+            return {_unicode(key): _unicode(one) for key, one in value.items()}
+        case list():
+            return [_unicode(one) for one in value]
+        case _:
+            return value

@@ -1,0 +1,43 @@
+"""Looks at one node for `check` and `snapshot`, and holds the profile that hardware chose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nodeprep.assessment import ProfileSelection, Question
+from nodeprep.cli.sight import Sight
+from nodeprep.job_profile import NO_PROFILE
+from nodeprep.look import Look
+from nodeprep.model import Report
+
+
+@dataclass(slots=True)
+class Watch:
+    """Judges one node again and again.
+
+    A profile once chosen by hardware is held: a node that lost its NICs looks like one that never had any.
+    """
+
+    question: Question
+    sight_of: Callable[[tuple[str, ...]], Sight]
+    sight: Sight | None = None
+    excluded: tuple[str, ...] = ()
+    chosen: ProfileSelection | None = None
+
+    def report(self) -> Report:
+        return self.question.report(*self.observe())
+
+    def observe(self) -> tuple[Look, Look | None, ProfileSelection]:
+        """The look, the one before it if rates are asked, and the profile that holds."""
+        if self.sight is None:
+            self.excluded = self.question.excluded()
+            self.sight = self.sight_of(self.excluded)
+        look, before = self.sight.look()
+        chosen = self.chosen or self.question.choose(look)
+        if set(chosen.profile.exclude) != set(self.excluded):
+            self.excluded = chosen.profile.exclude
+            self.sight = self.sight_of(self.excluded)
+            look, before = self.sight.look()
+        self.chosen = None if chosen.profile.name == NO_PROFILE.name else chosen
+        return look, before, chosen

@@ -1,0 +1,290 @@
+"""A report as an operator reads it: the verdict first, each fault once with what to do, what is fine in one line."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nodeprep.cli import page_layout
+from nodeprep.cli.check import finding_groups, outcome, unread
+from nodeprep.cli.check.choices import FailOn
+from nodeprep.cli.check.finding_groups import Group, UnreadableGroup
+from nodeprep.cli.check.outcome import CheckOutcome, VerdictWord
+from nodeprep.cli.page_layout import Page, Paint
+from nodeprep.model import Check, Finding, Report, Skipped, Status
+
+NO_RECORD = "no record of "
+PAINTS = {
+    VerdictWord.READY: Paint.GOOD,
+    VerdictWord.NOT_READY: Paint.BAD,
+    VerdictWord.UNKNOWN: Paint.DOUBT,
+    VerdictWord.NOTHING: Paint.STRONG,
+}
+# Words of a fix that stand for an argument of the remedy or for the device.
+PLACEHOLDERS = {
+    "IFACE": "interface",
+    "BDF": "bdf",
+    "MODULE": "module",
+    "DRIVER": "driver",
+    "NAME": "name",
+    "TYPE": "type",
+}
+LABELLED = re.compile(r"(?:^|(?<=[.;] ))([A-Z][a-z]\w*(?:, [A-Z][a-z]\w*)*): ")
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a table is set. `where` says what was looked at: a live node, a dead tree or a snapshot.
+
+    `agent` is what the agent of the node is about, "" where nothing is known of one.
+    """
+
+    where: str
+    fail_on: FailOn = FailOn.FAIL
+    width: int = 80
+    colour: bool = False
+    agent: str = ""
+
+
+def table(report: Report, checks: Mapping[str, Check], style: Style) -> list[str]:
+    """The report as lines; `checks` by id are those that may stand in it."""
+    page = Page(style.width, style.colour)
+    end = outcome.outcome(report, style.fail_on)
+    page.say(headline(report, end), PAINTS[end.word])
+    if end.word is VerdictWord.NOTHING and not _remarkable(report.findings):
+        return page.lines
+    _header(page, report, style)
+    failing = finding_groups.faults(report.findings, Status.FAIL)
+    warning = finding_groups.faults(report.findings, Status.WARN)
+    loose = finding_groups.attach(failing, report.findings)
+    for group in (*failing, *warning):
+        _fault(page, group, checks[group.check], report.findings)
+    for blind in finding_groups.blinds(report.findings):
+        _blind(page, blind)
+    _waived(page, report.findings, [finding for finding in loose if not finding.waived])
+    _rest(page, report.findings)
+    return page.lines
+
+
+def headline(report: Report, end: CheckOutcome) -> str:
+    """The verdict and what it rests on, in a line."""
+    failing = finding_groups.faults(report.findings, Status.FAIL)
+    warnings = _number(len(finding_groups.faults(report.findings, Status.WARN)), "warning")
+    blind = [finding for finding in report.findings if finding.counts and finding.status is Status.UNKNOWN]
+    gates = {finding.check for finding in blind if outcome.is_gate_unknown(finding)}
+    open_ = f"{_number(len({finding.check for finding in blind}), 'check')} could not look" if blind else ""
+    match end.word:
+        case VerdictWord.NOT_READY:
+            fault = f"{_number(len(failing), 'fault')} on {_places(failing)}" if failing else ""
+            return f"NOT READY: {_listed(fault, warnings, open_)}"
+        case VerdictWord.UNKNOWN:
+            doubt = f"no fault seen, but {_number(len(gates), 'gate check')} could not look"
+            return f"UNKNOWN: {_listed(doubt, warnings)}"
+        case VerdictWord.NOTHING:
+            asked = len({finding.check for finding in report.findings})
+            theirs = "it is about" if asked == 1 else "they are about"
+            what = report.looked_for or f"{_number(asked, 'check')} found nothing that {theirs}"
+            return f"NOTHING TO JUDGE: {_listed(what, warnings, open_)}"
+        case VerdictWord.READY:
+            passed = f"{_number(len(_fine(report.findings)), 'check')} passed"
+            left_out = f"{len(report.skipped)} not run" if report.skipped else ""
+            return f"READY: {_listed(passed, warnings, open_, left_out)}"
+
+
+def _remarkable(findings: Iterable[Finding]) -> bool:
+    return any(finding.status not in (Status.OK, Status.ABSENT) for finding in findings)
+
+
+def _header(page: Page, report: Report, style: Style) -> None:
+    page.gap()
+    page.item("node", _listed(report.node or "<unnamed>", f"boot {report.boot_id}" if report.boot_id else ""))
+    page.item("profile", _listed(report.profile, report.chosen_by))
+    page.item("root", style.where)
+    if style.agent:
+        page.item("agent", style.agent)
+    if report.skipped:
+        page.item("not run", not_run(report.skipped))
+    for note in report.notes:
+        page.item("note", note)
+
+
+def not_run(skipped: Iterable[Skipped]) -> str:
+    """Why checks were not run, each reason once with the number of checks."""
+    reasons = Counter(one.why for one in skipped)
+    paths = [why.removeprefix(NO_RECORD) for why in reasons if why.startswith(NO_RECORD)]
+    unrecorded = sum(count for why, count in reasons.items() if why.startswith(NO_RECORD))
+    said = []
+    for why, count in reasons.items():
+        verb, blank, rest = why.partition(" ")
+        if not why.startswith(NO_RECORD):
+            # "needs a live node" is said of one check.
+            said.append(f"{_number(count, 'check')} {verb if count == 1 else verb.removesuffix('s')}{blank}{rest}")
+    if paths:
+        said.append(f"{_number(unrecorded, 'check')}: this tree has no record of {', '.join(paths)}")
+    return "; ".join(said)
+
+
+def _fault(page: Page, group: Group, check: Check, findings: Iterable[Finding]) -> None:
+    page.gap()
+    status = group.findings[0].status
+    reason = group.findings[0].verdict.reason
+    among = {finding.subject.key for finding in findings if finding.check == check.id}
+    of = f" ({len(group.findings)} of {len(among)})" if len(among) > 1 else ""
+    page.item(status.upper(), f"{check.id}: {reason}{of}", paint=Paint.BAD if status is Status.FAIL else Paint.DOUBT)
+    for finding in group.findings:
+        page.item("", told(finding), bullet=len(group.findings) > 1)
+    page.item("fix", filled(advice(check.fix, reason), group), indent=2)
+    page.item("more", f"nodeprep explain {check.id}", indent=2)
+    if group.consequences:
+        ids = dict.fromkeys(f"{finding.check} {finding.verdict.reason}" for finding in group.consequences)
+        page.item("", f"and {_number(len(group.consequences), 'consequence')}: {', '.join(ids)}")
+
+
+def told(finding: Finding) -> str:
+    """The message; with the device, and what was seen and wanted, where it does not say them itself."""
+    verdict = finding.verdict
+    words = verdict.message
+    if finding.subject.place and not any(
+        name and name in words for name in (verdict.subject.name, finding.subject.place)
+    ):
+        words = f"{verdict.subject.name}: {words}"
+    if not _says(words, verdict.observed):
+        words += f"; seen: {verdict.observed}"
+    if not _says(words, verdict.expected):
+        words += f"; wanted: {verdict.expected}"
+    return words
+
+
+def _says(words: str, value: str) -> bool:
+    """Whether a value stands in a message; of "4: ACTIVE" the word will do."""
+    return value in words or value.rpartition(": ")[2] in words
+
+
+def advice(fix: str, reason: str) -> str:
+    """What a check's fix says of this reason; all of it where it does not speak of reasons one by one."""
+    marks = list(LABELLED.finditer(fix))
+    for index, mark in enumerate(marks):
+        if reason in mark[1].split(", "):
+            end = marks[index + 1].start() if index + 1 < len(marks) else len(fix)
+            return fix[mark.end() : end].strip()
+    return fix
+
+
+def filled(fix: str, group: Group) -> str:
+    """A fix with the values of its device in the place of the words that stand for them; of several, as it is."""
+    if len(group.findings) > 1:
+        return fix
+    finding = group.findings[0]
+    known = dict(finding.verdict.remedy.args) if finding.verdict.remedy else {}
+    if ":" in finding.subject.place:
+        known.setdefault("bdf", finding.subject.place)
+    for word, name in PLACEHOLDERS.items():
+        if name in known:
+            fix = re.sub(rf"\b{word}\b", known[name], fix)
+    return fix
+
+
+def _blind(page: Page, blind: UnreadableGroup) -> None:
+    page.gap()
+    devices = dict.fromkeys(_where(finding) for finding in blind.findings if finding.subject.place)
+    on = f" on {', '.join(devices)}" if len(devices) <= 2 and devices else f" on {len(devices)} devices"
+    page.item("UNKNOWN", f"{', '.join(blind.checks)}{on if devices else ''}", paint=Paint.DOUBT)
+    if not blind.blinds:
+        page.item("", blind.findings[0].verdict.message)
+        return
+    first, *others = blind.blinds
+    page.item("", f"{first.path}{f' and {len(others)} more like it' if others else ''}: {unread.unread(first)}")
+    if unread.cure(first):
+        page.item("fix", unread.cure(first), indent=2)
+    page.item("more", f"nodeprep explain {blind.checks[0]}", indent=2)
+
+
+def _where(finding: Finding) -> str:
+    name, place = finding.subject.name, finding.subject.place
+    return f"{name} at {place}" if ":" in place and place not in name else name
+
+
+def _waived(page: Page, findings: Iterable[Finding], loose: Iterable[Finding]) -> None:
+    for finding in findings:
+        if finding.waived is None or finding.status in (Status.OK, Status.ABSENT):
+            continue
+        page.gap()
+        page.item("WAIVED", f"{finding.check}: {finding.verdict.reason}", paint=Paint.STRONG)
+        page.item("", told(finding))
+        days = _number(finding.waived.days_left, "day")
+        page.item("because", f"{finding.waived.reason} (until {finding.waived.until}, {days} left)", indent=2)
+    followers = Counter((finding.root, finding.check) for finding in loose)
+    for (root, check), count in followers.items():
+        page.item("", f"{check}: {_number(count, 'consequence')} of {root}")
+
+
+def _rest(page: Page, findings: tuple[Finding, ...]) -> None:
+    """What is fine, in numbers; and what this node does not have, by name, so that nobody takes it for fine."""
+    fine = Counter(check.partition(".")[0] for check in _fine(findings))
+    absent = _absent(findings)
+    if fine or absent:
+        page.gap()
+    if fine:
+        families = ", ".join(f"{family} {count}" for family, count in fine.items())
+        page.item("fine", f"{_number(fine.total(), 'check')}: {families}", paint=Paint.GOOD)
+    if absent:
+        page.item("absent", f"nothing here for: {', '.join(absent)}")
+
+
+def _absent(findings: Iterable[Finding]) -> list[str]:
+    """The checks that found nothing they are about; a family of which all did, as one."""
+    families: dict[str, dict[str, bool]] = {}
+    for finding in findings:
+        family = families.setdefault(finding.check.partition(".")[0], {})
+        family[finding.check] = finding.status is Status.ABSENT
+    named = []
+    for name, checks in families.items():
+        absent = [check for check, is_absent in checks.items() if is_absent]
+        named += [f"{name}.* ({len(absent)})"] if len(absent) == len(checks) > 2 else absent
+    return named
+
+
+def _fine(findings: Iterable[Finding]) -> list[str]:
+    """The checks that passed on every device."""
+    said: dict[str, set[Status]] = {}
+    for finding in findings:
+        said.setdefault(finding.check, set()).add(finding.status)
+    return [check for check, statuses in said.items() if statuses == {Status.OK}]
+
+
+def _places(groups: Iterable[Group]) -> str:
+    places = {finding.subject.place for group in groups for finding in group.findings}
+    devices = _number(len(places - {""}), "device") if places - {""} else ""
+    return " and ".join(filter(None, (devices, "the node" if "" in places else "")))
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}" if count or what != "warning" else ""
+
+
+def _listed(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
+
+
+def wide(report: Report, style: Style) -> list[str]:
+    """The verdict, then every finding in a row with what was seen and wanted: lines as long as they must be."""
+    header = ("CHECK", "STATUS", "DEVICE", "REASON", "OBSERVED", "EXPECTED", "NOTE")
+    rows = page_layout.columns([header, *(_row(finding) for finding in report.findings)])
+    end = outcome.outcome(report, style.fail_on)
+    page = Page(10_000, style.colour)
+    page.say(headline(report, end), PAINTS[end.word])
+    return [*page.lines, "", *rows]
+
+
+def _row(finding: Finding) -> tuple[str, ...]:
+    verdict = finding.verdict
+    subject = finding.subject
+    device = subject.name if not subject.place or subject.place in subject.name else f"{subject.name}@{subject.place}"
+    follows = f"follows from {finding.root}" if finding.root else ""
+    waived = f"waived until {finding.waived.until}: {finding.waived.reason}" if finding.waived else ""
+    blind = f"{verdict.blind.path}: {unread.unread(verdict.blind)}" if verdict.blind else ""
+    note = "; ".join(filter(None, (follows, waived, blind)))
+    cells = (finding.check, finding.status, device, verdict.reason, verdict.observed, verdict.expected, note)
+    return tuple(str(cell) or "<none>" for cell in cells)

@@ -1,0 +1,1 @@
+"""`nodeprep agent`, `wait-ready` and `reset`."""

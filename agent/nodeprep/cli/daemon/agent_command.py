@@ -1,0 +1,252 @@
+"""`nodeprep agent`: the daemon of a node."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import json
+import os
+import signal
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeprep import __version__
+from nodeprep.agent.loop import LOOP_PERIOD_SECONDS, Agent, AgentParts
+from nodeprep.cli import place, usage
+from nodeprep.cli.check import json_report
+from nodeprep.cli.check.choices import FailOn
+from nodeprep.cli.daemon import directories
+from nodeprep.cli.daemon.directories import SOCKET, AgentDirectories
+from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
+from nodeprep.cli.place import NodePlace
+from nodeprep.cli.usage import UsageError
+from nodeprep.config import configuration
+from nodeprep.config.configuration import DEFAULT_FILE
+from nodeprep.doors import clock, socket_probe
+from nodeprep.doors.events.listener import EventSources
+from nodeprep.doors.files import state_store
+from nodeprep.doors.files.state_store import LOCK, LockHolder, Store
+from nodeprep.publish import log_lines, probes, web
+from nodeprep.publish.log_lines import LogEntry
+from nodeprep.publish.metrics import MetricsPage
+from nodeprep.publish.node_status import NodeStatus
+from nodeprep.publish.publisher import Publisher
+from nodeprep.publish.web import CannotServe, LocalPages, NetworkPages
+
+FORMER_AGENT_TIMEOUT_SECONDS = 5.0  # seconds in which a former agent's socket takes a connection
+LISTENING_ERRNOS = (None, errno.EAGAIN, errno.ETIMEDOUT)  # what comes of that where one lives, be it busy
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """The options of `agent`, as they were typed."""
+
+    config: str | None = None
+    host_root: str | None = None
+    cluster: ClusterOptions = NO_CLUSTER
+    state_dir: str | None = None
+    run_dir: str | None = None
+    socket_dir: str | None = None
+    bind: str | None = None
+    port: int | None = None
+
+
+def run(asked: AgentOptions, listeners: tuple[Callable[[NodeStatus], None], ...] = ()) -> int:
+    """Judge this node until SIGTERM or Ctrl-C; `listeners` hear each round's outcome. Raises UsageError."""
+    at = place.place(None, asked.host_root, asked.cluster)
+    where = directories.directories(at.root, asked.state_dir, asked.run_dir, asked.socket_dir)
+    with usage.usage():
+        settings = configuration.load_settings(asked.config, None)
+    with ExitStack() as stack:
+        store, alone = stack.enter_context(_held(where))
+        logger = log_lines.to_stderr()
+        if alone:
+            log_lines.tell([LogEntry("lock-trouble", {"message": alone}, warning=True)], logger)
+        if left := _sweep(where.run):
+            log_lines.tell([LogEntry("start-trouble", {"message": left}, warning=True)], logger)
+        event_sources = EventSources(at.root, (str(Path(asked.config or DEFAULT_FILE).absolute().parent),))
+        stack.callback(event_sources.close)
+        metrics = MetricsPage()
+        requests = at.kubernetes.requests if at.kubernetes else {}
+        means = AgentParts(
+            host_of=at.host,
+            read_settings=lambda: configuration.load_settings(asked.config, clock.today()),
+            event_sources=event_sources,
+            store=store,
+            run_directory=where.run,
+            requests=requests,
+            listeners=(metrics.show, *listeners),
+            publisher=_publisher(at),
+            exposed=at.host().writable_mounts((where.state, where.run, where.socket)),
+        )
+        agent = Agent(means, settings)
+        own = settings.agent.metrics
+        at_port = own.port if asked.port is None else asked.port
+        _serve(stack, agent, metrics, (asked.bind or own.bind, at_port), where)
+        _obey(agent)
+        gc.freeze()  # what was imported stays: looked through again and again it would only cool the caches
+        try:
+            agent.run()
+        except Exception:
+            logger.exception("broke")  # gates stay as they are; who restarts us goes on from the memory
+            return 1
+    return 0
+
+
+def _publisher(at: NodePlace) -> Publisher | None:
+    """Who tells the API server; None without access to one."""
+    return Publisher(at.kubernetes) if at.kubernetes is not None else None
+
+
+@contextmanager
+def _held(where: AgentDirectories) -> Iterator[tuple[Store, str]]:
+    """The memory while we are the node's only agent, and why we may not be. Raises UsageError if we are not."""
+    for directory in (where.state, where.run):
+        try:
+            Path(directory).mkdir(mode=0o755, parents=True, exist_ok=True)
+        except OSError as error:
+            if directory == where.run:
+                raise UsageError(
+                    f"{directory}: {error.strerror}; the agent wants a directory that it can make and write to"
+                ) from error
+    _close(where)
+    store = Store(where.state, where.socket, former=where.run)
+    try:
+        alone = store.hold()
+        _meet_former(where)
+    except LockHolder as other:
+        store.release()
+        raise UsageError(str(other)) from other
+    try:
+        yield store, alone
+    finally:
+        store.release()
+
+
+def _meet_former(where: AgentDirectories) -> None:
+    """Raise Held if an agent of a former version lives, which has a lock beside the gate files.
+
+    A pod that mounts that directory read-only can lock as well, but not listen: who locks and answers is an agent.
+    """
+    pid, sockets = state_store.holder(where.run), (f"{where.run}/{SOCKET}", where.address)
+    if pid is not None and any(
+        socket_probe.connect(path, FORMER_AGENT_TIMEOUT_SECONDS) in LISTENING_ERRNOS for path in sockets
+    ):
+        raise LockHolder(pid or None, f"{where.run}/{LOCK}")
+
+
+def _close(where: AgentDirectories) -> None:
+    """Let nobody but us into the socket's directory, and no pod that waits for a gate. Raises UsageError."""
+    place, run = Path(where.socket), Path(where.run).resolve()
+    if run in (place.resolve(), *place.resolve().parents):
+        raise UsageError(
+            f"{place}: lies in {where.run}, which pods mount that wait for a gate: whoever mounts a socket's directory "
+            "read-only may connect; wanted a directory of its own, as in NODEPREP_SOCKET_DIR=/run/nodeprep-agent"
+        )
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(f"{place}: {error.strerror}; the agent wants a directory for its socket") from error
+    try:
+        found = os.fstat(directory)
+        if found.st_uid != os.geteuid():
+            raise UsageError(
+                f"{place}: belongs to uid {found.st_uid}, wanted ours ({os.geteuid()}): see ls -ld {place}"
+            )
+        if stat.S_IMODE(found.st_mode) != 0o700:
+            os.fchmod(directory, 0o700)  # the kubelet makes a hostPath with 0755
+    except OSError as error:
+        raise UsageError(f"{place}: {error.strerror}; wanted mode 0700: see ls -ld {place}") from error
+    finally:
+        os.close(directory)
+
+
+def _sweep(run: str) -> str:
+    """Remove the socket and the lock that former versions had beside the gate files: "" if none is left, else why."""
+    for name, is_one in ((SOCKET, stat.S_ISSOCK), (f"{SOCKET}.new", stat.S_ISSOCK), (LOCK, stat.S_ISREG)):
+        path = Path(run, name)
+        try:
+            if is_one(path.lstat().st_mode):
+                path.unlink()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            return f"{path}: {error.strerror}; a former agent's, which pods can reach; remove it"
+    return ""
+
+
+def _serve(
+    stack: ExitStack, agent: Agent, metrics: MetricsPage, address: tuple[str, int], where: AgentDirectories
+) -> None:
+    """Serve until the stack is unwound; nothing to the network where the port is 0. Raises UsageError."""
+    pages = NetworkPages(
+        metrics.page,
+        lambda: probes.health(clock.now() - agent.turned_at, LOOP_PERIOD_SECONDS),
+        lambda: probes.readiness(agent.status),
+    )
+    local = LocalPages(lambda: report(agent), agent.forget, lambda: agent.forget(inventory=True))
+    try:
+        if address[1]:
+            stack.callback(web.serve(*address, pages).close)
+        stack.callback(web.serve_local(Path(where.address), local).close)
+    except CannotServe as error:
+        raise UsageError(str(error)) from error
+
+
+def _obey(agent: Agent) -> None:
+    """SIGHUP reads the configuration again; SIGTERM and Ctrl-C end the agent and leave gates as they are."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda which, _: agent.stop(signal.Signals(which).name))
+    signal.signal(signal.SIGHUP, lambda *_: agent.reload())
+
+
+def report(agent: Agent) -> str:
+    """What `/report` says: the agent's own state, and the report as `check -o json` gives it."""
+    status = agent.status
+    if status is None:
+        return json.dumps({"agent": {"version": __version__, "pid": os.getpid()}, "report": None})
+    agent_state = status.agent_state
+    own = {
+        "version": __version__,
+        "pid": os.getpid(),
+        "mode": str(status.mode),
+        "state": str(agent_state.state),
+        "since": agent_state.since,
+        "why": agent_state.why,
+        "rounds": status.rounds,
+        "profiles": [
+            {"name": one.name, "device": one.device, "ready": one.ready, "gating": one.gating, "why": one.why}
+            for one in status.desired.profiles
+        ],
+        "conditions": [
+            {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
+            for one in status.desired.conditions
+        ],
+        "labels": dict(status.desired.labels),
+        "annotations": dict(status.desired.annotations),
+        "taints": [{"key": one.key, "value": one.value, "effect": one.effect} for one in status.desired.taints],
+        "cases": [
+            {
+                "check": one.check,
+                "subject": {"place": one.place, "port": one.port, "name": one.name},
+                "reason": one.reason,
+                "message": one.message,
+                "convictedAt": one.convicted_at,
+                "latched": one.latched,
+            }
+            for one in agent_state.cases
+            if one.convicted
+        ],
+        "memoryTrouble": status.store_trouble,
+        "gateTrouble": status.gate_trouble,
+        "configurationTrouble": status.config_trouble,
+        "publishTrouble": status.published.trouble if status.published else "",
+        "policy_enforced": status.published.policy_enforced if status.published else None,
+        "writableMounts": status.exposed,
+        "at": status.at,
+    }
+    return json_report.text({"agent": own, "report": json_report.document(status.report, FailOn.FAIL)})

@@ -1,0 +1,77 @@
+"""Talks to the agent of this node over its unix socket, which only root may open."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from nodeprep.doors import clock
+from nodeprep.model import Finding, Remedy, Severity, Status, Subject, Unreadable, Verdict, Why
+
+REQUEST_TIMEOUT_SECONDS = 5.0  # seconds
+REPORT_LIMIT_BYTES = 8 << 20  # bytes of a report
+REPORT_VALIDITY_SECONDS = 60.0  # seconds after which what an agent saw is no word on the node as it is
+
+
+class Connection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("agent", timeout=REQUEST_TIMEOUT_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(REQUEST_TIMEOUT_SECONDS)
+        self.sock.connect(self._path)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The agent's answer: an HTTP status and a text."""
+
+    status: int
+    text: str
+
+
+def ask(path: str, verb: str, page: str) -> Said:
+    """One request. Raises OSError if nobody answers."""
+    connection = Connection(path)
+    try:
+        connection.request(verb, page)
+        answer = connection.getresponse()
+        return Said(answer.status, answer.read(REPORT_LIMIT_BYTES).decode(errors="replace"))
+    except http.client.HTTPException as error:
+        raise OSError(f"no HTTP ({error})") from error
+    finally:
+        connection.close()
+
+
+def findings(path: str, checks: frozenset[str]) -> tuple[Finding, ...]:
+    """What the agent says of these checks now; nothing if there is none, it may not be asked, or it lags behind."""
+    try:
+        said = ask(path, "GET", "/report")
+        told = json.loads(said.text)
+        if clock.now() - told["agent"]["at"] > REPORT_VALIDITY_SECONDS:
+            return ()
+        return tuple(_finding(one) for one in told["report"]["findings"] if one["check"] in checks)
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+
+
+def _finding(told: dict[str, Any]) -> Finding:
+    remedy, blind, subject = told["remedy"], told["blind"], told["subject"]
+    verdict = Verdict(
+        Subject(subject["place"], subject["port"], subject["name"]),
+        Status(told["status"]),
+        told["reason"],
+        told["message"],
+        None if remedy is None else Remedy(remedy["name"], remedy["args"]),
+        told["observed"],
+        told["expected"],
+        None if blind is None else Unreadable(Why(blind["kind"]), blind["path"], blind["errno"], blind["detail"]),
+    )
+    return Finding(told["check"], Severity(told["severity"]), verdict)

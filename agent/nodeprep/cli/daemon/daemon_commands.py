@@ -1,0 +1,98 @@
+"""The commands of the agent: `agent`, `wait-ready`, `reset`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nodeprep.cli import program
+from nodeprep.cli.options import (
+    Config,
+    Context,
+    HostRoot,
+    Kubeconfig,
+    NodeName,
+    RunDir,
+    SocketDir,
+    StateDir,
+)
+from nodeprep.cli.program import app
+
+
+@app.command()
+def agent(
+    *,
+    config: Config = None,
+    host_root: HostRoot = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    node: NodeName = None,
+    state_dir: StateDir = None,
+    run_dir: RunDir = None,
+    socket_dir: SocketDir = None,
+    bind: Annotated[
+        str | None, typer.Option("--bind", metavar="ADDRESS", help="Where /metrics and the probes are served.")
+    ] = None,
+    port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="0: nowhere.")] = None,
+) -> None:
+    """Judge this node without end: gates, metrics, memory."""
+
+    def body() -> int:
+        from nodeprep.cli.daemon import agent_command as command
+        from nodeprep.cli.kubernetes_access import ClusterOptions
+
+        cluster = ClusterOptions(kubeconfig, context, node)
+        return command.run(
+            command.AgentOptions(
+                config=config,
+                host_root=host_root,
+                cluster=cluster,
+                state_dir=state_dir,
+                run_dir=run_dir,
+                socket_dir=socket_dir,
+                bind=bind,
+                port=port,
+            )
+        )
+
+    program.end(body)
+
+
+@app.command("wait-ready")
+def wait_ready(
+    *,
+    profile: Annotated[str, typer.Option("--profile", "-p", metavar="NAME", help="Whose gate it waits for.")],
+    stage: Annotated[str, typer.Option("--stage", metavar="device|ready", help="How far that must have come.")],
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="DURATION", help="By default, without end; 0: look once.")
+    ] = None,
+    run_dir: RunDir = None,
+) -> None:
+    """Wait until the agent has opened a profile's gate."""
+
+    def body() -> int:
+        from nodeprep.cli.daemon import wait_ready as command
+
+        return command.run(profile, stage, timeout, run_dir)
+
+    program.end(body)
+
+
+@app.command()
+def reset(
+    *,
+    host_root: HostRoot = None,
+    socket_dir: SocketDir = None,
+    inventory: Annotated[
+        bool, typer.Option("--inventory", help="Also what hardware chose, and which devices the node had.")
+    ] = False,
+) -> None:
+    """Have the agent forget what it holds against this node."""
+
+    def body() -> int:
+        from nodeprep.cli.daemon import reset as command
+
+        return command.run(host_root, socket_dir, inventory=inventory)
+
+    program.end(body)

@@ -1,0 +1,1 @@
+"""`nodeprep config`, `profile` and `snapshot`."""

@@ -1,0 +1,115 @@
+"""The commands about files that operators write: `profile` and `config`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nodeprep.cli import program
+from nodeprep.cli.options import (
+    Config,
+    Output,
+    Root,
+)
+from nodeprep.cli.program import configs, profiles
+
+
+@profiles.command("capture")
+def capture(
+    output: Output = None,
+    root: Root = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="By default, the node's name.")] = None,
+) -> None:
+    """Write down what this good node has, as the profile that its siblings are held against."""
+
+    def body() -> int:
+        from nodeprep.cli.files import profile_command as command
+
+        return command.capture(root, output, name)
+
+    program.end(body)
+
+
+@profiles.command("show")
+def show_profile(
+    asked: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A built-in profile or a file.")],
+) -> None:
+    """Print a profile with all that it extends."""
+
+    def body() -> int:
+        from nodeprep.cli.files import profile_command as command
+
+        return command.show(asked)
+
+    program.end(body)
+
+
+@profiles.command("validate")
+def validate_profiles(files: Annotated[list[str], typer.Argument(metavar="FILE...")]) -> None:
+    """Say whether files hold sound profiles."""
+
+    def body() -> int:
+        from nodeprep.cli.files import profile_command as command
+
+        return command.check_files(files)
+
+    program.end(body)
+
+
+@configs.command("show")
+def show_config(file: Annotated[str | None, typer.Argument(metavar="[FILE]")] = None) -> None:
+    """Print the configuration that `check` and the agent use."""
+
+    def body() -> int:
+        from nodeprep.cli.files import config_command as command
+
+        return command.show(file)
+
+    program.end(body)
+
+
+@configs.command("validate")
+def validate_config(file: Annotated[str, typer.Argument(metavar="FILE")]) -> None:
+    """Say whether a configuration file is sound."""
+
+    def body() -> int:
+        from nodeprep.cli.files import config_command as command
+
+        return command.validate(file)
+
+    program.end(body)
+
+
+@configs.command("init")
+def init_config(output: Output = None) -> None:
+    """Print a configuration with every key at its default, or write it to a new file."""
+
+    def body() -> int:
+        from nodeprep.cli.files import config_command as command
+
+        return command.init(output)
+
+    program.end(body)
+
+
+@configs.command("admission-policy")
+def fence(
+    config: Config = None,
+    account: Annotated[
+        str | None,
+        typer.Option(
+            "--service-account",
+            metavar="NAMESPACE:NAME",
+            help="Whom it binds; by default, nodeprep:nodeprep-agent.",
+        ),
+    ] = None,
+) -> None:
+    """Print the admission policies that let the agent write its own Node and no more."""
+
+    def body() -> int:
+        from nodeprep.cli.files import config_command as command
+
+        return command.admission_policy(config, account)
+
+    program.end(body)

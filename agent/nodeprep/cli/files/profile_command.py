@@ -1,0 +1,126 @@
+"""`nodeprep profile`: capture a good node's profile, show what a profile comes to, validate files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from nodeprep import check_round, job_profile
+from nodeprep.cli import place, terminal, usage
+from nodeprep.cli.place import NodePlace
+from nodeprep.cli.usage import UsageError
+from nodeprep.config import profile_files, yaml_document
+from nodeprep.config.profile_files import BUILT_IN
+from nodeprep.config.yaml_document import ConfigError
+from nodeprep.doors import clock
+from nodeprep.facts.expected import profile_capture
+from nodeprep.facts.machine import modules, pci, system
+from nodeprep.facts.network import links
+from nodeprep.facts.rdma import devnodes, rdma
+from nodeprep.job_profile import Profile
+from nodeprep.look import Eyes, Look
+from nodeprep.model import raw
+
+LOOKED_AT = (rdma.FACT, pci.FACT, links.FACT, devnodes.FACT, modules.FACT)
+NOTES_LIMIT = 5
+
+
+def capture(root: str | None, output: str | None, name: str | None) -> int:
+    """Write the profile of this node, or of a copy of one, to a file or stdout. Raises UsageError."""
+    at = place.place(root, None)
+    look = Eyes(at.host()).look((*LOOKED_AT, system.FACT))
+    profile = _profile(look, at, name)
+    text = yaml_document.dump(job_profile.mapping(profile))
+    write(text, output)
+    expect = profile.expect
+    required = sum(port.required for port in expect.ports.values())
+    terminal.complain(
+        f"captured {len(expect.devices)} RDMA devices and {len(expect.ports)} ports, {required} of them required, "
+        f"from {at.where}; extends {profile.extends}"
+    )
+    idle = [place for place, port in expect.ports.items() if not port.required]
+    if idle:
+        terminal.complain(
+            f"not required, for they carry nothing now or a bond does without them: {', '.join(idle)}; "
+            "if a job needs one of them, mend it and capture again"
+        )
+    for note in _unread(look):
+        terminal.complain(note)
+    return 0
+
+
+def show(asked: str) -> int:
+    """Print a profile with all that it extends. Raises UsageError."""
+    with usage.usage():
+        terminal.put(yaml_document.dump(job_profile.mapping(profile_files.effective(asked))).rstrip("\n"))
+    return 0
+
+
+def check_files(files: Iterable[str]) -> int:
+    """Say of each file, or profile of ours by name, whether it holds a sound profile; 2 if one does not."""
+    code = 0
+    for file in files:
+        try:
+            profile = (
+                profile_files.effective(file)
+                if file in BUILT_IN and not Path(file).exists()
+                else profile_files.validate(file)
+            )
+        except ConfigError as error:
+            terminal.complain(str(error))
+            code = 2
+            continue
+        expect = profile.expect
+        ports = f"at least {expect.at_least.count} ports" if expect.at_least else f"{len(expect.ports)} ports"
+        terminal.put(
+            f"{file}: profile {profile.name}, {len(profile.gates)} gates, {len(expect.devices)} devices, {ports}"
+        )
+    return code
+
+
+def write(text: str, output: str | None) -> None:
+    """To a file, or to stdout where none is named. Raises UsageError."""
+    if output is None:
+        if sys.stdout is None:
+            raise UsageError("stdout is closed; -o FILE names a file")
+        terminal.put(text.rstrip("\n"))
+        return
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot write {output!r}: {getattr(error, 'strerror', error)}") from error
+
+
+def _profile(look: Look, at: NodePlace, name: str | None) -> Profile:
+    seen = look.facts[rdma.Rdma]
+    if not isinstance(seen, rdma.Rdma):
+        raise UsageError(f"nothing to capture in {at.root}: could not look at {seen}")
+    node = look.get(system.System)
+    called = raw(node)["name"] if node else ""
+    called = called if isinstance(called, str) and called.isprintable() else ""
+    profile = profile_capture.capture(
+        name or called or "captured",
+        seen,
+        pci=look.get(pci.Pci),
+        links=look.get(links.Links),
+        devnodes=look.get(devnodes.DevNodes),
+        modules=look.get(modules.Modules),
+    )
+    if profile is None:
+        raise UsageError(f"nothing to capture in {at.root}: looked for RDMA devices in {rdma.CLASS}")
+    return replace(profile, description=f"as {called or at.root} was on {clock.today()}")
+
+
+def _unread(look: Look) -> list[str]:
+    """What the profile lacks because it could not be read; what a copy never recorded is no loss."""
+    blinds = [
+        blind
+        for fact in LOOKED_AT
+        for blind in check_round.unreadables(look.facts[fact.kind])
+        if not blind.not_recorded
+    ]
+    notes = [f"left out, could not be read: {blind}" for blind in blinds[:NOTES_LIMIT]]
+    rest = len(blinds) - len(notes)
+    return [*notes, f"and {rest} more"] if rest else notes

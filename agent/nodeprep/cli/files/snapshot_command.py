@@ -1,0 +1,91 @@
+"""`nodeprep snapshot`: looks as `check` does, at everything, and keeps what it saw in a file."""
+
+from __future__ import annotations
+
+from nodeprep import facts, snapshot
+from nodeprep.assessment import ProfileSelection, Question
+from nodeprep.checks import ALL
+from nodeprep.cli import duration, place, terminal
+from nodeprep.cli.check import operator_wishes
+from nodeprep.cli.check.judging import Watch
+from nodeprep.cli.files import profile_command
+from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
+from nodeprep.cli.place import NodePlace
+from nodeprep.cli.sight import Sight
+from nodeprep.cli.usage import UsageError
+from nodeprep.codec import CodecError
+from nodeprep.doors import clock
+from nodeprep.doors.files.reader import Files
+from nodeprep.facts.machine.system import System
+from nodeprep.look import Eyes, Look
+from nodeprep.model import Unreadable, raw
+from nodeprep.snapshot import Snapshot
+
+SNAPSHOT_LIMIT_BYTES = 256 << 20  # bytes; 5,000 lines of kernel log and 600 netdevs make 2 MiB
+
+
+def run(
+    output: str | None,
+    *,
+    root: str | None = None,
+    host_root: str | None = None,
+    cluster: ClusterOptions = NO_CLUSTER,
+    settle: str = "1",
+    profile: str | None = None,
+    config: str | None = None,
+) -> int:
+    """Record a node in a file, or on stdout. Raises UsageError."""
+    question = Question(ALL, (), operator_wishes.profile_request(profile, config, clock.today()))
+    at = place.place(root, host_root, cluster)
+    taken = take(question, at, duration.seconds("--settle", settle))
+    profile_command.write(snapshot.dumps(taken), output)
+    looks = "1 look" if len(taken.looks) == 1 else f"{len(taken.looks)} looks"
+    terminal.complain(f"recorded {looks} at {at.where}, profile {taken.profile['name']} ({taken.chosen_by})")
+    return 0
+
+
+def take(question: Question, at: NodePlace, settle: float) -> Snapshot:
+    """Look at everything, twice where rates can be told, with the profile that `check` would use."""
+    look, before, chosen = Watch(question, lambda excluded: _sight(question, at, settle, excluded)).observe()
+    return _snapshot(question, at, settle if before else 0.0, chosen, (look,) if before is None else (before, look))
+
+
+def read(file: str) -> Snapshot:
+    """The snapshot in a file. Raises UsageError naming file and place, or the version that reads it."""
+    data = Files().data(file if file.startswith("/") else f"./{file}", SNAPSHOT_LIMIT_BYTES)
+    if data is None:
+        raise UsageError(f"{file}: no such file")
+    if isinstance(data, Unreadable):
+        raise UsageError(f"{file}: {data.detail}")
+    try:
+        return snapshot.loads(data.decode())
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{file}: byte {error.start} is no UTF-8; wanted a file that nodeprep snapshot wrote"
+        ) from error
+    except CodecError as error:
+        raise UsageError(f"{file}: {error}") from error
+
+
+def _sight(question: Question, at: NodePlace, settle: float, excluded: tuple[str, ...]) -> Sight:
+    host = at.host(excluded, question.profile_request.settings.metadata_url)
+    return Sight(Eyes(host), facts.ALL, settle if at.live else 0.0)
+
+
+def _snapshot(
+    question: Question, at: NodePlace, settle: float, chosen: ProfileSelection, looks: tuple[Look, ...]
+) -> Snapshot:
+    node = looks[-1].get(System)
+    name = raw(node)["name"] if node else ""
+    return Snapshot(
+        node=name if isinstance(name, str) else "",
+        when=clock.utc(),
+        live=at.live,
+        root=at.root,
+        profile=snapshot.recorded(chosen.profile),
+        chosen_by=chosen.by,
+        settle=settle,
+        looks=tuple(snapshot.observed(look) for look in looks),
+        waivers=question.profile_request.settings.waivers,
+        looked_for=chosen.looked_for,
+    )

@@ -1,0 +1,1 @@
+"""`nodeprep nodes`: the fleet."""

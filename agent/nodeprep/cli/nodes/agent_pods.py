@@ -1,0 +1,176 @@
+"""Stops the agents of a cluster, and finds those that live on: a released Node must not be written to again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from nodeprep.cli import terminal
+from nodeprep.cli.nodes import reading, writing
+from nodeprep.cli.nodes.reading import OUTAGE_LIMIT_SECONDS, PODS, CannotSee, Fleet
+from nodeprep.cli.nodes.writing import MISSING, NODE_WRITES_TIMEOUT_SECONDS
+from nodeprep.cli.usage import UsageError
+from nodeprep.decide import kubernetes_text
+from nodeprep.doors import clock
+from nodeprep.doors.kube.reader import Object
+from nodeprep.doors.kube.watch import ApiLists
+from nodeprep.doors.kube.writer import ApiWriter
+from nodeprep.model import Unreadable
+from nodeprep.publish import agent_lease, fleet_rows
+from nodeprep.publish.node_object import RELEASED
+
+DAEMON_SET = "nodeprep"
+AGENTS = "app.kubernetes.io/name=nodeprep,app.kubernetes.io/component=agent"
+LEASES = "/apis/coordination.k8s.io/v1/leases"  # of all namespaces
+PODS_END_TIMEOUT_SECONDS = 90.0  # seconds for the pods to end: a kubelet gives them 30
+GARBAGE_COLLECTION_SECONDS = (
+    20.0  # seconds in which the pods of a DaemonSet that was deleted are told to end; others are orphans
+)
+LEASE_RENEWAL_SECONDS = (
+    100.0  # seconds in which an agent that lives has renewed its Lease once: lease.RENEW, a tenth, a slow server
+)
+PODS_POLL_SECONDS = 1.0  # seconds between two looks at them
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSigns:
+    """What there is of agents in a namespace.
+
+    `pods`: the Nodes on which one is; `renewed`: when each Lease was renewed, by Node, in seconds since 1970 as `now`.
+    """
+
+    pods: frozenset[str]
+    renewed: Mapping[str, float]
+    now: float
+
+    def __bool__(self) -> bool:
+        return bool(self.pods or self.renewed)
+
+    @property
+    def fresh(self) -> dict[str, float]:
+        """Of the Leases that have not fallen silent."""
+        # Here a Lease of the future counts: its agent may well live, and has a clock that is wrong.
+        return {node: at for node, at in self.renewed.items() if at > self.now or agent_lease.is_fresh(at, self.now)}
+
+
+def signs(fleet: Fleet) -> AgentSigns:
+    """Raises CannotSee."""
+    return AgentSigns(frozenset(_pods(fleet)), *_leases(fleet))
+
+
+def refuse_elsewhere(fleet: Fleet, nodes: Collection[str]) -> None:
+    """Raise UsageError where there is no DaemonSet in this namespace, and agents of these Nodes are in another one.
+
+    For a namespace without any sign of agents: it may be mistyped, or all was deleted. Raises CannotSee.
+    """
+    with ApiLists(fleet.access) as api:
+        here = api.get("apps/v1", "daemonsets", DAEMON_SET, fleet.namespace)
+        pods = api.listed(PODS, "pods", _namespace, may="list pods --all-namespaces", labelSelector=AGENTS)
+        leases = api.listed(
+            LEASES,
+            "leases",
+            lambda told: _namespace(told) if _leased(told) in nodes else None,
+            may="list leases --all-namespaces",
+        )
+    if isinstance(here, Unreadable) or isinstance(pods, Unreadable) or isinstance(leases, Unreadable):
+        trouble = next(one for one in (here, pods, leases) if isinstance(one, Unreadable))
+        raise CannotSee(f"cannot tell where the agents are: {trouble}")
+    found = sorted({*pods.items, *leases.items})
+    if here is None and found:
+        lacks = (
+            f"neither a DaemonSet {DAEMON_SET} nor an agent's pod or Lease there, but in {kubernetes_text.few(found)}"
+        )
+        raise UsageError(f"--namespace {fleet.namespace}: found {lacks}, wanted the agents' namespace")
+
+
+def stop(fleet: Fleet) -> bool:
+    """Have the DaemonSet's pods end on all Nodes; whether there is a DaemonSet. Raises CannotSee."""
+    return _select_nodes(fleet, "true")
+
+
+def start(fleet: Fleet) -> bool:
+    """Let the DaemonSet run pods again; whether there is one. Raises CannotSee."""
+    return _select_nodes(fleet, None)
+
+
+def stuck(fleet: Fleet, *, stopped: bool) -> frozenset[str]:
+    """The Nodes of the agents' pods that do not end in time. Raises CannotSee.
+
+    Unless the DaemonSet was `stopped`, only the garbage collector can have ended them: it tells them so soon, or never.
+    """
+    begun = clock.now()
+    end = begun + PODS_END_TIMEOUT_SECONDS
+    while pods := reading.patiently(lambda: _pods(fleet), max(end, clock.now() + OUTAGE_LIMIT_SECONDS)):
+        told = stopped or any(pods.values()) or clock.now() < begun + GARBAGE_COLLECTION_SECONDS
+        if not told or clock.now() >= end:
+            break
+        clock.sleep(PODS_POLL_SECONDS)
+    return frozenset(pods)
+
+
+def alive(fleet: Fleet, suspects: Collection[str], seen: Mapping[str, float]) -> frozenset[str]:
+    """Those of `suspects` whose Lease is renewed after it was `seen`: an agent lives there. Raises CannotSee."""
+    waiting, living = set(suspects), set[str]()
+    if waiting:
+        words = f"{len(waiting)} Nodes have a fresh Lease and no pod of the DaemonSet"
+        terminal.complain(f"{words}: waiting {LEASE_RENEWAL_SECONDS:g} s to see whether an agent lives there")
+    end = clock.now() + LEASE_RENEWAL_SECONDS
+    while waiting and clock.now() < end:
+        clock.sleep(PODS_POLL_SECONDS)
+        renewed, _ = reading.patiently(lambda: _leases(fleet), max(end, clock.now() + OUTAGE_LIMIT_SECONDS))
+        living |= {node for node in waiting if renewed.get(node, seen[node]) > seen[node]}
+        waiting -= living
+    return frozenset(living)
+
+
+def _pods(fleet: Fleet) -> dict[str, bool]:
+    """The Nodes on which a pod of an agent is, and whether it was told to end. Raises CannotSee."""
+    path = f"/api/v1/namespaces/{quote(fleet.namespace, safe='')}/pods"
+    with ApiLists(fleet.access) as api:
+        told = api.listed(
+            path,
+            "pods",
+            lambda pod: (
+                str(fleet_rows.part(pod, "spec").get("nodeName") or ""),
+                "deletionTimestamp" in fleet_rows.part(pod, "metadata"),
+            ),
+            may=f"list pods -n {fleet.namespace}",
+            labelSelector=AGENTS,
+        )
+    if isinstance(told, Unreadable):
+        raise CannotSee(f"cannot tell whether the agents ended: {told}", told)
+    return {node: ending for node, ending in told.items if node}
+
+
+def _leases(fleet: Fleet) -> tuple[dict[str, float], float]:
+    """When the agents renewed their Leases, by Node, and the time, both in seconds since 1970. Raises CannotSee."""
+    with ApiLists(fleet.access) as api:
+        told = api.listed(
+            agent_lease.path(fleet.namespace), "leases", fleet_rows.renewal, may=f"list leases -n {fleet.namespace}"
+        )
+        now = api.now
+    if isinstance(told, Unreadable):
+        raise CannotSee(f"cannot tell which agents are alive: {told}", told)
+    return dict(told.items), now
+
+
+def _namespace(told: Object) -> str:
+    return str(fleet_rows.part(told, "metadata").get("namespace", ""))
+
+
+def _leased(told: Object) -> str:
+    """The Node whose agent's Lease this is, "" of any other."""
+    node = str(fleet_rows.part(told, "spec").get("holderIdentity") or "")
+    return node if node and fleet_rows.part(told, "metadata").get("name") == agent_lease.name(node) else ""
+
+
+def _select_nodes(fleet: Fleet, value: str | None) -> bool:
+    """Have the DaemonSet want Nodes with a label that none bears, or no longer; False where there is none."""
+    path = f"/apis/apps/v1/namespaces/{quote(fleet.namespace, safe='')}/daemonsets/{DAEMON_SET}"
+    patch = {"spec": {"template": {"spec": {"nodeSelector": {RELEASED: value}}}}}
+    with ApiWriter(fleet.access, NODE_WRITES_TIMEOUT_SECONDS) as writer:
+        outcome = writing.patient(writer, "PATCH", path, patch)
+    if outcome.done or outcome.status == MISSING:
+        return outcome.done
+    raise CannotSee(f"cannot reach the agents: {outcome.message}")

@@ -1,0 +1,79 @@
+"""`nodeprep nodes lint`: whom our taints would keep away, and what to paste."""
+
+from __future__ import annotations
+
+from nodeprep.checks.plugin import tolerates_gate
+from nodeprep.checks.plugin.tolerates_gate import Want
+from nodeprep.cli import terminal
+from nodeprep.cli.nodes import names_in_force, scope
+from nodeprep.cli.nodes.reading import CannotSee
+from nodeprep.cli.nodes.scope import FleetScope
+from nodeprep.doors.kube.watch import ApiLists
+from nodeprep.facts.kubernetes.cluster_objects import OddObject
+from nodeprep.model import Unreadable
+from nodeprep.publish import locked_out
+from nodeprep.publish.locked_out import LockedOut
+
+DAEMON_SETS = "/apis/apps/v1/daemonsets"
+
+
+def run(where: FleetScope) -> int:
+    """List them; 0 if there are none, 1 if there are. Raises UsageError."""
+    return scope.seen(lambda: _lint(where))
+
+
+def _lint(where: FleetScope) -> int:
+    fleet = where.fleet()
+    with ApiLists(fleet.access) as api:
+        names = names_in_force.names_in_force(api, fleet.config, fleet.namespace)
+        want = Want(names.policy.unhealthy_taint, names.policy.bootstrap_taint, names.policy.effect)
+        try:
+            told = api.listed(
+                DAEMON_SETS,
+                "daemonsets.apps",
+                lambda one: (locked_out.locked_out(one, want),),
+                may="list daemonsets.apps --all-namespaces",
+            )
+        except OddObject as odd:
+            raise CannotSee(f"a DaemonSet is not what its schema says: {odd}") from odd
+    if isinstance(told, Unreadable):
+        raise CannotSee(f"cannot look at DaemonSets: {told}")
+    scope.say(tuple(filter(None, (names.unread, names.none))))
+    found = sorted((one for (one,) in told.items if one is not None), key=_order)
+    for one in found:
+        terminal.put("\n".join((*_lines(one), "")))
+    terminal.put(_verdict(found, len(told.items), want))
+    return 1 if found else 0
+
+
+def _order(one: LockedOut) -> tuple[bool, bool, str]:
+    """What keeps our taint away comes first."""
+    return not one.lifts_taint, not one.serves, one.where
+
+
+def _lines(one: LockedOut) -> tuple[str, ...]:
+    return (
+        f"{one.where}: does not tolerate {' and '.join(one.taints)}",
+        f"  {_why(one)}",
+        f"  paste: {one.tolerations}",
+        f"  or run: {one.command}",
+    )
+
+
+def _why(one: LockedOut) -> str:
+    """What comes of it on a Node."""
+    if not one.serves:
+        return "serves neither devices nor the network: a tainted Node that lost its pod does without until it is ready"
+    serves = f"serves a device plugin or the network of pods (it may write to {one.serves}): "
+    if one.lifts_taint:
+        return f"{serves}a Node that lost its pod would stay without, so where one runs our taint is not set"
+    return f"{serves}a new Node, which waits for what it serves, would not get its pod"
+
+
+def _verdict(found: list[LockedOut], total: int, want: Want) -> str:
+    taints = " and ".join(map(tolerates_gate.named, want.taints))
+    if not found:
+        return f"all {total} DaemonSets tolerate {taints}"
+    lifting = sum(one.lifts_taint for one in found)
+    tail = f"; where pods of {lifting} of them run, our taint is not set (plugin.tolerates-gate)" if lifting else ""
+    return f"{len(found)} of {total} DaemonSets would be kept away by {taints}{tail}"

@@ -1,0 +1,289 @@
+"""Reads the fleet from the API server: its Nodes in pages, the agents' Leases, and the pods where there are GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from nodeprep.cli import terminal
+from nodeprep.cli.nodes import names_in_force
+from nodeprep.cli.usage import UsageError
+from nodeprep.decide.desired import GatePolicy
+from nodeprep.doors import clock
+from nodeprep.doors.kube import watch
+from nodeprep.doors.kube.reader import NODE_NAME, ApiAccess, Object
+from nodeprep.doors.kube.watch import ApiLists, ListedObjects, WatchLost
+from nodeprep.model import Unreadable
+from nodeprep.publish import agent_lease, fleet_rows
+from nodeprep.publish.fleet_rows import FleetContext, FleetNode, FleetRow
+
+T = TypeVar("T")
+
+NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+LEASES_SETTLE_SECONDS = 2.0  # seconds after which Leases are read anew for a Node whose agent seems dead and yet writes
+SINGLE_READS_LIMIT = 16  # named Nodes up to which each is asked for by itself
+RETRY_PAUSES_SECONDS = (
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+)  # seconds between attempts while the server cannot be reached; the last goes on
+FORBIDDEN = "HTTP 403"
+OUTAGE_LIMIT_SECONDS = 60.0  # seconds of looks in vain that a command puts up with once it has changed something
+
+
+class CannotSee(Exception):
+    """The fleet cannot be looked at; its text is the one line that says why. Exit code 3.
+
+    `forbidden`: who asks may not, and waiting does not change that.
+    """
+
+    def __init__(self, words: str, trouble: Unreadable | None = None) -> None:
+        super().__init__(words)
+        self.forbidden = trouble is not None and trouble.detail.startswith(FORBIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelection:
+    """Which Nodes are meant: some by name, those that a label selector fits, or all.
+
+    `may_go`: a name that is not there is that of a Node that was, and no mistake.
+    """
+
+    names: tuple[str, ...] = ()
+    selector: str | None = None
+    may_go: bool = False
+
+    @classmethod
+    def of(cls, names: list[str] | None, selector: str | None) -> NodeSelection:
+        """As it was typed. Raises UsageError."""
+        given = tuple(dict.fromkeys(names or ()))
+        if given and selector is not None:
+            raise UsageError(f"--selector {selector!r} and names of Nodes exclude each other: give one of them")
+        if selector is not None and not selector.strip():
+            raise UsageError(f"--selector {selector!r}: found nothing, wanted labels such as a=b")
+        for name in given:
+            if not NODE_NAME.fullmatch(name):
+                raise UsageError(f"{name!r} is no name of a Node; see kubectl get nodes")
+        return cls(given, selector)
+
+    @property
+    def queries(self) -> tuple[dict[str, str], ...]:
+        """What to ask lists of Nodes for; whoever is in more than these is left out by `fits`."""
+        if self.selector is not None:
+            return ({"labelSelector": self.selector},)
+        if not self.names or len(self.names) > SINGLE_READS_LIMIT:
+            return ({},)
+        return tuple({"fieldSelector": f"metadata.name={name}"} for name in self.names)
+
+    @property
+    def of_changes(self) -> dict[str, str]:
+        return self.queries[0] if len(self.queries) == 1 else {}
+
+    def fits(self, name: str) -> bool:
+        return not self.names or name in self.names
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The fleet as it was at `now`, seconds since 1970 by the server's clock, `ahead` of ours.
+
+    `notes` say what could not be read. `changed` are the Nodes that differ from the look before; None: any may.
+    """
+
+    nodes: Mapping[str, FleetNode]
+    others: FleetContext
+    policy: GatePolicy
+    version: str
+    now: float
+    ahead: float
+    notes: tuple[str, ...] = ()
+    changed: frozenset[str] | None = None
+
+    @property
+    def is_news_of_the_silent(self) -> bool:
+        """Whether a Node changed that bears what an agent says, and no agent is known to live there."""
+        meant = [self.nodes[name] for name in self.changed or () if name in self.nodes]
+        return any(one.status and not fleet_rows.is_alive(one.name, self.others, self.now) for one in meant)
+
+    @property
+    def living(self) -> frozenset[str]:
+        """The Nodes whose agent is known to live."""
+        return frozenset(name for name in self.nodes if fleet_rows.is_alive(name, self.others, self.now))
+
+    def rows(self) -> list[FleetRow]:
+        return [fleet_rows.row(self.nodes[name], self.others, self.now) for name in sorted(self.nodes)]
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """A part of a cluster that can be looked at. `config` is a file with the names of our taints."""
+
+    access: ApiAccess
+    selection: NodeSelection
+    namespace: str
+    config: str | None = None
+    gpus: bool = True
+
+    def look(self) -> Look:
+        """Raises CannotSee; UsageError for a Node that is not there and a selector that the server does not take."""
+        with ApiLists(self.access) as api:
+            names = names_in_force.names_in_force(api, self.config, self.namespace)
+            found, version = self._nodes(api, lambda told: fleet_rows.fleet_node(told, names.policy))
+            nodes = {one.name: one for one in found}
+            others, notes = self._others(api, nodes)
+            ahead = api.now - clock.wall()
+            return Look(nodes, others, names.policy, version, api.now, ahead, (*filter(None, (names.unread,)), *notes))
+
+    def held_to(self, names: Iterable[str]) -> Fleet:
+        """These Nodes, by name: a selector may go by a label that we change. One that goes meanwhile is just gone."""
+        return replace(self, selection=NodeSelection(tuple(names), may_go=True))
+
+    @property
+    def afterwards(self) -> Fleet:
+        """The same Nodes once they were seen: one that goes is just gone."""
+        return replace(self, selection=replace(self.selection, may_go=True))
+
+    def objects(self, api: ApiLists, keep: Callable[[Object], T | None]) -> tuple[T, ...]:
+        """What `keep` makes of each selected Node, by an `api` of the caller. Raises as `look` does."""
+        return self._nodes(api, keep)[0]
+
+    def follow(self, cycle: float, until: float | None = None) -> Iterator[Look]:
+        """Looks without end, or until a time of our clock: one at first, one after each change and each `cycle`.
+
+        A lost watch or server is said on stderr once, and asked again. Raises as `look` does, for the first alone.
+        """
+        look = self.look()
+        yield look
+        troubled, failures, refreshed, settled = "", 0, clock.now(), LEASES_SETTLE_SECONDS
+        while until is None or clock.now() < until:
+            seconds = cycle if until is None else min(cycle, until - clock.now())
+            try:
+                early = False
+                for change in watch.watch(self.access, NODES, look.version, max(1, round(seconds)), **self._of_changes):
+                    look = self._changed(look, change.kind, change.object, change.version)
+                    due = settled <= LEASES_SETTLE_SECONDS or clock.now() - refreshed >= settled
+                    if early := due and look.is_news_of_the_silent:
+                        break  # its agent may have come to life since the Leases were read
+                    if look.changed:
+                        yield look
+                clock.sleep(max(0.0, refreshed + LEASES_SETTLE_SECONDS - clock.now()))
+                before, look, refreshed = look, self._refreshed(look), clock.now()
+                # Agents that are gone for good leave Nodes behind that change for ever.
+                in_vain = early and before.living == look.living
+                settled = min(2 * settled, cycle) if in_vain else LEASES_SETTLE_SECONDS
+                failures, troubled = 0, ""
+            except WatchLost as lost:
+                troubled = _say_once(f"lost the watch, listing anew: {lost}", troubled)
+                clock.sleep(RETRY_PAUSES_SECONDS[min(failures, len(RETRY_PAUSES_SECONDS) - 1)] if failures else 0.0)
+                failures += 1
+                try:
+                    look = self.afterwards.look()
+                except CannotSee as cannot:
+                    troubled = _say_once(str(cannot), troubled)
+                    continue
+            yield look
+
+    def _refreshed(self, look: Look) -> Look:
+        """The same Nodes with what is new beside them. Raises WatchLost."""
+        with ApiLists(self.access) as api:
+            others, notes = self._others(api, look.nodes)
+            if api.lost is not None:
+                raise WatchLost(str(api.lost))
+        return replace(look, others=others, now=clock.wall() + look.ahead, notes=notes, changed=None)
+
+    @property
+    def _of_changes(self) -> dict[str, str]:
+        return self.selection.of_changes
+
+    def _changed(self, look: Look, kind: str, told: Object, version: str) -> Look:
+        now = clock.wall() + look.ahead
+        node = fleet_rows.fleet_node(told, look.policy)
+        if kind == "BOOKMARK" or not self.selection.fits(node.name):
+            return replace(look, version=version, now=now, changed=frozenset())
+        nodes = {name: one for name, one in look.nodes.items() if name != node.name}
+        if kind != "DELETED":
+            nodes[node.name] = node
+        return replace(look, nodes=nodes, version=version, now=now, changed=frozenset({node.name}))
+
+    def _nodes(self, api: ApiLists, keep: Callable[[Object], T | None]) -> tuple[tuple[T, ...], str]:
+        there: list[tuple[str, T]] = []
+        version = ""
+
+        def named(told: Object) -> tuple[str, T] | None:
+            name = str((told.get("metadata") or {}).get("name", ""))
+            made = keep(told) if self.selection.fits(name) else None
+            return None if made is None else (name, made)
+
+        for query in self.selection.queries:
+            told = api.listed(NODES, "nodes", named, may="list nodes", **query)
+            if isinstance(told, Unreadable):
+                if self.selection.selector is not None and watch.is_refused_selector(told):
+                    raise UsageError(f"--selector {self.selection.selector!r}: {told.detail}")
+                raise CannotSee(f"cannot look at the fleet: {told}", told)
+            there += told.items
+            version = version or told.version  # of the first: what changed since any of them comes with the watch
+        missing = sorted(set(self.selection.names) - {name for name, _ in there})
+        if missing and not self.selection.may_go:
+            raise UsageError(f"no Node {', '.join(missing)}; nodeprep nodes lists them")
+        return tuple(one for _, one in there), version
+
+    def _others(self, api: ApiLists, nodes: Mapping[str, FleetNode]) -> tuple[FleetContext, tuple[str, ...]]:
+        leases = api.listed(
+            agent_lease.path(self.namespace), "leases", fleet_rows.renewal, may=f"list leases -n {self.namespace}"
+        )
+        pods = self._pods(api, nodes)
+        notes: list[str] = []
+        if isinstance(leases, Unreadable):
+            notes.append(f"cannot tell which agents are alive, so states stand with a question mark: {leases}")
+        elif not leases.items and any(one.state or one.status for one in nodes.values()):
+            notes.append(f"no agent's Lease in namespace {self.namespace}; --namespace names another")
+        if isinstance(pods, Unreadable):
+            notes.append(f"cannot tell which GPUs are free: {pods}")
+        used: dict[str, int] = {}
+        for node, count in () if isinstance(pods, Unreadable) else pods:
+            used[node] = used.get(node, 0) + count
+        return FleetContext(
+            renewed=None if isinstance(leases, Unreadable) else dict(leases.items),
+            used=None if isinstance(pods, Unreadable) else used,
+        ), tuple(notes)
+
+    def _pods(self, api: ApiLists, nodes: Mapping[str, FleetNode]) -> tuple[tuple[str, int], ...] | Unreadable:
+        """The GPUs of each pod that holds some: of a few Nodes one by one, else of all."""
+        with_gpus = [name for name, node in nodes.items() if node.gpus]
+        if not with_gpus or not self.gpus:
+            return ()
+        few = self.selection.names and len(with_gpus) <= SINGLE_READS_LIMIT
+        places = [f",spec.nodeName={name}" for name in with_gpus] if few else [""]
+        found: list[tuple[str, int]] = []
+        for place in places:
+            told: ListedObjects[tuple[str, int]] | Unreadable = api.listed(
+                PODS, "pods", fleet_rows.gpus_used, may="list pods --all-namespaces", fieldSelector=UNFINISHED + place
+            )
+            if isinstance(told, Unreadable):
+                return told
+            found += told.items
+        return tuple(found)
+
+
+def patiently(look: Callable[[], T], until: float) -> T:
+    """What `look` sees; while it raises CannotSee it is asked again, until a time of our clock. Raises CannotSee."""
+    troubled, failures = "", 0
+    while True:
+        try:
+            return look()
+        except CannotSee as cannot:
+            left = until - clock.now()
+            if left <= 0 or cannot.forbidden:
+                raise
+            troubled = _say_once(f"looking again: {cannot}", troubled)
+        clock.sleep(min(left, RETRY_PAUSES_SECONDS[min(failures, len(RETRY_PAUSES_SECONDS) - 1)]))
+        failures += 1
+
+
+def _say_once(words: str, said: str) -> str:
+    if words != said:
+        terminal.complain(words)
+    return words

@@ -1,0 +1,72 @@
+"""Which Nodes of which cluster a command of the fleet is about, and how it ends where nothing can be seen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from nodeprep.cli import terminal
+from nodeprep.cli.nodes import kubeconfigs
+from nodeprep.cli.nodes.kubeconfigs import FleetOptions
+from nodeprep.cli.nodes.reading import CannotSee, Fleet, NodeSelection
+from nodeprep.cli.usage import UsageError
+from nodeprep.decide import kubernetes_text
+from nodeprep.doors.kube.reader import NAMESPACE
+
+# A DNS label (k8s.io/apimachinery/pkg/util/validation IsDNS1123Label), as the names of namespaces are.
+LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+TROUBLES_SHOWN = 5  # troubles of single Nodes that are told in full
+
+
+@dataclass(frozen=True, slots=True)
+class FleetScope:
+    """The options that all commands of the fleet share, as they were typed."""
+
+    names: tuple[str, ...] = ()
+    selector: str | None = None
+    cluster: FleetOptions = field(default_factory=FleetOptions)
+    namespace: str = NAMESPACE
+    config: str | None = None
+
+    def fleet(self, *, gpus: bool = False) -> Fleet:
+        """Raises UsageError."""
+        selection = NodeSelection.of(list(self.names), self.selector)
+        if not LABEL.fullmatch(self.namespace):
+            found = repr(self.namespace) if self.namespace else "nothing"
+            raise UsageError(f"--namespace: found {found}, wanted the name of a namespace, such as {NAMESPACE}")
+        return Fleet(kubeconfigs.fleet_access(self.cluster), selection, self.namespace, self.config, gpus)
+
+    @property
+    def nobody(self) -> str:
+        """What to say where no Node is meant."""
+        if self.names:
+            return f"no Node {kubernetes_text.few(self.names)} any more"
+        return "no Nodes in this cluster" if self.selector is None else f"no Node fits --selector {self.selector!r}"
+
+
+def seen(body: Callable[[], int]) -> int:
+    """Run a command; where nothing can be seen, one line on stderr and exit code 3."""
+    try:
+        return body()
+    except CannotSee as cannot:
+        terminal.complain(str(cannot))
+        return 3
+
+
+def say(notes: tuple[str, ...]) -> None:
+    for note in notes:
+        terminal.complain(note)
+
+
+def number(nodes: int) -> str:
+    return "1 Node" if nodes == 1 else f"{nodes} Nodes"
+
+
+def say_few(troubles: Iterable[str]) -> int:
+    """What went wrong on several Nodes, the first of it; how many they are."""
+    found = [one for one in troubles if one]
+    say(tuple(found[:TROUBLES_SHOWN]))
+    if found[TROUBLES_SHOWN:]:
+        terminal.complain(f"and {len(found) - TROUBLES_SHOWN} more like it")
+    return len(found)

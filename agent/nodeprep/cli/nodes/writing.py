@@ -1,0 +1,83 @@
+"""Writes of a human's commands to Nodes: asked again where the server is busy or a race was lost, several at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from nodeprep.decide.desired import GatePolicy
+from nodeprep.doors import clock
+from nodeprep.doors.kube.reader import ApiAccess
+from nodeprep.doors.kube.writer import MERGE, STRATEGIC, ApiWriter, WriteOutcome
+from nodeprep.publish import agent_lease, node_writing, release
+from nodeprep.publish.node_writing import CONFLICT
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+NODE_WRITES_TIMEOUT_SECONDS = 60.0  # for all that is written to one Node
+WRITE_ATTEMPTS = 5
+PARALLEL_NODES = 8  # Nodes that are written to at the same time
+UNKNOWN_USER, MISSING = 401, 404
+
+
+def for_each(items: Iterable[T], act: Callable[[T], R]) -> list[R]:
+    """What `act` makes of each, in their order."""
+    with ThreadPoolExecutor(PARALLEL_NODES) as pool:
+        return list(pool.map(act, items))
+
+
+def patient(writer: ApiWriter, method: str, path: str, body: object = None, content_type: str = MERGE) -> WriteOutcome:
+    """One request, asked again while the server is busy or the connection is lost. Only for what may be done twice."""
+    for attempt in range(WRITE_ATTEMPTS):
+        outcome = writer.request(method, path, body, content_type)
+        if outcome.status == UNKNOWN_USER or not node_writing.is_lost(outcome) or attempt == WRITE_ATTEMPTS - 1:
+            return outcome
+        clock.sleep(outcome.retry_after or 0.5 * 2**attempt)
+    raise AssertionError("unreachable")
+
+
+def node_path(name: str) -> str:
+    return f"/api/v1/nodes/{quote(name, safe='')}"
+
+
+def annotate(access: ApiAccess, name: str, key: str, value: str | None) -> str:
+    """Set an annotation of a Node, or take it off. In a line what went wrong, "" if nothing."""
+    with ApiWriter(access, NODE_WRITES_TIMEOUT_SECONDS) as writer:
+        patch = {"metadata": {"annotations": {key: value}}}
+        outcome = patient(writer, "PATCH", node_path(name), patch)
+    return "" if outcome.done else outcome.message
+
+
+def clean(access: ApiAccess, name: str, names: GatePolicy, released: str | None) -> str:
+    """Take all that is ours off a Node; with `released`, tell its agent so. In a line what went wrong."""
+    with ApiWriter(access, NODE_WRITES_TIMEOUT_SECONDS) as writer:
+        for _ in range(WRITE_ATTEMPTS):
+            told = patient(writer, "GET", node_path(name))
+            if told.status == MISSING:
+                return ""
+            if not told.done:
+                return told.message
+            there = release.left(told.body, names, for_good=released is None)
+            done = _written(writer, name, release.node_patch(told.body, there, released), "", MERGE)
+            if done is not None and done.status == CONFLICT:
+                continue
+            if done is None or done.done:
+                done = _written(writer, name, release.status_patch(there), "/status", STRATEGIC)
+            return "" if done is None or done.done else done.message
+    return f"Node {name}: others wrote to it {WRITE_ATTEMPTS} times between our read and our write"
+
+
+def remove_lease(access: ApiAccess, name: str, namespace: str) -> str:
+    """Remove the Lease of a Node's agent. In a line what went wrong."""
+    with ApiWriter(access, NODE_WRITES_TIMEOUT_SECONDS) as writer:
+        outcome = patient(writer, "DELETE", agent_lease.path(namespace, name))
+    return "" if outcome.done or outcome.status == MISSING else outcome.message
+
+
+def _written(
+    writer: ApiWriter, name: str, patch: dict[str, Any] | None, part: str, content_type: str
+) -> WriteOutcome | None:
+    return None if patch is None else patient(writer, "PATCH", node_path(name) + part, patch, content_type)

@@ -1,0 +1,75 @@
+"""A page of text for a terminal or a pipe: labelled paragraphs, wrapped on words, colour on labels only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from textwrap import wrap
+
+from nodeprep.cli import terminal
+
+LABEL_COLUMNS = 10  # columns that a paragraph hangs to the right of, its label in them
+PARAGRAPH_LIMIT_CHARACTERS = 1200  # characters of one paragraph; a node can show a mebibyte of anything
+
+
+class Paint(StrEnum):
+    """SGR parameters of the sixteen colours, which every terminal theme keeps readable."""
+
+    PLAIN = ""
+    GOOD = "32"
+    BAD = "1;31"
+    DOUBT = "33"
+    STRONG = "1"
+
+
+@dataclass(slots=True)
+class Page:
+    """Paragraphs as lines of at most `width` columns, without trailing blanks; escape sequences only if `colour`."""
+
+    width: int = 80
+    colour: bool = False
+    lines: list[str] = field(default_factory=list)
+
+    def gap(self) -> None:
+        if self.lines and self.lines[-1]:
+            self.lines.append("")
+
+    def say(self, text: str, paint: Paint = Paint.PLAIN) -> None:
+        """A paragraph of its own, painted to its first ":" or whole."""
+        head, colon, _ = terminal.clean(text).partition(":")
+        lines = wrap(_short(text), self.width, break_on_hyphens=False)
+        if lines and lines[0].startswith(head + colon):
+            lines[0] = self._painted(head + colon, paint) + lines[0].removeprefix(head + colon)
+        self.lines += lines
+
+    def item(self, label: str, text: str, *, indent: int = 0, bullet: bool = False, paint: Paint = Paint.PLAIN) -> None:
+        """A label, and its text hanging to the right of it; with a bullet if it is one of several."""
+        first = (" " * indent + label).ljust(LABEL_COLUMNS - 1) + " " + ("- " if bullet else "")
+        lines = wrap(
+            _short(text),
+            self.width,
+            initial_indent=first,
+            subsequent_indent=" " * len(first),
+            break_on_hyphens=False,
+            drop_whitespace=True,
+        ) or [first]
+        lines[0] = lines[0].replace(label, self._painted(label, paint), 1) if label else lines[0]
+        self.lines += [line.rstrip() for line in lines]
+
+    def _painted(self, text: str, paint: Paint) -> str:
+        return f"\x1b[{paint}m{text}\x1b[0m" if self.colour and paint and text else text
+
+
+def _short(text: str) -> str:
+    shown = terminal.clean(text)
+    if len(shown) <= PARAGRAPH_LIMIT_CHARACTERS:
+        return shown
+    return f"{shown[:PARAGRAPH_LIMIT_CHARACTERS]}... ({len(shown) - PARAGRAPH_LIMIT_CHARACTERS} more characters, see -o json)"
+
+
+def columns(rows: list[tuple[str, ...]]) -> list[str]:
+    """Rows under each other, each column as wide as its widest value; the last column is not padded."""
+    cleaned = [[terminal.clean(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cleaned, strict=True)]
+    padded = ([cell.ljust(size) for cell, size in zip(row, widths, strict=True)] for row in cleaned)
+    return ["   ".join(row).rstrip() for row in padded]

@@ -1,0 +1,196 @@
+"""The configuration file of `check` and the agent; docs/configuration.md has every key.
+
+apiVersion: nodeprep.io/v1
+kind: Config
+default: rdma-roce          # a built-in profile, a file beside this one, or auto: by hardware
+want: {port.mtu: {at-least: 9000}}
+waivers:
+  - {check: pci.link, device: "0000:5c:00.0", nodes: ["gpu-1*"], until: 2026-03-01, reason: riser on order, T-4711}
+exclude: ["/sys/class/infiniband/*/hw_counters/*"]
+metadata-url: http://100.100.100.200    # where ECS instances ask for their metadata; this is the default
+mode: observe               # this and more is the agent's: agent_settings.py
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nodeprep import job_profile
+from nodeprep.checks import ALL
+from nodeprep.checks.plugin.tolerates_gate import CHECK as TOLERATES_GATE
+from nodeprep.config import profile_files, wants, yaml_document
+from nodeprep.config.profile_files import NamedProfile, NoSuchProfileError
+from nodeprep.config.waiver_rules import WAIVER_LIMIT_DAYS, Waiver
+from nodeprep.config.yaml_document import Document
+from nodeprep.doors.node_host import METADATA
+from nodeprep.job_profile import Keys, Profile, ProfileError
+from nodeprep.model import Check
+
+if TYPE_CHECKING:
+    from nodeprep.config.agent_settings import AgentSettings
+
+DEFAULT_FILE = "/etc/nodeprep/config.yaml"
+AUTO = "auto"
+# An address and no name: to look a name up takes as long as its server likes.
+METADATA_URL = re.compile(r"http://(?:([0-9]{1,3}(?:\.[0-9]{1,3}){3})|\[[0-9a-fA-F:]+\])(?::([0-9]{1,5}))?")
+AGENT = (
+    "mode",
+    "assign",
+    "gate",
+    "confirmation",
+    "readiness",
+    "every",
+    "metrics",
+)  # the keys that are the agent's alone
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a configuration file says; without one, nothing. `file` is None where there is none.
+
+    `agent_part` is None where the file has none of the agent's keys. `default_profile` is that of `default` as it was
+    when the file was read. `want` also has the taints that `gate` names, for the check that asks who tolerates them.
+    """
+
+    file: str | None = None
+    default: str = AUTO
+    want: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    waivers: tuple[Waiver, ...] = ()
+    exclude: tuple[str, ...] = ()
+    metadata_url: str = METADATA
+    agent_part: AgentSettings | None = None
+    default_profile: NamedProfile | None = None
+
+    @property
+    def agent(self) -> AgentSettings:
+        """What the agent is told; the defaults where the file tells it nothing."""
+        from nodeprep.config.agent_settings import AgentSettings  # noqa: PLC0415 - 30 ms that `check` can do without
+
+        return self.agent_part or AgentSettings()
+
+    def over(self, profile: Profile) -> Profile:
+        """The profile with these numbers and exclusions, which win over its own."""
+        own = Profile(profile.name, want=self.want, exclude=self.exclude)
+        return (
+            replace(job_profile.extend(own, profile), extends=profile.extends) if self.want or self.exclude else profile
+        )
+
+    def profile(self) -> Profile | None:
+        """The default profile with these settings over it, None for auto. Raises ConfigError."""
+        default = self.named()
+        return self.over(default.profile) if default else None
+
+    def named(self) -> NamedProfile | None:
+        """The default profile as its file has it, None for auto. Raises ConfigError."""
+        if self.default == AUTO:
+            return None
+        return self.default_profile or profile_files.named(self.default, self.beside)
+
+    @property
+    def beside(self) -> str:
+        """The directory from which the file names others."""
+        return str(Path(self.file or ".").parent)
+
+
+def load_settings(file: str | None, today: str | None, checks: Iterable[Check] = ALL) -> Settings:
+    """Read the file, or DEFAULT_FILE if there is one. Raises ConfigError.
+
+    `today` is the UTC date that waivers must end soon after; None where the clock may be wrong, as it is after a boot.
+    """
+    if file is None and not yaml_document.is_there(DEFAULT_FILE):
+        return Settings()
+    return parse_settings(yaml_document.load(file or DEFAULT_FILE), today, tuple(checks))
+
+
+def parse_settings(document: Document, today: str | None, checks: tuple[Check, ...]) -> Settings:
+    """Read the settings that a document holds, its default profile too. Raises ConfigError."""
+    try:
+        settings = _settings(document, today, checks)
+    except ProfileError as error:
+        raise document.located(error) from error
+    try:
+        return replace(settings, default_profile=settings.named())
+    except NoSuchProfileError as error:
+        raise document.error(("default",), settings.default, f"{AUTO}, {error.wanted}") from error
+
+
+def _settings(document: Document, today: str | None, checks: tuple[Check, ...]) -> Settings:
+    top = job_profile.as_mapping(document.value, ())
+    _only_known(top, ())
+    job_profile.exactly(top, "apiVersion", "nodeprep.io/v1")
+    job_profile.exactly(top, "kind", "Config")
+    stated = job_profile.take(top, (), "want", job_profile.numbers, {})
+    for check, values in stated.items():
+        if check == TOLERATES_GATE.id:
+            raise ProfileError(("want", check), dict(values), "nothing here: `gate` names the taints")
+        wants.want(checks, check, values, ("want", check))
+    agent = _agent(top, str(Path(document.source).parent), checks)
+    waivers = top.get("waivers") or ()
+    if not isinstance(waivers, tuple):
+        raise ProfileError(("waivers",), waivers, "a list of waivers")
+    return Settings(
+        file=document.source,
+        default=job_profile.take(top, (), "default", job_profile.as_text, AUTO),
+        want={**stated, **(agent.wanted_of_plugins if agent else {})},
+        waivers=tuple(_waiver(one, ("waivers", index), today, checks) for index, one in enumerate(waivers)),
+        exclude=job_profile.take(top, (), "exclude", job_profile.as_texts, ()),
+        metadata_url=job_profile.take(top, (), "metadata-url", _metadata_url, METADATA),
+        agent_part=agent,
+    )
+
+
+def _only_known(given: Mapping[str, Any], here: Keys, under: str = "") -> None:
+    from nodeprep.config import keys  # noqa: PLC0415 - 3 ms that `check` without a file can do without
+
+    keys.only_known(given, here, under)
+
+
+def _agent(top: Mapping[str, Any], beside: str, checks: tuple[Check, ...]) -> AgentSettings | None:
+    if all(top.get(key) is None for key in AGENT):
+        return None
+    from nodeprep.config import agent_settings  # noqa: PLC0415 - 30 ms that `check` can do without
+
+    return agent_settings.read_agent(top, beside, checks)
+
+
+def _metadata_url(value: object, here: Keys) -> str:
+    match = METADATA_URL.fullmatch(value) if isinstance(value, str) else None
+    octets = [int(octet) for octet in (match[1] or "0").split(".")] if match else []
+    if not isinstance(value, str) or match is None or max(octets) > 255 or not 0 < int(match[2] or 80) < 1 << 16:
+        raise ProfileError(here, value, f"http:// and an IPv4 address, with a port or without, such as {METADATA}")
+    return value
+
+
+def _waiver(value: object, here: Keys, today: str | None, checks: tuple[Check, ...]) -> Waiver:
+    given = job_profile.as_mapping(value, here)
+    _only_known(given, here, "waivers[]")
+    for key, wanted in (("check", "a check's id"), ("until", "a date"), ("reason", "why, for whoever meets it")):
+        if given.get(key) in (None, ""):
+            raise ProfileError((*here, key), None, wanted)
+    pattern = job_profile.as_text(given["check"], (*here, "check"))
+    if not any(fnmatchcase(check.id, pattern) for check in checks):
+        raise ProfileError((*here, "check"), pattern, wants.a_check(pattern, [check.id for check in checks]))
+    return Waiver(
+        check=pattern,
+        until=_date(given["until"], (*here, "until"), date.fromisoformat(today) if today else None),
+        reason=job_profile.as_text(given["reason"], (*here, "reason")),
+        device=job_profile.take(given, here, "device", job_profile.as_text, "*"),
+        nodes=job_profile.take(given, here, "nodes", job_profile.as_texts, ("*",)),
+    )
+
+
+def _date(value: object, here: Keys, today: date | None) -> str:
+    last = None if today is None else today + timedelta(days=WAIVER_LIMIT_DAYS)
+    try:
+        until = date.fromisoformat(job_profile.as_text(value, here))
+    except ValueError:
+        raise ProfileError(here, value, f"a date such as {last or '2030-01-31'}") from None
+    if last is not None and until > last:
+        raise ProfileError(here, value, f"a date no later than {last}, {WAIVER_LIMIT_DAYS} days from today")
+    return until.isoformat()

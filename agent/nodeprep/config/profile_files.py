@@ -1,0 +1,140 @@
+"""Profiles by name or file: the built-in ones, an operator's, what they extend, and which one holds."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+
+from nodeprep import job_profile
+from nodeprep.checks import ALL
+from nodeprep.config import wants, yaml_document
+from nodeprep.config.yaml_document import ConfigError, Document
+from nodeprep.job_profile import Expectation, Profile, ProfileError
+from nodeprep.model import Check
+
+BUILT_IN = (
+    "base",
+    "rdma",
+    "rdma-roce",
+    "rdma-infiniband",
+    "tcp-shared-eni",
+    "mpijob-exclusive-eni",
+    "mpijob-trunk-eni",
+    "rdma-erdma-cpu",
+    "rdma-erdma-gpu",
+    "rdma-lingjun",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSource:
+    """Where a profile comes from: `file` is None for a built-in one."""
+
+    file: str | None
+    document: Document
+    profile: Profile
+
+
+@dataclass(frozen=True, slots=True)
+class NamedProfile:
+    """A profile with all that it extends, and the names it goes by: its own first, then those of what it extends.
+
+    `stated` is what files say is expected; a built-in profile's part is left out of it.
+    """
+
+    profile: Profile
+    names: tuple[str, ...]
+    stated: Expectation = field(default_factory=Expectation)
+
+    def is_one_of(self, patterns: Iterable[str]) -> bool:
+        """Whether one of its names matches one of these globs."""
+        return any(fnmatchcase(name, pattern) for name in self.names for pattern in patterns)
+
+
+def effective(asked: str, beside: str = ".", known: Iterable[Check] = ALL) -> Profile:
+    """The profile of that name or file with all that it extends; the result extends nothing.
+
+    A name is a built-in one's, anything with a "/" or a suffix ".yaml" a file's, relative to `beside`.
+    Raises ConfigError.
+    """
+    return named(asked, beside, known).profile
+
+
+def named(asked: str, beside: str = ".", known: Iterable[Check] = ALL) -> NamedProfile:
+    """The same with the names of its lineage. Raises ConfigError."""
+    lineage = _lineage(asked, beside, tuple(known))
+    files = [source.profile for source in lineage if source.file is not None]
+    names = tuple(dict.fromkeys(source.profile.name for source in lineage))
+    stated = _whole(files).expect if files else Expectation()
+    return NamedProfile(_whole([source.profile for source in lineage]), names, stated)
+
+
+def _whole(lineage: list[Profile]) -> Profile:
+    """A profile with all that it extends; the result extends nothing."""
+    whole = lineage[-1]
+    for profile in reversed(lineage[:-1]):
+        whole = job_profile.extend(profile, whole)
+    return replace(whole, extends=None)
+
+
+def validate(file: str, known: Iterable[Check] = ALL) -> Profile:
+    """The profile of a file, whatever it is called, as `effective` gives it. Raises ConfigError."""
+    return effective(file if "/" in file else f"./{file}", "", known)
+
+
+def _lineage(asked: str, beside: str, known: tuple[Check, ...]) -> list[ProfileSource]:
+    """The profile, what it extends, what that extends, and so on."""
+    lineage = [_source(asked, beside, known)]
+    while (parent := lineage[-1].profile.extends) is not None:
+        child = lineage[-1]
+        try:
+            found = _source(parent, str(Path(child.file).parent) if child.file else ".", known)
+        except NoSuchProfileError as error:
+            raise child.document.error(("extends",), parent, error.wanted) from error
+        seen = [source.document.source for source in lineage]
+        if found.document.source in seen:
+            way = " -> ".join((*seen, found.document.source))
+            raise child.document.error(("extends",), parent, f"a profile that does not lead back here ({way})")
+        lineage.append(found)
+    return lineage
+
+
+def is_file_name(asked: str) -> bool:
+    return "/" in asked or asked.endswith((".yaml", ".yml"))
+
+
+class NoSuchProfileError(ConfigError):
+    """Neither a built-in profile nor a file."""
+
+    def __init__(self, asked: str) -> None:
+        self.wanted = f"a file or one of {', '.join(BUILT_IN)}"
+        super().__init__(asked, None, "profile", "none of that name", self.wanted)
+
+
+def _source(asked: str, beside: str, known: tuple[Check, ...]) -> ProfileSource:
+    if asked in BUILT_IN:
+        return _built_in(asked)
+    path = str(Path(beside) / asked)
+    if not yaml_document.is_there(path):
+        raise NoSuchProfileError(asked)
+    document = yaml_document.load(path)
+    try:
+        profile = job_profile.parse(document.value)
+        wants.check_gates(profile, known)
+        wants.wants(profile, known)
+    except ProfileError as error:
+        raise document.located(error) from error
+    return ProfileSource(path, document, profile)
+
+
+@cache
+def _built_in(name: str) -> ProfileSource:
+    """One of ours, which nobody changes: the agent chooses anew whenever the hardware shows something else."""
+    document = yaml_document.read(pkgutil.get_data("nodeprep", f"profiles/{name}.yaml") or b"", f"profile {name}")
+    return ProfileSource(
+        None, document, job_profile.parse(document.value)
+    )  # pkgutil: importlib.resources would cost 20 ms

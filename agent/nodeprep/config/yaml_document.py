@@ -1,0 +1,234 @@
+"""YAML text to plain values that remember the line of every key, and back: the only place that knows YAML.
+
+Words are read as YAML 1.2 reads them: `no` and `0000:50:00.0` are text, which YAML 1.1 takes for false and a number.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nodeprep import job_profile
+from nodeprep.doors.files.reader import Files
+from nodeprep.job_profile import Keys, ProfileError
+from nodeprep.model import Unreadable
+
+FILE_LIMIT_BYTES = 1 << 20  # bytes; a profile of 64 ports by name has 20 KB
+DEPTH = 16  # nesting; a profile needs 5
+VALUES_LIMIT = 50_000  # values, aliases written out: a small file can spell an exponential one
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where PyYAML was built with it
+STANDARD_TAG_PREFIX = "tag:yaml.org,2002:"
+INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})")
+FLOAT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})?\.[0-9]{1,18}(?:[eE][-+]?[0-9]{1,2})?")
+WORDS: dict[str, bool | None] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
+WORDS |= dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false", "False", "FALSE"), False)
+
+
+class ConfigError(Exception):
+    """What an operator wrote cannot be meant: `FILE:LINE: KEY: found X, wanted Y`."""
+
+    def __init__(self, source: str, line: int | None, key: str, found: str, wanted: str) -> None:
+        place = f"{source}:{line}" if line else source
+        super().__init__(f"{place}: {_printable(key)}: found {found}, wanted {wanted}")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file's content as mappings, tuples and scalars; `lines` has the line of every key and list item."""
+
+    source: str
+    value: object
+    lines: Mapping[Keys, int] = field(default_factory=dict)
+
+    def error(self, keys: Keys, found: object, wanted: str) -> ConfigError:
+        """An error at a key; for one that is missing, at what it is missing from."""
+        near = next((keys[:end] for end in range(len(keys), -1, -1) if keys[:end] in self.lines), ())
+        return ConfigError(self.source, self.lines.get(near, 1), job_profile.dotted(keys), words(found), wanted)
+
+    def located(self, error: ProfileError) -> ConfigError:
+        return self.error(error.keys, error.found, error.wanted)
+
+
+def is_there(path: str) -> bool:
+    """Whether there is anything by that name; what may not be looked at is there, and `load` says so."""
+    return Files().data(str(Path(path).absolute()), 0, head=True) is not None
+
+
+def load(path: str) -> Document:
+    """Read a file. Raises ConfigError."""
+    data = Files().data(str(Path(path).absolute()), FILE_LIMIT_BYTES)
+    if data is None:
+        raise ConfigError(path, None, "the file", "none there", "a file in YAML")
+    if isinstance(data, Unreadable):
+        raise ConfigError(path, None, "the file", data.detail, f"a file in YAML of at most {FILE_LIMIT_BYTES} bytes")
+    return read(data, path)
+
+
+def read(data: bytes, source: str) -> Document:
+    """Read YAML. Raises ConfigError, whatever the bytes are."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        found = f"byte 0x{data[error.start]:02x}"
+        raise ConfigError(source, _line(data[: error.start]), "the file", found, "UTF-8") from error
+    try:
+        document = _Composer(source, yaml.parse(text, Loader=LOADER)).document()
+    except yaml.MarkedYAMLError as error:
+        line = _line_of(error.problem_mark)
+        raise ConfigError(source, line, "the file", f"no YAML ({error.problem})", "YAML") from error
+    except yaml.reader.ReaderError as error:
+        line = _line(text.encode()[: error.position])
+        raise ConfigError(
+            source, line, "the file", f"character {error.character:#04x}", "YAML, which is text"
+        ) from error
+    if not isinstance(document.value, Mapping):
+        raise document.error((), document.value, "keys with values")
+    return document
+
+
+class _Composer:
+    """Builds values from the parser's events one by one.
+
+    PyYAML's own composer recurses in C: a file of nested brackets ends the process there (PyYAML 6.0.3).
+    """
+
+    def __init__(self, source: str, events: Iterator[Any]) -> None:
+        self.source = source
+        self.events = events
+        self.lines: dict[Keys, int] = {}
+        self.anchors: dict[str, tuple[object, int]] = {}
+        self.count = 0
+
+    def document(self) -> Document:
+        value: object = None
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                self.lines.setdefault((), _line_of(event.start_mark))
+                if value is not None:
+                    raise self.error(event, (), "a second document", "one document")
+            elif not isinstance(event, yaml.StreamStartEvent | yaml.StreamEndEvent | yaml.DocumentEndEvent):
+                value = self.value(event, ())
+        return Document(self.source, value, self.lines)
+
+    def error(self, event: Any, keys: Keys, found: str, wanted: str) -> ConfigError:
+        return ConfigError(self.source, _line_of(event.start_mark), job_profile.dotted(keys), found, wanted)
+
+    def value(self, event: Any, keys: Keys) -> object:
+        self.lines.setdefault(keys, _line_of(event.start_mark))
+        if len(keys) > DEPTH:
+            raise self.error(event, keys[:3], "values in values without end", f"at most {DEPTH} in one another")
+        if isinstance(event, yaml.AliasEvent):
+            return self.alias(event, keys)
+        before, self.count = self.count, self.count + 1
+        if self.count > VALUES_LIMIT:
+            raise self.error(event, keys, f"more than {VALUES_LIMIT} values", "fewer")
+        if isinstance(event, yaml.ScalarEvent):
+            value = self.scalar(event, keys)
+        elif event.tag not in (None, "!", f"{STANDARD_TAG_PREFIX}map", f"{STANDARD_TAG_PREFIX}seq"):
+            raise self.error(event, keys, f"the tag {words(event.tag)}", "plain YAML")
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = tuple(self.items(keys))
+        else:
+            value = self.pairs(keys)
+        if event.anchor:
+            self.anchors[event.anchor] = (value, self.count - before)
+        return value
+
+    def alias(self, event: Any, keys: Keys) -> object:
+        """What the anchor stands for; also of no use within itself, where it is not known yet."""
+        if event.anchor not in self.anchors:
+            raise self.error(event, keys, f"the alias *{_printable(event.anchor)}", "an anchor of that name above it")
+        value, size = self.anchors[event.anchor]
+        self.count += size
+        if self.count > VALUES_LIMIT:
+            raise self.error(event, keys, f"more than {VALUES_LIMIT} values", "fewer")
+        return value
+
+    def items(self, keys: Keys) -> Iterator[object]:
+        for index, event in enumerate(iter(self.next, None)):
+            yield self.value(event, (*keys, index))
+
+    def pairs(self, keys: Keys) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for event in iter(self.next, None):
+            if not isinstance(event, yaml.ScalarEvent):
+                raise self.error(event, keys, "a key that is no word", "words as keys")
+            here = (*keys, event.value)
+            if event.value in found:
+                raise self.error(event, here, f"it twice (first in line {self.lines[here]})", "it once")
+            self.lines[here] = _line_of(event.start_mark)
+            found[event.value] = self.value(next(self.events), here)
+        return found
+
+    def next(self) -> Any:
+        """The next event of a list or mapping, None at its end."""
+        event = next(self.events)
+        return None if isinstance(event, yaml.SequenceEndEvent | yaml.MappingEndEvent) else event
+
+    def scalar(self, event: Any, keys: Keys) -> object:
+        text: str = event.value
+        if event.tag not in (None, "!", f"{STANDARD_TAG_PREFIX}str"):
+            raise self.error(event, keys, f"the tag {words(event.tag)}", "plain YAML")
+        if event.tag or not event.implicit[0]:  # quoted, or said to be text
+            return text
+        if text in WORDS:
+            return WORDS[text]
+        if INTEGER.fullmatch(text):
+            return int(text)
+        return float(text) if FLOAT.fullmatch(text) else text
+
+
+def dump(value: Mapping[str, Any]) -> str:
+    """YAML for people: numbers bare, and in quotes whatever some reader could take for anything but text."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, default_flow_style=False)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes lists under their key with an indent, and no anchors."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    plain = re.fullmatch(r"[A-Za-z][^:#]*", text) and text.isprintable()
+    return dumper.represent_scalar(f"{STANDARD_TAG_PREFIX}str", text, style=None if plain else '"')
+
+
+_Dumper.add_representer(str, _represent_text)
+_Dumper.add_representer(tuple, lambda dumper, value: dumper.represent_list(list(value)))
+
+
+def words(found: object) -> str:
+    """What was found, as somebody who reads YAML knows it."""
+    if found is None:
+        return "nothing"
+    if isinstance(found, Mapping):
+        return "keys with values"
+    if isinstance(found, list | tuple):
+        return "a list"
+    if isinstance(found, str):
+        return repr(found if len(found) <= 60 else f"{found[:57]}...")
+    return json.dumps(found) if isinstance(found, bool | int | float) else repr(found)
+
+
+def _printable(text: str) -> str:
+    """One line that commands no terminal, however long and odd the key."""
+    return text if text.isprintable() and len(text) <= 120 else f"{repr(text[:120])[1:-1]}..."
+
+
+def _line(before: bytes) -> int:
+    return before.count(b"\n") + 1
+
+
+def _line_of(mark: Any) -> int:
+    return mark.line + 1 if mark else 1

@@ -1,0 +1,56 @@
+"""What stands against the gates of a node now, and which of it is at the root of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from nodeprep.agent_state import AgentState, Case
+from nodeprep.decide import fault_causes
+from nodeprep.model import Check
+
+
+def is_deferred(case: Case, now: float) -> bool:
+    """Whether only a new version of ours sees it, so that it does not close the gate yet (design 3.5)."""
+    return case.deferred_until is not None and now < case.deferred_until
+
+
+def convictions(agent_state: AgentState, gates: Collection[str], now: float) -> tuple[Case, ...]:
+    """What is believed of these checks and closes the gate."""
+    return tuple(
+        case for case in agent_state.cases if case.convicted and case.check in gates and not is_deferred(case, now)
+    )
+
+
+def suspected(agent_state: AgentState, gates: Collection[str], now: float) -> Case | None:
+    """What failed in the last fresh look at it: not yet to be believed, but no moment to open a gate."""
+    looked_at = (
+        case for case in agent_state.cases if case.looks and case.check in gates and not is_deferred(case, now)
+    )
+    return next((case for case in looked_at if case.looks[-1][1]), None)
+
+
+def roots(cases: Iterable[Case], checks: Mapping[str, Check]) -> tuple[Case, ...]:
+    """The cases that no other of them explains, in the order in which a person would look."""
+    found = tuple(cases)
+    if not found:
+        return ()
+    order = {check: number for number, check in enumerate(checks)}
+    first = [case for case in found if not _follows(case, found, checks)]
+    return tuple(sorted(first, key=lambda case: (order.get(case.check, len(order)), case.place, case.port or 0)))
+
+
+def repairable(case: Case, stood: float, now: float) -> bool:
+    """Whether a remedy of ours may mend it now: believed for `stood` seconds, still failing and not latched."""
+    if case.remedy is None or case.latched or case.convicted_at is None:
+        return False
+    return case.passes == 0 and now - case.convicted_at >= stood
+
+
+def summary(case: Case) -> str:
+    """A conviction in a line, for people."""
+    return f"{case.check} {case.reason}: {case.message or case.name}"
+
+
+def _follows(case: Case, others: tuple[Case, ...], checks: Mapping[str, Check]) -> bool:
+    causes = fault_causes.ancestors(case.check, {name: check.after for name, check in checks.items()})
+    return any(other.check in causes and fault_causes.explains(other.subject, case.subject) for other in others)

@@ -1,0 +1,1 @@
+"""Event sources: what the kernel announces, as reasons to look again."""

@@ -1,0 +1,250 @@
+"""The kernel's own event sources: netlink notices of links, addresses, routes and RDMA devices, uevents, the kernel log."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import socket
+import stat
+import sys
+from typing import TYPE_CHECKING
+
+from nodeprep.doors import clock
+from nodeprep.doors.events.event_source import DRAIN_LIMIT_SECONDS, EventSource, EventSourceAbsent
+from nodeprep.doors.files import kmsg
+from nodeprep.doors.files.reader import Files
+from nodeprep.model import Topic
+
+if TYPE_CHECKING:
+    from nodeprep.doors.netlink.nlsocket import NetlinkSocket
+
+READS = 10_000  # of one event source before the others have their turn, if the clock does not end it before
+
+# include/uapi/linux/rtnetlink.h, as bits of the mask that bind(2) takes
+LINK, IPV4_ADDRESS, IPV4_ROUTE, IPV4_RULE, IPV6_ADDRESS = 1 << 0, 1 << 4, 1 << 6, 1 << 7, 1 << 8
+RTM_NEWROUTE, RTM_DELROUTE = 24, 25
+KIND = slice(4, 6)  # of struct nlmsghdr, which struct rtmsg follows
+ROUTE_PROTOCOL = 21
+# Who writes routes that it learned from others (RTPROT_* of that header): routing daemons bring and take hundreds a
+# second on a router, and a way to somebody else's pods is no reason to look at once.
+DAEMONS = frozenset({8, 10, 11, 12, 13, 14, 15, 17, 42, 186, 187, 188, 189, 192})
+HEAD = 32  # bytes of a notice that are read: as many as the words above
+
+# include/uapi/rdma/rdma_netlink.h
+NETLINK_RDMA = 20
+RDMA_NOTIFY = 1 << 3  # RDMA_NL_GROUP_NOTIFY
+MONITOR_MODE = 103  # RDMA_NLDEV_SYS_ATTR_MONITOR_MODE
+
+NETLINK_KOBJECT_UEVENT = 15
+UEVENT_KERNEL = 1 << 0  # group 2 is udev's, which says everything again
+UEVENT = 8192  # bytes; the kernel's UEVENT_BUFFER_SIZE is 2048, and its head comes on top
+SUBSYSTEM = re.compile(rb"\0SUBSYSTEM=([^\0]*)")
+# What a pod's start brings (net's "queues", cgroups, slabs, block devices) is not among them.
+SUBSYSTEMS = {
+    b"infiniband": frozenset({Topic.RDMA}),
+    b"infiniband_cm": frozenset({Topic.RDMA}),
+    b"infiniband_mad": frozenset({Topic.RDMA}),
+    b"infiniband_verbs": frozenset({Topic.RDMA}),
+    b"net": frozenset({Topic.LINK}),
+    b"auxiliary": frozenset({Topic.DEVICE}),
+    b"drivers": frozenset({Topic.DEVICE}),
+    b"misc": frozenset({Topic.DEVICE}),
+    b"module": frozenset({Topic.DEVICE}),
+    b"pci": frozenset({Topic.DEVICE}),
+}
+NVIDIA = b"nvidia"  # nvidia, nvidia-uvm, nvidia-caps and what comes yet
+
+KMSG = "/dev/kmsg"
+KMSG_DEVICE = os.makedev(1, 11)  # Documentation/admin-guide/devices.txt
+# What facts/machine/kernel_log keeps: warnings and worse, and lines that name a PCI address.
+WARNING = 4
+ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+
+class NetlinkEvents(EventSource):
+    """A netlink multicast group; what somebody other than the kernel sends to it counts for nothing."""
+
+    protocol: int
+    groups: int
+    size = HEAD
+
+    def __init__(self) -> None:
+        self._socket: socket.socket | None = None
+
+    def open(self) -> int:
+        kind = socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+        opened = socket.socket(socket.AF_NETLINK, kind, self.protocol)
+        try:
+            opened.bind((0, self.groups))
+        except OSError:
+            opened.close()
+            raise
+        self._socket = opened
+        return opened.fileno()
+
+    def close(self) -> None:
+        closing, self._socket = self._socket, None
+        if closing is not None:
+            closing.close()
+
+    def drain(self) -> frozenset[Topic]:
+        if self._socket is None:
+            return frozenset()
+        rung: frozenset[Topic] = frozenset()
+        end = clock.now() + DRAIN_LIMIT_SECONDS
+        for _ in range(READS):
+            try:
+                notice, sender = self._socket.recvfrom(self.size)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise
+                rung = self.topics  # more was said than the socket holds, and nobody knows what
+                continue
+            if sender[0] == 0 and rung != self.topics:
+                rung |= self.meaning(notice)
+            if clock.now() > end:
+                break
+        return rung
+
+    def meaning(self, notice: bytes) -> frozenset[Topic]:  # noqa: ARG002 - event sources that look at it have their own
+        """The topics that one notice announces."""
+        return self.topics
+
+
+class LinkEvents(NetlinkEvents):
+    """Links and their addresses, and IPv4 rules and routes: checks judge the ways of IPv4 alone."""
+
+    name = "links"
+    topics = frozenset({Topic.LINK})
+    protocol = socket.NETLINK_ROUTE
+    groups = LINK | IPV4_ADDRESS | IPV6_ADDRESS | IPV4_ROUTE | IPV4_RULE
+
+    def meaning(self, notice: bytes) -> frozenset[Topic]:
+        kind = int.from_bytes(notice[KIND], sys.byteorder)
+        learned = kind in (RTM_NEWROUTE, RTM_DELROUTE) and notice[ROUTE_PROTOCOL] in DAEMONS
+        return frozenset() if learned else self.topics
+
+
+class RdmaEvents(NetlinkEvents):
+    """RDMA devices that come, go, are renamed, or whose port has another netdev; not the state of ports."""
+
+    name = "rdma"
+    topics = frozenset({Topic.RDMA})
+    protocol = NETLINK_RDMA
+    groups = RDMA_NOTIFY
+
+    def open(self) -> int:
+        # Opening the socket would load ib_core (alias net-pf-16-proto-20); its class directory tells if it is there.
+        if not os.path.isdir("/sys/class/infiniband"):
+            raise EventSourceAbsent("no RDMA device and no ib_core in this kernel")
+        from nodeprep.doors.netlink.nlsocket import NetlinkSocket
+
+        with NetlinkSocket(NETLINK_RDMA) as kernel:
+            if not announces(kernel):
+                raise EventSourceAbsent(
+                    "this kernel announces no changes of RDMA devices (Linux 6.12 and later do)", final=True
+                )
+        return super().open()
+
+
+def announces(kernel: NetlinkSocket) -> bool:
+    """Whether the kernel has the group; one that has not lets us join it and never says a word."""
+    from nodeprep.doors.netlink.nldev import NldevCommand
+    from nodeprep.doors.netlink.nlsocket import ATTRIBUTE, HEADER, NLA_TYPE_MASK
+
+    for message in kernel.undecoded(NldevCommand.SYS_GET, b"", dump=False):
+        offset = HEADER.size
+        while offset + ATTRIBUTE.size <= len(message):
+            length, kind = ATTRIBUTE.unpack_from(message, offset)
+            if kind & NLA_TYPE_MASK == MONITOR_MODE:
+                return True
+            offset += max(length, ATTRIBUTE.size) + 3 & ~3
+    return False
+
+
+class DeviceEvents(NetlinkEvents):
+    """Devices, drivers and modules that come, go or change."""
+
+    name = "uevents"
+    topics = frozenset({Topic.RDMA, Topic.LINK, Topic.DEVICE})
+    protocol = NETLINK_KOBJECT_UEVENT
+    groups = UEVENT_KERNEL
+    size = UEVENT
+
+    def meaning(self, notice: bytes) -> frozenset[Topic]:
+        found = SUBSYSTEM.search(notice)
+        subsystem = found[1] if found else b""
+        if subsystem.startswith(NVIDIA):
+            return frozenset({Topic.DEVICE})
+        return SUBSYSTEMS.get(subsystem, frozenset())
+
+
+class KernelLogEvents(EventSource):
+    """Lines of the kernel log that can speak of devices. Containers without privileges may not listen to it."""
+
+    name = "kernel-log"
+    topics = frozenset({Topic.KERNEL_LOG})
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._descriptor: int | None = None
+
+    def open(self) -> int:
+        self._files.forget()
+        path = self._files.root + self._files.place(KMSG)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except (FileNotFoundError, NotADirectoryError):
+            raise EventSourceAbsent(f"{path} is not there") from None
+        except PermissionError as error:
+            raise EventSourceAbsent(f"{path}: {error.strerror}; the log is read by polling", final=True) from None
+        try:
+            is_log = _is_log(os.fstat(descriptor))
+            if is_log:
+                os.lseek(descriptor, 0, os.SEEK_END)
+        except OSError:
+            os.close(descriptor)
+            raise
+        if not is_log:
+            os.close(descriptor)
+            raise EventSourceAbsent(f"{path} is not the kernel log's device")
+        self._descriptor = descriptor
+        return descriptor
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def drain(self) -> frozenset[Topic]:
+        if self._descriptor is None:
+            return frozenset()
+        end = clock.now() + DRAIN_LIMIT_SECONDS
+        for _ in range(READS):
+            try:
+                data = os.read(self._descriptor, kmsg.RECORD)
+            except BlockingIOError:
+                break
+            except BrokenPipeError:  # overwritten before we came to it, and nobody knows what it was
+                return self._rang()
+            if not data:
+                raise OSError(errno.EIO, f"{KMSG} came to an end")
+            record = kmsg.parse(data)
+            if record is not None and (record.level <= WARNING or ADDRESS.search(record.text)):
+                return self._rang()
+            if clock.now() > end:
+                break
+        return frozenset()
+
+    def _rang(self) -> frozenset[Topic]:
+        """Skip what else there is: whoever looks now sees it too."""
+        if self._descriptor is not None:
+            os.lseek(self._descriptor, 0, os.SEEK_END)
+        return self.topics
+
+
+def _is_log(found: os.stat_result) -> bool:
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == KMSG_DEVICE

@@ -1,0 +1,247 @@
+"""Event sources: what the kernel announces, as reasons to look again and never as data (design 3.2).
+
+An event source that dies is opened again later, and its topics ring: what it would have said meanwhile is looked at. Nothing
+here is needed for a right verdict, only for an early one: every fact has a period of its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import select
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from nodeprep.doors import clock
+from nodeprep.doors.events.directory_events import DirectoryEvents, WatchedDirectory
+from nodeprep.doors.events.event_source import EventSource, EventSourceAbsent
+from nodeprep.doors.events.kernel_events import DeviceEvents, KernelLogEvents, LinkEvents, RdmaEvents
+from nodeprep.doors.events.port_events import PortEvents
+from nodeprep.doors.files.reader import Files
+from nodeprep.model import Topic
+
+# Under the host's root; others wait in the settings of the container runtime (facts/network/cni_runtime).
+DIRECTORIES: Mapping[str, Topic] = {
+    "/etc/cni/net.d": Topic.CONFIG,
+    "/etc/eni": Topic.CONFIG,  # Terway's
+    "/var/lib/kubelet/device-plugins": Topic.DEVICE,
+}
+FIRST, LONGEST = 1.0, 60.0  # seconds before a dead event source is opened again, the first time and at most
+# Seconds without an event source that had nothing to say that anyone asked for: noise wakes us 50 times a second and no more.
+NAP = 0.02
+APPEARS = frozenset({Topic.RDMA, Topic.DEVICE})  # what an event source may come with that was not there before
+NO_TOPICS: frozenset[Topic] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class EventSourceState:
+    """`alive`: it would ring. `restarts`: how often it was opened again after it had died.
+
+    `why` says why it does not ring, "" if it would; `absent`: this node has no such thing, nothing died.
+    """
+
+    alive: bool
+    restarts: int = 0
+    why: str = ""
+    absent: bool = False
+
+
+@dataclass(slots=True)
+class _OpenSource:
+    """An event source and how it fares. Times are CLOCK_BOOTTIME seconds.
+
+    `descriptor` is None while it is closed; it is opened again at `again_at`, and `pause` after that if it fails.
+    `died` tells an event source that broke from one that this node does not have. `resting_until`: not listened to before.
+    """
+
+    source: EventSource
+    descriptor: int | None = None
+    opened_at: float = 0.0
+    again_at: float = 0.0
+    pause: float = FIRST
+    died: bool = False
+    restarts: int = 0
+    why: str = ""
+    resting_until: float = 0.0
+
+    def state(self) -> EventSourceState:
+        why = self.why if self.descriptor is None else self.source.trouble()
+        absent = self.descriptor is None and not self.died
+        return EventSourceState(self.descriptor is not None and not why, self.restarts, why, absent)
+
+
+class EventSources:
+    """All event sources of a live node, and a way to wake who waits for them. One thread waits; only `wake` is for others."""
+
+    def __init__(
+        self,
+        root: str = "/",
+        configuration: Iterable[str] = ("/etc/nodeprep",),
+        directories: Mapping[str, Topic] = DIRECTORIES,
+        sources: Iterable[EventSource] | None = None,
+    ) -> None:
+        """Open every event source that there is.
+
+        `configuration` are directories of our own file system, `directories` those under the host's `root`; they need
+        not be there yet. `sources` takes the place of all event sources.
+        """
+        if sources is None:
+            sources = _all(root, configuration, directories)
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._rung: frozenset[Topic] = NO_TOPICS
+        self._event_sources = [_OpenSource(source) for source in sources]
+        now = clock.now()
+        for event_source in self._event_sources:
+            self._open(event_source, now)
+        self._rung = NO_TOPICS  # who has just begun looks at everything anyway
+
+    def wait(self, timeout: float | None, deaf: frozenset[Topic] = frozenset()) -> frozenset[Topic]:
+        """Wait until an event source rings, `wake` is called or `timeout` seconds passed; the topics that rang.
+
+        Event sources of `deaf` topics are not listened to now: what they would say waits, and rings when they are heard again.
+        """
+        now = clock.now()
+        end = math.inf if timeout is None else now + timeout
+        while True:
+            for event_source in self._event_sources:
+                if event_source.descriptor is None and event_source.again_at <= now:
+                    self._open(event_source, now)
+            woken = self._listen(now, now if self._rung - deaf else end, deaf)
+            now = clock.now()
+            if woken or self._rung - deaf or now >= end:
+                break
+        told, self._rung = self._rung - deaf, self._rung & deaf
+        return told
+
+    def wake(self) -> None:
+        """Make `wait` return; may be called from any thread and from a signal handler."""
+        with suppress(OSError, ValueError):  # woken as often as its counter holds; closed
+            os.eventfd_write(self._wake, 1)
+
+    def states(self) -> Mapping[str, EventSourceState]:
+        """By name of the event source."""
+        return {event_source.source.name: event_source.state() for event_source in self._event_sources}
+
+    def close(self) -> None:
+        for event_source in self._event_sources:
+            _shut(event_source)
+        self._event_sources = []
+        descriptor, self._wake = self._wake, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _listen(self, now: float, end: float, deaf: frozenset[Topic]) -> bool:
+        """Wait once, until `end` at the latest, and take what came; whether we were woken."""
+        poll, by_descriptor = select.poll(), dict[int, _OpenSource]()
+        for event_source in self._event_sources:
+            if event_source.descriptor is None:
+                end = min(end, event_source.again_at)
+            elif event_source.source.topics <= deaf:
+                continue
+            elif event_source.resting_until > now:
+                end = min(end, event_source.resting_until)
+            else:
+                poll.register(event_source.descriptor, select.POLLIN)
+                by_descriptor[event_source.descriptor] = event_source
+        if self._wake >= 0:
+            poll.register(self._wake, select.POLLIN)
+        woken = False
+        # Rounded up: a wait that is cut to 0 ms would spin until its end.
+        for descriptor, event in poll.poll(None if end == math.inf else math.ceil(max(0.0, end - now) * 1000)):
+            if descriptor == self._wake:
+                self._calm(event)
+                woken = True
+            else:
+                self._take(by_descriptor[descriptor], event, deaf)
+        return woken
+
+    def _calm(self, event: int) -> None:
+        if event & select.POLLNVAL:  # somebody closed it; with it we would never sleep again
+            self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            return
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._wake)
+
+    def _take(self, event_source: _OpenSource, event: int, deaf: frozenset[Topic]) -> None:
+        now = clock.now()
+        try:
+            said = _said(event_source.source, event)
+        except Exception as error:  # noqa: BLE001 - the boundary: a fault in one event source stays there
+            self._died(event_source, error, now)
+            return
+        if not said - deaf:
+            event_source.resting_until = now + NAP
+        self._rung |= said
+        if said & APPEARS:
+            self._appeared(event_source, now)
+
+    def _appeared(self, teller: _OpenSource, now: float) -> None:
+        """A device or a module came, went or changed: there may be an event source now that was absent."""
+        for event_source in self._event_sources:
+            if event_source is teller:
+                continue
+            with suppress(Exception):  # it has a period of its own
+                event_source.source.heard()
+            if event_source.descriptor is None and not event_source.died and event_source.again_at < math.inf:
+                event_source.again_at = now
+
+    def _open(self, event_source: _OpenSource, now: float) -> None:
+        try:
+            event_source.descriptor = event_source.source.open()
+        except EventSourceAbsent as absent:
+            event_source.why, event_source.died = str(absent), False
+            event_source.again_at = math.inf if absent.final else now + LONGEST
+            return
+        except Exception as error:  # noqa: BLE001 - the boundary, as above
+            self._died(event_source, error, now)
+            return
+        event_source.opened_at, event_source.resting_until, event_source.why = now, 0.0, ""
+        event_source.restarts += event_source.died
+        event_source.died = False
+        self._rung |= event_source.source.topics
+
+    def _died(self, event_source: _OpenSource, error: Exception, now: float) -> None:
+        """Close it and say so once; what it says from now on is missed until it is open again."""
+        if event_source.descriptor is not None:
+            self._rung |= event_source.source.topics
+            if now - event_source.opened_at >= LONGEST:
+                event_source.pause = FIRST
+        _shut(event_source)
+        event_source.why, event_source.died = _words(error), True
+        event_source.again_at, event_source.pause = now + event_source.pause, min(event_source.pause * 2, LONGEST)
+
+
+def _said(source: EventSource, event: int) -> frozenset[Topic]:
+    """What an event source that poll(2) reported announces. Raises OSError if it is dead."""
+    said = source.drain()
+    if not said and not event & select.POLLIN:  # it would be reported again and again
+        raise OSError(errno.EIO, "in error, with nothing to read")
+    return said
+
+
+def _shut(event_source: _OpenSource) -> None:
+    event_source.descriptor = None
+    with suppress(Exception):  # it is dead already
+        event_source.source.close()
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _all(root: str, configuration: Iterable[str], directories: Mapping[str, Topic]) -> list[EventSource]:
+    host = Files(root)
+    watched = [WatchedDirectory(host, path, topic) for path, topic in directories.items()]
+    watched += [WatchedDirectory(Files(), os.path.abspath(path), Topic.CONFIG) for path in configuration]
+    return [
+        LinkEvents(),
+        RdmaEvents(),
+        DeviceEvents(),
+        KernelLogEvents(host),
+        DirectoryEvents(watched),
+        PortEvents(root),
+    ]

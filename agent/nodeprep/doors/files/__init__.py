@@ -1,0 +1,1 @@
+"""Files: of a node's root, and the agent's own."""

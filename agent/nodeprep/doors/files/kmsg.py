@@ -1,0 +1,168 @@
+"""Reads the kernel log: /dev/kmsg where it may be opened, else syslog(2), as agents in containers must."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+RECORD = 8192  # bytes; a read shorter than the record is EINVAL, and escapes make records grow
+SYSLOG_ACTION_READ_ALL = 3  # include/uapi/linux/syslog.h; needs CAP_SYSLOG where dmesg_restrict is set
+SYSLOG_ACTION_SIZE_BUFFER = 10
+RECORDS_LIMIT = 20_000  # records, the newest; rings of the usual sizes hold fewer
+READS = 500_000  # where more is written than we can read, there is no end to come to
+# The time is there if printk.time is on, the caller in its second bracket if printk.caller is.
+LINE = re.compile(r"<(\d{1,4})>(?:\[ *(\d{1,12})\.(\d{6})\](?:\[[^\]]*\])? )?(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class KmsgRecord:
+    """One kernel-log record. `facility` 0 is the kernel itself; `at` counts seconds since boot; `number` only grows."""
+
+    number: int
+    at: float
+    level: int
+    facility: int
+    text: str
+
+
+class KernelLogReader:
+    """The kernel log, read again and again: what was read once is not read again.
+
+    Only records that are `wanted` are kept, by default all. The device is read where it may be, else syslog(2).
+    """
+
+    def __init__(self, device: str = "/dev/kmsg", wanted: Callable[[KmsgRecord], bool] = bool) -> None:
+        self._device = device
+        self._wanted = wanted
+        self._descriptor: int | None = None  # stands behind the last record that was read
+        self._records: deque[KmsgRecord] = deque(maxlen=RECORDS_LIMIT)
+        self._dump, self._dumped = b"", SyslogDump()
+
+    def __del__(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def read(self) -> tuple[KmsgRecord, ...]:
+        """The records since the last `dmesg --clear`, oldest first. Raises OSError if neither source may be read."""
+        descriptor = _opened(self._device)
+        if descriptor is None:
+            return self._by_syslog()
+        if self._descriptor is None:
+            self._descriptor = descriptor
+            self._records.extend(filter(self._wanted, _records(descriptor)))
+            return tuple(self._records)
+        try:
+            self._records.extend(filter(self._wanted, _records(self._descriptor)))
+            oldest = next(_records(descriptor), None)
+        finally:
+            os.close(descriptor)
+        while self._records and (oldest is None or self._records[0].number < oldest.number):
+            self._records.popleft()
+        return tuple(self._records)
+
+    def _by_syslog(self) -> tuple[KmsgRecord, ...]:
+        dump = _dump()
+        if not dump.startswith(self._dump):  # cleared, or the oldest were overwritten
+            self._dump, self._dumped = b"", SyslogDump()
+        end = dump.rfind(b"\n") + 1
+        self._dumped = parse_syslog(dump[len(self._dump) : end], self._dumped, self._wanted)
+        self._dump = dump[:end]
+        return self._dumped.records
+
+
+def _opened(device: str) -> int | None:
+    """A descriptor that stands before the oldest record that nobody cleared; None if this is not the log's device."""
+    try:
+        descriptor = os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if stat.S_ISCHR(os.fstat(descriptor).st_mode):  # no file, as a root mounted without its /dev may hold
+            # SEEK_DATA skips what a human cleared: that is how an operator says "seen and dealt with".
+            os.lseek(descriptor, 0, os.SEEK_DATA)
+            return descriptor
+    except OSError as error:
+        if error.errno != errno.ESPIPE:  # a console, as some containers have in its place
+            os.close(descriptor)
+            raise
+    os.close(descriptor)
+    return None
+
+
+def _records(descriptor: int) -> Iterator[KmsgRecord]:
+    for _ in range(READS):
+        try:
+            data = os.read(descriptor, RECORD)
+        except BlockingIOError:  # no more
+            break
+        except BrokenPipeError:  # overwritten while we read: the next read is the oldest that is left
+            continue
+        if not data:
+            break
+        record = parse(data)
+        if record is not None:
+            yield record
+
+
+def parse(data: bytes) -> KmsgRecord | None:
+    """Decode one read(2) of /dev/kmsg: `prio,seq,usec,flags[,...];text`, then lines of KEY=value."""
+    head, semicolon, rest = data.partition(b";")
+    fields = head.split(b",")
+    if not semicolon or len(fields) < 3 or not all(field.isdigit() for field in fields[:3]):
+        return None
+    text = rest.partition(b"\n")[0].decode(errors="replace")
+    priority, number, microseconds = (int(field) for field in fields[:3])
+    return KmsgRecord(number, microseconds / 1e6, priority & 7, priority >> 3, text)
+
+
+def _dump() -> bytes:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    size = libc.klogctl(SYSLOG_ACTION_SIZE_BUFFER, None, 0)
+    if size < 0:
+        raise OSError(ctypes.get_errno() or errno.EPERM, "syslog(2)")
+    buffer = ctypes.create_string_buffer(size)
+    length = libc.klogctl(SYSLOG_ACTION_READ_ALL, buffer, size)
+    if length < 0:
+        raise OSError(ctypes.get_errno() or errno.EPERM, "syslog(2)")
+    return ctypes.string_at(buffer, length)
+
+
+@dataclass(frozen=True, slots=True)
+class SyslogDump:
+    """What was understood of a syslog(2) dump: the newest records that were wanted, and the number of the last line."""
+
+    records: tuple[KmsgRecord, ...] = ()
+    number: int = -1
+
+
+def parse_syslog(
+    data: bytes, before: SyslogDump = SyslogDump(), wanted: Callable[[KmsgRecord], bool] = bool
+) -> SyslogDump:
+    """Decode a syslog(2) dump, or what came to it: lines of `<prio>[seconds.micros] text`.
+
+    Raises OSError if it never understood a line. The dump has no record numbers. Times serve instead: they say the same
+    of a record in every dump.
+    """
+    records = deque(before.records, maxlen=RECORDS_LIMIT)
+    number = before.number
+    understood = False
+    # Only the kernel's own line end counts: a name that a device gives itself may hold any other.
+    for line in data.split(b"\n"):
+        match = LINE.fullmatch(line.decode(errors="replace"))
+        if match:
+            understood = True
+            priority, at = int(match[1]), int(match[2] or 0) * 1_000_000 + int(match[3] or 0)
+            number = max(number + 1, at)
+            record = KmsgRecord(number, at / 1e6, priority & 7, priority >> 3, match[4])
+            if wanted(record):
+                records.append(record)
+    if data.strip(b"\0\n") and not understood and before.number < 0:
+        raise OSError(errno.EBADMSG, "syslog(2): not one line that looks like the kernel's")
+    return SyslogDump(tuple(records), number)

@@ -1,0 +1,246 @@
+"""Reads files of a node's root: never outside it, never what is no plain file, never without an end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from dataclasses import dataclass
+
+from nodeprep.doors.files import file_root
+from nodeprep.doors.files.file_root import ATTRIBUTES, Root
+from nodeprep.model import Unreadable, Why
+
+LIMIT = 1 << 20  # bytes; no kernel attribute comes near 1 MiB
+PAGE, CHUNK = 4096, 1 << 16  # bytes; an attribute of sysfs fits a page (Documentation/filesystems/sysfs.rst)
+GONE_ERRNOS = (errno.ENOENT, errno.ENOTDIR)
+DENIED = (errno.EACCES, errno.EPERM)
+FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+NUMBER = re.compile(r"-?[0-9]{1,20}")
+FILE, DIRECTORY = "a file", "a directory"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A device node as stat(2) shows it: kind is "c" or "b", mode holds the permission bits."""
+
+    kind: str
+    major: int
+    minor: int
+    mode: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """What stands at a path: `what` in words such as "a file" or "a FIFO", its size in bytes, its permission bits."""
+
+    what: str
+    size: int
+    mode: int
+
+    @property
+    def is_file(self) -> bool:
+        return self.what == FILE
+
+    @property
+    def is_directory(self) -> bool:
+        return self.what == DIRECTORY
+
+    @property
+    def is_executable(self) -> bool:
+        """Whether somebody may execute it; root, who runs plugins, then may too."""
+        return self.is_file and bool(self.mode & (stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH))
+
+
+class Files:
+    """The files under one root.
+
+    `text`, `names`, `number`, `node` and `entry` answer None where there is no such file, an Unreadable where there is
+    one that does not yield. Links are followed inside the root, absolute ones too. A path that an `excluded` pattern
+    matches is not there. Of a `live` host some paths lie outside the root (doors/files/file_root.py); `shows_processes` is whether
+    the root has the host's processes.
+    """
+
+    def __init__(self, root: str = "/", excluded: tuple[str, ...] = (), *, live: bool = False) -> None:
+        self._root = Root(root, excluded, live=live)
+        self.root = self._root.path  # "" is this machine's own
+        self.shows_processes = not self._root.has_tables_only
+        self._plain: set[str] = set()  # attributes that were plain files
+
+    def forget(self) -> None:
+        """Forget where links led: they may lead elsewhere at the next look."""
+        self._root.forget()
+        self._plain = set()
+
+    def look_again(self) -> None:
+        """Another look begins, and what links that go with their devices led to is taken to be there if it is."""
+        self._root.look_again()
+
+    def text(self, path: str, limit: int = LIMIT) -> str | None | Unreadable:
+        """The file's text without the white space at its end; what stands before it is no kernel's."""
+        data = self.data(path, limit)
+        if not isinstance(data, bytes):
+            return data
+        try:
+            text = data.decode().rstrip(" \t\n")
+        except UnicodeDecodeError:
+            return Unreadable(Why.MALFORMED, path, detail="not UTF-8")
+        return Unreadable(Why.MALFORMED, path, detail="holds NUL bytes") if "\0" in text else text
+
+    def need(self, path: str) -> str | Unreadable:
+        """The text of a file that a thing of its kind always shows; its absence is Unreadable(missing)."""
+        text = self.text(path)
+        return Unreadable(Why.MISSING, path) if text is None else text
+
+    def number(self, path: str) -> int | None | Unreadable:
+        """A decimal that fits the kernel's 64 bits."""
+        text = self.text(path)
+        if not isinstance(text, str):
+            return text
+        if NUMBER.fullmatch(text) and -(1 << 63) <= int(text) < 1 << 64:
+            return int(text)
+        return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no number")
+
+    def data(self, path: str, limit: int = LIMIT, head: bool = False) -> bytes | None | Unreadable:
+        """The file's bytes; with `head`, the first `limit` of them, and no more is asked of the device."""
+        if path in self._plain and limit >= PAGE:
+            data = self._again(path)
+            if data is not None:
+                return data
+        try:
+            descriptor = self._opened(path)
+            if isinstance(descriptor, Unreadable):
+                return descriptor
+        except (OSError, ValueError) as error:
+            return _failed(path, error)
+        try:
+            data = _read(descriptor, limit if head else limit + 1, at_once=path.startswith(ATTRIBUTES))
+        except OSError as error:
+            return _failed(path, error)
+        finally:
+            os.close(descriptor)
+        return data if len(data) <= limit else Unreadable(Why.MALFORMED, path, detail=f"longer than {limit} bytes")
+
+    def _again(self, path: str) -> bytes | Unreadable | None:
+        """The bytes of an attribute that was a plain file when it was read last; None if it is none any more."""
+        try:
+            descriptor = os.open(self._root.beside(path), FLAGS | os.O_NOFOLLOW)
+        except OSError:
+            self._plain.discard(path)
+            return None
+        try:
+            data = os.read(descriptor, PAGE)
+        except OSError as error:
+            return _failed(path, error)
+        finally:
+            os.close(descriptor)
+        return data if len(data) < PAGE else None
+
+    def _opened(self, path: str) -> int | Unreadable:
+        """A descriptor of the file at `path`; raises OSError."""
+        real, mode = self._found(path)
+        if not stat.S_ISREG(mode):
+            # Opening a FIFO or a device can block or act; it is no attribute of anything.
+            return Unreadable(Why.IO_ERROR, path, errno.EISDIR, _what(mode))
+        descriptor = os.open(real, FLAGS | (os.O_NOFOLLOW if self.root else 0))
+        if self.root and file_root.is_kept(path):
+            self._plain.add(path)
+        return descriptor
+
+    def _found(self, path: str) -> tuple[str, int]:
+        """Where `path` lies on this machine and what stands there. Few files are links: only those are followed."""
+        if not self.root:
+            return path, os.stat(self._root.resolve(path)).st_mode
+        real = self._root.beside(path)
+        mode = os.lstat(real).st_mode
+        if path.rpartition("/")[2] in ("", ".", "..") or stat.S_ISLNK(mode):
+            real = self._root.resolve(path)
+            # A resolved path that has become a link was changed under our feet and may lead anywhere.
+            mode = os.lstat(real).st_mode
+        return real, mode
+
+    def names(self, path: str) -> tuple[str, ...] | None | Unreadable:
+        """The names in a directory, sorted."""
+        try:
+            return tuple(sorted(os.listdir(self._root.resolve(path))))
+        except (OSError, ValueError) as error:
+            if isinstance(error, NotADirectoryError) and self.exists(path):
+                return Unreadable(Why.IO_ERROR, path, errno.ENOTDIR, "a file, not a directory")
+            return _failed(path, error)
+
+    def link(self, path: str) -> str | None:
+        """Where a link points, as written there, also when nothing is at its end; None if `path` is no link."""
+        head, _, name = path.rpartition("/")
+        try:
+            return os.readlink(f"{self._root.resolve(head)}/{name}")
+        except (OSError, ValueError):
+            return None
+
+    def place(self, path: str) -> str:
+        """The path with every link followed, as seen from inside the root; itself where that cannot be told."""
+        try:
+            real = self._root.resolve(path) if self.root else os.path.realpath(path)
+        except (OSError, ValueError):
+            return path
+        return real.removeprefix(self.root) or "/"
+
+    def exists(self, path: str) -> bool:
+        try:
+            os.stat(self._root.resolve(path))
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def node(self, path: str) -> DeviceNode | None | Unreadable:
+        """The device node at `path`; anything else there is Unreadable."""
+        try:
+            found = os.stat(self._root.resolve(path))
+        except (OSError, ValueError) as error:
+            return _failed(path, error)
+        if not (stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode)):
+            return Unreadable(Why.MALFORMED, path, detail=f"{_what(found.st_mode)}, not a device node")
+        kind = "c" if stat.S_ISCHR(found.st_mode) else "b"
+        return DeviceNode(kind, os.major(found.st_rdev), os.minor(found.st_rdev), stat.S_IMODE(found.st_mode))
+
+    def entry(self, path: str) -> FileEntry | None | Unreadable:
+        """What stands at `path`, links followed; it is not opened."""
+        try:
+            found = os.stat(self._root.resolve(path))
+        except (OSError, ValueError) as error:
+            return _failed(path, error)
+        return FileEntry(_what(found.st_mode), found.st_size, stat.S_IMODE(found.st_mode))
+
+
+def _read(descriptor: int, most: int, *, at_once: bool = False) -> bytes:
+    """The bytes, at most so many. `at_once`: what is shorter than a page is all there is, as with sysfs' attributes."""
+    parts = [os.read(descriptor, min(most, PAGE))]
+    if at_once and len(parts[0]) < PAGE:
+        return parts[0]
+    left = most - len(parts[0])
+    while left and parts[-1]:
+        parts.append(os.read(descriptor, min(left, CHUNK)))
+        left -= len(parts[-1])
+    return b"".join(parts)
+
+
+def _failed(path: str, error: OSError | ValueError) -> Unreadable | None:
+    if isinstance(error, ValueError):  # a NUL in a name
+        return Unreadable(Why.MALFORMED, path, detail=str(error))
+    if error.errno in GONE_ERRNOS:
+        return None
+    kind = Why.DENIED if error.errno in DENIED else Why.IO_ERROR
+    return Unreadable(kind, path, error.errno, os.strerror(error.errno or 0))
+
+
+def _what(mode: int) -> str:
+    for is_one, word in (
+        (stat.S_ISDIR, DIRECTORY),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a character device"),
+        (stat.S_ISBLK, "a block device"),
+    ):
+        if is_one(mode):
+            return word
+    return FILE

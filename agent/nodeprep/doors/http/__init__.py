@@ -1,0 +1,1 @@
+"""HTTP: the ECS instance metadata service."""

@@ -1,0 +1,174 @@
+"""The metadata's answers as values: words, addresses and lists in the several forms that it writes them in."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from nodeprep.model import Unreadable, Why
+
+T = TypeVar("T", bound=ipaddress.IPv4Address | ipaddress.IPv6Address)
+Tree = Mapping[str, object]
+MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
+WORD = re.compile(r"[!-~]{1,128}")  # identifiers, types and zones: nothing that a terminal would obey
+MOST_INTERFACES, MOST_ADDRESSES = 128, 1024  # against nonsense; no quota comes near
+HERE = "metadata"  # of one key, as a path for people
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceMetadata:
+    """An ENI; an Unreadable stands for what was not told or cannot be meant. `prefix` is None if no netmask is told."""
+
+    mac: str
+    eni: str | Unreadable
+    primary_address: str | Unreadable
+    addresses: tuple[str, ...] | Unreadable
+    ipv6_addresses: tuple[str, ...] | Unreadable
+    prefix: int | None | Unreadable
+    gateway: str | Unreadable
+    vswitch: str | Unreadable
+    vswitch_cidr: str | Unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceMetadata:
+    """An instance, as `InterfaceMetadata` is an ENI."""
+
+    id: str | Unreadable
+    type: str | Unreadable
+    region: str | Unreadable
+    zone: str | Unreadable
+    primary_mac: str
+    interfaces: tuple[InterfaceMetadata, ...]
+
+
+def instance(tree: Tree) -> InstanceMetadata | Unreadable:
+    """The instance that a tree of metadata describes.
+
+    Without a valid MAC of each of its interfaces no book can be kept, and then all of it is Unreadable.
+    """
+    primary = mac_of(tree.get("mac"), "mac")
+    if isinstance(primary, Unreadable):
+        return primary
+    macs = under(tree, "network", "interfaces", "macs")
+    if not macs:
+        return Unreadable(Why.MALFORMED, f"{HERE} network/interfaces/macs", detail="lists no interface")
+    interfaces: list[InterfaceMetadata] = []
+    for name, entry in macs.items():
+        mac = mac_of(name, "network/interfaces/macs")
+        if isinstance(mac, Unreadable) or not isinstance(entry, Mapping) or len(interfaces) == MOST_INTERFACES:
+            strange = Unreadable(
+                Why.MALFORMED, f"{HERE} network/interfaces/macs", detail="an entry that is no interface"
+            )
+            return mac if isinstance(mac, Unreadable) else strange
+        interfaces.append(_interface(mac, entry))
+    return InstanceMetadata(
+        id=_word(tree.get("instance-id"), "instance-id"),
+        type=_word((under(tree, "instance") or {}).get("instance-type"), "instance/instance-type"),
+        region=_word(tree.get("region-id"), "region-id"),
+        zone=_word(tree.get("zone-id"), "zone-id"),
+        primary_mac=primary,
+        interfaces=tuple(interfaces),
+    )
+
+
+def _interface(mac: str, entry: Tree) -> InterfaceMetadata:
+    at = f"network/interfaces/macs/{mac}"
+    return InterfaceMetadata(
+        mac=mac,
+        eni=_word(entry.get("network-interface-id"), f"{at}/network-interface-id"),
+        primary_address=_address(entry.get("primary-ip-address"), f"{at}/primary-ip-address"),
+        addresses=_addresses(entry.get("private-ipv4s"), f"{at}/private-ipv4s"),
+        ipv6_addresses=_ipv6_addresses(entry.get("ipv6s"), f"{at}/ipv6s"),
+        prefix=_prefix(entry.get("netmask"), f"{at}/netmask"),
+        gateway=_address(entry.get("gateway"), f"{at}/gateway"),
+        vswitch=_word(entry.get("vswitch-id"), f"{at}/vswitch-id"),
+        vswitch_cidr=_word(entry.get("vswitch-cidr-block"), f"{at}/vswitch-cidr-block"),
+    )
+
+
+def under(tree: Tree, *keys: str) -> Tree | None:
+    """The part of the tree below these keys, None where there is none."""
+    here: object = tree
+    for key in keys:
+        here = here.get(key) if isinstance(here, Mapping) else None
+    return here if isinstance(here, Mapping) else None
+
+
+def first_line(text: str) -> str:
+    """A value as Terway takes it: its first line without slashes at the ends."""
+    return text.partition("\n")[0].strip().strip("/")
+
+
+def mac_of(value: object, key: str) -> str | Unreadable:
+    """A MAC in lower case; in lists it has a slash at its end."""
+    mac = first_line(value).lower() if isinstance(value, str) else ""
+    return mac if MAC.fullmatch(mac) else _not_meant(value, key, "a MAC address")
+
+
+def _word(value: object, key: str) -> str | Unreadable:
+    word = first_line(value) if isinstance(value, str) else ""
+    return word if WORD.fullmatch(word) else _not_meant(value, key, "a word")
+
+
+def _address(value: object, key: str) -> str | Unreadable:
+    text = first_line(value) if isinstance(value, str) else ""
+    try:
+        return str(ipaddress.IPv4Address(text))
+    except ValueError:
+        return _not_meant(value, key, "an IPv4 address")
+
+
+def _addresses(value: object, key: str) -> tuple[str, ...] | Unreadable:
+    """A list, or the text of one in JSON."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return _not_meant(value, key, "a list in JSON")
+    if not isinstance(value, list) or not value:
+        return _not_meant(value, key, "a list of addresses")
+    return _all_of(value, ipaddress.IPv4Address, key, "IPv4 addresses")
+
+
+def _ipv6_addresses(value: object, key: str) -> tuple[str, ...] | Unreadable:
+    """`[fd00::1,fd00::2]`, which is no JSON; where there are none, there is no such key."""
+    if isinstance(value, str):
+        inner = first_line(value).removeprefix("[").removesuffix("]")
+        value = [one.strip(" \"'") for one in inner.split(",") if one.strip()]
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        return _not_meant(value, key, "a list of addresses")
+    return _all_of(value, ipaddress.IPv6Address, key, "IPv6 addresses")
+
+
+def _all_of(values: list[object], kind: type[T], key: str, wanted: str) -> tuple[str, ...] | Unreadable:
+    if len(values) > MOST_ADDRESSES:
+        return Unreadable(Why.MALFORMED, f"{HERE} {key}", detail=f"lists {len(values)} {wanted}")
+    try:
+        # Numbers are addresses too for this library, and here they are none.
+        return tuple(str(kind(value if isinstance(value, str) else "")) for value in values)
+    except ValueError:
+        return _not_meant(values, key, wanted)
+
+
+def _prefix(value: object, key: str) -> int | None | Unreadable:
+    """The length of a netmask such as 255.255.255.0."""
+    if value is None:
+        return None
+    mask = _address(value, key)
+    if isinstance(mask, Unreadable):
+        return mask
+    bits = f"{int(ipaddress.IPv4Address(mask)):032b}"
+    return _not_meant(value, key, "a netmask") if "01" in bits else bits.count("1")
+
+
+def _not_meant(value: object, key: str, wanted: str) -> Unreadable:
+    if value is None:
+        return Unreadable(Why.MISSING, f"{HERE} {key}", detail="not told")
+    return Unreadable(Why.MALFORMED, f"{HERE} {key}", detail=f"{value!a:.60} is not {wanted}")

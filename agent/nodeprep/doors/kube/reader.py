@@ -1,0 +1,208 @@
+"""Asks the Kubernetes API server: single objects by name and lists by selector, as raw JSON, within one deadline."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from threading import Lock
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote, urlencode
+
+from nodeprep import __version__
+from nodeprep.doors import clock
+from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, CONNECT, READ, WORDS, Answer, Broken, Peer, Wire
+from nodeprep.model import CannotLook, Unreadable, Why
+
+if TYPE_CHECKING:
+    from nodeprep.doors.kube.exec_plugin import ExecPlugin
+
+OBSERVATION_TIMEOUT_SECONDS = 4.5  # seconds for all requests of one observation and its plugin, which has 5
+NAMESPACE = "nodeprep"  # where our own objects lie, unless a pod says otherwise
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+# A DNS subdomain (k8s.io/apimachinery/pkg/util/validation IsDNS1123Subdomain), as the names of Nodes are.
+NODE_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+Object = Mapping[str, Any]
+GET = "GET"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiAccess:
+    """The API server, the name of the Node that we run on, and who asks.
+
+    `credential` gives the headers that say who asks, anew for each observation; it may raise OSError.
+    A `plugin` is asked in its stead. `requests` counts what was asked so far, by verb and HTTP code ("lost" without).
+    `namespace` is the one that our own objects lie in: the pod's, where this is one. The server has `connect` seconds
+    for a connection and `read` for one silence.
+    """
+
+    node: str
+    peer: Peer
+    credential: Callable[[], Mapping[str, str]]
+    plugin: ExecPlugin | None = None
+    requests: Counter[tuple[str, str]] = field(default_factory=Counter, compare=False)
+    namespace: str = NAMESPACE
+    connect: float = CONNECT
+    read: float = READ
+    _lock: Lock = field(default_factory=Lock, compare=False, repr=False)
+
+    def count(self, verb: str, code: int) -> None:
+        """One more request; any thread may ask. `code` is 0 where no answer came."""
+        with self._lock:
+            self.requests[verb, str(code) if code else "lost"] += 1
+
+    def opened(self, seconds: float) -> tuple[Wire, Mapping[str, str]] | Unreadable:
+        """A connection for `seconds`, to be closed, and the headers that say who asks; or why there is none."""
+        begun, peer = clock.now(), self.peer
+        try:
+            if self.plugin is None:
+                who = self.credential()
+            else:
+                held = self.plugin.credential(seconds)
+                who, peer = held.headers, replace(peer, pem=held.pem)
+            left = max(0.0, round(seconds - (clock.now() - begun), 1))
+            wire = Wire(peer, left, self.connect, self.read)
+        except CannotLook as cannot:
+            return cannot.blind
+        except OSError as error:
+            words = error.strerror or str(error)
+            return Unreadable(Why.IO_ERROR, error.filename or self.peer.url, error.errno, words[:WORDS])
+        except (ImportError, ValueError) as error:
+            kind = Why.MALFORMED if isinstance(error, ValueError) else Why.MISSING_TOOL
+            return Unreadable(kind, self.peer.url, detail=str(error)[:WORDS])
+        return wire, {**who, "Accept": "application/json", "User-Agent": f"nodeprep/{__version__}"}
+
+
+def in_cluster(
+    node: str, environment: Mapping[str, str] = os.environ, directory: str = SERVICE_ACCOUNT
+) -> ApiAccess | None:
+    """The access of a pod's service account; None where this is no pod that has one."""
+    host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
+    token = f"{directory}/token"
+    if not host or not port or not os.path.isfile(token):
+        return None
+
+    def credential() -> Mapping[str, str]:
+        with open(token, encoding="utf-8") as file:  # each time: the kubelet renews it within the hour
+            return {"Authorization": f"Bearer {file.read().strip()}"}
+
+    try:
+        with open(f"{directory}/namespace", encoding="utf-8") as file:
+            namespace = file.read().strip()
+    except OSError:
+        namespace = NAMESPACE
+    url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    return ApiAccess(node, Peer(url, authority=f"{directory}/ca.crt"), credential, namespace=namespace)
+
+
+class ApiReader:
+    """The requests of one observation. Use it as a context manager.
+
+    `lost` is why nothing more is asked: no way to the server, or it does not know us. `now` is the server's clock in
+    seconds since 1970, to hold the times in its objects against; ours as long as it did not tell.
+    """
+
+    def __init__(self, access: ApiAccess, seconds: float = OBSERVATION_TIMEOUT_SECONDS) -> None:
+        self.node = access.node
+        self.server = access.peer.url
+        self.lost: Unreadable | None = None
+        self.now = datetime.fromisoformat(clock.utc()).timestamp()
+        self._wire: Wire | None = None
+        self._access = access
+        opened = access.opened(seconds)
+        if isinstance(opened, Unreadable):
+            self.lost = opened
+        else:
+            self._wire, self._headers = opened
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._wire is not None:
+            self._wire.close()
+
+    def get(self, group: str, resource: str, name: str, namespace: str = "") -> Object | None | Unreadable:
+        """An object; None where there is none, nor its kind. `group` is "v1" or such as "apps/v1"."""
+        inside = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+        path = f"{_root(group)}{inside}/{resource}/{quote(name, safe='')}"
+        kind = _kind(group, resource)
+        may = f"get {kind}/{name}" + (f" -n {namespace}" if namespace else "")
+        return self._ask(path, f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}", may)
+
+    def list(self, group: str, resource: str, **selectors: str) -> tuple[Object, ...] | Unreadable:
+        """The objects of all namespaces that fit `selectors`, which are query parameters; none of an unknown kind."""
+        kind = _kind(group, resource)
+        told = self._ask(f"{_root(group)}/{resource}?{urlencode(selectors)}", kind, f"list {kind} --all-namespaces")
+        if told is None or isinstance(told, Unreadable):
+            return () if told is None else told
+        items = told.get("items") or []
+        if isinstance(items, list) and all(isinstance(item, dict) for item in items):
+            return tuple(items)
+        return Unreadable(Why.MALFORMED, kind, detail=".items is no list of objects")
+
+    def _ask(self, path: str, what: str, may: str) -> Object | None | Unreadable:
+        """The answer to one GET of `what`, which who is allowed to `may` have."""
+        if self.lost is not None or self._wire is None:
+            return self.lost
+        try:
+            answer = self._wire.get(path, self._headers)
+        except Broken as broken:
+            self._access.count(GET, 0)
+            where = self.server if broken.lost else what
+            trouble = Unreadable(broken.kind, where, broken.errno, broken.detail)
+            self.lost = trouble if broken.lost else None
+            return trouble
+        self._access.count(GET, answer.status)
+        self._set_clock(answer.date)
+        if answer.status == 401:
+            if self._access.plugin is not None:
+                self._access.plugin.forget()
+            detail = "HTTP 401: it does not know who we are; see kubectl auth whoami"
+            self.lost = Unreadable(Why.DENIED, self.server, errno.EACCES, detail)
+            return self.lost
+        if answer.status == 403:
+            return Unreadable(Why.DENIED, what, errno.EACCES, f"HTTP 403: may not; see kubectl auth can-i {may}")
+        return None if answer.status == 404 else _read(answer, what)
+
+    def _set_clock(self, date: str | None) -> None:
+        try:
+            told = parsedate_to_datetime(date or "")
+        except ValueError:
+            return
+        self.now = told.replace(tzinfo=told.tzinfo or UTC).timestamp()
+
+
+def _read(answer: Answer, what: str) -> Object | Unreadable:
+    if len(answer.body) > BODY_LIMIT_BYTES:
+        return Unreadable(Why.MALFORMED, what, detail=f"an answer of more than {BODY_LIMIT_BYTES >> 20} MiB")
+    try:
+        told = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        told = None
+    if answer.status != 200:
+        said = told.get("message") if isinstance(told, dict) else None
+        words = f": {said[:WORDS]}" if isinstance(said, str) else ""
+        # Less than 400 is a redirect, which no API server sends and nobody follows with our credentials.
+        kind = Why.IO_ERROR if answer.status >= 400 else Why.MALFORMED
+        return Unreadable(kind, what, detail=f"HTTP {answer.status}{words}")
+    return told if isinstance(told, dict) else Unreadable(Why.MALFORMED, what, detail="the answer is no JSON object")
+
+
+def _root(group: str) -> str:
+    return f"/apis/{group}" if "/" in group else f"/api/{group}"
+
+
+def _kind(group: str, resource: str) -> str:
+    """The resource as kubectl takes it, which tells Terway's nodes from the core's."""
+    return f"{resource}.{group.partition('/')[0]}" if "/" in group else resource

@@ -1,0 +1,94 @@
+"""Writes to the Kubernetes API: one request, one outcome. Whether and when to ask again is for who asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from nodeprep.doors.kube.reader import ApiAccess
+from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, WORDS, Answer, Broken, Wire
+from nodeprep.model import Unreadable
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"  # lists merge by their keys: conditions by type
+JSON = "application/json"
+LOST = 0  # in place of a status: no answer, and what was asked may have been done or not
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOutcome:
+    """What came of a request: its HTTP status (LOST: no answer), the object in the answer, what is wrong in one line.
+
+    `retry_after` are the seconds for which the server wants to be left alone, 0.0 where it does not say.
+    """
+
+    status: int
+    body: Mapping[str, Any] = field(default_factory=dict)
+    message: str = ""
+    retry_after: float = 0.0
+
+    @property
+    def said(self) -> str:
+        """The server's own words, whole; `message` cuts them."""
+        words = self.body.get("message")
+        return words if isinstance(words, str) else ""
+
+    @property
+    def done(self) -> bool:
+        return 200 <= self.status < 300
+
+
+class ApiWriter:
+    """Requests to the server of `access`, all within `seconds`. Use it as a context manager; it raises nothing."""
+
+    def __init__(self, access: ApiAccess, seconds: float) -> None:
+        self._access = access
+        self._wire: Wire | None = None
+        opened = access.opened(seconds)
+        if isinstance(opened, Unreadable):
+            self._lost = str(opened)
+        else:
+            self._wire, self._headers = opened
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._wire is not None:
+            self._wire.close()
+
+    def request(self, method: str, path: str, body: object = None, content_type: str = MERGE) -> WriteOutcome:
+        """Ask for one thing; `body` is sent as JSON."""
+        if self._wire is None:
+            return WriteOutcome(LOST, message=self._lost)
+        sent = None if body is None else json.dumps(body).encode()
+        headers = self._headers if sent is None else {**self._headers, "Content-Type": content_type}
+        try:
+            answer = self._wire.request(method, path, headers, sent)
+        except Broken as broken:
+            self._access.count(method, LOST)
+            return WriteOutcome(LOST, message=f"{self._access.peer.url}: {broken.detail}")
+        self._access.count(method, answer.status)
+        if answer.status == 401 and self._access.plugin is not None:
+            self._access.plugin.forget()
+        return _read(answer, f"{method} {path.partition('?')[0]}")
+
+
+def _read(answer: Answer, asked: str) -> WriteOutcome:
+    try:
+        told = json.loads(answer.body) if len(answer.body) <= BODY_LIMIT_BYTES else None
+    except (ValueError, RecursionError):
+        told = None
+    found = told if isinstance(told, dict) else {}
+    if 200 <= answer.status < 300 and isinstance(told, dict):
+        return WriteOutcome(answer.status, found)
+    if 200 <= answer.status < 300:
+        return WriteOutcome(LOST, message=f"{asked}: the answer is no JSON object")
+    said = found.get("message")
+    words = f": {' '.join(said.split())[:WORDS]}" if isinstance(said, str) else ""
+    return WriteOutcome(answer.status, found, f"{asked}: HTTP {answer.status}{words}", answer.retry_after)

@@ -1,0 +1,1 @@
+"""Netlink: rtnetlink, RDMA, nf_tables, DCB."""

@@ -1,0 +1,261 @@
+"""Asks rtnetlink for rules and routes of all tables, and what the kernel would do with a packet. Sends none."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from nodeprep.doors.netlink import interfaces, nlsocket, raw
+from nodeprep.doors.netlink.interfaces import FAMILIES, NETLINK_ROUTE, SCOPES, AddressInfo, NeighbourInfo
+from nodeprep.doors.netlink.nlsocket import HEADER, Message, Nest, NetlinkSocket, Refused
+from nodeprep.doors.netlink.raw import RTMSG, Raw
+
+
+class RouteCommand(IntEnum):
+    """Message types of include/uapi/linux/rtnetlink.h."""
+
+    RTM_GETLINK = 18
+    RTM_GETROUTE = 26
+    RTM_GETRULE = 34
+
+
+# include/uapi/linux/rtnetlink.h
+RTNEXTHOP = struct.Struct("=HBBi")  # length, flags, hops, index
+RTA_DST, RTA_SRC, RTA_IIF, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY = 1, 2, 3, 4, 5, 6
+RTA_MULTIPATH, RTA_TABLE, RTA_MARK, RTA_VIA = 9, 15, 16, 18
+RTM_F_CLONED, RTM_F_LOOKUP_TABLE = 0x200, 0x1000
+RTNH_F_ONLINK = 4
+RT_TABLE_COMPAT = 252  # stands in the header for numbers above 255
+MANY = 10_000  # routes; a node with 250 pods has hundreds
+KINDS = {
+    1: "unicast",
+    2: "local",
+    3: "broadcast",
+    4: "anycast",
+    5: "multicast",
+    6: "blackhole",
+    7: "unreachable",
+    8: "prohibit",
+    9: "throw",
+}
+# include/uapi/linux/fib_rules.h
+FRA_DST, FRA_SRC, FRA_IIFNAME, FRA_PRIORITY, FRA_FWMARK, FRA_TABLE, FRA_OIFNAME = 1, 2, 3, 6, 10, 15, 17
+ACTIONS = {1: "lookup", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
+FIB_RULE_INVERT = 2
+BRIDGE = "bridge"
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceKind:
+    """An interface's name and kind; a physical one has none."""
+
+    name: str
+    kind: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRule:
+    """A policy rule. Prefixes are "192.168.0.134/32", "" for any; `inverted` is "not" before its conditions."""
+
+    family: str
+    priority: int
+    source: str
+    destination: str
+    iif: str
+    oif: str
+    mark: int | None
+    table: int
+    action: str
+    inverted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRoute:
+    """One way of a route: one with several next hops is as many of these. `oif` is an index, 0 for none."""
+
+    family: str
+    table: int
+    destination: str
+    via: str
+    oif: int
+    metric: int
+    scope: str
+    kind: str
+    onlink: bool
+
+
+class Packet(NamedTuple):
+    """An IPv4 packet that is asked about: it came in by the interface with the index `iif`; 0 is no mark."""
+
+    source: str
+    destination: str
+    iif: int
+    mark: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RouteLookup:
+    """Where a packet would go: an interface by index and a gateway ("" for none); or the errno that it would end in."""
+
+    oif: int
+    via: str
+    table: int | None
+    kind: str
+    errno: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingTables:
+    """What decides about packets in this network namespace; `devices` by index.
+
+    `neighbours` are not asked for where there is no bridge: each of 60 pods has one or two, and its route tells more.
+    """
+
+    devices: dict[int, InterfaceKind]
+    addresses: tuple[AddressInfo, ...]
+    neighbours: tuple[NeighbourInfo, ...]
+    rules: tuple[KernelRule, ...]
+    routes: tuple[KernelRoute, ...]
+
+
+class DeviceMessage(Message):
+    """struct ifinfomsg with the two attributes that are wanted of 60 pods' links here."""
+
+    fields = (("family", "B"), ("pad", "B"), ("type", "H"), ("index", "i"), ("flags", "I"), ("change", "I"))
+    nla_map = ((3, "name", "asciiz"), (18, "info", "Info"))
+
+    class Info(Nest):
+        """IFLA_LINKINFO."""
+
+        nla_map = ((1, "kind", "asciiz"),)
+
+
+def read() -> RoutingTables:
+    """All tables, asked over one socket.
+
+    Raises:
+        OSError: the kernel refused, or gave no answer that can be trusted.
+    """
+    with NetlinkSocket(NETLINK_ROUTE) as kernel:
+        found = devices(kernel)
+        bridged = any(device.kind == BRIDGE for device in found.values())
+        beside = interfaces.neighbours(kernel) if bridged else ()
+        return RoutingTables(found, interfaces.addresses(kernel), beside, rules(kernel), routes(kernel))
+
+
+def ask(packets: Sequence[Packet]) -> tuple[RouteLookup, ...]:
+    """What the kernel would do with each of these packets, asked over one socket. Raises as `read`."""
+    with NetlinkSocket(NETLINK_ROUTE) as kernel:
+        return tuple(way(kernel, packet) for packet in packets)
+
+
+def devices(kernel: NetlinkSocket) -> dict[int, InterfaceKind]:
+    said = kernel.dump(RouteCommand.RTM_GETLINK, DeviceMessage, bytes(16))
+    return {one.field("index"): InterfaceKind(one.text("name") or "", one.nest("info").text("kind")) for one in said}
+
+
+def rules(kernel: NetlinkSocket) -> tuple[KernelRule, ...]:
+    """Rules of IPv4 and IPv6, each family in the order in which the kernel tries them."""
+    said = map(raw.opened, kernel.undecoded(RouteCommand.RTM_GETRULE, bytes(RTMSG.size), dump=True))
+    return tuple(_rule(one) for one in said if one.family in FAMILIES)
+
+
+def routes(kernel: NetlinkSocket) -> tuple[KernelRoute, ...]:
+    """All; of more than MANY those that `counts` names, for to open each that a router learned takes seconds."""
+    told = kernel.undecoded(RouteCommand.RTM_GETROUTE, bytes(RTMSG.size), dump=True)
+    said = map(raw.opened, filter(counts, told) if len(told) > MANY else told)
+    kept = (one for one in said if one.family in FAMILIES and not one.flags & RTM_F_CLONED)
+    return tuple(route for one in kept for route in _routes(one))
+
+
+def counts(data: bytes) -> bool:
+    """Whether a route may decide about pods: not if it is one by a gateway to another network and in a usual table."""
+    if len(data) < HEADER.size + RTMSG.size:
+        return True
+    _, bits, _, _, table, _, scope, kind, _ = RTMSG.unpack_from(data, HEADER.size)
+    return bits in (0, 32) or table == RT_TABLE_COMPAT or bool(scope) or KINDS.get(kind) != "unicast"
+
+
+def way(kernel: NetlinkSocket, packet: Packet) -> RouteLookup:
+    """The kernel's own decision, rules, routes, filters and all; an errno is an answer too."""
+    body = RTMSG.pack(socket.AF_INET, 32, 32, 0, 0, 0, 0, 0, RTM_F_LOOKUP_TABLE)
+    body += nlsocket.attribute(RTA_DST, socket.inet_aton(packet.destination))
+    body += nlsocket.attribute(RTA_SRC, socket.inet_aton(packet.source))
+    body += nlsocket.attribute(RTA_IIF, struct.pack("=i", packet.iif))
+    if packet.mark:
+        body += nlsocket.attribute(RTA_MARK, struct.pack("=I", packet.mark))
+    try:
+        said = kernel.undecoded(RouteCommand.RTM_GETROUTE, body, dump=False)
+    except Refused as refused:
+        return RouteLookup(0, "", None, "", refused.errno)
+    if not said:
+        raise nlsocket.malformed("RTM_GETROUTE: acknowledged, but not answered")
+    (first, *_) = _routes(raw.opened(said[0]))
+    return RouteLookup(first.oif, first.via, first.table, first.kind, None)
+
+
+def _rule(said: Raw) -> KernelRule:
+    _, to_bits, from_bits, _, table, _, _, action = said.header
+    return KernelRule(
+        family=FAMILIES[said.family],
+        priority=said.number(FRA_PRIORITY) or 0,  # the kernel does not send a 0
+        source=said.prefix(FRA_SRC, from_bits, ""),
+        destination=said.prefix(FRA_DST, to_bits, ""),
+        iif=said.text(FRA_IIFNAME),
+        oif=said.text(FRA_OIFNAME),
+        mark=said.number(FRA_FWMARK),
+        table=said.number(FRA_TABLE) or table,
+        action=ACTIONS.get(action, str(action)),
+        inverted=bool(said.flags & FIB_RULE_INVERT),
+    )
+
+
+def _routes(said: Raw) -> Iterator[KernelRoute]:
+    _, to_bits, _, _, table, _, scope, kind = said.header
+    for oif, via, flags in _hops(said):
+        yield KernelRoute(
+            family=FAMILIES[said.family],
+            table=said.number(RTA_TABLE) or table,
+            destination=said.prefix(RTA_DST, to_bits, "default"),
+            via=via,
+            oif=oif,
+            metric=said.number(RTA_PRIORITY) or 0,
+            scope=SCOPES.get(scope, str(scope)),
+            kind=KINDS.get(kind, str(kind)),
+            onlink=bool(flags & RTNH_F_ONLINK),
+        )
+
+
+def _hops(said: Raw) -> Iterator[tuple[int, str, int]]:
+    """The ways of a route: index of the interface, gateway, flags."""
+    several = said.attributes.get(RTA_MULTIPATH)
+    if several is None:
+        yield said.number(RTA_OIF) or 0, _gateway(said.family, said.attributes), said.flags
+        return
+    offset = 0
+    while offset < len(several):
+        if len(several) - offset < RTNEXTHOP.size:
+            raise nlsocket.malformed(f"{len(several) - offset} bytes behind the last next hop")
+        length, flags, _, index = RTNEXTHOP.unpack_from(several, offset)
+        if not RTNEXTHOP.size <= length <= len(several) - offset:
+            raise nlsocket.malformed(f"a next hop says that it has {length} bytes, there are {len(several) - offset}")
+        inside = dict(raw.attributes(several[offset + RTNEXTHOP.size : offset + length]))
+        yield index, _gateway(said.family, inside), flags
+        offset += length + 3 & ~3
+
+
+def _gateway(family: int, inside: dict[int, bytes]) -> str:
+    """A gateway of the route's family; RTA_VIA holds one of another: its family in two bytes, then the address."""
+    gateway, via = inside.get(RTA_GATEWAY), inside.get(RTA_VIA)
+    if gateway is not None:
+        return raw.address(family, gateway)
+    if via is None:
+        return ""
+    if len(via) < 2:
+        raise nlsocket.malformed(f"{via!r} is no RTA_VIA")
+    other: int = struct.unpack_from("=H", via)[0]
+    return raw.address(other, via[2:]) if other in FAMILIES else via[2:].hex(":")

@@ -1,0 +1,236 @@
+"""Host: the doors that a fact may use. Live, or a dead tree that has files and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from nodeprep.doors import clock
+from nodeprep.doors.files import mount_table
+from nodeprep.doors.files.host_root import BOOT_ID, HostRoot
+from nodeprep.doors.files.mount_table import HOSTS, LIMIT, OWN, MountRow
+from nodeprep.doors.files.reader import DENIED, Files
+from nodeprep.model import NO_ACCESS, Unreadable, Why, not_recorded
+
+if TYPE_CHECKING:
+    from nodeprep.doors.clock import ClockState
+    from nodeprep.doors.files.kmsg import KernelLogReader, KmsgRecord
+    from nodeprep.doors.files.statvfs import Statvfs
+    from nodeprep.doors.http.imds import Metadata, MetadataAnswer
+    from nodeprep.doors.kube.reader import ApiAccess, ApiReader
+    from nodeprep.doors.netlink.interfaces import Dcb, RouteNetlink
+    from nodeprep.doors.netlink.nftables import ChainPolicy
+    from nodeprep.doors.netlink.nldev import NldevTables
+    from nodeprep.doors.netlink.routing import RouteLookup, RoutingTables
+    from nodeprep.doors.own_process import OwnMemlock
+
+T = TypeVar("T")
+PHYSICAL_KINDS: frozenset[str | None] = frozenset({None})
+METADATA = "http://100.100.100.200"  # the same in every VPC
+
+
+class Host:
+    """One node. `live` opens netlink, the kernel log and the clock; a dead tree has `files` only.
+
+    `refused` holds paths that said they never answer; `excluded` are patterns of paths that are not read at all.
+    `physical_kinds` are the kinds of links (IFLA_INFO_KIND) that count as NICs: those without a kind, and in a rig
+    whose NICs are made by software, that one's. `metadata` is where the instance metadata service is, `kubernetes` the
+    way to the API server, if one was given.
+    """
+
+    def __init__(
+        self,
+        root: str = "/",
+        *,
+        live: bool = True,
+        excluded: tuple[str, ...] = (),
+        physical_kinds: frozenset[str | None] = PHYSICAL_KINDS,
+        metadata: str = METADATA,
+        kubernetes: ApiAccess | None = None,
+    ) -> None:
+        self.root = root
+        self.live = live
+        self.physical_kinds = physical_kinds
+        self.files = Files(root, excluded, live=live)
+        self._root = HostRoot(self.files)
+        self.refused: set[str] = set()
+        self._kubernetes = kubernetes
+        self._statvfs: Statvfs | None = None
+        self._log: KernelLogReader | None = None
+        self._metadata_url = metadata
+        self._metadata: Metadata | None = None
+
+    def now(self) -> float:
+        return clock.now()
+
+    def unmounted(self) -> Unreadable | None:
+        """Why a live host's root is not the root of the machine we run on; None if it is.
+
+        An empty /host would look like a node without devices: nothing may be concluded from it.
+        """
+        if not self.live or not self.files.root:
+            return None
+        why = self._root.lacks()
+        return Unreadable(Why.MISSING, self.root, detail=f"the host's root is not mounted here: {why}") if why else None
+
+    def boot_id(self) -> str:
+        """The id of this boot, "" where it cannot be read."""
+        found = self.files.text(BOOT_ID)
+        return found if isinstance(found, str) else ""
+
+    def writable_mounts(self, own: Sequence[str]) -> tuple[str, ...]:
+        """The mount points below a live host's root that a file may be opened for writing in, but for our `own`.
+
+        A host whose root is our own "/" has none: who runs there as root may write it all.
+        """
+        data = Files().data(OWN, LIMIT)
+        if not self.live or not self.files.root or not isinstance(data, bytes):
+            return ()
+        root, ours = os.path.realpath(self.files.root), {os.path.realpath(one) for one in own}
+        points = {
+            row.point: row.is_writable for row in mount_table.rows(data) if f"{row.point}/".startswith(f"{root}/")
+        }
+        return tuple(sorted(point for point, is_writable in points.items() if is_writable and point not in ours))
+
+    def mounts(self) -> tuple[MountRow, ...] | Unreadable:
+        """Every mount of the host's mount namespace."""
+        path = HOSTS
+        data = self.files.data(path, LIMIT)
+        if not isinstance(data, bytes) and self.live and not self.files.root:
+            path = OWN  # ours is the host's where no container is in between
+            data = self.files.data(path, LIMIT)
+        return tuple(mount_table.rows(data)) if isinstance(data, bytes) else data or not_recorded(path)
+
+    def route_netlink(self) -> RouteNetlink | Unreadable:
+        def ask() -> RouteNetlink:
+            from nodeprep.doors.netlink import interfaces
+
+            return interfaces.read()
+
+        return _asked("netlink route", ask)
+
+    def route_tables(self) -> RoutingTables | Unreadable:
+        def ask() -> RoutingTables:
+            from nodeprep.doors.netlink import routing
+
+            return routing.read()
+
+        return _asked("netlink route", ask)
+
+    def ways(self, packets: Sequence[tuple[str, str, int]]) -> tuple[RouteLookup, ...] | Unreadable:
+        """What the kernel would do with packets (source, destination, index of the interface they come in by)."""
+
+        def ask() -> tuple[RouteLookup, ...]:
+            from nodeprep.doors.netlink import routing
+
+            return routing.ask([routing.Packet(*packet) for packet in packets])
+
+        return _asked("netlink route get", ask)
+
+    def forward_chains(self, *, modern: bool, legacy: bool) -> tuple[ChainPolicy, ...] | Unreadable:
+        """Netfilter's chains of forwarded packets: those of nf_tables, and legacy iptables' where its table is used."""
+
+        def ask() -> tuple[ChainPolicy, ...]:
+            from nodeprep.doors.netlink import nftables
+
+            return (*(nftables.chains() if modern else ()), *((nftables.legacy(),) if legacy else ()))
+
+        return _asked("netfilter", ask)
+
+    def rdma_netlink(self) -> NldevTables | None | Unreadable:
+        def ask() -> NldevTables | None:
+            from nodeprep.doors.netlink import nldev
+
+            return nldev.read()
+
+        return _asked("netlink rdma", ask)
+
+    def dcb(self, netdev: str) -> Dcb | None | Unreadable:
+        def ask() -> Dcb | None:
+            from nodeprep.doors.netlink import dcbnl
+
+            return dcbnl.dcb(netdev)
+
+        return _asked(f"netlink dcb {netdev}", ask)
+
+    def kernel_log(self, wanted: Callable[[KmsgRecord], bool]) -> tuple[KmsgRecord, ...] | Unreadable:
+        """The records of the kernel log that are wanted; ask for the same every time."""
+
+        def ask() -> tuple[KmsgRecord, ...]:
+            from nodeprep.doors.files import kmsg
+
+            if self._log is None:
+                # A root mounted elsewhere shares our kernel, so its log is ours.
+                self._log = kmsg.KernelLogReader(f"{self.files.root}/dev/kmsg", wanted)
+            return self._log.read()
+
+        return _asked("/dev/kmsg", ask)
+
+    def kubernetes(self) -> ApiReader | Unreadable:
+        """The API server, for one observation; Unreadable (`not_asked`) where no access to it was given."""
+        if self._kubernetes is None:
+            return Unreadable(Why.MISSING, "Kubernetes", detail=NO_ACCESS)
+        from nodeprep.doors.kube import reader
+
+        return reader.ApiReader(self._kubernetes)
+
+    def imds(self) -> MetadataAnswer | Unreadable:
+        """What the instance metadata says. Ask on an ECS instance only."""
+        if self._metadata is None:
+            from nodeprep.doors.http.imds import Metadata
+
+            self._metadata = Metadata(self._metadata_url)
+        return self._metadata.read()
+
+    def clock_state(self) -> ClockState | Unreadable:
+        return _asked("adjtimex", clock.state)
+
+    def own_memlock(self) -> OwnMemlock | Unreadable:
+        """What memory we may lock ourselves."""
+
+        def ask() -> OwnMemlock:
+            from nodeprep.doors import own_process
+
+            hosts = self.mounts()
+            return own_process.memlock(() if isinstance(hosts, Unreadable) else hosts)
+
+        return _asked("/proc/self/limits", ask)
+
+    def statvfs(self, points: Sequence[str], deadline: float) -> Mapping[str, Unreadable | None]:
+        """Which mounted file systems answer within `deadline` seconds; None is an answer."""
+        from nodeprep.doors.files.statvfs import Statvfs
+
+        if self._statvfs is None:
+            self._statvfs = Statvfs()
+        told = self._statvfs.ask([self.files.root + point for point in points], deadline)
+        return {path.removeprefix(self.files.root): answer for path, answer in told.items()}
+
+    def connects(self, address: tuple[str, int] | str, deadline: float) -> int | None | Unreadable:
+        """Whether somebody listens: None where a connection was taken, else the errno that says why not.
+
+        `address` is the path of a Unix socket on the node, or an IP address and port of its network namespace.
+        """
+        from nodeprep.doors import socket_probe
+
+        path = address if isinstance(address, str) else ""
+        to = f"{self.files.root}{self.files.place(path)}" if path else address
+        code = socket_probe.connect(to, deadline)
+        denied = Unreadable(Why.DENIED, path or f"{address[0]}:{address[1]}", code, os.strerror(code or 0))
+        return denied if code in DENIED else code
+
+
+def live_root(asked: str | None, environment: dict[str, str] | None = None) -> str:
+    """Where the live host is mounted: as asked, else NODEPREP_HOST_ROOT, else /host if it holds /sys/class, else /."""
+    given = asked or (os.environ if environment is None else environment).get("NODEPREP_HOST_ROOT")
+    return given or ("/host" if os.path.isdir("/host/sys/class") else "/")
+
+
+def _asked(path: str, question: Callable[[], T]) -> T | Unreadable:
+    try:
+        return question()
+    except ImportError as error:
+        return Unreadable(Why.MISSING_TOOL, path, detail=str(error))
+    except OSError as error:
+        kind = Why.DENIED if error.errno in DENIED else Why.IO_ERROR
+        return Unreadable(kind, path, error.errno, error.strerror or str(error))

@@ -1,0 +1,1 @@
+"""What only a node of Alibaba Cloud has: metadata, ENIs, Terway, eRDMA, Lingjun."""

@@ -1,0 +1,135 @@
+"""Finds a profile's devices and ports again on a node: by PCI address, else by name, else by kind and slot order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from nodeprep.facts.machine.pci import ADDRESS, Pci
+from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.job_profile import DeviceWant, Expectation
+from nodeprep.model import CannotLook, raw
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceMatch:
+    """Profile key to seen key for devices and ports, and what was found nowhere."""
+
+    devices: Mapping[str, str]
+    ports: Mapping[str, str]
+    missing_devices: tuple[tuple[str, DeviceWant], ...]
+    missing_ports: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Something seen that a profile entry may mean: its key, the name people know it by, and its kind of hardware."""
+
+    key: str
+    name: str
+    kind: str
+
+
+def match(expect: Expectation, pci: Pci | None, rdma: Rdma | None) -> PlaceMatch:
+    """Match what a profile names against what was seen.
+
+    Order counts only where the profile was captured on a node with other slots. Where half of the addresses fit,
+    it is the same kind of node: what does not fit there is missing, and no other device may stand in for it.
+    """
+    wanted = {key: (want.rdma or key, _of_kind(want.id or "", want.software)) for key, want in expect.devices.items()}
+    devices = _pair(wanted, _seen_devices(pci, rdma))
+    found = _ports(expect, devices, rdma)
+    return PlaceMatch(
+        devices=devices,
+        ports=found,
+        missing_devices=tuple(
+            (key, want)
+            for key, want in expect.devices.items()
+            # Without a PCI listing only ports can be missed, and port.present does that.
+            if key not in devices and pci is not None and ADDRESS.fullmatch(key)
+        ),
+        missing_ports=tuple(key for key, want in expect.ports.items() if key not in found and want.required),
+    )
+
+
+def _ports(expect: Expectation, devices: Mapping[str, str], rdma: Rdma | None) -> dict[str, str]:
+    """A port of a device that the profile names goes with the device; others are matched as devices are."""
+    ports: tuple[Port, ...] = rdma.ports if rdma else ()
+    keys = {port.subject.key for port in ports}
+    held, alone = {}, {}
+    for key in expect.ports:
+        place, _, number = key.rpartition("/")
+        if place not in expect.devices:
+            alone[key] = (key, "")
+        elif place in devices and f"{devices[place]}/{number}" in keys:
+            held[key] = f"{devices[place]}/{number}"
+    free = tuple(Candidate(port.subject.key, port.name, "") for port in ports if port.subject.key not in held.values())
+    return held | _pair(alone, free)
+
+
+def _pair(wanted: Mapping[str, tuple[str, str]], seen: tuple[Candidate, ...]) -> dict[str, str]:
+    kinds = {candidate.key: candidate.kind for candidate in seen}
+    # A name, which stands for a device where no address is shown, may be another kind's on a sibling: numbering shifts.
+    pairs = {
+        key: key for key, (_, kind) in wanted.items() if key in kinds and (":" in key or _compatible(kind, kinds[key]))
+    }
+    if any(":" in key for key in wanted) and len(pairs) * 2 >= len(wanted):
+        return pairs
+    _extend(pairs, wanted, seen, lambda name, kind, one: name == one.name and _compatible(kind, one.kind))
+    _extend(pairs, wanted, seen, lambda _, kind, one: bool(kind) and kind == one.kind)
+    return pairs
+
+
+def _compatible(kind: str, other: str) -> bool:
+    """Whether nothing says that they differ: a PCI id cannot be held against the name of a chip."""
+    return kind == other or not kind or not other or (":" in kind) != (":" in other)
+
+
+def _extend(
+    pairs: dict[str, str],
+    wanted: Mapping[str, tuple[str, str]],
+    seen: Iterable[Candidate],
+    fits: Callable[[str, str, Candidate], bool],
+) -> None:
+    free = [candidate for candidate in seen if candidate.key not in pairs.values()]
+    for key, (name, kind) in wanted.items():
+        found = next((one for one in free if fits(name, kind, one)), None) if key not in pairs else None
+        if found is not None:
+            pairs[key] = found.key
+            free.remove(found)
+
+
+def _seen_devices(pci: Pci | None, rdma: Rdma | None) -> tuple[Candidate, ...]:
+    """PCI NICs but virtual functions, which are never expected; RDMA devices where no PCI address is shown."""
+    names = {device.place: device.name for device in (rdma.devices if rdma else ())}
+    software = {device.place: raw(device)["parent"] for device in (rdma.devices if rdma else ())}
+    found = {}
+    for nic in pci.nics if pci else ():
+        if not nic.virtual_function:
+            kind = _of_kind(_id(nic.address, pci), software.get(nic.address))
+            found[nic.address] = Candidate(nic.address, names.get(nic.address, nic.address), kind)
+    for device in rdma.devices if rdma else ():
+        if device.place not in found and not device.virtual_function:
+            found[device.place] = Candidate(device.place, device.name, device.id or _chip(device.name, rdma))
+    return tuple(found[key] for key in sorted(found))
+
+
+def _of_kind(identity: str, software: object) -> str:
+    """Any NIC can carry a software device: only one that does may stand for another that did."""
+    return f"{identity} software" if software else identity
+
+
+def _id(address: str, pci: Pci | None) -> str:
+    device = pci.at_address(address) if pci else None
+    try:
+        return device.id if device else ""
+    except CannotLook:
+        return ""
+
+
+def _chip(name: str, rdma: Rdma | None) -> str:
+    device = rdma.device(name) if rdma else None
+    try:
+        return (device.hca_type or "") if device else ""
+    except CannotLook:
+        return ""

@@ -1,0 +1,142 @@
+"""Writes down what a good node has, as a profile that its siblings can be held against.
+
+Kept is what makes a node fit for its work: which NICs sit where, what they are, which ports carry traffic and how fast.
+Left out is what tells one node from the next: GUIDs, MACs, addresses, counters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from nodeprep.facts.expected import inventory, suited
+from nodeprep.facts.expected.suited import ERDMA_CPU, ERDMA_GPU, INFINIBAND, ROCE
+from nodeprep.facts.machine.modules import Modules
+from nodeprep.facts.machine.pci import UNNAMED, Pci, PciDevice
+from nodeprep.facts.network.links import Link, Links
+from nodeprep.facts.rdma.devnodes import DevNodes
+from nodeprep.facts.rdma.gid import ROCE_V2
+from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
+from nodeprep.job_profile import DeviceWant, Expectation, PortWant, Profile
+from nodeprep.model import Shown, Unreadable, raw
+
+# What a job needs beside the NIC's own driver, where the captured node had it: verbs, connection managers, MADs.
+CORE = ("ib_core", "ib_uverbs", "rdma_cm", "rdma_ucm", "ib_umad")
+LONGEST, MOST = 200, 1e9  # characters of a name and the size of a number beyond which it is damage
+RXE = "rxe"  # the only software device that shows the netdev under it (drivers/infiniband/sw/rxe/rxe_verbs.c)
+
+
+def capture(
+    name: str,
+    rdma: Rdma,
+    *,
+    pci: Pci | None = None,
+    links: Links | None = None,
+    devnodes: DevNodes | None = None,
+    modules: Modules | None = None,
+) -> Profile | None:
+    """The profile of a node as it is now, None if it has no RDMA device of its own. None stands for what is not shown.
+
+    What could not be read is not expected of anyone. A port that is not ACTIVE is nobody's concern.
+    """
+    own: dict[str, RdmaDevice] = {}
+    for device in rdma.devices:
+        if not device.virtual_function:
+            own.setdefault(device.place, device)  # two software devices may share a place; the profile has one
+    if not own:
+        return None
+    names = {device.name for device in own.values()}
+    spare = inventory.redundant(rdma.ports, links)
+    ports = {port.subject.key: _port(port, links, spare) for port in rdma.ports if port.device in names}
+    nics = {place: pci.at_address(place) if pci else None for place in own}
+    layers = {port.layer for port in ports.values() if port.required or port.bonded}
+    if "InfiniBand" in layers:
+        # Its Ethernet ports are the front end's: no training rests on the addresses there.
+        ports = {key: replace(port, gid=None) for key, port in ports.items()}
+    return Profile(
+        name=name,
+        extends=_parent(layers, suited.suited(pci, rdma).profile),
+        expect=Expectation(
+            devices={place: _device(device, nics[place]) for place, device in sorted(own.items())},
+            ports=dict(sorted(ports.items())),
+            modules=_modules(modules),
+            verbs=True if _seen(devnodes, "verbs") else None,  # an empty class may be a copy that lost its links
+        ),
+    )
+
+
+def _parent(layers: set[str | None], suits: str | None) -> str:
+    """The built-in profile of the network that the required ports are on."""
+    if suits in (ERDMA_CPU, ERDMA_GPU) and "Ethernet" in layers:
+        return suits
+    if "InfiniBand" in layers:
+        return INFINIBAND
+    return ROCE if "Ethernet" in layers else "rdma" if layers else "base"
+
+
+def _device(device: RdmaDevice, nic: PciDevice | None) -> DeviceWant:
+    return DeviceWant(
+        # A copy without PCI ids still names the chip, which is enough to find the device again.
+        id=_seen(nic, "id") or _seen(device, "id") or _seen(device, "hca_type"),
+        rdma=device.name,
+        software=RXE if _seen(device, "parent") else None,
+        driver=_driver(nic),
+        firmware=_seen(device, "firmware"),
+        board=_seen(device, "board"),
+        width=_seen(nic, "width"),
+        speed=_seen(nic, "speed"),
+    )
+
+
+def _driver(nic: PciDevice | None) -> str | None:
+    driver: str | None = _seen(nic, "driver")
+    return None if driver == UNNAMED else driver
+
+
+def _port(port: Port, links: Links | None, spare: frozenset[str]) -> PortWant:
+    layer = _seen(port, "layer")
+    if port.subject.key in spare:
+        used = inventory.is_active(port) or None  # the bond lives on its other leg, and port.bond watches both
+        return PortWant(rate=_seen(port, "rate") if used else None, layer=layer, required=False, bonded=used)
+    link = links.under(port.netdev, port.bdf) if links else None
+    down = _seen(link, "up") is False
+    # InfiniBand carries verbs whether its IPoIB interface is up or not.
+    if not inventory.is_active(port) or (down and layer != "InfiniBand"):
+        return PortWant(layer=layer, required=False)
+    bonded = links is not None and links.bond_of(port.netdev, port.bdf) is not None
+    return PortWant(
+        rate=_seen(port, "rate"),
+        layer=layer,
+        # A bond's own netdev and GIDs show up on one of its legs, and after a fail-over on another.
+        netdev=None if down or bonded else _name(port, link),
+        mtu=None if down else _seen(link, "mtu"),
+        gid=None if bonded or layer != "Ethernet" else _has_gid(port),
+    )
+
+
+def _name(port: Port, link: Link | None) -> str | None:
+    name: str | None = _seen(link or port, "name" if link else "netdev")
+    return name
+
+
+def _has_gid(port: Port) -> bool | None:
+    """Whether it has a routable GID of RoCE v2; None where a table is not shown in full."""
+    if port.gids is None or any(not gid.readable or gid.kind is None for gid in port.gids):
+        return None
+    return any(gid.routable and gid.kind == ROCE_V2 for gid in port.gids)
+
+
+def _modules(modules: Modules | None) -> tuple[str, ...]:
+    """The modules of the RDMA core that were at work. Those that drive a NIC are missed on the NIC itself."""
+    loaded = _seen(modules, "loaded") or ()
+    return tuple(name for name in CORE if name in loaded)
+
+
+def _seen(thing: Shown | None, name: str) -> Any:
+    """A field's value; None where there is no such thing, or it could not be read, or no profile could say it."""
+    value = None if thing is None else raw(thing)[name]
+    if isinstance(value, str):
+        return value if value.isprintable() and 0 < len(value) <= LONGEST else None
+    if isinstance(value, int | float):
+        return value if 0 <= value < MOST else None
+    return None if isinstance(value, Unreadable) else value

@@ -1,0 +1,103 @@
+"""Which built-in profile suits the hardware that a node shows: by class, never by device name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
+from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.machine.pci import DISPLAY, NVIDIA, Pci, PciDevice
+from nodeprep.facts.network.cni import Cni
+from nodeprep.facts.rdma.rdma import CLASS, Port, Rdma
+from nodeprep.model import CannotLook, Unreadable, raw
+
+ROCE, INFINIBAND = "rdma-roce", "rdma-infiniband"
+BASE, SHARED_ENI, EXCLUSIVE_ENI = "base", "tcp-shared-eni", "mpijob-exclusive-eni"
+ERDMA_CPU, ERDMA_GPU = "rdma-erdma-cpu", "rdma-erdma-gpu"
+INFINIBAND_CLASS = "0207"  # PCI_CLASS_NETWORK_INFINIBAND (include/linux/pci_ids.h)
+
+
+@dataclass(frozen=True, slots=True)
+class SuitedProfile:
+    """A profile's name and the hardware that it rests on; None if no built-in one is for this hardware.
+
+    `because` is what was looked for in vain where `nothing` was found.
+    """
+
+    profile: str | None
+    because: str
+    nothing: bool = False
+
+
+def suited(pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
+    """Ports count more than NICs: a port says which network it is for. None stands for what could not be seen.
+
+    An Elastic RDMA interface decides where it is all the RDMA there is: beside rails it is the front end's.
+    """
+    ports = rdma.ports if rdma else ()
+    nics = pci.nics if pci else ()
+    interfaces = [one for one in (pci.devices if pci else ()) if raw(one)["id"] == VENDOR_DEVICE]
+    elsewhere = {port.bdf for port in ports}.union(nic.address for nic in nics if _offers_rdma(nic))
+    if interfaces and not elsewhere.difference(one.address for one in interfaces):
+        return _elastic(interfaces, pci)
+    layers = Counter(map(_layer, ports))
+    if layers["InfiniBand"]:
+        return SuitedProfile(INFINIBAND, _number(layers["InfiniBand"], "InfiniBand port"))
+    if layers["Ethernet"]:
+        return SuitedProfile(ROCE, _number(layers["Ethernet"], "Ethernet RDMA port"))
+    if layers["Unknown"]:  # EFA and others that are neither
+        return SuitedProfile(None, f"{_number(layers['Unknown'], 'RDMA port')} of neither InfiniBand nor Ethernet")
+    controllers = [nic for nic in nics if nic.pci_class.startswith(INFINIBAND_CLASS)]
+    if controllers:
+        return SuitedProfile(INFINIBAND, _number(len(controllers), "InfiniBand controller"))
+    able = [nic for nic in nics if _offers_rdma(nic)]
+    if able:
+        return SuitedProfile(ROCE, _number(len(able), "RDMA-capable NIC"))
+    if ports:
+        return SuitedProfile(ROCE, f"{_number(len(ports), 'RDMA port')} whose link layer could not be read")
+    nic = "no NIC that offers RDMA" if pci else "no record of PCI devices"
+    return SuitedProfile(None, f"no RDMA device in {CLASS}, {nic}", nothing=True)
+
+
+def suited_to_network(terway: Terway | None, cni: Cni | None) -> SuitedProfile | None:
+    """The profile of a node without RDMA, by how its pods come to the network; None where it shows no pods' network."""
+    if terway is not None and raw(terway)["present"] is True:
+        if not isinstance(raw(terway)["capabilities"], Unreadable) and terway.is_exclusive:
+            return SuitedProfile(EXCLUSIVE_ENI, "no RDMA device, Terway with exclusive ENIs")
+        return SuitedProfile(SHARED_ENI, "no RDMA device, Terway")
+    files = raw(cni)["files"] if cni is not None else None
+    if isinstance(files, tuple) and files:
+        return SuitedProfile(BASE, f"no RDMA device, the CNI configuration {files[0].name[:60]}")
+    return None
+
+
+def _elastic(interfaces: list[PciDevice], pci: Pci | None) -> SuitedProfile:
+    """GPUs speak NCCL, which needs the driver's other mode."""
+    gpus = [one for one in (pci.devices if pci else ()) if _is_gpu(one)]
+    found = _number(len(interfaces), "Elastic RDMA interface")
+    if gpus:
+        return SuitedProfile(ERDMA_GPU, f"{found} and {_number(len(gpus), 'GPU')}")
+    return SuitedProfile(ERDMA_CPU, found)
+
+
+def _is_gpu(device: PciDevice) -> bool:
+    """By class, and by vendor where that can be read: a display of another make is the console's."""
+    known = raw(device)["id"]
+    return device.pci_class.startswith(DISPLAY) and isinstance(known, str) and known.startswith(NVIDIA)
+
+
+def _offers_rdma(nic: PciDevice) -> bool:
+    """Whether it has RDMA devices, or its Ethernet driver offers one on the auxiliary bus."""
+    return bool(nic.rdma or nic.auxiliaries)
+
+
+def _layer(port: Port) -> str | None:
+    try:
+        return port.layer
+    except CannotLook:
+        return None
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,185 @@
+"""Kubernetes' own objects as values: the Node and its pods. Raises Odd where one is not what its schema says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import Any, TypeVar
+
+from nodeprep.facts.kubernetes.cluster import DOMAINS, Container, KubeNode, Owner, Pod, StatedCondition, Toleration
+from nodeprep.model import Unreadable, Why
+
+T = TypeVar("T")
+Object = Mapping[str, Any]
+
+MESSAGE_LIMIT_CHARACTERS = 1000  # characters of a message: the kubelet keeps 4 KiB of a container's last words
+# Of a pod's annotations the rest is its owner's business, and may hold a manifest with whatever secrets that has.
+POD_DOMAINS = (*DOMAINS, "network.alibabacloud.com", "k8s.v1.cni.cncf.io", "v1.multus-cni.io")
+SYSTEM = "kube-system"  # only of its containers the last words are kept: others' may be anything
+# k8s.io/apimachinery/pkg/api/resource: extended resources are whole numbers, which it shortens
+SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
+
+
+class OddObject(ValueError):
+    """A field holds another kind of value than its schema says; the text names the field and never its value."""
+
+
+def field(thing: object, kind: type[T], *keys: str) -> T:
+    """The value at `keys`; the empty one of its kind where there is none. Raises Odd for one of another kind."""
+    for key in keys:
+        if not isinstance(thing, dict):
+            raise OddObject(f"above .{'.'.join(keys)} is no object")
+        thing = thing.get(key)
+        if thing is None:
+            return kind()
+    if not isinstance(thing, kind) or (kind is int and isinstance(thing, bool)):
+        raise OddObject(f".{'.'.join(keys)} is no {kind.__name__}")
+    return thing
+
+
+def words(thing: object, *keys: str) -> dict[str, str]:
+    """A mapping of strings to strings, such as labels."""
+    found = field(thing, dict, *keys)
+    return {str(key): field(found, str, key) for key in found}
+
+
+def understood(where: str, read: Callable[[], T]) -> T | Unreadable:
+    """What `read` makes of an object; Unreadable where it is not what its schema says."""
+    try:
+        return read()
+    except OddObject as odd:
+        return Unreadable(Why.MALFORMED, where, detail=str(odd))
+
+
+def age(time: str, now: float) -> float | None:
+    """Seconds from a time of the API server to `now`, seconds since 1970; None where it holds none."""
+    then = moment(time)
+    return None if then is None else max(0.0, now - then)
+
+
+def moment(time: object) -> float | None:
+    """A time of the API server (RFC 3339) in seconds since 1970; None for what is none."""
+    try:
+        then = datetime.fromisoformat(time) if isinstance(time, str) else None
+    except ValueError:
+        return None
+    at = 0.0 if then is None else then.replace(tzinfo=then.tzinfo or UTC).timestamp()
+    return at if at > 0 else None  # Go's zero time, the year 1, is none
+
+
+def node(told: Object, now: float) -> KubeNode:
+    metadata = field(told, dict, "metadata")
+    addresses = field(told, list, "status", "addresses")
+    inside = [field(one, str, "address") for one in addresses if field(one, str, "type") == "InternalIP"]
+    return KubeNode(
+        name=field(metadata, str, "name"),
+        uid=field(metadata, str, "uid"),
+        provider_id=field(told, str, "spec", "providerID"),
+        address=inside[0] if inside else "",
+        labels=words(metadata, "labels"),
+        annotations=_of(DOMAINS, words(metadata, "annotations")),
+        capacity=words(told, "status", "capacity"),
+        allocatable=words(told, "status", "allocatable"),
+        conditions=tuple(
+            StatedCondition(
+                type=field(one, str, "type"),
+                status=field(one, str, "status"),
+                reason=field(one, str, "reason"),
+                message=field(one, str, "message")[:MESSAGE_LIMIT_CHARACTERS],
+                age=age(field(one, str, "lastHeartbeatTime"), now),
+            )
+            for one in field(told, list, "status", "conditions")
+        ),
+    )
+
+
+def pod(told: Object) -> Pod:
+    metadata, status = field(told, dict, "metadata"), field(told, dict, "status")
+    namespace = field(metadata, str, "namespace")
+    conditions = field(status, list, "conditions")
+    addresses = [field(one, str, "ip") for one in field(status, list, "podIPs")] or [field(status, str, "podIP")]
+    return Pod(
+        namespace=namespace,
+        name=field(metadata, str, "name"),
+        uid=field(metadata, str, "uid"),
+        phase=field(status, str, "phase"),
+        ready=any(field(one, str, "type") == "Ready" and field(one, str, "status") == "True" for one in conditions),
+        host_network=field(told, bool, "spec", "hostNetwork"),
+        deleted=bool(field(metadata, str, "deletionTimestamp")),
+        addresses=tuple(filter(None, addresses)),
+        labels=words(metadata, "labels"),
+        annotations=_of(POD_DOMAINS, words(metadata, "annotations")),
+        requests=_requests(field(told, list, "spec", "containers")),
+        containers=tuple(
+            _container(one, init=init, system=namespace == SYSTEM)
+            for key, init in (("initContainerStatuses", True), ("containerStatuses", False))
+            for one in field(status, list, key)
+        ),
+        owner=_owner(field(metadata, list, "ownerReferences")),
+        tolerations=tuple(_toleration(one) for one in field(told, list, "spec", "tolerations")),
+        writes=_writes(field(told, dict, "spec")),
+    )
+
+
+def _owner(references: list[Any]) -> Owner | None:
+    """The one controller among them, as the API server sees to."""
+    found = (one for one in references if field(one, bool, "controller"))
+    return next((Owner(*(field(one, str, key) for key in ("apiVersion", "kind", "name"))) for one in found), None)
+
+
+def _toleration(told: object) -> Toleration:
+    return Toleration(*(field(told, str, key) for key in ("key", "operator", "value", "effect")))
+
+
+def _writes(spec: Object) -> tuple[str, ...]:
+    """The host's paths that a container mounts and may write to, each once."""
+    volumes = field(spec, list, "volumes")
+    host = {field(one, str, "name"): path for one in volumes if (path := field(one, str, "hostPath", "path"))}
+    containers = (*field(spec, list, "initContainers"), *field(spec, list, "containers"))
+    mounts = (mount for container in containers for mount in field(container, list, "volumeMounts"))
+    paths = (
+        PurePosixPath(host[field(mount, str, "name")], field(mount, str, "subPath"))
+        for mount in mounts
+        if field(mount, str, "name") in host and not field(mount, bool, "readOnly")
+    )
+    return tuple(dict.fromkeys(map(str, paths)))
+
+
+def _of(domains: tuple[str, ...], annotations: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in annotations.items() if key.partition("/")[0] in domains}
+
+
+def _requests(containers: list[Any]) -> dict[str, int]:
+    """Of extended resources a container's request is its limit; what is no whole number is none of them."""
+    total: dict[str, int] = {}
+    for container in containers:
+        resources = field(container, dict, "resources")
+        for name, quantity in (field(resources, dict, "limits") | field(resources, dict, "requests")).items():
+            count = whole(str(quantity)) if "/" in name else None
+            if count is not None:
+                total[name] = total.get(name, 0) + count
+    return total
+
+
+def whole(quantity: str) -> int | None:
+    """A quantity such as "8" or "1k" as a number; None for one with a fraction or another suffix."""
+    digits = quantity.rstrip("kKMGi")
+    factor = SUFFIXES.get(quantity[len(digits) :])
+    return int(digits) * factor if factor and digits.isascii() and digits.isdigit() and len(digits) <= 18 else None
+
+
+def _container(told: object, *, init: bool, system: bool) -> Container:
+    state, last = field(told, dict, "state"), field(told, dict, "lastState")
+    name = next((one for one in ("running", "waiting", "terminated") if state.get(one) is not None), "waiting")
+    reason = field(state, str, name, "reason")
+    # One that is made anew again and again waits; why, is what it said when it ended.
+    said = field(state, str, "terminated", "message") or field(last, str, "terminated", "message")
+    return Container(
+        name=field(told, str, "name"),
+        init=init,
+        ready=field(told, bool, "ready"),
+        restarts=field(told, int, "restartCount"),
+        state=f"{name}: {reason}" if reason else name,
+        message=(said or field(state, str, "waiting", "message"))[:MESSAGE_LIMIT_CHARACTERS] if system else "",
+    )

@@ -1,0 +1,1 @@
+"""The machine: PCI, kernel modules, kernel log, limits, mounts, clock."""

@@ -1,0 +1,76 @@
+"""The part of the kernel log that can speak of devices: lines with a PCI address or at warning level and above."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from nodeprep.facts.machine.pci import ADDRESS
+from nodeprep.model import Fact, Shown, Topic, Unreadable, shown
+
+if TYPE_CHECKING:
+    from nodeprep.doors.files.kmsg import KmsgRecord
+    from nodeprep.doors.node_host import Host
+
+WARNING = 4  # include/linux/kern_levels.h; smaller numbers are worse
+LINES_LIMIT = 5000  # lines; the newest count
+IN_TEXT = re.compile(rf"(?<![0-9a-f]){ADDRESS.pattern}(?![0-9a-f])")
+# What the kernel prints when a device is set up anew, and with that leaves behind what it had said of it before.
+PROBE_LINE = re.compile(
+    r": firmware version: \d"  # mlx5/core/main.c at every load: probe, recovery after a health error, devlink reload
+    r"|: enabling device \("  # drivers/pci/setup-res.c: when a driver takes a function that was off
+    r"|: \[[0-9a-f]{4}:[0-9a-f]{4}\] type [0-9a-f]{2} class 0x"  # drivers/pci/probe.c: when the bus finds a function
+)
+
+
+@shown
+class KernelLogLine(Shown):
+    """One line. `number` only grows within a boot; `from_kernel` is False for what a process wrote into the log."""
+
+    number: int
+    at: float
+    level: int
+    from_kernel: bool
+    text: str
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The PCI addresses that the line names: the device that speaks first, then those that it speaks of."""
+        return tuple(IN_TEXT.findall(self.text))
+
+    @property
+    def bdf(self) -> str:
+        """The PCI address of the device that speaks, "" if the line names none."""
+        return next(iter(self.addresses), "")
+
+
+@shown
+class KernelLog(Shown):
+    """Lines since boot, or since somebody cleared the log, oldest first."""
+
+    at: float
+    lines: tuple[KernelLogLine, ...]
+
+    def standing(self, from_user_space: bool = False) -> tuple[KernelLogLine, ...]:
+        """The kernel's lines but those about a device that was set up anew since; on demand, also user space's."""
+        heard = [line for line in self.lines if line.from_kernel or from_user_space]
+        probed = {line.bdf: line.number for line in heard if line.bdf and PROBE_LINE.search(line.text)}
+        return tuple(line for line in heard if line.number > probed.get(line.bdf, -1))
+
+
+def observe(host: Host) -> KernelLog | Unreadable:
+    records = host.kernel_log(speaks)
+    if isinstance(records, Unreadable):
+        return records
+    lines = (
+        KernelLogLine(one.number, one.at, one.level, one.facility == 0, one.text) for one in records[-LINES_LIMIT:]
+    )
+    return KernelLog(host.now(), tuple(lines))
+
+
+def speaks(record: KmsgRecord) -> bool:
+    """Whether a record can speak of a device."""
+    return record.level <= WARNING or IN_TEXT.search(record.text) is not None
+
+
+FACT = Fact(KernelLog, observe, woken_by=frozenset({Topic.KERNEL_LOG}), live=True, deadline=5.0)

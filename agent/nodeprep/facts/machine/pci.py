@@ -1,0 +1,300 @@
+"""PCI functions that training depends on: network controllers and GPUs, and the bridges above them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from nodeprep.model import CannotLook, Fact, Shown, Subject, Topic, Unreadable, Why, guarded, not_recorded, raw, shown
+
+if TYPE_CHECKING:
+    from nodeprep.doors.files.reader import Files
+    from nodeprep.doors.node_host import Host
+
+DEVICES = "/sys/bus/pci/devices"
+ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+NETWORK = "02"  # PCI base class (include/linux/pci_ids.h)
+INFINIBAND = "0207"
+DISPLAY = ("0300", "0302")
+NVIDIA = "10de"
+AUXILIARY = re.compile(r"\.(rdma|roce|iwarp|ib)\.\d+$")  # names of RDMA auxiliary devices, any driver (modules.alias)
+UNNAMED = "unnamed"  # a driver is bound, and a copy lost its name
+HEADER = 64  # bytes of configuration space that every user may read
+EXTENDED = 0x100  # where the extended capabilities begin (PCIe base specification 7.6)
+ACS = 0x000D
+ACS_CONTROL = 6
+
+
+@shown
+class Auxiliary(Shown):
+    """A child on the auxiliary bus through which an Ethernet driver offers RDMA, such as mlx5_core.rdma.0."""
+
+    name: str
+    driver: str | None
+
+
+@shown
+class Aer(Shown):
+    """Totals of the errors that this function reported (Advanced Error Reporting)."""
+
+    correctable: int
+    nonfatal: int
+    fatal: int
+
+
+@shown
+class Bridge(Shown):
+    """A PCIe bridge. `acs` is its ACS control word, None if it has no such capability."""
+
+    address: str
+    acs: int | None
+
+
+@shown
+class PciDevice(Shown):
+    """A PCI function. Speeds are GT/s per lane; `answers` is None where its configuration space is not shown.
+
+    `id` is vendor:device, "" where not shown; `numa` is None if the firmware does not say; `virtual_function` means
+    that a physical one owns it.
+    """
+
+    address: str
+    id: str
+    pci_class: str
+    driver: str | None
+    driver_override: str | None
+    modalias: str
+    answers: bool | None
+    power: str | None
+    speed: float | None
+    width: int | None
+    max_speed: float | None
+    max_width: int | None
+    numa: int | None
+    virtual_function: bool
+    iommu: str | None
+    aer: Aer | None
+    bridges: tuple[str, ...]
+    auxiliaries: tuple[Auxiliary, ...]
+    rdma: tuple[str, ...]
+    netdevs: tuple[str, ...]
+
+    @property
+    def subject(self) -> Subject:
+        return Subject(self.address, None, self.label)
+
+    @property
+    def label(self) -> str:
+        """Address and id, and what the kernel calls it if it does."""
+        known = raw(self)["id"]  # a name must not depend on what can be read
+        words = (known if isinstance(known, str) else "", "/".join((*self.rdma, *self.netdevs)))
+        inside = ", ".join(filter(None, words))
+        return f"{self.address} ({inside})" if inside else self.address
+
+    @property
+    def is_nic(self) -> bool:
+        return self.pci_class.startswith(NETWORK) or bool(self.rdma)
+
+    @property
+    def offers_rdma(self) -> bool:
+        """Whether it shows by itself that it is made for RDMA: by class, by its driver's offer, or by a device."""
+        return self.pci_class.startswith(INFINIBAND) or bool(self.auxiliaries or self.rdma)
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.pci_class.startswith(DISPLAY) and self.id.startswith(NVIDIA)
+
+
+@shown
+class Pci(Shown):
+    """`drivers_shown` is False for a recorded tree that kept no driver links at all."""
+
+    at: float
+    devices: tuple[PciDevice, ...]
+    bridges: tuple[Bridge, ...]
+    drivers_shown: bool
+
+    def at_address(self, address: str) -> PciDevice | None:
+        return next((device for device in self.devices if device.address == address), None)
+
+    @property
+    def nics(self) -> tuple[PciDevice, ...]:
+        return tuple(device for device in self.devices if device.is_nic)
+
+    def alike(self, nic: PciDevice) -> tuple[PciDevice, ...]:
+        """The physical functions with this one's id, itself included; none where it shows no id."""
+        mine = nic.id
+        return tuple(one for one in self.nics if mine and raw(one)["id"] == mine and not one.virtual_function)
+
+    @property
+    def gpus(self) -> tuple[PciDevice, ...]:
+        return tuple(device for device in self.devices if device.is_gpu)
+
+
+def observe(host: Host) -> Pci | Unreadable:
+    files = host.files
+    addresses = files.names(DEVICES)
+    if isinstance(addresses, Unreadable):
+        return addresses
+    if addresses is None:
+        return Pci(host.now(), (), (), True) if host.live else not_recorded(DEVICES)
+    found = (_device(files, address) for address in addresses if ADDRESS.fullmatch(address))
+    devices = tuple(device for device in found if device is not None)
+    above = sorted({bridge for device in devices for bridge in device.bridges})
+    bridges = tuple(Bridge(address, guarded(_acs(files, address, host.live))) for address in above)
+    # Any function's driver will do: where the only NIC lost its own, that is the fault.
+    drivers_shown = host.live or any(driver_of(files, f"{DEVICES}/{address}") for address in addresses)
+    return Pci(host.now(), devices, bridges, drivers_shown)
+
+
+def _device(files: Files, address: str) -> PciDevice | None:
+    here = f"{DEVICES}/{address}"
+    short = class_of(files, here)
+    if not short.startswith((NETWORK, *DISPLAY)) and not files.exists(f"{here}/infiniband"):
+        return None
+    virtual_function = files.link(f"{here}/physfn") is not None or files.exists(f"{here}/physfn")
+    return PciDevice(
+        address=address,
+        id=guarded(_id(files.text(f"{here}/vendor"), files.text(f"{here}/device"))),
+        pci_class=short,
+        driver=driver_of(files, here),
+        driver_override=guarded(_override(files.text(f"{here}/driver_override"))),
+        modalias=guarded(files.text(f"{here}/modalias") or ""),
+        answers=guarded(_answers(files.data(f"{here}/config", HEADER, head=True), virtual_function)),
+        power=guarded(files.text(f"{here}/power_state")),
+        speed=guarded(_speed(files, f"{here}/current_link_speed")),
+        width=guarded(_width(files.number(f"{here}/current_link_width"))),
+        max_speed=guarded(_speed(files, f"{here}/max_link_speed")),
+        max_width=guarded(_width(files.number(f"{here}/max_link_width"))),
+        numa=guarded(_numa(files.number(f"{here}/numa_node"))),
+        virtual_function=virtual_function,
+        iommu=guarded(files.text(f"{here}/iommu_group/type")),
+        aer=guarded(_aer(files, here)),
+        bridges=_bridges(files, here, address),
+        auxiliaries=_auxiliaries(files, here),
+        rdma=_children(files, f"{here}/infiniband"),
+        netdevs=_netdevs(files, here),
+    )
+
+
+def class_of(files: Files, device: str) -> str:
+    """Six digits: from the file of that name or, where it does not yield, from the uevent."""
+    text = files.text(f"{device}/class")
+    if isinstance(text, Unreadable) and text.kind is Why.DENIED:
+        raise CannotLook(text)  # what may not be read may be a NIC: nothing can be said of this bus
+    if isinstance(text, str) and re.fullmatch(r"0x[0-9a-f]{6}", text):
+        return text.removeprefix("0x")
+    return _uevent(files, device, "PCI_CLASS").lower().zfill(6)
+
+
+def driver_of(files: Files, device: str) -> str | None:
+    """The driver bound to a device directory, by its link or, where a copy lost the link, by its uevent."""
+    target = files.link(f"{device}/driver")
+    if target is not None:
+        return target.rpartition("/")[2]
+    if not files.exists(f"{device}/driver"):
+        return None
+    return _uevent(files, device, "DRIVER") or UNNAMED
+
+
+def _uevent(files: Files, device: str, key: str) -> str:
+    uevent = files.text(f"{device}/uevent")
+    pairs = (line.partition("=") for line in (uevent.splitlines() if isinstance(uevent, str) else ()))
+    return next((value for name, _, value in pairs if name == key), "")
+
+
+def address_in(path: str) -> str | None:
+    """The last PCI address in a sysfs path: the function that the thing at its end belongs to."""
+    found = [part for part in path.split("/") if ADDRESS.fullmatch(part)]
+    return found[-1] if found else None
+
+
+def _id(vendor: str | None | Unreadable, device: str | None | Unreadable) -> str | Unreadable:
+    if isinstance(vendor, str) and isinstance(device, str):
+        return f"{vendor.removeprefix('0x')}:{device.removeprefix('0x')}"
+    return next((one for one in (vendor, device) if isinstance(one, Unreadable)), "")
+
+
+def _override(text: str | None | Unreadable) -> str | None | Unreadable:
+    return None if text in ("", "(null)") else text  # the kernel prints "(null)" where nothing is set
+
+
+def _answers(config: bytes | None | Unreadable, virtual_function: bool) -> bool | None | Unreadable:
+    if not isinstance(config, bytes) or len(config) < 4:
+        return config if isinstance(config, Unreadable) else None
+    # A function that has left the bus reads as all ones; of a virtual one, vendor and device always do (SR-IOV 3.4.1).
+    gone = config if virtual_function else config[:4]
+    return gone != b"\xff" * len(gone)
+
+
+def _speed(files: Files, path: str) -> float | None | Unreadable:
+    text = files.text(path)
+    if not isinstance(text, str) or text.startswith("Unknown"):  # as virtual functions say
+        return text if isinstance(text, Unreadable) else None
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d)?) GT/s(?: PCIe)?", text)
+    return float(match[1]) if match else Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no link speed")
+
+
+def _width(lanes: int | None | Unreadable) -> int | None | Unreadable:
+    return None if lanes in (0, 255) else lanes  # 0 and 255 are what the kernel prints for "unknown"
+
+
+def _numa(node: int | None | Unreadable) -> int | None | Unreadable:
+    return None if isinstance(node, int) and node < 0 else node
+
+
+def _aer(files: Files, here: str) -> Aer | None | Unreadable:
+    totals: list[int | Unreadable] = []
+    for name, label in (("correctable", "COR"), ("nonfatal", "NONFATAL"), ("fatal", "FATAL")):
+        path = f"{here}/aer_dev_{name}"
+        text = files.text(path)
+        if text is None:
+            return None
+        match = re.search(rf"^TOTAL_ERR_{label} (\d+)$", text, re.MULTILINE) if isinstance(text, str) else None
+        unread = text if isinstance(text, Unreadable) else Unreadable(Why.MALFORMED, path, detail="no TOTAL line")
+        totals.append(int(match[1]) if match else unread)
+    return Aer(*(guarded(total) for total in totals))
+
+
+def _bridges(files: Files, here: str, address: str) -> tuple[str, ...]:
+    parts = files.place(here).split("/")
+    return tuple(part for part in parts if ADDRESS.fullmatch(part) and part != address)
+
+
+def _auxiliaries(files: Files, here: str) -> tuple[Auxiliary, ...]:
+    names = filter(AUXILIARY.search, _children(files, here))
+    return tuple(Auxiliary(name, driver_of(files, f"{here}/{name}")) for name in names)
+
+
+def _children(files: Files, directory: str) -> tuple[str, ...]:
+    names = files.names(directory)
+    return names if isinstance(names, tuple) else ()
+
+
+def _netdevs(files: Files, here: str) -> tuple[str, ...]:
+    direct = _children(files, f"{here}/net")
+    if direct:
+        return direct
+    # virtio puts a device of its own between the PCI function and its netdev.
+    virtio = (name for name in _children(files, here) if name.startswith("virtio"))
+    return tuple(net for name in virtio for net in _children(files, f"{here}/{name}/net"))
+
+
+def _acs(files: Files, address: str, live: bool) -> int | None | Unreadable:
+    path = f"{DEVICES}/{address}/config"
+    config = files.data(path, 4096)
+    if not isinstance(config, bytes):
+        return config
+    if len(config) <= HEADER:
+        return Unreadable(Why.DENIED, path, detail="bytes beyond 64 need CAP_SYS_ADMIN") if live else None
+    offset, seen = EXTENDED, set[int]()
+    while EXTENDED <= offset <= len(config) - 8 and offset not in seen:
+        seen.add(offset)
+        header = int.from_bytes(config[offset : offset + 4], "little")
+        if header & 0xFFFF == ACS:
+            return int.from_bytes(config[offset + ACS_CONTROL : offset + ACS_CONTROL + 2], "little")
+        offset = header >> 20
+    return None
+
+
+FACT = Fact(Pci, observe, woken_by=frozenset({Topic.DEVICE}), every=60.0)

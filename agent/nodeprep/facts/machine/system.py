@@ -1,0 +1,57 @@
+"""The machine itself: name, kernel, boot, and whether it is a virtual one."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from nodeprep.model import Fact, Shown, Unreadable, guarded, shown
+
+if TYPE_CHECKING:
+    from nodeprep.doors.node_host import Host
+
+CPUINFO_HEAD = 16 << 10  # bytes; the first processor's flags are in them, whatever the number of processors
+FLAGS = re.compile(rb"^flags\s*:(.*)$", re.MULTILINE)  # x86; the Features of arm64 never name a hypervisor
+
+
+@shown
+class System(Shown):
+    """`virtual` is None where the node shows no CPU flags; `vendor` and `product` are SMBIOS words."""
+
+    at: float
+    name: str
+    kernel: str
+    boot_id: str
+    virtual: bool | None
+    vendor: str
+    product: str
+    cmdline: str
+
+    def kernel_at_least(self, major: int, minor: int) -> bool | None:
+        """Whether the kernel is that new; None if its release does not say."""
+        match = re.match(r"(\d+)\.(\d+)", self.kernel)
+        return None if match is None else (int(match[1]), int(match[2])) >= (major, minor)
+
+
+def observe(host: Host) -> System:
+    files = host.files
+    return System(
+        at=host.now(),
+        name=guarded(files.text("/proc/sys/kernel/hostname") or ""),
+        kernel=guarded(files.text("/proc/sys/kernel/osrelease") or ""),
+        boot_id=guarded(files.text("/proc/sys/kernel/random/boot_id") or ""),
+        virtual=guarded(_virtual(files.data("/proc/cpuinfo", CPUINFO_HEAD, head=True))),
+        vendor=guarded(files.text("/sys/class/dmi/id/sys_vendor") or ""),
+        product=guarded(files.text("/sys/class/dmi/id/product_name") or ""),
+        cmdline=guarded(files.text("/proc/cmdline") or ""),
+    )
+
+
+def _virtual(cpuinfo: bytes | None | Unreadable) -> bool | None | Unreadable:
+    if not isinstance(cpuinfo, bytes):
+        return cpuinfo
+    flags = FLAGS.search(cpuinfo)
+    return None if flags is None else b"hypervisor" in flags[1].split()
+
+
+FACT = Fact(System, observe, every=60.0)

@@ -1,0 +1,1 @@
+"""The node's network: interfaces, routes, netfilter, sysctls, CNI."""

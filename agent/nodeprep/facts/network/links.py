@@ -1,0 +1,233 @@
+"""Network interfaces, their addresses and neighbours: by rtnetlink on a live node, by sysfs in a dead tree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nodeprep.facts.machine import pci, slot
+from nodeprep.model import Fact, Shown, Subject, Topic, Unreadable, Why, guarded, not_recorded, shown
+
+if TYPE_CHECKING:
+    from nodeprep.doors.files.reader import Files
+    from nodeprep.doors.netlink.interfaces import LinkInfo as NetlinkLink
+    from nodeprep.doors.node_host import Host
+
+NET = "/sys/class/net"
+IFF_UP = 0x1  # include/uapi/linux/if.h
+BONDS = ("bond", "team")
+NO_CARRIER = ("notpresent", "down", "lowerlayerdown")  # of the words in net/core/net-sysfs.c
+
+
+@shown
+class Link(Shown):
+    """A network interface. `bdf` is the PCI function behind it, "" for one without; `up` is the administrator's wish.
+
+    `carrier` is None where the kernel does not say (an interface that is down); `downs` counts lost carriers since
+    the interface exists; `master` is the bond or bridge above. `permanent_mac` is None in a dead tree.
+    `physical` is whether it is a NIC (a virtio one too) and not one that software made, as Terway tells them apart: by
+    IFLA_INFO_KIND, which a NIC does not have.
+    """
+
+    name: str
+    index: int | None
+    mac: str | None
+    permanent_mac: str | None
+    bdf: str
+    up: bool
+    operstate: str
+    carrier: bool | None
+    mtu: int
+    master: str | None
+    kind: str | None
+    physical: bool
+    downs: int | None
+
+    @property
+    def subject(self) -> Subject:
+        return Subject(self.bdf or self.name, None, self.name)
+
+    @property
+    def own_mac(self) -> str:
+        """The MAC that it was made with, in lower case, "" for none: the present one may be a bond's."""
+        return (self.permanent_mac or self.mac or "").lower()
+
+    @property
+    def is_bond(self) -> bool:
+        return self.kind in BONDS
+
+    @property
+    def connected(self) -> bool:
+        """Whether it has a carrier. Where that is not recorded, it has one unless its operational state denies it."""
+        return self.operstate not in NO_CARRIER if self.carrier is None else self.carrier
+
+
+@shown
+class Address(Shown):
+    """An address on an interface. A `dynamic` one has a lifetime: DHCP or a router's advertisement gave it."""
+
+    netdev: str
+    address: str
+    prefix: int
+    scope: str
+    dynamic: bool
+
+
+@shown
+class Neighbour(Shown):
+    """A neighbour-table entry; `state` is the kernel's word, such as REACHABLE or FAILED."""
+
+    netdev: str
+    address: str
+    state: str
+
+
+@shown
+class Links(Shown):
+    """`addresses` and `neighbours` are None in a dead tree: files do not show them."""
+
+    at: float
+    links: tuple[Link, ...]
+    addresses: tuple[Address, ...] | None
+    neighbours: tuple[Neighbour, ...] | None
+
+    def named(self, name: str | None) -> Link | None:
+        return next((link for link in self.links if link.name == name), None)
+
+    def on(self, netdev: str) -> tuple[Address, ...] | None:
+        if self.addresses is None:
+            return None
+        return tuple(address for address in self.addresses if address.netdev == netdev)
+
+    def under(self, netdev: str | None, bdf: str) -> Link | None:
+        """The interface of an RDMA port: by name; where the tree shows none, the only one on the same function."""
+        here = [link for link in self.links if bdf and link.bdf == bdf] if netdev is None else []
+        return here[0] if len(here) == 1 else self.named(netdev)
+
+    def bond_of(self, netdev: str | None, bdf: str) -> Link | None:
+        """The bond that carries this RDMA port's traffic: its netdev, or what its netdev is a leg of."""
+        one = self.under(netdev, bdf)
+        above = self.named(one.master) if one and not one.is_bond else one
+        return above if above and above.is_bond else None
+
+    def legs(self, bond: str) -> tuple[Link, ...]:
+        return tuple(link for link in self.links if link.master == bond)
+
+
+def observe(host: Host) -> Links | Unreadable:
+    return _live(host) if host.live else _recorded(host)
+
+
+def _live(host: Host) -> Links | Unreadable:
+    told = host.route_netlink()
+    if isinstance(told, Unreadable):
+        return told
+    names = {link.index: link.name for link in told.links}
+    return Links(
+        at=host.now(),
+        links=tuple(_link(host, link, names) for link in told.links),
+        addresses=tuple(
+            Address(names.get(found.index, ""), found.address, found.prefixlen, found.scope, found.dynamic)
+            for found in told.addresses
+        ),
+        neighbours=tuple(
+            Neighbour(names.get(found.index, ""), found.address, found.state) for found in told.neighbours
+        ),
+    )
+
+
+def _link(host: Host, link: NetlinkLink, names: dict[int, str]) -> Link:
+    return Link(
+        name=link.name,
+        index=link.index,
+        mac=link.address,
+        permanent_mac=link.permanent_address,
+        bdf=_bdf(host.files, link.name, link.parent_dev, link.parent_bus),
+        up=link.admin_up,
+        operstate=link.operstate,
+        carrier=link.carrier,
+        mtu=link.mtu,
+        master=names.get(link.master) if link.master else None,
+        kind=link.kind,
+        physical=link.kind in host.physical_kinds and not _is_loopback(link.address),
+        downs=link.carrier_down,
+    )
+
+
+def _bdf(files: Files, name: str, parent: str | None, bus: str | None) -> str:
+    if parent and bus == "pci":
+        return parent
+    # Only an interface with a device of its own has one behind it: asking for each veth of 60 pods costs too much.
+    return (pci.address_in(files.place(f"{NET}/{name}/device")) or "") if parent else ""
+
+
+def _is_loopback(mac: str | None) -> bool:
+    """The loopback interface has no kind either, and a MAC of zeros."""
+    return mac is None or not mac.strip("0:")
+
+
+def _recorded(host: Host) -> Links | Unreadable:
+    files = host.files
+    names = files.names(NET)
+    if isinstance(names, Unreadable):
+        return names
+    if names is None:
+        return not_recorded(NET)
+    # The bonding driver puts a file of its own, bonding_masters, among the interfaces.
+    links = tuple(_from_files(files, name) for name in names if isinstance(files.names(f"{NET}/{name}"), tuple))
+    return Links(host.now(), links, None, None)
+
+
+def _from_files(files: Files, name: str) -> Link:
+    here = f"{NET}/{name}"
+    master = files.link(f"{here}/master")
+    bdf = _recorded_bdf(files, f"{here}/device")
+    operstate = _operstate(files.text(f"{here}/operstate"))
+    return Link(
+        name=name,
+        index=guarded(files.number(f"{here}/ifindex")),
+        mac=guarded(files.text(f"{here}/address")),
+        permanent_mac=None,  # sysfs has only the present one, which for the leg of a bond is the bond's
+        bdf=bdf,
+        up=guarded(_up(files, f"{here}/flags", operstate)),
+        operstate=guarded(operstate),
+        carrier=_carrier(files.number(f"{here}/carrier")),
+        mtu=guarded(_needed(files.number(f"{here}/mtu"), f"{here}/mtu")),
+        master=master.rpartition("/")[2] if master else None,
+        kind="bond" if files.exists(f"{here}/bonding") else None,
+        physical=bool(bdf) or files.exists(f"{here}/device"),
+        downs=guarded(files.number(f"{here}/carrier_down_count")),
+    )
+
+
+def _recorded_bdf(files: Files, device: str) -> str:
+    linked = pci.address_in(files.place(device)) or pci.address_in(files.link(device) or "")
+    return linked or slot.slot_in(files.text(f"{device}/uevent"))
+
+
+def _up(files: Files, path: str, operstate: str | Unreadable) -> bool | Unreadable:
+    """The administrator's wish. Where flags are not recorded, an interface that is not down was not set down."""
+    text = files.text(path)
+    if text is None:
+        return operstate if isinstance(operstate, Unreadable) else operstate != "down"
+    if isinstance(text, Unreadable):
+        return text
+    try:
+        return bool(int(text, 16) & IFF_UP)
+    except ValueError:
+        return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no number")
+
+
+def _operstate(text: str | None | Unreadable) -> str | Unreadable:
+    return "unknown" if text is None else text
+
+
+def _carrier(number: int | None | Unreadable) -> bool | None:
+    """Reading it is EINVAL while the interface is down: the kernel then knows no carrier."""
+    return bool(number) if isinstance(number, int) else None
+
+
+def _needed(number: int | None | Unreadable, path: str) -> int | Unreadable:
+    return not_recorded(path) if number is None else number
+
+
+FACT = Fact(Links, observe, woken_by=frozenset({Topic.LINK}), doors=("nodeprep.doors.netlink.interfaces",))

@@ -1,0 +1,1 @@
+"""RDMA devices, their ports, GIDs, counters, device nodes and QoS."""

@@ -1,0 +1,115 @@
+"""The character devices through which user space reaches RDMA: class entries, and the nodes under /dev."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, shown
+
+if TYPE_CHECKING:
+    from nodeprep.doors.files.reader import Files
+    from nodeprep.doors.node_host import Host
+
+VERBS = "/sys/class/infiniband_verbs"
+MAD = "/sys/class/infiniband_mad"
+RDMA_CM = "/sys/class/misc/rdma_cm"
+NODES = "/dev/infiniband"
+
+
+@shown
+class ClassEntry(Shown):
+    """A class entry, such as uverbs0 of one RDMA device; `number` is the major:minor that its node must have.
+
+    `device` and `number` are None where a copied tree kept the entry's name only; `port` is None but for umad entries.
+    """
+
+    name: str
+    device: str | None
+    port: int | None
+    number: str | None
+
+
+@shown
+class DevNode(Shown):
+    """A file under /dev/infiniband.
+
+    `number` is major:minor, "" of what is no character device, None for a copy of a tree, which keeps no devices.
+    """
+
+    name: str
+    number: str | None
+    mode: int | None
+
+
+@shown
+class DevNodes(Shown):
+    """`verbs` and `mads` are None where the class is not there at all, `nodes` in a dead tree without the directory.
+
+    `live` is False for a dead tree: what is not in it may only not have been copied. `rdma_cm` is the major:minor that
+    the connection manager's node must have, None where there is none.
+    """
+
+    at: float
+    live: bool
+    verbs: tuple[ClassEntry, ...] | None
+    verbs_abi: str | None
+    mads: tuple[ClassEntry, ...] | None
+    rdma_cm: str | None
+    nodes: tuple[DevNode, ...] | None
+
+
+def observe(host: Host) -> DevNodes:
+    files = host.files
+    return DevNodes(
+        at=host.now(),
+        live=host.live,
+        verbs=guarded(_entries(files, VERBS, "uverbs")),
+        verbs_abi=guarded(files.text(f"{VERBS}/abi_version")),
+        mads=guarded(_entries(files, MAD, "umad")),
+        rdma_cm=guarded(files.text(f"{RDMA_CM}/dev")),
+        nodes=guarded(_nodes(host)),
+    )
+
+
+def _entries(files: Files, directory: str, prefix: str) -> tuple[ClassEntry, ...] | None | Unreadable:
+    names = files.names(directory)
+    if not isinstance(names, tuple):
+        return names
+    return tuple(_entry(files, directory, name) for name in names if name.startswith(prefix))
+
+
+def _entry(files: Files, directory: str, name: str) -> ClassEntry:
+    here = f"{directory}/{name}"
+    return ClassEntry(
+        name=name,
+        device=guarded(files.text(f"{here}/ibdev")),
+        port=guarded(files.number(f"{here}/port")),
+        number=guarded(files.text(f"{here}/dev")),
+    )
+
+
+def _nodes(host: Host) -> tuple[DevNode, ...] | None | Unreadable:
+    names = host.files.names(NODES)
+    if isinstance(names, Unreadable):
+        return names
+    if names is None:
+        return () if host.live else None
+    # Newer udev rules keep directories of links beside the nodes (by-path, by-ibdev).
+    files = (name for name in names if not isinstance(host.files.names(f"{NODES}/{name}"), tuple))
+    return tuple(node for name in files if (node := _node(host, name)) is not None)
+
+
+def _node(host: Host, name: str) -> DevNode | None:
+    found = host.files.node(f"{NODES}/{name}")
+    if found is None:
+        return None
+    if not isinstance(found, Unreadable):
+        return DevNode(name, f"{found.major}:{found.minor}" if found.kind == "c" else "", found.mode)
+    if not host.live:
+        return DevNode(name, None, None)
+    if found.kind is Why.MALFORMED:
+        return DevNode(name, "", None)
+    return DevNode(name, guarded(found), guarded(found))
+
+
+FACT = Fact(DevNodes, observe, woken_by=frozenset({Topic.RDMA, Topic.DEVICE}))

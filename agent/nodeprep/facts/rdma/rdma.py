@@ -1,0 +1,278 @@
+"""RDMA devices, their ports and GIDs, as sysfs shows them: InfiniBand, RoCE and iWARP alike."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from nodeprep.facts.alibaba import erdma
+from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
+from nodeprep.facts.machine import pci, slot
+from nodeprep.facts.machine.pci import ADDRESS, DEVICES
+from nodeprep.facts.rdma import gid, port_files
+from nodeprep.facts.rdma.gid import Gid
+from nodeprep.model import Fact, Shown, Subject, Topic, Unreadable, guarded, shown
+
+if TYPE_CHECKING:
+    from nodeprep.doors.files.reader import Files
+    from nodeprep.doors.node_host import Host
+
+__all__ = ["CLASS", "FACT", "Gid", "Port", "Rdma", "RdmaDevice", "observe", "places"]
+
+CLASS = "/sys/class/infiniband"
+NET = "/sys/class/net"
+SUBFUNCTION = re.compile(r"\.sf\.\d+$")  # an auxiliary device that devlink made, such as mlx5_core.sf.4
+
+
+@shown
+class Port(Shown):
+    """One RDMA port. `bdf` is the PCI address it hangs on, "" where none is shown; `rate` is Gb/s.
+
+    `gids` is None where no GID table is shown; `like` names the kind of hardware that it may be compared with, and
+    ends with the link layer if that could be read.
+    """
+
+    device: str
+    number: int
+    bdf: str
+    netdev: str | None
+    state: str
+    physical: str
+    rate: float
+    layer: str
+    lid: str | None
+    sm_lid: str | None
+    gids: tuple[Gid, ...] | None
+    like: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.device}/{self.number}"
+
+    @property
+    def hardware(self) -> str:
+        """What is like it but for the link layer, which some cards can change; "" where nothing names the card."""
+        rest, _, last = self.like.rpartition(" ")
+        return rest if last in port_files.LAYERS else self.like
+
+    @property
+    def place(self) -> str:
+        """Where it is, whatever it is called; its name where a tree shows no PCI address."""
+        return self.bdf or self.device
+
+    @property
+    def where(self) -> str:
+        return f"{self.name} at {self.bdf}" if self.bdf else self.name
+
+    @property
+    def subject(self) -> Subject:
+        return Subject(self.place, self.number, self.name)
+
+
+@shown
+class RdmaDevice(Shown):
+    """One RDMA device. `parent` is the netdev of a software device (rxe), None for hardware.
+
+    `virtual_function` is also true of a subfunction: another device here owns it, and nobody expects it.
+    """
+
+    name: str
+    bdf: str
+    parent: str | None
+    node_type: str | None
+    node_guid: str | None
+    system_guid: str | None
+    firmware: str | None
+    hca_type: str | None
+    board: str | None
+    id: str
+    virtual_function: bool
+    traffic_class: str | None
+
+    @property
+    def place(self) -> str:
+        return self.bdf or self.name
+
+    @property
+    def where(self) -> str:
+        return f"{self.name} at {self.bdf}" if self.bdf else self.name
+
+    @property
+    def subject(self) -> Subject:
+        return Subject(self.place, None, self.name)
+
+
+@shown
+class Rdma(Shown):
+    """Every RDMA device and port that the class directory lists."""
+
+    at: float
+    devices: tuple[RdmaDevice, ...]
+    ports: tuple[Port, ...]
+
+    def device(self, name: str) -> RdmaDevice | None:
+        return next((device for device in self.devices if device.name == name), None)
+
+
+def observe(host: Host) -> Rdma | Unreadable:
+    files = host.files
+    names = files.names(CLASS)
+    if isinstance(names, Unreadable):
+        return names
+    devices = tuple(_device(files, name) for name in names or () if files.names(f"{CLASS}/{name}") is not None)
+    ports = tuple(port for device in devices for port in _ports(files, device))
+    return Rdma(host.now(), devices, ports)
+
+
+def places(files: Files) -> tuple[tuple[str, int, str], ...] | Unreadable:
+    """Every port as (device, number, PCI address), without reading anything that asks the hardware."""
+    names = files.names(CLASS)
+    if isinstance(names, Unreadable):
+        return names
+    bdfs = {name: _bdf(files, f"{CLASS}/{name}", _text(files.text(f"{CLASS}/{name}/parent"))) for name in names or ()}
+    return tuple((name, number, bdf) for name, bdf in bdfs.items() for number in _numbers(files, name))
+
+
+def _device(files: Files, name: str) -> RdmaDevice:
+    here = f"{CLASS}/{name}"
+    parent = files.text(f"{here}/parent")
+    vendor, device = files.text(f"{here}/device/vendor"), files.text(f"{here}/device/device")
+    known = isinstance(vendor, str) and isinstance(device, str)
+    return RdmaDevice(
+        name=name,
+        bdf=_bdf(files, here, _text(parent)),
+        parent=guarded(parent),
+        node_type=guarded(files.text(f"{here}/node_type")),
+        node_guid=guarded(port_files.guid(files, f"{here}/node_guid")),
+        system_guid=guarded(port_files.guid(files, f"{here}/sys_image_guid")),
+        firmware=guarded(files.text(f"{here}/fw_ver")),
+        hca_type=guarded(files.text(f"{here}/hca_type")),
+        board=guarded(files.text(f"{here}/board_id")),
+        id=f"{str(vendor).removeprefix('0x')}:{str(device).removeprefix('0x')}" if known else "",
+        virtual_function=_is_virtual(files, f"{here}/device"),
+        traffic_class=guarded(files.text(f"{here}/tc/1/traffic_class")),
+    )
+
+
+def _is_virtual(files: Files, device: str) -> bool:
+    owned = files.link(f"{device}/physfn") is not None or files.exists(f"{device}/physfn")
+    return owned or SUBFUNCTION.search(files.link(device) or "") is not None
+
+
+def _bdf(files: Files, here: str, parent: str | None) -> str:
+    """The PCI address behind a device: by its link, dangling or not, or by the netdev under a software device."""
+    target = files.link(f"{here}/device")
+    if target is not None and ADDRESS.fullmatch(target.rpartition("/")[2]):
+        return target.rpartition("/")[2]
+    if target is not None and SUBFUNCTION.search(target):
+        return ""  # the address above it is the parent's, whose port it must not be taken for
+    place = files.place(f"/sys/class/net/{parent}/device" if parent else here)
+    return (
+        pci.address_in(place)
+        or pci.address_in(files.link(here) or "")
+        or ("" if parent else _without_links(files, here))
+    )
+
+
+def _without_links(files: Files, here: str) -> str:
+    """The PCI address in a copy that turned links into directories: as the device says, or as the PCI listing does."""
+    said = slot.slot_in(files.text(f"{here}/device/uevent"))
+    if said:
+        return said
+    addresses, name = files.names(DEVICES), here.rpartition("/")[2]
+    holders = addresses if isinstance(addresses, tuple) else ()
+    return next((address for address in holders if files.exists(f"{DEVICES}/{address}/infiniband/{name}")), "")
+
+
+def _ports(files: Files, device: RdmaDevice) -> tuple[Port, ...]:
+    ports = f"{CLASS}/{device.name}/ports"
+    listed = files.names(ports)
+    if isinstance(listed, Unreadable):
+        return (_unlisted(files, device, listed),)
+    return tuple(_port(files, device, number, f"{ports}/{number}") for number in _numbers(files, device.name))
+
+
+def _unlisted(files: Files, device: RdmaDevice, why: Unreadable) -> Port:
+    """Ports that cannot be listed are not gone: the first stands for them, and nothing of it can be read."""
+    return Port(
+        device=device.name,
+        number=1,
+        bdf=device.bdf,
+        netdev=None,
+        state=guarded(why),
+        physical=guarded(why),
+        rate=guarded(why),
+        layer=guarded(why),
+        lid=None,
+        sm_lid=None,
+        gids=None,
+        like=_like(files, device, why),
+    )
+
+
+def _numbers(files: Files, name: str) -> list[int]:
+    names = files.names(f"{CLASS}/{name}/ports")
+    return sorted(int(name) for name in names if name.isdecimal()) if isinstance(names, tuple) else []
+
+
+def _port(files: Files, device: RdmaDevice, number: int, here: str) -> Port:
+    layer = port_files.layer(files, f"{here}/link_layer")
+    gids = gid.table(files, here, typed=layer != "InfiniBand")
+    return Port(
+        device=device.name,
+        number=number,
+        bdf=device.bdf,
+        netdev=_netdev(files, device, number, gids),
+        state=guarded(port_files.word(files, f"{here}/state", port_files.STATES)),
+        physical=guarded(port_files.word(files, f"{here}/phys_state", port_files.PHYSICAL)),
+        rate=guarded(port_files.rate(files, f"{here}/rate")),
+        layer=guarded(layer),
+        lid=guarded(port_files.lid(files, f"{here}/lid")),
+        sm_lid=guarded(port_files.lid(files, f"{here}/sm_lid")),
+        gids=gids,
+        like=_like(files, device, layer),
+    )
+
+
+def _like(files: Files, device: RdmaDevice, layer: str | Unreadable) -> str:
+    """PCI id or chip, board, and link layer: ports that agree in all three do the same work in a node."""
+    here = f"{CLASS}/{device.name}"
+    chip, board = device.id or files.text(f"{here}/hca_type"), files.text(f"{here}/board_id")
+    parts = (chip, board, "software" if files.exists(f"{here}/parent") else None, layer)
+    return " ".join(part for part in parts if isinstance(part, str))
+
+
+def _text(value: str | None | Unreadable) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _netdev(files: Files, device: RdmaDevice, number: int, gids: tuple[Gid, ...] | None) -> str | None:
+    """The base netdev: of the first GID, else the software device's parent, else the one on the same function.
+
+    That of an Elastic RDMA interface is another function's, and has its MAC.
+    """
+    if gids and gids[0].netdev:
+        return gids[0].netdev
+    base = _text(files.text(f"{CLASS}/{device.name}/ports/{number}/gid_attrs/ndevs/0"))
+    parent = _text(files.text(f"{CLASS}/{device.name}/parent"))
+    if base or parent:
+        return base or parent
+    if device.id == VENDOR_DEVICE:
+        return _with_mac(files, erdma.mac_of(_text(port_files.guid(files, f"{CLASS}/{device.name}/node_guid"))))
+    here = f"{CLASS}/{device.name}/device/net"
+    listed = files.names(here)
+    names = listed if isinstance(listed, tuple) else ()
+    if len(names) == 1 and len(_numbers(files, device.name)) == 1:
+        return names[0]
+    # Older dual-port cards have the netdevs of both ports on one function (Documentation/ABI/testing/sysfs-class-net).
+    return next((name for name in names if files.number(f"{here}/{name}/dev_port") == number - 1), None)
+
+
+def _with_mac(files: Files, mac: str | None) -> str | None:
+    """The netdev of this MAC that hardware provides: the driver pairs them so (erdma_enum_and_get_netdev)."""
+    listed = files.names(NET) if mac else None
+    own = (name for name in listed if files.text(f"{NET}/{name}/address") == mac) if isinstance(listed, tuple) else ()
+    return next((name for name in own if files.exists(f"{NET}/{name}/device")), None)
+
+
+FACT = Fact(Rdma, observe, woken_by=frozenset({Topic.LINK, Topic.RDMA, Topic.DEVICE}))

@@ -1,0 +1,294 @@
+"""What a round changed, one entry per transition and none at steady state; and those as lines of JSON on stderr."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from nodeprep.agent_state import BlindSince, Case, NodeState
+from nodeprep.decide.fault_confirmation import ConfirmationPolicy
+from nodeprep.decide.gate_readiness import ProfileReadiness
+from nodeprep.publish import node_status
+from nodeprep.publish.node_status import NOT_ENFORCED, NodeStatus
+
+FIELD_LIMITS_CHARACTERS = (1000, 200, 60)  # characters of a field; the next lower where a line would be too long
+# Bytes of a line: so much goes into a pipe at once or not at all (PIPE_BUF), and never stops who writes it.
+MOST_LINE = select.PIPE_BUF
+NOT_BUILT = "what runs it is not built yet: do what nodeprep explain {} says under fix"
+NEED_HUMANS = (NodeState.UNHEALTHY, NodeState.AWAITING_HUMAN)
+DEFAULT_CONFIRMATION = ConfirmationPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One transition: a stable word for programs, and what it is about. `warning` wants a human's eye."""
+
+    event: str
+    fields: Mapping[str, object] = field(default_factory=dict)
+    warning: bool = False
+
+
+def transitions(
+    before: NodeStatus | None,
+    after: NodeStatus,
+    blind_after: float = DEFAULT_CONFIRMATION.blind_after,
+    *,
+    started: str = "",
+) -> tuple[LogEntry, ...]:
+    """What is different after a round. `before` is None in the first: then all that is not fine is told.
+
+    `blind_after` is the seconds after which a check that could not look is told of; `started` is the reason that the
+    line of the start gave for the state, which the first round does not say again. What is believed comes before what
+    follows from it, which names it and no more.
+    """
+    return (
+        *_mode(before, after),
+        *_chosen(before, after),
+        *_cases(before, after),
+        *_state(before, after, started),
+        *_profiles(before, after),
+        *_blind(before, after, blind_after),
+        *_deferred(before, after),
+        *_pending_gates(before, after),
+        *_remedies(before, after),
+        *_event_sources(before, after),
+        *_trouble("store", before.store_trouble if before else "", after.store_trouble),
+        *_trouble("gate", before.gate_trouble if before else "", after.gate_trouble),
+        *_trouble("config", before.config_trouble if before else "", after.config_trouble),
+        *_trouble("publish", _unpublished(before), _unpublished(after)),
+        *_admission_policy(before, after),
+        *_mounts(before, after),
+    )
+
+
+def _mode(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
+    if before is None or before.mode is not after.mode:
+        yield LogEntry("mode", {"from": before.mode if before else "", "to": after.mode})
+
+
+def _chosen(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
+    now, then = after.report, before.report if before else None
+    if then is None or (now.profile, now.chosen_by) != (then.profile, then.chosen_by):
+        yield LogEntry(
+            "profile-chosen", {"from": then.profile if then else "", "to": now.profile, "chosen_by": now.chosen_by}
+        )
+
+
+def _state(before: NodeStatus | None, after: NodeStatus, started: str) -> Iterator[LogEntry]:
+    state, why = after.agent_state.state, after.agent_state.why
+    if before is None or before.agent_state.state is not state:
+        told: dict[str, object] = {"from": before.agent_state.state if before else "", "to": state}
+        if before is not None or why != started:
+            told["why"] = _named(why, after)
+        yield LogEntry("state", told, state in NEED_HUMANS)
+
+
+def _profiles(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
+    then = {found.name: found for found in before.desired.profiles} if before else {}
+    for found in after.desired.profiles:
+        known = then.get(found.name)
+        if known is None or (known.device, known.ready) != (found.device, found.ready):
+            # Closed at a start is no news of the node: the state tells why.
+            worse = known is not None and (known.ready, known.device) > (found.ready, found.device)
+            told = {"profile": found.name, "gating": found.gating, "device_stage": found.device}
+            yield LogEntry(_standing(found), told | {"why": _named(found.why, after)}, worse)
+    gone = then.keys() - {found.name for found in after.desired.profiles}
+    yield from (LogEntry("profile-gone", {"profile": name}) for name in sorted(gone))
+
+
+def _named(why: str, after: NodeStatus) -> str:
+    """A reason that a conviction is at the end of, without its message: the conviction has a line of its own."""
+    for case in after.agent_state.cases:
+        before, named, _ = why.partition(f"{case.check} {case.reason}: ")
+        if named and case.convicted:
+            return f"{before}{case.check} {case.reason}"
+    return why
+
+
+def _standing(found: ProfileReadiness) -> str:
+    if found.ready:
+        return "profile-ready"
+    return "profile-device-ready" if found.device else "profile-closed"
+
+
+def _cases(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
+    then = {(case.check, case.subject): case for case in before.agent_state.cases} if before else {}
+    now = {(case.check, case.subject): case for case in after.agent_state.cases}
+    for key, case in now.items():
+        known = then.get(key)
+        if case.convicted and (known is None or known.convicted_at != case.convicted_at):
+            if known is not None and known.convicted:
+                yield _released(known, after)
+            yield LogEntry("convicted", _about(case) | {"reason": case.reason, "message": case.message}, warning=True)
+        if case.latched and (known is None or known.latched != case.latched):
+            yield LogEntry("latched", _about(case) | {"why": case.latched}, warning=True)
+    for key, case in then.items():
+        found = now.get(key)
+        if case.convicted and (found is None or not found.convicted):
+            yield _released(case, after)
+
+
+def _released(case: Case, after: NodeStatus) -> LogEntry:
+    seconds = round(after.at - (case.convicted_at or 0.0), 1)
+    return LogEntry("released", _about(case) | {"reason": case.reason, "stood_seconds": seconds})
+
+
+def _about(case: Case) -> dict[str, object]:
+    return {"check": case.check, "subject": case.name, "place": case.subject.key}
+
+
+def _blind(before: NodeStatus | None, after: NodeStatus, limit: float) -> Iterator[LogEntry]:
+    then, now = _long_blind(before, limit), _long_blind(after, limit)
+    for check, blind in now.items():
+        if check not in then:
+            seconds = round(after.at - blind.since)
+            yield LogEntry("cannot-look", {"check": check, "seconds": seconds, "message": blind.message}, warning=True)
+    yield from (LogEntry("can-look", {"check": check}) for check in then.keys() - now.keys())
+
+
+def _long_blind(status: NodeStatus | None, limit: float) -> dict[str, BlindSince]:
+    if status is None:
+        return {}
+    return {check: blind for check, blind in status.agent_state.blind.items() if status.at - blind.since >= limit}
+
+
+def _deferred(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
+    then = before.deferred if before else ()
+    why = "only this version finds the fault; the one before passed the same value, so the gate stays as it is for now"
+    yield from (
+        LogEntry("deferred", {"check": one, "why": why}, warning=True) for one in after.deferred if one not in then
+    )
+    yield from (LogEntry("spared-no-more", {"check": one}) for one in then if one not in after.deferred)
+
+
+def _pending_gates(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
+    then = before.pending_gates if before else ()
+    why = "new in this version and yet to pass; a rollout waits until it did"
+    yield from (LogEntry("pending_gates", {"check": one, "why": why}) for one in after.pending_gates if one not in then)
+    yield from (LogEntry("awaited-no-more", {"check": one}) for one in then if one not in after.pending_gates)
+
+
+def _remedies(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
+    then = before.desired.would_run if before else ()
+    for check, remedy in after.desired.would_run:
+        if (check, remedy) not in then:
+            due = {"check": check, "planned": remedy.playbook, "args": dict(remedy.args)}
+            yield LogEntry("would-run", {**due, "why": NOT_BUILT.format(check)})
+
+
+def _event_sources(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
+    for name, event_source in after.event_sources.items():
+        known = before.event_sources.get(name) if before else None
+        was_alive = known is None or known.alive
+        if was_alive and event_source.absent:
+            yield LogEntry("bell-absent", {"event_source": name, "why": event_source.why})
+        elif was_alive and not event_source.alive:
+            yield LogEntry("bell-died", {"event_source": name, "why": event_source.why}, warning=True)
+        elif event_source.alive and not was_alive:
+            yield LogEntry("bell-back", {"event_source": name, "restarts": event_source.restarts})
+        elif event_source.alive and event_source.restarts != (known.restarts if known else event_source.restarts):
+            yield LogEntry("bell-restarted", {"event_source": name, "restarts": event_source.restarts})
+
+
+def _trouble(what: str, then: str, now: str) -> Iterator[LogEntry]:
+    if now and now != then:
+        yield LogEntry(f"{what}-trouble", {"message": now}, warning=True)
+    elif then and not now:
+        yield LogEntry(f"{what}-fine-again")
+
+
+def _unpublished(status: NodeStatus | None) -> str:
+    return status.published.trouble if status is not None and status.published is not None else ""
+
+
+def _admission_policy(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
+    then = before.published.policy_enforced if before is not None and before.published is not None else None
+    now = after.published.policy_enforced if after.published is not None else None
+    if now is not None and now is not then:
+        yield (
+            LogEntry("policy_enforced")
+            if now
+            else LogEntry("policy-not-enforced", {"message": NOT_ENFORCED}, warning=True)
+        )
+
+
+def _mounts(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
+    """Once: the mounts of a container stay as they are."""
+    if after.exposed and (before is None or before.exposed != after.exposed):
+        yield LogEntry("mounts-trouble", {"message": node_status.words_of(after.exposed)}, warning=True)
+
+
+def tell(entries: Iterable[LogEntry], logger: logging.Logger) -> None:
+    """Log entries: a warning where a human should look, else for the record."""
+    for entry in entries:
+        level = logging.WARNING if entry.warning else logging.INFO
+        logger.log(level, entry.event, extra={"fields": entry.fields})
+
+
+class JsonLines(logging.Handler):
+    """Each record as one line of JSON on a file descriptor.
+
+    What cannot be written at once is dropped and counted: a log that nobody reads, or that is full or gone, must not
+    stop the agent. The next line that goes out says how many were lost.
+    """
+
+    def __init__(self, descriptor: int = 2) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._ready = select.poll()
+        self._ready.register(descriptor, select.POLLOUT)
+        self.lost = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record, if that can be done now."""
+        try:
+            goes = bool(self._ready.poll(0)) and os.write(self._descriptor, line(record, self.lost).encode("ascii")) > 0
+        except Exception:  # noqa: BLE001 - the boundary: a line that cannot be made or written must not stop who logs
+            goes = False
+        self.lost = 0 if goes else self.lost + 1
+
+
+def line(record: logging.LogRecord, lost: int = 0) -> str:
+    """A record as one line of ASCII, control characters escaped; long fields are cut, and many of them the more."""
+    told: dict[str, Any] = {
+        "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "level": record.levelname.lower(),
+        "event": record.getMessage(),
+    }
+    if lost:
+        told["lost_lines"] = lost
+    fields: dict[str, Any] = dict(getattr(record, "fields", {}))
+    if record.exc_info:
+        fields["trace"] = logging.Formatter().formatException(record.exc_info)
+    for longest in FIELD_LIMITS_CHARACTERS:
+        text = _json({name: _cut(value, longest) for name, value in (told | fields | told).items()})
+        if len(text) <= MOST_LINE:
+            return text
+    return _json({name: _cut(value, FIELD_LIMITS_CHARACTERS[-1]) for name, value in told.items()})
+
+
+def _cut(value: object, longest: int) -> object:
+    if isinstance(value, Mapping):
+        return {str(key)[:longest]: _cut(one, longest) for key, one in value.items()}
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = str(value)
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def _json(told: Mapping[str, object]) -> str:
+    return json.dumps(told) + "\n"  # all but printable ASCII escaped
+
+
+def to_stderr(*, verbose: bool = False) -> logging.Logger:
+    """The logger of the whole program, which from now on writes to stderr and nowhere else."""
+    root = logging.getLogger()
+    root.handlers = [JsonLines()]
+    root.setLevel(logging.DEBUG if verbose else logging.INFO)
+    return logging.getLogger("nodeprep")

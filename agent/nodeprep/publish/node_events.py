@@ -1,0 +1,67 @@
+"""Events of a Node: one for each transition, none while nothing changes. Values in, objects out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+from nodeprep.agent_state import NodeState
+from nodeprep.decide.desired import TRAINING_READY, Desired, GatePolicy
+from nodeprep.publish import node_object
+from nodeprep.publish.node_object import WrittenNode
+
+PATH = "/api/v1/namespaces/default/events"  # those of objects without a namespace lie there
+REPORTER = "nodeprep.io/agent"
+EVENT_MESSAGE_LIMIT_CHARACTERS = 1024  # characters of a message, as the API server takes them
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """What an Event says; `warning` wants a human's eye."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+def node_events(seen: WrittenNode, desired: Desired, names: GatePolicy) -> tuple[NodeEvent, ...]:
+    """What is different from what the Node said before."""
+    found: list[NodeEvent] = []
+    known = next((one for one in seen.conditions if one.get("type") == TRAINING_READY), None)
+    now = next((one for one in desired.conditions if one.type == TRAINING_READY), None)
+    if now is not None and (known is None or (known.get("status"), known.get("reason")) != (now.status, now.reason)):
+        calm = now.status == "True" or now.reason == NodeState.BOOTSTRAP
+        found.append(NodeEvent(now.reason, f"TrainingReady is {now.status}: {now.message}", warning=not calm))
+    held = any(taint.get("key") == names.bootstrap_taint for taint in seen.taints)
+    if held and not desired.bootstrap_taint_may_stay and _is_not_ready(desired):
+        what = f"{names.bootstrap_taint} is removed though the node is not ready: mode observe sets and keeps no taint"
+        found.append(NodeEvent("BootstrapTaintIgnored", what, warning=True))
+    return tuple(found)
+
+
+def _is_not_ready(desired: Desired) -> bool:
+    return any(one.type == TRAINING_READY and one.status != "True" for one in desired.conditions)
+
+
+def event(seen: WrittenNode, what: NodeEvent, now: datetime) -> dict[str, Any]:
+    """The object. Its name is that of the moment, so that what was sent and lost is there once when sent again."""
+    key = uuid5(NAMESPACE_URL, f"{seen.uid} {what.reason} {what.message} {now.isoformat()}").hex[:16]
+    about = {"apiVersion": "v1", "kind": "Node", "name": seen.name, "uid": seen.uid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{seen.name[:200]}.{key}", "namespace": "default"},
+        "involvedObject": about,
+        "reason": what.reason,
+        "message": what.message[:EVENT_MESSAGE_LIMIT_CHARACTERS],
+        "type": "Warning" if what.warning else "Normal",
+        "source": {"component": "nodeprep", "host": seen.name},
+        "reportingComponent": REPORTER,
+        "reportingInstance": seen.name[:128],
+        "action": "Judged",
+        "firstTimestamp": node_object.stamp(now),
+        "lastTimestamp": node_object.stamp(now),
+        "count": 1,
+    }

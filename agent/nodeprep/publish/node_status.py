@@ -1,0 +1,97 @@
+"""What the agent knows after a round, as one value: metrics, pages and gate files are made from it and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nodeprep.agent_state import AgentState
+from nodeprep.decide.desired import Desired
+from nodeprep.decide.gate_readiness import Mode
+from nodeprep.doors.events.listener import EventSourceState
+from nodeprep.model import Report
+
+NOT_ENFORCED = "this cluster does not keep the agent from other Nodes and Leases (nodeprep_admission_policy_ok 0): apply the admission policy"
+
+MOUNTS_IN_MESSAGE = 3  # mount points that a message names
+
+
+def words_of(exposed: Sequence[str]) -> str:
+    """What a message says of mount points of the node that the agent could write and should not; "" of none."""
+    if not exposed:
+        return ""
+    more = f" and {len(exposed) - MOUNTS_IN_MESSAGE} more" if len(exposed) > MOUNTS_IN_MESSAGE else ""
+    where = f"{', '.join(exposed[:MOUNTS_IN_MESSAGE])}{more}"
+    return f"a taken-over agent could write {where} (nodeprep_mounts_ok 0): containerd before 2.0 leaves that open"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiStatus:
+    """How the agent stands with the API server.
+
+    `trouble` is what keeps the Node, or the Lease, from saying what it should, "" while it does; `denied` the part of
+    it that policies deny, which is not tried again before the configuration changes. `policy_enforced`: whether the cluster
+    keeps the agent from what is not its own; None until that was tested.
+    """
+
+    trouble: str = ""
+    denied: str = ""
+    policy_enforced: bool | None = None
+
+    @property
+    def lasting(self) -> str:
+        """What the Node's condition should tell of it: what others can mend."""
+        return "; ".join(filter(None, (self.denied, NOT_ENFORCED if self.policy_enforced is False else "")))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One round's outcome.
+
+    `facts` are the newest observations by kind, an Unreadable where one failed; `fact_seconds` is how long each took,
+    by the name that a configuration has for it.
+    `round_time` is wall time in seconds since 1970, for people, and `at` the same moment as CLOCK_BOOTTIME seconds, for
+    ages; `rounds` counts from this start. `complete`: every fact was looked at once since the start. `store_trouble`,
+    `config_trouble` and `gate_trouble` are "" while all is well. `exposed` are mount points of the node that the agent
+    could write and should not. `published` is None where the agent has no access to
+    an API server. `deferred` are ids of checks whose conviction only a new version sees and that close no gate yet;
+    `version_disagreements` are those and the ones that do by now; `pending_gates` are gates that are new in this version and yet to pass,
+    `rollout_blockers` is what closed a gate since that stood open before it, `suspected` what failed and is
+    looked at again. `suppressed` counts remedies that a mode did not run, by reason; `api_requests` what was asked of
+    Kubernetes, by verb and HTTP code.
+    """
+
+    report: Report
+    desired: Desired
+    agent_state: AgentState
+    mode: Mode
+    facts: Mapping[type, object]
+    fact_seconds: Mapping[str, float] = field(default_factory=dict)
+    round_time: float = 0.0
+    rounds: int = 0
+    complete: bool = False
+    store_trouble: str = ""
+    config_trouble: str = ""
+    gate_trouble: str = ""
+    exposed: tuple[str, ...] = ()
+    published: ApiStatus | None = None
+    deferred: tuple[str, ...] = ()
+    version_disagreements: tuple[str, ...] = ()
+    pending_gates: tuple[str, ...] = ()
+    rollout_blockers: tuple[str, ...] = ()
+    suspected: tuple[str, ...] = ()
+    waivers: int = 0
+    event_sources: Mapping[str, EventSourceState] = field(default_factory=dict)
+    suppressed: Mapping[str, int] = field(default_factory=dict)
+    api_requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    at: float = 0.0
+
+    @property
+    def waits_for(self) -> int:
+        """How much holds a rollout up: faults that only this version sees, what closed a gate or may, new gates."""
+        return len({*self.version_disagreements, *self.rollout_blockers, *self.suspected, *self.pending_gates})
+
+    @property
+    def taint_ok(self) -> bool:
+        """Whether our taint stands where it ought to: nothing has to be held back for a plugin's sake."""
+        return not self.desired.untainted

@@ -1,0 +1,77 @@
+"""One HTTP request as it comes, byte by byte, and one answer: as much of HTTP/1.1 as probes and scrapers speak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+
+HEAD_LIMIT_BYTES = 8192  # bytes of a request's first line and headers; Prometheus sends 300, the kubelet 150
+END = b"\r\n\r\n"
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class PageAnswer:
+    """What goes back: the status, the content type and the body."""
+
+    status: HTTPStatus
+    kind: str = TEXT
+    body: bytes = b""
+
+
+def says(status: HTTPStatus, line: str) -> PageAnswer:
+    """An answer of one line."""
+    return PageAnswer(status, TEXT, f"{line}\n".encode("utf-8", "backslashreplace"))
+
+
+# What a path does, by the method that asks for it: GET for pages, POST for what changes something.
+Routes = Mapping[str, Mapping[str, Callable[[], PageAnswer]]]
+
+
+def answer(head: bytes, routes: Routes) -> bytes:
+    """The whole response to a request of which `head` has come, up to its empty line or as far as MOST_HEAD."""
+    if END not in head:
+        return _response(
+            says(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"more than {HEAD_LIMIT_BYTES} bytes of headers")
+        )
+    line, _, headers = head.partition(END)[0].decode("latin-1").partition("\r\n")
+    words = line.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
+        return _response(says(HTTPStatus.BAD_REQUEST, "this is no request in HTTP/1.1"))
+    method, path = words[0], words[1].partition("?")[0]
+    known = routes.get(path)
+    if known is None:
+        return _response(says(HTTPStatus.NOT_FOUND, f"there are {', '.join(sorted(routes))}"), bare=method == "HEAD")
+    act = known.get("GET" if method == "HEAD" else method)
+    if act is None:
+        methods = ", ".join((*known, "HEAD") if "GET" in known else known)
+        return _response(says(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} takes {methods}"), f"Allow: {methods}\r\n")
+    if _has_body(headers):
+        return _response(says(HTTPStatus.BAD_REQUEST, f"{path} takes no body"))
+    return _response(_done(act, path), bare=method == "HEAD")
+
+
+def _done(act: Callable[[], PageAnswer], path: str) -> PageAnswer:
+    try:
+        return act()
+    except Exception as error:  # noqa: BLE001 - the boundary: a page that breaks must not end the server
+        return says(
+            HTTPStatus.INTERNAL_SERVER_ERROR, f"{path} broke: {type(error).__name__}: {error}; please report it"
+        )
+
+
+def _has_body(headers: str) -> bool:
+    fields = (line.partition(":") for line in headers.lower().split("\r\n"))
+    said = {name.strip(): value.strip() for name, _, value in fields}
+    return "transfer-encoding" in said or said.get("content-length", "0") != "0"
+
+
+def _response(said: PageAnswer, more: str = "", *, bare: bool = False) -> bytes:
+    """`bare` leaves the body out, as HEAD wants it. One request a connection: a scrape in 15 s needs no more."""
+    head = (
+        f"HTTP/1.1 {said.status.value} {said.status.phrase}\r\nContent-Type: {said.kind}\r\n"
+        f"Content-Length: {len(said.body)}\r\n{more}Connection: close\r\n\r\n"
+    )
+    return head.encode("latin-1") + (b"" if bare else said.body)
