@@ -18,8 +18,8 @@ Written by `make docs` from the code. Do not edit.
 
 The agent listens on 127.0.0.1, port {PORT}, unless `metrics.bind` and `metrics.port` say otherwise
 ([configuration.md](configuration.md)): a Prometheus elsewhere needs the node's address there. A scrape takes
-milliseconds, and a node with 8 NICs and 8 GPUs has fewer than 300 series. At most {CLIENTS_LIMIT} clients are served at once,
-for {REQUEST_TIMEOUT_SECONDS:g} s each. There is no TLS and no password: nothing here is a secret.
+milliseconds, and a node with 8 NICs and 8 GPUs has fewer than 300 series. At most {CLIENTS_LIMIT} clients are served at
+once, for {REQUEST_TIMEOUT_SECONDS:g} s each. There is no TLS and no password: nothing here is a secret.
 
 | page | |
 |---|---|
@@ -44,9 +44,11 @@ What could not be read has no series: a gap in `nodeprep_port_up` is no port tha
   finding that a waiver excuses, or that follows from another check's failure, does not count: one missing module is one
   failing check. A check that is absent here, or of which nothing counts, has no series. docs/checks.md has them all.
 - **profile** is each profile that the node has: a node without one has no `nodeprep_ready`.
-- **event source** is an event source. One that this node does not have (no ib_core, no right to read the kernel log) has no
+- **event source** is an event source. One that this node does not have (no ib_core, no right to read the kernel log)
+has no
   `nodeprep_event_source_up`: 0 is one that died.
-- **verb, code**: one `PATCH` or `POST` a minute with 422 is the agent's test of the admission policy: a denial that is wanted
+- **verb, code**: one `PATCH` or `POST` a minute with 422 is the agent's test of the admission policy: a denial that is
+wanted
   ([security.md](security.md#the-admission policy)). `nodeprep_node_ok` tells of others.
 - **mounts_ok** is 0 where a taken-over agent could write a mount of the node besides its own three directories
   ([security.md](security.md#what-is-mounted-inside-a-mount)).

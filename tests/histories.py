@@ -4,8 +4,8 @@
 
 A history is a list of events: looks at checks, fresh or stale, with any result; restarts with the memory kept, lost,
 damaged or an older copy; boots, clock steps, upgrades, resets, and changes of mode and profile. It is played through
-`begin` and `reconcile`, and beside them a plain model reckons what may be believed: it shares no code with them. Prints how
-many were played and what happened in them; exits 1 with the shortest form of the first violation.
+`begin` and `reconcile`, and beside them a plain model reckons what may be believed: it shares no code with them. Prints
+how many were played and what happened in them; exits 1 with the shortest form of the first violation.
 """
 
 from __future__ import annotations

@@ -140,6 +140,8 @@ def test_modes() -> None:
     assert table("3.4", "mode")[0][0] == f"{Mode.OBSERVE} (default)"
 
 
+SECOND_RENEWAL = 2 * agent_lease.RENEW_SECONDS * pace.SPREAD_FACTORS[1]
+RETRIES = {3: "fourth"}  # by the quick ones before it
 LONGEST_TEST = side_writes.TEST * (1 + side_writes.WAVER)
 LEAST_LATER, MOST_LATER = (100 * (one - 1) for one in pace.SPREAD_FACTORS)
 BURST = f"a burst of {pace.BURST:g}, and {pace.GATE_TOKENS:g} of that burst"
@@ -164,7 +166,7 @@ SAID = [
     ("3.5", f"come {LEAST_LATER:.0f} to {MOST_LATER:.0f} % later than their time"),
     (
         "3.5",
-        f"the second renewal is due {2 * agent_lease.RENEW_SECONDS * pace.SPREAD_FACTORS[1]:g} s after the one that is believed",
+        f"the second renewal is due {SECOND_RENEWAL:g} s after the one that is believed",
     ),
     ("3.5", f"each policy is tried within {2 * LONGEST_TEST:.0f} s"),
     ("3.5", f"comes once more after {side_writes.DRY_RUN_RETRY_SECONDS:g} s"),
@@ -176,7 +178,7 @@ SAID = [
     ("3.5", f"doubles from {pace.FIRST:g} to {pace.MOST:g} s"),
     (
         "3.5",
-        f"after {pace.FUTILE_RETRY_SECONDS:g} s more from the {'fourth' if pace.QUICK_RETRIES == 3 else pace.QUICK_RETRIES} try on",
+        f"after {pace.FUTILE_RETRY_SECONDS:g} s more from the {RETRIES[pace.QUICK_RETRIES]} try on",
     ),
     ("3.5", f"closes no gate for {UPGRADE_HOLD_SECONDS:g} s"),
     ("3.5", f"the last {probes.MISSED_PERIODS} intervals of {LOOP_PERIOD_SECONDS:g} s"),
@@ -185,7 +187,7 @@ SAID = [
 ]
 
 
-RECORDS = 7  # requests for what Kubernetes keeps of a node of ACK (facts/kubernetes/cluster_requests.py); the bench counts them
+RECORDS = 7  # requests for what Kubernetes keeps of a node of ACK (cluster_requests.py); the bench counts them
 BUDGET = {"in all": 3.0, "in all on ACK": 4.0}
 # The words of the table, the seconds from one to the next, and how many requests each is.
 ASKED = {

@@ -46,10 +46,10 @@ class Case:
     `looks` are the last fresh looks at it (time, whether it failed), at most five; a look that could not look is not
     among them. Of failures in a row, the first of these five has the time of the first of them all. `blind`: the newest
     look could not look. `passes` since `passing_since` are those in a row at the end that did not fail. `convicted_at`,
-    when the look that confirmation believes began, is None until there is one; `latched` since `latched_at` says why only a
-    human, a new boot or a new probe of the device frees it. `flaps` are the times of its releases. Until `deferred_until`
-    a conviction that only a new version of ours sees does not close the gate. `reason`, `message`, `observed` and
-    `remedy` are those of the last failure.
+    when the look that confirmation believes began, is None until there is one; `latched` since `latched_at` says why
+    only a human, a new boot or a new probe of the device frees it. `flaps` are the times of its releases. Until
+    `deferred_until` a conviction that only a new version of ours sees does not close the gate. `reason`, `message`,
+    `observed` and `remedy` are those of the last failure.
     """
 
     check: str
@@ -92,19 +92,19 @@ class BlindSince:
 class AgentState:
     """The memory. `at` is when it was last changed; `version` is the nodeprep that wrote it.
 
-    `state` stands since `since`. `pass_streaks` and `blind` are by check id. `held` are the names of profiles once chosen
-    by hardware, which only a human removes; `profile` is the effective one in force as a mapping that `profile.parse`
-    reads, `chosen_by` who chose it (`by_hardware`: nobody else), and `parts` the profiles that it is made of, each with
-    the `names` of its lineage. `gates` are the gates (profile, stage) that stand open by it, `waivers` those of the
-    configuration. `baseline` is the profile of what this node had when it was first ready, in the same form; None
-    before. `passed` are the values, by "check place port", at which gate checks last passed; `upgraded_at` is when
-    another version took over, with `former_passed` as it was then and `former_gates` the
-    gates that stood open. `taint_tolerated`: nobody was last seen who serves a device plugin or the network and does not
+    `state` stands since `since`. `pass_streaks` and `blind` are by check id. `held` are the names of profiles once
+    chosen by hardware, which only a human removes; `profile` is the effective one in force as a mapping that
+    `profile.parse` reads, `chosen_by` who chose it (`by_hardware`: nobody else), and `parts` the profiles that it is
+    made of, each with the `names` of its lineage. `gates` are the gates (profile, stage) that stand open by it,
+    `waivers` those of the configuration. `baseline` is the profile of what this node had when it was first ready, in
+    the same form; None before. `passed` are the values, by "check place port", at which gate checks last passed;
+    `upgraded_at` is when another version took over, with `former_passed` as it was then and `former_gates` the gates
+    that stood open. `taint_tolerated`: nobody was last seen who serves a device plugin or the network and does not
     tolerate our taint; else `intolerant` are their DaemonSets ("namespace/name", "" where nobody knows), each with the
     time since when no pod of it was here, None while one is. `unproven_until`: gates that came to a profile that was
     open, and until when it stays so though they are yet to pass; `came_with_version` are those of them that an upgrade
-    brought, which a rollout waits for. `reset_done` is the human's wish on the Node to start
-    over that was last followed. `serial` grows by one with every change that is kept.
+    brought, which a rollout waits for. `reset_done` is the human's wish on the Node to start over that was last
+    followed. `serial` grows by one with every change that is kept.
     """
 
     boot_id: str = ""

@@ -54,8 +54,8 @@ class OperatorWishes:
     """The operator's word. `profile` is None where the hardware is to choose, and `by` says who chose it.
 
     `auto`: the hardware is to, whatever the configuration says. `today` is the UTC date; `looked_for` is what the
-    hardware was searched for in vain, where a recording says that no profile applied. `agent_state` is the memory of the agent
-    on this node, None without.
+    hardware was searched for in vain, where a recording says that no profile applied. `agent_state` is the memory of
+    the agent on this node, None without.
     """
 
     profile: Profile | None

@@ -18,10 +18,10 @@ NO_BOOT = ""
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    """What a start finds. `agent_state` is None where there is nothing to go by; `trouble` says why, "" while all is well.
+    """What a start finds. `agent_state` is None where there is none; `trouble` says why, "" while all is well.
 
-    Where a memory that cannot be read may be newer than the one that can, `agent_state` is of no boot: what it says of this
-    one may have changed since. `rest` is what a newer nodeprep wrote into known classes; `save` writes it back.
+    Where a memory that cannot be read may be newer than the one that can, `agent_state` is of no boot: what it says of
+    this one may have changed since. `rest` is what a newer nodeprep wrote into known classes; `save` writes it back.
     """
 
     agent_state: AgentState | None = None

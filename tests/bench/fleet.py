@@ -2,8 +2,8 @@
 
     python tests/bench/fleet.py [--agents 1000] [--failing 300] [--minutes 5]
 
-Each agent is our publishing code with a token bound to a pod of its own Node, behind the shipped admission policy; what it is told
-of its node is simulated. Rates and latencies come from the server's audit log, transitions from a raw watch.
+Each agent is our publishing code with a token bound to a pod of its own Node, behind the shipped admission policy; what
+it is told of its node is simulated. Rates and latencies come from the server's audit log, transitions from a raw watch.
 """
 
 from __future__ import annotations

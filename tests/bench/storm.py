@@ -1,4 +1,4 @@
-"""What the event sources cost an agent that listens once a second while the kernel announces 10,000 changes of links a second.
+"""What events cost an agent that listens once a second while the kernel announces 10,000 changes of links a second.
 
     python tests/bench/storm.py [--seconds N] [--rate N]
 

@@ -4,10 +4,11 @@
     python tests/bench/taint.py requests [--minutes N] [--ack]       # requests of one quiet agent, by the audit log
 
 Each agent is the real process on an ECS node of the netns rig, with a token bound to a pod of its Node, behind a real
-API server with the shipped admission policy; its configuration, its profile and the defaults by which it believes are printed. The
-link is an ENI's; tests/bench/port.py is the same for an RDMA port. Times are CLOCK_BOOTTIME of one machine: the link is
-set down in the node's namespace by ioctl, and a raw watch of Nodes says when the server announced the change. After two
-faults an agent is reset, for by default the third would be latched. Each agent has as many: --flaps is rounded up.
+API server with the shipped admission policy; its configuration, its profile and the defaults by which it believes are
+printed. The link is an ENI's; tests/bench/port.py is the same for an RDMA port. Times are CLOCK_BOOTTIME of one
+machine: the link is set down in the node's namespace by ioctl, and a raw watch of Nodes says when the server announced
+the change. After two faults an agent is reset, for by default the third would be latched. Each agent has as many:
+--flaps is rounded up.
 """
 
 from __future__ import annotations
@@ -172,7 +173,8 @@ def latency(flaps: int, count: int) -> list[Figure]:
     }
     print(f"configuration:\n{CONFIG.format('./mine.yaml')}profile:\n{PROFILE}", end="")
     print(
-        f"defaults: {rules}; release after {defaults.confirmation.passes} passes over {defaults.confirmation.pass_span:g} s"
+        f"defaults: {rules}; release after {defaults.confirmation.passes} passes "
+        f"over {defaults.confirmation.pass_span:g} s"
     )
     print(f"each fault {SETTLE:g} s after the Node was ready; `nodeprep reset` after every {FAULTS} faults of a node")
     with installed() as cluster, agents(cluster, count) as started:

@@ -49,7 +49,8 @@ UP = f"ip link set eth1 up\nip route replace default via {GATEWAY} dev eth1 onli
 # The label and the Lease by which an agent tries an admission policy.
 FOREIGN, FOREIGN_LEASE = "fence-test.example.com/nodeprep", "fence-test.example.com"
 OF_LEASE = "request.resource.resource == 'leases'"
-# Rules of policies by their messages: nobody writes the Node; an admission policy; one that keeps the agent from its own Lease too.
+# Rules of policies by their messages: nobody writes the Node; an admission policy; one that keeps the agent from its
+# own Lease too.
 UNWRITABLE = {"nodeprep:taints": OF_LEASE}
 FENCED = {
     "nodeprep:labels": f"{OF_LEASE} || !('{FOREIGN}' in object.metadata.?labels.orValue({{}}))",

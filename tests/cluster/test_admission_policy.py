@@ -1,4 +1,4 @@
-"""The admission policy in a real API server, with tokens that are bound to pods: what an agent may write, and what it may not."""
+"""The admission policy in a real API server, with tokens bound to pods: what an agent may write and what not."""
 
 from __future__ import annotations
 

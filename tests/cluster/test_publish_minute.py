@@ -240,7 +240,7 @@ def answered(one: Published, since: float) -> list[Request]:
 
 
 def test_a_minute_in_which_nothing_happens(tampered: Tampered) -> None:
-    """By the server's own log: a read of the Node from its memory, a renewal of the Lease, a dry run of the admission policy.
+    """By the server's own log: a read of the Node from its cache, a renewal of the Lease, a dry run of a policy.
 
     Other agents of this machine have faults meanwhile. For them this one may look at what Kubernetes keeps, once a
     minute: what it read before that counts no more.

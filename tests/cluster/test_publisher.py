@@ -103,7 +103,7 @@ class Rig:
 def rig(
     cluster: Cluster, name: str, *, start: bool = True, refresh: float | None = None, policy_enforced: bool = False
 ) -> Iterator[Rig]:
-    """With `policy_enforced` the publisher finds an admission policy and is content; where there is none it tests again and again."""
+    """With `policy_enforced` the publisher finds an admission policy and is content; else it tests again and again."""
     create(cluster, name)
     code, told = cluster.call("POST", "/api/v1/namespaces", {"metadata": {"name": "nodeprep"}})
     assert code in (201, 409), told

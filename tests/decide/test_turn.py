@@ -1,4 +1,4 @@
-"""A turn of the reconciler: confirmation, states and what is told, in that order; and whole lives of a node (tests/histories)."""
+"""A reconciliation: confirmation, states, what is told, in that order; and whole lives of a node (tests/histories)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wait for event sources: who is listened to, who died, who is opened again. The event sources here are pipes of ours."""
+"""The wait for events: which source is listened to, which died, which is opened again. Pipes are the sources here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shipped manifests with default confirmation on real kubelets: normal life, good and bad releases, and the way out."""
+"""The shipped manifests with their defaults on real kubelets: normal life, good and bad releases, and the way out."""
 
 from __future__ import annotations
 

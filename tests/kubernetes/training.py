@@ -28,7 +28,10 @@ PLUGIN = "rdma-shared-dp-ds"
 PLUGINS = f"/apis/apps/v1/namespaces/kube-system/daemonsets/{PLUGIN}"
 TOLERATES_GATE = "plugin.tolerates-gate"
 LONG = 600.0  # seconds; the guest is emulated, beside whatever else this machine does
-REPORT = 'from nodeprep.cli.daemon.agent_socket import ask; print(ask("/run/nodeprep-agent/agent.sock", "GET", "/report").text)'
+REPORT = (
+    "from nodeprep.cli.daemon.agent_socket import ask; "
+    'print(ask("/run/nodeprep-agent/agent.sock", "GET", "/report").text)'
+)
 
 
 @dataclass

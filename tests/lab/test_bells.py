@@ -11,7 +11,8 @@ from tests.rigs.lab import FRONT_END, RAIL, RDMA_DEVICE, Guest
 from tests.rigs.lab_guest import REPOSITORY
 
 PYTHON = str(REPOSITORY / ".venv/bin/python")
-# Rings for each script: all topics within the patience, until half a second of silence, by the event sources that are named.
+# Rings for each script: all topics within the patience, until half a second of silence, by the event sources that are
+# named.
 LISTEN = """
 import json, subprocess, sys
 from nodeprep.doors.events.listener import Event sources

@@ -153,7 +153,7 @@ def says_the_state(agent: Agent) -> bool:
 
 
 def same(agent: Agent) -> set[tuple[Any, ...]]:
-    """The findings of both, once they are the same: facts that no event source announces are looked at by their periods."""
+    """The findings of both, once they are the same: facts that no event announces are looked at by their periods."""
 
     def agreed() -> set[tuple[Any, ...]]:
         told = findings(json.loads(agent.do("nodeprep", "check", "-o", "json", check=False).stdout))

@@ -1,4 +1,4 @@
-"""The admission policy as a value: whose it is and which names are in it. What it lets through, a real API server says."""
+"""The admission policy as a value: whose it is, which names are in it. What it lets through, a real API server says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the answer to the test of an admission policy is believed, and what comes of a Lease that a policy denies."""
+"""How long the answer to a dry run is believed, and what comes of a Lease that a policy denies."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """`nodeprep agent` for tests: started plainly or on a node of the netns rig; its log, pages and gate files are read.
 
-    python tests/rigs/agent.py deaf --config FILE --state-dir DIR --run-dir DIR --socket-dir DIR     # without any event source
+    python tests/rigs/agent.py deaf --config FILE --state-dir DIR --run-dir DIR --socket-dir DIR     # without any event
+    source
 
 Real here: the program, its process, files, sockets and signals. The configuration asks for less patience than the
 defaults, so that a node is ready after seconds.

@@ -14,7 +14,8 @@ SERVER_PORT = 443
 # kube-proxy.
 SERVICE_ADDRESS = "10.96.0.1"
 GATEWAY = "198.51.100.254"  # by which nodes reach it
-# The kinds that facts/kubernetes/cluster_objects.py reads, by their plural: version, kind, scope. Their schemas are left out.
+# The kinds that facts/kubernetes/cluster_objects.py reads, by their plural: version, kind, scope. Their schemas are
+# left out.
 RECORDS = {
     "nodes": ("v1beta1", "Node", "Cluster"),
     "podenis": ("v1beta1", "PodENI", "Namespaced"),

@@ -64,7 +64,8 @@ def _short(text: str) -> str:
     shown = terminal.clean(text)
     if len(shown) <= PARAGRAPH_LIMIT_CHARACTERS:
         return shown
-    return f"{shown[:PARAGRAPH_LIMIT_CHARACTERS]}... ({len(shown) - PARAGRAPH_LIMIT_CHARACTERS} more characters, see -o json)"
+    more = len(shown) - PARAGRAPH_LIMIT_CHARACTERS
+    return f"{shown[:PARAGRAPH_LIMIT_CHARACTERS]}... ({more} more characters, see -o json)"
 
 
 def columns(rows: list[tuple[str, ...]]) -> list[str]:

@@ -154,7 +154,7 @@ KEYS = (
     ConfigKey(
         "gate.unhealthy-taint",
         QUALIFIED,
-        "The taint of a node whose gate is closed. The admission policy (ValidatingAdmissionPolicy) must allow the same name.",
+        "The taint of a node whose gate is closed. The ValidatingAdmissionPolicy must allow the same name.",
         RELABEL,
     ),
     ConfigKey(

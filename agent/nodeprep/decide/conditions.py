@@ -43,8 +43,8 @@ class NodeCondition:
 class AgentTrouble:
     """What is wrong with the agent itself, for the message of TrainingReady.
 
-    A memory that cannot be kept, a bad file, writes that the cluster denies or does not admission policy, and what of the node it
-    could write and should not.
+    A memory that cannot be kept, a bad file, writes that the cluster denies or does not admission policy, and what of
+    the node it could write and should not.
     """
 
     store: str = ""

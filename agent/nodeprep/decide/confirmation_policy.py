@@ -51,8 +51,8 @@ class ConfirmationPolicy:
     """Quick to close, slow to open (design 3.2). Times are seconds.
 
     A release and a proof take `passes` fresh looks without a fault over `pass_span`, looked for every `pass_every`;
-    `flap_count` releases within `flap_window` latch; a check that could not look for `blind_after` has a condition of its
-    own.
+    `flap_count` releases within `flap_window` latch; a check that could not look for `blind_after` has a condition of
+    its own.
     """
 
     rules: Mapping[Confirmation, ConfirmationRule] = field(default_factory=lambda: RULES)

@@ -33,7 +33,7 @@ class Schedule:
     wanted: dict[type, float] = field(default_factory=dict)
 
     def ring(self, topics: Iterable[Topic], now: float) -> None:
-        """An event source rang: what it is about is due at once, or as soon as the look before it is long enough ago."""
+        """There were events: their facts are due at once, or as soon as the look before is long enough ago."""
         for topic in topics:
             self.rung.setdefault(topic, now)
         for topic, since in tuple(self.rung.items()):

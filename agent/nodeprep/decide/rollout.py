@@ -40,8 +40,8 @@ def rollout_blockers(agent_state: AgentState, profiles: Iterable[ProfileReadines
 def suspected(agent_state: AgentState, profiles: Iterable[ProfileReadiness], now: float) -> tuple[str, ...]:
     """Gates of open profiles that failed when last looked at, for a while after an upgrade, and are not yet believed.
 
-    Confirmation wants a second look. An agent that counted as ready until then would let a rollout go on to the next node.
-    What the former version saw, or cannot be looked at any more, is no suspicion.
+    Confirmation wants a second look. An agent that counted as ready until then would let a rollout go on to the next
+    node. What the former version saw, or cannot be looked at any more, is no suspicion.
     """
     if (
         agent_state.upgraded_at is None

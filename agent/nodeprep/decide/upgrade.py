@@ -92,7 +92,7 @@ def pending_gates(agent_state: AgentState) -> frozenset[str]:
 
 
 def waiting_on(agent_state: AgentState, blind: Collection[str], now: float) -> dict[str, float]:
-    """`AgentState.unproven_until` after a round that leaves these checks blind: who can look again has its time anew."""
+    """`AgentState.unproven_until` after a round that leaves these checks blind: who can look again has all its time."""
     seen = agent_state.blind.keys() - set(blind)
     return {
         gate: now + UPGRADE_HOLD_SECONDS if gate in seen else until

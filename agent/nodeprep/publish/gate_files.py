@@ -125,7 +125,8 @@ def in_the_way(directory: str, profile: str, stage: str, boot_id: str) -> str:
         return found
     if boot_id and found.boot_id == boot_id:
         return ""
-    return f"it is of another boot ({found.boot_id[:WORDS_LIMIT_CHARACTERS]}, since {found.since[:WORDS_LIMIT_CHARACTERS]})"
+    boot, since = (text[:WORDS_LIMIT_CHARACTERS] for text in (found.boot_id, found.since))
+    return f"it is of another boot ({boot}, since {since})"
 
 
 def file_name(profile: str, stage: str) -> str:

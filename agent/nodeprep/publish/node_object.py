@@ -30,7 +30,8 @@ REFRESH_SPREAD = 0.1  # and by how much of it a node may be earlier or later, so
 OUR_CONDITIONS = frozenset({TRAINING_READY, *AREAS})
 PROFILE = f"{PREFIX}/profile."
 STATE = f"{PREFIX}/state"
-# Written by humans, and out of the agent's reach (the admission policy): start over; write nothing more, this node is given back.
+# Written by humans, and out of the agent's reach (the admission policy): start over; write nothing more, this node is
+# given back.
 RESET = f"{PREFIX}/reset"
 RELEASED = f"{PREFIX}/released"
 

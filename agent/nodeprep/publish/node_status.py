@@ -11,7 +11,10 @@ from nodeprep.decide.gate_readiness import Mode
 from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.model import Report
 
-NOT_ENFORCED = "this cluster does not keep the agent from other Nodes and Leases (nodeprep_admission_policy_ok 0): apply the admission policy"
+NOT_ENFORCED = (
+    "this cluster does not keep the agent from other Nodes and Leases (nodeprep_admission_policy_ok 0): apply the "
+    "admission policy"
+)
 
 MOUNTS_IN_MESSAGE = 3  # mount points that a message names
 
@@ -30,8 +33,8 @@ class ApiStatus:
     """How the agent stands with the API server.
 
     `trouble` is what keeps the Node, or the Lease, from saying what it should, "" while it does; `denied` the part of
-    it that policies deny, which is not tried again before the configuration changes. `policy_enforced`: whether the cluster
-    keeps the agent from what is not its own; None until that was tested.
+    it that policies deny, which is not tried again before the configuration changes. `policy_enforced`: whether the
+    cluster keeps the agent from what is not its own; None until that was tested.
     """
 
     trouble: str = ""
@@ -49,16 +52,15 @@ class NodeStatus:
     """One round's outcome.
 
     `facts` are the newest observations by kind, an Unreadable where one failed; `fact_seconds` is how long each took,
-    by the name that a configuration has for it.
-    `round_time` is wall time in seconds since 1970, for people, and `at` the same moment as CLOCK_BOOTTIME seconds, for
-    ages; `rounds` counts from this start. `complete`: every fact was looked at once since the start. `store_trouble`,
-    `config_trouble` and `gate_trouble` are "" while all is well. `exposed` are mount points of the node that the agent
-    could write and should not. `published` is None where the agent has no access to
-    an API server. `deferred` are ids of checks whose conviction only a new version sees and that close no gate yet;
-    `version_disagreements` are those and the ones that do by now; `pending_gates` are gates that are new in this version and yet to pass,
-    `rollout_blockers` is what closed a gate since that stood open before it, `suspected` what failed and is
-    looked at again. `suppressed` counts remedies that a mode did not run, by reason; `api_requests` what was asked of
-    Kubernetes, by verb and HTTP code.
+    by the name that a configuration has for it. `round_time` is wall time in seconds since 1970, for people, and `at`
+    the same moment as CLOCK_BOOTTIME seconds, for ages; `rounds` counts from this start. `complete`: every fact was
+    looked at once since the start. `store_trouble`, `config_trouble` and `gate_trouble` are "" while all is well.
+    `exposed` are mount points of the node that the agent could write and should not. `published` is None where the
+    agent has no access to an API server. `deferred` are ids of checks whose conviction only a new version sees and that
+    close no gate yet; `version_disagreements` are those and the ones that do by now; `pending_gates` are gates that are
+    new in this version and yet to pass, `rollout_blockers` is what closed a gate since that stood open before it,
+    `suspected` what failed and is looked at again. `suppressed` counts remedies that a mode did not run, by reason;
+    `api_requests` what was asked of Kubernetes, by verb and HTTP code.
     """
 
     report: Report

@@ -23,10 +23,14 @@ from nodeprep.publish.pace import FUTILE_RETRY_SECONDS, Backoff
 RACES = 5  # times that a write which lost a race is decided anew (design 3.5)
 CONFLICT, UNPROCESSABLE = 409, 422
 NOT_THERE = (403, 404)  # a right or a thing, for good or because the server or what it reads is new
-# As the admission policy names them (publish/admission_policy.py); no part of system:serviceaccount:nodeprep:nodeprep-agent.
+# As the admission policy names them (publish/admission_policy.py); no part of
+# system:serviceaccount:nodeprep:nodeprep-agent.
 RULE = re.compile(r"(?<![\w:])nodeprep:[a-z-]+")
 NODE, STATUS = "nodes", "nodes/status"  # as RBAC and the admission policy name them
-MEND = "mend the admission policy or gate.* in the configuration, then kill -HUP or restart the agent: it is not tried before"
+MEND = (
+    "mend the admission policy or gate.* in the configuration, then kill -HUP or restart the agent: "
+    "it is not tried before"
+)
 MEND_THEIRS = "mend that policy or exempt this agent from it: it is tried again with the next that is to be said"
 
 
@@ -60,8 +64,8 @@ class WriteResult:
     `seen` is the Node as it stands now, None where it could not be read; `before`, where it is not done, as it was when
     that was first tried. `failure` is the first answer that was none, None where all stands as it ought to but for what
     is in `denied`: resource -> what the server said. `stranger`: the Node is another than the one that it was decided
-    for. `dropped`: something newer is wanted, so it was left where it was. `node_events` are the transitions that others
-    should hear of.
+    for. `dropped`: something newer is wanted, so it was left where it was. `node_events` are the transitions that
+    others should hear of.
     """
 
     seen: WrittenNode | None = None

@@ -61,7 +61,7 @@ class Backoff:
         self._wait(now, least)
 
     def refused(self, now: float) -> None:
-        """A right or a thing is not there, or not yet: wait likewise, from the fourth in a row on `FUTILE_RETRY_SECONDS` more."""
+        """A right or a thing is not there yet: wait too, from the fourth in a row on `FUTILE_RETRY_SECONDS` more."""
         self.refusals += 1
         self._wait(now, FUTILE_RETRY_SECONDS if self.refusals > QUICK_RETRIES else 0.0)
 

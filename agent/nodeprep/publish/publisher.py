@@ -213,7 +213,7 @@ class Publisher:
             yield ask
 
     def _order(self, wanted: WantedNode) -> WriteOrder:
-        """A resource that a rule of the admission policy denied is left alone; one that others denied, until the next serial."""
+        """What a rule of our admission policy denied is left alone; what others denied, until the next serial."""
         refresh = self._refresh if self.is_alive() else inf
         is_new = wanted.serial != self._tried
         denied = frozenset(resource for resource, said in self._denied.items() if not is_new or RULE.search(said))

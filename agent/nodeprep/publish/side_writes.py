@@ -1,4 +1,4 @@
-"""What the publisher does beside writing the Node: the Lease, the test of the admission policy, Events. Each fails on its own."""
+"""What the publisher writes beside the Node: the Lease, dry runs of the admission policy, Events. Each fails alone."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from nodeprep.publish.node_object import WrittenNode
 from nodeprep.publish.node_writing import UNPROCESSABLE, WriteRequest
 from nodeprep.publish.pace import FUTILE_RETRY_SECONDS, Backoff
 
-# Seconds between two dry runs of an admission policy that holds, each of one policy by turns; what comes later by WAVER at most. So
-# a policy is tried within two minutes (design 3.5), the time of the request included.
+# Seconds between two dry runs of an admission policy that holds, each of one policy by turns; what comes later by WAVER
+# at most. So a policy is tried within two minutes (design 3.5), the time of the request included.
 TEST, WAVER = 57.5, 0.025
 DRY_RUN_RETRY_SECONDS = (
     1.0  # seconds from a dry run that tells nothing to its second try: a connection that broke is another one then
@@ -49,8 +49,8 @@ class SideWrites:
 
     `is_alive`: the checks run, without which no Lease says so. `events` wait to be sent, the oldest first. `trouble` is
     why the Lease is not renewed, "" while it is; `denied`, what a policy said to it, after which it is not asked for
-    before `believe_anew`; `policy_enforced`, whether the cluster keeps this agent from what is not its own, None until both
-    policies were tested.
+    before `believe_anew`; `policy_enforced`, whether the cluster keeps this agent from what is not its own, None until
+    both policies were tested.
     """
 
     access: ApiAccess
@@ -101,7 +101,7 @@ class SideWrites:
         self.dry_run_at = max(self.dry_run_at, now + FUTILE_RETRY_SECONDS)
 
     def renew(self, seen: WrittenNode) -> None:
-        """Renew the Lease if the checks ran and the admission policy does not deny it; other people's policies may be mended."""
+        """Renew the Lease if the checks ran and our policy does not deny it; others' policies may be mended."""
         if self.denied:
             return
         if not self.is_alive():
@@ -128,7 +128,8 @@ class SideWrites:
             )
             return
         if not answer.done:
-            self.trouble = f"{node_writing.denial(answer) if answer.status == UNPROCESSABLE else answer.message}; {DEAD_AGENT_CONSEQUENCE}"
+            why = node_writing.denial(answer) if answer.status == UNPROCESSABLE else answer.message
+            self.trouble = f"{why}; {DEAD_AGENT_CONSEQUENCE}"
             self._lease_at = clock.now()
             node_writing.back_off(self._lease, answer, self._lease_at)
             return
@@ -138,9 +139,9 @@ class SideWrites:
     def test_admission_policy(self) -> None:
         """Whether the cluster keeps this agent from what is not its own: each policy denies, by the rule meant for it.
 
-        Where one lets it through there is no admission policy, whatever the other does; any other answer tells nothing, and is
-        asked for once more. An admission policy that holds is tried by one dry run, of one policy and then of the other; else both
-        are tried.
+        Where one lets it through there is no admission policy, whatever the other does; any other answer tells nothing,
+        and is asked for once more. An admission policy that holds is tried by one dry run, of one policy and then of
+        the other; else both are tried.
         """
         rules = (LABELS, OWN_LEASE) if self._tries_both or not self.policy_enforced else (self._turn,)
         self._tries_both, beliefs = False, self._beliefs

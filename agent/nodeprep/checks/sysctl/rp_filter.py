@@ -25,7 +25,8 @@ def verdict(sysctls: Sysctls) -> Verdict:
         key = f"net.ipv4.conf.{source}.rp_filter"
         more = f" and {len(strict) - INTERFACES_IN_MESSAGE} more" if len(strict) > INTERFACES_IN_MESSAGE else ""
         message = (
-            f"{key} is 1, so the filter is strict on {', '.join(strict[:INTERFACES_IN_MESSAGE])}{more}; Terway sets 0 when a pod "
+            f"{key} is 1, so the filter is strict on {', '.join(strict[:INTERFACES_IN_MESSAGE])}{more}; "
+            "Terway sets 0 when a pod "
             f"starts, somebody else set it since: sysctl -w {key}=0"
         )
         return Verdict(NODE, Status.WARN, "StrictFilter", message, remedy(key), "1", "0 or 2")

@@ -1,4 +1,4 @@
-"""`nodeprep config`: whether a file is sound, what it comes to, one to begin with, and the admission policy for its names."""
+"""`nodeprep config`: validates, shows and starts configuration files, and prints their admission policies."""
 
 from __future__ import annotations
 

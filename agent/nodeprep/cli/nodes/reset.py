@@ -154,7 +154,9 @@ def _of_agent(look: Look | str, name: str, namespace: str) -> str:
     if renewed is None:
         return f"there is no Lease of an agent; see {pods}"
     if not agent_lease.is_fresh(renewed, look.now) and renewed > look.now:
-        return f"its Lease was renewed {fleet_table.age(renewed - look.now)} in the future, so its clock is wrong; see {pods}"
+        ahead = fleet_table.age(renewed - look.now)
+        return f"its Lease was renewed {ahead} in the future, so its clock is wrong; see {pods}"
     if not agent_lease.is_fresh(renewed, look.now):
         return f"its agent is silent for {fleet_table.age(look.now - renewed)}; see {pods}"
-    return f"its agent lives (Lease {fleet_table.age(look.now - renewed)} old); see its log, and nodeprep nodes {name} -o wide"
+    old = fleet_table.age(look.now - renewed)
+    return f"its agent lives (Lease {old} old); see its log, and nodeprep nodes {name} -o wide"

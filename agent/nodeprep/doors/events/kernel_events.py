@@ -1,4 +1,4 @@
-"""The kernel's own event sources: netlink notices of links, addresses, routes and RDMA devices, uevents, the kernel log."""
+"""The kernel's own events: netlink notices of links, addresses, routes and RDMA devices, uevents, the kernel log."""
 
 from __future__ import annotations
 

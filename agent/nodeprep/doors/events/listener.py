@@ -1,7 +1,7 @@
 """Event sources: what the kernel announces, as reasons to look again and never as data (design 3.2).
 
-An event source that dies is opened again later, and its topics ring: what it would have said meanwhile is looked at. Nothing
-here is needed for a right verdict, only for an early one: every fact has a period of its own.
+An event source that dies is opened again later, and its topics ring: what it would have said meanwhile is looked at.
+Nothing here is needed for a right verdict, only for an early one: every fact has a period of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ DIRECTORIES: Mapping[str, Topic] = {
     "/var/lib/kubelet/device-plugins": Topic.DEVICE,
 }
 FIRST, LONGEST = 1.0, 60.0  # seconds before a dead event source is opened again, the first time and at most
-# Seconds without an event source that had nothing to say that anyone asked for: noise wakes us 50 times a second and no more.
+# Seconds without an event source that had nothing to say that anyone asked for: noise wakes us 50 times a second and no
+# more.
 NAP = 0.02
 APPEARS = frozenset({Topic.RDMA, Topic.DEVICE})  # what an event source may come with that was not there before
 NO_TOPICS: frozenset[Topic] = frozenset()
@@ -53,7 +54,8 @@ class _OpenSource:
     """An event source and how it fares. Times are CLOCK_BOOTTIME seconds.
 
     `descriptor` is None while it is closed; it is opened again at `again_at`, and `pause` after that if it fails.
-    `died` tells an event source that broke from one that this node does not have. `resting_until`: not listened to before.
+    `died` tells an event source that broke from one that this node does not have. `resting_until`: not listened to
+    before.
     """
 
     source: EventSource
@@ -73,7 +75,7 @@ class _OpenSource:
 
 
 class EventSources:
-    """All event sources of a live node, and a way to wake who waits for them. One thread waits; only `wake` is for others."""
+    """All event sources of a live node, and a way to wake the thread that waits for them; only `wake` is for others."""
 
     def __init__(
         self,
@@ -100,7 +102,8 @@ class EventSources:
     def wait(self, timeout: float | None, deaf: frozenset[Topic] = frozenset()) -> frozenset[Topic]:
         """Wait until an event source rings, `wake` is called or `timeout` seconds passed; the topics that rang.
 
-        Event sources of `deaf` topics are not listened to now: what they would say waits, and rings when they are heard again.
+        Event sources of `deaf` topics are not listened to now: what they would say waits, and rings when they are heard
+        again.
         """
         now = clock.now()
         end = math.inf if timeout is None else now + timeout

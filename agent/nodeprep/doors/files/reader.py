@@ -58,8 +58,8 @@ class Files:
 
     `text`, `names`, `number`, `node` and `entry` answer None where there is no such file, an Unreadable where there is
     one that does not yield. Links are followed inside the root, absolute ones too. A path that an `excluded` pattern
-    matches is not there. Of a `live` host some paths lie outside the root (doors/files/file_root.py); `shows_processes` is whether
-    the root has the host's processes.
+    matches is not there. Of a `live` host some paths lie outside the root (doors/files/file_root.py); `shows_processes`
+    is whether the root has the host's processes.
     """
 
     def __init__(self, root: str = "/", excluded: tuple[str, ...] = (), *, live: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What Terway leaves on a node: directories, node capabilities and sockets. Its configuration is in facts/network/cni."""
+"""What Terway leaves on a node: directories, node capabilities, sockets. Its configuration is in facts/network/cni."""
 
 from __future__ import annotations
 

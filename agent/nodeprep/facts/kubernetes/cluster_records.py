@@ -69,7 +69,7 @@ def pod_enis(told: Object) -> tuple[PodEni, ...]:
     metadata, status = cluster_objects.field(told, dict, "metadata"), cluster_objects.field(told, dict, "status")
     return tuple(
         PodEni(
-            record=f"{cluster_objects.field(metadata, str, 'namespace')}/{cluster_objects.field(metadata, str, 'name')}",
+            record="/".join(cluster_objects.field(metadata, str, key) for key in ("namespace", "name")),
             phase=cluster_objects.field(status, str, "phase"),
             eni=(eni := cluster_objects.field(one, str, "eni", "id")),
             mac=cluster_objects.field(one, str, "eni", "mac").lower(),
@@ -125,7 +125,7 @@ def eni_config(base: Object, more: Object | None) -> EniConfig:
 
 
 def _name(told: Object | None) -> str:
-    return f"{cluster_objects.field(told, str, 'metadata', 'namespace')}/{cluster_objects.field(told, str, 'metadata', 'name')}"
+    return "/".join(cluster_objects.field(told, str, "metadata", key) for key in ("namespace", "name"))
 
 
 def _settings(name: str, text: str) -> dict[str, Any] | Unreadable:
