@@ -32,8 +32,9 @@ from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.devnodes import DevNodes
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import Profile
-from nodeprep.look import Eyes, Look
+from nodeprep.look import Look
 from nodeprep.model import Severity, Status
+from nodeprep.observer import Observer
 from tests.rigs import trees
 
 NOBODY = 65534
@@ -66,7 +67,7 @@ def node() -> dict[str, object]:
 
 
 def look(root: Path) -> Look:
-    return Eyes(Host(str(root), live=False)).look(facts.ALL)
+    return Observer(Host(str(root), live=False)).look(facts.ALL)
 
 
 def profile_of(root: Path) -> Profile:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import pytest
@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeprep import check_round
-from nodeprep import look as looking
+from nodeprep import observer as observing
 from nodeprep.check_round import ELSEWHERE
 from nodeprep.checks import ALIBABA_CLOUD
 from nodeprep.decide import fault_causes
-from nodeprep.doors import clock, processor
+from nodeprep.doors import processor
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.machine import system
@@ -28,7 +28,7 @@ from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.machine.system import System
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import NO_PROFILE, Profile
-from nodeprep.look import Eyes, Look, Turn
+from nodeprep.look import Look
 from nodeprep.model import (
     NO_ACCESS,
     Check,
@@ -43,7 +43,9 @@ from nodeprep.model import (
     Why,
     not_recorded,
 )
+from nodeprep.observer import Observer
 from tests import past_values
+from tests.rigs.waiting import until
 from tests.values import nic, pci, port, rdma
 
 PLACE = "0000:5c:00.0"
@@ -76,18 +78,17 @@ def test_a_late_fact_is_a_timeout_and_is_not_started_twice() -> None:
         gate.wait(60)
         return Slow()
 
-    eyes = Eyes(Host())
+    observer = Observer(Host())
     fact = Fact(Slow, observe, deadline=0.05)
     began = time.monotonic()
-    first, second = eyes.look([fact]).facts[Slow], eyes.look([fact]).facts[Slow]
+    first, second = observer.look([fact]).facts[Slow], observer.look([fact]).facts[Slow]
     assert time.monotonic() - began < 30
     assert isinstance(first, Unreadable)
     assert first.kind is Why.TIMEOUT
     assert isinstance(second, Unreadable)
     assert len(starts) == 1
     gate.set()
-    eyes.late[Slow][0].join(30)
-    assert isinstance(eyes.look([Fact(Slow, observe, deadline=30)]).facts[Slow], Slow)
+    until(lambda: isinstance(observer.look([fact]).facts[Slow], Slow), "an answer to a new look")
 
 
 @pytest.mark.parametrize(
@@ -108,9 +109,9 @@ def test_what_time_a_fact_has(spent: float, busy: float, why: Why | None, more: 
     """What passes while we ourselves are busy is not held against it."""
     fact, now = Fact(Slow, lambda _: Slow(), deadline=3.0), processor.moment()
     at = processor.ProcessorMoment(now.at - spent, now.computed - busy, now.waited)
-    blind = looking.overdue(fact, spent, at, fact.deadline)
+    blind = observing.overdue(fact, spent, at, fact.deadline)
     assert (blind and blind.kind) == why
-    assert looking.left(fact, spent, at) == pytest.approx(more, abs=0.4)
+    assert observing.seconds_left(fact, spent, at) == pytest.approx(more, abs=0.4)
 
 
 def test_a_look_says_nothing_of_what_was_not_asked() -> None:
@@ -120,9 +121,9 @@ def test_a_look_says_nothing_of_what_was_not_asked() -> None:
         gate.wait(60)
         return Slow()
 
-    eyes = Eyes(Host())
-    assert eyes.look([Fact(Slow, hang, deadline=0.05)]).facts.keys() == {Slow}
-    assert eyes.look([system.FACT]).facts.keys() == {System}
+    observer = Observer(Host())
+    assert observer.look([Fact(Slow, hang, deadline=0.05)]).facts.keys() == {Slow}
+    assert observer.look([system.FACT]).facts.keys() == {System}
     gate.set()
 
 
@@ -134,18 +135,40 @@ def test_one_that_computes_for_long_is_waited_for() -> None:
             pass
         return Slow()
 
-    seen = Eyes(Host()).look([Fact(Slow, observe, deadline=1.0)]).facts[Slow]
+    seen = Observer(Host()).look([Fact(Slow, observe, deadline=1.0)]).facts[Slow]
     # It has ten deadlines, which a machine may use up where much else runs.
     assert isinstance(seen, Slow) or (isinstance(seen, Unreadable) and seen.kind is Why.BUSY)
 
 
+class Overtaken(float):
+    """A deadline that is over when it is looked at, and while it is looked at the answer comes."""
+
+    gate: Event
+    answered: Event
+
+    def __ge__(self, spent: float) -> bool:
+        self.gate.set()
+        assert self.answered.wait(30)
+        return False
+
+
 def test_an_answer_that_is_there_is_not_late() -> None:
     """Its thread may have ended, and then nobody knows how long that waited for a processor."""
-    fact, ended = Fact(Slow, lambda _: Slow(), deadline=3.0), Thread()
-    turn = Turn(Host(), begun={Slow: (clock.now() - 100.0, ended)})
-    answer = Slow()
-    turn.answers.put((Slow, answer))
-    assert Eyes(Host())._gather(turn, [fact]) == {Slow: answer}
+    deadline = Overtaken(0.0)
+    deadline.gate, deadline.answered = Event(), Event()
+
+    def observe(_host: Host) -> Slow:
+        assert deadline.gate.wait(30)
+        return Slow()
+
+    # The thread calls this once its answer lies there and nobody waits for it.
+    observer = Observer(Host(), deadline.answered.set)
+    fact = Fact(Slow, observe, deadline=deadline)
+    observer.begin([fact])
+    assert observer.gather() == []
+    (answer,) = observer.gather()
+    assert isinstance(answer.value, Slow)
+    assert observer.late == {}
 
 
 def test_a_device_is_not_accused_because_we_were_busy() -> None:
@@ -165,7 +188,7 @@ def test_one_hung_fact_delays_no_other() -> None:
         return Slow()
 
     began = time.monotonic()
-    look = Eyes(Host()).look([Fact(Slow, hang, deadline=0.3), system.FACT])
+    look = Observer(Host()).look([Fact(Slow, hang, deadline=0.3), system.FACT])
     gate.set()
     assert time.monotonic() - began < 30
     assert look.get(system.System) is not None
@@ -174,9 +197,10 @@ def test_one_hung_fact_delays_no_other() -> None:
 def test_a_thread_that_never_returns_does_not_keep_the_process() -> None:
     program = (
         "import time\n"
-        "from nodeprep.doors.node_host import Host\nfrom nodeprep.model import Fact\nfrom nodeprep.look import Eyes\n"
+        "from nodeprep.doors.node_host import Host\nfrom nodeprep.model import Fact\n"
+        "from nodeprep.observer import Observer\n"
         "def hang(host): time.sleep(600)\n"
-        "Eyes(Host()).look([Fact(int, hang, deadline=0.1)])"
+        "Observer(Host()).look([Fact(int, hang, deadline=0.1)])"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
 
@@ -185,21 +209,21 @@ def test_a_fact_that_raises_is_unreadable() -> None:
     def broken(_host: Host) -> Slow:
         raise ValueError("no such luck")
 
-    value = Eyes(Host()).look([Fact(Slow, broken)]).facts[Slow]
+    value = Observer(Host()).look([Fact(Slow, broken)]).facts[Slow]
     assert isinstance(value, Unreadable)
     assert value.detail == "ValueError: no such luck"
 
 
 def test_an_unmounted_host_root_makes_everything_unreadable(tmp_path: Path) -> None:
     (tmp_path / "sys/class").mkdir(parents=True)
-    look = Eyes(Host(str(tmp_path))).look([system.FACT])
+    look = Observer(Host(str(tmp_path))).look([system.FACT])
     value = look.facts[system.System]
     assert isinstance(value, Unreadable)
     assert "not mounted" in value.detail
 
 
 def test_a_dead_tree_is_not_asked_for_live_facts(tmp_path: Path) -> None:
-    look = Eyes(Host(str(tmp_path), live=False)).look([Fact(Slow, lambda _host: Slow(), live=True)])
+    look = Observer(Host(str(tmp_path), live=False)).look([Fact(Slow, lambda _host: Slow(), live=True)])
     assert look.facts == {}
 
 

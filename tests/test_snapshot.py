@@ -25,9 +25,10 @@ from nodeprep.doors import clock
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.rdma.counters import Counters, PortCounters
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.look import Eyes, Look
+from nodeprep.look import Look
 from nodeprep.model import Unreadable, Why
-from nodeprep.snapshot import Observation, Snapshot
+from nodeprep.observer import Observer
+from nodeprep.snapshot import RecordedLook, Snapshot
 from tests.rigs import trees
 from tests.values import BDF, port, rdma
 
@@ -168,7 +169,7 @@ def taken(**different: Any) -> Snapshot:
         "profile": snapshot_file.recorded(profile_files.effective("rdma-roce")),
         "chosen_by": "chosen with --profile",
         "settle": 0.0,
-        "looks": (Observation(1.5, {"Rdma": rdma(port())}),),
+        "looks": (RecordedLook(1.5, {"Rdma": rdma(port())}),),
     }
     return Snapshot(**(usual | different))
 
@@ -182,7 +183,7 @@ def test_a_snapshot_comes_back_whole() -> None:
 
 
 def test_every_fact_of_a_real_host_can_be_recorded() -> None:
-    look = Eyes(Host()).look(facts.ALL)
+    look = Observer(Host()).look(facts.ALL)
     assert snapshot_file.loads(snapshot_file.dumps(taken(looks=(snapshot_file.observed(look),), live=True))).look() == (
         look,
         None,

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from nodeprep import look as looking
+from nodeprep import fault_boundary
 from nodeprep.checks import ALIBABA_CLOUD
 from nodeprep.decide import fault_causes
 from nodeprep.facts import ALL as FACTS
@@ -166,13 +166,16 @@ def _verdicts(check: Check, seen: Seen) -> Iterator[Verdict]:
     told = iter(() if check.rates and seen.before is None else check.judge(seen))
     said = False
     while True:
-        verdict, broke = looking.contained(lambda: next(told, None))
+        verdict, broke = fault_boundary.contained(lambda: next(told, None))
         if isinstance(broke, CannotLook):
             yield cannot_look(NODE, broke.blind)
             return
         if broke is not None:
             yield Verdict(
-                NODE, Status.UNKNOWN, "CheckBroke", f"{check.id} broke: {looking.words_of(broke)}; please report it"
+                NODE,
+                Status.UNKNOWN,
+                "CheckBroke",
+                f"{check.id} broke: {fault_boundary.words_of(broke)}; please report it",
             )
             return
         if verdict is None:

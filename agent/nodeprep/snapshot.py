@@ -27,7 +27,7 @@ KINDS: Mapping[str, type] = {fact.kind.__name__: fact.kind for fact in facts.ALL
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class RecordedLook:
     """One look: facts by the name of their class, an Unreadable where one could not be observed.
 
     `at` is CLOCK_BOOTTIME seconds of the node.
@@ -52,7 +52,7 @@ class Snapshot:
     profile: Mapping[str, Any]
     chosen_by: str
     settle: float
-    looks: tuple[Observation, ...]
+    looks: tuple[RecordedLook, ...]
     waivers: tuple[Waiver, ...] = ()
     looked_for: str = ""
     nodeprep: str = __version__
@@ -77,8 +77,8 @@ class Snapshot:
         return looks[-1], looks[-2] if len(looks) > 1 else None
 
 
-def observed(look: Look) -> Observation:
-    return Observation(look.at, {kind.__name__: value for kind, value in look.facts.items()})
+def observed(look: Look) -> RecordedLook:
+    return RecordedLook(look.at, {kind.__name__: value for kind, value in look.facts.items()})
 
 
 def recorded(profile: Profile) -> Mapping[str, Any]:
@@ -119,5 +119,5 @@ def _codec() -> Codec:
     return Codec((Snapshot, *KINDS.values()), FORMAT)
 
 
-def _by_kind(observation: Observation) -> Mapping[type, object]:
+def _by_kind(observation: RecordedLook) -> Mapping[type, object]:
     return {KINDS[name]: value for name, value in observation.facts.items()}

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from nodeprep import state_file
-from nodeprep.agent.observing import Observation
 from nodeprep.agent.reconciler import Reconciler
 from nodeprep.agent.state_writer import StateWriter
 from nodeprep.agent_state import AgentState, NodeState
@@ -27,8 +26,8 @@ from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.facts.network.routes import Routes
-from nodeprep.look import Eyes
 from nodeprep.model import NO_ACCESS, Status, Unreadable, Why, not_recorded
+from nodeprep.observer import Observation, Observer
 from nodeprep.publish import probes
 from nodeprep.publish.node_status import NodeStatus
 from tests.cluster_values import cluster, node_object
@@ -61,7 +60,7 @@ class Node:
 
     def sees(self, *, after: float = 10.0) -> NodeStatus:
         self.now += after
-        look = Eyes(Host(str(self.root), live=False)).look(FACTS)
+        look = Observer(Host(str(self.root), live=False)).look(FACTS)
         values = {fact.kind: look.facts.get(fact.kind, LIVE_ONLY) for fact in FACTS} | self.asked
         status = self.reconciler.consider([Observation(fact, self.now, 0.001, values[fact.kind]) for fact in FACTS], {})
         assert status is not None
@@ -117,7 +116,7 @@ def test_what_a_look_took_is_told_by_the_names_that_the_configuration_has(root: 
 def test_too_little_to_choose_by_is_told_to_nobody(root: Path, tmp_path: Path) -> None:
     node = Node(root, tmp_path / "memory", settings())
     fact = FACTS[0]
-    look = Eyes(Host(str(root), live=False)).look([fact])
+    look = Observer(Host(str(root), live=False)).look([fact])
     seen = Observation(fact, node.now, 0.001, look.facts[fact.kind])
     assert node.reconciler.consider([seen], {}) is None
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from nodeprep.agent.observing import Observation, Observer
 from nodeprep.doors import processor
 from nodeprep.doors.node_host import Host
 from nodeprep.model import CannotLook, Fact, Unreadable, Why
+from nodeprep.observer import Observation, Observer
 from tests.rigs.no_thread import NO_THREAD, no_thread
 
 LONG = 30.0  # seconds that no test waits

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pytest
 
 from nodeprep.agent.latest_facts import LatestFacts
-from nodeprep.agent.observing import Observation
 from nodeprep.decide.confirmation_policy import CheckObservation
 from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.job_profile import NO_PROFILE
@@ -29,6 +28,7 @@ from nodeprep.model import (
     guarded,
     shown,
 )
+from nodeprep.observer import Observation
 
 
 @shown

@@ -19,8 +19,8 @@ from pathlib import Path
 from nodeprep import facts
 from nodeprep.doors.files.reader import LIMIT, Files
 from nodeprep.doors.node_host import Host
-from nodeprep.look import Eyes
 from nodeprep.model import Unreadable
+from nodeprep.observer import Observer
 from tests.bench import limits
 from tests.bench.limits import Figure
 from tests.bench.options import Options, whole
@@ -55,7 +55,7 @@ def paths_read(root: Path) -> str:
     host = Host(str(root), live=False)
     host.files = Recording(str(root))
     host.files.asked = []
-    Eyes(host).look(facts.ALL)
+    Observer(host).look(facts.ALL)
     return "\n".join(str(root) + path for path in host.files.asked)
 
 

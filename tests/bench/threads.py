@@ -22,7 +22,7 @@ import sys, time
 from threading import Thread
 from nodeprep import facts
 from nodeprep.doors.node_host import Host
-from nodeprep.look import Eyes, observed
+from nodeprep.observer import Observer, observed
 root, each = sys.argv[1], sys.argv[2] == "each"
 host = Host(root, live=False)
 began = time.perf_counter()
@@ -31,7 +31,7 @@ if each:
     for thread in threads: thread.start()
     for thread in threads: thread.join()
 else:
-    Eyes(host).look(facts.ALL)
+    Observer(host).look(facts.ALL)
 print((time.perf_counter() - began) * 1e3)
 """
 

@@ -12,10 +12,9 @@ from nodeprep import assessment
 from nodeprep.assessment import Question
 from nodeprep.checks import ALL
 from nodeprep.cli import place
-from nodeprep.cli import sight as sight_module
-from nodeprep.cli.check import operator_wishes, selection
-from nodeprep.cli.check.judging import Watch
-from nodeprep.cli.sight import Sight
+from nodeprep.cli.check import look_pair, operator_wishes, selection
+from nodeprep.cli.check.look_pair import LookPair
+from nodeprep.cli.check.node_watch import NodeWatch
 from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.alibaba.terway import Terway
@@ -25,8 +24,9 @@ from nodeprep.facts.machine.system import System
 from nodeprep.facts.network.cni import Cni
 from nodeprep.facts.rdma.counters import Counters
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.look import Eyes, Look
+from nodeprep.look import Look
 from nodeprep.model import NO_ACCESS, Fact, Unreadable, Why
+from nodeprep.observer import Observer
 from tests import cni_values
 from tests.cli.program import node
 from tests.cluster_values import cluster
@@ -45,10 +45,10 @@ def question(profile: str | None = None, *only: str) -> Question:
     )
 
 
-def watch(root: Path, asked: Question) -> Watch:
+def watch(root: Path, asked: Question) -> NodeWatch:
     at = place.place(str(root), None)
-    facts = sight_module.facts_for(asked.checks, to_choose=asked.profile_request.profile is None)
-    return Watch(asked, lambda excluded: Sight(Eyes(at.host(excluded)), facts, 0.0))
+    facts = look_pair.facts_for(asked.checks, to_choose=asked.profile_request.profile is None)
+    return NodeWatch(asked, lambda excluded: LookPair(Observer(at.host(excluded)), facts, 0.0))
 
 
 CHOSEN = [
@@ -163,8 +163,7 @@ def test_a_profiles_exclusions_hold_before_the_first_read(tmp_path: Path) -> Non
 def test_facts_are_those_of_the_selected_checks() -> None:
     def kinds(*only: str, to_choose: bool = False) -> set[type]:
         return {
-            fact.kind
-            for fact in sight_module.facts_for([selection.find(ALL, one) for one in only], to_choose=to_choose)
+            fact.kind for fact in look_pair.facts_for([selection.find(ALL, one) for one in only], to_choose=to_choose)
         }
 
     assert kinds("time.sync") == {System, *selection.find(ALL, "time.sync").needs}
@@ -173,16 +172,16 @@ def test_facts_are_those_of_the_selected_checks() -> None:
     assert Counters not in kinds("port.state")
     assert Rdma in kinds("pci.aer")  # rates are worth a second look only where there are ports
     assert (
-        len(sight_module.facts_for(ALL, to_choose=True))
-        == len(set(sight_module.facts_for(ALL, to_choose=True)))
+        len(look_pair.facts_for(ALL, to_choose=True))
+        == len(set(look_pair.facts_for(ALL, to_choose=True)))
         <= len(FACTS)
     )
 
 
 def looks(settle: float, seen: object, *, live: bool = True, times: int = 1) -> list[tuple[float, float | None]]:
     """When each look and the one before it were taken, for a node that shows `seen` as its RDMA devices."""
-    sight = Sight(Eyes(Host("/", live=live)), (Fact(Rdma, lambda _: seen),), settle)
-    return [(now.at, before.at if before else None) for now, before in (sight.look() for _ in range(times))]
+    looks = LookPair(Observer(Host("/", live=live)), (Fact(Rdma, lambda _: seen),), settle)
+    return [(now.at, before.at if before else None) for now, before in (looks.look() for _ in range(times))]
 
 
 PORTS = rdma(port())

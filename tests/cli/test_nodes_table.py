@@ -7,7 +7,7 @@ import pytest
 from nodeprep.cli.nodes import fleet_table
 from nodeprep.cli.nodes.fleet_table import FleetTable
 from nodeprep.cli.nodes.nodes_command import FleetNews
-from nodeprep.cli.nodes.reading import Look
+from nodeprep.cli.nodes.reading import FleetLook
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.publish.fleet_rows import FleetContext, FleetNode, FleetRow, Readiness
 
@@ -103,9 +103,9 @@ def test_json_has_what_is_not_known_as_null() -> None:
     assert fleet_table.document([row(renewed=NOW - 500)], NOW)["nodes"][0]["agent"]["silent"] is True
 
 
-def look(*nodes: FleetNode, renewed: float = NOW - 10, changed: frozenset[str] | None = None) -> Look:
+def look(*nodes: FleetNode, renewed: float = NOW - 10, changed: frozenset[str] | None = None) -> FleetLook:
     leases = {one.name: renewed for one in nodes}
-    return Look(
+    return FleetLook(
         {one.name: one for one in nodes}, FleetContext(leases, {}), GatePolicy(), "1", NOW, 0.0, changed=changed
     )
 

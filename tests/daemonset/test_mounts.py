@@ -14,8 +14,8 @@ import pytest
 
 from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
-from nodeprep.look import Eyes
 from nodeprep.model import Shown, raw
+from nodeprep.observer import Observer
 from tests.daemonset.manifests import OVERLAYS, ROOT, UPSTREAM, Object, agent, combined, of, overlay
 from tests.rigs import trees
 
@@ -128,7 +128,7 @@ def test_the_directories_of_sys_have_all_that_facts_read_of_it(name: str, tmp_pa
 
 def seen(root: Path) -> dict[str, object]:
     """Every fact but for the time at which it was observed."""
-    facts = Eyes(Host(str(root), live=False)).look(FACTS).facts
+    facts = Observer(Host(str(root), live=False)).look(FACTS).facts
     return {
         kind.__name__: {name: one for name, one in raw(fact).items() if name != "at"}
         if isinstance(fact, Shown)

@@ -9,39 +9,40 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nodeprep.doors import clock, imds_http
-from nodeprep.doors.imds_http import BODY, Answer, NotHttpError, Request, Server
+from nodeprep.doors import clock
+from nodeprep.doors.http import imds_exchange
+from nodeprep.doors.http.imds_exchange import BODY, MetadataResponse, NotHttpError, Request, Server
 
 SERVER = Server("127.0.0.1", 80)
 OK = b"HTTP/1.1 200 OK\r\n"
 LONG = 20.0  # seconds that an exchange may take here
 
 
-def heard(sent: bytes) -> tuple[Answer, bytes]:
+def heard(sent: bytes) -> tuple[MetadataResponse, bytes]:
     """What is made of these bytes and the end of the connection, and what was asked."""
     here, there = socket.socketpair()
     with here, there:
         there.sendall(sent)
         there.shutdown(socket.SHUT_WR)
-        answer = imds_http.exchange(here, SERVER, Request("GET", "/x", {"X-Key": "v"}), clock.now() + LONG)
+        answer = imds_exchange.exchange(here, SERVER, Request("GET", "/x", {"X-Key": "v"}), clock.now() + LONG)
         return answer, there.recv(4096)
 
 
 ANSWERS = [
-    (OK + b"Content-Length: 2\r\n\r\nab", Answer(200, b"ab")),
-    (OK + b"Content-Length: 2\r\n\r\nabc", Answer(200, b"ab")),
-    (OK + b"Content-Length: 0\r\n\r\n", Answer(200, b"")),
-    (OK + b"content-LENGTH:\t2 \r\nContent-Length: 2\r\n\r\nab", Answer(200, b"ab")),
-    (OK + b"Set-Cookie: a\r\nSet-Cookie: b\r\n\r\nab", Answer(200, b"ab")),
-    (b"HTTP/1.0 200\n\nab", Answer(200, b"ab")),
-    (OK + b"Transfer-Encoding: Chunked\r\n\r\n2;x=y\r\nab\r\n1\r\nc\r\n0\r\n\r\n", Answer(200, b"abc")),
-    (b"HTTP/1.1 404 Not Found\r\nContent-Length: 99\r\n\r\n", Answer(404, b"")),
-    (OK + b"Content-Length: %d\r\n\r\n" % 3 + b"abc", Answer(200, b"abc")),
+    (OK + b"Content-Length: 2\r\n\r\nab", MetadataResponse(200, b"ab")),
+    (OK + b"Content-Length: 2\r\n\r\nabc", MetadataResponse(200, b"ab")),
+    (OK + b"Content-Length: 0\r\n\r\n", MetadataResponse(200, b"")),
+    (OK + b"content-LENGTH:\t2 \r\nContent-Length: 2\r\n\r\nab", MetadataResponse(200, b"ab")),
+    (OK + b"Set-Cookie: a\r\nSet-Cookie: b\r\n\r\nab", MetadataResponse(200, b"ab")),
+    (b"HTTP/1.0 200\n\nab", MetadataResponse(200, b"ab")),
+    (OK + b"Transfer-Encoding: Chunked\r\n\r\n2;x=y\r\nab\r\n1\r\nc\r\n0\r\n\r\n", MetadataResponse(200, b"abc")),
+    (b"HTTP/1.1 404 Not Found\r\nContent-Length: 99\r\n\r\n", MetadataResponse(404, b"")),
+    (OK + b"Content-Length: %d\r\n\r\n" % 3 + b"abc", MetadataResponse(200, b"abc")),
 ]
 
 
 @pytest.mark.parametrize(("sent", "means"), ANSWERS)
-def test_answers(sent: bytes, means: Answer) -> None:
+def test_answers(sent: bytes, means: MetadataResponse) -> None:
     answer, asked = heard(sent)
     assert answer == means
     assert asked == b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:80\r\nConnection: close\r\nX-Key: v\r\n\r\n"
@@ -81,7 +82,7 @@ def test_any_bytes_end_it(noise: bytes) -> None:
 
 def test_when_the_time_is_over_nothing_is_begun() -> None:
     with pytest.raises(TimeoutError):
-        imds_http.connect(SERVER, clock.now() - 1)
+        imds_exchange.connect(SERVER, clock.now() - 1)
     here, there = socket.socketpair()
     with here, there, pytest.raises(TimeoutError):
-        imds_http.exchange(here, SERVER, Request("GET", "/", {}), clock.now() - 1)
+        imds_exchange.exchange(here, SERVER, Request("GET", "/", {}), clock.now() - 1)

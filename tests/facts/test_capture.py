@@ -18,8 +18,9 @@ from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.devnodes import DevNodes
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import DeviceWant, PortWant, Profile
-from nodeprep.look import Eyes, Look
+from nodeprep.look import Look
 from nodeprep.model import Status, Unreadable, Why
+from nodeprep.observer import Observer
 from tests.erdma_values import FIRST, erdma_0, eri
 from tests.rigs import trees
 from tests.values import BDF, device, gid, link, links, nic, pci, port, rdma
@@ -31,7 +32,7 @@ CAPTURED = ["h100-ib", "h100-roce", "h100-flat", "a100-azure", "efa", "iwarp"]
 def look_at(root: Path) -> Look:
     """A look in which no fact was late, as one can be on a busy machine."""
     for _ in range(10):
-        look = Eyes(Host(str(root), live=False)).look(facts.ALL)
+        look = Observer(Host(str(root), live=False)).look(facts.ALL)
         if not any(isinstance(fact, Unreadable) and fact.kind is Why.TIMEOUT for fact in look.facts.values()):
             return look
     pytest.fail("some fact was late ten times")

@@ -38,7 +38,7 @@ from nodeprep.checks.eni import (
 )
 from nodeprep.doors.node_host import Host
 from nodeprep.facts import cni, imds, links, os_network, rdma, routes, terway
-from nodeprep.look import Eyes
+from nodeprep.observer import Observer
 from nodeprep.job_profile import NO_PROFILE
 from nodeprep.check_round import judge
 from tests.rigs.imds_server import MetadataServer
@@ -54,7 +54,7 @@ with MetadataServer("primary-only") as server:
         os.unlink("/run/judge/ask")
         server.tree["mac"] = told["primary"]
         server.tree["network"]["interfaces"]["macs"] = told["macs"]
-        said = judge(checks, Eyes(Host(metadata=server.url)).look(facts), None, NO_PROFILE, {})
+        said = judge(checks, Observer(Host(metadata=server.url)).look(facts), None, NO_PROFILE, {})
         words = [
             [str(one.status), one.check, one.verdict.reason, one.subject.place, one.verdict.message,
              one.verdict.remedy and [one.verdict.remedy.playbook, dict(one.verdict.remedy.args)], one.root]

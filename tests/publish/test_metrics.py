@@ -29,8 +29,8 @@ from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.counters import Counters, PortCounters
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import Profile
-from nodeprep.look import Eyes
 from nodeprep.model import Status, Unreadable, Why, guarded
+from nodeprep.observer import Observer
 from nodeprep.publish import series
 from nodeprep.publish.metrics import MetricsPage
 from nodeprep.publish.node_status import NodeStatus
@@ -303,7 +303,7 @@ def eight_rails(root: Path) -> NodeStatus:
     applies, and the node is an ECS instance in a cluster.
     """
     host = Host(str(trees.build("h100-roce", root)), live=False)
-    look = Eyes(host).look(FACTS)
+    look = Observer(host).look(FACTS)
     seen = look.get(Rdma)
     assert seen is not None
     rails = tuple(one for one in seen.ports if one.gids)
@@ -339,7 +339,7 @@ def test_a_node_with_eight_rails_and_eight_gpus_stays_within_300_series(tmp_path
 
 def test_so_does_its_tree_with_the_front_end_ports_as_it_is(tmp_path: Path) -> None:
     host = Host(str(trees.build("h100-roce", tmp_path / "node")), live=False)
-    look = Eyes(host).look(FACTS)
+    look = Observer(host).look(FACTS)
     found = check_round.judge(CHECKS, look, None, Profile("base"), {}).findings
     text = scrape(status(facts=look.facts, report=report(*found)))
     assert len(said(text, "nodeprep_port_up")) == 12

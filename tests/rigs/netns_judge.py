@@ -23,8 +23,9 @@ from nodeprep.facts.alibaba import imds, lingjun, terway
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network import cni, links, netfilter, routes, sysctls
 from nodeprep.job_profile import NO_PROFILE
-from nodeprep.look import Eyes, Look
+from nodeprep.look import Look
 from nodeprep.model import Finding
+from nodeprep.observer import Observer
 from tests.cluster_values import cluster, pod, terway_pod
 
 CHECKS = [one.CHECK for one in (forward, rp_filter, arp, forward_policy, default, rules, tables, out, reverse_path)]
@@ -32,7 +33,7 @@ FACTS = [one.FACT for one in (routes, sysctls, netfilter, links, terway, cni, im
 
 
 def main() -> int:
-    eyes = Eyes(place.place(None, "/").host())
+    eyes = Observer(place.place(None, "/").host())
     for line in sys.stdin:
         look = with_pods(eyes.look(FACTS), json.loads(line))
         print(

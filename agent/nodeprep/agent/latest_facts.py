@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nodeprep import check_round
-from nodeprep.agent.observing import Observation
 from nodeprep.decide import look_schedule
 from nodeprep.decide.fault_confirmation import CheckObservation
 from nodeprep.decide.look_schedule import RECORD_VALIDITY_SECONDS
@@ -19,6 +18,7 @@ from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import Profile
 from nodeprep.look import Look
 from nodeprep.model import Check, Finding, Shown, Skipped, Status, Subject, Unreadable, Why, raw, shortest
+from nodeprep.observer import Observation
 
 EXPECTATION_SOURCES = frozenset({Pci, Rdma, Links})  # what ought to be there is reckoned from these
 RECORDS = frozenset(fact.kind for fact in FACTS if fact.rest)

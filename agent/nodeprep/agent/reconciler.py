@@ -10,7 +10,6 @@ from math import inf
 from nodeprep.agent import node_meeting, profile_selection
 from nodeprep.agent.latest_facts import RECORDS, LatestFacts
 from nodeprep.agent.node_meeting import NodeMeeting
-from nodeprep.agent.observing import Observation
 from nodeprep.agent.profile_selection import RESTS_ON, GuardedSelection
 from nodeprep.agent.state_writer import StateWriter
 from nodeprep.agent_state import AgentState, NodeState
@@ -36,6 +35,7 @@ from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode
 from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.look import Look
 from nodeprep.model import Remedy, Report, raw
+from nodeprep.observer import Observation
 from nodeprep.publish import node_status
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.publish.publisher import NodeAnnotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from threading import Thread
 
-from nodeprep import look, state_file
+from nodeprep import fault_boundary, state_file
 from nodeprep.agent_state import AgentState
 from nodeprep.codec import Rest
 from nodeprep.doors import clock
@@ -69,8 +69,8 @@ class StateWriter:
 
     def _saved(self, agent_state: AgentState) -> str:
         """Keep it: "" or what is wrong. Raises nothing: a thread has nobody to raise to."""
-        answer, broke = look.contained(lambda: state_file.save(self.store, agent_state, self.rest))
-        return self._lost(look.words_of(broke)) if broke else answer or ""
+        answer, broke = fault_boundary.contained(lambda: state_file.save(self.store, agent_state, self.rest))
+        return self._lost(fault_boundary.words_of(broke)) if broke else answer or ""
 
 
 def essence(agent_state: AgentState) -> tuple[object, ...]:

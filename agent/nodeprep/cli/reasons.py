@@ -18,7 +18,7 @@ from typing import TypeGuard
 from nodeprep.model import Check
 
 WORD = re.compile(r"[A-Z][a-z]+[A-Za-z0-9]*")
-SHORTEST = 4  # letters; a unit such as GiB is no reason
+REASON_LETTERS = 4  # letters; a unit such as GiB is no reason
 STATUSES = ("OK", "WARN", "FAIL")
 
 Found = tuple[int, int, str, frozenset[str]]  # line, column, reason, statuses

@@ -8,19 +8,19 @@ from functools import partial
 from nodeprep.assessment import Question
 from nodeprep.check_round import ELSEWHERE
 from nodeprep.checks import ALL
-from nodeprep.cli import duration, place, sight, terminal
-from nodeprep.cli.check import agent_knowledge, operator_wishes, outcome, selection, table
+from nodeprep.cli import duration, place, terminal
+from nodeprep.cli.check import agent_knowledge, look_pair, operator_wishes, outcome, selection, table
 from nodeprep.cli.check.choices import FailOn, Format
-from nodeprep.cli.check.judging import Watch
+from nodeprep.cli.check.look_pair import LookPair
+from nodeprep.cli.check.node_watch import NodeWatch
 from nodeprep.cli.check.table import Style
 from nodeprep.cli.daemon import agent_socket
 from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.place import NodePlace
-from nodeprep.cli.sight import Sight
 from nodeprep.cli.usage import UsageError
 from nodeprep.doors import clock
-from nodeprep.look import Eyes
 from nodeprep.model import Report
+from nodeprep.observer import Observer
 
 HOME_AND_CLEAR = "\x1b[H\x1b[J"
 WAIT_PERIOD_SECONDS = 1.0  # seconds between two looks of --wait
@@ -74,7 +74,7 @@ def run(asked: CheckOptions) -> int:
     seen_longer = partial(agent_socket.findings, found.socket, rates) if asks else tuple
     settle = 0.0 if asks and seen_longer() else settle
     question = Question(chosen, deselected, agreed, asked.typed, seen_longer)
-    watch = Watch(question, lambda excluded: _sight(at, question, settle, excluded))
+    watch = NodeWatch(question, lambda excluded: _looks(at, question, settle, excluded))
     say = ReportWriter(asked, at.where, found.words)
     if every is not None:
         return _forever(watch, say, every)
@@ -134,7 +134,7 @@ class ReportWriter:
         return self.code(report)
 
 
-def _forever(watch: Watch, say: ReportWriter, every: float) -> int:
+def _forever(watch: NodeWatch, say: ReportWriter, every: float) -> int:
     """Until Ctrl-C, or until nobody reads any more; exits with what the last look came to."""
     code = INTERRUPTED
     redraw = terminal.is_terminal() and say.asked.output is not Format.JSON
@@ -149,7 +149,7 @@ def _forever(watch: Watch, say: ReportWriter, every: float) -> int:
         return code
 
 
-def _until_ready(watch: Watch, say: ReportWriter, longest: float) -> int:
+def _until_ready(watch: NodeWatch, say: ReportWriter, longest: float) -> int:
     """What it waits for goes to stderr, each word once; the report comes at the end."""
     end = clock.now() + longest
     told = ""
@@ -165,9 +165,9 @@ def _until_ready(watch: Watch, say: ReportWriter, longest: float) -> int:
         clock.sleep(min(WAIT_PERIOD_SECONDS, left))
 
 
-def _sight(at: NodePlace, question: Question, settle: float, excluded: tuple[str, ...]) -> Sight:
-    facts = sight.facts_for(question.checks, to_choose=question.profile_request.profile is None)
+def _looks(at: NodePlace, question: Question, settle: float, excluded: tuple[str, ...]) -> LookPair:
+    facts = look_pair.facts_for(question.checks, to_choose=question.profile_request.profile is None)
     compares = at.live and any(check.rates for check in question.checks)
-    return Sight(
-        Eyes(at.host(excluded, question.profile_request.settings.metadata_url)), facts, settle if compares else 0.0
+    return LookPair(
+        Observer(at.host(excluded, question.profile_request.settings.metadata_url)), facts, settle if compares else 0.0
     )

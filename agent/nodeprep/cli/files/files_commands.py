@@ -94,7 +94,7 @@ def init_config(output: Output = None) -> None:
 
 
 @configs.command("admission-policy")
-def fence(
+def admission_policy(
     config: Config = None,
     account: Annotated[
         str | None,

@@ -20,8 +20,9 @@ from nodeprep.facts.machine import modules, pci, system
 from nodeprep.facts.network import links
 from nodeprep.facts.rdma import devnodes, rdma
 from nodeprep.job_profile import Profile
-from nodeprep.look import Eyes, Look
+from nodeprep.look import Look
 from nodeprep.model import raw
+from nodeprep.observer import Observer
 
 LOOKED_AT = (rdma.FACT, pci.FACT, links.FACT, devnodes.FACT, modules.FACT)
 NOTES_LIMIT = 5
@@ -30,7 +31,7 @@ NOTES_LIMIT = 5
 def capture(root: str | None, output: str | None, name: str | None) -> int:
     """Write the profile of this node, or of a copy of one, to a file or stdout. Raises UsageError."""
     at = place.place(root, None)
-    look = Eyes(at.host()).look((*LOOKED_AT, system.FACT))
+    look = Observer(at.host()).look((*LOOKED_AT, system.FACT))
     profile = _profile(look, at, name)
     text = yaml_document.dump(job_profile.mapping(profile))
     write(text, output)

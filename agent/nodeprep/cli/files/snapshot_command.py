@@ -7,18 +7,19 @@ from nodeprep.assessment import ProfileSelection, Question
 from nodeprep.checks import ALL
 from nodeprep.cli import duration, place, terminal
 from nodeprep.cli.check import operator_wishes
-from nodeprep.cli.check.judging import Watch
+from nodeprep.cli.check.look_pair import LookPair
+from nodeprep.cli.check.node_watch import NodeWatch
 from nodeprep.cli.files import profile_command
 from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.place import NodePlace
-from nodeprep.cli.sight import Sight
 from nodeprep.cli.usage import UsageError
 from nodeprep.codec import CodecError
 from nodeprep.doors import clock
 from nodeprep.doors.files.reader import Files
 from nodeprep.facts.machine.system import System
-from nodeprep.look import Eyes, Look
+from nodeprep.look import Look
 from nodeprep.model import Unreadable, raw
+from nodeprep.observer import Observer
 from nodeprep.snapshot import Snapshot
 
 SNAPSHOT_LIMIT_BYTES = 256 << 20  # bytes; 5,000 lines of kernel log and 600 netdevs make 2 MiB
@@ -46,7 +47,7 @@ def run(
 
 def take(question: Question, at: NodePlace, settle: float) -> Snapshot:
     """Look at everything, twice where rates can be told, with the profile that `check` would use."""
-    look, before, chosen = Watch(question, lambda excluded: _sight(question, at, settle, excluded)).observe()
+    look, before, chosen = NodeWatch(question, lambda excluded: _looks(question, at, settle, excluded)).observe()
     return _snapshot(question, at, settle if before else 0.0, chosen, (look,) if before is None else (before, look))
 
 
@@ -67,9 +68,9 @@ def read(file: str) -> Snapshot:
         raise UsageError(f"{file}: {error}") from error
 
 
-def _sight(question: Question, at: NodePlace, settle: float, excluded: tuple[str, ...]) -> Sight:
+def _looks(question: Question, at: NodePlace, settle: float, excluded: tuple[str, ...]) -> LookPair:
     host = at.host(excluded, question.profile_request.settings.metadata_url)
-    return Sight(Eyes(host), facts.ALL, settle if at.live else 0.0)
+    return LookPair(Observer(host), facts.ALL, settle if at.live else 0.0)
 
 
 def _snapshot(

@@ -11,7 +11,7 @@ from nodeprep.cli.check import json_report
 from nodeprep.cli.check.choices import Format
 from nodeprep.cli.nodes import fleet_table, scope
 from nodeprep.cli.nodes.fleet_table import FleetTable
-from nodeprep.cli.nodes.reading import CannotSee, Fleet, Look
+from nodeprep.cli.nodes.reading import CannotSee, Fleet, FleetLook
 from nodeprep.cli.nodes.scope import FleetScope
 from nodeprep.cli.usage import UsageError
 from nodeprep.decide import kubernetes_text
@@ -58,7 +58,7 @@ def _once(fleet: Fleet, asked: NodesOptions) -> int:
     return 0
 
 
-def _put(look: Look, asked: NodesOptions, heard: tuple[str, ...] = ()) -> None:
+def _put(look: FleetLook, asked: NodesOptions, heard: tuple[str, ...] = ()) -> None:
     rows = look.rows()
     _heard(look, heard)
     if asked.output is Format.JSON:
@@ -69,7 +69,7 @@ def _put(look: Look, asked: NodesOptions, heard: tuple[str, ...] = ()) -> None:
         terminal.complain(asked.where.nobody)
 
 
-def _heard(look: Look, before: tuple[str, ...]) -> tuple[str, ...]:
+def _heard(look: FleetLook, before: tuple[str, ...]) -> tuple[str, ...]:
     """Say the notes that were not there before; those that now are."""
     scope.say(tuple(note for note in look.notes if note not in before))
     return look.notes
@@ -99,7 +99,7 @@ class FleetNews:
     rows: dict[str, FleetRow] = field(default_factory=dict)
     headed: bool = False
 
-    def news(self, look: Look) -> list[str]:
+    def news(self, look: FleetLook) -> list[str]:
         """A line for each Node that is new, gone, or another than was said; the header before the first of them."""
         rows = {row.name: row for row in look.rows() if look.changed is None or row.name in look.changed}
         meant = set(self.rows) if look.changed is None else set(self.rows) & look.changed

@@ -87,7 +87,7 @@ class NodeSelection:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FleetLook:
     """The fleet as it was at `now`, seconds since 1970 by the server's clock, `ahead` of ours.
 
     `notes` say what could not be read. `changed` are the Nodes that differ from the look before; None: any may.
@@ -127,7 +127,7 @@ class Fleet:
     config: str | None = None
     gpus: bool = True
 
-    def look(self) -> Look:
+    def look(self) -> FleetLook:
         """Raises CannotSee; UsageError for a Node that is not there and a selector that the server does not take."""
         with ApiLists(self.access) as api:
             names = names_in_force.names_in_force(api, self.config, self.namespace)
@@ -135,7 +135,9 @@ class Fleet:
             nodes = {one.name: one for one in found}
             others, notes = self._others(api, nodes)
             ahead = api.now - clock.wall()
-            return Look(nodes, others, names.policy, version, api.now, ahead, (*filter(None, (names.unread,)), *notes))
+            return FleetLook(
+                nodes, others, names.policy, version, api.now, ahead, (*filter(None, (names.unread,)), *notes)
+            )
 
     def held_to(self, names: Iterable[str]) -> Fleet:
         """These Nodes, by name: a selector may go by a label that we change. One that goes meanwhile is just gone."""
@@ -150,7 +152,7 @@ class Fleet:
         """What `keep` makes of each selected Node, by an `api` of the caller. Raises as `look` does."""
         return self._nodes(api, keep)[0]
 
-    def follow(self, cycle: float, until: float | None = None) -> Iterator[Look]:
+    def follow(self, cycle: float, until: float | None = None) -> Iterator[FleetLook]:
         """Looks without end, or until a time of our clock: one at first, one after each change and each `cycle`.
 
         A lost watch or server is said on stderr once, and asked again. Raises as `look` does, for the first alone.
@@ -186,7 +188,7 @@ class Fleet:
                     continue
             yield look
 
-    def _refreshed(self, look: Look) -> Look:
+    def _refreshed(self, look: FleetLook) -> FleetLook:
         """The same Nodes with what is new beside them. Raises WatchLost."""
         with ApiLists(self.access) as api:
             others, notes = self._others(api, look.nodes)
@@ -198,7 +200,7 @@ class Fleet:
     def _of_changes(self) -> dict[str, str]:
         return self.selection.of_changes
 
-    def _changed(self, look: Look, kind: str, told: Object, version: str) -> Look:
+    def _changed(self, look: FleetLook, kind: str, told: Object, version: str) -> FleetLook:
         now = clock.wall() + look.ahead
         node = fleet_rows.fleet_node(told, look.policy)
         if kind == "BOOKMARK" or not self.selection.fits(node.name):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nodeprep.cli import duration, terminal
 from nodeprep.cli.nodes import fleet_table, reading, scope, writing
-from nodeprep.cli.nodes.reading import CannotSee, Fleet, Look
+from nodeprep.cli.nodes.reading import CannotSee, Fleet, FleetLook
 from nodeprep.cli.nodes.scope import FleetScope
 from nodeprep.cli.usage import UsageError
 from nodeprep.decide import kubernetes_text
@@ -127,7 +127,7 @@ def _tell_why(
 ) -> None:
     """Why an agent may not have done it: what to look at."""
     try:
-        look: Look | str = fleet.look()
+        look: FleetLook | str = fleet.look()
     except CannotSee as cannot:
         look = str(cannot)
     for name in sorted(late):
@@ -143,7 +143,7 @@ def _tell_why(
         terminal.complain(f"{name}: not reset in {patience:g} s: {why}")
 
 
-def _of_agent(look: Look | str, name: str, namespace: str) -> str:
+def _of_agent(look: FleetLook | str, name: str, namespace: str) -> str:
     """Whether the agent of a Node lives, and where to look. In place of a look, why there is none."""
     pods = f"kubectl -n {namespace} get pods -o wide --field-selector spec.nodeName={name}"
     if isinstance(look, str):

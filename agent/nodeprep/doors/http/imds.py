@@ -7,11 +7,11 @@ import re
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from nodeprep.doors import clock, imds_http
+from nodeprep.doors import clock
 from nodeprep.doors.files.reader import DENIED
-from nodeprep.doors.http import imds_parse
+from nodeprep.doors.http import imds_exchange, imds_parse
+from nodeprep.doors.http.imds_exchange import MetadataResponse, NotHttpError, Request, Server
 from nodeprep.doors.http.imds_parse import InstanceMetadata
-from nodeprep.doors.imds_http import Answer, NotHttpError, Request, Server
 from nodeprep.model import Unreadable, Why
 
 TOTAL = 4.5  # seconds for all of it, within the 5 of the fact
@@ -172,13 +172,13 @@ class Metadata:
             raise self._stop(Why.MALFORMED, path, _unexpected(answer))
         return self._text(path, answer)
 
-    def _text(self, path: str, answer: Answer) -> str:
+    def _text(self, path: str, answer: MetadataResponse) -> str:
         try:
             return answer.body.decode()
         except UnicodeDecodeError as error:
             raise self._stop(Why.MALFORMED, path, f"byte {error.start} of the answer is no UTF-8") from error
 
-    def _ask(self, method: str, path: str, headers: dict[str, str]) -> Answer:
+    def _ask(self, method: str, path: str, headers: dict[str, str]) -> MetadataResponse:
         """One answer that is final; a service that is busy is asked again, as long as there is time."""
         tried, pause = 1, PAUSE
         while (answer := self._once(Request(method, path, headers))).status in BUSY_STATUSES:
@@ -189,16 +189,16 @@ class Metadata:
             tried, pause = tried + 1, pause * GROWTH
         return answer
 
-    def _once(self, request: Request) -> Answer:
+    def _once(self, request: Request) -> MetadataResponse:
         begun, path = clock.now(), request.path
         end = min(self._end, begun + self.waiting - self._waited)
         try:
-            connection = imds_http.connect(self.server, min(end, begun + CONNECT))
+            connection = imds_exchange.connect(self.server, min(end, begun + CONNECT))
         except OSError as error:
             raise self._failed(path, error, begun, "no connection") from error
         try:
             with connection:
-                return imds_http.exchange(connection, self.server, request, end)
+                return imds_exchange.exchange(connection, self.server, request, end)
         except NotHttpError as error:
             raise self._stop(Why.MALFORMED, path, f"no valid answer: {error}") from error
         except OSError as error:
@@ -222,6 +222,6 @@ class Metadata:
         return _Stopped(Unreadable(kind, f"{self.base}{path}", errno, detail), connected=connected)
 
 
-def _unexpected(answer: Answer) -> str:
+def _unexpected(answer: MetadataResponse) -> str:
     moved = "; redirects are not followed" if 300 <= answer.status < 400 else ""
     return f"answered {answer.status}{moved}"

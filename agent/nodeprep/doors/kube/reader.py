@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 
 from nodeprep import __version__
 from nodeprep.doors import clock
-from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, CONNECT, READ, WORDS, Answer, Broken, Peer, Wire
+from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, CONNECT, READ, WORDS, ApiResponse, Broken, Peer, Wire
 from nodeprep.model import CannotLook, Unreadable, Why
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class ApiReader:
         self.now = told.replace(tzinfo=told.tzinfo or UTC).timestamp()
 
 
-def _read(answer: Answer, what: str) -> Object | Unreadable:
+def _read(answer: ApiResponse, what: str) -> Object | Unreadable:
     if len(answer.body) > BODY_LIMIT_BYTES:
         return Unreadable(Why.MALFORMED, what, detail=f"an answer of more than {BODY_LIMIT_BYTES >> 20} MiB")
     try:

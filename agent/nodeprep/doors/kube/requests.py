@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nodeprep.doors import kube_connection
-from nodeprep.doors.kube_connection import Broken, Deadline, Peer
+from nodeprep.doors.kube import connection as kube_connection
+from nodeprep.doors.kube.connection import Broken, Deadline, Peer
 from nodeprep.model import Why
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
 
-__all__ = ["Answer", "Broken", "Peer", "Wire"]
+__all__ = ["ApiResponse", "Broken", "Peer", "Wire"]
 
 CONNECT, READ = 1.0, 2.0  # seconds, for one connection (its TLS included) and for one silence
 BODY_LIMIT_BYTES = (
@@ -26,7 +26,7 @@ MOST_WAIT = 300.0  # seconds that a server may have us wait, whatever it says
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiResponse:
     """`date` is the header of that name. `body` is one byte too long where it is cut off.
 
     `retry_after` are the seconds that the server wants to be left alone for, 0.0 where it does not say.
@@ -56,11 +56,11 @@ class Wire:
         self._pool.clear()
         self._deadline.close()
 
-    def get(self, path: str, headers: Mapping[str, str]) -> Answer:
+    def get(self, path: str, headers: Mapping[str, str]) -> ApiResponse:
         """Raises Broken."""
         return self.request("GET", path, headers)
 
-    def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
+    def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> ApiResponse:
         """The answer, whole. Raises Broken: what was asked to be written may have been written or not."""
         from urllib3.exceptions import HTTPError
 
@@ -77,7 +77,7 @@ class Wire:
             raise Broken(Why.IO_ERROR, "the connection ended in the middle of an answer", None, lost=False)
         self._answered = True
         said = response.headers
-        return Answer(response.status, said.get("Date"), told, _seconds(said.get("Retry-After")))
+        return ApiResponse(response.status, said.get("Date"), told, _seconds(said.get("Retry-After")))
 
     def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[bytes]:
         """The lines of an answer as they come, to its end or the deadline's; of another status than 200, none.

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from nodeprep.doors.kube.reader import ApiAccess
-from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, WORDS, Answer, Broken, Wire
+from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, WORDS, ApiResponse, Broken, Wire
 from nodeprep.model import Unreadable
 
 MERGE = "application/merge-patch+json"
@@ -79,7 +79,7 @@ class ApiWriter:
         return _read(answer, f"{method} {path.partition('?')[0]}")
 
 
-def _read(answer: Answer, asked: str) -> WriteOutcome:
+def _read(answer: ApiResponse, asked: str) -> WriteOutcome:
     try:
         told = json.loads(answer.body) if len(answer.body) <= BODY_LIMIT_BYTES else None
     except (ValueError, RecursionError):

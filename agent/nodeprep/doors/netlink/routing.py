@@ -126,9 +126,9 @@ class DeviceMessage(Message):
     """struct ifinfomsg with the two attributes that are wanted of 60 pods' links here."""
 
     fields = (("family", "B"), ("pad", "B"), ("type", "H"), ("index", "i"), ("flags", "I"), ("change", "I"))
-    nla_map = ((3, "name", "asciiz"), (18, "info", "Info"))
+    nla_map = ((3, "name", "asciiz"), (18, "info", "KindInfo"))
 
-    class Info(Nest):
+    class KindInfo(Nest):
         """IFLA_LINKINFO."""
 
         nla_map = ((1, "kind", "asciiz"),)

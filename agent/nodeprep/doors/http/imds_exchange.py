@@ -44,7 +44,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MetadataResponse:
     """`body` is read where `status` is 200 only."""
 
     status: int
@@ -66,7 +66,7 @@ def connect(server: Server, end: float) -> socket.socket:
     return connection
 
 
-def exchange(connection: socket.socket, server: Server, request: Request, end: float) -> Answer:
+def exchange(connection: socket.socket, server: Server, request: Request, end: float) -> MetadataResponse:
     """Ask and hear the whole answer before `end`. Raises OSError (TimeoutError among them) and NotHttpError."""
     host = f"[{server.address}]" if ":" in server.address else server.address
     headers = {"Host": f"{host}:{server.port}", "Connection": "close", **request.headers}
@@ -117,13 +117,13 @@ class _Stream:
         return _limited(bytes(self.buffer))
 
 
-def _answer(stream: _Stream) -> Answer:
+def _answer(stream: _Stream) -> MetadataResponse:
     status = STATUS.fullmatch(stream.line())
     if status is None:
         raise NotHttpError("it does not begin as one")
     headers = _headers(stream)
     code = int(status[1])
-    return Answer(code, _body(stream, headers) if code == 200 else b"")
+    return MetadataResponse(code, _body(stream, headers) if code == 200 else b"")
 
 
 def _headers(stream: _Stream) -> dict[bytes, bytes]:

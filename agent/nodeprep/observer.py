@@ -1,4 +1,4 @@
-"""Observes facts for a loop that must not stop: what answers is taken at once, what does not delays nobody."""
+"""Observes facts in daemon threads: one that hangs is Unreadable after its deadline, and delays no other."""
 
 from __future__ import annotations
 
@@ -10,17 +10,43 @@ from math import inf
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
-from nodeprep import look
+from nodeprep import fault_boundary
 from nodeprep.doors import clock, processor
 from nodeprep.doors.node_host import Host
-from nodeprep.model import Fact, Unreadable, Why
+from nodeprep.look import Look
+from nodeprep.model import CannotLook, Fact, Unreadable, Why
 
-# Seconds without an answer after which another thread takes the next fact. A look with cold caches takes ten times as
-# long as the next one; two threads that read files then fight for the interpreter, which took three times the CPU.
+# Seconds without an answer after which another thread takes the next fact. Threads that read many small files at the
+# same time only fight for the interpreter: 11 took 1.5 to 3 times as long as one (tests/bench/threads.py). A person
+# waits for `check`; the agent, whose caches are cold more often, would start threads that cost three times the CPU.
+CHECK_STALL_SECONDS = 0.02
 AGENT_STALL_SECONDS = 0.1
-SYSFS_LINKS_PERIOD_SECONDS = (
-    300.0  # seconds for which links of sysfs are taken to lead where they led, while no event source rings
-)
+SYSFS_LINKS_PERIOD_SECONDS = 300.0  # links of sysfs are taken to lead where they led for so long while no event comes
+DEAD_TREE_DEADLINE_SECONDS = 10.0  # a dead tree does not change while a busy machine takes its time
+BUSY_DEADLINES = 10  # deadlines after which nobody waits for a fact that we ourselves kept from being observed
+
+
+def overdue(fact: Fact, spent: float, at: processor.ProcessorMoment, deadline: float) -> Unreadable | None:
+    """What stands for a fact that was under way for `spent` seconds; None while it has time.
+
+    What it needed while we were busy ourselves, since the moment `at`, is not held against it: that a device did not
+    answer is evidence, and a node whose processors are taken by a job has none the less good devices.
+    """
+    if spent <= deadline:
+        return None
+    busy = processor.busy_since(at)
+    if spent - busy > deadline:
+        return Unreadable(Why.TIMEOUT, fact.kind.__name__, detail=f"no answer in {deadline:g} s")
+    if spent > BUSY_DEADLINES * deadline:
+        detail = f"no answer in {spent:.0f} s, {min(busy, spent):.0f} of which we computed or waited for a processor"
+        return Unreadable(Why.BUSY, fact.kind.__name__, detail=detail)
+    return None
+
+
+def seconds_left(fact: Fact, spent: float, at: processor.ProcessorMoment) -> float:
+    """For how many seconds more it has time, if nothing but it takes time from now on."""
+    within = fact.deadline - spent
+    return within if within >= 0 else min(within + processor.busy_since(at), BUSY_DEADLINES * fact.deadline - spent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +61,18 @@ class Observation:
 
 @dataclass(slots=True)
 class Observer:
-    """Observes facts of one host in daemon threads.
+    """Observes facts of one host: `look` waits for all of them, `begin` and `gather` are for a loop that must not stop.
 
     `wake` is called from a thread when it has an answer that nobody waits for any more. A fact that is late is
-    Unreadable once its deadline is over, and not begun again before it returned; `late` says why.
+    Unreadable once its deadline is over, and is not begun again before it returned; `late` has what stands for it.
+    `stall` is the time without an answer, in seconds, after which another thread takes the next fact.
     """
 
     host: Host
-    wake: Callable[[], None]
+    wake: Callable[[], None] = lambda: None
+    stall: float = AGENT_STALL_SECONDS
     under_way: dict[type, Fact] = field(default_factory=dict)
-    late: dict[type, Why] = field(default_factory=dict)
+    late: dict[type, Unreadable] = field(default_factory=dict)
     _since: dict[type, float] = field(default_factory=dict)  # when a thread took it
     _asked: dict[type, processor.ProcessorMoment] = field(default_factory=dict)  # when it was asked for
     _todo: SimpleQueue[Fact] = field(default_factory=SimpleQueue)
@@ -52,6 +80,19 @@ class Observer:
     _idle: Event = field(default_factory=Event)
     _waited_for: bool = False
     _found_at: float = -inf
+
+    def look(self, facts: Iterable[Fact]) -> Look:
+        """Observe all of these as far as this node shows them; one that hangs delays the others by a moment."""
+        wanted = [fact for fact in facts if self.host.live or not fact.live]
+        for door in {door for fact in wanted if self.host.live for door in fact.doors}:
+            import_module(door)
+        at = self.host.now()
+        self._drained()  # who was late and has returned may be asked again
+        seen: dict[type, object] = {fact.kind: self.late[fact.kind] for fact in wanted if fact.kind in self.late}
+        self.begin(wanted)
+        while missing := {fact.kind for fact in wanted} - seen.keys():
+            seen |= {one.fact.kind: one.value for one in self.gather() if one.fact.kind in missing}
+        return Look(at, self.host.live, seen)
 
     def begin(self, facts: Iterable[Fact], *, anew: bool = True) -> None:
         """Begin to observe these; those under way are passed over. `gather` is to follow.
@@ -92,7 +133,7 @@ class Observer:
         found: list[Observation] = []
         while self.under_way.keys() - self.late.keys():
             # Not woken by each answer: two threads that wake each other fight for the interpreter.
-            idle = self._idle.wait(AGENT_STALL_SECONDS)
+            idle = self._idle.wait(self.stall)
             answers = self._drained()
             found += answers
             if idle or not (answers or not self._todo.empty()):
@@ -113,7 +154,7 @@ class Observer:
         """When the first of what is under way will be overdue, if we are idle until then."""
         now = clock.now()
         waiting = [
-            now + look.left(fact, now - self._since[kind], self._asked[kind])
+            now + seconds_left(fact, now - self._since[kind], self._asked[kind])
             for kind, fact in self.under_way.items()
             if kind in self._since and kind not in self.late
         ]
@@ -131,15 +172,17 @@ class Observer:
     def _overdue(self) -> Iterator[Observation]:
         now = clock.now()
         for kind, fact in tuple(self.under_way.items()):
-            if kind not in self._since or self.late.get(kind) is Why.TIMEOUT:
+            before = self.late.get(kind)
+            if kind not in self._since or (before is not None and before.kind is Why.TIMEOUT):
                 continue
             spent = now - self._since[kind]
-            blind = look.overdue(fact, spent, self._asked[kind], fact.deadline)
+            deadline = fact.deadline if self.host.live else max(fact.deadline, DEAD_TREE_DEADLINE_SECONDS)
+            blind = overdue(fact, spent, self._asked[kind], deadline)
             if not self._answers.empty():  # its own, perhaps: the next round goes by it
                 return
             # Who kept us waiting while we were busy may be found to hang once we are not.
-            if blind is not None and blind.kind is not self.late.get(kind):
-                self.late[kind] = blind.kind
+            if blind is not None and (before is None or blind.kind is not before.kind):
+                self.late[kind] = blind
                 yield Observation(fact, self._since[kind], spent, blind)
 
     def _another_thread(self) -> None:
@@ -171,7 +214,17 @@ class Observer:
 
     def _seen(self, fact: Fact) -> object:
         """The fact, or why there is none; the modules that only it wants are read here, where a disk may hang."""
-        _, broke = look.contained(lambda: [import_module(door) for door in fact.doors])
+        _, broke = fault_boundary.contained(lambda: [import_module(door) for door in fact.doors])
         if broke is not None:
-            return Unreadable(Why.IO_ERROR, fact.kind.__name__, detail=look.words_of(broke))
-        return look.observed(fact, self.host)
+            return Unreadable(Why.IO_ERROR, fact.kind.__name__, detail=fault_boundary.words_of(broke))
+        return observed(fact, self.host)
+
+
+def observed(fact: Fact, host: Host) -> object:
+    """The fact, or why there is none."""
+    value, broke = fault_boundary.contained(lambda: fact.observe(host))
+    if isinstance(broke, CannotLook):
+        return broke.blind
+    return (
+        value if broke is None else Unreadable(Why.IO_ERROR, fact.kind.__name__, detail=fault_boundary.words_of(broke))
+    )

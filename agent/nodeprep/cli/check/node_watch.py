@@ -6,22 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nodeprep.assessment import ProfileSelection, Question
-from nodeprep.cli.sight import Sight
+from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.job_profile import NO_PROFILE
 from nodeprep.look import Look
 from nodeprep.model import Report
 
 
 @dataclass(slots=True)
-class Watch:
+class NodeWatch:
     """Judges one node again and again.
 
     A profile once chosen by hardware is held: a node that lost its NICs looks like one that never had any.
     """
 
     question: Question
-    sight_of: Callable[[tuple[str, ...]], Sight]
-    sight: Sight | None = None
+    looks_of: Callable[[tuple[str, ...]], LookPair]
+    looks: LookPair | None = None
     excluded: tuple[str, ...] = ()
     chosen: ProfileSelection | None = None
 
@@ -30,14 +30,14 @@ class Watch:
 
     def observe(self) -> tuple[Look, Look | None, ProfileSelection]:
         """The look, the one before it if rates are asked, and the profile that holds."""
-        if self.sight is None:
+        if self.looks is None:
             self.excluded = self.question.excluded()
-            self.sight = self.sight_of(self.excluded)
-        look, before = self.sight.look()
+            self.looks = self.looks_of(self.excluded)
+        look, before = self.looks.look()
         chosen = self.chosen or self.question.choose(look)
         if set(chosen.profile.exclude) != set(self.excluded):
             self.excluded = chosen.profile.exclude
-            self.sight = self.sight_of(self.excluded)
-            look, before = self.sight.look()
+            self.looks = self.looks_of(self.excluded)
+            look, before = self.looks.look()
         self.chosen = None if chosen.profile.name == NO_PROFILE.name else chosen
         return look, before, chosen

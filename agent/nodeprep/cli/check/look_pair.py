@@ -11,30 +11,31 @@ from nodeprep.facts.alibaba import terway
 from nodeprep.facts.machine import pci, system
 from nodeprep.facts.network import cni
 from nodeprep.facts.rdma import rdma
-from nodeprep.look import Eyes, Look
+from nodeprep.look import Look
 from nodeprep.model import Check, Fact, Unreadable
+from nodeprep.observer import Observer
 
 
 @dataclass(slots=True)
-class Sight:
+class LookPair:
     """Gives looks with the one before, which rates are reckoned from; a dead tree has no before.
 
     `settle` is the time between the two looks of the first time in seconds, 0 for one look.
     """
 
-    eyes: Eyes
+    observer: Observer
     facts: tuple[Fact, ...]
     settle: float
     last: Look | None = None
 
     def look(self) -> tuple[Look, Look | None]:
-        now = self.eyes.look(self.facts)
-        if not self.eyes.host.live:
+        now = self.observer.look(self.facts)
+        if not self.observer.host.live:
             return now, None
         before = self.last
         if before is None and self.settle and _may_have_ports(now):
             clock.sleep(self.settle)
-            before, now = now, self.eyes.look(self.facts)
+            before, now = now, self.observer.look(self.facts)
         self.last = now
         return now, before
 
