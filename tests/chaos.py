@@ -162,7 +162,7 @@ def run(minutes: float, seed: int, place: Path, *, default: bool, log: TextIO | 
 def summary(deeds: Deeds, agent: Process, watcher: Watcher, seed: int, minutes: float) -> None:
     done = ", ".join(f"{kind} {count}" for kind, count in sorted(deeds.counted.items()))
     seen = dict(watcher.seen) or dict.fromkeys(("openings", "closings", "rss", "threads", "descriptors", "slowest"), 0)
-    convicted, latched, died = (agent.events[event] for event in ("convicted", "latched", "bell-died"))
+    convicted, latched, died = (agent.events[event] for event in ("convicted", "latched", "event-source-died"))
     print(
         f"chaos: seed {seed}, {minutes:.1f} min, {sum(deeds.counted.values())} deeds: {done}\n"
         f"seen: gate opened {seen['openings']} times and closed {seen['closings']}, {agent.starts} starts, "
@@ -178,13 +178,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
-    parser.add_argument("--default-damping", action="store_true", help="as nodes have it: passes take 30 s")
+    parser.add_argument("--default-confirmation", action="store_true", help="as nodes have it: passes take 30 s")
     parser.add_argument("--log", type=argparse.FileType("w"), help="a file for all that is done, line by line")
     given = parser.parse_args()
     print(f"chaos: seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="nodeprep-chaos-") as place:
         try:
-            return run(given.minutes, given.seed, Path(place), default=given.default_damping, log=given.log)
+            return run(given.minutes, given.seed, Path(place), default=given.default_confirmation, log=given.log)
         except Unavailable as error:
             print(f"chaos: {error}", file=sys.stderr)
             return UNAVAILABLE

@@ -158,7 +158,7 @@ class Rules:
         if self.proof_since is not None and at - self.proof_since < self.span:
             since = at - self.proof_since
             yield (
-                "streak",
+                "proof",
                 f"{profile}.ready appeared {since:.2f} s after all was to be proven anew, wanted {self.span:g} s",
             )
 

@@ -42,7 +42,7 @@ CITED = re.compile(r"\b[Dd]esign[\s#]+(\d+(?:\.\d+)*)")
 OTHER_FORM = re.compile(r"design\.md[\s,]+\d|\bdesign,? (?:section|chapter|§)|§ ?\d", re.IGNORECASE)
 DECISION = re.compile(r"(?:\bADR[\s#]+|\badr/)(\d{4})\b")
 DOCUMENT = re.compile(r"(?<![\w./-])((?:[\w-]+/)*[\w-]+\.md)\b")
-PLACES = ("agent", "tests", "docs", "pass_streaks", "daemonset", "playbooks", "dashboards", ".ci", ".github")
+PLACES = ("agent", "tests", "docs", "proofs", "daemonset", "playbooks", "dashboards", ".ci", ".github")
 KINDS = (".py", ".md", ".yaml", ".yml", ".go", ".sh", ".json", ".toml")
 # Of other projects, which the text beside them names.
 FOREIGN = {
@@ -128,7 +128,7 @@ def test_times_and_numbers() -> None:
     assert {key: value for key, value, _ in table("3.2", "key")} == keyed(ConfirmationPolicy())
 
 
-def test_damping() -> None:
+def test_confirmation() -> None:
     has = [[str(kind), f"{one.fails} of {one.of}", f"{one.apart:g}", f"{one.span:g}"] for kind, one in RULES.items()]
     assert [row[:4] for row in table("3.2", "class")] == has
 

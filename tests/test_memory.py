@@ -103,8 +103,8 @@ def document() -> Any:
 TEXTS: list[tuple[Callable[[Any], object], str]] = [
     (lambda one: one.update(format=2, nodeprep="9.1.0"), "$.format: found 2, wanted format 1; nodeprep 9.1.0, which"),
     (lambda one: one["content"].update(state="Fine"), '$.content.state: found "Fine", wanted one of Bootstrap'),
-    (lambda one: one["content"].update(pass_streaks=[]), "$.content.proofs: found a list of 0, wanted"),
-    (lambda one: one["content"].update(_="Passed"), '$.content._: found "Passed", wanted Past'),
+    (lambda one: one["content"].update(pass_streaks=[]), "$.content.pass_streaks: found a list of 0, wanted"),
+    (lambda one: one["content"].update(_="Passed"), '$.content._: found "Passed", wanted AgentState'),
     (lambda one: one.clear(), "$: found an object, wanted an object with format, nodeprep and content"),
 ]
 

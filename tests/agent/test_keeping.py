@@ -163,15 +163,15 @@ def test_what_went_wrong_with_a_write_that_hung_is_heard(tmp_path: Path) -> None
 
 FULL = """
 import json, os, sys
-from nodeprep.agent.state_writer import AGAIN, Keeper
+from nodeprep.agent.state_writer import SAVE_RETRY_SECONDS, StateWriter
 from nodeprep.doors import clock
 from nodeprep.doors.files.state_store import Store
-from nodeprep.agent_state import Past, State
-from nodeprep.state_file import recall
+from nodeprep.agent_state import AgentState, NodeState
+from nodeprep.state_file import load
 full, spare = sys.argv[1], sys.argv[2]
-one, ready, sick = Keeper(Store(full, spare)), Past("b", state=State.READY), Past("b", state=State.UNHEALTHY)
+one, ready, sick = StateWriter(Store(full, spare)), AgentState("b", state=NodeState.READY), AgentState("b", state=NodeState.UNHEALTHY)
 def says():
-    return [one.trouble.partition(";")[0], str(recall(Store(full, full)).past.state)]
+    return [one.trouble.partition(";")[0], str(load(Store(full, full)).past.state)]
 one.keep(ready, clock.now())
 told = [says()]
 with open(full + "/ballast", "wb", buffering=0) as ballast:
@@ -186,7 +186,7 @@ for _ in range(2):
 os.unlink(full + "/ballast")
 one.keep(sick, clock.now())
 told.append(says())
-one.keep(sick, clock.now() + AGAIN)
+one.keep(sick, clock.now() + SAVE_RETRY_SECONDS)
 print(json.dumps([*told, says()]))
 """
 

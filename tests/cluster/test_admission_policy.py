@@ -221,7 +221,7 @@ def test_a_slot_changes_hands_when_its_time_is_over_by_the_servers_clock(policy_
     assert [one["manager"] for one in answer[1]["metadata"]["managedFields"]] == ["unknown"]
 
 
-def test_the_kubelet_is_not_fenced(policy_enforced: Cluster) -> None:
+def test_the_kubelet_is_not_admission_policyd(policy_enforced: Cluster) -> None:
     policy_enforced.certificate("kubelet", f"/O=system:nodes/CN=system:node:{NODE}")
     kubelet = sender(policy_enforced, certificate=policy_enforced.directory / "kubelet")
     status = {"status": {"capacity": {"rdma/hca": "8"}, "conditions": [{"type": "Ready", "status": "False"}]}}
@@ -229,7 +229,7 @@ def test_the_kubelet_is_not_fenced(policy_enforced: Cluster) -> None:
     assert (code, told["status"]["capacity"]["rdma/hca"]) == (200, "8")
 
 
-def test_an_account_of_another_name_is_not_fenced_and_nobody_says_so(policy_enforced: Cluster) -> None:
+def test_an_account_of_another_name_is_not_admission_policyd_and_nobody_says_so(policy_enforced: Cluster) -> None:
     """Why the agent tries a forbidden write: here a deployment has renamed its account and not the admission policy."""
     account(policy_enforced, "renamed")
     renamed = agent(policy_enforced, NODE, "renamed")
@@ -243,7 +243,7 @@ def says(policy_enforced: Cluster, token: str, namespace: str = NAMESPACE) -> bo
     return side_writes.policy_enforced
 
 
-def test_the_agent_finds_out_whether_it_is_fenced(policy_enforced: Cluster) -> None:
+def test_the_agent_finds_out_whether_it_is_admission_policyd(policy_enforced: Cluster) -> None:
     """A rule that is met on the way tells nothing: a token of no pod, a namespace that is not the agents'."""
     bound = bound_token(policy_enforced, NODE)
     assert says(policy_enforced, bound) is True
@@ -286,7 +286,7 @@ HALVES = {
 
 
 @pytest.mark.parametrize("half", HALVES)
-def test_half_a_fence_is_none(policy_enforced: Cluster, half: str) -> None:
+def test_half_a_admission_policy_is_none(policy_enforced: Cluster, half: str) -> None:
     policy, denied = HALVES[half]
     account(policy_enforced, half)
     token = bound_token(policy_enforced, NODE, half)

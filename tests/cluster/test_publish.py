@@ -77,7 +77,7 @@ def test_a_new_node_in_mode_observe(cluster: Cluster, here: Checked, tmp_path: P
         assert one.taints() == {}
 
 
-def test_a_cluster_without_a_fence(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
+def test_a_cluster_without_a_admission_policy(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
     """Gates open all the same, and the Node says what is missing until it is there. The agent finds that by itself.
 
     It looks at each doubling of the time that it runs.

@@ -416,7 +416,7 @@ def denials(made: Rig) -> list[Request]:
     return [one for one in made.asked("PATCH", LEASE) if one.status == 422]
 
 
-def test_a_cluster_without_a_fence_until_it_has_one(cluster: Cluster) -> None:
+def test_a_cluster_without_a_admission_policy_until_it_has_one(cluster: Cluster) -> None:
     with rig(cluster, "policy-not-enforced") as made:
         until(lambda: made.publisher.published.policy_enforced is False, "test of the admission policy")
         assert made.publisher.published.lasting == NOT_ENFORCED

@@ -100,7 +100,7 @@ REFUSED = [
     ),
     (
         "confirmation: {latch: {}}",
-        ":3: confirmation.latch: found 'latch', wanted one of hard, books, soft, passes, pass-span, ",
+        ":3: confirmation.latch: found 'latch', wanted one of fast, records, slow, passes, pass-span, ",
     ),
     ("confirmation: {fast: {fail: 2}}", ":3: confirmation.fast.fail: found 'fail', wanted 'fails'"),
     (

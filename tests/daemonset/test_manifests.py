@@ -101,7 +101,7 @@ def test_what_it_may_write_of_its_host(name: str) -> None:
 def named_paths() -> dict[str, str]:
     """Every path of a host that the facts and the event sources name, and where."""
     found: dict[str, str] = {}
-    for file in (*(PACKAGE / "facts").glob("*.py"), *(PACKAGE / "doors").glob("*.py")):
+    for file in (*(PACKAGE / "facts").rglob("*.py"), *(PACKAGE / "doors").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 path = PATH.match(node.value)
@@ -121,7 +121,7 @@ def test_it_sees_all_that_its_facts_read_but_for_this(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_its_configuration_is_sound_and_the_fence_is_made_from_it(name: str, tmp_path: Path) -> None:
+def test_its_configuration_is_sound_and_the_admission_policy_is_made_from_it(name: str, tmp_path: Path) -> None:
     objects = overlay(name)
     (config,) = of(objects, "ConfigMap")
     file = tmp_path / "config.yaml"
@@ -140,7 +140,7 @@ def by_key(objects: object) -> list[object]:
     return list(yaml.safe_load(yaml.safe_dump(list(objects), sort_keys=True)))  # type: ignore[call-overload]
 
 
-def test_the_shipped_fence_is_what_the_command_prints() -> None:
+def test_the_shipped_admission_policy_is_what_the_command_prints() -> None:
     command = (sys.executable, "-m", "nodeprep", "config", "admission-policy")
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     shipped = (ROOT / "base/admission-policy.yaml").read_text()

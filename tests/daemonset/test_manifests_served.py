@@ -220,7 +220,7 @@ def test_every_right_is_used(installed: Cluster, tmp_path: Path) -> None:
         assert asked() == wanted
 
 
-def test_the_fence_of_the_manifests_is_in_force(send: Send) -> None:
+def test_the_admission_policy_of_the_manifests_is_in_force(send: Send) -> None:
     until(
         lambda: send("PATCH", f"{V1}/nodes/{NODE}?dryRun=All", {"spec": {"unschedulable": True}})[0] == 422,
         "an admission policy",

@@ -28,42 +28,70 @@ class Mutation:
 
 MUTATIONS = (
     Mutation(
-        "release after one pass", "policy", "return passes >= self.passes and since", "return passes >= 1 or since"
+        "release after one pass",
+        "confirmation_policy",
+        "return passes >= self.passes and since",
+        "return passes >= 1 or since",
     ),
-    Mutation("Unknown counts as pass", "answers", "not {Status.FAIL, Status.UNKNOWN}", "not {Status.FAIL}"),
-    Mutation("Unknown releases", "confirmation", "if not answer.could_look_at(case.subject):", "if False:"),
+    Mutation("Unknown counts as pass", "check_results", "not {Status.FAIL, Status.UNKNOWN}", "not {Status.FAIL}"),
+    Mutation("Unknown releases", "fault_confirmation", "if not answer.could_look_at(case.subject):", "if False:"),
     Mutation(
         "unreadable memory means READY",
-        "readiness",
-        "return Past(boot_id, node_uid, since",
-        "return Past(boot_id, node_uid, state=State.READY, since",
+        "gate_readiness",
+        "return AgentState(boot_id, node_uid, since",
+        "return AgentState(boot_id, node_uid, state=NodeState.READY, since",
     ),
-    Mutation("boot id ignored", "readiness", "if not boot_id or past.boot_id != boot_id:", "if not boot_id:"),
-    Mutation("another Node's memory believed", "readiness", "and node_uid != past.node_uid:", "and False:"),
-    Mutation("damaged memory believed", "readiness", 'return "" if intact(past, now) else', 'return "" if True else'),
+    Mutation(
+        "boot id ignored", "gate_readiness", "if not boot_id or agent_state.boot_id != boot_id:", "if not boot_id:"
+    ),
+    Mutation("another Node's memory believed", "gate_readiness", "and node_uid != agent_state.node_uid:", "and False:"),
+    Mutation(
+        "damaged memory believed",
+        "gate_readiness",
+        'return "" if kept_state.has_plausible_times(agent_state, now) else',
+        'return "" if True else',
+    ),
     Mutation(
         "stale look counts",
-        "turn",
+        "reconciliation",
         "heard.findings, heard.fresh,",
-        "heard.findings, dict.fromkeys(rules.checks, Glance(now, now)),",
+        "heard.findings, dict.fromkeys(rules.checks, CheckObservation(now, now)),",
     ),
-    Mutation("turns never latch", "policy", "turns: int = 3", "turns: int = 1000"),
+    Mutation("turns never latch", "confirmation_policy", "flap_count: int = 3", "flap_count: int = 1000"),
     Mutation("passes free a latch", "cases", "if after.latched or not policy", "if not policy"),
     Mutation("taint in observe", "desired", "Mode.OBSERVE: ModeRow(taints=False", "Mode.OBSERVE: ModeRow(taints=True"),
     Mutation("no taint in gate", "desired", "Mode.GATE: ModeRow(taints=True", "Mode.GATE: ModeRow(taints=False"),
-    Mutation("taint that the plugins do not bear", "bearing", "return finding.status", "return True or finding.status"),
-    Mutation("a reset leaves the proofs", "confirmation", "proofs={},", "proofs=past.proofs,"),
-    Mutation("one failing look convicts", "policy", "Rule(fails=2, of=2, apart=0.5)", "Rule(fails=1, of=1)"),
+    Mutation(
+        "taint that the plugins do not bear",
+        "taint_toleration",
+        "return finding.status",
+        "return True or finding.status",
+    ),
+    Mutation(
+        "a reset leaves the proofs", "fault_confirmation", "pass_streaks={},", "pass_streaks=agent_state.pass_streaks,"
+    ),
+    Mutation(
+        "one failing look convicts",
+        "confirmation_policy",
+        "ConfirmationRule(fails=2, of=2, apart=0.5)",
+        "ConfirmationRule(fails=1, of=1)",
+    ),
     Mutation("nothing convicts", "cases", "if not after.convicted and _believed(", "if False and _believed("),
     Mutation(
-        "convictions close nothing", "against", "if case.convicted and case.check in", "if False and case.check in"
+        "convictions close nothing",
+        "active_faults",
+        "if case.convicted and case.check in",
+        "if False and case.check in",
     ),
     Mutation(
-        "opens while a gate fails", "states", "self.roots or self.suspect or self.blind", "self.roots or self.blind"
+        "opens while a gate fails",
+        "state_table",
+        "self.roots or self.suspect or self.blind",
+        "self.roots or self.blind",
     ),
-    Mutation("opens while a gate is blind", "states", "self.suspect or self.blind)", "self.suspect)"),
-    Mutation("a refused profile opens", "readiness", "if profile.refused:", "if False:"),
-    Mutation("open in any state", "readiness", "and past.state is not State.READY:", "and False:"),
+    Mutation("opens while a gate is blind", "state_table", "self.suspect or self.blind)", "self.suspect)"),
+    Mutation("a refused profile opens", "gate_readiness", "if profile.refused:", "if False:"),
+    Mutation("open in any state", "gate_readiness", "and agent_state.state is not NodeState.READY:", "and False:"),
     Mutation("a label without a profile", "desired", "if any(one.ready and one.rdma for", "if any(one.rdma for"),
 )
 

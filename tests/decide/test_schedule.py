@@ -98,7 +98,7 @@ def test_it_is_calm_where_nothing_rang_and_nothing_is_wanted() -> None:
     assert not wanting.is_calm(130.0)
 
 
-def test_a_bell_makes_what_it_wakes_due_at_once() -> None:
+def test_an_event_source_makes_what_it_wakes_due_at_once() -> None:
     plan = schedule(100.0, 50.0, 100.0)
     plan.ring({Topic.LINK}, 110.0)
     assert due(plan, 110.0) == ["Links", "Books"]

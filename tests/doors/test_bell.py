@@ -129,7 +129,7 @@ def test_a_ring_ends_the_wait(timeout: float | None) -> None:
     assert 0.1 < seconds < 10
 
 
-def test_rings_of_several_bells_come_together() -> None:
+def test_rings_of_several_event_sources_come_together() -> None:
     with hung(first := Pipe(LINK), second := Pipe(RDMA)) as event_sources:
         first.ring(LINK)
         second.ring(RDMA)
@@ -148,7 +148,7 @@ def test_who_is_deaf_hears_it_later() -> None:
         assert event_sources.wait(LONG) == {LINK}
 
 
-def test_of_a_bell_with_several_topics_the_others_are_heard_at_once() -> None:
+def test_of_an_event_source_with_several_topics_the_others_are_heard_at_once() -> None:
     with hung(pipe := Pipe(LINK, DEVICE)) as event_sources:
         pipe.ring(LINK)
         assert event_sources.wait(0.1, frozenset({LINK})) == NOTHING
@@ -170,7 +170,7 @@ def test_what_nobody_wants_to_hear_does_not_keep_us_awake(says: frozenset[Topic]
     assert 2 <= pipe.drains <= 60
 
 
-def test_a_bell_whose_descriptor_was_closed_rings_and_is_opened_again() -> None:
+def test_an_event_source_whose_descriptor_was_closed_rings_and_is_opened_again() -> None:
     with hung(pipe := Pipe(LINK)) as event_sources:
         assert pipe.ends
         os.close(pipe.ends[0])
@@ -195,7 +195,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("fault", "why"), FAULTS)
-def test_a_bell_that_breaks_says_why_and_leaves_the_others_alone(fault: Exception, why: str) -> None:
+def test_an_event_source_that_breaks_says_why_and_leaves_the_others_alone(fault: Exception, why: str) -> None:
     with hung(dead := Dead(LINK, name="dead"), pipe := Pipe(RDMA)) as event_sources:
         dead.fault = fault
         dead.ring(LINK)
@@ -220,7 +220,7 @@ def test_a_descriptor_in_error_with_nothing_to_read_is_dead() -> None:
 
 
 @pytest.mark.parametrize(("fault", "why"), FAULTS)
-def test_a_bell_that_cannot_be_opened_is_tried_again_and_rings_when_it_can(fault: Exception, why: str) -> None:
+def test_an_event_source_that_cannot_be_opened_is_tried_again_and_rings_when_it_can(fault: Exception, why: str) -> None:
     pipe = Pipe(LINK)
     pipe.refusals = [fault]
     began = clock.now()
@@ -254,7 +254,7 @@ def test_it_is_tried_less_and_less_often_and_anew_after_a_good_while() -> None:
         assert round(event_source.again_at - now - LONGEST) == 1
 
 
-def test_a_bell_that_this_node_does_not_have_is_not_asked_for_again() -> None:
+def test_an_event_source_that_this_node_does_not_have_is_not_asked_for_again() -> None:
     pipe, other = Pipe(RDMA, name="none"), Pipe(DEVICE)
     pipe.refusals = [EventSourceAbsent("no such thing", final=True)]
     with hung(pipe, other) as event_sources:
@@ -267,7 +267,7 @@ def test_a_bell_that_this_node_does_not_have_is_not_asked_for_again() -> None:
     assert pipe.opens == 1
 
 
-def test_a_bell_that_comes_with_a_device_is_found_then() -> None:
+def test_an_event_source_that_comes_with_a_device_is_found_then() -> None:
     pipe, other = Pipe(RDMA, name="late"), Pipe(DEVICE, LINK)
     pipe.refusals = [EventSourceAbsent("not yet")]
     with hung(pipe, other) as event_sources:
@@ -362,7 +362,7 @@ def test_closing_leaves_nothing_open() -> None:
         time.sleep(0.02)
 
 
-def test_the_bells_of_this_machine() -> None:
+def test_the_event_sources_of_this_machine() -> None:
     with_all = EventSources()
     states = with_all.states()
     with_all.close()
@@ -397,11 +397,11 @@ def test_the_directories_of_the_host_and_of_our_own(tmp_path: Path) -> None:
 
 NOBODY = """
 import json, os, time
-from nodeprep.doors.events.listener import Event sources
-event sources = Event sources()
+from nodeprep.doors.events.listener import EventSources
+event_sources = EventSources()
 began = time.monotonic()
-rang = event sources.wait(0.3)
-print(json.dumps([sorted(rang), time.monotonic() - began, {name: state.why for name, state in bells.states().items()}]))
+rang = event_sources.wait(0.3)
+print(json.dumps([sorted(rang), time.monotonic() - began, {name: state.why for name, state in event_sources.states().items()}]))
 """
 
 

@@ -136,7 +136,7 @@ def test_other_ports_are_none_of_its_business(tmp_path: Path) -> None:
         assert heard(event_source, 0.5) == NOTHING
 
 
-def test_ports_that_come_are_found_when_another_bell_says_so(tmp_path: Path) -> None:
+def test_ports_that_come_are_found_when_another_event_source_says_so(tmp_path: Path) -> None:
     with polling(tmp_path) as event_source:
         state = port(tmp_path, "mlx5_0") / "state"
         assert heard(event_source, 0.3) == NOTHING, "it is not listed every time"
@@ -193,7 +193,7 @@ def test_whatever_ends_its_thread_is_told_and_not_printed(tmp_path: Path, capfd:
     assert capfd.readouterr().err == ""
 
 
-def test_without_a_thread_it_is_a_dead_bell_and_opened_again(tmp_path: Path) -> None:
+def test_without_a_thread_it_is_a_dead_event_source_and_opened_again(tmp_path: Path) -> None:
     with no_thread():
         event_sources = EventSources(sources=[PortEvents(str(tmp_path))])
     try:
@@ -207,20 +207,20 @@ def test_without_a_thread_it_is_a_dead_bell_and_opened_again(tmp_path: Path) -> 
 HUNG = """
 import os, time
 from pathlib import Path
-from nodeprep.doors.events.listener import Event sources
-from nodeprep.doors.events.port_events import PortStates
+from nodeprep.doors.events.listener import EventSources
+from nodeprep.doors.events.port_events import PortEvents
 root = Path(os.environ["MOUNTS"])
 port = root / "sys/class/infiniband/mlx5_0/ports/1"
 port.mkdir(parents=True)
 (port / "link_layer").write_text("InfiniBand")
 (port / "state").symlink_to("/hung0/state")
-event sources = Event sources(sources=[PortStates(str(root), stuck=1.0)])
+event_sources = EventSources(sources=[PortEvents(str(root), stuck=1.0)])
 time.sleep(0.5)
 began = time.monotonic()
-event sources.wait(2.0)
+event_sources.wait(2.0)
 print(round(time.monotonic() - began))
-print(event sources.states()["infiniband-ports"])
-event sources.close()
+print(event_sources.states()["infiniband-ports"])
+event_sources.close()
 """
 
 

@@ -189,11 +189,11 @@ def test_no_way_there() -> None:
 
 ASK = """\
 import socket, sys
-from nodeprep.doors.kube.reader import Access, Api
+from nodeprep.doors.kube.reader import ApiAccess, ApiReader
 from nodeprep.doors.kube.requests import Peer
 dumb = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 dumb.bind(("127.0.0.1", 53))
-with Api(Access("n1", Peer("http://api.example:6443"), dict), float(sys.argv[1])) as api:
+with ApiReader(ApiAccess("n1", Peer("http://api.example:6443"), dict), float(sys.argv[1])) as api:
     print(api.get("v1", "nodes", "n1"))
     print(api.list("v1", "pods"))
 """

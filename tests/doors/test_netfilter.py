@@ -22,7 +22,7 @@ AGENT = Path(nftables.__file__).parents[2]
 LOOK = f"""
 import sys
 sys.path.insert(0, {str(AGENT)!r})
-from nodeprep.doors import netfilter
+from nodeprep.doors.netlink import nftables
 print([(one.family, one.table, one.name, one.policy) for one in {{}}])
 """
 

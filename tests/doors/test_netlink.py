@@ -20,7 +20,7 @@ AGENT = Path(interfaces.__file__).parents[2]
 LOOK = f"""
 import dataclasses, json, socket, subprocess, sys
 sys.path.insert(0, {str(AGENT)!r})
-from nodeprep.doors import netlink
+from nodeprep.doors.netlink import interfaces
 
 def ip(*question):
     return json.loads(subprocess.run(("ip", "-json", *question), check=True, capture_output=True).stdout or "[]")

@@ -21,7 +21,7 @@ AGENT = Path(routing.__file__).parents[2]
 LOOK = f"""
 import dataclasses, json, subprocess, sys
 sys.path.insert(0, {str(AGENT)!r})
-from nodeprep.doors import netlink_routes
+from nodeprep.doors.netlink import routing
 from nodeprep.doors.netlink.routing import Packet
 
 def ip(*question):
@@ -32,7 +32,7 @@ def sh(line):
 
 rules = {{family: ip(f"-{{family}}", "-d", "-N", "rule") for family in "46"}}
 routes = ip("-4", "-d", "-N", "route", "show", "table", "all")
-tables = netlink_routes.read()
+tables = routing.read()
 index = {{device.name: number for number, device in tables.devices.items()}}
 out = Packet("10.1.0.134", "8.8.8.8", index["cali1"])
 back = Packet("10.1.0.254", "10.1.0.134", index["rail0"])
@@ -40,22 +40,22 @@ ways = {{}}
 
 def ask(name, setup="true", undo="true"):
     sh(setup)
-    ways[name] = [dataclasses.asdict(way) for way in netlink_routes.ask([out, back])]
+    ways[name] = [dataclasses.asdict(way) for way in routing.ask([out, back])]
     sh(undo)
 
 ask("as it should be")
 ask("marked")
-ways["marked"] = [dataclasses.asdict(way) for way in netlink_routes.ask([out._replace(mark=16)])]
+ways["marked"] = [dataclasses.asdict(way) for way in routing.ask([out._replace(mark=16)])]
 ask("no forwarding", "sysctl -qw net.ipv4.ip_forward=0", "sysctl -qw net.ipv4.ip_forward=1")
 ask("strict", "sysctl -qw net.ipv4.conf.all.rp_filter=1", "sysctl -qw net.ipv4.conf.all.rp_filter=0")
 for action in ("prohibit", "blackhole", "unreachable"):
     ask(action, f"ip rule add pref 100 from 10.1.0.134 {{action}}", "ip rule del pref 100")
 ask("no rule", "ip rule del pref 2048")
 ask("no route", "ip route del default")
-beside = [dataclasses.asdict(one) for one in netlink_routes.read().neighbours]
+beside = [dataclasses.asdict(one) for one in routing.read().neighbours]
 sh("ip link del cni0")
-bridgeless = [dataclasses.asdict(one) for one in netlink_routes.read().neighbours]
-ways["no interface"] = [dataclasses.asdict(way) for way in netlink_routes.ask([out._replace(iif=4242)])]
+bridgeless = [dataclasses.asdict(one) for one in routing.read().neighbours]
+ways["no interface"] = [dataclasses.asdict(way) for way in routing.ask([out._replace(iif=4242)])]
 print(json.dumps({{
     "ours": dataclasses.asdict(tables),
     "index": index,

@@ -287,8 +287,8 @@ def test_a_kernel_without_rdma_netlink_where_sysfs_is_not_mounted() -> None:
     look = f"""
 import os, sys
 sys.path.insert(0, {str(Path(nldev.__file__).parents[2])!r})
-from nodeprep.doors import rdma_netlink
-print(os.path.isdir("/sys/class"), rdma_netlink.read())
+from nodeprep.doors.netlink import nldev
+print(os.path.isdir("/sys/class"), nldev.read())
 """
     flags = ["--mount"] if os.geteuid() == 0 else ["--mount", "--user", "--map-root-user"]
     hide = ("unshare", *flags, "sh", "-c", 'mount -t tmpfs none /sys && exec "$@"', "sh")

@@ -113,7 +113,7 @@ def test_a_bit_that_rots_is_noticed_wherever_it_is(places: tuple[Path, Path]) ->
 # Forks from a process without threads; each child saves as fast as it can until it is killed.
 KILLED = """
 import os, random, signal, sys, time
-from nodeprep.doors import atomic
+from nodeprep.doors.files import atomic
 from nodeprep.doors.files.state_store import NAME, Store
 directory, spare, most, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 
@@ -338,13 +338,13 @@ def test_a_full_disk_keeps_the_old_text_and_the_spare_takes_the_new_one(places: 
 
 READ_ONLY = """
 import json, os, sys
-from nodeprep.doors.files.state_store import Held, Store, holder
+from nodeprep.doors.files.state_store import LockHolder, Store, holder
 closed, spare = sys.argv[1], sys.argv[2]
 store = Store(closed, spare)
 told = [store.hold(), holder(closed) == os.getpid(), holder(spare) == os.getpid()]
 try:
     Store(closed, spare).hold()
-except Held as held:
+except LockHolder as held:
     told.append([held.pid, held.path])
 told += [store.save("new"), [kept.text for kept in Store(closed, spare).load().kept]]
 print(json.dumps(told))

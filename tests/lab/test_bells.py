@@ -15,21 +15,21 @@ PYTHON = str(REPOSITORY / ".venv/bin/python")
 # named.
 LISTEN = """
 import json, subprocess, sys
-from nodeprep.doors.events.listener import Event sources
-from nodeprep.doors.events.kernel_events import KernelLogLines, LinkNotices, RdmaNotices, Uevents
+from nodeprep.doors.events.listener import EventSources
+from nodeprep.doors.events.kernel_events import KernelLogEvents, LinkEvents, RdmaEvents, DeviceEvents
 from nodeprep.doors.files.reader import Files
 
-kinds = {"links": LinkNotices, "rdma": RdmaNotices, "uevents": Uevents, "kernel-log": lambda: KernelLogLines(Files())}
+kinds = {"links": LinkEvents, "rdma": RdmaEvents, "uevents": DeviceEvents, "kernel-log": lambda: KernelLogEvents(Files())}
 names, script = sys.argv[1].split(), sys.argv[2]
-event sources = Event sources(sources=[kinds[name]() for name in names]) if names else Event sources()
-while event sources.wait(0.5):
+event_sources = EventSources(sources=[kinds[name]() for name in names]) if names else EventSources()
+while event_sources.wait(0.5):
     pass
 if script:
     subprocess.run(["sh", "-ec", script], check=True)
-rang = set(event sources.wait(10 if script else 0))
-while more := event sources.wait(0.5):
+rang = set(event_sources.wait(10 if script else 0))
+while more := event_sources.wait(0.5):
     rang |= more
-print(json.dumps([sorted(rang), {name: [state.alive, state.why] for name, state in bells.states().items()}]))
+print(json.dumps([sorted(rang), {name: [state.alive, state.why] for name, state in event_sources.states().items()}]))
 """
 NO_NOTICES = "announces no changes of RDMA devices"
 
@@ -47,7 +47,7 @@ def listen(guest: Guest, names: str, script: str) -> Heard:
     return Heard(set(topics), {name: (alive, why) for name, (alive, why) in states.items()})
 
 
-def test_every_bell_is_alive_or_says_why_not(guest: Guest) -> None:
+def test_every_event_source_is_alive_or_says_why_not(guest: Guest) -> None:
     states = listen(guest, "", "").states
     assert set(states) == {"links", "rdma", "uevents", "kernel-log", "configuration", "infiniband-ports"}
     dead = {name: why for name, (alive, why) in states.items() if not alive}

@@ -6,8 +6,8 @@ from tests.rigs.lab import Guest
 
 WRITTEN = 400  # records of 900 bytes, into a ring of 128 KiB (CONFIG_LOG_BUF_SHIFT of Debian)
 LOOK = f"""
-from nodeprep.doors.files.kmsg import Log
-log = Log()
+from nodeprep.doors.files.kmsg import KernelLogReader
+log = KernelLogReader()
 before = log.read()
 with open("/dev/kmsg", "w", buffering=1) as ring:
     for number in range({WRITTEN}):

@@ -13,22 +13,22 @@ from tests.rigs.lab_guest import REPOSITORY
 PYTHON = str(REPOSITORY / ".venv/bin/python")
 READ = """
 import dataclasses, json
-from nodeprep.doors import rdma_netlink
-said = rdma_netlink.read()
+from nodeprep.doors.netlink import nldev
+said = nldev.read()
 print(json.dumps(said and dataclasses.asdict(said)))
 """
 LEAK = """
 import os, resource
-from nodeprep.doors import rdma_netlink
+from nodeprep.doors.netlink import nldev
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() >> 10
 
 for _ in range(400):  # until Python's heap has the size that it keeps
-    rdma_netlink.read()
+    nldev.read()
 before, descriptors = resident(), len(os.listdir("/proc/self/fd"))
 for _ in range(300):
-    assert rdma_netlink.read().devices
+    assert nldev.read().devices
 print(before, resident(), len(os.listdir("/proc/self/fd")) - descriptors)
 """
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
@@ -174,7 +174,7 @@ def test_a_device_that_comes_and_goes_under_the_question(guest: Guest) -> None:
         f"while :; do rdma link delete {RDMA_DEVICE}; rdma link add {RDMA_DEVICE} type rxe netdev {RAIL.netdev}; done"
     )
     look = (
-        "from nodeprep.doors import rdma_netlink\n"
+        "from nodeprep.doors.netlink import nldev\n"
         "seen = [len(rdma_netlink.read().devices) for _ in range(300)]\n"
         "print(seen.count(0), seen.count(1), len(seen))"
     )
@@ -192,7 +192,7 @@ def test_a_device_that_comes_and_goes_under_the_question(guest: Guest) -> None:
 def test_a_socket_that_cannot_be_opened_is_no_missing_rdma(guest: Guest) -> None:
     look = (
         "import resource\n"
-        "from nodeprep.doors import rdma_netlink\n"
+        "from nodeprep.doors.netlink import nldev\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
         "rdma_netlink.read()"
     )

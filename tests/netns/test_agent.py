@@ -174,7 +174,7 @@ def findings(report: dict[str, Any]) -> set[tuple[Any, ...]]:
     }
 
 
-def test_without_any_bell_a_fault_is_found_within_the_period(here: Checked, tmp_path: Path) -> None:
+def test_without_any_event_source_a_fault_is_found_within_the_period(here: Checked, tmp_path: Path) -> None:
     agent = Agent(tmp_path, here.node, program=DEAF)
     agent.configure(POLLED)
     with agent:
@@ -187,16 +187,18 @@ def test_without_any_bell_a_fault_is_found_within_the_period(here: Checked, tmp_
         agent.wait("state", to="Ready", number=2)
 
 
-def test_a_bell_that_dies_is_opened_again_and_counted(here: Checked, tmp_path: Path) -> None:
+def test_an_event_source_that_dies_is_opened_again_and_counted(here: Checked, tmp_path: Path) -> None:
     with Agent(tmp_path, here.node, 9001) as agent:
         agent.ready()
-        assert agent.metrics()['nodeprep_event_source_restarts_total{bell="links"}'] == 0
+        assert agent.metrics()['nodeprep_event_source_restarts_total{event_source="links"}'] == 0
         broken(agent, here)
-        died = agent.wait("bell-died", event_source="links")
+        died = agent.wait("event-source-died", event_source="links")
         assert died["why"] == "Input/output error"
-        assert agent.wait("bell-back", event_source="links")["restarts"] == 1
-        until(lambda: agent.metrics()['nodeprep_event_source_up{bell="links"}'] == 1, "event source that is alive")
-        assert agent.metrics()['nodeprep_event_source_restarts_total{bell="links"}'] == 1
+        assert agent.wait("event-source-back", event_source="links")["restarts"] == 1
+        until(
+            lambda: agent.metrics()['nodeprep_event_source_up{event_source="links"}'] == 1, "event source that is alive"
+        )
+        assert agent.metrics()['nodeprep_event_source_restarts_total{event_source="links"}'] == 1
         with here.fault(DOWN, up(here)):
             agent.wait("convicted", **FAULT)
 

@@ -54,7 +54,7 @@ def test_a_new_file_holds_at_once(here: Checked, tmp_path: Path, change: Callabl
         assert agent.gates() == OPEN
 
 
-def test_sighup_reads_it_where_no_bell_can_hear_of_it(here: Checked, tmp_path: Path) -> None:
+def test_sighup_reads_it_where_no_event_source_can_hear_of_it(here: Checked, tmp_path: Path) -> None:
     agent = Agent(tmp_path, here.node)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

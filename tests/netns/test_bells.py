@@ -8,27 +8,27 @@ from tests.rigs.unshared import seen_in
 
 LISTEN = """
 import json, subprocess
-from nodeprep.doors.events.listener import Event sources
-from nodeprep.doors.events.kernel_events import LinkNotices, Uevents
+from nodeprep.doors.events.listener import EventSources
+from nodeprep.doors.events.kernel_events import LinkEvents, DeviceEvents
 from nodeprep.model import Topic
 
-def heard(event sources, seconds, deaf=frozenset()):
-    rang = event sources.wait(seconds, deaf)
-    while more := event sources.wait(0.5 if rang else 0, deaf):
+def heard(event_sources, seconds, deaf=frozenset()):
+    rang = event_sources.wait(seconds, deaf)
+    while more := event_sources.wait(0.5 if rang else 0, deaf):
         rang |= more
     return sorted(rang)
 
 def shell(script):
     subprocess.run(["sh", "-ec", script], check=True)
 
-kinds = {"links": LinkNotices, "uevents": Uevents}
+kinds = {"links": LinkEvents, "uevents": DeviceEvents}
 """
 AT_ONCE = """
-event sources, said = Event sources(sources=[kinds["%s"]()]), {}
+event_sources, said = EventSources(sources=[kinds["%s"]()]), {}
 for script in %r:
-    heard(event sources, 0.2)
+    heard(event_sources, 0.2)
     shell(script)
-    said[script] = heard(event sources, %g)
+    said[script] = heard(event_sources, %g)
 print(json.dumps(said))
 """
 SETUP = "ip link add a0 type veth peer name b0; ip link set lo up; ip addr add 10.0.0.1/24 dev a0; ip link set a0 up"
@@ -69,8 +69,8 @@ def test_uevents_of_links_ring_for_links_alone() -> None:
 
 STORM = """
 import os, socket, struct, time
-event sources = Event sources(sources=[LinkNotices()])
-heard(event sources, 0.2)
+event_sources = EventSources(sources=[LinkEvents()])
+heard(event_sources, 0.2)
 index = socket.if_nametoindex("a0")
 kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
 def storm(times):
@@ -79,13 +79,13 @@ def storm(times):
         kernel.send(struct.pack("=IHHII", 16 + len(body), 16, 1, turn, 0) + body)
 storm(20_000)
 before = time.process_time()
-quiet = sorted(event sources.wait(1.0, frozenset({Topic.LINK})))
+quiet = sorted(event_sources.wait(1.0, frozenset({Topic.LINK})))
 spent = time.process_time() - before
-after = sorted(event sources.wait(10))
-while event sources.wait(0.5):
+after = sorted(event_sources.wait(10))
+while event_sources.wait(0.5):
     pass
 shell("ip link set a0 down")
-later, state = sorted(event sources.wait(10)), event sources.states()["links"]
+later, state = sorted(event_sources.wait(10)), event_sources.states()["links"]
 told = {"quiet": quiet, "spent": spent, "after": after, "later": later}
 print(json.dumps(told | {"alive": state.alive, "restarts": state.restarts}))
 """

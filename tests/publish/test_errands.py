@@ -101,7 +101,7 @@ def tried(known: bool | None, label: WriteOutcome, held: WriteOutcome, seed: int
 
 
 @pytest.mark.parametrize(("known", "label", "held", "then", "again"), ANSWERS)
-def test_a_fence_is_believed_for_longer_than_its_absence(
+def test_a_admission_policy_is_believed_for_longer_than_its_absence(
     known: bool | None,
     label: WriteOutcome,
     held: WriteOutcome,
@@ -115,7 +115,7 @@ def test_a_fence_is_believed_for_longer_than_its_absence(
     assert 1.0 + 0.9 * WAVER < shares[-1] <= 1.0 + WAVER
 
 
-def test_a_fence_that_is_not_in_force_yet_is_looked_for_soon_and_ever_more_seldom() -> None:
+def test_a_admission_policy_that_is_not_in_force_yet_is_looked_for_soon_and_ever_more_seldom() -> None:
     """It is applied together with the agent, and the API server takes a moment: nobody shall read for long of none."""
     answers = {"PATCH": ALLOWED, "POST": ALLOWED}
     side_writes = made(answers.__getitem__, [])
@@ -232,7 +232,7 @@ def test_a_server_in_trouble_is_not_asked_more_often_for_that() -> None:
     assert waits == [1, pytest.approx(TEST, abs=2), 1, pytest.approx(TEST, abs=2), 1, pytest.approx(TEST, abs=2)]
 
 
-def test_half_a_fence_stays_half_until_the_missing_half_denies() -> None:
+def test_half_a_admission_policy_stays_half_until_the_missing_half_denies() -> None:
     answers, found = {"PATCH": ALLOWED, "POST": OWN_LEASE}, []
     side_writes = made(answers.__getitem__, [])
     for label, held in ((ALLOWED, OWN_LEASE), (GONE, OWN_LEASE), (LABELS, GONE)):

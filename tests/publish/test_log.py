@@ -99,9 +99,9 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     (
         {"pending_gates": ("port.mtu",)},
         {"pending_gates": ("port.mtu", "port.gid")},
-        ["awaited check=port.gid why=new in this version and yet to pass; a rollout waits until it did"],
+        ["gate-pending check=port.gid why=new in this version and yet to pass; a rollout waits until it did"],
     ),
-    ({"pending_gates": ("port.mtu",)}, {}, ["awaited-no-more check=port.mtu"]),
+    ({"pending_gates": ("port.mtu",)}, {}, ["gate-pending-no-more check=port.mtu"]),
     ({}, {"would_run": (LINK_UP,)}, [WOULD_RUN]),
     ({"would_run": (LINK_UP,)}, {"would_run": (LINK_UP,)}, []),
     ({"would_run": (LINK_UP,)}, {}, []),
@@ -110,7 +110,7 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     (
         {"event_sources": {"link": EventSourceState(True)}},
         {"event_sources": {"link": EventSourceState(False, why="ENOBUFS")}},
-        ["! event source-died event source=link why=ENOBUFS"],
+        ["! event-source-died event_source=link why=ENOBUFS"],
     ),
     (
         {"event_sources": {"link": EventSourceState(False)}},
@@ -120,12 +120,12 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     (
         {"event_sources": {"link": EventSourceState(False)}},
         {"event_sources": {"link": EventSourceState(True, 1)}},
-        ["event source-back event source=link restarts=1"],
+        ["event-source-back event_source=link restarts=1"],
     ),
     (
         {"event_sources": {"link": EventSourceState(True, 1)}},
         {"event_sources": {"link": EventSourceState(True, 2)}},
-        ["event source-restarted event source=link restarts=2"],
+        ["event-source-restarted event_source=link restarts=2"],
     ),
     ({}, {"store_trouble": "no space"}, ["! store-trouble message=no space"]),
     ({"store_trouble": "no space"}, {"store_trouble": "no space"}, []),
@@ -159,7 +159,7 @@ def test_a_transition(before: dict[str, Any], after: dict[str, Any], told: list[
 
 def test_a_verdict_that_only_a_new_version_finds_wants_a_human() -> None:
     (said,) = words(status(), status(deferred=("port.mtu",)))
-    assert said.startswith("! spared check=port.mtu why=only this version finds")
+    assert said.startswith("! deferred check=port.mtu why=only this version finds")
 
 
 def test_the_first_round_tells_what_the_memory_holds_and_warns_of_no_gate_that_is_still_closed() -> None:
@@ -353,9 +353,9 @@ def test_a_record_that_cannot_be_made_is_lost_and_does_not_raise(pipe: tuple[int
 
 PROGRAM = """
 import logging
-from nodeprep.publish.log_lines import Entry, tell, to_stderr
+from nodeprep.publish.log_lines import LogEntry, tell, to_stderr
 logger = to_stderr(verbose={verbose})
-tell([Entry("state", {{"to": "Ready"}})], logger)
+tell([LogEntry("state", {{"to": "Ready"}})], logger)
 logging.getLogger("urllib3").debug("chatter")
 logging.getLogger("urllib3").warning("retry %d", 2)
 """

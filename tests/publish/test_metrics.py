@@ -168,16 +168,16 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("api_requests_total", {"api_requests": {("PATCH", "409"): 2}}, ['{code="409",verb="PATCH"} 2.0']),
     ("config_ok", {}, [" 1.0"]),
     ("config_ok", {"config_trouble": "c.yaml:3: bad"}, [" 0.0"]),
-    ("store_ok", {}, [" 1.0"]),
-    ("store_ok", {"store_trouble": "no space"}, [" 0.0"]),
+    ("state_file_ok", {}, [" 1.0"]),
+    ("state_file_ok", {"store_trouble": "no space"}, [" 0.0"]),
     ("gate_files_ok", {}, [" 1.0"]),
     ("gate_files_ok", {"gate_trouble": "/run/nodeprep/mine.ready cannot be removed"}, [" 0.0"]),
     ("mounts_ok", {}, [" 1.0"]),
     ("mounts_ok", {"exposed": ("/host/opt/cni/bin",)}, [" 0.0"]),
     ("waivers", {"waivers": 2}, [" 2.0"]),
-    ("upgrade_spared", {"version_disagreements": ("port.mtu", "pci.link")}, [" 2.0"]),
+    ("upgrade_deferred_checks", {"version_disagreements": ("port.mtu", "pci.link")}, [" 2.0"]),
     (
-        "bell_alive",
+        "event_source_up",
         {
             "event_sources": {
                 "link": EventSourceState(True),
@@ -185,9 +185,13 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
                 "none": EventSourceState(False, absent=True),
             }
         },
-        ['{bell="link"} 1.0', '{bell="rdma"} 0.0'],
+        ['{event_source="link"} 1.0', '{event_source="rdma"} 0.0'],
     ),
-    ("bell_restarts_total", {"event_sources": {"link": EventSourceState(True, 4)}}, ['{bell="link"} 4.0']),
+    (
+        "event_source_restarts_total",
+        {"event_sources": {"link": EventSourceState(True, 4)}},
+        ['{event_source="link"} 4.0'],
+    ),
     ("build_info", {}, ['{version="0.1.0"} 1.0']),
 ]
 

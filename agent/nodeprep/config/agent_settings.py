@@ -74,7 +74,7 @@ def fact_name(fact: Fact) -> str:
 
 def read_agent(given: Mapping[str, Any], beside: str, checks: Iterable[Check]) -> AgentSettings:
     """Read the agent's keys; profiles named by file lie in the directory `beside`. Raises ProfileError, ConfigError."""
-    confirmation = _damping(given.get("confirmation"))
+    confirmation = _confirmation(given.get("confirmation"))
     return AgentSettings(
         mode=_mode(given.get("mode")),
         assign=assign_rules.read_rules(given.get("assign"), ("assign",), beside, checks),
@@ -98,7 +98,7 @@ def _gate(value: object) -> GatePolicy:
     return gate
 
 
-def _damping(value: object) -> ConfirmationPolicy:
+def _confirmation(value: object) -> ConfirmationPolicy:
     stated = _section(value, "confirmation")
     rules = dict(ConfirmationPolicy().rules)
     for name, kind in CLASSES.items():

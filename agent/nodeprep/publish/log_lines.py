@@ -164,14 +164,14 @@ def _deferred(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry
     yield from (
         LogEntry("deferred", {"check": one, "why": why}, warning=True) for one in after.deferred if one not in then
     )
-    yield from (LogEntry("spared-no-more", {"check": one}) for one in then if one not in after.deferred)
+    yield from (LogEntry("deferred-no-more", {"check": one}) for one in then if one not in after.deferred)
 
 
 def _pending_gates(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
     then = before.pending_gates if before else ()
     why = "new in this version and yet to pass; a rollout waits until it did"
-    yield from (LogEntry("pending_gates", {"check": one, "why": why}) for one in after.pending_gates if one not in then)
-    yield from (LogEntry("awaited-no-more", {"check": one}) for one in then if one not in after.pending_gates)
+    yield from (LogEntry("gate-pending", {"check": one, "why": why}) for one in after.pending_gates if one not in then)
+    yield from (LogEntry("gate-pending-no-more", {"check": one}) for one in then if one not in after.pending_gates)
 
 
 def _remedies(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
@@ -187,13 +187,13 @@ def _event_sources(before: NodeStatus | None, after: NodeStatus) -> Iterator[Log
         known = before.event_sources.get(name) if before else None
         was_alive = known is None or known.alive
         if was_alive and event_source.absent:
-            yield LogEntry("bell-absent", {"event_source": name, "why": event_source.why})
+            yield LogEntry("event-source-absent", {"event_source": name, "why": event_source.why})
         elif was_alive and not event_source.alive:
-            yield LogEntry("bell-died", {"event_source": name, "why": event_source.why}, warning=True)
+            yield LogEntry("event-source-died", {"event_source": name, "why": event_source.why}, warning=True)
         elif event_source.alive and not was_alive:
-            yield LogEntry("bell-back", {"event_source": name, "restarts": event_source.restarts})
+            yield LogEntry("event-source-back", {"event_source": name, "restarts": event_source.restarts})
         elif event_source.alive and event_source.restarts != (known.restarts if known else event_source.restarts):
-            yield LogEntry("bell-restarted", {"event_source": name, "restarts": event_source.restarts})
+            yield LogEntry("event-source-restarted", {"event_source": name, "restarts": event_source.restarts})
 
 
 def _trouble(what: str, then: str, now: str) -> Iterator[LogEntry]:

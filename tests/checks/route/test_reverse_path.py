@@ -86,7 +86,7 @@ HOST_ROUTES: list[tuple[dict[str, Any], Cluster | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "records", "says"), HOST_ROUTES)
+@pytest.mark.parametrize(("what", "books", "says"), HOST_ROUTES)
 def test_a_pod_whose_host_route_is_broken(what: dict[str, Any], books: Cluster | None, says: str) -> None:
     told = routes(**({"out": (), "back": ()} | what) if what else {})
     known = [books] if books else []

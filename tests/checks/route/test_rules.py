@@ -96,7 +96,7 @@ BOOKS: list[tuple[Cluster, tuple[object, ...], tuple[RoutingRule, ...], str, str
 ]
 
 
-@pytest.mark.parametrize(("records", "others", "rules", "says", "about"), BOOKS)
+@pytest.mark.parametrize(("books", "others", "rules", "says", "about"), BOOKS)
 def test_whose_it_is(
     books: Cluster, others: tuple[object, ...], rules: tuple[RoutingRule, ...], says: str, about: str
 ) -> None:
