@@ -169,7 +169,8 @@ from nodeprep.doors.files.state_store import Store
 from nodeprep.agent_state import AgentState, NodeState
 from nodeprep.state_file import load
 full, spare = sys.argv[1], sys.argv[2]
-one, ready, sick = StateWriter(Store(full, spare)), AgentState("b", state=NodeState.READY), AgentState("b", state=NodeState.UNHEALTHY)
+one = StateWriter(Store(full, spare))
+ready, sick = AgentState("b", state=NodeState.READY), AgentState("b", state=NodeState.UNHEALTHY)
 def says():
     return [one.trouble.partition(";")[0], str(load(Store(full, full)).past.state)]
 one.keep(ready, clock.now())

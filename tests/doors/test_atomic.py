@@ -79,7 +79,8 @@ def test_the_content_is_on_the_disk_before_it_has_the_name_and_the_name_before_p
         subprocess.run((*command, "true"), check=True, capture_output=True)
     except (FileNotFoundError, subprocess.CalledProcessError) as error:
         cannot_start(f"needs strace and leave to trace: {error}")
-    program = f"from nodeprep.doors.files import atomic; atomic.put({str(place)!r}, 'file', b'x', 0o600); print('returned')"
+    put = f"atomic.put({str(place)!r}, 'file', b'x', 0o600)"
+    program = f"from nodeprep.doors.files import atomic; {put}; print('returned')"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     subprocess.run(
         (*command, sys.executable, "-c", program),

@@ -401,7 +401,8 @@ from nodeprep.doors.events.listener import EventSources
 event_sources = EventSources()
 began = time.monotonic()
 rang = event_sources.wait(0.3)
-print(json.dumps([sorted(rang), time.monotonic() - began, {name: state.why for name, state in event_sources.states().items()}]))
+why = {name: state.why for name, state in event_sources.states().items()}
+print(json.dumps([sorted(rang), time.monotonic() - began, why]))
 """
 
 

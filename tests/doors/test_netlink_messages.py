@@ -22,5 +22,6 @@ def test_a_look_at_links_loads_no_more_of_it() -> None:
 
 @pytest.mark.parametrize("first", ["import pyroute2", "from nodeprep.doors.netlink import interfaces"])
 def test_all_of_it_can_be_had_before_and_after(first: str) -> None:
-    words = run(f"{first}; import pyroute2; from nodeprep.doors.netlink import interfaces; print(pyroute2.IPRoute, interfaces.Link)")
+    ours = "from nodeprep.doors.netlink import interfaces"
+    words = run(f"{first}; import pyroute2; {ours}; print(pyroute2.IPRoute, interfaces.LinkInfo)")
     assert "IPRoute" in words

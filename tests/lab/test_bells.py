@@ -19,7 +19,8 @@ from nodeprep.doors.events.listener import EventSources
 from nodeprep.doors.events.kernel_events import KernelLogEvents, LinkEvents, RdmaEvents, DeviceEvents
 from nodeprep.doors.files.reader import Files
 
-kinds = {"links": LinkEvents, "rdma": RdmaEvents, "uevents": DeviceEvents, "kernel-log": lambda: KernelLogEvents(Files())}
+kinds = {"links": LinkEvents, "rdma": RdmaEvents, "uevents": DeviceEvents}
+kinds["kernel-log"] = lambda: KernelLogEvents(Files())
 names, script = sys.argv[1].split(), sys.argv[2]
 event_sources = EventSources(sources=[kinds[name]() for name in names]) if names else EventSources()
 while event_sources.wait(0.5):
