@@ -172,7 +172,7 @@ full, spare = sys.argv[1], sys.argv[2]
 one = StateWriter(Store(full, spare))
 ready, sick = AgentState("b", state=NodeState.READY), AgentState("b", state=NodeState.UNHEALTHY)
 def says():
-    return [one.trouble.partition(";")[0], str(load(Store(full, full)).past.state)]
+    return [one.trouble.partition(";")[0], str(load(Store(full, full)).agent_state.state)]
 one.keep(ready, clock.now())
 told = [says()]
 with open(full + "/ballast", "wb", buffering=0) as ballast:

@@ -83,7 +83,7 @@ def test_list_names_every_check_in_order() -> None:
         "severity": "gate",
         "stage": "device",
         "confirmation": "fast",
-        "needs": ["rdma", "expected"],
+        "needs": ["rdma", "inventory"],
         "after": ["pci.rdma-driver", "port.present"],
         "remedies": ["link_up", "eri_netdev_up"],
     }

@@ -19,8 +19,7 @@ from nodeprep.config.agent_settings import AgentSettings, MetricsSettings
 from nodeprep.config.configuration import AGENT
 from nodeprep.config.yaml_document import ConfigError
 from nodeprep.decide.desired import GatePolicy
-from nodeprep.decide.fault_confirmation import RULES, ConfirmationPolicy
-from nodeprep.decide.fault_confirmation import ConfirmationRule as DampingRule
+from nodeprep.decide.fault_confirmation import RULES, ConfirmationPolicy, ConfirmationRule
 from nodeprep.decide.gate_readiness import Mode, ReadinessPolicy
 from nodeprep.facts import ALL as FACTS
 from nodeprep.model import Confirmation
@@ -34,7 +33,7 @@ def rules(kind: Confirmation, **changed: Any) -> ConfirmationPolicy:
 READ = [
     # keys                                                          what they come to
     ("", AgentSettings()),
-    ("mode:\ngate:\ndamping:\nassign:\nevery:\n", AgentSettings()),
+    ("mode:\ngate:\nconfirmation:\nassign:\nevery:\n", AgentSettings()),
     ("mode: gate\n", AgentSettings(mode=Mode.GATE)),
     ("mode: repair\n", AgentSettings(mode=Mode.REPAIR)),
     ("assign: []\n", AgentSettings()),
@@ -52,7 +51,7 @@ READ = [
     ("confirmation: {records: {apart: 30}}\n", AgentSettings(confirmation=rules(Confirmation.RECORDS, apart=30.0))),
     (
         "confirmation: {slow: {fails: 1, of: 1, span: 0}}\n",
-        AgentSettings(confirmation=ConfirmationPolicy(rules={**RULES, Confirmation.SLOW: DampingRule(1, 1)})),
+        AgentSettings(confirmation=ConfirmationPolicy(rules={**RULES, Confirmation.SLOW: ConfirmationRule(1, 1)})),
     ),
     (
         "confirmation: {passes: 5, pass-span: 45, pass-every: 15, flap-count: 1, flap-window: 60, blind-after: 90}\n",
@@ -133,7 +132,7 @@ REFUSED = [
         ":3: confirmation.slow.span: found 3601, wanted a plain number of seconds, 0 to 3600",
     ),
     (
-        "confirmation:\n  hard:\n    fails: 3",
+        "confirmation:\n  fast:\n    fails: 3",
         ":5: confirmation.fast.fails: found 3, wanted at most 2, as many as confirmation.fast.of",
     ),
     (

@@ -15,7 +15,7 @@ WAIVER = "{check: pci.link, until: 2026-02-01, reason: riser}"
 ROWS = [
     # before                        after                                   says
     ("", "", ()),
-    ("", "mode: observe\ndamping: {passes: 3}\nassign: []\n", ()),
+    ("", "mode: observe\nconfirmation: {passes: 3}\nassign: []\n", ()),
     ("mode: gate\n", "", ('mode: "gate" -> "observe"',)),
     (
         "confirmation: {passes: 3}\n",

@@ -61,7 +61,7 @@ def test_validate_says_what_the_agent_is_told(tmp_path: Path, capsys: pytest.Cap
 
 def test_show_prints_the_agents_keys_with_their_defaults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "config.yaml"
-    file.write_text(HEAD + "mode: gate\ndamping: {passes: 5}\nassign: [{match: {a: b}, use: [base]}]\n")
+    file.write_text(HEAD + "mode: gate\nconfirmation: {passes: 5}\nassign: [{match: {a: b}, use: [base]}]\n")
     assert config_command.show(str(file)) == 0
     told = yaml_document.read(capsys.readouterr().out.encode(), "F").value
     assert isinstance(told, dict)
@@ -72,7 +72,7 @@ def test_show_prints_the_agents_keys_with_their_defaults(tmp_path: Path, capsys:
 
 def test_what_show_prints_can_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "config.yaml"
-    file.write_text(HEAD + "mode: gate\ndamping: {slow: {fails: 2}}\nevery: {rdma: 0.5}\n")
+    file.write_text(HEAD + "mode: gate\nconfirmation: {slow: {fails: 2}}\nevery: {rdma: 0.5}\n")
     config_command.show(str(file))
     once = capsys.readouterr().out
     file.write_text(once)

@@ -20,8 +20,7 @@ from nodeprep.config.starter import EXAMPLES
 from nodeprep.config.waiver_rules import Waiver
 from nodeprep.config.yaml_document import ConfigError
 from nodeprep.decide.desired import GatePolicy
-from nodeprep.decide.fault_confirmation import RULES, ConfirmationPolicy
-from nodeprep.decide.fault_confirmation import ConfirmationRule as DampingRule
+from nodeprep.decide.fault_confirmation import RULES, ConfirmationPolicy, ConfirmationRule
 from nodeprep.decide.gate_readiness import ReadinessPolicy
 from nodeprep.facts import ALL as FACTS
 from tests.config_files import CAPTURED, TODAY, settings
@@ -119,7 +118,7 @@ PARTS = [
     # value                     its keys stand under
     (GatePolicy, "gate", set()),
     (ConfirmationPolicy, "confirmation", {"rules"}),
-    *((DampingRule, f"confirmation.{name}", set()) for name in CLASSES),
+    *((ConfirmationRule, f"confirmation.{name}", set()) for name in CLASSES),
     (ReadinessPolicy, "readiness", set()),
     (MetricsSettings, "metrics", set()),
     (AgentSettings, "", {"gate", "confirmation", "readiness", "metrics"}),
@@ -174,7 +173,9 @@ def test_the_documented_defaults_are_the_codes() -> None:
     ):
         values |= {f"{under}.{one.name}": getattr(policy, one.name) for one in fields(policy) if one.name != "rules"}
     for name, kind in CLASSES.items():
-        values |= {f"confirmation.{name}.{one.name}": getattr(RULES[kind], one.name) for one in fields(DampingRule)}
+        values |= {
+            f"confirmation.{name}.{one.name}": getattr(RULES[kind], one.name) for one in fields(ConfirmationRule)
+        }
     values |= {f"metrics.{one.name}": one.default for one in fields(MetricsSettings)}
     for name, value in values.items():
         said = told[name.replace("_", "-")]

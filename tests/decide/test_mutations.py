@@ -48,8 +48,8 @@ MUTATIONS = (
     Mutation(
         "damaged memory believed",
         "gate_readiness",
-        'return "" if kept_state.has_plausible_times(agent_state, now) else',
-        'return "" if True else',
+        '""\n        if kept_state.has_plausible_times(agent_state, now)',
+        '""\n        if True',
     ),
     Mutation(
         "stale look counts",

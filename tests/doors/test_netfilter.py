@@ -18,7 +18,7 @@ from tests.rigs import netns_firewall
 from tests.rigs.absent import cannot_start
 
 RIG = netns_firewall.__file__
-AGENT = Path(nftables.__file__).parents[2]
+AGENT = Path(nftables.__file__).parents[3]
 LOOK = f"""
 import sys
 sys.path.insert(0, {str(AGENT)!r})
@@ -41,13 +41,13 @@ def look(which: str, policy: str, question: str) -> object:
 
 @pytest.mark.parametrize("policy", ["drop", "accept"])
 def test_legacy_iptables(policy: str) -> None:
-    assert look("legacy", policy, "[netfilter.legacy()]") == [("", "filter", "FORWARD", policy)]
+    assert look("legacy", policy, "[nftables.legacy()]") == [("", "filter", "FORWARD", policy)]
 
 
 @pytest.mark.parametrize("policy", ["drop", "accept"])
 def test_nf_tables(policy: str) -> None:
     """INPUT drops and is no chain of forwarded packets; a chain without a hook has no policy."""
-    assert look("nftables", policy, "netfilter.chains()") == [("ip", "filter", "FORWARD", policy)]
+    assert look("nftables", policy, "nftables.chains()") == [("ip", "filter", "FORWARD", policy)]
 
 
 def be32(kind: int, number: int) -> bytes:

@@ -16,11 +16,11 @@ from nodeprep.doors.netlink.interfaces import AddressInfo, LinkInfo, NeighbourIn
 from tests.doors.netlink_kernel import kernel, nest, nla, text, u8, u32
 from tests.rigs.unshared import seen_in
 
-AGENT = Path(interfaces.__file__).parents[2]
+AGENT = Path(interfaces.__file__).parents[3]
 LOOK = f"""
 import dataclasses, json, socket, subprocess, sys
 sys.path.insert(0, {str(AGENT)!r})
-from nodeprep.doors.netlink import interfaces
+from nodeprep.doors.netlink import dcbnl, interfaces
 
 def ip(*question):
     return json.loads(subprocess.run(("ip", "-json", *question), check=True, capture_output=True).stdout or "[]")

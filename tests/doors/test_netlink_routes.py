@@ -17,7 +17,7 @@ from nodeprep.doors.netlink.routing import KernelRoute, KernelRule, Packet, Rout
 from tests.doors.netlink_kernel import kernel, nla, u32
 from tests.rigs.unshared import seen_in
 
-AGENT = Path(routing.__file__).parents[2]
+AGENT = Path(routing.__file__).parents[3]
 LOOK = f"""
 import dataclasses, json, subprocess, sys
 sys.path.insert(0, {str(AGENT)!r})

@@ -286,7 +286,7 @@ def test_a_kernel_without_rdma_netlink_where_sysfs_is_not_mounted() -> None:
     """Then only opening the socket tells."""
     look = f"""
 import os, sys
-sys.path.insert(0, {str(Path(nldev.__file__).parents[2])!r})
+sys.path.insert(0, {str(Path(nldev.__file__).parents[3])!r})
 from nodeprep.doors.netlink import nldev
 print(os.path.isdir("/sys/class"), nldev.read())
 """

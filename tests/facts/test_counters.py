@@ -17,7 +17,7 @@ from tests.rigs.trees import Content, write
 from tests.values import port
 
 HERE = "sys/class/infiniband/mlx5_3/ports/1"
-AGENT = Path(counters.__file__).parents[2]
+AGENT = Path(counters.__file__).parents[3]
 
 
 def look(root: Path, **files: Content) -> PortCounters:

@@ -20,7 +20,7 @@ from tests.rigs.trees import Link as Symlink
 from tests.values import link
 from tests.values import links as seen_links
 
-AGENT = Path(links.__file__).parents[2]
+AGENT = Path(links.__file__).parents[3]
 AT = "0000:5c:00.0"
 NET = "sys/class/net"
 HOME = f"sys/devices/pci0000:5b/0000:5b:01.0/{AT}/net/eth2"

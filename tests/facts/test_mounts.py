@@ -19,7 +19,7 @@ from nodeprep.model import Unreadable, Why, raw
 from tests.rigs import hung_mounts
 from tests.rigs.absent import cannot_start
 
-AGENT = Path(mounts_module.__file__).parents[2]
+AGENT = Path(mounts_module.__file__).parents[3]
 
 TABLE = r"""22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw,discard
 40 22 0:44 / /data\040of\134jobs rw,relatime shared:5 master:1 - nfs4 nas.example:/vol\0401 rw,vers=4.2

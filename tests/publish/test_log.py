@@ -94,7 +94,7 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"blind": BLIND, "at": 900.0}, {"blind": BLIND, "at": 1000.0}, []),
     ({"blind": BLIND, "at": 900.0}, {}, ["can-look check=imds.reachable"]),
     ({"blind": BLIND, "at": 899.0}, {}, []),
-    ({"deferred": ("port.mtu",)}, {}, ["spared-no-more check=port.mtu"]),
+    ({"deferred": ("port.mtu",)}, {}, ["deferred-no-more check=port.mtu"]),
     ({"deferred": ("port.mtu",)}, {"deferred": ("port.mtu",)}, []),
     (
         {"pending_gates": ("port.mtu",)},

@@ -21,7 +21,7 @@ def readiness(status: NodeStatus | None) -> tuple[bool, str]:
         return False, "the first full round of this start is not done"
     if status.version_disagreements:
         return False, (
-            f"{_few(status.version_disagreements)}: only this version finds a fault, the former passed the same value "
+            f"{_few(status.version_disagreements)}: only this version finds the fault, the former passed that value "
             "(VerdictChangedByUpgrade); the rollout waits, see /report"
         )
     closed = tuple(one for one in status.rollout_blockers if one not in status.pending_gates)
@@ -39,8 +39,8 @@ def readiness(status: NodeStatus | None) -> tuple[bool, str]:
         so_far = f"for {UPGRADE_HOLD_SECONDS / 60:.0f} minutes, or while it cannot look"
         gate = f"the gate stays open {so_far}" if is_open else "the gate is closed"
         return False, (
-            f"{_few(status.pending_gates)}: new in this version and yet to pass; {gate}; the rollout waits for it, "
-            "see /report"
+            f"{_few(status.pending_gates)}: new in this version and yet to pass; {gate}; "
+            "the rollout waits until it passed, see /report"
         )
     return True, f"round {status.rounds} is done"
 
