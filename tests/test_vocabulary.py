@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -118,3 +119,25 @@ def test_a_function_is_called_through_its_module() -> None:
 def test_no_former_name_is_used() -> None:
     used = {f"{dotted(path)}: {name}" for path, tree in trees().items() for name in identifiers(tree) if name in FORMER}
     assert used == set()
+
+
+STEPS = re.findall(
+    r"^\| \d+ \| `([a-z_.]+)` `([A-Za-z_.]+)` \|.*\| ([^|]*) \|$",
+    (ROOT / "docs/architecture.md").read_text(encoding="utf-8"),
+    re.MULTILINE,
+)
+
+
+def test_the_way_from_a_file_to_the_taint_is_short() -> None:
+    assert 10 <= len(STEPS) <= 12
+    assert len({name for _, _, types in STEPS for name in NAME.findall(types)}) <= 25
+
+
+@pytest.mark.parametrize(("module", "function", "types"), STEPS, ids=[function for _, function, _ in STEPS])
+def test_a_step_of_it_exists(module: str, function: str, types: str) -> None:
+    found: object = importlib.import_module(f"nodeprep.{module}")
+    for part in function.split("."):
+        found = getattr(found, part)
+    assert callable(found)
+    classes = {node.name for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    assert set(NAME.findall(types)) <= classes
