@@ -1,4 +1,4 @@
-"""Writes to Nodes and Leases that an agent of the Node "fenced" may not do, and the rule that ought to stop each."""
+"""Writes to Nodes and Leases that an agent of the Node "bound" may not do, and the rule that ought to stop each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nodeprep.decide.desired import TRAINING_READY, GatePolicy
 from tests.api_objects import ago
 
 NAMES = GatePolicy()
-NODE, OTHER, NAMESPACE = "policy_enforced", "other", "nodeprep"
+NODE, OTHER, NAMESPACE = "bound", "other", "nodeprep"
 NODES = "/api/v1/nodes"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"

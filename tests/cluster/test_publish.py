@@ -83,7 +83,7 @@ def test_a_cluster_without_a_admission_policy(cluster: Cluster, here: Checked, t
     It looks at each doubling of the time that it runs.
     """
     begun = time.monotonic()
-    with published(cluster, here.node, tmp_path, "new-unfenced", port=PORT) as one:
+    with published(cluster, here.node, tmp_path, "new-without-policy", port=PORT) as one:
         one.ready()
         until(
             lambda: NOT_ENFORCED in one.conditions()[TRAINING_READY]["message"],

@@ -236,7 +236,7 @@ def renewed(one: Published) -> bool:
 def test_nothing_is_said_twice_by_starts_alone(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
     """Two kills of an agent that has nothing new to say write nothing to the Node, and make no Event.
 
-    The cluster is fenced, for on another one the condition says so once that was tested.
+    The cluster has the admission policy, for on another one the condition says so once that was tested.
     """
     name = "killed-idle"
     with published(cluster, here.node, tmp_path, name, start=False) as one, denying(cluster, name, FENCED):

@@ -88,7 +88,7 @@ def images(cluster: Cluster) -> set[str]:
 
 
 def test_normal_life(installed: Cluster) -> None:
-    """Every agent says what it should, its token is fenced to its own Node, and nothing that it asks for is denied."""
+    """Every agent says what it should, its token is bound to its own Node, and nothing that it asks for is denied."""
     for node in installed.nodes.values():
         told = node.object()
         assert taints(told) == {}
