@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 from dataclasses import fields
@@ -17,6 +18,7 @@ from nodeprep.facts.expected.inventory import Expected
 from nodeprep.model import Check, Severity
 
 PACKAGE = Path(importlib.import_module("nodeprep").__file__ or "").parent
+TESTS = Path(__file__).resolve().parent
 KINDS = {fact.kind for fact in facts.ALL} | {Expected}
 LATER = {"gpu.driver"}  # named in an `after`, and not written yet
 CHECK_LINES = 150
@@ -91,3 +93,23 @@ def test_every_check_file_is_listed_once() -> None:
 def test_a_check_is_read_at_one_sitting(check: Check) -> None:
     """Other modules have no cap: they are split where two things live in one, never to get under a number."""
     assert len(source(check).read_text().splitlines()) <= CHECK_LINES
+
+
+def private_names(path: Path) -> set[str]:
+    """Names with an underscore before them that a file takes from modules of the product."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    taken, modules = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == PACKAGE.name:
+            taken |= {alias.name for alias in node.names}
+            modules |= {alias.asname or alias.name for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            taken.add(node.attr)
+    return {name for name in taken if name.startswith("_") and not name.endswith("__")}
+
+
+@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS)))
+def test_tests_take_no_private_name_from_a_module(path: Path) -> None:
+    """What a test needs is public: `check_round.run_check` runs one check on facts."""
+    assert private_names(path) == set()

@@ -1,14 +1,9 @@
-"""The round: threads with deadlines, what a check may see, folding, and silence turned into evidence."""
+"""The round: what a check may see, folding, and silence turned into evidence."""
 
 from __future__ import annotations
 
 import errno
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -16,14 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeprep import check_round
-from nodeprep import observer as observing
 from nodeprep.check_round import ELSEWHERE
 from nodeprep.checks import ALIBABA_CLOUD
 from nodeprep.decide import fault_causes
-from nodeprep.doors import processor
-from nodeprep.doors.node_host import Host
 from nodeprep.facts.kubernetes.cluster import Cluster
-from nodeprep.facts.machine import system
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.machine.system import System
 from nodeprep.facts.rdma.rdma import Rdma
@@ -32,7 +23,6 @@ from nodeprep.look import Look
 from nodeprep.model import (
     NO_ACCESS,
     Check,
-    Fact,
     Finding,
     Seen,
     Severity,
@@ -43,16 +33,10 @@ from nodeprep.model import (
     Why,
     not_recorded,
 )
-from nodeprep.observer import Observer
 from tests import past_values
-from tests.rigs.waiting import until
 from tests.values import nic, pci, port, rdma
 
 PLACE = "0000:5c:00.0"
-
-
-class Slow:
-    """A kind of fact for these tests."""
 
 
 def check(check_id: str, says: Any, **different: Any) -> Check:
@@ -70,107 +54,6 @@ def verdict(status: Status = Status.OK, place: str = PLACE, blind: Unreadable | 
     return Verdict(Subject(place, 1, "mlx5_3/1"), status, "Because", "", blind=blind)
 
 
-def test_a_late_fact_is_a_timeout_and_is_not_started_twice() -> None:
-    gate, starts = Event(), []
-
-    def observe(_host: Host) -> Slow:
-        starts.append(1)
-        gate.wait(60)
-        return Slow()
-
-    observer = Observer(Host())
-    fact = Fact(Slow, observe, deadline=0.05)
-    began = time.monotonic()
-    first, second = observer.look([fact]).facts[Slow], observer.look([fact]).facts[Slow]
-    assert time.monotonic() - began < 30
-    assert isinstance(first, Unreadable)
-    assert first.kind is Why.TIMEOUT
-    assert isinstance(second, Unreadable)
-    assert len(starts) == 1
-    gate.set()
-    until(lambda: isinstance(observer.look([fact]).facts[Slow], Slow), "an answer to a new look")
-
-
-@pytest.mark.parametrize(
-    ("spent", "busy", "why", "more"),
-    [
-        (2.0, 0.0, None, 1.0),
-        (2.0, 1.5, None, 1.0),
-        (4.0, 0.0, Why.TIMEOUT, -1.0),
-        (4.0, 2.5, None, 1.5),
-        (25.0, 23.0, None, 1.0),
-        (29.0, 28.5, None, 1.0),  # no later than after ten deadlines
-        (31.0, 30.5, Why.BUSY, -1.0),
-        (31.0, 60.0, Why.BUSY, -1.0),  # two threads that waited count twice
-        (31.0, 20.0, Why.TIMEOUT, -8.0),
-    ],
-)
-def test_what_time_a_fact_has(spent: float, busy: float, why: Why | None, more: float) -> None:
-    """What passes while we ourselves are busy is not held against it."""
-    fact, now = Fact(Slow, lambda _: Slow(), deadline=3.0), processor.moment()
-    at = processor.ProcessorMoment(now.at - spent, now.computed - busy, now.waited)
-    blind = observing.overdue(fact, spent, at, fact.deadline)
-    assert (blind and blind.kind) == why
-    assert observing.seconds_left(fact, spent, at) == pytest.approx(more, abs=0.4)
-
-
-def test_a_look_says_nothing_of_what_was_not_asked() -> None:
-    gate = Event()
-
-    def hang(_host: Host) -> Slow:
-        gate.wait(60)
-        return Slow()
-
-    observer = Observer(Host())
-    assert observer.look([Fact(Slow, hang, deadline=0.05)]).facts.keys() == {Slow}
-    assert observer.look([system.FACT]).facts.keys() == {System}
-    gate.set()
-
-
-@pytest.mark.usefixtures("held_interpreter")
-def test_one_that_computes_for_long_is_waited_for() -> None:
-    def observe(_host: Host) -> Slow:
-        until = time.thread_time() + 1.5
-        while time.thread_time() < until:
-            pass
-        return Slow()
-
-    seen = Observer(Host()).look([Fact(Slow, observe, deadline=1.0)]).facts[Slow]
-    # It has ten deadlines, which a machine may use up where much else runs.
-    assert isinstance(seen, Slow) or (isinstance(seen, Unreadable) and seen.kind is Why.BUSY)
-
-
-class Overtaken(float):
-    """A deadline that is over when it is looked at, and while it is looked at the answer comes."""
-
-    gate: Event
-    answered: Event
-
-    def __ge__(self, spent: float) -> bool:
-        self.gate.set()
-        assert self.answered.wait(30)
-        return False
-
-
-def test_an_answer_that_is_there_is_not_late() -> None:
-    """Its thread may have ended, and then nobody knows how long that waited for a processor."""
-    deadline = Overtaken(0.0)
-    deadline.gate, deadline.answered = Event(), Event()
-
-    def observe(_host: Host) -> Slow:
-        assert deadline.gate.wait(30)
-        return Slow()
-
-    # The thread calls this once its answer lies there and nobody waits for it.
-    observer = Observer(Host(), deadline.answered.set)
-    fact = Fact(Slow, observe, deadline=deadline)
-    observer.begin([fact])
-    assert observer.gather() == []
-    (answer,) = observer.gather()
-    assert isinstance(answer.value, Slow)
-    assert observer.late == {}
-
-
 def test_a_device_is_not_accused_because_we_were_busy() -> None:
     def asks(seen: Seen) -> Iterator[Verdict]:
         yield from seen.each(seen[Rdma].ports, lambda port: verdict() if port.state else None)
@@ -178,53 +61,6 @@ def test_a_device_is_not_accused_because_we_were_busy() -> None:
     look = look_of(rdma(port(state=Unreadable(Why.BUSY, "Rdma"))), pci(nic()))
     (finding,) = check_round.judge([check("port.state", asks)], look, look, NO_PROFILE, {}).findings
     assert (finding.status, finding.verdict.reason) == (Status.UNKNOWN, "CannotLook")
-
-
-def test_one_hung_fact_delays_no_other() -> None:
-    gate = Event()
-
-    def hang(_host: Host) -> Slow:
-        gate.wait(60)
-        return Slow()
-
-    began = time.monotonic()
-    look = Observer(Host()).look([Fact(Slow, hang, deadline=0.3), system.FACT])
-    gate.set()
-    assert time.monotonic() - began < 30
-    assert look.get(system.System) is not None
-
-
-def test_a_thread_that_never_returns_does_not_keep_the_process() -> None:
-    program = (
-        "import time\n"
-        "from nodeprep.doors.node_host import Host\nfrom nodeprep.model import Fact\n"
-        "from nodeprep.observer import Observer\n"
-        "def hang(host): time.sleep(600)\n"
-        "Observer(Host()).look([Fact(int, hang, deadline=0.1)])"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
-
-
-def test_a_fact_that_raises_is_unreadable() -> None:
-    def broken(_host: Host) -> Slow:
-        raise ValueError("no such luck")
-
-    value = Observer(Host()).look([Fact(Slow, broken)]).facts[Slow]
-    assert isinstance(value, Unreadable)
-    assert value.detail == "ValueError: no such luck"
-
-
-def test_an_unmounted_host_root_makes_everything_unreadable(tmp_path: Path) -> None:
-    (tmp_path / "sys/class").mkdir(parents=True)
-    look = Observer(Host(str(tmp_path))).look([system.FACT])
-    value = look.facts[system.System]
-    assert isinstance(value, Unreadable)
-    assert "not mounted" in value.detail
-
-
-def test_a_dead_tree_is_not_asked_for_live_facts(tmp_path: Path) -> None:
-    look = Observer(Host(str(tmp_path), live=False)).look([Fact(Slow, lambda _host: Slow(), live=True)])
-    assert look.facts == {}
 
 
 def test_a_check_that_says_nothing_is_absent() -> None:

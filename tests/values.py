@@ -167,7 +167,7 @@ def verdicts(
     own = {check.want: want or check.want()} if check.want else {}
     values: dict[type, object] = {type(fact): fact for fact in facts}
     earlier = None if before is None else Seen({type(fact): fact for fact in before} | own)
-    return list(check_round._verdicts(check, Seen(values | own, earlier, seconds if before is not None else 0.0)))
+    return list(check_round.run_check(check, Seen(values | own, earlier, seconds if before is not None else 0.0)))
 
 
 def say(check: Check, *facts: object, **look: Any) -> str:

@@ -106,7 +106,7 @@ def unfolded(
         earlier = None if before is None else Seen(_values(check, before, expected, want))
         seconds = 0.0 if before is None else look.at - before.at
         seen = Seen(_values(check, look, expected, want), earlier, seconds)
-        findings += (Finding(check.id, check.severity, verdict) for verdict in _verdicts(check, seen))
+        findings += (Finding(check.id, check.severity, verdict) for verdict in run_check(check, seen))
     return RoundFindings(tuple(_convict(findings, look, before)), tuple(skipped))
 
 
@@ -161,8 +161,8 @@ def _is_no_loss(blind: Unreadable, kind: type, check: Check) -> bool:
     return blind.not_recorded or (kind is Cluster and kind not in check.needs)
 
 
-def _verdicts(check: Check, seen: Seen) -> Iterator[Verdict]:
-    """What a check says; ABSENT if it says nothing, UNKNOWN if it could not look or broke."""
+def run_check(check: Check, seen: Seen) -> Iterator[Verdict]:
+    """Run one check on facts: what it says; ABSENT if it says nothing, UNKNOWN if it could not look or broke."""
     told = iter(() if check.rates and seen.before is None else check.judge(seen))
     said = False
     while True:

@@ -13,40 +13,18 @@ from threading import Event, Thread
 from nodeprep import fault_boundary
 from nodeprep.doors import clock, processor
 from nodeprep.doors.node_host import Host
+from nodeprep.doors.processor import ProcessorMoment
 from nodeprep.look import Look
 from nodeprep.model import CannotLook, Fact, Unreadable, Why
 
 # Seconds without an answer after which another thread takes the next fact. Threads that read many small files at the
 # same time only fight for the interpreter: 11 took 1.5 to 3 times as long as one (tests/bench/threads.py). A person
-# waits for `check`; the agent, whose caches are cold more often, would start threads that cost three times the CPU.
+# waits for `check`. Nobody waits for the agent, and with cold caches more threads cost it three times the CPU.
 CHECK_STALL_SECONDS = 0.02
 AGENT_STALL_SECONDS = 0.1
 SYSFS_LINKS_PERIOD_SECONDS = 300.0  # links of sysfs are taken to lead where they led for so long while no event comes
 DEAD_TREE_DEADLINE_SECONDS = 10.0  # a dead tree does not change while a busy machine takes its time
 BUSY_DEADLINES = 10  # deadlines after which nobody waits for a fact that we ourselves kept from being observed
-
-
-def overdue(fact: Fact, spent: float, at: processor.ProcessorMoment, deadline: float) -> Unreadable | None:
-    """What stands for a fact that was under way for `spent` seconds; None while it has time.
-
-    What it needed while we were busy ourselves, since the moment `at`, is not held against it: that a device did not
-    answer is evidence, and a node whose processors are taken by a job has none the less good devices.
-    """
-    if spent <= deadline:
-        return None
-    busy = processor.busy_since(at)
-    if spent - busy > deadline:
-        return Unreadable(Why.TIMEOUT, fact.kind.__name__, detail=f"no answer in {deadline:g} s")
-    if spent > BUSY_DEADLINES * deadline:
-        detail = f"no answer in {spent:.0f} s, {min(busy, spent):.0f} of which we computed or waited for a processor"
-        return Unreadable(Why.BUSY, fact.kind.__name__, detail=detail)
-    return None
-
-
-def seconds_left(fact: Fact, spent: float, at: processor.ProcessorMoment) -> float:
-    """For how many seconds more it has time, if nothing but it takes time from now on."""
-    within = fact.deadline - spent
-    return within if within >= 0 else min(within + processor.busy_since(at), BUSY_DEADLINES * fact.deadline - spent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,39 +38,71 @@ class Observation:
 
 
 @dataclass(slots=True)
+class PendingFact:
+    """A fact without an answer yet, with its deadline in seconds. It was asked for at the moment `asked`.
+
+    `began` is when a thread took it, None until then. `late` is what stands for it once its deadline is over.
+
+    The time in which we were busy ourselves does not count. A device that does not answer is evidence against the
+    device. A node whose processors are taken by a job still has good devices.
+    """
+
+    fact: Fact
+    deadline: float
+    asked: ProcessorMoment
+    began: float | None = None
+    late: Unreadable | None = None
+
+    def overdue(self, now: float) -> Unreadable | None:
+        """What stands for it from now on; None while it has time."""
+        spent = 0.0 if self.began is None else now - self.began
+        if spent <= self.deadline:
+            return None
+        busy = processor.busy_since(self.asked)
+        if spent - busy > self.deadline:
+            return Unreadable(Why.TIMEOUT, self.fact.kind.__name__, detail=f"no answer in {self.deadline:g} s")
+        if spent > BUSY_DEADLINES * self.deadline:
+            of_us = f"{min(busy, spent):.0f} of which we computed or waited for a processor"
+            return Unreadable(Why.BUSY, self.fact.kind.__name__, detail=f"no answer in {spent:.0f} s, {of_us}")
+        return None
+
+    def seconds_left(self, now: float) -> float:
+        """How long it still has, if we are idle from now on."""
+        spent = 0.0 if self.began is None else now - self.began
+        if spent <= self.deadline:
+            return self.deadline - spent
+        return min(self.deadline + processor.busy_since(self.asked), BUSY_DEADLINES * self.deadline) - spent
+
+
+@dataclass(slots=True)
 class Observer:
     """Observes facts of one host: `look` waits for all of them, `begin` and `gather` are for a loop that must not stop.
 
-    `wake` is called from a thread when it has an answer that nobody waits for any more. A fact that is late is
-    Unreadable once its deadline is over, and is not begun again before it returned; `late` has what stands for it.
-    `stall` is the time without an answer, in seconds, after which another thread takes the next fact.
+    A fact that is late is Unreadable once its deadline is over. It is not begun again before it returned, and what it
+    says then is dropped. `wake` is called from a thread that has an answer after `gather` returned.
     """
 
     host: Host
     wake: Callable[[], None] = lambda: None
-    stall: float = AGENT_STALL_SECONDS
-    under_way: dict[type, Fact] = field(default_factory=dict)
-    late: dict[type, Unreadable] = field(default_factory=dict)
-    _since: dict[type, float] = field(default_factory=dict)  # when a thread took it
-    _asked: dict[type, processor.ProcessorMoment] = field(default_factory=dict)  # when it was asked for
-    _todo: SimpleQueue[Fact] = field(default_factory=SimpleQueue)
+    under_way: dict[type, PendingFact] = field(default_factory=dict)
+    _todo: SimpleQueue[PendingFact] = field(default_factory=SimpleQueue)
     _answers: SimpleQueue[Observation] = field(default_factory=SimpleQueue)
     _idle: Event = field(default_factory=Event)
     _waited_for: bool = False
     _found_at: float = -inf
 
     def look(self, facts: Iterable[Fact]) -> Look:
-        """Observe all of these as far as this node shows them; one that hangs delays the others by a moment."""
+        """Observe all of these that this node shows, and wait until each has answered or is late."""
         wanted = [fact for fact in facts if self.host.live or not fact.live]
-        for door in {door for fact in wanted if self.host.live for door in fact.doors}:
-            import_module(door)
+        for fact in wanted:  # before any thread begins: loading is our own time and no part of a deadline
+            self._load(fact)
         at = self.host.now()
-        self._drained()  # who was late and has returned may be asked again
-        seen: dict[type, object] = {fact.kind: self.late[fact.kind] for fact in wanted if fact.kind in self.late}
+        self.gather()  # a late one that has returned may be asked again; of one that has not it may now be known why
+        seen: dict[type, object] = {kind: one.late for kind, one in self.under_way.items() if one.late is not None}
         self.begin(wanted)
-        while missing := {fact.kind for fact in wanted} - seen.keys():
-            seen |= {one.fact.kind: one.value for one in self.gather() if one.fact.kind in missing}
-        return Look(at, self.host.live, seen)
+        while not seen.keys() >= {fact.kind for fact in wanted}:
+            seen |= {one.fact.kind: one.value for one in self._awaited()}
+        return Look(at, self.host.live, {fact.kind: seen[fact.kind] for fact in wanted})
 
     def begin(self, facts: Iterable[Fact], *, anew: bool = True) -> None:
         """Begin to observe these; those under way are passed over. `gather` is to follow.
@@ -106,14 +116,14 @@ class Observer:
         unmounted = self.host.unmounted()
         self._idle.clear()
         self._waited_for = True
-        at = processor.moment()
+        asked = processor.moment()
         for fact in due:
-            self.under_way[fact.kind] = fact
-            self._asked[fact.kind] = at
+            deadline = fact.deadline if self.host.live else max(fact.deadline, DEAD_TREE_DEADLINE_SECONDS)
+            self.under_way[fact.kind] = PendingFact(fact, deadline, asked)
             if unmounted is not None:
                 self._answers.put(Observation(fact, clock.now(), 0.0, unmounted))
                 continue
-            self._todo.put(fact)
+            self._todo.put(self.under_way[fact.kind])
         if unmounted is None:
             self._another_thread()
         else:
@@ -131,9 +141,9 @@ class Observer:
     def gather(self) -> list[Observation]:
         """What is there, once all that was begun has answered or none answered for a moment; then what is overdue."""
         found: list[Observation] = []
-        while self.under_way.keys() - self.late.keys():
+        while any(one.late is None for one in self.under_way.values()):
             # Not woken by each answer: two threads that wake each other fight for the interpreter.
-            idle = self._idle.wait(self.stall)
+            idle = self._idle.wait(AGENT_STALL_SECONDS)
             answers = self._drained()
             found += answers
             if idle or not (answers or not self._todo.empty()):
@@ -141,6 +151,19 @@ class Observer:
             if not answers:
                 self._another_thread()
         self._waited_for = False
+        return [*found, *self._drained(), *self._overdue()]
+
+    def _awaited(self) -> list[Observation]:
+        """The next answers, or what is overdue before one comes; another thread takes what a stalled one leaves."""
+        # What all are begun of is waited for and not polled: to poll is to compute, and then nobody would be idle.
+        deadline = self.next_deadline() if self._todo.empty() else None
+        seconds = CHECK_STALL_SECONDS if deadline is None else max(deadline - clock.now(), CHECK_STALL_SECONDS)
+        try:
+            found = [*self._taken(self._answers.get(timeout=seconds))]
+        except Empty:
+            found = []
+            if not self._todo.empty():
+                self._another_thread()
         return [*found, *self._drained(), *self._overdue()]
 
     def _drained(self) -> list[Observation]:
@@ -153,37 +176,29 @@ class Observer:
     def next_deadline(self) -> float | None:
         """When the first of what is under way will be overdue, if we are idle until then."""
         now = clock.now()
-        waiting = [
-            now + seconds_left(fact, now - self._since[kind], self._asked[kind])
-            for kind, fact in self.under_way.items()
-            if kind in self._since and kind not in self.late
-        ]
-        return min(waiting, default=None)
+        waiting = [one for one in self.under_way.values() if one.began is not None and one.late is None]
+        return min((now + one.seconds_left(now) for one in waiting), default=None)
 
     def _taken(self, answer: Observation) -> Iterator[Observation]:
-        kind = answer.fact.kind
-        self.under_way.pop(kind, None)
-        self._since.pop(kind, None)
-        self._asked.pop(kind, None)
-        if self.late.pop(kind, None):
-            return  # it was told as unreadable; what it says now is old
-        yield answer
+        """The answer; none where the fact was already told as late, for what it says now is old."""
+        pending = self.under_way.pop(answer.fact.kind)
+        if pending.late is None:
+            yield answer
 
     def _overdue(self) -> Iterator[Observation]:
         now = clock.now()
-        for kind, fact in tuple(self.under_way.items()):
-            before = self.late.get(kind)
-            if kind not in self._since or (before is not None and before.kind is Why.TIMEOUT):
+        for one in tuple(self.under_way.values()):
+            if one.began is None or (one.late is not None and one.late.kind is Why.TIMEOUT):
                 continue
-            spent = now - self._since[kind]
-            deadline = fact.deadline if self.host.live else max(fact.deadline, DEAD_TREE_DEADLINE_SECONDS)
-            blind = overdue(fact, spent, self._asked[kind], deadline)
-            if not self._answers.empty():  # its own, perhaps: the next round goes by it
+            blind = one.overdue(now)
+            # An answer that came meanwhile may be its own. Its thread may have ended, and then nobody knows how long
+            # that waited for a processor. So answers are taken first, and the next round goes by what is left.
+            if not self._answers.empty():
                 return
             # Who kept us waiting while we were busy may be found to hang once we are not.
-            if blind is not None and (before is None or blind.kind is not before.kind):
-                self.late[kind] = blind
-                yield Observation(fact, self._since[kind], spent, blind)
+            if blind is not None and (one.late is None or blind.kind is not one.late.kind):
+                one.late = blind
+                yield Observation(one.fact, one.began, now - one.began, blind)
 
     def _another_thread(self) -> None:
         """Let one more take what is to do; where there can be no more, nobody waits for what none has taken."""
@@ -191,33 +206,37 @@ class Observer:
             # A daemon: one that hangs in the kernel must not keep the process from ending.
             Thread(target=self._work, daemon=True).start()
         except RuntimeError as error:
-            for fact in self._left():
-                blind = Unreadable(Why.IO_ERROR, fact.kind.__name__, detail=f"no thread can be started: {error}")
-                self._answers.put(Observation(fact, clock.now(), 0.0, blind))
+            for one in self._left():
+                blind = Unreadable(Why.IO_ERROR, one.fact.kind.__name__, detail=f"no thread can be started: {error}")
+                self._answers.put(Observation(one.fact, clock.now(), 0.0, blind))
             self._idle.set()
 
     def _work(self) -> None:
-        for fact in self._left():
-            began = clock.now()
-            self._since[fact.kind] = began
-            value = self._seen(fact)
-            self._answers.put(Observation(fact, began, clock.now() - began, value))
+        for one in self._left():
+            one.began = began = clock.now()
+            value = self._seen(one.fact)
+            self._answers.put(Observation(one.fact, began, clock.now() - began, value))
             if not self._waited_for:
                 self.wake()
         self._idle.set()
 
-    def _left(self) -> Iterator[Fact]:
+    def _left(self) -> Iterator[PendingFact]:
         """Take what nobody has taken yet."""
         with suppress(Empty):
             while True:
                 yield self._todo.get_nowait()
 
     def _seen(self, fact: Fact) -> object:
-        """The fact, or why there is none; the modules that only it wants are read here, where a disk may hang."""
-        _, broke = fault_boundary.contained(lambda: [import_module(door) for door in fact.doors])
+        """The fact, or why there is none; the modules that only it wants are loaded here, where a disk may hang."""
+        broke = self._load(fact)
         if broke is not None:
             return Unreadable(Why.IO_ERROR, fact.kind.__name__, detail=fault_boundary.words_of(broke))
         return observed(fact, self.host)
+
+    def _load(self, fact: Fact) -> Exception | None:
+        """Load the modules by which a live node is asked for this fact; what broke, if one cannot be loaded."""
+        doors = fact.doors if self.host.live else ()
+        return fault_boundary.contained(lambda: [import_module(door) for door in doors])[1]
 
 
 def observed(fact: Fact, host: Host) -> object:

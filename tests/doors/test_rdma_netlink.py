@@ -144,7 +144,7 @@ class Node:
 
 def look(refuses: dict[tuple[int, int, int], int] | None = None) -> NldevTables:
     with kernel(Node(refuses)) as (asking, _):
-        return nldev._Look(asking).read()
+        return nldev.NldevReader(asking).read()
 
 
 def test_a_node_with_two_devices() -> None:
@@ -243,10 +243,10 @@ def test_an_answer_cut_short(left: int) -> None:
     with kernel(lambda kind, _: [said[kind]] if kind in said else []) as (asking, _):
         if left not in ends(WHOLE):
             with pytest.raises(OSError, match="netlink: Nldev") as error:
-                nldev._Look(asking).read()
+                nldev.NldevReader(asking).read()
             assert error.value.errno == errno.EBADMSG
             return
-        cut = asdict(nldev._Look(asking).read().devices[0].ports[0])
+        cut = asdict(nldev.NldevReader(asking).read().devices[0].ports[0])
     whole = asdict(CX7.ports[0]) | {"counters": ()}
     assert all(value in (whole[name], None) for name, value in cut.items())
 
@@ -256,7 +256,7 @@ def test_a_mode_of_a_newer_kernel_is_its_number() -> None:
         return [u8(66, 7)] if kind == SYS_GET else []
 
     with kernel(answer) as (asking, _):
-        assert nldev._Look(asking).read() == NldevTables((), (), (), "7", ())
+        assert nldev.NldevReader(asking).read() == NldevTables((), (), (), "7", ())
 
 
 def test_names_that_are_not_utf8_are_still_names() -> None:
@@ -264,7 +264,7 @@ def test_names_that_are_not_utf8_are_still_names() -> None:
         return [u32(1, 0) + nla(2, b"ib\xff0\0")] if kind == GET else []
 
     with kernel(answer) as (asking, played):
-        asked = nldev._Look(asking)
+        asked = nldev.NldevReader(asking)
         with pytest.raises(OSError, match="SYS_GET: acknowledged, but not answered"):
             asked.read()
     assert [kind for kind, _ in played.asked] == [GET, RES_GET, CTX_GET, PD_GET, CM_ID_GET, SYS_GET]

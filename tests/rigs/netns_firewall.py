@@ -32,11 +32,11 @@ REQUEST, ACK, CREATE = 0x01, 0x04, 0x400
 def legacy(policy: str) -> None:
     """Replace the filter table by itself but for the verdict at the end of FORWARD."""
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as kernel:
-        packed = nftables_door._option(kernel, IPT_SO_GET_INFO, INFO.pack(b"filter", *bytes(13)))
+        packed = nftables_door.socket_option(kernel, IPT_SO_GET_INFO, INFO.pack(b"filter", *bytes(13)))
         info = INFO.unpack(packed)
         size, end = info[13], info[7 + FORWARD]
         entries = bytearray(
-            nftables_door._option(kernel, IPT_SO_GET_ENTRIES, ENTRIES.pack(b"filter", size) + bytes(size))[
+            nftables_door.socket_option(kernel, IPT_SO_GET_ENTRIES, ENTRIES.pack(b"filter", size) + bytes(size))[
                 ENTRIES.size :
             ]
         )

@@ -26,7 +26,7 @@ from nodeprep.doors.files.state_store import Store
 from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
 from nodeprep.model import Topic
-from nodeprep.observer import AGENT_STALL_SECONDS, Observer
+from nodeprep.observer import Observer
 from nodeprep.publish import log_lines
 from nodeprep.publish.gate_files import Gate, GateFiles
 from nodeprep.publish.log_lines import LogEntry
@@ -172,7 +172,7 @@ class Agent:
             self.settings, state_writer, agent_state, frozenset(fact.kind for fact in FACTS), self.means.requests
         )
         self._reconciler.exposed = self.means.exposed
-        self._observer = Observer(host, self.means.event_sources.wake, AGENT_STALL_SECONDS)
+        self._observer = Observer(host, self.means.event_sources.wake)
         self._schedule = Schedule(FACTS, self._periods())
         self._started = agent_state.why
         started = {

@@ -77,11 +77,11 @@ def forwarding(kernel: NetlinkSocket) -> tuple[ChainPolicy, ...]:
 def legacy() -> ChainPolicy:
     """FORWARD of legacy iptables' filter table. Raises as `chains`."""
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as asking:
-        info = INFO.unpack(_option(asking, IPT_SO_GET_INFO, INFO.pack(b"filter", *bytes(13))))
+        info = INFO.unpack(socket_option(asking, IPT_SO_GET_INFO, INFO.pack(b"filter", *bytes(13))))
         underflow, size = info[7 + NF_INET_FORWARD], info[13]
         if size > ANSWER_LIMIT_BYTES:
             raise nlsocket.malformed(f"a filter table of {size} bytes")
-        answer = _option(asking, IPT_SO_GET_ENTRIES, ENTRIES.pack(b"filter", size) + bytes(size))
+        answer = socket_option(asking, IPT_SO_GET_ENTRIES, ENTRIES.pack(b"filter", size) + bytes(size))
     return ChainPolicy("", "filter", "FORWARD", verdict(answer[ENTRIES.size :], underflow))
 
 
@@ -98,7 +98,7 @@ def _policy(said: ChainMessage) -> str:
     return POLICIES.get(1 if number is None else number, str(number))
 
 
-def _option(asking: socket.socket, option: int, question: bytes) -> bytes:
+def socket_option(asking: socket.socket, option: int, question: bytes) -> bytes:
     """What getsockopt(2) answers to a question in its buffer; Python's own has no way to give one."""
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(question, len(question))

@@ -168,10 +168,10 @@ def read() -> NldevTables | None:
             return None
         raise
     with kernel:
-        return _Look(kernel).read()
+        return NldevReader(kernel).read()
 
 
-class _Look:
+class NldevReader:
     """The questions of one look, and which of them were denied."""
 
     def __init__(self, kernel: NetlinkSocket) -> None:

@@ -1,8 +1,10 @@
-"""Facts observed for a loop that must not stop: by threads that really hang, and really come back."""
+"""Facts observed in threads that really hang, and really come back: waited for, and for a loop that must not stop."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,9 +15,11 @@ import pytest
 
 from nodeprep.doors import processor
 from nodeprep.doors.node_host import Host
+from nodeprep.doors.processor import ProcessorMoment
 from nodeprep.model import CannotLook, Fact, Unreadable, Why
-from nodeprep.observer import Observation, Observer
+from nodeprep.observer import Observation, Observer, PendingFact
 from tests.rigs.no_thread import NO_THREAD, no_thread
+from tests.rigs.waiting import until
 
 LONG = 30.0  # seconds that no test waits
 
@@ -162,13 +166,13 @@ def test_one_that_hung_while_we_were_busy_is_found_to_hang_once_we_are_not(pipe:
     observer.begin([fact(Stuck, pipe.read, deadline=0.001)])
     assert pipe.begun.wait(LONG)
     then = processor.moment()
-    observer._asked[Stuck] = processor.ProcessorMoment(then.at - 1e6, then.computed - 1e6, then.waited)
+    observer.under_way[Stuck].asked = ProcessorMoment(then.at - 1e6, then.computed - 1e6, then.waited)
     (first,) = answers(observer, Stuck)
     assert isinstance(first.value, Unreadable)
     assert (first.value.kind, first.value.path) == (Why.BUSY, "Stuck")
     assert observer.gather() == []
     assert observer.next_deadline() is None
-    observer._asked[Stuck] = processor.moment()
+    observer.under_way[Stuck].asked = processor.moment()
     (second,) = answers(observer, Stuck)
     assert isinstance(second.value, Unreadable)
     assert second.value.kind is Why.TIMEOUT
@@ -186,7 +190,6 @@ def test_what_a_late_one_says_in_the_end_is_old_and_dropped(pipe: Pipe) -> None:
     assert woken.wait(LONG)
     assert observer.gather() == []
     assert not observer.under_way
-    assert not observer.late
     observer.begin([fact(Stuck, lambda _: "again")])
     assert [one.value for one in answers(observer, Stuck)] == ["again"]
 
@@ -304,3 +307,194 @@ def test_where_no_second_thread_can_be_started_what_the_first_left_is_not_waited
     assert woken.wait(LONG)
     (late,) = observer.gather()
     assert late.value == "late"
+
+
+@pytest.mark.parametrize(
+    ("spent", "busy", "why", "more"),
+    [
+        (2.0, 0.0, None, 1.0),
+        (2.0, 1.5, None, 1.0),
+        (4.0, 0.0, Why.TIMEOUT, -1.0),
+        (4.0, 2.5, None, 1.5),
+        (25.0, 23.0, None, 1.0),
+        (29.0, 28.5, None, 1.0),  # no later than after ten deadlines
+        (31.0, 30.5, Why.BUSY, -1.0),
+        (31.0, 60.0, Why.BUSY, -1.0),  # two threads that waited count twice
+        (31.0, 20.0, Why.TIMEOUT, -8.0),
+    ],
+)
+def test_what_time_a_fact_has(spent: float, busy: float, why: Why | None, more: float) -> None:
+    """What passes while we ourselves are busy is not held against it."""
+
+    def is_so() -> bool:
+        now = processor.moment()
+        asked = ProcessorMoment(now.at - spent, now.computed - busy, now.waited)
+        pending = PendingFact(QUICK, deadline=3.0, asked=asked, began=now.at - spent)
+        late = pending.overdue(now.at)
+        return (late.kind if late else None) is why and pending.seconds_left(now.at) == pytest.approx(more, abs=0.4)
+
+    # While another thread of this process has something to do for a moment, all that passed counts as busy.
+    until(is_so, f"{why}, {more} s", seconds=10.0)
+
+
+def test_what_no_thread_has_taken_is_not_late() -> None:
+    pending = PendingFact(QUICK, deadline=0.0, asked=ProcessorMoment(0.0, 0.0, {}))
+    assert pending.overdue(processor.moment().at) is None
+
+
+class Overtaken(float):
+    """A deadline of no time. While it is held against its fact, the answer comes and the thread that gave it ends."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_answer = threading.Event(), threading.Event()
+        self.thread: threading.Thread | None = None
+
+    def observe(self, _: Host) -> str:
+        self.thread = threading.current_thread()
+        self.begun.set()
+        assert self.may_answer.wait(LONG)
+        return "in time"
+
+    def end(self) -> None:
+        assert self.begun.wait(LONG)
+        assert self.thread is not None
+        self.may_answer.set()
+        self.thread.join(LONG)
+
+    def __ge__(self, spent: float) -> bool:
+        self.end()
+        return False
+
+
+def test_an_answer_that_came_while_the_agent_was_starved_is_taken() -> None:
+    """Its deadline was over before the agent had a processor again."""
+    slow = Overtaken()
+    observer = Observer(Host("/"))
+    observer.begin([fact(Stuck, slow.observe, deadline=0.0)])
+    slow.end()
+    assert [one.value for one in observer.gather()] == ["in time"]
+    assert not observer.under_way
+
+
+def test_an_answer_that_comes_while_its_deadline_is_held_against_it_is_taken() -> None:
+    """Its thread has ended, and then nobody knows how long that waited for a processor."""
+    slow = Overtaken()
+    observer = Observer(Host("/"))
+    observer.begin([fact(Stuck, slow.observe, deadline=slow)])
+    assert slow.begun.wait(LONG)
+    assert [one.value for one in answers(observer, Stuck)] == ["in time"]
+
+
+def test_a_look_waits_for_all_and_says_nothing_of_what_was_not_asked(pipe: Pipe) -> None:
+    observer = Observer(Host("/"))
+    assert observer.look([fact(Stuck, pipe.read, deadline=0.05)]).facts.keys() == {Stuck}
+    assert observer.look([QUICK, OTHER]).facts == {Quick: "quick", Other: "other"}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_in_a_look_one_that_hangs_delays_no_other_and_is_accused_in_time(*, first: bool, pipe: Pipe) -> None:
+    """Who waits for it is idle: to poll would be to compute, and what we compute is not held against a device."""
+    stuck = fact(Stuck, pipe.read, deadline=1.0)
+    computed = time.process_time()
+    look = Observer(Host("/")).look([stuck, QUICK] if first else [QUICK, stuck])
+    assert look.facts[Quick] == "quick"
+    assert look.facts[Stuck] == Unreadable(Why.TIMEOUT, "Stuck", detail="no answer in 1 s")
+    assert time.process_time() - computed < 0.5
+
+
+def test_in_a_look_one_that_is_late_is_not_begun_again_before_it_returned(pipe: Pipe) -> None:
+    begun = []
+
+    def counted(host: Host) -> str:
+        begun.append(1)
+        return pipe.read(host)
+
+    observer, stuck = Observer(Host("/")), fact(Stuck, counted, deadline=0.05)
+    assert isinstance(observer.look([stuck]).facts[Stuck], Unreadable)
+    assert isinstance(observer.look([stuck, QUICK]).facts[Stuck], Unreadable)
+    assert len(begun) == 1
+    pipe.write()
+    again = fact(Stuck, lambda _: "again")
+    # What the first one says in the end is old: it is dropped, and the fact is observed anew.
+    assert until(lambda: observer.look([again]).facts[Stuck] == "again", "an answer to a later look")
+
+
+def test_in_a_look_one_that_hung_while_we_were_busy_is_found_to_hang_once_we_are_not(pipe: Pipe) -> None:
+    observer, stuck = Observer(Host("/")), fact(Stuck, pipe.read, deadline=0.001)
+    observer.begin([stuck])
+    assert pipe.begun.wait(LONG)
+    then = processor.moment()
+    observer.under_way[Stuck].asked = ProcessorMoment(then.at - 1e6, then.computed - 1e6, then.waited)
+    busy = observer.look([stuck]).facts[Stuck]
+    assert isinstance(busy, Unreadable)
+    assert busy.kind is Why.BUSY
+    observer.under_way[Stuck].asked = processor.moment()
+    hung = observer.look([stuck]).facts[Stuck]
+    assert isinstance(hung, Unreadable)
+    assert hung.kind is Why.TIMEOUT
+
+
+@pytest.mark.usefixtures("held_interpreter")
+def test_in_a_look_one_that_computes_for_long_is_waited_for() -> None:
+    def compute(_: Host) -> str:
+        end = time.thread_time() + 1.5
+        while time.thread_time() < end:
+            pass
+        return "in the end"
+
+    seen = Observer(Host("/")).look([fact(Other, compute, deadline=1.0)]).facts[Other]
+    # It has ten deadlines, which a machine may use up where much else runs.
+    assert seen == "in the end" or (isinstance(seen, Unreadable) and seen.kind is Why.BUSY)
+
+
+def test_a_thread_that_never_returns_does_not_keep_the_process() -> None:
+    program = (
+        "import time\n"
+        "from nodeprep.doors.node_host import Host\nfrom nodeprep.model import Fact\n"
+        "from nodeprep.observer import Observer\n"
+        "def hang(host): time.sleep(600)\n"
+        "Observer(Host()).look([Fact(int, hang, deadline=0.1)])"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=LONG)
+
+
+def test_in_a_look_one_that_breaks_is_unreadable() -> None:
+    def broken(_: Host) -> object:
+        raise ValueError("no such luck")
+
+    gone = Fact(Other, lambda _: "seen", deadline=LONG, doors=("nodeprep.doors.gone",))
+    look = Observer(Host("/")).look([fact(Stuck, broken), gone, QUICK])
+    stuck, other = look.facts[Stuck], look.facts[Other]
+    assert isinstance(stuck, Unreadable)
+    assert stuck.detail == "ValueError: no such luck"
+    assert isinstance(other, Unreadable)
+    assert other.detail == "ModuleNotFoundError: No module named 'nodeprep.doors.gone'"
+    assert look.facts[Quick] == "quick"
+
+
+def test_a_look_at_a_root_that_is_not_mounted_shows_nothing(tmp_path: Path) -> None:
+    (tmp_path / "sys/class").mkdir(parents=True)
+    value = Observer(Host(str(tmp_path))).look([QUICK]).facts[Quick]
+    assert isinstance(value, Unreadable)
+    assert "not mounted" in value.detail
+
+
+def test_a_look_where_no_thread_can_be_started_says_so() -> None:
+    with no_thread():
+        look = Observer(Host("/")).look([QUICK])
+    assert look.facts == {Quick: Unreadable(Why.IO_ERROR, "Quick", detail=f"no thread can be started: {NO_THREAD}")}
+
+
+def test_a_dead_tree_is_asked_for_its_files_alone(tmp_path: Path) -> None:
+    running = Fact(Stuck, lambda _: "a live node", live=True)
+    files = Fact(Other, lambda _: "files", deadline=LONG, doors=("nodeprep.doors.gone",))
+    assert Observer(Host(str(tmp_path), live=False)).look([running, files]).facts == {Other: "files"}
+
+
+def test_a_dead_tree_has_more_time(tmp_path: Path) -> None:
+    def slow(_: Host) -> str:
+        time.sleep(0.3)
+        return "slow"
+
+    look = Observer(Host(str(tmp_path), live=False)).look([fact(Other, slow, deadline=0.1)])
+    assert look.facts == {Other: "slow"}
