@@ -23,7 +23,7 @@ apiVersion: nodeprep.io/v1
 kind: Config
 mode: gate
 default: ./lab.yaml
-confirmation: {{passes: 2, pass-span: 2, pass-every: 1, flaps: 100}}
+confirmation: {{passes: 2, pass-span: 2, pass-every: 1, flap-count: 100}}
 END
 """
 AGENT = ("nodeprep", "agent", "--config", f"{HOME}/etc/config.yaml")

@@ -175,7 +175,7 @@ def test_a_device_that_comes_and_goes_under_the_question(guest: Guest) -> None:
     )
     look = (
         "from nodeprep.doors.netlink import nldev\n"
-        "seen = [len(rdma_netlink.read().devices) for _ in range(300)]\n"
+        "seen = [len(nldev.read().devices) for _ in range(300)]\n"
         "print(seen.count(0), seen.count(1), len(seen))"
     )
     guest.shell(f"sh -c '{flap}' > /dev/null 2>&1 & echo $! > /run/flap.pid")
@@ -194,7 +194,7 @@ def test_a_socket_that_cannot_be_opened_is_no_missing_rdma(guest: Guest) -> None
         "import resource\n"
         "from nodeprep.doors.netlink import nldev\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
-        "rdma_netlink.read()"
+        "nldev.read()"
     )
     assert b"OSError: [Errno 24] Too many open files" in guest.run((PYTHON, "-c", look)).stderr
 
