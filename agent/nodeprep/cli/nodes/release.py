@@ -164,7 +164,8 @@ def _tell(done: _Cleaning, there: Mapping[str, Leftovers], forever: list[str], k
         terminal.put(f"{name}: {gone or (f'took off {found}' if found else 'nothing of ours was there')}")
     if kept:
         terminal.put(
-            f"{kubernetes_text.few(kept)}: the annotation {RELEASED} lets nothing be written until nodes release --undo"
+            f"{kubernetes_text.few(kept)}: told by the annotation {RELEASED} to write nothing "
+            "until nodes release --undo"
         )
     if forever:
         agents = "the agents are stopped and can be deleted now" if done.stopped else "no agent runs there"
