@@ -47,7 +47,7 @@ from tests.rigs.waiting import until
 # Of a pod without privileges, see daemonset/README.md; each only where the node has what it is about.
 UNSEEN = {"pci.acs-iommu", "sysctl.forward-policy"}
 OPEN = {"base.device", "base.ready"}
-WELL = ("fence_ok", "node_ok", "config_ok", "store_ok", "gate_files_ok")
+WELL = ("admission_policy_ok", "node_ok", "config_ok", "state_file_ok", "gate_files_ok")
 LIMIT = 60 << 20  # bytes of the agent's memory, by design 7
 POD = 128 << 20  # of its container's, as shipped
 CORDON = "node.kubernetes.io/unschedulable"
