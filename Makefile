@@ -4,7 +4,7 @@
 MAKEFLAGS += --no-print-directory
 py := .venv/bin/python
 lint_packages := shellcheck
-unit_packages := strace iproute2 util-linux procps prometheus
+unit_packages := strace iproute2 util-linux procps prometheus openssl
 bench_packages := gcc libc6-dev
 cluster_packages := jq
 benches := $(filter-out $(addprefix tests/bench/,__init__.py limits.py options.py),$(wildcard tests/bench/*.py))

@@ -40,6 +40,9 @@ PLANTED = [
     ("cli/planted.py", "import pyroute2", "one-door"),
     ("doors/node_host.py", "from pyroute2 import IPRoute", "one-door"),
     ("doors/planted.py", "import kubernetes", "one-door"),
+    ("doors/http/imds.py", "import h11", "one-door"),
+    ("doors/kube/requests.py", "def late():\n    import ssl", "one-door"),
+    ("facts/planted.py", "import h11", "pure"),
     ("round.py", "import time", "one-door"),
     ("__main__.py", "import typer", "one-door"),
 ]

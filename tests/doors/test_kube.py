@@ -68,6 +68,12 @@ REFUSED: list[tuple[Answer, Why, str, str]] = [
     (sent(b'{"a": ' + b"9" * 5000 + b"}"), Why.MALFORMED, "nodes n1", "the answer is no JSON object"),
     (sent(b"\x1f\x8b\x08", Content_Encoding="gzip"), Why.MALFORMED, "nodes n1", "the answer is no JSON object"),
     (endless(b" " * 65536, 0), Why.MALFORMED, "nodes n1", "an answer of more than 8 MiB"),
+    (
+        raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n{"),
+        Why.MALFORMED,
+        "nodes n1",
+        "an answer of more than 8 MiB",
+    ),
 ]
 
 
@@ -136,7 +142,7 @@ def test_a_server_that_was_silent_from_the_start_is_not_asked_again() -> None:
         first = api.get("v1", "nodes", "n1")
         assert api.list("v1", "pods") == first == api.lost
         assert len(server.requests) == 1
-        assert first == Unreadable(Why.TIMEOUT, server.url, detail="silent for 1 s or more")
+        assert first == Unreadable(Why.TIMEOUT, server.url, detail="silent for 2 s or more")
 
 
 def test_people_wait_longer_for_a_server_that_is_busy(tmp_path: Path) -> None:
@@ -148,7 +154,7 @@ def test_people_wait_longer_for_a_server_that_is_busy(tmp_path: Path) -> None:
 
     with Server({NODES: late}) as server:
         with ApiReader(access(server.url), AMPLE) as api:
-            assert api.get("v1", "nodes", "n1") == Unreadable(Why.TIMEOUT, server.url, detail="silent for 1 s or more")
+            assert api.get("v1", "nodes", "n1") == Unreadable(Why.TIMEOUT, server.url, detail="silent for 2 s or more")
         file = tmp_path / "kubeconfig"
         cluster, user = {"server": server.url}, {"token": "x"}
         context = {"name": "a", "context": {"cluster": "a", "user": "a"}}

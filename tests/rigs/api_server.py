@@ -96,7 +96,7 @@ def raw(data: bytes) -> Answer:
     return answer
 
 
-def endless(chunk: bytes, pause: float, head: bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n") -> Answer:
+def endless(chunk: bytes, pause: float, head: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> Answer:
     """`head`, then `chunk` again and again with `pause` seconds between, until the client goes away."""
 
     def answer(handler: Handler) -> None:

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import socket
 from dataclasses import dataclass
 from typing import Any
 
 from nodeprep.doors import clock
 from nodeprep.model import Finding, Remedy, Severity, Status, Subject, Unreadable, Verdict, Why
 
-REQUEST_TIMEOUT_SECONDS = 5.0  # seconds
+REQUEST_TIMEOUT_SECONDS = 5.0  # seconds for a request and its whole answer
 REPORT_LIMIT_BYTES = 8 << 20  # bytes of a report
 REPORT_VALIDITY_SECONDS = 60.0  # seconds after which what an agent saw is no word on the node as it is
-
-
-class Connection(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("agent", timeout=REQUEST_TIMEOUT_SECONDS)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(REQUEST_TIMEOUT_SECONDS)
-        self.sock.connect(self._path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +23,17 @@ class Said:
 
 
 def ask(path: str, verb: str, page: str) -> Said:
-    """One request. Raises OSError if nobody answers."""
-    connection = Connection(path)
+    """One request. Raises OSError if nobody answers in time, or not as an agent does."""
+    from nodeprep.doors.http.client import HttpClient
+    from nodeprep.doors.http.connection import Endpoint
+    from nodeprep.doors.http.failure import HttpFailure
+
+    client = HttpClient(Endpoint("agent", 0, socket_path=path), keep_alive=False)
     try:
-        connection.request(verb, page)
-        answer = connection.getresponse()
-        return Said(answer.status, answer.read(REPORT_LIMIT_BYTES).decode(errors="replace"))
-    except http.client.HTTPException as error:
-        raise OSError(f"no HTTP ({error})") from error
-    finally:
-        connection.close()
+        with client.send(verb, page, {}, until=clock.now() + REQUEST_TIMEOUT_SECONDS) as response:
+            return Said(response.status, response.read(REPORT_LIMIT_BYTES).decode(errors="replace"))
+    except HttpFailure as failure:
+        raise OSError(failure.errno, failure.detail) from failure
 
 
 def findings(path: str, checks: frozenset[str]) -> tuple[Finding, ...]:

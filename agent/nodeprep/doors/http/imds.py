@@ -9,8 +9,10 @@ from urllib.parse import urlsplit
 
 from nodeprep.doors import clock
 from nodeprep.doors.files.reader import DENIED
-from nodeprep.doors.http import imds_exchange, imds_parse
-from nodeprep.doors.http.imds_exchange import MetadataResponse, NotHttpError, Request, Server
+from nodeprep.doors.http import imds_parse
+from nodeprep.doors.http.client import HttpClient
+from nodeprep.doors.http.connection import Endpoint
+from nodeprep.doors.http.failure import HttpFailure
 from nodeprep.doors.http.imds_parse import InstanceMetadata
 from nodeprep.model import Unreadable, Why
 
@@ -20,6 +22,7 @@ READ = 1.8  # seconds for all answers: a service that hangs, drips or is slow mu
 SLOW_FAILURE_SECONDS = (
     0.5  # seconds; a failure that took longer would be felt if one check, which looks twice, met it twice
 )
+BODY = 1 << 20  # bytes; `all` of an instance with 16 ENIs has 20 KB
 FAILURE_HOLD_SECONDS = 10.0  # seconds that such a failure stands before the service is asked again
 RETRIES, PAUSE, GROWTH = 4, 0.5, 1.2  # of 429 and 5xx, as Terway does (pkg/aliyun/metadata/metadata.go)
 FOUND, UNAUTHORISED, ABSENT, THROTTLED = 200, 401, 404, 429  # RFC 9110, RFC 6585
@@ -53,6 +56,14 @@ class MetadataAnswer:
     milliseconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer of the service. `body` is read where `status` is 200 only."""
+
+    status: int
+    body: bytes
+
+
 class _Stopped(Exception):
     """Nothing more can be learned, and why. `connected` is whether there was a connection."""
 
@@ -72,7 +83,8 @@ class Metadata:
     def __init__(self, base: str, total: float = TOTAL, waiting: float = READ) -> None:
         parts = urlsplit(base)
         self.base = f"http://{parts.netloc}"
-        self.server = Server(parts.hostname or "", parts.port or 80)
+        server = Endpoint(parts.hostname or "", parts.port or 80, resolve=False)
+        self._client = HttpClient(server, connect_seconds=CONNECT, keep_alive=False)
         self.total = total
         self.waiting = waiting
         self._waited = 0.0
@@ -172,16 +184,16 @@ class Metadata:
             raise self._stop(Why.MALFORMED, path, _unexpected(answer))
         return self._text(path, answer)
 
-    def _text(self, path: str, answer: MetadataResponse) -> str:
+    def _text(self, path: str, answer: Page) -> str:
         try:
             return answer.body.decode()
         except UnicodeDecodeError as error:
             raise self._stop(Why.MALFORMED, path, f"byte {error.start} of the answer is no UTF-8") from error
 
-    def _ask(self, method: str, path: str, headers: dict[str, str]) -> MetadataResponse:
+    def _ask(self, method: str, path: str, headers: dict[str, str]) -> Page:
         """One answer that is final; a service that is busy is asked again, as long as there is time."""
         tried, pause = 1, PAUSE
-        while (answer := self._once(Request(method, path, headers))).status in BUSY_STATUSES:
+        while (answer := self._once(method, path, headers)).status in BUSY_STATUSES:
             if tried > RETRIES or clock.now() + pause >= self._end:
                 busy = "it throttles" if answer.status == THROTTLED else "it is broken"
                 raise self._stop(Why.IO_ERROR, path, f"answered {answer.status} to {tried} requests: {busy}")
@@ -189,32 +201,29 @@ class Metadata:
             tried, pause = tried + 1, pause * GROWTH
         return answer
 
-    def _once(self, request: Request) -> MetadataResponse:
-        begun, path = clock.now(), request.path
-        end = min(self._end, begun + self.waiting - self._waited)
+    def _once(self, method: str, path: str, headers: dict[str, str]) -> Page:
+        begun = clock.now()
+        until = min(self._end, begun + self.waiting - self._waited)
         try:
-            connection = imds_exchange.connect(self.server, min(end, begun + CONNECT))
-        except OSError as error:
-            raise self._failed(path, error, begun, "no connection") from error
-        try:
-            with connection:
-                return imds_exchange.exchange(connection, self.server, request, end)
-        except NotHttpError as error:
-            raise self._stop(Why.MALFORMED, path, f"no valid answer: {error}") from error
-        except OSError as error:
-            raise self._failed(path, error, begun, "no whole answer", connected=True) from error
+            with self._client.send(method, path, headers, until=until) as response:
+                return Page(response.status, response.read(BODY) if response.status == FOUND else b"")
+        except HttpFailure as failure:
+            raise self._failed(path, failure, begun) from failure
         finally:
             self._waited += clock.now() - begun
 
-    def _failed(self, path: str, error: OSError, begun: float, what: str, *, connected: bool = False) -> _Stopped:
-        if isinstance(error, TimeoutError):
+    def _failed(self, path: str, failure: HttpFailure, begun: float) -> _Stopped:
+        what = "no whole answer" if failure.connected else "no connection"
+        if failure.kind is Why.MALFORMED:
+            return self._stop(Why.MALFORMED, path, f"no valid answer: {failure.detail}")
+        if failure.kind is Why.TIMEOUT:
             before = (
                 f", after {self._waited:.1f} s for the answers before" if self._waited > SLOW_FAILURE_SECONDS else ""
             )
             took = f"{what} in {clock.now() - begun:.1f} s{before}"
-            return self._stop(Why.TIMEOUT, path, took, connected=connected)
-        kind = Why.DENIED if error.errno in DENIED else Why.IO_ERROR
-        return self._stop(kind, path, f"{what}: {error.strerror or error}", error.errno)
+            return self._stop(Why.TIMEOUT, path, took, connected=failure.connected)
+        kind = Why.DENIED if failure.errno in DENIED else Why.IO_ERROR
+        return self._stop(kind, path, f"{what}: {failure.detail}", failure.errno)
 
     def _stop(
         self, kind: Why, path: str, detail: str, errno: int | None = None, *, connected: bool = False
@@ -222,6 +231,6 @@ class Metadata:
         return _Stopped(Unreadable(kind, f"{self.base}{path}", errno, detail), connected=connected)
 
 
-def _unexpected(answer: MetadataResponse) -> str:
+def _unexpected(answer: Page) -> str:
     moved = "; redirects are not followed" if 300 <= answer.status < 400 else ""
     return f"answered {answer.status}{moved}"

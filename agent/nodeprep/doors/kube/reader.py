@@ -9,8 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +17,7 @@ from urllib.parse import quote, urlencode
 
 from nodeprep import __version__
 from nodeprep.doors import clock
+from nodeprep.doors.http.date import http_date
 from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, CONNECT, READ, WORDS, ApiResponse, Broken, Peer, Wire
 from nodeprep.model import CannotLook, Unreadable, Why
 
@@ -176,15 +176,12 @@ class ApiReader:
         return None if answer.status == 404 else _read(answer, what)
 
     def _set_clock(self, date: str | None) -> None:
-        try:
-            told = parsedate_to_datetime(date or "")
-        except ValueError:
-            return
-        self.now = told.replace(tzinfo=told.tzinfo or UTC).timestamp()
+        told = http_date(date or "")
+        self.now = self.now if told is None else told
 
 
 def _read(answer: ApiResponse, what: str) -> Object | Unreadable:
-    if len(answer.body) > BODY_LIMIT_BYTES:
+    if answer.body is None:
         return Unreadable(Why.MALFORMED, what, detail=f"an answer of more than {BODY_LIMIT_BYTES >> 20} MiB")
     try:
         told = json.loads(answer.body)

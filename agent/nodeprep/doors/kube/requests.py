@@ -1,60 +1,106 @@
-"""HTTP to one API server over one connection: no retry, no redirect, no proxy of the environment, and one deadline."""
+"""HTTP to one API server over one connection: no redirect, no proxy of the environment, and one deadline."""
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, urlsplit
 
-from nodeprep.doors.kube import connection as kube_connection
-from nodeprep.doors.kube.connection import Broken, Deadline, Peer
+from nodeprep.doors import clock
+from nodeprep.doors.http.client import HttpClient
+from nodeprep.doors.http.connection import Endpoint
+from nodeprep.doors.http.failure import BodyTooLarge, HttpFailure
 from nodeprep.model import Why
 
 if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse
+    import ssl
 
 __all__ = ["ApiResponse", "Broken", "Peer", "Wire"]
 
-CONNECT, READ = 1.0, 2.0  # seconds, for one connection (its TLS included) and for one silence
+CONNECT, READ = 1.0, 2.0  # seconds, for each step of one connection (its TLS included) and for one silence
 BODY_LIMIT_BYTES = (
     8 << 20
 )  # bytes of one answer: twice a list of 250 pods, the most that a node may run, of 15 KiB each
 LONGEST_LINE = 4 << 20  # bytes of one event of a watch: etcd takes objects of 1.5 MiB
 WORDS = 200  # characters of what a library says
 MOST_WAIT = 300.0  # seconds that a server may have us wait, whatever it says
+PORTS = {"https": 443, "http": 80}
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A server by its URL. `authority`, `certificate` and `key` are files; without an authority, the system's count.
+
+    `pem` is a certificate with its key in place of files. `server_name` is whom the server's certificate must name, if
+    not the host of `url`.
+    """
+
+    url: str
+    authority: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    verify: bool = True
+    server_name: str | None = None
+    proxy: str | None = None
+    pem: str = field(default="", repr=False)
+
+    def endpoint(self) -> Endpoint:
+        """Where requests go. Raises ValueError for a URL that is none.
+
+        Raises OSError for a file that is not there or not what it should be (SSLError).
+        """
+        parts = _parts(self.url)
+        proxy = None if not self.proxy else _proxy(self.proxy)
+        return Endpoint(
+            parts.hostname or "",
+            parts.port or PORTS[parts.scheme],
+            tls=self._context() if parts.scheme == "https" else None,
+            server_name=self.server_name or "",
+            proxy=proxy,
+        )
+
+    def _context(self) -> ssl.SSLContext:
+        from nodeprep.doors.http.tls import client_context
+
+        return client_context(self.authority, self.certificate, self.key, self.pem, verify=self.verify)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """`date` is the header of that name. `body` is one byte too long where it is cut off.
+    """`date` is the header of that name. `body` is None where it has more than LARGEST bytes.
 
     `retry_after` are the seconds that the server wants to be left alone for, 0.0 where it does not say.
     """
 
     status: int
     date: str | None
-    body: bytes
+    body: bytes | None
     retry_after: float = 0.0
 
 
+class Broken(Exception):
+    """No answer: why, and whether the server itself is out of reach (`lost`), so that nothing more need be asked."""
+
+    def __init__(self, kind: Why, detail: str, errno: int | None, *, lost: bool) -> None:
+        super().__init__(detail)
+        self.kind, self.detail, self.errno, self.lost = kind, detail, errno, lost
+
+
 class Wire:
-    """Requests to one peer, all within `seconds`; `connect` of them for a connection, `read` for one silence.
+    """Requests to one peer, all within `seconds`; `connect` for each step of a connection, `read` for one silence.
 
     Raises OSError where the peer's files cannot be used, ValueError for a URL that is none.
     """
 
     def __init__(self, peer: Peer, seconds: float, connect: float = CONNECT, read: float = READ) -> None:
-        self._url = peer.url
-        self._connect, self._read = connect, read
-        context = peer.context()  # before anything is open that would have to be closed
-        self._deadline = Deadline(seconds)
+        self._root = _parts(peer.url).path.rstrip("/")
+        self._seconds, self._until = seconds, clock.now() + seconds
         self._answered = False
-        self._pool = kube_connection.pool(peer, context, self._deadline)
+        self._client = HttpClient(peer.endpoint(), connect_seconds=connect, silence_seconds=read)
 
     def close(self) -> None:
-        self._pool.clear()
-        self._deadline.close()
+        self._client.close()
 
     def get(self, path: str, headers: Mapping[str, str]) -> ApiResponse:
         """Raises Broken."""
@@ -62,99 +108,68 @@ class Wire:
 
     def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> ApiResponse:
         """The answer, whole. Raises Broken: what was asked to be written may have been written or not."""
-        from urllib3.exceptions import HTTPError
-
         try:
-            response = self._sent(method, path, headers, body)
-            told = response.read(BODY_LIMIT_BYTES + 1, decode_content=False)
-            if len(told) > BODY_LIMIT_BYTES:
-                response.close()
-        except (HTTPError, OSError, ValueError) as error:
-            raise self._broken(error) from error
-        if self._deadline.left() <= 0:  # what was cut may look like an answer that ends
-            raise self._late()
-        if len(told) <= BODY_LIMIT_BYTES and response.length_remaining:
-            raise Broken(Why.IO_ERROR, "the connection ended in the middle of an answer", None, lost=False)
+            with self._client.send(method, self._root + path, headers, body or b"", until=self._until) as response:
+                try:
+                    whole: bytes | None = response.read(BODY_LIMIT_BYTES)
+                except BodyTooLarge:
+                    whole = None
+        except HttpFailure as failure:
+            raise self._broken(failure) from failure
         self._answered = True
-        said = response.headers
-        return ApiResponse(response.status, said.get("Date"), told, _seconds(said.get("Retry-After")))
+        return ApiResponse(response.status, response.header("Date"), whole, _seconds(response.header("Retry-After")))
 
     def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[bytes]:
-        """The lines of an answer as they come, to its end or the deadline's; of another status than 200, none.
+        """The lines of an answer as they come, to its end; of another status than 200, none.
 
-        Raises Broken.
+        Raises Broken, at the deadline too.
         """
-        from urllib3.exceptions import HTTPError
-
+        until = self._until
         try:
-            response = self._sent("GET", path, headers, None, silence=self._deadline.left())
-            if response.status != 200:
-                response.close()
-                raise Broken(Why.IO_ERROR, f"HTTP {response.status}", None, lost=False)
-            self._answered = True
-            rest = b""
-            while chunk := response.read1(decode_content=False):
-                *lines, rest = (rest + chunk).split(b"\n")
-                if len(rest) > LONGEST_LINE:
-                    raise Broken(Why.MALFORMED, f"a line of more than {LONGEST_LINE >> 20} MiB", None, lost=False)
-                yield from lines
-        except (HTTPError, OSError, ValueError) as error:
-            raise self._broken(error) from error
+            with self._client.send(
+                "GET", self._root + path, headers, until=until, silence_seconds=self._seconds
+            ) as response:
+                if response.status != 200:
+                    raise Broken(Why.IO_ERROR, f"HTTP {response.status}", None, lost=False)
+                self._answered = True
+                rest = b""
+                for piece in response.pieces():
+                    *lines, rest = (rest + piece).split(b"\n")
+                    if len(rest) > LONGEST_LINE:
+                        raise Broken(Why.MALFORMED, f"a line of more than {LONGEST_LINE >> 20} MiB", None, lost=False)
+                    yield from lines
+        except HttpFailure as failure:
+            raise self._broken(failure) from failure
 
-    def _sent(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, silence: float | None = None
-    ) -> BaseHTTPResponse:
-        from urllib3 import Timeout
-
-        left = self._deadline.left()
-        if left <= 0:
-            raise self._late()
-        return self._pool.request(
-            method,
-            self._url + path,
-            headers=headers,
-            body=body,
-            timeout=Timeout(connect=min(self._connect, left), read=min(silence or self._read, left)),
-            retries=False,
-            redirect=False,
-            preload_content=False,
-        )
-
-    def _late(self) -> Broken:
-        return Broken(Why.TIMEOUT, f"no answer in {self._deadline.seconds:g} s", None, lost=not self._answered)
-
-    def _broken(self, error: Exception) -> Broken:
+    def _broken(self, failure: HttpFailure) -> Broken:
         """A server that never answered is not asked a second time; one that did may only be slow with this answer."""
-        from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ReadTimeoutError
+        if clock.now() >= self._until:
+            return Broken(Why.TIMEOUT, f"no answer in {self._seconds:g} s", None, lost=not self._answered)
+        # What is no HTTP may be a server that is being restarted: MALFORMED is kept for answers that are whole.
+        kind = Why.TIMEOUT if failure.kind is Why.TIMEOUT else Why.IO_ERROR
+        lost = not (failure.connected and self._answered)
+        return Broken(kind, failure.detail[:WORDS], failure.errno, lost=lost)
 
-        if self._deadline.left() <= 0:
-            return self._late()
-        if isinstance(error, ConnectTimeoutError) and not isinstance(error, NewConnectionError):
-            return Broken(Why.TIMEOUT, f"no connection in {self._connect:g} s", None, lost=True)
-        if isinstance(error, ReadTimeoutError):
-            silence = self._read if self._answered else self._connect
-            return Broken(Why.TIMEOUT, f"silent for {silence:g} s or more", None, lost=not self._answered)
-        cause = _innermost(error)
-        number = cause.errno if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) else None
-        lost = isinstance(error, NewConnectionError) or not self._answered
-        return Broken(Why.IO_ERROR, _words(cause), number, lost=lost)
+
+def _parts(url: str) -> SplitResult:
+    """A URL of http or https. Raises ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme not in PORTS or not parts.hostname or parts.port == 0:
+        raise ValueError(f"{url[:WORDS]!r} is no URL of https or http")
+    return parts
+
+
+def _proxy(url: str) -> Endpoint:
+    """A proxy; one of https is held against the system's authorities. Raises ValueError for any other."""
+    parts = _parts(url if "://" in url else f"http://{url}")
+    if parts.scheme == "http":
+        return Endpoint(parts.hostname or "", parts.port or PORTS[parts.scheme])
+    from nodeprep.doors.http.tls import client_context
+
+    return Endpoint(parts.hostname or "", parts.port or PORTS[parts.scheme], tls=client_context())
 
 
 def _seconds(value: str | None) -> float:
     """`Retry-After` in seconds, bounded; 0.0 for a date, which no API server sends."""
     told = value or ""
     return min(float(told), MOST_WAIT) if told.isascii() and told.isdigit() and len(told) <= 9 else 0.0
-
-
-def _innermost(error: BaseException) -> BaseException:
-    """What it began with: urllib3 puts one error into another, as an argument or as its cause."""
-    inside = [one for one in (error.__cause__, *error.args, error.__context__) if isinstance(one, BaseException)]
-    return _innermost(inside[0]) if inside else error
-
-
-def _words(error: BaseException) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not accepted: {error.verify_message}"[:WORDS]
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror[:WORDS]
-    return (str(error) or type(error).__name__)[:WORDS]

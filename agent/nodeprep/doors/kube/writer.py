@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from nodeprep.doors.kube.reader import ApiAccess
-from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, WORDS, ApiResponse, Broken, Wire
+from nodeprep.doors.kube.requests import WORDS, ApiResponse, Broken, Wire
 from nodeprep.model import Unreadable
 
 MERGE = "application/merge-patch+json"
@@ -81,7 +81,7 @@ class ApiWriter:
 
 def _read(answer: ApiResponse, asked: str) -> WriteOutcome:
     try:
-        told = json.loads(answer.body) if len(answer.body) <= BODY_LIMIT_BYTES else None
+        told = None if answer.body is None else json.loads(answer.body)
     except (ValueError, RecursionError):
         told = None
     found = told if isinstance(told, dict) else {}
