@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from nodeprep.doors import clock
+from nodeprep.doors.http import tls as http_tls
 from nodeprep.doors.http.client import HttpClient
 from nodeprep.doors.http.connection import Endpoint
 from nodeprep.doors.http.failure import HttpFailure
-from nodeprep.doors.http.tls import client_context
 from nodeprep.doors.kube.requests import Broken, Peer, Wire
 from nodeprep.model import Why
 from tests.rigs.raw_server import Caller, RawServer, always, certificate, once
@@ -146,7 +146,7 @@ def test_who_we_are_is_told_by_files_or_by_a_text(keys: Path) -> None:
 def test_a_handshake_that_hangs_ends(keys: Path) -> None:
     """The connection is there, and the server says nothing."""
     with RawServer(lambda caller: caller.over.wait()) as server:
-        endpoint = Endpoint("127.0.0.1", server.port, tls=client_context(str(keys / "ca.crt")))
+        endpoint = Endpoint("127.0.0.1", server.port, tls=http_tls.client_context(str(keys / "ca.crt")))
         began = time.monotonic()
         with pytest.raises(HttpFailure) as failed:
             HttpClient(endpoint, connect_seconds=0.5).send("GET", "/", {}, until=clock.now() + AMPLE)

@@ -10,7 +10,8 @@ from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from nodeprep.doors.http.connection import Endpoint, connect
+from nodeprep.doors.http import connection as http_connection
+from nodeprep.doors.http.connection import Endpoint
 from nodeprep.doors.http.failure import HttpFailure
 from nodeprep.model import Why
 
@@ -85,7 +86,7 @@ class HttpClient:
             except HttpFailure as failure:
                 if method not in REPEATABLE or response.heard or failure.kind is Why.TIMEOUT:
                     raise
-        connection = HttpConnection(connect(endpoint, until, self._connect_seconds))
+        connection = HttpConnection(http_connection.connect(endpoint, until, self._connect_seconds))
         return Response(connection, until, silence, self._release).started(request, body)
 
     def _kept(self) -> HttpConnection | None:

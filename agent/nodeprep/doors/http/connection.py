@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from nodeprep.doors import clock
-from nodeprep.doors.http.failure import HttpFailure, refused
+from nodeprep.doors.http import failure as http_failure
+from nodeprep.doors.http.failure import HttpFailure
 from nodeprep.model import Why
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Endpoint:
         return self.bracketed if default else f"{self.bracketed}:{self.port}"
 
 
-class Link(Protocol):
+class Transport(Protocol):
     """A connection: bytes out and in, until a deadline. Each method raises OSError, TimeoutError among them."""
 
     def send(self, data: bytes, until: float) -> None:
@@ -103,7 +104,7 @@ def seconds_left(until: float) -> float:
     return left
 
 
-def connect(endpoint: Endpoint, until: float, connect_seconds: float) -> Link:
+def connect(endpoint: Endpoint, until: float, connect_seconds: float) -> Transport:
     """A connection to a server, through its proxy if it has one, before `until`.
 
     The TCP connection to one address, the answer of a proxy and the TLS handshake have `connect_seconds` each.
@@ -114,7 +115,7 @@ def connect(endpoint: Endpoint, until: float, connect_seconds: float) -> Link:
     if endpoint.socket_path:
         return _unix(endpoint.socket_path, until, connect_seconds)
     first = endpoint.proxy or endpoint
-    link: Link = _tcp(first, until, connect_seconds)
+    link: Transport = _tcp(first, until, connect_seconds)
     if endpoint.proxy is not None:
         link = _secured(link, first, until, connect_seconds)
         if endpoint.tls is None:
@@ -134,7 +135,7 @@ def _tcp(endpoint: Endpoint, until: float, connect_seconds: float) -> SocketLink
         except TimeoutError:
             trouble = _late("connection", soon - begun)
         except OSError as error:
-            trouble = refused(error, connected=False)
+            trouble = http_failure.refused(error, connected=False)
         if clock.now() >= until:
             break
     raise trouble
@@ -161,7 +162,7 @@ def _unix(path: str, until: float, connect_seconds: float) -> SocketLink:
     except (TimeoutError, BlockingIOError):
         raise _late("connection", soon - begun) from None
     except OSError as error:
-        raise refused(error, connected=False) from error
+        raise http_failure.refused(error, connected=False) from error
 
 
 def _unix_connected(path: str, until: float) -> socket.socket:
@@ -177,7 +178,7 @@ def _unix_connected(path: str, until: float) -> socket.socket:
     return made
 
 
-def _secured(link: Link, endpoint: Endpoint, until: float, connect_seconds: float) -> Link:
+def _secured(link: Transport, endpoint: Endpoint, until: float, connect_seconds: float) -> Transport:
     """The same connection with TLS, if the endpoint wants it; it is closed where the handshake fails."""
     context = endpoint.tls
     if context is None:
@@ -188,14 +189,14 @@ def _secured(link: Link, endpoint: Endpoint, until: float, connect_seconds: floa
     return _next(link, until, connect_seconds, "TLS handshake", lambda soon: TlsLink(link, context, name, soon))
 
 
-def _tunnelled(link: Link, endpoint: Endpoint, until: float, connect_seconds: float) -> Link:
+def _tunnelled(link: Transport, endpoint: Endpoint, until: float, connect_seconds: float) -> Transport:
     from nodeprep.doors.http import exchange
 
     _next(link, until, connect_seconds, "answer of the proxy", lambda soon: exchange.tunnel(link, endpoint, soon))
     return link
 
 
-def _next(link: Link, until: float, connect_seconds: float, what: str, step: Callable[[float], T]) -> T:
+def _next(link: Transport, until: float, connect_seconds: float, what: str, step: Callable[[float], T]) -> T:
     """One more step of a connection that is being made; it is closed where that fails."""
     begun = clock.now()
     soon = min(until, begun + connect_seconds)
@@ -206,7 +207,7 @@ def _next(link: Link, until: float, connect_seconds: float, what: str, step: Cal
         raise _late(what, soon - begun) from None
     except OSError as error:
         link.close()
-        raise refused(error, connected=False) from error
+        raise http_failure.refused(error, connected=False) from error
     except HttpFailure as failure:
         link.close()
         if failure.kind is Why.TIMEOUT:
@@ -234,7 +235,7 @@ def _addresses(endpoint: Endpoint, until: float) -> list[Address]:
     except UnicodeError:
         raise HttpFailure(Why.IO_ERROR, f"{host[:80]!r} is no name of a host", connected=False) from None
     except OSError as error:
-        raise refused(error, connected=False) from error
+        raise http_failure.refused(error, connected=False) from error
 
 
 def _looked_up(host: str, port: int, until: float) -> list[Address]:

@@ -11,7 +11,7 @@ import h11
 
 from nodeprep.doors import clock
 from nodeprep.doors.http import failure
-from nodeprep.doors.http.connection import Endpoint, Link
+from nodeprep.doors.http.connection import Endpoint, Transport
 from nodeprep.doors.http.failure import BodyTooLarge, HttpFailure
 from nodeprep.model import Why
 
@@ -39,7 +39,7 @@ def request_of(method: str, target: str, headers: Mapping[str, str], body: bytes
 class HttpConnection:
     """A connection and what its two ends know of each other. `unsent` is why a request could not be sent whole."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Transport) -> None:
         self.link = link
         self.parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
         self.unsent: OSError | None = None
@@ -211,7 +211,7 @@ class Response:
             raise HttpFailure(Why.MALFORMED, "both Content-Length and Transfer-Encoding")
 
 
-def tunnel(link: Link, endpoint: Endpoint, until: float) -> None:
+def tunnel(link: Transport, endpoint: Endpoint, until: float) -> None:
     """Have a proxy connect us to the endpoint. Raises HttpFailure; the caller closes the link."""
     where = f"{endpoint.bracketed}:{endpoint.port}"
     response = Response(HttpConnection(link), until).started(request_of("CONNECT", where, {"Host": where}, b""), b"")

@@ -57,7 +57,7 @@ class MetadataAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class MetadataPage:
     """An answer of the service. `body` is read where `status` is 200 only."""
 
     status: int
@@ -184,13 +184,13 @@ class Metadata:
             raise self._stop(Why.MALFORMED, path, _unexpected(answer))
         return self._text(path, answer)
 
-    def _text(self, path: str, answer: Page) -> str:
+    def _text(self, path: str, answer: MetadataPage) -> str:
         try:
             return answer.body.decode()
         except UnicodeDecodeError as error:
             raise self._stop(Why.MALFORMED, path, f"byte {error.start} of the answer is no UTF-8") from error
 
-    def _ask(self, method: str, path: str, headers: dict[str, str]) -> Page:
+    def _ask(self, method: str, path: str, headers: dict[str, str]) -> MetadataPage:
         """One answer that is final; a service that is busy is asked again, as long as there is time."""
         tried, pause = 1, PAUSE
         while (answer := self._once(method, path, headers)).status in BUSY_STATUSES:
@@ -201,12 +201,12 @@ class Metadata:
             tried, pause = tried + 1, pause * GROWTH
         return answer
 
-    def _once(self, method: str, path: str, headers: dict[str, str]) -> Page:
+    def _once(self, method: str, path: str, headers: dict[str, str]) -> MetadataPage:
         begun = clock.now()
         until = min(self._end, begun + self.waiting - self._waited)
         try:
             with self._client.send(method, path, headers, until=until) as response:
-                return Page(response.status, response.read(BODY) if response.status == FOUND else b"")
+                return MetadataPage(response.status, response.read(BODY) if response.status == FOUND else b"")
         except HttpFailure as failure:
             raise self._failed(path, failure, begun) from failure
         finally:
@@ -231,6 +231,6 @@ class Metadata:
         return _Stopped(Unreadable(kind, f"{self.base}{path}", errno, detail), connected=connected)
 
 
-def _unexpected(answer: Page) -> str:
+def _unexpected(answer: MetadataPage) -> str:
     moved = "; redirects are not followed" if 300 <= answer.status < 400 else ""
     return f"answered {answer.status}{moved}"

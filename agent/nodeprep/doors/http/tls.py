@@ -6,7 +6,7 @@ import os
 import ssl
 from contextlib import suppress
 
-from nodeprep.doors.http.connection import Link
+from nodeprep.doors.http.connection import Transport
 
 DECRYPTED_BYTES = 1 << 16  # of one read; a record of TLS has at most 16 KiB
 
@@ -50,7 +50,7 @@ def _load(context: ssl.SSLContext, pem: str) -> None:
 class TlsLink:
     """TLS over `below`. Raises OSError: the handshake failed, or took longer than `until` (TimeoutError)."""
 
-    def __init__(self, below: Link, context: ssl.SSLContext, server_name: str, until: float) -> None:
+    def __init__(self, below: Transport, context: ssl.SSLContext, server_name: str, until: float) -> None:
         self._below = below
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         try:

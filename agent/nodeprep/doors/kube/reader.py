@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 from nodeprep import __version__
 from nodeprep.doors import clock
-from nodeprep.doors.http.date import http_date
+from nodeprep.doors.http import date as http_date
 from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, CONNECT, READ, WORDS, ApiResponse, Broken, Peer, Wire
 from nodeprep.model import CannotLook, Unreadable, Why
 
@@ -176,7 +176,7 @@ class ApiReader:
         return None if answer.status == 404 else _read(answer, what)
 
     def _set_clock(self, date: str | None) -> None:
-        told = http_date(date or "")
+        told = http_date.http_date(date or "")
         self.now = self.now if told is None else told
 
 

@@ -61,9 +61,9 @@ class Peer:
         )
 
     def _context(self) -> ssl.SSLContext:
-        from nodeprep.doors.http.tls import client_context
+        from nodeprep.doors.http import tls as http_tls
 
-        return client_context(self.authority, self.certificate, self.key, self.pem, verify=self.verify)
+        return http_tls.client_context(self.authority, self.certificate, self.key, self.pem, verify=self.verify)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +164,9 @@ def _proxy(url: str) -> Endpoint:
     parts = _parts(url if "://" in url else f"http://{url}")
     if parts.scheme == "http":
         return Endpoint(parts.hostname or "", parts.port or PORTS[parts.scheme])
-    from nodeprep.doors.http.tls import client_context
+    from nodeprep.doors.http import tls as http_tls
 
-    return Endpoint(parts.hostname or "", parts.port or PORTS[parts.scheme], tls=client_context())
+    return Endpoint(parts.hostname or "", parts.port or PORTS[parts.scheme], tls=http_tls.client_context())
 
 
 def _seconds(value: str | None) -> float:
