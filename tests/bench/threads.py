@@ -1,4 +1,4 @@
-"""How long a look at a tree takes with one thread, and with one for each fact: why look.py begins with one.
+"""How long a look at a tree takes with one thread, and with one for each fact: why the observer begins with one.
 
     python tests/bench/threads.py [--runs N]
 

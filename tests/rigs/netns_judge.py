@@ -33,9 +33,9 @@ FACTS = [one.FACT for one in (routes, sysctls, netfilter, links, terway, cni, im
 
 
 def main() -> int:
-    eyes = Observer(place.place(None, "/").host())
+    observer = Observer(place.place(None, "/").host())
     for line in sys.stdin:
-        look = with_pods(eyes.look(FACTS), json.loads(line))
+        look = with_pods(observer.look(FACTS), json.loads(line))
         print(
             json.dumps([shown(one) for one in check_round.judge(CHECKS, look, None, NO_PROFILE, {}).findings]),
             flush=True,
