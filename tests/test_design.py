@@ -162,7 +162,7 @@ SAID = [
         "3.5",
         f"each {agent_lease.RENEW_SECONDS:g} s, if the checks ran; believed for {agent_lease.DURATION_SECONDS:g} s",
     ),
-    ("3.5", f"each {side_writes.TEST:g} to {LONGEST_TEST:.2f} s, one dry run: the label and the Lease by turns"),
+    ("3.5", f"each {side_writes.TEST:g} to {LONGEST_TEST:.2f} s, one dry run: alternately the label and the Lease"),
     ("3.5", f"come {LEAST_LATER:.0f} to {MOST_LATER:.0f} % later than their time"),
     (
         "3.5",
@@ -172,7 +172,7 @@ SAID = [
     ("3.5", f"comes once more after {side_writes.DRY_RUN_RETRY_SECONDS:g} s"),
     ("3.5", f"are read each {FACT.every:g} s"),
     ("3.5", f"is older than {RECORD_VALIDITY_SECONDS:g} s, at most each {FACT.rest:g} s"),
-    ("3.5", f"held against what ought to be there each {GATE_FILES_PERIOD_SECONDS:g} s"),
+    ("3.5", f"compared with what should be there each {GATE_FILES_PERIOD_SECONDS:g} s"),
     ("3.5", f"messages of {CONDITION_MESSAGE_LIMIT_CHARACTERS} characters at most"),
     ("3.5", f"At most {pace.RATE:g} a second go out after {BURST} are kept for"),
     ("3.5", f"doubles from {pace.FIRST:g} to {pace.MOST:g} s"),
@@ -194,7 +194,7 @@ ASKED = {
     "look at the Node": ([publisher.NODE_PERIOD_SECONDS * one for one in pace.SPREAD_FACTORS], 1),
     "renewal of the Lease": ([agent_lease.RENEW_SECONDS * one for one in pace.SPREAD_FACTORS], 1),
     "dry run of the admission policy": ([side_writes.TEST, LONGEST_TEST], 1),
-    "conditions said again; the look before it is a read of the Node itself": (
+    "conditions written again; the look before it is a read of the Node itself": (
         [node_object.refresh_after(0.0), node_object.refresh_after(1.0)],
         1,
     ),
