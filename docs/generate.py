@@ -8,9 +8,8 @@ from pathlib import Path
 
 from docs import configuration, metrics
 from nodeprep.checks import ALL
-from nodeprep.cli import reasons
 from nodeprep.cli.check import check_sheet
-from nodeprep.model import Check
+from nodeprep.model import EVERYWHERE, Check, filled
 
 TARGET = Path(__file__).with_name("checks.md")
 TESTS = Path(__file__).resolve().parent.parent / "tests"
@@ -23,9 +22,10 @@ Written by `make docs` from the checks; `nodeprep explain ID` prints the same. D
 - **stage** *device* needs no device plugin; *node* looks at what plugins and Kubernetes advertise.
 - **after**: if one of these fails on the same PCI device (or, without a device, at all), the finding is shown as its
   consequence.
-- **reasons** are stable words for programs, read from the check's source, with their statuses where it says both
-  together. Every check can also say `unknown CannotLook` (what it needs could not be read) and, of a device that is on
-  the bus and did not answer twice, `DeviceNotAnswering`.
+- **reasons** are stable words for programs, each with its status and, where it has one, its own fix; the others have
+  the check's. In a fix, words in capitals stand for what `nodeprep check` fills in. Of any check can be said
+  EVERYWHERE_REASONS: what it needs could not be read, it broke, the node has nothing of the kind or is of
+  another platform, a device is on the bus and did not answer twice.
 - **tested on**: *values* are rows of facts; *trees* whole nodes' file trees in which it is the root finding; *lab* a
   virtual machine with a real RoCE device and real hot-plug in which it is, *netns* a network namespace with Terway's
   links, rules and a metadata server, *cluster* a real Kubernetes API server. Where only *values* stands, no rig here
@@ -38,7 +38,9 @@ Written by `make docs` from the checks; `nodeprep explain ID` prints the same. D
 
 def page(checks: tuple[Check, ...]) -> str:
     """The whole of docs/checks.md."""
-    return "\n".join([INTRODUCTION, *_index(checks), "", *(line for check in checks for line in _section(check))])
+    everywhere = ", ".join(f"`{one.status} {one.name}`" for one in EVERYWHERE)
+    introduction = INTRODUCTION.replace("EVERYWHERE_REASONS", everywhere)
+    return "\n".join([introduction, *_index(checks), "", *(line for check in checks for line in _section(check))])
 
 
 def _index(checks: tuple[Check, ...]) -> Iterator[str]:
@@ -75,7 +77,7 @@ def _section(check: Check) -> Iterator[str]:
     yield ""
     yield check.why
     yield ""
-    yield f"*Fix:* {check.fix}"
+    yield f"*Fix:* {filled(check.fix)}"
     yield ""
     yield f"- severity: {check.severity}, {check_sheet.SEVERITIES[check.severity]}"
     yield f"- stage: {check.stage}, {check_sheet.STAGES[check.stage]}"
@@ -91,8 +93,8 @@ def _section(check: Check) -> Iterator[str]:
 
 
 def _reasons(check: Check) -> Iterator[str]:
-    said = (f"`{reason}` ({statuses})" if statuses else f"`{reason}`" for reason, statuses in reasons.reasons(check))
-    yield f"- reasons: {', '.join(said)}"
+    yield f"- reasons: {', '.join(f'`{one.name}` ({one.status})' for one in check.reasons)}"
+    yield from (f"  - `{one.name}` ({one.status}): {filled(one.fix)}" for one in check.reasons if one.fix)
 
 
 def _numbers(check: Check) -> Iterator[str]:

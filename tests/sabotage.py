@@ -16,7 +16,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -33,17 +33,29 @@ LIBRARIES = ("hypothesis", "typer", "yaml", "xdist", "pytest_timeout")
 
 @dataclass(frozen=True, slots=True)
 class Sabotaged(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports one module from another source than its file's."""
+    """Imports one module from another source than its file's, and lets the checks of its family say OK for any reason.
+
+    Else the runner would refuse the OK, which no check declares: then not the test of the check would notice it.
+    """
 
     name: str
     file: Path
     source: str
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        return importlib.util.spec_from_file_location(name, self.file, loader=self) if name == self.name else None
+        file = self.file.with_name(f"{name.rpartition('.')[2]}.py")
+        if name.rpartition(".")[0] != self.name.rpartition(".")[0] or not file.is_file():
+            return None
+        return importlib.util.spec_from_file_location(name, file, loader=self)
 
     def exec_module(self, module: ModuleType) -> None:
-        exec(compile(self.source, self.file, "exec"), module.__dict__)
+        file = Path(module.__file__ or "")
+        source = self.source if module.__name__ == self.name else file.read_text()
+        exec(compile(source, file, "exec"), module.__dict__)
+        check = vars(module).get("CHECK")
+        if check is not None:
+            fine = (replace(one, status=type(one.status).OK) for one in check.reasons)
+            vars(module)["CHECK"] = replace(check, reasons=(*check.reasons, *fine))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +84,8 @@ def sabotages(wanted: list[str]) -> Iterator[Sabotage]:
         if path.name == "__init__.py" or (wanted and check not in wanted):
             continue
         source = path.read_text()
-        for match in BAD.finditer(source):
+        judging, declared, _ = source.partition("\nCHECK = Check(")  # what is declared, tests/test_reasons.py holds
+        for match in BAD.finditer(judging if declared else source):
             line = source.count("\n", 0, match.start()) + 1
             yield Sabotage(path.relative_to(REPOSITORY), match.start(), match.end(), line)
 

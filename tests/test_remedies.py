@@ -59,7 +59,7 @@ EVERY = pytest.mark.parametrize("check", ALL, ids=lambda check: check.id)
 
 @EVERY
 def test_a_check_names_what_can_be_done_today(check: Check) -> None:
-    words = (check.question, check.why, check.fix, check.source)
+    words = (check.question, check.why, check.fix, check.source, *(one.fix for one in check.reasons))
     assert {ghost for text in words for ghost in ghosts(text)} == set()
     assert check.fix.strip(), "who has no remedy of ours needs to be told what to do"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from nodeprep.model import (
     NO_ACCESS,
     Check,
     Finding,
+    Reason,
     Seen,
     Severity,
     Status,
@@ -40,7 +42,8 @@ PLACE = "0000:5c:00.0"
 
 
 def check(check_id: str, says: Any, **different: Any) -> Check:
-    return past_values.check(check_id, **({"needs": (Rdma,), "judge": says} | different))
+    because = tuple(Reason("Because", status) for status in (Status.OK, Status.WARN, Status.FAIL, Status.ABSENT))
+    return past_values.check(check_id, **({"needs": (Rdma,), "judge": says, "reasons": because} | different))
 
 
 def look_of(*facts: object, live: bool = True, **unreadable: Unreadable) -> Look:
@@ -78,6 +81,68 @@ def test_a_check_that_breaks_keeps_what_it_said_before_and_is_unknown() -> None:
         (Status.OK, "Because"),
         (Status.UNKNOWN, "CheckBroke"),
     ]
+
+
+REFUSED = [
+    # what is declared                                  and said
+    (Reason("Because", Status.OK), Status.FAIL),
+    (Reason("Because", Status.FAIL), Status.OK),
+    (Reason("because", Status.OK), Status.OK),
+    (Reason("BecauseOf", Status.WARN), Status.WARN),
+]
+
+
+@pytest.mark.parametrize(("declared", "said"), REFUSED)
+def test_what_a_check_does_not_declare_is_a_fault_of_ours_and_of_no_other_check(declared: Reason, said: Status) -> None:
+    def says(_seen: Seen) -> Iterator[Verdict]:
+        yield verdict(said)
+
+    strange, fine = check("port.state", says, reasons=(declared,)), check("port.rate", says)
+    told = check_round.judge([strange, fine], look_of(rdma()), None, NO_PROFILE, {})
+    assert [(finding.check, finding.status, finding.verdict.reason) for finding in told.findings] == [
+        ("port.state", Status.UNKNOWN, "CheckBroke"),
+        ("port.rate", said, "Because"),
+    ]
+    assert told.findings[0].verdict.message == (
+        f"port.state broke: UndeclaredReason: {said} Because is not among its reasons; please report it"
+    )
+
+
+def test_what_every_check_may_say_needs_no_declaration() -> None:
+    def asks(seen: Seen) -> Iterator[Verdict]:
+        yield from seen.each(seen[Rdma].ports, lambda port: verdict() if port.state else None)
+
+    look = look_of(rdma(port(state=Unreadable(Why.DENIED, "/sys/x"))))
+    (finding,) = check_round.judge([check("port.state", asks, reasons=())], look, None, NO_PROFILE, {}).findings
+    assert (finding.status, finding.verdict.reason, finding.fix) == (Status.UNKNOWN, "CannotLook", "")
+
+
+@pytest.mark.parametrize("reason", ["DeviceNotAnswering", "CheckBroke", "Nothing", "OtherPlatform"])
+def test_what_the_runner_says_no_check_may_say(reason: str) -> None:
+    def says(_seen: Seen) -> Iterator[Verdict]:
+        yield replace(verdict(Status.FAIL), reason=reason)
+
+    (finding,) = check_round.judge([check("port.state", says)], look_of(rdma()), None, NO_PROFILE, {}).findings
+    assert (finding.status, finding.verdict.reason) == (Status.UNKNOWN, "CheckBroke")
+    assert "UndeclaredReason" in finding.verdict.message
+
+
+FIXES = [
+    # status, the fix of its reason           what the finding says to do
+    (Status.FAIL, "ip link set {name} up", "ip link set mlx5_3/1 up"),
+    (Status.WARN, "", "see 0000:5c:00.0"),
+    (Status.OK, "", ""),
+]
+
+
+@pytest.mark.parametrize(("status", "fix", "told"), FIXES)
+def test_a_finding_says_what_to_do(status: Status, fix: str, told: str) -> None:
+    def says(_seen: Seen) -> Iterator[Verdict]:
+        yield verdict(status)
+
+    one = check("port.state", says, fix="see {place}", reasons=(Reason("Because", status, fix),))
+    (finding,) = check_round.judge([one], look_of(rdma()), None, NO_PROFILE, {}).findings
+    assert finding.fix == told
 
 
 def test_an_unreadable_fact_is_unknown_with_path_and_reason() -> None:

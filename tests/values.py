@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from string import Formatter
 from typing import Any
 
 from nodeprep import check_round
@@ -10,9 +11,11 @@ from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.rdma import Gid, Port, Rdma, RdmaDevice
-from nodeprep.model import Check, Seen, Shown, Verdict, raw
+from nodeprep.model import Check, Seen, Shown, Status, Verdict, raw, values_of
 
 BDF = "0000:5c:00.0"
+# What checks said: id, reason and status. tests/given.py tells it apart by test file.
+GIVEN: set[tuple[str, str, Status]] = set()
 
 
 def port(**different: Any) -> Port:
@@ -167,7 +170,17 @@ def verdicts(
     own = {check.want: want or check.want()} if check.want else {}
     values: dict[type, object] = {type(fact): fact for fact in facts}
     earlier = None if before is None else Seen({type(fact): fact for fact in before} | own)
-    return list(check_round.run_check(check, Seen(values | own, earlier, seconds if before is not None else 0.0)))
+    said = list(check_round.run_check(check, Seen(values | own, earlier, seconds if before is not None else 0.0)))
+    for verdict in said:
+        GIVEN.add((check.id, verdict.reason, verdict.status))
+        advice = check.advice(verdict.reason, verdict.status)
+        assert placeholders(advice) <= values_of(verdict).keys(), f"{short(verdict)}: cannot fill {advice!r}"
+    return said
+
+
+def placeholders(fix: str) -> set[str]:
+    """The words in braces of a fix. Raises ValueError for one that is no template."""
+    return {name for _, name, _, _ in Formatter().parse(fix) if name is not None}
 
 
 def say(check: Check, *facts: object, **look: Any) -> str:

@@ -114,8 +114,7 @@ class Question:
     ) -> Report:
         """What folded findings come to: what is waived is marked so, and what the agent remembers stands beside it."""
         node = self.node(facts)
-        selected = {check.id for check in self.checks}
-        remembered = latched(findings, self.profile_request.agent_state, selected)
+        remembered = latched(findings, self.profile_request.agent_state, self.checks)
         known, expired = self.profile_request.waived(remembered, node)
         return Report(
             node=node,
@@ -230,20 +229,20 @@ def with_baseline(chosen: ProfileSelection, baseline: Profile | None) -> Profile
 
 
 def latched(
-    findings: tuple[Finding, ...], agent_state: AgentState | None, selected: Iterable[str]
+    findings: tuple[Finding, ...], agent_state: AgentState | None, checks: Iterable[Check]
 ) -> tuple[Finding, ...]:
     """The findings, with what the agent holds against a subject until a human says otherwise."""
     held = {(one.check, one.subject): one for one in (agent_state.cases if agent_state else ()) if one.latched}
     if not held:
         return findings
     failing = {(one.check, one.subject) for one in findings if one.status is Status.FAIL}
-    known = set(selected)
+    known = {check.id: check for check in checks}
     kept = []
     for (check, subject), case in held.items():
         if check in known and (check, subject) not in failing:
             message = f"{case.message} [not seen now; latched: {case.latched}; nodeprep reset clears it]"
             verdict = Verdict(subject, Status.FAIL, case.reason, message, case.remedy, case.observed)
-            kept.append(Finding(check, Severity.GATE, verdict))
+            kept.append(Finding(check, Severity.GATE, verdict, fix=known[check].fix_of(verdict)))
     replaced = {(one.check, one.subject) for one in kept}
     return (*(one for one in findings if (one.check, one.subject) not in replaced), *kept)
 

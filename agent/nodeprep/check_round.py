@@ -20,7 +20,11 @@ from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import Profile
 from nodeprep.look import Look
 from nodeprep.model import (
+    CHECK_BROKE,
     NODE,
+    NOTHING_HERE,
+    OTHER_PLATFORM,
+    SILENT_DEVICE,
     CannotLook,
     Check,
     Fact,
@@ -39,7 +43,7 @@ from nodeprep.model import (
 
 NOT_ANSWERING = (errno.EIO, errno.ENODEV, errno.ENXIO)
 
-ELSEWHERE = Verdict(NODE, Status.ABSENT, "OtherPlatform", "this is no node of Alibaba Cloud")
+ELSEWHERE = Verdict(NODE, OTHER_PLATFORM.status, OTHER_PLATFORM.name, "this is no node of Alibaba Cloud")
 
 
 def needed(checks: Iterable[Check]) -> tuple[Fact, ...]:
@@ -47,6 +51,10 @@ def needed(checks: Iterable[Check]) -> tuple[Fact, ...]:
     kinds = {kind for check in checks for kind in (*check.needs, *check.uses)}
     kinds |= {Pci, Rdma, Links} if Expected in kinds else set()
     return tuple(fact for fact in FACTS if fact.kind in kinds)
+
+
+class UndeclaredReason(Exception):
+    """A check said what its CHECK does not declare: a fault of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +98,13 @@ def unfolded(
     `expected` is what `expect` says, where it is known already.
     """
     expected = expect(look, profile) if expected is None else expected
-    findings: list[Finding] = []
+    said: list[tuple[Check, Verdict]] = []
     skipped: list[Skipped] = []
     elsewhere = frozenset() if platform.is_alibaba(look.facts) else ALIBABA_CLOUD
     for check in checks:
         sure = check.id in insisted.union(profile.gates)
         if not sure and not elsewhere.isdisjoint((check.family, check.id)):
-            findings.append(Finding(check.id, check.severity, ELSEWHERE))
+            said.append((check, ELSEWHERE))
             continue
         why = _not_run(check, look, before, insisted=sure)
         if why:
@@ -106,8 +114,10 @@ def unfolded(
         earlier = None if before is None else Seen(_values(check, before, expected, want))
         seconds = 0.0 if before is None else look.at - before.at
         seen = Seen(_values(check, look, expected, want), earlier, seconds)
-        findings += (Finding(check.id, check.severity, verdict) for verdict in run_check(check, seen))
-    return RoundFindings(tuple(_convict(findings, look, before)), tuple(skipped))
+        said += ((check, verdict) for verdict in run_check(check, seen))
+    return RoundFindings(
+        tuple(check.finding(verdict) for check, verdict in _convict(said, look, before)), tuple(skipped)
+    )
 
 
 def expect(look: Look, profile: Profile) -> Expected | Unreadable:
@@ -162,53 +172,58 @@ def _is_no_loss(blind: Unreadable, kind: type, check: Check) -> bool:
 
 
 def run_check(check: Check, seen: Seen) -> Iterator[Verdict]:
-    """Run one check on facts: what it says; ABSENT if it says nothing, UNKNOWN if it could not look or broke."""
+    """Run one check on facts: what it says; ABSENT if it says nothing, UNKNOWN if it could not look or broke.
+
+    A check that says what it does not declare is broken too.
+    """
     told = iter(() if check.rates and seen.before is None else check.judge(seen))
     said = False
     while True:
-        verdict, broke = fault_boundary.contained(lambda: next(told, None))
+        verdict, broke = fault_boundary.contained(lambda: _declared(check, next(told, None)))
         if isinstance(broke, CannotLook):
             yield cannot_look(NODE, broke.blind)
             return
         if broke is not None:
-            yield Verdict(
-                NODE,
-                Status.UNKNOWN,
-                "CheckBroke",
-                f"{check.id} broke: {fault_boundary.words_of(broke)}; please report it",
-            )
+            message = f"{check.id} broke: {fault_boundary.words_of(broke)}; please report it"
+            yield Verdict(NODE, CHECK_BROKE.status, CHECK_BROKE.name, message)
             return
         if verdict is None:
             break
         said = True
         yield verdict
     if not said:
-        yield Verdict(NODE, Status.ABSENT, "Nothing", "this node has nothing that the question is about")
+        message = "this node has nothing that the question is about"
+        yield Verdict(NODE, NOTHING_HERE.status, NOTHING_HERE.name, message)
 
 
-def _convict(findings: list[Finding], look: Look, before: Look | None) -> list[Finding]:
+def _declared(check: Check, verdict: Verdict | None) -> Verdict | None:
+    """The verdict. Raises UndeclaredReason for one that the check does not declare."""
+    if verdict is None or check.declares(verdict.reason, verdict.status):
+        return verdict
+    raise UndeclaredReason(f"{verdict.status} {verdict.reason} is not among its reasons")
+
+
+def _convict(said: list[tuple[Check, Verdict]], look: Look, before: Look | None) -> Iterable[tuple[Check, Verdict]]:
     """Turn silence into evidence: a device that the bus still shows and that failed to answer twice is faulty."""
     pci = look.get(Pci)
-    silent = [finding for finding in findings if _is_silence(finding.verdict.blind)]
-    if not silent or before is None or pci is None:
-        return findings
+    if before is None or pci is None or not any(_is_silence(verdict.blind) for _, verdict in said):
+        return said
     paths = {blind.path for value in before.facts.values() for blind in unreadables(value) if _is_silence(blind)}
-    return [_convicted(finding, pci, paths) if finding in silent else finding for finding in findings]
+    return [(check, _convicted(check, verdict, pci, paths)) for check, verdict in said]
 
 
 def _is_silence(blind: Unreadable | None) -> bool:
     return blind is not None and (blind.kind is Why.TIMEOUT or blind.errno in NOT_ANSWERING)
 
 
-def _convicted(finding: Finding, pci: Pci, paths: set[str]) -> Finding:
-    verdict = finding.verdict
-    if verdict.blind is None or verdict.blind.path not in paths or pci.at_address(finding.subject.place) is None:
-        return finding
-    status = Status.FAIL if finding.severity is Severity.GATE else Status.WARN
-    message = (
-        f"{verdict.subject.name} at {finding.subject.place} is on the bus and did not answer twice: {verdict.blind}"
-    )
-    return replace(finding, verdict=replace(verdict, status=status, reason="DeviceNotAnswering", message=message))
+def _convicted(check: Check, verdict: Verdict, pci: Pci, paths: set[str]) -> Verdict:
+    blind, place = verdict.blind, verdict.subject.place
+    if blind is None or not _is_silence(blind) or blind.path not in paths or pci.at_address(place) is None:
+        return verdict
+    status = Status.FAIL if check.severity is Severity.GATE else Status.WARN
+    (reason,) = (one for one in SILENT_DEVICE if one.status is status)
+    message = f"{verdict.subject.name} at {place} is on the bus and did not answer twice: {blind}"
+    return replace(verdict, status=status, reason=reason.name, message=message)
 
 
 def unreadables(value: object) -> Iterator[Unreadable]:

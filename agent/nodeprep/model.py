@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 from nodeprep.shown import NO_ACCESS, CannotLook, Shown, Unreadable, Why, guarded, not_recorded, raw, shown
 
 __all__ = [
+    "EVERYWHERE",
     "NODE",
     "NO_ACCESS",
     "SEVERAL",
@@ -18,6 +19,7 @@ __all__ = [
     "Confirmation",
     "Fact",
     "Finding",
+    "Reason",
     "Remedy",
     "Report",
     "Seen",
@@ -33,10 +35,12 @@ __all__ = [
     "Waived",
     "Why",
     "cannot_look",
+    "filled",
     "guarded",
     "not_recorded",
     "raw",
     "shown",
+    "values_of",
 ]
 
 T = TypeVar("T")
@@ -113,11 +117,38 @@ class Remedy:
 
 
 @dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a check gives a status, in one CamelCase word that stays the same, and what to do about it.
+
+    A word that stands with two statuses is declared with each. `fix` is a template for `filled`; "" means that the
+    check's general fix is right.
+    """
+
+    name: str
+    status: Status
+    fix: str = ""
+
+
+# What the runner says itself, and what any check may say without declaring it.
+CANNOT_LOOK = Reason("CannotLook", Status.UNKNOWN)
+CHECK_BROKE = Reason("CheckBroke", Status.UNKNOWN)
+NOTHING_HERE = Reason("Nothing", Status.ABSENT)
+OTHER_PLATFORM = Reason("OtherPlatform", Status.ABSENT)
+_REPLACE = "Drain and reboot the node (power cycle); if {place} is silent again, reseat or replace the board."
+SILENT_DEVICE = (
+    Reason("DeviceNotAnswering", Status.FAIL, _REPLACE),
+    Reason("DeviceNotAnswering", Status.WARN, _REPLACE),
+)
+EVERYWHERE = (CANNOT_LOOK, CHECK_BROKE, NOTHING_HERE, OTHER_PLATFORM, *SILENT_DEVICE)
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What a check says of one subject.
 
-    `reason` is CamelCase and stable; `message` names the device, what was seen and what was wanted by whom;
-    `observed` and `expected` repeat the two values for machines. `blind` is what made it UNKNOWN.
+    `reason` is the name of a declared Reason; `message` names the device, what was seen and what was wanted by whom;
+    `observed` and `expected` repeat the two values for machines. `blind` is what made it UNKNOWN. `args` are values
+    for placeholders of the reason's fix that stand nowhere else in the verdict, such as an interface.
     """
 
     subject: Subject
@@ -128,6 +159,31 @@ class Verdict:
     observed: str = ""
     expected: str = ""
     blind: Unreadable | None = None
+    args: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+class _Values(dict[str, str]):
+    """Values by placeholder; a word in capitals for a placeholder that has none, as manuals write it."""
+
+    def __missing__(self, name: str) -> str:
+        return "ADDRESS" if name == "place" else name.upper()
+
+
+def filled(fix: str, verdict: Verdict | None = None) -> str:
+    """A fix with values in the place of its placeholders, which are written as in `str.format`.
+
+    {name} and {place} are the subject's, {observed} and {expected} the verdict's; others are arguments of the verdict
+    or of its remedy. One without a value stands in capitals: {interface} is INTERFACE where no verdict is given.
+    """
+    return fix.format_map(_Values({} if verdict is None else values_of(verdict)))
+
+
+def values_of(verdict: Verdict) -> dict[str, str]:
+    """What placeholders stand for in a fix of this verdict; none of them is empty."""
+    own = {"name": verdict.subject.name, "place": verdict.subject.place}
+    own |= {"observed": verdict.observed, "expected": verdict.expected}
+    known = {**(verdict.remedy.args if verdict.remedy else {}), **verdict.args, **own}
+    return {name: str(value) for name, value in known.items() if value}
 
 
 class Seen:
@@ -178,7 +234,7 @@ def cannot_look(subject: Subject, blind: Unreadable) -> Verdict:
     """The verdict for a subject of which something that counts could not be read."""
     at = f" at {subject.place}" if ":" in subject.place and subject.place not in subject.name else ""
     message = f"{subject.name}{at}: could not look at {blind}"
-    return Verdict(subject, Status.UNKNOWN, "CannotLook", message, observed=blind.kind, blind=blind)
+    return Verdict(subject, CANNOT_LOOK.status, CANNOT_LOOK.name, message, observed=blind.kind, blind=blind)
 
 
 def shortest(_: object) -> float:
@@ -193,7 +249,8 @@ class Check:
     It is not run where one of its `needs` is not shown; `uses` are facts that it can do without.
     `after`: if one of these fails on the same PCI device, this finding is shown as its consequence.
     `want`: the dataclass of the operator's numbers for this check. `rates`: it compares two looks, between which the
-    agent lets `window(want)` seconds pass at least.
+    agent lets `window(want)` seconds pass at least. `reasons`: all that it may say, with their statuses; the runner
+    refuses any other. `fix` is a template as theirs, for those that have none of their own.
     """
 
     id: str
@@ -206,6 +263,7 @@ class Check:
     confirmation: Confirmation
     needs: tuple[type, ...]
     judge: Callable[[Seen], Iterator[Verdict]]
+    reasons: tuple[Reason, ...] = ()
     uses: tuple[type, ...] = ()
     after: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
@@ -216,6 +274,25 @@ class Check:
     @property
     def family(self) -> str:
         return self.id.partition(".")[0]
+
+    def declares(self, name: str, status: Status) -> bool:
+        """Whether it may say this."""
+        return any(one.name == name and one.status is status for one in (*self.reasons, CANNOT_LOOK))
+
+    def advice(self, name: str, status: Status) -> str:
+        """What to do about a reason, as a template; "" where the status asks for nothing."""
+        if status not in (Status.WARN, Status.FAIL):
+            return ""
+        known = (one for one in (*self.reasons, *EVERYWHERE) if one.name == name and one.status is status)
+        return next((one.fix for one in known if one.fix), self.fix)
+
+    def finding(self, verdict: Verdict) -> Finding:
+        """A verdict of this check, with what to do about it."""
+        return Finding(self.id, self.severity, verdict, fix=self.fix_of(verdict))
+
+    def fix_of(self, verdict: Verdict) -> str:
+        """What to do about a verdict, with its values; "" where nothing is to be done."""
+        return filled(self.advice(verdict.reason, verdict.status), verdict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,13 +327,18 @@ class Waived:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A verdict with its check. `root` names the check whose failure on the same device this one follows from."""
+    """A verdict with its check.
+
+    `root` names the check whose failure on the same device this one follows from; `fix` says what to do about a fault,
+    "" where nothing is to be done.
+    """
 
     check: str
     severity: Severity
     verdict: Verdict
     root: str | None = None
     waived: Waived | None = None
+    fix: str = ""
 
     @property
     def status(self) -> Status:

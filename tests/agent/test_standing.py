@@ -17,6 +17,7 @@ from nodeprep.model import (
     Check,
     Confirmation,
     Fact,
+    Reason,
     Seen,
     Severity,
     Shown,
@@ -58,6 +59,7 @@ IMDS = Fact(Imds, lambda _: None, every=300.0, rest=15.0)
 PORT = Fact(Port, lambda _: None, every=10.0)
 BUS = Fact(Bus, lambda _: None, every=60.0)
 Judge = Callable[[Seen], Iterator[Verdict]]
+SAID = ("Value", "Grown", "Said", "Bad")  # by the checks of these tests, with any status
 
 
 def is_one(seen: Seen) -> Iterator[Verdict]:
@@ -91,6 +93,7 @@ def check(judge: Judge = is_one, *needs: type, name: str = "a.b", rates: bool = 
         confirmation=Confirmation.FAST,
         needs=needs or (Port,),
         judge=judge,
+        reasons=tuple(Reason(word, status) for word in SAID for status in Status),
         rates=rates,
         window=lambda _: over,
     )

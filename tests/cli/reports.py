@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from nodeprep.model import (
@@ -10,6 +11,7 @@ from nodeprep.model import (
     Check,
     Confirmation,
     Finding,
+    Reason,
     Remedy,
     Report,
     Seen,
@@ -29,23 +31,29 @@ def nothing(seen: Seen) -> Iterator[Verdict]:  # noqa: ARG001
     yield from ()
 
 
-def check(check_id: str, fix: str = "Look at it.", severity: str = "gate") -> Check:
-    """A check of which only id, severity and fix matter here."""
+LOOK = {"": "Look at it."}
+
+
+def check(check_id: str, fixes: Mapping[str, str], severity: str = "gate") -> Check:
+    """A check of which only id, severity and fixes matter here: those of reasons by name, that of the check by ""."""
     return Check(
         id=check_id,
         question="Is it well?",
         why="It matters.",
-        fix=fix,
+        fix=fixes[""],
         source="somewhere",
         severity=Severity(severity),
         stage=Stage.DEVICE,
         confirmation=Confirmation.FAST,
         needs=(),
         judge=nothing,
+        reasons=tuple(
+            Reason(name, status, fix) for name, fix in fixes.items() if name for status in (Status.FAIL, Status.WARN)
+        ),
     )
 
 
-def finding(given: dict[str, Any]) -> Finding:
+def finding(given: dict[str, Any], fixes: Mapping[str, str]) -> Finding:
     """`check`, `status`, and what differs from an OK verdict on the node; `at` is ADDRESS or ADDRESS/PORT."""
     place, _, port = given.get("at", "").partition("/")
     subject = Subject(place, int(port) if port else None, given.get("name") or given["at"]) if place else NODE
@@ -63,17 +71,19 @@ def finding(given: dict[str, Any]) -> Finding:
         else None,
     )
     excused = Waived(waived["reason"], waived["until"], waived["days"]) if waived else None
-    return Finding(given["check"], Severity(given.get("severity", "gate")), verdict, given.get("root"), excused)
+    of = check(given["check"], fixes, given.get("severity", "gate"))
+    return replace(of.finding(verdict), root=given.get("root"), waived=excused)
 
 
 def report(given: dict[str, Any]) -> Report:
+    fixes = given.get("fixes", {})
     return Report(
         node=given.get("node", "gpu-17"),
         boot_id=given.get("boot-id", ""),
         profile=given.get("profile", "rdma-roce"),
         chosen_by=given.get("chosen-by", "chosen with --profile"),
         gates=tuple(given.get("gates", ())),
-        findings=tuple(finding(one) for one in given.get("findings", ())),
+        findings=tuple(finding(one, fixes.get(one["check"], LOOK)) for one in given.get("findings", ())),
         skipped=tuple(Skipped(*one) for one in given.get("skipped", ())),
         looked_for=given.get("looked-for", ""),
         notes=tuple(given.get("notes", ())),
@@ -81,7 +91,7 @@ def report(given: dict[str, Any]) -> Report:
 
 
 def checks(given: dict[str, Any]) -> dict[str, Check]:
-    """One for each id in the findings; `fixes` says what a check's fix is."""
+    """One for each id in the findings; `fixes` says what its fixes are."""
     fixes = given.get("fixes", {})
     ids = dict.fromkeys(one["check"] for one in given.get("findings", ()))
-    return {check_id: check(check_id, fixes.get(check_id, "Look at it.")) for check_id in ids}
+    return {check_id: check(check_id, fixes.get(check_id, LOOK)) for check_id in ids}

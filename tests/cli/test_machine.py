@@ -61,6 +61,27 @@ FULL = {
 }
 
 
+FIXES = [
+    # of a finding                                                           its fix
+    ({"status": "fail"}, "Look at it."),
+    ({"status": "warn", "reason": "Down", "name": "eth2"}, "up eth2"),
+    ({"status": "ok", "reason": "Down"}, ""),
+    ({"status": "unknown", "blind": {"kind": "denied", "path": "/sys", "errno": 13}}, "run it as root"),
+    ({"status": "unknown", "blind": {"kind": "malformed", "path": "/sys"}}, ""),
+    ({"status": "fail", "blind": {"kind": "denied", "path": "/sys", "errno": 13}}, "Look at it."),
+]
+
+
+@pytest.mark.parametrize(("finding", "fix"), FIXES)
+def test_a_finding_says_what_to_do(finding: dict[str, Any], fix: str) -> None:
+    case = {
+        "fixes": {"port.state": {"": "Look at it.", "Down": "up {name}"}},
+        "findings": [{"check": "port.state", "at": "0000:19:00.0"} | finding],
+    }
+    (told,) = said(case)["findings"]
+    assert told["fix"] == fix
+
+
 def objects(value: Any) -> list[dict[str, Any]]:
     """Every object in a document."""
     found = [value] if isinstance(value, dict) else []

@@ -14,6 +14,8 @@ import pytest
 from nodeprep import assessment, job_profile, state_file
 from nodeprep.agent_state import AgentState, Case, NodeState
 from nodeprep.assessment import Question
+from nodeprep.checks.klog.nic import CHECK as NIC
+from nodeprep.checks.port.state import CHECK as STATE
 from nodeprep.cli.check import agent_knowledge, json_report, operator_wishes
 from nodeprep.cli.check.agent_knowledge import AgentKnowledge
 from nodeprep.cli.check.choices import FailOn
@@ -155,13 +157,15 @@ CASE = Case(
 def test_latches(seen: Status, case: Case, expected: Status) -> None:
     subject = Subject("0000:5c:00.0", None, "mlx5_0")
     now = Finding("klog.nic", Severity.GATE, Verdict(subject, seen, "Now", "as seen now"))
-    (told,) = assessment.latched((now,), agent_state(cases=(case,)), ["klog.nic"])
+    (told,) = assessment.latched((now,), agent_state(cases=(case,)), [NIC])
     assert told.status is expected
-    assert ("not seen now" in told.verdict.message) == (seen is Status.OK and expected is Status.FAIL)
+    unseen = seen is Status.OK and expected is Status.FAIL
+    assert ("not seen now" in told.verdict.message) == unseen
+    assert told.fix == (NIC.fix if unseen else "")
 
 
 def test_a_latch_of_a_check_that_was_not_asked_for_is_not_told() -> None:
-    assert assessment.latched((), agent_state(cases=(CASE,)), ["port.state"]) == ()
+    assert assessment.latched((), agent_state(cases=(CASE,)), [STATE]) == ()
 
 
 FULL = Finding(
@@ -177,6 +181,7 @@ FULL = Finding(
         "0",
         Unreadable(Why.DENIED, "/x", 13, "no"),
     ),
+    fix="swap the cable of mlx5_0/1",
 )
 
 

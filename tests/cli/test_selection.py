@@ -6,9 +6,9 @@ import pytest
 
 from nodeprep.cli.check import selection
 from nodeprep.cli.usage import UsageError
-from tests.cli.reports import check
+from tests.cli.reports import LOOK, check
 
-CHECKS = tuple(map(check, ("pci.answers", "pci.link", "port.state", "port.rate", "time.sync")))
+CHECKS = tuple(check(one, LOOK) for one in ("pci.answers", "pci.link", "port.state", "port.rate", "time.sync"))
 ROWS = [
     # --only                    --skip            runs
     ([], [], "pci.answers pci.link port.state port.rate time.sync"),

@@ -73,10 +73,14 @@ def test_list_names_every_check_in_order() -> None:
     told = json.loads(nodeprep("list", "-o", "json").stdout)
     assert [one["id"] for one in told] == [check.id for check in ALL]
     assert all(
-        list(one) == ["id", "question", "severity", "stage", "confirmation", "needs", "after", "remedies"]
+        list(one) == ["id", "question", "severity", "stage", "confirmation", "needs", "after", "remedies", "reasons"]
         for one in told
     )
     state = next(one for one in told if one["id"] == "port.state")
+    reasons = {(one["reason"], one["status"]): one["fix"] for one in state.pop("reasons")}
+    assert reasons["Active", "ok"] == ""
+    assert reasons["AdministrativelyDown", "fail"] == "ip link set INTERFACE up"
+    assert reasons["NotActive", "fail"] == "ibstat, and dmesg | grep ADDRESS."
     assert state == {
         "id": "port.state",
         "question": "Is every RDMA port that this node needs up?",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,17 +92,20 @@ def test_a_mebibyte_of_anything_is_cut() -> None:
 
 
 FIXES = [
-    # fix                                                     reason        what is shown
-    ("Reseat the cable.", "NoSignal", "Reseat the cable."),
-    ("NoSignal: the cable. Disabled: set it up.", "NoSignal", "the cable."),
-    ("NoSignal: the cable. Disabled: set it up.", "Disabled", "set it up."),
-    ("NoSignal: the cable. Disabled: set it up.", "Other", "NoSignal: the cable. Disabled: set it up."),
-    ("NoSignal, Disabled: the cable; NotActive: ask.", "Disabled", "the cable;"),
-    ("Cloud: rescan. Metal: reseat. OtherBoard: capture anew.", "OtherBoard", "capture anew."),
-    ("Set it in /etc/x: y.", "Y", "Set it in /etc/x: y."),
+    # fixes of two devices               what is shown
+    (("look.", "look."), "look."),
+    (("up eth2.", "up eth3."), "up INTERFACE."),
+    (("up eth2.",), "up eth2."),
 ]
 
 
-@pytest.mark.parametrize(("fix", "reason", "shown"), FIXES)
-def test_of_a_fix_only_what_helps_here_is_shown(fix: str, reason: str, shown: str) -> None:
-    assert table.advice(fix, reason) == shown
+@pytest.mark.parametrize(("fixes", "shown"), FIXES)
+def test_several_devices_share_a_fix_or_its_pattern(fixes: tuple[str, ...], shown: str) -> None:
+    fault = {"check": "port.state", "status": "fail", "reason": "Down"}
+    case = {
+        "fixes": {"port.state": {"": "look.", "Down": "up {interface}."}},
+        "findings": [fault | {"at": str(number)} for number in range(len(fixes))],
+    }
+    told = reports.report(case)
+    told = replace(told, findings=tuple(replace(one, fix=fix) for one, fix in zip(told.findings, fixes, strict=True)))
+    assert f"  fix     {shown}" in table.table(told, reports.checks(case), style(case))

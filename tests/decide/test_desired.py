@@ -363,6 +363,24 @@ def test_would_run(cases: tuple[Case, ...], runs: list[str]) -> None:
     assert [f"{one} {remedy.playbook} {remedy.args['interface']}" for one, remedy in would] == runs
 
 
+TO_DO = tuple(replace(finding(one, port=port), fix=f"fix {one} {port}") for one in (PCI, PORT) for port in (1, 2))
+FIXES: list[tuple[tuple[Case, ...], tuple[Finding, ...], str]] = [
+    ((), TO_DO, ""),
+    ((wrong(),), TO_DO, f"fix {PORT} 1"),
+    ((wrong(port=2),), TO_DO, f"fix {PORT} 2"),
+    ((wrong(), wrong(PCI)), TO_DO, f"fix {PCI} 1"),  # at the root of the other
+    ((wrong(),), FINE, ""),  # not seen now
+    ((wrong(SYNC),), TO_DO, ""),  # closes no gate
+]
+
+
+@pytest.mark.parametrize(("cases", "found", "fix"), FIXES)
+def test_what_to_do_about_the_fault_that_closes_the_gate(
+    cases: tuple[Case, ...], found: tuple[Finding, ...], fix: str
+) -> None:
+    assert tell(memory(UNHEALTHY, cases=cases), RDMA, found=found).fix == fix
+
+
 LEGAL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 

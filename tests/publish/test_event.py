@@ -24,15 +24,21 @@ def node(status: str | None = None, reason: str = "", taints: tuple[Any, ...] = 
     return WrittenNode.of({"metadata": metadata, "spec": {"taints": list(taints)}, "status": {"conditions": said}})
 
 
-def wants(status: str, reason: str, *, may_stay: bool = True) -> Desired:
+def wants(status: str, reason: str, *, may_stay: bool = True, fix: str = "") -> Desired:
     conditions = (NodeCondition(TRAINING_READY, status, reason, "what it is"),)
-    return Desired(NodeState.READY, conditions=conditions, bootstrap_taint_may_stay=may_stay)
+    return Desired(NodeState.READY, conditions=conditions, bootstrap_taint_may_stay=may_stay, fix=fix)
 
 
 DOWN = NodeEvent("PortDown", "TrainingReady is False: what it is", warning=True)
 ROWS = [
     pytest.param(node("True", "Ready"), wants("True", "Ready"), (), id="nothing new"),
     pytest.param(node("True", "Ready"), wants("False", "PortDown"), (DOWN,), id="closed"),
+    pytest.param(
+        node("True", "Ready"),
+        wants("False", "PortDown", fix="ip link set eth2 up"),
+        (NodeEvent("PortDown", "TrainingReady is False: what it is. Fix: ip link set eth2 up", warning=True),),
+        id="closed, and what to do",
+    ),
     pytest.param(node("False", "DriverGone"), wants("False", "PortDown"), (DOWN,), id="another reason"),
     pytest.param(node("False", "PortDown"), wants("False", "PortDown"), (), id="another message is no transition"),
     pytest.param(

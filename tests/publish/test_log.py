@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,14 +19,14 @@ from nodeprep.model import Remedy
 from nodeprep.publish import log_lines, node_status
 from nodeprep.publish.log_lines import MOST_LINE, JsonLines, LogEntry
 from nodeprep.publish.node_status import NodeStatus
-from tests.past_values import case
+from tests.past_values import case, finding
 from tests.status_values import report, standing, status
 
 DEVICE_ONLY = standing(ready=False, why="plugin.registered fails")
 CLOSED = standing(device=False, ready=False, why="port.state fails")
 WOULD_RUN = (
     "would-run check=port.state planned=link_up args={'interface': 'eth2'} "
-    "why=what runs it is not built yet: do what nodeprep explain port.state says under fix"
+    "why=what runs it is not built yet: a human goes by the fix fix=nodeprep explain port.state"
 )
 LINK_UP = ("port.state", Remedy("link_up", {"interface": "eth2"}))
 BLIND = {"imds.reachable": BlindSince(since=300.0, message="100.100.100.200: timeout")}
@@ -42,7 +43,7 @@ def words(before: NodeStatus | None, after: NodeStatus) -> list[str]:
 
 STANDING = "profile=rdma-roce gating=True"
 CASE = "check=port.state subject=mlx5_3/1 place=0000:5c:00.0/1"
-CONVICTED = f"! convicted {CASE} reason=NoSignal message=mlx5_3/1: NoSignal"
+CONVICTED = f"! convicted {CASE} reason=NoSignal message=mlx5_3/1: NoSignal fix=nodeprep explain port.state"
 RELEASED = f"released {CASE} reason=NoSignal stood_seconds=900.0"
 ROWS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     # before        after           says ("!" wants a human)
@@ -155,6 +156,16 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
 @pytest.mark.parametrize(("before", "after", "told"), ROWS)
 def test_a_transition(before: dict[str, Any], after: dict[str, Any], told: list[str]) -> None:
     assert words(status(**before), status(**after)) == told
+
+
+def test_what_is_seen_of_a_conviction_says_what_to_do() -> None:
+    mended = replace(finding(), fix="ip link set eth2 up", verdict=replace(finding().verdict, remedy=LINK_UP[1]))
+    other = replace(finding(place="0000:5d:00.0"), fix="of another port")
+    after = status(cases=(case(),), would_run=(LINK_UP,), report=report(other, mended))
+    assert [one.fields["fix"] for one in log_lines.transitions(status(), after) if "fix" in one.fields] == [
+        "ip link set eth2 up",
+        "ip link set eth2 up",
+    ]
 
 
 def test_a_verdict_that_only_a_new_version_finds_wants_a_human() -> None:

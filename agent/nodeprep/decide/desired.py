@@ -78,7 +78,8 @@ class Desired:
 
     `labels` and `annotations` by key; `untainted`: why our taint does not stand though it ought to, for people;
     `bootstrap_taint_may_stay`: whether the taint that others set at registration is left alone; `would_run` are
-    remedies of root convictions that stood long enough; no mode but repair runs them.
+    remedies of root convictions that stood long enough; no mode but repair runs them. `fix` is what a human does about
+    the fault that closes the gate, "" where none does.
     """
 
     state: NodeState
@@ -90,6 +91,7 @@ class Desired:
     untainted: str = ""
     bootstrap_taint_may_stay: bool = True
     would_run: tuple[tuple[str, Remedy], ...] = ()
+    fix: str = ""
 
 
 def desired(
@@ -133,7 +135,15 @@ def desired(
         untainted=sight.untainted,
         bootstrap_taint_may_stay=_bootstrap_taint_may_stay(agent_state, mode, full_round=full_round),
         would_run=_would_run(sight, readiness),
+        fix=_fix(sight),
     )
+
+
+def _fix(sight: ConditionInputs) -> str:
+    """What to do about the first fault that closes the gate, as long as it is seen."""
+    first, _ = sight.against(sight.closing)
+    about = [one for one in sight.findings if first and (one.check, one.subject) == (first.check, first.subject)]
+    return about[0].fix if about else ""
 
 
 def _labels(agent_state: AgentState, profiles: tuple[ProfileReadiness, ...], gate: GatePolicy) -> dict[str, str]:

@@ -20,7 +20,8 @@ from nodeprep.publish.node_status import NOT_ENFORCED, NodeStatus
 FIELD_LIMITS_CHARACTERS = (1000, 200, 60)  # characters of a field; the next lower where a line would be too long
 # Bytes of a line: so much goes into a pipe at once or not at all (PIPE_BUF), and never stops who writes it.
 MOST_LINE = select.PIPE_BUF
-NOT_BUILT = "what runs it is not built yet: do what nodeprep explain {} says under fix"
+NOT_BUILT = "what runs it is not built yet: a human goes by the fix"
+SEE = "nodeprep explain {}"
 NEED_HUMANS = (NodeState.UNHEALTHY, NodeState.AWAITING_HUMAN)
 DEFAULT_CONFIRMATION = ConfirmationPolicy()
 
@@ -125,7 +126,8 @@ def _cases(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
         if case.convicted and (known is None or known.convicted_at != case.convicted_at):
             if known is not None and known.convicted:
                 yield _released(known, after)
-            yield LogEntry("convicted", _about(case) | {"reason": case.reason, "message": case.message}, warning=True)
+            told = {"reason": case.reason, "message": case.message, "fix": _fix(case, after)}
+            yield LogEntry("convicted", _about(case) | told, warning=True)
         if case.latched and (known is None or known.latched != case.latched):
             yield LogEntry("latched", _about(case) | {"why": case.latched}, warning=True)
     for key, case in then.items():
@@ -137,6 +139,12 @@ def _cases(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
 def _released(case: Case, after: NodeStatus) -> LogEntry:
     seconds = round(after.at - (case.convicted_at or 0.0), 1)
     return LogEntry("released", _about(case) | {"reason": case.reason, "stood_seconds": seconds})
+
+
+def _fix(case: Case, after: NodeStatus) -> str:
+    """What to do about what is believed, as long as it is seen; else where it can be read."""
+    seen = (one.fix for one in after.report.findings if (one.check, one.subject) == (case.check, case.subject))
+    return next(filter(None, seen), "") or SEE.format(case.check)
 
 
 def _about(case: Case) -> dict[str, object]:
@@ -178,8 +186,9 @@ def _remedies(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry
     then = before.desired.would_run if before else ()
     for check, remedy in after.desired.would_run:
         if (check, remedy) not in then:
-            due = {"check": check, "planned": remedy.playbook, "args": dict(remedy.args)}
-            yield LogEntry("would-run", {**due, "why": NOT_BUILT.format(check)})
+            due = {"check": check, "planned": remedy.playbook, "args": dict(remedy.args), "why": NOT_BUILT}
+            seen = (one for one in after.report.findings if (one.check, one.verdict.remedy) == (check, remedy))
+            yield LogEntry("would-run", {**due, "fix": next((one.fix for one in seen if one.fix), SEE.format(check))})
 
 
 def _event_sources(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:

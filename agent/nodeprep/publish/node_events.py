@@ -33,7 +33,8 @@ def node_events(seen: WrittenNode, desired: Desired, names: GatePolicy) -> tuple
     now = next((one for one in desired.conditions if one.type == TRAINING_READY), None)
     if now is not None and (known is None or (known.get("status"), known.get("reason")) != (now.status, now.reason)):
         calm = now.status == "True" or now.reason == NodeState.BOOTSTRAP
-        found.append(NodeEvent(now.reason, f"TrainingReady is {now.status}: {now.message}", warning=not calm))
+        fix = f". Fix: {desired.fix}" if desired.fix else ""
+        found.append(NodeEvent(now.reason, f"TrainingReady is {now.status}: {now.message}{fix}", warning=not calm))
     held = any(taint.get("key") == names.bootstrap_taint for taint in seen.taints)
     if held and not desired.bootstrap_taint_may_stay and _is_not_ready(desired):
         what = f"{names.bootstrap_taint} is removed though the node is not ready: mode observe sets and keeps no taint"

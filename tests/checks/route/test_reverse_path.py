@@ -9,7 +9,7 @@ import pytest
 
 from nodeprep.checks.route.reverse_path import CHECK
 from nodeprep.facts.kubernetes.cluster import Cluster
-from nodeprep.facts.network.routes import Routes
+from nodeprep.facts.network.routes import Routes, RoutingRule
 from nodeprep.facts.network.sysctls import Sysctls
 from tests.cluster_values import cluster, pod
 from tests.cni_values import terway
@@ -27,6 +27,11 @@ def stopped(code: int, out: int | None = None, **different: object) -> Routes:
     return routes(**(told | different))
 
 
+def refuses(action: str) -> RoutingRule:
+    """A rule that refuses what is for the pod."""
+    return rule(priority=100, source="", destination=f"{POD}/32", action=action)
+
+
 ROWS: list[tuple[Routes, Sysctls, str]] = [
     (routes(), sysctls(), "ok WayBack"),
     (routes(), ALL, "ok WayBack"),  # the kernel's answer counts
@@ -42,11 +47,9 @@ ROWS: list[tuple[Routes, Sysctls, str]] = [
         sysctls({"net.ipv4.conf.eth0.forwarding": 0}),
         "fail ForwardingOff sysctl_terway(key=net.ipv4.conf.eth0.forwarding, value=1)",
     ),
-    (
-        stopped(errno.EACCES, rules=(rule(priority=100, source="", destination=f"{POD}/32", action="prohibit"),)),
-        sysctls(),
-        "fail Prohibited",
-    ),
+    (stopped(errno.EACCES, rules=(refuses("prohibit"),)), sysctls(), "fail Prohibited"),
+    (stopped(errno.ENETUNREACH, rules=(refuses("unreachable"),)), sysctls(), "fail Unreachable"),
+    (stopped(errno.EINVAL, rules=(refuses("blackhole"),)), sysctls(), "fail Blackholed"),
     # What route.out says already is not said twice, but a filter is a fault of its own.
     (stopped(errno.EHOSTUNREACH, out=errno.EHOSTUNREACH), sysctls(), "absent Nothing"),
     (stopped(errno.EINVAL, out=errno.EACCES), sysctls(), "absent Nothing"),
@@ -76,7 +79,7 @@ HOST_ROUTES: list[tuple[dict[str, Any], Cluster | None, str]] = [
     ({"routes": (route(),)}, None, "warn RulesWithoutRoute"),
     ({"routes": (route(),), "rules": rules_of()[:1]}, None, "absent Nothing"),
     ({"routes": (route(),), "rules": rules_of()[1:]}, cluster(), "absent Nothing"),  # route.rules
-    ({"routes": (to_pod("192.168.0.13"), route(destination=f"{POD}/32", table=100))}, None, "warn RulesWithoutRoute"),
+    ({"routes": (refuses("192.168.0.13"), route(destination=f"{POD}/32", table=100))}, None, "warn RulesWithoutRoute"),
     ({"routes": (AWAY,)}, None, "fail NoRouteToPod terway_restart()"),
     ({"routes": (AWAY,)}, cluster(pods=()), "fail NoRouteToPod terway_restart()"),
     ({"routes": (AWAY, to_pod())}, None, "fail NoRouteToPod terway_restart()"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.terway import CONFLIST, Terway
 from nodeprep.facts.network.cni import SUFFIXES, Cni
-from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -38,6 +38,11 @@ CHECK = Check(
     question="Does the container runtime find a network configuration?",
     why='Without one no pod with a network of its own starts: "cni plugin not initialized".',
     fix="See the pod of the network plugin on this node: it writes the file.",
+    reasons=(
+        Reason("Configured", Status.OK),
+        Reason("NoDirectory", Status.FAIL),
+        Reason("NoConfiguration", Status.FAIL),
+    ),
     source="containerd/go-cni opts.go, loadFromConfDir; AliyunContainerService/terway daemon, ensureCNIConfig",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -7,7 +7,20 @@ from collections.abc import Iterator
 from nodeprep.facts.alibaba import terway as terway_facts
 from nodeprep.facts.alibaba.terway import CONFLIST, OLD, TYPE, Terway
 from nodeprep.facts.network.cni import MULTUS, NAMES, Cni, CniFile, CniNetwork
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Unreadable, Verdict, Why, raw
+from nodeprep.model import (
+    NODE,
+    Check,
+    Confirmation,
+    Reason,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Unreadable,
+    Verdict,
+    Why,
+    raw,
+)
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -28,18 +41,18 @@ def is_malformed(file: CniFile) -> bool:
 
 def before_terway(cni: Cni, first: CniFile) -> Verdict:
     shows = f"{first.name[:60]} sorts first in {cni.directory}"
-    shown = (None, first.name, CONFLIST)
+    shown, about = (None, first.name, CONFLIST), {"directory": cni.directory}
     if TYPE in cni.chain(first) and first.network.plugins[0].type in MULTUS:
         message = (
             f"{shows}: Multus, which calls Terway; {CONFLIST} is wanted by Terway. Where Multus is meant to be here, "
             "waive this"
         )
-        return Verdict(NODE, Status.WARN, "MultusBeforeTerway", message, *shown)
+        return Verdict(NODE, Status.WARN, "MultusBeforeTerway", message, *shown, args=about)
     message = (
         f"{shows} ({called(first.network)}), so the runtime passes {CONFLIST} by and no new pod gets its ENI; Terway "
         f"is this node's network plugin; if nobody needs it: mv {cni.directory}/{first.name[:60]} /var/tmp/"
     )
-    return Verdict(NODE, Status.FAIL, "TerwayBypassed", message, *shown)
+    return Verdict(NODE, Status.FAIL, "TerwayBypassed", message, *shown, args=about)
 
 
 def alone(cni: Cni, first: CniFile) -> Verdict:
@@ -54,12 +67,13 @@ def alone(cni: Cni, first: CniFile) -> Verdict:
     if not others:
         return Verdict(NODE, Status.OK, "First", shows, None, first.name)
     name, loses = others[0]
+    about = {"directory": cni.directory}
     more = f" and {len(others) - 1} more" if len(others) > 1 else ""
     message = (
         f"{shows} and wins over {name[:60]} ({loses}){more}: pods get the network of {wins}; remove the files of the "
         "plugin that this cluster does not use"
     )
-    return Verdict(NODE, Status.WARN, "SeveralPlugins", message, None, first.name, "one network plugin")
+    return Verdict(NODE, Status.WARN, "SeveralPlugins", message, None, first.name, "one network plugin", args=about)
 
 
 def named(network: CniNetwork) -> tuple[str, ...]:
@@ -77,9 +91,28 @@ CHECK = Check(
     id="cni.first",
     question="Does the network configuration that sorts first belong to this node's network plugin?",
     why="The runtime uses the first file by name and no other: a stray one takes every new pod off its network.",
-    fix="TerwayBypassed, MultusBeforeTerway: move what sorts before Terway's file out of the directory; where Terway "
-    "left this node: rm -r /var/run/eni /etc/cni/net.d/10-terway.conflist. SeveralPlugins: move the files of the "
-    "plugin that this cluster does not use out of the directory.",
+    fix="ls the directory that the message names: the file that sorts first wins.",
+    reasons=(
+        Reason("TerwayFirst", Status.OK),
+        Reason(
+            "MultusBeforeTerway",
+            Status.WARN,
+            "Waive this where Multus is meant to be here; else mv {directory}/{observed} /var/tmp/; where Terway left "
+            "this node: rm -r /var/run/eni /etc/cni/net.d/10-terway.conflist.",
+        ),
+        Reason(
+            "TerwayBypassed",
+            Status.FAIL,
+            "mv {directory}/{observed} /var/tmp/, if nobody needs it; where Terway left this node: rm -r /var/run/eni "
+            "/etc/cni/net.d/10-terway.conflist.",
+        ),
+        Reason("First", Status.OK),
+        Reason(
+            "SeveralPlugins",
+            Status.WARN,
+            "Move the files of the plugin that this cluster does not use out of {directory}.",
+        ),
+    ),
     source="containerd/go-cni opts.go, loadFromConfDir (sort.Strings); config max_conf_num = 1",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -10,6 +10,7 @@ from nodeprep.facts.network.cni import Cni, CniFile, CniNetwork
 from nodeprep.model import (
     Check,
     Confirmation,
+    Reason,
     Remedy,
     Seen,
     Severity,
@@ -62,7 +63,10 @@ def verdict(cni: Cni, file: CniFile) -> Verdict:
         return Verdict(subject(file), Status.FAIL, "NotTerways", message, remedy, wrong, f"{NETWORK}: {TYPE} first")
     if network.version not in VERSIONS:
         message = f"{shows}: cniVersion {network.version[:40]!r} is none that is known; wanted: {VERSIONS[-1]} or older"
-        return Verdict(subject(file), Status.WARN, "UnknownVersion", message, None, network.version, VERSIONS[-1])
+        about = {"directory": cni.directory}
+        return Verdict(
+            subject(file), Status.WARN, "UnknownVersion", message, None, network.version, VERSIONS[-1], args=about
+        )
     return Verdict(subject(file), Status.OK, "WellFormed", shows, None, network.version)
 
 
@@ -81,6 +85,21 @@ CHECK = Check(
     question="Is every network configuration well formed, and Terway's as Terway writes it?",
     why="containerd refuses to load any network where the first file does not parse, and the node is NotReady.",
     fix="Mend the file at the line and column that the message names; where a pod writes it, restart that pod.",
+    reasons=(
+        Reason("Malformed", Status.FAIL),
+        Reason("MalformedUnused", Status.WARN),
+        Reason(
+            "NotTerways",
+            Status.FAIL,
+            "Restart this node's Terway pod, which writes the file anew; take away what changed it.",
+        ),
+        Reason(
+            "UnknownVersion",
+            Status.WARN,
+            "Write {expected} or older as cniVersion into {directory}/{name}; where a pod writes it, see its version.",
+        ),
+        Reason("WellFormed", Status.OK),
+    ),
     source="RFC 8259; containernetworking/cni libcni/conf.go, SPEC.md; terway cmd/terway-cli/cni.go, mergeConfigList",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -10,6 +10,7 @@ from nodeprep.model import (
     NODE,
     Check,
     Confirmation,
+    Reason,
     Seen,
     Severity,
     Stage,
@@ -53,6 +54,10 @@ CHECK = Check(
     question="Are RDMA devices exclusive to network namespaces where a chain moves them into pods?",
     why="The rdma plugin moves an RDMA device into the pod's namespace, which the kernel only does in exclusive mode.",
     fix="options ib_core netns_mode=0 in /etc/modprobe.d, then reboot; or take the rdma plugin out of the chain.",
+    reasons=(
+        Reason("Exclusive", Status.OK),
+        Reason("Shared", Status.WARN),
+    ),
     source="k8snetworkplumbingwg/rdma-cni README; Linux drivers/infiniband/core/device.c",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

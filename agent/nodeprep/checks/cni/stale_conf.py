@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodeprep.facts.alibaba import terway
 from nodeprep.facts.alibaba.terway import CONFLIST, OLD, Terway
 from nodeprep.facts.network.cni import Cni
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -29,7 +29,11 @@ CHECK = Check(
     id="cni.stale-conf",
     question="Did an upgrade of Terway leave its old configuration behind?",
     why="The old file sorts before the new one, so the runtime goes on with settings that the cluster left.",
-    fix="See the log of Terway's pod for why its start did not end; move 10-terway.conf out of the directory.",
+    fix="See the log of Terway's pod for why its start did not end; move {observed} out of the directory.",
+    reasons=(
+        Reason("None", Status.OK),
+        Reason("OldConfiguration", Status.WARN),
+    ),
     source="AliyunContainerService/terway daemon, ensureCNIConfig: it removes 10-terway.conf",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from nodeprep.facts.expected import inventory
 from nodeprep.facts.rdma.counters import Counters
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 # Received and sent packets by driver: the standard counters, rxe, efa.
 RECEIVED_COUNTERS = ("port_rcv_packets", "rcvd_pkts", "rx_pkts")
@@ -28,14 +29,13 @@ RETRIES = (
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """When silence counts as a stall.
+    """When silence counts as a stall."""
 
-    over: seconds that must lie between the two looks; a job that only computes is silent for less, and does not retry.
-    exclude: counters that are not judged, by name.
-    """
-
-    over: float = 60
-    exclude: tuple[str, ...] = ()
+    over: Annotated[
+        float,
+        "seconds that must lie between the two looks; a job that only computes is silent for less, and does not retry.",
+    ] = 60
+    exclude: Annotated[tuple[str, ...], "counters that are not judged, by name."] = ()
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -70,6 +70,10 @@ CHECK = Check(
     question="Does traffic still flow where a process uses an ACTIVE RDMA port?",
     why="The worst fault is grey: link up, port ACTIVE, nothing gets through, and every rank of the job waits.",
     fix="Take the node out of the job; compare the switch port's counters with a good rail; then cable and card.",
+    reasons=(
+        Reason("Stalled", Status.WARN),
+        Reason("Flowing", Status.OK),
+    ),
     source="rxe under netem loss 100 %: state ACTIVE while completer_retry_err climbs; NVIDIA/NVSentinel",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from nodeprep.checks.counter import limit
 from nodeprep.checks.counter.limit import Limit
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.rdma.counters import Counters
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 RECEIVER_NOT_READY = ("rnr_nak_retry_err", "retry_rnr_exceeded_err")
 GAVE_UP = ("retry_exceeded_err", "req_transport_retries_exceeded", "roce_adp_retrans_to")
@@ -30,25 +31,28 @@ EFA_EVENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """How fast transport errors may grow on a port that is needed; all per second and all warnings.
+    """How fast transport errors may grow on a port that is needed; all per second and all warnings."""
 
-    local_ack_timeouts_per_second: no answer in time; a remote rank that died does this too (NVIDIA/NVSentinel).
-    slow_restarts_per_second: RoCE's recovery from loss (NVIDIA/NVSentinel).
-    out_of_sequence_per_second: packets lost or reordered on the way; adaptive routing reorders a few (nodeprep's own).
-    software_sequence_errors_per_second: the same for rxe, which only loss moves (measured with netem).
-    efa_events_per_second: drops, retransmission timeouts, peers that do not answer (EKS node monitoring agent).
-    retransmitted_packets_per_second, retransmitted_bytes_per_second: EFA (EKS node monitoring agent).
-    exclude: counters that are not judged, by name.
-    """
-
-    local_ack_timeouts_per_second: float = 1
-    slow_restarts_per_second: float = 10
-    out_of_sequence_per_second: float = 100
-    software_sequence_errors_per_second: float = 1
-    efa_events_per_second: float = 100
-    retransmitted_packets_per_second: float = 1000
-    retransmitted_bytes_per_second: float = 1_000_000
-    exclude: tuple[str, ...] = ()
+    local_ack_timeouts_per_second: Annotated[
+        float,
+        "no answer in time; a remote rank that died does this too (NVIDIA/NVSentinel).",
+    ] = 1
+    slow_restarts_per_second: Annotated[float, "RoCE's recovery from loss (NVIDIA/NVSentinel)."] = 10
+    out_of_sequence_per_second: Annotated[
+        float,
+        "packets lost or reordered on the way; adaptive routing reorders a few (nodeprep's own).",
+    ] = 100
+    software_sequence_errors_per_second: Annotated[
+        float,
+        "the same for rxe, which only loss moves (measured with netem).",
+    ] = 1
+    efa_events_per_second: Annotated[
+        float,
+        "drops, retransmission timeouts, peers that do not answer (EKS node monitoring agent).",
+    ] = 100
+    retransmitted_packets_per_second: Annotated[float, "of EFA (EKS node monitoring agent)."] = 1000
+    retransmitted_bytes_per_second: Annotated[float, "of EFA (EKS node monitoring agent)."] = 1_000_000
+    exclude: Annotated[tuple[str, ...], "counters that are not judged, by name."] = ()
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -79,6 +83,22 @@ CHECK = Check(
     question="Do queue pairs on an RDMA port get through without retries and timeouts?",
     why="Loss on a fabric that must not lose anything shows here first: every link is up and the job crawls.",
     fix="Compare the rails: one rail means its cable, switch port or PFC setting; all of them mean a remote node.",
+    reasons=(
+        Reason("AckTimeouts", Status.WARN),
+        Reason("SlowRestarts", Status.WARN),
+        Reason("OutOfSequence", Status.WARN),
+        Reason("EfaErrors", Status.WARN),
+        Reason("Retransmissions", Status.WARN),
+        Reason(
+            "ReceiverNotReady",
+            Status.FAIL,
+            "See the job on this node: a receiver posts no buffers (rdma resource show qp); then end it and start it "
+            "again.",
+        ),
+        Reason("RetriesExceeded", Status.WARN),
+        Reason("NotNeeded", Status.OK),
+        Reason("Quiet", Status.OK),
+    ),
     source="NVIDIA/NVSentinel NIC monitor defaults; aws/eks-node-monitoring-agent EFA rules; mlx5 and rxe hw_counters",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -9,7 +9,7 @@ from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.alibaba.ledger import EniRow
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Links
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 VALID = "Valid"  # IPStatusValid (terway pkg/apis/network.alibabacloud.com/v1beta1)
 ADDRESSES_IN_MESSAGE = 4  # addresses in a message
@@ -60,8 +60,17 @@ CHECK = Check(
     question="Do the metadata and Terway's record agree on the addresses of every ENI?",
     why="An address that only Terway's record has gives the next pod a network that is dead; one that only the cloud "
     "has is lost to the pool.",
-    fix="DeadAddress: do not schedule here; delete the pods on it and let Terway sync with the cloud (restart "
-    "terway-controlplane). LeakedAddress: unassign it in the cloud if nobody holds it.",
+    fix="kubectl get nodes.network.alibabacloud.com NODE -o yaml, beside the addresses of {name} in the cloud.",
+    reasons=(
+        Reason(
+            "DeadAddress",
+            Status.FAIL,
+            "Do not schedule here (kubectl cordon); delete the pods on {observed} and let Terway sync with the cloud "
+            "(restart terway-controlplane).",
+        ),
+        Reason("LeakedAddress", Status.WARN, "Unassign {observed} from {name} in the cloud if nobody holds it."),
+        Reason("Agree", Status.OK),
+    ),
     source="ECS metadata private-ipv4s; terway pkg/apis/network.alibabacloud.com/v1beta1 IPStatus; terway-cli mapping",
     severity=Severity.GATE,
     stage=Stage.NODE,

@@ -11,7 +11,7 @@ from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -33,13 +33,13 @@ def judged(row: EniRow, metadata: Interface) -> Verdict:
     wants = f"{metadata.primary_address}/{metadata.prefix}" if metadata.prefix else metadata.primary_address
     found = row.addresses()
     has = ", ".join(f"{one.address}/{one.prefix}" for one in found[:4]) or "no address"
-    shows = f"{row.where}, {known}, holds {has}"
+    shows, link = f"{row.where}, {known}, holds {has}", {"interface": row.link.name if row.link else ""}
     own = next((one for one in found if one.address == metadata.primary_address), None)
     if own is not None and metadata.prefix in (None, own.prefix):
         return Verdict(row.subject, Status.OK, "OwnAddress", shows, observed=has, expected=wants)
     if own is not None:
         message = f"{shows}; its network is {wants} by the metadata: peers of its vSwitch are reached by another way"
-        return Verdict(row.subject, Status.WARN, "OtherPrefix", message, None, has, wants)
+        return Verdict(row.subject, Status.WARN, "OtherPrefix", message, None, has, wants, args=link)
     node = row.books.instance.primary
     if node is not None and any(one.address == node.primary_address for one in found):
         if is_terways(row.books):
@@ -50,7 +50,7 @@ def judged(row: EniRow, metadata: Interface) -> Verdict:
         )
         return Verdict(row.subject, Status.FAIL, "TakenByTerway", message, None, has, wants)
     message = f"{shows}; its own is {wants} by the metadata: without it no RoCE v2 GID; see the erdma agent's log"
-    return Verdict(row.subject, Status.FAIL, "NoOwnAddress", message, None, has, wants)
+    return Verdict(row.subject, Status.FAIL, "NoOwnAddress", message, None, has, wants, args=link)
 
 
 def is_terways(books: Ledger) -> bool:
@@ -64,8 +64,28 @@ CHECK = Check(
     question="Has every elastic RDMA interface its own address, and not the node's?",
     why="RoCE v2 GIDs are made of the interface's addresses: an ERI that Terway took for pods carries the node's, "
     "which answers elsewhere, and no queue pair connects.",
-    fix="TakenByTerway: exclude ERIs in Terway (tag or eni_tag_filter; newer releases do it by themselves), detach and "
-    "attach the ERI. NoOwnAddress: restart alibabacloud-erdma-agent, or set the address by hand.",
+    fix="ip address show dev {interface}, beside {expected}.",
+    reasons=(
+        Reason("OwnAddress", Status.OK),
+        Reason(
+            "OtherPrefix",
+            Status.WARN,
+            "ip address add {expected} dev {interface}, then ip address del what it has beside that; restart "
+            "alibabacloud-erdma-agent if it comes back.",
+        ),
+        Reason("TerwayOwns", Status.OK),
+        Reason(
+            "TakenByTerway",
+            Status.FAIL,
+            "Exclude ERIs in Terway (tag or eni_tag_filter; newer releases do it by themselves), detach and attach "
+            "{name}.",
+        ),
+        Reason(
+            "NoOwnAddress",
+            Status.FAIL,
+            "Restart alibabacloud-erdma-agent, or set the address by hand: ip address add {expected} dev {interface}",
+        ),
+    ),
     source="AliyunContainerService alibabacloud-erdma-controller netdev.go, docs/erdma-coexistence.md",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -11,7 +11,7 @@ from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Address, Links
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 HOST_PREFIX_LENGTHS = (32, 128)  # terway plugin/datapath: the node's address is added with a mask of all bits
 
@@ -45,7 +45,10 @@ def verdict(row: EniRow, own: frozenset[str]) -> Verdict | None:
         unmanage = Remedy("os_unmanage_eni", {"interface": row.link.name})
         return Verdict(row.subject, Status.WARN, "ManagedBySystem", message, unmanage, words, "none but the node's /32")
     message = f"{row.where} holds {words}, which is not the node's: Terway takes it away with the next pod"
-    return Verdict(row.subject, Status.WARN, "ForeignAddress", message, None, words, "none but the node's /32")
+    about = {"interface": row.link.name}
+    return Verdict(
+        row.subject, Status.WARN, "ForeignAddress", message, None, words, "none but the node's /32", args=about
+    )
 
 
 def described(one: Address) -> str:
@@ -57,8 +60,18 @@ CHECK = Check(
     question="Does every ENI that Terway manages hold no address but the node's own?",
     why="An ENI with an address of its own was set up by DHCP as well: a second default route, rules that vanish at "
     "the next lease, and answers that leave by the wrong ENI.",
-    fix="Take the ENI from the system's network manager (eni.os-manager names it), then ip address flush dev IFACE and "
-    "restart the node's Terway pod.",
+    fix="Take the ENI from the system's network manager (eni.os-manager names it), then ip address flush dev "
+    "{interface} and restart the node's Terway pod.",
+    reasons=(
+        Reason("NodeOnly", Status.OK),
+        Reason("ManagedBySystem", Status.WARN),
+        Reason(
+            "ForeignAddress",
+            Status.WARN,
+            "See who set {observed} (eni.os-manager, hand-made scripts), then ip address flush dev {interface} and "
+            "restart the node's Terway pod.",
+        ),
+    ),
     source="terway plugin/driver/utils EnsureAddr (deletes other addresses); terway issue 141; "
     "cloud-init DataSourceAliYun (dhcp4 on every NIC)",
     severity=Severity.WARN,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.alibaba.ledger import MEMBER_TYPE
 from nodeprep.facts.kubernetes.cluster import TRUNK, Cluster
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict
 
 ORDINARY = "EniQuantity"  # of the ECS instance type (terway pkg/aliyun/client/limit.go)
 TOTAL = "EniTotalQuantity"  # with member ENIs
@@ -17,12 +18,9 @@ ENI, MEMBER_ENI = "aliyun/eni", "aliyun/member-eni"
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """How many ENIs must be left.
+    """How many ENIs must be left."""
 
-    at_least: of a kind that this node hands out whole; 1 is what one pod of a job takes.
-    """
-
-    at_least: int = 1
+    at_least: Annotated[int, "of a kind that this node hands out whole; 1 is what one pod of a job takes."] = 1
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -55,8 +53,12 @@ CHECK = Check(
     id="eni.free",
     question="Is an ENI left for the next pod that wants one for itself?",
     why="A job of one pod a node that gets an ENI each waits for the node where old pods still hold theirs.",
-    fix="Delete finished pods that hold ENIs, let Terway collect records in Unbind or Deleting, or take an instance "
+    fix="Delete finished pods that hold {name}, let Terway collect records in Unbind or Deleting, or take an instance "
     "type with more ENIs.",
+    reasons=(
+        Reason("Free", Status.OK),
+        Reason("NoneFree", Status.WARN),
+    ),
     source="terway pkg/aliyun/client/limit.go (exclusive: EniQuantity-1, member: EniTotalQuantity-EniQuantity)",
     severity=Severity.WARN,
     stage=Stage.NODE,

@@ -9,7 +9,7 @@ from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.alibaba.ledger import ENI_MACS, EniRow
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Links
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -29,7 +29,10 @@ def verdict(row: EniRow) -> Verdict | None:
         f"the kernel has {row.where} and the metadata does not list it; {known}: detached in the cloud and still "
         f"plugged in here, if it stays; see curl 100.100.100.200/latest/meta-data/network/interfaces/macs/"
     )
-    return Verdict(row.subject, Status.WARN, "NotInMetadata", message, None, "link only", "link and metadata")
+    about = {"interface": row.link.name if row.link else ""}
+    return Verdict(
+        row.subject, Status.WARN, "NotInMetadata", message, None, "link only", "link and metadata", args=about
+    )
 
 
 CHECK = Check(
@@ -37,7 +40,12 @@ CHECK = Check(
     question="Does the metadata list every ENI that the kernel has a link of?",
     why="A link whose ENI the cloud took away sends into nothing: rules that still name it lose pods' packets.",
     fix="Wait for the metadata (Terway gives it 10 s). If it stays: detach the ENI again in the cloud, or remove the "
-    "function (echo 1 > /sys/bus/pci/devices/ADDRESS/remove) once no pod uses its addresses.",
+    "function (readlink -f /sys/class/net/{interface}/device; echo 1 > /sys/bus/pci/devices/ADDRESS/remove) once no "
+    "pod uses its addresses.",
+    reasons=(
+        Reason("Listed", Status.OK),
+        Reason("NotInMetadata", Status.WARN),
+    ),
     source="ECS metadata network/interfaces/macs; terway pkg/aliyun/metadata (10 s for the metadata to catch up)",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

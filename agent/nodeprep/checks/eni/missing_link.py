@@ -13,6 +13,7 @@ from nodeprep.facts.network.links import Links
 from nodeprep.model import (
     Check,
     Confirmation,
+    Reason,
     Remedy,
     Seen,
     Severity,
@@ -71,7 +72,24 @@ CHECK = Check(
     why="A hot-plug that the kernel missed leaves an ENI that Terway counts on and cannot find: pods that get an "
     "address of it stay in ContainerCreating.",
     fix="echo 1 > /sys/bus/pci/rescan. If it stays away: lspci -nn (function without driver?), dmesg; then detach and "
-    "attach the ENI in the cloud.",
+    "attach {name} in the cloud.",
+    reasons=(
+        Reason("Link", Status.OK),
+        Reason("InPod", Status.OK),
+        Reason("Member", Status.OK),
+        Reason(
+            "Changing",
+            Status.WARN,
+            "Wait for the record to be bound or gone; if it stays: kubectl get podenis,networkinterfaces -A, then "
+            "terway-controlplane's log.",
+        ),
+        Reason(
+            "NotHere",
+            Status.WARN,
+            "lspci -nnk (bound to vfio-pci?), ip netns; if nobody has it: echo 1 > /sys/bus/pci/rescan.",
+        ),
+        Reason("NoLink", Status.FAIL),
+    ),
     source="ECS metadata network/interfaces/macs; terway pkg/link (an ENI is found by its MAC, 10 tries of 1 s)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -12,7 +12,7 @@ from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.cni import Cni
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Unreadable, Verdict, Why, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict, Why, raw
 
 PLUGIN = "terway"
 MTU = 1500  # terway plugin/driver/types: what the plugin takes where its configuration has no mtu, or 0
@@ -47,10 +47,12 @@ def verdict(row: EniRow, pods: int | None, primary: int | None) -> Verdict | Non
     shows = f"{row.where} has MTU {has}"
     if pods is not None and has < pods:
         message = f"{shows}; pods get {pods} by Terway's CNI configuration: their large packets are lost on the way out"
-        return Verdict(row.subject, Status.WARN, "BelowPods", message, None, str(has), f"at least {pods}")
+        about = {"interface": row.link.name, "mtu": str(pods)}
+        return Verdict(row.subject, Status.WARN, "BelowPods", message, None, str(has), f"at least {pods}", args=about)
     if primary is not None and has != primary:
         message = f"{shows}; the primary ENI has {primary}: pods of one node differ in what they can send"
-        return Verdict(row.subject, Status.WARN, "Uneven", message, None, str(has), str(primary))
+        about = {"interface": row.link.name, "mtu": str(primary)}
+        return Verdict(row.subject, Status.WARN, "Uneven", message, None, str(has), str(primary), args=about)
     return Verdict(row.subject, Status.OK, "Mtu", shows, observed=str(has), expected=str(pods or primary))
 
 
@@ -58,8 +60,13 @@ CHECK = Check(
     id="eni.mtu",
     question="Is the MTU of every ENI alike, and as large as the pods'?",
     why="A pod whose interface takes larger packets than its ENI connects, and hangs in the first large transfer.",
-    fix="ip link set IFACE mtu N with the number of the primary ENI (jumbo frames: 8500), and what sets it at boot; or "
-    "set auto_mtu in Terway's eni-config.",
+    fix="ip link set {interface} mtu {mtu}, and the same in what sets it at boot; or set auto_mtu in Terway's "
+    "eni-config. Jumbo frames are 8500.",
+    reasons=(
+        Reason("BelowPods", Status.WARN),
+        Reason("Uneven", Status.WARN),
+        Reason("Mtu", Status.OK),
+    ),
     source="terway plugin/driver/types (mtu, 1500 if 0), cmd/terway-cli/cni.go (auto_mtu takes that of eth0)",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

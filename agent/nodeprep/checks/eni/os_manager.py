@@ -7,7 +7,20 @@ from collections.abc import Iterator
 from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.network.os_network import InterfaceClaim, OsNetwork
-from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.model import (
+    NODE,
+    Check,
+    Confirmation,
+    Reason,
+    Remedy,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Subject,
+    Verdict,
+    raw,
+)
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -33,8 +46,13 @@ CHECK = Check(
     question="Does nothing but Terway configure the ENIs of this node?",
     why="cloud-init, networkd, NetworkManager and eni.service give each NIC that they see an address, a default route "
     "and rules of their own, and some take Terway's away: at the next boot or lease, not when you look.",
-    fix="cloud-init: datasource: {AliYun: {apply_full_imds_network_config: false}}; networkd: Unmanaged=yes for all "
-    "but the primary MAC and ManageForeignRoutingPolicyRules=no; NetworkManager: unmanaged-devices; eni.service: off.",
+    fix="cloud-init: datasource: {{AliYun: {{apply_full_imds_network_config: false}}}}; networkd: Unmanaged=yes for "
+    "all but the primary MAC and ManageForeignRoutingPolicyRules=no; NetworkManager: unmanaged-devices; eni.service: "
+    "off.",
+    reasons=(
+        Reason("TerwayOnly", Status.OK),
+        Reason("ClaimsEnis", Status.WARN),
+    ),
     source="cloud-init DataSourceAliYun.py; systemd networkd.conf(5); NetworkManager.conf(5); terway hack/init.sh",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

@@ -9,7 +9,7 @@ from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.alibaba.ledger import EniRow
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.network.links import Links
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 NAME = "eth0"  # terway hack/init.sh: sysctl -w net.ipv4.conf.eth0.rp_filter=0, under set -o errexit
 
@@ -36,8 +36,12 @@ CHECK = Check(
     question="Is the primary ENI called eth0, as Terway takes for granted?",
     why="Terway's init container sets sysctls of eth0 by name and takes MTU and node address from it: without one it "
     "never starts, and with another ENI under that name pods leave by the wrong one.",
-    fix="Pin the name by MAC address in /etc/systemd/network/10-eth0.link ([Match] PermanentMACAddress=, [Link] "
-    "Name=eth0), take away whatever else renames interfaces, and reboot the drained node.",
+    fix="Pin the name by MAC address in /etc/systemd/network/10-eth0.link ([Match] PermanentMACAddress={place}, "
+    "[Link] Name=eth0), take away whatever else renames interfaces, and reboot the drained node.",
+    reasons=(
+        Reason("Eth0", Status.OK),
+        Reason("OtherName", Status.FAIL),
+    ),
     source="AliyunContainerService/terway hack/init.sh; terway issue 141 (primary NIC eth2 after a reboot)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from nodeprep.facts.alibaba import ledger
 from nodeprep.facts.alibaba.imds import Imds
@@ -12,7 +13,7 @@ from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.kubernetes.cluster import Cluster, EniRecord, TerwayNode
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict
 
 IN_USE = "InUse"  # what terway-cli's migrate check asks of every ENI
 VALID = "Valid"  # and of every address
@@ -21,13 +22,13 @@ WORDS_IN_MESSAGE = 4  # words in a message
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """How old Terway's last sync with the cloud may be.
+    """How old Terway's last sync with the cloud may be."""
 
-    synced_within: hours. Terway syncs every 12 h, put off by up to as long again at random
-    (multiIPNodeSyncPeriod, wait.Jitter(period, 1)); twice that.
-    """
-
-    synced_within: int = 48
+    synced_within: Annotated[
+        int,
+        "hours. Terway syncs every 12 h, put off by up to as long again at random (multiIPNodeSyncPeriod, "
+        "wait.Jitter(period, 1)); twice that.",
+    ] = 48
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -92,7 +93,24 @@ CHECK = Check(
     why="Terway gives pods addresses by its record: an ENI that hangs in Attaching, or an address that is not Valid, "
     "is capacity that the scheduler believes in and no pod gets.",
     fix="kubectl get nodes.network.alibabacloud.com NODE -o yaml; its conditions name the cloud's error (quota, "
-    "vSwitch out of addresses). NoRecord: detach the ENI, or tag it as not Terway's if it is meant for something else.",
+    "vSwitch out of addresses).",
+    reasons=(
+        Reason("NotSynced", Status.WARN, "See terway-controlplane's log, then restart it."),
+        Reason("NotInUse", Status.WARN),
+        Reason(
+            "StaleRecord",
+            Status.WARN,
+            "Restart terway-controlplane, so that it holds its record of {name} against the cloud.",
+        ),
+        Reason("Troubled", Status.WARN),
+        Reason("AddressNotValid", Status.WARN),
+        Reason("Settled", Status.OK),
+        Reason(
+            "NoRecord",
+            Status.WARN,
+            "Detach {name} in the cloud, or tag it as not Terway's if it is meant for something else.",
+        ),
+    ),
     source="terway cmd/terway-cli/migrate_check.go (InUse, Valid); types/controlplane (multiIPNodeSyncPeriod=12h)",
     severity=Severity.WARN,
     stage=Stage.NODE,

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from nodeprep.facts.alibaba import ledger
 from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.alibaba.ledger import Ledger
 from nodeprep.facts.kubernetes.cluster import TRUNK, Cluster, TerwayNode
 from nodeprep.facts.network.links import Links
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict
 
 TYPE, IN_USE = "Trunk", "InUse"  # ENITypeTrunk, ENIStatusInUse (terway pkg/apis, pkg/aliyun/client)
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """`required`: whether this node must have a trunk ENI; else one without the annotation is not asked for any."""
+    """Whether a trunk ENI is demanded."""
 
-    required: bool = False
+    required: Annotated[
+        bool,
+        "whether this node must have a trunk ENI; else one without the annotation is not asked for any.",
+    ] = False
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -74,8 +78,22 @@ CHECK = Check(
     id="eni.trunk",
     question="Is the trunk ENI that this node's annotation names there, a trunk and in use?",
     why="Member ENIs are VLANs of the trunk: without it the node offers aliyun/member-eni and starts no such pod.",
-    fix="NoLink: rescan the PCI bus. NoTrunk: enable_eni_trunking in eni-config. Else: see events of the node and of "
-    "nodes.network.alibabacloud.com; Terway makes a trunk ENI again when the annotation is gone and the pool synced.",
+    fix="See events of the node and of nodes.network.alibabacloud.com; Terway makes a trunk ENI again when the "
+    "annotation is gone and the pool synced.",
+    reasons=(
+        Reason(
+            "NoTrunk",
+            Status.FAIL,
+            "Set enable_eni_trunking in eni-config (kubectl -n kube-system edit configmap eni-config), on an instance "
+            "type that can.",
+        ),
+        Reason("NotAttached", Status.FAIL),
+        Reason("NoLink", Status.FAIL, "echo 1 > /sys/bus/pci/rescan, then dmesg and lspci -nn."),
+        Reason("Trunk", Status.OK),
+        Reason("NotRecorded", Status.FAIL),
+        Reason("NotTrunk", Status.FAIL),
+        Reason("NotInUse", Status.FAIL),
+    ),
     source="terway types/k8s.go (k8s.aliyun.com/trunk-on), pkg/controller/multi-ip/node",
     severity=Severity.GATE,
     stage=Stage.NODE,

@@ -12,7 +12,7 @@ from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.network.routes import Routes
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 RUNNING = ("up", "unknown")  # IF_OPER_UNKNOWN is what drivers show that do not track it (include/uapi/linux/if.h)
 
@@ -40,7 +40,8 @@ def verdict(row: EniRow, link: Link) -> Verdict | None:
         message = f"{shows}; it was set down here: ip link set {link.name} up"
         return Verdict(row.subject, Status.FAIL, "AdministrativelyDown", message, up, link.operstate, "up")
     message = f"{shows}; it is set up and has no carrier: ethtool {link.name}, dmesg, then the attachment in the cloud"
-    return Verdict(row.subject, Status.FAIL, "NoCarrier", message, None, link.operstate, "up")
+    about = {"interface": link.name}
+    return Verdict(row.subject, Status.FAIL, "NoCarrier", message, None, link.operstate, "up", args=about)
 
 
 def is_running(link: Link) -> bool:
@@ -57,7 +58,18 @@ CHECK = Check(
     question="Is every ENI up whose addresses pods have?",
     why="Setting a link down takes the routes of its table with it: the pods' packets then leave by eth0 with an "
     "address that the cloud drops there, and no rule of the node shows it.",
-    fix="ip link set IFACE up, then restart the node's Terway pod: it writes the table's default route again.",
+    fix="ip link set {interface} up, then restart the node's Terway pod: it writes the table's default route again.",
+    reasons=(
+        Reason("Up", Status.OK),
+        Reason("NotInUse", Status.OK),
+        Reason("AdministrativelyDown", Status.FAIL),
+        Reason(
+            "NoCarrier",
+            Status.FAIL,
+            "ethtool {interface}, dmesg | grep {interface}; then detach and attach {name} in the cloud, and restart "
+            "the node's Terway pod: it writes the table's default route again.",
+        ),
+    ),
     source="terway plugin/datapath (LinkSetUp on ENIs); Linux Documentation/networking/operstates.rst",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -9,6 +9,7 @@ from nodeprep.model import (
     NODE,
     Check,
     Confirmation,
+    Reason,
     Remedy,
     Seen,
     Severity,
@@ -56,15 +57,29 @@ def verdict(pod: Pod) -> Verdict:
     states = ", ".join(stuck) or "no container yet"
     message = f"{pod.where} is {pod.phase} and not Ready ({states}): kubectl describe pod, kubectl logs"
     restart = Remedy("plugin_restart", {"pod": pod.where})
-    return Verdict(subject, Status.WARN, "NotReady", message, restart, pod.phase, "Ready")
+    about = {"namespace": pod.namespace, "pod": pod.name}
+    return Verdict(subject, Status.WARN, "NotReady", message, restart, pod.phase, "Ready", args=about)
 
 
 CHECK = Check(
     id="erdma.agent",
     question="Does erdma-controller's agent run on this node?",
     why="The agent installs the driver, brings ERIs up and registers aliyun/erdma; without it a new job gets none.",
-    fix="NotReady: kubectl -n kube-system logs POD, then restart it. NoAgent: see the DaemonSet's selector and the "
-    "node's taints.",
+    fix="kubectl -n kube-system get daemonset alibabacloud-erdma-agent.",
+    reasons=(
+        Reason(
+            "NoAgent",
+            Status.WARN,
+            "See the DaemonSet's selector and the node's taints: kubectl -n kube-system get daemonset "
+            "alibabacloud-erdma-agent -o yaml.",
+        ),
+        Reason("Ready", Status.OK),
+        Reason(
+            "NotReady",
+            Status.WARN,
+            "kubectl -n {namespace} logs {pod}, then restart it (kubectl -n {namespace} delete pod {pod}).",
+        ),
+    ),
     source="alibabacloud-erdma-controller deploy (DaemonSet alibabacloud-erdma-agent, label tier=agent)",
     severity=Severity.WARN,
     stage=Stage.NODE,

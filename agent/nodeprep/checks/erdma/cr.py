@@ -9,7 +9,20 @@ from nodeprep.facts.alibaba.erdma import Erdma
 from nodeprep.facts.kubernetes.cluster import Cluster, ErdmaDevice, KubeNode
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma, RdmaDevice
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Subject, Unreadable, Verdict, raw
+from nodeprep.model import (
+    NODE,
+    Check,
+    Confirmation,
+    Reason,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Subject,
+    Unreadable,
+    Verdict,
+    raw,
+)
 
 READY = "Ready"  # status.devices[].status of ErdmaDevice
 FAILED = "Failed"
@@ -109,8 +122,24 @@ CHECK = Check(
     id="erdma.cr",
     question="Does erdma-controller's record of this node agree with its Elastic RDMA interfaces?",
     why="The record is the cloud's view: an ERI that it calls Ready may have no device here, and pods are sent to it.",
-    fix="Failed, NotReady: kubectl describe erdmadevice NODE, then the controller's log. NoRdmaDevice: ip -d link, "
-    "then rescan the bus. NotRecorded: an ERI that was attached by hand, or the agent runs in local mode.",
+    fix="kubectl describe erdmadevice NODE, then the controller's log.",
+    reasons=(
+        Reason("Failed", Status.FAIL),
+        Reason("NotReady", Status.FAIL),
+        Reason("Ready", Status.OK),
+        Reason("InPod", Status.OK),
+        Reason(
+            "NoRdmaDevice",
+            Status.FAIL,
+            "ip -d link, rdma dev; then rescan the bus (echo 1 > /sys/bus/pci/rescan).",
+        ),
+        Reason(
+            "NotRecorded",
+            Status.WARN,
+            "Nothing, if {name} was attached by hand or the agent runs in local mode; else the controller's log.",
+        ),
+        Reason("NoRecord", Status.WARN, "See whether erdma-controller selects this node, then its log."),
+    ),
     source="alibabacloud-erdma-controller api/v1 (ErdmaDevice), internal/controller/eri.go",
     severity=Severity.GATE,
     stage=Stage.NODE,

@@ -8,7 +8,7 @@ from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE, Erdma
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
-from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
 
 DEVICE = "an RDMA device"
 
@@ -43,8 +43,22 @@ CHECK = Check(
     id="erdma.device",
     question="Has every Elastic RDMA interface that its driver took an RDMA device?",
     why="The device plugin counts ERIs, not RDMA devices: a pod gets aliyun/erdma and finds nothing to open.",
-    fix="Deferred: bring the ERI's network interface back into the host's namespace (end the pod that holds it), or "
-    "rescan the bus if it never came; the driver then tries again. NoRdmaDevice: dmesg | grep erdma, reload it.",
+    fix="dmesg | grep erdma.",
+    reasons=(
+        Reason("Device", Status.OK),
+        Reason(
+            "Deferred",
+            Status.FAIL,
+            "Bring the ERI's network interface back into the host's namespace (end the pod that holds it), or echo 1 "
+            "> /sys/bus/pci/rescan if it never came; the driver then tries again.",
+        ),
+        Reason("InAnotherNamespace", Status.OK),
+        Reason(
+            "NoRdmaDevice",
+            Status.FAIL,
+            "dmesg | grep erdma; then, while no job holds /dev/infiniband, reload it: rmmod erdma && modprobe erdma.",
+        ),
+    ),
     source="Linux drivers/infiniband/hw/erdma/erdma_main.c (-EPROBE_DEFER without a netdev of that MAC in init_net)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

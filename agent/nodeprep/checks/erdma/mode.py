@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from nodeprep.facts.alibaba.erdma import COMPAT, VENDOR_DEVICE, Erdma
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict
 
 # enum rdma_node_type (include/rdma/ib_verbs.h): iWARP devices say RNIC, RoCE devices CA.
 MODES = {"1": "compat", "4": "default"}
@@ -16,12 +16,13 @@ MODES = {"1": "compat", "4": "default"}
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """`mode`: "compat" (RoCEv2-like: NCCL and other users of verbs) or "default" (iWARP: SMC-R and RDMA_CM).
+    """The mode in which the driver must run."""
 
-    None has no opinion.
-    """
-
-    mode: Literal["default", "compat"] | None = None
+    mode: Annotated[
+        Literal["default", "compat"] | None,
+        '"compat" (RoCEv2-like: NCCL and other users of verbs) or "default" (iWARP: SMC-R and RDMA_CM). '
+        "Unset has no opinion.",
+    ] = None
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -45,7 +46,7 @@ def verdict(function: Subject, seen: Seen) -> Verdict | None:
         f"{shows}; {wanted} is wanted by the profile (`mode` of erdma.mode): when no job holds /dev/infiniband, "
         f"rmmod erdma && modprobe erdma compat_mode={parameter}, and the same in /etc/modprobe.d"
     )
-    return Verdict(function, Status.FAIL, "OtherMode", message, None, mode, wanted)
+    return Verdict(function, Status.FAIL, "OtherMode", message, None, mode, wanted, args={"parameter": parameter})
 
 
 def shown(address: str, seen: Seen) -> tuple[str, str]:
@@ -63,8 +64,13 @@ CHECK = Check(
     id="erdma.mode",
     question="Does the erdma driver run in the mode that this node's jobs need?",
     why="NCCL finds no usable device in default mode, and SMC-R and RDMA_CM none in compat mode: jobs fail or use TCP.",
-    fix="Drain the node, rmmod erdma, modprobe erdma compat_mode=Y (compat) or N (default), and keep it in "
+    fix="Drain the node, rmmod erdma, modprobe erdma compat_mode={parameter} (Y: compat, N: default), and keep it in "
     "/etc/modprobe.d/. A mainline driver takes its mode from the device and cannot be told.",
+    reasons=(
+        Reason("NothingWanted", Status.OK),
+        Reason("AsWanted", Status.OK),
+        Reason("OtherMode", Status.FAIL),
+    ),
     source="alibabacloud-erdma-controller internal/drivers (compat_mode); Linux drivers/infiniband/hw/erdma",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE, Erdma
-from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.model import (
+    NODE,
+    Check,
+    Confirmation,
+    Reason,
+    Remedy,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Subject,
+    Verdict,
+    raw,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """`required`: whether this node must have an Elastic RDMA interface; else one without is not asked for any."""
+    """Whether an Elastic RDMA interface is demanded."""
 
-    required: bool = False
+    required: Annotated[
+        bool,
+        "whether this node must have an Elastic RDMA interface; else one without is not asked for any.",
+    ] = False
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -46,9 +63,27 @@ CHECK = Check(
     id="erdma.module",
     question="Is the erdma module loaded that this node's Elastic RDMA interfaces need?",
     why="Without it an ERI carries TCP only, while the device plugin goes on to advertise aliyun/erdma as Healthy.",
-    fix="NoInterface: attach an ERI, or run the job on a node pool whose instance type has them. NotLoaded: modprobe "
-    "erdma on the host (not in a container, whose kmod may not know the module's compression). NotInstalled: install "
-    "the driver for this kernel anew, with its headers; after a new kernel dkms has to build it.",
+    fix="Load the driver on the host: modprobe erdma, then dmesg | grep erdma.",
+    reasons=(
+        Reason(
+            "NoInterface",
+            Status.FAIL,
+            "Attach an ERI, or run the job on a node pool whose instance type has them.",
+        ),
+        Reason("Loaded", Status.OK),
+        Reason(
+            "NotInstalled",
+            Status.FAIL,
+            "Install the driver for this kernel anew, with its headers (uname -r, dkms status); after a new kernel "
+            "dkms has to build it.",
+        ),
+        Reason(
+            "NotLoaded",
+            Status.FAIL,
+            "modprobe erdma on the host (not in a container, whose kmod may not know the module's compression), then "
+            "dmesg | grep erdma.",
+        ),
+    ),
     source="Linux drivers/infiniband/hw/erdma/erdma_main.c (1ded:107f); alibabacloud-erdma-controller internal/drivers",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

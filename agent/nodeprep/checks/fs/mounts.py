@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from nodeprep.facts.machine.mounts import Mount, Mounts
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
 AUTOMOUNT = "autofs"
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """`mounts`: mount points that jobs need, such as "/data". Without one of these a node is not ready."""
+    """What must be mounted."""
 
-    mounts: tuple[str, ...] = ()
+    mounts: Annotated[
+        tuple[str, ...],
+        'mount points that jobs need, such as "/data". Without one of these a node is not ready.',
+    ] = ()
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -65,7 +69,19 @@ CHECK = Check(
     id="fs.mounts",
     question="Are the file systems that jobs need mounted, and do they answer?",
     why="A job on a node without its data fails at once; on one with a dead mount it hangs where no signal reaches it.",
-    fix="mount POINT; NoAnswer: see the server, then umount -f -l POINT and mount it again.",
+    fix="mount {name}",
+    reasons=(
+        Reason("NotMounted", Status.FAIL),
+        Reason("NoAnswer", Status.FAIL, "See the server, then umount -f -l {name} and mount {name} again."),
+        Reason("AutomountWaits", Status.OK),
+        Reason("Mounted", Status.OK),
+        Reason(
+            "RemoteNoAnswer",
+            Status.WARN,
+            "See the server, then umount -f -l {name} and mount {name} again; or waive it where no job needs it.",
+        ),
+        Reason("Answers", Status.OK),
+    ),
     source="statvfs(3), asked by a child that may hang; the list is the operator's",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

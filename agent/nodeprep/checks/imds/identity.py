@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.imds import Imds, Instance
 from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
 
 TYPE = "node.kubernetes.io/instance-type"
 ZONE = "topology.kubernetes.io/zone"
@@ -36,7 +36,8 @@ def differences(node: KubeNode, found: Instance) -> Iterator[Verdict]:
             "either --node (NODE_NAME) names another node (kubectl get nodes -o wide), or a disk image was cloned with "
             "another node's kubelet identity"
         )
-        yield Verdict(NODE, Status.FAIL, "OtherInstance", f"{shows}: {cause}", None, own, node.provider_id[:60])
+        message = f"{shows}: {cause}"
+        yield Verdict(NODE, Status.FAIL, "OtherInstance", message, None, own, node.provider_id[:60])
     if not is_of_ecs(node):
         return  # the labels are the cluster's own words
     for label, told, reason, cause in (
@@ -46,7 +47,8 @@ def differences(node: KubeNode, found: Instance) -> Iterator[Verdict]:
         said = node.labels.get(label, told)
         if said != told:
             shows = f"the metadata says {told}, label {label} of node {node.name} says {said[:60]!r}"
-            yield Verdict(NODE, Status.WARN, reason, f"{shows}: {cause}", None, told, said[:60])
+            message, about = f"{shows}: {cause}", {"node": node.name}
+            yield Verdict(NODE, Status.WARN, reason, message, None, told, said[:60], args=about)
 
 
 def is_of_ecs(node: KubeNode) -> bool:
@@ -64,9 +66,26 @@ CHECK = Check(
     question="Is this the ECS instance that Kubernetes takes the node for?",
     why="Terway and the cloud's controllers look the node's ENIs up by providerID: on a cloned image they attach and "
     "free those of another machine.",
-    fix="OtherInstance: see whether --node is this node. If it is: drain, kubeadm reset (or remove the node from its "
-    "node pool), clear /var/lib/kubelet/pki, join anew. OtherType, OtherZone: delete the Node object and restart the "
-    "kubelet, so that it registers anew.",
+    fix="kubectl get node {node} -o yaml, beside curl http://100.100.100.200/latest/meta-data/instance-id.",
+    reasons=(
+        Reason("SameInstance", Status.OK),
+        Reason(
+            "OtherInstance",
+            Status.FAIL,
+            "See whether --node is this node. If it is: drain, kubeadm reset (or remove the node from its node pool), "
+            "clear /var/lib/kubelet/pki, join anew.",
+        ),
+        Reason(
+            "OtherType",
+            Status.WARN,
+            "kubectl delete node {node}, then systemctl restart kubelet, so that it registers anew.",
+        ),
+        Reason(
+            "OtherZone",
+            Status.WARN,
+            "kubectl delete node {node}, then systemctl restart kubelet, so that it registers anew.",
+        ),
+    ),
     source="Terway docs/ecs.md (providerID REGION.INSTANCE); Kubernetes well-known labels",
     severity=Severity.GATE,
     stage=Stage.NODE,

@@ -11,6 +11,7 @@ from nodeprep.model import (
     CannotLook,
     Check,
     Confirmation,
+    Reason,
     Seen,
     Severity,
     Stage,
@@ -52,10 +53,29 @@ CHECK = Check(
     question="Does the instance metadata service answer?",
     why="Terway, cloud-init and the cloud's controllers take ENIs and addresses from it; without it no ENI can be held "
     "against what the cloud says.",
-    fix="Busy: wait; of 429 see what asks so often, of 5xx ask the cloud. Refused: set HttpEndpoint=enabled "
-    "(ModifyInstanceMetadataOptions). NoAnswer, Unreachable: ip route get its address (100.100.100.200 unless the "
-    "configuration says another); remove what drops or reroutes it; in a pod without hostNetwork raise the token's hop "
-    "limit. StrangeAnswer: see who answers at that address: curl -v, ip route get; a proxy must not.",
+    fix="curl -v http://100.100.100.200/latest/meta-data/, or the address that the configuration says.",
+    reasons=(
+        Reason(
+            "NoAnswer",
+            Status.WARN,
+            "ip route get 100.100.100.200 (unless the configuration says another address); remove what drops or "
+            "reroutes it; in a pod without hostNetwork raise the token's hop limit.",
+        ),
+        Reason("Refused", Status.WARN, "Set HttpEndpoint=enabled (ModifyInstanceMetadataOptions)."),
+        Reason(
+            "Unreachable",
+            Status.WARN,
+            "ip route get 100.100.100.200 (unless the configuration says another address); remove what drops or "
+            "reroutes it; in a pod without hostNetwork raise the token's hop limit.",
+        ),
+        Reason("Answers", Status.OK),
+        Reason("Busy", Status.WARN, "Wait; of 429 see what asks so often, of 5xx ask the cloud."),
+        Reason(
+            "StrangeAnswer",
+            Status.WARN,
+            "See who answers at that address: curl -v, ip route get 100.100.100.200; a proxy must not.",
+        ),
+    ),
     source="Terway pkg/aliyun/metadata/metadata.go (token first, 4 retries of 429 and 5xx); ECS "
     "ModifyInstanceMetadataOptions",
     severity=Severity.WARN,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.imds import Imds
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -29,6 +29,10 @@ CHECK = Check(
     why="Where it does, a request forged through any service on the node reads the credentials of its RAM role; where "
     "it does not, old software that knows no tokens gets nothing.",
     fix="When all that asks knows tokens: HttpTokens=required (ModifyInstanceMetadataOptions).",
+    reasons=(
+        Reason("TokensRequired", Status.OK),
+        Reason("TokensOptional", Status.OK),
+    ),
     source="ECS ModifyInstanceMetadataOptions; Terway pkg/aliyun/metadata/metadata.go (always with a token)",
     severity=Severity.INFO,
     stage=Stage.DEVICE,

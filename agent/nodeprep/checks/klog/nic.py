@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict
 
 FATAL_LINE = re.compile(
     r"timeout\. Will cause a leak of a command resource"  # mlx5/core/cmd.c: the firmware stopped to answer
@@ -29,13 +30,13 @@ PLUGGED_LINE = re.compile(r"Port module event.*Cable plugged")
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """Whose lines count.
+    """Whose lines count."""
 
-    accept_userspace: whether lines that a process wrote into /dev/kmsg count too. Off: whoever may write there could
-    close the gate; drills and tests turn it on.
-    """
-
-    accept_userspace: bool = False
+    accept_userspace: Annotated[
+        bool,
+        "whether lines that a process wrote into /dev/kmsg count too. Off: whoever may write there could close the "
+        "gate; drills and tests turn it on.",
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,21 @@ CHECK = Check(
     why="After such a line the device may look up and healthy in sysfs while every command to it fails.",
     fix="Drain the node and reboot it; if the line comes again, update the firmware, then replace the NIC. dmesg "
     "--clear says that it has been dealt with, as does setting the device up anew.",
+    reasons=(
+        Reason("DeviceFailed", Status.FAIL),
+        Reason(
+            "SendStalled",
+            Status.WARN,
+            "See the switch port's flow control (pause frames), then the driver and firmware (ethtool -i); drain and "
+            "reboot the node if it comes again. dmesg --clear says that it has been dealt with.",
+        ),
+        Reason(
+            "CableUnplugged",
+            Status.WARN,
+            "Plug the cable of {place} in again, or swap it with its module (mlxlink -d {place} -m).",
+        ),
+        Reason("Quiet", Status.OK),
+    ),
     source="NVSentinel nic-health-monitor patterns; Linux drivers/net/ethernet/mellanox/mlx5/core, pci/pcie/aer.c",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -11,7 +11,7 @@ from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 HIGH_TEMPERATURE_LINE = re.compile(r"Port module event.*High Temperature")  # mlx5/core/events.c
 LOW_POWER_LINE = re.compile(r"Detected insufficient power on the PCIe slot \(\d+W\)")  # mlx5/core/events.c
@@ -42,7 +42,16 @@ CHECK = Check(
     id="klog.nic-module",
     question="Do the optical modules and the slots of RDMA NICs complain about heat or power?",
     why="A module that overheats takes its link down under load, which is when the job needs it.",
-    fix="ModuleHot: air flow, fans, dust, then the module. SlotPower: the firmware's slot settings, then another slot.",
+    fix="mlxlink -d {place} -m shows temperature and power of the module.",
+    reasons=(
+        Reason(
+            "ModuleHot",
+            Status.WARN,
+            "Air flow, fans, dust, then the module: mlxlink -d {place} -m shows its temperature.",
+        ),
+        Reason("SlotPower", Status.WARN, "The firmware's slot settings, then another slot for {place}."),
+        Reason("Quiet", Status.OK),
+    ),
     source="leptonai/gpud components/accelerator/nvidia/infiniband (kmsg matchers); Linux mlx5/core/events.c",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

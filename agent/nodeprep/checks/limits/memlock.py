@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.machine.limits import InheritedLimit, Limits, RuntimeProcess
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
 RUNTIME = "container runtime"  # one whose name nothing shows
 UNITS = {"containerd": "containerd", "crio": "crio", "dockerd": "docker", "kubelet": "kubelet"}  # by process
@@ -21,12 +22,12 @@ ANEW = "then stop this pod, which keeps the limit of that time: kubectl -n nodep
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """`fail_below`: bytes; a lower limit fails the node, a higher one only warns.
+    """How much memory containers must be allowed to lock.
 
     1 GiB is ours: NCCL pins some hundred MiB of buffers a rank, and distributions allow 64 KiB to 8 MiB.
     """
 
-    fail_below: int = 1 << 30
+    fail_below: Annotated[int, "bytes; a lower limit fails the node, a higher one only warns."] = 1 << 30
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -66,7 +67,9 @@ def verdict(process: RuntimeProcess, want: Want) -> Verdict:
         "containers without CAP_IPC_LOCK; RDMA wants unlimited: set LimitMEMLOCK=infinity for its unit and restart it"
     )
     remedy = Remedy("memlock", {"unit": unit}) if ours else None
-    return Verdict(about, status, "Limited", message, remedy, str(limit), "unlimited")
+    return Verdict(
+        about, status, "Limited", message, remedy, str(limit), "unlimited", args={"unit": process.unit or unit}
+    )
 
 
 def maker(own: object) -> Subject:
@@ -91,7 +94,8 @@ def given(own: InheritedLimit | None, want: Want) -> Verdict | None:
     )
     remedy = Remedy("memlock", {"unit": UNITS[own.runtime]}) if own.unit else None
     status = Status.FAIL if limit < want.fail_below else Status.WARN
-    return Verdict(maker(own), status, "Limited", message, remedy, str(limit), "unlimited")
+    unit = {"unit": own.unit or UNITS.get(own.runtime, "RUNTIME")}
+    return Verdict(maker(own), status, "Limited", message, remedy, str(limit), "unlimited", args=unit)
 
 
 def size(count: int) -> str:
@@ -106,9 +110,14 @@ CHECK = Check(
     id="limits.memlock",
     question="May containers pin as much memory as RDMA needs?",
     why="RDMA pins what it sends and receives; at the limit ibv_reg_mr fails with ENOMEM and the job dies early.",
-    fix="A drop-in with LimitMEMLOCK=infinity for the runtime's unit, then restart it; pods made later have it. In a "
-    "pod the agent judges its own limit, of the time when that was made: then stop the pod through the runtime "
-    "(kubectl -n nodeprep delete pod POD, crictl stopp).",
+    fix="A drop-in with LimitMEMLOCK=infinity for the runtime's unit (systemctl edit {unit}), then systemctl restart "
+    "{unit}; pods made later have it. In a pod the agent judges its own limit, of the time when that was made: then "
+    "stop the pod through the runtime (kubectl -n nodeprep delete pod POD, crictl stopp).",
+    reasons=(
+        Reason("Unlimited", Status.OK),
+        Reason("Limited", Status.FAIL),
+        Reason("Limited", Status.WARN),
+    ),
     source="Linux drivers/infiniband/core/umem.c (RLIMIT_MEMLOCK unless CAP_IPC_LOCK); the bound of 1 GiB is ours",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from nodeprep.facts.machine.limits import Limits
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict
 
 PLACE = "/dev/shm"  # noqa: S108 - where it is, not a file of ours
 SHM = Subject(PLACE, None, PLACE)
@@ -14,15 +15,15 @@ SHM = Subject(PLACE, None, PLACE)
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """`shm_at_least`: bytes of the host's /dev/shm; `huge_pages`: pages wanted by their size in KiB.
+    """How much memory there must be.
 
     64 MiB is what OCI runtimes give a container and too little for NCCL: a host that has less was set up by mistake.
     Pods have a /dev/shm of their own, which their manifest sizes. Pools of huge pages are judged by their size: pages
     that are all taken are in use, as they should be.
     """
 
-    shm_at_least: int = 64 << 20
-    huge_pages: Mapping[int, int] = field(default_factory=dict)
+    shm_at_least: Annotated[int, "bytes of the host's /dev/shm"] = 64 << 20
+    huge_pages: Annotated[Mapping[int, int], "pages wanted by their size in KiB."] = field(default_factory=dict)
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -62,7 +63,16 @@ CHECK = Check(
     id="limits.shm-hugepages",
     question="Is there as much shared memory, and as many huge pages, as this node is meant to have?",
     why="NCCL and data loaders pass data between processes of a node through /dev/shm; full, it kills them.",
-    fix="mount -o remount,size=50% /dev/shm; huge pages: hugepages=N on the kernel's command line, then reboot.",
+    fix="Give the node the memory that is wanted, at boot.",
+    reasons=(
+        Reason("Enough", Status.OK),
+        Reason("ShmSmall", Status.WARN, "mount -o remount,size=50% /dev/shm, and the same in /etc/fstab."),
+        Reason(
+            "HugePagesShort",
+            Status.WARN,
+            "hugepages={expected} (with hugepagesz= of that size) on the kernel's command line, then reboot.",
+        ),
+    ),
     source="NCCL documentation, troubleshooting: shared memory; the bound of 64 MiB is the OCI runtimes' default",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

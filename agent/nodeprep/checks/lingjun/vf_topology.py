@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.lingjun import Lingjun, VfTopology, VirtualFunction
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Subject, Unreadable, Verdict, Why, raw
+from nodeprep.model import (
+    Check,
+    Confirmation,
+    Reason,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Subject,
+    Unreadable,
+    Verdict,
+    Why,
+    raw,
+)
 
 DRIVER = "virtio-pci"
 
@@ -46,8 +59,20 @@ CHECK = Check(
     id="lingjun.vf-topology",
     question="Are the virtual functions that Lingjun hands to pods there and bound to virtio-pci?",
     why="Terway gives each pod a virtual function by this list: one that is gone leaves the pod without a network.",
-    fix="NotBound: echo BDF > /sys/bus/pci/drivers/virtio-pci/bind. Missing: see sriov_numvfs of the physical "
-    "function. Malformed: restart the agent that writes the file.",
+    fix="lspci -nnk, beside the list that Terway reads.",
+    reasons=(
+        Reason("Malformed", Status.FAIL, "Restart the agent that writes {name}."),
+        Reason("Missing", Status.FAIL, "See sriov_numvfs of the physical function of {place}."),
+        Reason("Bound", Status.OK),
+        Reason(
+            "OtherDriver",
+            Status.FAIL,
+            "echo {place} > /sys/bus/pci/drivers/{observed}/unbind, then echo {place} > "
+            "/sys/bus/pci/drivers/virtio-pci/bind.",
+        ),
+        Reason("BoundLater", Status.OK),
+        Reason("NotBound", Status.FAIL, "echo {place} > /sys/bus/pci/drivers/virtio-pci/bind"),
+    ),
     source="AliyunContainerService/terway plugin/driver/vf/vf.go",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.kubernetes.cluster import Cluster
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -43,6 +43,16 @@ CHECK = Check(
     question="Has Terway a vSwitch in the zone of this Lingjun node?",
     why="On ECS Terway falls back to the instance's own vSwitch; on Lingjun it gives up, and no pod gets an address.",
     fix="Add a vSwitch of the node's zone to vswitches in the ConfigMap eni-config, then restart Terway on the node.",
+    reasons=(
+        Reason("ZoneListed", Status.OK),
+        Reason("ZoneNotListed", Status.FAIL),
+        Reason(
+            "NoZone",
+            Status.FAIL,
+            "Give the node its label topology.kubernetes.io/zone (kubectl label node), then restart Terway on the "
+            "node.",
+        ),
+    ),
     source="AliyunContainerService/terway pkg/eni/node_reconcile.go ('failed to get vsw for zone')",
     severity=Severity.GATE,
     stage=Stage.NODE,

@@ -9,7 +9,7 @@ from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.rdma.devnodes import DevNodes
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
 
 CORE = ("ib_core", "ib_uverbs")  # the second pulls in the first
 
@@ -65,7 +65,16 @@ CHECK = Check(
     id="module.core",
     question="Are the kernel modules loaded that RDMA needs?",
     why="Without ib_uverbs no process can open an RDMA device, however healthy the hardware.",
-    fix="modprobe MODULE; keep it with a line in /etc/modules-load.d/. NoModule: install the kernel's extra modules.",
+    fix="modprobe ib_uverbs; keep it with a line in /etc/modules-load.d/.",
+    reasons=(
+        Reason("Loaded", Status.OK),
+        Reason(
+            "NoModule",
+            Status.FAIL,
+            "Install the extra modules of the running kernel (uname -r): it has no {name}.",
+        ),
+        Reason("NotLoaded", Status.FAIL, "modprobe {module}; keep it with a line in /etc/modules-load.d/."),
+    ),
     source="Linux drivers/infiniband/core; rdma-core kernel-boot/modules/rdma.conf",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodeprep.facts.machine.modules import OFED, Modules
 from nodeprep.facts.rdma.devnodes import DevNodes
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 STACK = ("ib_core", "mlx5_core", "mlx5_ib")  # what MLNX_OFED and DOCA-OFED replace together
 DRIVER = "mlx5_core"  # out of tree it always states its version
@@ -41,6 +41,17 @@ CHECK = Check(
     why="A kernel update that leaves half of an OFED behind loads modules that do not fit each other: devices without "
     "RDMA, or crashes.",
     fix="Drain the node; rebuild OFED for the running kernel (dkms status) or remove it whole, then reboot.",
+    reasons=(
+        Reason(
+            "VerbsAbi",
+            Status.WARN,
+            "Install the rdma-core (libibverbs) that fits the running kernel; with OFED, drain the node, rebuild it "
+            "for that kernel (dkms status) and reboot.",
+        ),
+        Reason("MixedVersions", Status.WARN),
+        Reason("MixedStacks", Status.WARN),
+        Reason("OneBuild", Status.OK),
+    ),
     source="Linux include/uapi/rdma/ib_user_verbs.h; MLNX_OFED installation guide",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.machine.system import System
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 ACS_REDIRECT_BITS = 0x4 | 0x8  # P2P request and completion redirect (PCI_ACS_RR, PCI_ACS_CR in pci_regs.h)
 ON_PURPOSE = "config_acs="  # kernel parameter pci=config_acs=...: the operator has laid out every bridge
@@ -45,6 +45,10 @@ CHECK = Check(
     "for nothing.",
     fix="Never on a running node: drain, then disable_acs_redir= or config_acs= on the kernel command line (rdma_topo "
     "check; rdma_topo write-grub-acs), or the firmware's setting; iommu=pt for identity groups. Reboot.",
+    reasons=(
+        Reason("Redirected", Status.WARN),
+        Reason("Direct", Status.OK),
+    ),
     source="PCI Express base specification 7.7.11; rdma-core kernel-boot/rdma_topo; leptonai/gpud components/pci",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from nodeprep.facts.machine.pci import Pci, PciDevice
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """How many corrected errors are too many.
+    """How many corrected errors are too many."""
 
-    correctable_per_minute: errors a minute above which the link is bad (ours: no source gives a number).
-    correctable_at_least: fewer errors than this between two looks say nothing about a rate (ours).
-    """
-
-    correctable_per_minute: float = 100.0
-    correctable_at_least: int = 10
+    correctable_per_minute: Annotated[
+        float,
+        "errors a minute above which the link is bad (ours: no source gives a number).",
+    ] = 100.0
+    correctable_at_least: Annotated[
+        int,
+        "fewer errors than this between two looks say nothing about a rate (ours).",
+    ] = 10
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -64,7 +67,19 @@ CHECK = Check(
     id="pci.aer",
     question="Do NICs and GPUs report PCIe errors?",
     why="A PCIe link that retransmits slows every transfer through it; one that fails fatally takes its device down.",
-    fix="Drain the node; reseat board and riser, update firmware, replace what keeps reporting (lspci -vv, dmesg).",
+    fix="Drain the node; reseat board and riser, update firmware, replace what keeps reporting (lspci -vv -s {place}, "
+    "dmesg | grep {place}).",
+    reasons=(
+        Reason("Fatal", Status.FAIL),
+        Reason("Nonfatal", Status.WARN),
+        Reason(
+            "ManyCorrectable",
+            Status.WARN,
+            "lspci -vv -s {place}, dmesg | grep {place}; at the next drain reseat board and riser, update firmware, "
+            "replace what keeps reporting.",
+        ),
+        Reason("Quiet", Status.OK),
+    ),
     source="Linux Documentation/PCI/pcieaer-howto.rst, ABI/testing/sysfs-bus-pci-devices-aer_stats; limits are ours",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.machine.pci import Pci, PciDevice
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 POWERED_OFF_STATE = "D3cold"  # Documentation/power/pci.rst: no power, so no driver can be talking to it
 
@@ -33,7 +33,12 @@ CHECK = Check(
     id="pci.answers",
     question="Does every NIC on the PCI bus answer?",
     why="A device whose link went down stays listed; every access to it fails, and its driver may hang.",
-    fix="Drain and reboot the node (power cycle); if it comes back dead, reseat or replace the board.",
+    fix="Drain and reboot the node (power cycle); if {place} comes back dead, reseat or replace the board.",
+    reasons=(
+        Reason("NoAnswer", Status.FAIL),
+        Reason("NoPower", Status.FAIL),
+        Reason("Answers", Status.OK),
+    ),
     source="PCI Express base specification (a read without an answer is all ones); NVSentinel nic-health-monitor",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

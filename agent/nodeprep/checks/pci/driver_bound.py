@@ -10,7 +10,7 @@ from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE, Erdma
 from nodeprep.facts.expected.inventory import PEERS, Expected
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import INFINIBAND, UNNAMED, Pci, PciDevice
-from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict, raw
 
 # Drivers that hand a device on, to a virtual machine or to user space: somebody took it from us on purpose.
 HANDING_ON = ("vfio-pci", "pci-stub", "uio_pci_generic", "igb_uio", "pciback", "xen-pciback")
@@ -116,8 +116,40 @@ CHECK = Check(
     id="pci.driver-bound",
     question="Is every NIC that this node needs bound to its driver?",
     why="Without its driver a NIC has neither netdev nor RDMA device: it is as good as not there.",
-    fix="NoDriver: modprobe MODULE. NotBound: dmesg | grep BDF, then echo BDF > /sys/bus/pci/drivers/DRIVER/bind. "
-    "DriverOverride: echo > /sys/bus/pci/devices/BDF/driver_override. NoModule: install the driver for this kernel.",
+    fix="lspci -nnk -s {place}, and dmesg | grep {place}: then give it the driver that is wanted.",
+    reasons=(
+        Reason(
+            "WrongDriver",
+            Status.FAIL,
+            "Where no virtual machine and no program has it: echo {place} > /sys/bus/pci/drivers/{observed}/unbind, "
+            "then echo {place} > /sys/bus/pci/drivers/{expected}/bind; take away what bound it at boot (driverctl "
+            "list-overrides).",
+        ),
+        Reason("PassedThrough", Status.OK),
+        Reason("Bound", Status.OK),
+        Reason("Deferred", Status.OK),
+        Reason("NotNeeded", Status.OK),
+        Reason(
+            "DriverOverride",
+            Status.FAIL,
+            "echo > /sys/bus/pci/devices/{place}/driver_override, then echo {place} > /sys/bus/pci/drivers_probe.",
+        ),
+        Reason(
+            "NoModule",
+            Status.FAIL,
+            "Install the driver for this kernel (uname -r); lspci -nn -s {place} says for which device.",
+        ),
+        Reason(
+            "NoDriver",
+            Status.FAIL,
+            "modprobe $(cat /sys/bus/pci/devices/{place}/modalias), then dmesg | grep {place}.",
+        ),
+        Reason(
+            "NotBound",
+            Status.FAIL,
+            "dmesg | grep {place}, then echo {place} > /sys/bus/pci/drivers/{driver}/bind.",
+        ),
+    ),
     source="Linux Documentation/ABI/testing/sysfs-bus-pci (driver, driver_override); depmod(8) modules.alias",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodeprep.facts.expected.inventory import Expected, MissingDevice
 from nodeprep.facts.machine.pci import Pci, PciDevice
-from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -41,7 +41,17 @@ CHECK = Check(
     question="Is every NIC that this node needs on its PCI bus?",
     why="A NIC that fell off the bus, or was never attached, takes its rail with it: the job waits for it for ever.",
     fix="Cloud: rescan the bus (echo 1 > /sys/bus/pci/rescan), then look at the attachment. Metal: drain the node, "
-    "rescan, power cycle, reseat the board. OtherDevice: capture the profile anew if the board was changed on purpose.",
+    "rescan, power cycle, reseat the board.",
+    reasons=(
+        Reason("Missing", Status.FAIL),
+        Reason(
+            "OtherDevice",
+            Status.WARN,
+            "Capture the profile anew if the board at {place} was changed on purpose (nodeprep profile capture); else "
+            "put the {expected} back.",
+        ),
+        Reason("Present", Status.OK),
+    ),
     source="Linux Documentation/ABI/testing/sysfs-bus-pci; NVSentinel nic-health-monitor; facebookresearch/gcm",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -12,7 +12,7 @@ from nodeprep.facts.expected.inventory import PEERS, Expectancy, Expected
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.machine.system import System
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
 
 # Gb/s that a lane carries at so many GT/s, encoding taken off (include/linux/pci.h, PCIE_SPEED2MBS_ENC).
 LANE = {2.5: 2.0, 5.0: 4.0, 8.0: 7.88, 16.0: 15.75, 32.0: 31.5, 64.0: 63.0}
@@ -126,7 +126,19 @@ CHECK = Check(
     id="pci.link",
     question="Does every NIC have the PCIe lanes and speed that it should have?",
     why="A link that trained down to half its lanes halves the rail, and a collective runs at its slowest rail's pace.",
-    fix="Drain the node; reseat board and riser, then compare lspci -vv (LnkSta, LnkCap) with a good sibling.",
+    fix="Drain the node; reseat board and riser, then compare lspci -vv -s {place} (LnkSta, LnkCap) with a good "
+    "sibling.",
+    reasons=(
+        Reason("BelowPortRate", Status.FAIL),
+        Reason(
+            "BelowPortRate",
+            Status.WARN,
+            "Compare lspci -vv -s {place} (LnkSta, LnkCap) with a good sibling: if that has more, drain the node and "
+            "reseat board and riser; if not, move the board to a wider slot.",
+        ),
+        Reason("Degraded", Status.WARN),
+        Reason("AsExpected", Status.OK),
+    ),
     source="Linux drivers/pci/pci.c (pcie_print_link_status); facebookresearch/gcm check_pci",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -8,7 +8,7 @@ from nodeprep.facts.expected.inventory import PEERS, Expected
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.machine.system import System
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -54,7 +54,22 @@ CHECK = Check(
     id="pci.numa",
     question="Is every RDMA NIC on a NUMA node that has GPUs?",
     why="Traffic between a GPU and a NIC of another node crosses the link between the sockets, which all rails share.",
-    fix="NoNode: firmware update, or the BIOS setting for NUMA per socket. FarFromGpus: move the board to its slot.",
+    fix="lspci -vv -s {place} | grep NUMA, beside that of a good sibling.",
+    reasons=(
+        Reason(
+            "NoNode",
+            Status.WARN,
+            "Firmware update, or the BIOS setting for NUMA per socket: cat /sys/bus/pci/devices/{place}/numa_node "
+            "then says no longer -1.",
+        ),
+        Reason("NearGpus", Status.OK),
+        Reason("ElsewhereByDesign", Status.OK),
+        Reason(
+            "FarFromGpus",
+            Status.WARN,
+            "Move the board at {place} to its slot, on the NUMA node of the GPUs that have no NIC.",
+        ),
+    ),
     source="Linux Documentation/ABI/testing/sysfs-bus-pci (numa_node); NCCL topology search (SYS paths)",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

@@ -11,7 +11,7 @@ from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.job_profile import DeviceWant
-from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 # What an Ethernet driver offers on the auxiliary bus, and the module that takes it (modules.alias, auxiliary:*).
 AUXILIARY_DRIVERS = {
@@ -58,10 +58,11 @@ def no_link(nic: PciDevice, want: DeviceWant, kind: str, seen: Seen) -> Verdict:
     if modules is not None and module and not modules.is_loaded(module):
         load = None if modules.has(module) is False else Remedy("kernel_modules", {"module": module})
         shows = f"{shows}; module {module} is not loaded" + ("" if load else ", and the running kernel has none")
-        return fails(nic, "ModuleNotLoaded", shows, load, want.rdma)
+        return fails(nic, "ModuleNotLoaded", shows, load, want.rdma, module=module)
     add = {"name": want.rdma or "", "type": kind, "netdev": nic.netdevs[0]} if nic.netdevs else None
     shows = f"{shows}; " + (f"its link is gone: rdma link add {want.rdma} type {kind}" if add else "it has no netdev")
-    return fails(nic, "NoRdmaLink", shows, Remedy("rdma_link_add", add) if add else None, want.rdma)
+    words = {"type": kind, "netdev": nic.netdevs[0] if nic.netdevs else "NETDEV"}
+    return fails(nic, "NoRdmaLink", shows, Remedy("rdma_link_add", add) if add else None, want.rdma, **words)
 
 
 def no_driver(nic: PciDevice, offer: str, want: DeviceWant | None, seen: Seen) -> Verdict:
@@ -69,20 +70,22 @@ def no_driver(nic: PciDevice, offer: str, want: DeviceWant | None, seen: Seen) -
     shows = f"{nic.label} offers {offer}, which no RDMA driver took"
     if want is not None and not want.rdma:
         return Verdict(nic.subject, Status.OK, "NotNeeded", f"{shows}; {expected.by} expects none")
+    module, modules = AUXILIARY_DRIVERS.get(offer.rpartition(".")[0], ""), seen.get(Modules)
+    # Unknown to us, it is known by its alias: what modprobe takes too.
+    load = {"module": module or f"auxiliary:{offer.rpartition('.')[0]}"}
     kin = carriers(seen).intersection(one.address for one in likes)
     if want is None and expected.shortage is None and carriers(seen) and not kin:
         shows = f"{shows}; none of its kind carries RDMA here while other NICs do: kept so on purpose?"
-        return Verdict(nic.subject, Status.WARN, "NoRdmaDriver", shows, None, offer)
-    module, modules = AUXILIARY_DRIVERS.get(offer.rpartition(".")[0], ""), seen.get(Modules)
+        return Verdict(nic.subject, Status.WARN, "NoRdmaDriver", shows, None, offer, args=load)
     rdma = want.rdma if want else None
     shows = f"{shows}; {rdma} is wanted by {expected.by}" if rdma else shows
     if not module:
-        return fails(nic, "NoRdmaDriver", f"{shows}; load the module that takes it", None, rdma)
+        return fails(nic, "NoRdmaDriver", f"{shows}; load the module that takes it", None, rdma, **load)
     if modules is not None and modules.is_loaded(module):
-        return fails(nic, "NotBound", f"{shows}; {module} is loaded and did not take it: see dmesg", None, rdma)
+        return fails(nic, "NotBound", f"{shows}; {module} is loaded and did not take it: see dmesg", None, rdma, **load)
     if modules is not None and modules.has(module) is False:
-        return fails(nic, "NoModule", f"{shows}; the running kernel has no module {module}", None, rdma)
-    return fails(nic, "NoRdmaDriver", f"{shows}; load {module}", Remedy("kernel_modules", {"module": module}), rdma)
+        return fails(nic, "NoModule", f"{shows}; the running kernel has no module {module}", None, rdma, **load)
+    return fails(nic, "NoRdmaDriver", f"{shows}; load {module}", Remedy("kernel_modules", load), rdma, **load)
 
 
 def no_device(nic: PciDevice, by: str, seen: Seen) -> Verdict:
@@ -120,16 +123,40 @@ def carriers(seen: Seen) -> frozenset[str]:
     return frozenset(shown.union(nic.address for nic in seen[Pci].nics if nic.rdma))
 
 
-def fails(nic: PciDevice, reason: str, message: str, remedy: Remedy | None, wanted: str | None) -> Verdict:
-    return Verdict(nic.subject, Status.FAIL, reason, message, remedy, "no RDMA device", wanted or "an RDMA device")
+def fails(nic: PciDevice, reason: str, message: str, remedy: Remedy | None, wanted: str | None, **args: str) -> Verdict:
+    wants = wanted or "an RDMA device"
+    return Verdict(nic.subject, Status.FAIL, reason, message, remedy, "no RDMA device", wants, args=args)
 
 
 CHECK = Check(
     id="pci.rdma-driver",
     question="Does every NIC that is made for RDMA offer an RDMA device?",
     why="A NIC can carry Ethernet and still have no RDMA device: jobs then fall back to TCP in silence, or fail.",
-    fix="NoRdmaDriver, ModuleNotLoaded: modprobe MODULE. NoRdmaLink: rdma link add NAME type TYPE netdev IFACE. "
-    "NoRdmaDevice: devlink dev param show pci/BDF (enable_roce, enable_rdma), then the firmware's settings.",
+    fix="lspci -nnk -s {place}, and dmesg | grep {place}.",
+    reasons=(
+        Reason("Offered", Status.OK),
+        Reason("ModuleNotLoaded", Status.FAIL, "modprobe {module}, or install the kernel's package of extra modules."),
+        Reason("NoRdmaLink", Status.FAIL, "rdma link add {expected} type {type} netdev {netdev}"),
+        Reason("NotNeeded", Status.OK),
+        Reason("NoRdmaDriver", Status.FAIL, "modprobe {module}, then dmesg | grep {place}."),
+        Reason(
+            "NoRdmaDriver",
+            Status.WARN,
+            "If RDMA is wanted on it: modprobe {module}, then dmesg | grep {place}. If not, waive this.",
+        ),
+        Reason(
+            "NotBound",
+            Status.FAIL,
+            "dmesg | grep {place} says why; then, while no job runs, rmmod {module} && modprobe {module}.",
+        ),
+        Reason("NoModule", Status.FAIL, "Install the module {module} for the running kernel (uname -r)."),
+        Reason("InAnotherNamespace", Status.OK),
+        Reason(
+            "NoRdmaDevice",
+            Status.FAIL,
+            "devlink dev param show pci/{place} (enable_roce, enable_rdma), then the firmware's settings.",
+        ),
+    ),
     source="Linux Documentation/driver-api/auxiliary_bus.rst, devlink-params.rst; rdma-core rdma-link(8)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

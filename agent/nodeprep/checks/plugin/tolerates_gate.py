@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Annotated
 
 from nodeprep.facts.kubernetes.cluster import Cluster, Owner, Pod, Toleration
 from nodeprep.facts.network.cni import Cni
 from nodeprep.facts.network.cni_runtime import BINARIES, DIRECTORY
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
 NO_SCHEDULE = "NoSchedule"
 NO_EXECUTE = "NoExecute"
@@ -29,15 +30,14 @@ TOLERATIONS = "/spec/template/spec/tolerations"
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """The taints in force. The configuration states them under `gate`, never here: see docs/configuration.md.
+    """The taints in force. The configuration states them under `gate`, never here: see docs/configuration.md."""
 
-    `unhealthy_taint`: the taint of a node that is not ready; `bootstrap_taint`: that of a new node, always NoSchedule;
-    `effect`: of the first. PreferNoSchedule keeps no DaemonSet's pod away, so it needs no toleration.
-    """
-
-    unhealthy_taint: str = "nodeprep.io/unhealthy"
-    bootstrap_taint: str = "nodeprep.io/bootstrap"
-    effect: str = NO_SCHEDULE
+    unhealthy_taint: Annotated[str, "the taint of a node that is not ready"] = "nodeprep.io/unhealthy"
+    bootstrap_taint: Annotated[str, "that of a new node, always NoSchedule"] = "nodeprep.io/bootstrap"
+    effect: Annotated[
+        str,
+        "of the first. PreferNoSchedule keeps no DaemonSet's pod away, so it needs no toleration.",
+    ] = NO_SCHEDULE
 
     @property
     def taints(self) -> tuple[str, ...]:
@@ -139,6 +139,13 @@ CHECK = Check(
     "stays away because the node lacks it. Our own taint is not set while it would keep such a pod away.",
     fix="Paste the tolerations that the message names; where Helm or an operator owns the DaemonSet, set them there "
     "(docs/plugins.md). Then wait until its pods are made anew.",
+    reasons=(
+        Reason("NoController", Status.OK),
+        Reason("NoDaemonSet", Status.OK),
+        Reason("Tolerates", Status.OK),
+        Reason("NotTolerated", Status.WARN),
+        Reason("BootstrapNotTolerated", Status.WARN),
+    ),
     source="Kubernetes api/core/v1/toleration.go, pkg/controller/daemon; k8s-rdma-shared-dev-plugin deployment",
     severity=Severity.WARN,
     stage=Stage.NODE,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -48,7 +48,14 @@ CHECK = Check(
     id="port.bond",
     question="Has every bond under RDMA ports all its legs?",
     why="A bond with one leg still looks up, at half its bandwidth, and the next fault takes the rail away.",
-    fix="Cable, transceiver and switch port of the leg; LACP on the switch; ip link set LEG up.",
+    fix="cat /proc/net/bonding/{name} names the leg: its cable, transceiver and switch port; LACP on the switch; ip "
+    "link set LEG up.",
+    reasons=(
+        Reason("AllLegs", Status.OK),
+        Reason("LegDown", Status.WARN),
+        Reason("NoLegUnneeded", Status.WARN),
+        Reason("NoLeg", Status.FAIL),
+    ),
     source="Linux Documentation/networking/bonding.rst; Alibaba Cloud Lingjun (both slaves up)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

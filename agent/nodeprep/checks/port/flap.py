@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.counters import Counters
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 LINK_DOWNED = "link_downed"
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """How often a link may go down between two looks.
+    """How often a link may go down between two looks."""
 
-    fail_at: so many times are a fault that closes the gate; fewer are a warning (leptonai/gpud calls three a flap).
-    """
-
-    fail_at: int = 3
+    fail_at: Annotated[
+        int,
+        "so many times are a fault that closes the gate; fewer are a warning (leptonai/gpud calls three a flap).",
+    ] = 3
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -102,6 +103,12 @@ CHECK = Check(
     question="Did the link of an RDMA port go down since the last look?",
     why="Each lost link stalls all ranks for seconds, or ends the job when retries run out; the port looks fine after.",
     fix="Clean or swap the cable and transceiver; see the switch port's error counters; drain the node if it goes on.",
+    reasons=(
+        Reason("Steady", Status.OK),
+        Reason("NotNeeded", Status.OK),
+        Reason("Flapping", Status.FAIL),
+        Reason("LinkLost", Status.WARN),
+    ),
     source="Linux net/core/link_watch.c, IBTA LinkDowned; leptonai/gpud flap >= 3; Azure NHC >= 5 in 24 h",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -11,7 +11,7 @@ from nodeprep.facts.expected.inventory import PEERS, Expected
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.gid import ROCE_V2, Gid
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 ETHERNET = "Ethernet"
 IWARP = "4"  # RDMA_NODE_RNIC (include/rdma/ib_verbs.h): its one GID is made of its MAC
@@ -46,7 +46,8 @@ def verdict(port: Port, node: GidContext) -> Verdict | None:
     second = [gid for gid in routable if gid.kind in (ROCE_V2, None)]
     if not second:
         message = f"{shows} has routable GIDs of RoCE v1 only, which no router carries; {wants} of RoCE v2"
-        return Verdict(port.subject, Status.WARN, "OnlyRoceV1", message, observed="IB/RoCE v1", expected=ROCE_V2)
+        about = {"device": port.device}
+        return Verdict(port.subject, Status.WARN, "OnlyRoceV1", message, None, "IB/RoCE v1", ROCE_V2, args=about)
     fresh = [gid for gid in second if is_fresh(gid, port, node.links)]
     if not fresh:
         stale = ", ".join(f"GID {gid.index} {gid.address}" for gid in second)
@@ -110,6 +111,22 @@ CHECK = Check(
     question="Has every RoCE rail an address that routers carry?",
     why="Without a routable GID, queue pairs reach no other subnet: NCCL fails to connect on a port that looks fine.",
     fix="Give the rail's netdev its IP address (DHCP, CNI or cloud configuration); the kernel makes the GID of it.",
+    reasons=(
+        Reason("NoRoutableGid", Status.FAIL),
+        Reason(
+            "OnlyRoceV1",
+            Status.WARN,
+            "Let the driver offer RoCE v2 (cma_roce_mode -d {device} -m 2; firmware with RoCE v2), or start the job "
+            "with a GID index that its peers have too.",
+        ),
+        Reason(
+            "StaleGid",
+            Status.FAIL,
+            "Give the rail's netdev its IP address again, and take the old one away (ip address); if the GID stays, "
+            "set the netdev down and up while no job uses it.",
+        ),
+        Reason("RoutableGid", Status.OK),
+    ),
     source="Linux drivers/infiniband/core/{cache,roce_gid_mgmt}.c; NCCL_IB_GID_INDEX",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 
 INFINIBAND = "InfiniBand"
 ZERO = "0000:0000:0000:0000"
@@ -50,7 +50,8 @@ def of_port(port: Port, wanted_by: str | None) -> Verdict | None:
             message = (
                 f"{port.where} is ACTIVE without a {what} ({lid}); wanted by {wanted_by}: see the SM (sminfo, ibstat)"
             )
-            return Verdict(port.subject, Status.FAIL, reason, message, observed=lid, expected="not 0x0")
+            about = {"device": port.device}
+            return Verdict(port.subject, Status.FAIL, reason, message, None, lid, "not 0x0", args=about)
     if port.lid is None:
         return None
     return Verdict(
@@ -62,7 +63,32 @@ CHECK = Check(
     id="port.guid",
     question="Has every RDMA device an identity of its own, and every InfiniBand port a LID and a subnet manager?",
     why="The fabric routes by LID and tells nodes apart by GUID: two of the same steal each other's traffic.",
-    fix="ZeroGuid: set the VF's GUID, or reset the card. SharedGuid: re-flash the copied one. NoLid: see the SM.",
+    fix="ibstat, and mstflint -d {place} query.",
+    reasons=(
+        Reason(
+            "ZeroGuid",
+            Status.FAIL,
+            "Set the VF's GUID (ip link set PF vf N node_guid GUID port_guid GUID), or reset the card.",
+        ),
+        Reason(
+            "SharedGuid",
+            Status.FAIL,
+            "Re-flash the copied GUID: mstflint -d {place} query, then mstflint -d {place} sg with the one on the "
+            "card's label.",
+        ),
+        Reason("Guid", Status.OK),
+        Reason(
+            "NoLid",
+            Status.FAIL,
+            "See the subnet manager: sminfo, then its log; ibstat {device} shows the LID when it came.",
+        ),
+        Reason(
+            "NoSubnetManager",
+            Status.FAIL,
+            "See the subnet manager: sminfo, then the log of the node or switch that runs it.",
+        ),
+        Reason("Lid", Status.OK),
+    ),
     source="InfiniBand Architecture Specification 1, 14.2.5 (NodeInfo, PortInfo); drivers/infiniband/core/sysfs.c",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

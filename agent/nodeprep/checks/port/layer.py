@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 
 PEERS = 4  # of the same card; with fewer, one that differs may be meant to
 
@@ -54,7 +54,13 @@ CHECK = Check(
     id="port.layer",
     question="Does every RDMA port speak the link layer that is expected of it?",
     why="A card that came back from repair in Ethernet mode may have a link, but no way into the InfiniBand fabric.",
-    fix="mlxconfig -d ADDRESS set LINK_TYPE_P1=1 (InfiniBand) or 2 (Ethernet), then reset the card or reboot.",
+    fix="mlxconfig -d {place} set LINK_TYPE_P1=1 (InfiniBand) or 2 (Ethernet), so that it speaks {expected}; then "
+    "reset the card or reboot.",
+    reasons=(
+        Reason("WrongLayer", Status.FAIL),
+        Reason("OddLayer", Status.WARN),
+        Reason("Layer", Status.OK),
+    ),
     source="Linux drivers/infiniband/core/sysfs.c link_layer_show; facebookresearch/gcm (critical)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
 from nodeprep.facts.expected.inventory import PEERS, Expectancy, Expected
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 
 ETHERNET = "Ethernet"
 IWARP = "4"  # RDMA_NODE_RNIC (include/rdma/ib_verbs.h)
@@ -21,17 +22,20 @@ PAYLOADS, HEADERS = (4096, 2048, 1024, 512, 256), 96
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """The MTU of a rail's netdev.
+    """The MTU of a rail's netdev."""
 
-    at_least: bytes; for ports that a profile wants and states no MTU for; once an operator sets it, for every wanted
-    port. 4200 is what RoCE needs to carry 4096 bytes in a packet (Mellanox's advice; the kernel is content with 4192).
-    exactly: bytes; any other MTU fails, whatever else is stated. Of several, an Elastic RDMA interface must have the
-    largest where erdma-controller's record says jumbo frames and the smallest where it says none; any will do where
-    there is no record.
-    """
-
-    at_least: int = 4200
-    exactly: tuple[int, ...] = ()
+    at_least: Annotated[
+        int,
+        "bytes; for ports that a profile wants and states no MTU for; once an operator sets it, for every wanted "
+        "port. 4200 is what RoCE needs to carry 4096 bytes in a packet (Mellanox's advice; the kernel is content "
+        "with 4192).",
+    ] = 4200
+    exactly: Annotated[
+        tuple[int, ...],
+        "bytes; any other MTU fails, whatever else is stated. Of several, an Elastic RDMA interface must have the "
+        "largest where erdma-controller's record says jumbo frames and the smallest where it says none; any will do "
+        "where there is no record.",
+    ] = ()
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -66,7 +70,8 @@ def exact(port: Port, link: Link, shows: str, seen: Seen) -> Verdict:
         return Verdict(port.subject, Status.OK, "Mtu", shows, observed=has, expected=wants)
     remedy = change(port, link, right[0], seen) if len(right) == 1 else None
     message = f"{shows}; exactly {wants} is wanted by {by}: with another NCCL may corrupt data in silence"
-    return Verdict(port.subject, Status.FAIL, "WrongMtu", message, remedy, has, wants)
+    about = {"interface": link.name, "mtu": wants}
+    return Verdict(port.subject, Status.FAIL, "WrongMtu", message, remedy, has, wants, args=about)
 
 
 def allowed(port: Port, seen: Seen) -> tuple[tuple[int, ...], str]:
@@ -133,8 +138,19 @@ CHECK = Check(
     id="port.mtu",
     question="Is the MTU of every RoCE and iWARP rail as large as is expected of it?",
     why="A rail at MTU 1500 sends 1024 bytes in a packet where the others send 4096, and cannot talk to jumbo peers.",
-    fix="ip link set IFACE mtu 9000 and the same in the network configuration; the switch port must carry it too. "
-    "WrongMtu: set the stated MTU while no job uses the port.",
+    fix="ip link set {interface} mtu {mtu} and the same in the network configuration; the switch port must carry it "
+    "too.",
+    reasons=(
+        Reason("NothingExpected", Status.OK),
+        Reason("Mtu", Status.OK),
+        Reason("BelowMtu", Status.WARN),
+        Reason("OtherMtu", Status.WARN),
+        Reason(
+            "WrongMtu",
+            Status.FAIL,
+            "ip link set {interface} mtu {mtu} while no job uses the port, and the same in the network configuration.",
+        ),
+    ),
     source="Linux include/rdma/ib_addr.h iboe_get_mtu; facebookresearch/gcm (warning); Alibaba Cloud ECS guide to "
     "eRDMA on GPU instances (1400, or 8500 with jumbo frames)",
     severity=Severity.GATE,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodeprep.facts.expected.inventory import Expectancy, Expected
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -51,7 +51,13 @@ CHECK = Check(
     id="port.names",
     question="Do RDMA devices and their netdevs carry the names that the profile knows them by?",
     why="NCCL_IB_HCA and topology files name devices: where two names are crossed, GPUs talk through far NICs.",
-    fix="Set the udev rule that names the devices (rdma_rename, 70-persistent-*), then reboot.",
+    fix="Set the udev rule that names the devices (rdma_rename, 70-persistent-*), so that {place} is {expected}, then "
+    "reboot.",
+    reasons=(
+        Reason("AsNamed", Status.OK),
+        Reason("Renamed", Status.OK),
+        Reason("NamesCrossed", Status.FAIL),
+    ),
     source="facebookresearch/gcm check_iblink (misbind); rdma-core kernel-boot/rdma-persistent-naming.rules",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

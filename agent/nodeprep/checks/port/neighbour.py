@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Links, Neighbour
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
 
 ETHERNET = "Ethernet"
 # NUD states (include/uapi/linux/neighbour.h). PROBE tells nothing yet; NOARP is how multicast and loopback stand there.
@@ -39,7 +39,8 @@ def verdict(port: Port, rails: list[Port], seen: Seen) -> Verdict | None:
         f"{shows}, while on {elsewhere.where} some do; wanted by {seen[Expected].of(port)}: wrong VLAN, or the "
         f"wrong switch port? ip neighbour show dev {port.netdev}"
     )
-    return Verdict(port.subject, Status.WARN, "NobodyAnswers", message, observed=f"0 of {len(silent)}", expected="any")
+    about = {"interface": port.netdev or ""}
+    return Verdict(port.subject, Status.WARN, "NobodyAnswers", message, None, f"0 of {len(silent)}", "any", args=about)
 
 
 def around(port: Port, links: Links, states: tuple[str, ...]) -> list[Neighbour]:
@@ -61,7 +62,13 @@ CHECK = Check(
     id="port.neighbour",
     question="Does anybody answer on each RoCE rail?",
     why="A rail in the wrong VLAN has link, address and GID, and reaches nobody: the job hangs when it connects.",
-    fix="Compare the switch port's VLAN with that of a rail that works; then the address and prefix of the netdev.",
+    fix="Compare the switch port's VLAN with that of a rail that works; then the address and prefix of the netdev (ip "
+    "address show dev {interface}).",
+    reasons=(
+        Reason("Answered", Status.OK),
+        Reason("SomeSilent", Status.OK),
+        Reason("NobodyAnswers", Status.WARN),
+    ),
     source="Linux net/core/neighbour.c (NUD states); Alibaba Cloud Lingjun (neighbour of the default route)",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

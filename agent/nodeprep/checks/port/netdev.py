@@ -9,7 +9,7 @@ from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 
 ETHERNET = "Ethernet"
 RUNNING = ("up", "unknown")  # IF_OPER_UNKNOWN is what drivers show that do not track it (include/uapi/linux/if.h)
@@ -36,7 +36,8 @@ def verdict(port: Port, seen: Seen) -> Verdict | None:
         return Verdict(port.subject, Status.OK, "Netdev", shows, observed=link.operstate)
     if link.up:
         message = f"{shows} while the port is ACTIVE; {wants}: ethtool {link.name}, dmesg"
-        return Verdict(port.subject, Status.FAIL, "NetdevNotRunning", message, None, link.operstate, "up")
+        about = {"interface": link.name}
+        return Verdict(port.subject, Status.FAIL, "NetdevNotRunning", message, None, link.operstate, "up", args=about)
     message = f"{shows} while the port is ACTIVE; {wants}, and was set down here"
     up = Remedy("link_up", {"interface": link.name})
     return Verdict(port.subject, Status.FAIL, "NetdevDown", message, up, link.operstate, "up")
@@ -75,7 +76,28 @@ CHECK = Check(
     id="port.netdev",
     question="Has every RoCE and iWARP rail its network interface, up and on the same card?",
     why="RoCE and iWARP take addresses, routes and MTU from the netdev: without it the port connects to nobody.",
-    fix="NetdevDown: ip link set IFACE up. NoNetdev: load the card's Ethernet driver, then the network configuration.",
+    fix="ls -l /sys/class/net, and dmesg | grep {place}.",
+    reasons=(
+        Reason(
+            "OtherFunction",
+            Status.FAIL,
+            "ls -l /sys/class/net: give the netdev of {expected} its name back (udev rule, systemd .link file), then "
+            "reboot.",
+        ),
+        Reason("Netdev", Status.OK),
+        Reason(
+            "NetdevNotRunning",
+            Status.FAIL,
+            "ethtool {interface}, dmesg | grep {interface}: then the cable, the switch port, the card.",
+        ),
+        Reason("NetdevDown", Status.FAIL, "ip link set {interface} up"),
+        Reason("NetdevElsewhere", Status.OK),
+        Reason(
+            "NoNetdev",
+            Status.FAIL,
+            "Load the card's Ethernet driver (lspci -nnk -s {place}), then the network configuration.",
+        ),
+    ),
     source="Linux drivers/infiniband/core/roce_gid_mgmt.c; facebookresearch/gcm (critical: operstate, mismatch)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodeprep.facts.expected.inventory import Expected, MissingDevice, Shortage
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import NODE, SEVERAL, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, SEVERAL, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -45,6 +45,16 @@ CHECK = Check(
     question="Is every RDMA port there that this node is expected to have?",
     why="A rail that is gone is not an error to any plugin: the node still takes the job, which then runs with fewer.",
     fix="NIC on the bus: load its RDMA driver (see pci.rdma-driver). NIC gone: rescan the bus, then power-cycle.",
+    reasons=(
+        Reason("Present", Status.OK),
+        Reason("Missing", Status.FAIL),
+        Reason(
+            "TooFewPorts",
+            Status.FAIL,
+            "Compare ls /sys/class/infiniband with lspci -nn. NIC on the bus: load its RDMA driver (see "
+            "pci.rdma-driver). NIC gone: rescan the bus, then power-cycle.",
+        ),
+    ),
     source="NVIDIA/NVSentinel missed enumerations; leptonai/gpud expected port counts; /sys/class/infiniband",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

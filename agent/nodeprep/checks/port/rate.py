@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -41,7 +41,13 @@ CHECK = Check(
     id="port.rate",
     question="Does every RDMA port run at the rate that is expected of it?",
     why="A collective goes at the speed of its slowest rail: one port at half rate halves the whole job.",
-    fix="Reseat or swap cable and transceiver, see the switch port's speed and FEC; then the NIC.",
+    fix="Reseat or swap cable and transceiver, see the switch port's speed and FEC; then the NIC at {place}.",
+    reasons=(
+        Reason("NothingExpected", Status.OK),
+        Reason("BelowRate", Status.FAIL),
+        Reason("BelowRate", Status.WARN),
+        Reason("Rate", Status.OK),
+    ),
     source="Linux drivers/infiniband/core/sysfs.c rate_show; facebookresearch/gcm (critical); leptonai/gpud",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
-from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 # enum ib_port_state, ib_port_phys_state (include/rdma/ib_verbs.h): the number is the kernel's ABI.
 INIT, ARMED, ACTIVE = "2", "3", "4"
@@ -57,9 +57,21 @@ CHECK = Check(
     id="port.state",
     question="Is every RDMA port that this node needs up?",
     why="NCCL opens a queue pair on every rail: one port that is not ACTIVE fails the job at its start, or halves it.",
-    fix="NoSignal: look at the switch port, then at the module and cable (ethtool -m IFACE, mlxlink). "
-    "AdministrativelyDown: ip link set IFACE up. NoSubnetManager: ask for it with sminfo, then see its log and switch. "
-    "NotActive, PhysicalNotUp, UnlikeOthers: ibstat, and dmesg | grep BDF.",
+    fix="ibstat, and dmesg | grep {place}.",
+    reasons=(
+        Reason("Active", Status.OK),
+        Reason("NotNeeded", Status.OK),
+        Reason("UnlikeOthers", Status.WARN),
+        Reason("PhysicalNotUp", Status.FAIL),
+        Reason("NoSubnetManager", Status.FAIL, "Ask for the subnet manager with sminfo, then see its log and switch."),
+        Reason("AdministrativelyDown", Status.FAIL, "ip link set {interface} up"),
+        Reason(
+            "NoSignal",
+            Status.FAIL,
+            "Look at the switch port, then at the module and cable: mlxlink -d {place} -m, or ethtool -m.",
+        ),
+        Reason("NotActive", Status.FAIL),
+    ),
     source="Linux drivers/infiniband/core/sysfs.c; facebookresearch/gcm check_iblink (INIT carries no traffic)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

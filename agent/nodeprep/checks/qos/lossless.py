@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Links
@@ -13,6 +13,7 @@ from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import (
     Check,
     Confirmation,
+    Reason,
     Seen,
     Severity,
     Stage,
@@ -29,18 +30,22 @@ RNIC = "4"  # enum rdma_node_type: iWARP runs over TCP, which bears loss
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """What the switches are set to; nothing is judged by default, for nothing else knows it.
+    """What the switches are set to; nothing is judged by default, for nothing else knows it."""
 
-    `pfc` and `ecn`: priorities with flow control and with congestion notification, often 3. `trust`: which mark of a
-    frame gives its priority. `dscp`: DSCP values and the priorities that they must map to, often 26 to 3.
-    `strict`: what differs closes the gate.
-    """
-
-    pfc: tuple[int, ...] | None = None
-    ecn: tuple[int, ...] | None = None
-    trust: Literal["dscp", "pcp"] | None = None
-    dscp: Mapping[int, int] = field(default_factory=dict)
-    strict: bool = False
+    pfc: Annotated[
+        tuple[int, ...] | None,
+        "priorities with flow control, often 3.",
+    ] = None
+    ecn: Annotated[
+        tuple[int, ...] | None,
+        "priorities with congestion notification, often 3.",
+    ] = None
+    trust: Annotated[Literal["dscp", "pcp"] | None, "which mark of a frame gives its priority."] = None
+    dscp: Annotated[
+        Mapping[int, int],
+        "DSCP values and the priorities that they must map to, often 26 to 3.",
+    ] = field(default_factory=dict)
+    strict: Annotated[bool, "what differs closes the gate."] = False
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -70,7 +75,8 @@ def verdict(port: Port, seen: Seen, want: Want) -> Verdict | None:
     if wrong:
         status = Status.FAIL if want.strict else Status.WARN
         message = f"{port.where}: {'; '.join(wrong)}; wanted by this check's numbers, as the switches must have it"
-        return Verdict(port.subject, status, "OtherSettings", message)
+        first = next(qos.netdev for qos, _, seen_as, _ in found if seen_as)
+        return Verdict(port.subject, status, "OtherSettings", message, args={"interface": first})
     hidden = [f"{qos.netdev} {name}" for qos, name, seen_as, _ in found if not seen_as]
     if hidden and settings.asked:
         detail = "the driver does not show it; vendor tools such as mlnx_qos may"
@@ -114,7 +120,14 @@ CHECK = Check(
     id="qos.lossless",
     question="Is Ethernet lossless for RDMA as the switches have it?",
     why="RoCE that loses frames goes back and sends them again: one NIC without PFC or ECN slows the whole job.",
-    fix="mlnx_qos -i IFACE --trust dscp --pfc 0,0,0,1,0,0,0,0, or dcb pfc set dev IFACE prio-pfc 3:on.",
+    fix="mlnx_qos -i {interface} --trust dscp --pfc 0,0,0,1,0,0,0,0, or dcb pfc set dev {interface} prio-pfc 3:on; "
+    "the values are those that the message wants.",
+    reasons=(
+        Reason("NothingWanted", Status.OK),
+        Reason("OtherSettings", Status.FAIL),
+        Reason("OtherSettings", Status.WARN),
+        Reason("AsWanted", Status.OK),
+    ),
     source="Linux include/uapi/linux/dcbnl.h (IEEE 802.1Qaz); NVIDIA's RoCE configuration guide (qos/, ecn/ of OFED)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -7,7 +7,20 @@ from dataclasses import dataclass
 
 from nodeprep.facts.rdma.devnodes import ClassEntry, DevNode, DevNodes
 from nodeprep.facts.rdma.rdma import Rdma, RdmaDevice
-from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.model import (
+    NODE,
+    Check,
+    Confirmation,
+    Reason,
+    Remedy,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Subject,
+    Verdict,
+    raw,
+)
 
 DIRECTORY = "/dev/infiniband"
 OTHERS_READ_WRITE = 0o006  # read and write for others: what rdma-core's udev rules give uverbs and rdma_cm
@@ -83,6 +96,21 @@ CHECK = Check(
     question="Can every process open the device nodes of RDMA?",
     why="The kernel's side is ready, yet a container that gets no /dev/infiniband/uverbsN has no RDMA device.",
     fix="udevadm trigger --subsystem-match=infiniband_verbs --subsystem-match=infiniband_mad; see that udev runs.",
+    reasons=(
+        Reason("NodeMissing", Status.FAIL),
+        Reason("NodeMissing", Status.WARN),
+        Reason("NotADevice", Status.FAIL),
+        Reason("NotADevice", Status.WARN),
+        Reason("WrongNumber", Status.FAIL),
+        Reason("WrongNumber", Status.WARN),
+        Reason(
+            "NotForEverybody",
+            Status.WARN,
+            "udevadm trigger --subsystem-match=infiniband_verbs; if the mode stays, put rdma-core's rules (mode 0666) "
+            "back into /lib/udev/rules.d.",
+        ),
+        Reason("InPlace", Status.OK),
+    ),
     source="Linux drivers/infiniband/core/uverbs_main.c; rdma-core kernel-boot rules (mode 0666)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

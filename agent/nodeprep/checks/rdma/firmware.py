@@ -6,20 +6,22 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Annotated
 
 from nodeprep.facts.expected.inventory import PEERS, Expected
 from nodeprep.facts.rdma.rdma import Rdma, RdmaDevice
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """`allowed`: "BOARD VERSION" each, both may be patterns, such as "MT_0000000838 28.4[12].*".
+    """Which firmware is right, whatever a capture or the likes of a device run."""
 
-    A board that one of them names must run a version that it allows, whatever a capture or its likes run.
-    """
-
-    allowed: tuple[str, ...] = ()
+    allowed: Annotated[
+        tuple[str, ...],
+        '"BOARD VERSION" each, both may be patterns, such as "MT_0000000838 28.4[12].*". '
+        "A board that one of them names must run a version that it allows.",
+    ] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError for a rule that is not two words."""
@@ -74,7 +76,12 @@ CHECK = Check(
     id="rdma.firmware",
     question="Does every RDMA device run the firmware that it should?",
     why="One NIC on other firmware has other defaults and other bugs: unequal congestion control slows every rank.",
-    fix="Flash the wanted version and reset the device or reboot while no job runs; then capture the profile anew.",
+    fix="Flash {expected} and reset the device or reboot while no job runs; then capture the profile anew.",
+    reasons=(
+        Reason("NothingWanted", Status.OK),
+        Reason("AsWanted", Status.OK),
+        Reason("OtherFirmware", Status.WARN),
+    ),
     source="facebookresearch/gcm check_iblink (a mismatch is a warning there too)",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

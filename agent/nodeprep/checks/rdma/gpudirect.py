@@ -10,7 +10,7 @@ from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.machine.system import System
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 PEER_MEMORY = ("nvidia_peermem", "nv_peer_mem")  # NVIDIA's own since driver 465, Mellanox's before
 DMA_BUF = (5, 12)  # the first Linux whose verbs take DMA-BUF memory (ib_umem_dmabuf_get)
@@ -49,6 +49,11 @@ CHECK = Check(
     question="Can the NICs reach the GPUs' memory without the processor?",
     why="Without GPUDirect RDMA every message crosses the processor's memory: half of the bandwidth or less.",
     fix="modprobe nvidia_peermem; or NVIDIA's open kernel module on Linux 5.12 or later, which needs no peermem.",
+    reasons=(
+        Reason("PeerMemory", Status.OK),
+        Reason("DmaBuf", Status.OK),
+        Reason("NoGpuDirect", Status.WARN),
+    ),
     source="NVIDIA GPU Operator, GPUDirect RDMA (DMA-BUF is recommended over nvidia-peermem)",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.model import (
     NODE,
     Check,
     Confirmation,
+    Reason,
     Seen,
     Severity,
     Stage,
@@ -26,12 +27,13 @@ MODE_COMMAND = "SYS_GET"  # the question that tells the mode
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """`mode`: "shared" (the kernel's default; the shared RDMA device plugin) or "exclusive" (the rdma CNI plugin).
+    """The mode that the plugins of this node need."""
 
-    None has no opinion.
-    """
-
-    mode: Literal["shared", "exclusive"] | None = None
+    mode: Annotated[
+        Literal["shared", "exclusive"] | None,
+        '"shared" (the kernel\'s default; the shared RDMA device plugin) or "exclusive" (the rdma CNI plugin). '
+        "Unset has no opinion.",
+    ] = None
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -47,18 +49,24 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     elif mode == wanted:
         yield Verdict(NODE, Status.OK, "AsWanted", f"{shows}, as wanted", None, mode, wanted)
     else:
+        value = str(int(wanted == "shared"))
         message = (
-            f"{shows}; {wanted} is wanted by this check's `mode`: set netns_mode={int(wanted == 'shared')} of "
+            f"{shows}; {wanted} is wanted by this check's `mode`: set netns_mode={value} of "
             "ib_core in /etc/modprobe.d and reboot"
         )
-        yield Verdict(NODE, Status.WARN, "OtherMode", message, None, mode, wanted)
+        yield Verdict(NODE, Status.WARN, "OtherMode", message, None, mode, wanted, args={"value": value})
 
 
 CHECK = Check(
     id="rdma.netns-mode",
     question="Are RDMA devices shared between network namespaces as this node's plugins need it?",
     why="The rdma CNI moves devices into pods, which only works in exclusive mode; the shared plugin needs the other.",
-    fix="options ib_core netns_mode=0 (exclusive) or 1 (shared) in /etc/modprobe.d, then reboot.",
+    fix="options ib_core netns_mode={value} (0: exclusive, 1: shared) in /etc/modprobe.d, then reboot.",
+    reasons=(
+        Reason("NothingWanted", Status.OK),
+        Reason("AsWanted", Status.OK),
+        Reason("OtherMode", Status.WARN),
+    ),
     source="k8snetworkplumbingwg/rdma-cni README; Linux drivers/infiniband/core/device.c",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

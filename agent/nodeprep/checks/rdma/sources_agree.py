@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.facts.rdma.rdma_netlink import NetlinkPort, RdmaNetlink
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
 Key = tuple[str, int | None, str]  # device, port, what differs
 
@@ -105,6 +105,17 @@ CHECK = Check(
     question="Do sysfs and RDMA netlink tell the same of every device?",
     why="Both read the same kernel: where they differ, a device is half gone, or one of them is another machine's.",
     fix="Look again; if it stays, compare `rdma link show` with /sys/class/infiniband, and see the kernel log.",
+    reasons=(
+        Reason(
+            "NoNetlink",
+            Status.WARN,
+            "Run a kernel with RDMA netlink (CONFIG_INFINIBAND, Linux 4.11 or later), or in a sandbox that does not "
+            "keep it from us: rdma link show.",
+        ),
+        Reason("Disagree", Status.WARN),
+        Reason("Moving", Status.OK),
+        Reason("Agree", Status.OK),
+    ),
     source="Linux drivers/infiniband/core: sysfs.c and nldev.c",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

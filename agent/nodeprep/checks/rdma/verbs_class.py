@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.machine.modules import Modules
@@ -14,6 +15,7 @@ from nodeprep.model import (
     CannotLook,
     Check,
     Confirmation,
+    Reason,
     Remedy,
     Seen,
     Severity,
@@ -29,13 +31,13 @@ RNIC = "4"  # enum rdma_node_type: iWARP has no management datagrams, so no umad
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """`umad`: RoCE ports need a umad entry, as InfiniBand ports always do.
+    """What must be reachable beside verbs.
 
-    The shared RDMA device plugin wants it: without ib_umad it rejects every NIC, and the node offers no RDMA at all
+    The shared RDMA device plugin wants `umad`: without ib_umad it rejects every NIC, and the node offers no RDMA at all
     (k8s-rdma-shared-dev-plugin, rdma_device_spec.go). Nothing else on a RoCE node does.
     """
 
-    umad: bool = False
+    umad: Annotated[bool, "RoCE ports need a umad entry, as InfiniBand ports always do."] = False
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -124,7 +126,23 @@ CHECK = Check(
     id="rdma.verbs-class",
     question="Can user space reach every RDMA device?",
     why="Processes open RDMA devices through ib_uverbs: without an entry there NCCL does not see the device at all.",
-    fix="VerbsNotLoaded: modprobe ib_uverbs. UmadNotLoaded: modprobe ib_umad. NoEntry: see the kernel log.",
+    fix="dmesg | grep -i infiniband.",
+    reasons=(
+        Reason("VerbsNotLoaded", Status.FAIL, "modprobe ib_uverbs; keep it with a line in /etc/modules-load.d/."),
+        Reason("Reachable", Status.OK),
+        Reason("BesideAnother", Status.OK),
+        Reason(
+            "NoEntry",
+            Status.FAIL,
+            "See the kernel log: dmesg | grep -e {name} -e {place}; then drain the node and load its driver anew.",
+        ),
+        Reason("UmadNotLoaded", Status.WARN, "modprobe ib_umad; keep it with a line in /etc/modules-load.d/."),
+        Reason(
+            "NoUmad",
+            Status.WARN,
+            "See the kernel log: dmesg | grep {place}; then rmmod ib_umad && modprobe ib_umad.",
+        ),
+    ),
     source="NVSentinel's check of character devices; k8s-rdma-shared-dev-plugin rdma_device_spec.go; NHC check_hw_ib",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

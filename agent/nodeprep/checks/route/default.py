@@ -9,7 +9,20 @@ from nodeprep.facts.alibaba.imds import Imds, Instance
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.network.routes import MAIN, Route, Routes
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Subject, Unreadable, Verdict, raw
+from nodeprep.model import (
+    NODE,
+    Check,
+    Confirmation,
+    Reason,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Subject,
+    Unreadable,
+    Verdict,
+    raw,
+)
 
 UPPER_DEVICE_KINDS = ("bridge", "bond", "team")
 UPPER_DEVICE_LEVELS = 3  # a bridge on a bond is two
@@ -125,7 +138,22 @@ CHECK = Check(
     id="route.default",
     question="Has this node the one default route that its network needs?",
     why="kubelet and CNI plugins take the node's address from it; with none, or a wrong one, the node is cut off.",
-    fix="ip route replace default via GATEWAY dev PRIMARY; then keep DHCP clients off the secondary interfaces.",
+    fix="ip route replace {expected}; then keep DHCP clients off the secondary interfaces.",
+    reasons=(
+        Reason("Default", Status.OK),
+        Reason("OtherWay", Status.OK),
+        Reason("NoDefault", Status.FAIL, "ip route replace default via GATEWAY dev PRIMARY, then journalctl -b."),
+        Reason("NoDefault", Status.WARN, "ip route replace default via GATEWAY dev PRIMARY, then journalctl -b."),
+        Reason(
+            "SeveralDefaults",
+            Status.FAIL,
+            "Keep {expected}, ip route del the others; then keep DHCP clients off the secondary interfaces.",
+        ),
+        Reason("OtherInterface", Status.FAIL),
+        Reason("OtherInterface", Status.WARN),
+        Reason("OtherGateway", Status.FAIL),
+        Reason("OtherGateway", Status.WARN),
+    ),
     source="Terway plugin/driver/utils GetHostIP (no ipv4 default route); ECS metadata mac, gateway",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

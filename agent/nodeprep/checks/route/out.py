@@ -19,6 +19,7 @@ from nodeprep.model import (
     NODE,
     Check,
     Confirmation,
+    Reason,
     Remedy,
     Seen,
     Severity,
@@ -35,12 +36,13 @@ PODS_IN_MESSAGE = 3  # pods in one message
 
 @dataclass(frozen=True, slots=True)
 class WayFault:
-    """Why a pod's packets do not leave as they should."""
+    """Why a pod's packets do not leave as they should. `key` is the sysctl to change, "" for none."""
 
     answer: RouteAnswer
     reason: str
     words: str
     remedy: Remedy | None
+    key: str = ""
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -81,7 +83,7 @@ def refused(answer: RouteAnswer, seen: Seen, *, ours: bool) -> WayFault:
     remedy = None
     if ours and cause.key:  # the playbook sets what Terway needs; another CNI may want otherwise
         remedy = Remedy("sysctl_terway", {"key": cause.key, "value": "1" if cause.reason == "ForwardingOff" else "0"})
-    return WayFault(answer, cause.reason, cause.words, remedy)
+    return WayFault(answer, cause.reason, cause.words, remedy, cause.key)
 
 
 def elsewhere(answer: RouteAnswer, enis: EniTables) -> WayFault | None:
@@ -115,14 +117,34 @@ def verdict(subject: Subject, troubles: list[WayFault], pods: int) -> Verdict:
         message += f"; pod {others[0].answer.pod}: {others[0].words}"
     message += f". Ask the kernel again: {first.answer.question}"
     observed = f"{len(troubles)} of {pods} pods"
-    return Verdict(subject, Status.FAIL, first.reason, message, first.remedy, observed, "none")
+    return Verdict(subject, Status.FAIL, first.reason, message, first.remedy, observed, "none", args={"key": first.key})
 
 
 CHECK = Check(
     id="route.out",
     question="Would the kernel send what pods of this node send, and by the right interface?",
     why="Rules, routes, filters and forwarding decide together: only the kernel's own answer shows what comes of them.",
-    fix="By the cause that it names: take the rule away, set the sysctl, or restart the pod of the CNI.",
+    fix="Take away the rule or route that the message names (ip rule, ip route show table all).",
+    reasons=(
+        Reason("OtherInterface", Status.FAIL, "Restart this node's Terway pod: it writes its rules and routes anew."),
+        Reason("OtherTable", Status.FAIL, "Restart this node's Terway pod: it writes its rules and routes anew."),
+        Reason("WayOut", Status.OK),
+        Reason("Prohibited", Status.FAIL),
+        Reason("Unreachable", Status.FAIL),
+        Reason("Blackholed", Status.FAIL),
+        Reason(
+            "NoRoute",
+            Status.FAIL,
+            "ip rule, ip route show table all; restart the pod of the CNI: it writes its routes anew.",
+        ),
+        Reason(
+            "Refused",
+            Status.FAIL,
+            "ip rule, ip route show table all; restart the pod of the CNI: it writes its rules and routes anew.",
+        ),
+        Reason("StrictFilter", Status.FAIL, "sysctl -w {key}=0, and the same in /etc/sysctl.d."),
+        Reason("ForwardingOff", Status.FAIL, "sysctl -w {key}=1, and the same in /etc/sysctl.d."),
+    ),
     source="Linux RTM_GETROUTE (net/ipv4/route.c inet_rtm_getroute); Terway plugin/datapath/policy_route_linux.go",
     severity=Severity.GATE,
     stage=Stage.NODE,

@@ -13,7 +13,7 @@ from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.network.routes import Route, RouteAnswer, Routes
 from nodeprep.facts.network.sysctls import Sysctls
-from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 FILTER = "StrictFilter"
 PODS_IN_MESSAGE = 3  # pods in one message
@@ -47,7 +47,7 @@ def verdict(stopped: list[RouteAnswer], seen: Seen) -> Verdict:
         message += "; NodePort and node-to-pod traffic takes this way: loose (2) or none (0) is wanted"
     message += f". Ask the kernel again: {first.question}"
     observed = f"{len(stopped)} of {len(seen[Routes].back)} pods"
-    return Verdict(NODE, Status.FAIL, cause.reason, message, remedy, observed, "none")
+    return Verdict(NODE, Status.FAIL, cause.reason, message, remedy, observed, "none", args={"key": cause.key})
 
 
 def without_way(seen: Seen) -> Verdict | None:
@@ -85,7 +85,36 @@ CHECK = Check(
     id="route.reverse-path",
     question="Does the kernel let packets from the node's network reach the pods?",
     why="Policy routes make the way back another one: a strict reverse-path filter drops NodePort traffic in silence.",
-    fix="sysctl -w net.ipv4.conf.all.rp_filter=0 and the interface's own, and the same in /etc/sysctl.d.",
+    fix="Take away the rule or route that the message names (ip rule, ip route show table all).",
+    reasons=(
+        Reason("WayBack", Status.OK),
+        Reason(
+            "NoRouteToPod",
+            Status.FAIL,
+            "ip link set the pod's veth up, then restart this node's Terway pod: it adds the route anew.",
+        ),
+        Reason(
+            "RulesWithoutRoute",
+            Status.WARN,
+            "kubectl get pods -A -o wide: if no pod has that address, restart this node's Terway pod; if one has, "
+            "delete the pod.",
+        ),
+        Reason("Prohibited", Status.FAIL),
+        Reason("Unreachable", Status.FAIL),
+        Reason("Blackholed", Status.FAIL),
+        Reason(
+            "NoRoute",
+            Status.FAIL,
+            "ip rule, ip route show table all; restart the pod of the CNI: it writes its routes anew.",
+        ),
+        Reason(
+            "Refused",
+            Status.FAIL,
+            "ip rule, ip route show table all; restart the pod of the CNI: it writes its rules and routes anew.",
+        ),
+        Reason("StrictFilter", Status.FAIL, "sysctl -w {key}=0, and the same in /etc/sysctl.d."),
+        Reason("ForwardingOff", Status.FAIL, "sysctl -w {key}=1, and the same in /etc/sysctl.d."),
+    ),
     source="Linux net/ipv4/fib_frontend.c __fib_validate_source; Documentation/networking/ip-sysctl.rst rp_filter",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

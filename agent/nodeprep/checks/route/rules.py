@@ -12,7 +12,19 @@ from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.kubernetes.cluster import Cluster, Pod
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.network.routes import MAIN, Routes
-from nodeprep.model import Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Subject, Unreadable, Verdict
+from nodeprep.model import (
+    Check,
+    Confirmation,
+    Reason,
+    Remedy,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Subject,
+    Unreadable,
+    Verdict,
+)
 
 # Set by Terway's webhook on pods that get an ENI of their own: those have no rules.
 OWN_ENI, OWN_RESOURCES = "k8s.aliyun.com/pod-eni", ("aliyun/eni", "aliyun/member-eni")
@@ -104,6 +116,15 @@ CHECK = Check(
     question="Has every pod on a shared ENI both of Terway's rules, and does no rule outlive its pod?",
     why="Without its rule a pod's packets leave by eth0, and the vSwitch drops what has its address: it hangs.",
     fix="Restart this node's Terway pod; if networkd took the rules away: ManageForeignRoutingPolicyRules=no.",
+    reasons=(
+        Reason("RuleMissing", Status.FAIL),
+        Reason(
+            "RuleLeftOver",
+            Status.WARN,
+            "Restart this node's Terway pod; ip rule shows what is left, ip rule del takes it away.",
+        ),
+        Reason("Rules", Status.OK),
+    ),
     source="Terway plugin/datapath/policy_route_linux.go (512, 2048), daemon ruleSync",
     severity=Severity.GATE,
     stage=Stage.NODE,

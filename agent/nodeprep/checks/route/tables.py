@@ -14,6 +14,7 @@ from nodeprep.model import (
     NODE,
     Check,
     Confirmation,
+    Reason,
     Remedy,
     Seen,
     Severity,
@@ -59,20 +60,20 @@ def of_eni(table: int, link: Link, enis: EniTables) -> Verdict:
     found = defaults(table, enis.routes)
     foreign = [route for route in found if route.oif != link.name]
     expected = f"default dev {link.name} onlink"
-    restart = Remedy("terway_restart")
+    restart, about = Remedy("terway_restart"), {"table": str(table)}
     if foreign:
         message = f"{wants}, and holds {foreign[0]}; {TRAP}: see ip route show table {table}"
-        return Verdict(subject, Status.FAIL, "OtherInterface", message, restart, str(foreign[0]), expected)
+        return Verdict(subject, Status.FAIL, "OtherInterface", message, restart, str(foreign[0]), expected, args=about)
     if pods and not any(route.family == "inet" for route in found):
         message = f"{wants}, and has no default route: {pods} leave by table main; see ip route show table {table}"
-        return Verdict(subject, Status.FAIL, "EmptyTable", message, restart, "no default route", expected)
+        return Verdict(subject, Status.FAIL, "EmptyTable", message, restart, "no default route", expected, args=about)
     wrong, gateway = misled(link, enis, found)
     if wrong is not None:
         message = f"{wants}, and holds {wrong}; the metadata says gateway {gateway}: see ip route show table {table}"
-        return Verdict(subject, Status.FAIL, "OtherGateway", message, restart, wrong.via, gateway)
+        return Verdict(subject, Status.FAIL, "OtherGateway", message, restart, wrong.via, gateway, args=about)
     if any(not route.onlink for route in found):
         message = f"{wants}, and {found[0]} in it is not onlink as Terway writes it: somebody else did; {TRAP}"
-        return Verdict(subject, Status.WARN, "NotOnlink", message, None, str(found[0]), expected)
+        return Verdict(subject, Status.WARN, "NotOnlink", message, None, str(found[0]), expected, args=about)
     if found and (blind := unread_gateway(link, enis)):
         return cannot_look(subject, blind)
     return Verdict(subject, Status.OK, "Table", wants, observed=", ".join(map(str, found)))
@@ -101,17 +102,17 @@ def of_nobody(table: int, enis: EniTables) -> Verdict:
     sources = [rule.source.removesuffix("/32") for rule in enis.routes.rules if rule.table == table]
     known = (enis.subject(source, None) for source in sources if source)
     subject = next((one for one in known if one != NODE), NODE)
-    nobody = f"no interface has ifindex {table - FIRST}"
+    nobody, about = f"no interface has ifindex {table - FIRST}", {"table": str(table)}
     if pods and not found:
         message = f"rules name table {table}, which is empty ({nobody}: its ENI is gone): {pods} leave by table main"
-        return Verdict(
-            subject, Status.FAIL, "NoInterface", message, Remedy("terway_restart"), "empty", "a default route"
-        )
+        restart, wants = Remedy("terway_restart"), "a default route"
+        return Verdict(subject, Status.FAIL, "NoInterface", message, restart, "empty", wants, args=about)
     shows = f"table {table} holds {found[0] if found else 'routes'}"
     message = (
         f"{shows}, and {nobody}; an ENI that gets this number is misled. {TRAP}: use a number outside 1000 to 1999"
     )
-    return Verdict(subject, Status.WARN, "ForeignTable", message, None, str(table), "below 1000 or above 1999")
+    wants = "below 1000 or above 1999"
+    return Verdict(subject, Status.WARN, "ForeignTable", message, None, str(table), wants, args=about)
 
 
 def defaults(table: int, routes: Routes) -> list[Route]:
@@ -130,7 +131,31 @@ CHECK = Check(
     id="route.tables",
     question="Does every ENI's route table lead out of that ENI?",
     why="A pod whose table is empty or leads elsewhere sends by another ENI, and the vSwitch drops what it sends.",
-    fix="Restart this node's Terway pod; take hand-made routes out of tables 1000 to 1999 (ip route del ... table N).",
+    fix="Restart this node's Terway pod; take hand-made routes out of tables 1000 to 1999 (ip route show table "
+    "{table}).",
+    reasons=(
+        Reason(
+            "OtherInterface",
+            Status.FAIL,
+            "Take hand-made routes out of tables 1000 to 1999: ip route del {observed} table {table}; then restart "
+            "this node's Terway pod.",
+        ),
+        Reason("EmptyTable", Status.FAIL),
+        Reason("OtherGateway", Status.FAIL),
+        Reason(
+            "NotOnlink",
+            Status.WARN,
+            "Take hand-made routes out of tables 1000 to 1999: ip route del {observed} table {table}; Terway writes "
+            "its own when its pod starts.",
+        ),
+        Reason("Table", Status.OK),
+        Reason("NoInterface", Status.FAIL),
+        Reason(
+            "ForeignTable",
+            Status.WARN,
+            "Take hand-made routes out of tables 1000 to 1999: ip route flush table {table}; use a number outside.",
+        ),
+    ),
     source="Terway plugin/driver/utils GetRouteTableID (1000 + ifindex); ECS manual, NIC routing (table 1001)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from nodeprep.facts.alibaba.lingjun import Lingjun
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.sysctls import Sysctls
-from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 SETTINGS = ("arp_announce", "arp_ignore")
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """Which nodes are asked.
+    """Which nodes are asked."""
 
-    always: also those that neither their label nor a topology file shows to be Lingjun nodes; false. The profile
-    rdma-lingjun is for no others.
-    """
-
-    always: bool = False
+    always: Annotated[
+        bool,
+        "also those that neither their label nor a topology file shows to be Lingjun nodes; false. The profile "
+        "rdma-lingjun is for no others.",
+    ] = False
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -63,7 +64,16 @@ CHECK = Check(
     id="sysctl.arp",
     question="Does a Lingjun node answer ARP as its network needs?",
     why="With arp_ignore or arp_announce set, the interfaces of a Lingjun node stay silent for addresses of pods.",
-    fix="sysctl -w net.ipv4.conf.all.arp_announce=0 net.ipv4.conf.all.arp_ignore=0, and the same in /etc/sysctl.d.",
+    fix="sysctl -w {key}=0, and the same in /etc/sysctl.d.",
+    reasons=(
+        Reason("ArpRestricted", Status.FAIL),
+        Reason(
+            "ArpRestrictedAtBoot",
+            Status.WARN,
+            "Set {key} = 0 in a file of /etc/sysctl.d that sorts after the one that sets it now.",
+        ),
+        Reason("Arp", Status.OK),
+    ),
     source="Terway docs/linjun.md (net.ipv4.conf.all.arp_announce=0, arp_ignore=0)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

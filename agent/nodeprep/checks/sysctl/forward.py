@@ -9,7 +9,7 @@ from nodeprep.facts.network.cni import Cni
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.network.routes import Routes
 from nodeprep.facts.network.sysctls import Sysctls
-from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 # Two names of one setting: net/ipv4/devinet.c gives what is written to the one to the other, and to every interface.
 SWITCH = ("net.ipv4.ip_forward", "net.ipv4.conf.all.forwarding")
@@ -40,10 +40,10 @@ def of_ipv6(sysctls: Sysctls) -> Verdict:
     line = sysctls.at_boot(SWITCH6)
     if sysctls.live.get(SWITCH6) == 0:
         message = f"{SWITCH6} is 0, and this node has no IPv4 address; {WANTED_BECAUSE}: sysctl -w {SWITCH6}=1"
-        return Verdict(NODE, Status.WARN, "ForwardingOff", message, observed="0", expected="1")
+        return Verdict(NODE, Status.WARN, "ForwardingOff", message, None, "0", "1", args={"key": SWITCH6})
     if line is not None and line.value == "0":
         message = f"{line.where} sets {line.key} = 0 at the next boot; now it is 1, and {WANTED_BECAUSE}"
-        return Verdict(NODE, Status.WARN, "ForwardingOffAtBoot", message, observed="0", expected="1")
+        return Verdict(NODE, Status.WARN, "ForwardingOffAtBoot", message, None, "0", "1", args={"key": SWITCH6})
     return Verdict(NODE, Status.OK, "Forwarding", "this node forwards IPv6 packets of its pods", observed="1")
 
 
@@ -59,16 +59,21 @@ def verdict(sysctls: Sysctls, links: tuple[str, ...], *, ours: bool) -> Verdict:
 
     if sysctls.live.get(SWITCH[0]) == 0:
         message = f"{SWITCH[0]} is 0: this node forwards nothing; {WANTED_BECAUSE}: sysctl -w {SWITCH[0]}=1"
-        return Verdict(NODE, Status.WARN, "ForwardingOff", message, remedy(SWITCH[0]), "0", "1")
+        return Verdict(
+            NODE, Status.WARN, "ForwardingOff", message, remedy(SWITCH[0]), "0", "1", args={"key": SWITCH[0]}
+        )
     closed = [f"net.ipv4.conf.{link}.forwarding" for link in links if sysctls.on(link, "forwarding") == 0]
     if closed:
         more = f" and {len(closed) - INTERFACES_IN_MESSAGE} more" if len(closed) > INTERFACES_IN_MESSAGE else ""
         message = f"{', '.join(closed[:INTERFACES_IN_MESSAGE])}{more} is 0; {WANTED_BECAUSE}: sysctl -w {closed[0]}=1"
-        return Verdict(NODE, Status.WARN, "ForwardingOffHere", message, remedy(closed[0]), "0", "1")
+        return Verdict(
+            NODE, Status.WARN, "ForwardingOffHere", message, remedy(closed[0]), "0", "1", args={"key": closed[0]}
+        )
     line = sysctls.at_boot(*SWITCH)
     if line is not None and line.value == "0":
         message = f"{line.where} sets {line.key} = 0 at the next boot; now it is 1, and {WANTED_BECAUSE}"
-        return Verdict(NODE, Status.WARN, "ForwardingOffAtBoot", message, remedy(SWITCH[0]), "0", "1")
+        about = {"key": SWITCH[0]}
+        return Verdict(NODE, Status.WARN, "ForwardingOffAtBoot", message, remedy(SWITCH[0]), "0", "1", args=about)
     return Verdict(NODE, Status.OK, "Forwarding", "this node forwards packets of its pods", observed="1")
 
 
@@ -76,7 +81,17 @@ CHECK = Check(
     id="sysctl.forward",
     question="Does this node forward packets of its pods, and will it after the next boot?",
     why="With forwarding off every pod is alone: the kernel answers EHOSTUNREACH to what it should pass on.",
-    fix="sysctl -w net.ipv4.ip_forward=1, and the same in a file of /etc/sysctl.d that sorts after the one it names.",
+    fix="sysctl -w {key}=1, and the same in a file of /etc/sysctl.d that sorts after any that says 0.",
+    reasons=(
+        Reason("ForwardingOff", Status.WARN),
+        Reason(
+            "ForwardingOffAtBoot",
+            Status.WARN,
+            "Set {key} = 1 in a file of /etc/sysctl.d that sorts after the one that sets it now.",
+        ),
+        Reason("Forwarding", Status.OK),
+        Reason("ForwardingOffHere", Status.WARN),
+    ),
     source="Linux Documentation/networking/ip-sysctl.rst; kubeadm preflight (ip_forward); Terway utils EnsureNetConf",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

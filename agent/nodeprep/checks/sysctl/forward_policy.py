@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.network.netfilter import Netfilter
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 DROP = "drop"
 
@@ -32,6 +32,10 @@ CHECK = Check(
     question="Does no firewall chain drop by its policy what is forwarded for pods?",
     why="Docker and hardening scripts set FORWARD to drop: packets of pods pass routes and rules and vanish there.",
     fix="iptables -P FORWARD ACCEPT, or rules that accept the pods' addresses; then mend what set it.",
+    reasons=(
+        Reason("ForwardDropped", Status.WARN),
+        Reason("ForwardAccepted", Status.OK),
+    ),
     source="Terway README (FORWARD policy ACCEPT); Linux include/uapi/linux/netfilter/nf_tables.h, ip_tables.h",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.network.sysctls import Persisted, Sysctls
-from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 OFF, STRICT = "0", 1  # Documentation/networking/ip-sysctl.rst; 2 is loose, which lets policy routes be
 INTERFACES_IN_MESSAGE = 3  # interfaces in one message
@@ -57,7 +57,16 @@ CHECK = Check(
     id="sysctl.rp-filter",
     question="Is no strict reverse-path filter on, now or after the next boot, where Terway routes by rules?",
     why="Terway's rules make answers of pods leave by their ENI: a strict filter takes what came by eth0 for forged.",
-    fix="sysctl -w net.ipv4.conf.all.rp_filter=0 and the interface's own, and the same in /etc/sysctl.d.",
+    fix="sysctl -w {key}=0 and the interface's own, and the same in /etc/sysctl.d.",
+    reasons=(
+        Reason("StrictFilter", Status.WARN),
+        Reason(
+            "StrictFilterAtBoot",
+            Status.WARN,
+            "Set {key} = 0 in a file of /etc/sysctl.d that sorts after the one that sets it now.",
+        ),
+        Reason("NoStrictFilter", Status.OK),
+    ),
     source="Terway plugin/driver/utils EnsureNetConf (rp_filter=0); Linux Documentation/networking/ip-sysctl.rst",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

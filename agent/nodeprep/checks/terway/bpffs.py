@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodeprep.facts.alibaba.terway import TYPE, Terway
 from nodeprep.facts.network.cni import Cni, CniNetwork
 from nodeprep.facts.network.links import Links
-from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict, raw
 
 DATAPATH = "datapathv2"
 KEY = "eniip_virtual_type"
@@ -55,7 +55,16 @@ CHECK = Check(
     id="terway.bpffs",
     question="Has Terway's eBPF data path what it lives in?",
     why="Without the BPF file system the Cilium agent keeps no map over a restart, and the init container ends.",
-    fix="mount bpffs /sys/fs/bpf -t bpf; NoLink: see the log of the container policy of Terway's pod.",
+    fix="mount bpffs /sys/fs/bpf -t bpf",
+    reasons=(
+        Reason("NotMounted", Status.FAIL),
+        Reason(
+            "NoLink",
+            Status.FAIL,
+            "See the log of the container policy of Terway's pod on this node; then restart the pod.",
+        ),
+        Reason("Ready", Status.OK),
+    ),
     source="AliyunContainerService/terway cmd/terway-cli/cni.go, storeRuntimeConfig (mountHostBpf) and cni_linux.go",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

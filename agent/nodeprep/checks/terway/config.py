@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.kubernetes.cluster import Cluster, EniConfig
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 
 ZONE = "topology.kubernetes.io/zone"
 STACKS = ("ipv4", "ipv6", "dual")
@@ -68,6 +68,35 @@ CHECK = Check(
     question="Is Terway's configuration sound, and does it fit this node?",
     why="A slip in eni_conf shows when the next node or pod comes: no address, or a vSwitch that nobody wanted.",
     fix="Mend eni_conf in ConfigMap kube-system/eni-config, or in the one that label terway-config names.",
+    reasons=(
+        Reason("Sound", Status.OK),
+        Reason(
+            "NoConfig",
+            Status.FAIL,
+            "Put the ConfigMap kube-system/eni-config back, or the one that label terway-config names, then restart "
+            "Terway on the node.",
+        ),
+        Reason(
+            "NoConfig",
+            Status.WARN,
+            "Put the ConfigMap kube-system/eni-config back, or the one that label terway-config names, then restart "
+            "Terway on the node.",
+        ),
+        Reason("NotJson", Status.FAIL),
+        Reason("NotJson", Status.WARN),
+        Reason(
+            "NoVswitch",
+            Status.WARN,
+            "Add a vSwitch of zone {expected} to vswitches in eni_conf (kubectl -n kube-system edit configmap "
+            "eni-config), or in the ConfigMap that label terway-config names.",
+        ),
+        Reason("TooManyGroups", Status.FAIL),
+        Reason("TooManyGroups", Status.WARN),
+        Reason("PoolSizes", Status.FAIL),
+        Reason("PoolSizes", Status.WARN),
+        Reason("IpStack", Status.FAIL),
+        Reason("IpStack", Status.WARN),
+    ),
     source="Terway types/daemon/config.go, pkg/eni and docs/linjun.md; at most 10 groups: config.go",
     severity=Severity.GATE,
     stage=Stage.NODE,

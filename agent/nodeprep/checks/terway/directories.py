@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.terway import DIRECTORIES, Terway
-from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 WANTED_DIRECTORIES = ", ".join(DIRECTORIES)
 
@@ -31,6 +31,10 @@ CHECK = Check(
     question="Are the directories there in which Terway keeps its records?",
     why='Terway\'s daemon ends with "pod.db: no such file or directory" without them.',
     fix="mkdir -m 0700 -p /var/lib/cni/terway /var/run/eni, then restart Terway's pod.",
+    reasons=(
+        Reason("Present", Status.OK),
+        Reason("Missing", Status.FAIL),
+    ),
     source="AliyunContainerService/terway issue 112, hack/init.sh",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.kubernetes.cluster import Cluster
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 CONDITION = "SufficientIP"
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """`heartbeat`: seconds after which Terway's last word counts no more. It says one every 5 min; three are missed."""
+    """How long Terway's word holds."""
 
-    heartbeat: float = 900.0
+    heartbeat: Annotated[
+        float,
+        "seconds after which Terway's last word counts no more. It says one every 5 min; three are missed.",
+    ] = 900.0
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -48,7 +52,21 @@ CHECK = Check(
     id="terway.ip-sufficient",
     question="Does Terway say that this node has addresses left for pods?",
     why="Without one a pod that is bound here waits in ContainerCreating for ever, and its job with it.",
-    fix="InsufficientIP: add a vSwitch with free addresses, or raise the ENI limit. Stale: see terway.pod.",
+    fix="See the log of Terway's pod on this node.",
+    reasons=(
+        Reason(
+            "Stale",
+            Status.WARN,
+            "See terway.pod: nodeprep explain terway.pod; then the log of Terway's pod on this node.",
+        ),
+        Reason(
+            "InsufficientIP",
+            Status.FAIL,
+            "Add a vSwitch with free addresses to eni-config, or raise the ENI limit.",
+        ),
+        Reason("SufficientIP", Status.OK),
+        Reason("NotKnown", Status.WARN),
+    ),
     source="Terway types/k8s.go (SufficientIP, InsufficientIP), its heartbeat of 5 min; three missed are ours",
     severity=Severity.GATE,
     stage=Stage.NODE,

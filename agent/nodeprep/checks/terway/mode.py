@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from nodeprep.facts.alibaba import terway
 from nodeprep.facts.alibaba.terway import CAPABILITY, ENI_ONLY, Terway
 from nodeprep.facts.kubernetes.cluster import EXCLUSIVE, Cluster
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 SHARED = "default"
 WORDS = {"exclusive": ENI_ONLY, "shared": SHARED}
@@ -17,9 +17,12 @@ WORDS = {"exclusive": ENI_ONLY, "shared": SHARED}
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """`mode`: "exclusive" (a pod takes a whole ENI) or "shared" (pods share addresses of ENIs). None takes either."""
+    """How pods must get their ENIs."""
 
-    mode: Literal["shared", "exclusive"] | None = None
+    mode: Annotated[
+        Literal["shared", "exclusive"] | None,
+        '"exclusive" (a pod takes a whole ENI) or "shared" (pods share addresses of ENIs). Unset takes either.',
+    ] = None
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -70,8 +73,17 @@ CHECK = Check(
     id="terway.mode",
     question="Do the node's label, Terway on the node and Terway's record of it agree on exclusive or shared ENIs?",
     why="Where they differ terway-init ends with `exclusive eni mode changed`, and no pod of this node gets a network.",
-    fix="ModeMismatch: put the label back as the node was made, or make the node anew; nothing may change it on a "
-    "living node. NoTerway, OtherMode: run the job on a node pool of that mode.",
+    fix="Run the job on a node pool of that mode.",
+    reasons=(
+        Reason("NoTerway", Status.FAIL),
+        Reason(
+            "ModeMismatch",
+            Status.FAIL,
+            "Put the label back as the node was made, or make the node anew; nothing may change it on a living node.",
+        ),
+        Reason("Mode", Status.OK),
+        Reason("OtherMode", Status.FAIL),
+    ),
     source="Terway types/k8s.go (NodeExclusiveENIMode), pkg/utils/nodecap, docs/exclusive-eni-node-pool.md",
     severity=Severity.GATE,
     stage=Stage.NODE,

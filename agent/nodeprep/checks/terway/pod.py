@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.kubernetes.cluster import Cluster, Container, Pod
-from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 APPS = ("terway-eniip", "terway-eni")  # the DaemonSets: today's, and the one of exclusive ENIs before Terway 1.11
 LOGS_COMMAND = "kubectl -n kube-system logs {pod} -c {container} --previous"
@@ -40,13 +40,12 @@ def verdict(pods: list[Pod], node: str) -> Verdict:
         return refused(pod, init)
     dead = next((one for one in pod.containers if not one.init and not one.ready), None)
     where = f"{dead.name} is {dead.state}, {dead.restarts} restarts" if dead else f"phase {pod.phase}"
-    see = LOGS_COMMAND.format(pod=pod.name, container=dead.name if dead else "terway")
-    message = f"{pod.where} is not Ready: {where}; see {see}"
     # One that waits is started again by the kubelet, or cannot be: only one that runs and does nothing can be helped.
+    about = {"pod": pod.name, "container": dead.name if dead else "terway"}
     runs = dead is not None and dead.state == "running"
-    return Verdict(
-        NODE, Status.FAIL, "NotReady", message, Remedy("terway_restart") if runs else None, where, "a Ready pod"
-    )
+    message = f"{pod.where} is not Ready: {where}; see {LOGS_COMMAND.format_map(about)}"
+    restart = Remedy("terway_restart") if runs else None
+    return Verdict(NODE, Status.FAIL, "NotReady", message, restart, where, "a Ready pod", args=about)
 
 
 def completed(init: Container) -> bool:
@@ -55,20 +54,63 @@ def completed(init: Container) -> bool:
 
 def refused(pod: Pod, init: Container) -> Verdict:
     """The verdict on a pod whose init container has not done its work: by what it said, if it is one of the known."""
+    about = {"pod": pod.name, "container": init.name}
     reason, helps = next(
         (told for words, told in REFUSALS.items() if words in init.message),
-        ("InitNotDone", f"see {LOGS_COMMAND.format(pod=pod.name, container=init.name)}"),
+        ("InitNotDone", f"see {LOGS_COMMAND.format_map(about)}"),
     )
     said = f", said {init.message.strip()[-200:]!r}" if init.message.strip() else ""
     message = f"{pod.where}: {init.name} is {init.state}, {init.restarts} restarts{said}; {helps}"
-    return Verdict(NODE, Status.FAIL, reason, message, observed=init.state, expected="terminated: Completed")
+    return Verdict(NODE, Status.FAIL, reason, message, None, init.state, "terminated: Completed", args=about)
 
 
 CHECK = Check(
     id="terway.pod",
     question="Is Terway's pod on this node, and Ready?",
     why="It gives pods their addresses: without it new pods hang in ContainerCreating, and policy routes are not kept.",
-    fix="By the reason: a refusal of terway-init needs its cause mended; a daemon that runs dead needs a restart.",
+    fix="kubectl -n kube-system describe pod, of this node's pod of terway-eniip, then its logs.",
+    reasons=(
+        Reason(
+            "KernelTooOld",
+            Status.FAIL,
+            "Replace the node by one with an image whose kernel is 5.10 or newer; a restart does not help.",
+        ),
+        Reason(
+            "IpvlanUnsupported",
+            Status.FAIL,
+            "Drain the node, then set eniip_virtual_type to veth or datapathv2 in the ConfigMap "
+            "kube-system/eni-config.",
+        ),
+        Reason(
+            "ConfigurationRefused",
+            Status.FAIL,
+            "Mend the ConfigMap kube-system/eni-config (terway.config), then kubectl -n kube-system delete pod {pod}.",
+        ),
+        Reason("ModeChanged", Status.FAIL, "Put the node's label back, or make the node anew (terway.mode)."),
+        Reason(
+            "MountFailed",
+            Status.FAIL,
+            "mount bpffs /sys/fs/bpf -t bpf, then kubectl -n kube-system delete pod {pod}.",
+        ),
+        Reason(
+            "NoPod",
+            Status.FAIL,
+            "kubectl -n kube-system describe daemonset terway-eniip: its selector, its tolerations, its events.",
+        ),
+        Reason("Ready", Status.OK),
+        Reason(
+            "NotReady",
+            Status.FAIL,
+            "kubectl -n kube-system logs {pod} -c {container} --previous; a daemon that runs dead needs a restart: "
+            "kubectl -n kube-system delete pod {pod}.",
+        ),
+        Reason(
+            "InitNotDone",
+            Status.FAIL,
+            "kubectl -n kube-system logs {pod} -c {container} --previous; a refusal of terway-init needs its cause "
+            "mended.",
+        ),
+    ),
     source="Terway terway-chart, hack/init.sh, cmd/terway-cli and its troubleshooting guide (words of terway-init)",
     severity=Severity.GATE,
     stage=Stage.NODE,

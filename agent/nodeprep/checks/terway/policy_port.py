@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.terway import Terway
-from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 WANTED_ANSWER = "a connection"
 
@@ -34,6 +34,10 @@ CHECK = Check(
     question="Does the container that enforces Terway's network policies answer?",
     why="Felix or the Cilium agent in it programs policies and, with datapathv2, the path of every packet of a pod.",
     fix="See the log of the container policy of Terway's pod on this node; then restart the pod.",
+    reasons=(
+        Reason("Answers", Status.OK),
+        Reason("NoAnswer", Status.WARN),
+    ),
     source="AliyunContainerService/terway cmd/terway-cli/policy.go: port 9099 (felix, cilium-agent, else socat)",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.terway import Terway, UnixSocket
-from nodeprep.model import NODE, Check, Confirmation, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 WANTED_ANSWER = "a connection"
 
@@ -41,6 +41,12 @@ CHECK = Check(
     question="Does Terway's daemon take connections?",
     why='The CNI plugin asks it for the network of each pod: "dial unix eni.socket" leaves pods ContainerCreating.',
     fix="See the logs of Terway's pod on this node, the init container's first; then restart it.",
+    reasons=(
+        Reason("Answers", Status.OK),
+        Reason("NotStarted", Status.FAIL),
+        Reason("Dead", Status.FAIL),
+        Reason("NoAnswer", Status.FAIL),
+    ),
     source="AliyunContainerService/terway daemon/server.go; skills/terway-troubleshooting",
     severity=Severity.GATE,
     stage=Stage.DEVICE,

@@ -9,7 +9,7 @@ from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.kubernetes.cluster import Cluster, Pod
 from nodeprep.facts.network.cni import Cni, CniNetwork
 from nodeprep.facts.network.links import Links
-from nodeprep.model import Check, Confirmation, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
 PREFIX = "cali"  # Terway's default of veth_prefix, for the tools of Calico
 DIGITS = 11  # of the sum: IFNAMSIZ leaves 15 characters
@@ -47,16 +47,17 @@ def veth_name(pod: Pod, prefix: str = PREFIX) -> str:
 def verdict(pod: Pod, prefix: str, links: Links) -> Verdict:
     name = veth_name(pod, prefix)
     link = links.named(name)
+    words = {"namespace": pod.namespace, "pod": pod.name, "veth": name}
     about, addresses = subject(pod), ", ".join(pod.addresses) or "no address"
     if link is None:
         message = (
             f"{pod.where} ({addresses}) runs, and its veth {name} is not here: nothing reaches it. See ip link, and "
             "whether another CNI made its network (cni.first); a new pod in its place gets one"
         )
-        return Verdict(about, Status.WARN, "NoVeth", message, observed="none", expected=name)
+        return Verdict(about, Status.WARN, "NoVeth", message, observed="none", expected=name, args=words)
     if not link.up or not link.connected:
         message = f"veth {name} of {pod.where} ({addresses}) is {link.operstate}: ip link set {name} up"
-        return Verdict(about, Status.WARN, "VethDown", message, observed=link.operstate, expected="up")
+        return Verdict(about, Status.WARN, "VethDown", message, observed=link.operstate, expected="up", args=words)
     return Verdict(about, Status.OK, "Veth", f"{pod.where} has {name}", observed=name)
 
 
@@ -64,7 +65,13 @@ CHECK = Check(
     id="terway.veth",
     question="Has every running pod the veth that Terway makes for it, and is it up?",
     why="A pod without it is Running and Ready for Kubernetes, and cut off from services, probes and its peers.",
-    fix="Delete the pod, so that its controller makes it anew; where many lack it, see which CNI made their network.",
+    fix="Delete the pod, so that its controller makes it anew (kubectl -n {namespace} delete pod {pod}); where many "
+    "lack it, see which CNI made their network.",
+    reasons=(
+        Reason("NoVeth", Status.WARN),
+        Reason("VethDown", Status.WARN, "ip link set {veth} up"),
+        Reason("Veth", Status.OK),
+    ),
     source="Terway pkg/link/veth.go (VethNameForPod: cali and 11 digits of SHA-1 of NAMESPACE.POD)",
     severity=Severity.WARN,
     stage=Stage.NODE,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from nodeprep.facts.machine.clock import Clock
-from nodeprep.model import NODE, Check, Confirmation, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 # Seconds (NTP_PHASE_LIMIT, include/linux/timex.h): the error that the kernel assumes after boot, after settimeofday(2),
 # and about nine hours after the last correction, since it adds 500 ppm of the time that went by.
@@ -15,14 +16,14 @@ UNKEPT_CLOCK_ERROR_SECONDS = 16.0
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """Seconds. `max_error`: what the kernel thinks the clock may be wrong by; `max_offset`: the correction under way.
+    """How wrong the clock may be, in seconds.
 
     Both are ours: certificates, leases and logs of several nodes bear a second; a clock that NTP keeps is within
     milliseconds.
     """
 
-    max_error: float = 1.0
-    max_offset: float = 0.1
+    max_error: Annotated[float, "what the kernel thinks the clock may be wrong by"] = 1.0
+    max_offset: Annotated[float, "the correction under way."] = 0.1
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -48,6 +49,20 @@ CHECK = Check(
     question="Is something keeping the node's clock right?",
     why="Certificates, leases, checkpoints and the order of log lines of a job's nodes rest on clocks that agree.",
     fix="Start chronyd, systemd-timesyncd or phc2sys, and give it a server that this node reaches.",
+    reasons=(
+        Reason("NotSynchronised", Status.WARN),
+        Reason(
+            "ErrorLarge",
+            Status.WARN,
+            "chronyc tracking, or timedatectl timesync-status: give the time service a server that this node reaches.",
+        ),
+        Reason(
+            "OffsetLarge",
+            Status.WARN,
+            "Wait while the time service corrects it; chronyc makestep does it at once, while no job runs.",
+        ),
+        Reason("Kept", Status.OK),
+    ),
     source="adjtimex(2); Linux kernel/time/ntp.c",
     severity=Severity.WARN,
     stage=Stage.DEVICE,

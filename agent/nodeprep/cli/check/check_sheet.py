@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
-from typing import Any
+from typing import Any, get_type_hints
 
-from nodeprep.cli import reasons
 from nodeprep.cli.page_layout import Page, Paint
-from nodeprep.model import Check, Confirmation, Severity, Stage
+from nodeprep.model import Check, Confirmation, Reason, Severity, Stage, filled
 
 SEVERITIES = {
     Severity.GATE: "may close the gate",
@@ -54,39 +52,20 @@ def _fact(kind: type) -> str:
 
 
 def numbers(check: Check) -> tuple[WantNumber, ...]:
+    """Those that its Want declares, each with what the Want says of it."""
     if check.want is None:
         return ()
-    _, about = _told(check.want)
+    hints = get_type_hints(check.want, include_extras=True)
     return tuple(
-        WantNumber(one.name.replace("_", "-"), _default(one), about.get(one.name, "")) for one in fields(check.want)
+        WantNumber(one.name.replace("_", "-"), _default(one), " ".join(getattr(hints[one.name], "__metadata__", ())))
+        for one in fields(check.want)
     )
 
 
 def about_numbers(check: Check) -> tuple[str, ...]:
     """What the author says of the numbers together, by paragraph."""
-    return _told(check.want)[0] if check.want else ()
-
-
-def _told(want: type) -> tuple[tuple[str, ...], dict[str, str]]:
-    """A Want's docstring: its own paragraphs, and what it says of each field after the field's name and a colon."""
-    names = [one.name for one in fields(want)]
-    one = rf"`?(?:{'|'.join(names)})`?"
-    marker = re.compile(rf"(?:^|(?<=[.;] )|(?<=\n))({one}(?:(?:, | and ){one})*): ", re.MULTILINE)
-    own: list[str] = []
-    about: dict[str, str] = {}
-    for paragraph in re.split(r"\n\s*\n", inspect.getdoc(want) or ""):
-        before, *told = marker.split(paragraph)
-        own += [_keyed(before, names)] if before.strip() else []
-        for marked, text in zip(told[::2], told[1::2], strict=True):
-            about |= dict.fromkeys(re.findall(r"\w+", marked.replace(" and ", " ")), _keyed(text, names).rstrip(";"))
-    return tuple(own), about
-
-
-def _keyed(text: str, names: list[str]) -> str:
-    """On one line, with fields by their keys in YAML."""
-    for name in names:
-        text = re.sub(rf"\b{name}\b", name.replace("_", "-"), text)
-    return " ".join(text.split())
+    told = inspect.getdoc(check.want) or "" if check.want else ""
+    return tuple(" ".join(paragraph.split()) for paragraph in told.split("\n\n") if paragraph)
 
 
 def _default(one: Any) -> str:
@@ -117,6 +96,10 @@ def listed(check: Check) -> dict[str, Any]:
         "needs": list(needs(check)),
         "after": list(check.after),
         "remedies": list(check.remedies),
+        "reasons": [
+            {"reason": one.name, "status": str(one.status), "fix": filled(check.advice(one.name, one.status))}
+            for one in check.reasons
+        ],
     }
 
 
@@ -126,7 +109,7 @@ def sheet(check: Check, width: int, colour: bool = False) -> list[str]:
     page.say(f"{check.id}: {check.question}", Paint.STRONG)
     page.gap()
     page.item("why", check.why)
-    page.item("fix", check.fix)
+    page.item("fix", filled(check.fix))
     page.item("severity", f"{check.severity}: {SEVERITIES[check.severity]}")
     page.item("stage", f"{check.stage}: {STAGES[check.stage]}")
     page.item("confirmation", f"{check.confirmation}: the agent {CONFIRMATIONS[check.confirmation]}")
@@ -134,16 +117,19 @@ def sheet(check: Check, width: int, colour: bool = False) -> list[str]:
     if check.after:
         page.item("after", f"{', '.join(check.after)}: if one of these fails on the same device, this follows from it")
     page.item("repair", repair(check, "{}".format))
-    page.item(
-        "reasons",
-        ", ".join(f"{reason} ({statuses})" if statuses else reason for reason, statuses in reasons.reasons(check)),
-    )
+    for index, reason in enumerate(check.reasons):
+        page.item("" if index else "reasons", told(reason), bullet=True)
     for index, paragraph in enumerate(about_numbers(check)):
         page.item("" if index else "numbers", paragraph)
     for number in numbers(check):
         page.item("", f"{number.key}: {number.default} by default; {number.about}".rstrip("; "))
     page.item("source", check.source)
     return page.lines
+
+
+def told(reason: Reason) -> str:
+    """A reason, its status, and its own fix with words in capitals for what differs from node to node."""
+    return f"{reason.name} ({reason.status})" + (f": {filled(reason.fix)}" if reason.fix else "")
 
 
 def repair(check: Check, shown: Callable[[str], str]) -> str:

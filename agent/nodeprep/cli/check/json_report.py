@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from nodeprep.cli.check import outcome
+from nodeprep.cli.check import outcome, unread
 from nodeprep.cli.check.choices import FailOn
 from nodeprep.job_profile import API_VERSION
 from nodeprep.model import Finding, Remedy, Report, Status, Unreadable, Waived
@@ -63,10 +63,17 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "observed": str(verdict.observed),
         "expected": str(verdict.expected),
         "blind": _blind(verdict.blind),
+        "fix": _fix(finding),
         "remedy": _remedy(verdict.remedy),
         "root": finding.root,
         "waived": _waived(finding.waived),
     }
+
+
+def _fix(finding: Finding) -> str:
+    """What to do; of what could not be read, what lets it be read."""
+    blind = finding.verdict.blind
+    return unread.cure(blind) if blind is not None and finding.status is Status.UNKNOWN else finding.fix
 
 
 def _blind(blind: Unreadable | None) -> dict[str, Any] | None:

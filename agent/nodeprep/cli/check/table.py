@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from nodeprep.cli.check.choices import FailOn
 from nodeprep.cli.check.finding_groups import Group, UnreadableGroup
 from nodeprep.cli.check.outcome import CheckOutcome, VerdictWord
 from nodeprep.cli.page_layout import Page, Paint
-from nodeprep.model import Check, Finding, Report, Skipped, Status
+from nodeprep.model import Check, Finding, Report, Skipped, Status, filled
 
 NO_RECORD = "no record of "
 PAINTS = {
@@ -22,16 +21,6 @@ PAINTS = {
     VerdictWord.UNKNOWN: Paint.DOUBT,
     VerdictWord.NOTHING: Paint.STRONG,
 }
-# Words of a fix that stand for an argument of the remedy or for the device.
-PLACEHOLDERS = {
-    "IFACE": "interface",
-    "BDF": "bdf",
-    "MODULE": "module",
-    "DRIVER": "driver",
-    "NAME": "name",
-    "TYPE": "type",
-}
-LABELLED = re.compile(r"(?:^|(?<=[.;] ))([A-Z][a-z]\w*(?:, [A-Z][a-z]\w*)*): ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +124,7 @@ def _fault(page: Page, group: Group, check: Check, findings: Iterable[Finding]) 
     page.item(status.upper(), f"{check.id}: {reason}{of}", paint=Paint.BAD if status is Status.FAIL else Paint.DOUBT)
     for finding in group.findings:
         page.item("", told(finding), bullet=len(group.findings) > 1)
-    page.item("fix", filled(advice(check.fix, reason), group), indent=2)
+    page.item("fix", fix_of(group, check), indent=2)
     page.item("more", f"nodeprep explain {check.id}", indent=2)
     if group.consequences:
         ids = dict.fromkeys(f"{finding.check} {finding.verdict.reason}" for finding in group.consequences)
@@ -162,28 +151,13 @@ def _says(words: str, value: str) -> bool:
     return value in words or value.rpartition(": ")[2] in words
 
 
-def advice(fix: str, reason: str) -> str:
-    """What a check's fix says of this reason; all of it where it does not speak of reasons one by one."""
-    marks = list(LABELLED.finditer(fix))
-    for index, mark in enumerate(marks):
-        if reason in mark[1].split(", "):
-            end = marks[index + 1].start() if index + 1 < len(marks) else len(fix)
-            return fix[mark.end() : end].strip()
-    return fix
-
-
-def filled(fix: str, group: Group) -> str:
-    """A fix with the values of its device in the place of the words that stand for them; of several, as it is."""
-    if len(group.findings) > 1:
-        return fix
-    finding = group.findings[0]
-    known = dict(finding.verdict.remedy.args) if finding.verdict.remedy else {}
-    if ":" in finding.subject.place:
-        known.setdefault("bdf", finding.subject.place)
-    for word, name in PLACEHOLDERS.items():
-        if name in known:
-            fix = re.sub(rf"\b{word}\b", known[name], fix)
-    return fix
+def fix_of(group: Group, check: Check) -> str:
+    """What to do about a fault; on several devices, with words in capitals where they differ."""
+    first, *others = (finding.fix for finding in group.findings)
+    if all(other == first for other in others):
+        return first
+    verdict = group.findings[0].verdict
+    return filled(check.advice(verdict.reason, verdict.status))
 
 
 def _blind(page: Page, blind: UnreadableGroup) -> None:

@@ -60,4 +60,5 @@ def _finding(told: dict[str, Any]) -> Finding:
         told["expected"],
         None if blind is None else Unreadable(Why(blind["kind"]), blind["path"], blind["errno"], blind["detail"]),
     )
-    return Finding(told["check"], Severity(told["severity"]), verdict)
+    fix = told["fix"] if verdict.status is not Status.UNKNOWN else ""  # of that we know ourselves what lets us read it
+    return Finding(told["check"], Severity(told["severity"]), verdict, fix=fix)
