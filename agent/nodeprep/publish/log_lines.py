@@ -21,7 +21,7 @@ FIELD_LIMITS_CHARACTERS = (1000, 200, 60)  # characters of a field; the next low
 # Bytes of a line: so much goes into a pipe at once or not at all (PIPE_BUF), and never stops who writes it.
 MOST_LINE = select.PIPE_BUF
 NOT_BUILT = "what runs it is not built yet: a human goes by the fix"
-SEE = "nodeprep explain {}"
+REPORT_HINT = "nodeprep explain {}"
 NEED_HUMANS = (NodeState.UNHEALTHY, NodeState.AWAITING_HUMAN)
 DEFAULT_CONFIRMATION = ConfirmationPolicy()
 
@@ -144,7 +144,7 @@ def _released(case: Case, after: NodeStatus) -> LogEntry:
 def _fix(case: Case, after: NodeStatus) -> str:
     """What to do about what is believed, as long as it is seen; else where it can be read."""
     seen = (one.fix for one in after.report.findings if (one.check, one.subject) == (case.check, case.subject))
-    return next(filter(None, seen), "") or SEE.format(case.check)
+    return next(filter(None, seen), "") or REPORT_HINT.format(case.check)
 
 
 def _about(case: Case) -> dict[str, object]:
@@ -188,7 +188,7 @@ def _remedies(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry
         if (check, remedy) not in then:
             due = {"check": check, "planned": remedy.playbook, "args": dict(remedy.args), "why": NOT_BUILT}
             seen = (one for one in after.report.findings if (one.check, one.verdict.remedy) == (check, remedy))
-            yield LogEntry("would-run", {**due, "fix": next((one.fix for one in seen if one.fix), SEE.format(check))})
+            yield LogEntry("would-run", {**due, "fix": next((one.fix for one in seen if one.fix), REPORT_HINT.format(check))})
 
 
 def _event_sources(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
