@@ -13,7 +13,7 @@ from nodeprep.model import Finding, Remedy, Severity, Status, Subject, Unreadabl
 
 REQUEST_TIMEOUT_SECONDS = 5.0  # seconds
 REPORT_LIMIT_BYTES = 8 << 20  # bytes of a report
-REPORT_VALIDITY_SECONDS = 60.0  # seconds after which what an agent saw is no word on the node as it is
+REPORT_VALIDITY_SECONDS = 60.0  # seconds after which an agent's report is too old to describe the node
 
 
 class Connection(http.client.HTTPConnection):
@@ -45,13 +45,13 @@ def ask(path: str, verb: str, page: str) -> Said:
         answer = connection.getresponse()
         return Said(answer.status, answer.read(REPORT_LIMIT_BYTES).decode(errors="replace"))
     except http.client.HTTPException as error:
-        raise OSError(f"no HTTP ({error})") from error
+        raise OSError(f"not HTTP ({error})") from error
     finally:
         connection.close()
 
 
 def findings(path: str, checks: frozenset[str]) -> tuple[Finding, ...]:
-    """What the agent says of these checks now; nothing if there is none, it may not be asked, or it lags behind."""
+    """The agent's findings of these checks; none if there is no agent, it may not be asked, or its report is old."""
     try:
         said = ask(path, "GET", "/report")
         told = json.loads(said.text)
