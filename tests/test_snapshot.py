@@ -229,7 +229,7 @@ FILES = [
     # content                       says
     (None, "{}: no such file"),
     (b"", "{}: $: found no JSON (Expecting value: line 1 column 1 (char 0)), wanted a document that nodeprep wrote"),
-    (b"\xff", "{}: byte 0 is no UTF-8; wanted a file that nodeprep snapshot wrote"),
+    (b"\xff", "{}: byte 0 is not UTF-8; wanted a file that nodeprep snapshot wrote"),
     (
         b'{"format": 7, "nodeprep": "3.1.4", "content": {}}',
         "{}: $.format: found 7, wanted format 1; nodeprep 3.1.4, which wrote it, reads it",

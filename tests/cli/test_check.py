@@ -133,18 +133,18 @@ REFUSED = [
     (("--settle", "nan"), "--settle: found 'nan'"),
     (("--wait", "5x"), "--wait: found '5x'"),
     (("--watch", "1", "--wait", "1"), "give one of them"),
-    (("--root", "/nowhere-at-all"), "--root '/nowhere-at-all' is no directory"),
+    (("--root", "/nowhere-at-all"), "--root '/nowhere-at-all' is not a directory"),
     (("--root", "/usr"), "--root '/usr' holds none of sys/class"),
     (("--root", "/", "--host-root", "/"), "give one of them"),
-    (("--host-root", "/nowhere-at-all"), "'/nowhere-at-all' is no directory"),
+    (("--host-root", "/nowhere-at-all"), "'/nowhere-at-all' is not a directory"),
     (("--profile", "rdma-roc"), "rdma-roc"),
     (("--profile", "/nowhere.yaml"), "/nowhere.yaml"),
     (("--config", "/nowhere.yaml"), "/nowhere.yaml"),
     (("--snapshot", "/nowhere.json"), "/nowhere.json: no such file"),
     (("--snapshot", "/dev/null"), "/dev/null: "),
     (("--snapshot", "/usr"), "/usr: "),
-    (("--snapshot", "x", "--root", "/"), "does not go with --root"),
-    (("--snapshot", "x", "--watch", "1"), "does not go with --watch"),
+    (("--snapshot", "x", "--root", "/"), "cannot be combined with --root"),
+    (("--snapshot", "x", "--watch", "1"), "cannot be combined with --watch"),
 ]
 
 
@@ -159,7 +159,7 @@ def test_wrong_use_is_one_line_and_2(arguments: tuple[str, ...], words: str) -> 
 def test_the_environment_says_where_the_host_is(healthy: Path) -> None:
     done = nodeprep("check", NODEPREP_HOST_ROOT="/nowhere-at-all")
     assert done.returncode == 2
-    assert "'/nowhere-at-all' is no directory" in done.stderr
+    assert "'/nowhere-at-all' is not a directory" in done.stderr
     # A live host's root that is not this host's: nothing may be concluded from it.
     done = nodeprep("check", "-o", "json", "--host-root", str(healthy))
     assert done.returncode == 3

@@ -122,7 +122,7 @@ def test_a_socket_among_the_gate_files_is_refused(agent: Agent, below: str) -> N
     for place in (agent.run, link):
         agent.socket = place / below
         said = refused(agent)
-        assert f"{agent.socket}: lies in {agent.run}, which pods mount that wait for a gate" in said
+        assert f"{agent.socket}: is in {agent.run}, which waiting pods mount" in said
     assert not [one for one in agent.run.rglob("*") if one.is_socket()]
 
 

@@ -57,28 +57,28 @@ def refused(file: str, context: str | None = None) -> str:
 
 def test_options_that_need_each_other(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path)
-    needs = "--kubeconfig needs --node NAME: what Kubernetes calls this node; see kubectl get nodes"
+    needs = "--kubeconfig needs --node NAME, Kubernetes' name of this node; see kubectl get nodes"
     assert complaint("--kubeconfig", file) == needs
-    assert complaint("--context", "rig") == "--context is one of a kubeconfig: give --kubeconfig FILE too"
+    assert complaint("--context", "rig") == "--context needs --kubeconfig FILE"
     assert complaint("--node", "n1") == (
-        "--node needs --kubeconfig FILE: this is no pod with a service account (KUBECONFIG is not read)"
+        "--node needs --kubeconfig FILE: this is not a pod with a service account (KUBECONFIG is not read)"
     )
 
 
 def test_what_is_no_live_node(tmp_path: Path) -> None:
     dead = complaint("--root", str(tmp_path), "--node", "n1")
-    assert dead == "--root is a dead tree, files and nothing else: it does not go with --node"
+    assert dead == "--root is a dead tree, files and nothing else: it cannot be combined with --node"
     recorded = complaint("--snapshot", "x.json", "--kubeconfig", "k")
-    assert recorded == "--snapshot is one node at one time: it does not go with --kubeconfig"
+    assert recorded == "--snapshot is one node at one time: it cannot be combined with --kubeconfig"
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "../pods", "N1", "a b", "n1\n", "a" * 254, "-a", "a..b"])
 def test_names_that_no_node_has(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no name of a Node"):
+    with pytest.raises(UsageError, match="is not a name of a Node"):
         kubernetes_access.access(ClusterOptions(kubeconfig(tmp_path), None, name), {})
 
 
-NONE = " is no kubeconfig: "
+NONE = " is not a kubeconfig: "
 CONTENTS = [
     ("", f"{NONE}it is empty"),
     ("just words SECRET", f"{NONE}it holds no mapping"),
@@ -86,7 +86,7 @@ CONTENTS = [
     ("a: [\n", f"{NONE}line 2: expected the node content"),
     ("token: SECRET\n\tb: SECRET", f"{NONE}line 2: found character"),
     ("\x00", f"{NONE}unacceptable character"),
-    ("clusters: 5", f"{NONE}its clusters are no list of entries with a name"),
+    ("clusters: 5", f"{NONE}its clusters are not a list of entries with a name"),
     ("a: 1", ": no current-context; give --context, it has: none"),
 ]
 
@@ -102,20 +102,20 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         text.write_text(content)
         assert says(str(text)).startswith(words)
     text.write_bytes(b"\xff\xfe")
-    assert says(str(text)).startswith(" is no kubeconfig: ")
+    assert says(str(text)).startswith(" is not a kubeconfig: ")
 
 
 RUN = {"apiVersion": EXEC, "command": "a"}
 ODD: list[tuple[dict[str, Any], str]] = [
-    ({"cluster": {"server": "ftp://a"}}, ": server 'ftp://a' is no URL of https or http"),
-    ({"cluster": {}}, ": server 'None' is no URL of https or http"),
-    ({"cluster": {"server": 5}}, " is no kubeconfig: a value in it is not what it should be: AttributeError"),
+    ({"cluster": {"server": "ftp://a"}}, ": server 'ftp://a' is not a URL of https or http"),
+    ({"cluster": {}}, ": server 'None' is not a URL of https or http"),
+    ({"cluster": {"server": 5}}, " is not a kubeconfig: a value in it is not what it should be: AttributeError"),
     ({"cluster": SERVER | {"certificate-authority": "/none/ca.crt"}}, ""),
     ({"user": {"client-certificate-data": "SECRET!"}, "cluster": SERVER}, ""),
     ({"current-context": None}, ": no current-context; give --context, it has: rig"),
     ({"user": {"exec": 5}}, ": its user's exec has no command"),
     ({"user": {"exec": {"command": "a"}}}, ": its user's exec has the apiVersion 'None', not client.auth"),
-    ({"user": {"exec": RUN | {"args": "a b"}}}, ": its user's exec has args that are no list of texts"),
+    ({"user": {"exec": RUN | {"args": "a b"}}}, ": its user's exec has args that are not a list of texts"),
     ({"user": {"exec": RUN | {"env": [{"name": "A"}]}}}, ": its user's exec has an env that is no list of names"),
     ({"user": {"exec": RUN | {"env": [{"name": [], "value": "a"}]}}}, " has an env that is no list of names"),
     ({"user": {"exec": RUN | {"env": 5}}}, " has an env that is no list of names"),

@@ -169,7 +169,7 @@ def test_capture_names_what_it_had_to_leave_out(nodeprep: Runs, tmp_path: Path) 
     ("words", "says"),
     [
         (("--root", "plain"), "nothing to capture in plain: looked for RDMA devices in /sys/class/infiniband"),
-        (("--root", "nowhere"), "--root 'nowhere' is no directory"),
+        (("--root", "nowhere"), "--root 'nowhere' is not a directory"),
         (("--root", "h100", "-o", "no/where"), "cannot write 'no/where': "),
     ],
 )

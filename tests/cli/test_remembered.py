@@ -88,13 +88,13 @@ def test_an_agent_that_runs_is_named(where: Path) -> None:
 
 
 def test_one_that_does_not_is_told_of(where: Path) -> None:
-    assert "does not run; its memory is 0 s old" in found(where, agent_state()).words
+    assert "does not run; its state file is 0 s old" in found(where, agent_state()).words
 
 
 def test_the_memory_of_another_boot_says_nothing_of_this_one(where: Path) -> None:
     said = found(where, agent_state(boot_id="another"))
     assert said.agent_state is None
-    assert said.words == "its memory is of another boot"
+    assert said.words == "its state file is of another boot"
 
 
 def test_a_damaged_memory_is_named(where: Path) -> None:

@@ -149,7 +149,7 @@ def test_a_gate_that_opens_ends_the_wait(tmp_path: Path) -> None:
         (("rdma-roce", "Ready"), "--stage 'Ready': wanted device or ready\n"),
         (("rdma-roce", "ready", "soon"), "--timeout: found 'soon', wanted seconds, or a number with s, m or h"),
         (("rdma-roce", "ready", "-1"), "--timeout: found '-1'"),
-        (("rdma-roce", "ready", "0", "/dev/null"), "--run-dir '/dev/null' is no directory; wanted the one that the"),
+        (("rdma-roce", "ready", "0", "/dev/null"), "--run-dir '/dev/null' is not a directory; wanted the one that the"),
         (("", "ready"), "--profile '': found no name, wanted that of a profile"),
     ],
 )

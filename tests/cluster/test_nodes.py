@@ -82,7 +82,7 @@ def test_who_may_not_list_nodes_sees_nothing(fleet: Cluster) -> None:
 
 WRONG = [
     (("nobody",), "no Node nobody; nodeprep nodes lists them"),
-    (("N1",), "'N1' is no name of a Node; see kubectl get nodes"),
+    (("N1",), "'N1' is not a name of a Node; see kubectl get nodes"),
     (("-l", "a==b==c"), "--selector 'a==b==c': HTTP 400"),
     (("-l", "a=b", "fleet-1"), "exclude each other"),
     (("--wait", "soon"), "--wait: found 'soon'"),
@@ -181,7 +181,7 @@ def test_lint_and_what_it_says_to_run(fleet: Cluster) -> None:
             "plugin",
             "bare",
         ]
-        assert "a new Node, which waits for what it serves, would not get its pod" in said["half"]
+        assert "a new Node needs this pod to get ready, and would not get it" in said["half"]
         assert told[-1].startswith("3 of ")
         assert told[-1].endswith("; where pods of 2 of them run, our taint is not set (plugin.tolerates-gate)\n")
         assert told.index(said["half"]) > max(told.index(said["plugin"]), told.index(said["bare"]))

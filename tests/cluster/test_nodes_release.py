@@ -279,7 +279,7 @@ def test_a_node_that_goes_while_it_is_released_is_no_mistake(fleet: Cluster) -> 
     done = nodes(fleet, "release", "one", "two")
     thread.join()
     assert done.returncode == 0, done.stderr
-    assert "two: it is no Node any more\n" in done.stdout
+    assert "two: the Node no longer exists\n" in done.stdout
     assert "one: told by the annotation nodeprep.io/released" in done.stdout
 
 
@@ -329,5 +329,5 @@ def test_a_namespace_without_a_lease_may_be_the_wrong_one(fleet: Cluster) -> Non
 
 
 def test_lint_says_by_which_names_it_goes(fleet: Cluster) -> None:
-    says = "names of taints and labels: the defaults, for no ConfigMap nodeprep-config in namespace other"
+    says = "names of taints and labels: the defaults (no ConfigMap nodeprep-config in namespace other)"
     assert says in nodes(fleet, "lint", "-n", "other").stderr

@@ -137,7 +137,7 @@ def test_a_watch_outlives_its_connection(fleet: Cluster) -> None:
             watched.until("fleet-1", "PortDown")
             passage.cut()
             say(fleet, "fleet-1", "True", "Ready")
-            watched.until("lost the watch, listing anew")
+            watched.until("lost the watch, listing again")
             watched.until("fleet-1", "Ready")
             say(fleet, "fleet-1", "False", "AndAgain")
             watched.until("fleet-1", "AndAgain")
@@ -155,7 +155,7 @@ def test_a_watch_outlives_a_node_that_it_was_to_show(fleet: Cluster) -> None:
             assert fleet.call("DELETE", f"{NODES}/fleet-5")[0] == 200
             watched.until("fleet-5", "Gone")
             passage.cut()
-            watched.until("lost the watch, listing anew")
+            watched.until("lost the watch, listing again")
             say(fleet, "fleet-1", "False", "AndAgain")
             watched.until("fleet-1", "AndAgain")
             assert watched.end() == 130

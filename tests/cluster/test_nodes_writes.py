@@ -104,7 +104,7 @@ def test_release_takes_off_what_an_agent_was_just_writing(
 @pytest.mark.parametrize("words", [(), ("--dry-run",), ("--undo",)])
 def test_a_selector_that_fits_nobody_may_be_mistyped(fleet: Cluster, words: tuple[str, ...]) -> None:
     done = nodes(fleet, "release", "-l", "typo=x", *words)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", "no Node fits --selector 'typo=x'\n")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "no Node matches --selector 'typo=x'\n")
 
 
 def test_who_may_not_write_is_told_so(fleet: Cluster) -> None:
@@ -168,7 +168,7 @@ def test_a_node_that_goes_while_it_is_reset_is_named(fleet: Cluster) -> None:
     done = nodes(fleet, "reset", "fleet-1", "fleet-2", "--timeout", "30s")
     thread.join()
     assert (done.returncode, done.stdout) == (1, "fleet-1: reset\n")
-    assert done.stderr == "fleet-2: not reset: it is no Node any more\n"
+    assert done.stderr == "fleet-2: not reset: the Node no longer exists\n"
 
 
 def test_a_released_node_is_refused_at_once_and_the_others_are_reset(fleet: Cluster) -> None:
@@ -231,7 +231,7 @@ MEANWHILE: list[tuple[dict[str, str | None], str]] = [
     ({"reset": SECOND}, f"somebody else asked for {SECOND!r} after us; its agent lives"),
     ({"reset": "before"}, "somebody else asked for 'before' after us; its agent lives"),  # which it did long ago
     ({"reset": None}, "somebody removed nodeprep.io/reset before its agent read it; run it again"),
-    ({"released": "now"}, "it was released meanwhile; nodeprep nodes release --undo fleet-1 ends that"),
+    ({"released": "now"}, "it was released since; nodeprep nodes release --undo fleet-1 ends that"),
 ]
 
 

@@ -116,7 +116,7 @@ def test_nothing_of_ours_is_left_and_the_agents_can_come_back(installed: Cluster
     with agent_without_a_pod(installed, "apart"):
         code, said = nodes(installed, "release", "--all")
     assert code == 1, said
-    assert "lives on apart: stop it there" in said
+    assert "runs on apart: stop it there" in said
     assert ours(installed.call("GET", "/api/v1/nodes/apart")[1]) == ["nodeprep.io/pause", "nodeprep.io/released"]
     assert ours(installed.call("GET", "/api/v1/nodes/n1")[1]) == []
 

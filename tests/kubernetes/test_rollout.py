@@ -141,7 +141,7 @@ def test_debug(installed: Cluster, node: Node) -> None:
     assert node.boot_id in text
     assert "root      /host (live)" in text
     assert re.search(r"agent +Ready for ", text)
-    assert "as the agent has it" in text
+    assert "according to the agent" in text
 
 
 def test_a_killed_agent(installed: Cluster, node: Node) -> None:

@@ -1,4 +1,4 @@
-"""How `check` comes to the API server: by a kubeconfig that it is given, or in a pod by its service account."""
+"""How `check` finds the API server: by a given kubeconfig, or in a pod by its service account."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORDS = 300  # characters of what the loader says
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """The options that say where the node's API server is and what it calls the node, as they were typed."""
+    """The options for the node's API server and the node's name, as they were typed."""
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -40,14 +40,14 @@ NO_CLUSTER = ClusterOptions()
 
 
 def access(options: ClusterOptions, environment: Mapping[str, str] = os.environ) -> ApiAccess | None:
-    """The access that was asked for, or a pod's own; None where there is none. Raises UsageError.
+    """The requested access, or a pod's own; None if there is none. Raises UsageError.
 
-    KUBECONFIG alone does nothing: a check of this machine does not ask whatever cluster a shell was last used for.
+    KUBECONFIG alone does nothing: a check of this machine does not ask the cluster that a shell used last.
     """
     if options.kubeconfig is not None and options.node is None:
-        raise UsageError("--kubeconfig needs --node NAME: what Kubernetes calls this node; see kubectl get nodes")
+        raise UsageError("--kubeconfig needs --node NAME, Kubernetes' name of this node; see kubectl get nodes")
     if options.context is not None and options.kubeconfig is None:
-        raise UsageError("--context is one of a kubeconfig: give --kubeconfig FILE too")
+        raise UsageError("--context needs --kubeconfig FILE")
     node = options.node or environment.get("NODE_NAME")
     if not node and options.node is None:
         return None  # before anything is imported that a check of a bare host does not need
@@ -59,11 +59,11 @@ def access(options: ClusterOptions, environment: Mapping[str, str] = os.environ)
         if options.node is None:
             return None  # NODE_NAME means something else here: Jenkins sets it too
         raise UsageError(
-            "--node needs --kubeconfig FILE: this is no pod with a service account (KUBECONFIG is not read)"
+            "--node needs --kubeconfig FILE: this is not a pod with a service account (KUBECONFIG is not read)"
         )
     if not node or not NODE_NAME.fullmatch(node):
         where = "--node" if options.node is not None else "NODE_NAME"
-        raise UsageError(f"{where} {(node or '')[:WORDS]!r} is no name of a Node; see kubectl get nodes")
+        raise UsageError(f"{where} {(node or '')[:WORDS]!r} is not a name of a Node; see kubectl get nodes")
     return here if options.kubeconfig is None else of_file("--kubeconfig", options.kubeconfig, options.context, node)
 
 
@@ -75,9 +75,9 @@ def of_file(option: str, file: str, context: str | None, node: str = "") -> ApiA
 
 
 def loaded(where: str, whole: dict[str, Any], context: str | None, node: str, directory: str) -> ApiAccess:
-    """A kubeconfig as the `kubernetes` package reads it, but for its exec plugin, which runs when the server is asked.
+    """A kubeconfig as the `kubernetes` package reads it, except that its exec plugin runs when the server is asked.
 
-    The package would run it at once and wait for it without an end.
+    The package would run it at once and wait for it without a limit.
     """
     from kubernetes.client import Configuration
     from kubernetes.config.config_exception import ConfigException
@@ -98,10 +98,10 @@ def loaded(where: str, whole: dict[str, Any], context: str | None, node: str, di
         raise UsageError(f"{where}: {_line(error)}") from error
     except Exception as error:  # the loader takes every value's type on trust
         words = f"a value in it is not what it should be: {type(error).__name__}: {_line(error)}"
-        raise UsageError(f"{where} is no kubeconfig: {words}") from error
+        raise UsageError(f"{where} is not a kubeconfig: {words}") from error
     server, proxy = cluster.get("server"), cluster.get("proxy-url")
     if not str(server).startswith(("https://", "http://")):  # without any, the loader would ask localhost
-        raise UsageError(f"{where}: server {str(server)[:WORDS]!r} is no URL of https or http")
+        raise UsageError(f"{where}: server {str(server)[:WORDS]!r} is not a URL of https or http")
     from nodeprep.doors.kube.reader import ApiAccess
 
     plugin = None if call is None or _headers(told) else _plugin(where, call, _of_the_cluster(cluster, told), directory)
@@ -121,22 +121,22 @@ def read(where: str, file: str) -> dict[str, Any]:
     except OSError as error:
         raise UsageError(f"{where}: {error.strerror or error}") from error
     except ConfigException as error:
-        raise UsageError(f"{where} is no kubeconfig: it is empty") from error
+        raise UsageError(f"{where} is not a kubeconfig: it is empty") from error
     except Exception as error:  # YAML's own, which quote the line with the secret, and those of the encoding
         mark = getattr(error, "problem_mark", None)
         words = f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else _line(error)
-        raise UsageError(f"{where} is no kubeconfig: {words}") from error
+        raise UsageError(f"{where} is not a kubeconfig: {words}") from error
     if not isinstance(whole, dict):
-        raise UsageError(f"{where} is no kubeconfig: it holds no mapping")
+        raise UsageError(f"{where} is not a kubeconfig: it holds no mapping")
     for kind in ("contexts", "clusters", "users"):
         entries = whole[kind] = whole.get(kind) or []
         if not isinstance(entries, list) or not all(isinstance(one, dict) and "name" in one for one in entries):
-            raise UsageError(f"{where} is no kubeconfig: its {kind} are no list of entries with a name")
+            raise UsageError(f"{where} is not a kubeconfig: its {kind} are not a list of entries with a name")
     return whole
 
 
 def _chosen(where: str, whole: Mapping[str, Any], context: str | None) -> Mapping[str, Any]:
-    """The context that was asked for, or the current one. Raises UsageError."""
+    """The requested context, or the current one. Raises UsageError."""
     names = ", ".join(str(one["name"]) for one in whole["contexts"])[:WORDS] or "none"
     name = whole.get("current-context") if context is None else context
     if not name:
@@ -147,7 +147,7 @@ def _chosen(where: str, whole: Mapping[str, Any], context: str | None) -> Mappin
 
 
 def _entry(whole: Mapping[str, Any], kind: str, name: object) -> dict[str, Any]:
-    """What stands under a name; nothing where there is none, which the loader tells."""
+    """The entry of a name; nothing if there is none, which the loader reports."""
     found = next((one.get(kind) for one in whole[f"{kind}s"] if one["name"] == name), None)
     return found if isinstance(found, dict) else {}
 
@@ -164,16 +164,16 @@ def _plugin(where: str, call: object, cluster: Mapping[str, object], directory: 
     if told.get("apiVersion") not in VERSIONS:
         raise UsageError(f"{wrong} has the apiVersion {str(told.get('apiVersion'))[:WORDS]!r}, not {VERSIONS[0]}")
     if not isinstance(arguments, list) or not all(isinstance(one, str) for one in arguments):
-        raise UsageError(f"{wrong} has args that are no list of texts")
+        raise UsageError(f"{wrong} has args that are not a list of texts")
     pairs: list[Any] = [(one.get("name"), one.get("value")) for one in _mappings(more)]
     if (
         not isinstance(more, list)
         or len(pairs) != len(more)
         or not all(isinstance(one, str) for pair in pairs for one in pair)
     ):
-        raise UsageError(f"{wrong} has an env that is no list of names and values")
+        raise UsageError(f"{wrong} has an env that is not a list of names and values")
     if told.get("interactiveMode") == "Always":
-        raise UsageError(f"{wrong} has interactiveMode Always, and nobody is asked anything here")
+        raise UsageError(f"{wrong} has interactiveMode Always, and this program asks nobody")
     wanted = cluster if told.get("provideClusterInfo") is True else None
     return ExecPlugin(ExecCall(told["apiVersion"], (command, *arguments), dict(pairs), directory, wanted))
 
@@ -182,7 +182,7 @@ def _of_the_cluster(cluster: Mapping[str, Any], told: Any) -> Mapping[str, objec
     """What a plugin may want to know (Cluster in client-authentication.v1)."""
     names = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
     known: dict[str, object] = {name: cluster[name] for name in names if name in cluster}
-    with suppress(OSError, TypeError):  # whoever asks the server will tell
+    with suppress(OSError, TypeError):  # the request to the server will report it
         known["certificate-authority-data"] = base64.b64encode(Path(told.ssl_ca_cert).read_bytes()).decode()
     for one in _mappings(cluster.get("extensions")):
         if one.get("name") == "client.authentication.k8s.io/exec":
@@ -214,5 +214,5 @@ def _headers(told: Any) -> Mapping[str, str]:
 
 
 def _line(error: object) -> str:
-    """In one line, as every message of wrong use; without the entries, secrets included, that the loader quotes."""
+    """In one line, like every message of wrong use; without the entries, with their secrets, that the loader quotes."""
     return " ".join(re.sub(r"/\{.*\}", "", str(error), flags=re.DOTALL).split())[:WORDS]

@@ -24,25 +24,29 @@ Kubeconfig = Annotated[
     typer.Option(
         "--kubeconfig",
         metavar="FILE",
-        help="Look at the node's Kubernetes objects too; in a pod, its service account does without.",
+        help="Also look at the node's Kubernetes objects; a pod uses its service account instead.",
     ),
 ]
 Context = Annotated[
-    str | None, typer.Option("--context", metavar="NAME", help="Of the kubeconfig; by default, its current one.")
+    str | None,
+    typer.Option("--context", metavar="NAME", help="Context of the kubeconfig; by default, its current one."),
 ]
 NodeName = Annotated[
     str | None,
-    typer.Option("--node", metavar="NAME", help="What Kubernetes calls this node [in a pod also: env NODE_NAME]."),
+    typer.Option("--node", metavar="NAME", help="Kubernetes' name of this node [in a pod also: env NODE_NAME]."),
 ]
 Config = Annotated[
     str | None,
-    typer.Option(
-        "--config", metavar="FILE", help="Configuration; by default /etc/nodeprep/config.yaml if it is there."
-    ),
+    typer.Option("--config", metavar="FILE", help="Configuration; by default /etc/nodeprep/config.yaml if it exists."),
 ]
 ProfileName = Annotated[
     str | None,
-    typer.Option("--profile", "-p", metavar="NAME|FILE", help="What the node must do; by default, by hardware."),
+    typer.Option(
+        "--profile",
+        "-p",
+        metavar="NAME|FILE",
+        help="What the node must be ready for; by default, chosen by its hardware.",
+    ),
 ]
 Settle = Annotated[
     str, typer.Option("--settle", metavar="SECONDS", help="Time between the two looks for rates; 0: one look.")
@@ -53,7 +57,7 @@ StateDir = Annotated[
     typer.Option(
         "--state-dir",
         metavar="DIR",
-        help="Where the memory is kept [env: NODEPREP_STATE_DIR; default: var/lib/nodeprep of the host].",
+        help="Where the state file is [env: NODEPREP_STATE_DIR; default: var/lib/nodeprep of the host].",
     ),
 ]
 RunDir = Annotated[

@@ -24,7 +24,7 @@ class Paint(StrEnum):
 
 @dataclass(slots=True)
 class Page:
-    """Paragraphs as lines of at most `width` columns, without trailing blanks; escape sequences only if `colour`."""
+    """Paragraphs as lines of at most `width` columns, no trailing blanks, escape sequences only if `colour`."""
 
     width: int = 80
     colour: bool = False

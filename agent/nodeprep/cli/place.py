@@ -1,4 +1,4 @@
-"""Which node is meant: the live one we run on, wherever its root is mounted, or a dead tree of files."""
+"""The selected node: the live one we run on, wherever its root is mounted, or a dead tree of files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nodeprep.doors.node_host import METADATA, PHYSICAL_KINDS, Host
 if TYPE_CHECKING:
     from nodeprep.doors.kube.reader import ApiAccess
 
-# A copy without any of these tells nothing of a node, whatever else is in it.
+# A copy without any of these says nothing about a node.
 RECORDS = ("sys/class", "sys/bus", "sys/module", "proc/1", "proc/sys")
 
 # Kinds of links that stand for NICs in a rig that cannot make one (docs/architecture.md).
@@ -32,7 +32,7 @@ class NodePlace:
 
     @property
     def where(self) -> str:
-        """For people: what is looked at."""
+        """For people: the place that we look at."""
         if not self.live:
             return f"{self.root} (dead tree: its files and nothing else)"
         return "/ (live)" if self.root == "/" else f"{self.root} (live)"
@@ -52,24 +52,26 @@ class NodePlace:
 def place(root: str | None, host_root: str | None, cluster: ClusterOptions = NO_CLUSTER) -> NodePlace:
     """The options that say which node is meant as a place.
 
-    Raises UsageError for those that exclude each other, for directories that are none, and for an access to
-    Kubernetes that cannot be had.
+    Raises UsageError for options that exclude each other, for a path that is not a directory, and if there is no access
+    to Kubernetes.
     """
     if root is not None and host_root is not None:
         raise UsageError("--root is a dead tree and --host-root a live host: give one of them")
     if root is not None and cluster.given():
-        raise UsageError(f"--root is a dead tree, files and nothing else: it does not go with {cluster.given()}")
+        raise UsageError(f"--root is a dead tree, files and nothing else: it cannot be combined with {cluster.given()}")
     if root is None:
         live = node_host.live_root(host_root)
         if not _is_directory(live):
-            raise UsageError(f"{live!r} is no directory; --host-root (NODEPREP_HOST_ROOT) wants the root of this host")
+            raise UsageError(
+                f"{live!r} is not a directory; --host-root (NODEPREP_HOST_ROOT) needs the root of this host"
+            )
         return NodePlace(live, live=True, kubernetes=kubernetes_access.access(cluster))
     if not _is_directory(root):
-        raise UsageError(f"--root {root!r} is no directory")
+        raise UsageError(f"--root {root!r} is not a directory")
     if not os.access(root, os.R_OK | os.X_OK):
         raise UsageError(f"--root {root!r}: permission denied")
     if not any(_is_directory(f"{root}/{part}") for part in RECORDS):
-        raise UsageError(f"--root {root!r} holds none of {', '.join(RECORDS)}: it is no copy of a node's root")
+        raise UsageError(f"--root {root!r} holds none of {', '.join(RECORDS)}: it is not a copy of a node's root")
     return NodePlace(root, live=False)
 
 

@@ -1,4 +1,4 @@
-"""The program that every command is one of: its options, its groups, and how it ends."""
+"""The program: its options, its groups of commands, and how it ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import typer
 
-# rich would add 50 ms to every --help, and its tracebacks are no message for an operator.
+# rich would add 50 ms to every --help, and its tracebacks do not help an operator.
 app = typer.Typer(
     name="nodeprep",
     help="Proves that a node is ready for distributed training.",
@@ -19,7 +19,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-profiles = typer.Typer(no_args_is_help=True, help="Capture, show and validate what a node ought to have.")
+profiles = typer.Typer(no_args_is_help=True, help="Capture, show and validate what a node should have.")
 configs = typer.Typer(no_args_is_help=True, help="Show and validate configuration files.")
 app.add_typer(profiles, name="profile")
 app.add_typer(configs, name="config")
@@ -51,7 +51,7 @@ def end(body: Callable[[], int]) -> NoReturn:
             sys.stdout.flush()
     except BrokenPipeError:
         terminal.silence()
-        code = 141  # 128 + SIGPIPE, as for any program whose reader went away
+        code = 141  # 128 + SIGPIPE, like any program whose reader went away
     except UsageError as error:
         code = 2
         terminal.complain(str(error))

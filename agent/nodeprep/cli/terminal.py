@@ -1,4 +1,4 @@
-"""Puts text on stdout: clean of what a terminal would obey, and without a traceback when nobody can take it."""
+"""Puts text on stdout: without control sequences, and without a traceback when stdout cannot be written."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import sys
 
 from nodeprep.cli.usage import UsageError
 
-PIPE_COLUMNS = 80  # columns where nobody says how wide the reader's page is
-# Columns; less is no screen: kubectl says 1 to a container where its own terminal has no size, as those of CI do.
+PIPE_COLUMNS = 80  # columns if the width of the page is unknown
+# Columns; less is not a screen: kubectl says 1 to a container where its own terminal has no size, as those of CI do.
 MIN_COLUMNS = 20
 MAX_COLUMNS = 100  # columns; longer lines of prose are hard to read on any screen
 
 
 def clean(text: str) -> str:
-    """Show control characters, escape sequences and what hides or reorders text as the escapes that they are.
+    """Replace control characters, escape sequences and characters that hide or reorder text by visible escapes.
 
-    Names and values come from the node: whoever can name a device must not write on the operator's terminal.
+    Names and values come from the node: a device name must not control the operator's terminal.
     """
     if text.isprintable():
         return text
@@ -42,7 +42,7 @@ def put(text: str) -> bool:
     """Write `text` and a newline; False if nobody reads any more. Raises UsageError if it cannot be stored."""
     if sys.stdout is None:  # started with stdout closed (`>&-`)
         return False
-    # What stdout's encoding lacks is shown as its escape; the process owns its text from here on.
+    # A character that stdout's encoding lacks becomes its escape; the process owns its text from here on.
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         sys.stdout.write(text + "\n")
@@ -63,7 +63,7 @@ def complain(words: str) -> None:
 
 
 def silence() -> None:
-    """Send the rest of stdout nowhere, or the interpreter would complain of it when it ends."""
+    """Discard the rest of stdout, or the interpreter would complain about it when it ends."""
     if sys.stdout is None:
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)

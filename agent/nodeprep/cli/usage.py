@@ -1,4 +1,4 @@
-"""What an operator asked for cannot be done: one line on stderr, exit code 2."""
+"""An operator's request that cannot be done: one line on stderr, exit code 2."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class UsageError(Exception):
 
 @contextmanager
 def usage() -> Iterator[None]:
-    """What an operator wrote wrong is wrong use."""
+    """An operator's mistake in a file is wrong use."""
     from nodeprep.config.yaml_document import ConfigError
 
     try:

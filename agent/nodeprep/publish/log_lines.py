@@ -188,7 +188,9 @@ def _remedies(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry
         if (check, remedy) not in then:
             due = {"check": check, "planned": remedy.playbook, "args": dict(remedy.args), "why": NOT_BUILT}
             seen = (one for one in after.report.findings if (one.check, one.verdict.remedy) == (check, remedy))
-            yield LogEntry("would-run", {**due, "fix": next((one.fix for one in seen if one.fix), REPORT_HINT.format(check))})
+            yield LogEntry(
+                "would-run", {**due, "fix": next((one.fix for one in seen if one.fix), REPORT_HINT.format(check))}
+            )
 
 
 def _event_sources(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:

@@ -1,4 +1,4 @@
-"""What the agent of this node remembers, for `check`: the profile in force, what is latched, what state it is in."""
+"""The agent's knowledge of this node, for `check`: the profile in force, latched faults, the node's state."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 @dataclass(frozen=True, slots=True)
 class AgentKnowledge:
-    """The memory, None where it says nothing of this boot; `words` say what the agent is about, "" without one.
+    """The agent state, None where it says nothing of this boot; `words` describe the agent, "" without one.
 
-    `socket` is where the agent can be asked.
+    `socket` is the agent's socket.
     """
 
     agent_state: AgentState | None = None
@@ -36,7 +36,7 @@ NO_KNOWLEDGE = AgentKnowledge()
 
 
 def agent_knowledge(at: NodePlace) -> AgentKnowledge:
-    """What an agent on this live node left behind in this boot. It is read, never locked for longer than a moment.
+    """What an agent on this live node left behind in this boot. The read locks it for a moment at most.
 
     Raises UsageError where only some of the variables for its directories are set.
     """
@@ -46,16 +46,16 @@ def agent_knowledge(at: NodePlace) -> AgentKnowledge:
     recalled = state_file.load(Store(where.state, where.socket, where.run))
     if recalled.agent_state is None:
         return (
-            AgentKnowledge(None, f"its memory is not counted: {recalled.trouble}") if recalled.trouble else NO_KNOWLEDGE
+            AgentKnowledge(None, f"its state file is ignored: {recalled.trouble}") if recalled.trouble else NO_KNOWLEDGE
         )
     agent_state = recalled.agent_state
     boot_id = at.host().files.text(BOOT_ID)
     pid = state_store.holder(where.state, where.socket)
     if agent_state.boot_id != boot_id:
-        other = "its memory is of another boot" if not recalled.trouble else recalled.trouble
+        other = "its state file is of another boot" if not recalled.trouble else recalled.trouble
         return AgentKnowledge(None, other) if pid is None else NO_KNOWLEDGE
     now = clock.now()
-    runs = f"pid {pid}" if pid else f"does not run; its memory is {age(now - agent_state.at)} old"
+    runs = f"pid {pid}" if pid else f"does not run; its state file is {age(now - agent_state.at)} old"
     why = f": {agent_state.why}" if agent_state.why else ""
     return AgentKnowledge(
         agent_state,
@@ -65,7 +65,7 @@ def agent_knowledge(at: NodePlace) -> AgentKnowledge:
 
 
 def as_agreed(profile_request: OperatorWishes, found: AgentKnowledge, *, own_file: bool) -> OperatorWishes:
-    """The operator's word, and where that is silent the agent's: one node has one verdict, whoever asks.
+    """The operator's selection, else the agent's: one node has one verdict for everyone.
 
     `own_file`: the operator named a configuration file, which then counts more than the agent's.
     """
@@ -87,7 +87,7 @@ def as_agreed(profile_request: OperatorWishes, found: AgentKnowledge, *, own_fil
         return profile_request
     settings = profile_request.settings if profile_request.settings.file else _settings(agent_state)
     return replace(
-        profile_request, profile=profile, by=f"{agent_state.chosen_by}, as the agent has it", settings=settings
+        profile_request, profile=profile, by=f"{agent_state.chosen_by}, according to the agent", settings=settings
     )
 
 
@@ -95,7 +95,7 @@ BY_OPTION = "chosen with --profile"
 
 
 def _settings(agent_state: AgentState) -> Settings:
-    """The agent's waivers, where there is no configuration file here to have them from."""
+    """The agent's waivers, where no configuration file is here."""
     try:
         return Settings(waivers=tuple(Waiver(**waiver) for waiver in agent_state.waivers))
     except TypeError:

@@ -1,4 +1,4 @@
-"""`nodeprep check`: looks, judges, says what it found, and exits with what it comes to."""
+"""`nodeprep check`: looks, judges, prints what it found, and exits with the result."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def run(asked: CheckOptions) -> int:
 
 
 def _recorded(asked: CheckOptions, file: str) -> int:
-    """Judge a recording by the profile and waivers then in force, unless others are asked for."""
+    """Judge a recording by the profile and waivers of that time, unless others are given."""
     for option, value in (
         ("--root", asked.root),
         ("--host-root", asked.host_root),
@@ -93,7 +93,7 @@ def _recorded(asked: CheckOptions, file: str) -> int:
         ("--wait", asked.wait),
     ):
         if value is not None:
-            raise UsageError(f"--snapshot is one node at one time: it does not go with {option}")
+            raise UsageError(f"--snapshot is one node at one time: it cannot be combined with {option}")
     from nodeprep.cli.files import snapshot_command
 
     chosen, deselected = selection.select(ALL, asked.only, asked.skip)
@@ -108,7 +108,7 @@ def _recorded(asked: CheckOptions, file: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ReportWriter:
-    """Says a report as it was asked for."""
+    """Prints a report in the requested format."""
 
     asked: CheckOptions
     where: str
@@ -135,7 +135,7 @@ class ReportWriter:
 
 
 def _forever(watch: NodeWatch, say: ReportWriter, every: float) -> int:
-    """Until Ctrl-C, or until nobody reads any more; exits with what the last look came to."""
+    """Until Ctrl-C, or until nobody reads any more; exits with the result of the last look."""
     code = INTERRUPTED
     redraw = terminal.is_terminal() and say.asked.output is not Format.JSON
     try:
@@ -150,7 +150,7 @@ def _forever(watch: NodeWatch, say: ReportWriter, every: float) -> int:
 
 
 def _until_ready(watch: NodeWatch, say: ReportWriter, longest: float) -> int:
-    """What it waits for goes to stderr, each word once; the report comes at the end."""
+    """Prints what it waits for on stderr, each line once, and the report at the end."""
     end = clock.now() + longest
     told = ""
     while True:

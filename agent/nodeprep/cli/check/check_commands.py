@@ -43,22 +43,28 @@ def check(
     config: Config = None,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="CHECK", help="Ids, families or globs.", autocompletion=_complete_check),
+        typer.Option("--only", metavar="CHECK", help="Ids, families or globs to run.", autocompletion=_complete_check),
     ] = None,
     skip: Annotated[
         list[str] | None,
-        typer.Option("--skip", metavar="CHECK", help="The same, to leave out.", autocompletion=_complete_check),
+        typer.Option(
+            "--skip", metavar="CHECK", help="Ids, families or globs to leave out.", autocompletion=_complete_check
+        ),
     ] = None,
-    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="The least that makes it exit with 1.")] = FailOn.FAIL,
+    fail_on: Annotated[
+        FailOn, typer.Option("--fail-on", help="The lowest status that makes it exit with 1.")
+    ] = FailOn.FAIL,
     settle: Settle = "1",
-    output: Annotated[Format, typer.Option("--output", "-o", help="How to say it.")] = Format.TABLE,
-    no_color: Annotated[bool, typer.Option("--no-color", help="No colour on a terminal either.")] = False,
+    output: Annotated[Format, typer.Option("--output", "-o", help="Output format.")] = Format.TABLE,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Never use colour.")] = False,
     watch: Annotated[
-        str | None, typer.Option("--watch", metavar="SECONDS", help="Look again that often, until Ctrl-C.")
+        str | None, typer.Option("--watch", metavar="SECONDS", help="Look again every SECONDS, until Ctrl-C.")
     ] = None,
     wait: Annotated[
         str | None,
-        typer.Option("--wait", metavar="DURATION", help="Look again until it exits with 0, at most so long (90s, 5m)."),
+        typer.Option(
+            "--wait", metavar="DURATION", help="Look again until it would exit with 0, for at most DURATION (90s, 5m)."
+        ),
     ] = None,
 ) -> None:
     """Judge this node, a copy of one, or a recording.
@@ -107,7 +113,7 @@ def check(
 
 @app.command("list")
 def list_(
-    output: Annotated[ListFormat, typer.Option("--output", "-o", help="How to say it.")] = ListFormat.TABLE,
+    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Output format.")] = ListFormat.TABLE,
 ) -> None:
     """List the checks, in the order in which a person would look."""
 
@@ -122,7 +128,7 @@ def list_(
 @app.command()
 def explain(
     check_id: Annotated[str, typer.Argument(metavar="ID", help="Such as port.state.", autocompletion=_complete_check)],
-    no_color: Annotated[bool, typer.Option("--no-color", help="No colour on a terminal either.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Never use colour.")] = False,
 ) -> None:
     """Say what a check asks, why, what it needs and what to do when it fails."""
 
@@ -147,7 +153,7 @@ def snapshot(
     config: Config = None,
     settle: Settle = "1",
 ) -> None:
-    """Record all that `check` looks at in one file, for `check --snapshot`."""
+    """Record everything that `check` looks at in one file, for `check --snapshot`."""
 
     def body() -> int:
         from nodeprep.cli.files import snapshot_command as command

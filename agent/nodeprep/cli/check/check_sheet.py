@@ -1,4 +1,4 @@
-"""What there is to say about a check: for `nodeprep explain`, `nodeprep list` and docs/checks.md alike."""
+"""The description of a check, for `nodeprep explain`, `nodeprep list` and docs/checks.md."""
 
 from __future__ import annotations
 

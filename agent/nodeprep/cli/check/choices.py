@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Format(StrEnum):
-    """How `check` says it: for people, for people with every finding, for programs."""
+    """Output formats of `check`: for people, for people with every finding, for programs."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -14,14 +14,14 @@ class Format(StrEnum):
 
 
 class ListFormat(StrEnum):
-    """How `list` says it."""
+    """Output formats of `list`."""
 
     TABLE = "table"
     JSON = "json"
 
 
 class FailOn(StrEnum):
-    """The least that makes `check` fail."""
+    """The lowest status that makes `check` fail."""
 
     FAIL = "fail"
     WARN = "warn"

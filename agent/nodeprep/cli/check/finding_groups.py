@@ -1,4 +1,4 @@
-"""Findings as an operator takes them in: one group per fault with what follows from it, one per thing not readable."""
+"""Findings in groups: one group per fault with its consequences, and one per unreadable thing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Group:
 
 @dataclass(slots=True)
 class UnreadableGroup:
-    """What could not be read, all of the same kind for the same checks; `findings` are the ones it left open."""
+    """Unreadable things of the same kind for the same checks; `findings` are those that stay open because of them."""
 
     checks: tuple[str, ...]
     blinds: list[Unreadable]
@@ -40,7 +40,7 @@ def faults(findings: Iterable[Finding], status: Status) -> list[Group]:
 
 
 def attach(groups: list[Group], findings: Iterable[Finding]) -> list[Finding]:
-    """Put each consequence under the group it follows from; returns those that have none here."""
+    """Put each consequence under the group that it follows from; returns those without such a group."""
     found = tuple(findings)
     loose: list[Finding] = []
     for finding in found:
@@ -70,7 +70,7 @@ def _top(finding: Finding, findings: tuple[Finding, ...], passed: set[str]) -> F
 
 
 def blinds(findings: Iterable[Finding]) -> list[UnreadableGroup]:
-    """What could not be read, and which checks that left open: a path once, however many checks need it."""
+    """What could not be read, and the checks that stay open because of it; each path once."""
     by_path: dict[Unreadable, list[Finding]] = {}
     broken: list[UnreadableGroup] = []
     for finding in findings:

@@ -38,7 +38,7 @@ def document(report: Report, fail_on: FailOn) -> dict[str, Any]:
 
 
 def text(value: object) -> str:
-    """JSON in ASCII that any reader takes: bytes of a name that are no UTF-8 stand as backslash escapes."""
+    """JSON in ASCII for any reader: bytes of a name that are not UTF-8 become backslash escapes."""
     return json.dumps(_unicode(value), indent=2, ensure_ascii=True)
 
 

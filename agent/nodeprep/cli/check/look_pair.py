@@ -18,7 +18,7 @@ from nodeprep.observer import Observer
 
 @dataclass(slots=True)
 class LookPair:
-    """Gives looks with the one before, which rates are reckoned from; a dead tree has no before.
+    """Gives looks, each with the one before it, from which rates are computed; a dead tree has no look before.
 
     `settle` is the time between the two looks of the first time in seconds, 0 for one look.
     """

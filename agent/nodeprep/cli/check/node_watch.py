@@ -1,4 +1,4 @@
-"""Looks at one node for `check` and `snapshot`, and holds the profile that hardware chose."""
+"""Looks at one node for `check` and `snapshot`, and keeps the profile that hardware chose."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nodeprep.model import Report
 class NodeWatch:
     """Judges one node again and again.
 
-    A profile once chosen by hardware is held: a node that lost its NICs looks like one that never had any.
+    It keeps the profile that hardware chose once: a node that lost its NICs looks like one that never had any.
     """
 
     question: Question
@@ -29,7 +29,7 @@ class NodeWatch:
         return self.question.report(*self.observe())
 
     def observe(self) -> tuple[Look, Look | None, ProfileSelection]:
-        """The look, the one before it if rates are asked, and the profile that holds."""
+        """The look, the one before it if rates are asked, and the profile in force."""
         if self.looks is None:
             self.excluded = self.question.excluded()
             self.looks = self.looks_of(self.excluded)

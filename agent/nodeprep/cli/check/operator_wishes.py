@@ -1,4 +1,4 @@
-"""The operator's word for `check`, from options, configuration and recording."""
+"""The operator's selection for `check`, from options, configuration and recording."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def profile_request(profile: str | None, config: str | None, today: str) -> Oper
 
 
 def recorded_request(recording: Snapshot, profile: str | None, config: str | None) -> OperatorWishes:
-    """Those in force when a node was recorded, unless others are asked for. Raises UsageError."""
+    """The profiles in force when a node was recorded, unless others are given. Raises UsageError."""
     if config is not None:
         own = profile_request(profile, config, recording.today)
         if own.profile is not None or profile == AUTO:

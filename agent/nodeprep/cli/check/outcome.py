@@ -1,4 +1,4 @@
-"""What a report comes to: ready or not, and the exit code that says so (design 5)."""
+"""The result of a report: ready or not, and the exit code (design 5)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def outcome(report: Report, fail_on: FailOn) -> CheckOutcome:
         return CheckOutcome(VerdictWord.NOT_READY, 1)
     if any(is_gate_unknown(finding) for finding in counted):
         return CheckOutcome(VerdictWord.UNKNOWN, 3)
-    # Absence is no proof of health: a node that shows nothing is not called ready.
+    # Absence does not prove health: a node that shows nothing is not called ready.
     judged = any(finding.status in (Status.OK, Status.WARN) for finding in report.findings)
     nothing = bool(report.looked_for) or not judged
     return CheckOutcome(VerdictWord.NOTHING if nothing else VerdictWord.READY, 0)

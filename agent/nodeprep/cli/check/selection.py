@@ -33,7 +33,7 @@ def find(checks: tuple[Check, ...], wanted: str) -> Check:
 
 
 def nearest(wanted: str, names: list[str]) -> str:
-    """What was probably meant: the name most like it, or where to find all."""
+    """The most similar names, or where to find all."""
     from difflib import get_close_matches
 
     close = get_close_matches(wanted, names, n=3, cutoff=0.5)

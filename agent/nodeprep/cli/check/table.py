@@ -1,4 +1,4 @@
-"""A report as an operator reads it: the verdict first, each fault once with what to do, what is fine in one line."""
+"""A report for an operator: the verdict first, each fault once with what to do, and one line for what is fine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAINTS = {
 class Style:
     """How a table is set. `where` says what was looked at: a live node, a dead tree or a snapshot.
 
-    `agent` is what the agent of the node is about, "" where nothing is known of one.
+    `agent` describes the agent of the node, "" where none is known.
     """
 
     where: str
@@ -147,7 +147,7 @@ def told(finding: Finding) -> str:
 
 
 def _says(words: str, value: str) -> bool:
-    """Whether a value stands in a message; of "4: ACTIVE" the word will do."""
+    """Whether a value is in a message; of "4: ACTIVE" the word is enough."""
     return value in words or value.rpartition(": ")[2] in words
 
 
@@ -195,7 +195,7 @@ def _waived(page: Page, findings: Iterable[Finding], loose: Iterable[Finding]) -
 
 
 def _rest(page: Page, findings: tuple[Finding, ...]) -> None:
-    """What is fine, in numbers; and what this node does not have, by name, so that nobody takes it for fine."""
+    """What is fine, in numbers; and what this node does not have, by name, so that nobody believes that it is fine."""
     fine = Counter(check.partition(".")[0] for check in _fine(findings))
     absent = _absent(findings)
     if fine or absent:
@@ -208,7 +208,7 @@ def _rest(page: Page, findings: tuple[Finding, ...]) -> None:
 
 
 def _absent(findings: Iterable[Finding]) -> list[str]:
-    """The checks that found nothing they are about; a family of which all did, as one."""
+    """The checks that found nothing to judge; a family as one if all its checks did."""
     families: dict[str, dict[str, bool]] = {}
     for finding in findings:
         family = families.setdefault(finding.check.partition(".")[0], {})

@@ -18,6 +18,6 @@ def cure(blind: Unreadable) -> str:
     """What lets it be read, "" where only the reason itself tells."""
     if blind.kind is Why.MISSING and blind.path.startswith("Node "):
         return "kubectl get nodes lists the names; give one with --node"
-    # A server that refuses does so whoever asks on this machine.
+    # A server that refuses does so for every user of this machine.
     refused_here = "://" not in blind.path and not blind.detail.startswith("HTTP ")
     return "run it as root" if blind.kind is Why.DENIED and refused_here else ""

@@ -36,8 +36,8 @@ from nodeprep.publish.node_status import NodeStatus
 from nodeprep.publish.publisher import Publisher
 from nodeprep.publish.web import CannotServe, LocalPages, NetworkPages
 
-FORMER_AGENT_TIMEOUT_SECONDS = 5.0  # seconds in which a former agent's socket takes a connection
-LISTENING_ERRNOS = (None, errno.EAGAIN, errno.ETIMEDOUT)  # what comes of that where one lives, be it busy
+FORMER_AGENT_TIMEOUT_SECONDS = 5.0  # seconds in which a former agent's socket accepts a connection
+LISTENING_ERRNOS = (None, errno.EAGAIN, errno.ETIMEDOUT)  # the results if one lives, even a busy one
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,30 +87,30 @@ def run(asked: AgentOptions, listeners: tuple[Callable[[NodeStatus], None], ...]
         at_port = own.port if asked.port is None else asked.port
         _serve(stack, agent, metrics, (asked.bind or own.bind, at_port), where)
         _obey(agent)
-        gc.freeze()  # what was imported stays: looked through again and again it would only cool the caches
+        gc.freeze()  # imported modules stay: scanning them repeatedly would only cool the caches
         try:
             agent.run()
         except Exception:
-            logger.exception("broke")  # gates stay as they are; who restarts us goes on from the memory
+            logger.exception("broke")  # gates stay as they are; the next start continues from the state file
             return 1
     return 0
 
 
 def _publisher(at: NodePlace) -> Publisher | None:
-    """Who tells the API server; None without access to one."""
+    """The publisher to the API server; None without access to one."""
     return Publisher(at.kubernetes) if at.kubernetes is not None else None
 
 
 @contextmanager
 def _held(where: AgentDirectories) -> Iterator[tuple[Store, str]]:
-    """The memory while we are the node's only agent, and why we may not be. Raises UsageError if we are not."""
+    """The agent state while we are the node's only agent, and why we may not be. Raises UsageError if we are not."""
     for directory in (where.state, where.run):
         try:
             Path(directory).mkdir(mode=0o755, parents=True, exist_ok=True)
         except OSError as error:
             if directory == where.run:
                 raise UsageError(
-                    f"{directory}: {error.strerror}; the agent wants a directory that it can make and write to"
+                    f"{directory}: {error.strerror}; the agent needs a directory that it can create and write to"
                 ) from error
     _close(where)
     store = Store(where.state, where.socket, former=where.run)
@@ -129,7 +129,7 @@ def _held(where: AgentDirectories) -> Iterator[tuple[Store, str]]:
 def _meet_former(where: AgentDirectories) -> None:
     """Raise Held if an agent of a former version lives, which has a lock beside the gate files.
 
-    A pod that mounts that directory read-only can lock as well, but not listen: who locks and answers is an agent.
+    A pod that mounts that directory read-only can also lock, but not listen: only an agent locks and answers.
     """
     pid, sockets = state_store.holder(where.run), (f"{where.run}/{SOCKET}", where.address)
     if pid is not None and any(
@@ -139,18 +139,18 @@ def _meet_former(where: AgentDirectories) -> None:
 
 
 def _close(where: AgentDirectories) -> None:
-    """Let nobody but us into the socket's directory, and no pod that waits for a gate. Raises UsageError."""
+    """Close the socket's directory to everyone except us, also to pods that wait for a gate. Raises UsageError."""
     place, run = Path(where.socket), Path(where.run).resolve()
     if run in (place.resolve(), *place.resolve().parents):
         raise UsageError(
-            f"{place}: lies in {where.run}, which pods mount that wait for a gate: whoever mounts a socket's directory "
-            "read-only may connect; wanted a directory of its own, as in NODEPREP_SOCKET_DIR=/run/nodeprep-agent"
+            f"{place}: is in {where.run}, which waiting pods mount; a pod that mounts a socket's directory read-only "
+            "may still connect; wanted a directory of its own, as in NODEPREP_SOCKET_DIR=/run/nodeprep-agent"
         )
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise UsageError(f"{place}: {error.strerror}; the agent wants a directory for its socket") from error
+        raise UsageError(f"{place}: {error.strerror}; the agent needs a directory for its socket") from error
     try:
         found = os.fstat(directory)
         if found.st_uid != os.geteuid():
@@ -158,7 +158,7 @@ def _close(where: AgentDirectories) -> None:
                 f"{place}: belongs to uid {found.st_uid}, wanted ours ({os.geteuid()}): see ls -ld {place}"
             )
         if stat.S_IMODE(found.st_mode) != 0o700:
-            os.fchmod(directory, 0o700)  # the kubelet makes a hostPath with 0755
+            os.fchmod(directory, 0o700)  # the kubelet creates a hostPath with 0755
     except OSError as error:
         raise UsageError(f"{place}: {error.strerror}; wanted mode 0700: see ls -ld {place}") from error
     finally:
@@ -175,7 +175,7 @@ def _sweep(run: str) -> str:
         except FileNotFoundError:
             continue
         except OSError as error:
-            return f"{path}: {error.strerror}; a former agent's, which pods can reach; remove it"
+            return f"{path}: {error.strerror}; it is a former agent's, and pods can reach it; remove it"
     return ""
 
 

@@ -11,7 +11,7 @@ from nodeprep.model import Finding, Remedy, Severity, Status, Subject, Unreadabl
 
 REQUEST_TIMEOUT_SECONDS = 5.0  # seconds for a request and its whole answer
 REPORT_LIMIT_BYTES = 8 << 20  # bytes of a report
-REPORT_VALIDITY_SECONDS = 60.0  # seconds after which what an agent saw is no word on the node as it is
+REPORT_VALIDITY_SECONDS = 60.0  # seconds after which an agent's report is too old to describe the node
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def ask(path: str, verb: str, page: str) -> Said:
 
 
 def findings(path: str, checks: frozenset[str]) -> tuple[Finding, ...]:
-    """What the agent says of these checks now; nothing if there is none, it may not be asked, or it lags behind."""
+    """The agent's findings of these checks; none if there is no agent, it may not be asked, or its report is old."""
     try:
         said = ask(path, "GET", "/report")
         told = json.loads(said.text)

@@ -32,11 +32,13 @@ def agent(
     run_dir: RunDir = None,
     socket_dir: SocketDir = None,
     bind: Annotated[
-        str | None, typer.Option("--bind", metavar="ADDRESS", help="Where /metrics and the probes are served.")
+        str | None, typer.Option("--bind", metavar="ADDRESS", help="Address of /metrics and the probes.")
     ] = None,
-    port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="0: nowhere.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="Port of /metrics and the probes; 0: none.")
+    ] = None,
 ) -> None:
-    """Judge this node without end: gates, metrics, memory."""
+    """Judge this node continuously: gates, metrics, state file."""
 
     def body() -> int:
         from nodeprep.cli.daemon import agent_command as command
@@ -62,10 +64,10 @@ def agent(
 @app.command("wait-ready")
 def wait_ready(
     *,
-    profile: Annotated[str, typer.Option("--profile", "-p", metavar="NAME", help="Whose gate it waits for.")],
-    stage: Annotated[str, typer.Option("--stage", metavar="device|ready", help="How far that must have come.")],
+    profile: Annotated[str, typer.Option("--profile", "-p", metavar="NAME", help="Profile whose gate it waits for.")],
+    stage: Annotated[str, typer.Option("--stage", metavar="device|ready", help="Stage of the gate that must be open.")],
     timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="DURATION", help="By default, without end; 0: look once.")
+        str | None, typer.Option("--timeout", metavar="DURATION", help="By default, no limit; 0: look once.")
     ] = None,
     run_dir: RunDir = None,
 ) -> None:
@@ -85,10 +87,13 @@ def reset(
     host_root: HostRoot = None,
     socket_dir: SocketDir = None,
     inventory: Annotated[
-        bool, typer.Option("--inventory", help="Also what hardware chose, and which devices the node had.")
+        bool,
+        typer.Option(
+            "--inventory", help="Also forget the profiles that hardware chose, and the devices that the node had."
+        ),
     ] = False,
 ) -> None:
-    """Have the agent forget what it holds against this node."""
+    """Make the agent start over: it forgets the faults and passes of this node."""
 
     def body() -> int:
         from nodeprep.cli.daemon import reset as command

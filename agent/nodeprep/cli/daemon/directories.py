@@ -1,4 +1,4 @@
-"""Where the agent keeps its memory, its gate files and its socket: on the node, wherever its root is mounted."""
+"""The agent's directories for its state file, gate files and socket: on the node, wherever its root is mounted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def directories(
     socket: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> AgentDirectories:
-    """Each as its option says, else its variable; where none is given, their places under the host's root.
+    """Each from its option, else its variable; if none is given, the defaults under the host's root.
 
     Raises UsageError where some are given and others are not: an agent would then share one of the default places with
     another, or be looked for where it is not.
@@ -58,5 +58,5 @@ def directories(
 
 
 def run_directory(run: str | None = None, environment: Mapping[str, str] = os.environ) -> str:
-    """Where gate files are for a pod that waits for one: it mounts nothing else, so it needs no other variable."""
+    """The directory of gate files for a pod that waits: it mounts nothing else, so it needs no other variable."""
     return run or environment.get(RUN_VARIABLE) or f"/{RUN_DIR}"

@@ -1,4 +1,4 @@
-"""`nodeprep reset`: tells the agent of this node to forget what it holds against it."""
+"""`nodeprep reset`: tells the agent of this node to start over."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodeprep.doors import node_host
 
 
 def run(host_root: str | None, socket_dir: str | None, *, inventory: bool = False) -> int:
-    """Ask for it, and say what the agent answered. Raises UsageError if there is no agent."""
+    """Ask the agent, and print its answer. Raises UsageError if there is no agent."""
     path = f"{socket_dir}/{SOCKET}" if socket_dir else directories.directories(node_host.live_root(host_root)).address
     try:
         said = agent_socket.ask(path, "POST", "/reset-inventory" if inventory else "/reset")

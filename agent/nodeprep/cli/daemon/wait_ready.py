@@ -21,7 +21,7 @@ REMINDER_SECONDS = 30.0  # seconds after which it says again what it waits for
 
 def run(profile: str, stage: str, timeout: str | None = None, run_dir: str | None = None) -> int:
     """Wait until a gate is open: 0 if it is, 1 after `timeout`. Raises UsageError."""
-    signal.signal(signal.SIGTERM, _end)  # the first process of a container gets no signal that it has not asked for
+    signal.signal(signal.SIGTERM, _end)  # the first process of a container only gets signals that it handles
     if not profile:
         raise UsageError("--profile '': found no name, wanted that of a profile; see nodeprep check")
     if stage not in list(GateStage):
@@ -67,14 +67,14 @@ def _in_the_way(directory: str, profile: str, stage: str, boot_id: str) -> str:
         if not place.exists():
             return "no such directory"
         if not place.is_dir():
-            raise UsageError(f"--run-dir {directory!r} is no directory; wanted the one that the agent writes to")
+            raise UsageError(f"--run-dir {directory!r} is not a directory; wanted the one that the agent writes to")
     except OSError as error:
         return str(error.strerror)
     return gate_files.in_the_way(directory, profile, stage, boot_id)
 
 
 def _open_here(directory: str, boot_id: str) -> str:
-    """Which gates are open, for who waits for one that nobody here has heard of: its name may be mistyped."""
+    """The open gates, for a command that waits for an unknown gate: its name may be mistyped."""
     if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir can raise
         return ""
     names = sorted(gate_files.file_name(profile, stage) for profile, stage in gate_files.opened(directory, boot_id))

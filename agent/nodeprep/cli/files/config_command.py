@@ -15,7 +15,7 @@ from nodeprep.doors.node_host import METADATA
 
 
 def validate(file: str) -> int:
-    """Say that a file is sound, and what in it is worth a second thought. Raises UsageError if it is not."""
+    """Say that a file is valid, and print notes on it. Raises UsageError if it is not."""
     with usage.usage():
         settings = configuration.load_settings(file, clock.today())
     waivers = _number(len(settings.waivers), "waiver")
@@ -33,7 +33,7 @@ def show(file: str | None) -> int:
     today = clock.today()
     with usage.usage():
         settings = configuration.load_settings(file, today)
-    terminal.put(f"# {settings.file or f'no {DEFAULT_FILE}: what holds without one'}")
+    terminal.put(f"# {settings.file or f'no {DEFAULT_FILE}: the defaults'}")
     terminal.put(yaml_document.dump(_effective(settings, today)).rstrip("\n"))
     return 0
 
@@ -50,7 +50,7 @@ def init(output: str | None) -> int:
         raise UsageError(f"{output}: found a file there already, wanted a new one: nothing is overwritten") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot write {output!r}: {getattr(error, 'strerror', error)}") from error
-    terminal.complain(f"wrote {output}; nodeprep config validate {output} proves it after each edit")
+    terminal.complain(f"wrote {output}; nodeprep config validate {output} checks it after each edit")
     return 0
 
 
@@ -74,7 +74,7 @@ def admission_policy(file: str | None, account: str | None) -> int:
 
 
 def _effective(settings: Settings, today: str) -> dict[str, Any]:
-    """As it would stand in a file, without what is empty, and with the days that each waiver has left."""
+    """As in a file, without empty values, and with the days that each waiver has left."""
     said = written.written(settings)
     for told, waiver in zip(said["waivers"], settings.waivers, strict=True):
         told["days-left"] = max(0, waiver.days_left(today)) if waiver.days_left(today) >= 0 else "expired"

@@ -21,7 +21,7 @@ def capture(
     root: Root = None,
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="By default, the node's name.")] = None,
 ) -> None:
-    """Write down what this good node has, as the profile that its siblings are held against."""
+    """Write what this good node has as a profile for similar nodes."""
 
     def body() -> int:
         from nodeprep.cli.files import profile_command as command
@@ -35,7 +35,7 @@ def capture(
 def show_profile(
     asked: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A built-in profile or a file.")],
 ) -> None:
-    """Print a profile with all that it extends."""
+    """Print a profile with everything that it inherits."""
 
     def body() -> int:
         from nodeprep.cli.files import profile_command as command
@@ -47,7 +47,7 @@ def show_profile(
 
 @profiles.command("validate")
 def validate_profiles(files: Annotated[list[str], typer.Argument(metavar="FILE...")]) -> None:
-    """Say whether files hold sound profiles."""
+    """Say whether files have valid profiles."""
 
     def body() -> int:
         from nodeprep.cli.files import profile_command as command
@@ -71,7 +71,7 @@ def show_config(file: Annotated[str | None, typer.Argument(metavar="[FILE]")] = 
 
 @configs.command("validate")
 def validate_config(file: Annotated[str, typer.Argument(metavar="FILE")]) -> None:
-    """Say whether a configuration file is sound."""
+    """Say whether a configuration file is valid."""
 
     def body() -> int:
         from nodeprep.cli.files import config_command as command
@@ -101,11 +101,11 @@ def admission_policy(
         typer.Option(
             "--service-account",
             metavar="NAMESPACE:NAME",
-            help="Whom it binds; by default, nodeprep:nodeprep-agent.",
+            help="The account that they limit; by default, nodeprep:nodeprep-agent.",
         ),
     ] = None,
 ) -> None:
-    """Print the admission policies that let the agent write its own Node and no more."""
+    """Print the admission policies that let the agent write only its own Node."""
 
     def body() -> int:
         from nodeprep.cli.files import config_command as command

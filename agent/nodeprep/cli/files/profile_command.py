@@ -1,4 +1,4 @@
-"""`nodeprep profile`: capture a good node's profile, show what a profile comes to, validate files."""
+"""`nodeprep profile`: capture a good node's profile, show a whole profile, validate files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def capture(root: str | None, output: str | None, name: str | None) -> int:
     idle = [place for place, port in expect.ports.items() if not port.required]
     if idle:
         terminal.complain(
-            f"not required, for they carry nothing now or a bond does without them: {', '.join(idle)}; "
+            f"not required, because they carry nothing now or a bond works without them: {', '.join(idle)}; "
             "if a job needs one of them, mend it and capture again"
         )
     for note in _unread(look):
@@ -53,14 +53,14 @@ def capture(root: str | None, output: str | None, name: str | None) -> int:
 
 
 def show(asked: str) -> int:
-    """Print a profile with all that it extends. Raises UsageError."""
+    """Print a profile with everything that it inherits. Raises UsageError."""
     with usage.usage():
         terminal.put(yaml_document.dump(job_profile.mapping(profile_files.effective(asked))).rstrip("\n"))
     return 0
 
 
 def check_files(files: Iterable[str]) -> int:
-    """Say of each file, or profile of ours by name, whether it holds a sound profile; 2 if one does not."""
+    """Say whether each file, or each built-in profile by name, is a valid profile; 2 if one is not."""
     code = 0
     for file in files:
         try:
@@ -82,7 +82,7 @@ def check_files(files: Iterable[str]) -> int:
 
 
 def write(text: str, output: str | None) -> None:
-    """To a file, or to stdout where none is named. Raises UsageError."""
+    """To a file, or to stdout if no file is named. Raises UsageError."""
     if output is None:
         if sys.stdout is None:
             raise UsageError("stdout is closed; -o FILE names a file")
@@ -115,7 +115,7 @@ def _profile(look: Look, at: NodePlace, name: str | None) -> Profile:
 
 
 def _unread(look: Look) -> list[str]:
-    """What the profile lacks because it could not be read; what a copy never recorded is no loss."""
+    """What the profile lacks because it could not be read; parts that a copy never recorded do not count."""
     blinds = [
         blind
         for fact in LOOKED_AT

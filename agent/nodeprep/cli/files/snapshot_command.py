@@ -46,7 +46,7 @@ def run(
 
 
 def take(question: Question, at: NodePlace, settle: float) -> Snapshot:
-    """Look at everything, twice where rates can be told, with the profile that `check` would use."""
+    """Look at everything, twice where rates can be measured, with the profile that `check` would use."""
     look, before, chosen = NodeWatch(question, lambda excluded: _looks(question, at, settle, excluded)).observe()
     return _snapshot(question, at, settle if before else 0.0, chosen, (look,) if before is None else (before, look))
 
@@ -62,7 +62,7 @@ def read(file: str) -> Snapshot:
         return snapshot.loads(data.decode())
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{file}: byte {error.start} is no UTF-8; wanted a file that nodeprep snapshot wrote"
+            f"{file}: byte {error.start} is not UTF-8; wanted a file that nodeprep snapshot wrote"
         ) from error
     except CodecError as error:
         raise UsageError(f"{file}: {error}") from error

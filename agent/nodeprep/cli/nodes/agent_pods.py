@@ -1,4 +1,4 @@
-"""Stops the agents of a cluster, and finds those that live on: a released Node must not be written to again."""
+"""Stops the agents of a cluster, and finds those that still run: no agent may write to a released Node again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nodeprep.publish.node_object import RELEASED
 DAEMON_SET = "nodeprep"
 AGENTS = "app.kubernetes.io/name=nodeprep,app.kubernetes.io/component=agent"
 LEASES = "/apis/coordination.k8s.io/v1/leases"  # of all namespaces
-PODS_END_TIMEOUT_SECONDS = 90.0  # seconds for the pods to end: a kubelet gives them 30
+PODS_END_TIMEOUT_SECONDS = 90.0  # seconds until the pods have ended: a kubelet gives them 30
 GARBAGE_COLLECTION_SECONDS = (
     20.0  # seconds in which the pods of a DaemonSet that was deleted are told to end; others are orphans
 )
@@ -35,7 +35,7 @@ PODS_POLL_SECONDS = 1.0  # seconds between two looks at them
 
 @dataclass(frozen=True, slots=True)
 class AgentSigns:
-    """What there is of agents in a namespace.
+    """The agents of a namespace.
 
     `pods`: the Nodes on which one is; `renewed`: when each Lease was renewed, by Node, in seconds since 1970 as `now`.
     """
@@ -50,7 +50,7 @@ class AgentSigns:
     @property
     def fresh(self) -> dict[str, float]:
         """Of the Leases that have not fallen silent."""
-        # Here a Lease of the future counts: its agent may well live, and has a clock that is wrong.
+        # A Lease of the future counts here: its agent may live with a wrong clock.
         return {node: at for node, at in self.renewed.items() if at > self.now or agent_lease.is_fresh(at, self.now)}
 
 
@@ -62,7 +62,7 @@ def signs(fleet: Fleet) -> AgentSigns:
 def refuse_elsewhere(fleet: Fleet, nodes: Collection[str]) -> None:
     """Raise UsageError where there is no DaemonSet in this namespace, and agents of these Nodes are in another one.
 
-    For a namespace without any sign of agents: it may be mistyped, or all was deleted. Raises CannotSee.
+    Call it for a namespace without any sign of agents: it may be mistyped, or all was deleted. Raises CannotSee.
     """
     with ApiLists(fleet.access) as api:
         here = api.get("apps/v1", "daemonsets", DAEMON_SET, fleet.namespace)
@@ -85,7 +85,7 @@ def refuse_elsewhere(fleet: Fleet, nodes: Collection[str]) -> None:
 
 
 def stop(fleet: Fleet) -> bool:
-    """Have the DaemonSet's pods end on all Nodes; whether there is a DaemonSet. Raises CannotSee."""
+    """Make the DaemonSet's pods end on all Nodes; whether there is a DaemonSet. Raises CannotSee."""
     return _select_nodes(fleet, "true")
 
 
@@ -166,7 +166,7 @@ def _leased(told: Object) -> str:
 
 
 def _select_nodes(fleet: Fleet, value: str | None) -> bool:
-    """Have the DaemonSet want Nodes with a label that none bears, or no longer; False where there is none."""
+    """Make the DaemonSet select Nodes with a label that no Node has, or undo that; False if there is no DaemonSet."""
     path = f"/apis/apps/v1/namespaces/{quote(fleet.namespace, safe='')}/daemonsets/{DAEMON_SET}"
     patch = {"spec": {"template": {"spec": {"nodeSelector": {RELEASED: value}}}}}
     with ApiWriter(fleet.access, NODE_WRITES_TIMEOUT_SECONDS) as writer:

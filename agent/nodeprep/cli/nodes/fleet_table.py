@@ -17,7 +17,7 @@ NONE, UNKNOWN = "-", "?"
 SHORT_COLUMNS = ("NAME", "STATE", "PROFILES", "REASON", "SINCE", "FREE/GPUS")
 WIDE_COLUMNS = (*SHORT_COLUMNS, "AGENT", "TAINTS", "MESSAGE")
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
-# Below how many seconds an age is said in which units (k8s.io/apimachinery/pkg/util/duration, HumanDuration).
+# Below how many seconds an age is shown in which units (k8s.io/apimachinery/pkg/util/duration, HumanDuration).
 AGES = (
     (2 * MINUTE, 1, "s", 0, ""),
     (10 * MINUTE, MINUTE, "m", 1, "s"),
@@ -32,10 +32,10 @@ AGES = (
 
 @dataclass(slots=True)
 class FleetTable:
-    """Lines under one header. `width` is the terminal's, None where nothing is to be left out.
+    """Lines under one header. `width` is the terminal's; None: leave nothing out.
 
-    On a narrow terminal profiles give way: first all but one of each Node, then the column. Who asks for a wide table
-    gets it whole.
+    On a narrow terminal profiles are left out: first all except one of each Node, then the column. A wide table is
+    always complete.
     """
 
     wide: bool = False
@@ -113,7 +113,7 @@ def plain(row: FleetRow, now: float) -> dict[str, Any]:
 
 
 def age(seconds: float) -> str:
-    """As kubectl says an age: 45s, 5m30s, 27m, 3d4h, 12d."""
+    """An age as kubectl prints it: 45s, 5m30s, 27m, 3d4h, 12d."""
     whole = max(0, int(seconds))
     for below, unit, word, rest_unit, rest_word in AGES:
         if whole < below:

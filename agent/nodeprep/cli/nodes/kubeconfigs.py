@@ -1,4 +1,4 @@
-"""How commands about the fleet come to the API server: as kubectl does, KUBECONFIG and ~/.kube/config included."""
+"""How commands about the fleet find the API server: as kubectl does, with KUBECONFIG and ~/.kube/config."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nodeprep.doors.kube.reader import ApiAccess
 
 NO_ACCESS = (
-    "no way to a cluster: found no KUBECONFIG, no ~/.kube/config and no service account of a pod, "
+    "no access to a cluster: found no KUBECONFIG, no ~/.kube/config and no service account of a pod, "
     "wanted --kubeconfig FILE"
 )
 # Seconds for a connection, which is what client-go gives a TLS handshake, and for one silence.
@@ -33,9 +33,9 @@ class FleetOptions:
 
 
 def fleet_access(options: FleetOptions, environment: Mapping[str, str] = os.environ) -> ApiAccess:
-    """The access that was asked for, else that of KUBECONFIG, ~/.kube/config or this pod. Raises UsageError.
+    """The requested access, else that of KUBECONFIG, ~/.kube/config or this pod. Raises UsageError.
 
-    A server that is busy has as long to answer as people wait for it.
+    A busy server has as long to answer as people wait for it.
     """
     return replace(_found(options, environment), connect=CONNECT, read=READ)
 
@@ -52,7 +52,7 @@ def _found(options: FleetOptions, environment: Mapping[str, str]) -> ApiAccess:
     if usual.is_file():
         return kubernetes_access.of_file("kubeconfig", str(usual), options.context)
     if options.context is not None:
-        raise UsageError(f"--context {options.context!r} is one of a kubeconfig: {NO_ACCESS}")
+        raise UsageError(f"--context {options.context!r} needs a kubeconfig: {NO_ACCESS}")
     from nodeprep.doors.kube import reader
 
     here = reader.in_cluster("", environment)
@@ -62,7 +62,7 @@ def _found(options: FleetOptions, environment: Mapping[str, str]) -> ApiAccess:
 
 
 def _merged(files: list[str], context: str | None) -> ApiAccess:
-    """Several files as one, as kubectl reads them: those that are not there count for nothing, the first wins."""
+    """Several files as one, as kubectl reads them: missing files are ignored, and the first file wins."""
     where = f"KUBECONFIG {os.pathsep.join(files)!r}"
     there = [one for one in files if Path(one).exists()]
     if not there:

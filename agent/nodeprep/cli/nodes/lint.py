@@ -1,4 +1,4 @@
-"""`nodeprep nodes lint`: whom our taints would keep away, and what to paste."""
+"""`nodeprep nodes lint`: the DaemonSets that our taints would keep away, and what to paste."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _lint(where: FleetScope) -> int:
 
 
 def _order(one: LockedOut) -> tuple[bool, bool, str]:
-    """What keeps our taint away comes first."""
+    """DaemonSets that keep our taint away come first."""
     return not one.lifts_taint, not one.serves, one.where
 
 
@@ -61,13 +61,15 @@ def _lines(one: LockedOut) -> tuple[str, ...]:
 
 
 def _why(one: LockedOut) -> str:
-    """What comes of it on a Node."""
+    """The effect on a Node."""
     if not one.serves:
-        return "serves neither devices nor the network: a tainted Node that lost its pod does without until it is ready"
+        return (
+            "serves neither devices nor the network: a tainted Node that lost its pod gets no new one until it is ready"
+        )
     serves = f"serves a device plugin or the network of pods (it may write to {one.serves}): "
     if one.lifts_taint:
-        return f"{serves}a Node that lost its pod would stay without, so where one runs our taint is not set"
-    return f"{serves}a new Node, which waits for what it serves, would not get its pod"
+        return f"{serves}a Node that lost its pod would never get a new one, so our taint is not set where one runs"
+    return f"{serves}a new Node needs this pod to get ready, and would not get it"
 
 
 def _verdict(found: list[LockedOut], total: int, want: Want) -> str:
@@ -75,5 +77,5 @@ def _verdict(found: list[LockedOut], total: int, want: Want) -> str:
     if not found:
         return f"all {total} DaemonSets tolerate {taints}"
     lifting = sum(one.lifts_taint for one in found)
-    tail = f"; where pods of {lifting} of them run, our taint is not set (plugin.tolerates-gate)" if lifting else ""
+    tail = f"; our taint is not set where pods of {lifting} of them run (plugin.tolerates-gate)" if lifting else ""
     return f"{len(found)} of {total} DaemonSets would be kept away by {taints}{tail}"

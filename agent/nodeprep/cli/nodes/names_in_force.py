@@ -1,4 +1,4 @@
-"""What our taints and labels are called in a cluster: by --config, else by the agents' own ConfigMap."""
+"""The names of our taints and labels in a cluster: from --config, else from the agents' own ConfigMap."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ CONFIG_MAP, KEY = "nodeprep-config", "config.yaml"
 
 @dataclass(frozen=True, slots=True)
 class NamesInForce:
-    """The names that are in force, as far as is known.
+    """The names in force, as far as they are known.
 
-    `unread` says in a line why they may be other ones, for the ConfigMap could not be read; `none` that there is no
-    ConfigMap. Both are "" where the names are known.
+    `unread` says in a line why the ConfigMap could not be read, so the names may be others; `none` says that there is
+    no ConfigMap. Both are "" if the names are known.
     """
 
     policy: GatePolicy
@@ -31,19 +31,21 @@ class NamesInForce:
 
 
 def names_in_force(api: ApiReader, config: str | None, namespace: str) -> NamesInForce:
-    """Raises UsageError for a configuration that cannot be meant."""
+    """Raises UsageError for an invalid configuration."""
     if config is not None:
         with usage.usage():
             return NamesInForce(_policy(_configuration(config)))
     told = api.get("v1", "configmaps", CONFIG_MAP, namespace)
     if isinstance(told, Unreadable):
         return NamesInForce(
-            GatePolicy(), unread=f"names of taints and labels: the defaults, for {told}; --config FILE names others"
+            GatePolicy(),
+            unread=f"names of taints and labels: the defaults ({told}); --config FILE names others",
         )
     if told is None:
         where = f"no ConfigMap {CONFIG_MAP} in namespace {namespace}"
         return NamesInForce(
-            GatePolicy(), none=f"names of taints and labels: the defaults, for {where}; --config FILE names others"
+            GatePolicy(),
+            none=f"names of taints and labels: the defaults ({where}); --config FILE names others",
         )
     data = told.get("data")
     text = data.get(KEY) if isinstance(data, Mapping) else None
@@ -54,7 +56,7 @@ def names_in_force(api: ApiReader, config: str | None, namespace: str) -> NamesI
 
 
 def _configuration(file: str) -> Document:
-    """A file that is a configuration as far as can be told here: profiles that it names lie elsewhere.
+    """A file that is a configuration as far as we can tell: profiles that it names are elsewhere.
 
     Raises ConfigError for any other YAML, which would pass for a configuration without names of its own.
     """
@@ -70,7 +72,7 @@ def _configuration(file: str) -> Document:
 
 
 def _policy(document: Document) -> GatePolicy:
-    """Of the whole file only `gate` counts here. Raises ConfigError."""
+    """Only `gate` of the file counts here. Raises ConfigError."""
     given = document.value.get("gate") if isinstance(document.value, Mapping) else None
     try:
         return GatePolicy(**keys.section({} if given is None else given, ("gate",), "gate"))

@@ -70,13 +70,13 @@ def _put(look: FleetLook, asked: NodesOptions, heard: tuple[str, ...] = ()) -> N
 
 
 def _heard(look: FleetLook, before: tuple[str, ...]) -> tuple[str, ...]:
-    """Say the notes that were not there before; those that now are."""
+    """Print the notes that were not there before; returns those of now."""
     scope.say(tuple(note for note in look.notes if note not in before))
     return look.notes
 
 
 def _forever(fleet: Fleet, asked: NodesOptions) -> int:
-    """A line for each Node, and one more whenever something in it changes, until Ctrl-C or nobody reads any more."""
+    """A line for each Node, and one more for each change of it, until Ctrl-C or until nobody reads any more."""
     told = FleetNews(asked.table(), json=asked.output is Format.JSON)
     notes: tuple[str, ...] = ()
     try:
@@ -92,7 +92,7 @@ def _forever(fleet: Fleet, asked: NodesOptions) -> int:
 
 @dataclass(slots=True)
 class FleetNews:
-    """What --watch has said so far."""
+    """What --watch has printed so far."""
 
     table: FleetTable
     json: bool
@@ -100,7 +100,7 @@ class FleetNews:
     headed: bool = False
 
     def news(self, look: FleetLook) -> list[str]:
-        """A line for each Node that is new, gone, or another than was said; the header before the first of them."""
+        """A line for each Node that is new, gone or changed; the header before the first of them."""
         rows = {row.name: row for row in look.rows() if look.changed is None or row.name in look.changed}
         meant = set(self.rows) if look.changed is None else set(self.rows) & look.changed
         lines = [] if self.headed or self.json or not rows else self.table.lines(tuple(rows.values()), look.now)[:1]
@@ -119,12 +119,12 @@ class FleetNews:
 
 
 def _content(row: FleetRow) -> FleetRow:
-    """All that is worth a line: an agent that renews its Lease is none."""
+    """All that deserves a line: a renewed Lease does not."""
     return replace(row, renewed=None)
 
 
 def _until_ready(fleet: Fleet, asked: NodesOptions, longest: float) -> int:
-    """What it waits for goes to stderr, each word once; the fleet as it then is comes at the end."""
+    """Prints what it waits for on stderr, each line once, and the fleet at the end."""
     end = clock.now() + longest
     said = ""
     notes: tuple[str, ...] = ()

@@ -18,17 +18,17 @@ LIST = "list"
 
 
 class Nodes(TyperGroup):
-    """`nodes NAME... --options` is `nodes list`: what is no command of the group is for listing."""
+    """`nodes NAME... --options` is `nodes list`: an argument that is not a command of the group is for listing."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args if args and args[0] in self.commands else [LIST, *args])
 
 
-nodes = typer.Typer(cls=Nodes, help="The fleet: list, watch, await, release or reset the Nodes of a cluster.")
+nodes = typer.Typer(cls=Nodes, help="The fleet: list, watch, wait for, release or reset the Nodes of a cluster.")
 app.add_typer(nodes, name="nodes")
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Of Nodes; all if there is none.")]
-Meant = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Of the Nodes that are meant.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of Nodes; by default, all.")]
+Meant = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of Nodes.")]
 Selector = Annotated[
     str | None, typer.Option("--selector", "-l", metavar="SELECTOR", help="Labels, as kubectl takes them: a=b,c!=d.")
 ]
@@ -39,7 +39,8 @@ Kubeconfig = Annotated[
     ),
 ]
 Context = Annotated[
-    str | None, typer.Option("--context", metavar="NAME", help="Of the kubeconfig; by default, its current one.")
+    str | None,
+    typer.Option("--context", metavar="NAME", help="Context of the kubeconfig; by default, its current one."),
 ]
 Namespace = Annotated[
     str, typer.Option("--namespace", "-n", metavar="NAME", help="Where the agents run and keep their Leases.")
@@ -73,11 +74,13 @@ def list_(
     names: Names = None,
     *,
     selector: Selector = None,
-    output: Annotated[Format, typer.Option("--output", "-o", help="How to say it.")] = Format.TABLE,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="And each change of it, until Ctrl-C.")] = False,
+    output: Annotated[Format, typer.Option("--output", "-o", help="Output format.")] = Format.TABLE,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Also print each change, until Ctrl-C.")] = False,
     wait: Annotated[
         str | None,
-        typer.Option("--wait", metavar="DURATION", help="Wait until all of them are ready, at most so long (90s, 5m)."),
+        typer.Option(
+            "--wait", metavar="DURATION", help="Wait until all of them are ready, for at most DURATION (90s, 5m)."
+        ),
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -91,7 +94,7 @@ def list_(
       0  listed; with --wait: all are ready
       1  with --wait: at least one is not
       2  wrong use or configuration
-      3  it could not look; with --wait: none is known not to be ready, but of one nobody knows
+      3  it could not look; with --wait: no Node is known not to be ready, but the state of one is unknown
 
     \b
     Commands: lint, release, reset (each with --help)
@@ -118,7 +121,7 @@ def release(
     *,
     selector: Selector = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All Nodes: stop the agents too, as before they are uninstalled.")
+        bool, typer.Option("--all", help="All Nodes; also stop the agents, to uninstall them.")
     ] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Let the agents write again.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and remove nothing.")] = False,
@@ -127,12 +130,12 @@ def release(
     namespace: Namespace = "nodeprep",
     config: Config = None,
 ) -> None:
-    """Take all that nodeprep wrote off Nodes: taints, labels, conditions, annotations, Leases.
+    """Remove all that nodeprep wrote from Nodes: taints, labels, conditions, annotations, Leases.
 
     \b
     Exit codes:
-      0  nothing of ours is left on them
-      1  something is, or came back
+      0  nothing of ours is left on these Nodes
+      1  something is left or came back
       2  wrong use or configuration
       3  it could not look
     """  # noqa: D301 - the help reads the character \b, not its escape
@@ -152,7 +155,10 @@ def reset(
     *,
     selector: Selector = None,
     inventory: Annotated[
-        bool, typer.Option("--inventory", help="Also what hardware chose, and which devices the Node had.")
+        bool,
+        typer.Option(
+            "--inventory", help="Also forget the profiles that hardware chose, and the devices that the Node had."
+        ),
     ] = False,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until the agents have done it.")] = False,
     timeout: Annotated[str, typer.Option("--timeout", metavar="DURATION", help="How long to wait for them.")] = "90s",
@@ -160,12 +166,12 @@ def reset(
     context: Context = None,
     namespace: Namespace = "nodeprep",
 ) -> None:
-    """Have agents forget what they hold against their Nodes, which are proven anew.
+    """Make agents forget the faults of their Nodes and prove the Nodes again.
 
     \b
     Exit codes:
-      0  done, or with --no-wait asked for
-      1  an agent has not done it in time
+      0  done; with --no-wait: asked for
+      1  an agent did not do it in time
       2  wrong use or configuration
       3  it could not look
     """  # noqa: D301 - the help reads the character \b, not its escape
@@ -187,12 +193,12 @@ def lint(
     namespace: Namespace = "nodeprep",
     config: Config = None,
 ) -> None:
-    """Say whom our taints would keep away: DaemonSets without a toleration, and what to paste.
+    """List the DaemonSets that our taints would keep away, and what to paste.
 
     \b
     Exit codes:
-      0  nobody
-      1  at least one
+      0  there are none
+      1  there is at least one
       2  wrong use or configuration
       3  it could not look
     """  # noqa: D301 - the help reads the character \b, not its escape

@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-LEASES_SETTLE_SECONDS = 2.0  # seconds after which Leases are read anew for a Node whose agent seems dead and yet writes
-SINGLE_READS_LIMIT = 16  # named Nodes up to which each is asked for by itself
+LEASES_SETTLE_SECONDS = 2.0  # seconds after which Leases are read again for a Node whose agent seems dead but writes
+SINGLE_READS_LIMIT = 16  # named Nodes up to which each has a request of its own
 RETRY_PAUSES_SECONDS = (
     1.0,
     2.0,
@@ -31,13 +31,13 @@ RETRY_PAUSES_SECONDS = (
     10.0,
 )  # seconds between attempts while the server cannot be reached; the last goes on
 FORBIDDEN = "HTTP 403"
-OUTAGE_LIMIT_SECONDS = 60.0  # seconds of looks in vain that a command puts up with once it has changed something
+OUTAGE_LIMIT_SECONDS = 60.0  # seconds for which a command that has changed something looks again after failures
 
 
 class CannotSee(Exception):
-    """The fleet cannot be looked at; its text is the one line that says why. Exit code 3.
+    """We cannot look at the fleet; the text is the one line that says why. Exit code 3.
 
-    `forbidden`: who asks may not, and waiting does not change that.
+    `forbidden`: the user has no right, and waiting does not change that.
     """
 
     def __init__(self, words: str, trouble: Unreadable | None = None) -> None:
@@ -47,9 +47,9 @@ class CannotSee(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NodeSelection:
-    """Which Nodes are meant: some by name, those that a label selector fits, or all.
+    """The selected Nodes: some by name, those of a label selector, or all.
 
-    `may_go`: a name that is not there is that of a Node that was, and no mistake.
+    `may_go`: a missing name is a deleted Node and not a mistake.
     """
 
     names: tuple[str, ...] = ()
@@ -66,12 +66,12 @@ class NodeSelection:
             raise UsageError(f"--selector {selector!r}: found nothing, wanted labels such as a=b")
         for name in given:
             if not NODE_NAME.fullmatch(name):
-                raise UsageError(f"{name!r} is no name of a Node; see kubectl get nodes")
+                raise UsageError(f"{name!r} is not a name of a Node; see kubectl get nodes")
         return cls(given, selector)
 
     @property
     def queries(self) -> tuple[dict[str, str], ...]:
-        """What to ask lists of Nodes for; whoever is in more than these is left out by `fits`."""
+        """The parameters of lists of Nodes; `fits` leaves out the Nodes that a list has besides."""
         if self.selector is not None:
             return ({"labelSelector": self.selector},)
         if not self.names or len(self.names) > SINGLE_READS_LIMIT:
@@ -104,7 +104,7 @@ class FleetLook:
 
     @property
     def is_news_of_the_silent(self) -> bool:
-        """Whether a Node changed that bears what an agent says, and no agent is known to live there."""
+        """Whether a changed Node has an agent's keys although no agent is known to live there."""
         meant = [self.nodes[name] for name in self.changed or () if name in self.nodes]
         return any(one.status and not fleet_rows.is_alive(one.name, self.others, self.now) for one in meant)
 
@@ -119,7 +119,7 @@ class FleetLook:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """A part of a cluster that can be looked at. `config` is a file with the names of our taints."""
+    """A part of a cluster to look at. `config` is a file with the names of our taints."""
 
     access: ApiAccess
     selection: NodeSelection
@@ -140,12 +140,12 @@ class Fleet:
             )
 
     def held_to(self, names: Iterable[str]) -> Fleet:
-        """These Nodes, by name: a selector may go by a label that we change. One that goes meanwhile is just gone."""
+        """These Nodes, by name, because a selector may use a label that we change. A deleted one is just gone."""
         return replace(self, selection=NodeSelection(tuple(names), may_go=True))
 
     @property
     def afterwards(self) -> Fleet:
-        """The same Nodes once they were seen: one that goes is just gone."""
+        """The same Nodes once they were seen: a deleted one is just gone."""
         return replace(self, selection=replace(self.selection, may_go=True))
 
     def objects(self, api: ApiLists, keep: Callable[[Object], T | None]) -> tuple[T, ...]:
@@ -153,9 +153,9 @@ class Fleet:
         return self._nodes(api, keep)[0]
 
     def follow(self, cycle: float, until: float | None = None) -> Iterator[FleetLook]:
-        """Looks without end, or until a time of our clock: one at first, one after each change and each `cycle`.
+        """Looks without a limit, or until a time of our clock: one at first, one after each change and each `cycle`.
 
-        A lost watch or server is said on stderr once, and asked again. Raises as `look` does, for the first alone.
+        Reports a lost watch or server on stderr once, and asks again. Raises as `look` does, for the first look only.
         """
         look = self.look()
         yield look
@@ -173,12 +173,12 @@ class Fleet:
                         yield look
                 clock.sleep(max(0.0, refreshed + LEASES_SETTLE_SECONDS - clock.now()))
                 before, look, refreshed = look, self._refreshed(look), clock.now()
-                # Agents that are gone for good leave Nodes behind that change for ever.
+                # Deleted agents leave Nodes behind that still change.
                 in_vain = early and before.living == look.living
                 settled = min(2 * settled, cycle) if in_vain else LEASES_SETTLE_SECONDS
                 failures, troubled = 0, ""
             except WatchLost as lost:
-                troubled = _say_once(f"lost the watch, listing anew: {lost}", troubled)
+                troubled = _say_once(f"lost the watch, listing again: {lost}", troubled)
                 clock.sleep(RETRY_PAUSES_SECONDS[min(failures, len(RETRY_PAUSES_SECONDS) - 1)] if failures else 0.0)
                 failures += 1
                 try:
@@ -226,7 +226,7 @@ class Fleet:
                     raise UsageError(f"--selector {self.selection.selector!r}: {told.detail}")
                 raise CannotSee(f"cannot look at the fleet: {told}", told)
             there += told.items
-            version = version or told.version  # of the first: what changed since any of them comes with the watch
+            version = version or told.version  # of the first page: the watch brings all later changes
         missing = sorted(set(self.selection.names) - {name for name, _ in there})
         if missing and not self.selection.may_go:
             raise UsageError(f"no Node {', '.join(missing)}; nodeprep nodes lists them")
@@ -239,7 +239,7 @@ class Fleet:
         pods = self._pods(api, nodes)
         notes: list[str] = []
         if isinstance(leases, Unreadable):
-            notes.append(f"cannot tell which agents are alive, so states stand with a question mark: {leases}")
+            notes.append(f"cannot tell which agents are alive, so states have a question mark: {leases}")
         elif not leases.items and any(one.state or one.status for one in nodes.values()):
             notes.append(f"no agent's Lease in namespace {self.namespace}; --namespace names another")
         if isinstance(pods, Unreadable):
@@ -271,7 +271,7 @@ class Fleet:
 
 
 def patiently(look: Callable[[], T], until: float) -> T:
-    """What `look` sees; while it raises CannotSee it is asked again, until a time of our clock. Raises CannotSee."""
+    """The result of `look`; while it raises CannotSee we look again, until a time of our clock. Raises CannotSee."""
     troubled, failures = "", 0
     while True:
         try:

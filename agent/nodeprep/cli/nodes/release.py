@@ -1,7 +1,7 @@
-"""`nodeprep nodes release`: takes all that is ours off Nodes, and sees to it that it stays off.
+"""`nodeprep nodes release`: removes all that is ours from Nodes, and makes sure that it stays away.
 
-Of all Nodes: the agents are stopped first, so that nobody writes again. Of some: their agents are told by an
-annotation, which they look at before each write.
+For all Nodes, it first stops the agents, so that nobody writes again. For some Nodes, it tells their agents by an
+annotation, which they read before each write.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nodeprep.publish import fleet_rows, release
 from nodeprep.publish.node_object import RELEASED
 from nodeprep.publish.release import Leftovers
 
-RECHECK_SECONDS = 5.0  # seconds after which we look whether an agent was just writing
+RECHECK_SECONDS = 5.0  # seconds after which we look again, because an agent may have been writing
 RELEASE_ROUNDS = 3
 
 
@@ -56,7 +56,7 @@ def _release(fleet: Fleet, asked: ReleaseOptions) -> int:
     there = _there(fleet, names.policy, None if asked.everything else ())
     if not there:
         terminal.complain(asked.where.nobody)
-        return 0 if asked.everything else 1  # a selector that fits nobody may be mistyped
+        return 0 if asked.everything else 1  # a selector without Nodes may be mistyped
     found = agent_pods.signs(fleet) if asked.everything else None
     if found is not None and not found:
         agent_pods.refuse_elsewhere(fleet, there)
@@ -70,7 +70,7 @@ def _release(fleet: Fleet, asked: ReleaseOptions) -> int:
 
 
 def _names(fleet: Fleet) -> NamesInForce:
-    """The names that all goes by, read once. Raises CannotSee: by wrong ones nothing would seem to be left."""
+    """The names in force, read once. Raises CannotSee: with wrong names nothing would seem to be left."""
     with ApiLists(fleet.access) as api:
         names = names_in_force.names_in_force(api, fleet.config, fleet.namespace)
     if names.unread:
@@ -94,7 +94,7 @@ def _started_by(fleet: Fleet) -> str:
 
 
 def _living(fleet: Fleet, found: AgentSigns, *, stopped: bool) -> frozenset[str]:
-    """Wait for the agents to end; the Nodes on which one lives on."""
+    """Wait for the agents to end; returns the Nodes on which one still runs."""
     if not stopped:
         terminal.complain(f"no DaemonSet {fleet.namespace}/{DAEMON_SET}: nothing to stop")
     pods = agent_pods.stuck(fleet, stopped=stopped)
@@ -105,14 +105,14 @@ def _living(fleet: Fleet, found: AgentSigns, *, stopped: bool) -> frozenset[str]
     others = agent_pods.alive(fleet, found.fresh.keys() - found.pods, found.renewed)
     if others:
         terminal.complain(
-            f"an agent that is no pod of the DaemonSet lives on {kubernetes_text.few(sorted(others))}: stop it there"
+            f"an agent outside the DaemonSet runs on {kubernetes_text.few(sorted(others))}: stop it there"
         )
     return pods | others
 
 
 @dataclass(frozen=True, slots=True)
 class _Cleaning:
-    """Takes what is ours off Nodes under these names; `stamp` is when a human said so.
+    """Removes what is ours, under these names, from Nodes; `stamp` is the time of the human's command.
 
     `stopped`: the DaemonSet runs no agents any more.
     """
@@ -123,7 +123,7 @@ class _Cleaning:
     stopped: bool = False
 
     def clean(self, forever: Collection[str], kept: Collection[str]) -> None:
-        """The Nodes `forever`, with their Leases, and those whose agents have to be told."""
+        """The Nodes `forever`, with their Leases, and those whose agents need the annotation."""
         access, told = self.fleet.access, dict.fromkeys(forever) | dict.fromkeys(kept, self.stamp)
         trouble = writing.for_each(told, lambda name: writing.clean(access, name, self.policy, told[name]))
         trouble += writing.for_each(forever, lambda name: writing.remove_lease(access, name, self.fleet.namespace))
@@ -135,7 +135,7 @@ class _Cleaning:
 
 
 def _released(done: _Cleaning, there: Mapping[str, Leftovers], forever: list[str], kept: list[str]) -> int:
-    """Take it off, look again, and once more take off what an agent wrote meanwhile."""
+    """Remove it, look again, and remove once more what an agent wrote in between."""
     now: dict[str, Leftovers] = {}
     back: dict[str, Leftovers] = {}
     done.clean(forever, kept)
@@ -160,12 +160,11 @@ def _released(done: _Cleaning, there: Mapping[str, Leftovers], forever: list[str
 def _tell(done: _Cleaning, there: Mapping[str, Leftovers], forever: list[str], kept: list[str]) -> None:
     still = {*forever, *kept}
     for name, found in there.items():
-        gone = "" if name in still else "it is no Node any more"
-        terminal.put(f"{name}: {gone or (f'took off {found}' if found else 'nothing of ours was there')}")
+        gone = "" if name in still else "the Node no longer exists"
+        terminal.put(f"{name}: {gone or (f'removed {found}' if found else 'nothing of ours was there')}")
     if kept:
         terminal.put(
-            f"{kubernetes_text.few(kept)}: told by the annotation {RELEASED} to write nothing "
-            "until nodes release --undo"
+            f"{kubernetes_text.few(kept)}: the annotation {RELEASED} stops all writes until nodes release --undo"
         )
     if forever:
         agents = "the agents are stopped and can be deleted now" if done.stopped else "no agent runs there"
@@ -173,7 +172,7 @@ def _tell(done: _Cleaning, there: Mapping[str, Leftovers], forever: list[str], k
 
 
 def _undo(fleet: Fleet, asked: ReleaseOptions) -> int:
-    """Let agents write again: they prove their Nodes by what they remember."""
+    """Let agents write again: they continue from their state files."""
     with ApiLists(fleet.access) as api:
         nodes = fleet.objects(
             api, lambda told: (str(fleet_rows.part(told, "metadata").get("name")), _is_released(told))

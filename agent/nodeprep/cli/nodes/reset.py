@@ -1,4 +1,4 @@
-"""`nodeprep nodes reset`: a human has agents forget what they hold against their Nodes, and waits until they did."""
+"""`nodeprep nodes reset`: a human makes agents start over, and waits for them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from nodeprep.publish import agent_lease, fleet_rows
 from nodeprep.publish.node_object import RELEASED, RESET
 
 RESET_POLL_SECONDS = 1.0  # seconds between two looks; an agent reads its Node once a minute
-GONE_MESSAGE = "not reset: it is no Node any more"
-INVENTORY = " inventory"  # at the end of a value: what belongs on the Node is to be forgotten too
+GONE_MESSAGE = "not reset: the Node no longer exists"
+INVENTORY = " inventory"  # at the end of a value: also forget what belongs on the Node
 
 
 @dataclass(frozen=True, slots=True)
 class ResetAnnotations:
-    """What a Node says of resets: the value that a human wrote last, and the one that its agent acted on last."""
+    """The resets of a Node: the last value of a human, and the last value that its agent acted on."""
 
     asked: str
     answered: str
@@ -68,7 +68,7 @@ def _refusal(name: str) -> str:
 
 
 def _awaited(fleet: Fleet, before: Mapping[str, str], value: str, patience: float) -> int:
-    """Say of each Node what came of it; how many were not reset. `before` is what each agent had answered by then."""
+    """Print the result of each Node; returns how many were not reset. `before` is what each agent answered before."""
     end, late, failed = clock.now() + patience, set(before), 0
     while True:
         words = _words_again(fleet, late, end)
@@ -89,7 +89,7 @@ def _awaited(fleet: Fleet, before: Mapping[str, str], value: str, patience: floa
 
 
 def _words_again(fleet: Fleet, late: Collection[str], end: float) -> dict[str, ResetAnnotations]:
-    """As `_words`, for as long as a human would wait. Raises CannotSee, which says whose answer was not seen."""
+    """As `_words`, for as long as a human waits. Raises CannotSee with the Nodes whose answer was not seen."""
     try:
         return reading.patiently(lambda: _words(fleet), end)
     except CannotSee as cannot:
@@ -99,9 +99,9 @@ def _words_again(fleet: Fleet, late: Collection[str], end: float) -> dict[str, R
 
 
 def _came_of_it(word: ResetAnnotations, before: str, value: str) -> tuple[bool, str] | None:
-    """Whether it is what was wanted, and in words; None while it may still come.
+    """Whether it is the wanted answer, and in words; None while the answer may still come.
 
-    Another value that stands there was written after ours: whoever wrote it resets the Node as well.
+    Another value was written after ours: its writer resets the Node too.
     """
     if word.answered == value:
         return True, "reset"
@@ -125,7 +125,7 @@ def _words(fleet: Fleet) -> dict[str, ResetAnnotations]:
 def _tell_why(
     fleet: Fleet, late: Collection[str], words: Mapping[str, ResetAnnotations], value: str, patience: float
 ) -> None:
-    """Why an agent may not have done it: what to look at."""
+    """Why an agent may not have done it, and what to look at."""
     try:
         look: FleetLook | str = fleet.look()
     except CannotSee as cannot:
@@ -133,7 +133,7 @@ def _tell_why(
     for name in sorted(late):
         word = words[name]
         if word.released:
-            why = f"it was released meanwhile; nodeprep nodes release --undo {name} ends that"
+            why = f"it was released since; nodeprep nodes release --undo {name} ends that"
         elif not word.asked:
             why = f"somebody removed {RESET} before its agent read it; run it again"
         elif word.asked != value:
@@ -144,7 +144,7 @@ def _tell_why(
 
 
 def _of_agent(look: FleetLook | str, name: str, namespace: str) -> str:
-    """Whether the agent of a Node lives, and where to look. In place of a look, why there is none."""
+    """Whether the agent of a Node lives, and where to look. `look` may be the reason why there is no look."""
     pods = f"kubectl -n {namespace} get pods -o wide --field-selector spec.nodeName={name}"
     if isinstance(look, str):
         return f"whether its agent lives is not known ({look}); see {pods}"

@@ -1,4 +1,4 @@
-"""Which Nodes of which cluster a command of the fleet is about, and how it ends where nothing can be seen."""
+"""The Nodes and the cluster of a fleet command, and how the command ends if it cannot look."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nodeprep.doors.kube.reader import NAMESPACE
 
 # A DNS label (k8s.io/apimachinery/pkg/util/validation IsDNS1123Label), as the names of namespaces are.
 LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
-TROUBLES_SHOWN = 5  # troubles of single Nodes that are told in full
+TROUBLES_SHOWN = 5  # troubles of single Nodes that are printed in full
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class FleetScope:
 
     @property
     def nobody(self) -> str:
-        """What to say where no Node is meant."""
+        """The message if no Node is selected."""
         if self.names:
             return f"no Node {kubernetes_text.few(self.names)} any more"
-        return "no Nodes in this cluster" if self.selector is None else f"no Node fits --selector {self.selector!r}"
+        return "no Nodes in this cluster" if self.selector is None else f"no Node matches --selector {self.selector!r}"
 
 
 def seen(body: Callable[[], int]) -> int:
-    """Run a command; where nothing can be seen, one line on stderr and exit code 3."""
+    """Run a command; if it cannot look, print one line on stderr and return exit code 3."""
     try:
         return body()
     except CannotSee as cannot:
@@ -64,7 +64,7 @@ def number(nodes: int) -> str:
 
 
 def say_few(troubles: Iterable[str]) -> int:
-    """What went wrong on several Nodes, the first of it; how many they are."""
+    """Print the first troubles of several Nodes; returns how many Nodes have one."""
     found = [one for one in troubles if one]
     say(tuple(found[:TROUBLES_SHOWN]))
     if found[TROUBLES_SHOWN:]:

@@ -1,4 +1,4 @@
-"""Writes of a human's commands to Nodes: asked again where the server is busy or a race was lost, several at a time."""
+"""Writes of a human's commands to Nodes, several at a time: repeated if the server is busy or a race was lost."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from nodeprep.publish.node_writing import CONFLICT
 T = TypeVar("T")
 R = TypeVar("R")
 
-NODE_WRITES_TIMEOUT_SECONDS = 60.0  # for all that is written to one Node
+NODE_WRITES_TIMEOUT_SECONDS = 60.0  # for all writes to one Node
 WRITE_ATTEMPTS = 5
 PARALLEL_NODES = 8  # Nodes that are written to at the same time
 UNKNOWN_USER, MISSING = 401, 404
 
 
 def for_each(items: Iterable[T], act: Callable[[T], R]) -> list[R]:
-    """What `act` makes of each, in their order."""
+    """The results of `act` for each, in their order."""
     with ThreadPoolExecutor(PARALLEL_NODES) as pool:
         return list(pool.map(act, items))
 
 
 def patient(writer: ApiWriter, method: str, path: str, body: object = None, content_type: str = MERGE) -> WriteOutcome:
-    """One request, asked again while the server is busy or the connection is lost. Only for what may be done twice."""
+    """One request, repeated while the server is busy or the connection is lost. Only for what may run twice."""
     for attempt in range(WRITE_ATTEMPTS):
         outcome = writer.request(method, path, body, content_type)
         if outcome.status == UNKNOWN_USER or not node_writing.is_lost(outcome) or attempt == WRITE_ATTEMPTS - 1:
@@ -44,7 +44,7 @@ def node_path(name: str) -> str:
 
 
 def annotate(access: ApiAccess, name: str, key: str, value: str | None) -> str:
-    """Set an annotation of a Node, or take it off. In a line what went wrong, "" if nothing."""
+    """Set an annotation of a Node, or remove it. Returns one line on what went wrong, "" if nothing did."""
     with ApiWriter(access, NODE_WRITES_TIMEOUT_SECONDS) as writer:
         patch = {"metadata": {"annotations": {key: value}}}
         outcome = patient(writer, "PATCH", node_path(name), patch)
@@ -52,7 +52,7 @@ def annotate(access: ApiAccess, name: str, key: str, value: str | None) -> str:
 
 
 def clean(access: ApiAccess, name: str, names: GatePolicy, released: str | None) -> str:
-    """Take all that is ours off a Node; with `released`, tell its agent so. In a line what went wrong."""
+    """Remove all that is ours from a Node; with `released`, tell its agent. Returns one line on what went wrong."""
     with ApiWriter(access, NODE_WRITES_TIMEOUT_SECONDS) as writer:
         for _ in range(WRITE_ATTEMPTS):
             told = patient(writer, "GET", node_path(name))
@@ -71,7 +71,7 @@ def clean(access: ApiAccess, name: str, names: GatePolicy, released: str | None)
 
 
 def remove_lease(access: ApiAccess, name: str, namespace: str) -> str:
-    """Remove the Lease of a Node's agent. In a line what went wrong."""
+    """Remove the Lease of a Node's agent. Returns one line on what went wrong."""
     with ApiWriter(access, NODE_WRITES_TIMEOUT_SECONDS) as writer:
         outcome = patient(writer, "DELETE", agent_lease.path(namespace, name))
     return "" if outcome.done or outcome.status == MISSING else outcome.message
