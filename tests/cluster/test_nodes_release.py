@@ -280,7 +280,7 @@ def test_a_node_that_goes_while_it_is_released_is_no_mistake(fleet: Cluster) -> 
     thread.join()
     assert done.returncode == 0, done.stderr
     assert "two: the Node no longer exists\n" in done.stdout
-    assert "one: told by the annotation nodeprep.io/released" in done.stdout
+    assert "one: the annotation nodeprep.io/released stops all writes" in done.stdout
 
 
 @pytest.mark.parametrize("fails", FAILS)
