@@ -223,7 +223,7 @@ def _admission_policy(before: NodeStatus | None, after: NodeStatus) -> Iterator[
     now = after.published.policy_enforced if after.published is not None else None
     if now is not None and now is not then:
         yield (
-            LogEntry("policy_enforced")
+            LogEntry("policy-enforced")
             if now
             else LogEntry("policy-not-enforced", {"message": NOT_ENFORCED}, warning=True)
         )
