@@ -177,13 +177,13 @@ def test_lint_and_what_it_says_to_run(fleet: Cluster) -> None:
         assert "lint-good" not in done.stdout
         told = done.stdout.split("\n\n")
         said = {name: next(one for one in told if f"/lint-{name}:" in one) for name in ("plugin", "bare", "half")}
-        assert [name for name, one in said.items() if "so where one runs our taint is not set" in one] == [
+        assert [name for name, one in said.items() if "so our taint is not set where one runs" in one] == [
             "plugin",
             "bare",
         ]
         assert "a new Node needs this pod to get ready, and would not get it" in said["half"]
         assert told[-1].startswith("3 of ")
-        assert told[-1].endswith("; where pods of 2 of them run, our taint is not set (plugin.tolerates-gate)\n")
+        assert told[-1].endswith("; our taint is not set where pods of 2 of them run (plugin.tolerates-gate)\n")
         assert told.index(said["half"]) > max(told.index(said["plugin"]), told.index(said["bare"]))
         commands = [line.split("or run: ")[1] for line in done.stdout.splitlines() if "or run: " in line]
         ours = [line for line in commands if "lint-" in line]

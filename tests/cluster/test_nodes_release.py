@@ -147,7 +147,7 @@ def test_what_was_deleted_with_its_namespace_leaves_nodes_that_can_be_released(f
     lease(fleet, "one", "somebody")  # not our agent's, whatever it is called
     done = nodes(fleet, "release", "--all", "-n", "deleted")
     assert done.returncode == 0, done.stderr
-    assert "defaults, for no ConfigMap nodeprep-config in namespace deleted; --config FILE names others" in done.stderr
+    assert "the defaults (no ConfigMap nodeprep-config in namespace deleted); --config FILE names others" in done.stderr
     assert "nothing of ours is left on 2 Nodes; no agent runs there\n" in done.stdout
     assert ours(fleet, "one") == ours(fleet, "two") == []
 
