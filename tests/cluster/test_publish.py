@@ -130,7 +130,7 @@ def test_a_reboot(cluster: Cluster, here: Checked, boot_id: Path, tmp_path: Path
 
 
 def test_a_reboot_in_mode_observe(cluster: Cluster, here: Checked, boot_id: Path, tmp_path: Path) -> None:
-    with published(cluster, here.node, tmp_path, "rebooted-observe", config=configuration("observe")) as one:
+    with published(cluster, here.node, tmp_path, "rebooted-observe", config=configuration("observe", span=10.0)) as one:
         one.ready()
         one.agent.kill()
         boot_id.write_text(f"{uuid4()}\n")
