@@ -81,6 +81,7 @@ ROWS = [
     (TOP | {"expect": {"devices": {BDF: {"pcie-width": 16.5}}}}, None),
     (TOP | {"expect": {"devices": {BDF: {"pcie-width": True}}}}, None),
     (TOP | {"expect": {"devices": {BDF: {"pcie-width": -1}}}}, None),
+    (TOP | {"expect": {"devices": {BDF: {"pcie-width": 1 << 63}}}}, None),
     (TOP | {"expect": {"devices": {BDF: {"pcie-speed": True}}}}, None),
     (TOP | {"expect": {"devices": {BDF: {"pcie-speed": float("inf")}}}}, None),
     (
@@ -98,7 +99,7 @@ ROWS = [
     (TOP | {"expect": {"ports": {"at-least": None}}}, None),
     (
         TOP | {"expect": {"ports": {"at-least": -1}}},
-        "expect.ports.at-least: found -1, wanted a whole number, at least 0",
+        "expect.ports.at-least: found -1, wanted a whole number, 0 to 2^63-1",
     ),
     (TOP | {"expect": {"ports": {"at-least": 8, "speed": 400}}}, None),
     (TOP | {"expect": {"ports": {f"{BDF}/1": {"rate": "400"}}}}, None),

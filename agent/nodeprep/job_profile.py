@@ -164,9 +164,8 @@ def _said(want: object, table: Table) -> dict[str, Any]:
     return {key: int(one) if isinstance(one, float) and one.is_integer() else one for key, one in said.items()}
 
 
-# Up to what the kernel and a profile's own arithmetic hold: 63 bits, and Gb/s or GT/s of any NIC to come.
-COUNT = typed_yaml.fitting("a whole number, at least 0", lambda value: type(value) is int and 0 <= value < 1 << 63)
-AMOUNT = typed_yaml.number(0, 1e9)
+COUNT = typed_yaml.whole_number(0, typed_yaml.INTEGER_MAX)
+AMOUNT = typed_yaml.number(0, 1e9)  # Gb/s or GT/s of any NIC to come
 NAME = typed_yaml.not_empty(TEXT, "a name")
 TEXTS = typed_yaml.list_of(TEXT, "words")
 # Numbers of single checks by check and key; what a check takes is its own affair (config/wants.py knows).

@@ -17,6 +17,7 @@ Keys = tuple[str | int, ...]  # the way to a value: names of keys, and places in
 TEXT_LIMIT = 60  # characters of a text that a message shows
 KEY_LIMIT = 120  # characters of a key that a message shows
 INTEGER_LIMIT_BITS = 256  # of a number that a message shows: Python refuses to write one of 4301 digits
+INTEGER_MAX = (1 << 63) - 1  # the largest signed integer of the kernel
 FLOAT_LIMIT = 1.7976931348623157e308  # the largest float (IEEE 754); a larger integer cannot become one
 NAMES_LISTED = 8  # names that a message lists where none is near; the ids of all checks would be a page
 
@@ -162,8 +163,12 @@ def _within(value: float, least: float | None, most: float | None) -> bool:
 
 def _bounds(least: float | None, most: float | None) -> str:
     if least is None:
-        return "" if most is None else f", at most {most:.12g}"
-    return f", at least {least:.12g}" if most is None else f", {least:.12g} to {most:.12g}"
+        return "" if most is None else f", at most {_bound(most)}"
+    return f", at least {_bound(least)}" if most is None else f", {_bound(least)} to {_bound(most)}"
+
+
+def _bound(value: float) -> str:
+    return "2^63-1" if value == INTEGER_MAX else f"{value:.12g}"
 
 
 def _prose(value: object, here: Keys) -> str:
@@ -310,5 +315,5 @@ PLURALS: Mapping[Any, str] = {int: "whole numbers", float: "numbers", str: "word
 # Keys of YAML arrive as text.
 KEY_KINDS: Mapping[Any, ValueKind[Any]] = {
     str: TEXT,
-    int: fitting("a whole number", lambda key: key.isascii() and key.isdecimal() and len(key) < 20, int),
+    int: fitting(whole_number(0).says, lambda key: key.isascii() and key.isdecimal() and len(key) < 20, int),
 }
