@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeprep import job_profile
+from nodeprep import job_profile, typed_yaml
 from nodeprep.checks import ALL
 from nodeprep.config import configuration, profile_files, waiver_rules, wants, yaml_document
 from nodeprep.config.configuration import Settings
 from nodeprep.config.profile_files import BUILT_IN
 from nodeprep.config.waiver_rules import Waiver
 from nodeprep.config.yaml_document import ConfigError
-from nodeprep.job_profile import AtLeast, Profile, ProfileError
+from nodeprep.job_profile import AtLeast, Profile
 from nodeprep.model import (
     Check,
     Confirmation,
@@ -32,6 +32,7 @@ from nodeprep.model import (
     Verdict,
     Waived,
 )
+from nodeprep.typed_yaml import InvalidValueError
 
 TODAY = "2026-01-10"
 
@@ -187,7 +188,10 @@ WANTS = [
         {"zzz": {}},
         "want.zzz: found 'zzz', wanted the id of a check port.state, port.mtu, pci.link (nodeprep list)",
     ),
-    ({"port.state": {"a": 1}}, "want.port.state: found {'a': 1}, wanted nothing: port.state has no numbers to set"),
+    (
+        {"port.state": {"a": 1}},
+        "want.port.state: found keys with values, wanted nothing: port.state has no numbers to set",
+    ),
     ({"port.mtu": {"atleast": 1}}, "want.port.mtu.atleast: found 'atleast', wanted 'at-least'"),
     ({"port.mtu": {"at_least": 1}}, "want.port.mtu.at_least: found 'at_least', wanted 'at-least'"),
     (
@@ -195,13 +199,13 @@ WANTS = [
         "want.port.mtu.q: found 'q', wanted one of at-least, allowance, strict, boards, limit, mode, pools",
     ),
     ({"port.mtu": {"at-least": "9000"}}, "want.port.mtu.at-least: found '9000', wanted a whole number"),
-    ({"port.mtu": {"at-least": True}}, "want.port.mtu.at-least: found True, wanted a whole number"),
+    ({"port.mtu": {"at-least": True}}, "want.port.mtu.at-least: found true, wanted a whole number"),
     ({"port.mtu": {"at-least": 1.0}}, "want.port.mtu.at-least: found 1.0, wanted a whole number"),
-    ({"port.mtu": {"at-least": None}}, "want.port.mtu.at-least: found None, wanted a whole number"),
-    ({"port.mtu": {"allowance": True}}, "want.port.mtu.allowance: found True, wanted a number"),
+    ({"port.mtu": {"at-least": None}}, "want.port.mtu.at-least: found nothing, wanted a whole number"),
+    ({"port.mtu": {"allowance": True}}, "want.port.mtu.allowance: found true, wanted a number"),
     ({"port.mtu": {"allowance": float("inf")}}, "want.port.mtu.allowance: found inf, wanted a number"),
     ({"port.mtu": {"strict": 1}}, "want.port.mtu.strict: found 1, wanted true or false"),
-    ({"port.mtu": {"boards": "a"}}, "want.port.mtu.boards: found 'a', wanted a list"),
+    ({"port.mtu": {"boards": "a"}}, "want.port.mtu.boards: found 'a', wanted a list of words"),
     (
         {"port.mtu": {"boards": ("a", 5)}},
         "want.port.mtu.boards[1]: found 5, wanted a word (quote it if it looks like a number)",
@@ -215,14 +219,14 @@ WANTS = [
 
 @pytest.mark.parametrize(("want", "says"), WANTS, ids=range(len(WANTS)))
 def test_numbers_that_no_check_takes_are_refused(want: Mapping[str, Mapping[str, object]], says: str) -> None:
-    with pytest.raises(ProfileError) as error:
+    with pytest.raises(InvalidValueError) as error:
         wants.wants(Profile("site", want=want), CHECKS)
     assert str(error.value) == says
 
 
 def test_a_type_that_nobody_can_write_in_yaml_is_a_fault_of_the_check() -> None:
     with pytest.raises(TypeError, match="no operator can write"):
-        wants.reader(set[str])
+        typed_yaml.of_type(set[str])
 
 
 @pytest.mark.parametrize("check", [check for check in ALL if check.want], ids=lambda check: check.id)

@@ -11,9 +11,8 @@ from typing import get_type_hints
 
 import pytest
 
-from nodeprep import facts
+from nodeprep import facts, typed_yaml
 from nodeprep.checks import ALL
-from nodeprep.config import wants
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.model import Check, Severity
 
@@ -81,7 +80,7 @@ def test_an_operator_can_write_every_number(check: Check) -> None:
     check.want()  # every number has a default
     hints = get_type_hints(check.want)
     for field in fields(check.want):
-        assert callable(wants.reader(hints[field.name]))
+        assert callable(typed_yaml.of_type(hints[field.name]).read)
 
 
 def test_every_check_file_is_listed_once() -> None:

@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
+
+from nodeprep import typed_yaml
+from nodeprep.typed_yaml import MAPPING, TEXT, InvalidValueError, Keys, Table, ValueKind
 
 API_VERSION = "nodeprep.io/v1"
 LAYERS = ("InfiniBand", "Ethernet", "Unknown")
 
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # a PCI function as the kernel writes it
-
-T = TypeVar("T")
-Keys = tuple[str | int, ...]
-Reader = Callable[[object, Keys], object]
-Table = Mapping[str, tuple[str, Reader]]  # keys of YAML, the fields that they fill, and what may stand there
-
-
-class ProfileError(Exception):
-    """A key of a profile that cannot be meant: where it stands, what was found and what is allowed there."""
-
-    def __init__(self, keys: Keys, found: object, wanted: str) -> None:
-        self.keys = keys
-        self.found = found
-        self.wanted = wanted
-        super().__init__(f"{dotted(keys)}: found {found!r}, wanted {wanted}")
-
-
-def dotted(keys: Keys) -> str:
-    """A key for people: `expect.ports.0000:5c:00.0/1.rate`, `gates[2]`."""
-    path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
-    return path.removeprefix(".") or "the file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,23 +110,8 @@ def extend(child: Profile, parent: Profile) -> Profile:
 
 
 def parse(given: object) -> Profile:
-    """Read a profile from plain mappings, as YAML gives them. Raises ProfileError."""
-    top = as_mapping(given, ())
-    known(top, (), ("apiVersion", "kind", "name", "extends", "description", "gates", "expect", "want", "exclude"))
-    exactly(top, "apiVersion", API_VERSION)
-    exactly(top, "kind", "Profile")
-    name = take(top, (), "name", as_text, None)
-    if not name:
-        raise ProfileError(("name",), top.get("name"), "a name")
-    return Profile(
-        name=name,
-        extends=take(top, (), "extends", as_text, None),
-        description=take(top, (), "description", _prose, ""),
-        gates=take(top, (), "gates", as_texts, ()),
-        expect=take(top, (), "expect", _expectation, Expectation()),
-        want=take(top, (), "want", numbers, {}),
-        exclude=take(top, (), "exclude", as_texts, ()),
-    )
+    """Read a profile from plain mappings, as YAML gives them. Raises InvalidValueError."""
+    return PROFILE.read(given, ())
 
 
 def mapping(profile: Profile) -> dict[str, Any]:
@@ -169,48 +136,27 @@ def mapping(profile: Profile) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": "Profile", "name": profile.name} | stated
 
 
-def numbers(value: object, here: Keys) -> dict[str, Mapping[str, Any]]:
-    """Numbers of single checks by check and key; what a check takes is its own affair (config knows)."""
-    return {check: as_mapping(one, (*here, check)) for check, one in as_mapping(value, here).items()}
-
-
 def _expectation(value: object, here: Keys) -> Expectation:
-    given = as_mapping(value, here)
-    known(given, here, ("devices", "ports", "modules", "verbs"))
-    ports = take(given, here, "ports", as_mapping, {})
-    counted = ports.get("at-least") is not None
-    return Expectation(
-        devices=take(given, here, "devices", _devices, {}),
-        ports={} if counted else {at: _port(one, (*here, "ports", at)) for at, one in ports.items()},
-        at_least=AtLeast(**_fields(ports, (*here, "ports"), AT_LEAST)) if counted else None,
-        modules=take(given, here, "modules", as_texts, ()),
-        verbs=take(given, here, "verbs", _truth, None),
-    )
+    stated = EXPECTATION.read(value, here)
+    ports, at = stated.pop("ports", {}), (*here, "ports")
+    if ports.get("at-least") is not None:
+        return Expectation(at_least=COUNTED_PORTS.read(ports, at), **stated)
+    return Expectation(ports=NAMED_PORTS.read(ports, at), **stated)
 
 
-def _devices(value: object, here: Keys) -> dict[str, DeviceWant]:
-    given = as_mapping(value, here)
-    return {_place(at, (*here, at)): DeviceWant(**_fields(one, (*here, at), DEVICE)) for at, one in given.items()}
-
-
-def _port(value: object, here: Keys) -> PortWant:
-    place, slash, number = str(here[-1]).rpartition("/")
+def _port_place(value: object, here: Keys) -> str:
+    place, slash, number = str(value).rpartition("/")
     if not (place and slash and re.fullmatch("[1-9][0-9]{0,2}", number)):
-        raise ProfileError(here, here[-1], 'a port such as "0000:5c:00.0/1", or at-least for a count')
+        raise InvalidValueError(here, value, 'a port such as "0000:5c:00.0/1", or at-least for a count')
     _place(place, here)
-    return PortWant(**_fields(value, here, PORT))
+    return str(value)
 
 
-def _place(place: str, here: Keys) -> str:
+def _place(value: object, here: Keys) -> str:
+    place = str(value)
     if re.fullmatch("[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", place) and not ADDRESS.fullmatch(place):
-        raise ProfileError(here, place, 'a PCI address as the kernel writes it, such as "0000:5c:00.0"')
+        raise InvalidValueError(here, place, 'a PCI address as the kernel writes it, such as "0000:5c:00.0"')
     return place
-
-
-def _fields(value: object, here: Keys, table: Table) -> dict[str, Any]:
-    given = as_mapping(value, here)
-    known(given, here, tuple(table))
-    return {name: read(given[key], (*here, key)) for key, (name, read) in table.items() if given.get(key) is not None}
 
 
 def _said(want: object, table: Table) -> dict[str, Any]:
@@ -218,83 +164,60 @@ def _said(want: object, table: Table) -> dict[str, Any]:
     return {key: int(one) if isinstance(one, float) and one.is_integer() else one for key, one in said.items()}
 
 
-def as_mapping(value: object, here: Keys) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ProfileError(here, value, "keys with values")
-    return value
-
-
-def known(given: Mapping[str, Any], here: Keys, names: tuple[str, ...]) -> None:
-    """Raise ProfileError for a key that is none of `names`."""
-    for key in given:
-        if key not in names:
-            raise ProfileError((*here, key), key, "one of " + ", ".join(names))
-
-
-def exactly(given: Mapping[str, Any], key: str, wanted: str) -> None:
-    if given.get(key) != wanted:
-        raise ProfileError((key,), given.get(key), wanted)
-
-
-def take(given: Mapping[str, Any], here: Keys, key: str, read: Callable[[object, Keys], T], default: Any) -> Any:
-    """The value of a key; the default where it is not there or empty."""
-    return default if given.get(key) is None else read(given[key], (*here, key))
-
-
-def as_text(value: object, here: Keys) -> str:
-    if not isinstance(value, str) or not value.isprintable():
-        raise ProfileError(here, value, "a word (quote it if it looks like a number)")
-    return value
-
-
-def as_texts(value: object, here: Keys) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple):
-        raise ProfileError(here, value, "a list of words")
-    return tuple(as_text(one, (*here, index)) for index, one in enumerate(value))
-
-
-def _prose(value: object, here: Keys) -> str:
-    """Text over several lines, as one."""
-    return as_text(" ".join(value.split()) if isinstance(value, str) else value, here)
-
-
-def _one(wanted: str, fits: Callable[[Any], bool]) -> Reader:
-    def read(value: object, here: Keys) -> object:
-        if not fits(value):
-            raise ProfileError(here, value, wanted)
-        return value
-
-    return read
-
-
-def _amount(value: object, here: Keys) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
-        raise ProfileError(here, value, "a number")
-    return float(value)
-
-
-_count = _one("a whole number", lambda value: type(value) is int and 0 <= value < 1 << 63)
-_truth = _one("true or false", lambda value: isinstance(value, bool))
-_layer = _one("one of " + ", ".join(LAYERS), lambda value: value in LAYERS)
+COUNT = typed_yaml.whole_number(0, typed_yaml.INTEGER_MAX)
+AMOUNT = typed_yaml.number(0, 1e9)  # Gb/s or GT/s of any NIC to come
+NAME = typed_yaml.not_empty(TEXT, "a name")
+TEXTS = typed_yaml.list_of(TEXT, "words")
+# Numbers of single checks by check and key; what a check takes is its own affair (config/wants.py knows).
+NUMBERS: ValueKind[dict[str, Mapping[str, Any]]] = typed_yaml.mapping_of(MAPPING)
 
 DEVICE: Table = {
-    "id": ("id", as_text),
-    "rdma": ("rdma", as_text),
-    "software": ("software", as_text),
-    "driver": ("driver", as_text),
-    "firmware": ("firmware", as_text),
-    "board": ("board", as_text),
-    "pcie-width": ("width", _count),
-    "pcie-speed": ("speed", _amount),
+    "id": ("id", TEXT),
+    "rdma": ("rdma", TEXT),
+    "software": ("software", TEXT),
+    "driver": ("driver", TEXT),
+    "firmware": ("firmware", TEXT),
+    "board": ("board", TEXT),
+    "pcie-width": ("width", COUNT),
+    "pcie-speed": ("speed", AMOUNT),
 }
 PORT: Table = {
-    "link-layer": ("layer", _layer),
-    "rate": ("rate", _amount),
-    "netdev": ("netdev", as_text),
-    "mtu": ("mtu", _count),
-    "gid": ("gid", _truth),
-    "required": ("required", _truth),
-    "bonded": ("bonded", _truth),
+    "link-layer": ("layer", typed_yaml.one_of(*LAYERS)),
+    "rate": ("rate", AMOUNT),
+    "netdev": ("netdev", TEXT),
+    "mtu": ("mtu", COUNT),
+    "gid": ("gid", typed_yaml.TRUTH),
+    "required": ("required", typed_yaml.TRUTH),
+    "bonded": ("bonded", typed_yaml.TRUTH),
 }
-COUNTED: Table = {"at-least": ("count", _count), "suggested": ("suggested", _truth)}
-AT_LEAST: Table = {"link-layer": PORT["link-layer"], "rate": PORT["rate"], **COUNTED}
+AT_LEAST: Table = {
+    "link-layer": PORT["link-layer"],
+    "rate": PORT["rate"],
+    "at-least": ("count", COUNT),
+    "suggested": ("suggested", typed_yaml.TRUTH),
+}
+COUNTED_PORTS = typed_yaml.record(AtLeast, AT_LEAST)
+NAMED_PORTS = typed_yaml.mapping_of(typed_yaml.record(PortWant, PORT), key=ValueKind("a port", _port_place))
+DEVICES = typed_yaml.mapping_of(typed_yaml.record(DeviceWant, DEVICE), key=ValueKind("a device", _place))
+EXPECTATION = typed_yaml.fields_of(
+    {
+        "devices": ("devices", DEVICES),
+        "ports": ("ports", MAPPING),  # named or counted
+        "modules": ("modules", TEXTS),
+        "verbs": ("verbs", typed_yaml.TRUTH),
+    }
+)
+PROFILE = typed_yaml.record(
+    Profile,
+    {
+        "apiVersion": ("", typed_yaml.only(API_VERSION)),
+        "kind": ("", typed_yaml.only("Profile")),
+        "name": ("name", NAME),
+        "extends": ("extends", TEXT),
+        "description": ("description", typed_yaml.PROSE),
+        "gates": ("gates", TEXTS),
+        "expect": ("expect", ValueKind("keys with values", _expectation)),
+        "want": ("want", NUMBERS),
+        "exclude": ("exclude", TEXTS),
+    },
+)

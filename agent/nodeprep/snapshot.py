@@ -18,9 +18,10 @@ from nodeprep import __version__, facts, job_profile
 from nodeprep.codec import Codec, CodecError, Path
 from nodeprep.config import wants
 from nodeprep.config.waiver_rules import Waiver
-from nodeprep.job_profile import Profile, ProfileError
+from nodeprep.job_profile import Profile
 from nodeprep.look import Look
 from nodeprep.model import Unreadable
+from nodeprep.typed_yaml import InvalidValueError
 
 FORMAT = 1
 KINDS: Mapping[str, type] = {fact.kind.__name__: fact.kind for fact in facts.ALL}
@@ -67,7 +68,7 @@ class Snapshot:
         try:
             profile = job_profile.parse(self.profile)
             wants.wants(profile)
-        except ProfileError as error:
+        except InvalidValueError as error:
             raise CodecError(("content", "profile", *error.keys), repr(error.found), error.wanted) from error
         return profile
 

@@ -82,7 +82,7 @@ REFUSED = [
     ),
     (
         "[{match: , use: [base]}]",
-        ":3: assign[0].match: found nothing, wanted keys with values",
+        ":3: assign[0].match: found nothing, wanted a label with a glob, or no match at all for every node",
     ),
     (
         "[{match: {}, use: [base]}]",

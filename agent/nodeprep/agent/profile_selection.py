@@ -22,8 +22,9 @@ from nodeprep.facts.network.cni import Cni
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.devnodes import DevNodes
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.job_profile import Profile, ProfileError
+from nodeprep.job_profile import Profile
 from nodeprep.look import Look
+from nodeprep.typed_yaml import InvalidValueError
 
 RESTS_ON = frozenset({Pci, Rdma, Terway, Cni, Cluster})  # what a choice of profiles looks at
 FORGET = "nodeprep reset --inventory forgets it"
@@ -175,7 +176,7 @@ def remembered(agent_state: AgentState) -> tuple[NamedProfile, ...]:
         return tuple(
             NamedProfile(job_profile.parse(part["profile"]), tuple(part["names"])) for part in agent_state.parts
         )
-    except (ProfileError, KeyError, TypeError):
+    except (InvalidValueError, KeyError, TypeError):
         return ()
 
 
@@ -183,7 +184,7 @@ def inventory(agent_state: AgentState) -> Profile | None:
     """What the node had when it was first ready; None if nothing that can be read says so."""
     try:
         return None if agent_state.baseline is None else job_profile.parse(agent_state.baseline)
-    except ProfileError:
+    except InvalidValueError:
         return None
 
 

@@ -9,26 +9,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from nodeprep import job_profile
+from nodeprep import typed_yaml
 from nodeprep.checks.plugin.tolerates_gate import CHECK as TOLERATES_GATE
 from nodeprep.checks.plugin.tolerates_gate import Want as Tolerated
-from nodeprep.config import assign_rules, keys, kinds, wants
+from nodeprep.config import assign_rules, keys
 from nodeprep.config.assign_rules import AssignRule
-from nodeprep.config.keys import MODE
 from nodeprep.decide.confirmation_policy import ConfirmationPolicy
 from nodeprep.decide.confirmation_policy import ConfirmationRule as DampingRule
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.gate_readiness import Mode, ReadinessPolicy
 from nodeprep.facts import ALL as FACTS
-from nodeprep.job_profile import Keys, ProfileError
 from nodeprep.model import Check, Confirmation, Fact
+from nodeprep.typed_yaml import InvalidValueError, Keys
 
 CLASSES = {
     "fast": Confirmation.FAST,
     "records": Confirmation.RECORDS,
     "slow": Confirmation.SLOW,
 }  # a latch has no numbers
-PERIOD_SECONDS = kinds.seconds(0.5, 3600.0)
+PERIOD_SECONDS = typed_yaml.seconds(0.5, 3600.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,28 +72,27 @@ def fact_name(fact: Fact) -> str:
 
 
 def read_agent(given: Mapping[str, Any], beside: str, checks: Iterable[Check]) -> AgentSettings:
-    """Read the agent's keys; profiles named by file lie in the directory `beside`. Raises ProfileError, ConfigError."""
+    """The agent's keys of what a file states, by field name; profiles named by file lie in the directory `beside`.
+
+    Raises InvalidValueError, ConfigError.
+    """
     confirmation = _confirmation(given.get("confirmation"))
     return AgentSettings(
-        mode=_mode(given.get("mode")),
-        assign=assign_rules.read_rules(given.get("assign"), ("assign",), beside, checks),
+        mode=Mode(given.get("mode", Mode.OBSERVE)),
+        assign=assign_rules.read_rules(given.get("assign", ()), ("assign",), beside, checks),
         gate=_gate(given.get("gate")),
         confirmation=confirmation,
         readiness=_readiness(given.get("readiness"), confirmation),
-        every=_every(given.get("every")),
+        every=_every(given.get("every", {})),
         metrics=MetricsSettings(**_section(given.get("metrics"), "metrics")),
     )
-
-
-def _mode(value: object) -> Mode:
-    return Mode.OBSERVE if value is None else Mode(MODE.read(value, ("mode",)))
 
 
 def _gate(value: object) -> GatePolicy:
     gate = GatePolicy(**_section(value, "gate"))
     if gate.unhealthy_taint == gate.bootstrap_taint:
         wanted = "another name than gate.bootstrap-taint has"
-        raise ProfileError(("gate", "unhealthy-taint"), gate.unhealthy_taint, wanted)
+        raise InvalidValueError(("gate", "unhealthy-taint"), gate.unhealthy_taint, wanted)
     return gate
 
 
@@ -111,9 +109,10 @@ def _rule(value: object, name: str, default: DampingRule) -> DampingRule:
     here = ("confirmation", name)
     rule = replace(default, **keys.section({} if value is None else value, here, f"confirmation.{name}"))
     if rule.fails > rule.of:
-        raise ProfileError((*here, "fails"), rule.fails, f"at most {rule.of}, as many as confirmation.{name}.of")
+        raise InvalidValueError((*here, "fails"), rule.fails, f"at most {rule.of}, as many as confirmation.{name}.of")
     if rule.fails == 1 and rule.span > 0:
-        raise ProfileError((*here, "span"), rule.span, f"0, for one failure (confirmation.{name}.fails) takes no time")
+        wanted = f"0, for one failure (confirmation.{name}.fails) takes no time"
+        raise InvalidValueError((*here, "span"), rule.span, wanted)
     return rule
 
 
@@ -122,22 +121,22 @@ def _readiness(value: object, confirmation: ConfirmationPolicy) -> ReadinessPoli
     for key, limit in (("bootstrap-limit", policy.bootstrap_limit), ("validation-limit", policy.validation_limit)):
         if limit < confirmation.pass_span:
             wanted = f"at least {confirmation.pass_span:g}, as long as the passes take (confirmation.pass-span)"
-            raise ProfileError(("readiness", key), limit, wanted)
+            raise InvalidValueError(("readiness", key), limit, wanted)
     return policy
 
 
-def _every(value: object) -> dict[str, float]:
+def _every(periods: Mapping[str, object]) -> dict[str, float]:
     facts = {fact_name(fact): fact for fact in FACTS}
-    periods: dict[str, float] = {}
-    for name, given in job_profile.as_mapping({} if value is None else value, ("every",)).items():
+    found: dict[str, float] = {}
+    for name, given in periods.items():
         here: Keys = ("every", name)
         if name not in facts:
-            raise ProfileError(here, name, wants.nearest(name, facts, "a fact"))
-        periods[name] = PERIOD_SECONDS.read(given, here)
-        if periods[name] < facts[name].rest:
+            raise InvalidValueError(here, name, typed_yaml.nearest(name, facts, "a fact"))
+        found[name] = PERIOD_SECONDS.read(given, here)
+        if found[name] < facts[name].rest:
             wanted = f"at least {facts[name].rest:g}: others serve {name} to the whole fleet"
-            raise ProfileError(here, given, wanted)
-    return periods
+            raise InvalidValueError(here, given, wanted)
+    return found
 
 
 def _section(value: object, name: str) -> dict[str, Any]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any
 
 from nodeprep import job_profile
 from nodeprep.config import keys, profile_files
-from nodeprep.config.kinds import QUALIFIED
 from nodeprep.config.profile_files import NamedProfile, NoSuchProfileError
-from nodeprep.job_profile import Expectation, Keys, Profile, ProfileError
+from nodeprep.job_profile import Expectation, Profile
 from nodeprep.model import Check
+from nodeprep.typed_yaml import InvalidValueError, Keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +31,10 @@ class AssignRule:
         return all(name in labels and fnmatchcase(labels[name], pattern) for name, pattern in self.match.items())
 
 
-def read_rules(value: object, here: Keys, beside: str, checks: Iterable[Check]) -> tuple[AssignRule, ...]:
-    """Read `assign`. Raises ProfileError, and ConfigError for what is wrong within a profile's own file."""
-    if value is None:
-        return ()
-    if not isinstance(value, tuple):
-        raise ProfileError(here, value, "a list of rules")
+def read_rules(rules: Iterable[object], here: Keys, beside: str, checks: Iterable[Check]) -> tuple[AssignRule, ...]:
+    """Read `assign`. Raises InvalidValueError, and ConfigError for what is wrong within a profile's own file."""
     shelf = _Shelf(beside, tuple(checks))
-    return tuple(_rule(one, (*here, index), shelf) for index, one in enumerate(value))
+    return tuple(_rule(one, (*here, index), shelf) for index, one in enumerate(rules))
 
 
 class _Shelf:
@@ -54,44 +49,28 @@ class _Shelf:
         try:
             self.known[asked] = self.known.get(asked) or profile_files.named(asked, self.beside, self.checks)
         except NoSuchProfileError as error:
-            raise ProfileError(here, asked, error.wanted) from error
+            raise InvalidValueError(here, asked, error.wanted) from error
         return self.known[asked]
 
 
 def _rule(value: object, here: Keys, shelf: _Shelf) -> AssignRule:
-    given = job_profile.as_mapping(value, here)
-    keys.only_known(given, here, "assign[]")
-    use = job_profile.as_texts(given.get("use") or (), (*here, "use"))
-    if not use:
-        raise ProfileError((*here, "use"), given.get("use"), "one profile or more")
-    expect = job_profile.as_text(given.get("expect") or "", (*here, "expect"))
+    stated = keys.section(value, here, "assign[]")
+    use, expect = stated["use"], stated.get("expect", "")
     profiles = [shelf.take(asked, (*here, "use", index)) for index, asked in enumerate(use)]
     names = [one.profile.name for one in profiles]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise ProfileError((*here, "use", index), use[index], f"each profile once (its name is {name})")
+            raise InvalidValueError((*here, "use", index), use[index], f"each profile once (its name is {name})")
     if expect:
         inventory = _inventory(expect, (*here, "expect"), shelf)
         profiles = [_expecting(inventory, one) for one in profiles]
-    return AssignRule(_match(given, here), use, expect, tuple(profiles))
-
-
-def _match(given: Mapping[str, Any], here: Keys) -> dict[str, str]:
-    if "match" not in given:
-        return {}
-    here = (*here, "match")
-    labels = job_profile.as_mapping(given["match"], here)
-    if not labels:  # meant for some nodes, and half written: it would hold for all
-        raise ProfileError(here, given["match"], "a label with a glob, or no match at all for every node")
-    return {
-        QUALIFIED.read(name, (*here, name)): job_profile.as_text(glob, (*here, name)) for name, glob in labels.items()
-    }
+    return AssignRule(stated.get("match", {}), use, expect, tuple(profiles))
 
 
 def _inventory(asked: str, here: Keys, shelf: _Shelf) -> Expectation:
     stated = shelf.take(asked, here).stated
     if not (stated.devices or stated.ports or stated.at_least):
-        raise ProfileError(here, asked, "a file that states devices or ports (nodeprep profile capture)")
+        raise InvalidValueError(here, asked, "a file that states devices or ports (nodeprep profile capture)")
     return stated
 
 

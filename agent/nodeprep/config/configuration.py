@@ -13,7 +13,6 @@ mode: observe               # this and more is the agent's: agent_settings.py
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
@@ -29,16 +28,15 @@ from nodeprep.config.profile_files import NamedProfile, NoSuchProfileError
 from nodeprep.config.waiver_rules import WAIVER_LIMIT_DAYS, Waiver
 from nodeprep.config.yaml_document import Document
 from nodeprep.doors.node_host import METADATA
-from nodeprep.job_profile import Keys, Profile, ProfileError
+from nodeprep.job_profile import Profile
 from nodeprep.model import Check
+from nodeprep.typed_yaml import InvalidValueError, Keys
 
 if TYPE_CHECKING:
     from nodeprep.config.agent_settings import AgentSettings
 
 DEFAULT_FILE = "/etc/nodeprep/config.yaml"
 AUTO = "auto"
-# An address and no name: to look a name up takes as long as its server likes.
-METADATA_URL = re.compile(r"http://(?:([0-9]{1,3}(?:\.[0-9]{1,3}){3})|\[[0-9a-fA-F:]+\])(?::([0-9]{1,5}))?")
 AGENT = (
     "mode",
     "assign",
@@ -112,7 +110,7 @@ def parse_settings(document: Document, today: str | None, checks: tuple[Check, .
     """Read the settings that a document holds, its default profile too. Raises ConfigError."""
     try:
         settings = _settings(document, today, checks)
-    except ProfileError as error:
+    except InvalidValueError as error:
         raise document.located(error) from error
     try:
         return replace(settings, default_profile=settings.named())
@@ -121,76 +119,52 @@ def parse_settings(document: Document, today: str | None, checks: tuple[Check, .
 
 
 def _settings(document: Document, today: str | None, checks: tuple[Check, ...]) -> Settings:
-    top = job_profile.as_mapping(document.value, ())
-    _only_known(top, ())
-    job_profile.exactly(top, "apiVersion", "nodeprep.io/v1")
-    job_profile.exactly(top, "kind", "Config")
-    stated = job_profile.take(top, (), "want", job_profile.numbers, {})
+    top = _section(document.value, ())
+    stated = top.pop("want", {})
     for check, values in stated.items():
         if check == TOLERATES_GATE.id:
-            raise ProfileError(("want", check), dict(values), "nothing here: `gate` names the taints")
+            raise InvalidValueError(("want", check), dict(values), "nothing here: `gate` names the taints")
         wants.want(checks, check, values, ("want", check))
     agent = _agent(top, str(Path(document.source).parent), checks)
-    waivers = top.get("waivers") or ()
-    if not isinstance(waivers, tuple):
-        raise ProfileError(("waivers",), waivers, "a list of waivers")
+    waivers = [_waiver(one, ("waivers", index), today, checks) for index, one in enumerate(top.pop("waivers", ()))]
     return Settings(
         file=document.source,
-        default=job_profile.take(top, (), "default", job_profile.as_text, AUTO),
         want={**stated, **(agent.wanted_of_plugins if agent else {})},
-        waivers=tuple(_waiver(one, ("waivers", index), today, checks) for index, one in enumerate(waivers)),
-        exclude=job_profile.take(top, (), "exclude", job_profile.as_texts, ()),
-        metadata_url=job_profile.take(top, (), "metadata-url", _metadata_url, METADATA),
+        waivers=tuple(waivers),
         agent_part=agent,
+        **{key: value for key, value in top.items() if key in ("default", "exclude", "metadata_url")},
     )
 
 
-def _only_known(given: Mapping[str, Any], here: Keys, under: str = "") -> None:
+def _section(value: object, here: Keys, under: str = "") -> dict[str, Any]:
     from nodeprep.config import keys  # noqa: PLC0415 - 3 ms that `check` without a file can do without
 
-    keys.only_known(given, here, under)
+    return keys.section(value, here, under)
 
 
 def _agent(top: Mapping[str, Any], beside: str, checks: tuple[Check, ...]) -> AgentSettings | None:
-    if all(top.get(key) is None for key in AGENT):
+    if not any(key in top for key in AGENT):
         return None
     from nodeprep.config import agent_settings  # noqa: PLC0415 - 30 ms that `check` can do without
 
     return agent_settings.read_agent(top, beside, checks)
 
 
-def _metadata_url(value: object, here: Keys) -> str:
-    match = METADATA_URL.fullmatch(value) if isinstance(value, str) else None
-    octets = [int(octet) for octet in (match[1] or "0").split(".")] if match else []
-    if not isinstance(value, str) or match is None or max(octets) > 255 or not 0 < int(match[2] or 80) < 1 << 16:
-        raise ProfileError(here, value, f"http:// and an IPv4 address, with a port or without, such as {METADATA}")
-    return value
-
-
 def _waiver(value: object, here: Keys, today: str | None, checks: tuple[Check, ...]) -> Waiver:
-    given = job_profile.as_mapping(value, here)
-    _only_known(given, here, "waivers[]")
-    for key, wanted in (("check", "a check's id"), ("until", "a date"), ("reason", "why, for whoever meets it")):
-        if given.get(key) in (None, ""):
-            raise ProfileError((*here, key), None, wanted)
-    pattern = job_profile.as_text(given["check"], (*here, "check"))
-    if not any(fnmatchcase(check.id, pattern) for check in checks):
-        raise ProfileError((*here, "check"), pattern, wants.a_check(pattern, [check.id for check in checks]))
-    return Waiver(
-        check=pattern,
-        until=_date(given["until"], (*here, "until"), date.fromisoformat(today) if today else None),
-        reason=job_profile.as_text(given["reason"], (*here, "reason")),
-        device=job_profile.take(given, here, "device", job_profile.as_text, "*"),
-        nodes=job_profile.take(given, here, "nodes", job_profile.as_texts, ("*",)),
-    )
+    waiver = Waiver(**_section(value, here, "waivers[]"))
+    if not any(fnmatchcase(check.id, waiver.check) for check in checks):
+        wanted = wants.a_check(waiver.check, [check.id for check in checks])
+        raise InvalidValueError((*here, "check"), waiver.check, wanted)
+    until = _date(waiver.until, (*here, "until"), date.fromisoformat(today) if today else None)
+    return replace(waiver, until=until)
 
 
-def _date(value: object, here: Keys, today: date | None) -> str:
+def _date(value: str, here: Keys, today: date | None) -> str:
     last = None if today is None else today + timedelta(days=WAIVER_LIMIT_DAYS)
     try:
-        until = date.fromisoformat(job_profile.as_text(value, here))
+        until = date.fromisoformat(value)
     except ValueError:
-        raise ProfileError(here, value, f"a date such as {last or '2030-01-31'}") from None
+        raise InvalidValueError(here, value, f"a date such as {last or '2030-01-31'}") from None
     if last is not None and until > last:
-        raise ProfileError(here, value, f"a date no later than {last}, {WAIVER_LIMIT_DAYS} days from today")
+        raise InvalidValueError(here, value, f"a date no later than {last}, {WAIVER_LIMIT_DAYS} days from today")
     return until.isoformat()

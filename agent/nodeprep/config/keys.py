@@ -6,14 +6,14 @@ not here: they stand in the dataclasses beside the rules that they belong to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nodeprep import job_profile
-from nodeprep.config import kinds
-from nodeprep.config.kinds import ADDRESS, QUALIFIED, TEXTS, TRUTH, ValueKind
-from nodeprep.job_profile import API_VERSION, Keys, ProfileError
+from nodeprep import typed_yaml
+from nodeprep.config.kinds import ADDRESS, METADATA_URL, QUALIFIED
+from nodeprep.job_profile import API_VERSION, NUMBERS, TEXTS
+from nodeprep.typed_yaml import ANYTHING, MAPPING, TEXT, TRUTH, Keys, ValueKind
 
 NEXT_ROUND = "holds from the next round on"
 NEXT_LOOK = "counts from the next look on; what is proven, convicted or latched stays so"
@@ -22,7 +22,13 @@ RELABEL = (
     "run nodeprep nodes release --all before, and apply the admission policy of the new names: else the old one stays"
 )
 RESTART = "needs a restart of the agent; until then the old one holds"
-MODE = kinds.one_of("observe", "gate", "repair")
+MODE = typed_yaml.one_of("observe", "gate", "repair")
+# A match that is half written was meant for some nodes, and would hold for all.
+LABEL_GLOBS = typed_yaml.not_empty(
+    typed_yaml.mapping_of(TEXT, key=QUALIFIED),
+    "a label with a glob, or no match at all for every node",
+    required=False,
+)
 HOUR, DAY = 3600.0, 86400.0  # seconds
 REMEMBERED = 5  # looks that the memory holds of one subject (agent_state.Case)
 
@@ -32,7 +38,7 @@ class ConfigKey:
     """One key by its path; `[]` stands for each item of a list. `kind` is what may stand there."""
 
     path: str
-    kind: ValueKind
+    kind: ValueKind[Any]
     meaning: str
     reload: str
 
@@ -43,63 +49,78 @@ def _rule(name: str, whom: str) -> tuple[ConfigKey, ...]:
     return (
         ConfigKey(
             f"{path}.fails",
-            kinds.whole(1, REMEMBERED, "looks"),
+            typed_yaml.whole_number(1, REMEMBERED, "looks"),
             f"Fresh looks that must fail before {whom} is believed.",
             NEXT_LOOK,
         ),
         ConfigKey(
             f"{path}.of",
-            kinds.whole(1, REMEMBERED, "looks"),
+            typed_yaml.whole_number(1, REMEMBERED, "looks"),
             "Among so many of the last fresh looks; memory holds 5.",
             NEXT_LOOK,
         ),
-        ConfigKey(f"{path}.apart", kinds.seconds(0, HOUR), "Least time from one failing look to the next.", NEXT_LOOK),
         ConfigKey(
-            f"{path}.span", kinds.seconds(0, HOUR), "Least time from the first failing look to the last.", NEXT_LOOK
+            f"{path}.apart", typed_yaml.seconds(0, HOUR), "Least time from one failing look to the next.", NEXT_LOOK
+        ),
+        ConfigKey(
+            f"{path}.span",
+            typed_yaml.seconds(0, HOUR),
+            "Least time from the first failing look to the last.",
+            NEXT_LOOK,
         ),
     )
 
 
 KEYS = (
-    ConfigKey("apiVersion", kinds.only(API_VERSION), "Of this format.", NEXT_ROUND),
-    ConfigKey("kind", kinds.only("Config"), "Tells the file from a profile.", NEXT_ROUND),
+    ConfigKey("apiVersion", typed_yaml.only(API_VERSION), "Of this format.", NEXT_ROUND),
+    ConfigKey("kind", typed_yaml.only("Config"), "Tells the file from a profile.", NEXT_ROUND),
     ConfigKey(
         "default",
-        kinds.given("auto or a profile"),
+        TEXT.described("auto or a profile"),
         "The profile where nothing else names one: a built-in one, a file beside this one, or auto: by hardware.",
         PROFILES,
     ),
     ConfigKey(
         "want",
-        kinds.given("numbers by check and key"),
+        NUMBERS.described("numbers by check and key"),
         "Numbers of single checks, which win over those of profiles; `nodeprep explain ID` prints them.",
         NEXT_ROUND,
     ),
     ConfigKey(
         "waivers",
-        kinds.given("a list of waivers"),
+        typed_yaml.list_of(ANYTHING, "waivers"),
         "Findings that are shown and do not count, up to a date.",
         NEXT_ROUND,
     ),
-    ConfigKey("waivers[].check", kinds.given("an id or a glob"), "Which checks: an id or a glob.", NEXT_ROUND),
+    ConfigKey(
+        "waivers[].check",
+        typed_yaml.not_empty(TEXT, "a check's id").described("an id or a glob"),
+        "Which checks: an id or a glob.",
+        NEXT_ROUND,
+    ),
     ConfigKey(
         "waivers[].device",
-        kinds.given("a glob"),
+        TEXT.described("a glob"),
         "Which devices: a glob of PCI addresses, `address/port` or device names.",
         NEXT_ROUND,
     ),
     ConfigKey("waivers[].nodes", TEXTS, "Which nodes: globs of names.", NEXT_ROUND),
     ConfigKey(
         "waivers[].until",
-        kinds.given("a date, at most 90 days from now"),
+        typed_yaml.not_empty(TEXT, "a date").described("a date, at most 90 days from now"),
         "The last day on which it holds (UTC).",
         NEXT_ROUND,
     ),
-    ConfigKey("waivers[].reason", kinds.given("a line of text"), "Why, for whoever meets it.", NEXT_ROUND),
+    ConfigKey(
+        "waivers[].reason",
+        typed_yaml.not_empty(TEXT, "why, for whoever meets it").described("a line of text"),
+        "Why, for whoever meets it.",
+        NEXT_ROUND,
+    ),
     ConfigKey("exclude", TEXTS, "Globs of paths that are never read.", NEXT_ROUND),
     ConfigKey(
         "metadata-url",
-        kinds.given("http:// and an IPv4 address"),
+        METADATA_URL.described("http:// and an IPv4 address"),
         "Where an ECS instance asks for its metadata.",
         NEXT_ROUND,
     ),
@@ -112,23 +133,26 @@ KEYS = (
     ),
     ConfigKey(
         "assign",
-        kinds.given("a list of rules"),
+        typed_yaml.list_of(ANYTHING, "rules"),
         "Which profiles a node has, by its labels; the first rule that matches holds, and after the list `default`."
         " Where labels cannot be had, what it last said holds; without such a memory nothing opens.",
         PROFILES,
     ),
     ConfigKey(
         "assign[].match",
-        kinds.given("globs by node label"),
+        LABEL_GLOBS.described("globs by node label"),
         "Labels that the node must all have, with values that match. Without it the rule matches every node.",
         PROFILES,
     ),
     ConfigKey(
-        "assign[].use", kinds.given("a list of profiles"), "Built-in profiles, or files beside this one.", PROFILES
+        "assign[].use",
+        typed_yaml.not_empty(TEXTS, "one profile or more").described("a list of profiles"),
+        "Built-in profiles, or files beside this one.",
+        PROFILES,
     ),
     ConfigKey(
         "assign[].expect",
-        kinds.given("a profile's file"),
+        TEXT.described("a profile's file"),
         "A captured profile: the devices and ports that it states are expected by each profile of `use`.",
         PROFILES,
     ),
@@ -147,7 +171,7 @@ KEYS = (
     ),
     ConfigKey(
         "gate.effect",
-        kinds.one_of("NoSchedule", "PreferNoSchedule"),
+        typed_yaml.one_of("NoSchedule", "PreferNoSchedule"),
         "What the taint does; PreferNoSchedule is the step to try first.",
         NEXT_ROUND,
     ),
@@ -171,63 +195,65 @@ KEYS = (
     *_rule("slow", "a bad rate, counter or daemon"),
     ConfigKey(
         "confirmation.passes",
-        kinds.whole(1, 100, "looks"),
+        typed_yaml.whole_number(1, 100, "looks"),
         "Fresh looks in a row without a fault before a gate opens.",
         NEXT_LOOK,
     ),
     ConfigKey(
         "confirmation.pass-span",
-        kinds.seconds(0, HOUR),
+        typed_yaml.seconds(0, HOUR),
         "Least time from the first of these looks to the last.",
         NEXT_LOOK,
     ),
-    ConfigKey("confirmation.pass-every", kinds.seconds(0.5, 600), "How often such a look is taken.", NEXT_LOOK),
+    ConfigKey("confirmation.pass-every", typed_yaml.seconds(0.5, 600), "How often such a look is taken.", NEXT_LOOK),
     ConfigKey(
         "confirmation.flap-count",
-        kinds.whole(1, 100, "releases"),
+        typed_yaml.whole_number(1, 100, "releases"),
         "A fault that would be released so often within flap-window is latched: looks alone do not free it.",
         NEXT_LOOK,
     ),
-    ConfigKey("confirmation.flap-window", kinds.seconds(1, DAY), "The time within which releases count.", NEXT_LOOK),
+    ConfigKey(
+        "confirmation.flap-window", typed_yaml.seconds(1, DAY), "The time within which releases count.", NEXT_LOOK
+    ),
     ConfigKey(
         "confirmation.blind-after",
-        kinds.seconds(1, DAY),
+        typed_yaml.seconds(1, DAY),
         "How long a gate check may be unable to look before the node's conditions say Unknown.",
         NEXT_ROUND,
     ),
     ConfigKey(
         "readiness.bootstrap-limit",
-        kinds.seconds(60, DAY),
+        typed_yaml.seconds(60, DAY),
         "How long a node may take from its start to readiness before a human is called.",
         NEXT_ROUND,
     ),
     ConfigKey(
         "readiness.human-passes",
-        kinds.seconds(30, DAY),
+        typed_yaml.seconds(30, DAY),
         "How long all gate checks must pass before a node that waits for a human is ready without one.",
         NEXT_ROUND,
     ),
     ConfigKey(
         "readiness.validation-limit",
-        kinds.seconds(30, DAY),
+        typed_yaml.seconds(30, DAY),
         "Planned: how long the checks may take to pass after a remedy before it counts as failed.",
         NEXT_ROUND,
     ),
     ConfigKey(
         "readiness.remedy-after",
-        kinds.seconds(0, DAY),
+        typed_yaml.seconds(0, DAY),
         "How long a conviction stands before a remedy counts as due.",
         NEXT_ROUND,
     ),
     ConfigKey(
         "readiness.grace",
-        kinds.seconds(0, HOUR),
+        typed_yaml.seconds(0, HOUR),
         "How long a conviction stands after a boot before a human is called: links train for up to a minute.",
         NEXT_ROUND,
     ),
     ConfigKey(
         "every",
-        kinds.given("seconds by fact", "seconds"),
+        MAPPING.described("seconds by fact", "seconds"),
         "How often a fact is looked at where no event announces a change, in seconds from 0.5 to 3600.",
         NEXT_ROUND,
     ),
@@ -237,7 +263,7 @@ KEYS = (
         "The address on which /metrics, /healthz and /readyz are served. A pod with hostNetwork gives the node's.",
         RESTART,
     ),
-    ConfigKey("metrics.port", kinds.whole(0, 65535), "The TCP port for them; 0 serves nothing.", RESTART),
+    ConfigKey("metrics.port", typed_yaml.whole_number(0, 65535), "The TCP port for them; 0 serves nothing.", RESTART),
 )
 
 
@@ -253,27 +279,7 @@ def children(under: str = "") -> Mapping[str, ConfigKey | None]:
     return found
 
 
-def only_known(stated: Mapping[str, Any], here: Keys, under: str = "") -> None:
-    """Raise ProfileError for a key that is not in the table."""
-    allowed = children(under)
-    for name in stated:
-        if name not in allowed:
-            raise ProfileError((*here, name), name, _meant(name, allowed))
-
-
-def _meant(name: str, allowed: Iterable[str]) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - 6 ms that only an error costs
-
-    near = get_close_matches(name, allowed, n=1)
-    return repr(near[0]) if near else f"one of {', '.join(allowed)}"
-
-
-def section(value: object, here: Keys, under: str) -> dict[str, Any]:
-    """What a mapping states, by field name, with what holds keys in turn as it is. Raises ProfileError."""
-    stated = job_profile.as_mapping(value, here)
-    only_known(stated, here, under)
-    found: dict[str, Any] = {}
-    for name, key in children(under).items():
-        if stated.get(name) is not None:
-            found[name.replace("-", "_")] = key.kind.read(stated[name], (*here, name)) if key else stated[name]
-    return found
+def section(value: object, here: Keys, under: str = "") -> dict[str, Any]:
+    """What a mapping states, by field name, with what holds keys in turn as it is. Raises InvalidValueError."""
+    table = {name: (name.replace("-", "_"), key.kind if key else ANYTHING) for name, key in children(under).items()}
+    return typed_yaml.fields_of(table).read(value, here)

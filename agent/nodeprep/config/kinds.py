@@ -1,63 +1,18 @@
-"""What may stand at a key of the configuration: the words for it in errors and docs, and what reads it."""
+"""Kinds of values that only the configuration has: names of Kubernetes and addresses."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
-from nodeprep import job_profile
-from nodeprep.job_profile import Keys, ProfileError
+from nodeprep import typed_yaml
+from nodeprep.doors.node_host import METADATA
 
 # Kubernetes' qualified name (apimachinery, util/validation): a name of 63 characters, and before it a DNS subdomain.
 NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 SUBDOMAIN = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
 SUBDOMAIN_LIMIT = 253  # characters
-
-
-@dataclass(frozen=True, slots=True)
-class ValueKind:
-    """`says` completes "wanted ..."; `read` gives the value and raises ProfileError for anything else."""
-
-    says: str
-    read: Callable[[object, Keys], Any]
-    unit: str = ""
-
-
-def _kind(
-    says: str, fits: Callable[[Any], bool], made: Callable[[Any], Any] = lambda value: value, unit: str = ""
-) -> ValueKind:
-    def read(value: object, here: Keys) -> Any:
-        if not fits(value):
-            raise ProfileError(here, value, says)
-        return made(value)
-
-    return ValueKind(says, read, unit)
-
-
-def seconds(least: float, most: float) -> ValueKind:
-    """A time: a plain number, for the numbers of single checks are plain too."""
-    says = f"a plain number of seconds, {least:g} to {most:g}"
-    return _kind(says, lambda value: _is_number(value) and least <= value <= most, float, "seconds")
-
-
-def whole(least: int, most: int, unit: str = "") -> ValueKind:
-    says = f"a whole number{f' of {unit}' if unit else ''}, {least} to {most}"
-    return _kind(says, lambda value: type(value) is int and least <= value <= most, unit=unit)
-
-
-def one_of(*allowed: str) -> ValueKind:
-    return _kind(f"one of {', '.join(allowed)}", lambda value: isinstance(value, str) and value in allowed)
-
-
-def only(text: str) -> ValueKind:
-    return _kind(text, lambda value: value == text)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+# An address and no name: to look a name up takes as long as its server likes.
+METADATA_ADDRESS = re.compile(r"http://(?:([0-9]{1,3}(?:\.[0-9]{1,3}){3})|\[[0-9a-fA-F:]+\])(?::([0-9]{1,5}))?")
 
 
 def _is_qualified(value: object) -> bool:
@@ -77,12 +32,15 @@ def _is_address(value: object) -> bool:
         return False
 
 
-def given(says: str, unit: str = "") -> ValueKind:
-    """What has a reader of its own elsewhere."""
-    return ValueKind(says, lambda value, _: value, unit)
+def _is_metadata_url(value: object) -> bool:
+    match = METADATA_ADDRESS.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return False
+    return max(int(octet) for octet in (match[1] or "0").split(".")) <= 255 and 0 < int(match[2] or 80) < 1 << 16
 
 
-TRUTH = _kind("true or false", lambda value: isinstance(value, bool))
-TEXTS = ValueKind("a list of words", job_profile.as_texts)
-ADDRESS = _kind("an IP address of this node, such as 127.0.0.1", _is_address)
-QUALIFIED = _kind("a name as Kubernetes takes it, such as nodeprep.io/unhealthy", _is_qualified)
+ADDRESS = typed_yaml.fitting("an IP address of this node, such as 127.0.0.1", _is_address)
+QUALIFIED = typed_yaml.fitting("a name as Kubernetes takes it, such as nodeprep.io/unhealthy", _is_qualified)
+METADATA_URL = typed_yaml.fitting(
+    f"http:// and an IPv4 address, with a port or without, such as {METADATA}", _is_metadata_url
+)

@@ -13,8 +13,9 @@ from nodeprep import job_profile
 from nodeprep.checks import ALL
 from nodeprep.config import wants, yaml_document
 from nodeprep.config.yaml_document import ConfigError, Document
-from nodeprep.job_profile import Expectation, Profile, ProfileError
+from nodeprep.job_profile import Expectation, Profile
 from nodeprep.model import Check
+from nodeprep.typed_yaml import InvalidValueError
 
 BUILT_IN = (
     "base",
@@ -126,7 +127,7 @@ def _source(asked: str, beside: str, known: tuple[Check, ...]) -> ProfileSource:
         profile = job_profile.parse(document.value)
         wants.check_gates(profile, known)
         wants.wants(profile, known)
-    except ProfileError as error:
+    except InvalidValueError as error:
         raise document.located(error) from error
     return ProfileSource(path, document, profile)
 

@@ -5,7 +5,6 @@ Words are read as YAML 1.2 reads them: `no` and `0000:50:00.0` are text, which Y
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,10 +13,10 @@ from typing import Any
 
 import yaml
 
-from nodeprep import job_profile
+from nodeprep import typed_yaml
 from nodeprep.doors.files.reader import Files
-from nodeprep.job_profile import Keys, ProfileError
 from nodeprep.model import Unreadable
+from nodeprep.typed_yaml import InvalidValueError, Keys
 
 FILE_LIMIT_BYTES = 1 << 20  # bytes; a profile of 64 ports by name has 20 KB
 DEPTH = 16  # nesting; a profile needs 5
@@ -35,7 +34,7 @@ class ConfigError(Exception):
 
     def __init__(self, source: str, line: int | None, key: str, found: str, wanted: str) -> None:
         place = f"{source}:{line}" if line else source
-        super().__init__(f"{place}: {_printable(key)}: found {found}, wanted {wanted}")
+        super().__init__(f"{place}: {typed_yaml.printable(key)}: found {found}, wanted {wanted}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +48,10 @@ class Document:
     def error(self, keys: Keys, found: object, wanted: str) -> ConfigError:
         """An error at a key; for one that is missing, at what it is missing from."""
         near = next((keys[:end] for end in range(len(keys), -1, -1) if keys[:end] in self.lines), ())
-        return ConfigError(self.source, self.lines.get(near, 1), job_profile.dotted(keys), words(found), wanted)
+        line, key = self.lines.get(near, 1), typed_yaml.dotted(keys)
+        return ConfigError(self.source, line, key, typed_yaml.words(found), wanted)
 
-    def located(self, error: ProfileError) -> ConfigError:
+    def located(self, error: InvalidValueError) -> ConfigError:
         return self.error(error.keys, error.found, error.wanted)
 
 
@@ -117,7 +117,7 @@ class _Composer:
         return Document(self.source, value, self.lines)
 
     def error(self, event: Any, keys: Keys, found: str, wanted: str) -> ConfigError:
-        return ConfigError(self.source, _line_of(event.start_mark), job_profile.dotted(keys), found, wanted)
+        return ConfigError(self.source, _line_of(event.start_mark), typed_yaml.dotted(keys), found, wanted)
 
     def value(self, event: Any, keys: Keys) -> object:
         self.lines.setdefault(keys, _line_of(event.start_mark))
@@ -131,7 +131,7 @@ class _Composer:
         if isinstance(event, yaml.ScalarEvent):
             value = self.scalar(event, keys)
         elif event.tag not in (None, "!", f"{STANDARD_TAG_PREFIX}map", f"{STANDARD_TAG_PREFIX}seq"):
-            raise self.error(event, keys, f"the tag {words(event.tag)}", "plain YAML")
+            raise self.error(event, keys, f"the tag {typed_yaml.words(event.tag)}", "plain YAML")
         elif isinstance(event, yaml.SequenceStartEvent):
             value = tuple(self.items(keys))
         else:
@@ -143,7 +143,8 @@ class _Composer:
     def alias(self, event: Any, keys: Keys) -> object:
         """What the anchor stands for; also of no use within itself, where it is not known yet."""
         if event.anchor not in self.anchors:
-            raise self.error(event, keys, f"the alias *{_printable(event.anchor)}", "an anchor of that name above it")
+            found = f"the alias *{typed_yaml.printable(event.anchor)}"
+            raise self.error(event, keys, found, "an anchor of that name above it")
         value, size = self.anchors[event.anchor]
         self.count += size
         if self.count > VALUES_LIMIT:
@@ -174,7 +175,7 @@ class _Composer:
     def scalar(self, event: Any, keys: Keys) -> object:
         text: str = event.value
         if event.tag not in (None, "!", f"{STANDARD_TAG_PREFIX}str"):
-            raise self.error(event, keys, f"the tag {words(event.tag)}", "plain YAML")
+            raise self.error(event, keys, f"the tag {typed_yaml.words(event.tag)}", "plain YAML")
         if event.tag or not event.implicit[0]:  # quoted, or said to be text
             return text
         if text in WORDS:
@@ -206,24 +207,6 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 
 _Dumper.add_representer(str, _represent_text)
 _Dumper.add_representer(tuple, lambda dumper, value: dumper.represent_list(list(value)))
-
-
-def words(found: object) -> str:
-    """What was found, as somebody who reads YAML knows it."""
-    if found is None:
-        return "nothing"
-    if isinstance(found, Mapping):
-        return "keys with values"
-    if isinstance(found, list | tuple):
-        return "a list"
-    if isinstance(found, str):
-        return repr(found if len(found) <= 60 else f"{found[:57]}...")
-    return json.dumps(found) if isinstance(found, bool | int | float) else repr(found)
-
-
-def _printable(text: str) -> str:
-    """One line that commands no terminal, however long and odd the key."""
-    return text if text.isprintable() and len(text) <= 120 else f"{repr(text[:120])[1:-1]}..."
 
 
 def _line(before: bytes) -> int:

@@ -15,7 +15,8 @@ from nodeprep.doors import clock
 from nodeprep.doors.files import state_store
 from nodeprep.doors.files.host_root import BOOT_ID
 from nodeprep.doors.files.state_store import Store
-from nodeprep.job_profile import NO_PROFILE, ProfileError
+from nodeprep.job_profile import NO_PROFILE
+from nodeprep.typed_yaml import InvalidValueError
 
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
@@ -83,7 +84,7 @@ def as_agreed(profile_request: OperatorWishes, found: AgentKnowledge, *, own_fil
         return profile_request
     try:
         profile = job_profile.parse(agent_state.profile)
-    except ProfileError:
+    except InvalidValueError:
         return profile_request
     settings = profile_request.settings if profile_request.settings.file else _settings(agent_state)
     return replace(

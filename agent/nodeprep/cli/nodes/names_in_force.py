@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nodeprep import job_profile
+from nodeprep import typed_yaml
 from nodeprep.cli import usage
 from nodeprep.config import keys, yaml_document
 from nodeprep.config.yaml_document import Document
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.doors.kube.reader import ApiReader
-from nodeprep.job_profile import API_VERSION, ProfileError
+from nodeprep.job_profile import API_VERSION
 from nodeprep.model import Unreadable
+from nodeprep.typed_yaml import MAPPING, InvalidValueError
 
 CONFIG_MAP, KEY = "nodeprep-config", "config.yaml"
 
@@ -62,11 +63,11 @@ def _configuration(file: str) -> Document:
     """
     document = yaml_document.load(file)
     try:
-        top = job_profile.as_mapping(document.value, ())
-        job_profile.exactly(top, "kind", "Config")
-        job_profile.exactly(top, "apiVersion", API_VERSION)
-        keys.only_known(top, ())
-    except ProfileError as error:
+        top = MAPPING.read(document.value, ())
+        typed_yaml.only("Config").read(top.get("kind"), ("kind",))
+        typed_yaml.only(API_VERSION).read(top.get("apiVersion"), ("apiVersion",))
+        typed_yaml.only_known(top, (), keys.children())
+    except InvalidValueError as error:
         raise document.located(error) from error
     return document
 
@@ -76,5 +77,5 @@ def _policy(document: Document) -> GatePolicy:
     given = document.value.get("gate") if isinstance(document.value, Mapping) else None
     try:
         return GatePolicy(**keys.section({} if given is None else given, ("gate",), "gate"))
-    except ProfileError as error:
+    except InvalidValueError as error:
         raise document.located(error) from error
