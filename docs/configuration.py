@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from nodeprep.config.configuration import DEFAULT_FILE, Settings
 from nodeprep.config.keys import KEYS, ConfigKey
 from nodeprep.config.waiver_rules import Waiver
 from nodeprep.facts import ALL as FACTS
+from nodeprep.values import field_defaults
 
 TARGET = Path(__file__).with_name("configuration.md")
 EXAMPLE = """\
@@ -105,8 +105,8 @@ def default(key: ConfigKey) -> str:
     if key.path in REQUIRED:
         return "required"
     if key.path.startswith("waivers[]."):
-        one = {field.name: field.default for field in fields(Waiver)}[key.path.partition(".")[2]]
-        return json.dumps(one) if isinstance(one, str | tuple) else "required"
+        defaults, name = field_defaults(Waiver), key.path.partition(".")[2]
+        return json.dumps(defaults[name]) if name in defaults else "required"
     if key.path in DEFAULTS_OF_ITEMS:
         return DEFAULTS_OF_ITEMS[key.path]
     value: Any = written.written(Settings())

@@ -1,4 +1,7 @@
-"""Writes docs/checks.md from the checks themselves: `make docs`. tests/test_docs.py proves that it is current."""
+"""Writes docs/checks.md from the checks themselves, and what else is made from the code: `make docs`.
+
+tests/test_docs.py proves that all of it is current.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs import configuration, metrics
+from docs import built_in_profiles, configuration, metrics
 from nodeprep.checks import ALL
 from nodeprep.cli.check import check_sheet
 from nodeprep.model import EVERYWHERE, Check, filled
@@ -127,6 +130,7 @@ def main() -> None:
     TARGET.write_text(page(ALL), encoding="utf-8")
     configuration.main()
     metrics.main()
+    built_in_profiles.main()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from nodeprep.agent_state import AgentState, NodeState
@@ -28,6 +27,7 @@ from nodeprep.decide.fault_confirmation import CheckObservation
 from nodeprep.decide.gate_readiness import AssignedProfile, Mode, Repair
 from nodeprep.decide.reconciliation import AgentPolicy, Observed
 from nodeprep.model import Confirmation, Remedy, Stage, Status
+from nodeprep.values import Struct, field, replace
 from tests.past_values import check, checks, finding
 
 K = TypeVar("K")
@@ -110,8 +110,7 @@ def need(holds: object, what: str) -> None:
         raise Violation(what)
 
 
-@dataclass(slots=True)
-class Row:
+class Row(Struct):
     """Looks in a row that said the same: how many, when the first of them began and ended."""
 
     count: int = 0
@@ -124,8 +123,7 @@ class Row:
         self.count += 1
 
 
-@dataclass(slots=True)
-class Truth:
+class Truth(Struct):
     """What may be believed, reckoned plainly from the looks of this boot that the memory has seen."""
 
     clean: defaultdict[str, Row] = field(default_factory=lambda: defaultdict(Row))
@@ -193,8 +191,7 @@ class Truth:
         return row.count >= PASSES and ended - row.began >= SPAN - EPSILON
 
 
-@dataclass(slots=True)
-class Node:
+class Node(Struct):
     """A node, the agent's memory of it, and what is true."""
 
     world: World

@@ -16,12 +16,14 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from nodeprep.values import replace
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CHECKS = Path("agent/nodeprep/checks")

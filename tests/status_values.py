@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from nodeprep.agent_state import AgentState, NodeState
@@ -10,6 +9,7 @@ from nodeprep.decide.desired import Desired
 from nodeprep.decide.gate_readiness import Mode, ProfileReadiness
 from nodeprep.model import Finding, Report
 from nodeprep.publish.node_status import NodeStatus
+from nodeprep.values import replace
 
 OF_PAST = ("state", "since", "why", "cases", "blind")
 OF_DESIRED = ("profiles", "would_run")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -17,6 +16,7 @@ from nodeprep.codec import Codec, CodecError
 from nodeprep.facts.rdma.gid import Gid
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Report, Shown, Unreadable, Why
+from nodeprep.values import Value, field_names
 from tests.values import gid, port, rdma
 
 KINDS = tuple(fact.kind for fact in facts.ALL)
@@ -48,9 +48,9 @@ def drawn(annotation: Any) -> st.SearchStrategy[Any]:
     if isinstance(annotation, type) and issubclass(annotation, Shown):
         hints = get_type_hints(annotation)
         return st.builds(annotation, **{name: drawn(hints[name]) | BLIND for name in annotation.__slots__})
-    if isinstance(annotation, type) and is_dataclass(annotation):
+    if isinstance(annotation, type) and issubclass(annotation, Value):
         hints = get_type_hints(annotation)
-        return st.builds(annotation, **{one.name: drawn(hints[one.name]) for one in fields(annotation) if one.init})
+        return st.builds(annotation, **{name: drawn(hints[name]) for name in field_names(annotation)})
     args = get_args(annotation)
     if get_origin(annotation) is tuple:
         return st.lists(drawn(args[0]), max_size=2).map(tuple) if args[1:] == (...,) else st.tuples(*map(drawn, args))
@@ -196,25 +196,21 @@ def test_unknown_fields_are_kept_and_given_back() -> None:
     assert json.loads(CODEC.dumps(gone, "0.2.0", rest))["content"]["fabric"] == "north"
 
 
-@dataclass(frozen=True, slots=True)
-class Two:
+class Two(Value):
     either: int | float
 
 
-@dataclass(frozen=True, slots=True)
-class Sets:
+class Sets(Value):
     several: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Anything:
+class Anything(Value):
     value: Any = None
     fact: object = None
 
 
 class Elsewhere:
-    @dataclass(frozen=True, slots=True)
-    class Two:
+    class Two(Value):
         pass
 
 

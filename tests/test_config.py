@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -14,11 +13,11 @@ from hypothesis import strategies as st
 
 from nodeprep import job_profile, typed_yaml
 from nodeprep.checks import ALL
-from nodeprep.config import configuration, profile_files, waiver_rules, wants, yaml_document
+from nodeprep.config import config_file, configuration, profile_files, waiver_rules, wants, yaml_document
+from nodeprep.config.config_file import ConfigError
 from nodeprep.config.configuration import Settings
 from nodeprep.config.profile_files import BUILT_IN
 from nodeprep.config.waiver_rules import Waiver
-from nodeprep.config.yaml_document import ConfigError
 from nodeprep.job_profile import AtLeast, Profile
 from nodeprep.model import (
     Check,
@@ -33,12 +32,12 @@ from nodeprep.model import (
     Waived,
 )
 from nodeprep.typed_yaml import InvalidValueError
+from nodeprep.values import Value, field
 
 TODAY = "2026-01-10"
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     at_least: int = 4200
     allowance: float = 0.5
     strict: bool = False
@@ -149,7 +148,7 @@ def test_what_is_no_file_of_reasonable_size_is_not_read(tmp_path: Path, made: ob
     assert callable(made)
     made(path)
     with pytest.raises(ConfigError) as error:
-        yaml_document.load(str(path))
+        config_file.load(str(path))
     assert str(error.value) == f"{path}: the file: {says}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from random import Random
 
@@ -30,8 +29,9 @@ from nodeprep.facts.expected.inventory import PEERS
 from nodeprep.facts.kubernetes.cluster_requests import FACT
 from nodeprep.publish import agent_lease, node_object, node_writing, pace, probes, publisher, side_writes
 from nodeprep.publish.node_object import REFRESH_SECONDS, REFRESH_SPREAD
+from nodeprep.values import Value, field_names
 from tests.bench import taint
-from tests.test_docs_names import PROGRAM
+from tests.test_docs_names import PROGRAM, inner
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/design.md"
@@ -118,8 +118,8 @@ def test_the_table_of_states() -> None:
     assert table("3.1", "from") == has
 
 
-def keyed(policy: object) -> dict[str, str]:
-    numbers = {one.name: getattr(policy, one.name) for one in fields(policy)}  # type: ignore[arg-type]
+def keyed(policy: Value) -> dict[str, str]:
+    numbers = {name: getattr(policy, name) for name in field_names(policy)}
     return {name.replace("_", "-"): f"{one:g}" for name, one in numbers.items() if isinstance(one, int | float)}
 
 
@@ -231,9 +231,8 @@ def test_numbers_in_sentences(number: str, said: str) -> None:
 
 
 def commands() -> Iterator[str]:
-    for name, command in PROGRAM.commands.items():  # type: ignore[attr-defined]
-        inner = getattr(command, "commands", None)
-        yield from (f"{name} {one}" for one in inner) if inner else [name]
+    for name, command in inner(PROGRAM).items():
+        yield from [f"{name} {one}" for one in inner(command)] or [name]
 
 
 def test_each_command_has_its_exit_codes() -> None:

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from docs import built_in_profiles
 from nodeprep.checks import ALL
 from nodeprep.cli.check import check_sheet
 from nodeprep.model import EVERYWHERE, Check, filled
@@ -28,6 +29,10 @@ def generator() -> ModuleType:
 
 def test_checks_md_is_current() -> None:
     assert (DOCS / "checks.md").read_text() == generator().page(ALL), "run `make docs`"
+
+
+def test_the_built_in_profiles_are_those_of_the_files() -> None:
+    assert built_in_profiles.TARGET.read_text() == built_in_profiles.page(), "run `make docs`"
 
 
 def test_every_link_inside_checks_md_leads_to_a_heading() -> None:

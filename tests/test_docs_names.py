@@ -6,13 +6,13 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from typer.core import TyperGroup
 
-import nodeprep.cli.app  # noqa: F401 - all commands register there
-from nodeprep.cli.program import app
+from nodeprep.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
@@ -36,6 +36,14 @@ FILE = re.compile(r"(?<![\w./-])((?:agent|daemonset|dashboards|docs|playbooks|te
 STEP = re.compile(r"\bmake ((?:[a-z]+-)*[a-z]+)\b")
 # What kubectl calls the agent's DaemonSet, and the files of a check that CONTRIBUTING.md has its reader write.
 NO_FILES = {"daemonset/nodeprep", "agent/nodeprep/checks/port/rail.py", "tests/checks/port/test_rail.py"}
+
+
+def inner(command: Any) -> dict[str, Any]:
+    """The commands of a group by their names, none of a command; each is made when it is asked for."""
+    if not isinstance(command, TyperGroup):
+        return {}
+    context = typer.Context(command)
+    return {name: command.get_command(context, name) for name in command.list_commands(context)}
 
 
 def code(page: Path) -> Iterator[str]:
@@ -70,7 +78,7 @@ def wrong(words: list[str]) -> str:
             if not rest or rest[0].startswith("-"):
                 return ""  # the program itself, or `--help`
             context = typer.Context(command, info_name=command.name, parent=context)
-            if command.name == "nodes" and rest[0] not in command.commands:
+            if command.name == "nodes" and rest[0] not in inner(command):
                 rest.insert(0, "list")  # as cli/nodes/nodes_commands.py has it
             _, found, rest = command.resolve_command(context, rest)
             assert found is not None

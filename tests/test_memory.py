@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
@@ -19,6 +18,7 @@ from nodeprep.codec import CodecError
 from nodeprep.doors import clock
 from nodeprep.doors.files.state_store import NAME, Store
 from nodeprep.model import Remedy
+from nodeprep.values import Value, field_names, replace
 
 WORDS = st.text(max_size=20)
 SECONDS = st.floats(allow_nan=False, allow_infinity=False)
@@ -35,9 +35,9 @@ def drawn(hint: Any) -> st.SearchStrategy[Any]:
     origin, args = get_origin(hint), get_args(hint)
     if hint in SCALARS:
         return SCALARS[hint]
-    if is_dataclass(hint):
+    if isinstance(hint, type) and issubclass(hint, Value):
         hints = get_type_hints(hint)
-        return st.builds(cast("type[Any]", hint), **{one.name: drawn(hints[one.name]) for one in fields(hint)})
+        return st.builds(cast("type[Any]", hint), **{name: drawn(hints[name]) for name in field_names(hint)})
     if origin in (Union, UnionType):
         return st.one_of(*map(drawn, args))
     if origin is tuple and args[1:] == (Ellipsis,):

@@ -18,7 +18,7 @@ import typer
 from nodeprep.checks import ALL
 from nodeprep.cli.check import check_sheet
 from nodeprep.model import Check
-from tests.test_docs_names import PAGES, PROGRAM, ROOT
+from tests.test_docs_names import PAGES, PROGRAM, ROOT, inner
 
 SHIPPED = frozenset(path.stem for path in (ROOT / "playbooks").glob("*.y*ml"))
 NAMES = frozenset(remedy for check in ALL for remedy in check.remedies)
@@ -31,7 +31,7 @@ PROSE = frozenset(["and", "did", "that", "wrote", "writes", "acts", "has"])
 PLANNED = re.compile(r"\bplanned\b", re.IGNORECASE)
 # Commands that are planned. Of any other that a page names, tests/test_docs_names.py says whether it is there.
 UNBUILT = frozenset(["drill", "preflight", "provision", "remediator", "repair"])
-COMMANDS = frozenset(PROGRAM.commands)  # type: ignore[attr-defined]
+COMMANDS = frozenset(inner(PROGRAM))
 
 
 def ghosts(text: str) -> set[str]:
@@ -80,8 +80,8 @@ def test_documentation(page: Path) -> None:
 
 
 def helps(command: Any, name: str) -> Iterator[tuple[str, str]]:
-    for inner, found in getattr(command, "commands", {}).items():
-        yield from helps(found, f"{name} {inner}")
+    for one, found in inner(command).items():
+        yield from helps(found, f"{name} {one}")
     yield name, command.get_help(typer.Context(command, info_name=name))
 
 

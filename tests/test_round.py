@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,6 +34,7 @@ from nodeprep.model import (
     Why,
     not_recorded,
 )
+from nodeprep.values import replace
 from tests import past_values
 from tests.values import nic, pci, port, rdma
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from nodeprep.look import Look
 from nodeprep.model import Unreadable, Why
 from nodeprep.observer import Observer
 from nodeprep.snapshot import RecordedLook, Snapshot
+from nodeprep.values import replace
 from tests.rigs import trees
 from tests.values import BDF, port, rdma
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
@@ -13,8 +12,9 @@ from hypothesis import strategies as st
 from nodeprep import job_profile, typed_yaml
 from nodeprep.checks import ALL
 from nodeprep.config import configuration, keys, wants, yaml_document
-from nodeprep.config.yaml_document import ConfigError
+from nodeprep.config.config_file import ConfigError
 from nodeprep.typed_yaml import ANYTHING, MAPPING, PROSE, TEXT, TRUTH, InvalidValueError, ValueKind
+from nodeprep.values import Value, field
 
 WHOLE_NUMBER = typed_yaml.whole_number()
 TABLE: typed_yaml.Table = {
@@ -27,8 +27,7 @@ TABLE: typed_yaml.Table = {
 NAMED = {"kind": "Ship", "name": "Anne"}
 
 
-@dataclass(frozen=True, slots=True)
-class ShipWant:
+class ShipWant(Value):
     at_most: int = 5
     ratio: float | None = 0.5
     colour: Literal["red", "green"] = "red"
@@ -39,8 +38,7 @@ class ShipWant:
             raise ValueError("no unlucky number")
 
 
-@dataclass(frozen=True, slots=True)
-class Ship:
+class Ship(Value):
     name: str
     speed: float = 1.0
     crew: tuple[str, ...] = ()
@@ -48,7 +46,7 @@ class Ship:
 
 
 SHIP = typed_yaml.record(Ship, TABLE)
-SHIP_WANT = typed_yaml.dataclass_of(ShipWant)
+SHIP_WANT = typed_yaml.value_of(ShipWant)
 
 READ: list[tuple[ValueKind[Any], object, object]] = [
     # kind                                    value           what it comes to
@@ -165,7 +163,7 @@ def kinds() -> Iterator[ValueKind[Any]]:
     """Each kind that a file of ours is read by, and each that this module can make."""
     yield from (kind for kind, _, _ in (*READ, *REFUSED))
     yield from (key.kind for key in keys.KEYS)
-    yield from (typed_yaml.dataclass_of(check.want) for check in ALL if check.want)
+    yield from (typed_yaml.value_of(check.want) for check in ALL if check.want)
     yield job_profile.PROFILE
     yield typed_yaml.fields_of({key.path: (key.path, key.kind) for key in keys.KEYS})
 

@@ -98,7 +98,8 @@ def test_a_constant_says_of_what_and_in_which_unit() -> None:
 
 
 def test_a_function_is_called_through_its_module() -> None:
-    """As kopf and ops do: `active_faults.roots(...)` says whose roots. Only the words of `nodeprep.model` go bare."""
+    """As kopf and ops do: `active_faults.roots(...)` says whose roots. The words of all parts go bare."""
+    words = {"nodeprep.model", "nodeprep.shown", "nodeprep.values"}
     functions = {
         f"{dotted(path)}.{node.name}"
         for path, tree in trees().items()
@@ -109,7 +110,7 @@ def test_a_function_is_called_through_its_module() -> None:
         f"{dotted(path)}: from {node.module} import {alias.name}"
         for path, tree in trees().items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module not in ("nodeprep.model", "nodeprep.shown")
+        if isinstance(node, ast.ImportFrom) and node.module not in words
         for alias in node.names
         if f"{node.module}.{alias.name}" in functions
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from string import Formatter
 from typing import Any
 
@@ -12,6 +11,7 @@ from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.rdma import Gid, Port, Rdma, RdmaDevice
 from nodeprep.model import Check, Seen, Shown, Status, Verdict, raw, values_of
+from nodeprep.values import replace
 
 BDF = "0000:5c:00.0"
 # What checks said: id, reason and status. tests/given.py tells it apart by test file.

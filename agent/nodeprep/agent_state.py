@@ -7,11 +7,11 @@ All times are CLOCK_BOOTTIME seconds of the boot `boot_id`; in another boot noth
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from nodeprep.model import Remedy, Subject
+from nodeprep.values import Value, field
 
 
 class NodeState(StrEnum):
@@ -25,8 +25,7 @@ class NodeState(StrEnum):
     AWAITING_HUMAN = "AwaitingHuman"
 
 
-@dataclass(frozen=True, slots=True)
-class PassStreak:
+class PassStreak(Value):
     """Fresh looks in a row at a whole check in this boot, none of which found a fault or could not look.
 
     `first` and `last` are the times of the first and the last of them. Once `proven`, a check stays so for this boot:
@@ -39,8 +38,7 @@ class PassStreak:
     proven: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Value):
     """What is held against one subject of one check, from its first fresh failure until it is released.
 
     `looks` are the last fresh looks at it (time, whether it failed), at most five; a look that could not look is not
@@ -80,16 +78,14 @@ class Case:
         return self.convicted_at is not None
 
 
-@dataclass(frozen=True, slots=True)
-class BlindSince:
+class BlindSince(Value):
     """Since when, without a look between that could, a check could not look; `message` says at what."""
 
     since: float
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class AgentState:
+class AgentState(Value):
     """The memory. `at` is when it was last changed; `version` is the nodeprep that wrote it.
 
     `state` stands since `since`. `pass_streaks` and `blind` are by check id. `held` are the names of profiles once

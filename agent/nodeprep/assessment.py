@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import reduce
 
 from nodeprep import check_round, job_profile
@@ -22,6 +21,7 @@ from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import NO_PROFILE, Profile
 from nodeprep.look import Look
 from nodeprep.model import Check, Finding, Report, Severity, Shown, Skipped, Status, Unreadable, Verdict, raw
+from nodeprep.values import Value, replace
 
 UNCAPTURED = (
     "nothing says which devices belong here, so only a port unlike most of its kind can be told from a good one; "
@@ -29,8 +29,7 @@ UNCAPTURED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileSelection:
+class ProfileSelection(Value):
     """The profile that applies and who chose it; what was looked for in vain where none does.
 
     `left_out` are gates of it that ask Kubernetes, where nobody chose it and nobody gave access. `parts` are the
@@ -49,8 +48,7 @@ class ProfileSelection:
     unseen: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorWishes:
+class OperatorWishes(Value):
     """The operator's word. `profile` is None where the hardware is to choose, and `by` says who chose it.
 
     `auto`: the hardware is to, whatever the configuration says. `today` is the UTC date; `looked_for` is what the
@@ -79,8 +77,7 @@ class OperatorWishes:
         return waiver_rules.apply_waivers(findings, self.settings.waivers, node, self.today)
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Value):
     """What is asked of a node: the checks to run, those left out, and the operator's word.
 
     `insisted` are ids that the operator typed: such a check is not left out in silence. `seen_longer` gives findings of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from nodeprep import fault_boundary
 from nodeprep.checks import ALIBABA_CLOUD
@@ -40,6 +39,7 @@ from nodeprep.model import (
     cannot_look,
     raw,
 )
+from nodeprep.values import Value, replace
 
 NOT_ANSWERING = (errno.EIO, errno.ENODEV, errno.ENXIO)
 
@@ -57,8 +57,7 @@ class UndeclaredReason(Exception):
     """A check said what its CHECK does not declare: a fault of ours."""
 
 
-@dataclass(frozen=True, slots=True)
-class RoundFindings:
+class RoundFindings(Value):
     """What the checks said of a look, in the order of the checks, and which were not run."""
 
     findings: tuple[Finding, ...]

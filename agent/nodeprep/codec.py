@@ -1,4 +1,4 @@
-"""Frozen dataclasses to versioned JSON and back: what one nodeprep writes, the same or a newer one reads.
+"""Values to versioned JSON and back: what one nodeprep writes, the same or a newer one reads.
 
 A value is told by its class (`{"_": "Port", "rate": 400.0, ...}`), tuples are lists, and annotations say what may stand
 where. Fields that are unknown here are kept aside and written back; unknown classes and newer formats are errors.
@@ -11,11 +11,11 @@ import math
 import types
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from nodeprep.model import Shown, Unreadable, raw
+from nodeprep.values import Value, field_defaults, field_names, replace
 
 TAG = "_"
 ONE_OF_A_KIND = ("enum", "items", "row", "table", "any_class")
@@ -33,8 +33,7 @@ class CodecError(Exception):
         super().__init__(f"${path}: found {found}, wanted {wanted}")
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Value):
     """What may stand in one place, at most one reading of each kind of JSON value; `words` say it to people.
 
     `scalars` are types; `items`, `row` and `table` are of lists, tuples and mappings.
@@ -51,8 +50,7 @@ class Shape:
     plain: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RecordShape:
+class RecordShape(Value):
     """A class, the shapes of its fields, and which of them have a default."""
 
     cls: type
@@ -208,7 +206,7 @@ class Codec:
             return Shape("an object", table=self._shape(args[1]))
         if isinstance(part, type) and issubclass(part, StrEnum):
             return Shape("one of " + ", ".join(part), enum=part)
-        if isinstance(part, type) and (is_dataclass(part) or issubclass(part, Shown)):
+        if isinstance(part, type) and issubclass(part, Value | Shown):
             self._learn(part)
             return Shape(part.__name__, classes=(part.__name__,))
         raise TypeError(f"no JSON for the annotation {part}")
@@ -296,5 +294,4 @@ def _constructor(kind: type) -> tuple[tuple[str, ...], frozenset[str]]:
     """The fields that a class is made from, and those of them that it can do without."""
     if issubclass(kind, Shown):
         return tuple(kind.__slots__), frozenset(kind.defaults)
-    own = {one.name: (one.default, one.default_factory) for one in fields(cast(Any, kind)) if one.init}
-    return tuple(own), frozenset(name for name, default in own.items() if default != (MISSING, MISSING))
+    return field_names(kind), frozenset(field_defaults(kind))

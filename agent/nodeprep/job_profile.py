@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodeprep import typed_yaml
+from nodeprep.pattern import Pattern
 from nodeprep.typed_yaml import MAPPING, TEXT, InvalidValueError, Keys, Table, ValueKind
+from nodeprep.values import Value, field, replace
 
 API_VERSION = "nodeprep.io/v1"
 LAYERS = ("InfiniBand", "Ethernet", "Unknown")
 
-ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # a PCI function as the kernel writes it
+ADDRESS = Pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # a PCI function as the kernel writes it
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceWant:
+class DeviceWant(Value):
     """One expected NIC, by PCI address (or by RDMA device name where the captured tree had no PCI addresses).
 
     `rdma` is the RDMA device's name, `software` the link type that provides it ("rxe"); `width` is lanes, `speed` GT/s.
@@ -33,8 +33,7 @@ class DeviceWant:
     speed: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PortWant:
+class PortWant(Value):
     """One port by `address/number`; `rate` is Gb/s. Not `required` ones may be down, of `bonded` ones all but one."""
 
     rate: float | None = None
@@ -46,8 +45,7 @@ class PortWant:
     bonded: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AtLeast:
+class AtLeast(Value):
     """So many ACTIVE ports of this layer and at least this rate (Gb/s); `suggested` by hardware if nobody asked."""
 
     count: int
@@ -56,8 +54,7 @@ class AtLeast:
     suggested: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
+class Expectation(Value):
     """What ought to be on the node. `modules` are kernel modules, `verbs` that user space can reach the devices."""
 
     devices: Mapping[str, DeviceWant] = field(default_factory=dict)
@@ -67,8 +64,7 @@ class Expectation:
     verbs: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Value):
     """A named set of demands.
 
     `gates` are the checks that may close the gate; `want` holds numbers by check and key; `exclude` are patterns of

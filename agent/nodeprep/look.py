@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
+
+from nodeprep.values import Value
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Value):
     """The facts of one look by kind, an Unreadable where one could not be observed. `at` is CLOCK_BOOTTIME seconds."""
 
     at: float

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar, cast
 
 from nodeprep.shown import NO_ACCESS, CannotLook, Shown, Unreadable, Why, guarded, not_recorded, raw, shown
+from nodeprep.values import Value, field
 
 __all__ = [
     "EVERYWHERE",
@@ -90,13 +90,18 @@ class Topic(StrEnum):
     CONFIG = "config"
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Value):
     """What a verdict is about. Equality is by place (PCI address, MAC, resource) and port; the name is for people."""
 
     place: str = ""
     port: int | None = None
-    name: str = field(default="node", compare=False)
+    name: str = "node"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Subject) and self.place == other.place and self.port == other.port
+
+    def __hash__(self) -> int:
+        return hash((self.place, self.port))
 
     @property
     def key(self) -> str:
@@ -108,16 +113,14 @@ NODE = Subject()
 SEVERAL = Subject("*", None, "ports")
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+class Remedy(Value):
     """What is planned to mend a fault: a playbook's name and typed arguments. None is shipped yet (design 4)."""
 
     playbook: str
     args: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Value):
     """Why a check gives a status, in one CamelCase word that stays the same, and what to do about it.
 
     A word that stands with two statuses is declared with each. `fix` is a template for `filled`; "" means that the
@@ -142,8 +145,7 @@ SILENT_DEVICE = (
 EVERYWHERE = (CANNOT_LOOK, CHECK_BROKE, NOTHING_HERE, OTHER_PLATFORM, *SILENT_DEVICE)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Value):
     """What a check says of one subject.
 
     `reason` is the name of a declared Reason; `message` names the device, what was seen and what was wanted by whom;
@@ -159,7 +161,10 @@ class Verdict:
     observed: str = ""
     expected: str = ""
     blind: Unreadable | None = None
-    args: Mapping[str, str] = field(default_factory=dict, hash=False)
+    args: Mapping[str, str] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.subject, self.status, self.reason, self.message))
 
 
 class _Values(dict[str, str]):
@@ -242,13 +247,12 @@ def shortest(_: object) -> float:
     return 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Value):
     """One question to a node, and all that docs, CLI, metrics, confirmation, gate and repair order are made from.
 
     It is not run where one of its `needs` is not shown; `uses` are facts that it can do without.
     `after`: if one of these fails on the same PCI device, this finding is shown as its consequence.
-    `want`: the dataclass of the operator's numbers for this check. `rates`: it compares two looks, between which the
+    `want`: the Value of the operator's numbers for this check. `rates`: it compares two looks, between which the
     agent lets `window(want)` seconds pass at least. `reasons`: all that it may say, with their statuses; the runner
     refuses any other. `fix` is a template as theirs, for those that have none of their own.
     """
@@ -295,8 +299,7 @@ class Check:
         return filled(self.advice(verdict.reason, verdict.status), verdict)
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Value):
     """How one kind of fact is come by.
 
     `every` is the polling period and `deadline` the longest an observation may take, both in seconds (milliseconds are
@@ -316,8 +319,7 @@ class Fact:
     rest: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Waived:
+class Waived(Value):
     """A finding that an operator excused until a date, with the reason they gave."""
 
     reason: str
@@ -325,8 +327,7 @@ class Waived:
     days_left: int
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Value):
     """A verdict with its check.
 
     `root` names the check whose failure on the same device this one follows from; `fix` says what to do about a fault,
@@ -354,16 +355,14 @@ class Finding:
         return self.root is None and self.waived is None
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(Value):
     """A check that was not run, and why: it was deselected, it needs a live node, or the tree holds no record of it."""
 
     check: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Value):
     """The findings of one round and what they rest on.
 
     `profile` is the name used and `chosen_by` who chose it; `boot_id` is empty where the node shows none. `agent` is

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from importlib import import_module
 from math import inf
 from queue import Empty, SimpleQueue
@@ -16,6 +15,7 @@ from nodeprep.doors.node_host import Host
 from nodeprep.doors.processor import ProcessorMoment
 from nodeprep.look import Look
 from nodeprep.model import CannotLook, Fact, Unreadable, Why
+from nodeprep.values import Struct, Value, field
 
 # Seconds without an answer after which another thread takes the next fact. Threads that read many small files at the
 # same time only fight for the interpreter: 11 took 1.5 to 3 times as long as one (tests/bench/threads.py). A person
@@ -27,8 +27,7 @@ DEAD_TREE_DEADLINE_SECONDS = 10.0  # a dead tree does not change while a busy ma
 BUSY_DEADLINES = 10  # deadlines after which nobody waits for a fact that we ourselves kept from being observed
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Value):
     """A fact as it was seen, or why it was not. It began at `began` and took `seconds`."""
 
     fact: Fact
@@ -37,8 +36,7 @@ class Observation:
     value: object
 
 
-@dataclass(slots=True)
-class PendingFact:
+class PendingFact(Struct):
     """A fact without an answer yet, with its deadline in seconds. It was asked for at the moment `asked`.
 
     `began` is when a thread took it, None until then. `late` is what stands for it once its deadline is over.
@@ -74,8 +72,7 @@ class PendingFact:
         return min(self.deadline + processor.busy_since(self.asked), BUSY_DEADLINES * self.deadline) - spent
 
 
-@dataclass(slots=True)
-class Observer:
+class Observer(Struct):
     """Observes facts of one host: `look` waits for all of them, `begin` and `gather` are for a loop that must not stop.
 
     A fact that is late is Unreadable once its deadline is over. It is not begun again before it returned, and what it

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast, dataclass_transform
+
+from nodeprep.values import Value
 
 T = TypeVar("T")
 NOT_RECORDED = "not recorded"
@@ -24,8 +25,7 @@ class Why(StrEnum):
     BUSY = "busy"  # we had no processor: it says nothing of what was looked at
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(Value):
     """Stands where a value would: `path` could not be read, or held what no kernel writes there (`detail`)."""
 
     kind: Why
@@ -112,7 +112,7 @@ class Shown:
 def shown(cls: type[T]) -> type[T]:
     """Make a slotted class whose constructor takes its annotated fields, in their order.
 
-    A frozen dataclass by other means: no code is generated, which for the forty classes of a look saves 10 ms at start.
+    No Value, because a field of one always answers: here one that could not be read must raise (docs/adr/0029).
     """
     names = tuple(cls.__annotations__)
     defaults = {name: vars(cls)[name] for name in names if name in vars(cls)}

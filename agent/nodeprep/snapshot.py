@@ -9,7 +9,6 @@ or a program wrote into one of these places: read a file before you send it to s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 from typing import Any
@@ -22,13 +21,13 @@ from nodeprep.job_profile import Profile
 from nodeprep.look import Look
 from nodeprep.model import Unreadable
 from nodeprep.typed_yaml import InvalidValueError
+from nodeprep.values import Value, replace
 
 FORMAT = 1
 KINDS: Mapping[str, type] = {fact.kind.__name__: fact.kind for fact in facts.ALL}
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedLook:
+class RecordedLook(Value):
     """One look: facts by the name of their class, an Unreadable where one could not be observed.
 
     `at` is CLOCK_BOOTTIME seconds of the node.
@@ -38,8 +37,7 @@ class RecordedLook:
     facts: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Value):
     """What a check rests on. `when` is UTC (RFC 3339), `root` what was looked at, `settle` seconds between the looks.
 
     `profile` is the effective one, as a mapping that `profile.parse` reads; `looked_for` is what the hardware was

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cache
 
 from nodeprep import __version__
@@ -10,14 +9,14 @@ from nodeprep.agent_state import AgentState
 from nodeprep.codec import Codec, CodecError, Rest
 from nodeprep.doors import clock
 from nodeprep.doors.files.state_store import Store
+from nodeprep.values import Value, replace
 
 FORMAT = 1
 # A memory without the id of a boot is of no boot: only what outlives a reboot counts (agent_state.py).
 NO_BOOT = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedState:
+class LoadedState(Value):
     """What a start finds. `agent_state` is None where there is none; `trouble` says why, "" while all is well.
 
     Where a memory that cannot be read may be newer than the one that can, `agent_state` is of no boot: what it says of

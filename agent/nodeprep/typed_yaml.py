@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from nodeprep.values import field_names
 
 Keys = tuple[str | int, ...]  # the way to a value: names of keys, and places in lists from 0
 
@@ -269,18 +270,17 @@ def record(make: Callable[..., T], table: Table) -> ValueKind[T]:
     return ValueKind(MAPPING.says, lambda value, here: make(**stated.read(value, here)))
 
 
-# --- by the types of a dataclass ---
+# --- by the types of a Value ---
 
 
-def dataclass_of(make: type[T]) -> ValueKind[T]:
-    """A dataclass by its annotations, the key of `some_field` being `some-field`; a key that is left empty is refused.
+def value_of(make: type[T]) -> ValueKind[T]:
+    """A Value by its annotations, the key of `some_field` being `some-field`; a key that is left empty is refused.
 
     A ValueError of the class itself says what it wants: it may hold its fields against each other. Raises TypeError for
     a field that nobody could write in YAML.
     """
     hints = get_type_hints(make)
-    names: tuple[str, ...] = tuple(one.name for one in fields(make))  # type: ignore[arg-type]
-    table: Table = {name.replace("_", "-"): (name, of_type(hints[name])) for name in names}
+    table: Table = {name.replace("_", "-"): (name, of_type(hints[name])) for name in field_names(make)}
 
     def read(value: object, here: Keys) -> T:
         given = MAPPING.read(value, here)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import Profile
 from nodeprep.look import Look
 from nodeprep.model import NO_ACCESS, Unreadable, Why
+from nodeprep.values import replace
 from tests.cluster_values import cluster, node_object
 
 NOBODY = Unreadable(Why.MISSING, "Kubernetes", detail=NO_ACCESS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from nodeprep.agent.state_writer import MINOR_SAVE_PERIOD_SECONDS, SAVE_RETRY_SE
 from nodeprep.agent_state import AgentState, BlindSince, Case, NodeState, PassStreak
 from nodeprep.doors import clock
 from nodeprep.doors.files.state_store import Store
+from nodeprep.values import replace
 from tests.rigs.mounted import seen_with
 from tests.rigs.no_thread import NO_THREAD, no_thread
 

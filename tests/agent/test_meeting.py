@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from nodeprep.decide.desired import (
 )
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.publish.publisher import NodeAnnotations
+from nodeprep.values import replace
 
 NOW = 1000.0
 PART = {

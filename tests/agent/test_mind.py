@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +29,7 @@ from nodeprep.model import NO_ACCESS, Status, Unreadable, Why, not_recorded
 from nodeprep.observer import Observation, Observer
 from nodeprep.publish import probes
 from nodeprep.publish.node_status import NodeStatus
+from nodeprep.values import replace
 from tests.cluster_values import cluster, node_object
 from tests.rigs import trees
 from tests.route_values import route, routes

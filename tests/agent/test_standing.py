@@ -30,6 +30,7 @@ from nodeprep.model import (
     shown,
 )
 from nodeprep.observer import Observation
+from nodeprep.values import replace
 
 
 @shown
@@ -329,7 +330,7 @@ def test_a_device_that_does_not_answer_twice_is_evidence() -> None:
 def test_consequences_fold_over_checks_that_were_judged_at_different_times() -> None:
     root = check(is_one, Port, name="a.root")
     follows = check(lambda seen: iter([Verdict(NODE, Status.FAIL, "Bad", str(seen[Bus].value))]), Bus, name="b.follows")
-    follows = Check(**{name: getattr(follows, name) for name in Check.__slots__} | {"after": ("a.root",)})
+    follows = replace(follows, after=("a.root",))
     latest = LatestFacts((root, follows))
     told(latest, bus(1.0, 1))
     told(latest, port(2.0, 2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from nodeprep.decide.confirmation_policy import CheckObservation, ConfirmationPo
 from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
 from nodeprep.doors.files.state_store import Store
 from nodeprep.job_profile import Profile
+from nodeprep.values import replace
 
 PROVEN, HALF = PassStreak(3, 10.0, 40.0, proven=True), PassStreak(2, 10.0, 20.0)
 GATE = ("tcp", "ready")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from nodeprep.model import (
@@ -25,6 +24,7 @@ from nodeprep.model import (
     Waived,
     Why,
 )
+from nodeprep.values import replace
 
 
 def nothing(seen: Seen) -> Iterator[Verdict]:  # noqa: ARG001

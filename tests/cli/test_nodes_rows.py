@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.publish import fleet_rows
 from nodeprep.publish.fleet_rows import FleetContext, FleetRow, Readiness
+from nodeprep.values import replace
 
 NOW = 1_800_000_000.0
 NAMES = GatePolicy()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from nodeprep.doors.files.state_store import Store
 from nodeprep.model import Finding, Remedy, Severity, Status, Subject, Unreadable, Verdict, Why
 from nodeprep.publish import web
 from nodeprep.publish.web import LocalPages
+from nodeprep.values import replace
 from tests.cli.reports import report
 from tests.past_values import finding
 

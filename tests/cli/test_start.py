@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
 from nodeprep import __version__
+from nodeprep.cli.app import COMMANDS, app
 from tests.cli.program import node, nodeprep
 
 HEAVY = (
@@ -45,6 +48,17 @@ def test_a_dead_tree_needs_no_netlink(tmp_path: Path) -> None:
     modules = imported("check", "--root", str(node("h100-ib", tmp_path)))
     assert "nodeprep.check_round" in modules
     assert not [heavy for heavy in ("pyroute2", "ctypes", "rich") if heavy in modules]
+
+
+def test_the_line_of_a_command_in_the_list_is_the_first_of_its_own_help() -> None:
+    """`--help` lists commands without importing them, so it has a copy of each line."""
+    program = typer.main.get_command(app)
+    assert isinstance(program, TyperGroup)
+    context = typer.Context(program)
+    own = {name: getattr(program.get_command(context, name), "help", "") for name in program.list_commands(context)}
+    assert {name: line for name, (line, _) in COMMANDS.items()} == {
+        name: " ".join(text.split("\n\n")[0].split()) for name, text in own.items()
+    }
 
 
 def test_version() -> None:

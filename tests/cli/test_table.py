@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from nodeprep.cli.check import outcome, table
 from nodeprep.cli.check.choices import FailOn
 from nodeprep.cli.check.table import Style
 from nodeprep.cli.page_layout import PARAGRAPH_LIMIT_CHARACTERS
+from nodeprep.values import replace
 from tests.cli import reports
 
 PAGES = sorted((Path(__file__).parent / "pages").glob("*.yaml"))

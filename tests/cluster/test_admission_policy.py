@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from nodeprep.decide.desired import AGENT_PREFIX, AREAS, TRAINING_READY, Desired
 from nodeprep.publish import admission_policy, node_object
 from nodeprep.publish.node_object import WrittenNode
 from nodeprep.publish.side_writes import FOREIGN, FOREIGN_LEASE
+from nodeprep.values import replace
 from tests.admission_policy_writes import (
     BOOTSTRAP,
     DENIED,

@@ -13,13 +13,15 @@ import pytest
 from nodeprep.cli import kubernetes_access
 from nodeprep.cli.kubernetes_access import ClusterOptions
 from nodeprep.doors.kube import reader
-from nodeprep.doors.kube.reader import ApiReader
+from nodeprep.doors.kube.reader import ApiAccess, ApiReader
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.kubernetes import cluster_requests
 from nodeprep.facts.kubernetes.cluster import Cluster as Seen
 from nodeprep.model import Unreadable, Why, raw
+from nodeprep.values import replace
 from tests import api_objects
 from tests.cluster.accounts import RULES, account
+from tests.cluster.agents import SOON
 from tests.rigs.cluster import ALIBABA, Cluster
 
 V1 = "/api/v1"
@@ -44,9 +46,15 @@ def filled(cluster: Cluster) -> Cluster:
     return cluster
 
 
+def reached(cluster: Cluster, node: str = api_objects.NODE, file: Path | None = None) -> ApiAccess:
+    access = kubernetes_access.access(ClusterOptions(str(file or cluster.kubeconfig()), None, node), {})
+    assert access is not None
+    return access
+
+
 def observe(cluster: Cluster, node: str = api_objects.NODE, file: Path | None = None) -> Seen | Unreadable:
-    options = ClusterOptions(str(file or cluster.kubeconfig()), None, node)
-    return cluster_requests.observe(Host(kubernetes=kubernetes_access.access(options, {})))
+    access = replace(reached(cluster, node, file), connect=SOON, read=SOON)  # a busy machine is no silent server
+    return cluster_requests.observe(Host(kubernetes=access))
 
 
 def test_all_that_it_knows_of_a_node(filled: Cluster) -> None:
@@ -168,11 +176,11 @@ def test_whom_it_trusts(filled: Cluster, words: Mapping[str, Any], answers: bool
 
 
 def test_a_server_that_is_frozen(filled: Cluster) -> None:
-    file = filled.kubeconfig()
+    access = reached(filled)
     filled.signal(signal.SIGSTOP)
     try:
         began = time.monotonic()
-        found = observe(filled, file=file)
+        found = cluster_requests.observe(Host(kubernetes=access))
         assert time.monotonic() - began < 4.5 + SLACK
     finally:
         filled.signal(signal.SIGCONT)
@@ -181,9 +189,7 @@ def test_a_server_that_is_frozen(filled: Cluster) -> None:
 
 
 def test_one_that_freezes_in_the_middle(filled: Cluster) -> None:
-    reached = kubernetes_access.access(ClusterOptions(str(filled.kubeconfig()), None, api_objects.NODE), {})
-    assert reached is not None
-    with ApiReader(reached) as api:
+    with ApiReader(reached(filled)) as api:
         assert isinstance(api.get("v1", "nodes", api_objects.NODE), dict)
         filled.signal(signal.SIGSTOP)
         try:

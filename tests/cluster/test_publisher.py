@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from statistics import median
@@ -26,6 +26,7 @@ from nodeprep.publish.node_writing import MEND, MEND_THEIRS
 from nodeprep.publish.pace import BURST, RATE
 from nodeprep.publish.publisher import OPENING_TIMEOUT_SECONDS, NodeAnnotations, Publisher
 from nodeprep.publish.side_writes import FIRST
+from nodeprep.values import replace
 from tests.cluster import accounts
 from tests.cluster.published_node import (
     BUSY,

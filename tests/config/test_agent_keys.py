@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,14 @@ from hypothesis import strategies as st
 from nodeprep.checks import ALL
 from nodeprep.config import agent_settings, configuration, written, yaml_document
 from nodeprep.config.agent_settings import AgentSettings, MetricsSettings
+from nodeprep.config.config_file import ConfigError
 from nodeprep.config.configuration import AGENT
-from nodeprep.config.yaml_document import ConfigError
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.fault_confirmation import RULES, ConfirmationPolicy, ConfirmationRule
 from nodeprep.decide.gate_readiness import Mode, ReadinessPolicy
 from nodeprep.facts import ALL as FACTS
 from nodeprep.model import Confirmation
+from nodeprep.values import replace
 from tests.config_files import HEAD, TODAY, settings
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from nodeprep.config import assigned, profile_files
 from nodeprep.config.assigned import AssignedProfiles
+from nodeprep.config.config_file import ConfigError
 from nodeprep.config.configuration import Settings
-from nodeprep.config.yaml_document import ConfigError
 from nodeprep.job_profile import AtLeast, Expectation
 from tests.config_files import CAPTURED, PROFILE, settings
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,18 @@ import pytest
 
 from docs import configuration
 from nodeprep.config import agent_settings, starter, written, yaml_document
-from nodeprep.config import configuration as config_file
+from nodeprep.config import configuration as settings_file
 from nodeprep.config.agent_settings import CLASSES, AgentSettings, MetricsSettings
+from nodeprep.config.config_file import ConfigError
 from nodeprep.config.configuration import AGENT, Settings
 from nodeprep.config.keys import KEYS, RESTART
 from nodeprep.config.starter import EXAMPLES
 from nodeprep.config.waiver_rules import Waiver
-from nodeprep.config.yaml_document import ConfigError
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.fault_confirmation import RULES, ConfirmationPolicy, ConfirmationRule
 from nodeprep.decide.gate_readiness import ReadinessPolicy
 from nodeprep.facts import ALL as FACTS
+from nodeprep.values import field_defaults, field_names
 from tests.config_files import CAPTURED, TODAY, settings
 
 PATHS = [key.path for key in KEYS]
@@ -131,7 +131,7 @@ PARTS = [
     ("kind", "under", "without"), PARTS, ids=[f"{kind.__name__} {path}" for kind, path, _ in PARTS]
 )
 def test_an_operator_can_write_every_number(kind: Any, under: str, without: set[str]) -> None:
-    names = {one.name.replace("_", "-") for one in fields(kind) if one.name not in without}
+    names = {name.replace("_", "-") for name in field_names(kind) if name not in without}
     prefix = f"{under}." if under else ""
     assert {f"{prefix}{name}" for name in names} <= set(PATHS)
 
@@ -171,18 +171,16 @@ def test_the_documented_defaults_are_the_codes() -> None:
         (ConfirmationPolicy(), "confirmation"),
         (ReadinessPolicy(), "readiness"),
     ):
-        values |= {f"{under}.{one.name}": getattr(policy, one.name) for one in fields(policy) if one.name != "rules"}
+        values |= {f"{under}.{name}": getattr(policy, name) for name in field_names(policy) if name != "rules"}
     for name, kind in CLASSES.items():
-        values |= {
-            f"confirmation.{name}.{one.name}": getattr(RULES[kind], one.name) for one in fields(ConfirmationRule)
-        }
-    values |= {f"metrics.{one.name}": one.default for one in fields(MetricsSettings)}
+        values |= {f"confirmation.{name}.{own}": getattr(RULES[kind], own) for own in field_names(ConfirmationRule)}
+    values |= {f"metrics.{name}": value for name, value in field_defaults(MetricsSettings).items()}
     for name, value in values.items():
         said = told[name.replace("_", "-")]
         assert (said if isinstance(value, str) else json.loads(said)) == (
             list(value) if isinstance(value, tuple) else value
         ), name
-    required = {one.name for one in fields(Waiver) if one.default is MISSING}
+    required = set(field_names(Waiver)) - field_defaults(Waiver).keys()
     assert {path for path in told if told[path] == "required"} == REQUIRED | {"assign[].use"} | {
         f"waivers[].{name}" for name in required
     }
@@ -206,7 +204,7 @@ def test_the_pages_example_is_sound(tmp_path: Path) -> None:
     (example_,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "h100.yaml").write_text(CAPTURED)
     (tmp_path / "config.yaml").write_text(example_)
-    read_ = config_file.load_settings(str(tmp_path / "config.yaml"), TODAY)
+    read_ = settings_file.load_settings(str(tmp_path / "config.yaml"), TODAY)
     assert [rule.match for rule in read_.agent.assign] == [
         {"node.kubernetes.io/instance-type": "ecs.ebmgn*"},
         {"rack": "h100-*", "nvidia.com/gpu.present": "true"},
@@ -220,7 +218,7 @@ def test_the_pages_example_is_sound(tmp_path: Path) -> None:
 
 def test_the_file_to_begin_with_says_what_no_file_says(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(starter.starter())
-    begun = config_file.load_settings(str(tmp_path / "config.yaml"), TODAY)
+    begun = settings_file.load_settings(str(tmp_path / "config.yaml"), TODAY)
     assert begun.agent == AgentSettings()
     assert written.written(begun) == written.written(Settings())
 

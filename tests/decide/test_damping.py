@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import pairwise, permutations
 from random import Random
 from typing import Any
@@ -17,6 +16,7 @@ from nodeprep.decide import fault_confirmation
 from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
 from nodeprep.model import Check, Confirmation, Finding, Remedy, Severity, Status
+from nodeprep.values import replace
 from tests.past_values import BLIND, PLACE, WAIVED, agent_state, case, check, checks, finding, observation
 
 POLICY = ConfirmationPolicy()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from nodeprep.decide.desired import AgentTrouble, Desired, GatePolicy, NodeCondi
 from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import AssignedProfile, Mode, ReadinessPolicy
 from nodeprep.model import Finding, Remedy, Stage, Status
+from nodeprep.values import replace
 from tests.past_values import WAIVED, agent_state, case, check, checks, finding
 
 NOW = 10_000.0

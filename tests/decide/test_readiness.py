@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from nodeprep.decide import fault_confirmation, gate_readiness
 from nodeprep.decide.gate_readiness import NO_REPAIR, AssignedProfile, ReadinessPolicy, Repair
 from nodeprep.decide.state_table import TABLE
 from nodeprep.model import Check, Remedy, Severity, Stage
+from nodeprep.values import replace
 from tests.past_values import BOOT, agent_state, case, check, checks
 
 POLICY = ReadinessPolicy()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +14,7 @@ from nodeprep.decide.gate_readiness import AssignedProfile, Mode, Repair
 from nodeprep.decide.reconciliation import AgentPolicy, Observed
 from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
 from nodeprep.model import Confirmation, Finding, Status
+from nodeprep.values import replace
 from tests import histories
 from tests.histories import ALL_FRESH, ALL_WELL, STATE, WORLDS, Event
 from tests.past_values import BOOT, PLACE, case, check, checks, finding, observation

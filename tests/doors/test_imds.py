@@ -13,6 +13,7 @@ import pytest
 from nodeprep.doors.http.imds import READ, Metadata, MetadataAnswer
 from nodeprep.doors.http.imds_parse import InstanceMetadata, InterfaceMetadata
 from nodeprep.model import Unreadable, Why
+from nodeprep.values import field_names
 from tests.rigs import imds_server
 from tests.rigs.imds_modes import MODES, Asked, Parts, Service, optional
 from tests.rigs.imds_server import MetadataServer, shapes
@@ -174,7 +175,7 @@ def test_all_and_the_tree_tell_the_same(shape: str, mode: str) -> None:
     assert isinstance(straight, MetadataAnswer)
     assert told.instance == straight.instance
     assert len(told.instance.interfaces) == COUNTS[shape]
-    whole = [getattr(one, name) for one in told.instance.interfaces for name in one.__slots__]
+    whole = [getattr(one, name) for one in told.instance.interfaces for name in field_names(one)]
     assert not [value for value in whole if isinstance(value, Unreadable)]
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nodeprep.doors.http import imds_parse
 from nodeprep.doors.http.imds_parse import InstanceMetadata, InterfaceMetadata
 from nodeprep.model import Unreadable, Why
+from nodeprep.values import field_names
 
 MAC = "00:16:3e:00:00:01"
 AT = f"metadata network/interfaces/macs/{MAC}"
@@ -134,5 +135,5 @@ KEYS = ("network-interface-id", "primary-ip-address", "private-ipv4s", "ipv6s", 
 @given(st.dictionaries(st.sampled_from(KEYS), JSON), JSON)
 def test_whatever_is_told_is_a_value_or_says_why_not(told: dict[str, Any], other: Any) -> None:
     (found,) = parsed(macs={MAC: told}, **{"instance-id": other, "instance": other, "zone-id": other}).interfaces
-    for name in found.__slots__:
+    for name in field_names(found):
         assert str(getattr(found, name)).isprintable()

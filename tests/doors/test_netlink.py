@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,16 @@ import pytest
 
 from nodeprep.doors.netlink import dcbnl, interfaces
 from nodeprep.doors.netlink.interfaces import AddressInfo, LinkInfo, NeighbourInfo, RouteNetlink
+from nodeprep.values import asdict, field_names
 from tests.doors.netlink_kernel import kernel, nest, nla, text, u8, u32
 from tests.rigs.unshared import seen_in
 
 AGENT = Path(interfaces.__file__).parents[3]
 LOOK = f"""
-import dataclasses, json, socket, subprocess, sys
+import json, socket, subprocess, sys
 sys.path.insert(0, {str(AGENT)!r})
 from nodeprep.doors.netlink import dcbnl, interfaces
+from nodeprep.values import asdict
 
 def ip(*question):
     return json.loads(subprocess.run(("ip", "-json", *question), check=True, capture_output=True).stdout or "[]")
@@ -28,7 +29,7 @@ def ip(*question):
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
     asking.sendto(b"is anybody there?", ("10.1.0.99", 9))
 print(json.dumps({{
-    "ours": dataclasses.asdict(interfaces.read()),
+    "ours": asdict(interfaces.read()),
     "dcb": dcbnl.dcb("rail0"),
     "links": ip("link", "show"),
     "addresses": ip("address", "show"),
@@ -141,7 +142,7 @@ def test_addresses_of_every_sort(said: dict[str, Any]) -> None:
 def test_ip_sees_the_same_neighbours(said: dict[str, Any]) -> None:
     index = {name: link.index for name, link in links(said).items()}
     theirs = {(index[one["dev"]], one["dst"], one.get("lladdr"), *one["state"]) for one in said["neighbours"]}
-    ours = {tuple(one[field.name] for field in fields(NeighbourInfo)) for one in said["ours"]["neighbours"]}
+    ours = {tuple(one[name] for name in field_names(NeighbourInfo)) for one in said["ours"]["neighbours"]}
     # The kernel makes those of multicast groups when it pleases, so also between the two looks.
     ours, theirs = ({one for one in both if not one[1].startswith("ff02:")} for both in (ours, theirs))
     assert len(ours) >= 2

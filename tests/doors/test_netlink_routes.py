@@ -6,7 +6,6 @@ import errno
 import json
 import socket
 import struct
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,17 @@ import pytest
 
 from nodeprep.doors.netlink import routing
 from nodeprep.doors.netlink.routing import KernelRoute, KernelRule, Packet, RouteLookup
+from nodeprep.values import asdict
 from tests.doors.netlink_kernel import kernel, nla, u32
 from tests.rigs.unshared import seen_in
 
 AGENT = Path(routing.__file__).parents[3]
 LOOK = f"""
-import dataclasses, json, subprocess, sys
+import json, subprocess, sys
 sys.path.insert(0, {str(AGENT)!r})
 from nodeprep.doors.netlink import routing
 from nodeprep.doors.netlink.routing import Packet
+from nodeprep.values import asdict
 
 def ip(*question):
     return json.loads(subprocess.run(("ip", "-json", *question), check=True, capture_output=True).stdout or "[]")
@@ -40,24 +41,24 @@ ways = {{}}
 
 def ask(name, setup="true", undo="true"):
     sh(setup)
-    ways[name] = [dataclasses.asdict(way) for way in routing.ask([out, back])]
+    ways[name] = [asdict(way) for way in routing.ask([out, back])]
     sh(undo)
 
 ask("as it should be")
 ask("marked")
-ways["marked"] = [dataclasses.asdict(way) for way in routing.ask([out._replace(mark=16)])]
+ways["marked"] = [asdict(way) for way in routing.ask([out._replace(mark=16)])]
 ask("no forwarding", "sysctl -qw net.ipv4.ip_forward=0", "sysctl -qw net.ipv4.ip_forward=1")
 ask("strict", "sysctl -qw net.ipv4.conf.all.rp_filter=1", "sysctl -qw net.ipv4.conf.all.rp_filter=0")
 for action in ("prohibit", "blackhole", "unreachable"):
     ask(action, f"ip rule add pref 100 from 10.1.0.134 {{action}}", "ip rule del pref 100")
 ask("no rule", "ip rule del pref 2048")
 ask("no route", "ip route del default")
-beside = [dataclasses.asdict(one) for one in routing.read().neighbours]
+beside = [asdict(one) for one in routing.read().neighbours]
 sh("ip link del cni0")
-bridgeless = [dataclasses.asdict(one) for one in routing.read().neighbours]
-ways["no interface"] = [dataclasses.asdict(way) for way in routing.ask([out._replace(iif=4242)])]
+bridgeless = [asdict(one) for one in routing.read().neighbours]
+ways["no interface"] = [asdict(way) for way in routing.ask([out._replace(iif=4242)])]
 print(json.dumps({{
-    "ours": dataclasses.asdict(tables),
+    "ours": asdict(tables),
     "index": index,
     "beside": beside,
     "bridgeless": bridgeless,

@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from nodeprep.doors.netlink import nldev
 from nodeprep.doors.netlink.nldev import NldevDevice, NldevHolder, NldevPort, NldevTables, Resources
 from nodeprep.doors.netlink.nlsocket import Refused
+from nodeprep.values import asdict, replace
 from tests.doors.netlink_kernel import kernel, nest, nla, text, u8, u32, u64
 
 NLDEV = 5 << 10

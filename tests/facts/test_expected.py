@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.job_profile import NO_PROFILE, AtLeast, DeviceWant, Expectation, PortWant, Profile
 from nodeprep.model import Unreadable, Why
+from nodeprep.values import replace
 from tests.values import changed, device, link, links, nic, pci, port, rdma
 
 BLIND = Unreadable(Why.IO_ERROR, "/sys/class/infiniband/mlx5_3/ports/1/state", 5)

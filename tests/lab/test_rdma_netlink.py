@@ -12,10 +12,11 @@ from tests.rigs.lab_guest import REPOSITORY
 
 PYTHON = str(REPOSITORY / ".venv/bin/python")
 READ = """
-import dataclasses, json
+import json
 from nodeprep.doors.netlink import nldev
+from nodeprep.values import asdict
 said = nldev.read()
-print(json.dumps(said and dataclasses.asdict(said)))
+print(json.dumps(said and asdict(said)))
 """
 LEAK = """
 import os, resource

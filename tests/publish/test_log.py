@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import sys
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from nodeprep.model import Remedy
 from nodeprep.publish import log_lines, node_status
 from nodeprep.publish.log_lines import MOST_LINE, JsonLines, LogEntry
 from nodeprep.publish.node_status import NodeStatus
+from nodeprep.values import replace
 from tests.past_values import case, finding
 from tests.status_values import report, standing, status
 

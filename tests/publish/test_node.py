@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +14,7 @@ from nodeprep.decide.desired import AREAS, TRAINING_READY, Desired, GatePolicy, 
 from nodeprep.model import Remedy
 from nodeprep.publish import node_object
 from nodeprep.publish.node_object import REFRESH_SECONDS, WrittenNode
+from nodeprep.values import replace
 
 NAMES = GatePolicy()
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nodeprep.publish import probes
 from nodeprep.publish.series import ALL
+from nodeprep.values import replace
 from tests.status_values import standing, status
 
 TURNS = [

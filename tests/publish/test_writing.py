@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +23,7 @@ from nodeprep.doors.kube.writer import LOST, MERGE, STRATEGIC, WriteOutcome
 from nodeprep.publish import node_object, node_writing
 from nodeprep.publish.node_object import RELEASED
 from nodeprep.publish.node_writing import NODE, RACES, STATUS, WriteOrder, WriteRequest, WriteResult
+from nodeprep.values import replace
 
 NAMES = GatePolicy()
 NOW = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)

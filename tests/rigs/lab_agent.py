@@ -34,6 +34,7 @@ STATUS = struct.Struct(">i")
 # What `nodeprep check` imports, but for what it imports when it asks; it does the rest itself.
 IMPORTED = (
     "nodeprep.cli.app",
+    "nodeprep.cli.check.check_commands",
     "nodeprep.cli.check.check_command",
     "nodeprep.doors.netlink.interfaces",
     "nodeprep.doors.netlink.nldev",

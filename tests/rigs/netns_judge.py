@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
+
+from nodeprep.values import replace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from threading import Event
 
@@ -15,8 +15,8 @@ from nodeprep.agent.state_writer import StateWriter
 from nodeprep.assessment import OperatorWishes, Question
 from nodeprep.checks import ALL
 from nodeprep.config import written
+from nodeprep.config.config_file import ConfigError
 from nodeprep.config.configuration import Settings
-from nodeprep.config.yaml_document import ConfigError
 from nodeprep.decide import gate_readiness
 from nodeprep.decide.desired import Desired
 from nodeprep.decide.look_schedule import Schedule
@@ -33,6 +33,7 @@ from nodeprep.publish.log_lines import LogEntry
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.publish.probes import MISSED_PERIODS
 from nodeprep.publish.publisher import NodeAnnotations, Publisher
+from nodeprep.values import Value, replace
 
 LOGGER = logging.getLogger("nodeprep")
 WORDS = frozenset({"node", "publisher"})  # of the publisher, which need no look to be acted on
@@ -43,8 +44,7 @@ GATE_FILES_PERIOD_SECONDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AgentParts:
+class AgentParts(Value):
     """What the agent works with.
 
     `host_of` gives the host without paths that a profile excludes, for a metadata URL; `read_settings` reads the

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from nodeprep import __version__, assessment
 from nodeprep.agent import profile_selection
 from nodeprep.agent.profile_selection import GuardedSelection
@@ -16,13 +14,13 @@ from nodeprep.config.profile_files import BUILT_IN
 from nodeprep.decide import desired, gate_readiness
 from nodeprep.decide.desired import HELD_ANNOTATION, RESET_DONE_ANNOTATION, AgentTrouble, Desired
 from nodeprep.publish.publisher import NodeAnnotations
+from nodeprep.values import Value, replace
 
 CHECKS = {check.id: check for check in ALL}
 INVENTORY = "inventory"  # at the end of a wish to start over: what belongs here is to be forgotten too
 
 
-@dataclass(frozen=True, slots=True)
-class NodeMeeting:
+class NodeMeeting(Value):
     """The memory after the Node was read. `is_new`: it is another object. `reset`: a human wishes it to start over."""
 
     agent_state: AgentState

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
 
 from nodeprep import __version__, assessment, job_profile
 from nodeprep.agent_state import AgentState, NodeState
@@ -25,14 +24,14 @@ from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import Profile
 from nodeprep.look import Look
 from nodeprep.typed_yaml import InvalidValueError
+from nodeprep.values import Value, asdict, replace
 
 RESTS_ON = frozenset({Pci, Rdma, Terway, Cni, Cluster})  # what a choice of profiles looks at
 FORGET = "nodeprep reset --inventory forgets it"
 RDMA = "port.present"  # the gate that every profile about RDMA has
 
 
-@dataclass(frozen=True, slots=True)
-class GuardedSelection:
+class GuardedSelection(Value):
     """The profiles in force, and why gates must stay shut whatever passes: what nobody can tell, or nobody knows."""
 
     chosen: ProfileSelection
@@ -149,7 +148,7 @@ def held(agent_state: AgentState, chosen: ProfileSelection) -> AgentState:
 
 def with_waivers(agent_state: AgentState, waivers: Iterable[Waiver]) -> AgentState:
     """The memory with the configuration's waivers, for a `check` that cannot read it."""
-    own = tuple({one.name: getattr(waiver, one.name) for one in fields(waiver)} for waiver in waivers)
+    own = tuple(asdict(waiver) for waiver in waivers)
     return agent_state if agent_state.waivers == own else replace(agent_state, waivers=own)
 
 

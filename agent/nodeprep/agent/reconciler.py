@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from math import inf
 
 from nodeprep.agent import node_meeting, profile_selection
@@ -39,14 +38,14 @@ from nodeprep.observer import Observation
 from nodeprep.publish import node_status
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.publish.publisher import NodeAnnotations
+from nodeprep.values import Struct, field, replace
 
 CHECKS = {check.id: check for check in ALL}
 NAMES = {fact.kind: agent_settings.fact_name(fact) for fact in FACTS}
 SETTLED_NODE_PERIOD_SECONDS = 30.0  # seconds for which a ready node of which nothing new is seen need not be thought of
 
 
-@dataclass(slots=True)
-class Reconciler:
+class Reconciler(Struct):
     """All that one agent knows. `agent_state` is what it remembers, `status` what the last round came to.
 
     `settings` are the last that could be read, `config_trouble` what is wrong with newer ones, `gate_trouble` what

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from nodeprep import __version__, state_file
 from nodeprep.agent import profile_selection
 from nodeprep.agent_state import AgentState, NodeState
@@ -12,10 +10,10 @@ from nodeprep.decide import gate_readiness, upgrade
 from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
 from nodeprep.doors.files.state_store import Store
 from nodeprep.publish import gate_files
+from nodeprep.values import Value, replace
 
 
-@dataclass(frozen=True, slots=True)
-class StartState:
+class StartState(Value):
     """The memory to go on from. `forgetful`: nothing was kept that could be read; `trouble` says why, for people."""
 
     agent_state: AgentState

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from threading import Thread
 
 from nodeprep import fault_boundary, state_file
@@ -10,14 +9,14 @@ from nodeprep.agent_state import AgentState
 from nodeprep.codec import Rest
 from nodeprep.doors import clock
 from nodeprep.doors.files.state_store import Store
+from nodeprep.values import Struct, field
 
 SAVE_TIMEOUT_SECONDS = 2.0  # seconds for a disk to take a few kilobytes; the gate closes after it, come what may
 SAVE_RETRY_SECONDS = 60.0  # seconds until a disk that refused is tried again
 MINOR_SAVE_PERIOD_SECONDS = 300.0  # seconds between two savings of what only spares a restart some looks
 
 
-@dataclass(slots=True)
-class StateWriter:
+class StateWriter(Struct):
     """Saves in a thread of its own. `trouble` is "" while what was last given to it is kept.
 
     It reads the same for as long as the disk hangs: whoever tells of it tells it once.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from nodeprep.cli.usage import UsageError
+from nodeprep.pattern import Pattern
 
-DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|h)?", re.ASCII)
+DURATION = Pattern(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|h)?", re.ASCII)
 UNITS = {None: 1, "s": 1, "m": 60, "h": 3600}
 
 

@@ -7,11 +7,11 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodeprep.cli.usage import UsageError
+from nodeprep.values import Value
 
 if TYPE_CHECKING:
     from nodeprep.doors.kube.exec_plugin import ExecPlugin
@@ -22,8 +22,7 @@ TOKEN = "authorization"  # noqa: S105 - what the loader calls it
 WORDS = 300  # characters of what the loader says
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterOptions:
+class ClusterOptions(Value):
     """The options for the node's API server and the node's name, as they were typed."""
 
     kubeconfig: str | None = None

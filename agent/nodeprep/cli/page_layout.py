@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from textwrap import wrap
 
 from nodeprep.cli import terminal
+from nodeprep.values import Struct, field
 
 LABEL_COLUMNS = 10  # columns that a paragraph hangs to the right of, its label in them
 PARAGRAPH_LIMIT_CHARACTERS = 1200  # characters of one paragraph; a node can show a mebibyte of anything
@@ -22,8 +22,7 @@ class Paint(StrEnum):
     STRONG = "1"
 
 
-@dataclass(slots=True)
-class Page:
+class Page(Struct):
     """Paragraphs as lines of at most `width` columns, no trailing blanks, escape sequences only if `colour`."""
 
     width: int = 80

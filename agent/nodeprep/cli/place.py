@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nodeprep.cli import kubernetes_access
@@ -11,6 +10,7 @@ from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.usage import UsageError
 from nodeprep.doors import node_host
 from nodeprep.doors.node_host import METADATA, PHYSICAL_KINDS, Host
+from nodeprep.values import Value
 
 if TYPE_CHECKING:
     from nodeprep.doors.kube.reader import ApiAccess
@@ -22,8 +22,7 @@ RECORDS = ("sys/class", "sys/bus", "sys/module", "proc/1", "proc/sys")
 PHYSICAL_KINDS_TOO = "NODEPREP_PHYSICAL_KINDS"
 
 
-@dataclass(frozen=True, slots=True)
-class NodePlace:
+class NodePlace(Value):
     """A node by its root; a dead tree is not `live` and has files only. `kubernetes` is the way to its API server."""
 
     root: str

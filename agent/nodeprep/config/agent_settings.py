@@ -6,7 +6,6 @@ Loaded where a file has such a key: `check` alone has no use for the policies th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from nodeprep import typed_yaml
@@ -21,6 +20,7 @@ from nodeprep.decide.gate_readiness import Mode, ReadinessPolicy
 from nodeprep.facts import ALL as FACTS
 from nodeprep.model import Check, Confirmation, Fact
 from nodeprep.typed_yaml import InvalidValueError, Keys
+from nodeprep.values import Value, field, field_names, replace
 
 CLASSES = {
     "fast": Confirmation.FAST,
@@ -30,16 +30,14 @@ CLASSES = {
 PERIOD_SECONDS = typed_yaml.seconds(0.5, 3600.0)
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsSettings:
+class MetricsSettings(Value):
     """Where the pages are served; port 0 is nowhere. 9842: design 6. The loopback address is nobody else's business."""
 
     bind: str = "127.0.0.1"
     port: int = 9842
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSettings:
+class AgentSettings(Value):
     """The agent's part of a file. `every` has the polling periods that differ from the facts' own, in seconds."""
 
     mode: Mode = Mode.OBSERVE
@@ -56,7 +54,7 @@ class AgentSettings:
 
         So they travel with the profile: a snapshot, and a `check` beside the agent, judge by the names in force.
         """
-        names = {one.name: getattr(self.gate, one.name) for one in fields(Tolerated)}
+        names = {name: getattr(self.gate, name) for name in field_names(Tolerated)}
         if Tolerated(**names) == Tolerated():
             return {}
         return {TOLERATES_GATE.id: {name.replace("_", "-"): value for name, value in names.items()}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from nodeprep import job_profile
@@ -12,10 +11,10 @@ from nodeprep.config.profile_files import NamedProfile, NoSuchProfileError
 from nodeprep.job_profile import Expectation, Profile
 from nodeprep.model import Check
 from nodeprep.typed_yaml import InvalidValueError, Keys
+from nodeprep.values import Value, replace
 
 
-@dataclass(frozen=True, slots=True)
-class AssignRule:
+class AssignRule(Value):
     """Nodes whose labels all match have these profiles; without `match` every node has them.
 
     `use` and `expect` are as they were written; `profiles` are those of `use`, with the devices and ports of `expect`.

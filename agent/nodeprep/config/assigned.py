@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from nodeprep.config.configuration import Settings
 from nodeprep.config.profile_files import NamedProfile
+from nodeprep.values import Value, replace
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedProfiles:
+class AssignedProfiles(Value):
     """The profiles that hold, in the order of the file, and who says so, such as "assign[1] of FILE".
 
     With no profile either `auto`: the hardware is to choose; or `untold` says why nobody can tell yet.

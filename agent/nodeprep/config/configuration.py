@@ -14,7 +14,6 @@ mode: observe               # this and more is the agent's: agent_settings.py
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -23,14 +22,15 @@ from typing import TYPE_CHECKING, Any
 from nodeprep import job_profile
 from nodeprep.checks import ALL
 from nodeprep.checks.plugin.tolerates_gate import CHECK as TOLERATES_GATE
-from nodeprep.config import profile_files, wants, yaml_document
+from nodeprep.config import config_file, profile_files, wants
+from nodeprep.config.config_file import Document
 from nodeprep.config.profile_files import NamedProfile, NoSuchProfileError
 from nodeprep.config.waiver_rules import WAIVER_LIMIT_DAYS, Waiver
-from nodeprep.config.yaml_document import Document
 from nodeprep.doors.node_host import METADATA
 from nodeprep.job_profile import Profile
 from nodeprep.model import Check
 from nodeprep.typed_yaml import InvalidValueError, Keys
+from nodeprep.values import Value, field, replace
 
 if TYPE_CHECKING:
     from nodeprep.config.agent_settings import AgentSettings
@@ -48,8 +48,7 @@ AGENT = (
 )  # the keys that are the agent's alone
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Value):
     """What a configuration file says; without one, nothing. `file` is None where there is none.
 
     `agent_part` is None where the file has none of the agent's keys. `default_profile` is that of `default` as it was
@@ -101,9 +100,9 @@ def load_settings(file: str | None, today: str | None, checks: Iterable[Check] =
 
     `today` is the UTC date that waivers must end soon after; None where the clock may be wrong, as it is after a boot.
     """
-    if file is None and not yaml_document.is_there(DEFAULT_FILE):
+    if file is None and not config_file.is_there(DEFAULT_FILE):
         return Settings()
-    return parse_settings(yaml_document.load(file or DEFAULT_FILE), today, tuple(checks))
+    return parse_settings(config_file.load(file or DEFAULT_FILE), today, tuple(checks))
 
 
 def parse_settings(document: Document, today: str | None, checks: tuple[Check, ...]) -> Settings:

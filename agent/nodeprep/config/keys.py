@@ -7,13 +7,13 @@ not here: they stand in the dataclasses beside the rules that they belong to.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nodeprep import typed_yaml
 from nodeprep.config.kinds import ADDRESS, METADATA_URL, QUALIFIED
 from nodeprep.job_profile import API_VERSION, NUMBERS, TEXTS
 from nodeprep.typed_yaml import ANYTHING, MAPPING, TEXT, TRUTH, Keys, ValueKind
+from nodeprep.values import Value
 
 NEXT_ROUND = "holds from the next round on"
 NEXT_LOOK = "counts from the next look on; what is proven, convicted or latched stays so"
@@ -33,8 +33,7 @@ HOUR, DAY = 3600.0, 86400.0  # seconds
 REMEMBERED = 5  # looks that the memory holds of one subject (agent_state.Case)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(Value):
     """One key by its path; `[]` stands for each item of a list. `kind` is what may stand there."""
 
     path: str

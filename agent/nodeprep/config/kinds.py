@@ -6,13 +6,14 @@ import re
 
 from nodeprep import typed_yaml
 from nodeprep.doors.node_host import METADATA
+from nodeprep.pattern import Pattern
 
 # Kubernetes' qualified name (apimachinery, util/validation): a name of 63 characters, and before it a DNS subdomain.
 NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 SUBDOMAIN = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
 SUBDOMAIN_LIMIT = 253  # characters
 # An address and no name: to look a name up takes as long as its server likes.
-METADATA_ADDRESS = re.compile(r"http://(?:([0-9]{1,3}(?:\.[0-9]{1,3}){3})|\[[0-9a-fA-F:]+\])(?::([0-9]{1,5}))?")
+METADATA_ADDRESS = Pattern(r"http://(?:([0-9]{1,3}(?:\.[0-9]{1,3}){3})|\[[0-9a-fA-F:]+\])(?::([0-9]{1,5}))?")
 
 
 def _is_qualified(value: object) -> bool:

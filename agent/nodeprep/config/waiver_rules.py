@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
 
 from nodeprep.model import Finding, Status, Waived
+from nodeprep.values import Value, replace
 
 WAIVER_LIMIT_DAYS = 90  # days that a waiver may last (design 2.3)
 EXCUSABLE = (Status.FAIL, Status.WARN, Status.UNKNOWN)
 
 
-@dataclass(frozen=True, slots=True)
-class Waiver:
+class Waiver(Value):
     """Excuses findings of the checks, devices and nodes that its patterns match, up to and with the date `until`.
 
     `device` is held against a PCI address, `address/port` and the device's name; `until` is YYYY-MM-DD.

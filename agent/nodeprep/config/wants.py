@@ -1,4 +1,4 @@
-"""Numbers that operators state for single checks, held against the Want dataclass that each check declares."""
+"""Numbers that operators state for single checks, held against the Want that each check declares."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def want(known: Iterable[Check], wanted: str, numbers: Mapping[str, Any], here: 
     kind = by_id[wanted].want
     if kind is None:
         raise InvalidValueError(here, dict(numbers), f"nothing: {wanted} has no numbers to set")
-    return typed_yaml.dataclass_of(kind).read(numbers, here)
+    return typed_yaml.value_of(kind).read(numbers, here)
 
 
 def check_gates(profile: Profile, known: Iterable[Check] = ALL) -> None:

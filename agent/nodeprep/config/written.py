@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from typing import Any
 
 from nodeprep.config import keys
@@ -13,6 +12,7 @@ from nodeprep.config.assign_rules import AssignRule
 from nodeprep.config.configuration import Settings
 from nodeprep.config.keys import KEYS, RESTART
 from nodeprep.job_profile import API_VERSION
+from nodeprep.values import field_names
 
 VALUE_LIMIT_CHARACTERS = 60  # characters of one value in a line of words
 
@@ -82,7 +82,7 @@ def _rule(rule: AssignRule) -> dict[str, Any]:
 
 def _stated(value: Any, under: str) -> dict[str, Any]:
     """The fields of a value that have a key there."""
-    names = {one.name.replace("_", "-"): one.name for one in fields(value)}
+    names = {name.replace("_", "-"): name for name in field_names(value)}
     return {key: _plain(getattr(value, names[key])) for key, own in keys.children(under).items() if own is not None}
 
 

@@ -7,67 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from nodeprep import typed_yaml
-from nodeprep.doors.files.reader import Files
-from nodeprep.model import Unreadable
-from nodeprep.typed_yaml import InvalidValueError, Keys
+from nodeprep.config.config_file import ConfigError, Document
+from nodeprep.pattern import Pattern
+from nodeprep.typed_yaml import Keys
 
-FILE_LIMIT_BYTES = 1 << 20  # bytes; a profile of 64 ports by name has 20 KB
 DEPTH = 16  # nesting; a profile needs 5
 VALUES_LIMIT = 50_000  # values, aliases written out: a small file can spell an exponential one
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where PyYAML was built with it
 STANDARD_TAG_PREFIX = "tag:yaml.org,2002:"
-INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})")
-FLOAT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})?\.[0-9]{1,18}(?:[eE][-+]?[0-9]{1,2})?")
+INTEGER = Pattern(r"[-+]?(?:0|[1-9][0-9]{0,18})")
+FLOAT = Pattern(r"[-+]?(?:0|[1-9][0-9]{0,18})?\.[0-9]{1,18}(?:[eE][-+]?[0-9]{1,2})?")
 WORDS: dict[str, bool | None] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
 WORDS |= dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false", "False", "FALSE"), False)
-
-
-class ConfigError(Exception):
-    """What an operator wrote cannot be meant: `FILE:LINE: KEY: found X, wanted Y`."""
-
-    def __init__(self, source: str, line: int | None, key: str, found: str, wanted: str) -> None:
-        place = f"{source}:{line}" if line else source
-        super().__init__(f"{place}: {typed_yaml.printable(key)}: found {found}, wanted {wanted}")
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A file's content as mappings, tuples and scalars; `lines` has the line of every key and list item."""
-
-    source: str
-    value: object
-    lines: Mapping[Keys, int] = field(default_factory=dict)
-
-    def error(self, keys: Keys, found: object, wanted: str) -> ConfigError:
-        """An error at a key; for one that is missing, at what it is missing from."""
-        near = next((keys[:end] for end in range(len(keys), -1, -1) if keys[:end] in self.lines), ())
-        line, key = self.lines.get(near, 1), typed_yaml.dotted(keys)
-        return ConfigError(self.source, line, key, typed_yaml.words(found), wanted)
-
-    def located(self, error: InvalidValueError) -> ConfigError:
-        return self.error(error.keys, error.found, error.wanted)
-
-
-def is_there(path: str) -> bool:
-    """Whether there is anything by that name; what may not be looked at is there, and `load` says so."""
-    return Files().data(str(Path(path).absolute()), 0, head=True) is not None
-
-
-def load(path: str) -> Document:
-    """Read a file. Raises ConfigError."""
-    data = Files().data(str(Path(path).absolute()), FILE_LIMIT_BYTES)
-    if data is None:
-        raise ConfigError(path, None, "the file", "none there", "a file in YAML")
-    if isinstance(data, Unreadable):
-        raise ConfigError(path, None, "the file", data.detail, f"a file in YAML of at most {FILE_LIMIT_BYTES} bytes")
-    return read(data, path)
 
 
 def read(data: bytes, source: str) -> Document:

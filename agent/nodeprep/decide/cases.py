@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from nodeprep.agent_state import Case
 from nodeprep.decide.confirmation_policy import CheckObservation, ConfirmationPolicy, ConfirmationRule
 from nodeprep.model import Check, Confirmation, Finding, Subject
+from nodeprep.values import replace
 
 LOOKS_KEPT = 5  # as many as the longest rule asks for
 OBSERVED_LIMIT_CHARACTERS = 120  # characters; a value that is longer is compared with none

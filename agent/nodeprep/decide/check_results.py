@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from nodeprep.decide.confirmation_policy import CheckObservation
 from nodeprep.model import NODE, SEVERAL, Check, Finding, Status, Subject
+from nodeprep.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Value):
     """The findings of a check that was looked at afresh; there are none where it was not run."""
 
     check: Check

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from nodeprep.agent_state import AgentState, Case, NodeState
 from nodeprep.decide import active_faults, gate_readiness, kubernetes_text
 from nodeprep.decide.gate_readiness import ProfileReadiness
 from nodeprep.model import Check, Finding, Status
+from nodeprep.values import Value
 
 PREFIX = "nodeprep.io"
 TRAINING_READY = f"{PREFIX}/TrainingReady"
@@ -29,8 +29,7 @@ AREAS: Mapping[str, frozenset[str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCondition:
+class NodeCondition(Value):
     """A Node condition that ought to be there; `status` is "True", "False" or "Unknown", positive polarity."""
 
     type: str
@@ -39,8 +38,7 @@ class NodeCondition:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTrouble:
+class AgentTrouble(Value):
     """What is wrong with the agent itself, for the message of TrainingReady.
 
     A memory that cannot be kept, a bad file, writes that the cluster denies or does not admission policy, and what of
@@ -53,8 +51,7 @@ class AgentTrouble:
     exposed: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionInputs:
+class ConditionInputs(Value):
     """What conditions and taints are read from.
 
     `gates` are those of all assigned profiles and `convicted` what is believed of them; `closing` are the gates that

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from nodeprep.model import Confirmation
+from nodeprep.values import Value, field
 
 
-@dataclass(frozen=True, slots=True)
-class ConfirmationRule:
+class ConfirmationRule(Value):
     """How often a failure must be seen.
 
     It is believed after `fails` of the last `of` fresh looks, each `apart` seconds after the one before, the first and
@@ -46,8 +45,7 @@ RULES: Mapping[Confirmation, ConfirmationRule] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ConfirmationPolicy:
+class ConfirmationPolicy(Value):
     """Quick to close, slow to open (design 3.2). Times are seconds.
 
     A release and a proof take `passes` fresh looks without a fault over `pass_span`, looked for every `pass_every`;
@@ -68,8 +66,7 @@ class ConfirmationPolicy:
         return passes >= self.passes and since is not None and until - since >= self.pass_span
 
 
-@dataclass(frozen=True, slots=True)
-class CheckObservation:
+class CheckObservation(Value):
     """When the facts of one fresh look at a check were observed: the first began at `began`, the last at `ended`.
 
     CLOCK_BOOTTIME seconds. The next look counts as fresh only if all of its facts were observed after `ended`.

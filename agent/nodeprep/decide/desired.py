@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from nodeprep.agent_state import AgentState, NodeState
 from nodeprep.decide import active_faults, conditions, gate_readiness, kubernetes_text, taint_toleration
@@ -11,6 +10,7 @@ from nodeprep.decide.conditions import AREAS, PREFIX, TRAINING_READY, AgentTroub
 from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import Mode, ProfileReadiness, ReadinessPolicy
 from nodeprep.model import Check, Finding, Remedy
+from nodeprep.values import Value, field
 
 __all__ = [
     "AREAS",
@@ -32,8 +32,7 @@ RESET_DONE_ANNOTATION = f"{AGENT_PREFIX}/reset"
 NO_TROUBLE = AgentTrouble()
 
 
-@dataclass(frozen=True, slots=True)
-class ModeRow:
+class ModeRow(Value):
     """What a mode does to the taints of a node with a gating profile (design 3.4)."""
 
     taints: bool
@@ -47,8 +46,7 @@ MODES: Mapping[Mode, ModeRow] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GatePolicy:
+class GatePolicy(Value):
     """Which profiles set the taint (globs of names), with which effect, and what the taints and labels are called.
 
     `allow_auto`: a profile for RDMA that only hardware chose may open a gate without a baseline. Names: design 3.4;
@@ -63,8 +61,7 @@ class GatePolicy:
     rdma_label: str = "feature.node.kubernetes.io/network-rdma.capable"
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
+class Taint(Value):
     """A taint that ought to be there."""
 
     key: str
@@ -72,8 +69,7 @@ class Taint:
     effect: str
 
 
-@dataclass(frozen=True, slots=True)
-class Desired:
+class Desired(Value):
     """What ought to stand: of ours, whatever is not in it is to be removed.
 
     `labels` and `annotations` by key; `untainted`: why our taint does not stand though it ought to, for people;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from nodeprep.agent_state import AgentState, Case, NodeState
 from nodeprep.decide import cases, check_results, plausible_state, streak_rules, upgrade
@@ -12,6 +11,7 @@ from nodeprep.decide.check_results import CheckResult
 from nodeprep.decide.confirmation_policy import RULES, CheckObservation, ConfirmationPolicy, ConfirmationRule
 from nodeprep.facts.machine.kernel_log import PROBE_LINE, KernelLog
 from nodeprep.model import Check, Finding, Subject
+from nodeprep.values import replace
 
 __all__ = ["RULES", "CheckObservation", "ConfirmationPolicy", "ConfirmationRule", "confirm", "reset", "wanted_looks"]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from nodeprep.agent_state import AgentState, NodeState
 from nodeprep.decide import active_faults, kept_state, kubernetes_text
 from nodeprep.decide.state_table import GATE_CHECK_FAILS, NO_REPAIR, TABLE, ReadinessPolicy, Repair, Situation
 from nodeprep.model import Check, Stage
+from nodeprep.values import Value, replace
 
 __all__ = [
     "NO_REPAIR",
@@ -38,8 +38,7 @@ class Mode(StrEnum):
     REPAIR = "repair"
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedProfile:
+class AssignedProfile(Value):
     """A profile that this node has: its name, its gates, whether it sets the taint (`gating`) and is about RDMA.
 
     `refused` says why its gate must not open whatever passes, such as a profile that nobody's baseline confirms.
@@ -52,8 +51,7 @@ class AssignedProfile:
     refused: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileReadiness:
+class ProfileReadiness(Value):
     """One profile: whether its device-stage gates hold, whether all do, and what is in the way, for people.
 
     `gates` and `refused` are those of the profile as it is assigned.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
 from math import inf
 
 from nodeprep.agent_state import AgentState
 from nodeprep.decide.fault_confirmation import CheckObservation
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.model import Check, Confirmation, Fact, Topic
+from nodeprep.values import Struct, field
 
 EVENT_STORM_SECONDS = 1.0  # seconds between two looks that the same topic starts; design 3.2
 EARLY_LOOK_SECONDS = 0.5  # seconds by which a look may come before its period is over, if others begin
@@ -17,8 +17,7 @@ RECORD_VALIDITY_SECONDS = 60.0  # seconds for which a record that others keep ma
 DERIVED = (Expected, AgentState)  # made from facts, never observed
 
 
-@dataclass(slots=True)
-class Schedule:
+class Schedule(Struct):
     """When each fact was last looked at, and what asks for the next look. All times are CLOCK_BOOTTIME seconds.
 
     `every` overrides the periods of facts by kind. `rung` are topics that wait to be answered since that time,

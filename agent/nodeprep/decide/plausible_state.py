@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from nodeprep.agent_state import AgentState, BlindSince, Case, PassStreak
 from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
+from nodeprep.values import replace
 
 
 def without_future_times(agent_state: AgentState, now: float) -> AgentState:

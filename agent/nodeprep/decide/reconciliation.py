@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 from nodeprep.agent_state import AgentState
 from nodeprep.decide import desired, fault_confirmation, gate_readiness, taint_toleration
@@ -13,10 +12,10 @@ from nodeprep.decide.gate_readiness import NO_REPAIR, AssignedProfile, Mode, Rea
 from nodeprep.decide.state_table import TABLE
 from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.model import Check, Finding
+from nodeprep.values import Value, field, replace
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(Value):
     """What a round has to say.
 
     `findings` are the standing ones of all checks; only those of checks in `fresh` were looked at afresh. `full_round`:
@@ -31,8 +30,7 @@ class Observed:
     trouble: AgentTrouble = field(default_factory=AgentTrouble)
 
 
-@dataclass(frozen=True, slots=True)
-class AgentPolicy:
+class AgentPolicy(Value):
     """What the operator set: the checks, the profiles of this node, the mode and the numbers."""
 
     checks: Mapping[str, Check]

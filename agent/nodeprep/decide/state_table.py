@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from nodeprep.agent_state import Case, NodeState
 from nodeprep.decide import active_faults, kubernetes_text
+from nodeprep.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class ReadinessPolicy:
+class ReadinessPolicy(Value):
     """Times in seconds (design 3.1).
 
     `grace`: a conviction in BOOTSTRAP stands this long before a human is called, for links train for up to a minute
@@ -24,8 +23,7 @@ class ReadinessPolicy:
     grace: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(Value):
     """What the repair side says.
 
     `able`: mode repair and a remediator that answers; `running`: a playbook runs; `ended`: one ended since the state
@@ -42,8 +40,7 @@ class Repair:
 NO_REPAIR = Repair()
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(Value):
     """What the events of the table are read from.
 
     `proven`: every gate check has passed often enough in this boot. `roots` are convictions that close the gate;
@@ -151,8 +148,7 @@ def passing_long(seen: Situation) -> bool:
     return seen.passes and seen.passing >= seen.policy.human_passes
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(Value):
     """In state `start`, if `event` holds: to state `to`, because of `why`; `tell` names whom it is about."""
 
     start: NodeState

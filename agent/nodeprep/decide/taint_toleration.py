@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from math import inf
 
 from nodeprep.agent_state import AgentState
 from nodeprep.decide.look_schedule import RECORD_VALIDITY_SECONDS
 from nodeprep.model import Finding, Status
+from nodeprep.values import replace
 
 # While it fails, our taint would keep away the pods that serve device plugins or the network (design 3.4).
 TOLERATES_GATE = "plugin.tolerates-gate"

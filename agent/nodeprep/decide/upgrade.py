@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 
 from nodeprep.agent_state import AgentState, Case
+from nodeprep.values import replace
 
 UPGRADE_HOLD_SECONDS = 600.0  # seconds after an upgrade; design 3.5
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+
+from nodeprep.values import Value
 
 STA_UNSYNC = 0x0040  # include/uapi/linux/timex.h
 STA_NANO = 0x2000
 TIME_ERROR = 5
 
 
-@dataclass(frozen=True, slots=True)
-class ClockState:
+class ClockState(Value):
     """What adjtimex(2) says: whether something keeps the clock, its offset and its maximum error, in seconds."""
 
     synchronised: bool

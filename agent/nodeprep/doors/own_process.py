@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from nodeprep.doors import clock
 from nodeprep.doors.files import mount_table
 from nodeprep.doors.files.mount_table import OWN, MountRow
+from nodeprep.values import Value
 
 FIRST = "/proc/1/stat"  # of our own PID namespace: its first process began with the container
 STARTED = 19  # which field after the name holds its start, in clock ticks since the boot (proc_pid_stat(5), 22)
 
 
-@dataclass(frozen=True, slots=True)
-class OwnMemlock:
+class OwnMemlock(Value):
     """Bytes of memory that we may lock, None is unlimited; `made` is when our container was made, in UTC to the minute.
 
     Whatever process of the container asks, the answer is the same: the runtime starts them all with one limit. `roots`

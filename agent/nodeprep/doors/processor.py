@@ -9,18 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import get_native_id
 
 from nodeprep.doors import clock
+from nodeprep.values import Value
 
 TASKS = "/proc/self/task"
 WAITED = 1  # which field of schedstat: nanoseconds on a run queue (Documentation/scheduler/sched-stats.rst)
 RUNNABLE = b"R"  # the state of a thread that computes or waits for a processor (proc_pid_stat(5))
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessorMoment:
+class ProcessorMoment(Value):
     """When it was, and until then: seconds that all threads computed, nanoseconds that each waited, by its number."""
 
     at: float

@@ -9,15 +9,15 @@ to find out.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nodeprep.decide.desired import AGENT_PREFIX, PREFIX, GatePolicy
 from nodeprep.doors.kube.reader import NAMESPACE, NODE_NAME
+from nodeprep.pattern import Pattern
 from nodeprep.publish.agent_lease import AGENT
 from nodeprep.publish.node_object import OUR_CONDITIONS
+from nodeprep.values import Value
 
 NODES, LEASES = "nodeprep-nodes", "nodeprep-leases"  # names of the policies and of their bindings
 RULE = "nodeprep:"  # before a rule's name in the message of a denial
@@ -25,7 +25,7 @@ SLOT = "nodeprep-slot-"  # what the names of a fleet's Leases begin with
 EFFECTS = ("NoSchedule", "PreferNoSchedule")  # never NoExecute: nothing of ours ends a pod
 API = "admissionregistration.k8s.io/v1"
 # As the API server has them: a namespace is a DNS label, an account's name a DNS subdomain, as a Node's is.
-NAMESPACE_NAME, ACCOUNT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"), NODE_NAME
+NAMESPACE_NAME, ACCOUNT_NAME = Pattern(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"), NODE_NAME
 # A token that is bound to a pod says on which node that runs (Kubernetes 1.30).
 CLAIM = "authentication.kubernetes.io/node-name"
 OWN_NODE = f"request.userInfo.?extra[?'{CLAIM}'][?0].orValue('')"
@@ -41,8 +41,7 @@ LEASE_DURATION_LIMIT_SECONDS = 3600  # seconds that a slot may be held without b
 CLOCK_SKEW_SECONDS = 60  # seconds by which a node's clock may be ahead of the API server's
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceAccount:
+class ServiceAccount(Value):
     """The service account that the admission policy binds, and whose namespace holds the agents' Leases."""
 
     namespace: str = NAMESPACE
@@ -60,8 +59,7 @@ class ServiceAccount:
         return cls(namespace, name) if NAMESPACE_NAME.fullmatch(namespace) and ACCOUNT_NAME.fullmatch(name) else None
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionPolicy:
+class AdmissionPolicy(Value):
     """One policy: CEL expressions by the name of the rule, all of which must hold; the first that does not is told.
 
     `first` come before the others and bear an object that is not there; `rules` are not asked where `unless` holds.
@@ -97,7 +95,10 @@ class AdmissionPolicy:
         )
 
 
-def admission_policies(names: GatePolicy, account: ServiceAccount = ServiceAccount()) -> tuple[dict[str, Any], ...]:
+AGENT_ACCOUNT = ServiceAccount()
+
+
+def admission_policies(names: GatePolicy, account: ServiceAccount = AGENT_ACCOUNT) -> tuple[dict[str, Any], ...]:
     """All objects of the admission policy, for taints and a label of these names and for this account."""
     return tuple(one for policy in (nodes(names), leases(account)) for one in policy.objects(account))
 

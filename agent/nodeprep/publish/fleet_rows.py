@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -12,6 +11,7 @@ from nodeprep.facts.kubernetes import cluster_objects
 from nodeprep.publish import agent_lease
 from nodeprep.publish.agent_lease import AGENT
 from nodeprep.publish.node_object import PROFILE, REFRESH_SECONDS, RELEASED, STATE, WrittenNode
+from nodeprep.values import Value
 
 Object = Mapping[str, Any]
 
@@ -31,8 +31,7 @@ class Readiness(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class FleetNode:
+class FleetNode(Value):
     """The parts of a Node that a row is made of: `status` to `said` are TrainingReady's.
 
     `since` and `said` (last said again) are in seconds since 1970, None where that is not told. `kubelet_lost`: its
@@ -54,8 +53,7 @@ class FleetNode:
     released: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FleetRow:
+class FleetRow(Value):
     """A line of the fleet. `state` may be `NO_AGENT`, `SILENT` or `RELEASED_STATE` beside what agents write.
 
     Times are in seconds since 1970. `renewed` is when the agent last said that it lives, None where it never did or
@@ -77,8 +75,7 @@ class FleetRow:
     cordoned: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FleetContext:
+class FleetContext(Value):
     """What is known beside the Nodes: renewal of each agent's Lease and GPUs in use, by Node; None: may not be read."""
 
     renewed: Mapping[str, float] | None

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 
 from nodeprep.doors import clock
 from nodeprep.doors.files import atomic
 from nodeprep.doors.files.reader import Files
 from nodeprep.model import Unreadable
+from nodeprep.values import Value, asdict, field_names
 
 FILE_LIMIT_BYTES = 64 << 10  # bytes; all but the profile's name makes 250
 QUOTED_NAME_LIMIT_BYTES = 200  # bytes of a quoted name; the kernel takes 255 for the whole name of a file
@@ -34,8 +34,7 @@ class GateStage(StrEnum):
 Gate = tuple[str, str]  # a profile's name and a stage
 
 
-@dataclass(frozen=True, slots=True)
-class GateRecord:
+class GateRecord(Value):
     """What a gate file says. `since` is wall time (RFC 3339), for people; `version` is the nodeprep that opened it."""
 
     profile: str
@@ -46,7 +45,7 @@ class GateRecord:
     since: str
 
 
-KEYS = tuple(one.name for one in fields(GateRecord))
+KEYS = field_names(GateRecord)
 
 
 class GateFiles:

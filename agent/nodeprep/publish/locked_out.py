@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -11,12 +10,12 @@ from nodeprep.checks.plugin import tolerates_gate
 from nodeprep.checks.plugin.tolerates_gate import DAEMON_SET, PLUGINS, Want
 from nodeprep.facts.kubernetes import cluster_objects
 from nodeprep.facts.kubernetes.cluster import Owner
+from nodeprep.values import Value
 
 Object = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class LockedOut:
+class LockedOut(Value):
     """A DaemonSet that a taint of ours keeps away, `namespace/name`.
 
     `serves` is the host's path by which it serves a device plugin or the network, "" where it does neither;

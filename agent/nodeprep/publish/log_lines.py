@@ -7,7 +7,6 @@ import logging
 import os
 import select
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +15,7 @@ from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import ProfileReadiness
 from nodeprep.publish import node_status
 from nodeprep.publish.node_status import NOT_ENFORCED, NodeStatus
+from nodeprep.values import Value, field
 
 FIELD_LIMITS_CHARACTERS = (1000, 200, 60)  # characters of a field; the next lower where a line would be too long
 # Bytes of a line: so much goes into a pipe at once or not at all (PIPE_BUF), and never stops who writes it.
@@ -26,8 +26,7 @@ NEED_HUMANS = (NodeState.UNHEALTHY, NodeState.AWAITING_HUMAN)
 DEFAULT_CONFIRMATION = ConfirmationPolicy()
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(Value):
     """One transition: a stable word for programs, and what it is about. `warning` wants a human's eye."""
 
     event: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -11,14 +10,14 @@ from nodeprep.agent_state import NodeState
 from nodeprep.decide.desired import TRAINING_READY, Desired, GatePolicy
 from nodeprep.publish import node_object
 from nodeprep.publish.node_object import WrittenNode
+from nodeprep.values import Value
 
 PATH = "/api/v1/namespaces/default/events"  # those of objects without a namespace lie there
 REPORTER = "nodeprep.io/agent"
 EVENT_MESSAGE_LIMIT_CHARACTERS = 1024  # characters of a message, as the API server takes them
 
 
-@dataclass(frozen=True, slots=True)
-class NodeEvent:
+class NodeEvent(Value):
     """What an Event says; `warning` wants a human's eye."""
 
     reason: str

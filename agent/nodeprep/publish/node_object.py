@@ -8,7 +8,6 @@ merge by type.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,6 +21,7 @@ from nodeprep.decide.desired import (
     NodeCondition,
     Taint,
 )
+from nodeprep.values import Value
 
 Object = Mapping[str, Any]
 
@@ -36,8 +36,7 @@ RESET = f"{PREFIX}/reset"
 RELEASED = f"{PREFIX}/released"
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenNode:
+class WrittenNode(Value):
     """The parts of a Node that we write to, as they were read. Raises nothing: what is malformed is not there."""
 
     name: str

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from nodeprep.agent_state import AgentState
 from nodeprep.decide.desired import Desired
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.model import Report
+from nodeprep.values import Value, field
 
 NOT_ENFORCED = (
     "this cluster does not keep the agent from other Nodes and Leases (nodeprep_admission_policy_ok 0): apply the "
@@ -28,8 +28,7 @@ def words_of(exposed: Sequence[str]) -> str:
     return f"a taken-over agent could write {where} (nodeprep_mounts_ok 0): containerd before 2.0 leaves that open"
 
 
-@dataclass(frozen=True, slots=True)
-class ApiStatus:
+class ApiStatus(Value):
     """How the agent stands with the API server.
 
     `trouble` is what keeps the Node, or the Lease, from saying what it should, "" while it does; `denied` the part of
@@ -47,8 +46,7 @@ class ApiStatus:
         return "; ".join(filter(None, (self.denied, NOT_ENFORCED if self.policy_enforced is False else "")))
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStatus:
+class NodeStatus(Value):
     """One round's outcome.
 
     `facts` are the newest observations by kind, an Unreadable where one failed; `fact_seconds` is how long each took,

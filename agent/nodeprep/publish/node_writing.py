@@ -6,26 +6,26 @@ then the Node (design 3.5); it ends with the first that fails, or when something
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
 from nodeprep.decide.desired import TRAINING_READY, Desired, GatePolicy
 from nodeprep.doors.kube.writer import LOST, MERGE, STRATEGIC, WriteOutcome
+from nodeprep.pattern import Pattern
 from nodeprep.publish import node_events, node_object
 from nodeprep.publish.node_events import NodeEvent
 from nodeprep.publish.node_object import RELEASED, WrittenNode
 from nodeprep.publish.pace import FUTILE_RETRY_SECONDS, Backoff
+from nodeprep.values import Value, field, replace
 
 RACES = 5  # times that a write which lost a race is decided anew (design 3.5)
 CONFLICT, UNPROCESSABLE = 409, 422
 NOT_THERE = (403, 404)  # a right or a thing, for good or because the server or what it reads is new
 # As the admission policy names them (publish/admission_policy.py); no part of
 # system:serviceaccount:nodeprep:nodeprep-agent.
-RULE = re.compile(r"(?<![\w:])nodeprep:[a-z-]+")
+RULE = Pattern(r"(?<![\w:])nodeprep:[a-z-]+")
 NODE, STATUS = "nodes", "nodes/status"  # as RBAC and the admission policy name them
 MEND = (
     "mend the admission policy or gate.* in the configuration, then kill -HUP or restart the agent: "
@@ -40,8 +40,7 @@ class WriteRequest(Protocol):
     def __call__(self, method: str, where: str, body: object = None, content_type: str = MERGE, /) -> WriteOutcome: ...
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOrder:
+class WriteOrder(Value):
     """What ought to stand on which Node.
 
     `uid` is that of the Node that it was decided for; on another of the same name nothing is written. `refresh` is the
@@ -57,8 +56,7 @@ class WriteOrder:
     denied: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class WriteResult:
+class WriteResult(Value):
     """What came of it.
 
     `seen` is the Node as it stands now, None where it could not be read; `before`, where it is not done, as it was when

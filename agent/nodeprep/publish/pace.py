@@ -5,8 +5,9 @@ All times are CLOCK_BOOTTIME seconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from random import Random
+
+from nodeprep.values import Struct
 
 RATE, BURST = 2.0, 12.0  # requests per second in the long run, and how many at once: closing a gate takes five
 GATE_TOKENS = 5.0  # of them that nothing may take but what closes and opens gates
@@ -27,8 +28,7 @@ def later(seconds: float, chance: Random) -> float:
     return seconds * chance.uniform(*SPREAD_FACTORS)
 
 
-@dataclass(slots=True)
-class TokenBucket:
+class TokenBucket(Struct):
     """How much may still be asked. It may be overdrawn: what began with one token is not cut in the middle."""
 
     tokens: float = BURST
@@ -46,8 +46,7 @@ class TokenBucket:
         return min(BURST, self.tokens + max(0.0, now - self.at) * RATE)
 
 
-@dataclass(slots=True)
-class Backoff:
+class Backoff(Struct):
     """When one kind of thing may be tried again. `chance` spreads a fleet: who fails together comes back apart."""
 
     chance: Random

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
+
+from nodeprep.values import Value
 
 HEAD_LIMIT_BYTES = 8192  # bytes of a request's first line and headers; Prometheus sends 300, the kubelet 150
 END = b"\r\n\r\n"
@@ -12,8 +13,7 @@ TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 
 
-@dataclass(frozen=True, slots=True)
-class PageAnswer:
+class PageAnswer(Value):
     """What goes back: the status, the content type and the body."""
 
     status: HTTPStatus

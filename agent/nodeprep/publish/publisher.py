@@ -10,7 +10,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -27,6 +27,7 @@ from nodeprep.publish.node_status import ApiStatus
 from nodeprep.publish.node_writing import RULE, WriteOrder, WriteRequest, WriteResult
 from nodeprep.publish.pace import FUTILE_RETRY_SECONDS, GATE_TOKENS, Backoff, TokenBucket
 from nodeprep.publish.side_writes import SideWrites
+from nodeprep.values import Value, replace
 
 LOGGER = logging.getLogger("nodeprep")
 CONNECTION_TIMEOUT_SECONDS = 8.0  # seconds for the requests of one connection
@@ -36,8 +37,7 @@ NODE_PERIOD_SECONDS = (
 OPENING_TIMEOUT_SECONDS = 1.0  # seconds that an opening gate file waits for the Node to say so
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAnnotations:
+class NodeAnnotations(Value):
     """What the Node says that concerns the loop: whose it is, what a human wishes, what it kept for a lost disk."""
 
     uid: str
@@ -45,8 +45,7 @@ class NodeAnnotations:
     annotations: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WantedNode:
+class WantedNode(Value):
     """What ought to stand on the Node of this uid, under these names.
 
     `serial` counts what was wanted so far; other words for the same have the same. `beliefs` counts how often what was

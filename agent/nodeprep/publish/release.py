@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nodeprep.decide.desired import AGENT_PREFIX, PREFIX, GatePolicy
 from nodeprep.publish import node_object
 from nodeprep.publish.node_object import RELEASED, RESET, WrittenNode
+from nodeprep.values import Value
 
 Object = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Leftovers:
+class Leftovers(Value):
     """What of ours a Node bears: names of taints, labels, conditions and annotations."""
 
     taints: tuple[str, ...] = ()

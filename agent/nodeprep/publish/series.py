@@ -6,7 +6,6 @@ Values and nothing else: how they are served is in publish/metrics. What could n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from nodeprep.agent_state import NodeState
 from nodeprep.facts.alibaba import ledger
@@ -19,6 +18,7 @@ from nodeprep.facts.rdma.counters import Counters, PortCounters
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import CannotLook, Seen, Status, Unreadable, raw
 from nodeprep.publish.node_status import NodeStatus
+from nodeprep.values import Value
 
 Rows = Mapping[tuple[str, ...], float]
 
@@ -73,8 +73,7 @@ ENI_STATES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Value):
     """One metric: its name, what it means, its labels, and its values by theirs. Names that end in _total count up."""
 
     name: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import accumulate
 
 from nodeprep.agent_state import AgentState, NodeState
 from nodeprep.publish.node_status import NodeStatus
+from nodeprep.values import Value, field, replace
 
 # Seconds. A latch convicts at once, the hard rule 0.5 s after the first look (the goal is 0.8 s, with the API 1 s),
 # books after 15 s, the soft rule after 60 s: a bucket ends shortly after each, and the last ones show what is late.
@@ -25,8 +25,7 @@ class ClosurePhase(StrEnum):
     UNHEALTHY = "unhealthy"
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
+class Histogram(Value):
     """How many values fell at or below each bound and above the one before it; the last count is of those above all."""
 
     bounds: tuple[float, ...]
@@ -48,16 +47,14 @@ def empty(bounds: tuple[float, ...]) -> Histogram:
     return Histogram(bounds, (0,) * (len(bounds) + 1))
 
 
-@dataclass(frozen=True, slots=True)
-class GateClosure:
+class GateClosure(Value):
     """Since when (CLOCK_BOOTTIME seconds) and why the gate is closed."""
 
     since: float
     phase: ClosurePhase
 
 
-@dataclass(frozen=True, slots=True)
-class TransitionTotals:
+class TransitionTotals(Value):
     """What was counted since this start. A value: `observe` gives the next one.
 
     `detection` is from the first failing look to the conviction; `closed` is how long a gate was closed, counted when

@@ -20,6 +20,7 @@ from typing import Self
 from nodeprep.doors import clock
 from nodeprep.publish import page_http
 from nodeprep.publish.page_http import END, HEAD_LIMIT_BYTES, JSON, PageAnswer, Routes
+from nodeprep.values import Value
 
 PORT = 9842  # design 6
 PORT_LIMIT = 65535
@@ -37,8 +38,7 @@ class CannotServe(Exception):
     """Nothing can listen there; the text is one line that names the address or path, and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkPages:
+class NetworkPages(Value):
     """What the agent says to the network: content type and text; whether it is well or ready, and a line why."""
 
     metrics: Callable[[], tuple[str, bytes]]
@@ -53,8 +53,7 @@ class NetworkPages:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class LocalPages:
+class LocalPages(Value):
     """What the agent says and takes on its own node only: its report as JSON, and a human's reset."""
 
     report: Callable[[], str]

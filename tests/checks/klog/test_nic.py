@@ -122,7 +122,13 @@ def test_a_log_that_is_refused_says_nothing_of_a_node_without_rdma() -> None:
     refused = Unreadable(Why.DENIED, "/dev/kmsg", 1)
 
     def look(one: object) -> list[object]:
-        values = {type(pci()): one, type(rdma()): rdma(), Expected: NOTHING_EXPECTED, KernelLog: refused, Want: Want()}
+        values: dict[type, object] = {
+            type(pci()): one,
+            type(rdma()): rdma(),
+            Expected: NOTHING_EXPECTED,
+            KernelLog: refused,
+            Want: Want(),
+        }
         return list(CHECK.judge(Seen(values)))
 
     assert look(pci(PLAIN)) == []

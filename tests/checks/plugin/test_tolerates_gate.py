@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,14 @@ import pytest
 from nodeprep.assessment import OperatorWishes
 from nodeprep.checks.plugin.tolerates_gate import CHECK, DAEMONSET_TOLERATIONS, GIVEN_ON_HOST_NETWORK, Want
 from nodeprep.config.agent_settings import AgentSettings
-from nodeprep.config.yaml_document import ConfigError
+from nodeprep.config.config_file import ConfigError
 from nodeprep.decide import taint_toleration
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.facts.kubernetes.cluster import Owner, Pod, Toleration
 from nodeprep.facts.network.cni import Cni
 from nodeprep.job_profile import NO_PROFILE
 from nodeprep.model import Finding, Unreadable, Why
+from nodeprep.values import field_names
 from tests.cluster_values import cluster, pod
 from tests.config_files import settings
 from tests.past_values import agent_state
@@ -269,8 +269,8 @@ def test_the_taints_in_force_count(want: Want, tolerations: tuple[Toleration, ..
 
 def test_the_defaults_are_those_of_the_gate() -> None:
     gate = GatePolicy()
-    assert {one.name: getattr(Want(), one.name) for one in fields(Want)} == {
-        one.name: getattr(gate, one.name) for one in fields(Want)
+    assert {name: getattr(Want(), name) for name in field_names(Want)} == {
+        name: getattr(gate, name) for name in field_names(Want)
     }
     assert AgentSettings().wanted_of_plugins == {}
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.rdma.counters import Counters
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import CannotLook, Seen, Status, Unreadable, Verdict
+from nodeprep.values import Value
 
 EVENTS = 2  # one event in a short window is no rate, whatever the arithmetic makes of it
 SPANS = {None: "at once", 1.0: "a second", 60.0: "a minute"}
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Value):
     """More than `most` events in `per` seconds is too much; where `per` is None, more than `most` between two looks."""
 
     counter: str

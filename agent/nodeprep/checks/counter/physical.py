@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.checks.counter import limit
@@ -12,12 +11,12 @@ from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.rdma.counters import Counters
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.values import Value
 
 HOUR_SECONDS = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """How fast physical errors may grow on a port that is needed."""
 
     symbol_errors_per_hour: Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.facts.expected import inventory
@@ -11,6 +10,7 @@ from nodeprep.facts.rdma.counters import Counters
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.values import Value
 
 # Received and sent packets by driver: the standard counters, rxe, efa.
 RECEIVED_COUNTERS = ("port_rcv_packets", "rcvd_pkts", "rx_pkts")
@@ -27,8 +27,7 @@ RETRIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """When silence counts as a stall."""
 
     over: Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.checks.counter import limit
@@ -12,6 +11,7 @@ from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.rdma.counters import Counters
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.values import Value
 
 RECEIVER_NOT_READY = ("rnr_nak_retry_err", "retry_rnr_exceeded_err")
 GAVE_UP = ("retry_exceeded_err", "req_transport_retries_exceeded", "roce_adp_retrans_to")
@@ -29,8 +29,7 @@ EFA_EVENTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """How fast transport errors may grow on a port that is needed; all per second and all warnings."""
 
     local_ack_timeouts_per_second: Annotated[

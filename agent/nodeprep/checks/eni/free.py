@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.alibaba.ledger import MEMBER_TYPE
 from nodeprep.facts.kubernetes.cluster import TRUNK, Cluster
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.values import Value
 
 ORDINARY = "EniQuantity"  # of the ECS instance type (terway pkg/aliyun/client/limit.go)
 TOTAL = "EniTotalQuantity"  # with member ENIs
 ENI, MEMBER_ENI = "aliyun/eni", "aliyun/member-eni"
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """How many ENIs must be left."""
 
     at_least: Annotated[int, "of a kind that this node hands out whole; 1 is what one pod of a job takes."] = 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.facts.alibaba import ledger
@@ -14,14 +13,14 @@ from nodeprep.facts.kubernetes.cluster import Cluster, EniRecord, TerwayNode
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.values import Value
 
 IN_USE = "InUse"  # what terway-cli's migrate check asks of every ENI
 VALID = "Valid"  # and of every address
 WORDS_IN_MESSAGE = 4  # words in a message
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """How old Terway's last sync with the cloud may be."""
 
     synced_within: Annotated[

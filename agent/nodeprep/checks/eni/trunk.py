@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.facts.alibaba import ledger
@@ -12,12 +11,12 @@ from nodeprep.facts.alibaba.ledger import Ledger
 from nodeprep.facts.kubernetes.cluster import TRUNK, Cluster, TerwayNode
 from nodeprep.facts.network.links import Links
 from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.values import Value
 
 TYPE, IN_USE = "Trunk", "InUse"  # ENITypeTrunk, ENIStatusInUse (terway pkg/apis, pkg/aliyun/client)
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """Whether a trunk ENI is demanded."""
 
     required: Annotated[

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from nodeprep.facts.alibaba.erdma import COMPAT, VENDOR_DEVICE, Erdma
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.values import Value
 
 # enum rdma_node_type (include/rdma/ib_verbs.h): iWARP devices say RNIC, RoCE devices CA.
 MODES = {"1": "compat", "4": "default"}
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """The mode in which the driver must run."""
 
     mode: Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE, Erdma
@@ -21,10 +20,10 @@ from nodeprep.model import (
     Verdict,
     raw,
 )
+from nodeprep.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """Whether an Elastic RDMA interface is demanded."""
 
     required: Annotated[

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.facts.machine.mounts import Mount, Mounts
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.values import Value
 
 AUTOMOUNT = "autofs"
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """What must be mounted."""
 
     mounts: Annotated[

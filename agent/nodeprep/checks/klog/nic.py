@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.facts.expected.inventory import Expected
@@ -12,24 +11,25 @@ from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.pattern import Pattern
+from nodeprep.values import Value
 
-FATAL_LINE = re.compile(
+FATAL_LINE = Pattern(
     r"timeout\. Will cause a leak of a command resource"  # mlx5/core/cmd.c: the firmware stopped to answer
     r"|device's health compromised - reached miss count"  # mlx5/core/health.c: its heart stopped
     r"|Fatal error \d+ detected"  # mlx5/core/health.c
     r"|unrecoverable hardware error"  # mlx5/core/health.c, syndrome 8
     r"|PCIe Bus Error: severity=Uncorrect(?:ed|able) \(Fatal\)"  # drivers/pci/pcie/aer.c
 )
-TROUBLE_LINE = re.compile(
+TROUBLE_LINE = Pattern(
     r"NETDEV WATCHDOG"  # net/sched/sch_generic.c
     r"|TX timeout detected"  # mlx5/core/en_main.c
 )
-UNPLUGGED_LINE = re.compile(r"Port module event.*Cable unplugged")  # mlx5/core/events.c; also said of cages nobody uses
-PLUGGED_LINE = re.compile(r"Port module event.*Cable plugged")
+UNPLUGGED_LINE = Pattern(r"Port module event.*Cable unplugged")  # mlx5/core/events.c; also said of cages nobody uses
+PLUGGED_LINE = Pattern(r"Port module event.*Cable plugged")
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """Whose lines count."""
 
     accept_userspace: Annotated[
@@ -39,8 +39,7 @@ class Want:
     ] = False
 
 
-@dataclass(frozen=True, slots=True)
-class Nic:
+class Nic(Value):
     """An RDMA NIC as the kernel log may speak of it. `cabled`: somebody wants one of its ports up."""
 
     subject: Subject

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from nodeprep.checks.klog import nic as klog_nic
@@ -12,9 +11,10 @@ from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.pattern import Pattern
 
-HIGH_TEMPERATURE_LINE = re.compile(r"Port module event.*High Temperature")  # mlx5/core/events.c
-LOW_POWER_LINE = re.compile(r"Detected insufficient power on the PCIe slot \(\d+W\)")  # mlx5/core/events.c
+HIGH_TEMPERATURE_LINE = Pattern(r"Port module event.*High Temperature")  # mlx5/core/events.c
+LOW_POWER_LINE = Pattern(r"Detected insufficient power on the PCIe slot \(\d+W\)")  # mlx5/core/events.c
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.machine.limits import InheritedLimit, Limits, RuntimeProcess
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.values import Value
 
 RUNTIME = "container runtime"  # one whose name nothing shows
 UNITS = {"containerd": "containerd", "crio": "crio", "dockerd": "docker", "kubelet": "kubelet"}  # by process
@@ -20,8 +20,7 @@ UNITS = {"containerd": "containerd", "crio": "crio", "dockerd": "docker", "kubel
 ANEW = "then stop this pod, which keeps the limit of that time: kubectl -n nodeprep delete pod POD, or crictl stopp"
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """How much memory containers must be allowed to lock.
 
     1 GiB is ours: NCCL pins some hundred MiB of buffers a rank, and distributions allow 64 KiB to 8 MiB.

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Annotated
 
 from nodeprep.facts.machine.limits import Limits
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.values import Value, field
 
 PLACE = "/dev/shm"  # noqa: S108 - where it is, not a file of ours
 SHM = Subject(PLACE, None, PLACE)
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """How much memory there must be.
 
     64 MiB is what OCI runtimes give a container and too little for NCCL: a host that has less was set up by mistake.

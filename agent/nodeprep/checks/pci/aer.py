@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """How many corrected errors are too many."""
 
     correctable_per_minute: Annotated[

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE, Erdma
 from nodeprep.facts.expected.inventory import PEERS, Expected
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import INFINIBAND, UNNAMED, Pci, PciDevice
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.values import Value
 
 # Drivers that hand a device on, to a virtual machine or to user space: somebody took it from us on purpose.
 HANDING_ON = ("vfio-pci", "pci-stub", "uio_pci_generic", "igb_uio", "pciback", "xen-pciback")
@@ -18,8 +18,7 @@ ERDMA = "erdma"
 OWN_LOADER = {ERDMA: "erdma_load"}  # needs a parameter that depends on the node
 
 
-@dataclass(frozen=True, slots=True)
-class DriverWish:
+class DriverWish(Value):
     """Who wants a driver on a NIC, and which if they say so. `firm`: a profile's word, not only its likes'."""
 
     by: str

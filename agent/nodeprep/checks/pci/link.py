@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from nodeprep.facts.expected import inventory
@@ -13,13 +12,13 @@ from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.machine.system import System
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.values import Value
 
 # Gb/s that a lane carries at so many GT/s, encoding taken off (include/linux/pci.h, PCIE_SPEED2MBS_ENC).
 LANE = {2.5: 2.0, 5.0: 4.0, 8.0: 7.88, 16.0: 15.75, 32.0: 31.5, 64.0: 63.0}
 
 
-@dataclass(frozen=True, slots=True)
-class LinkWish:
+class LinkWish(Value):
     """What a NIC's link should be; a part is None where nobody says."""
 
     width: Expectancy[int] | None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from nodeprep.facts.kubernetes.cluster import Cluster, Owner, Pod, Toleration
 from nodeprep.facts.network.cni import Cni
 from nodeprep.facts.network.cni_runtime import BINARIES, DIRECTORY
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.values import Value
 
 NO_SCHEDULE = "NoSchedule"
 NO_EXECUTE = "NoExecute"
@@ -28,8 +28,7 @@ GIVEN_ON_HOST_NETWORK = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE)
 TOLERATIONS = "/spec/template/spec/tolerations"
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """The taints in force. The configuration states them under `gate`, never here: see docs/configuration.md."""
 
     unhealthy_taint: Annotated[str, "the taint of a node that is not ready"] = "nodeprep.io/unhealthy"

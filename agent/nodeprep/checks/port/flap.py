@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.facts.expected.inventory import Expected
@@ -11,12 +10,12 @@ from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.counters import Counters
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.values import Value
 
 LINK_DOWNED = "link_downed"
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """How often a link may go down between two looks."""
 
     fail_at: Annotated[

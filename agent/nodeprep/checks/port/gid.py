@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
 from nodeprep.facts.expected import inventory
@@ -12,13 +11,13 @@ from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.gid import ROCE_V2, Gid
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.values import Value
 
 ETHERNET = "Ethernet"
 IWARP = "4"  # RDMA_NODE_RNIC (include/rdma/ib_verbs.h): its one GID is made of its MAC
 
 
-@dataclass(frozen=True, slots=True)
-class GidContext:
+class GidContext(Value):
     """The facts that one port is held against; `links` is None where a tree does not show them."""
 
     expected: Expected

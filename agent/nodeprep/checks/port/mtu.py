@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
@@ -13,6 +12,7 @@ from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.values import Value
 
 ETHERNET = "Ethernet"
 IWARP = "4"  # RDMA_NODE_RNIC (include/rdma/ib_verbs.h)
@@ -20,8 +20,7 @@ IWARP = "4"  # RDMA_NODE_RNIC (include/rdma/ib_verbs.h)
 PAYLOADS, HEADERS = (4096, 2048, 1024, 512, 256), 96
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """The MTU of a rail's netdev."""
 
     at_least: Annotated[

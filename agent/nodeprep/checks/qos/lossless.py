@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from nodeprep.facts.expected.inventory import Expected
@@ -24,12 +23,12 @@ from nodeprep.model import (
     cannot_look,
     raw,
 )
+from nodeprep.values import Value, field
 
 RNIC = "4"  # enum rdma_node_type: iWARP runs over TCP, which bears loss
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """What the switches are set to; nothing is judged by default, for nothing else knows it."""
 
     pfc: Annotated[

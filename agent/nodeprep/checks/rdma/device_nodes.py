@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from nodeprep.facts.rdma.devnodes import ClassEntry, DevNode, DevNodes
 from nodeprep.facts.rdma.rdma import Rdma, RdmaDevice
@@ -21,14 +20,14 @@ from nodeprep.model import (
     Verdict,
     raw,
 )
+from nodeprep.values import Value
 
 DIRECTORY = "/dev/infiniband"
 OTHERS_READ_WRITE = 0o006  # read and write for others: what rdma-core's udev rules give uverbs and rdma_cm
 TRIGGER = Remedy("rdma_device_nodes")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFault:
+class NodeFault(Value):
     """What is wrong with one node."""
 
     status: Status

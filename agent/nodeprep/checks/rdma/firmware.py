@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated
 
 from nodeprep.facts.expected.inventory import PEERS, Expected
 from nodeprep.facts.rdma.rdma import Rdma, RdmaDevice
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """Which firmware is right, whatever a capture or the likes of a device run."""
 
     allowed: Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
@@ -21,12 +20,12 @@ from nodeprep.model import (
     Why,
     cannot_look,
 )
+from nodeprep.values import Value
 
 MODE_COMMAND = "SYS_GET"  # the question that tells the mode
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """The mode that the plugins of this node need."""
 
     mode: Annotated[

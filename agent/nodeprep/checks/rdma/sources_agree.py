@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.facts.rdma.rdma_netlink import NetlinkPort, RdmaNetlink
 from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.values import Value
 
 Key = tuple[str, int | None, str]  # device, port, what differs
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Value):
     """What the two say. `moves`: the two are read at different instants, and between them this may have changed."""
 
     text: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.facts.expected.inventory import Expected
@@ -25,12 +24,12 @@ from nodeprep.model import (
     Verdict,
     raw,
 )
+from nodeprep.values import Value
 
 RNIC = "4"  # enum rdma_node_type: iWARP has no management datagrams, so no umad entries
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """What must be reachable beside verbs.
 
     The shared RDMA device plugin wants `umad`: without ib_umad it rejects every NIC, and the node offers no RDMA at all

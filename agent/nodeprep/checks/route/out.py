@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nodeprep.checks.route import refusal, whose
 from nodeprep.facts.alibaba import eni_tables
@@ -30,12 +29,12 @@ from nodeprep.model import (
     Verdict,
     raw,
 )
+from nodeprep.values import Value
 
 PODS_IN_MESSAGE = 3  # pods in one message
 
 
-@dataclass(frozen=True, slots=True)
-class WayFault:
+class WayFault(Value):
     """Why a pod's packets do not leave as they should. `key` is the sysctl to change, "" for none."""
 
     answer: RouteAnswer

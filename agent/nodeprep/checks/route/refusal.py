@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
 from nodeprep.facts.network.routes import MAIN, Route, RouteAnswer, Routes, RoutingRule
 from nodeprep.facts.network.sysctls import Sysctls
+from nodeprep.values import Value
 
 # What net/ipv4/fib_rules.c and fib_semantics.c (fib_props) answer to a rule and to a route of a kind.
 RULES: Mapping[int, str] = {errno.EACCES: "prohibit", errno.ENETUNREACH: "unreachable", errno.EINVAL: "blackhole"}
@@ -19,8 +19,7 @@ REVERSE_PATH_ERRNOS = (errno.EXDEV, errno.EINVAL)
 STRICT_RP_FILTER = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Value):
     """`reason` is CamelCase, `words` say what refuses and how to see it; `key` is the sysctl to change, "" for none."""
 
     reason: str

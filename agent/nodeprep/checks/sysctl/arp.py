@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.facts.alibaba.lingjun import Lingjun
@@ -11,12 +10,12 @@ from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.sysctls import Sysctls
 from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.values import Value
 
 SETTINGS = ("arp_announce", "arp_ignore")
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """Which nodes are asked."""
 
     always: Annotated[

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.values import Value
 
 CONDITION = "SufficientIP"
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """How long Terway's word holds."""
 
     heartbeat: Annotated[

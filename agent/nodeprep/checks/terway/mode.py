@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from nodeprep.facts.alibaba import terway
 from nodeprep.facts.alibaba.terway import CAPABILITY, ENI_ONLY, Terway
 from nodeprep.facts.kubernetes.cluster import EXCLUSIVE, Cluster
 from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.values import Value
 
 SHARED = "default"
 WORDS = {"exclusive": ENI_ONLY, "shared": SHARED}
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """How pods must get their ENIs."""
 
     mode: Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.terway import Terway
@@ -41,6 +40,8 @@ def subject(pod: Pod) -> Subject:
 
 def veth_name(pod: Pod, prefix: str = PREFIX) -> str:
     """The host's end of a pod's eth0."""
+    import hashlib  # noqa: PLC0415 - 3 ms, and few nodes have a pod of Terway's
+
     return prefix + hashlib.sha1(f"{pod.namespace}.{pod.name}".encode(), usedforsecurity=False).hexdigest()[:DIGITS]
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from nodeprep.facts.machine.clock import Clock
 from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.values import Value
 
 # Seconds (NTP_PHASE_LIMIT, include/linux/timex.h): the error that the kernel assumes after boot, after settimeofday(2),
 # and about nine hours after the last correction, since it adds 500 ppm of the time that went by.
 UNKEPT_CLOCK_ERROR_SECONDS = 16.0
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Value):
     """How wrong the clock may be, in seconds.
 
     Both are ours: certificates, leases and logs of several nodes bear a second; a clock that NTP keeps is within

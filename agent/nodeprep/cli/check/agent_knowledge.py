@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from nodeprep import job_profile, state_file
 from nodeprep.agent_state import AgentState
 from nodeprep.assessment import OperatorWishes
@@ -17,12 +15,12 @@ from nodeprep.doors.files.host_root import BOOT_ID
 from nodeprep.doors.files.state_store import Store
 from nodeprep.job_profile import NO_PROFILE
 from nodeprep.typed_yaml import InvalidValueError
+from nodeprep.values import Value, replace
 
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
-@dataclass(frozen=True, slots=True)
-class AgentKnowledge:
+class AgentKnowledge(Value):
     """The agent state, None where it says nothing of this boot; `words` describe the agent, "" without one.
 
     `socket` is the agent's socket.

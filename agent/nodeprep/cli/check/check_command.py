@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
 
 from nodeprep.assessment import Question
@@ -21,6 +20,7 @@ from nodeprep.cli.usage import UsageError
 from nodeprep.doors import clock
 from nodeprep.model import Report
 from nodeprep.observer import Observer
+from nodeprep.values import Value, replace
 
 HOME_AND_CLEAR = "\x1b[H\x1b[J"
 WAIT_PERIOD_SECONDS = 1.0  # seconds between two looks of --wait
@@ -28,8 +28,7 @@ INTERRUPTED = 130  # 128 + SIGINT, before there was anything to say
 BY_ID = {check.id: check for check in ALL}
 
 
-@dataclass(frozen=True, slots=True)
-class CheckOptions:
+class CheckOptions(Value):
     """The options of `check`, as they were typed."""
 
     profile: str | None = None
@@ -106,8 +105,7 @@ def _recorded(asked: CheckOptions, file: str) -> int:
     return say(question.report(look, before, question.choose(look)))
 
 
-@dataclass(frozen=True, slots=True)
-class ReportWriter:
+class ReportWriter(Value):
     """Prints a report in the requested format."""
 
     asked: CheckOptions

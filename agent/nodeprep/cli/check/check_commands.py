@@ -19,7 +19,8 @@ from nodeprep.cli.options import (
     Root,
     Settle,
 )
-from nodeprep.cli.program import app
+
+app = program.commands()
 
 
 def _complete_check(incomplete: str) -> list[str]:

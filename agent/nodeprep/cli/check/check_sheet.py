@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_type_hints
 
 from nodeprep.cli.page_layout import Page, Paint
 from nodeprep.model import Check, Confirmation, Reason, Severity, Stage, filled
+from nodeprep.values import Value, field_defaults
 
 SEVERITIES = {
     Severity.GATE: "may close the gate",
@@ -28,8 +28,7 @@ CONFIRMATIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class WantNumber:
+class WantNumber(Value):
     """A number that an operator may set: its key in YAML, its default, and what its author says of it."""
 
     key: str
@@ -57,8 +56,8 @@ def numbers(check: Check) -> tuple[WantNumber, ...]:
         return ()
     hints = get_type_hints(check.want, include_extras=True)
     return tuple(
-        WantNumber(one.name.replace("_", "-"), _default(one), " ".join(getattr(hints[one.name], "__metadata__", ())))
-        for one in fields(check.want)
+        WantNumber(name.replace("_", "-"), _said(value), " ".join(getattr(hints[name], "__metadata__", ())))
+        for name, value in field_defaults(check.want).items()
     )
 
 
@@ -68,8 +67,7 @@ def about_numbers(check: Check) -> tuple[str, ...]:
     return tuple(" ".join(paragraph.split()) for paragraph in told.split("\n\n") if paragraph)
 
 
-def _default(one: Any) -> str:
-    value = one.default_factory() if one.default is MISSING and one.default_factory is not MISSING else one.default
+def _said(value: Any) -> str:
     match value:
         case bool():
             return str(value).lower()

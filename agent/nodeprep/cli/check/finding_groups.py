@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from nodeprep.decide import fault_causes
 from nodeprep.model import Finding, Status, Unreadable
+from nodeprep.values import Struct, field
 
 
-@dataclass(slots=True)
-class Group:
+class Group(Struct):
     """The same fault on one or more devices, and the findings that follow from it."""
 
     check: str
@@ -18,8 +17,7 @@ class Group:
     consequences: list[Finding] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class UnreadableGroup:
+class UnreadableGroup(Struct):
     """Unreadable things of the same kind for the same checks; `findings` are those that stay open because of them."""
 
     checks: tuple[str, ...]

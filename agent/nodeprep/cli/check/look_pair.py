@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from nodeprep import check_round
 from nodeprep.doors import clock
@@ -14,10 +13,10 @@ from nodeprep.facts.rdma import rdma
 from nodeprep.look import Look
 from nodeprep.model import Check, Fact, Unreadable
 from nodeprep.observer import Observer
+from nodeprep.values import Struct
 
 
-@dataclass(slots=True)
-class LookPair:
+class LookPair(Struct):
     """Gives looks, each with the one before it, from which rates are computed; a dead tree has no look before.
 
     `settle` is the time between the two looks of the first time in seconds, 0 for one look.

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from nodeprep.assessment import ProfileSelection, Question
 from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.job_profile import NO_PROFILE
 from nodeprep.look import Look
 from nodeprep.model import Report
+from nodeprep.values import Struct
 
 
-@dataclass(slots=True)
-class NodeWatch:
+class NodeWatch(Struct):
     """Judges one node again and again.
 
     It keeps the profile that hardware chose once: a node that lost its NICs looks like one that never had any.

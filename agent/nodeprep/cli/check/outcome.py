@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from nodeprep.cli.check.choices import FailOn
 from nodeprep.model import Finding, Report, Severity, Status
+from nodeprep.values import Value
 
 
 class VerdictWord(StrEnum):
@@ -18,8 +18,7 @@ class VerdictWord(StrEnum):
     NOTHING = "nothing-to-judge"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckOutcome:
+class CheckOutcome(Value):
     """The verdict, and what the command exits with."""
 
     word: VerdictWord

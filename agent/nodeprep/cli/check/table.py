@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from nodeprep.cli import page_layout
 from nodeprep.cli.check import finding_groups, outcome, unread
@@ -13,6 +12,7 @@ from nodeprep.cli.check.finding_groups import Group, UnreadableGroup
 from nodeprep.cli.check.outcome import CheckOutcome, VerdictWord
 from nodeprep.cli.page_layout import Page, Paint
 from nodeprep.model import Check, Finding, Report, Skipped, Status, filled
+from nodeprep.values import Value
 
 NO_RECORD = "no record of "
 PAINTS = {
@@ -23,8 +23,7 @@ PAINTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(Value):
     """How a table is set. `where` says what was looked at: a live node, a dead tree or a snapshot.
 
     `agent` describes the agent of the node, "" where none is known.

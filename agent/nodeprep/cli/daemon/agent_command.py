@@ -10,7 +10,6 @@ import signal
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from nodeprep import __version__
@@ -35,13 +34,13 @@ from nodeprep.publish.metrics import MetricsPage
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.publish.publisher import Publisher
 from nodeprep.publish.web import CannotServe, LocalPages, NetworkPages
+from nodeprep.values import Value
 
 FORMER_AGENT_TIMEOUT_SECONDS = 5.0  # seconds in which a former agent's socket accepts a connection
 LISTENING_ERRNOS = (None, errno.EAGAIN, errno.ETIMEDOUT)  # the results if one lives, even a busy one
 
 
-@dataclass(frozen=True, slots=True)
-class AgentOptions:
+class AgentOptions(Value):
     """The options of `agent`, as they were typed."""
 
     config: str | None = None

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from nodeprep.doors import clock
 from nodeprep.model import Finding, Remedy, Severity, Status, Subject, Unreadable, Verdict, Why
+from nodeprep.values import Value
 
 REQUEST_TIMEOUT_SECONDS = 5.0  # seconds for a request and its whole answer
 REPORT_LIMIT_BYTES = 8 << 20  # bytes of a report
 REPORT_VALIDITY_SECONDS = 60.0  # seconds after which an agent's report is too old to describe the node
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Value):
     """The agent's answer: an HTTP status and a text."""
 
     status: int

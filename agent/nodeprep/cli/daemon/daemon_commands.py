@@ -17,7 +17,8 @@ from nodeprep.cli.options import (
     SocketDir,
     StateDir,
 )
-from nodeprep.cli.program import app
+
+app = program.commands()
 
 
 @app.command()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from nodeprep.cli.usage import UsageError
+from nodeprep.values import Value
 
 STATE_DIR, RUN_DIR, SOCKET_DIR = "var/lib/nodeprep", "run/nodeprep", "run/nodeprep-agent"
 STATE_VARIABLE, RUN_VARIABLE, SOCKET_VARIABLE = "NODEPREP_STATE_DIR", "NODEPREP_RUN_DIR", "NODEPREP_SOCKET_DIR"
@@ -14,8 +14,7 @@ OPTIONS = {STATE_VARIABLE: "--state-dir", RUN_VARIABLE: "--run-dir", SOCKET_VARI
 SOCKET = "agent.sock"  # in the socket's directory
 
 
-@dataclass(frozen=True, slots=True)
-class AgentDirectories:
+class AgentDirectories(Value):
     """`state` outlives a reboot; `run` and `socket` do not (tmpfs).
 
     Pods that wait for a gate mount `run`, and connect(2) works through a read-only mount. So the socket has a directory

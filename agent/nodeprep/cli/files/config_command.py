@@ -60,9 +60,9 @@ def admission_policy(file: str | None, account: str | None) -> int:
     `account` is "NAMESPACE:NAME" of the agent's service account; None is that of the manifests.
     """
     from nodeprep.publish import admission_policy
-    from nodeprep.publish.admission_policy import ServiceAccount
+    from nodeprep.publish.admission_policy import AGENT_ACCOUNT, ServiceAccount
 
-    bound = ServiceAccount() if account is None else ServiceAccount.of(account)
+    bound = AGENT_ACCOUNT if account is None else ServiceAccount.of(account)
     if bound is None:
         raise UsageError(f"--service-account {account!r}: wanted NAMESPACE:NAME, such as nodeprep:nodeprep-agent")
     with usage.usage():

@@ -12,7 +12,9 @@ from nodeprep.cli.options import (
     Output,
     Root,
 )
-from nodeprep.cli.program import configs, profiles
+
+profiles = program.commands(no_args_is_help=True, help="Capture, show and validate what a node should have.")
+configs = program.commands(no_args_is_help=True, help="Show and validate configuration files.")
 
 
 @profiles.command("capture")

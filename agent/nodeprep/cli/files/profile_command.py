@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from nodeprep import check_round, job_profile
@@ -12,8 +11,8 @@ from nodeprep.cli import place, terminal, usage
 from nodeprep.cli.place import NodePlace
 from nodeprep.cli.usage import UsageError
 from nodeprep.config import profile_files, yaml_document
+from nodeprep.config.config_file import ConfigError
 from nodeprep.config.profile_files import BUILT_IN
-from nodeprep.config.yaml_document import ConfigError
 from nodeprep.doors import clock
 from nodeprep.facts.expected import profile_capture
 from nodeprep.facts.machine import modules, pci, system
@@ -23,6 +22,7 @@ from nodeprep.job_profile import Profile
 from nodeprep.look import Look
 from nodeprep.model import raw
 from nodeprep.observer import Observer
+from nodeprep.values import replace
 
 LOOKED_AT = (rdma.FACT, pci.FACT, links.FACT, devnodes.FACT, modules.FACT)
 NOTES_LIMIT = 5

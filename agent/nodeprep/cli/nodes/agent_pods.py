@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from urllib.parse import quote
 
 from nodeprep.cli import terminal
@@ -19,6 +18,7 @@ from nodeprep.doors.kube.writer import ApiWriter
 from nodeprep.model import Unreadable
 from nodeprep.publish import agent_lease, fleet_rows
 from nodeprep.publish.node_object import RELEASED
+from nodeprep.values import Value
 
 DAEMON_SET = "nodeprep"
 AGENTS = "app.kubernetes.io/name=nodeprep,app.kubernetes.io/component=agent"
@@ -33,8 +33,7 @@ LEASE_RENEWAL_SECONDS = (
 PODS_POLL_SECONDS = 1.0  # seconds between two looks at them
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSigns:
+class AgentSigns(Value):
     """The agents of a namespace.
 
     `pods`: the Nodes on which one is; `renewed`: when each Lease was renewed, by Node, in seconds since 1970 as `now`.

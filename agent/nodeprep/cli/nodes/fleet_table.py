@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +10,7 @@ from nodeprep.cli import terminal
 from nodeprep.job_profile import API_VERSION
 from nodeprep.publish import agent_lease
 from nodeprep.publish.fleet_rows import FleetRow, Readiness
+from nodeprep.values import Struct, field
 
 COLUMN_GAP = "   "
 NONE, UNKNOWN = "-", "?"
@@ -30,8 +30,7 @@ AGES = (
 )
 
 
-@dataclass(slots=True)
-class FleetTable:
+class FleetTable(Struct):
     """Lines under one header. `width` is the terminal's; None: leave nothing out.
 
     On a narrow terminal profiles are left out: first all except one of each Node, then the column. A wide table is

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodeprep.cli import kubernetes_access
 from nodeprep.cli.usage import UsageError
+from nodeprep.values import Value, replace
 
 if TYPE_CHECKING:
     from nodeprep.doors.kube.reader import ApiAccess
@@ -24,8 +24,7 @@ CONNECT, READ = 10.0, 10.0
 PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 
 
-@dataclass(frozen=True, slots=True)
-class FleetOptions:
+class FleetOptions(Value):
     """The options that say which cluster is meant, as they were typed."""
 
     kubeconfig: str | None = None

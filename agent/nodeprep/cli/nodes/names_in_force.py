@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from nodeprep import typed_yaml
 from nodeprep.cli import usage
-from nodeprep.config import keys, yaml_document
-from nodeprep.config.yaml_document import Document
+from nodeprep.config import config_file, keys, yaml_document
+from nodeprep.config.config_file import Document
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.doors.kube.reader import ApiReader
 from nodeprep.job_profile import API_VERSION
 from nodeprep.model import Unreadable
 from nodeprep.typed_yaml import MAPPING, InvalidValueError
+from nodeprep.values import Value
 
 CONFIG_MAP, KEY = "nodeprep-config", "config.yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class NamesInForce:
+class NamesInForce(Value):
     """The names in force, as far as they are known.
 
     `unread` says in a line why the ConfigMap could not be read, so the names may be others; `none` says that there is
@@ -61,7 +60,7 @@ def _configuration(file: str) -> Document:
 
     Raises ConfigError for any other YAML, which would pass for a configuration without names of its own.
     """
-    document = yaml_document.load(file)
+    document = config_file.load(file)
     try:
         top = MAPPING.read(document.value, ())
         typed_yaml.only("Config").read(top.get("kind"), ("kind",))

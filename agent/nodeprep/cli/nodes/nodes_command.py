@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass, field, replace
 
 from nodeprep.cli import duration, terminal
 from nodeprep.cli.check import json_report
@@ -18,6 +17,7 @@ from nodeprep.decide import kubernetes_text
 from nodeprep.doors import clock
 from nodeprep.publish import fleet_rows
 from nodeprep.publish.fleet_rows import FleetRow, Readiness
+from nodeprep.values import Struct, Value, field, replace
 
 WATCH_PERIOD_SECONDS = 30.0  # seconds after which --watch asks for Leases and pods again
 WAIT_PERIOD_SECONDS = 10.0  # the same of --wait
@@ -26,8 +26,7 @@ NOBODY_READS = 141  # 128 + SIGPIPE
 GONE_STATE = "Gone"  # in place of the state of a Node that is no longer there
 
 
-@dataclass(frozen=True, slots=True)
-class NodesOptions:
+class NodesOptions(Value):
     """The options of `nodes`, as they were typed."""
 
     where: FleetScope = field(default_factory=FleetScope)
@@ -90,8 +89,7 @@ def _forever(fleet: Fleet, asked: NodesOptions) -> int:
     return 0
 
 
-@dataclass(slots=True)
-class FleetNews:
+class FleetNews(Struct):
     """What --watch has printed so far."""
 
     table: FleetTable

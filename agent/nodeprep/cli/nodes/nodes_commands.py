@@ -9,7 +9,6 @@ from typer.core import TyperGroup
 
 from nodeprep.cli import program
 from nodeprep.cli.check.choices import Format
-from nodeprep.cli.program import app
 
 if TYPE_CHECKING:
     from nodeprep.cli.nodes.scope import FleetScope
@@ -24,8 +23,7 @@ class Nodes(TyperGroup):
         return super().parse_args(ctx, args if args and args[0] in self.commands else [LIST, *args])
 
 
-nodes = typer.Typer(cls=Nodes, help="The fleet: list, watch, wait for, release or reset the Nodes of a cluster.")
-app.add_typer(nodes, name="nodes")
+nodes = program.commands(cls=Nodes, help="The fleet: list, watch, wait for, release or reset the Nodes of a cluster.")
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of Nodes; by default, all.")]
 Meant = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of Nodes.")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from nodeprep.cli import terminal
@@ -17,6 +16,7 @@ from nodeprep.doors.kube.watch import ApiLists, ListedObjects, WatchLost
 from nodeprep.model import Unreadable
 from nodeprep.publish import agent_lease, fleet_rows
 from nodeprep.publish.fleet_rows import FleetContext, FleetNode, FleetRow
+from nodeprep.values import Value, replace
 
 T = TypeVar("T")
 
@@ -45,8 +45,7 @@ class CannotSee(Exception):
         self.forbidden = trouble is not None and trouble.detail.startswith(FORBIDDEN)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSelection:
+class NodeSelection(Value):
     """The selected Nodes: some by name, those of a label selector, or all.
 
     `may_go`: a missing name is a deleted Node and not a mistake.
@@ -86,8 +85,7 @@ class NodeSelection:
         return not self.names or name in self.names
 
 
-@dataclass(frozen=True, slots=True)
-class FleetLook:
+class FleetLook(Value):
     """The fleet as it was at `now`, seconds since 1970 by the server's clock, `ahead` of ours.
 
     `notes` say what could not be read. `changed` are the Nodes that differ from the look before; None: any may.
@@ -117,8 +115,7 @@ class FleetLook:
         return [fleet_rows.row(self.nodes[name], self.others, self.now) for name in sorted(self.nodes)]
 
 
-@dataclass(frozen=True, slots=True)
-class Fleet:
+class Fleet(Value):
     """A part of a cluster to look at. `config` is a file with the names of our taints."""
 
     access: ApiAccess

@@ -7,7 +7,6 @@ annotation, which they read before each write.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 
 from nodeprep.cli import terminal
 from nodeprep.cli.nodes import agent_pods, names_in_force, reading, scope, writing
@@ -24,13 +23,13 @@ from nodeprep.doors.kube.watch import ApiLists
 from nodeprep.publish import fleet_rows, release
 from nodeprep.publish.node_object import RELEASED
 from nodeprep.publish.release import Leftovers
+from nodeprep.values import Value, field
 
 RECHECK_SECONDS = 5.0  # seconds after which we look again, because an agent may have been writing
 RELEASE_ROUNDS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseOptions:
+class ReleaseOptions(Value):
     """The options of `nodes release`, as they were typed."""
 
     where: FleetScope = field(default_factory=FleetScope)
@@ -110,8 +109,7 @@ def _living(fleet: Fleet, found: AgentSigns, *, stopped: bool) -> frozenset[str]
     return pods | others
 
 
-@dataclass(frozen=True, slots=True)
-class _Cleaning:
+class _Cleaning(Value):
     """Removes what is ours, under these names, from Nodes; `stamp` is the time of the human's command.
 
     `stopped`: the DaemonSet runs no agents any more.

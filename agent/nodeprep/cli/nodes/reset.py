@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from nodeprep.cli import duration, terminal
 from nodeprep.cli.nodes import fleet_table, reading, scope, writing
@@ -17,14 +16,14 @@ from nodeprep.doors.kube.reader import Object
 from nodeprep.doors.kube.watch import ApiLists
 from nodeprep.publish import agent_lease, fleet_rows
 from nodeprep.publish.node_object import RELEASED, RESET
+from nodeprep.values import Value
 
 RESET_POLL_SECONDS = 1.0  # seconds between two looks; an agent reads its Node once a minute
 GONE_MESSAGE = "not reset: the Node no longer exists"
 INVENTORY = " inventory"  # at the end of a value: also forget what belongs on the Node
 
 
-@dataclass(frozen=True, slots=True)
-class ResetAnnotations:
+class ResetAnnotations(Value):
     """The resets of a Node: the last value of a human, and the last value that its agent acted on."""
 
     asked: str

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from nodeprep.cli import terminal
 from nodeprep.cli.nodes import kubeconfigs
@@ -13,14 +11,15 @@ from nodeprep.cli.nodes.reading import CannotSee, Fleet, NodeSelection
 from nodeprep.cli.usage import UsageError
 from nodeprep.decide import kubernetes_text
 from nodeprep.doors.kube.reader import NAMESPACE
+from nodeprep.pattern import Pattern
+from nodeprep.values import Value, field
 
 # A DNS label (k8s.io/apimachinery/pkg/util/validation IsDNS1123Label), as the names of namespaces are.
-LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+LABEL = Pattern(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 TROUBLES_SHOWN = 5  # troubles of single Nodes that are printed in full
 
 
-@dataclass(frozen=True, slots=True)
-class FleetScope:
+class FleetScope(Value):
     """The options that all commands of the fleet share, as they were typed."""
 
     names: tuple[str, ...] = ()

@@ -7,11 +7,11 @@ import errno
 import os
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from nodeprep.doors.events.event_source import EventSource
 from nodeprep.doors.files.reader import Files
 from nodeprep.model import Topic
+from nodeprep.values import Value
 
 # include/uapi/linux/inotify.h
 IN_ATTRIB, IN_CLOSE_WRITE = 0x4, 0x8
@@ -32,8 +32,7 @@ READS = 8  # of full buffers before the other event sources have their turn
 NOT_WATCHABLE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES)
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedDirectory:
+class WatchedDirectory(Value):
     """A directory under the root of `files`, and what its changes announce."""
 
     files: Files

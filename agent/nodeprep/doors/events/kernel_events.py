@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import socket
 import stat
 import sys
@@ -15,6 +14,7 @@ from nodeprep.doors.events.event_source import DRAIN_LIMIT_SECONDS, EventSource,
 from nodeprep.doors.files import kmsg
 from nodeprep.doors.files.reader import Files
 from nodeprep.model import Topic
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.netlink.nlsocket import NetlinkSocket
@@ -39,7 +39,7 @@ MONITOR_MODE = 103  # RDMA_NLDEV_SYS_ATTR_MONITOR_MODE
 NETLINK_KOBJECT_UEVENT = 15
 UEVENT_KERNEL = 1 << 0  # group 2 is udev's, which says everything again
 UEVENT = 8192  # bytes; the kernel's UEVENT_BUFFER_SIZE is 2048, and its head comes on top
-SUBSYSTEM = re.compile(rb"\0SUBSYSTEM=([^\0]*)")
+SUBSYSTEM = Pattern(rb"\0SUBSYSTEM=([^\0]*)")
 # What a pod's start brings (net's "queues", cgroups, slabs, block devices) is not among them.
 SUBSYSTEMS = {
     b"infiniband": frozenset({Topic.RDMA}),
@@ -59,7 +59,7 @@ KMSG = "/dev/kmsg"
 KMSG_DEVICE = os.makedev(1, 11)  # Documentation/admin-guide/devices.txt
 # What facts/machine/kernel_log keeps: warnings and worse, and lines that name a PCI address.
 WARNING = 4
-ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+ADDRESS = Pattern(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 class NetlinkEvents(EventSource):

@@ -12,7 +12,6 @@ import os
 import select
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 from nodeprep.doors import clock
 from nodeprep.doors.events.directory_events import DirectoryEvents, WatchedDirectory
@@ -21,6 +20,7 @@ from nodeprep.doors.events.kernel_events import DeviceEvents, KernelLogEvents, L
 from nodeprep.doors.events.port_events import PortEvents
 from nodeprep.doors.files.reader import Files
 from nodeprep.model import Topic
+from nodeprep.values import Struct, Value
 
 # Under the host's root; others wait in the settings of the container runtime (facts/network/cni_runtime).
 DIRECTORIES: Mapping[str, Topic] = {
@@ -36,8 +36,7 @@ APPEARS = frozenset({Topic.RDMA, Topic.DEVICE})  # what an event source may come
 NO_TOPICS: frozenset[Topic] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class EventSourceState:
+class EventSourceState(Value):
     """`alive`: it would ring. `restarts`: how often it was opened again after it had died.
 
     `why` says why it does not ring, "" if it would; `absent`: this node has no such thing, nothing died.
@@ -49,8 +48,7 @@ class EventSourceState:
     absent: bool = False
 
 
-@dataclass(slots=True)
-class _OpenSource:
+class _OpenSource(Struct):
     """An event source and how it fares. Times are CLOCK_BOOTTIME seconds.
 
     `descriptor` is None while it is closed; it is opened again at `again_at`, and `pause` after that if it fails.

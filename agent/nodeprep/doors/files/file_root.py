@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from fnmatch import fnmatchcase
+
+from nodeprep.pattern import Pattern
 
 ATTRIBUTES = "/sys/"
 LINKS = 40  # Linux MAXSYMLINKS (include/linux/namei.h)
 # What every /proc of this kernel shows alike: all but the processes, which are those of a PID namespace. What is below
 # /proc/sys/net and /proc/net is the reader's network namespace's, whichever /proc it is read in (fs/proc/proc_net.c).
-OF_ALL = re.compile(r"/proc/(?![0-9]|self/|thread-self/)")
+OF_ALL = Pattern(r"/proc/(?![0-9]|self/|thread-self/)")
 DEPTH = 255  # components of a path that is asked for; deeper than anything in sysfs
 # Links that come, go and turn while both of their ends stay: at a bind, an enslaving, a change of the number of VFs
 # (Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-net). All others go with the device whose they are.
-LOOSE = re.compile(r"/(driver|module|master|bonding_slave|physfn|(upper_|lower_|virtfn|slave_)[^/]*)(/|$)")
+LOOSE = Pattern(r"/(driver|module|master|bonding_slave|physfn|(upper_|lower_|virtfn|slave_)[^/]*)(/|$)")
 
 
 class Root:

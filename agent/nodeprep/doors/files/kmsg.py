@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from nodeprep.pattern import Pattern
+from nodeprep.values import Value
 
 RECORD = 8192  # bytes; a read shorter than the record is EINVAL, and escapes make records grow
 SYSLOG_ACTION_READ_ALL = 3  # include/uapi/linux/syslog.h; needs CAP_SYSLOG where dmesg_restrict is set
@@ -16,11 +17,10 @@ SYSLOG_ACTION_SIZE_BUFFER = 10
 RECORDS_LIMIT = 20_000  # records, the newest; rings of the usual sizes hold fewer
 READS = 500_000  # where more is written than we can read, there is no end to come to
 # The time is there if printk.time is on, the caller in its second bracket if printk.caller is.
-LINE = re.compile(r"<(\d{1,4})>(?:\[ *(\d{1,12})\.(\d{6})\](?:\[[^\]]*\])? )?(.*)")
+LINE = Pattern(r"<(\d{1,4})>(?:\[ *(\d{1,12})\.(\d{6})\](?:\[[^\]]*\])? )?(.*)")
 
 
-@dataclass(frozen=True, slots=True)
-class KmsgRecord:
+class KmsgRecord(Value):
     """One kernel-log record. `facility` 0 is the kernel itself; `at` counts seconds since boot; `number` only grows."""
 
     number: int
@@ -41,7 +41,7 @@ class KernelLogReader:
         self._wanted = wanted
         self._descriptor: int | None = None  # stands behind the last record that was read
         self._records: deque[KmsgRecord] = deque(maxlen=RECORDS_LIMIT)
-        self._dump, self._dumped = b"", SyslogDump()
+        self._dump, self._dumped = b"", EMPTY_DUMP
 
     def __del__(self) -> None:
         if self._descriptor is not None:
@@ -68,7 +68,7 @@ class KernelLogReader:
     def _by_syslog(self) -> tuple[KmsgRecord, ...]:
         dump = _dump()
         if not dump.startswith(self._dump):  # cleared, or the oldest were overwritten
-            self._dump, self._dumped = b"", SyslogDump()
+            self._dump, self._dumped = b"", EMPTY_DUMP
         end = dump.rfind(b"\n") + 1
         self._dumped = parse_syslog(dump[len(self._dump) : end], self._dumped, self._wanted)
         self._dump = dump[:end]
@@ -134,16 +134,18 @@ def _dump() -> bytes:
     return ctypes.string_at(buffer, length)
 
 
-@dataclass(frozen=True, slots=True)
-class SyslogDump:
+class SyslogDump(Value):
     """What was understood of a syslog(2) dump: the newest records that were wanted, and the number of the last line."""
 
     records: tuple[KmsgRecord, ...] = ()
     number: int = -1
 
 
+EMPTY_DUMP = SyslogDump()
+
+
 def parse_syslog(
-    data: bytes, before: SyslogDump = SyslogDump(), wanted: Callable[[KmsgRecord], bool] = bool
+    data: bytes, before: SyslogDump = EMPTY_DUMP, wanted: Callable[[KmsgRecord], bool] = bool
 ) -> SyslogDump:
     """Decode a syslog(2) dump, or what came to it: lines of `<prio>[seconds.micros] text`.
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from nodeprep.pattern import Pattern
+from nodeprep.values import Value
 
 HOSTS = "/proc/1/mountinfo"
 OWN = "/proc/self/mountinfo"
 LIMIT = 16 << 20  # bytes; a node with hundreds of containers has megabytes of overlay mounts
-ESCAPE = re.compile(r"\\([0-7]{3})")
+ESCAPE = Pattern(r"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, slots=True)
-class MountRow:
+class MountRow(Value):
     """A mount: where, and which directory (`root`) of which file system (`device` is its major:minor).
 
     `options` are those of this mount and those of its file system, such as "ro".

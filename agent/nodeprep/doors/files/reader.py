@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
-from dataclasses import dataclass
 
 from nodeprep.doors.files import file_root
 from nodeprep.doors.files.file_root import ATTRIBUTES, Root
 from nodeprep.model import Unreadable, Why
+from nodeprep.pattern import Pattern
+from nodeprep.values import Value
 
 LIMIT = 1 << 20  # bytes; no kernel attribute comes near 1 MiB
 PAGE, CHUNK = 4096, 1 << 16  # bytes; an attribute of sysfs fits a page (Documentation/filesystems/sysfs.rst)
 GONE_ERRNOS = (errno.ENOENT, errno.ENOTDIR)
 DENIED = (errno.EACCES, errno.EPERM)
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-NUMBER = re.compile(r"-?[0-9]{1,20}")
+NUMBER = Pattern(r"-?[0-9]{1,20}")
 FILE, DIRECTORY = "a file", "a directory"
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceNode:
+class DeviceNode(Value):
     """A device node as stat(2) shows it: kind is "c" or "b", mode holds the permission bits."""
 
     kind: str
@@ -31,8 +30,7 @@ class DeviceNode:
     mode: int
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
+class FileEntry(Value):
     """What stands at a path: `what` in words such as "a file" or "a FIFO", its size in bytes, its permission bits."""
 
     what: str

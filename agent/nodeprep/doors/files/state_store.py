@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import os
-import re
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 
 from nodeprep.doors import clock
 from nodeprep.doors.files import atomic
 from nodeprep.doors.files.reader import Files
 from nodeprep.model import Unreadable
+from nodeprep.pattern import Pattern
+from nodeprep.values import Value
 
 NAME, LOCK = "memory.json", "lock"
 LIMIT = 8 << 20  # bytes of text; the memory of a node with 16 NICs is some 100 KiB
-HEADER = re.compile(rb"nodeprep memory 1 ([0-9]{1,18}) ([0-9a-f]{64})\n")
+HEADER = Pattern(rb"nodeprep memory 1 ([0-9]{1,18}) ([0-9a-f]{64})\n")
 HEADER_SIZE = 128  # bytes, more than any header has
 # What could not be read may be newer than anything that could: the next serial is beyond every one that it may have.
 LEAP = 1 << 32
@@ -40,8 +39,7 @@ class LockHolder(Exception):
         self.path = path
 
 
-@dataclass(frozen=True, slots=True)
-class StoredText:
+class StoredText(Value):
     """A text as it was saved."""
 
     text: str
@@ -49,8 +47,7 @@ class StoredText:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class DamagedFile:
+class DamagedFile(Value):
     """A file that is there and gives no text, and why."""
 
     path: str
@@ -60,8 +57,7 @@ class DamagedFile:
         return f"{self.path}: {self.why}"
 
 
-@dataclass(frozen=True, slots=True)
-class StoreContents:
+class StoreContents(Value):
     """What was found: `kept` is newest first, `damaged` may have been newer still."""
 
     kept: tuple[StoredText, ...] = ()
@@ -176,6 +172,8 @@ def _header(serial: int, content: bytes) -> bytes:
 
 
 def _digest(serial: int, content: bytes) -> bytes:
+    import hashlib
+
     return hashlib.sha256(b"%d\n" % serial + content).hexdigest().encode()
 
 

@@ -7,10 +7,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from nodeprep.doors.files.reader import DENIED
 from nodeprep.model import Unreadable, Why
+from nodeprep.values import replace
 
 # A thread each, so that none waits for another; "0" on the line is an answer, else it is the errno.
 CHILD = """

@@ -10,13 +10,13 @@ import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from nodeprep.doors import clock
 from nodeprep.doors.http import failure as http_failure
 from nodeprep.doors.http.failure import HttpFailure
 from nodeprep.model import Why
+from nodeprep.values import Value
 
 if TYPE_CHECKING:
     import ssl
@@ -27,8 +27,7 @@ LOOK_UP_SECONDS = 1.5  # for the name server; the resolver itself would wait 5 a
 RECEIVED_BYTES = 1 << 16  # of one recv(2)
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Value):
     """Where a server listens: `host` and `port`, or the unix socket at `socket_path`, where `host` is only a name.
 
     `tls` makes the connection one of TLS, whose certificate must name `server_name`, or else `host`. Where `resolve` is

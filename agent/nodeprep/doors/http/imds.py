@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from nodeprep.doors import clock
@@ -15,6 +13,8 @@ from nodeprep.doors.http.connection import Endpoint
 from nodeprep.doors.http.failure import HttpFailure
 from nodeprep.doors.http.imds_parse import InstanceMetadata
 from nodeprep.model import Unreadable, Why
+from nodeprep.pattern import Pattern
+from nodeprep.values import Value, replace
 
 TOTAL = 4.5  # seconds for all of it, within the 5 of the fact
 CONNECT = 1.0  # seconds; it is one hop away
@@ -31,7 +31,7 @@ REFUSED = (UNAUTHORISED, 403)
 TTL = 21600  # seconds, the longest that the service grants; Terway and cloud-init ask for it too
 TOKEN_PATH = "/latest/api/token"  # noqa: S105 - where one is asked for
 TTL_HEADER, TOKEN_HEADER = "X-aliyun-ecs-metadata-token-ttl-seconds", "X-aliyun-ecs-metadata-token"
-TOKEN = re.compile(r"[!-~]{1,1024}")
+TOKEN = Pattern(r"[!-~]{1,1024}")
 ALL, TREE = "/2016-01-01/meta-data/all", "/latest/meta-data"
 MACS = "network/interfaces/macs"
 KEYS = ("instance-id", "instance/instance-type", "region-id", "zone-id", "mac")
@@ -47,8 +47,7 @@ INTERFACE_KEYS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataAnswer:
+class MetadataAnswer(Value):
     """`token_required` is whether a request without a token was refused; `milliseconds` what all requests took."""
 
     instance: InstanceMetadata
@@ -56,8 +55,7 @@ class MetadataAnswer:
     milliseconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataPage:
+class MetadataPage(Value):
     """An answer of the service. `body` is read where `status` is 200 only."""
 
     status: int

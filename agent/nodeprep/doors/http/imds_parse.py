@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from nodeprep.model import Unreadable, Why
+from nodeprep.pattern import Pattern
+from nodeprep.values import Value
 
 T = TypeVar("T", bound=ipaddress.IPv4Address | ipaddress.IPv6Address)
 Tree = Mapping[str, object]
-MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
-WORD = re.compile(r"[!-~]{1,128}")  # identifiers, types and zones: nothing that a terminal would obey
+MAC = Pattern(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
+WORD = Pattern(r"[!-~]{1,128}")  # identifiers, types and zones: nothing that a terminal would obey
 MOST_INTERFACES, MOST_ADDRESSES = 128, 1024  # against nonsense; no quota comes near
 HERE = "metadata"  # of one key, as a path for people
 
 
-@dataclass(frozen=True, slots=True)
-class InterfaceMetadata:
+class InterfaceMetadata(Value):
     """An ENI; an Unreadable stands for what was not told or cannot be meant. `prefix` is None if no netmask is told."""
 
     mac: str
@@ -34,8 +33,7 @@ class InterfaceMetadata:
     vswitch_cidr: str | Unreadable
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceMetadata:
+class InstanceMetadata(Value):
     """An instance, as `InterfaceMetadata` is an ENI."""
 
     id: str | Unreadable

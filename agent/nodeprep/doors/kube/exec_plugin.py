@@ -14,12 +14,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from nodeprep.doors import clock
 from nodeprep.model import CannotLook, Unreadable, Why
+from nodeprep.values import Value, redacted
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 WORDS = 200  # characters of what a plugin says
@@ -37,8 +37,7 @@ except OSError as error:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class ExecCall:
+class ExecCall(Value):
     """How a plugin is run: its protocol's version, its words, what is added to its environment, and where.
 
     `cluster` is what it is told of the cluster, if it wants to know.
@@ -46,18 +45,23 @@ class ExecCall:
 
     version: str
     argv: tuple[str, ...]
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str]
     directory: str
     cluster: Mapping[str, Any] | None = None
 
+    def __repr__(self) -> str:
+        return redacted(self, "environment")
 
-@dataclass(frozen=True, slots=True)
-class Credential:
+
+class Credential(Value):
     """What a plugin said: a token or a certificate with its key (PEM), "" for none; `until` is when they end."""
 
-    token: str = field(repr=False)
-    pem: str = field(repr=False)
+    token: str
+    pem: str
     until: datetime | None
+
+    def __repr__(self) -> str:
+        return redacted(self, "token", "pem")
 
     @property
     def headers(self) -> Mapping[str, str]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Lock
 from types import TracebackType
@@ -20,6 +18,8 @@ from nodeprep.doors import clock
 from nodeprep.doors.http import date as http_date
 from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, CONNECT, READ, WORDS, ApiResponse, Broken, Peer, Wire
 from nodeprep.model import CannotLook, Unreadable, Why
+from nodeprep.pattern import Pattern
+from nodeprep.values import Value, field, replace
 
 if TYPE_CHECKING:
     from nodeprep.doors.kube.exec_plugin import ExecPlugin
@@ -28,14 +28,13 @@ OBSERVATION_TIMEOUT_SECONDS = 4.5  # seconds for all requests of one observation
 NAMESPACE = "nodeprep"  # where our own objects lie, unless a pod says otherwise
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 # A DNS subdomain (k8s.io/apimachinery/pkg/util/validation IsDNS1123Subdomain), as the names of Nodes are.
-NODE_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+NODE_NAME = Pattern(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 Object = Mapping[str, Any]
 GET = "GET"
 
 
-@dataclass(frozen=True, slots=True)
-class ApiAccess:
+class ApiAccess(Value):
     """The API server, the name of the Node that we run on, and who asks.
 
     `credential` gives the headers that say who asks, anew for each observation; it may raise OSError.
@@ -48,11 +47,11 @@ class ApiAccess:
     peer: Peer
     credential: Callable[[], Mapping[str, str]]
     plugin: ExecPlugin | None = None
-    requests: Counter[tuple[str, str]] = field(default_factory=Counter, compare=False)
+    requests: Counter[tuple[str, str]] = field(default_factory=Counter)
     namespace: str = NAMESPACE
     connect: float = CONNECT
     read: float = READ
-    _lock: Lock = field(default_factory=Lock, compare=False, repr=False)
+    _lock: Lock = field(default_factory=Lock)
 
     def count(self, verb: str, code: int) -> None:
         """One more request; any thread may ask. `code` is 0 where no answer came."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
@@ -12,6 +11,7 @@ from nodeprep.doors.http.client import HttpClient
 from nodeprep.doors.http.connection import Endpoint
 from nodeprep.doors.http.failure import BodyTooLarge, HttpFailure
 from nodeprep.model import Why
+from nodeprep.values import Value, redacted
 
 if TYPE_CHECKING:
     import ssl
@@ -28,8 +28,7 @@ MOST_WAIT = 300.0  # seconds that a server may have us wait, whatever it says
 PORTS = {"https": 443, "http": 80}
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Value):
     """A server by its URL. `authority`, `certificate` and `key` are files; without an authority, the system's count.
 
     `pem` is a certificate with its key in place of files. `server_name` is whom the server's certificate must name, if
@@ -43,7 +42,10 @@ class Peer:
     verify: bool = True
     server_name: str | None = None
     proxy: str | None = None
-    pem: str = field(default="", repr=False)
+    pem: str = ""
+
+    def __repr__(self) -> str:
+        return redacted(self, "pem")
 
     def endpoint(self) -> Endpoint:
         """Where requests go. Raises ValueError for a URL that is none.
@@ -66,8 +68,7 @@ class Peer:
         return http_tls.client_context(self.authority, self.certificate, self.key, self.pem, verify=self.verify)
 
 
-@dataclass(frozen=True, slots=True)
-class ApiResponse:
+class ApiResponse(Value):
     """`date` is the header of that name. `body` is None where it has more than LARGEST bytes.
 
     `retry_after` are the seconds that the server wants to be left alone for, 0.0 where it does not say.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 
 from nodeprep.doors.kube.reader import ApiAccess, ApiReader, Object
 from nodeprep.doors.kube.requests import Broken
 from nodeprep.model import Unreadable, Why
+from nodeprep.values import Value
 
 T = TypeVar("T")
 
@@ -20,16 +20,14 @@ GRACE = 5.0  # seconds beyond its own end that a watch may take
 GONE_STATUS = "HTTP 410"  # the version that was asked for is no longer kept: list anew
 
 
-@dataclass(frozen=True, slots=True)
-class ListedObjects(Generic[T]):
+class ListedObjects(Value, Generic[T]):
     """What was kept of the objects of a list, and the version of the whole, from which it can be watched."""
 
     items: tuple[T, ...]
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(Value):
     """What `kind` says of an object: ADDED, MODIFIED, DELETED, or BOOKMARK, which only tells how far the watch is.
 
     A later watch goes on from `version`.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 from nodeprep.doors.kube.reader import ApiAccess
 from nodeprep.doors.kube.requests import WORDS, ApiResponse, Broken, Wire
 from nodeprep.model import Unreadable
+from nodeprep.values import Value, field
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"  # lists merge by their keys: conditions by type
@@ -18,8 +18,7 @@ JSON = "application/json"
 LOST = 0  # in place of a status: no answer, and what was asked may have been done or not
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOutcome:
+class WriteOutcome(Value):
     """What came of a request: its HTTP status (LOST: no answer), the object in the answer, what is wrong in one line.
 
     `retry_after` are the seconds for which the server wants to be left alone, 0.0 where it does not say.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from nodeprep.doors.netlink import nlsocket
 from nodeprep.doors.netlink.nlsocket import Message, Nest, NetlinkSocket, Refused
+from nodeprep.values import Value
 
 # include/uapi/linux/dcbnl.h
 NETLINK_ROUTE = 0
@@ -29,8 +29,7 @@ class DcbCommand(IntEnum):
     RTM_GETDCB = 78
 
 
-@dataclass(frozen=True, slots=True)
-class Ets:
+class Ets(Value):
     """Enhanced transmission selection: `traffic_class` is indexed by priority, the others by traffic class."""
 
     willing: bool
@@ -39,8 +38,7 @@ class Ets:
     bandwidth: tuple[int, ...]  # per cent, sending
 
 
-@dataclass(frozen=True, slots=True)
-class App:
+class App(Value):
     """One row of the APP table: `protocol` of `selector` (a DSCP, an EtherType, a port) goes to `priority`."""
 
     selector: str
@@ -48,8 +46,7 @@ class App:
     priority: int
 
 
-@dataclass(frozen=True, slots=True)
-class Dcb:
+class Dcb(Value):
     """Data centre bridging as IEEE 802.1Qaz has it; None where the driver does not offer that part."""
 
     dcbx: tuple[str, ...] | None  # "host", "lld-managed", "cee", "ieee", "static"

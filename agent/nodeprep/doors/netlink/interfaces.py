@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 
 from nodeprep.doors.netlink import nlsocket
 from nodeprep.doors.netlink.dcbnl import Dcb
 from nodeprep.doors.netlink.nlsocket import Message, Nest, NetlinkSocket
+from nodeprep.values import Value
 
 __all__ = [
     "AddressInfo",
@@ -55,8 +55,7 @@ NEIGHBOUR_STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LinkInfo:
+class LinkInfo(Value):
     """A network interface; None means that the kernel did not say."""
 
     index: int
@@ -78,8 +77,7 @@ class LinkInfo:
     altnames: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AddressInfo:
+class AddressInfo(Value):
     """An IP address of a link. A dynamic one has a lifetime: DHCP or a router's advertisement gave it."""
 
     index: int
@@ -90,8 +88,7 @@ class AddressInfo:
     dynamic: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NeighbourInfo:
+class NeighbourInfo(Value):
     """What a link knows of an address beside it: the link-layer address, and how sure it is (its NUD state)."""
 
     index: int
@@ -100,8 +97,7 @@ class NeighbourInfo:
     state: str  # "REACHABLE", "STALE", "INCOMPLETE", "FAILED"...
 
 
-@dataclass(frozen=True, slots=True)
-class RouteNetlink:
+class RouteNetlink(Value):
     """What rtnetlink tells of this network namespace, in the kernel's order."""
 
     links: tuple[LinkInfo, ...]

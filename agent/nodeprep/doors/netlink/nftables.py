@@ -9,11 +9,11 @@ import ctypes
 import os
 import socket
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 
 from nodeprep.doors.netlink import nlsocket
 from nodeprep.doors.netlink.nlsocket import Message, Nest, NetlinkSocket
+from nodeprep.values import Value
 
 NETLINK_NETFILTER = 12
 NF_INET_FORWARD = 2  # include/uapi/linux/netfilter.h
@@ -34,8 +34,7 @@ class NftCommand(IntEnum):
     NFT_MSG_GETCHAIN = 10 << 8 | 4
 
 
-@dataclass(frozen=True, slots=True)
-class ChainPolicy:
+class ChainPolicy(Value):
     """A chain that forwarded IPv4 packets pass. `policy` is "drop" or "accept"; `family` "" is legacy iptables."""
 
     family: str

@@ -12,11 +12,11 @@ import errno
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 
 from nodeprep.doors.netlink import nlsocket
 from nodeprep.doors.netlink.nlsocket import Message, Nest, NetlinkSocket, Refused
+from nodeprep.values import Value
 
 # include/uapi/rdma/rdma_netlink.h
 NETLINK_RDMA = 20
@@ -44,8 +44,7 @@ class NldevCommand(IntEnum):
 HOLDER_KINDS = {NldevCommand.RES_CTX_GET: "ctx", NldevCommand.RES_PD_GET: "pd", NldevCommand.RES_CM_ID_GET: "cm_id"}
 
 
-@dataclass(frozen=True, slots=True)
-class NldevPort:
+class NldevPort(Value):
     """A port of an RDMA device; None is what the kernel did not say.
 
     `errno` is set where the driver could not be asked for the port: then the rest is None.
@@ -62,8 +61,7 @@ class NldevPort:
     errno: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NldevDevice:
+class NldevDevice(Value):
     """An RDMA device. `index` names it until it goes; a device that comes back has another."""
 
     index: int
@@ -76,16 +74,14 @@ class NldevDevice:
     ports: tuple[NldevPort, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(Value):
     """How many objects of each kind (pd, cq, qp, cm_id, mr, ctx, srq) a device has; a ctx is a process's."""
 
     device: str
     counts: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NldevHolder:
+class NldevHolder(Value):
     """Who has objects of a kind ("ctx", "pd", "cm_id") on a device, however many: a process or a kernel module.
 
     Neither is known of a process in a foreign PID namespace, and of one that is a zombie.
@@ -97,8 +93,7 @@ class NldevHolder:
     kernel_user: str | None  # "ib_core" always holds a pd, for management datagrams
 
 
-@dataclass(frozen=True, slots=True)
-class NldevTables:
+class NldevTables(Value):
     """What RDMA netlink tells. `denied` names the questions that it refuses to this user."""
 
     devices: tuple[NldevDevice, ...]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from nodeprep.doors.netlink import interfaces, nlsocket, raw
 from nodeprep.doors.netlink.interfaces import FAMILIES, NETLINK_ROUTE, SCOPES, AddressInfo, NeighbourInfo
 from nodeprep.doors.netlink.nlsocket import HEADER, Message, Nest, NetlinkSocket, Refused
 from nodeprep.doors.netlink.raw import RTMSG, Raw
+from nodeprep.values import Value
 
 
 class RouteCommand(IntEnum):
@@ -49,16 +49,14 @@ FIB_RULE_INVERT = 2
 BRIDGE = "bridge"
 
 
-@dataclass(frozen=True, slots=True)
-class InterfaceKind:
+class InterfaceKind(Value):
     """An interface's name and kind; a physical one has none."""
 
     name: str
     kind: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class KernelRule:
+class KernelRule(Value):
     """A policy rule. Prefixes are "192.168.0.134/32", "" for any; `inverted` is "not" before its conditions."""
 
     family: str
@@ -73,8 +71,7 @@ class KernelRule:
     inverted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class KernelRoute:
+class KernelRoute(Value):
     """One way of a route: one with several next hops is as many of these. `oif` is an index, 0 for none."""
 
     family: str
@@ -97,8 +94,7 @@ class Packet(NamedTuple):
     mark: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RouteLookup:
+class RouteLookup(Value):
     """Where a packet would go: an interface by index and a gateway ("" for none); or the errno that it would end in."""
 
     oif: int
@@ -108,8 +104,7 @@ class RouteLookup:
     errno: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class RoutingTables:
+class RoutingTables(Value):
     """What decides about packets in this network namespace; `devices` by index.
 
     `neighbours` are not asked for where there is no bridge: each of 60 pods has one or two, and its route tells more.

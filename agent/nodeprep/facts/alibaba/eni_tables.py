@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nodeprep.facts.alibaba.imds import Imds, Instance
 from nodeprep.facts.kubernetes.cluster import Cluster, TerwayNode
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.network.routes import MAIN, Route, Routes
 from nodeprep.model import NODE, CannotLook, Seen, Shown, Subject, Unreadable, raw
+from nodeprep.values import Value
 
 # Terway plugin/datapath/policy_route_linux.go and plugin/driver/utils/utils_linux.go (GetRouteTableID)
 TO_POD, FROM_POD = 512, 2048  # priorities
 FIRST, LAST = 1000, 1999  # tables; the number of an ENI's is 1000 + ifindex
 
 
-@dataclass(frozen=True, slots=True)
-class EniTables:
+class EniTables(Value):
     """What is needed to tell which ENI a pod's address or a table belongs to, as far as this look shows it.
 
     `no_links`, `no_instance` and `no_records` say why one of these could not be read, None where it could, where this

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nodeprep.facts.machine.pci import ADDRESS, DEVICES
 from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, not_recorded, shown
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -18,7 +19,7 @@ COMPAT = f"{MODULE}/parameters/compat_mode"  # of the driver that Alibaba Cloud 
 DEFERRED_FILE = "/sys/kernel/debug/devices_deferred"  # "0000:00:07.0<TAB>why", a line each (drivers/base/dd.c)
 BOOLEAN_WORDS = {"Y": True, "N": False}  # how the kernel writes a bool parameter (kernel/params.c)
 INDEX_LIMIT = 16 << 20  # bytes, as in facts/machine/modules
-MODULE_LISTED = re.compile(r"^(?:[^:\n]*/)?erdma\.ko\b", re.MULTILINE)  # a line of modules.dep and of modules.builtin
+MODULE_LISTED = Pattern(r"^(?:[^:\n]*/)?erdma\.ko\b", re.MULTILINE)  # a line of modules.dep and of modules.builtin
 
 
 @shown

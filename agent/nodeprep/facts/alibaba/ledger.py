@@ -6,8 +6,6 @@ record and the GUIDs of RDMA devices. A name is no evidence: links are matched b
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from functools import cached_property
 
 from nodeprep.facts.alibaba import erdma
@@ -19,18 +17,19 @@ from nodeprep.facts.network.links import Address, Link, Links
 from nodeprep.facts.network.routes import Routes
 from nodeprep.facts.rdma.rdma import Rdma, RdmaDevice
 from nodeprep.model import CannotLook, Seen, Subject, raw
+from nodeprep.pattern import Pattern
+from nodeprep.values import Value
 
 ENI_MACS = "00:16:3e:"  # the OUI of every ENI in Alibaba Cloud's documents and in Terway's and cloud-init's sources
 BOUND_PHASE = "Bind"  # ENIPhaseBind (terway pkg/apis/network.alibabacloud.com/v1beta1)
 MEMBER_TYPE = "Member"  # a VLAN of a trunk ENI: it has no link of its own
 HIGH_PERFORMANCE = "HighPerformance"  # NetworkInterfaceTrafficMode of an ERI
 # terway plugin/driver/utils: an exclusive ENI comes back from its pod under a random name
-RETURNED_LINK = re.compile(r"veth[0-9a-f]{8}")
+RETURNED_LINK = Pattern(r"veth[0-9a-f]{8}")
 TABLES = 1000  # terway plugin/datapath: the table of an ENI is 1000 + the index of its link
 
 
-@dataclass(frozen=True)
-class EniRow:
+class EniRow(Value, dict=True):
     """One ENI. Each book is read when it is asked for: one that cannot be read raises CannotLook there, not before."""
 
     mac: str
@@ -121,8 +120,7 @@ class EniRow:
         return tuple(address.pod for address in self.record.addresses if address.pod)
 
 
-@dataclass(frozen=True)
-class Ledger:
+class Ledger(Value, dict=True):
     """The books of an ECS instance, opened."""
 
     seen: Seen

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nodeprep.facts.network import cni
 from nodeprep.facts.network.cni import Cni
 from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, not_recorded, raw, shown
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import FileEntry, Files
@@ -26,7 +27,7 @@ POLICY = ("127.0.0.1", 9099)  # felix, cilium-agent, or socat where there is no 
 BINARY = "/opt/cni/bin/terway"
 KUBELET = "/var/lib/kubelet"
 DEVICE_PLUGINS = f"{KUBELET}/device-plugins"
-BPFFS = re.compile(rb"^\S+ \S+ \S+ \S+ /sys/fs/bpf \S.*? - (\S+) ", re.MULTILINE)  # proc_pid_mountinfo(5)
+BPFFS = Pattern(rb"^\S+ \S+ \S+ \S+ /sys/fs/bpf \S.*? - (\S+) ", re.MULTILINE)  # proc_pid_mountinfo(5)
 MOUNTS_LIMIT = 16 << 20  # bytes; a node with hundreds of containers has megabytes of overlay mounts
 CONNECT_TIMEOUT_SECONDS = 1.0  # seconds; both sockets are of this machine
 

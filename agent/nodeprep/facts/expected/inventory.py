@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from nodeprep.facts.expected import matching
@@ -13,14 +12,14 @@ from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.job_profile import DeviceWant, PortWant, Profile
 from nodeprep.model import CannotLook, Subject
+from nodeprep.values import Value
 
 T = TypeVar("T")
 ACTIVE = "4"
 PEERS = 3  # fewer like ports than this make no majority (design 2.3)
 
 
-@dataclass(frozen=True, slots=True)
-class Expectancy(Generic[T]):
+class Expectancy(Value, Generic[T]):
     """A value and who wants it. `firm` is a profile's or operator's word; without it, only like ports say so."""
 
     value: T
@@ -28,8 +27,7 @@ class Expectancy(Generic[T]):
     firm: bool
 
 
-@dataclass(frozen=True, slots=True)
-class MissingDevice:
+class MissingDevice(Value):
     """Something that a profile expects and the node does not show."""
 
     subject: Subject
@@ -37,8 +35,7 @@ class MissingDevice:
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class Shortage:
+class Shortage(Value):
     """Fewer ports that fit than a profile counts on."""
 
     have: int
@@ -47,8 +44,7 @@ class Shortage:
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(Value):
     """Who wants what. Ports and devices are found by place and number, names are for messages only.
 
     `moved` are the places of devices that the profile knows by another address: of another node of the same kind.

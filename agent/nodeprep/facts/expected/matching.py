@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from nodeprep.facts.machine.pci import ADDRESS, Pci
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.job_profile import DeviceWant, Expectation
 from nodeprep.model import CannotLook, raw
+from nodeprep.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceMatch:
+class PlaceMatch(Value):
     """Profile key to seen key for devices and ports, and what was found nowhere."""
 
     devices: Mapping[str, str]
@@ -21,8 +20,7 @@ class PlaceMatch:
     missing_ports: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Value):
     """Something seen that a profile entry may mean: its key, the name people know it by, and its kind of hardware."""
 
     key: str

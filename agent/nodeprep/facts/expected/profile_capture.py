@@ -6,7 +6,6 @@ Left out is what tells one node from the next: GUIDs, MACs, addresses, counters.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from nodeprep.facts.expected import inventory, suited
@@ -19,6 +18,7 @@ from nodeprep.facts.rdma.gid import ROCE_V2
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.job_profile import DeviceWant, Expectation, PortWant, Profile
 from nodeprep.model import Shown, Unreadable, raw
+from nodeprep.values import replace
 
 # What a job needs beside the NIC's own driver, where the captured node had it: verbs, connection managers, MADs.
 CORE = ("ib_core", "ib_uverbs", "rdma_cm", "rdma_ucm", "ib_umad")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
 from nodeprep.facts.alibaba.terway import Terway
@@ -11,6 +10,7 @@ from nodeprep.facts.machine.pci import DISPLAY, NVIDIA, Pci, PciDevice
 from nodeprep.facts.network.cni import Cni
 from nodeprep.facts.rdma.rdma import CLASS, Port, Rdma
 from nodeprep.model import CannotLook, Unreadable, raw
+from nodeprep.values import Value
 
 ROCE, INFINIBAND = "rdma-roce", "rdma-infiniband"
 BASE, SHARED_ENI, EXCLUSIVE_ENI = "base", "tcp-shared-eni", "mpijob-exclusive-eni"
@@ -18,8 +18,7 @@ ERDMA_CPU, ERDMA_GPU = "rdma-erdma-cpu", "rdma-erdma-gpu"
 INFINIBAND_CLASS = "0207"  # PCI_CLASS_NETWORK_INFINIBAND (include/linux/pci_ids.h)
 
 
-@dataclass(frozen=True, slots=True)
-class SuitedProfile:
+class SuitedProfile(Value):
     """A profile's name and the hardware that it rests on; None if no built-in one is for this hardware.
 
     `because` is what was looked for in vain where `nothing` was found.

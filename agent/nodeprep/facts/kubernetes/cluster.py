@@ -6,12 +6,12 @@ How it is asked is in facts/kubernetes/cluster_requests.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from nodeprep.facts.alibaba import terway as terway_facts
 from nodeprep.model import Shown, shown
+from nodeprep.pattern import Pattern
 
 EXCLUSIVE = "k8s.aliyun.com/exclusive-mode-eni-type"
 IGNORED = "k8s.aliyun.com/ignore-by-terway"
@@ -21,7 +21,7 @@ INSTANCE_TYPE = "alibabacloud.com/instance-type-info"
 
 DOMAINS = ("k8s.aliyun.com", "alibabacloud.com")  # of Terway's labels and annotations
 # ECS "cn-wulanchabu.i-xxxx", Lingjun "e01-ow037ccv4ux" (Terway docs/ecs.md and linjun.md); others are URLs: "aws:///...".
-PROVIDER_ID = re.compile(r"[a-z0-9-]+\.i-[a-z0-9]+|e[0-9]+-[a-z0-9]+")
+PROVIDER_ID = Pattern(r"[a-z0-9-]+\.i-[a-z0-9]+|e[0-9]+-[a-z0-9]+")
 
 
 @shown

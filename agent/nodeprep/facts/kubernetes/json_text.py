@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
+from nodeprep.pattern import Pattern
+
 DEPTH = 100  # what configurations nest is below ten; a reader that calls itself needs an end
 DIGITS = 20  # of an integer; 64 bits have no more
-SPACE = re.compile(r"[ \t\r\n]*+")
-STRING = re.compile(r'"([^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+)"')
-NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][+-]?[0-9]++)?")
-WORD = re.compile(r"true|false|null")
+SPACE = Pattern(r"[ \t\r\n]*+")
+STRING = Pattern(r'"([^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+)"')
+NUMBER = Pattern(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][+-]?[0-9]++)?")
+WORD = Pattern(r"true|false|null")
 WORDS = {"true": True, "false": False, "null": None}
-ESCAPE = re.compile(r'\\(?:(["\\/bfnrt])|u([0-9a-fA-F]{4})|)')
+ESCAPE = Pattern(r'\\(?:(["\\/bfnrt])|u([0-9a-fA-F]{4})|)')
 ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from nodeprep.facts.machine.pci import ADDRESS
 from nodeprep.model import Fact, Shown, Topic, Unreadable, shown
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.kmsg import KmsgRecord
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 WARNING = 4  # include/linux/kern_levels.h; smaller numbers are worse
 LINES_LIMIT = 5000  # lines; the newest count
-IN_TEXT = re.compile(rf"(?<![0-9a-f]){ADDRESS.pattern}(?![0-9a-f])")
+IN_TEXT = Pattern(rf"(?<![0-9a-f]){ADDRESS.pattern}(?![0-9a-f])")
 # What the kernel prints when a device is set up anew, and with that leaves behind what it had said of it before.
-PROBE_LINE = re.compile(
+PROBE_LINE = Pattern(
     r": firmware version: \d"  # mlx5/core/main.c at every load: probe, recovery after a health error, devlink reload
     r"|: enabling device \("  # drivers/pci/setup-res.c: when a driver takes a function that was off
     r"|: \[[0-9a-f]{4}:[0-9a-f]{4}\] type [0-9a-f]{2} class 0x"  # drivers/pci/probe.c: when the bus finds a function

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from nodeprep.model import Fact, Shown, Unreadable, Why, guarded, not_recorded, shown
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -24,10 +25,10 @@ MAKERS = (
 HUGE = "/sys/kernel/mm/hugepages"
 MOUNTS = "/proc/1/mounts"
 MOUNTS_LIMIT = 16 << 20  # bytes; a node with hundreds of containers has megabytes of overlay mounts
-LOCKED_MEMORY_LINE = re.compile(r"^Max locked memory\s+(\S+)\s+(\S+)\s+bytes", re.MULTILINE)
-NAMESPACES = re.compile(r"^NSpid:(.*)$", re.MULTILINE)
-SHM = re.compile(rb"^\S+ /dev/shm tmpfs (\S+)", re.MULTILINE)
-SIZE = re.compile(r"(\d{1,20})([kmg%]?)", re.IGNORECASE)
+LOCKED_MEMORY_LINE = Pattern(r"^Max locked memory\s+(\S+)\s+(\S+)\s+bytes", re.MULTILINE)
+NAMESPACES = Pattern(r"^NSpid:(.*)$", re.MULTILINE)
+SHM = Pattern(rb"^\S+ /dev/shm tmpfs (\S+)", re.MULTILINE)
+SIZE = Pattern(r"(\d{1,20})([kmg%]?)", re.IGNORECASE)
 UNITS = {"": 0, "k": 10, "m": 20, "g": 30}
 
 

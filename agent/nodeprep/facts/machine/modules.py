@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from nodeprep.facts.machine import pci
 from nodeprep.facts.machine.pci import ADDRESS, DEVICES, NETWORK
 from nodeprep.model import Fact, Shown, Topic, Unreadable, guarded, not_recorded, raw, shown
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -18,8 +18,8 @@ MODULES = "/sys/module"
 INDEX_LIMIT = 16 << 20  # bytes; Debian 12's modules.alias is 1.3 MB, distributions with more drivers have more
 OFED = "mlx_compat"  # exists only where MLNX_OFED or DOCA-OFED replaced the inbox stack
 # Those whose state can matter to a NIC; a server has hundreds of others.
-WATCHED_MODULES = re.compile(r"ib_|rdma_|iw_|mlx|nvidia|erdma|efa|irdma|bnxt|ice|siw")
-WILDCARD = re.compile(r"[*?[]")
+WATCHED_MODULES = Pattern(r"ib_|rdma_|iw_|mlx|nvidia|erdma|efa|irdma|bnxt|ice|siw")
+WILDCARD = Pattern(r"[*?[]")
 BUSES = ("pci:", "virtio:")
 VERSIONED = ("ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib", "irdma", "bnxt_re", "efa", "erdma", "nvidia")
 

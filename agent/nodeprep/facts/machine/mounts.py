@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from nodeprep.model import Fact, Shown, Unreadable, Why, guarded, shown
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.node_host import Host
 
 # Types whose server can go away while the mount stays (CPFS and NAS of Alibaba Cloud are nfs, alinas or fuse types).
-REMOTE_TYPES = re.compile(
+REMOTE_TYPES = Pattern(
     r"nfs4?|alinas|cpfs|lustre|ceph|gpfs|beegfs(_nodev)?|glusterfs|cifs|smb3|wekafs|9p|virtiofs|fuse(\.\S+)?"
 )
 STATVFS_TIMEOUT_SECONDS = 2.0  # seconds; a healthy parallel file system answers statvfs in milliseconds

@@ -6,18 +6,19 @@ import re
 from typing import TYPE_CHECKING
 
 from nodeprep.model import CannotLook, Fact, Shown, Subject, Topic, Unreadable, Why, guarded, not_recorded, raw, shown
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
     from nodeprep.doors.node_host import Host
 
 DEVICES = "/sys/bus/pci/devices"
-ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+ADDRESS = Pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 NETWORK = "02"  # PCI base class (include/linux/pci_ids.h)
 INFINIBAND = "0207"
 DISPLAY = ("0300", "0302")
 NVIDIA = "10de"
-AUXILIARY = re.compile(r"\.(rdma|roce|iwarp|ib)\.\d+$")  # names of RDMA auxiliary devices, any driver (modules.alias)
+AUXILIARY = Pattern(r"\.(rdma|roce|iwarp|ib)\.\d+$")  # names of RDMA auxiliary devices, any driver (modules.alias)
 UNNAMED = "unnamed"  # a driver is bound, and a copy lost its name
 HEADER = 64  # bytes of configuration space that every user may read
 EXTENDED = 0x100  # where the extended capabilities begin (PCIe base specification 7.6)

@@ -6,12 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from nodeprep.model import Fact, Shown, Unreadable, guarded, shown
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.node_host import Host
 
 CPUINFO_HEAD = 16 << 10  # bytes; the first processor's flags are in them, whatever the number of processors
-FLAGS = re.compile(rb"^flags\s*:(.*)$", re.MULTILINE)  # x86; the Features of arm64 never name a hypervisor
+FLAGS = Pattern(rb"^flags\s*:(.*)$", re.MULTILINE)  # x86; the Features of arm64 never name a hypervisor
 
 
 @shown

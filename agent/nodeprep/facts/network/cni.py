@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from nodeprep.facts.kubernetes import json_text
 from nodeprep.facts.kubernetes.json_text import NotJson
 from nodeprep.facts.network import cni_runtime
 from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, raw, shown
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 CHAIN, SUFFIXES = ".conflist", (".conf", ".conflist", ".json")
 KUBELET = ("/var/lib/kubelet/pods", "/etc/kubernetes/kubelet.conf")  # the first is there once it ran
 PLUGINS_LIMIT = 64  # plugins of one file; chains have two to five
-NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*")  # containernetworking/cni pkg/utils, ValidateNetworkName
-TYPE = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.+\-]{0,127}")  # a plain file name: libcni refuses separators in it
+NAME = Pattern(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*")  # containernetworking/cni pkg/utils, ValidateNetworkName
+TYPE = Pattern(r"[a-zA-Z0-9_][a-zA-Z0-9_.+\-]{0,127}")  # a plain file name: libcni refuses separators in it
 # What checks ask a plugin for. The rest stays on the node: chains hold tokens, keys and addresses with passwords.
 OPTIONS = frozenset(
     {

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nodeprep.model import Unreadable, Why
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -18,8 +19,8 @@ CRIO, CRIO_DROP_INS = "/etc/crio/crio.conf", "/etc/crio/crio.conf.d/*"
 CONFIGURED = ("conf_dir", "network_dir")  # containerd's word, CRI-O's word
 PLUGINS = ("bin_dir", "bin_dirs", "plugin_dirs")
 IMPORTS, TOML = "imports", ".toml"
-KEY = re.compile(r"^[ \t]*+(conf_dir|network_dir|bin_dirs?|plugin_dirs|imports)[ \t]*+=[ \t]*+", re.MULTILINE)
-TOKEN = re.compile(r"\"([^\"\n]*+)\"|'([^'\n]*+)'|(#)|(\])")  # two kinds of texts, a comment, a list's end
+KEY = Pattern(r"^[ \t]*+(conf_dir|network_dir|bin_dirs?|plugin_dirs|imports)[ \t]*+=[ \t]*+", re.MULTILINE)
+TOKEN = Pattern(r"\"([^\"\n]*+)\"|'([^'\n]*+)'|(#)|(\])")  # two kinds of texts, a comment, a list's end
 LINE_LIMIT_CHARACTERS = 4096  # characters of a line; a path has no more (PATH_MAX)
 LIST_LIMIT = 64  # texts of a list, and lines that it goes over
 FILES, SIZE = 64, 2 << 20  # files of one runtime, and characters of all of them; a whole one has some kilobytes

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from nodeprep.model import CannotLook, Fact, Shown, Topic, Unreadable, not_recorded, shown
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -32,9 +33,9 @@ UDEV = (
     "/lib/udev/rules.d/61-eni.rules",
     "/lib/udev/write_net_rules",
 )
-FULL_IMDS_CONFIG = re.compile(r"\bapply_full_imds_network_config[\"']?\s*:\s*[\"']?(\w+)")
-NETWORK_DISABLED = re.compile(r"^network\s*:\s*(?:\{\s*|\n[ \t]+)config\s*:\s*[\"']?disabled\b", re.MULTILINE)
-ALIYUN = re.compile(r"\bAliYun\b")
+FULL_IMDS_CONFIG = Pattern(r"\bapply_full_imds_network_config[\"']?\s*:\s*[\"']?(\w+)")
+NETWORK_DISABLED = Pattern(r"^network\s*:\s*(?:\{\s*|\n[ \t]+)config\s*:\s*[\"']?disabled\b", re.MULTILINE)
+ALIYUN = Pattern(r"\bAliYun\b")
 FALSE_WORDS = ("false", "no", "off", "n", "0")
 TRUE_WORDS = ("true", "yes", "on", "y", "1")
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from nodeprep.model import Shown, Unreadable, Why, guarded, raw, shown
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
 
 ROCE_V2 = "RoCE v2"  # gid_attrs/types (drivers/infiniband/core/cache.c)
-FULL_GID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}")
+FULL_GID = Pattern(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}")
 EMPTY_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 IPV4 = "0000:0000:0000:0000:0000:ffff:"
 IPV4_LINK_LOCAL = IPV4 + "a9fe:"  # 169.254.0.0/16 (RFC 3927)
-LINK_LOCAL = re.compile(r"fe[89ab]")  # fe80::/10 (RFC 4291)
+LINK_LOCAL = Pattern(r"fe[89ab]")  # fe80::/10 (RFC 4291)
 GAP = 16  # empty entries in a row after which the rest of the table (1,024 for rxe) is taken for empty
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from nodeprep.model import Unreadable, Why
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -23,11 +23,11 @@ PHYSICAL = {
     "7": "Phy Test",
 }
 LAYERS = ("InfiniBand", "Ethernet", "Unknown")
-RATE = re.compile(r"([1-9]\d{0,4}(?:\.5)?) Gb/sec \(([1-9]\d?)X(?: ([A-Z]{3}\d{0,2}))?\)")
+RATE = Pattern(r"([1-9]\d{0,4}(?:\.5)?) Gb/sec \(([1-9]\d?)X(?: ([A-Z]{3}\d{0,2}))?\)")
 # Gb/s of one lane (sysfs.c rate_show); FDR10 is 10 there.
 LANE = {"SDR": 2.5, "DDR": 5, "QDR": 10, "FDR10": 10, "FDR": 14, "EDR": 25, "HDR": 50, "NDR": 100, "XDR": 200}
-GUID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){3}")
-LID = re.compile(r"0x[0-9a-f]{1,8}")
+GUID = Pattern(r"[0-9a-f]{4}(?::[0-9a-f]{4}){3}")
+LID = Pattern(r"0x[0-9a-f]{1,8}")
 
 
 def word(files: Files, path: str, words: dict[str, str]) -> str | Unreadable:

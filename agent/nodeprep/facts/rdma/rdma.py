@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from nodeprep.facts.alibaba import erdma
@@ -12,6 +11,7 @@ from nodeprep.facts.machine.pci import ADDRESS, DEVICES
 from nodeprep.facts.rdma import gid, port_files
 from nodeprep.facts.rdma.gid import Gid
 from nodeprep.model import Fact, Shown, Subject, Topic, Unreadable, guarded, shown
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -21,7 +21,7 @@ __all__ = ["CLASS", "FACT", "Gid", "Port", "Rdma", "RdmaDevice", "observe", "pla
 
 CLASS = "/sys/class/infiniband"
 NET = "/sys/class/net"
-SUBFUNCTION = re.compile(r"\.sf\.\d+$")  # an auxiliary device that devlink made, such as mlx5_core.sf.4
+SUBFUNCTION = Pattern(r"\.sf\.\d+$")  # an auxiliary device that devlink made, such as mlx5_core.sf.4
 
 
 @shown

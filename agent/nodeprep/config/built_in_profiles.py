@@ -1,0 +1,180 @@
+"""The profiles of nodeprep/profiles as values: reading ten files of YAML would take 20 ms of each start.
+
+Written by `make docs`. Do not edit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# fmt: off
+PROFILES: Mapping[str, object] = \
+{'base': {'apiVersion': 'nodeprep.io/v1',
+          'kind': 'Profile',
+          'name': 'base',
+          'description': 'Any job: the NICs that are expected are on the bus, answer and have a driver, the kernel '
+                         'log holds no fatal word on them, and file systems that are listed are mounted. Pods come '
+                         'to the network: the CNI configuration that the container runtime takes is sound and has '
+                         'its programs, and the kernel routes the node and its pods.\n',
+          'gates': ('pci.expected-nic',
+                    'pci.answers',
+                    'pci.driver-bound',
+                    'pci.aer',
+                    'klog.nic',
+                    'fs.mounts',
+                    'cni.directory',
+                    'cni.first',
+                    'cni.parse',
+                    'cni.binaries',
+                    'route.default',
+                    'route.out',
+                    'route.reverse-path')},
+ 'rdma': {'apiVersion': 'nodeprep.io/v1',
+          'kind': 'Profile',
+          'name': 'rdma',
+          'extends': 'base',
+          'description': 'Jobs whose workers speak RDMA over whatever this node has, such as NCCL over Elastic '
+                         'Fabric Adapters: one port at least is ACTIVE, its driver and the verbs of its device are '
+                         'in place.\n',
+          'gates': ('pci.rdma-driver',
+                    'pci.link',
+                    'module.core',
+                    'rdma.verbs-class',
+                    'rdma.device-nodes',
+                    'port.present',
+                    'port.names',
+                    'port.state',
+                    'port.rate',
+                    'port.layer',
+                    'port.flap',
+                    'port.guid',
+                    'counter.physical',
+                    'counter.transport',
+                    'limits.memlock'),
+          'expect': {'ports': {'at-least': 1}}},
+ 'rdma-roce': {'apiVersion': 'nodeprep.io/v1',
+               'kind': 'Profile',
+               'name': 'rdma-roce',
+               'extends': 'rdma',
+               'description': 'Jobs whose workers speak RDMA over converged Ethernet or iWARP: NCCL all-reduce of '
+                              'a PyTorchJob, MPIJob or JobSet over RoCE rails. One port at least is ACTIVE; a '
+                              'captured profile says which and how fast.\n',
+               'gates': ('port.netdev', 'port.gid', 'port.bond'),
+               'expect': {'ports': {'link-layer': 'Ethernet', 'at-least': 1}}},
+ 'rdma-infiniband': {'apiVersion': 'nodeprep.io/v1',
+                     'kind': 'Profile',
+                     'name': 'rdma-infiniband',
+                     'extends': 'rdma',
+                     'description': 'Jobs whose workers speak RDMA over InfiniBand: NCCL all-reduce of a '
+                                    'PyTorchJob, MPIJob or JobSet over InfiniBand rails. One port at least is '
+                                    'ACTIVE; a captured profile says which and how fast.\n',
+                     'expect': {'ports': {'link-layer': 'InfiniBand', 'at-least': 1}}},
+ 'tcp-shared-eni': {'apiVersion': 'nodeprep.io/v1',
+                    'kind': 'Profile',
+                    'name': 'tcp-shared-eni',
+                    'extends': 'base',
+                    'description': 'Jobs whose pods talk TCP over addresses of shared ENIs: a PyTorchJob, TFJob or '
+                                   'Deployment with NCCL_SOCKET_IFNAME=eth0, parameter servers and workers. '
+                                   'Metadata, kernel and Terway agree on every ENI, and the kernel routes each pod '
+                                   'by its own.\n',
+                    'gates': ('imds.identity',
+                              'eni.primary-name',
+                              'eni.missing-link',
+                              'eni.addresses',
+                              'eni.up',
+                              'terway.kernel',
+                              'terway.bpffs',
+                              'terway.directories',
+                              'terway.socket',
+                              'terway.mode',
+                              'terway.pod',
+                              'terway.ip-sufficient',
+                              'route.rules',
+                              'route.tables'),
+                    'want': {'terway.mode': {'mode': 'shared'}}},
+ 'mpijob-exclusive-eni': {'apiVersion': 'nodeprep.io/v1',
+                          'kind': 'Profile',
+                          'name': 'mpijob-exclusive-eni',
+                          'extends': 'base',
+                          'description': 'Jobs whose pods each take a whole ENI (aliyun/eni) on a node of a pool '
+                                         'with exclusive ENIs: Horovod by MPIJob with 8 GPUs a worker. Every '
+                                         'attached ENI is here or in a pod, and Terway can hand out the next.\n',
+                          'gates': ('imds.identity',
+                                    'eni.primary-name',
+                                    'eni.missing-link',
+                                    'terway.kernel',
+                                    'terway.directories',
+                                    'terway.socket',
+                                    'terway.mode',
+                                    'terway.pod'),
+                          'want': {'terway.mode': {'mode': 'exclusive'}}},
+ 'mpijob-trunk-eni': {'apiVersion': 'nodeprep.io/v1',
+                      'kind': 'Profile',
+                      'name': 'mpijob-trunk-eni',
+                      'extends': 'tcp-shared-eni',
+                      'description': 'Jobs whose pods each take a member ENI (aliyun/member-eni) that a '
+                                     'PodNetworking hands them: Horovod by MPIJob in a vSwitch or with a security '
+                                     "group of its own. The node's trunk ENI is attached and here.\n",
+                      'gates': ('eni.trunk',),
+                      'want': {'eni.trunk': {'required': True}}},
+ 'rdma-erdma-cpu': {'apiVersion': 'nodeprep.io/v1',
+                    'kind': 'Profile',
+                    'name': 'rdma-erdma-cpu',
+                    'extends': 'tcp-shared-eni',
+                    'description': 'Jobs on CPU nodes that use Elastic RDMA by SMC-R or RDMA_CM (aliyun/erdma). '
+                                   'Each Elastic RDMA interface has its driver, in default mode, and an RDMA '
+                                   "device; a port is ACTIVE, and erdma-controller's record agrees.\n",
+                    'gates': ('erdma.module',
+                              'erdma.mode',
+                              'erdma.device',
+                              'erdma.cr',
+                              'eni.eri-address',
+                              'terway.two-erdma-owners',
+                              'pci.rdma-driver',
+                              'pci.link',
+                              'module.core',
+                              'rdma.verbs-class',
+                              'rdma.device-nodes',
+                              'port.present',
+                              'port.names',
+                              'port.state',
+                              'port.rate',
+                              'port.layer',
+                              'port.netdev',
+                              'port.flap',
+                              'port.guid',
+                              'counter.physical',
+                              'counter.transport',
+                              'limits.memlock'),
+                    'expect': {'ports': {'link-layer': 'Ethernet', 'at-least': 1}},
+                    'want': {'erdma.module': {'required': True},
+                             'terway.mode': {'mode': None},
+                             'erdma.mode': {'mode': 'default'},
+                             'port.mtu': {'at-least': 1400}}},
+ 'rdma-erdma-gpu': {'apiVersion': 'nodeprep.io/v1',
+                    'kind': 'Profile',
+                    'name': 'rdma-erdma-gpu',
+                    'extends': 'rdma-erdma-cpu',
+                    'description': 'Jobs whose GPUs speak NCCL over Elastic RDMA (aliyun/erdma): all-reduce of a '
+                                   'PyTorchJob, MPIJob or JobSet. As rdma-erdma-cpu with the driver in compat '
+                                   "mode, a routable GID and the MTU with which NCCL's LL128 keeps data whole.\n",
+                    'gates': ('port.gid', 'port.mtu'),
+                    'want': {'erdma.mode': {'mode': 'compat'}, 'port.mtu': {'exactly': (1400, 8500)}}},
+ 'rdma-lingjun': {'apiVersion': 'nodeprep.io/v1',
+                  'kind': 'Profile',
+                  'name': 'rdma-lingjun',
+                  'extends': 'rdma-roce',
+                  'description': 'Jobs on Lingjun nodes whose workers speak NCCL over RoCE (rdma/hca). As '
+                                 "rdma-roce, with what Terway needs there: a vSwitch in the node's zone, the "
+                                 "virtual functions that pods get, and ARP answered as Lingjun's network wants "
+                                 'it.\n',
+                  'gates': ('lingjun.vf-topology',
+                            'lingjun.zone',
+                            'sysctl.arp',
+                            'terway.kernel',
+                            'terway.directories',
+                            'terway.socket',
+                            'terway.mode',
+                            'terway.pod',
+                            'terway.config'),
+                  'want': {'sysctl.arp': {'always': True}}}}
