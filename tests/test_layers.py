@@ -37,6 +37,7 @@ PLANTED = [
     # file that somebody touches     what they write                              the contract that stops them
     ("values.py", "import nodeprep.shown", "layers"),
     ("codec.py", "import msgspec", "one-door"),
+    ("agent/loop.py", "from dataclasses import field", "one-door"),
     ("model.py", "import nodeprep.codec", "layers"),
     ("model.py", "import nodeprep.doors.files.reader", "layers"),
     ("job_profile.py", "import nodeprep.facts", "layers"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from nodeprep import check_round
 from nodeprep.decide import look_schedule
@@ -32,38 +31,35 @@ RATE_SAMPLE_SECONDS = 5.0  # seconds between two observations that are kept for 
 Words = frozenset[tuple[Subject, Status]]
 
 
-@dataclass(slots=True)
 class LatestFacts:
     """All that is known of the node. `facts` are the newest observations by kind, `begun` when each began.
 
     `said` are the findings of each check, not folded; `skipped` the checks that could not be run.
     """
 
-    checks: tuple[Check, ...]
-    facts: dict[type, object] = field(default_factory=dict)
-    begun: dict[type, float] = field(default_factory=dict)
-    seconds: dict[type, float] = field(default_factory=dict)
-    said: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
-    skipped: dict[str, Skipped] = field(default_factory=dict)
-    _in_vain: dict[type, tuple[int, float]] = field(default_factory=dict)
-    _said_in_words: dict[str, Words] = field(default_factory=dict)
-    _observations: dict[str, CheckObservation] = field(default_factory=dict)
-    _counted: dict[str, Words] = field(default_factory=dict)
-    _before: dict[type, deque[tuple[float, object]]] = field(default_factory=dict)
-    _last: dict[type, object] = field(default_factory=dict)
-    _moved: set[type] = field(default_factory=set)
-    _changed_at: dict[type, float] = field(default_factory=dict)
-    _expected: Expected | Unreadable | None = None
-    _folded: tuple[Finding, ...] | None = None
-    _taken: set[type] = field(default_factory=set)  # since it was last asked which looks are fresh
-    _every: dict[type, float] = field(default_factory=dict)
-    _window: float = 0.0  # seconds, the longest over which a check reckons rates
-    _sees: dict[str, frozenset[type]] = field(init=False)  # what each check may see
-    _rated: frozenset[type] = field(init=False)  # the facts that checks compare over time
-
-    def __post_init__(self) -> None:
-        self._sees = {check.id: frozenset((*check.needs, *check.uses)) for check in self.checks}
-        self._rated = EXPECTATION_SOURCES.union(*(self._sees[check.id] for check in self.checks if check.rates))
+    def __init__(self, checks: tuple[Check, ...]) -> None:
+        self.checks = checks
+        self.facts: dict[type, object] = {}
+        self.begun: dict[type, float] = {}
+        self.seconds: dict[type, float] = {}
+        self.said: dict[str, tuple[Finding, ...]] = {}
+        self.skipped: dict[str, Skipped] = {}
+        self._in_vain: dict[type, tuple[int, float]] = {}
+        self._said_in_words: dict[str, Words] = {}
+        self._observations: dict[str, CheckObservation] = {}
+        self._counted: dict[str, Words] = {}
+        self._before: dict[type, deque[tuple[float, object]]] = {}
+        self._last: dict[type, object] = {}
+        self._moved: set[type] = set()
+        self._changed_at: dict[type, float] = {}
+        self._expected: Expected | Unreadable | None = None
+        self._folded: tuple[Finding, ...] | None = None
+        self._taken: set[type] = set()  # since it was last asked which looks are fresh
+        self._every: dict[type, float] = {}
+        self._window = 0.0  # seconds, the longest over which a check reckons rates
+        self._sees = {check.id: frozenset((*check.needs, *check.uses)) for check in checks}  # what each check may see
+        # The facts that checks compare over time.
+        self._rated = EXPECTATION_SOURCES.union(*(self._sees[check.id] for check in checks if check.rates))
 
     def take(self, observations: Iterable[Observation]) -> frozenset[type]:
         """Keep what was observed; the kinds that show something else than before, or did so the time before.

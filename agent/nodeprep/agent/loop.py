@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from math import inf
 from threading import Event
 
@@ -33,7 +32,7 @@ from nodeprep.publish.log_lines import LogEntry
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.publish.probes import MISSED_PERIODS
 from nodeprep.publish.publisher import NodeAnnotations, Publisher
-from nodeprep.values import Value, replace
+from nodeprep.values import Value, field, replace
 
 LOGGER = logging.getLogger("nodeprep")
 WORDS = frozenset({"node", "publisher"})  # of the publisher, which need no look to be acted on
@@ -64,30 +63,31 @@ class AgentParts(Value):
     exposed: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
 class Agent:
     """One agent. `run` returns after `stop`; `reload`, `forget` and `stop` may be called from any thread or signal."""
 
-    means: AgentParts
-    settings: Settings
-    turned_at: float = field(default_factory=clock.now)
-    _gates: GateFiles = field(init=False)
-    _reconciler: Reconciler = field(init=False)
-    _observer: Observer = field(init=False)
-    _schedule: Schedule = field(init=False)
-    _asked: set[str] = field(default_factory=set)
-    _forgotten: Event = field(default_factory=Event)
-    _excluded: tuple[str, ...] = ()
-    _told: NodeStatus | None = None
-    _open: frozenset[Gate] = frozenset()
-    _opened_at: float = -inf
-    _not_closed: str = ""  # why a gate file that ought to go is still there; "" once it is gone
-    _not_opened: str = ""  # why one that ought to be there is not; "" once it is
-    _says: NodeAnnotations | None = None  # what the Node says and nobody thought of yet
-    _forgetful: bool = False
-    _node_uid: str = ""
-    _started: str = ""  # why the state was what it was, as the line of the start said
-    _stopped_by: str = ""
+    _gates: GateFiles  # this and the next three are made by `_begin`
+    _reconciler: Reconciler
+    _observer: Observer
+    _schedule: Schedule
+
+    def __init__(self, means: AgentParts, settings: Settings) -> None:
+        self.means = means
+        self.settings = settings
+        self.turned_at = clock.now()
+        self._asked: set[str] = set()
+        self._forgotten = Event()
+        self._excluded: tuple[str, ...] = ()
+        self._told: NodeStatus | None = None
+        self._open: frozenset[Gate] = frozenset()
+        self._opened_at = -inf
+        self._not_closed = ""  # why a gate file that ought to go is still there; "" once it is gone
+        self._not_opened = ""  # why one that ought to be there is not; "" once it is
+        self._says: NodeAnnotations | None = None  # what the Node says and nobody thought of yet
+        self._forgetful = False
+        self._node_uid = ""
+        self._started = ""  # why the state was what it was, as the line of the start said
+        self._stopped_by = ""
 
     def run(self) -> None:
         """Judge until stopped."""

@@ -1,7 +1,7 @@
 """Every key of a configuration file: what may stand there, what it means, and what reading the file again does.
 
 The files are read by this table, and docs/configuration.md and `nodeprep config init` are written from it. Defaults are
-not here: they stand in the dataclasses beside the rules that they belong to.
+not here: they stand in the values beside the rules that they belong to.
 """
 
 from __future__ import annotations

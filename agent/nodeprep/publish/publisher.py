@@ -10,7 +10,6 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -59,7 +58,6 @@ class WantedNode(Value):
     beliefs: int = 0
 
 
-@dataclass(slots=True)
 class Publisher:
     """Writes for one node. `tell`, `gates_stand`, `believe_anew` and `published` may be used by any thread.
 
@@ -69,44 +67,34 @@ class Publisher:
     says something new, and `changed` when `published` does; both from the publisher's thread.
     """
 
-    access: ApiAccess
-    minute: float = NODE_PERIOD_SECONDS
-    refresh: float | None = None
-    is_alive: Callable[[], bool] = lambda: True
-    hear: Callable[[NodeAnnotations], None] = lambda _: None
-    changed: Callable[[], None] = lambda: None
-    published: ApiStatus = field(default_factory=ApiStatus)
-    _wanted: WantedNode | None = None
-    _tried: int = 0  # the newest serial that was written, or tried to be
-    _done: int = 0  # the newest that stands
-    _stopped: bool = False
-    _holds_events: bool = False
-    _heard: NodeAnnotations | None = None
-    _seen: WrittenNode | None = None
-    _before: WrittenNode | None = None  # what the Node said when the newest was first tried, until it stands
-    _denied: Mapping[str, str] = field(default_factory=dict)  # resource -> what a policy said
-    _minute_at: float = inf  # the first comes a minute after the first writing
-    _node_trouble: str = ""
-    _lock: Condition = field(default_factory=Condition)
-    _thread: Thread | None = None
-    _bucket: TokenBucket = field(default_factory=TokenBucket)
-    _chance: Random = field(init=False)
-    _node: Backoff = field(init=False)
-    _side_writes: SideWrites = field(init=False)
-    _refresh: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        seed = hashlib.sha256(self.access.node.encode()).digest()
+    def __init__(self, access: ApiAccess, minute: float = NODE_PERIOD_SECONDS, refresh: float | None = None) -> None:
+        self.access = access
+        self.minute = minute
+        self.is_alive: Callable[[], bool] = lambda: True
+        self.hear: Callable[[NodeAnnotations], None] = lambda _: None
+        self.changed: Callable[[], None] = lambda: None
+        self.published = ApiStatus()
+        self._wanted: WantedNode | None = None
+        self._tried = 0  # the newest serial that was written, or tried to be
+        self._done = 0  # the newest that stands
+        self._stopped = False
+        self._holds_events = False
+        self._heard: NodeAnnotations | None = None
+        self._seen: WrittenNode | None = None
+        # What the Node said when the newest was first tried, until it stands.
+        self._before: WrittenNode | None = None
+        self._denied: Mapping[str, str] = {}  # resource -> what a policy said
+        self._minute_at = inf  # the first comes a minute after the first writing
+        self._node_trouble = ""
+        self._lock = Condition()
+        self._thread: Thread | None = None
+        self._bucket = TokenBucket()
+        seed = hashlib.sha256(access.node.encode()).digest()
         self._chance = Random(seed)  # noqa: S311 - spreads a fleet, keeps no secret
         self._node = Backoff(self._chance)
-        self._side_writes = SideWrites(
-            self.access,
-            self.minute * agent_lease.RENEW_SECONDS / NODE_PERIOD_SECONDS,
-            self._chance,
-            self._connected,
-            self._lives,
-        )
-        self._refresh = node_object.refresh_after(self._chance.random()) if self.refresh is None else self.refresh
+        lease_period = minute * agent_lease.RENEW_SECONDS / NODE_PERIOD_SECONDS
+        self._side_writes = SideWrites(access, lease_period, self._chance, self._connected, self._lives)
+        self._refresh = node_object.refresh_after(self._chance.random()) if refresh is None else refresh
 
     def start(self) -> None:
         self._thread = Thread(target=self._run, name="publisher", daemon=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -43,7 +42,6 @@ DEAD_AGENT_CONSEQUENCE = "others will take this agent for dead"
 Due = tuple[float, Callable[[], None]]
 
 
-@dataclass(slots=True)
 class SideWrites:
     """Of one node. `connected` gives a way to ask; `every` are the seconds between two renewals of the Lease.
 
@@ -53,30 +51,34 @@ class SideWrites:
     both policies were tested.
     """
 
-    access: ApiAccess
-    every: float
-    chance: Random
-    connected: Callable[[], AbstractContextManager[WriteRequest]]
-    is_alive: Callable[[], bool]
-    events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=EVENTS_LIMIT))
-    trouble: str = ""
-    denied: str = ""
-    policy_enforced: bool | None = None
-    dry_run_at: float = -inf
-    _lease_at: float = -inf
-    _owner: str = ""  # the uid of the Node that the Lease was last renewed for: with another Node it is gone
-    _asleep_until: float = -inf  # the checks did not run
-    _beliefs: int = 0  # how often what was denied was to be tried anew
-    _not_enforced: int = 0  # tests in a row that found no admission policy
-    _holds: dict[str, bool] = field(default_factory=dict)  # by the rule that must deny: whether it did when last tried
-    _turn: str = LABELS  # whose turn it is
-    _tries_both: bool = True
-    _again: bool = False  # whether the last dry runs told nothing, and come once more
-    _lease: Backoff = field(init=False)
-    _event: Backoff = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._lease, self._event = Backoff(self.chance), Backoff(self.chance)
+    def __init__(
+        self,
+        access: ApiAccess,
+        every: float,
+        chance: Random,
+        connected: Callable[[], AbstractContextManager[WriteRequest]],
+        is_alive: Callable[[], bool],
+    ) -> None:
+        self.access = access
+        self.every = every
+        self.chance = chance
+        self.connected = connected
+        self.is_alive = is_alive
+        self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS_LIMIT)
+        self.trouble = ""
+        self.denied = ""
+        self.policy_enforced: bool | None = None
+        self.dry_run_at = -inf
+        self._lease_at = -inf
+        self._owner = ""  # the uid of the Node that the Lease was last renewed for: with another Node it is gone
+        self._asleep_until = -inf  # the checks did not run
+        self._beliefs = 0  # how often what was denied was to be tried anew
+        self._not_enforced = 0  # tests in a row that found no admission policy
+        self._holds: dict[str, bool] = {}  # by the rule that must deny: whether it did when last tried
+        self._turn = LABELS  # whose turn it is
+        self._tries_both = True
+        self._again = False  # whether the last dry runs told nothing, and come once more
+        self._lease, self._event = Backoff(chance), Backoff(chance)
 
     def due(self, seen: WrittenNode, earliest: float, *, with_events: bool) -> list[Due]:
         """What is to be done when, none but the Lease before `earliest`. `seen` is the Node that it is about."""

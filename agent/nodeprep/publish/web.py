@@ -10,7 +10,6 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
@@ -20,7 +19,7 @@ from typing import Self
 from nodeprep.doors import clock
 from nodeprep.publish import page_http
 from nodeprep.publish.page_http import END, HEAD_LIMIT_BYTES, JSON, PageAnswer, Routes
-from nodeprep.values import Value
+from nodeprep.values import Struct, Value
 
 PORT = 9842  # design 6
 PORT_LIMIT = 65535
@@ -87,8 +86,7 @@ def _probe(well: bool, why: str) -> PageAnswer:
     return page_http.says(HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, why)
 
 
-@dataclass(slots=True, eq=False)
-class PageClient:
+class PageClient(Struct, eq=False):
     """One connection since `since`: what came of its request, what of the answer is still to be sent."""
 
     link: socket.socket
@@ -98,23 +96,19 @@ class PageClient:
     waste: int = 0
 
 
-@dataclass(slots=True)
 class PageServer:
     """Serves one listener until it is closed. `path` is its file, if it has one."""
 
-    listener: socket.socket
-    routes: Routes
-    path: Path | None = None
-    clients: list[PageClient] = field(default_factory=list)
-    _selector: DefaultSelector = field(default_factory=DefaultSelector)
-    _closing: int = field(default_factory=lambda: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
-    _thread: Thread = field(init=False)
-    _inode: int = 0
-    _rests_until: float = 0.0
-
-    def __post_init__(self) -> None:
+    def __init__(self, listener: socket.socket, routes: Routes, path: Path | None = None) -> None:
+        self.listener = listener
+        self.routes = routes
+        self.path = path
+        self.clients: list[PageClient] = []
+        self._selector = DefaultSelector()
+        self._closing = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._rests_until = 0.0
         self.listener.setblocking(False)
-        self._inode = self.path.stat().st_ino if self.path else 0
+        self._inode = path.stat().st_ino if path else 0
         self._selector.register(self._closing, EVENT_READ)
         self._thread = Thread(target=self._serve, name="nodeprep-web", daemon=True)
         self._thread.start()
