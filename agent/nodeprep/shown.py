@@ -99,7 +99,13 @@ class Shown:
     __delattr__ = __setattr__  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Shown) and type(self) is type(other) and raw(self) == raw(other)
+        if self is other:
+            return True
+        if not isinstance(other, Shown) or type(self) is not type(other) or self._blind != other._blind:
+            return False
+        # What could not be read is the same in both; each field is compared only until one differs.
+        blind = self._blind
+        return all(name in blind or getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, *raw(self).values()))

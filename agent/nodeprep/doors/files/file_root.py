@@ -63,10 +63,12 @@ class Root:
 
     def beside(self, path: str) -> str:
         """Where `path` lies on this machine, links on the way to it followed; it may be one itself."""
+        head, _, name = path.rpartition("/")
+        if not self._excluded and path.startswith(ATTRIBUTES) and (known := self._real.get(head)) is not None:
+            return f"{known}/{name}"  # nine of ten: an attribute beside others of its device
         self._allow(path)
         if self._is_of_all(path):
             return path
-        head, _, name = path.rpartition("/")
         return f"{self._resolved(head)}/{name}"
 
     def _is_of_all(self, path: str) -> bool:
