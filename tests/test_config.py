@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeprep import job_profile, typed_yaml
+from nodeprep import job_profile, profile_selection, typed_yaml
 from nodeprep.checks import ALL
 from nodeprep.config import config_file, configuration, profile_files, waiver_rules, wants, yaml_document
-from nodeprep.config.config_file import ConfigError
 from nodeprep.config.configuration import Settings
+from nodeprep.config.document import ConfigError
 from nodeprep.config.profile_files import BUILT_IN
 from nodeprep.config.waiver_rules import Waiver
 from nodeprep.job_profile import AtLeast, Profile
@@ -320,8 +320,9 @@ def test_a_configuration_file_is_read(tmp_path: Path) -> None:
         exclude=("/sys/x",),
         default_profile=profile_files.named("rdma-roce"),
     )
-    profile = settings.profile()
-    assert profile is not None
+    default = profile_selection.by_configuration(settings, None)
+    assert default is not None
+    profile = default.profile
     assert (profile.name, profile.want, profile.exclude) == ("rdma-roce", {"port.mtu": {"at-least": 9000}}, ("/sys/x",))
 
 
@@ -333,14 +334,14 @@ def test_its_numbers_win_over_those_of_a_profile() -> None:
 
 
 def test_without_a_file_nothing_is_said() -> None:
-    assert Settings().profile() is None
+    assert Settings().named() is None
 
 
 def test_the_default_may_be_a_file_beside_it(tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text("apiVersion: nodeprep.io/v1\nkind: Profile\nname: site\n")
-    profile = config(tmp_path, CONFIG.replace("rdma-roce", "site.yaml")).profile()
-    assert profile is not None
-    assert profile.name == "site"
+    default = profile_selection.by_configuration(config(tmp_path, CONFIG.replace("rdma-roce", "site.yaml")), None)
+    assert default is not None
+    assert default.profile.name == "site"
 
 
 CONFIGS = [

@@ -55,7 +55,7 @@ PAST = AgentState(
     state=NodeState.READY,
     pass_streaks={"port.state": PassStreak(3, 1.0, 40.0, True)},
     cases=(Case("port.rate", "0000:5c:00.0", 1, "mlx5_3/1", "Slow", "slow", remedy=Remedy("link_up", {"a": "b"})),),
-    held=("rdma-roce",),
+    hardware_profiles=("rdma-roce",),
     baseline={"name": "gpu-17", "gates": ("port.*",)},
 )
 

@@ -8,8 +8,8 @@ import pytest
 
 from nodeprep.cli.place import NodePlace
 from nodeprep.config import configuration, yaml_document
-from nodeprep.config.config_file import ConfigError
 from nodeprep.config.configuration import Settings
+from nodeprep.config.document import ConfigError
 from nodeprep.facts.alibaba import imds
 from tests.rigs.imds_server import MetadataServer
 from tests.rigs.trees import write

@@ -175,7 +175,7 @@ def taken(**different: Any) -> Snapshot:
 
 
 def test_a_snapshot_comes_back_whole() -> None:
-    given = taken(waivers=(Waiver("port.*", "2026-02-01", "so", nodes=("a", "b")),), looked_for="nothing")
+    given = taken(waivers=(Waiver("port.*", "2026-02-01", "so", nodes=("a", "b")),), missing_hardware="nothing")
     back = snapshot_file.loads(snapshot_file.dumps(given))
     assert back == given
     assert back.in_force() == profile_files.effective("rdma-roce")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nodeprep import job_profile, typed_yaml
 from nodeprep.checks import ALL
 from nodeprep.config import configuration, keys, wants, yaml_document
-from nodeprep.config.config_file import ConfigError
+from nodeprep.config.document import ConfigError
 from nodeprep.typed_yaml import ANYTHING, MAPPING, PROSE, TEXT, TRUTH, InvalidValueError, ValueKind
 from nodeprep.values import Value, field
 

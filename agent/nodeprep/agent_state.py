@@ -88,18 +88,18 @@ class BlindSince(Value):
 class AgentState(Value):
     """The memory. `at` is when it was last changed; `version` is the nodeprep that wrote it.
 
-    `state` stands since `since`. `pass_streaks` and `blind` are by check id. `held` are the names of profiles once
-    chosen by hardware, which only a human removes; `profile` is the effective one in force as a mapping that
-    `profile.parse` reads, `chosen_by` who chose it (`by_hardware`: nobody else), and `parts` the profiles that it is
-    made of, each with the `names` of its lineage. `gates` are the gates (profile, stage) that stand open by it,
-    `waivers` those of the configuration. `baseline` is the profile of what this node had when it was first ready, in
-    the same form; None before. `passed` are the values, by "check place port", at which gate checks last passed;
-    `upgraded_at` is when another version took over, with `former_passed` as it was then and `former_gates` the gates
-    that stood open. `taint_tolerated`: nobody was last seen who serves a device plugin or the network and does not
-    tolerate our taint; else `intolerant` are their DaemonSets ("namespace/name", "" where nobody knows), each with the
-    time since when no pod of it was here, None while one is. `unproven_until`: gates that came to a profile that was
-    open, and until when it stays so though they are yet to pass; `came_with_version` are those of them that an upgrade
-    brought, which a rollout waits for. `reset_done` is the human's wish on the Node to start over that was last
+    `state` stands since `since`. `pass_streaks` and `blind` are by check id. `hardware_profiles` are the names of all
+    profiles that the hardware ever chose, which only a human removes; `profile` is the effective one in force as a
+    mapping that `job_profile.parse` reads, `chosen_by` who chose it (`by_hardware`: nobody else), and `parts` the
+    profiles that it is made of, each with the `names` of its lineage. `gates` are the gates (profile, stage) that stand
+    open by it, `waivers` those of the configuration. `baseline` is the profile of what this node had when it was first
+    ready, in the same form; None before. `passed` are the values, by "check place port", at which gate checks last
+    passed; `upgraded_at` is when another version took over, with `former_passed` as it was then and `former_gates` the
+    gates that stood open. `taint_tolerated`: nobody was last seen who serves a device plugin or the network and does
+    not tolerate our taint; else `intolerant` are their DaemonSets ("namespace/name", "" where nobody knows), each with
+    the time since when no pod of it was here, None while one is. `unproven_until`: gates that came to a profile that
+    was open, and until when it stays so though they are yet to pass; `came_with_version` are those of them that an
+    upgrade brought, which a rollout waits for. `reset_done` is the human's wish on the Node to start over that was last
     followed. `serial` grows by one with every change that is kept.
     """
 
@@ -114,7 +114,7 @@ class AgentState(Value):
     pass_streaks: Mapping[str, PassStreak] = field(default_factory=dict)
     cases: tuple[Case, ...] = ()
     blind: Mapping[str, BlindSince] = field(default_factory=dict)
-    held: tuple[str, ...] = ()
+    hardware_profiles: tuple[str, ...] = ()
     profile: Mapping[str, Any] = field(default_factory=dict)
     chosen_by: str = ""
     by_hardware: bool = False

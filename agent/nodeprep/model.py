@@ -366,7 +366,8 @@ class Report(Value):
     """The findings of one round and what they rest on.
 
     `profile` is the name used and `chosen_by` who chose it; `boot_id` is empty where the node shows none. `agent` is
-    the state that the agent of this node is in, "" where none is known.
+    the state that the agent of this node is in, "" where none is known. `missing_hardware` says which hardware was
+    searched for and not found, if no profile applies for that reason.
     """
 
     node: str
@@ -376,6 +377,6 @@ class Report(Value):
     gates: tuple[str, ...]
     findings: tuple[Finding, ...]
     skipped: tuple[Skipped, ...]
-    looked_for: str = ""
+    missing_hardware: str = ""
     notes: tuple[str, ...] = ()
     agent: str = ""

@@ -40,8 +40,8 @@ class RecordedLook(Value):
 class Snapshot(Value):
     """What a check rests on. `when` is UTC (RFC 3339), `root` what was looked at, `settle` seconds between the looks.
 
-    `profile` is the effective one, as a mapping that `profile.parse` reads; `looked_for` is what the hardware was
-    searched for in vain where no profile applies.
+    `profile` is the effective one, as a mapping that `profile.parse` reads; `missing_hardware` says which
+    hardware was searched for and not found, if no profile applies for that reason.
     """
 
     node: str
@@ -53,7 +53,7 @@ class Snapshot(Value):
     settle: float
     looks: tuple[RecordedLook, ...]
     waivers: tuple[Waiver, ...] = ()
-    looked_for: str = ""
+    missing_hardware: str = ""
     nodeprep: str = __version__
 
     @property

@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 
-from nodeprep import assessment, job_profile
-from nodeprep.agent import profile_selection
-from nodeprep.agent.profile_selection import GuardedSelection
+from nodeprep import job_profile, profile_selection
+from nodeprep.agent import profile_state
 from nodeprep.agent_state import AgentState, NodeState, PassStreak
-from nodeprep.assessment import OperatorWishes, ProfileSelection, Question
-from nodeprep.checks import ALL
 from nodeprep.config import profile_files
 from nodeprep.config.agent_settings import AgentSettings
 from nodeprep.config.assign_rules import AssignRule
@@ -25,6 +22,7 @@ from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import Profile
 from nodeprep.look import Look
 from nodeprep.model import NO_ACCESS, Unreadable, Why
+from nodeprep.profile_selection import ProfileSelection
 from nodeprep.values import replace
 from tests.cluster_values import cluster, node_object
 
@@ -44,25 +42,24 @@ def chosen(
     default: str = "auto",
     labels: dict[str, str] | None = None,
     unseen: tuple[type, ...] = (),
-) -> GuardedSelection:
+) -> ProfileSelection:
     """Of a node whose hardware shows nothing, unless it is remembered; facts that are `unseen` could not be had."""
     known: object = NOBODY if labels is None else cluster(node=node_object(labels=labels))
     settings = Settings("config.yaml", default=default, agent_part=AgentSettings(assign=rules))
-    question = Question(ALL, (), OperatorWishes(None, "", settings, "2026-11-21"))
     blind = dict.fromkeys(unseen, Unreadable(Why.MISSING, "/host", detail="the host's root is not mounted here"))
-    return profile_selection.choose(
-        question, Look(0.0, live=True, facts={Cluster: known, **blind}), agent_state or AgentState()
-    )
+    look = Look(0.0, live=True, facts={Cluster: known, **blind})
+    return profile_selection.select(settings, look, agent_state or AgentState())
 
 
 def words(
-    choice: GuardedSelection,
+    selection: ProfileSelection,
     mode: Mode = Mode.GATE,
     agent_state: AgentState | None = None,
     gate: GatePolicy | None = None,
 ) -> list[str]:
     """Each profile: its name, whether it gates, and in a word why it is refused."""
-    found = profile_selection.assigned(choice, gate or GatePolicy(profiles=("*",)), mode, agent_state or AgentState())
+    policy = gate or GatePolicy(profiles=("*",))
+    found = profile_state.assigned_profiles(selection, policy, mode, agent_state or AgentState())
     return [f"{one.name} {'gates' if one.gating else 'tells'} {'refused' if one.refused else 'free'}" for one in found]
 
 
@@ -82,7 +79,14 @@ def words(
             id="what it last said holds on meanwhile",
         ),
         pytest.param(
-            AgentState(held=("rdma-roce",)),
+            AgentState(hardware_profiles=("rdma-roce",), parts=(part("base"),)),
+            (RACK,),
+            None,
+            ["base gates free"],
+            id="whatever the hardware once chose",
+        ),
+        pytest.param(
+            AgentState(hardware_profiles=("rdma-roce",)),
             (RACK,),
             None,
             ["unknown gates refused"],
@@ -103,8 +107,8 @@ def words(
 def test_the_configurations_word(
     kept: AgentState, rules: tuple[AssignRule, ...], labels: dict[str, str] | None, expected: list[str]
 ) -> None:
-    choice = chosen(agent_state=kept, rules=rules, labels=labels)
-    assert words(choice, agent_state=kept) == expected
+    selection = chosen(agent_state=kept, rules=rules, labels=labels)
+    assert words(selection, agent_state=kept) == expected
 
 
 @pytest.mark.parametrize(
@@ -114,20 +118,31 @@ def test_the_configurations_word(
         pytest.param(AgentState(), (Pci,), ["unknown gates refused"], id="nor do unseen NICs"),
         pytest.param(AgentState(), (), [], id="hardware that shows nothing demands nothing"),
         pytest.param(AgentState(state=NodeState.READY), (Rdma,), [], id="a look in vain closes nothing"),
-        pytest.param(AgentState(held=("base",)), (Rdma,), ["base gates free"], id="what it once chose is held"),
+        pytest.param(
+            AgentState(hardware_profiles=("base",)), (Rdma,), ["base gates free"], id="what it once chose is held"
+        ),
     ],
 )
 def test_hardware_that_cannot_be_seen(kept: AgentState, unseen: tuple[type, ...], expected: list[str]) -> None:
-    choice = chosen(agent_state=kept, unseen=unseen)
-    assert words(choice, agent_state=kept) == expected
-    assert all("the host's root is not mounted here" in doubt for doubt in choice.doubts)
+    selection = chosen(agent_state=kept, unseen=unseen)
+    assert words(selection, agent_state=kept) == expected
+    assert all("the host's root is not mounted here" in reason for reason in selection.undecided)
+
+
+def test_what_the_configuration_last_said_does_not_ask_the_hardware() -> None:
+    """Neither what could not be seen nor what was missing says anything of a profile that an operator named."""
+    kept = AgentState(parts=(part("base"),))
+    selection = chosen(agent_state=kept, rules=(RACK,), unseen=(Rdma, Pci))
+    assert words(selection, agent_state=kept) == ["base gates free"]
+    assert (selection.undecided, selection.missing_hardware, selection.omitted_gates) == ((), "", ())
+    assert profile_state.with_selection(kept, selection) is kept
 
 
 def test_a_guess_is_not_kept_as_the_configurations_word() -> None:
     """Or the next round would take it for what the configuration last said."""
-    choice = chosen(agent_state=AgentState(held=("tcp-shared-eni",)), rules=(RACK,))
-    assert choice.chosen.untold
-    assert choice.doubts
+    selection = chosen(agent_state=AgentState(hardware_profiles=("tcp-shared-eni",)), rules=(RACK,))
+    assert selection.temporary
+    assert selection.undecided
 
 
 @pytest.mark.parametrize(
@@ -143,7 +158,7 @@ def test_a_guess_is_not_kept_as_the_configurations_word() -> None:
     ],
 )
 def test_hardware_alone(mode: Mode, baseline: dict[str, Any] | None, gate: GatePolicy, expected: str) -> None:
-    kept = AgentState(held=("rdma-roce",), baseline=baseline)
+    kept = AgentState(hardware_profiles=("rdma-roce",), baseline=baseline)
     (said,) = words(chosen(agent_state=kept), mode, kept, gate)
     assert said.split()[0] == "rdma-roce"
     assert said.split()[2] == expected
@@ -153,18 +168,18 @@ def test_hardware_alone(mode: Mode, baseline: dict[str, Any] | None, gate: GateP
     ("kept", "expected"),
     [
         pytest.param(
-            AgentState(held=("rdma-next",)),
+            AgentState(hardware_profiles=("rdma-next",)),
             ["unknown gates refused"],
             id="a name of another version opens nothing, ends nothing",
         ),
         pytest.param(
-            AgentState(held=("tcp-shared-eni", "rdma-next")),
+            AgentState(hardware_profiles=("tcp-shared-eni", "rdma-next")),
             ["tcp-shared-eni gates free", "unknown gates refused"],
             id="beside one that is known",
         ),
         pytest.param(
             AgentState(
-                held=("rdma-next",),
+                hardware_profiles=("rdma-next",),
                 parts=({**part("base"), "profile": {**part("base")["profile"], "name": "rdma-next"}},),
             ),
             ["rdma-next gates free"],
@@ -173,9 +188,9 @@ def test_hardware_alone(mode: Mode, baseline: dict[str, Any] | None, gate: GateP
     ],
 )
 def test_a_profile_that_this_version_does_not_know(kept: AgentState, expected: list[str]) -> None:
-    choice = chosen(agent_state=kept)
-    assert words(choice, Mode.OBSERVE, kept) == expected
-    assert all("rdma-next" in doubt and "reset --inventory" in doubt for doubt in choice.doubts)
+    selection = chosen(agent_state=kept)
+    assert words(selection, Mode.OBSERVE, kept) == expected
+    assert all("rdma-next" in reason and "reset --inventory" in reason for reason in selection.undecided)
 
 
 PROVEN, HALF = PassStreak(3, 1.0, 31.0, proven=True), PassStreak(2, 1.0, 11.0)
@@ -192,25 +207,25 @@ PROVEN, HALF = PassStreak(3, 1.0, 31.0, proven=True), PassStreak(2, 1.0, 11.0)
 )
 def test_what_passed_under_one_profile_opens_no_other(before: str | None, now: str, proven: set[str]) -> None:
     kept = AgentState(pass_streaks={"pci.answers": PROVEN, "port.state": PROVEN})
-    kept = profile_selection.held(kept, chosen(default=before).chosen) if before else kept
-    after = profile_selection.renewed(kept, chosen(default=now).chosen, 100.0)
+    kept = profile_state.with_selection(kept, chosen(default=before)) if before else kept
+    after = profile_state.with_new_gates(kept, chosen(default=now), 100.0)
     assert {check for check, streak in after.pass_streaks.items() if streak.proven} == proven
 
 
 def test_passes_that_are_not_enough_begin_anew_under_other_demands() -> None:
-    kept = profile_selection.held(
-        AgentState(pass_streaks={"pci.answers": PROVEN, "port.state": HALF}), chosen(default="rdma-roce").chosen
+    kept = profile_state.with_selection(
+        AgentState(pass_streaks={"pci.answers": PROVEN, "port.state": HALF}), chosen(default="rdma-roce")
     )
-    asked = chosen(default="rdma-roce").chosen
+    asked = chosen(default="rdma-roce")
     more = replace(asked, profile=replace(asked.profile, want={"port.mtu": {"at-least": 9000}}))
-    assert profile_selection.renewed(kept, asked, 100.0) is kept
-    assert profile_selection.renewed(kept, more, 100.0).pass_streaks == {"pci.answers": PROVEN}
+    assert profile_state.with_new_gates(kept, asked, 100.0) is kept
+    assert profile_state.with_new_gates(kept, more, 100.0).pass_streaks == {"pci.answers": PROVEN}
 
 
 def asking(**gates: str) -> ProfileSelection:
     """Profiles by name, each with its gates."""
     parts = tuple(NamedProfile(Profile(name, gates=tuple(asked.split())), (name,)) for name, asked in gates.items())
-    return ProfileSelection(assessment.merged(parts), "a test", parts=parts)
+    return ProfileSelection(profile_selection.merged(parts), "a test", parts=parts)
 
 
 A, B, C = "port.state", "port.rate", "klog.nic"
@@ -233,8 +248,8 @@ def test_only_a_gate_that_nobody_asked_for_is_to_pass_anew(
     before: dict[str, str], now: dict[str, str], proven: set[str]
 ) -> None:
     kept = AgentState(pass_streaks=dict.fromkeys((A, B, C), PROVEN))
-    kept = profile_selection.held(kept, asking(**before)) if before else kept
-    assert set(profile_selection.renewed(kept, asking(**now), 100.0).pass_streaks) == proven
+    kept = profile_state.with_selection(kept, asking(**before)) if before else kept
+    assert set(profile_state.with_new_gates(kept, asking(**now), 100.0).pass_streaks) == proven
 
 
 OPEN = (("x", "device"), ("x", "ready"))
@@ -254,50 +269,55 @@ def test_what_is_open_waits_for_a_gate_that_comes_to_it(
     gates: tuple[tuple[str, str], ...], now: dict[str, str], waits: set[str]
 ) -> None:
     kept = replace(
-        profile_selection.held(AgentState(pass_streaks={A: PROVEN, C: PROVEN}), asking(x=A, y=C)), gates=gates
+        profile_state.with_selection(AgentState(pass_streaks={A: PROVEN, C: PROVEN}), asking(x=A, y=C)), gates=gates
     )
-    after = profile_selection.renewed(kept, asking(**now), 100.0)
+    after = profile_state.with_new_gates(kept, asking(**now), 100.0)
     assert after.unproven_until == dict.fromkeys(waits, 700.0)
 
 
 def test_nobody_waits_longer_than_once() -> None:
     """Where hardware is not seen, what was chosen is not kept: the same gate comes again and again."""
-    kept = replace(profile_selection.held(AgentState(pass_streaks={A: PROVEN}), asking(x=A)), gates=OPEN)
-    once = profile_selection.renewed(kept, asking(x=f"{A} {B}"), 100.0)
-    assert profile_selection.renewed(once, asking(x=f"{A} {B}"), 200.0).unproven_until == {B: 700.0}
-    passed = replace(profile_selection.held(once, asking(x=f"{A} {B}")), pass_streaks={A: PROVEN, B: PROVEN})
-    assert profile_selection.renewed(passed, asking(x=f"{A} {B}"), 200.0).unproven_until == {}
-    assert profile_selection.renewed(profile_selection.held(once, asking(x=A)), asking(x=A), 200.0).unproven_until == {}
+    kept = replace(profile_state.with_selection(AgentState(pass_streaks={A: PROVEN}), asking(x=A)), gates=OPEN)
+    once = profile_state.with_new_gates(kept, asking(x=f"{A} {B}"), 100.0)
+    assert profile_state.with_new_gates(once, asking(x=f"{A} {B}"), 200.0).unproven_until == {B: 700.0}
+    passed = replace(profile_state.with_selection(once, asking(x=f"{A} {B}")), pass_streaks={A: PROVEN, B: PROVEN})
+    assert profile_state.with_new_gates(passed, asking(x=f"{A} {B}"), 200.0).unproven_until == {}
+    assert (
+        profile_state.with_new_gates(profile_state.with_selection(once, asking(x=A)), asking(x=A), 200.0).unproven_until
+        == {}
+    )
 
 
 def test_what_passed_came_with_no_version_any_more() -> None:
     kept = replace(
-        profile_selection.held(AgentState(pass_streaks={A: PROVEN}), asking(x=A)), gates=OPEN, upgraded_at=100.0
+        profile_state.with_selection(AgentState(pass_streaks={A: PROVEN}), asking(x=A)), gates=OPEN, upgraded_at=100.0
     )
-    once = profile_selection.held(profile_selection.renewed(kept, asking(x=f"{A} {B}"), 100.0), asking(x=f"{A} {B}"))
+    once = profile_state.with_selection(
+        profile_state.with_new_gates(kept, asking(x=f"{A} {B}"), 100.0), asking(x=f"{A} {B}")
+    )
     assert once.came_with_version == (B,)
     assert (
-        profile_selection.renewed(
+        profile_state.with_new_gates(
             replace(once, pass_streaks={A: PROVEN, B: PROVEN}), asking(x=f"{A} {B}"), 200.0
         ).came_with_version
         == ()
     )
-    assert profile_selection.renewed(kept, asking(x=f"{A} {B}"), 100.0, configured=True).came_with_version == ()
+    assert profile_state.with_new_gates(kept, asking(x=f"{A} {B}"), 100.0, configured=True).came_with_version == ()
 
 
 def test_what_is_held_is_kept_in_a_form_that_comes_back() -> None:
-    kept = profile_selection.held(
-        AgentState(), chosen(agent_state=AgentState(held=("rdma-roce", "tcp-shared-eni"))).chosen
+    kept = profile_state.with_selection(
+        AgentState(), chosen(agent_state=AgentState(hardware_profiles=("rdma-roce", "tcp-shared-eni")))
     )
-    assert kept.held == ("rdma-roce", "tcp-shared-eni")
-    assert [one.profile.name for one in profile_selection.remembered(kept)] == ["rdma-roce", "tcp-shared-eni"]
-    assert "rdma" in profile_selection.remembered(kept)[0].names
-    assert profile_selection.held(kept, chosen(agent_state=kept).chosen) is kept
+    assert kept.hardware_profiles == ("rdma-roce", "tcp-shared-eni")
+    assert [one.profile.name for one in profile_selection.remembered_profiles(kept)] == ["rdma-roce", "tcp-shared-eni"]
+    assert "rdma" in profile_selection.remembered_profiles(kept)[0].names
+    assert profile_state.with_selection(kept, chosen(agent_state=kept)) is kept
 
 
 def test_the_inventory_is_laid_over_what_hardware_chose_and_nothing_else() -> None:
     first = replace(profile_files.named("rdma-roce").profile, name="baseline")
-    kept = AgentState(held=("rdma-roce",), baseline=job_profile.mapping(first))
-    assert profile_selection.inventory(kept) is not None
-    assert "as when it was first ready" in chosen(agent_state=kept).chosen.by
-    assert "as when it was first ready" not in chosen(agent_state=kept, default="rdma-roce").chosen.by
+    kept = AgentState(hardware_profiles=("rdma-roce",), baseline=job_profile.mapping(first))
+    assert profile_selection.baseline(kept) is not None
+    assert "as when it was first ready" in chosen(agent_state=kept).chosen_by
+    assert "as when it was first ready" not in chosen(agent_state=kept, default="rdma-roce").chosen_by

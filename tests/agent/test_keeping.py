@@ -56,7 +56,7 @@ def _directories(tmp_path: Path) -> None:
         pytest.param(replace(PAST, cases=(replace(CASE, convicted_at=5.0),)), id="conviction"),
         pytest.param(replace(PAST, cases=(replace(CASE, flaps=(5.0,)),)), id="a turn"),
         pytest.param(replace(PAST, gates=(("rdma-roce", "ready"),)), id="a gate"),
-        pytest.param(replace(PAST, held=("rdma-roce",)), id="what hardware chose"),
+        pytest.param(replace(PAST, hardware_profiles=("rdma-roce",)), id="what hardware chose"),
         pytest.param(replace(PAST, baseline={"name": "baseline"}), id="what belongs here"),
         pytest.param(replace(PAST, profile={"name": "base"}), id="the profile"),
         pytest.param(replace(PAST, node_uid="u"), id="the Node"),

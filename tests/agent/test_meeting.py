@@ -15,7 +15,7 @@ from nodeprep.config.assign_rules import AssignRule
 from nodeprep.config.configuration import Settings
 from nodeprep.decide import gate_readiness
 from nodeprep.decide.desired import (
-    HELD_ANNOTATION,
+    HARDWARE_PROFILES_ANNOTATION,
     NO_TROUBLE,
     RESET_DONE_ANNOTATION,
     TRAINING_READY,
@@ -42,7 +42,7 @@ KNOWN = AgentState(
 
 
 def says(uid: str = "u1", reset: str = "", *, done: str = "", held: str = "") -> NodeAnnotations:
-    kept = ((HELD_ANNOTATION, held), (RESET_DONE_ANNOTATION, done))
+    kept = ((HARDWARE_PROFILES_ANNOTATION, held), (RESET_DONE_ANNOTATION, done))
     return NodeAnnotations(uid, reset, tuple((key, value) for key, value in kept if value))
 
 
@@ -90,9 +90,9 @@ def test_what_the_node_kept_counts_where_the_disk_was_lost() -> None:
     lost = gate_readiness.begin(None, "boot", "", NOW)
     kept = says("u1", "now", done="now", held="rdma-roce,no-such-profile,tcp-shared-eni")
     met = node_meeting.meet_node(lost, kept, NOW, forgetful=True)
-    assert met.agent_state.held == ("rdma-roce", "tcp-shared-eni")
+    assert met.agent_state.hardware_profiles == ("rdma-roce", "tcp-shared-eni")
     assert not met.reset
-    assert node_meeting.meet_node(lost, kept, NOW, forgetful=False).agent_state.held == ()
+    assert node_meeting.meet_node(lost, kept, NOW, forgetful=False).agent_state.hardware_profiles == ()
     assert not node_meeting.meet_node(
         lost, kept, NOW, forgetful=False
     ).reset  # a life of ours did it, whoever remembers
@@ -100,8 +100,8 @@ def test_what_the_node_kept_counts_where_the_disk_was_lost() -> None:
 
 
 def test_what_hardware_shows_meanwhile_takes_nothing_back() -> None:
-    lost = replace(gate_readiness.begin(None, "boot", "u1", NOW), held=("tcp-shared-eni",))
-    assert node_meeting.meet_node(lost, says(held="rdma-roce"), NOW, forgetful=True).agent_state.held == (
+    lost = replace(gate_readiness.begin(None, "boot", "u1", NOW), hardware_profiles=("tcp-shared-eni",))
+    assert node_meeting.meet_node(lost, says(held="rdma-roce"), NOW, forgetful=True).agent_state.hardware_profiles == (
         "tcp-shared-eni",
         "rdma-roce",
     )
@@ -122,7 +122,9 @@ FIRST = [
     pytest.param(BOOTED, Mode.OBSERVE, False, id="observe sets none"),
     pytest.param(replace(BOOTED, taint_tolerated=False), Mode.GATE, False, id="plugins were seen that do not bear it"),
     pytest.param(NEW, Mode.GATE, False, id="no profile is known"),
-    pytest.param(replace(NEW, held=("rdma-roce",)), Mode.GATE, True, id="the Node kept what the disk lost"),
+    pytest.param(
+        replace(NEW, hardware_profiles=("rdma-roce",)), Mode.GATE, True, id="the Node kept what the disk lost"
+    ),
 ]
 
 
@@ -149,9 +151,9 @@ def test_a_ready_node_stays_ready_over_a_restart() -> None:
     pass_streaks = {
         gate: PassStreak(3, 1.0, 40.0, proven=True) for gate in profile_files.named("rdma-roce").profile.gates
     }
-    ready = replace(KNOWN, pass_streaks=pass_streaks, held=("rdma-roce",), reset_done="now")
+    ready = replace(KNOWN, pass_streaks=pass_streaks, hardware_profiles=("rdma-roce",), reset_done="now")
     desired = told(ready, Mode.GATE, AgentTrouble(publish="denied: x"))
     assert desired.taints == ()
     assert desired.labels[GatePolicy().rdma_label] == "true"
-    assert desired.annotations == {HELD_ANNOTATION: "rdma-roce", RESET_DONE_ANNOTATION: "now"}
+    assert desired.annotations == {HARDWARE_PROFILES_ANNOTATION: "rdma-roce", RESET_DONE_ANNOTATION: "now"}
     assert desired.conditions[0].message.endswith("; denied: x")

@@ -158,13 +158,13 @@ def test_a_human_makes_it_forget(root: Path, tmp_path: Path) -> None:
     node.sees_often(5)
     node.reconciler.forget()
     agent_state = node.reconciler.agent_state
-    assert (agent_state.held, agent_state.state, dict(agent_state.pass_streaks)) == (
+    assert (agent_state.hardware_profiles, agent_state.state, dict(agent_state.pass_streaks)) == (
         ("rdma-roce",),
         NodeState.BOOTSTRAP,
         {},
     )
     node.reconciler.forget(inventory=True)
-    assert (node.reconciler.agent_state.held, node.reconciler.agent_state.baseline) == ((), None)
+    assert (node.reconciler.agent_state.hardware_profiles, node.reconciler.agent_state.baseline) == ((), None)
 
 
 def test_a_reset_node_that_is_sound_is_ready_again_in_mode_gate(root: Path, tmp_path: Path) -> None:
@@ -194,10 +194,10 @@ def test_a_ready_node_without_rdma_is_not_judged_anew_each_round(tmp_path: Path)
         path.unlink()
     node = Node(root, tmp_path / "memory", settings())
     node.sees_often(8)
-    choice = node.reconciler.choice
+    choice = node.reconciler.selection
     assert choice is not None
     node.sees()
-    assert node.reconciler.choice is choice
+    assert node.reconciler.selection is choice
 
 
 def test_a_suspicion_asks_for_a_look_half_a_second_later(root: Path, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 from nodeprep.agent.loop import GATE_FILES_PERIOD_SECONDS, Agent, AgentParts
 from nodeprep.agent.reconciler import Reconciler
 from nodeprep.agent.state_writer import StateWriter
-from nodeprep.config.config_file import ConfigError
 from nodeprep.config.configuration import Settings
+from nodeprep.config.document import ConfigError
 from nodeprep.doors.events.listener import EventSources
 from nodeprep.doors.files.state_store import Store
 from nodeprep.doors.node_host import Host

@@ -85,7 +85,7 @@ def report(given: dict[str, Any]) -> Report:
         gates=tuple(given.get("gates", ())),
         findings=tuple(finding(one, fixes.get(one["check"], LOOK)) for one in given.get("findings", ())),
         skipped=tuple(Skipped(*one) for one in given.get("skipped", ())),
-        looked_for=given.get("looked-for", ""),
+        missing_hardware=given.get("looked-for", ""),
         notes=tuple(given.get("notes", ())),
     )
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from nodeprep import assessment
-from nodeprep.assessment import Question
+from nodeprep.assessment import Assessment
 from nodeprep.checks import ALL
 from nodeprep.cli import place
-from nodeprep.cli.check import look_pair, operator_wishes, selection
+from nodeprep.cli.check import assessments, check_selection, look_pair
 from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.cli.check.node_watch import NodeWatch
 from nodeprep.doors.node_host import Host
@@ -37,17 +37,13 @@ CALICO, TERWAY = json.dumps(cni_values.CALICO), json.dumps(cni_values.TERWAY)
 TODAY = "2026-11-21"
 
 
-def question(profile: str | None = None, *only: str) -> Question:
-    return Question(
-        tuple(selection.find(ALL, one) for one in only) or ALL,
-        (),
-        operator_wishes.profile_request(profile, None, TODAY),
-    )
+def asking(profile: str | None = None, *only: str) -> Assessment:
+    return assessments.of_node(profile, None, TODAY, tuple(check_selection.find(ALL, one) for one in only) or ALL)
 
 
-def watch(root: Path, asked: Question) -> NodeWatch:
+def watch(root: Path, asked: Assessment) -> NodeWatch:
     at = place.place(str(root), None)
-    facts = look_pair.facts_for(asked.checks, to_choose=asked.profile_request.profile is None)
+    facts = look_pair.facts_for(asked.checks, to_select=asked.selection is None)
     return NodeWatch(asked, lambda excluded: LookPair(Observer(at.host(excluded)), facts, 0.0))
 
 
@@ -68,9 +64,9 @@ CHOSEN = [
 
 @pytest.mark.parametrize(("name", "profile", "because"), CHOSEN)
 def test_the_hardware_chooses(name: str, profile: str, because: str, tmp_path: Path) -> None:
-    report = watch(node(name, tmp_path), question()).report()
+    report = watch(node(name, tmp_path), asking()).report()
     assert (report.profile, report.chosen_by) == (profile, f"chosen by hardware: {because}")
-    assert report.looked_for == (because if name == "plain-vm" else "")
+    assert report.missing_hardware == (because if name == "plain-vm" else "")
     assert bool(report.notes) == (profile != "none")
 
 
@@ -86,9 +82,9 @@ def test_the_pods_network_chooses_for_a_node_without_rdma(files: dict[str, str],
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    report = watch(root, question()).report()
+    report = watch(root, asking()).report()
     assert f"{report.profile}: {report.chosen_by.removeprefix('chosen by hardware: ')}" == says
-    assert (report.looked_for, report.notes) == ("", ())
+    assert (report.missing_hardware, report.notes) == ("", ())
 
 
 ASKS_KUBERNETES = "terway.pod"
@@ -104,7 +100,7 @@ ASKS_KUBERNETES = "terway.pod"
 )
 def test_a_profile_nobody_asked_for_gates_on_kubernetes_only_with_access(seen: object, gates: bool) -> None:
     facts = {Pci: pci(), Rdma: rdma(), Cni: cni(), Terway: terway(), Cluster: seen}
-    chosen = question().choose(Look(0.0, True, facts))
+    chosen = asking().select(Look(0.0, True, facts))
     assert chosen.profile.name == "tcp-shared-eni"
     said = "6 gates of tcp-shared-eni ask Kubernetes: --kubeconfig FILE --node NAME"
     assert list(assessment.notes(chosen)) == ([] if gates else [said])
@@ -113,26 +109,26 @@ def test_a_profile_nobody_asked_for_gates_on_kubernetes_only_with_access(seen: o
 
 
 def test_one_that_was_asked_for_does_always() -> None:
-    chosen = question("tcp-shared-eni").choose(Look(0.0, True, {}))
+    chosen = asking("tcp-shared-eni").select(Look(0.0, True, {}))
     assert ASKS_KUBERNETES in chosen.profile.gates
 
 
 def test_a_profile_once_chosen_is_held_when_the_hardware_goes(tmp_path: Path) -> None:
     root = node("h100-ib", tmp_path)
-    watching = watch(root, question())
+    watching = watch(root, asking())
     assert watching.report().profile == "rdma-infiniband"
     shutil.rmtree(root / "sys/class/infiniband")
     shutil.rmtree(root / "sys/bus/pci/devices")
     later = watching.report()
     assert later.profile == "rdma-infiniband"
     assert any(finding.status == "fail" for finding in later.findings)
-    assert watch(root, question()).report().profile == "none"
+    assert watch(root, asking()).report().profile == "none"
 
 
 def test_hardware_that_comes_later_is_chosen_then(tmp_path: Path) -> None:
     root = node("h100-ib", tmp_path)
     (root / "sys").rename(tmp_path / "away")
-    watching = watch(root, question())
+    watching = watch(root, asking())
     assert watching.report().profile == "none"
     (tmp_path / "away").rename(root / "sys")
     assert watching.report().profile == "rdma-infiniband"
@@ -141,8 +137,8 @@ def test_hardware_that_comes_later_is_chosen_then(tmp_path: Path) -> None:
 def test_hardware_that_cannot_be_looked_at_chooses_nothing_and_is_not_absent(tmp_path: Path) -> None:
     root = node("plain-vm", tmp_path)
     (root / "sys/class/infiniband").write_text("")
-    report = watch(root, question()).report()
-    assert (report.profile, report.looked_for) == ("none", "")
+    report = watch(root, asking()).report()
+    assert (report.profile, report.missing_hardware) == ("none", "")
     assert report.chosen_by.startswith("the hardware could not be looked at: /sys/class/infiniband")
 
 
@@ -152,28 +148,29 @@ def test_a_profiles_exclusions_hold_before_the_first_read(tmp_path: Path) -> Non
     config.write_text('apiVersion: nodeprep.io/v1\nkind: Config\nexclude: ["*/ports/1/rate"]\n')
     rate = root / "sys/class/infiniband/mlx5_3/ports/1/rate"
     rate.write_text("damage")
-    asked = Question((selection.find(ALL, "port.rate"),), (), operator_wishes.profile_request(None, str(config), TODAY))
-    assert asked.excluded() == ("*/ports/1/rate",)
+    asked = assessments.of_node(None, str(config), TODAY, (check_selection.find(ALL, "port.rate"),))
+    assert asked.excluded_paths() == ("*/ports/1/rate",)
     report = watch(root, asked).report()
     assert report.profile == "rdma-infiniband"
     assert "damage" not in str(report)
-    assert "damage" in str(watch(root, question(None, "port.rate")).report())
+    assert "damage" in str(watch(root, asking(None, "port.rate")).report())
 
 
 def test_facts_are_those_of_the_selected_checks() -> None:
-    def kinds(*only: str, to_choose: bool = False) -> set[type]:
+    def kinds(*only: str, to_select: bool = False) -> set[type]:
         return {
-            fact.kind for fact in look_pair.facts_for([selection.find(ALL, one) for one in only], to_choose=to_choose)
+            fact.kind
+            for fact in look_pair.facts_for([check_selection.find(ALL, one) for one in only], to_select=to_select)
         }
 
-    assert kinds("time.sync") == {System, *selection.find(ALL, "time.sync").needs}
-    assert {Pci, Rdma} <= kinds("time.sync", to_choose=True)
+    assert kinds("time.sync") == {System, *check_selection.find(ALL, "time.sync").needs}
+    assert {Pci, Rdma} <= kinds("time.sync", to_select=True)
     assert Pci in kinds("port.state")  # what ought to be there rests on it
     assert Counters not in kinds("port.state")
     assert Rdma in kinds("pci.aer")  # rates are worth a second look only where there are ports
     assert (
-        len(look_pair.facts_for(ALL, to_choose=True))
-        == len(set(look_pair.facts_for(ALL, to_choose=True)))
+        len(look_pair.facts_for(ALL, to_select=True))
+        == len(set(look_pair.facts_for(ALL, to_select=True)))
         <= len(FACTS)
     )
 

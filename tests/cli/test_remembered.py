@@ -12,15 +12,16 @@ import pytest
 
 from nodeprep import assessment, job_profile, state_file
 from nodeprep.agent_state import AgentState, Case, NodeState
-from nodeprep.assessment import Question
+from nodeprep.assessment import Assessment
 from nodeprep.checks.klog.nic import CHECK as NIC
 from nodeprep.checks.port.state import CHECK as STATE
-from nodeprep.cli.check import agent_knowledge, json_report, operator_wishes
+from nodeprep.cli.check import agent_knowledge, assessments, json_report
 from nodeprep.cli.check.agent_knowledge import AgentKnowledge
 from nodeprep.cli.check.choices import FailOn
 from nodeprep.cli.daemon import agent_socket
 from nodeprep.cli.place import NodePlace
 from nodeprep.config import profile_files
+from nodeprep.config.configuration import Settings
 from nodeprep.doors import clock
 from nodeprep.doors.files.host_root import BOOT_ID
 from nodeprep.doors.files.state_store import Store
@@ -117,24 +118,20 @@ def test_a_damaged_memory_is_named(where: Path) -> None:
     ],
 )
 def test_whose_profile_holds(
-    profile: str | None, different: dict[str, Any], expected: str | None, *, own_file: bool
+    tmp_path: Path, profile: str | None, different: dict[str, Any], expected: str | None, *, own_file: bool
 ) -> None:
-    agreed = agent_knowledge.as_agreed(
-        operator_wishes.profile_request(profile, None, TODAY),
-        AgentKnowledge(agent_state(**different)),
-        own_file=own_file,
-    )
-    assert (agreed.profile.name if agreed.profile else None) == expected
+    (tmp_path / "own.yaml").write_text("apiVersion: nodeprep.io/v1\nkind: Config\n")
+    config = str(tmp_path / "own.yaml") if own_file else None
+    own = assessments.of_node(profile, config, TODAY)
+    agreed = assessments.with_agent(own, agent_state(**different), profile, config)
+    assert (agreed.selection.profile.name if agreed.selection else None) == expected
 
 
 def test_the_agents_waivers_hold_where_there_is_no_file() -> None:
     waiver = {"check": "port.state", "until": "2026-12-01", "reason": "RMA", "device": "*", "nodes": ("*",)}
-    agreed = agent_knowledge.as_agreed(
-        operator_wishes.profile_request(None, None, TODAY),
-        AgentKnowledge(agent_state(waivers=(waiver,))),
-        own_file=False,
-    )
-    (known,), _ = agreed.waived((finding(),), "node")
+    own = assessments.of_node(None, None, TODAY)
+    agreed = assessments.with_agent(own, agent_state(waivers=(waiver,)), None, None)
+    (known,), _ = agreed.waived((finding(),), {})
     assert known.waived is not None
     assert known.waived.reason == "RMA"
 
@@ -223,14 +220,14 @@ def test_no_agent_to_ask(where: Path) -> None:
 
 
 def test_what_the_agent_says_is_not_judged_twice() -> None:
-    from nodeprep.assessment import ProfileSelection
     from nodeprep.checks import ALL
     from nodeprep.job_profile import NO_PROFILE
     from nodeprep.look import Look
+    from nodeprep.profile_selection import ProfileSelection
 
     flap = next(check for check in ALL if check.id == "port.flap")
-    question = Question((flap,), (), operator_wishes.profile_request(None, None, TODAY), seen_longer=lambda: (FULL,))
-    told = question.report(Look(0.0, live=True, facts={}), None, ProfileSelection(NO_PROFILE, "nobody"))
+    assessment = Assessment((flap,), (), Settings(), TODAY, agent_findings=lambda: (FULL,))
+    told = assessment.report(Look(0.0, live=True, facts={}), None, ProfileSelection(NO_PROFILE, "nobody"))
     assert told.findings == (FULL,)
     assert told.skipped == ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeprep.cli.check import selection
+from nodeprep.cli.check import check_selection
 from nodeprep.cli.usage import UsageError
 from tests.cli.reports import LOOK, check
 
@@ -26,7 +26,7 @@ ROWS = [
 
 @pytest.mark.parametrize(("only", "skip", "runs"), ROWS)
 def test_selects(only: list[str], skip: list[str], runs: str) -> None:
-    chosen, others = selection.select(CHECKS, only, skip)
+    chosen, others = check_selection.select(CHECKS, only, skip)
     assert " ".join(one.id for one in chosen) == runs
     assert [one.check for one in others] == [one.id for one in CHECKS if one not in chosen]
     assert {one.why for one in others} <= {"deselected"}
@@ -48,11 +48,11 @@ REFUSED = [
 @pytest.mark.parametrize(("only", "skip", "words"), REFUSED)
 def test_refuses(only: list[str], skip: list[str], words: str) -> None:
     with pytest.raises(UsageError) as refused:
-        selection.select(CHECKS, only, skip)
+        check_selection.select(CHECKS, only, skip)
     assert words in str(refused.value)
 
 
 def test_finds_a_check_by_its_id() -> None:
-    assert selection.find(CHECKS, "port.rate").id == "port.rate"
+    assert check_selection.find(CHECKS, "port.rate").id == "port.rate"
     with pytest.raises(UsageError, match=r"there is no check 'port\.rat'; nearest: port\.rate"):
-        selection.find(CHECKS, "port.rat")
+        check_selection.find(CHECKS, "port.rat")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from nodeprep.checks import ALL
 from nodeprep.config import agent_settings, configuration, written, yaml_document
 from nodeprep.config.agent_settings import AgentSettings, MetricsSettings
-from nodeprep.config.config_file import ConfigError
 from nodeprep.config.configuration import AGENT
+from nodeprep.config.document import ConfigError
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.fault_confirmation import RULES, ConfirmationPolicy, ConfirmationRule
 from nodeprep.decide.gate_readiness import Mode, ReadinessPolicy

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.config import assigned, profile_files
-from nodeprep.config.assigned import AssignedProfiles
-from nodeprep.config.config_file import ConfigError
+from nodeprep import profile_selection
+from nodeprep.config import profile_files
 from nodeprep.config.configuration import Settings
+from nodeprep.config.document import ConfigError
 from nodeprep.job_profile import AtLeast, Expectation
+from nodeprep.profile_selection import ProfileSelection
 from tests.config_files import CAPTURED, PROFILE, settings
 
 RULES = """\
@@ -24,10 +25,17 @@ assign:
 """
 
 
-def told(choice: AssignedProfiles) -> str:
-    if choice.auto:
+def assigned(given: Settings, labels: Mapping[str, str] | None = None) -> ProfileSelection:
+    selection = profile_selection.by_configuration(given, labels)
+    assert selection is not None
+    return selection
+
+
+def told(selection: ProfileSelection | None) -> str:
+    if selection is None:
         return "auto"
-    return choice.untold or f"{' '.join(one.profile.name for one in choice.profiles)} by {choice.by}"
+    names = " ".join(one.profile.name for one in selection.parts)
+    return " ".join(selection.undecided) or f"{names} by {selection.chosen_by}"
 
 
 CHOICES: list[tuple[str, Mapping[str, str] | None, str]] = [
@@ -53,13 +61,14 @@ CHOICES: list[tuple[str, Mapping[str, str] | None, str]] = [
 def test_the_first_rule_that_matches_holds(
     tmp_path: Path, keys: str, labels: Mapping[str, str] | None, says: str
 ) -> None:
-    choice = assigned.assigned(settings(tmp_path, keys), labels)
-    assert told(choice) == says.replace("FILE", f"{tmp_path}/config.yaml")
-    assert bool(choice.profiles) is (" by " in says and not choice.untold)
+    selection = profile_selection.by_configuration(settings(tmp_path, keys), labels)
+    assert told(selection) == says.replace("FILE", f"{tmp_path}/config.yaml")
+    if selection is not None:
+        assert bool(selection.parts) is (" by " in says and not selection.undecided)
 
 
 def test_without_a_file_the_hardware_chooses() -> None:
-    assert assigned.assigned(Settings(), None) == AssignedProfiles(auto=True)
+    assert profile_selection.by_configuration(Settings(), None) is None
 
 
 REFUSED = [
@@ -119,8 +128,8 @@ def test_every_file_is_proven_whichever_rule_will_match(tmp_path: Path, key: str
 
 def test_a_captured_inventory_is_laid_over_what_each_profile_expects(tmp_path: Path) -> None:
     (tmp_path / "gpu-1.yaml").write_text(CAPTURED + "want: {port.mtu: {at-least: 9000}}\ngates: [pci.link]\n")
-    choice = assigned.assigned(settings(tmp_path, "assign: [{use: [rdma-roce, base], expect: gpu-1.yaml}]\n"), None)
-    roce, base = (one.profile for one in choice.profiles)
+    choice = assigned(settings(tmp_path, "assign: [{use: [rdma-roce, base], expect: gpu-1.yaml}]\n"))
+    roce, base = (one.profile for one in choice.parts)
     for profile in (roce, base):
         assert set(profile.expect.devices) == {"0000:5c:00.0", "0000:5d:00.0"}
         assert profile.expect.ports["0000:5c:00.0/1"].rate == 400
@@ -133,7 +142,7 @@ def test_a_captured_inventory_is_laid_over_what_each_profile_expects(tmp_path: P
 def test_what_the_parents_of_an_inventory_expect_stays_theirs(tmp_path: Path) -> None:
     text = f'{PROFILE}name: cpu-1\nextends: rdma-roce\nexpect: {{devices: {{"0000:5c:00.0": {{}}}}}}\n'
     (tmp_path / "cpu-1.yaml").write_text(text)
-    (one,) = assigned.assigned(settings(tmp_path, "assign: [{use: [base], expect: cpu-1.yaml}]\n"), None).profiles
+    (one,) = assigned(settings(tmp_path, "assign: [{use: [base], expect: cpu-1.yaml}]\n")).parts
     assert profile_files.effective("rdma-roce").expect.at_least is not None
     assert (set(one.profile.expect.devices), one.profile.expect.at_least) == ({"0000:5c:00.0"}, None)
 
@@ -141,8 +150,8 @@ def test_what_the_parents_of_an_inventory_expect_stays_theirs(tmp_path: Path) ->
 def test_an_inventory_may_be_a_count_and_may_be_inherited(tmp_path: Path) -> None:
     (tmp_path / "rack.yaml").write_text(f"{PROFILE}name: rack\nexpect: {{ports: {{at-least: 8, rate: 400}}}}\n")
     (tmp_path / "row.yaml").write_text(f"{PROFILE}name: row\nextends: rack.yaml\n")
-    choice = assigned.assigned(settings(tmp_path, "assign: [{use: [rdma], expect: row.yaml}]\n"), None)
-    assert choice.profiles[0].profile.expect.at_least == AtLeast(8, rate=400.0)
+    choice = assigned(settings(tmp_path, "assign: [{use: [rdma], expect: row.yaml}]\n"))
+    assert choice.parts[0].profile.expect.at_least == AtLeast(8, rate=400.0)
 
 
 @pytest.mark.parametrize(
@@ -160,21 +169,21 @@ def test_a_captured_profile_goes_by_the_names_of_its_lineage(
     tmp_path: Path, patterns: tuple[str, ...], gating: bool
 ) -> None:
     (tmp_path / "gpu-1.yaml").write_text(CAPTURED)
-    (one,) = assigned.assigned(settings(tmp_path, "assign: [{use: [gpu-1.yaml]}]\n"), None).profiles
+    (one,) = assigned(settings(tmp_path, "assign: [{use: [gpu-1.yaml]}]\n")).parts
     assert one.names == ("gpu-1", "rdma-roce", "rdma", "base")
     assert one.is_one_of(patterns) is gating
 
 
 def test_the_default_keeps_the_names_of_its_lineage(tmp_path: Path) -> None:
     (tmp_path / "gpu-1.yaml").write_text(CAPTURED)
-    (one,) = assigned.assigned(settings(tmp_path, "default: gpu-1.yaml\n"), None).profiles
+    (one,) = assigned(settings(tmp_path, "default: gpu-1.yaml\n")).parts
     assert one.names == ("gpu-1", "rdma-roce", "rdma", "base")
 
 
 @pytest.mark.parametrize("keys", ["default: rdma-roce\n", "assign: [{use: [rdma-roce]}]\n"])
 def test_the_files_numbers_and_exclusions_win(tmp_path: Path, keys: str) -> None:
     over = 'want: {port.mtu: {at-least: 9000}}\nexclude: ["/sys/x"]\n'
-    (one,) = assigned.assigned(settings(tmp_path, keys + over), None).profiles
+    (one,) = assigned(settings(tmp_path, keys + over)).parts
     assert one.profile.want["port.mtu"]["at-least"] == 9000
     assert one.profile.exclude == ("/sys/x",)
 
@@ -184,7 +193,7 @@ def test_what_was_read_holds_whatever_becomes_of_the_files(tmp_path: Path) -> No
     for keys in ("default: gpu-1.yaml\n", "assign: [{use: [gpu-1.yaml]}]\n"):
         read = settings(tmp_path, keys)
         (tmp_path / "gpu-1.yaml").write_text("nonsense")
-        assert assigned.assigned(read, None).profiles[0].profile.name == "gpu-1"
+        assert assigned(read).parts[0].profile.name == "gpu-1"
         (tmp_path / "gpu-1.yaml").write_text(CAPTURED)
 
 

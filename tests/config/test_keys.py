@@ -13,8 +13,8 @@ from docs import configuration
 from nodeprep.config import agent_settings, starter, written, yaml_document
 from nodeprep.config import configuration as settings_file
 from nodeprep.config.agent_settings import CLASSES, AgentSettings, MetricsSettings
-from nodeprep.config.config_file import ConfigError
 from nodeprep.config.configuration import AGENT, Settings
+from nodeprep.config.document import ConfigError
 from nodeprep.config.keys import KEYS, RESTART
 from nodeprep.config.starter import EXAMPLES
 from nodeprep.config.waiver_rules import Waiver

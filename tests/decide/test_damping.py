@@ -565,13 +565,18 @@ def test_who_looks_when_it_is_wanted_convicts_and_releases_in_time(
 
 def test_a_reset_forgets_what_is_held_and_what_is_proven() -> None:
     before = lived(
-        [*every(15, "PPP"), (200, "F"), (201, "F")], before=agent_state(held=("rdma-roce",), passed={"a b 1": "4"})
+        [*every(15, "PPP"), (200, "F"), (201, "F")],
+        before=agent_state(hardware_profiles=("rdma-roce",), passed={"a b 1": "4"}),
     )
     before = replace(before, state=NodeState.AWAITING_HUMAN, blind={"a": BlindSince(1, "b")}, all_passing_since=3.0)
     after = fault_confirmation.reset(before, 300.0)
     assert (after.cases, after.pass_streaks, after.blind, after.all_passing_since) == ((), {}, {}, None)
     assert (after.state, after.since, after.why) == (NodeState.BOOTSTRAP, 300.0, "reset by a human")
-    assert (after.held, after.passed, after.boot_id) == (before.held, before.passed, before.boot_id)
+    assert (after.hardware_profiles, after.passed, after.boot_id) == (
+        before.hardware_profiles,
+        before.passed,
+        before.boot_id,
+    )
 
 
 LOOKS = st.lists(st.tuples(st.floats(0.01, 100), st.sampled_from("FPUWA")), max_size=40)

@@ -269,7 +269,7 @@ KEPT = memory(
     gates=(("rdma-roce", "ready"),),
 )
 OUTLIVES: dict[str, Any] = {
-    "held": ("rdma-roce",),
+    "hardware_profiles": ("rdma-roce",),
     "profile": {"name": "rdma-roce"},
     "chosen_by": "hardware",
     "parts": ({"name": "rdma-roce"},),
@@ -330,9 +330,16 @@ def test_what_is_not_of_this_boot_and_node_opens_nothing(kept: AgentState | None
 
 
 def test_a_reset_closes_and_forgets() -> None:
-    before = replace(memory(AWAITING_HUMAN, cases=(wrong(latched="3 times"),), all_passing_since=100.0), held=("rdma",))
+    before = replace(
+        memory(AWAITING_HUMAN, cases=(wrong(latched="3 times"),), all_passing_since=100.0), hardware_profiles=("rdma",)
+    )
     after = fault_confirmation.reset(before, NOW)
-    assert (after.state, after.since, after.all_passing_since, after.held) == (BOOTSTRAP, NOW, None, ("rdma",))
+    assert (after.state, after.since, after.all_passing_since, after.hardware_profiles) == (
+        BOOTSTRAP,
+        NOW,
+        None,
+        ("rdma",),
+    )
     assert not any(streak.proven for streak in after.pass_streaks.values())
     assert not any(one.convicted for one in after.cases)
     assert then(after).state is BOOTSTRAP

@@ -7,15 +7,13 @@ from collections.abc import Callable, Mapping
 from math import inf
 from threading import Event
 
-from nodeprep import __version__
+from nodeprep import __version__, profile_selection
 from nodeprep.agent import startup
 from nodeprep.agent.reconciler import Reconciler
 from nodeprep.agent.state_writer import StateWriter
-from nodeprep.assessment import OperatorWishes, Question
-from nodeprep.checks import ALL
 from nodeprep.config import written
-from nodeprep.config.config_file import ConfigError
 from nodeprep.config.configuration import Settings
+from nodeprep.config.document import ConfigError
 from nodeprep.decide import gate_readiness
 from nodeprep.decide.desired import Desired
 from nodeprep.decide.look_schedule import Schedule
@@ -161,7 +159,7 @@ class Agent:
 
     def _begin(self) -> None:
         """Recall what counts; a gate that nothing vouches for is closed before the first look."""
-        self._excluded = Question(ALL, (), OperatorWishes(None, "", self.settings, clock.today())).excluded()
+        self._excluded = profile_selection.excluded_paths(self.settings)
         host = self._host()
         found = startup.start(self.means.store, self.means.run_directory, host.boot_id(), clock.now())
         agent_state, now = found.agent_state, clock.now()
@@ -271,7 +269,8 @@ class Agent:
 
     def _look_past(self) -> None:
         """Do not read what the profile in force excludes."""
-        excluded = self._reconciler.chosen.profile.exclude if self._reconciler.chosen else self._excluded
+        selection = self._reconciler.selection
+        excluded = selection.profile.exclude if selection else self._excluded
         if set(excluded) != set(self._excluded):
             self._excluded = excluded
             self._observer.host = self._host()
@@ -299,7 +298,7 @@ class Agent:
             return
         self.settings = settings
         self._reconciler.follow(settings)
-        self._excluded = self._reconciler.question().excluded()
+        self._excluded = profile_selection.excluded_paths(settings)
         self._schedule.every = self._periods()
         self._observer.host = self._host()
 

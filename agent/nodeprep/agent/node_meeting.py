@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from nodeprep import __version__, assessment
-from nodeprep.agent import profile_selection
-from nodeprep.agent.profile_selection import GuardedSelection
+from nodeprep import __version__, profile_selection
+from nodeprep.agent import profile_state
 from nodeprep.agent_state import AgentState
-from nodeprep.assessment import ProfileSelection
 from nodeprep.checks import ALL
-from nodeprep.config import profile_files
 from nodeprep.config.configuration import Settings
 from nodeprep.config.profile_files import BUILT_IN
 from nodeprep.decide import desired, gate_readiness
-from nodeprep.decide.desired import HELD_ANNOTATION, RESET_DONE_ANNOTATION, AgentTrouble, Desired
+from nodeprep.decide.desired import HARDWARE_PROFILES_ANNOTATION, RESET_DONE_ANNOTATION, AgentTrouble, Desired
 from nodeprep.publish.publisher import NodeAnnotations
 from nodeprep.values import Value, replace
 
@@ -45,8 +42,9 @@ def meet_node(agent_state: AgentState, heard: NodeAnnotations, now: float, *, fo
             version=__version__,
         )
     if forgetful:  # what hardware showed meanwhile takes nothing back: it no more has what was lost
-        held = (name for name in kept.get(HELD_ANNOTATION, "").split(",") if name in BUILT_IN)
-        agent_state = replace(agent_state, held=tuple(dict.fromkeys((*agent_state.held, *held))))
+        names = (name for name in kept.get(HARDWARE_PROFILES_ANNOTATION, "").split(",") if name in BUILT_IN)
+        known_names = dict.fromkeys((*agent_state.hardware_profiles, *names))
+        agent_state = replace(agent_state, hardware_profiles=tuple(known_names))
     if kept.get(RESET_DONE_ANNOTATION) == heard.reset:  # a life of ours that nobody remembers did it
         agent_state = replace(agent_state, reset_done=heard.reset)
     if heard.reset in ("", agent_state.reset_done):
@@ -60,8 +58,8 @@ def meet_node(agent_state: AgentState, heard: NodeAnnotations, now: float, *, fo
 def before_looking(agent_state: AgentState, settings: Settings, trouble: AgentTrouble, now: float) -> Desired:
     """What ought to stand by the memory alone: a gate that is closed is closed in the cluster before the first look."""
     own = settings.agent
-    chosen = _known(agent_state, settings)
-    profiles = profile_selection.assigned(GuardedSelection(chosen), own.gate, own.mode, agent_state) if chosen else ()
+    selection = profile_selection.before_looking(settings, agent_state)
+    profiles = profile_state.assigned_profiles(selection, own.gate, own.mode, agent_state) if selection else ()
     return desired.desired(
         agent_state,
         (),
@@ -74,18 +72,4 @@ def before_looking(agent_state: AgentState, settings: Settings, trouble: AgentTr
         readiness=own.readiness,
         trouble=trouble,
         full_round=False,
-    )
-
-
-def _known(agent_state: AgentState, settings: Settings) -> ProfileSelection | None:
-    """The profiles as remembered, else as the configuration names them, else as the Node kept them."""
-    parts, by_hardware = profile_selection.remembered(agent_state), agent_state.by_hardware
-    if not parts:
-        given = None if settings.agent.assign else settings.named()  # rules ask for labels, which nobody saw yet
-        by_hardware = given is None
-        parts = (given,) if given else tuple(profile_files.named(name) for name in agent_state.held if name in BUILT_IN)
-    return (
-        ProfileSelection(assessment.merged(parts), agent_state.chosen_by, parts=parts, by_hardware=by_hardware)
-        if parts
-        else None
     )

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import inf
 
-from nodeprep.agent import node_meeting, profile_selection
+from nodeprep import profile_selection
+from nodeprep.agent import node_meeting, profile_state
 from nodeprep.agent.latest_facts import RECORDS, LatestFacts
 from nodeprep.agent.node_meeting import NodeMeeting
-from nodeprep.agent.profile_selection import RESTS_ON, GuardedSelection
 from nodeprep.agent.state_writer import StateWriter
 from nodeprep.agent_state import AgentState, NodeState
-from nodeprep.assessment import OperatorWishes, ProfileSelection, Question
+from nodeprep.assessment import Assessment
 from nodeprep.checks import ALL
-from nodeprep.config import agent_settings
+from nodeprep.config import agent_settings, wants
 from nodeprep.config.configuration import Settings
 from nodeprep.decide import (
     fault_confirmation,
@@ -35,6 +35,7 @@ from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.look import Look
 from nodeprep.model import Remedy, Report, raw
 from nodeprep.observer import Observation
+from nodeprep.profile_selection import SELECTION_FACTS, ProfileSelection
 from nodeprep.publish import node_status
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.publish.publisher import NodeAnnotations
@@ -65,7 +66,7 @@ class Reconciler(Struct):
     publish_trouble: str = ""
     exposed: tuple[str, ...] = ()
     latest: LatestFacts = field(default_factory=lambda: LatestFacts(ALL))
-    choice: GuardedSelection | None = None
+    selection: ProfileSelection | None = None
     proves_anew: bool = False
     status: NodeStatus | None = None
     rounds: int = 0
@@ -82,7 +83,7 @@ class Reconciler(Struct):
 
     def follow(self, settings: Settings) -> None:
         """Go by these settings from now on."""
-        self.settings, self.choice = settings, None
+        self.settings, self.selection = settings, None
         self._configured = self._configured or self.status is not None
         self._anew = self.proves_anew = True
 
@@ -90,9 +91,9 @@ class Reconciler(Struct):
         """A human said that the node is to prove itself anew; `inventory`: also that it may have other devices now."""
         self.agent_state = fault_confirmation.reset(self.agent_state, clock.now())
         if inventory:
-            self.agent_state = replace(self.agent_state, held=(), baseline=None, parts=())
+            self.agent_state = replace(self.agent_state, hardware_profiles=(), baseline=None, parts=())
         self.latest.forget_rates()
-        self.choice = None
+        self.selection = None
         self._anew = self.proves_anew = True
 
     def meet(self, heard: NodeAnnotations, *, forgetful: bool) -> NodeMeeting:
@@ -103,7 +104,7 @@ class Reconciler(Struct):
             self._met_at = now
         if met.agent_state is not self.agent_state:
             self.agent_state = met.agent_state
-            self.choice = None
+            self.selection = None
             self._anew = True
         if met.is_new:
             self.proves_anew = True
@@ -122,34 +123,33 @@ class Reconciler(Struct):
         store = "; ".join(filter(None, (self.state_writer.trouble, self.gate_trouble)))
         return AgentTrouble(store, self.config_trouble, self.publish_trouble, node_status.words_of(self.exposed))
 
-    def question(self) -> Question:
-        return Question(ALL, (), OperatorWishes(None, "", self.settings, clock.today(), agent_state=self.agent_state))
+    def assessment(self) -> Assessment:
+        return Assessment(ALL, (), self.settings, clock.today(), agent_state=self.agent_state)
 
     def consider(self, seen: Iterable[Observation], event_sources: Mapping[str, EventSourceState]) -> NodeStatus | None:
         """What these observations change; None while too little was seen to tell which profile holds."""
         observations = tuple(seen)
         observed = frozenset(one.fact.kind for one in observations)
         changed = self.latest.take(observations)
-        if not profile_selection.seen_enough(self.latest.facts):
+        if not self.latest.facts.keys() >= SELECTION_FACTS:
             return None
-        question = self.question()
-        choice = self._choose(question, changed)
-        chosen = choice.chosen
+        assessment = self.assessment()
+        selection = self._select(changed)
         before = self.latest.words()
-        judged = self.latest.judge(observed, changed, chosen.profile, self._wants, anew=self._anew)
+        judged = self.latest.judge(observed, changed, selection.profile, self._wants, anew=self._anew)
         anew, self._anew = self._anew, False
         now = clock.now()
         self._meet_node(now)
-        self.agent_state = profile_selection.renewed(self.agent_state, chosen, now, configured=self._configured)
+        self.agent_state = profile_state.with_new_gates(self.agent_state, selection, now, configured=self._configured)
         fresh = self.latest.fresh(now)
         new = anew or bool(fresh) or self.latest.words() != before
         if self.status is not None and not new and self._is_settled(now):
-            same = not (judged or changed) and self._is_told(question)
-            report = self.status.report if same else self._report(question, chosen)
+            same = not (judged or changed) and self._is_told(assessment)
+            report = self.status.report if same else self._report(assessment, selection)
             self.status = self._status(report, self.status.desired, event_sources)
             return self.status
         self._thought_at, self._troubled = now, self.trouble
-        findings, _ = question.profile_request.waived(self.latest.findings(), question.node(self.latest.facts))
+        findings, _ = assessment.waived(self.latest.findings(), self.latest.facts)
         heard = Observed(
             findings,
             fresh,
@@ -157,13 +157,13 @@ class Reconciler(Struct):
             log=self._log(),
             trouble=self.trouble,
         )
-        agent_state, told = reconciliation.reconcile(self.agent_state, heard, self._rules(choice), now)
-        agent_state = self._with_choice(agent_state, chosen)
+        agent_state, told = reconciliation.reconcile(self.agent_state, heard, self._rules(selection), now)
+        agent_state = self._with_selection(agent_state, selection)
         self.agent_state = agent_state
         self.state_writer.keep(agent_state, now)  # before anybody is told
         self._count(told)
         self._taints_since = (self._taints_since or now) if told.taints or told.untainted else None
-        self.status = self._status(self._report(question, chosen), told, event_sources)
+        self.status = self._status(self._report(assessment, selection), told, event_sources)
         return self.status
 
     def wanted(self, since: float) -> dict[type, float]:
@@ -187,43 +187,35 @@ class Reconciler(Struct):
     def complete(self) -> bool:
         return self.facts <= self.latest.facts.keys()
 
-    @property
-    def chosen(self) -> ProfileSelection | None:
-        return self.choice.chosen if self.choice else None
-
-    def _choose(self, question: Question, changed: frozenset[type]) -> GuardedSelection:
-        if self.choice is not None and not changed & RESTS_ON:
-            return self.choice
-        before = self.chosen
+    def _select(self, changed: frozenset[type]) -> ProfileSelection:
+        before = self.selection
+        if before is not None and not changed & SELECTION_FACTS:
+            return before
         look = Look(clock.now(), live=True, facts=self.latest.facts)
-        choice = profile_selection.choose(question, look, self.agent_state)
-        if before is None or choice.chosen.profile != before.profile:
-            self._wants = question.profile_request.wants(choice.chosen.profile)
+        self.selection = profile_selection.select(self.settings, look, self.agent_state)
+        if before is None or self.selection.profile != before.profile:
+            self._wants = wants.wants(self.selection.profile)
             self._anew = True
-        self.choice = choice
-        return choice
+        return self.selection
 
-    def _rules(self, choice: GuardedSelection) -> AgentPolicy:
+    def _rules(self, selection: ProfileSelection) -> AgentPolicy:
         own = self.settings.agent
-        profiles = profile_selection.assigned(choice, own.gate, own.mode, self.agent_state)
+        profiles = profile_state.assigned_profiles(selection, own.gate, own.mode, self.agent_state)
         return AgentPolicy(CHECKS, profiles, own.mode, own.gate, own.confirmation, own.readiness)
 
     def _gates(self) -> tuple[str, ...]:
         """The checks that the node's state goes by."""
-        profiles = self._rules(self.choice).profiles if self.choice else ()
+        profiles = self._rules(self.selection).profiles if self.selection else ()
         return gate_readiness.node_gates(profiles)
 
-    def _with_choice(self, agent_state: AgentState, chosen: ProfileSelection) -> AgentState:
+    def _with_selection(self, agent_state: AgentState, selection: ProfileSelection) -> AgentState:
         """The memory with the profiles in force, and what the node has if it is ready."""
-        kept = agent_state if chosen.untold or chosen.unseen else profile_selection.held(agent_state, chosen)
-        agent_state = profile_selection.with_waivers(kept, self.settings.waivers)
-        if (
-            agent_state.state is NodeState.READY
-            and chosen.by_hardware
-            and profile_selection.inventory(agent_state) is None
-        ):
-            ready = profile_selection.with_first_baseline(agent_state, self.latest.facts)
-            self.choice = self.choice if ready is agent_state else None  # the next round goes by it
+        agent_state = profile_state.with_selection(agent_state, selection)
+        agent_state = profile_state.with_waivers(agent_state, self.settings.waivers)
+        is_ready = agent_state.state is NodeState.READY
+        if is_ready and selection.by_hardware and profile_selection.baseline(agent_state) is None:
+            ready = profile_state.with_baseline(agent_state, self.latest.facts)
+            self.selection = self.selection if ready is agent_state else None  # the next round goes by it
             agent_state = ready
         return agent_state
 
@@ -259,17 +251,14 @@ class Reconciler(Struct):
             and self.complete
         )
 
-    def _is_told(self, question: Question) -> bool:
+    def _is_told(self, assessment: Assessment) -> bool:
         """Whether the last report was made of the same memory and on the same day, at which a waiver may end."""
-        return (
-            self._told_of[0] is question.profile_request.agent_state
-            and self._told_of[1] == question.profile_request.today
-        )
+        return self._told_of[0] is assessment.agent_state and self._told_of[1] == assessment.today
 
-    def _report(self, question: Question, chosen: ProfileSelection) -> Report:
+    def _report(self, assessment: Assessment, selection: ProfileSelection) -> Report:
         latest = self.latest
-        self._told_of = question.profile_request.agent_state, question.profile_request.today
-        return question.told(latest.findings(), latest.skipped.values(), latest.facts, chosen)
+        self._told_of = assessment.agent_state, assessment.today
+        return assessment.report_of(latest.findings(), latest.skipped.values(), latest.facts, selection)
 
     def _status(self, report: Report, told: Desired, event_sources: Mapping[str, EventSourceState]) -> NodeStatus:
         self.rounds += 1

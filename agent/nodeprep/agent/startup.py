@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nodeprep import __version__, state_file
-from nodeprep.agent import profile_selection
+from nodeprep import __version__, profile_selection, state_file
 from nodeprep.agent_state import AgentState, NodeState
 from nodeprep.codec import Rest
 from nodeprep.decide import gate_readiness, upgrade
@@ -42,7 +41,8 @@ def still_true(agent_state: AgentState, version: str, now: float) -> AgentState:
     """
     if agent_state.version == version:
         return agent_state
-    asked = frozenset(gate for part in profile_selection.remembered(agent_state) for gate in part.profile.gates)
+    profiles = profile_selection.remembered_profiles(agent_state)
+    asked = frozenset(gate for part in profiles for gate in part.profile.gates)
     waiting = {
         gate: at
         for gate, at in agent_state.unproven_until.items()

@@ -85,7 +85,7 @@ def essence(agent_state: AgentState) -> tuple[object, ...]:
         agent_state.version,
         (agent_state.state, agent_state.since),
         agent_state.gates,
-        agent_state.held,
+        agent_state.hardware_profiles,
         agent_state.profile,
         agent_state.baseline,
         (agent_state.taint_tolerated, agent_state.reset_done),

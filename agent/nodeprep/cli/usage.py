@@ -13,7 +13,7 @@ class UsageError(Exception):
 @contextmanager
 def usage() -> Iterator[None]:
     """An operator's mistake in a file is wrong use."""
-    from nodeprep.config.config_file import ConfigError
+    from nodeprep.config.document import ConfigError
 
     try:
         yield

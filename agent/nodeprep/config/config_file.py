@@ -1,46 +1,18 @@
-"""A file that an operator wrote: its values, the line of each, and what is wrong with it."""
+"""Reads a file that an operator wrote."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from nodeprep import typed_yaml
+from nodeprep.config.document import ConfigError, Document
 from nodeprep.doors.files.reader import Files
 from nodeprep.model import Unreadable
-from nodeprep.typed_yaml import InvalidValueError, Keys
-from nodeprep.values import Value, field
 
 FILE_LIMIT_BYTES = 1 << 20  # bytes; a profile of 64 ports by name has 20 KB
 
 
-class ConfigError(Exception):
-    """What an operator wrote cannot be meant: `FILE:LINE: KEY: found X, wanted Y`."""
-
-    def __init__(self, source: str, line: int | None, key: str, found: str, wanted: str) -> None:
-        place = f"{source}:{line}" if line else source
-        super().__init__(f"{place}: {typed_yaml.printable(key)}: found {found}, wanted {wanted}")
-
-
-class Document(Value):
-    """A file's content as mappings, tuples and scalars; `lines` has the line of every key and list item."""
-
-    source: str
-    value: object
-    lines: Mapping[Keys, int] = field(default_factory=dict)
-
-    def error(self, keys: Keys, found: object, wanted: str) -> ConfigError:
-        """An error at a key; for one that is missing, at what it is missing from."""
-        near = next((keys[:end] for end in range(len(keys), -1, -1) if keys[:end] in self.lines), ())
-        line, key = self.lines.get(near, 1), typed_yaml.dotted(keys)
-        return ConfigError(self.source, line, key, typed_yaml.words(found), wanted)
-
-    def located(self, error: InvalidValueError) -> ConfigError:
-        return self.error(error.keys, error.found, error.wanted)
-
-
 def is_there(path: str) -> bool:
-    """Whether there is anything by that name; what may not be looked at is there, and `load` says so."""
+    """Whether the path exists. A path that may not be looked at exists too: `load` says why it cannot be read."""
     return Files().data(str(Path(path).absolute()), 0, head=True) is not None
 
 

@@ -23,7 +23,7 @@ from nodeprep import job_profile
 from nodeprep.checks import ALL
 from nodeprep.checks.plugin.tolerates_gate import CHECK as TOLERATES_GATE
 from nodeprep.config import config_file, profile_files, wants
-from nodeprep.config.config_file import Document
+from nodeprep.config.document import Document
 from nodeprep.config.profile_files import NamedProfile, NoSuchProfileError
 from nodeprep.config.waiver_rules import WAIVER_LIMIT_DAYS, Waiver
 from nodeprep.doors.node_host import METADATA
@@ -78,10 +78,10 @@ class Settings(Value):
             replace(job_profile.extend(own, profile), extends=profile.extends) if self.want or self.exclude else profile
         )
 
-    def profile(self) -> Profile | None:
-        """The default profile with these settings over it, None for auto. Raises ConfigError."""
-        default = self.named()
-        return self.over(default.profile) if default else None
+    def without_profiles(self) -> Settings:
+        """The same settings, but the hardware chooses the profile: `default` and `assign` name none."""
+        own = replace(self.agent_part, assign=()) if self.agent_part else None
+        return replace(self, default=AUTO, default_profile=None, agent_part=own)
 
     def named(self) -> NamedProfile | None:
         """The default profile as its file has it, None for auto. Raises ConfigError."""

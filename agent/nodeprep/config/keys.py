@@ -6,12 +6,14 @@ not here: they stand in the values beside the rules that they belong to.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from nodeprep import typed_yaml
-from nodeprep.config.kinds import ADDRESS, METADATA_URL, QUALIFIED
+from nodeprep.doors.node_host import METADATA
 from nodeprep.job_profile import API_VERSION, NUMBERS, TEXTS
+from nodeprep.pattern import Pattern
 from nodeprep.typed_yaml import ANYTHING, MAPPING, TEXT, TRUTH, Keys, ValueKind
 from nodeprep.values import Value
 
@@ -22,6 +24,45 @@ RELABEL = (
     "run nodeprep nodes release --all before, and apply the admission policy of the new names: else the old one stays"
 )
 RESTART = "needs a restart of the agent; until then the old one holds"
+
+# Kubernetes' qualified name (apimachinery, util/validation): a name of 63 characters, and before it a DNS subdomain.
+NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+SUBDOMAIN = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
+SUBDOMAIN_LIMIT = 253  # characters
+# An address and no name: to look a name up takes as long as its server likes.
+METADATA_ADDRESS = Pattern(r"http://(?:([0-9]{1,3}(?:\.[0-9]{1,3}){3})|\[[0-9a-fA-F:]+\])(?::([0-9]{1,5}))?")
+
+
+def _is_qualified(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    prefix, slash, name = value.rpartition("/")
+    sound = not slash or (len(prefix) <= SUBDOMAIN_LIMIT and re.fullmatch(SUBDOMAIN, prefix) is not None)
+    return sound and re.fullmatch(NAME, name) is not None
+
+
+def _is_address(value: object) -> bool:
+    from ipaddress import ip_address  # noqa: PLC0415 - 2 ms that only a file with such a key costs
+
+    try:
+        return isinstance(value, str) and bool(ip_address(value))
+    except ValueError:
+        return False
+
+
+def _is_metadata_url(value: object) -> bool:
+    match = METADATA_ADDRESS.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return False
+    return max(int(octet) for octet in (match[1] or "0").split(".")) <= 255 and 0 < int(match[2] or 80) < 1 << 16
+
+
+ADDRESS = typed_yaml.fitting("an IP address of this node, such as 127.0.0.1", _is_address)
+QUALIFIED = typed_yaml.fitting("a name as Kubernetes takes it, such as nodeprep.io/unhealthy", _is_qualified)
+METADATA_URL = typed_yaml.fitting(
+    f"http:// and an IPv4 address, with a port or without, such as {METADATA}", _is_metadata_url
+)
+
 MODE = typed_yaml.one_of("observe", "gate", "repair")
 # A match that is half written was meant for some nodes, and would hold for all.
 LABEL_GLOBS = typed_yaml.not_empty(

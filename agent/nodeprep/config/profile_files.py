@@ -10,7 +10,7 @@ from pathlib import Path
 from nodeprep import job_profile
 from nodeprep.checks import ALL
 from nodeprep.config import built_in_profiles, config_file, wants
-from nodeprep.config.config_file import ConfigError, Document
+from nodeprep.config.document import ConfigError, Document
 from nodeprep.job_profile import Expectation, Profile
 from nodeprep.model import Check
 from nodeprep.typed_yaml import InvalidValueError
@@ -19,7 +19,7 @@ from nodeprep.values import Value, field, replace
 BUILT_IN = tuple(built_in_profiles.PROFILES)
 
 
-class ProfileSource(Value):
+class _Source(Value):
     """Where a profile comes from: `file` is None for a built-in one."""
 
     file: str | None
@@ -73,7 +73,7 @@ def validate(file: str, known: Iterable[Check] = ALL) -> Profile:
     return effective(file if "/" in file else f"./{file}", "", known)
 
 
-def _lineage(asked: str, beside: str, known: tuple[Check, ...]) -> list[ProfileSource]:
+def _lineage(asked: str, beside: str, known: tuple[Check, ...]) -> list[_Source]:
     """The profile, what it extends, what that extends, and so on."""
     lineage = [_source(asked, beside, known)]
     while (parent := lineage[-1].profile.extends) is not None:
@@ -102,7 +102,7 @@ class NoSuchProfileError(ConfigError):
         super().__init__(asked, None, "profile", "none of that name", self.wanted)
 
 
-def _source(asked: str, beside: str, known: tuple[Check, ...]) -> ProfileSource:
+def _source(asked: str, beside: str, known: tuple[Check, ...]) -> _Source:
     if asked in BUILT_IN:
         return _built_in(asked)
     path = str(Path(beside) / asked)
@@ -115,11 +115,11 @@ def _source(asked: str, beside: str, known: tuple[Check, ...]) -> ProfileSource:
         wants.wants(profile, known)
     except InvalidValueError as error:
         raise document.located(error) from error
-    return ProfileSource(path, document, profile)
+    return _Source(path, document, profile)
 
 
 @cache
-def _built_in(name: str) -> ProfileSource:
+def _built_in(name: str) -> _Source:
     """One of ours, which nobody changes: the agent chooses anew whenever the hardware shows something else."""
     document = Document(f"profile {name}", built_in_profiles.PROFILES[name])
-    return ProfileSource(None, document, job_profile.parse(document.value))
+    return _Source(None, document, job_profile.parse(document.value))

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from nodeprep import typed_yaml
-from nodeprep.config.config_file import ConfigError, Document
+from nodeprep.config.document import ConfigError, Document
 from nodeprep.pattern import Pattern
 from nodeprep.typed_yaml import Keys
 

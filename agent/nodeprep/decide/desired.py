@@ -27,7 +27,7 @@ __all__ = [
 AGENT_PREFIX = (
     f"agent.{PREFIX}"  # of annotations: what humans write has the other one, and the admission policy keeps us from it
 )
-HELD_ANNOTATION = f"{AGENT_PREFIX}/profiles"
+HARDWARE_PROFILES_ANNOTATION = f"{AGENT_PREFIX}/profiles"
 RESET_DONE_ANNOTATION = f"{AGENT_PREFIX}/reset"
 NO_TROUBLE = AgentTrouble()
 
@@ -166,7 +166,10 @@ def _is_due(profiles: Iterable[ProfileReadiness], mode: Mode) -> bool:
 
 def _annotations(agent_state: AgentState) -> dict[str, str]:
     """What the Node keeps for a node that loses its disk."""
-    kept = {HELD_ANNOTATION: ",".join(sorted(agent_state.held)), RESET_DONE_ANNOTATION: agent_state.reset_done}
+    kept = {
+        HARDWARE_PROFILES_ANNOTATION: ",".join(sorted(agent_state.hardware_profiles)),
+        RESET_DONE_ANNOTATION: agent_state.reset_done,
+    }
     return {key: value for key, value in kept.items() if value}
 
 

@@ -13,7 +13,7 @@ def surviving_reboot(agent_state: AgentState) -> AgentState:
     return AgentState(
         version=agent_state.version,
         serial=agent_state.serial,
-        held=agent_state.held,
+        hardware_profiles=agent_state.hardware_profiles,
         profile=agent_state.profile,
         chosen_by=agent_state.chosen_by,
         parts=agent_state.parts,

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from nodeprep.assessment import OperatorWishes
+from nodeprep import profile_selection
 from nodeprep.checks.plugin.tolerates_gate import CHECK, DAEMONSET_TOLERATIONS, GIVEN_ON_HOST_NETWORK, Want
+from nodeprep.config import wants
 from nodeprep.config.agent_settings import AgentSettings
-from nodeprep.config.config_file import ConfigError
+from nodeprep.config.document import ConfigError
 from nodeprep.decide import taint_toleration
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.facts.kubernetes.cluster import Owner, Pod, Toleration
@@ -277,10 +278,10 @@ def test_the_defaults_are_those_of_the_gate() -> None:
 
 def test_the_configuration_names_them(tmp_path: Path) -> None:
     keys = "gate: {unhealthy-taint: example.com/bad, bootstrap-taint: example.com/new, effect: PreferNoSchedule}\n"
-    profile_request = OperatorWishes(None, "", settings(tmp_path, keys), "2026-01-01")
+    configured = settings(tmp_path, keys)
     in_force = Want("example.com/bad", "example.com/new", "PreferNoSchedule")
-    assert profile_request.wants(profile_request.settings.over(NO_PROFILE)) == {CHECK.id: in_force}
-    assert profile_request.wants(profile_request.named("rdma-roce"))[CHECK.id] == in_force
+    assert wants.wants(configured.over(NO_PROFILE)) == {CHECK.id: in_force}
+    assert wants.wants(profile_selection.by_option("rdma-roce", configured).profile)[CHECK.id] == in_force
 
 
 def test_it_names_them_in_one_place(tmp_path: Path) -> None:

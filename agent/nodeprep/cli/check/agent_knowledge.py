@@ -1,21 +1,16 @@
-"""The agent's knowledge of this node, for `check`: the profile in force, latched faults, the node's state."""
+"""What the agent of this node knows, for `check`: its agent state, and how it is."""
 
 from __future__ import annotations
 
-from nodeprep import job_profile, state_file
+from nodeprep import state_file
 from nodeprep.agent_state import AgentState
-from nodeprep.assessment import OperatorWishes
 from nodeprep.cli.daemon import directories
 from nodeprep.cli.place import NodePlace
-from nodeprep.config.configuration import Settings
-from nodeprep.config.waiver_rules import Waiver
 from nodeprep.doors import clock
 from nodeprep.doors.files import state_store
 from nodeprep.doors.files.host_root import BOOT_ID
 from nodeprep.doors.files.state_store import Store
-from nodeprep.job_profile import NO_PROFILE
-from nodeprep.typed_yaml import InvalidValueError
-from nodeprep.values import Value, replace
+from nodeprep.values import Value
 
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
@@ -61,44 +56,6 @@ def agent_knowledge(at: NodePlace) -> AgentKnowledge:
         f"{agent_state.state} for {age(now - agent_state.since)}{why}; nodeprep {agent_state.version}, {runs}",
         where.address,
     )
-
-
-def as_agreed(profile_request: OperatorWishes, found: AgentKnowledge, *, own_file: bool) -> OperatorWishes:
-    """The operator's selection, else the agent's: one node has one verdict for everyone.
-
-    `own_file`: the operator named a configuration file, which then counts more than the agent's.
-    """
-    agent_state = found.agent_state
-    if agent_state is None:
-        return profile_request
-    profile_request = replace(profile_request, agent_state=agent_state)
-    none = agent_state.profile.get("name", NO_PROFILE.name) == NO_PROFILE.name
-    if (
-        own_file
-        or profile_request.auto
-        or none
-        or (profile_request.profile is not None and profile_request.by == BY_OPTION)
-    ):
-        return profile_request
-    try:
-        profile = job_profile.parse(agent_state.profile)
-    except InvalidValueError:
-        return profile_request
-    settings = profile_request.settings if profile_request.settings.file else _settings(agent_state)
-    return replace(
-        profile_request, profile=profile, by=f"{agent_state.chosen_by}, according to the agent", settings=settings
-    )
-
-
-BY_OPTION = "chosen with --profile"
-
-
-def _settings(agent_state: AgentState) -> Settings:
-    """The agent's waivers, where no configuration file is here."""
-    try:
-        return Settings(waivers=tuple(Waiver(**waiver) for waiver in agent_state.waivers))
-    except TypeError:
-        return Settings()
 
 
 def age(seconds: float) -> str:

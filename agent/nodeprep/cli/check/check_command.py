@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from nodeprep.assessment import Question
+from nodeprep.assessment import Assessment
 from nodeprep.check_round import ELSEWHERE
 from nodeprep.checks import ALL
 from nodeprep.cli import duration, place, terminal
-from nodeprep.cli.check import agent_knowledge, look_pair, operator_wishes, outcome, selection, table
+from nodeprep.cli.check import agent_knowledge, assessments, check_selection, look_pair, outcome, table
 from nodeprep.cli.check.choices import FailOn, Format
 from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.cli.check.node_watch import NodeWatch
@@ -47,8 +47,8 @@ class CheckOptions(Value):
     wait: str | None = None
 
     @property
-    def typed(self) -> tuple[str, ...]:
-        """The words of --only, among them ids of single checks."""
+    def requested(self) -> tuple[str, ...]:
+        """The words of --only. Some of them are ids of checks."""
         return tuple(word.strip() for one in self.only for word in one.split(","))
 
 
@@ -63,17 +63,17 @@ def run(asked: CheckOptions) -> int:
         raise UsageError("--watch looks until Ctrl-C and --wait until it is ready: give one of them")
     if asked.snapshot is not None:
         return _recorded(asked, asked.snapshot)
-    chosen, deselected = selection.select(ALL, asked.only, asked.skip)
+    checks, deselected = check_selection.select(ALL, asked.only, asked.skip)
     at = place.place(asked.root, asked.host_root, asked.cluster)
     found = agent_knowledge.agent_knowledge(at)
-    own = operator_wishes.profile_request(asked.profile, asked.config, clock.today())
-    agreed = agent_knowledge.as_agreed(own, found, own_file=asked.config is not None)
-    rates = frozenset(check.id for check in chosen if check.rates)
+    own = assessments.of_node(asked.profile, asked.config, clock.today(), checks, deselected)
+    agreed = assessments.with_agent(own, found.agent_state, asked.profile, asked.config)
+    rates = frozenset(check.id for check in checks if check.rates)
     asks = asked.config is None and asked.profile is None and found.agent_state is not None and bool(rates)
-    seen_longer = partial(agent_socket.findings, found.socket, rates) if asks else tuple
-    settle = 0.0 if asks and seen_longer() else settle
-    question = Question(chosen, deselected, agreed, asked.typed, seen_longer)
-    watch = NodeWatch(question, lambda excluded: _looks(at, question, settle, excluded))
+    agent_findings = partial(agent_socket.findings, found.socket, rates) if asks else tuple
+    settle = 0.0 if asks and agent_findings() else settle
+    assessment = replace(agreed, requested=asked.requested, agent_findings=agent_findings)
+    watch = NodeWatch(assessment, lambda excluded: _looks(at, assessment, settle, excluded))
     say = ReportWriter(asked, at.where, found.words)
     if every is not None:
         return _forever(watch, say, every)
@@ -95,14 +95,13 @@ def _recorded(asked: CheckOptions, file: str) -> int:
             raise UsageError(f"--snapshot is one node at one time: it cannot be combined with {option}")
     from nodeprep.cli.files import snapshot_command
 
-    chosen, deselected = selection.select(ALL, asked.only, asked.skip)
+    checks, deselected = check_selection.select(ALL, asked.only, asked.skip)
     recording = snapshot_command.read(file)
-    question = Question(
-        chosen, deselected, operator_wishes.recorded_request(recording, asked.profile, asked.config), asked.typed
-    )
+    own = assessments.of_recording(recording, asked.profile, asked.config, checks, deselected)
+    assessment = replace(own, requested=asked.requested)
     look, before = recording.look()
     say = ReportWriter(asked, f"{file} (snapshot of {recording.root}, {recording.when})")
-    return say(question.report(look, before, question.choose(look)))
+    return say(assessment.report(look, before, assessment.select(look)))
 
 
 class ReportWriter(Value):
@@ -163,9 +162,8 @@ def _until_ready(watch: NodeWatch, say: ReportWriter, longest: float) -> int:
         clock.sleep(min(WAIT_PERIOD_SECONDS, left))
 
 
-def _looks(at: NodePlace, question: Question, settle: float, excluded: tuple[str, ...]) -> LookPair:
-    facts = look_pair.facts_for(question.checks, to_choose=question.profile_request.profile is None)
-    compares = at.live and any(check.rates for check in question.checks)
-    return LookPair(
-        Observer(at.host(excluded, question.profile_request.settings.metadata_url)), facts, settle if compares else 0.0
-    )
+def _looks(at: NodePlace, assessment: Assessment, settle: float, excluded: tuple[str, ...]) -> LookPair:
+    facts = look_pair.facts_for(assessment.checks, to_select=assessment.selection is None)
+    compares = at.live and any(check.rates for check in assessment.checks)
+    observer = Observer(at.host(excluded, assessment.settings.metadata_url))
+    return LookPair(observer, facts, settle if compares else 0.0)

@@ -119,9 +119,9 @@ def list_(
     """List the checks, in the order in which a person would look."""
 
     def body() -> int:
-        from nodeprep.cli.check import describe
+        from nodeprep.cli.check import check_sheet as command
 
-        return describe.list_all(output)
+        return command.list_all(output)
 
     program.end(body)
 
@@ -134,9 +134,9 @@ def explain(
     """Say what a check asks, why, what it needs and what to do when it fails."""
 
     def body() -> int:
-        from nodeprep.cli.check import describe
+        from nodeprep.cli.check import check_sheet as command
 
-        return describe.explain(check_id, no_color)
+        return command.explain(check_id, no_color)
 
     program.end(body)
 

@@ -6,6 +6,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any, get_type_hints
 
+from nodeprep.checks import ALL
+from nodeprep.cli import page_layout, terminal
+from nodeprep.cli.check import check_selection, json_report
+from nodeprep.cli.check.choices import ListFormat
 from nodeprep.cli.page_layout import Page, Paint
 from nodeprep.model import Check, Confirmation, Reason, Severity, Stage, filled
 from nodeprep.values import Value, field_defaults
@@ -34,6 +38,22 @@ class WantNumber(Value):
     key: str
     default: str
     about: str
+
+
+def list_all(form: ListFormat) -> int:
+    """`nodeprep list`."""
+    if form is ListFormat.JSON:
+        terminal.put(json_report.text([_listed(check) for check in ALL]))
+        return 0
+    rows = [(check.id, str(check.severity), str(check.stage), check.question) for check in ALL]
+    terminal.put("\n".join(page_layout.columns([("CHECK", "SEVERITY", "STAGE", "QUESTION"), *rows])))
+    return 0
+
+
+def explain(wanted: str, no_color: bool) -> int:
+    """`nodeprep explain`. Raises UsageError."""
+    terminal.put("\n".join(sheet(check_selection.find(ALL, wanted), terminal.width(), terminal.colourful(no_color))))
+    return 0
 
 
 def needs(check: Check) -> tuple[str, ...]:
@@ -83,7 +103,7 @@ def _said(value: Any) -> str:
             return str(value)
 
 
-def listed(check: Check) -> dict[str, Any]:
+def _listed(check: Check) -> dict[str, Any]:
     """One entry of `list -o json`."""
     return {
         "id": check.id,

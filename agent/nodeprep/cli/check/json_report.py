@@ -29,7 +29,7 @@ def document(report: Report, fail_on: FailOn) -> dict[str, Any]:
         "exitCode": end.exit_code,
         "gates": list(report.gates),
         "agent": report.agent,
-        "lookedFor": report.looked_for,
+        "lookedFor": report.missing_hardware,
         "notes": list(report.notes),
         "counts": _counts(report.findings),
         "findings": [_finding(finding) for finding in findings],

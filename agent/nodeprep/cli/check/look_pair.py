@@ -39,10 +39,10 @@ class LookPair(Struct):
         return now, before
 
 
-def facts_for(checks: Iterable[Check], *, to_choose: bool) -> tuple[Fact, ...]:
-    """What these checks look at, and the node's name; its hardware if a profile is `to_choose` by it."""
+def facts_for(checks: Iterable[Check], *, to_select: bool) -> tuple[Fact, ...]:
+    """The facts that these checks read, and the node's name; `to_select`: also those that select a profile."""
     asked = tuple(checks)
-    more = (system.FACT, pci.FACT, rdma.FACT, terway.FACT, cni.FACT) if to_choose else (system.FACT,)
+    more = (system.FACT, pci.FACT, rdma.FACT, terway.FACT, cni.FACT) if to_select else (system.FACT,)
     if any(check.rates for check in asked):
         more = (*more, rdma.FACT)
     return tuple(dict.fromkeys((*more, *check_round.needed(asked))))

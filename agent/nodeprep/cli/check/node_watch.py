@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nodeprep.assessment import ProfileSelection, Question
+from nodeprep.assessment import Assessment
 from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.job_profile import NO_PROFILE
 from nodeprep.look import Look
 from nodeprep.model import Report
+from nodeprep.profile_selection import ProfileSelection
 from nodeprep.values import Struct
 
 
@@ -18,25 +19,25 @@ class NodeWatch(Struct):
     It keeps the profile that hardware chose once: a node that lost its NICs looks like one that never had any.
     """
 
-    question: Question
+    assessment: Assessment
     looks_of: Callable[[tuple[str, ...]], LookPair]
     looks: LookPair | None = None
     excluded: tuple[str, ...] = ()
-    chosen: ProfileSelection | None = None
+    selection: ProfileSelection | None = None
 
     def report(self) -> Report:
-        return self.question.report(*self.observe())
+        return self.assessment.report(*self.observe())
 
     def observe(self) -> tuple[Look, Look | None, ProfileSelection]:
         """The look, the one before it if rates are asked, and the profile in force."""
         if self.looks is None:
-            self.excluded = self.question.excluded()
+            self.excluded = self.assessment.excluded_paths()
             self.looks = self.looks_of(self.excluded)
         look, before = self.looks.look()
-        chosen = self.chosen or self.question.choose(look)
-        if set(chosen.profile.exclude) != set(self.excluded):
-            self.excluded = chosen.profile.exclude
+        selection = self.selection or self.assessment.select(look)
+        if set(selection.profile.exclude) != set(self.excluded):
+            self.excluded = selection.profile.exclude
             self.looks = self.looks_of(self.excluded)
             look, before = self.looks.look()
-        self.chosen = None if chosen.profile.name == NO_PROFILE.name else chosen
-        return look, before, chosen
+        self.selection = None if selection.profile.name == NO_PROFILE.name else selection
+        return look, before, selection

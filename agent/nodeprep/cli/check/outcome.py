@@ -37,7 +37,7 @@ def outcome(report: Report, fail_on: FailOn) -> CheckOutcome:
         return CheckOutcome(VerdictWord.UNKNOWN, 3)
     # Absence does not prove health: a node that shows nothing is not called ready.
     judged = any(finding.status in (Status.OK, Status.WARN) for finding in report.findings)
-    nothing = bool(report.looked_for) or not judged
+    nothing = bool(report.missing_hardware) or not judged
     return CheckOutcome(VerdictWord.NOTHING if nothing else VerdictWord.READY, 0)
 
 

@@ -73,7 +73,7 @@ def headline(report: Report, end: CheckOutcome) -> str:
         case VerdictWord.NOTHING:
             asked = len({finding.check for finding in report.findings})
             theirs = "it is about" if asked == 1 else "they are about"
-            what = report.looked_for or f"{_number(asked, 'check')} found nothing that {theirs}"
+            what = report.missing_hardware or f"{_number(asked, 'check')} found nothing that {theirs}"
             return f"NOTHING TO JUDGE: {_listed(what, warnings, open_)}"
         case VerdictWord.READY:
             passed = f"{_number(len(_fine(report.findings)), 'check')} passed"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from nodeprep.cli import terminal, usage
 from nodeprep.cli.files import profile_command
 from nodeprep.cli.usage import UsageError
-from nodeprep.config import configuration, notes, starter, written, yaml_document
+from nodeprep.config import configuration, starter, written, yaml_document
+from nodeprep.config.agent_settings import AgentSettings
 from nodeprep.config.configuration import DEFAULT_FILE, Settings
+from nodeprep.decide.confirmation_policy import ConfirmationPolicy
+from nodeprep.decide.gate_readiness import Mode
 from nodeprep.doors import clock
 from nodeprep.doors.node_host import METADATA
+
+ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - named to be warned of
 
 
 def validate(file: str) -> int:
@@ -23,7 +29,7 @@ def validate(file: str) -> int:
     if settings.agent_part is not None:
         rules = _number(len(settings.agent.assign), "rule")
         terminal.put(f"{file}: agent in mode {settings.agent.mode}, {rules} to assign profiles")
-    for note in notes.notes(settings):
+    for note in _notes(settings):
         terminal.put(f"{file}: note: {note}")
     return 0
 
@@ -85,3 +91,44 @@ def _effective(settings: Settings, today: str) -> dict[str, Any]:
 
 def _number(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _notes(settings: Settings) -> tuple[str, ...]:
+    """What is valid and may still be a mistake, one line each."""
+    agent = settings.agent
+    return (*_sooner(agent), *_modes(agent), *_rules(agent), *_pages(agent))
+
+
+def _sooner(agent: AgentSettings) -> Iterator[str]:
+    default = ConfirmationPolicy()
+    if agent.confirmation.passes < default.passes:
+        yield _opens("confirmation.passes", agent.confirmation.passes, default.passes)
+    if agent.confirmation.pass_span < default.pass_span:
+        yield _opens("confirmation.pass-span", agent.confirmation.pass_span, default.pass_span)
+
+
+def _opens(key: str, found: float, default: float) -> str:
+    return f"{key}: {found:g} opens sooner than nodeprep's default, {default:g}"
+
+
+def _modes(agent: AgentSettings) -> Iterator[str]:
+    if agent.mode is Mode.REPAIR:
+        yield "mode: repair acts as gate, for what is to run remedies is not built yet"
+    if agent.mode is not Mode.OBSERVE and not agent.gate.profiles:
+        yield f"gate.profiles: empty, so mode {agent.mode} never sets a taint"
+    if agent.gate.allow_auto:
+        yield "gate.allow-auto: what the hardware alone chose may open a gate, whatever the node had before"
+
+
+def _rules(agent: AgentSettings) -> Iterator[str]:
+    for index, rule in enumerate(agent.assign[:-1]):
+        if not rule.match:
+            yield f"assign[{index + 1}]: never reached, for assign[{index}] has no match and so matches every node"
+            return
+
+
+def _pages(agent: AgentSettings) -> Iterator[str]:
+    if agent.metrics.port == 0:
+        yield "metrics.port: 0 serves no metrics and no /healthz"
+    elif agent.metrics.bind in ALL_ADDRESSES:
+        yield f"metrics.bind: {agent.metrics.bind} serves the metrics on every address of the node, public ones too"

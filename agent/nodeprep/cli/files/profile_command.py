@@ -11,7 +11,7 @@ from nodeprep.cli import place, terminal, usage
 from nodeprep.cli.place import NodePlace
 from nodeprep.cli.usage import UsageError
 from nodeprep.config import profile_files, yaml_document
-from nodeprep.config.config_file import ConfigError
+from nodeprep.config.document import ConfigError
 from nodeprep.config.profile_files import BUILT_IN
 from nodeprep.doors import clock
 from nodeprep.facts.expected import profile_capture

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from nodeprep import facts, snapshot
-from nodeprep.assessment import ProfileSelection, Question
-from nodeprep.checks import ALL
+from nodeprep.assessment import Assessment
 from nodeprep.cli import duration, place, terminal
-from nodeprep.cli.check import operator_wishes
+from nodeprep.cli.check import assessments
 from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.cli.check.node_watch import NodeWatch
 from nodeprep.cli.files import profile_command
@@ -20,6 +19,7 @@ from nodeprep.facts.machine.system import System
 from nodeprep.look import Look
 from nodeprep.model import Unreadable, raw
 from nodeprep.observer import Observer
+from nodeprep.profile_selection import ProfileSelection
 from nodeprep.snapshot import Snapshot
 
 SNAPSHOT_LIMIT_BYTES = 256 << 20  # bytes; 5,000 lines of kernel log and 600 netdevs make 2 MiB
@@ -36,19 +36,21 @@ def run(
     config: str | None = None,
 ) -> int:
     """Record a node in a file, or on stdout. Raises UsageError."""
-    question = Question(ALL, (), operator_wishes.profile_request(profile, config, clock.today()))
+    assessment = assessments.of_node(profile, config, clock.today())
     at = place.place(root, host_root, cluster)
-    taken = take(question, at, duration.seconds("--settle", settle))
+    taken = take(assessment, at, duration.seconds("--settle", settle))
     profile_command.write(snapshot.dumps(taken), output)
     looks = "1 look" if len(taken.looks) == 1 else f"{len(taken.looks)} looks"
     terminal.complain(f"recorded {looks} at {at.where}, profile {taken.profile['name']} ({taken.chosen_by})")
     return 0
 
 
-def take(question: Question, at: NodePlace, settle: float) -> Snapshot:
+def take(assessment: Assessment, at: NodePlace, settle: float) -> Snapshot:
     """Look at everything, twice where rates can be measured, with the profile that `check` would use."""
-    look, before, chosen = NodeWatch(question, lambda excluded: _looks(question, at, settle, excluded)).observe()
-    return _snapshot(question, at, settle if before else 0.0, chosen, (look,) if before is None else (before, look))
+    look, before, selection = NodeWatch(assessment, lambda excluded: _looks(assessment, at, settle, excluded)).observe()
+    return _snapshot(
+        assessment, at, settle if before else 0.0, selection, (look,) if before is None else (before, look)
+    )
 
 
 def read(file: str) -> Snapshot:
@@ -68,13 +70,13 @@ def read(file: str) -> Snapshot:
         raise UsageError(f"{file}: {error}") from error
 
 
-def _looks(question: Question, at: NodePlace, settle: float, excluded: tuple[str, ...]) -> LookPair:
-    host = at.host(excluded, question.profile_request.settings.metadata_url)
+def _looks(assessment: Assessment, at: NodePlace, settle: float, excluded: tuple[str, ...]) -> LookPair:
+    host = at.host(excluded, assessment.settings.metadata_url)
     return LookPair(Observer(host), facts.ALL, settle if at.live else 0.0)
 
 
 def _snapshot(
-    question: Question, at: NodePlace, settle: float, chosen: ProfileSelection, looks: tuple[Look, ...]
+    assessment: Assessment, at: NodePlace, settle: float, selection: ProfileSelection, looks: tuple[Look, ...]
 ) -> Snapshot:
     node = looks[-1].get(System)
     name = raw(node)["name"] if node else ""
@@ -83,10 +85,10 @@ def _snapshot(
         when=clock.utc(),
         live=at.live,
         root=at.root,
-        profile=snapshot.recorded(chosen.profile),
-        chosen_by=chosen.by,
+        profile=snapshot.recorded(selection.profile),
+        chosen_by=selection.chosen_by,
         settle=settle,
         looks=tuple(snapshot.observed(look) for look in looks),
-        waivers=question.profile_request.settings.waivers,
-        looked_for=chosen.looked_for,
+        waivers=assessment.settings.waivers,
+        missing_hardware=selection.missing_hardware,
     )

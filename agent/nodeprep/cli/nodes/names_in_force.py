@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from nodeprep import typed_yaml
 from nodeprep.cli import usage
 from nodeprep.config import config_file, keys, yaml_document
-from nodeprep.config.config_file import Document
+from nodeprep.config.document import Document
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.doors.kube.reader import ApiReader
 from nodeprep.job_profile import API_VERSION
