@@ -46,6 +46,7 @@ PLANTED = [
     ("doors/files/reader.py", "import nodeprep.checks", "layers"),
     ("checks/__init__.py", "import nodeprep.check_round", "layers"),
     ("config/yaml_document.py", "import nodeprep.check_round", "layers"),
+    ("profile_selection.py", "import nodeprep.assessment", "layers"),
     ("round.py", "import nodeprep.config", "layers"),
     ("round.py", "import nodeprep.cli", "layers"),
     ("utils.py", "", "layers"),

@@ -20,7 +20,8 @@ ADDRESS = Pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # a PCI func
 class DeviceWant(Value):
     """One expected NIC, by PCI address (or by RDMA device name where the captured tree had no PCI addresses).
 
-    `rdma` is the RDMA device's name, `software` the link type that provides it ("rxe"); `width` is lanes, `speed` GT/s.
+    `rdma` is the RDMA device's name, `software` the link type that provides it ("rxe"). `width` is in lanes, `speed` in
+    GT/s.
     """
 
     id: str | None = None
@@ -34,7 +35,10 @@ class DeviceWant(Value):
 
 
 class PortWant(Value):
-    """One port by `address/number`; `rate` is Gb/s. Not `required` ones may be down, of `bonded` ones all but one."""
+    """One port by `address/number`; `rate` is in Gb/s.
+
+    A port that is not `required` may be down. Of the `bonded` ports, all but one may be down.
+    """
 
     rate: float | None = None
     layer: str | None = None
@@ -46,7 +50,10 @@ class PortWant(Value):
 
 
 class AtLeast(Value):
-    """So many ACTIVE ports of this layer and at least this rate (Gb/s); `suggested` by hardware if nobody asked."""
+    """At least `count` ACTIVE ports of this layer, each with at least this rate (Gb/s).
+
+    `suggested`: the hardware chose the profile, and nobody asked for this count.
+    """
 
     count: int
     layer: str | None = None
@@ -55,7 +62,7 @@ class AtLeast(Value):
 
 
 class Expectation(Value):
-    """What ought to be on the node. `modules` are kernel modules, `verbs` that user space can reach the devices."""
+    """What should be on the node. `modules` are kernel modules; `verbs`: user space must reach the devices."""
 
     devices: Mapping[str, DeviceWant] = field(default_factory=dict)
     ports: Mapping[str, PortWant] = field(default_factory=dict)
@@ -84,9 +91,9 @@ NO_PROFILE = Profile("none")
 
 
 def extend(child: Profile, parent: Profile) -> Profile:
-    """The child with what it does not say itself taken from its parent; gates and exclusions add up."""
+    """The child; what it does not state comes from the parent. Gates and exclusions of both count."""
     own, its = child.expect, parent.expect
-    counts = bool(own.ports or own.at_least)  # ports are named or counted, and the child's way holds
+    counts = bool(own.ports or own.at_least)  # if the child names or counts ports, the parent's ports do not count
     expect = Expectation(
         devices=own.devices or its.devices,
         ports=own.ports if counts else its.ports,
@@ -111,7 +118,7 @@ def parse(given: object) -> Profile:
 
 
 def mapping(profile: Profile) -> dict[str, Any]:
-    """The plain mapping that `parse` reads as this profile: what it does not say is left out."""
+    """The plain mapping that `parse` reads as this profile. Values that it does not state are left out."""
     expect = profile.expect
     ports = {at: _said(want, PORT) for at, want in expect.ports.items()}
     inventory = {
@@ -161,10 +168,10 @@ def _said(want: object, table: Table) -> dict[str, Any]:
 
 
 COUNT = typed_yaml.whole_number(0, typed_yaml.INTEGER_MAX)
-AMOUNT = typed_yaml.number(0, 1e9)  # Gb/s or GT/s of any NIC to come
+AMOUNT = typed_yaml.number(0, 1e9)  # Gb/s or GT/s, with room for future NICs
 NAME = typed_yaml.not_empty(TEXT, "a name")
 TEXTS = typed_yaml.list_of(TEXT, "words")
-# Numbers of single checks by check and key; what a check takes is its own affair (config/wants.py knows).
+# Numbers of single checks by check and key. config/wants.py knows which keys each check has.
 NUMBERS: ValueKind[dict[str, Mapping[str, Any]]] = typed_yaml.mapping_of(MAPPING)
 
 DEVICE: Table = {

@@ -1,4 +1,4 @@
-"""What the Node object itself tells the agent: whose it is, what a human wrote on it, what it kept for a lost disk."""
+"""What the Node object tells the agent: its uid, a human's request to start over, and what it keeps for a lost disk."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from nodeprep.publish.publisher import NodeAnnotations
 from nodeprep.values import Value, replace
 
 CHECKS = {check.id: check for check in ALL}
-INVENTORY = "inventory"  # at the end of a wish to start over: what belongs here is to be forgotten too
+INVENTORY = (
+    "inventory"  # at the end of a request to start over: the agent also forgets the devices and the hardware's profiles
+)
 
 
 class NodeMeeting(Value):
-    """The memory after the Node was read. `is_new`: it is another object. `reset`: a human wishes it to start over."""
+    """The agent state after the Node was read.
+
+    `is_new`: the Node is another object than before. `reset`: a human asks the agent to start over; `inventory`: it
+    also forgets the devices and the hardware's profiles.
+    """
 
     agent_state: AgentState
     is_new: bool = False
@@ -27,10 +33,10 @@ class NodeMeeting(Value):
 
 
 def meet_node(agent_state: AgentState, heard: NodeAnnotations, now: float, *, forgetful: bool) -> NodeMeeting:
-    """Another Node object of the same name is another node: it has proven nothing.
+    """The agent state after the Node was read. Another Node object of the same name has proven nothing.
 
-    `forgetful`: there was no memory at the start, so what the Node kept of it holds: a node whose disk was lost must
-    not pass for one that never had what it lost.
+    `forgetful`: there was no state file at the start, so the agent takes what the Node kept. A node whose disk was lost
+    must not look like a node that never had what it lost.
     """
     kept = dict(heard.annotations)
     is_new = heard.uid not in ("", agent_state.node_uid)
@@ -41,11 +47,11 @@ def meet_node(agent_state: AgentState, heard: NodeAnnotations, now: float, *, fo
             node_uid=heard.uid,
             version=__version__,
         )
-    if forgetful:  # what hardware showed meanwhile takes nothing back: it no more has what was lost
+    if forgetful:  # what the hardware shows now removes no name: it may have lost devices
         names = (name for name in kept.get(HARDWARE_PROFILES_ANNOTATION, "").split(",") if name in BUILT_IN)
         known_names = dict.fromkeys((*agent_state.hardware_profiles, *names))
         agent_state = replace(agent_state, hardware_profiles=tuple(known_names))
-    if kept.get(RESET_DONE_ANNOTATION) == heard.reset:  # a life of ours that nobody remembers did it
+    if kept.get(RESET_DONE_ANNOTATION) == heard.reset:  # done before the agent state was lost
         agent_state = replace(agent_state, reset_done=heard.reset)
     if heard.reset in ("", agent_state.reset_done):
         return NodeMeeting(agent_state, is_new=is_new and bool(known))
@@ -56,7 +62,7 @@ def meet_node(agent_state: AgentState, heard: NodeAnnotations, now: float, *, fo
 
 
 def before_looking(agent_state: AgentState, settings: Settings, trouble: AgentTrouble, now: float) -> Desired:
-    """What ought to stand by the memory alone: a gate that is closed is closed in the cluster before the first look."""
+    """What should be on the Node by the agent state alone, so that a closed gate is closed before the first look."""
     own = settings.agent
     selection = profile_selection.before_looking(settings, agent_state)
     profiles = profile_state.assigned_profiles(selection, own.gate, own.mode, agent_state) if selection else ()

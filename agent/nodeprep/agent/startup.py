@@ -1,4 +1,4 @@
-"""What a start may go on from: what was kept, as far as something vouches for it."""
+"""The agent state at a start: what was saved, without what nothing proves any more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodeprep.values import Value, replace
 
 
 class StartState(Value):
-    """The memory to go on from. `forgetful`: nothing was kept that could be read; `trouble` says why, for people."""
+    """The agent state at a start. `forgetful`: no saved state could be read; `trouble` says why, for people."""
 
     agent_state: AgentState
     rest: Rest
@@ -22,7 +22,7 @@ class StartState(Value):
 
 
 def start(store: Store, run_directory: str, boot_id: str, now: float) -> StartState:
-    """The memory at a start in this boot."""
+    """The agent state at a start in this boot."""
     recalled = state_file.load(store)
     found_open = gate_files.opened(run_directory, boot_id)
     known = recalled.agent_state and still_true(recalled.agent_state, __version__, now)
@@ -35,9 +35,10 @@ def start(store: Store, run_directory: str, boot_id: str, now: float) -> StartSt
 
 
 def still_true(agent_state: AgentState, version: str, now: float) -> AgentState:
-    """The memory without what another version may have kept and not known: it writes such keys back as it found them.
+    """The agent state without values that another version may have saved without knowing them.
 
-    A gate that it did not ask for is a newcomer to this one, whatever stands there of a time before.
+    A version writes back unknown keys as it found them. So a gate that the other version did not ask for is new to this
+    version, even if an older value is there.
     """
     if agent_state.version == version:
         return agent_state
@@ -53,9 +54,9 @@ def still_true(agent_state: AgentState, version: str, now: float) -> AgentState:
 
 
 def vouched(agent_state: AgentState, there: frozenset[tuple[str, str]], now: float) -> AgentState:
-    """The memory, with nothing proven if a gate that should stand open by it does not.
+    """The agent state; nothing in it is proven if it says that a gate is open and the gate file is missing.
 
-    A memory that could not be kept any more may be older than the closing of a gate: the file's absence tells.
+    If the state could not be saved any more, it may be older than the closing of a gate. The missing file shows this.
     """
     missing = set(agent_state.gates) - there
     if not missing:
@@ -68,9 +69,9 @@ def vouched(agent_state: AgentState, there: frozenset[tuple[str, str]], now: flo
 
 
 def resumed(agent_state: AgentState) -> AgentState:
-    """The memory at a start, with passes to be counted anew: nobody looked since, and it may be older than it says.
+    """The agent state with passes counted from zero: nobody has looked since, and the state may be older than it says.
 
-    What is proven stays proven, what is convicted convicted.
+    Proven checks stay proven, and convictions stay.
     """
     pass_streaks = {check: streak for check, streak in agent_state.pass_streaks.items() if streak.proven}
     cases = tuple(replace(case, passes=0, passing_since=None) if case.convicted else case for case in agent_state.cases)

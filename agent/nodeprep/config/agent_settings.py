@@ -1,6 +1,6 @@
-"""What a configuration file tells the agent: how far it may go, which profiles a node has, its numbers.
+"""The agent's part of a configuration file: its mode, the rules of `assign`, and its numbers.
 
-Loaded where a file has such a key: `check` alone has no use for the policies that this brings in.
+It is imported only if a file has such a key: `check` alone does not need the policies that this module imports.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ PERIOD_SECONDS = typed_yaml.seconds(0.5, 3600.0)
 
 
 class MetricsSettings(Value):
-    """Where the pages are served; port 0 is nowhere. 9842: design 6. The loopback address is nobody else's business."""
+    """Where the pages are served; port 0 serves none. 9842: design 6. By default only this host can read them."""
 
     bind: str = "127.0.0.1"
     port: int = 9842
 
 
 class AgentSettings(Value):
-    """The agent's part of a file. `every` has the polling periods that differ from the facts' own, in seconds."""
+    """The agent's part of a file. `every` has polling periods in seconds, where they differ from the facts' own."""
 
     mode: Mode = Mode.OBSERVE
     assign: tuple[AssignRule, ...] = ()
@@ -50,9 +50,9 @@ class AgentSettings(Value):
 
     @property
     def wanted_of_plugins(self) -> Mapping[str, Mapping[str, str]]:
-        """What plugin.tolerates-gate is to ask for: the taints, where they are not called as its defaults have it.
+        """The taints that plugin.tolerates-gate asks for, if they differ from its defaults.
 
-        So they travel with the profile: a snapshot, and a `check` beside the agent, judge by the names in force.
+        They become numbers of the profile. So a snapshot, and a `check` beside the agent, judge by the names in force.
         """
         names = {name: getattr(self.gate, name) for name in field_names(Tolerated)}
         if Tolerated(**names) == Tolerated():
@@ -60,17 +60,17 @@ class AgentSettings(Value):
         return {TOLERATES_GATE.id: {name.replace("_", "-"): value for name, value in names.items()}}
 
     def period(self, fact: Fact) -> float:
-        """How often a fact is looked at where no event source rings, in seconds."""
+        """How often a fact is observed if no event announces a change, in seconds."""
         return self.every.get(fact_name(fact), fact.every)
 
 
 def fact_name(fact: Fact) -> str:
-    """What a configuration file calls a fact: the file that it is written in, such as kernel-log."""
+    """The name of a fact in a configuration file: its module's name, such as kernel-log."""
     return fact.kind.__module__.rpartition(".")[2].replace("_", "-")
 
 
 def read_agent(given: Mapping[str, Any], beside: str, checks: Iterable[Check]) -> AgentSettings:
-    """The agent's keys of what a file states, by field name; profiles named by file lie in the directory `beside`.
+    """The agent's settings from the keys of a file, by field name. `beside` is the directory of files that it names.
 
     Raises InvalidValueError, ConfigError.
     """
@@ -103,7 +103,7 @@ def _confirmation(value: object) -> ConfirmationPolicy:
 
 
 def _rule(value: object, name: str, default: DampingRule) -> DampingRule:
-    """The numbers of a class, held against each other: a rule that nothing can meet would hide every fault."""
+    """The numbers of a class, compared with each other: a rule that no fault can fulfil would hide every fault."""
     here = ("confirmation", name)
     rule = replace(default, **keys.section({} if value is None else value, here, f"confirmation.{name}"))
     if rule.fails > rule.of:

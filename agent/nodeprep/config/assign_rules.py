@@ -1,4 +1,4 @@
-"""Which profiles a node has by its labels: the rules of `assign`, with every profile that they name."""
+"""The rules of `assign`, which give profiles to nodes by labels, with every profile that they name."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from nodeprep.values import Value, replace
 
 
 class AssignRule(Value):
-    """Nodes whose labels all match have these profiles; without `match` every node has them.
+    """Gives profiles to nodes whose labels match all patterns of `match`; without `match`, to every node.
 
-    `use` and `expect` are as they were written; `profiles` are those of `use`, with the devices and ports of `expect`.
+    `use` and `expect` are as in the file. `profiles` are those of `use`, with the devices and ports of `expect`.
     """
 
     match: Mapping[str, str]
@@ -26,18 +26,18 @@ class AssignRule(Value):
     profiles: tuple[NamedProfile, ...]
 
     def applies(self, labels: Mapping[str, str]) -> bool:
-        """A label that the node does not have matches nothing, not even `*`."""
+        """Whether the rule is for a node with these labels. A missing label does not match, not even `*`."""
         return all(name in labels and fnmatchcase(labels[name], pattern) for name, pattern in self.match.items())
 
 
 def read_rules(rules: Iterable[object], here: Keys, beside: str, checks: Iterable[Check]) -> tuple[AssignRule, ...]:
-    """Read `assign`. Raises InvalidValueError, and ConfigError for what is wrong within a profile's own file."""
+    """Read `assign`. Raises InvalidValueError, and ConfigError for an error in a profile's own file."""
     shelf = _Shelf(beside, tuple(checks))
     return tuple(_rule(one, (*here, index), shelf) for index, one in enumerate(rules))
 
 
 class _Shelf:
-    """Profiles by name or file, each read once however many rules name it."""
+    """Profiles by name or file. Each is read once, even if several rules name it."""
 
     def __init__(self, beside: str, checks: tuple[Check, ...]) -> None:
         self.beside = beside
@@ -74,5 +74,5 @@ def _inventory(asked: str, here: Keys, shelf: _Shelf) -> Expectation:
 
 
 def _expecting(inventory: Expectation, one: NamedProfile) -> NamedProfile:
-    """The profile with this inventory over its own."""
+    """The profile with this inventory in place of its own."""
     return replace(one, profile=job_profile.extend(Profile(one.profile.name, expect=inventory), one.profile))

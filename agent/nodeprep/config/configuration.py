@@ -45,14 +45,15 @@ AGENT = (
     "readiness",
     "every",
     "metrics",
-)  # the keys that are the agent's alone
+)  # the keys that only the agent reads
 
 
 class Settings(Value):
-    """What a configuration file says; without one, nothing. `file` is None where there is none.
+    """The values of a configuration file. If there is no file, `file` is None and all values are defaults.
 
-    `agent_part` is None where the file has none of the agent's keys. `default_profile` is that of `default` as it was
-    when the file was read. `want` also has the taints that `gate` names, for the check that asks who tolerates them.
+    `agent_part` is None if the file has none of the agent's keys. `default_profile` is the profile of `default`, as it
+    was when the file was read. `want` also has the taints that `gate` names, for the check that asks who tolerates
+    them.
     """
 
     file: str | None = None
@@ -66,13 +67,13 @@ class Settings(Value):
 
     @property
     def agent(self) -> AgentSettings:
-        """What the agent is told; the defaults where the file tells it nothing."""
+        """The agent's part, or its defaults."""
         from nodeprep.config.agent_settings import AgentSettings  # noqa: PLC0415 - 30 ms that `check` can do without
 
         return self.agent_part or AgentSettings()
 
     def over(self, profile: Profile) -> Profile:
-        """The profile with these numbers and exclusions, which win over its own."""
+        """The profile with the numbers and exclusions of this configuration, which win over its own."""
         own = Profile(profile.name, want=self.want, exclude=self.exclude)
         return (
             replace(job_profile.extend(own, profile), extends=profile.extends) if self.want or self.exclude else profile
@@ -98,7 +99,7 @@ class Settings(Value):
 def load_settings(file: str | None, today: str | None, checks: Iterable[Check] = ALL) -> Settings:
     """Read the file, or DEFAULT_FILE if there is one. Raises ConfigError.
 
-    `today` is the UTC date that waivers must end soon after; None where the clock may be wrong, as it is after a boot.
+    `today` is the UTC date, by which the end of waivers is limited; None if the clock may be wrong, as after a boot.
     """
     if file is None and not config_file.is_there(DEFAULT_FILE):
         return Settings()
@@ -106,7 +107,7 @@ def load_settings(file: str | None, today: str | None, checks: Iterable[Check] =
 
 
 def parse_settings(document: Document, today: str | None, checks: tuple[Check, ...]) -> Settings:
-    """Read the settings that a document holds, its default profile too. Raises ConfigError."""
+    """Read the settings of a document, and its default profile. Raises ConfigError."""
     try:
         settings = _settings(document, today, checks)
     except InvalidValueError as error:

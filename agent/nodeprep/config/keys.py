@@ -1,7 +1,7 @@
 """Every key of a configuration file: what may stand there, what it means, and what reading the file again does.
 
-The files are read by this table, and docs/configuration.md and `nodeprep config init` are written from it. Defaults are
-not here: they stand in the values beside the rules that they belong to.
+Files are read by this table, and docs/configuration.md and `nodeprep config init` are written from it. The defaults are
+those of `Settings`, `AgentSettings` and their fields.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RESTART = "needs a restart of the agent; until then the old one holds"
 NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 SUBDOMAIN = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
 SUBDOMAIN_LIMIT = 253  # characters
-# An address and no name: to look a name up takes as long as its server likes.
+# An address, not a name: nodeprep cannot limit how long a name server takes.
 METADATA_ADDRESS = Pattern(r"http://(?:([0-9]{1,3}(?:\.[0-9]{1,3}){3})|\[[0-9a-fA-F:]+\])(?::([0-9]{1,5}))?")
 
 
@@ -42,7 +42,7 @@ def _is_qualified(value: object) -> bool:
 
 
 def _is_address(value: object) -> bool:
-    from ipaddress import ip_address  # noqa: PLC0415 - 2 ms that only a file with such a key costs
+    from ipaddress import ip_address  # noqa: PLC0415 - 2 ms, and only a file with such a key needs it
 
     try:
         return isinstance(value, str) and bool(ip_address(value))
@@ -64,14 +64,14 @@ METADATA_URL = typed_yaml.fitting(
 )
 
 MODE = typed_yaml.one_of("observe", "gate", "repair")
-# A match that is half written was meant for some nodes, and would hold for all.
+# An empty match would match all nodes, but its author meant only some.
 LABEL_GLOBS = typed_yaml.not_empty(
     typed_yaml.mapping_of(TEXT, key=QUALIFIED),
     "a label with a glob, or no match at all for every node",
     required=False,
 )
 HOUR, DAY = 3600.0, 86400.0  # seconds
-REMEMBERED = 5  # looks that the memory holds of one subject (agent_state.Case)
+REMEMBERED = 5  # looks at one subject that the agent state has (agent_state.Case)
 
 
 class ConfigKey(Value):
@@ -308,7 +308,7 @@ KEYS = (
 
 
 def children(under: str = "") -> Mapping[str, ConfigKey | None]:
-    """The keys that may stand in a mapping, `""` being the whole file; None for one that holds keys in turn."""
+    """The keys of the mapping at the path `under`, "" for the whole file. A key that has keys itself maps to None."""
     found: dict[str, ConfigKey | None] = {}
     for key in KEYS:
         if under and not key.path.startswith(f"{under}."):
@@ -320,6 +320,6 @@ def children(under: str = "") -> Mapping[str, ConfigKey | None]:
 
 
 def section(value: object, here: Keys, under: str = "") -> dict[str, Any]:
-    """What a mapping states, by field name, with what holds keys in turn as it is. Raises InvalidValueError."""
+    """The values of a mapping by field name; the value of a key that has keys is not read. Raises InvalidValueError."""
     table = {name: (name.replace("-", "_"), key.kind if key else ANYTHING) for name, key in children(under).items()}
     return typed_yaml.fields_of(table).read(value, here)

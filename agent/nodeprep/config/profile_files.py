@@ -1,4 +1,4 @@
-"""Profiles by name or file: the built-in ones, an operator's, what they extend, and which one holds."""
+"""Profiles by name or file: the built-in ones, an operator's, and what they extend."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class _Source(Value):
 
 
 class NamedProfile(Value):
-    """A profile with all that it extends, and the names it goes by: its own first, then those of what it extends.
+    """A profile with all that it extends, and its names: its own first, then those of the profiles that it extends.
 
-    `stated` is what files say is expected; a built-in profile's part is left out of it.
+    `stated` is what the operator's files expect, without what built-in profiles expect.
     """
 
     profile: Profile
@@ -45,14 +45,13 @@ class NamedProfile(Value):
 def effective(asked: str, beside: str = ".", known: Iterable[Check] = ALL) -> Profile:
     """The profile of that name or file with all that it extends; the result extends nothing.
 
-    A name is a built-in one's, anything with a "/" or a suffix ".yaml" a file's, relative to `beside`.
-    Raises ConfigError.
+    `asked` is the name of a built-in profile, or a file relative to `beside`. Raises ConfigError.
     """
     return named(asked, beside, known).profile
 
 
 def named(asked: str, beside: str = ".", known: Iterable[Check] = ALL) -> NamedProfile:
-    """The same with the names of its lineage. Raises ConfigError."""
+    """The same with the names of all profiles that it extends. Raises ConfigError."""
     lineage = _lineage(asked, beside, tuple(known))
     files = [source.profile for source in lineage if source.file is not None]
     names = tuple(dict.fromkeys(source.profile.name for source in lineage))
@@ -69,7 +68,7 @@ def _whole(lineage: list[Profile]) -> Profile:
 
 
 def validate(file: str, known: Iterable[Check] = ALL) -> Profile:
-    """The profile of a file, whatever it is called, as `effective` gives it. Raises ConfigError."""
+    """The profile of a file, even if it has the name of a built-in profile. Raises ConfigError."""
     return effective(file if "/" in file else f"./{file}", "", known)
 
 
@@ -88,10 +87,6 @@ def _lineage(asked: str, beside: str, known: tuple[Check, ...]) -> list[_Source]
             raise child.document.error(("extends",), parent, f"a profile that does not lead back here ({way})")
         lineage.append(found)
     return lineage
-
-
-def is_file_name(asked: str) -> bool:
-    return "/" in asked or asked.endswith((".yaml", ".yml"))
 
 
 class NoSuchProfileError(ConfigError):
@@ -120,6 +115,6 @@ def _source(asked: str, beside: str, known: tuple[Check, ...]) -> _Source:
 
 @cache
 def _built_in(name: str) -> _Source:
-    """One of ours, which nobody changes: the agent chooses anew whenever the hardware shows something else."""
+    """A built-in profile. It never changes, and the agent asks for it each time that the hardware changes."""
     document = Document(f"profile {name}", built_in_profiles.PROFILES[name])
     return _Source(None, document, job_profile.parse(document.value))

@@ -1,4 +1,4 @@
-"""A configuration file to begin with: every key at its default, with what it means above it."""
+"""A new configuration file: every key at its default, with its meaning above it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEAD = """\
 # The configuration of nodeprep, for `nodeprep check` and `nodeprep agent`. Every key stands at its default, and may go.
 # Prove it with: nodeprep config validate FILE
 """
-# What an empty list or mapping would hold.
+# Examples for keys that are empty by default.
 EXAMPLES: Mapping[str, str] = {
     "want": "port.mtu: {at-least: 9000}",
     "waivers": '- {check: pci.link, device: "0000:5c:00.0", nodes: ["gpu-1*"], until: DATE, reason: riser on order}',
@@ -25,7 +25,7 @@ EXAMPLES: Mapping[str, str] = {
 
 
 def starter() -> str:
-    """The text; read as a file, it says what no file at all says."""
+    """The text. A node with this file behaves as a node without a file."""
     return "\n".join([HEAD.rstrip("\n"), *_lines("", written.written(Settings()), "")]) + "\n"
 
 
@@ -46,7 +46,7 @@ def _lines(under: str, values: Mapping[str, Any], indent: str) -> Iterator[str]:
 
 
 def example(path: str) -> str:
-    """What could stand at a key that is empty by default; "" for any other."""
+    """An example for a key that is empty by default; "" for any other key."""
     if path == "every":
         return "\n".join(f"{agent_settings.fact_name(fact)}: {fact.every:g}" for fact in FACTS)
     return EXAMPLES.get(path, "")

@@ -14,9 +14,9 @@ EXCUSABLE = (Status.FAIL, Status.WARN, Status.UNKNOWN)
 
 
 class Waiver(Value):
-    """Excuses findings of the checks, devices and nodes that its patterns match, up to and with the date `until`.
+    """Excuses findings of the checks, devices and nodes that its patterns match, up to and including the date `until`.
 
-    `device` is held against a PCI address, `address/port` and the device's name; `until` is YYYY-MM-DD.
+    `device` is compared with the PCI address, `address/port` and the device's name. `until` is YYYY-MM-DD.
     """
 
     check: str
@@ -26,7 +26,7 @@ class Waiver(Value):
     nodes: tuple[str, ...] = ("*",)
 
     def days_left(self, today: str) -> int:
-        """Negative once it has expired."""
+        """The days until it ends; negative if it has expired."""
         return (date.fromisoformat(self.until) - date.fromisoformat(today)).days
 
     def covers(self, finding: Finding, node: str) -> bool:
@@ -42,10 +42,10 @@ class Waiver(Value):
 def apply_waivers(
     findings: Iterable[Finding], waivers: Iterable[Waiver], node: str, today: str
 ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    """The findings, excused where a waiver in force covers them, and notes on others that would have.
+    """The findings, excused if a waiver in force covers them, and notes on waivers that would cover them.
 
-    In force are those that have not expired and end within LONGEST days. `today` is the UTC date of the look, so that a
-    recorded node is judged as it was.
+    A waiver is in force if it has not expired and ends within WAIVER_LIMIT_DAYS days. `today` is the UTC date of the
+    look, so that a recorded node is judged as it was.
     """
     given = tuple(waivers)
     if not given:

@@ -1,4 +1,4 @@
-"""Numbers that operators state for single checks, held against the Want that each check declares."""
+"""Numbers that operators set for single checks, read by the Want that each check declares."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from nodeprep.typed_yaml import InvalidValueError, Keys
 
 
 def wants(profile: Profile, known: Iterable[Check] = ALL) -> dict[str, object]:
-    """Each check's Want with what the profile states, by check id. Raises InvalidValueError."""
+    """The Want of each check for which the profile has numbers, by check id. Raises InvalidValueError."""
     return {check: want(known, check, numbers, ("want", check)) for check, numbers in profile.want.items()}
 
 
 def want(known: Iterable[Check], wanted: str, numbers: Mapping[str, Any], here: Keys) -> object:
-    """One check's Want; what is not stated keeps the default that stands beside its rule. Raises InvalidValueError."""
+    """One check's Want; a number that is not stated keeps its default. Raises InvalidValueError."""
     by_id = {check.id: check for check in known}
     if wanted not in by_id:
         raise InvalidValueError(here, wanted, a_check(wanted, by_id))
@@ -29,7 +29,7 @@ def want(known: Iterable[Check], wanted: str, numbers: Mapping[str, Any], here: 
 
 
 def check_gates(profile: Profile, known: Iterable[Check] = ALL) -> None:
-    """Raise InvalidValueError for a gate that is no check."""
+    """Raise InvalidValueError for a gate that is not the id of a check."""
     ids = [check.id for check in known]
     for index, gate in enumerate(profile.gates):
         if gate not in ids:

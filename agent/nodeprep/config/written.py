@@ -1,4 +1,4 @@
-"""Settings as they would stand in a file, every key with its value; what a reload changes, in words."""
+"""Settings as a file would state them, every key with its value; and what a reload changes, in words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VALUE_LIMIT_CHARACTERS = 60  # characters of one value in a line of words
 
 
 def written(settings: Settings) -> dict[str, Any]:
-    """Every key with the value that holds, defaults included, in the order of the table of keys."""
+    """Every key with its value in force, including defaults, in the order of the table of keys."""
     agent = settings.agent
     rules = {name: _stated(agent.confirmation.rules[kind], f"confirmation.{name}") for name, kind in CLASSES.items()}
     return {
@@ -40,7 +40,7 @@ def written(settings: Settings) -> dict[str, Any]:
 
 
 def changes(old: Settings, new: Settings) -> tuple[str, ...]:
-    """What a reload changes, a line for each key; those that need a restart say so. None where both mean the same."""
+    """What a reload changes, a line for each key. A key that needs a restart says so. Empty if nothing changes."""
     before, after = written(old), written(new)
     return (*_values(before, after), *_profiles(old, new))
 
@@ -56,7 +56,7 @@ def _values(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
 
 
 def _profiles(old: Settings, new: Settings) -> Iterator[str]:
-    """Profiles whose names stayed and whose files say something else."""
+    """Profiles with the same names as before whose files have changed."""
     if old.default == new.default and old.named() != new.named():
         yield f"default: the profile {new.default} says something else"
     for index, (was, now) in enumerate(zip(old.agent.assign, new.agent.assign, strict=False)):
@@ -81,7 +81,7 @@ def _rule(rule: AssignRule) -> dict[str, Any]:
 
 
 def _stated(value: Any, under: str) -> dict[str, Any]:
-    """The fields of a value that have a key there."""
+    """The fields of a value that have a key under this path."""
     names = {name.replace("_", "-"): name for name in field_names(value)}
     return {key: _plain(getattr(value, names[key])) for key, own in keys.children(under).items() if own is not None}
 

@@ -1,6 +1,6 @@
-"""YAML text to plain values that remember the line of every key, and back: the only place that knows YAML.
+"""YAML text to plain values with the line of every key, and back: the only module that knows YAML.
 
-Words are read as YAML 1.2 reads them: `no` and `0000:50:00.0` are text, which YAML 1.1 takes for false and a number.
+Words are read as in YAML 1.2: `no` and `0000:50:00.0` are text. YAML 1.1 reads them as false and as a number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nodeprep.pattern import Pattern
 from nodeprep.typed_yaml import Keys
 
 DEPTH = 16  # nesting; a profile needs 5
-VALUES_LIMIT = 50_000  # values, aliases written out: a small file can spell an exponential one
+VALUES_LIMIT = 50_000  # values, with aliases expanded: a small file can expand to exponentially many
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where PyYAML was built with it
 STANDARD_TAG_PREFIX = "tag:yaml.org,2002:"
 INTEGER = Pattern(r"[-+]?(?:0|[1-9][0-9]{0,18})")
@@ -27,7 +27,7 @@ WORDS |= dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false",
 
 
 def read(data: bytes, source: str) -> Document:
-    """Read YAML. Raises ConfigError, whatever the bytes are."""
+    """Read YAML. Raises ConfigError for any bytes that are not valid."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -51,7 +51,7 @@ def read(data: bytes, source: str) -> Document:
 class _Composer:
     """Builds values from the parser's events one by one.
 
-    PyYAML's own composer recurses in C: a file of nested brackets ends the process there (PyYAML 6.0.3).
+    PyYAML's own composer recurses in C: a file of nested brackets crashes the process (PyYAML 6.0.3).
     """
 
     def __init__(self, source: str, events: Iterator[Any]) -> None:
@@ -97,7 +97,7 @@ class _Composer:
         return value
 
     def alias(self, event: Any, keys: Keys) -> object:
-        """What the anchor stands for; also of no use within itself, where it is not known yet."""
+        """The value of the anchor. An alias inside its own anchor is an error, because the value is not known yet."""
         if event.anchor not in self.anchors:
             found = f"the alias *{typed_yaml.printable(event.anchor)}"
             raise self.error(event, keys, found, "an anchor of that name above it")
@@ -142,12 +142,12 @@ class _Composer:
 
 
 def dump(value: Mapping[str, Any]) -> str:
-    """YAML for people: numbers bare, and in quotes whatever some reader could take for anything but text."""
+    """YAML for people: numbers without quotes; text with quotes if a reader could take it for something else."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, default_flow_style=False)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes lists under their key with an indent, and no anchors."""
+    """Writes lists with an indent under their key, and never an anchor."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
         super().increase_indent(flow, False)

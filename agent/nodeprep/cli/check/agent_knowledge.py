@@ -16,9 +16,9 @@ UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 class AgentKnowledge(Value):
-    """The agent state, None where it says nothing of this boot; `words` describe the agent, "" without one.
+    """The agent state, None if it is not of this boot. `words` describe the agent, "" without one.
 
-    `socket` is the agent's socket.
+    `socket` is the path of the agent's socket.
     """
 
     agent_state: AgentState | None = None
@@ -30,9 +30,9 @@ NO_KNOWLEDGE = AgentKnowledge()
 
 
 def agent_knowledge(at: NodePlace) -> AgentKnowledge:
-    """What an agent on this live node left behind in this boot. The read locks it for a moment at most.
+    """What an agent of this boot saved on this live node. Reading locks its state file for a moment at most.
 
-    Raises UsageError where only some of the variables for its directories are set.
+    Raises UsageError if only some of the variables for its directories are set.
     """
     if not at.live:
         return NO_KNOWLEDGE

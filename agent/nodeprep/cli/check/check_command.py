@@ -24,7 +24,7 @@ from nodeprep.values import Value, replace
 
 HOME_AND_CLEAR = "\x1b[H\x1b[J"
 WAIT_PERIOD_SECONDS = 1.0  # seconds between two looks of --wait
-INTERRUPTED = 130  # 128 + SIGINT, before there was anything to say
+INTERRUPTED = 130  # 128 + SIGINT, before the first report
 BY_ID = {check.id: check for check in ALL}
 
 
@@ -83,7 +83,7 @@ def run(asked: CheckOptions) -> int:
 
 
 def _recorded(asked: CheckOptions, file: str) -> int:
-    """Judge a recording by the profile and waivers of that time, unless others are given."""
+    """Judge a recording by its own profile and waivers, unless the operator gives others."""
     for option, value in (
         ("--root", asked.root),
         ("--host-root", asked.host_root),
@@ -132,7 +132,7 @@ class ReportWriter(Value):
 
 
 def _forever(watch: NodeWatch, say: ReportWriter, every: float) -> int:
-    """Until Ctrl-C, or until nobody reads any more; exits with the result of the last look."""
+    """Until Ctrl-C, or until stdout is closed; exits with the result of the last look."""
     code = INTERRUPTED
     redraw = terminal.is_terminal() and say.asked.output is not Format.JSON
     try:
@@ -147,7 +147,7 @@ def _forever(watch: NodeWatch, say: ReportWriter, every: float) -> int:
 
 
 def _until_ready(watch: NodeWatch, say: ReportWriter, longest: float) -> int:
-    """Prints what it waits for on stderr, each line once, and the report at the end."""
+    """Prints on stderr what it waits for, each line once, and prints the report at the end."""
     end = clock.now() + longest
     told = ""
     while True:

@@ -23,7 +23,7 @@ STAGES = {
     Stage.DEVICE: "needs no device plugin",
     Stage.NODE: "looks at what plugins and Kubernetes advertise",
 }
-# Design 3.2 in words; the agent's numbers are its own.
+# Design 3.2 in words, with the default numbers; the agent's configuration may set others.
 CONFIRMATIONS = {
     Confirmation.FAST: "convicts after 2 fresh looks at least 0.5 s apart",
     Confirmation.RECORDS: "convicts after 2 fresh looks at least 15 s apart",
@@ -33,7 +33,7 @@ CONFIRMATIONS = {
 
 
 class WantNumber(Value):
-    """A number that an operator may set: its key in YAML, its default, and what its author says of it."""
+    """A number that an operator may set: its key in YAML, its default, and its meaning."""
 
     key: str
     default: str
@@ -57,12 +57,12 @@ def explain(wanted: str, no_color: bool) -> int:
 
 
 def needs(check: Check) -> tuple[str, ...]:
-    """The facts without which it is not run, by the names of their files."""
+    """The facts that it needs to run, by the names of their modules."""
     return tuple(_fact(kind) for kind in check.needs)
 
 
 def uses(check: Check) -> tuple[str, ...]:
-    """The facts that it looks at where they are shown."""
+    """The facts that it also reads if the node shows them."""
     return tuple(_fact(kind) for kind in check.uses)
 
 
@@ -71,7 +71,7 @@ def _fact(kind: type) -> str:
 
 
 def numbers(check: Check) -> tuple[WantNumber, ...]:
-    """Those that its Want declares, each with what the Want says of it."""
+    """The numbers that its Want declares, each with its meaning."""
     if check.want is None:
         return ()
     hints = get_type_hints(check.want, include_extras=True)
@@ -82,7 +82,7 @@ def numbers(check: Check) -> tuple[WantNumber, ...]:
 
 
 def about_numbers(check: Check) -> tuple[str, ...]:
-    """What the author says of the numbers together, by paragraph."""
+    """The docstring of its Want, by paragraph."""
     told = inspect.getdoc(check.want) or "" if check.want else ""
     return tuple(" ".join(paragraph.split()) for paragraph in told.split("\n\n") if paragraph)
 
@@ -122,7 +122,7 @@ def _listed(check: Check) -> dict[str, Any]:
 
 
 def sheet(check: Check, width: int, colour: bool = False) -> list[str]:
-    """All that is known of a check, as `nodeprep explain` prints it."""
+    """The page of a check, as `nodeprep explain` prints it."""
     page = Page(width, colour)
     page.say(f"{check.id}: {check.question}", Paint.STRONG)
     page.gap()
@@ -146,18 +146,18 @@ def sheet(check: Check, width: int, colour: bool = False) -> list[str]:
 
 
 def told(reason: Reason) -> str:
-    """A reason, its status, and its own fix with words in capitals for what differs from node to node."""
+    """A reason, its status and its own fix; placeholders are words in capitals."""
     return f"{reason.name} ({reason.status})" + (f": {filled(reason.fix)}" if reason.fix else "")
 
 
 def repair(check: Check, shown: Callable[[str], str]) -> str:
-    """What mends its fault today, and what is planned to; `shown` writes a name."""
+    """Who mends its fault today, and which remedies are planned. `shown` formats a name."""
     planned = f"; planned: {', '.join(map(shown, check.remedies))}" if check.remedies else ""
     return f"by a human, as the fix says{planned}"
 
 
 def looks(check: Check) -> str:
-    """Which facts it needs and which it looks at besides, and whether one look is enough."""
+    """Which facts it needs, which others it reads, and whether it compares two looks."""
     besides = f"; looks at {', '.join(uses(check))} where shown" if check.uses else ""
     rates = "; compares two looks at a live node" if check.rates else ""
     return f"{', '.join(needs(check))}{besides}{rates}"

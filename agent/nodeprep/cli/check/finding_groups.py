@@ -18,7 +18,7 @@ class Group(Struct):
 
 
 class UnreadableGroup(Struct):
-    """Unreadable things of the same kind for the same checks; `findings` are those that stay open because of them."""
+    """Unreadable things of the same kind for the same checks; `findings` are the UNKNOWN ones because of them."""
 
     checks: tuple[str, ...]
     blinds: list[Unreadable]
@@ -26,7 +26,7 @@ class UnreadableGroup(Struct):
 
 
 def faults(findings: Iterable[Finding], status: Status) -> list[Group]:
-    """The findings of a status that stand for themselves, by check and reason, in the order of the checks."""
+    """The findings of a status that count, by check and reason, in the order of the checks."""
     groups: dict[tuple[str, str], Group] = {}
     for finding in findings:
         if finding.counts and finding.status is status:
@@ -38,7 +38,7 @@ def faults(findings: Iterable[Finding], status: Status) -> list[Group]:
 
 
 def attach(groups: list[Group], findings: Iterable[Finding]) -> list[Finding]:
-    """Put each consequence under the group that it follows from; returns those without such a group."""
+    """Put each consequence under the group that it follows from. Returns the consequences without such a group."""
     found = tuple(findings)
     loose: list[Finding] = []
     for finding in found:
@@ -51,7 +51,7 @@ def attach(groups: list[Group], findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _top(finding: Finding, findings: tuple[Finding, ...], passed: set[str]) -> Finding | None:
-    """The end of the chain of roots, which is longer than one where a node-wide finding links devices."""
+    """The end of the chain of roots. The chain is longer than one if a node-wide finding links devices."""
     if finding.root in passed:
         return None
     near = [
@@ -68,7 +68,7 @@ def _top(finding: Finding, findings: tuple[Finding, ...], passed: set[str]) -> F
 
 
 def blinds(findings: Iterable[Finding]) -> list[UnreadableGroup]:
-    """What could not be read, and the checks that stay open because of it; each path once."""
+    """What could not be read, and the checks that are UNKNOWN because of it; each path once."""
     by_path: dict[Unreadable, list[Finding]] = {}
     broken: list[UnreadableGroup] = []
     for finding in findings:

@@ -1,4 +1,4 @@
-"""A report for machines: JSON as docs/report.schema.json has it. No times in it: equal looks give equal bytes."""
+"""A report for programs: JSON by docs/report.schema.json. It has no times, so equal looks give equal bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodeprep.model import Finding, Remedy, Report, Status, Unreadable, Waived
 
 
 def document(report: Report, fail_on: FailOn) -> dict[str, Any]:
-    """The report as plain values; findings in the order of the checks, and by place and port within one."""
+    """The report as plain values; findings in the order of the checks, and by place and port within a check."""
     end = outcome.outcome(report, fail_on)
     order = {check: index for index, check in enumerate(dict.fromkeys(finding.check for finding in report.findings))}
     findings = sorted(report.findings, key=lambda one: (order[one.check], one.subject.place, one.subject.port or 0))
@@ -38,12 +38,12 @@ def document(report: Report, fail_on: FailOn) -> dict[str, Any]:
 
 
 def text(value: object) -> str:
-    """JSON in ASCII for any reader: bytes of a name that are not UTF-8 become backslash escapes."""
+    """JSON in ASCII: bytes of a name that are not UTF-8 become backslash escapes."""
     return json.dumps(_unicode(value), indent=2, ensure_ascii=True)
 
 
 def _counts(findings: tuple[Finding, ...]) -> dict[str, int]:
-    """Findings that stand for themselves by status, then the consequences and the waived among the others."""
+    """Findings that count, by status; then the numbers of consequences and of waived findings."""
     standing = Counter(finding.status for finding in findings if finding.counts)
     counts = {str(status): standing[status] for status in Status}
     waived = sum(finding.waived is not None for finding in findings)
@@ -71,7 +71,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _fix(finding: Finding) -> str:
-    """What to do; of what could not be read, what lets it be read."""
+    """What to do; if something could not be read, what lets it be read."""
     blind = finding.verdict.blind
     return unread.cure(blind) if blind is not None and finding.status is Status.UNKNOWN else finding.fix
 
@@ -93,7 +93,7 @@ def _waived(waived: Waived | None) -> dict[str, Any] | None:
 
 
 def _unicode(value: object) -> object:
-    """Without lone surrogates, which stand for undecodable bytes in Python and for nothing in JSON."""
+    """The value without lone surrogates: Python uses them for undecodable bytes, and JSON does not have them."""
     match value:
         case str():
             return value.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""Looks at one node for `check`: once, twice where rates are asked, or again and again."""
+"""Looks at one node for `check`: once, twice to measure rates, or repeatedly."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from nodeprep.values import Struct
 
 
 class LookPair(Struct):
-    """Gives looks, each with the one before it, from which rates are computed; a dead tree has no look before.
+    """Gives looks, each with the look before it, to compute rates. A dead tree has no look before.
 
-    `settle` is the time between the two looks of the first time in seconds, 0 for one look.
+    `settle` is the time between the first two looks in seconds; 0: the first call takes one look.
     """
 
     observer: Observer
@@ -49,6 +49,6 @@ def facts_for(checks: Iterable[Check], *, to_select: bool) -> tuple[Fact, ...]:
 
 
 def _may_have_ports(look: Look) -> bool:
-    """A node without ports has no rates to wait for; one that could not be read gets a second chance to answer."""
+    """Whether a second look is worth the wait: there are ports, or they could not be read and may answer then."""
     seen = look.facts.get(rdma.Rdma)
     return isinstance(seen, Unreadable) or bool(isinstance(seen, rdma.Rdma) and seen.ports)

@@ -1,4 +1,4 @@
-"""Looks at one node for `check` and `snapshot`, and keeps the profile that hardware chose."""
+"""Looks at one node for `check` and `snapshot`, and keeps the profiles that the hardware chose."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nodeprep.values import Struct
 
 
 class NodeWatch(Struct):
-    """Judges one node again and again.
+    """Judges one node repeatedly.
 
-    It keeps the profile that hardware chose once: a node that lost its NICs looks like one that never had any.
+    It keeps the profiles that the hardware chose first: a node that lost its NICs looks like one that never had any.
     """
 
     assessment: Assessment
@@ -29,7 +29,7 @@ class NodeWatch(Struct):
         return self.assessment.report(*self.observe())
 
     def observe(self) -> tuple[Look, Look | None, ProfileSelection]:
-        """The look, the one before it if rates are asked, and the profile in force."""
+        """The look, the look before it if rates are measured, and the profiles in force."""
         if self.looks is None:
             self.excluded = self.assessment.excluded_paths()
             self.looks = self.looks_of(self.excluded)

@@ -10,7 +10,7 @@ from nodeprep.values import Value
 
 
 class VerdictWord(StrEnum):
-    """A verdict in a word. NOTHING: this node shows nothing that could be ready or not."""
+    """A verdict in a word. NOTHING: this node shows nothing that can be judged."""
 
     READY = "ready"
     NOT_READY = "not-ready"
@@ -19,14 +19,14 @@ class VerdictWord(StrEnum):
 
 
 class CheckOutcome(Value):
-    """The verdict, and what the command exits with."""
+    """The verdict and the exit code."""
 
     word: VerdictWord
     exit_code: int
 
 
 def outcome(report: Report, fail_on: FailOn) -> CheckOutcome:
-    """0 if nothing is at or above `fail_on`, 1 if something is, 3 if nothing is but a gate check could not look.
+    """1 if a finding is at or above `fail_on`; else 3 if a gate check could not look; else 0.
 
     Consequences and waived findings do not count.
     """

@@ -24,9 +24,9 @@ PAINTS = {
 
 
 class Style(Value):
-    """How a table is set. `where` says what was looked at: a live node, a dead tree or a snapshot.
+    """How a table is printed. `where` says what was looked at: a live node, a dead tree or a snapshot.
 
-    `agent` describes the agent of the node, "" where none is known.
+    `agent` describes the agent of the node, "" if there is none.
     """
 
     where: str
@@ -37,7 +37,7 @@ class Style(Value):
 
 
 def table(report: Report, checks: Mapping[str, Check], style: Style) -> list[str]:
-    """The report as lines; `checks` by id are those that may stand in it."""
+    """The report as lines. `checks` by id are those that may have findings in it."""
     page = Page(style.width, style.colour)
     end = outcome.outcome(report, style.fail_on)
     page.say(headline(report, end), PAINTS[end.word])
@@ -57,7 +57,7 @@ def table(report: Report, checks: Mapping[str, Check], style: Style) -> list[str
 
 
 def headline(report: Report, end: CheckOutcome) -> str:
-    """The verdict and what it rests on, in a line."""
+    """The verdict and its basis, in one line."""
     failing = finding_groups.faults(report.findings, Status.FAIL)
     warnings = _number(len(finding_groups.faults(report.findings, Status.WARN)), "warning")
     blind = [finding for finding in report.findings if finding.counts and finding.status is Status.UNKNOWN]
@@ -131,7 +131,7 @@ def _fault(page: Page, group: Group, check: Check, findings: Iterable[Finding]) 
 
 
 def told(finding: Finding) -> str:
-    """The message; with the device, and what was seen and wanted, where it does not say them itself."""
+    """The message, with the device, what was seen and what was wanted if the message does not name them."""
     verdict = finding.verdict
     words = verdict.message
     if finding.subject.place and not any(
@@ -146,12 +146,12 @@ def told(finding: Finding) -> str:
 
 
 def _says(words: str, value: str) -> bool:
-    """Whether a value is in a message; of "4: ACTIVE" the word is enough."""
+    """Whether a message has a value; of "4: ACTIVE", the word is enough."""
     return value in words or value.rpartition(": ")[2] in words
 
 
 def fix_of(group: Group, check: Check) -> str:
-    """What to do about a fault; on several devices, with words in capitals where they differ."""
+    """What to do about a fault. If the fixes of several devices differ, placeholders are words in capitals."""
     first, *others = (finding.fix for finding in group.findings)
     if all(other == first for other in others):
         return first
@@ -194,7 +194,7 @@ def _waived(page: Page, findings: Iterable[Finding], loose: Iterable[Finding]) -
 
 
 def _rest(page: Page, findings: tuple[Finding, ...]) -> None:
-    """What is fine, in numbers; and what this node does not have, by name, so that nobody believes that it is fine."""
+    """How many checks are fine; and what this node does not have, by name, so that nobody takes it for fine."""
     fine = Counter(check.partition(".")[0] for check in _fine(findings))
     absent = _absent(findings)
     if fine or absent:

@@ -15,7 +15,7 @@ def unread(blind: Unreadable) -> str:
 
 
 def cure(blind: Unreadable) -> str:
-    """What lets it be read, "" where only the reason itself tells."""
+    """What lets it be read, "" if only the reason can tell."""
     if blind.kind is Why.MISSING and blind.path.startswith("Node "):
         return "kubectl get nodes lists the names; give one with --node"
     # A server that refuses does so for every user of this machine.

@@ -80,7 +80,7 @@ def admission_policy(file: str | None, account: str | None) -> int:
 
 
 def _effective(settings: Settings, today: str) -> dict[str, Any]:
-    """As in a file, without empty values, and with the days that each waiver has left."""
+    """The values in force as in a file, without empty ones, and with the days that each waiver has left."""
     said = written.written(settings)
     for told, waiver in zip(said["waivers"], settings.waivers, strict=True):
         told["days-left"] = max(0, waiver.days_left(today)) if waiver.days_left(today) >= 0 else "expired"

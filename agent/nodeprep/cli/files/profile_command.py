@@ -115,7 +115,7 @@ def _profile(look: Look, at: NodePlace, name: str | None) -> Profile:
 
 
 def _unread(look: Look) -> list[str]:
-    """What the profile lacks because it could not be read; parts that a copy never recorded do not count."""
+    """What the profile lacks because it could not be read. Parts that a copy does not have are not counted."""
     blinds = [
         blind
         for fact in LOOKED_AT

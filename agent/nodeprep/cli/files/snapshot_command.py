@@ -1,4 +1,4 @@
-"""`nodeprep snapshot`: looks as `check` does, at everything, and keeps what it saw in a file."""
+"""`nodeprep snapshot`: looks as `check` does, reads all facts, and writes them to a file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(
 
 
 def take(assessment: Assessment, at: NodePlace, settle: float) -> Snapshot:
-    """Look at everything, twice where rates can be measured, with the profile that `check` would use."""
+    """Read all facts, twice if rates can be measured, with the profile that `check` would use."""
     look, before, selection = NodeWatch(assessment, lambda excluded: _looks(assessment, at, settle, excluded)).observe()
     return _snapshot(
         assessment, at, settle if before else 0.0, selection, (look,) if before is None else (before, look)
