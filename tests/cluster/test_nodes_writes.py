@@ -117,16 +117,16 @@ def test_who_may_not_write_is_told_so(fleet: Cluster) -> None:
 
 
 def test_reset_waits_for_the_agent(fleet: Cluster) -> None:
-    profile_request: list[str] = []
+    reset_requests: list[str] = []
 
     def agent() -> None:
-        profile_request.append(asked(fleet, "fleet-1"))
-        annotate(fleet, "fleet-1", done=profile_request[-1])
+        reset_requests.append(asked(fleet, "fleet-1"))
+        annotate(fleet, "fleet-1", done=reset_requests[-1])
 
     thread = later(agent)
     done = nodes(fleet, "reset", "fleet-1", "--inventory", "--timeout", "30s")
     thread.join()
-    assert [wish.partition(" ")[2] for wish in profile_request] == ["inventory"]
+    assert [wish.partition(" ")[2] for wish in reset_requests] == ["inventory"]
     assert (done.returncode, done.stdout) == (0, "fleet-1: reset\n"), done.stderr
 
 
