@@ -2,12 +2,13 @@
 
 The first of these that names profiles decides:
 
-1. `--profile NAME` (`by_option`), or the recording that `check --snapshot` reads
-2. for `check` on a node with an agent: the profile that the agent uses (`by_agent`)
+1. `--profile NAME` (`by_option`)
+2. for `check` without `--config`: the agent of the node (`by_agent`)
+   for `check --snapshot`: the recording, unless `--config` has a `default`
 3. the first rule of `assign` that matches the node's labels, else `default` (`by_configuration`)
 4. the hardware (`_by_hardware`)
 
-`select` decides by 3 and 4. `--profile auto` leaves out 2 and 3.
+`cli.check.assessments` decides by 1 and 2, and `select` by 3 and 4. `--profile auto` leaves out 2 and 3.
 """
 
 from __future__ import annotations

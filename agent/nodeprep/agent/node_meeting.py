@@ -14,9 +14,7 @@ from nodeprep.publish.publisher import NodeAnnotations
 from nodeprep.values import Value, replace
 
 CHECKS = {check.id: check for check in ALL}
-INVENTORY = (
-    "inventory"  # at the end of a request to start over: the agent also forgets the devices and the hardware's profiles
-)
+INVENTORY = "inventory"  # ends a request to start over that also forgets devices and the hardware's profiles
 
 
 class NodeMeeting(Value):
