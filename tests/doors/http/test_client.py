@@ -16,8 +16,8 @@ import pytest
 
 from nodeprep.doors import clock
 from nodeprep.doors.http.client import HttpClient
-from nodeprep.doors.http.connection import Endpoint
 from nodeprep.doors.http.failure import BodyTooLarge, HttpFailure
+from nodeprep.doors.http.transport import Endpoint
 from nodeprep.model import Why
 from tests.rigs.raw_server import Caller, RawServer, always, once
 
@@ -370,7 +370,7 @@ LOADED = """\
 import socket, sys, threading
 from nodeprep.doors import clock
 from nodeprep.doors.http.client import HttpClient
-from nodeprep.doors.http.connection import Endpoint
+from nodeprep.doors.http.transport import Endpoint
 from nodeprep.doors.kube.requests import Peer, Wire
 print(*("h11" in sys.modules, "ssl" in sys.modules))
 wire = Wire(Peer("http://127.0.0.1:" + sys.argv[1]), 60.0)

@@ -18,8 +18,8 @@ import pytest
 from nodeprep.doors import clock
 from nodeprep.doors.http import tls as http_tls
 from nodeprep.doors.http.client import HttpClient
-from nodeprep.doors.http.connection import Endpoint
 from nodeprep.doors.http.failure import HttpFailure
+from nodeprep.doors.http.transport import Endpoint
 from nodeprep.doors.kube.requests import Broken, Peer, Wire
 from nodeprep.model import Why
 from tests.rigs.raw_server import Caller, RawServer, always, certificate, once

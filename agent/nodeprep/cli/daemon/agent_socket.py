@@ -24,8 +24,8 @@ class Said(Value):
 def ask(path: str, verb: str, page: str) -> Said:
     """One request. Raises OSError if nobody answers in time, or not as an agent does."""
     from nodeprep.doors.http.client import HttpClient
-    from nodeprep.doors.http.connection import Endpoint
     from nodeprep.doors.http.failure import HttpFailure
+    from nodeprep.doors.http.transport import Endpoint
 
     client = HttpClient(Endpoint("agent", 0, socket_path=path), keep_alive=False)
     try:

@@ -11,8 +11,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from nodeprep.doors.http import connection as http_connection
-from nodeprep.doors.http.connection import Endpoint
 from nodeprep.doors.http.failure import HttpFailure
+from nodeprep.doors.http.transport import Endpoint
 from nodeprep.model import Why
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import h11
 
 from nodeprep.doors import clock
 from nodeprep.doors.http import failure
-from nodeprep.doors.http.connection import Endpoint, Transport
 from nodeprep.doors.http.failure import BodyTooLarge, HttpFailure
+from nodeprep.doors.http.transport import Endpoint, Transport
 from nodeprep.model import Why
 
 HEAD_BYTES = 16 << 10  # of an answer's headers, or of one chunk's: the default of h11; an API server sends 1 KB

@@ -9,9 +9,9 @@ from nodeprep.doors import clock
 from nodeprep.doors.files.reader import DENIED
 from nodeprep.doors.http import imds_parse
 from nodeprep.doors.http.client import HttpClient
-from nodeprep.doors.http.connection import Endpoint
 from nodeprep.doors.http.failure import HttpFailure
 from nodeprep.doors.http.imds_parse import InstanceMetadata
+from nodeprep.doors.http.transport import Endpoint
 from nodeprep.model import Unreadable, Why
 from nodeprep.pattern import Pattern
 from nodeprep.values import Value, replace

@@ -6,7 +6,7 @@ import os
 import ssl
 from contextlib import suppress
 
-from nodeprep.doors.http.connection import Transport
+from nodeprep.doors.http.transport import Transport
 
 DECRYPTED_BYTES = 1 << 16  # of one read; a record of TLS has at most 16 KiB
 

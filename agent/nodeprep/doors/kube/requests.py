@@ -8,8 +8,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from nodeprep.doors import clock
 from nodeprep.doors.http.client import HttpClient
-from nodeprep.doors.http.connection import Endpoint
 from nodeprep.doors.http.failure import BodyTooLarge, HttpFailure
+from nodeprep.doors.http.transport import Endpoint
 from nodeprep.model import Why
 from nodeprep.values import Value, redacted
 
