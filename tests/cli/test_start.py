@@ -1,4 +1,4 @@
-"""What starts up, and what must not: `--help` imports nothing that it does not need."""
+"""A command imports what it uses and nothing else."""
 
 from __future__ import annotations
 
@@ -14,40 +14,109 @@ from typer.core import TyperGroup
 
 from nodeprep import __version__
 from nodeprep.cli.app import COMMANDS, app
+from nodeprep.cli.daemon.directories import OPTIONS
+from nodeprep.config.configuration import DEFAULT_FILE
+from nodeprep.doors.files.reader import Files
+from nodeprep.facts.alibaba.imds import ECS, PRODUCT
 from tests.cli.program import node, nodeprep
 
-HEAVY = (
-    "yaml",
-    "pyroute2",
-    "nodeprep.facts",
-    "nodeprep.checks",
-    "nodeprep.check_round",
-    "nodeprep.model",
-    "rich",
-    "json",
+# Modules and packages that a command does without. What typer imports itself is in no row: inspect, uuid, subprocess,
+# shutil, pathlib and urllib.parse. msgspec imports decimal.
+NEVER = ("asyncio", "concurrent", "hashlib", "random", "rich", "tempfile")
+SERVERS = (
+    "email",
+    "h11",
+    "http",
+    "kubernetes",
+    "nodeprep.agent",
+    "nodeprep.doors.events",
+    "nodeprep.doors.http",
+    "nodeprep.doors.kube",
+    "prometheus_client",
+    "ssl",
+    "urllib.request",
+    "urllib3",
 )
+KERNEL = ("ctypes", "logging", "nodeprep.doors.netlink", "pyroute2", "socket")
+FILES = ("base64", "yaml")
+VALUES = (
+    "decimal",
+    "json",
+    "msgspec",
+    "nodeprep.model",
+    "nodeprep.shown",
+    "nodeprep.values",
+)
+ROOMS = (
+    "nodeprep.check_round",
+    "nodeprep.checks",
+    "nodeprep.config",
+    "nodeprep.decide",
+    "nodeprep.doors",
+    "nodeprep.facts",
+)
+AGENT = ("dataclasses", "nodeprep.publish")
+ALWAYS = (*NEVER, *SERVERS)
+LOOK = (*ALWAYS, *FILES, *AGENT, "nodeprep.cli.nodes")
+HELP = (*ALWAYS, *KERNEL, *FILES, *VALUES, *ROOMS, *AGENT, "queue", "struct")
+TEXT = (*ALWAYS, *KERNEL, *FILES, *AGENT, "nodeprep.check_round", "nodeprep.doors", "queue", "struct")
+WAIT = ("wait-ready", "--profile", "x", "--stage", "device", "--timeout", "0", "--run-dir", "/nowhere")
+COMMANDS_WITHOUT = (
+    # a command, a module that shows that it ran, and what it does without
+    (("--help",), "typer", (*HELP, "nodeprep.cli.options")),
+    (("check", "--help"), "nodeprep.cli.options", HELP),
+    (("explain", "-h"), "nodeprep.cli.options", HELP),
+    (("agent", "--help"), "nodeprep.cli.options", HELP),
+    (("nodes", "--help"), "nodeprep.cli.nodes", HELP),
+    (("version",), "nodeprep.cli.version_command", HELP),
+    (("explain", "port.state"), "nodeprep.checks.port.state", TEXT),
+    (("list",), "nodeprep.checks.port.state", TEXT),
+    (("config", "show"), "nodeprep.config.configuration", (*ALWAYS, *KERNEL, *AGENT)),
+    (WAIT, "nodeprep.publish.gate_files", (*ALWAYS, *KERNEL, *FILES, "nodeprep.checks", "nodeprep.facts", "queue")),
+)
+# A command says at its end what it imported. `-X importtime` says nothing of what import_module imports.
+IMPORTS = """\
+import atexit, sys
+atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+from nodeprep.__main__ import main
+sys.exit(main())
+"""
+CONFIGURED = Path(DEFAULT_FILE).exists()  # then YAML is read
+ON_ECS = Files().text(PRODUCT) == ECS  # then the metadata server is asked
 
 
-def imported(*arguments: str) -> set[str]:
-    command = (sys.executable, "-X", "importtime", "-m", "nodeprep", *arguments)
+def imported(*arguments: str, **environment: str) -> frozenset[str]:
+    """The modules that a command imports, and the packages that they are in."""
     # coverage would start itself in the program, with imports of its own.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    command = (sys.executable, "-c", IMPORTS, *arguments)
+    done = subprocess.run(command, env=inherited | environment, capture_output=True, text=True, check=False)
+    assert done.returncode in {0, 1, 3}, done.stderr
+    modules = [name.split(".") for name in done.stderr.splitlines()[-1].split()]
+    return frozenset(".".join(parts[:length]) for parts in modules for length in range(1, len(parts) + 1))
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("check", "--help"), ("explain", "-h"), ("version",)])
-def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("arguments", "shows", "without"), COMMANDS_WITHOUT, ids=lambda one: " ".join(one[:2]))
+def test_a_command_imports_nothing_that_it_does_not_use(
+    arguments: tuple[str, ...], shows: str, without: tuple[str, ...]
+) -> None:
     modules = imported(*arguments)
-    assert "typer" in modules
-    assert not [heavy for heavy in HEAVY if heavy in modules]
+    assert shows in modules
+    assert not modules.intersection(without)
 
 
 def test_a_dead_tree_needs_no_netlink(tmp_path: Path) -> None:
     modules = imported("check", "--root", str(node("h100-ib", tmp_path)))
     assert "nodeprep.check_round" in modules
-    assert not [heavy for heavy in ("pyroute2", "ctypes", "rich") if heavy in modules]
+    assert not modules.intersection((*LOOK, *KERNEL, "struct"))
+
+
+@pytest.mark.skipif(CONFIGURED or ON_ECS, reason="this host has a configuration, or a metadata server to ask")
+def test_a_live_node_asks_the_kernel_and_no_server(tmp_path: Path) -> None:
+    no_agent = dict.fromkeys(OPTIONS, str(tmp_path))
+    modules = imported("check", "--settle", "0", NODE_NAME="", **no_agent)
+    assert {"nodeprep.check_round", "nodeprep.doors.netlink.routing", "pyroute2"} <= modules
+    assert not modules.intersection(LOOK)
 
 
 def test_the_line_of_a_command_in_the_list_is_the_first_of_its_own_help() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 from collections.abc import Mapping
@@ -179,6 +178,8 @@ def _plugin(where: str, call: object, cluster: Mapping[str, object], directory: 
 
 def _of_the_cluster(cluster: Mapping[str, Any], told: Any) -> Mapping[str, object]:
     """What a plugin may want to know (Cluster in client-authentication.v1)."""
+    import base64
+
     names = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
     known: dict[str, object] = {name: cluster[name] for name in names if name in cluster}
     with suppress(OSError, TypeError):  # the request to the server will report it
