@@ -15,7 +15,6 @@ from urllib.parse import quote, urlencode
 
 from nodeprep import __version__
 from nodeprep.doors import clock
-from nodeprep.doors.http import date as http_date
 from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, CONNECT, READ, WORDS, ApiResponse, Broken, Peer, Wire
 from nodeprep.model import CannotLook, Unreadable, Why
 from nodeprep.pattern import Pattern
@@ -163,7 +162,7 @@ class ApiReader:
             self.lost = trouble if broken.lost else None
             return trouble
         self._access.count(GET, answer.status)
-        self._set_clock(answer.date)
+        self.now = self.now if answer.date is None else answer.date
         if answer.status == 401:
             if self._access.plugin is not None:
                 self._access.plugin.forget()
@@ -173,10 +172,6 @@ class ApiReader:
         if answer.status == 403:
             return Unreadable(Why.DENIED, what, errno.EACCES, f"HTTP 403: may not; see kubectl auth can-i {may}")
         return None if answer.status == 404 else _read(answer, what)
-
-    def _set_clock(self, date: str | None) -> None:
-        told = http_date.http_date(date or "")
-        self.now = self.now if told is None else told
 
 
 def _read(answer: ApiResponse, what: str) -> Object | Unreadable:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
@@ -11,12 +13,11 @@ from nodeprep.doors.http.client import HttpClient
 from nodeprep.doors.http.failure import BodyTooLarge, HttpFailure
 from nodeprep.doors.http.transport import Endpoint
 from nodeprep.model import Why
+from nodeprep.pattern import Pattern
 from nodeprep.values import Value, redacted
 
 if TYPE_CHECKING:
     import ssl
-
-__all__ = ["ApiResponse", "Broken", "Peer", "Wire"]
 
 CONNECT, READ = 1.0, 2.0  # seconds, for each step of one connection (its TLS included) and for one silence
 BODY_LIMIT_BYTES = (
@@ -26,6 +27,8 @@ LONGEST_LINE = 4 << 20  # bytes of one event of a watch: etcd takes objects of 1
 WORDS = 200  # characters of what a library says
 MOST_WAIT = 300.0  # seconds that a server may have us wait, whatever it says
 PORTS = {"https": 443, "http": 80}
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+DATE = Pattern(r"[A-Z][a-z]{2}, ([0-9]{2}) ([A-Z][a-z]{2}) ([0-9]{4}) ([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT", re.ASCII)
 
 
 class Peer(Value):
@@ -69,13 +72,14 @@ class Peer(Value):
 
 
 class ApiResponse(Value):
-    """`date` is the header of that name. `body` is None where it has more than LARGEST bytes.
+    """`date` is the server's clock in seconds since 1970, None where it does not say.
 
-    `retry_after` are the seconds that the server wants to be left alone for, 0.0 where it does not say.
+    `body` is None where it has more than BODY_LIMIT_BYTES. `retry_after` are the seconds that the server wants to be
+    left alone for, 0.0 where it does not say.
     """
 
     status: int
-    date: str | None
+    date: float | None
     body: bytes | None
     retry_after: float = 0.0
 
@@ -118,7 +122,8 @@ class Wire:
         except HttpFailure as failure:
             raise self._broken(failure) from failure
         self._answered = True
-        return ApiResponse(response.status, response.header("Date"), whole, _seconds(response.header("Retry-After")))
+        date, wait = http_date(response.header("Date") or ""), _seconds(response.header("Retry-After"))
+        return ApiResponse(response.status, date, whole, wait)
 
     def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[bytes]:
         """The lines of an answer as they come, to its end; of another status than 200, none.
@@ -174,3 +179,15 @@ def _seconds(value: str | None) -> float:
     """`Retry-After` in seconds, bounded; 0.0 for a date, which no API server sends."""
     told = value or ""
     return min(float(told), MOST_WAIT) if told.isascii() and told.isdigit() and len(told) <= 9 else 0.0
+
+
+def http_date(value: str) -> float | None:
+    """Seconds since 1970 by a date as servers must send it (IMF-fixdate, RFC 9110, 5.6.7); None for anything else."""
+    found = DATE.fullmatch(value)
+    if found is None or found[2] not in MONTHS:
+        return None
+    day, year, hour, minute, second = (int(found[group]) for group in (1, 3, 4, 5, 6))
+    try:
+        return datetime(year, MONTHS.index(found[2]) + 1, day, hour, minute, min(second, 59), tzinfo=UTC).timestamp()
+    except ValueError:
+        return None

@@ -1,4 +1,4 @@
-"""Dates of HTTP headers, held against those that the standard library writes."""
+"""Dates in headers of the API server, held against those that the standard library writes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeprep.doors.http import date
+from nodeprep.doors.kube import requests
 
 
 @given(st.integers(0, 4_000_000_000))
 def test_each_second_is_read_as_it_was_written(seconds: int) -> None:
-    assert date.http_date(formatdate(seconds, usegmt=True)) == seconds
+    assert requests.http_date(formatdate(seconds, usegmt=True)) == seconds
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def test_each_second_is_read_as_it_was_written(seconds: int) -> None:
     ],
 )
 def test_what_is_no_date(value: str) -> None:
-    assert date.http_date(value) is None
+    assert requests.http_date(value) is None
 
 
 def test_a_leap_second_is_the_one_before() -> None:
-    assert date.http_date("Sat, 31 Dec 2016 23:59:60 GMT") == date.http_date("Sat, 31 Dec 2016 23:59:59 GMT")
+    assert requests.http_date("Sat, 31 Dec 2016 23:59:60 GMT") == requests.http_date("Sat, 31 Dec 2016 23:59:59 GMT")
