@@ -67,7 +67,6 @@ class Codec:
 
     def __init__(self, kinds: Iterable[type], version: int = 1) -> None:
         self.version = version
-        self._classes: dict[str, type] = {}
         self._records: dict[str, RecordShape] = {}
         for kind in (*kinds, Unreadable):
             self._learn(kind)
@@ -117,10 +116,10 @@ class Codec:
         if isinstance(value, Mapping):
             return {_key(key): self._encode(one) for key, one in value.items()}
         name = type(value).__name__
-        if self._classes.get(name) is not type(value):
+        record = self._records.get(name)
+        if record is None or record.cls is not type(value):
             raise TypeError(f"{value!r} is of no class that this codec knows")
-        shapes = self._records[name].shapes
-        own = raw(value) if isinstance(value, Shown) else {key: getattr(value, key) for key in shapes}
+        own = raw(value) if isinstance(value, Shown) else {key: getattr(value, key) for key in record.shapes}
         return {TAG: name} | {key: self._encode(one) for key, one in own.items()}
 
     def _read(self, shape: Shape, given: object, at: Path, rest: list[tuple[Path, object]]) -> object:
@@ -161,9 +160,10 @@ class Codec:
     def _learn(self, kind: type) -> None:
         """Know a class and, through its annotations, all that it is made of."""
         name = kind.__name__
-        if self._classes.setdefault(name, kind) is not kind:
+        known = self._records.get(name)
+        if known is not None and known.cls is not kind:
             raise TypeError(f"two classes are called {name}: JSON could not tell them apart")
-        if name in self._records:
+        if known is not None:
             return
         own, optional = _constructor(kind)
         shapes: dict[str, Shape] = {}

@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from nodeprep.values import field_names
+from nodeprep.values import Value, field_names, replace
 
 Keys = tuple[str | int, ...]  # the way to a value: names of keys, and places in lists from 0
 
@@ -37,28 +37,23 @@ class InvalidValueError(Exception):
         super().__init__(f"{printable(dotted(keys))}: found {words(found)}, wanted {wanted}")
 
 
-class ValueKind(Generic[T]):
+class ValueKind(Value, Generic[T]):
     """What may stand at a key.
 
     `says` completes "wanted ...". `read` gives the typed value, and raises InvalidValueError for anything else. `unit`
-    is that of a number. In a mapping a key that is left empty (null) is not stated, unless the kind `reads_null`. A
-    missing key of a `required` kind is read as null.
+    is that of a number. A `required` key may not be missing: then null is read. In a mapping a key that is left empty
+    (null) is not stated, unless the kind is `required` or `reads_null`.
     """
 
-    __slots__ = ("read", "reads_null", "required", "says", "unit")
-
-    def __init__(
-        self, says: str, read: Reader[T], unit: str = "", *, required: bool = False, reads_null: bool = False
-    ) -> None:
-        self.says = says
-        self.read = read
-        self.unit = unit
-        self.required = required
-        self.reads_null = required or reads_null
+    says: str
+    read: Reader[T]
+    unit: str = ""
+    required: bool = False
+    reads_null: bool = False
 
     def described(self, says: str, unit: str = "") -> ValueKind[T]:
         """The same kind, told in other words where a document lists what may stand at a key."""
-        return ValueKind(says, self.read, unit or self.unit, required=self.required, reads_null=self.reads_null)
+        return replace(self, says=says, unit=unit or self.unit)
 
 
 Table = Mapping[str, tuple[str, ValueKind[Any]]]  # by key: the field that it fills ("": none), what may stand there
