@@ -1,4 +1,4 @@
-"""Host: the doors that a fact may use. Live, or a dead tree that has files and nothing else."""
+"""Host: the doors that a fact may use. A live node has all of them, a dead tree has only files."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ METADATA = "http://100.100.100.200"  # the same in every VPC
 class Host:
     """One node. `live` opens netlink, the kernel log and the clock; a dead tree has `files` only.
 
-    `refused` holds paths that said they never answer; `excluded` are patterns of paths that are not read at all.
-    `physical_kinds` are the kinds of links (IFLA_INFO_KIND) that count as NICs: those without a kind, and in a rig
-    whose NICs are made by software, that one's. `metadata` is where the instance metadata service is, `kubernetes` the
-    way to the API server, if one was given.
+    `refused` holds paths of counters that the device does not have. `excluded` are patterns of paths that are never
+    read. `physical_kinds` are the kinds of links (IFLA_INFO_KIND) that count as NICs: links without a kind, and in a
+    rig with software NICs also their kind. `metadata` is the URL of the instance metadata service. `kubernetes` is the
+    access to the API server, if one was given.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Host:
     def unmounted(self) -> Unreadable | None:
         """Why a live host's root is not the root of the machine we run on; None if it is.
 
-        An empty /host would look like a node without devices: nothing may be concluded from it.
+        An empty /host would look like a node without devices. So nothing may be concluded from it.
         """
         if not self.live or not self.files.root:
             return None
@@ -80,9 +80,9 @@ class Host:
         return found if isinstance(found, str) else ""
 
     def writable_mounts(self, own: Sequence[str]) -> tuple[str, ...]:
-        """The mount points below a live host's root that a file may be opened for writing in, but for our `own`.
+        """The mount points below a live host's root in which we may write, without our `own`.
 
-        A host whose root is our own "/" has none: who runs there as root may write it all.
+        Where the host's root is our own "/", there are none to name: root may write everything.
         """
         data = Files().data(OWN, LIMIT)
         if not self.live or not self.files.root or not isinstance(data, bytes):
@@ -98,7 +98,7 @@ class Host:
         path = HOSTS
         data = self.files.data(path, LIMIT)
         if not isinstance(data, bytes) and self.live and not self.files.root:
-            path = OWN  # ours is the host's where no container is in between
+            path = OWN  # outside a container our mount table is the host's
             data = self.files.data(path, LIMIT)
         return tuple(mount_table.rows(data)) if isinstance(data, bytes) else data or not_recorded(path)
 
@@ -129,7 +129,7 @@ class Host:
         return _asked("netlink route get", ask)
 
     def forward_chains(self, *, modern: bool, legacy: bool) -> tuple[ChainPolicy, ...] | Unreadable:
-        """Netfilter's chains of forwarded packets: those of nf_tables, and legacy iptables' where its table is used."""
+        """The netfilter chains of forwarded packets: of nf_tables, and of legacy iptables if its table is used."""
 
         def ask() -> tuple[ChainPolicy, ...]:
             from nodeprep.doors.netlink import nftables
@@ -155,7 +155,7 @@ class Host:
         return _asked(f"netlink dcb {netdev}", ask)
 
     def kernel_log(self, wanted: Callable[[KmsgRecord], bool]) -> tuple[KmsgRecord, ...] | Unreadable:
-        """The records of the kernel log that are wanted; ask for the same every time."""
+        """The wanted records of the kernel log. `wanted` of the first call holds for all later calls."""
 
         def ask() -> tuple[KmsgRecord, ...]:
             from nodeprep.doors.files import kmsg
@@ -187,7 +187,7 @@ class Host:
         return _asked("adjtimex", clock.state)
 
     def own_memlock(self) -> OwnMemlock | Unreadable:
-        """What memory we may lock ourselves."""
+        """How much memory our own process may lock."""
 
         def ask() -> OwnMemlock:
             from nodeprep.doors import own_process
@@ -207,7 +207,7 @@ class Host:
         return {path.removeprefix(self.files.root): answer for path, answer in told.items()}
 
     def connects(self, address: tuple[str, int] | str, deadline: float) -> int | None | Unreadable:
-        """Whether somebody listens: None where a connection was taken, else the errno that says why not.
+        """Whether somebody listens: None if a connection was accepted, else the errno.
 
         `address` is the path of a Unix socket on the node, or an IP address and port of its network namespace.
         """

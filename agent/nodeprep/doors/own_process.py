@@ -1,4 +1,4 @@
-"""What the runtime gave the container that we run in: the limit of locked memory, and when it was made."""
+"""Our own container: its limit of locked memory, and when it was made."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from nodeprep.doors.files import mount_table
 from nodeprep.doors.files.mount_table import OWN, MountRow
 from nodeprep.values import Value
 
-FIRST = "/proc/1/stat"  # of our own PID namespace: its first process began with the container
-STARTED = 19  # which field after the name holds its start, in clock ticks since the boot (proc_pid_stat(5), 22)
+FIRST = "/proc/1/stat"  # the first process of our PID namespace started with the container
+STARTED = 19  # index after the name of the start time, in clock ticks since boot (proc_pid_stat(5), field 22)
 
 
 class OwnMemlock(Value):
-    """Bytes of memory that we may lock, None is unlimited; `made` is when our container was made, in UTC to the minute.
+    """Bytes of memory that we may lock; None means unlimited.
 
-    Whatever process of the container asks, the answer is the same: the runtime starts them all with one limit. `roots`
-    are where the host has the file system that is our "/": the runtime mounted it there.
+    Every process of the container gets the same answer: the runtime starts them all with one limit. `made` is when our
+    container was made, in UTC to the minute. `roots` are the places where the runtime mounted our "/" on the host.
     """
 
     soft: int | None

@@ -1,7 +1,6 @@
-"""How much of a time this process was busy itself: it computed, or a thread of it waited for a processor.
+"""How long this process was busy itself: it computed, or one of its threads waited for a processor.
 
-A device that hangs leaves us idle. On a node whose processors are all taken a look may take long, and that is no fault
-of what it looks at.
+While a device hangs, we are idle. On a node with busy processors a look may take long although all devices are good.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from nodeprep.doors import clock
 from nodeprep.values import Value
 
 TASKS = "/proc/self/task"
-WAITED = 1  # which field of schedstat: nanoseconds on a run queue (Documentation/scheduler/sched-stats.rst)
+WAITED = 1  # field of schedstat: nanoseconds on a run queue (Documentation/scheduler/sched-stats.rst)
 RUNNABLE = b"R"  # the state of a thread that computes or waits for a processor (proc_pid_stat(5))
 
 
 class ProcessorMoment(Value):
-    """When it was, and until then: seconds that all threads computed, nanoseconds that each waited, by its number."""
+    """A moment. `computed` is seconds of all threads until then, `waited` nanoseconds of each thread by its number."""
 
     at: float
     computed: float
@@ -28,15 +27,15 @@ class ProcessorMoment(Value):
 
 
 def moment(tasks: str = TASKS) -> ProcessorMoment:
-    """Now. A kernel without CONFIG_SCHED_INFO does not tell who waited; then nobody did."""
+    """Now. A kernel without CONFIG_SCHED_INFO does not say who waited; `waited` is empty then."""
     return ProcessorMoment(clock.now(), clock.computed(), dict(_waited(tasks)))
 
 
 def busy_since(then: ProcessorMoment, tasks: str = TASKS) -> float:
-    """Seconds in which some thread computed or waited, no more than went by; what ended threads waited is missed.
+    """Seconds since `then` in which a thread of ours computed or waited; at most the time that passed.
 
-    The kernel counts a wait once it has ended. So if another thread of ours waits now, nobody knows for how long, and
-    all the time counts.
+    The kernel counts a wait after its end. So if another thread of ours waits now, the whole time counts. The waits of
+    threads that have ended are not counted.
     """
     now = moment(tasks)
     passed = now.at - then.at
@@ -62,7 +61,7 @@ def _waited(tasks: str) -> list[tuple[str, int]]:
 
 
 def _read(tasks: str, name: str) -> Iterator[tuple[str, bytes]]:
-    """This file of every thread; those that end meanwhile are left out."""
+    """This file of every thread. Threads that end meanwhile are left out."""
     try:
         threads = os.listdir(tasks)
     except OSError:

@@ -1,4 +1,4 @@
-"""Tries whether somebody listens on a socket of this machine: a connection that is closed at once, nothing is sent."""
+"""Tests whether somebody listens on a socket of this machine. It connects, sends nothing and closes at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def connect(address: tuple[str, int] | str, deadline: float) -> int | None:
 
 
 def _unix(path: str, deadline: float) -> None:
-    """By way of its directory: an address holds 107 bytes (unix(7)), and a root mounted elsewhere makes paths long."""
+    """Connect through its directory: an address has 107 bytes at most (unix(7)), and a mounted root makes it long."""
     head, _, name = path.rpartition("/")
     directory = os.open(head or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,1 +1,1 @@
-"""Files: of a node's root, and the agent's own."""
+"""Files of a node's root, and files of the agent."""

@@ -1,4 +1,4 @@
-"""Puts files in their place whole or not at all: written and synced under another name, then renamed."""
+"""Writes whole files or none: a file is written and synced under another name, then renamed."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from contextlib import suppress
 
 
 def fresh(name: str) -> str:
-    """What a file is called while it is being written; a killed writer leaves at most this one."""
+    """The name of a file while it is written. A killed writer leaves at most this one."""
     return f".{name}.new"
 
 
 def put(directory: str, name: str, data: bytes, mode: int) -> None:
-    """Make `data` the content of `name` in a directory, which is made if it is not there.
+    """Make `data` the content of `name` in a directory. The directory is made if it does not exist.
 
-    Whatever kills us or the machine, and whenever, the former file or this one is there afterwards. Raises OSError; the
-    former file is there then, or, if only the last sync of the directory failed, this one.
+    If we or the machine are killed at any moment, either the former or the new file is there afterwards. After an
+    OSError the former file is there. Only if the last sync of the directory failed, it is the new one.
     """
     os.makedirs(directory, 0o755, exist_ok=True)
-    # One descriptor for all steps: they happen in one directory, whatever becomes of its path.
+    # One descriptor for all steps: they happen in one directory, even if its path changes.
     there = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _remove(fresh(name), there)
@@ -26,7 +26,7 @@ def put(directory: str, name: str, data: bytes, mode: int) -> None:
             _write(fresh(name), data, mode, there)
             os.rename(fresh(name), name, src_dir_fd=there, dst_dir_fd=there)
         except OSError:
-            with suppress(OSError):  # a full disk needs the space, and the first fault is the one to tell
+            with suppress(OSError):  # a full disk needs the space; the first error is the one to report
                 _remove(fresh(name), there)
             raise
         os.fsync(there)
@@ -38,7 +38,7 @@ def _write(name: str, data: bytes, mode: int, there: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(name, flags, mode, dir_fd=there)
     try:
-        os.fchmod(descriptor, mode)  # a umask must not keep from a gate file who waits for it
+        os.fchmod(descriptor, mode)  # a umask must not hide a gate file from pods that wait for it
         left = memoryview(data)
         while left:
             left = left[os.write(descriptor, left) :]

@@ -11,22 +11,23 @@ from nodeprep.pattern import Pattern
 
 ATTRIBUTES = "/sys/"
 LINKS = 40  # Linux MAXSYMLINKS (include/linux/namei.h)
-# What every /proc of this kernel shows alike: all but the processes, which are those of a PID namespace. What is below
-# /proc/sys/net and /proc/net is the reader's network namespace's, whichever /proc it is read in (fs/proc/proc_net.c).
+# What every /proc of this kernel shows alike: everything except the processes, which belong to a PID namespace.
+# /proc/sys/net and /proc/net show the network namespace of the reader in every /proc (fs/proc/proc_net.c).
 OF_ALL = Pattern(r"/proc/(?![0-9]|self/|thread-self/)")
-DEPTH = 255  # components of a path that is asked for; deeper than anything in sysfs
-# Links that come, go and turn while both of their ends stay: at a bind, an enslaving, a change of the number of VFs
-# (Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-net). All others go with the device whose they are.
+DEPTH = 255  # components of a path; nothing in sysfs is as deep
+# Links that appear, vanish or change while both ends stay: at a bind, an enslaving, a change of the number of VFs
+# (Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-net). All other links vanish with their device.
 LOOSE = Pattern(r"/(driver|module|master|bonding_slave|physfn|(upper_|lower_|virtfn|slave_)[^/]*)(/|$)")
 
 
 class Root:
-    """A directory that is another system's "/". `path` is "" for this machine's own.
+    """A directory that is the "/" of a node. `path` is "" for this machine's own.
 
-    A path that an `excluded` pattern matches is not there. All methods raise OSError as the kernel would.
+    A path that matches an `excluded` pattern does not exist. All methods raise OSError as the kernel would.
 
-    The agent's pod has two files of the host's /proc and no more, the mount tables of its first process: the whole of
-    it leads into every pod (docs/adr/0021). There, of a `live` host, what is no process's is read in our own /proc.
+    The agent's pod has only two files of the host's /proc, the mount tables of its first process. The whole /proc would
+    lead into every pod (docs/adr/0021). So in that pod the files of a `live` host that belong to no process are read in
+    our own /proc.
     """
 
     def __init__(self, path: str = "/", excluded: tuple[str, ...] = (), *, live: bool = False) -> None:
@@ -34,19 +35,19 @@ class Root:
         self.has_tables_only = live and bool(self.path) and _has_tables_only(self.path)
         self._excluded = excluded
         self._real: dict[str, str] = {}  # where paths led in this look
-        self._before: dict[str, tuple[str, str]] = {}  # and in looks before it: where the way to them led, and they
+        self._before: dict[str, tuple[str, str]] = {}  # in earlier looks: where the parent led, and where the path led
         self._there: set[str] = set()  # real directories below real directories, seen in this look
 
     def forget(self) -> None:
-        """Follow every link anew from now on."""
+        """Follow every link again from now on."""
         self._real, self._before, self._there = {}, {}, set()
 
     def look_again(self) -> None:
-        """Another look begins: the links of sysfs that go with their devices lead where they led, if that is there.
+        """Begin another look. A sysfs link that stays as long as its device leads where it led, if that still exists.
 
-        `forget` where something was heard of, and from time to time.
+        Call `forget` instead after an event, and from time to time.
         """
-        # A copy: a thread that is late may still write into what it began with.
+        # A copy: a late thread may still write into the dictionary that it began with.
         led = self._real.copy()
         self._real, self._there = {}, set()
         for path, real in led.items():
@@ -55,14 +56,14 @@ class Root:
                 self._before[path] = way, real
 
     def resolve(self, path: str) -> str:
-        """Where `path` lies on this machine, every link on the way followed inside the root."""
+        """Where `path` lies on this machine. Every link on the way is followed inside the root."""
         self._allow(path)
         if not self.path or self._is_of_all(path):
             return path
         return self._resolved(path.rstrip("/"))
 
     def beside(self, path: str) -> str:
-        """Where `path` lies on this machine, links on the way to it followed; it may be one itself."""
+        """Where `path` lies on this machine. Links on the way are followed; the path itself may be a link."""
         head, _, name = path.rpartition("/")
         if not self._excluded and path.startswith(ATTRIBUTES) and (known := self._real.get(head)) is not None:
             return f"{known}/{name}"  # nine of ten: an attribute beside others of its device
@@ -75,14 +76,14 @@ class Root:
         return self.has_tables_only and OF_ALL.match(path) is not None
 
     def _allow(self, path: str) -> None:
-        """Raises OSError for what is not to be read, and for what no path of a node is as deep as."""
+        """Raises OSError for a path that is excluded, or deeper than any path of a node."""
         if self._excluded and any(fnmatchcase(path, pattern) for pattern in self._excluded):
             raise FileNotFoundError(errno.ENOENT, "excluded")
         if self.path and path.count("/") > DEPTH:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
 
     def _resolved(self, path: str) -> str:
-        led = self._real  # of this look, also if the next begins while we are at it
+        led = self._real  # of this look, even if the next one begins meanwhile
         real = led.get(path)
         if real is not None:
             return real
@@ -97,7 +98,7 @@ class Root:
         return real
 
     def _stands(self, real: str) -> bool:
-        """Whether this is a directory, and so is all above it, up to the root; no links."""
+        """Whether this and everything above it, up to the root, are directories and not links."""
         if real in self._there or real == self.path:
             return True
         try:
@@ -115,7 +116,7 @@ class Root:
         while ahead:
             name = ahead.pop()
             if name in (".", "..") or not (name or ahead):
-                os.lstat(f"{real}/.")  # only a directory has these, and a slash behind it
+                os.lstat(f"{real}/.")  # only a directory has these, or a slash at its end
             if name == "..":
                 real = real if real == self.path else real.rpartition("/")[0]
             if name in ("", ".", ".."):
@@ -133,7 +134,7 @@ class Root:
 
 
 def is_kept(path: str) -> bool:
-    """Whether where a path leads may be remembered from look to look."""
+    """Whether the target of a path may be remembered from look to look."""
     return path.startswith(ATTRIBUTES) and not LOOSE.search(path)
 
 
@@ -142,7 +143,7 @@ def _has_tables_only(root: str) -> bool:
 
 
 def _target(path: str) -> str | None:
-    """Where a link points; None for anything else, there or not."""
+    """The target of a link; None if there is no link at this path."""
     try:
         return os.readlink(path)
     except OSError:

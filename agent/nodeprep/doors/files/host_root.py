@@ -1,4 +1,4 @@
-"""The proof that a directory is the root of the machine that we run on: an empty one would look like a bare node."""
+"""Proves that a directory is the root of the machine we run on. An empty directory would look like a bare node."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from nodeprep.doors.files.reader import Files
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 FIRST_PROCESS = "/proc/1/stat"
 PROC = "/proc"
-# What the table must have where we have it: sysfs belongs to a network namespace, /usr to a mount namespace.
+# Where both mount tables must agree: sysfs belongs to a network namespace, /usr to a mount namespace.
 WITNESSES = ("/sys/class", "/usr")
 
 
 class HostRoot:
     """What proves the root below which `files` lie.
 
-    Where the whole /proc of the host is mounted, its boot id is that of this machine. Where only the mount table of
-    the host's first process is, our own mount table and that one must agree:
+    If the whole /proc of the host is mounted, its boot id must be that of this machine. If only the mount table of the
+    host's first process is mounted, our own mount table must agree with it:
 
     - the file is `1/mountinfo` of the proc file system that its own table has at /proc;
     - /sys/class and /usr below the root are what the table has there. The table of a container has another /usr, and
@@ -28,7 +28,7 @@ class HostRoot:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._proven: tuple[int, ...] = ()  # by which files, so that a table of megabytes is read once
+        self._proven: tuple[int, ...] = ()  # which files proved it, so that a table of megabytes is read once
 
     def lacks(self) -> str:
         """Why it is not the host's root, "" if it is."""
@@ -73,7 +73,7 @@ def _words(row: MountRow | None) -> str:
 
 
 def _numbers(root: str) -> tuple[int, ...]:
-    """What tells that the same files are mounted as before; () where one has gone."""
+    """Numbers that stay the same while the same files are mounted; () if one is missing."""
     try:
         found = [os.stat(f"{root}{path}") for path in (HOSTS, *WITNESSES)]
     except OSError:

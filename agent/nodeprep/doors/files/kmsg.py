@@ -1,4 +1,4 @@
-"""Reads the kernel log: /dev/kmsg where it may be opened, else syslog(2), as agents in containers must."""
+"""Reads the kernel log from /dev/kmsg, or by syslog(2) where /dev/kmsg may not be opened, as in containers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ RECORD = 8192  # bytes; a read shorter than the record is EINVAL, and escapes ma
 SYSLOG_ACTION_READ_ALL = 3  # include/uapi/linux/syslog.h; needs CAP_SYSLOG where dmesg_restrict is set
 SYSLOG_ACTION_SIZE_BUFFER = 10
 RECORDS_LIMIT = 20_000  # records, the newest; rings of the usual sizes hold fewer
-READS = 500_000  # where more is written than we can read, there is no end to come to
-# The time is there if printk.time is on, the caller in its second bracket if printk.caller is.
+READS = 500_000  # a limit for a log that is written faster than we can read
+# The time exists if printk.time is on. The caller, in the second bracket, exists if printk.caller is on.
 LINE = Pattern(r"<(\d{1,4})>(?:\[ *(\d{1,12})\.(\d{6})\](?:\[[^\]]*\])? )?(.*)")
 
 
@@ -31,15 +31,15 @@ class KmsgRecord(Value):
 
 
 class KernelLogReader:
-    """The kernel log, read again and again: what was read once is not read again.
+    """The kernel log for repeated reads: no record is read twice.
 
-    Only records that are `wanted` are kept, by default all. The device is read where it may be, else syslog(2).
+    Only records that are `wanted` are kept, by default all. The device is read if it may be opened, else syslog(2).
     """
 
     def __init__(self, device: str = "/dev/kmsg", wanted: Callable[[KmsgRecord], bool] = bool) -> None:
         self._device = device
         self._wanted = wanted
-        self._descriptor: int | None = None  # stands behind the last record that was read
+        self._descriptor: int | None = None  # its position is behind the last record that was read
         self._records: deque[KmsgRecord] = deque(maxlen=RECORDS_LIMIT)
         self._dump, self._dumped = b"", EMPTY_DUMP
 
@@ -76,18 +76,18 @@ class KernelLogReader:
 
 
 def _opened(device: str) -> int | None:
-    """A descriptor that stands before the oldest record that nobody cleared; None if this is not the log's device."""
+    """A descriptor at the oldest record that was not cleared; None if this is not the device of the log."""
     try:
         descriptor = os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        if stat.S_ISCHR(os.fstat(descriptor).st_mode):  # no file, as a root mounted without its /dev may hold
-            # SEEK_DATA skips what a human cleared: that is how an operator says "seen and dealt with".
+        if stat.S_ISCHR(os.fstat(descriptor).st_mode):  # a root mounted without its /dev may hold a plain file
+            # SEEK_DATA skips cleared records: `dmesg --clear` is how an operator says "seen and dealt with".
             os.lseek(descriptor, 0, os.SEEK_DATA)
             return descriptor
     except OSError as error:
-        if error.errno != errno.ESPIPE:  # a console, as some containers have in its place
+        if error.errno != errno.ESPIPE:  # a console, which some containers have in its place
             os.close(descriptor)
             raise
     os.close(descriptor)
@@ -100,7 +100,7 @@ def _records(descriptor: int) -> Iterator[KmsgRecord]:
             data = os.read(descriptor, RECORD)
         except BlockingIOError:  # no more
             break
-        except BrokenPipeError:  # overwritten while we read: the next read is the oldest that is left
+        except BrokenPipeError:  # overwritten while we read: the next read gives the oldest record that is left
             continue
         if not data:
             break
@@ -135,7 +135,7 @@ def _dump() -> bytes:
 
 
 class SyslogDump(Value):
-    """What was understood of a syslog(2) dump: the newest records that were wanted, and the number of the last line."""
+    """The newest wanted records of a syslog(2) dump, and the number of its last line."""
 
     records: tuple[KmsgRecord, ...] = ()
     number: int = -1
@@ -147,15 +147,15 @@ EMPTY_DUMP = SyslogDump()
 def parse_syslog(
     data: bytes, before: SyslogDump = EMPTY_DUMP, wanted: Callable[[KmsgRecord], bool] = bool
 ) -> SyslogDump:
-    """Decode a syslog(2) dump, or what came to it: lines of `<prio>[seconds.micros] text`.
+    """Decode a syslog(2) dump, or new lines of one: `<prio>[seconds.micros] text`.
 
-    Raises OSError if it never understood a line. The dump has no record numbers. Times serve instead: they say the same
-    of a record in every dump.
+    A dump has no record numbers. Times replace them, because a record has the same time in every dump. Raises OSError
+    if no line of this dump and of those before it was understood.
     """
     records = deque(before.records, maxlen=RECORDS_LIMIT)
     number = before.number
     understood = False
-    # Only the kernel's own line end counts: a name that a device gives itself may hold any other.
+    # Only the kernel's own line end counts: the name of a device may contain other line ends.
     for line in data.split(b"\n"):
         match = LINE.fullmatch(line.decode(errors="replace"))
         if match:

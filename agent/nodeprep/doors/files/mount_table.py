@@ -14,9 +14,9 @@ ESCAPE = Pattern(r"\\([0-7]{3})")
 
 
 class MountRow(Value):
-    """A mount: where, and which directory (`root`) of which file system (`device` is its major:minor).
+    """A mount: its point, and the directory (`root`) of a file system (`device` is its major:minor) that it shows.
 
-    `options` are those of this mount and those of its file system, such as "ro".
+    `options` are those of the mount and those of its file system, such as "ro".
     """
 
     point: str
@@ -32,7 +32,7 @@ class MountRow(Value):
 
 
 def rows(data: bytes) -> Iterator[MountRow]:
-    """The lines of proc_pid_mountinfo(5), in the order in which mounts were made; others are left out."""
+    """The lines of proc_pid_mountinfo(5), in the order in which mounts were made. Other lines are left out."""
     for line in data.decode(errors="backslashreplace").splitlines():
         left, separator, right = line.partition(" - ")
         fields, rest = left.split(" "), right.split(" ")
@@ -42,12 +42,12 @@ def rows(data: bytes) -> Iterator[MountRow]:
 
 
 def topmost(table: Iterable[MountRow], point: str) -> MountRow | None:
-    """The mount that is seen at a point."""
+    """The mount that is visible at a point."""
     return next((row for row in reversed(tuple(table)) if row.point == point), None)
 
 
 def shown(table: Iterable[MountRow], path: str) -> tuple[str, str] | None:
-    """What is seen at a path: the device of its file system, and which path in that; None where nothing is mounted."""
+    """What is visible at a path: the device of its file system and the path in it; None if nothing is mounted."""
     above = [row for row in table if f"{path}/".startswith(f"{row.point.rstrip('/')}/")]
     row = max(reversed(above), key=lambda one: len(one.point), default=None)
     if row is None:

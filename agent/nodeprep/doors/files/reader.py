@@ -1,4 +1,4 @@
-"""Reads files of a node's root: never outside it, never what is no plain file, never without an end."""
+"""Reads files of a node's root: never outside it, only plain files, and each with a limit of its size."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DeviceNode(Value):
 
 
 class FileEntry(Value):
-    """What stands at a path: `what` in words such as "a file" or "a FIFO", its size in bytes, its permission bits."""
+    """An entry at a path: `what` it is, such as "a file" or "a FIFO", its size in bytes, its permission bits."""
 
     what: str
     size: int
@@ -47,17 +47,17 @@ class FileEntry(Value):
 
     @property
     def is_executable(self) -> bool:
-        """Whether somebody may execute it; root, who runs plugins, then may too."""
+        """Whether somebody may execute it. Then root may too, and root runs plugins."""
         return self.is_file and bool(self.mode & (stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH))
 
 
 class Files:
     """The files under one root.
 
-    `text`, `names`, `number`, `node` and `entry` answer None where there is no such file, an Unreadable where there is
-    one that does not yield. Links are followed inside the root, absolute ones too. A path that an `excluded` pattern
-    matches is not there. Of a `live` host some paths lie outside the root (doors/files/file_root.py); `shows_processes`
-    is whether the root has the host's processes.
+    `text`, `names`, `number`, `node` and `entry` return None if there is no such file, and an Unreadable if it cannot
+    be read. Links are followed inside the root, absolute ones too. A path that matches an `excluded` pattern does not
+    exist. Some paths of a `live` host lie outside the root (doors/files/file_root.py). `shows_processes` is whether the
+    root has the host's processes.
     """
 
     def __init__(self, root: str = "/", excluded: tuple[str, ...] = (), *, live: bool = False) -> None:
@@ -67,16 +67,16 @@ class Files:
         self._plain: set[str] = set()  # attributes that were plain files
 
     def forget(self) -> None:
-        """Forget where links led: they may lead elsewhere at the next look."""
+        """Forget where links led. They may lead elsewhere at the next look."""
         self._root.forget()
         self._plain = set()
 
     def look_again(self) -> None:
-        """Another look begins, and what links that go with their devices led to is taken to be there if it is."""
+        """Begin another look. A link that stays as long as its device is not followed again if its target exists."""
         self._root.look_again()
 
     def text(self, path: str, limit: int = LIMIT) -> str | None | Unreadable:
-        """The file's text without the white space at its end; what stands before it is no kernel's."""
+        """The text of the file without blanks, tabs and line ends at its end; the kernel writes no others there."""
         data = self.data(path, limit)
         if not isinstance(data, bytes):
             return data
@@ -87,7 +87,7 @@ class Files:
         return Unreadable(Why.MALFORMED, path, detail="holds NUL bytes") if "\0" in text else text
 
     def need(self, path: str) -> str | Unreadable:
-        """The text of a file that a thing of its kind always shows; its absence is Unreadable(missing)."""
+        """The text of a file that every device of this kind has. Without the file it is Unreadable(missing)."""
         text = self.text(path)
         return Unreadable(Why.MISSING, path) if text is None else text
 
@@ -101,7 +101,7 @@ class Files:
         return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no number")
 
     def data(self, path: str, limit: int = LIMIT, head: bool = False) -> bytes | None | Unreadable:
-        """The file's bytes; with `head`, the first `limit` of them, and no more is asked of the device."""
+        """The bytes of the file. With `head`, only the first `limit` of them are asked of the device."""
         if path in self._plain and limit >= PAGE:
             data = self._again(path)
             if data is not None:
@@ -121,7 +121,7 @@ class Files:
         return data if len(data) <= limit else Unreadable(Why.MALFORMED, path, detail=f"longer than {limit} bytes")
 
     def _again(self, path: str) -> bytes | Unreadable | None:
-        """The bytes of an attribute that was a plain file when it was read last; None if it is none any more."""
+        """The bytes of an attribute that was a plain file at its last read; None if it is not one any more."""
         try:
             descriptor = os.open(self._root.beside(path), FLAGS | os.O_NOFOLLOW)
         except OSError:
@@ -139,7 +139,7 @@ class Files:
         """A descriptor of the file at `path`; raises OSError."""
         real, mode = self._found(path)
         if not stat.S_ISREG(mode):
-            # Opening a FIFO or a device can block or act; it is no attribute of anything.
+            # To open a FIFO or a device can block or cause an action, and an attribute is neither.
             return Unreadable(Why.IO_ERROR, path, errno.EISDIR, _what(mode))
         descriptor = os.open(real, FLAGS | (os.O_NOFOLLOW if self.root else 0))
         if self.root and file_root.is_kept(path):
@@ -147,14 +147,14 @@ class Files:
         return descriptor
 
     def _found(self, path: str) -> tuple[str, int]:
-        """Where `path` lies on this machine and what stands there. Few files are links: only those are followed."""
+        """Where `path` lies on this machine, and its status. Only links are followed, and few files are links."""
         if not self.root:
             return path, os.stat(self._root.resolve(path)).st_mode
         real = self._root.beside(path)
         mode = os.lstat(real).st_mode
         if path.rpartition("/")[2] in ("", ".", "..") or stat.S_ISLNK(mode):
             real = self._root.resolve(path)
-            # A resolved path that has become a link was changed under our feet and may lead anywhere.
+            # A resolved path that is a link now was changed meanwhile and may lead anywhere.
             mode = os.lstat(real).st_mode
         return real, mode
 
@@ -168,7 +168,7 @@ class Files:
             return _failed(path, error)
 
     def link(self, path: str) -> str | None:
-        """Where a link points, as written there, also when nothing is at its end; None if `path` is no link."""
+        """The target of a link as it is written, even if nothing exists there; None if `path` is not a link."""
         head, _, name = path.rpartition("/")
         try:
             return os.readlink(f"{self._root.resolve(head)}/{name}")
@@ -176,7 +176,7 @@ class Files:
             return None
 
     def place(self, path: str) -> str:
-        """The path with every link followed, as seen from inside the root; itself where that cannot be told."""
+        """The path with every link followed, as seen from inside the root; `path` itself if that is unknown."""
         try:
             real = self._root.resolve(path) if self.root else os.path.realpath(path)
         except (OSError, ValueError):
@@ -202,7 +202,7 @@ class Files:
         return DeviceNode(kind, os.major(found.st_rdev), os.minor(found.st_rdev), stat.S_IMODE(found.st_mode))
 
     def entry(self, path: str) -> FileEntry | None | Unreadable:
-        """What stands at `path`, links followed; it is not opened."""
+        """The entry at `path`, with links followed. It is not opened."""
         try:
             found = os.stat(self._root.resolve(path))
         except (OSError, ValueError) as error:
@@ -211,7 +211,7 @@ class Files:
 
 
 def _read(descriptor: int, most: int, *, at_once: bool = False) -> bytes:
-    """The bytes, at most so many. `at_once`: what is shorter than a page is all there is, as with sysfs' attributes."""
+    """At most so many bytes. `at_once`: a read shorter than a page is the whole file, as with attributes of sysfs."""
     parts = [os.read(descriptor, min(most, PAGE))]
     if at_once and len(parts[0]) < PAGE:
         return parts[0]

@@ -1,7 +1,7 @@
-"""Keeps one text for an agent across restarts, crashes and full disks, and sees to it that only one agent keeps it.
+"""Keeps one text for an agent across restarts, crashes and full disks. A lock lets only one agent keep it.
 
-A file is a header line (layout, serial, SHA-256 of serial and text) and the text. A torn or rotten file is told by its
-checksum, the newest of several by its serial.
+A file is a header line (layout, serial, SHA-256 of serial and text) and the text. The checksum reveals a torn or
+damaged file. The serial tells which of several files is the newest.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from nodeprep.pattern import Pattern
 from nodeprep.values import Value
 
 NAME, LOCK = "memory.json", "lock"
-LIMIT = 8 << 20  # bytes of text; the memory of a node with 16 NICs is some 100 KiB
+LIMIT = 8 << 20  # bytes of text; the agent state of a node with 16 NICs has about 100 KiB
 HEADER = Pattern(rb"nodeprep memory 1 ([0-9]{1,18}) ([0-9a-f]{64})\n")
-HEADER_SIZE = 128  # bytes, more than any header has
-# What could not be read may be newer than anything that could: the next serial is beyond every one that it may have.
+HEADER_SIZE = 128  # bytes; every header is shorter
+# An unreadable file may be the newest. So the next serial is larger than any serial that it may have.
 LEAP = 1 << 32
-LOCK_TIMEOUT_SECONDS = 1.0  # seconds; a `check` that looks who holds the lock holds it for a moment
+LOCK_TIMEOUT_SECONDS = 1.0  # seconds; a `check` takes the lock for a moment to see who holds it
 PAUSE = 0.02
 
 
 class LockHolder(Exception):
-    """Another agent lives on this node; `pid` as it calls itself, None where it has not said."""
+    """Another agent runs on this node. `pid` is its own word, None if it gave none."""
 
     def __init__(self, pid: int | None, path: str) -> None:
         who = f"another nodeprep agent (pid {pid})" if pid else "another nodeprep agent"
@@ -40,7 +40,7 @@ class LockHolder(Exception):
 
 
 class StoredText(Value):
-    """A text as it was saved."""
+    """A text that was saved."""
 
     text: str
     serial: int
@@ -48,7 +48,7 @@ class StoredText(Value):
 
 
 class DamagedFile(Value):
-    """A file that is there and gives no text, and why."""
+    """A file that exists and holds no valid text, and why."""
 
     path: str
     why: str
@@ -58,16 +58,16 @@ class DamagedFile(Value):
 
 
 class StoreContents(Value):
-    """What was found: `kept` is newest first, `damaged` may have been newer still."""
+    """What was found. `kept` is newest first. A `damaged` file may have been newer."""
 
     kept: tuple[StoredText, ...] = ()
     damaged: tuple[DamagedFile, ...] = ()
 
 
 class Store:
-    """One text in `directory`; where that cannot be written, in `spare`, which the next boot empties.
+    """One text in `directory`. If that cannot be written, it is in `spare`, which is empty after the next boot.
 
-    `former` is where former versions had their spare: what is there is read and removed, and never written.
+    `former` is the spare of former versions. It is read and emptied, and never written.
     """
 
     def __init__(self, directory: str, spare: str, former: str = "") -> None:
@@ -79,13 +79,13 @@ class Store:
 
     @property
     def serial(self) -> int:
-        """The highest serial that a file has or may have; the next text that is saved gets the one after it."""
+        """The highest serial that a file has or may have. The next saved text gets the serial after it."""
         if self._serial is None:
             self.load()
         return self._serial or 0
 
     def save(self, text: str) -> str:
-        """Keep a text: "" if the next start and the next boot find it, else what is wrong. Raises nothing."""
+        """Save a text. Returns "" if the next start and the next boot find it, else what is wrong. Raises nothing."""
         content = text.encode(errors="surrogatepass")
         if len(content) > LIMIT:
             return f"{self.directory}/{NAME}: the memory has {len(content)} bytes, wanted at most {LIMIT}; not kept"
@@ -102,7 +102,7 @@ class Store:
         return f"{trouble}; {worse}; the memory is lost when the agent ends; see df and findmnt of both"
 
     def load(self) -> StoreContents:
-        """What is kept in all places. Raises nothing, whatever stands there."""
+        """The contents of all places. Raises nothing."""
         places = dict.fromkeys(filter(None, (self.directory, self.spare, self.former)))
         found = [one for one in map(_get, places) if one is not None]
         kept = [one for one in found if isinstance(one, StoredText)]
@@ -112,10 +112,10 @@ class Store:
         return StoreContents(tuple(sorted(kept, key=lambda one: one.serial, reverse=True)), tuple(damaged))
 
     def hold(self) -> str:
-        """Be the only agent of this node until we end or `release`: "" if so, else why nobody would notice a second.
+        """Become the only agent of this node, until we end or `release`.
 
-        Both places are locked, so that a directory that can be written at one start and not at another lets no second
-        agent in. Raises Held if another agent lives.
+        Returns "", or why a second agent would not be noticed. Both places are locked: a directory may be writable at
+        one start and not at another. Raises LockHolder if another agent runs.
         """
         troubles: list[str] = []
         for directory in (self.directory, self.spare):
@@ -138,7 +138,7 @@ class Store:
     def _take(self, directory: str) -> None:
         descriptor = _open_lock(directory)
         try:
-            ours = any(os.path.sameopenfile(descriptor, own) for own in self._locks)  # both places can be one
+            ours = any(os.path.sameopenfile(descriptor, own) for own in self._locks)  # both places may be the same
             if not ours:
                 _lock(descriptor, f"{directory}/{LOCK}")
                 self._locks.append(os.dup(descriptor))
@@ -147,9 +147,9 @@ class Store:
 
 
 def holder(*directories: str) -> int | None:
-    """The pid of the agent that holds one of these directories, as it calls itself; 0 if it has not said, None if none.
+    """The pid, in its own words, of the agent that holds one of these directories; 0 if it gave none; None if no agent.
 
-    The lock is taken, shared, for a moment: only that tells a living agent from the file of a dead one.
+    A shared lock is taken for a moment. Only a lock tells a running agent from the file of one that has ended.
     """
     for directory in directories:
         try:
@@ -186,7 +186,7 @@ def _put(directory: str, data: bytes) -> str:
 
 
 def _empty(newest: str, *places: str) -> None:
-    """The newest text is in another place than these. If this fails, its serial still says so."""
+    """Remove older texts from these places. If this fails, the serial still tells which text is the newest."""
     for place in filter(None, places):
         with suppress(OSError):
             if not os.path.samefile(newest, place):
@@ -213,7 +213,7 @@ def _get(directory: str) -> StoredText | DamagedFile | None:
 
 
 def _open_lock(directory: str) -> int:
-    """The lock file, made if need be; where nothing can be written, one that is there serves too. Raises OSError."""
+    """The lock file. It is made if needed; where nothing can be written, an existing one serves. Raises OSError."""
     path, flags = f"{directory}/{LOCK}", os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         os.makedirs(directory, 0o755, exist_ok=True)
@@ -229,7 +229,7 @@ def _open_lock(directory: str) -> int:
 
 
 def _lock(descriptor: int, path: str) -> None:
-    """Raises Held if another keeps the lock, OSError where there are no locks."""
+    """Raises LockHolder if another agent has the lock, and OSError if the file system has no locks."""
     until = clock.now() + LOCK_TIMEOUT_SECONDS
     while True:
         try:
@@ -239,7 +239,7 @@ def _lock(descriptor: int, path: str) -> None:
             if clock.now() >= until:
                 raise LockHolder(_pid(descriptor), path) from None
             clock.sleep(PAUSE)
-    with suppress(OSError):  # a full disk: the lock is what counts
+    with suppress(OSError):  # on a full disk the lock still counts
         said = b"%d\n" % os.getpid()
         os.pwrite(descriptor, said, 0)
         os.ftruncate(descriptor, len(said))

@@ -1,4 +1,4 @@
-"""Asks mounted file systems whether they answer, in a child: a thread of ours stuck in a dead mount could never end."""
+"""Asks mounted file systems whether they answer. A child asks: a thread of ours in a dead mount could never end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodeprep.doors.files.reader import DENIED
 from nodeprep.model import Unreadable, Why
 from nodeprep.values import replace
 
-# A thread each, so that none waits for another; "0" on the line is an answer, else it is the errno.
+# Each path has a thread, so that none waits for another. A line has the errno, 0 for an answer.
 CHILD = """
 import os, sys, threading
 def ask(number, path):
@@ -25,17 +25,17 @@ def ask(number, path):
 for number, path in enumerate(sys.stdin.buffer.read().split(b"\\0")):
     threading.Thread(target=ask, args=(number, path)).start()
 """
-GRACE = 0.1  # seconds for a killed child to go; one in uninterruptible sleep goes when its mount answers
+GRACE = 0.1  # seconds for a killed child to end; one in uninterruptible sleep ends when its mount answers
 
 
 class Statvfs:
-    """Remembers children that hang, so that a dead mount holds one of them and not one for every look."""
+    """Remembers children that hang, so that a dead mount holds one child and not one for each look."""
 
     def __init__(self) -> None:
         self._hanging: list[tuple[subprocess.Popen[bytes], frozenset[str]]] = []
 
     def ask(self, paths: Sequence[str], deadline: float) -> Mapping[str, Unreadable | None]:
-        """What became of each path within `deadline` seconds: None is an answer.
+        """The result of each path within `deadline` seconds. None means that it answered.
 
         Raises:
             OSError: no child could be started.
@@ -73,7 +73,7 @@ class Statvfs:
 
 
 def _last_words(child: subprocess.Popen[bytes]) -> bytes:
-    """What the killed child said before; its pipe is closed even if it cannot die."""
+    """What the killed child said before its end. Its pipes are closed even if it cannot end."""
     try:
         return child.communicate(timeout=GRACE)[0]
     except subprocess.TimeoutExpired as late:

@@ -18,15 +18,15 @@ from nodeprep.model import Why
 if TYPE_CHECKING:
     from nodeprep.doors.http.exchange import HttpConnection, Response
 
-IDLE_CONNECTIONS = 1  # that are kept: one thread asks one thing at a time
+IDLE_CONNECTIONS = 1  # connections that are kept: one thread asks one thing at a time
 REPEATABLE = ("GET", "HEAD")  # methods that change nothing
 
 
 class HttpClient:
-    """Requests to one endpoint; any thread may ask. `keep_alive` is whether a connection may carry several.
+    """Requests to one endpoint. Any thread may ask. With `keep_alive`, one connection may carry several requests.
 
     A server has `connect_seconds` for each step of a connection (see `connect`), and may be silent for
-    `silence_seconds`; the deadline of a request ends both.
+    `silence_seconds`. The deadline of a request ends both.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class HttpClient:
         self._closed = False
 
     def close(self) -> None:
-        """Close the connections that nobody uses; one that is in use is closed when its answer has been read."""
+        """Close the idle connections. A connection in use is closed when its answer has been read."""
         with self._lock:
             self._closed = True
             while self._idle:
@@ -61,13 +61,13 @@ class HttpClient:
         until: float,
         silence_seconds: float | None = None,
     ) -> Response:
-        """Ask, and read the head of the answer; its body is read from it before `until` too.
+        """Send a request and read the head of its answer. The caller reads the body, also before `until`.
 
-        `until` is a moment of CLOCK_BOOTTIME. A server may close an idle connection just when it is used again: then a
-        request that changes nothing is sent once more, on a new one, if no byte of an answer came.
+        `until` is a moment of CLOCK_BOOTTIME. A server may close an idle connection just when it is used again. If no
+        byte of an answer came then, a request that changes nothing is sent once more, on a new connection.
 
         Raises:
-            HttpFailure: there is no answer. Whether the server did what was asked is not known, if `connected`.
+            HttpFailure: there is no answer. If `connected`, the server may have done what was asked or not.
         """
         from nodeprep.doors.http import exchange
         from nodeprep.doors.http.exchange import HttpConnection, Response

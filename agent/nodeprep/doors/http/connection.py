@@ -1,7 +1,7 @@
 """Connections to a server over TCP, TLS or a unix socket, each made and used within a deadline.
 
-A deadline is a moment of CLOCK_BOOTTIME, in seconds (`clock.now`). A timeout of a socket is for one silence: a server
-that sends a byte a second would hold a reader without end. So each wait here is given what is left until the deadline.
+A deadline is a moment of CLOCK_BOOTTIME, in seconds (`clock.now`). The timeout of a socket limits one silence: a server
+that sends one byte a second would hold a reader without end. So each wait gets the time that is left to the deadline.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nodeprep.model import Why
 
 T = TypeVar("T")
 
-LOOK_UP_SECONDS = 1.5  # for the name server; the resolver itself would wait 5 and ask again (resolv.conf(5))
+LOOK_UP_SECONDS = 1.5  # for the name server; the resolver itself would wait 5 s and ask again (resolv.conf(5))
 RECEIVED_BYTES = 1 << 16  # of one recv(2)
 
 
@@ -58,12 +58,12 @@ def seconds_left(until: float) -> float:
 
 
 def connect(endpoint: Endpoint, until: float, connect_seconds: float) -> Transport:
-    """A connection to a server, through its proxy if it has one, before `until`.
+    """A connection to a server before `until`, through its proxy if it has one.
 
     The TCP connection to one address, the answer of a proxy and the TLS handshake have `connect_seconds` each.
 
     Raises:
-        HttpFailure: there is none; `connected` is False.
+        HttpFailure: there is no connection; `connected` is False.
     """
     if endpoint.socket_path:
         return _unix(endpoint.socket_path, until, connect_seconds)
@@ -72,13 +72,13 @@ def connect(endpoint: Endpoint, until: float, connect_seconds: float) -> Transpo
     if endpoint.proxy is not None:
         link = _secured(link, first, until, connect_seconds)
         if endpoint.tls is None:
-            return link  # such a proxy is told the whole URL
+            return link  # the request then names the whole URL to the proxy
         link = _tunnelled(link, endpoint, until, connect_seconds)
     return _secured(link, endpoint, until, connect_seconds)
 
 
 def _tcp(endpoint: Endpoint, until: float, connect_seconds: float) -> SocketLink:
-    """The first address of the host that takes a connection."""
+    """A connection to the first address of the host that accepts one."""
     trouble = HttpFailure(Why.IO_ERROR, f"{endpoint.host}: it has no address", connected=False)
     for family, kind, protocol, _, address in _addresses(endpoint, until):
         begun = clock.now()
@@ -119,7 +119,7 @@ def _unix(path: str, until: float, connect_seconds: float) -> SocketLink:
 
 
 def _unix_connected(path: str, until: float) -> socket.socket:
-    """A server whose queue of connections is full is waited for: connect(2) does so only with SO_SNDTIMEO."""
+    """Connect, and wait while the server's queue is full: connect(2) waits only with SO_SNDTIMEO. Raises OSError."""
     made = socket.socket(socket.AF_UNIX)
     try:
         left = seconds_left(until)
@@ -132,7 +132,7 @@ def _unix_connected(path: str, until: float) -> socket.socket:
 
 
 def _secured(link: Transport, endpoint: Endpoint, until: float, connect_seconds: float) -> Transport:
-    """The same connection with TLS, if the endpoint wants it; it is closed where the handshake fails."""
+    """The same connection with TLS, if the endpoint wants TLS. It is closed if the handshake fails."""
     context = endpoint.tls
     if context is None:
         return link
@@ -150,7 +150,7 @@ def _tunnelled(link: Transport, endpoint: Endpoint, until: float, connect_second
 
 
 def _next(link: Transport, until: float, connect_seconds: float, what: str, step: Callable[[float], T]) -> T:
-    """One more step of a connection that is being made; it is closed where that fails."""
+    """One more step to a connection. The connection is closed if the step fails."""
     begun = clock.now()
     soon = min(until, begun + connect_seconds)
     try:
@@ -177,7 +177,7 @@ Address = tuple[Any, Any, int, str, Any]
 
 
 def _addresses(endpoint: Endpoint, until: float) -> list[Address]:
-    """The addresses of a host. A look-up has no deadline, so a thread of its own makes it and may be left behind."""
+    """The addresses of a host. A look-up has no deadline, so a separate thread makes it and may be left behind."""
     host, port = endpoint.host, endpoint.port
     try:
         with suppress(UnicodeError, OSError):

@@ -1,4 +1,4 @@
-"""One request and its answer on a connection, by h11."""
+"""One request and its answer on a connection, with h11."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from nodeprep.doors.http.failure import BodyTooLarge, HttpFailure
 from nodeprep.doors.http.transport import Endpoint, Transport
 from nodeprep.model import Why
 
-HEAD_BYTES = 16 << 10  # of an answer's headers, or of one chunk's: the default of h11; an API server sends 1 KB
-HEADERS_COUNT = 100  # of one answer, as http.client takes
+HEAD_BYTES = 16 << 10  # of the headers of an answer or a chunk: the default of h11; an API server sends 1 KB
+HEADERS_COUNT = 100  # of one answer; http.client has the same limit
 INTERIM_COUNT = 8  # 1xx answers before the final one; a server sends one or two
 TOO_MUCH_HEAD = f"more than {HEAD_BYTES} bytes of headers"
-TOO_MUCH_HEAD_HINT = 431  # how h11 says so: the status that a server would answer (RFC 6585)
-BEGIN = b"HTTP/"  # of every answer
-WORDS = 200  # characters of what the parser says, which quotes the server
-WITH_BODY = ("POST", "PUT", "PATCH")  # methods whose requests state a length even if it is 0 (RFC 9110, 8.6)
+TOO_MUCH_HEAD_HINT = 431  # h11 says it by the status that a server would answer (RFC 6585)
+BEGIN = b"HTTP/"  # how every answer begins
+WORDS = 200  # characters of the parser's message, which quotes the server
+WITH_BODY = ("POST", "PUT", "PATCH")  # methods whose requests state a length, even 0 (RFC 9110, 8.6)
 
 
 def request_of(method: str, target: str, headers: Mapping[str, str], body: bytes) -> h11.Request:
-    """The head of a request. Raises HttpFailure: a character that HTTP does not allow; what it is may be a secret."""
+    """The head of a request. Raises HttpFailure for a character that HTTP does not allow, without the secret itself."""
     if body or method in WITH_BODY:
         headers = {**headers, "Content-Length": str(len(body))}
     try:
@@ -37,7 +37,7 @@ def request_of(method: str, target: str, headers: Mapping[str, str], body: bytes
 
 
 class HttpConnection:
-    """A connection and what its two ends know of each other. `unsent` is why a request could not be sent whole."""
+    """A connection with the state of both its ends. `unsent` is why a request could not be sent completely."""
 
     def __init__(self, link: Transport) -> None:
         self.link = link
@@ -48,14 +48,14 @@ class HttpConnection:
         self.link.close()
 
     def is_stale(self) -> bool:
-        """Whether the server has closed it, or said something that nobody asked for."""
+        """Whether the server has closed it, or sent something that nobody asked for."""
         try:
             return self.link.pending() is not None
         except OSError:
             return True
 
     def is_ready(self) -> bool:
-        """Whether the exchange has ended so that another one may follow; if so, it can begin."""
+        """Whether the exchange has ended and another one may follow. If so, the next one can begin."""
         done = self.parser.our_state is h11.DONE and self.parser.their_state is h11.DONE
         if not (done and self.unsent is None and self.parser.trailing_data == (b"", False)):
             return False
@@ -69,16 +69,15 @@ class HttpConnection:
         try:
             self.link.send(data, until)
         except (BrokenPipeError, ConnectionResetError) as error:
-            self.unsent = (
-                error  # a server may answer, or send an alert of TLS, before it has read everything, and close
-            )
+            # A server may answer or send a TLS alert before it has read everything, and then close.
+            self.unsent = error
 
 
 class Response:
-    """An answer whose body is still to be read, until the request's deadline. Use it as a context manager.
+    """An answer whose body is still unread. Use it as a context manager.
 
-    A wait for the server raises HttpFailure after `silence_seconds` without a byte, and at `until`.
-    `release` is told the connection when all is over.
+    A wait for the server raises HttpFailure after `silence_seconds` without a byte, and at `until`, the deadline of the
+    request. `release` gets the connection after the end of the body.
     """
 
     def __init__(
@@ -115,7 +114,7 @@ class Response:
             self._connection.close()
 
     def started(self, request: h11.Request, body: bytes) -> Self:
-        """Send the request and read the head of the final answer. Raises HttpFailure; then the connection is closed."""
+        """Send the request and read the head of the final answer. On HttpFailure the connection is closed."""
         try:
             self._connection.send(request, body, self._wait_end())
             self._read_head()
@@ -140,12 +139,12 @@ class Response:
         raise HttpFailure(Why.MALFORMED, f"more than {INTERIM_COUNT} interim answers (HTTP 1xx)")
 
     def header(self, name: str) -> str | None:
-        """The first header of that name, which is looked for in lower case."""
+        """The first header of that name, in any case."""
         wanted = name.lower().encode()
         return next((value.decode("latin-1") for key, value in self._headers if key == wanted), None)
 
     def read(self, limit: int) -> bytes:
-        """The whole body. Raises BodyTooLarge where it has more than `limit` bytes, and HttpFailure."""
+        """The whole body. Raises BodyTooLarge if it has more than `limit` bytes, and HttpFailure."""
         if int(self.header("Content-Length") or 0) > limit:
             raise BodyTooLarge(limit)
         body = bytearray()
@@ -170,9 +169,8 @@ class Response:
             while (event := self._connection.parser.next_event()) is h11.NEED_DATA:
                 data = self._connection.link.receive(self._wait_end())
                 self._begin = (self._begin + data)[: len(BEGIN)]
-                if not BEGIN.startswith(
-                    self._begin
-                ):  # h11 waits for a whole line, which another protocol may never send
+                # h11 would wait for a whole line, which another protocol may never send.
+                if not BEGIN.startswith(self._begin):
                     raise HttpFailure(Why.MALFORMED, f"it begins with {data[:20]!r}, which is not HTTP")
                 ended = not data
                 self._connection.parser.receive_data(data)
@@ -203,16 +201,18 @@ class Response:
 
     def _check_head(self) -> None:
         names = [name for name, _ in self._headers]
-        if sum(len(name) + len(value) for name, value in self._headers) > HEAD_BYTES:  # h11 looks before it waits only
+        if (
+            sum(len(name) + len(value) for name, value in self._headers) > HEAD_BYTES
+        ):  # h11 checks this only before it waits
             raise HttpFailure(Why.MALFORMED, TOO_MUCH_HEAD)
         if len(names) > HEADERS_COUNT:
             raise HttpFailure(Why.MALFORMED, f"more than {HEADERS_COUNT} headers")
-        if b"transfer-encoding" in names and b"content-length" in names:  # RFC 9112, 6.3: somebody may be cheating
+        if b"transfer-encoding" in names and b"content-length" in names:  # RFC 9112, 6.3: it may be an attack
             raise HttpFailure(Why.MALFORMED, "both Content-Length and Transfer-Encoding")
 
 
 def tunnel(link: Transport, endpoint: Endpoint, until: float) -> None:
-    """Have a proxy connect us to the endpoint. Raises HttpFailure; the caller closes the link."""
+    """Let a proxy connect us to the endpoint. Raises HttpFailure. The caller closes the link."""
     where = f"{endpoint.bracketed}:{endpoint.port}"
     response = Response(HttpConnection(link), until).started(request_of("CONNECT", where, {"Host": where}, b""), b"")
     if not 200 <= response.status < 300:

@@ -1,4 +1,4 @@
-"""Why a request has no answer, or no whole one."""
+"""Why a request has no answer or no complete one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from nodeprep.model import Why
 class HttpFailure(Exception):
     """What went wrong, in one line.
 
-    `kind` is TIMEOUT, IO_ERROR, or MALFORMED: what came is not the answer of an HTTP server. `errno` is the kernel's or
-    the resolver's, if one of them refused. `connected` is whether the server was reached, its TLS handshake included.
+    `kind` is TIMEOUT, IO_ERROR or MALFORMED. MALFORMED means that the answer is not HTTP. `errno` is that of the kernel
+    or the resolver, if one of them refused. `connected` is whether the server was reached, TLS handshake included.
     """
 
     def __init__(self, kind: Why, detail: str, errno: int | None = None, *, connected: bool = True) -> None:
@@ -18,12 +18,12 @@ class HttpFailure(Exception):
 
 
 class BodyTooLarge(HttpFailure):
-    """The body is larger than the caller takes; the rest of it was not read."""
+    """The body is larger than the caller accepts. The rest of it was not read."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(Why.MALFORMED, f"the body is larger than {limit} bytes")
 
 
 def refused(error: OSError, *, connected: bool = True) -> HttpFailure:
-    """The failure that an error of the kernel, of the resolver or of TLS makes."""
+    """The failure for an error of the kernel, the resolver or TLS."""
     return HttpFailure(Why.IO_ERROR, error.strerror or str(error), error.errno, connected=connected)

@@ -1,4 +1,4 @@
-"""Asks the instance metadata service of ECS: with a token, `all` in one answer or else its tree, and never for long."""
+"""Asks the instance metadata service of ECS with a token and a short deadline: `all` in one answer, else its tree."""
 
 from __future__ import annotations
 
@@ -16,19 +16,17 @@ from nodeprep.model import Unreadable, Why
 from nodeprep.pattern import Pattern
 from nodeprep.values import Value, replace
 
-TOTAL = 4.5  # seconds for all of it, within the 5 of the fact
+TOTAL = 4.5  # seconds for everything; the fact has 5
 CONNECT = 1.0  # seconds; it is one hop away
-READ = 1.8  # seconds for all answers: a service that hangs, drips or is slow must not cost a look more than two
-SLOW_FAILURE_SECONDS = (
-    0.5  # seconds; a failure that took longer would be felt if one check, which looks twice, met it twice
-)
+READ = 1.8  # seconds for all answers: a service that hangs or is slow must not cost a look more than two seconds
+SLOW_FAILURE_SECONDS = 0.5  # a slower failure is not repeated: a `check` looks twice and would wait twice
 BODY = 1 << 20  # bytes; `all` of an instance with 16 ENIs has 20 KB
-FAILURE_HOLD_SECONDS = 10.0  # seconds that such a failure stands before the service is asked again
-RETRIES, PAUSE, GROWTH = 4, 0.5, 1.2  # of 429 and 5xx, as Terway does (pkg/aliyun/metadata/metadata.go)
+FAILURE_HOLD_SECONDS = 10.0  # seconds after such a failure in which the service is not asked again
+RETRIES, PAUSE, GROWTH = 4, 0.5, 1.2  # after 429 and 5xx, as in Terway (pkg/aliyun/metadata/metadata.go)
 FOUND, UNAUTHORISED, ABSENT, THROTTLED = 200, 401, 404, 429  # RFC 9110, RFC 6585
 BUSY_STATUSES = (THROTTLED, *range(500, 600))
 REFUSED = (UNAUTHORISED, 403)
-TTL = 21600  # seconds, the longest that the service grants; Terway and cloud-init ask for it too
+TTL = 21600  # seconds, the maximum of the service; Terway and cloud-init ask for it too
 TOKEN_PATH = "/latest/api/token"  # noqa: S105 - where one is asked for
 TTL_HEADER, TOKEN_HEADER = "X-aliyun-ecs-metadata-token-ttl-seconds", "X-aliyun-ecs-metadata-token"
 TOKEN = Pattern(r"[!-~]{1,1024}")
@@ -48,7 +46,7 @@ INTERFACE_KEYS = (
 
 
 class MetadataAnswer(Value):
-    """`token_required` is whether a request without a token was refused; `milliseconds` what all requests took."""
+    """`token_required` is whether a request without a token was refused. `milliseconds` is the time of all requests."""
 
     instance: InstanceMetadata
     token_required: bool
@@ -56,14 +54,14 @@ class MetadataAnswer(Value):
 
 
 class MetadataPage(Value):
-    """An answer of the service. `body` is read where `status` is 200 only."""
+    """An answer of the service. `body` is read only if `status` is 200."""
 
     status: int
     body: bytes
 
 
 class _Stopped(Exception):
-    """Nothing more can be learned, and why. `connected` is whether there was a connection."""
+    """Why nothing more can be learned. `connected` is whether there was a connection."""
 
     def __init__(self, blind: Unreadable, *, connected: bool = False) -> None:
         super().__init__(str(blind))
@@ -72,10 +70,10 @@ class _Stopped(Exception):
 
 
 class Metadata:
-    """The service at `base`, asked by one thread at a time.
+    """The service at `base`. One thread at a time may ask it.
 
-    A reading may take `total` seconds, and of these `waiting` for answers; the others are pauses of a busy service.
-    The token is kept here for half its life, and nowhere else.
+    A reading may take `total` seconds. At most `waiting` seconds of them are waits for answers; the others are pauses
+    before a busy service is asked again. The token is kept only here, for half its lifetime.
     """
 
     def __init__(self, base: str, total: float = TOTAL, waiting: float = READ) -> None:
@@ -92,7 +90,7 @@ class Metadata:
         self._held: tuple[float, Unreadable] | None = None
 
     def read(self) -> MetadataAnswer | Unreadable:
-        """What the instance is and which interfaces it has, or why that cannot be told."""
+        """The instance and its interfaces, or why they could not be read."""
         begun = clock.now()
         if self._held and begun < self._held[0]:
             return self._held[1]
@@ -121,13 +119,13 @@ class Metadata:
         if answer.status in REFUSED:
             raise self._stop(Why.DENIED, TOKEN_PATH, f"answered {answer.status}: its HttpEndpoint is disabled")
         token = self._text(TOKEN_PATH, answer).strip() if answer.status == FOUND else ""
-        if not TOKEN.fullmatch(token):  # what it is, is never said
+        if not TOKEN.fullmatch(token):  # a token is never shown
             raise self._stop(Why.MALFORMED, TOKEN_PATH, f"answered {answer.status} and no token")
         self._token, self._token_until = token, clock.now() + TTL / 2
         return token
 
     def _is_refused_without_token(self) -> bool:
-        """HttpTokens=required. No document says whether it refuses with 401 or 403."""
+        """Whether HttpTokens=required. No document says whether the refusal is 401 or 403."""
         path = f"{TREE}/instance-id"
         answer = self._ask("GET", path, {})
         if answer.status not in (FOUND, *REFUSED):
@@ -135,7 +133,7 @@ class Metadata:
         return answer.status in REFUSED
 
     def _all(self) -> dict[str, object] | None:
-        """The whole tree in one answer; None where the service has no such page."""
+        """The whole tree in one answer; None if the service has no such page."""
         text = self._get(ALL)
         if text is None:
             return None
@@ -147,13 +145,13 @@ class Metadata:
             raise self._stop(Why.MALFORMED, ALL, "is no JSON object")
         macs = imds_parse.under(tree, "network", "interfaces", "macs") or {}
         for name, entry in macs.items():
-            # Where it tells less of an interface than the tree does.
+            # `all` may say less about an interface than the tree.
             if isinstance(entry, dict) and "private-ipv4s" not in entry:
                 entry.update(self._interface(name))
         return tree
 
     def _tree(self) -> dict[str, object]:
-        """The same, key by key: an instance of 8 interfaces takes some 70 requests."""
+        """The same tree key by key: about 70 requests for an instance with 8 interfaces."""
         tree: dict[str, object] = {key: self._get(f"{TREE}/{key}") for key in KEYS}
         tree["instance"] = {"instance-type": tree.pop("instance/instance-type")}
         lines = (self._get(f"{TREE}/{MACS}/") or "").split("\n")
@@ -162,13 +160,13 @@ class Metadata:
 
     def _interface(self, name: str) -> dict[str, object]:
         mac = imds_parse.mac_of(name, MACS)
-        if isinstance(mac, Unreadable):  # nothing but a MAC becomes part of a path
+        if isinstance(mac, Unreadable):  # only a MAC becomes part of a path
             raise self._stop(mac.kind, f"{TREE}/{MACS}/", mac.detail)
         told = {key: self._get(f"{TREE}/{MACS}/{mac}/{key}") for key in INTERFACE_KEYS}
         return {key: text for key, text in told.items() if text is not None}
 
     def _get(self, path: str) -> str | None:
-        """A page with the token, None where there is none. A token that is refused is asked for anew, once."""
+        """A page, asked for with the token; None if it does not exist. A refused token is replaced once."""
         answer = self._ask("GET", path, {TOKEN_HEADER: self._fresh_token()})
         if answer.status == UNAUTHORISED:
             self._token = ""
@@ -189,7 +187,7 @@ class Metadata:
             raise self._stop(Why.MALFORMED, path, f"byte {error.start} of the answer is no UTF-8") from error
 
     def _ask(self, method: str, path: str, headers: dict[str, str]) -> MetadataPage:
-        """One answer that is final; a service that is busy is asked again, as long as there is time."""
+        """The final answer to a request. A busy service is asked again while there is time."""
         tried, pause = 1, PAUSE
         while (answer := self._once(method, path, headers)).status in BUSY_STATUSES:
             if tried > RETRIES or clock.now() + pause >= self._end:

@@ -1,4 +1,4 @@
-"""The metadata's answers as values: words, addresses and lists in the several forms that it writes them in."""
+"""The answers of the metadata service as values. It writes words, addresses and lists in several forms."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from nodeprep.values import Value
 T = TypeVar("T", bound=ipaddress.IPv4Address | ipaddress.IPv6Address)
 Tree = Mapping[str, object]
 MAC = Pattern(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
-WORD = Pattern(r"[!-~]{1,128}")  # identifiers, types and zones: nothing that a terminal would obey
-MOST_INTERFACES, MOST_ADDRESSES = 128, 1024  # against nonsense; no quota comes near
-HERE = "metadata"  # of one key, as a path for people
+WORD = Pattern(r"[!-~]{1,128}")  # identifiers, types and zones, without control characters
+MOST_INTERFACES, MOST_ADDRESSES = 128, 1024  # limits for wrong answers; every quota is far below
+HERE = "metadata"  # the path of a key, for people
 
 
 class InterfaceMetadata(Value):
-    """An ENI; an Unreadable stands for what was not told or cannot be meant. `prefix` is None if no netmask is told."""
+    """An ENI. An Unreadable stands for a missing or invalid value. `prefix` is None if there is no netmask."""
 
     mac: str
     eni: str | Unreadable
@@ -34,7 +34,7 @@ class InterfaceMetadata(Value):
 
 
 class InstanceMetadata(Value):
-    """An instance, as `InterfaceMetadata` is an ENI."""
+    """An instance. An Unreadable stands for a missing or invalid value."""
 
     id: str | Unreadable
     type: str | Unreadable
@@ -47,7 +47,7 @@ class InstanceMetadata(Value):
 def instance(tree: Tree) -> InstanceMetadata | Unreadable:
     """The instance that a tree of metadata describes.
 
-    Without a valid MAC of each of its interfaces no book can be kept, and then all of it is Unreadable.
+    Records are compared by MAC. So without a valid MAC of each interface all of it is Unreadable.
     """
     primary = mac_of(tree.get("mac"), "mac")
     if isinstance(primary, Unreadable):
@@ -90,7 +90,7 @@ def _interface(mac: str, entry: Tree) -> InterfaceMetadata:
 
 
 def under(tree: Tree, *keys: str) -> Tree | None:
-    """The part of the tree below these keys, None where there is none."""
+    """The part of the tree below these keys; None if there is none."""
     here: object = tree
     for key in keys:
         here = here.get(key) if isinstance(here, Mapping) else None
@@ -98,12 +98,12 @@ def under(tree: Tree, *keys: str) -> Tree | None:
 
 
 def first_line(text: str) -> str:
-    """A value as Terway takes it: its first line without slashes at the ends."""
+    """A value as Terway reads it: its first line without slashes at the ends."""
     return text.partition("\n")[0].strip().strip("/")
 
 
 def mac_of(value: object, key: str) -> str | Unreadable:
-    """A MAC in lower case; in lists it has a slash at its end."""
+    """A MAC in lower case. In lists it has a slash at its end."""
     mac = first_line(value).lower() if isinstance(value, str) else ""
     return mac if MAC.fullmatch(mac) else _not_meant(value, key, "a MAC address")
 
@@ -122,7 +122,7 @@ def _address(value: object, key: str) -> str | Unreadable:
 
 
 def _addresses(value: object, key: str) -> tuple[str, ...] | Unreadable:
-    """A list, or the text of one in JSON."""
+    """A list, or its text in JSON."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -134,7 +134,7 @@ def _addresses(value: object, key: str) -> tuple[str, ...] | Unreadable:
 
 
 def _ipv6_addresses(value: object, key: str) -> tuple[str, ...] | Unreadable:
-    """`[fd00::1,fd00::2]`, which is no JSON; where there are none, there is no such key."""
+    """`[fd00::1,fd00::2]`, which is not JSON. Without addresses there is no such key."""
     if isinstance(value, str):
         inner = first_line(value).removeprefix("[").removesuffix("]")
         value = [one.strip(" \"'") for one in inner.split(",") if one.strip()]
@@ -149,7 +149,7 @@ def _all_of(values: list[object], kind: type[T], key: str, wanted: str) -> tuple
     if len(values) > MOST_ADDRESSES:
         return Unreadable(Why.MALFORMED, f"{HERE} {key}", detail=f"lists {len(values)} {wanted}")
     try:
-        # Numbers are addresses too for this library, and here they are none.
+        # The library also reads numbers as addresses. Here only text is an address.
         return tuple(str(kind(value if isinstance(value, str) else "")) for value in values)
     except ValueError:
         return _not_meant(values, key, wanted)

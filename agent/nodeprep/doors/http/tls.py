@@ -1,4 +1,4 @@
-"""TLS over any connection. OpenSSL works on memory only, so that the deadlines stay those of the connection below."""
+"""TLS over any connection. OpenSSL works in memory only, so the connection below keeps the deadlines."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def client_context(
     *,
     verify: bool = True,
 ) -> ssl.SSLContext:
-    """Whom we trust and who we are. `authority`, `certificate` and `key` are files; without an authority, the system's.
+    """Whom we trust and who we are. `authority`, `certificate` and `key` are files.
 
-    `pem` is a certificate with its key, in place of files. Raises OSError: a file is not there or not what it should
-    be (SSLError).
+    Without `authority` the system's authorities count. `pem` is a certificate with its key, instead of files. Raises
+    OSError if a file is missing or invalid (SSLError).
     """
     context = ssl.create_default_context(cafile=authority)
     context.set_alpn_protocols(["http/1.1"])
@@ -32,12 +32,12 @@ def client_context(
     if pem:
         _load(context, pem)
     elif certificate:
-        context.load_cert_chain(certificate, key, password="")  # else OpenSSL asks a terminal
+        context.load_cert_chain(certificate, key, password="")  # without one, OpenSSL asks at the terminal
     return context
 
 
 def _load(context: ssl.SSLContext, pem: str) -> None:
-    """OpenSSL wants a file; this one is in memory only."""
+    """Load a certificate with its key. OpenSSL wants a file; this one is in memory only."""
     file = os.memfd_create("credential")
     try:
         with open(file, "wb", closefd=False) as out:
@@ -48,7 +48,7 @@ def _load(context: ssl.SSLContext, pem: str) -> None:
 
 
 class TlsLink:
-    """TLS over `below`. Raises OSError: the handshake failed, or took longer than `until` (TimeoutError)."""
+    """TLS over `below`. Raises OSError if the handshake fails, and TimeoutError if it has not ended at `until`."""
 
     def __init__(self, below: Transport, context: ssl.SSLContext, server_name: str, until: float) -> None:
         self._below = below
@@ -60,7 +60,7 @@ class TlsLink:
         self._shake_hands(until)
 
     def send(self, data: bytes, until: float) -> None:
-        # The memory that it writes into has no limit: OpenSSL never has to wait.
+        # OpenSSL never has to wait: the memory that it writes into has no limit.
         try:
             self._tls.write(data)
         except ssl.SSLError as error:
@@ -74,7 +74,7 @@ class TlsLink:
             except ssl.SSLWantReadError:
                 self._flush(until)
                 self._feed(self._below.receive(until))
-            except ssl.SSLEOFError:  # without TLS's own goodbye; HTTP knows whether the answer is whole
+            except ssl.SSLEOFError:  # no close_notify; HTTP knows whether the answer is complete
                 return b""
             except ssl.SSLError as error:
                 raise _explained(error) from error
@@ -86,7 +86,7 @@ class TlsLink:
             except ssl.SSLWantReadError:
                 data = self._below.pending()
                 if data is None:
-                    return None  # such as tickets for later sessions: they came, and are not for us
+                    return None  # for example only session tickets came, which are not for us
                 self._feed(data)
             except ssl.SSLEOFError:
                 return b""
@@ -106,7 +106,7 @@ class TlsLink:
                 self._feed(self._below.receive(until))
             except ssl.SSLError as error:
                 with suppress(OSError):
-                    self._flush(until)  # the alert, so that the server's log can say why
+                    self._flush(until)  # the alert, for the server's log
                 raise _explained(error) from error
         self._flush(until)
 
@@ -122,7 +122,7 @@ class TlsLink:
 
 
 def _explained(error: ssl.SSLError) -> OSError:
-    """The same without a number: OpenSSL's are not the kernel's."""
+    """The same error without its number: numbers of OpenSSL are not those of the kernel."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return OSError(None, f"its certificate is not accepted: {error.verify_message}")
     if isinstance(error, ssl.SSLEOFError):

@@ -1,4 +1,4 @@
-"""Where a connection leads, and what can be done with it. It stands below what makes connections and what uses them."""
+"""Where a connection leads and what it can do. All modules that make or use connections import this one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class Endpoint(Value):
-    """Where a server listens: `host` and `port`, or the unix socket at `socket_path`, where `host` is only a name.
+    """Where a server listens: at `host` and `port`, or at the unix socket `socket_path`. Then `host` is only a name.
 
-    `tls` makes the connection one of TLS, whose certificate must name `server_name`, or else `host`. Where `resolve` is
-    False, `host` must be an address: no name server is asked. `proxy` is connected to instead of the server.
+    With `tls` the connection uses TLS, and the certificate must name `server_name`, or else `host`. If `resolve` is
+    False, `host` must be an address: no name server is asked. With `proxy` the connection goes to the proxy.
     """
 
     host: str
@@ -38,7 +38,7 @@ class Endpoint(Value):
 
 
 class Transport(Protocol):
-    """A connection: bytes out and in, until a deadline. Each method raises OSError, TimeoutError among them."""
+    """A connection: bytes out and in, until a deadline. Each method raises OSError, also as TimeoutError."""
 
     def send(self, data: bytes, until: float) -> None:
         """Send all of it."""
@@ -47,7 +47,7 @@ class Transport(Protocol):
         """What comes next; b"" at the end of the connection."""
 
     def pending(self) -> bytes | None:
-        """What has come already, without waiting: b"" at the end of the connection, None for nothing."""
+        """What has arrived, without a wait: b"" at the end of the connection, None for nothing."""
 
     def close(self) -> None:
         """Close it; twice is fine."""

@@ -1,6 +1,6 @@
-"""Runs a kubeconfig's exec plugin, a program that says who we are to the API server; it may fail, and it may hang.
+"""Runs the exec plugin of a kubeconfig: a program that says who we are to the API server. It may fail or hang.
 
-What it is told and what it says is an ExecCredential
+Its input and its output are an ExecCredential
 (https://kubernetes.io/docs/reference/config-api/client-authentication.v1/).
 """
 
@@ -22,10 +22,10 @@ from nodeprep.model import CannotLook, Unreadable, Why
 from nodeprep.values import Value, redacted
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
-WORDS = 200  # characters of what a plugin says
-GRACE = 0.1  # seconds for a killed plugin to go
+WORDS = 200  # characters of a plugin's output in a message
+GRACE = 0.1  # seconds for a killed plugin to end
 CANNOT_START = (126, 127)  # exit codes, as shells have them
-# PR_SET_PDEATHSIG: a plugin that hangs goes with us, even if we are killed. It is kept over execve.
+# PR_SET_PDEATHSIG: a plugin that hangs ends with us, even if we are killed. execve keeps this setting.
 CHILD = """
 import ctypes, os, signal, sys
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -38,9 +38,9 @@ except OSError as error:
 
 
 class ExecCall(Value):
-    """How a plugin is run: its protocol's version, its words, what is added to its environment, and where.
+    """How a plugin is run: protocol version, arguments, additions to its environment, directory.
 
-    `cluster` is what it is told of the cluster, if it wants to know.
+    `cluster` describes the cluster to it, if it asks for that.
     """
 
     version: str
@@ -54,7 +54,7 @@ class ExecCall(Value):
 
 
 class Credential(Value):
-    """What a plugin said: a token or a certificate with its key (PEM), "" for none; `until` is when they end."""
+    """A token, or a certificate with its key (PEM); "" for none. `until` is when they expire."""
 
     token: str
     pem: str
@@ -69,14 +69,14 @@ class Credential(Value):
 
 
 class ExecPlugin:
-    """Runs a plugin when its credential is needed, and anew when that has ended."""
+    """Runs a plugin when its credential is needed, and again when that has expired."""
 
     def __init__(self, call: ExecCall) -> None:
         self.call = call
         self._held: Credential | None = None
 
     def credential(self, seconds: float) -> Credential:
-        """Raises CannotLook: it failed, gave nothing in `seconds`, or said something else than a credential."""
+        """Raises CannotLook if it failed, said nothing in `seconds`, or said something that is not a credential."""
         held = self._held
         if held is None or (held.until is not None and held.until <= _now()):
             held = self._read(self._run(seconds))
@@ -84,7 +84,7 @@ class ExecPlugin:
         return held
 
     def forget(self) -> None:
-        """The server does not take what the plugin gave: the next one is had anew."""
+        """The server refused the credential: run the plugin again for the next one."""
         self._held = None
 
     def _run(self, seconds: float) -> bytes:
@@ -108,7 +108,7 @@ class ExecPlugin:
         def end() -> None:
             _end(child)
 
-        atexit.register(end)  # Ctrl-C does not reach a group of its own
+        atexit.register(end)  # Ctrl-C does not reach another process group
         try:
             said, complaint = child.communicate(timeout=seconds)
         except subprocess.TimeoutExpired as late:
@@ -124,7 +124,7 @@ class ExecPlugin:
         return said
 
     def _read(self, said: bytes) -> Credential:
-        """What it says is never quoted: it may be a secret."""
+        """The credential in its output. The output is never quoted: it may be a secret."""
         try:
             told = json.loads(said)
         except (ValueError, RecursionError) as error:
@@ -153,7 +153,7 @@ class ExecPlugin:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Kill it with all that it started, unless it has ended; its pipes are closed even if it cannot die."""
+    """Kill it with all that it started, unless it has ended. Its pipes are closed even if it cannot end."""
     if child.returncode is None:
         with suppress(OSError, subprocess.TimeoutExpired):  # a group of another user, or stuck in the kernel
             os.killpg(child.pid, signal.SIGKILL)

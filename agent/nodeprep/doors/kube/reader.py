@@ -23,10 +23,10 @@ from nodeprep.values import Value, field, replace
 if TYPE_CHECKING:
     from nodeprep.doors.kube.exec_plugin import ExecPlugin
 
-OBSERVATION_TIMEOUT_SECONDS = 4.5  # seconds for all requests of one observation and its plugin, which has 5
-NAMESPACE = "nodeprep"  # where our own objects lie, unless a pod says otherwise
+OBSERVATION_TIMEOUT_SECONDS = 4.5  # for all requests and the plugin of one observation, which has 5 s
+NAMESPACE = "nodeprep"  # of our own objects, unless a pod says otherwise
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-# A DNS subdomain (k8s.io/apimachinery/pkg/util/validation IsDNS1123Subdomain), as the names of Nodes are.
+# Names of Nodes are DNS subdomains (k8s.io/apimachinery/pkg/util/validation IsDNS1123Subdomain).
 NODE_NAME = Pattern(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 Object = Mapping[str, Any]
@@ -36,10 +36,10 @@ GET = "GET"
 class ApiAccess(Value):
     """The API server, the name of the Node that we run on, and who asks.
 
-    `credential` gives the headers that say who asks, anew for each observation; it may raise OSError.
-    A `plugin` is asked in its stead. `requests` counts what was asked so far, by verb and HTTP code ("lost" without).
-    `namespace` is the one that our own objects lie in: the pod's, where this is one. The server has `connect` seconds
-    for a connection and `read` for one silence.
+    `credential` gives the headers that say who asks. It is called for each observation and may raise OSError. A `plugin`
+    replaces it. `requests` counts the requests so far by verb and HTTP code ("lost" without an answer). `namespace` is
+    that of our own objects: the pod's in a pod. The server has `connect` seconds for a connection and `read` seconds for
+    one silence.
     """
 
     node: str
@@ -53,12 +53,12 @@ class ApiAccess(Value):
     _lock: Lock = field(default_factory=Lock)
 
     def count(self, verb: str, code: int) -> None:
-        """One more request; any thread may ask. `code` is 0 where no answer came."""
+        """Count one request. Any thread may call this. `code` is 0 if no answer came."""
         with self._lock:
             self.requests[verb, str(code) if code else "lost"] += 1
 
     def opened(self, seconds: float) -> tuple[Wire, Mapping[str, str]] | Unreadable:
-        """A connection for `seconds`, to be closed, and the headers that say who asks; or why there is none."""
+        """A connection for `seconds` and the headers that say who asks, or why there is none. The caller closes it."""
         begun, peer = clock.now(), self.peer
         try:
             if self.plugin is None:
@@ -82,7 +82,7 @@ class ApiAccess(Value):
 def in_cluster(
     node: str, environment: Mapping[str, str] = os.environ, directory: str = SERVICE_ACCOUNT
 ) -> ApiAccess | None:
-    """The access of a pod's service account; None where this is no pod that has one."""
+    """The access of a pod's service account; None outside a pod or without a service account."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
     token = f"{directory}/token"
     if not host or not port or not os.path.isfile(token):
@@ -104,8 +104,8 @@ def in_cluster(
 class ApiReader:
     """The requests of one observation. Use it as a context manager.
 
-    `lost` is why nothing more is asked: no way to the server, or it does not know us. `now` is the server's clock in
-    seconds since 1970, to hold the times in its objects against; ours as long as it did not tell.
+    `lost` is why nothing more is asked: the server cannot be reached or does not know us. `now` is the server's clock in
+    seconds since 1970, to compare with the times in its objects. It is our own clock until the server has told its own.
     """
 
     def __init__(self, access: ApiAccess, seconds: float = OBSERVATION_TIMEOUT_SECONDS) -> None:
@@ -131,7 +131,7 @@ class ApiReader:
             self._wire.close()
 
     def get(self, group: str, resource: str, name: str, namespace: str = "") -> Object | None | Unreadable:
-        """An object; None where there is none, nor its kind. `group` is "v1" or such as "apps/v1"."""
+        """An object; None if the object or its kind does not exist. `group` is "v1" or, for example, "apps/v1"."""
         inside = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         path = f"{_root(group)}{inside}/{resource}/{quote(name, safe='')}"
         kind = _kind(group, resource)
@@ -139,7 +139,7 @@ class ApiReader:
         return self._ask(path, f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}", may)
 
     def list(self, group: str, resource: str, **selectors: str) -> tuple[Object, ...] | Unreadable:
-        """The objects of all namespaces that fit `selectors`, which are query parameters; none of an unknown kind."""
+        """The objects of all namespaces that match `selectors` (query parameters). An unknown kind has no objects."""
         kind = _kind(group, resource)
         told = self._ask(f"{_root(group)}/{resource}?{urlencode(selectors)}", kind, f"list {kind} --all-namespaces")
         if told is None or isinstance(told, Unreadable):
@@ -150,7 +150,7 @@ class ApiReader:
         return Unreadable(Why.MALFORMED, kind, detail=".items is no list of objects")
 
     def _ask(self, path: str, what: str, may: str) -> Object | None | Unreadable:
-        """The answer to one GET of `what`, which who is allowed to `may` have."""
+        """The answer to one GET of `what`. `may` is the permission for it, in the words of `kubectl auth can-i`."""
         if self.lost is not None or self._wire is None:
             return self.lost
         try:
@@ -184,7 +184,7 @@ def _read(answer: ApiResponse, what: str) -> Object | Unreadable:
     if answer.status != 200:
         said = told.get("message") if isinstance(told, dict) else None
         words = f": {said[:WORDS]}" if isinstance(said, str) else ""
-        # Less than 400 is a redirect, which no API server sends and nobody follows with our credentials.
+        # A status below 400 is a redirect. No API server sends one, and we never follow one with our credentials.
         kind = Why.IO_ERROR if answer.status >= 400 else Why.MALFORMED
         return Unreadable(kind, what, detail=f"HTTP {answer.status}{words}")
     return told if isinstance(told, dict) else Unreadable(Why.MALFORMED, what, detail="the answer is no JSON object")
@@ -195,5 +195,5 @@ def _root(group: str) -> str:
 
 
 def _kind(group: str, resource: str) -> str:
-    """The resource as kubectl takes it, which tells Terway's nodes from the core's."""
+    """The resource as kubectl names it: this tells nodes of Terway from nodes of the core group."""
     return f"{resource}.{group.partition('/')[0]}" if "/" in group else resource

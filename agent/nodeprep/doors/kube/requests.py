@@ -20,22 +20,20 @@ if TYPE_CHECKING:
     import ssl
 
 CONNECT, READ = 1.0, 2.0  # seconds, for each step of one connection (its TLS included) and for one silence
-BODY_LIMIT_BYTES = (
-    8 << 20
-)  # bytes of one answer: twice a list of 250 pods, the most that a node may run, of 15 KiB each
-LONGEST_LINE = 4 << 20  # bytes of one event of a watch: etcd takes objects of 1.5 MiB
-WORDS = 200  # characters of what a library says
-MOST_WAIT = 300.0  # seconds that a server may have us wait, whatever it says
+BODY_LIMIT_BYTES = 8 << 20  # of one answer: twice a list of 250 pods (the most on one node) of 15 KiB each
+LONGEST_LINE = 4 << 20  # bytes of one event of a watch: etcd accepts objects of 1.5 MiB
+WORDS = 200  # characters of a library's message
+MOST_WAIT = 300.0  # seconds; a server may not let us wait longer
 PORTS = {"https": 443, "http": 80}
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 DATE = Pattern(r"[A-Z][a-z]{2}, ([0-9]{2}) ([A-Z][a-z]{2}) ([0-9]{4}) ([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT", re.ASCII)
 
 
 class Peer(Value):
-    """A server by its URL. `authority`, `certificate` and `key` are files; without an authority, the system's count.
+    """A server by its URL. `authority`, `certificate` and `key` are files.
 
-    `pem` is a certificate with its key in place of files. `server_name` is whom the server's certificate must name, if
-    not the host of `url`.
+    Without `authority` the system's authorities count. `pem` is a certificate with its key, instead of files. The
+    server's certificate must name `server_name`, or else the host of `url`.
     """
 
     url: str
@@ -51,9 +49,9 @@ class Peer(Value):
         return redacted(self, "pem")
 
     def endpoint(self) -> Endpoint:
-        """Where requests go. Raises ValueError for a URL that is none.
+        """Where requests go. Raises ValueError for an invalid URL.
 
-        Raises OSError for a file that is not there or not what it should be (SSLError).
+        Raises OSError for a file that is missing or invalid (SSLError).
         """
         parts = _parts(self.url)
         proxy = None if not self.proxy else _proxy(self.proxy)
@@ -74,8 +72,8 @@ class Peer(Value):
 class ApiResponse(Value):
     """`date` is the server's clock in seconds since 1970, None where it does not say.
 
-    `body` is None where it has more than BODY_LIMIT_BYTES. `retry_after` are the seconds that the server wants to be
-    left alone for, 0.0 where it does not say.
+    `body` is None where it has more than BODY_LIMIT_BYTES. `retry_after` is how many seconds we shall wait
+    before the next request, 0.0 if it does not say.
     """
 
     status: int
@@ -85,7 +83,7 @@ class ApiResponse(Value):
 
 
 class Broken(Exception):
-    """No answer: why, and whether the server itself is out of reach (`lost`), so that nothing more need be asked."""
+    """Why there is no answer. `lost` is whether the server itself cannot be reached: then it is not asked again."""
 
     def __init__(self, kind: Why, detail: str, errno: int | None, *, lost: bool) -> None:
         super().__init__(detail)
@@ -93,9 +91,9 @@ class Broken(Exception):
 
 
 class Wire:
-    """Requests to one peer, all within `seconds`; `connect` for each step of a connection, `read` for one silence.
+    """Requests to one peer, all within `seconds`. Each step of a connection has `connect` seconds, a silence `read`.
 
-    Raises OSError where the peer's files cannot be used, ValueError for a URL that is none.
+    Raises OSError if the peer's files cannot be used, and ValueError for an invalid URL.
     """
 
     def __init__(self, peer: Peer, seconds: float, connect: float = CONNECT, read: float = READ) -> None:
@@ -112,7 +110,7 @@ class Wire:
         return self.request("GET", path, headers)
 
     def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> ApiResponse:
-        """The answer, whole. Raises Broken: what was asked to be written may have been written or not."""
+        """The complete answer. Raises Broken: a write may have been done or not."""
         try:
             with self._client.send(method, self._root + path, headers, body or b"", until=self._until) as response:
                 try:
@@ -126,9 +124,9 @@ class Wire:
         return ApiResponse(response.status, date, whole, wait)
 
     def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[bytes]:
-        """The lines of an answer as they come, to its end; of another status than 200, none.
+        """The lines of an answer as they come, to its end.
 
-        Raises Broken, at the deadline too.
+        Raises Broken, also for another status than 200 and at the deadline.
         """
         until = self._until
         try:
@@ -148,10 +146,10 @@ class Wire:
             raise self._broken(failure) from failure
 
     def _broken(self, failure: HttpFailure) -> Broken:
-        """A server that never answered is not asked a second time; one that did may only be slow with this answer."""
+        """What to report. A server that never answered is `lost`. One that has answered may only be slow this time."""
         if clock.now() >= self._until:
             return Broken(Why.TIMEOUT, f"no answer in {self._seconds:g} s", None, lost=not self._answered)
-        # What is no HTTP may be a server that is being restarted: MALFORMED is kept for answers that are whole.
+        # A server that restarts may send something that is not HTTP. MALFORMED is only for complete answers.
         kind = Why.TIMEOUT if failure.kind is Why.TIMEOUT else Why.IO_ERROR
         lost = not (failure.connected and self._answered)
         return Broken(kind, failure.detail[:WORDS], failure.errno, lost=lost)
@@ -166,7 +164,7 @@ def _parts(url: str) -> SplitResult:
 
 
 def _proxy(url: str) -> Endpoint:
-    """A proxy; one of https is held against the system's authorities. Raises ValueError for any other."""
+    """A proxy. The system's authorities verify one of https. Raises ValueError for another scheme."""
     parts = _parts(url if "://" in url else f"http://{url}")
     if parts.scheme == "http":
         return Endpoint(parts.hostname or "", parts.port or PORTS[parts.scheme])
@@ -176,13 +174,13 @@ def _proxy(url: str) -> Endpoint:
 
 
 def _seconds(value: str | None) -> float:
-    """`Retry-After` in seconds, bounded; 0.0 for a date, which no API server sends."""
+    """`Retry-After` in seconds, at most MOST_WAIT; 0.0 for a date, which no API server sends."""
     told = value or ""
     return min(float(told), MOST_WAIT) if told.isascii() and told.isdigit() and len(told) <= 9 else 0.0
 
 
 def http_date(value: str) -> float | None:
-    """Seconds since 1970 by a date as servers must send it (IMF-fixdate, RFC 9110, 5.6.7); None for anything else."""
+    """Seconds since 1970 of a date as servers must send it (IMF-fixdate, RFC 9110, 5.6.7); None for anything else."""
     found = DATE.fullmatch(value)
     if found is None or found[2] not in MONTHS:
         return None

@@ -1,4 +1,4 @@
-"""Whole lists of the API server in pages, and what changes in them afterwards: for people who look at a fleet."""
+"""Complete lists of the API server, in pages, and their later changes: for people who look at a fleet."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from nodeprep.values import Value
 
 T = TypeVar("T")
 
-PAGE = 256  # objects of one answer at first: Nodes of 20 KiB each stay well below the largest that is taken
+PAGE = 256  # objects of one answer at first: Nodes of 20 KiB each stay well below BODY_LIMIT_BYTES
 LISTING = 60.0  # seconds for all pages of all lists of one look
-GRACE = 5.0  # seconds beyond its own end that a watch may take
-GONE_STATUS = "HTTP 410"  # the version that was asked for is no longer kept: list anew
+GRACE = 5.0  # seconds that a watch may take after its own end
+GONE_STATUS = "HTTP 410"  # the server no longer keeps that version: list again
 
 
 class ListedObjects(Value, Generic[T]):
-    """What was kept of the objects of a list, and the version of the whole, from which it can be watched."""
+    """What was kept of the objects of a list, and the version of the list, from which a watch can start."""
 
     items: tuple[T, ...]
     version: str
 
 
 class WatchEvent(Value):
-    """What `kind` says of an object: ADDED, MODIFIED, DELETED, or BOOKMARK, which only tells how far the watch is.
+    """A change of an object. `kind` is ADDED, MODIFIED, DELETED or BOOKMARK, which only says how far the watch is.
 
-    A later watch goes on from `version`.
+    A later watch starts from `version`.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class WatchEvent(Value):
 
 
 class WatchLost(Exception):
-    """A watch ended before its time, or could not begin: what changed since is only known from a new list."""
+    """A watch ended too early or could not begin. Only a new list shows what has changed since."""
 
 
 class ApiLists(ApiReader):
@@ -51,9 +51,9 @@ class ApiLists(ApiReader):
     def listed(
         self, path: str, kind: str, keep: Callable[[Object], T | None], *, may: str, **selectors: str
     ) -> ListedObjects[T] | Unreadable:
-        """What `keep` makes of each object of the list at `path`, without what it makes None of."""
+        """The results of `keep` for the objects of the list at `path`, without None."""
         told = self._pages(path, kind, keep, may, selectors)
-        # A list of many pages can outlive the version that it began with.
+        # The version of a list may expire before its last page.
         again = isinstance(told, Unreadable) and told.detail.startswith(GONE_STATUS)
         return self._pages(path, kind, keep, may, selectors) if again else told
 
@@ -65,7 +65,7 @@ class ApiLists(ApiReader):
         while True:
             told = self._ask(f"{path}?{urlencode({**query, 'limit': limit})}", kind, may)
             if isinstance(told, Unreadable) and told.kind is Why.MALFORMED and limit > 1:
-                limit = max(1, limit // 8)  # objects so large that a page of them is more than is taken
+                limit = max(1, limit // 8)  # such a page of large objects exceeds the limit
                 continue
             if isinstance(told, Unreadable):
                 return told
@@ -80,9 +80,9 @@ class ApiLists(ApiReader):
 
 
 def watch(access: ApiAccess, path: str, version: str, seconds: int, **selectors: str) -> Iterator[WatchEvent]:
-    """What changes in the list at `path` after `version`, for about `seconds`; each change as it comes.
+    """The changes in the list at `path` after `version`, for about `seconds`, each as it comes.
 
-    Raises WatchLost where the server no longer keeps that version, ends too early or cannot be reached.
+    Raises WatchLost if the server no longer keeps that version, ends too early or cannot be reached.
     """
     opened = access.opened(seconds + GRACE)
     if isinstance(opened, Unreadable):
@@ -114,5 +114,5 @@ def _change(line: bytes) -> WatchEvent:
 
 
 def is_refused_selector(trouble: Unreadable) -> bool:
-    """Whether the server could not make sense of a selector, which a human typed."""
+    """Whether the server refused a selector, which a human typed, as invalid."""
     return trouble.kind is Why.IO_ERROR and trouble.detail.startswith("HTTP 400")

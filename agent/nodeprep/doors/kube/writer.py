@@ -1,4 +1,4 @@
-"""Writes to the Kubernetes API: one request, one outcome. Whether and when to ask again is for who asks."""
+"""Writes to the Kubernetes API: one request, one outcome. The caller decides whether and when to ask again."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from nodeprep.values import Value, field
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"  # lists merge by their keys: conditions by type
 JSON = "application/json"
-LOST = 0  # in place of a status: no answer, and what was asked may have been done or not
+LOST = 0  # instead of a status: no answer; the write may have been done or not
 
 
 class WriteOutcome(Value):
-    """What came of a request: its HTTP status (LOST: no answer), the object in the answer, what is wrong in one line.
+    """The result of a request: its HTTP status (LOST: no answer), the object in the answer, and an error in one line.
 
-    `retry_after` are the seconds for which the server wants to be left alone, 0.0 where it does not say.
+    `retry_after` is how many seconds we shall wait before the next request, 0.0 if the server does not say.
     """
 
     status: int
@@ -31,7 +31,7 @@ class WriteOutcome(Value):
 
     @property
     def said(self) -> str:
-        """The server's own words, whole; `message` cuts them."""
+        """The server's own words in full; `message` shortens them."""
         words = self.body.get("message")
         return words if isinstance(words, str) else ""
 
@@ -41,7 +41,7 @@ class WriteOutcome(Value):
 
 
 class ApiWriter:
-    """Requests to the server of `access`, all within `seconds`. Use it as a context manager; it raises nothing."""
+    """Requests to the server of `access`, all within `seconds`. Use it as a context manager. It raises nothing."""
 
     def __init__(self, access: ApiAccess, seconds: float) -> None:
         self._access = access
