@@ -1,4 +1,4 @@
-"""Rings when something in a directory changes (inotify(7)), also in one that is not there yet or comes back."""
+"""Announces changes in directories (inotify(7)), also in directories that appear later or come back."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ IN_UNMOUNT, IN_Q_OVERFLOW, IN_IGNORED = 0x2000, 0x4000, 0x8000
 IN_ONLYDIR, IN_MASK_ADD = 0x01000000, 0x20000000
 EVENT = struct.Struct("=iIII")  # watch, mask, cookie, length of the name that follows
 
-# On the way to a directory only names count; in it, what is written and chmod too. A ConfigMap changes by renaming a
-# link, `..data`, onto the one before (kubernetes pkg/volume/util/atomic_writer.go): that is IN_MOVED_TO.
+# On the way to a directory only names count. In the directory, writes and chmod count too. A ConfigMap changes when a
+# new link `..data` is renamed onto the old one (kubernetes pkg/volume/util/atomic_writer.go): that is IN_MOVED_TO.
 WAY = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR | IN_MASK_ADD
 INSIDE = WAY | IN_ATTRIB | IN_CLOSE_WRITE
 DIRECTORY_GONE = IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT | IN_IGNORED
 
-BUFFER = 1 << 16  # bytes: some thousand events
+BUFFER = 1 << 16  # bytes: about a thousand events
 READS = 8  # of full buffers before the other event sources have their turn
 NOT_WATCHABLE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES)
 
 
 class WatchedDirectory(Value):
-    """A directory under the root of `files`, and what its changes announce."""
+    """A directory under the root of `files`, and the topic that its changes announce."""
 
     files: Files
     path: str
@@ -41,9 +41,9 @@ class WatchedDirectory(Value):
 
 
 class DirectoryEvents(EventSource):
-    """Every directory on the way is watched too: so those that come, go, move or are linked elsewhere are found again.
+    """Watches the directories and every directory on the way to them, so it sees when one comes, goes or moves.
 
-    Not watched is what lies behind a link on the way: a link that leads to another link elsewhere may be turned unseen.
+    Targets of links on the way are not watched: if a link leads to another link, a change of the second is not seen.
     """
 
     name = "configuration"
@@ -52,10 +52,10 @@ class DirectoryEvents(EventSource):
         self._wanted = tuple(directories)
         self.topics = frozenset(wanted.topic for wanted in self._wanted)
         self._descriptor: int | None = None
-        # By watch: what its own changes announce, and the names in it that lead on to a directory.
+        # By watch: the topics that its changes announce, and the names in it on the way to a directory.
         self._inside: dict[int, frozenset[Topic]] = {}
         self._ways: dict[int, frozenset[str]] = {}
-        self._standing: dict[WatchedDirectory, int] = {}  # the watch of each directory that is there
+        self._standing: dict[WatchedDirectory, int] = {}  # the watch of each directory that exists
 
     def open(self) -> int:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -98,7 +98,7 @@ class DirectoryEvents(EventSource):
         return rung | self._look() if moved else rung
 
     def _look(self) -> frozenset[Topic]:
-        """Watch whatever of the ways is there now; the topics of directories that came, went or are others now."""
+        """Watch all directories that exist now. Returns the topics of those that came, went or were replaced."""
         inside, ways, standing = (
             dict[int, frozenset[Topic]](),
             dict[int, frozenset[str]](),
@@ -109,7 +109,7 @@ class DirectoryEvents(EventSource):
         for wanted in self._wanted:
             names = [name for name in wanted.path.split("/") if name]
             for depth in range(len(names)):
-                # The parent first: what is made between the two calls is an event in it.
+                # The parent first: a directory that is made between the two calls is an event in the parent.
                 watch = self._watch(wanted.files, "/" + "/".join(names[:depth]), WAY)
                 if watch is not None:
                     ways[watch] = ways.get(watch, frozenset()) | {names[depth]}
@@ -118,13 +118,13 @@ class DirectoryEvents(EventSource):
                 inside[watch] = inside.get(watch, frozenset()) | {wanted.topic}
                 standing[wanted] = watch
         for watch in (self._inside.keys() | self._ways.keys()) - inside.keys() - ways.keys():
-            self._libc.inotify_rm_watch(self._descriptor, watch)  # where that fails, it is gone already
+            self._libc.inotify_rm_watch(self._descriptor, watch)  # if that fails, it has gone already
         changed = {wanted.topic for wanted in self._wanted if standing.get(wanted) != self._standing.get(wanted)}
         self._inside, self._ways, self._standing = inside, ways, standing
         return frozenset(changed)
 
     def _watch(self, files: Files, path: str, mask: int) -> int | None:
-        """The watch of a directory; None if none is there that we may watch."""
+        """The watch of a directory; None if it does not exist or we may not watch it."""
         real = files.root + files.place(path)
         watch = int(self._libc.inotify_add_watch(self._descriptor, os.fsencode(real), mask))
         if watch >= 0:
@@ -135,7 +135,7 @@ class DirectoryEvents(EventSource):
 
 
 def _events(data: bytes) -> Iterator[tuple[int, int, str]]:
-    """Each event's watch, mask and name; the name is "" for the directory itself."""
+    """The watch, mask and name of each event. The name is "" for the directory itself."""
     offset = 0
     while offset + EVENT.size <= len(data):
         watch, mask, _, length = EVENT.unpack_from(data, offset)

@@ -1,4 +1,4 @@
-"""What every event source has: a descriptor that becomes readable, and what reading it means."""
+"""What every event source has: a descriptor that becomes readable, and the topics that a read announces."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 
 from nodeprep.model import Topic
 
-DRAIN_LIMIT_SECONDS = 0.002  # seconds that one event source may be read before the others have their turn
+DRAIN_LIMIT_SECONDS = 0.002  # seconds that one event source may be read before the others get a turn
 
 
 class EventSourceAbsent(Exception):
-    """This node has no such event source; `final` if nothing can change that while we run."""
+    """This node has no such event source. `final`: nothing can change that while we run."""
 
     def __init__(self, why: str, *, final: bool = False) -> None:
         super().__init__(why)
@@ -18,7 +18,7 @@ class EventSourceAbsent(Exception):
 
 
 class EventSource(ABC):
-    """One event source. It is opened again after it was closed; nothing of it blocks."""
+    """One event source. It may be opened again after it was closed. None of its methods blocks."""
 
     name: str
     topics: frozenset[Topic]
@@ -28,13 +28,13 @@ class EventSource(ABC):
         """The descriptor to wait for.
 
         Raises:
-            Absent: there is no such event source here.
+            EventSourceAbsent: there is no such event source here.
             Exception: it could not be opened now.
         """
 
     @abstractmethod
     def drain(self) -> frozenset[Topic]:
-        """Take what has come, or much of it; the topics that it announces.
+        """Read the events that have come, or many of them. Returns the topics that they announce.
 
         Raises:
             Exception: the event source is dead.
@@ -42,11 +42,11 @@ class EventSource(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of everything; may be called at any time. Raises OSError."""
+        """Release everything. May be called at any time. Raises OSError."""
 
     def heard(self) -> None:  # noqa: B027 - most event sources have no use for it
-        """Another event source announced that devices came, went or changed."""
+        """Called after another event source announced that devices came, went or changed."""
 
     def trouble(self) -> str:
-        """Why it would not ring though it is open, or ""."""
+        """Why it would announce nothing although it is open, or ""."""
         return ""

@@ -19,17 +19,17 @@ from nodeprep.pattern import Pattern
 if TYPE_CHECKING:
     from nodeprep.doors.netlink.nlsocket import NetlinkSocket
 
-READS = 10_000  # of one event source before the others have their turn, if the clock does not end it before
+READS = 10_000  # of one event source before the others get a turn, unless DRAIN_LIMIT_SECONDS ends it earlier
 
 # include/uapi/linux/rtnetlink.h, as bits of the mask that bind(2) takes
 LINK, IPV4_ADDRESS, IPV4_ROUTE, IPV4_RULE, IPV6_ADDRESS = 1 << 0, 1 << 4, 1 << 6, 1 << 7, 1 << 8
 RTM_NEWROUTE, RTM_DELROUTE = 24, 25
 KIND = slice(4, 6)  # of struct nlmsghdr, which struct rtmsg follows
 ROUTE_PROTOCOL = 21
-# Who writes routes that it learned from others (RTPROT_* of that header): routing daemons bring and take hundreds a
-# second on a router, and a way to somebody else's pods is no reason to look at once.
+# Routing daemons, which write routes that they learned from others (RTPROT_* of that header). On a router they add and
+# remove hundreds of routes a second. A route to somebody else's pods does not need a look at once.
 DAEMONS = frozenset({8, 10, 11, 12, 13, 14, 15, 17, 42, 186, 187, 188, 189, 192})
-HEAD = 32  # bytes of a notice that are read: as many as the words above
+HEAD = 32  # bytes of a notice that are read; they hold the fields above
 
 # include/uapi/rdma/rdma_netlink.h
 NETLINK_RDMA = 20
@@ -37,10 +37,10 @@ RDMA_NOTIFY = 1 << 3  # RDMA_NL_GROUP_NOTIFY
 MONITOR_MODE = 103  # RDMA_NLDEV_SYS_ATTR_MONITOR_MODE
 
 NETLINK_KOBJECT_UEVENT = 15
-UEVENT_KERNEL = 1 << 0  # group 2 is udev's, which says everything again
-UEVENT = 8192  # bytes; the kernel's UEVENT_BUFFER_SIZE is 2048, and its head comes on top
+UEVENT_KERNEL = 1 << 0  # group 2 is that of udev, which repeats everything
+UEVENT = 8192  # bytes; the kernel's UEVENT_BUFFER_SIZE is 2048, plus the head
 SUBSYSTEM = Pattern(rb"\0SUBSYSTEM=([^\0]*)")
-# What a pod's start brings (net's "queues", cgroups, slabs, block devices) is not among them.
+# The uevents of a pod's start ("queues" of net, cgroups, slabs, block devices) are not among them.
 SUBSYSTEMS = {
     b"infiniband": frozenset({Topic.RDMA}),
     b"infiniband_cm": frozenset({Topic.RDMA}),
@@ -53,7 +53,7 @@ SUBSYSTEMS = {
     b"module": frozenset({Topic.DEVICE}),
     b"pci": frozenset({Topic.DEVICE}),
 }
-NVIDIA = b"nvidia"  # nvidia, nvidia-uvm, nvidia-caps and what comes yet
+NVIDIA = b"nvidia"  # prefix of nvidia, nvidia-uvm, nvidia-caps and later ones
 
 KMSG = "/dev/kmsg"
 KMSG_DEVICE = os.makedev(1, 11)  # Documentation/admin-guide/devices.txt
@@ -63,7 +63,7 @@ ADDRESS = Pattern(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 class NetlinkEvents(EventSource):
-    """A netlink multicast group; what somebody other than the kernel sends to it counts for nothing."""
+    """A netlink multicast group. Only messages of the kernel count."""
 
     protocol: int
     groups: int
@@ -101,7 +101,7 @@ class NetlinkEvents(EventSource):
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
                     raise
-                rung = self.topics  # more was said than the socket holds, and nobody knows what
+                rung = self.topics  # more notices came than the socket holds: nobody knows which
                 continue
             if sender[0] == 0 and rung != self.topics:
                 rung |= self.meaning(notice)
@@ -115,7 +115,7 @@ class NetlinkEvents(EventSource):
 
 
 class LinkEvents(NetlinkEvents):
-    """Links and their addresses, and IPv4 rules and routes: checks judge the ways of IPv4 alone."""
+    """Links with their addresses, and rules and routes of IPv4: checks judge only the routes of IPv4."""
 
     name = "links"
     topics = frozenset({Topic.LINK})
@@ -129,7 +129,7 @@ class LinkEvents(NetlinkEvents):
 
 
 class RdmaEvents(NetlinkEvents):
-    """RDMA devices that come, go, are renamed, or whose port has another netdev; not the state of ports."""
+    """RDMA devices that come, go, are renamed or get another netdev. The state of ports is not announced."""
 
     name = "rdma"
     topics = frozenset({Topic.RDMA})
@@ -137,7 +137,7 @@ class RdmaEvents(NetlinkEvents):
     groups = RDMA_NOTIFY
 
     def open(self) -> int:
-        # Opening the socket would load ib_core (alias net-pf-16-proto-20); its class directory tells if it is there.
+        # To open the socket would load ib_core (alias net-pf-16-proto-20). Its class directory says if it is loaded.
         if not os.path.isdir("/sys/class/infiniband"):
             raise EventSourceAbsent("no RDMA device and no ib_core in this kernel")
         from nodeprep.doors.netlink.nlsocket import NetlinkSocket
@@ -151,7 +151,7 @@ class RdmaEvents(NetlinkEvents):
 
 
 def announces(kernel: NetlinkSocket) -> bool:
-    """Whether the kernel has the group; one that has not lets us join it and never says a word."""
+    """Whether the kernel has the group. A kernel without it lets us join and never sends anything."""
     from nodeprep.doors.netlink.nldev import NldevCommand
     from nodeprep.doors.netlink.nlsocket import ATTRIBUTE, HEADER, NLA_TYPE_MASK
 
@@ -183,7 +183,7 @@ class DeviceEvents(NetlinkEvents):
 
 
 class KernelLogEvents(EventSource):
-    """Lines of the kernel log that can speak of devices. Containers without privileges may not listen to it."""
+    """Lines of the kernel log that may be about devices. Containers without privileges may not read it."""
 
     name = "kernel-log"
     topics = frozenset({Topic.KERNEL_LOG})
@@ -228,7 +228,7 @@ class KernelLogEvents(EventSource):
                 data = os.read(self._descriptor, kmsg.RECORD)
             except BlockingIOError:
                 break
-            except BrokenPipeError:  # overwritten before we came to it, and nobody knows what it was
+            except BrokenPipeError:  # overwritten before we read it: nobody knows what it said
                 return self._rang()
             if not data:
                 raise OSError(errno.EIO, f"{KMSG} came to an end")
@@ -240,7 +240,7 @@ class KernelLogEvents(EventSource):
         return frozenset()
 
     def _rang(self) -> frozenset[Topic]:
-        """Skip what else there is: whoever looks now sees it too."""
+        """Skip the other lines: the look that follows sees them too."""
         if self._descriptor is not None:
             os.lseek(self._descriptor, 0, os.SEEK_END)
         return self.topics

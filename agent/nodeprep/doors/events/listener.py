@@ -1,7 +1,7 @@
-"""Event sources: what the kernel announces, as reasons to look again and never as data (design 3.2).
+"""All event sources: what the kernel announces is a reason to look again and never data (design 3.2).
 
-An event source that dies is opened again later, and its topics ring: what it would have said meanwhile is looked at.
-Nothing here is needed for a right verdict, only for an early one: every fact has a period of its own.
+An event source that dies is opened again later. Its topics are announced then, because its events meanwhile are lost.
+Verdicts are right without this module, but later: every fact also has a period.
 """
 
 from __future__ import annotations
@@ -22,24 +22,23 @@ from nodeprep.doors.files.reader import Files
 from nodeprep.model import Topic
 from nodeprep.values import Struct, Value
 
-# Under the host's root; others wait in the settings of the container runtime (facts/network/cni_runtime).
+# Under the host's root. The settings of the container runtime may name others (facts/network/cni_runtime).
 DIRECTORIES: Mapping[str, Topic] = {
     "/etc/cni/net.d": Topic.CONFIG,
     "/etc/eni": Topic.CONFIG,  # Terway's
     "/var/lib/kubelet/device-plugins": Topic.DEVICE,
 }
-FIRST, LONGEST = 1.0, 60.0  # seconds before a dead event source is opened again, the first time and at most
-# Seconds without an event source that had nothing to say that anyone asked for: noise wakes us 50 times a second and no
-# more.
+FIRST, LONGEST = 1.0, 60.0  # seconds before a dead event source is opened again: first and maximum
+# Seconds without an event source after events that nobody asked for. So such noise wakes us 50 times a second at most.
 NAP = 0.02
-APPEARS = frozenset({Topic.RDMA, Topic.DEVICE})  # what an event source may come with that was not there before
+APPEARS = frozenset({Topic.RDMA, Topic.DEVICE})  # topics with which an event source may appear that was absent before
 NO_TOPICS: frozenset[Topic] = frozenset()
 
 
 class EventSourceState(Value):
-    """`alive`: it would ring. `restarts`: how often it was opened again after it had died.
+    """`alive`: it can announce events. `restarts`: how often it was opened again after it had died.
 
-    `why` says why it does not ring, "" if it would; `absent`: this node has no such thing, nothing died.
+    `why` is why it cannot, "" if it is alive. `absent`: this node has no such event source, so nothing died.
     """
 
     alive: bool
@@ -49,11 +48,10 @@ class EventSourceState(Value):
 
 
 class _OpenSource(Struct):
-    """An event source and how it fares. Times are CLOCK_BOOTTIME seconds.
+    """An event source and its state. Times are CLOCK_BOOTTIME seconds.
 
-    `descriptor` is None while it is closed; it is opened again at `again_at`, and `pause` after that if it fails.
-    `died` tells an event source that broke from one that this node does not have. `resting_until`: not listened to
-    before.
+    `descriptor` is None while it is closed. It is opened again at `again_at`; if that fails, `pause` seconds later.
+    `died` is False for an event source that this node does not have. It is not listened to before `resting_until`.
     """
 
     source: EventSource
@@ -73,7 +71,7 @@ class _OpenSource(Struct):
 
 
 class EventSources:
-    """All event sources of a live node, and a way to wake the thread that waits for them; only `wake` is for others."""
+    """All event sources of a live node. One thread waits for them; other threads may only call `wake`."""
 
     def __init__(
         self,
@@ -82,10 +80,10 @@ class EventSources:
         directories: Mapping[str, Topic] = DIRECTORIES,
         sources: Iterable[EventSource] | None = None,
     ) -> None:
-        """Open every event source that there is.
+        """Open every event source that exists.
 
-        `configuration` are directories of our own file system, `directories` those under the host's `root`; they need
-        not be there yet. `sources` takes the place of all event sources.
+        `configuration` are directories of our own file system, `directories` those under the host's `root`. They need
+        not exist yet. `sources` replaces all event sources.
         """
         if sources is None:
             sources = _all(root, configuration, directories)
@@ -95,13 +93,12 @@ class EventSources:
         now = clock.now()
         for event_source in self._event_sources:
             self._open(event_source, now)
-        self._rung = NO_TOPICS  # who has just begun looks at everything anyway
+        self._rung = NO_TOPICS  # at its start the agent looks at everything anyway
 
     def wait(self, timeout: float | None, deaf: frozenset[Topic] = frozenset()) -> frozenset[Topic]:
-        """Wait until an event source rings, `wake` is called or `timeout` seconds passed; the topics that rang.
+        """Wait until an event comes, `wake` is called or `timeout` seconds have passed. Returns the announced topics.
 
-        Event sources of `deaf` topics are not listened to now: what they would say waits, and rings when they are heard
-        again.
+        Event sources of `deaf` topics are not listened to now. Their events wait until they are listened to again.
         """
         now = clock.now()
         end = math.inf if timeout is None else now + timeout
@@ -117,12 +114,12 @@ class EventSources:
         return told
 
     def wake(self) -> None:
-        """Make `wait` return; may be called from any thread and from a signal handler."""
-        with suppress(OSError, ValueError):  # woken as often as its counter holds; closed
+        """Make `wait` return. Any thread and a signal handler may call this."""
+        with suppress(OSError, ValueError):  # its counter is full, or it is closed
             os.eventfd_write(self._wake, 1)
 
     def states(self) -> Mapping[str, EventSourceState]:
-        """By name of the event source."""
+        """The states by name of the event source."""
         return {event_source.source.name: event_source.state() for event_source in self._event_sources}
 
     def close(self) -> None:
@@ -134,7 +131,7 @@ class EventSources:
             os.close(descriptor)
 
     def _listen(self, now: float, end: float, deaf: frozenset[Topic]) -> bool:
-        """Wait once, until `end` at the latest, and take what came; whether we were woken."""
+        """Wait once, until `end` at the latest, and take the events that came. Returns whether `wake` was called."""
         poll, by_descriptor = select.poll(), dict[int, _OpenSource]()
         for event_source in self._event_sources:
             if event_source.descriptor is None:
@@ -149,7 +146,7 @@ class EventSources:
         if self._wake >= 0:
             poll.register(self._wake, select.POLLIN)
         woken = False
-        # Rounded up: a wait that is cut to 0 ms would spin until its end.
+        # Rounded up: a wait of 0 ms would spin until the end.
         for descriptor, event in poll.poll(None if end == math.inf else math.ceil(max(0.0, end - now) * 1000)):
             if descriptor == self._wake:
                 self._calm(event)
@@ -159,7 +156,7 @@ class EventSources:
         return woken
 
     def _calm(self, event: int) -> None:
-        if event & select.POLLNVAL:  # somebody closed it; with it we would never sleep again
+        if event & select.POLLNVAL:  # somebody closed it: with it poll(2) would return at once
             self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             return
         with suppress(BlockingIOError):
@@ -179,7 +176,7 @@ class EventSources:
             self._appeared(event_source, now)
 
     def _appeared(self, teller: _OpenSource, now: float) -> None:
-        """A device or a module came, went or changed: there may be an event source now that was absent."""
+        """A device or a module came, went or changed. So an event source that was absent may exist now."""
         for event_source in self._event_sources:
             if event_source is teller:
                 continue
@@ -204,7 +201,7 @@ class EventSources:
         self._rung |= event_source.source.topics
 
     def _died(self, event_source: _OpenSource, error: Exception, now: float) -> None:
-        """Close it and say so once; what it says from now on is missed until it is open again."""
+        """Close it and report that once. Its events are missed until it is open again."""
         if event_source.descriptor is not None:
             self._rung |= event_source.source.topics
             if now - event_source.opened_at >= LONGEST:
@@ -215,9 +212,9 @@ class EventSources:
 
 
 def _said(source: EventSource, event: int) -> frozenset[Topic]:
-    """What an event source that poll(2) reported announces. Raises OSError if it is dead."""
+    """The topics of an event source that poll(2) reported. Raises OSError if it is dead."""
     said = source.drain()
-    if not said and not event & select.POLLIN:  # it would be reported again and again
+    if not said and not event & select.POLLIN:  # poll(2) would report it again and again
         raise OSError(errno.EIO, "in error, with nothing to read")
     return said
 

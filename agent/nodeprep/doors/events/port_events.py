@@ -1,7 +1,7 @@
-"""Rings when an InfiniBand port changes its state, of which the kernel announces nothing (design 1): it is polled.
+"""Announces changes of the state of InfiniBand ports. The kernel does not (design 1), so the ports are polled.
 
-Reading a port's state asks the device's firmware, and one that is stuck lets the reader wait for a minute (mlx5 gives
-a command 60 s). Whoever waits for the event sources must not wait for that: a thread of its own reads.
+To read the state of a port asks the firmware of the device. Stuck firmware blocks the reader for a minute (mlx5 gives a
+command 60 s). The thread that waits for event sources must not be blocked, so a separate thread reads.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ CLASS = "/sys/class/infiniband"
 INFINIBAND = "InfiniBand"  # ports/N/link_layer; the other word, Ethernet, has netlink notices
 STATES = ("state", "phys_state")
 PORT_POLL_SECONDS = 1.0  # seconds between two polls (design 7)
-LISTING = 60.0  # seconds between two lists of the ports, where no other event source says that devices changed
-STUCK = 5.0  # seconds after which a poll counts as stuck; a healthy port answers in less than a millisecond
+LISTING = 60.0  # seconds between two lists of the ports while no other event source announces devices
+STUCK = 5.0  # seconds after which a poll is stuck; a healthy port answers in less than a millisecond
 
 
 class PortEvents(EventSource):
-    """The states of all InfiniBand ports. A node without one pays a list of the class a minute."""
+    """The states of all InfiniBand ports. On a node without ports this costs one list of the class a minute."""
 
     name = "infiniband-ports"
     topics = frozenset({Topic.RDMA})
@@ -60,7 +60,7 @@ class PortEvents(EventSource):
 
 
 class _Poll:
-    """One thread and its descriptor, an eventfd that it writes to when something changed."""
+    """One thread and its eventfd. The thread writes to it after a change."""
 
     def __init__(self, files: Files, every: float, listing: float) -> None:
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -68,19 +68,19 @@ class _Poll:
         self._every = every
         self._listing = listing
         self._stir = Event()
-        self._lock = Lock()  # nobody writes to a descriptor that was closed, for its number may be another's
+        self._lock = Lock()  # nobody writes to a closed descriptor: its number may be reused
         self._closed = False
         self._reading: tuple[str, float] | None = None
         self._broke: Exception | None = None
         try:
-            # A daemon: one that hangs in the kernel must not keep the process from ending.
+            # A daemon: a thread that hangs in the kernel must not prevent the end of the process.
             Thread(target=self._run, name=PortEvents.name, daemon=True).start()
         except RuntimeError as error:
             os.close(self.descriptor)
             raise OSError(errno.EAGAIN, f"no thread: {error}") from None
 
     def take(self) -> bool:
-        """Whether something changed since this was asked last. Raises what the thread ended with, if it did."""
+        """Whether something changed since the last call. If the thread has ended, its exception is raised."""
         try:
             os.eventfd_read(self.descriptor)
         except BlockingIOError:
@@ -115,7 +115,7 @@ class _Poll:
             _close(files)
 
     def _watch(self, files: dict[str, int]) -> None:
-        """Poll until closed; `files` are the open ones by path."""
+        """Poll until closed. `files` are the open files by path."""
         self._list(files)
         listed, seen = clock.now(), None
         while not self._closed:
@@ -130,7 +130,7 @@ class _Poll:
                 listed = clock.now()
 
     def _list(self, files: dict[str, int]) -> None:
-        """Open the files that tell the states of InfiniBand ports, and no others.
+        """Open the files with the states of InfiniBand ports, and close all others.
 
         They stay open: to find and open them for every poll would take 16 times as long as to read them.
         """
@@ -160,7 +160,7 @@ class _Poll:
         return names if isinstance(names, tuple) else ()
 
     def _state(self, path: str, descriptor: int) -> bytes | None:
-        """What the file says; None if it cannot be read (ENODEV where the device is gone)."""
+        """The content of the file; None if it cannot be read (ENODEV after the device has gone)."""
         self._reading = (path, clock.now())
         try:
             return os.pread(descriptor, PAGE, 0)
@@ -177,6 +177,6 @@ class _Poll:
 
 def _close(files: dict[str, int]) -> None:
     for descriptor in files.values():
-        with suppress(OSError):  # closed all the same (close(2))
+        with suppress(OSError):  # it is closed nevertheless (close(2))
             os.close(descriptor)
     files.clear()

@@ -26,7 +26,10 @@ WITH_BODY = ("POST", "PUT", "PATCH")  # methods whose requests state a length, e
 
 
 def request_of(method: str, target: str, headers: Mapping[str, str], body: bytes) -> h11.Request:
-    """The head of a request. Raises HttpFailure for a character that HTTP does not allow, without the secret itself."""
+    """The head of a request.
+
+    Raises HttpFailure for a character that HTTP does not allow. It never quotes the text, which may be a secret.
+    """
     if body or method in WITH_BODY:
         headers = {**headers, "Content-Length": str(len(body))}
     try:
@@ -201,9 +204,8 @@ class Response:
 
     def _check_head(self) -> None:
         names = [name for name, _ in self._headers]
-        if (
-            sum(len(name) + len(value) for name, value in self._headers) > HEAD_BYTES
-        ):  # h11 checks this only before it waits
+        # h11 checks the size only before it waits for more.
+        if sum(len(name) + len(value) for name, value in self._headers) > HEAD_BYTES:
             raise HttpFailure(Why.MALFORMED, TOO_MUCH_HEAD)
         if len(names) > HEADERS_COUNT:
             raise HttpFailure(Why.MALFORMED, f"more than {HEADERS_COUNT} headers")

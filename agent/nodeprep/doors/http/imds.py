@@ -19,7 +19,7 @@ from nodeprep.values import Value, replace
 TOTAL = 4.5  # seconds for everything; the fact has 5
 CONNECT = 1.0  # seconds; it is one hop away
 READ = 1.8  # seconds for all answers: a service that hangs or is slow must not cost a look more than two seconds
-SLOW_FAILURE_SECONDS = 0.5  # a slower failure is not repeated: a `check` looks twice and would wait twice
+SLOW_FAILURE_SECONDS = 0.5  # a slower failure is kept for a while: a `check` looks twice and would wait twice
 BODY = 1 << 20  # bytes; `all` of an instance with 16 ENIs has 20 KB
 FAILURE_HOLD_SECONDS = 10.0  # seconds after such a failure in which the service is not asked again
 RETRIES, PAUSE, GROWTH = 4, 0.5, 1.2  # after 429 and 5xx, as in Terway (pkg/aliyun/metadata/metadata.go)

@@ -36,10 +36,10 @@ GET = "GET"
 class ApiAccess(Value):
     """The API server, the name of the Node that we run on, and who asks.
 
-    `credential` gives the headers that say who asks. It is called for each observation and may raise OSError. A `plugin`
-    replaces it. `requests` counts the requests so far by verb and HTTP code ("lost" without an answer). `namespace` is
-    that of our own objects: the pod's in a pod. The server has `connect` seconds for a connection and `read` seconds for
-    one silence.
+    `credential` gives the headers that say who asks. It is called for each observation and may raise OSError. With a
+    `plugin`, the plugin is asked instead. `requests` counts the requests so far by verb and HTTP code ("lost" without
+    an answer). `namespace` is that of our own objects, in a pod the pod's. The server has `connect` seconds for a
+    connection and `read` seconds for one silence.
     """
 
     node: str
@@ -104,8 +104,8 @@ def in_cluster(
 class ApiReader:
     """The requests of one observation. Use it as a context manager.
 
-    `lost` is why nothing more is asked: the server cannot be reached or does not know us. `now` is the server's clock in
-    seconds since 1970, to compare with the times in its objects. It is our own clock until the server has told its own.
+    `lost` is why nothing more is asked: the server cannot be reached or does not know us. `now` is the server's clock,
+    in seconds since 1970, to compare with times in its objects. It is our own clock until the server has told its time.
     """
 
     def __init__(self, access: ApiAccess, seconds: float = OBSERVATION_TIMEOUT_SECONDS) -> None:

@@ -1,4 +1,4 @@
-"""Asks a netdev's driver for its data centre bridging: PFC, ETS and the APP table. Reads only."""
+"""Asks the driver of a netdev for data centre bridging: PFC, ETS and the APP table. Reads only."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class App(Value):
 
 
 class Dcb(Value):
-    """Data centre bridging as IEEE 802.1Qaz has it; None where the driver does not offer that part."""
+    """Data centre bridging after IEEE 802.1Qaz. None stands for a part that the driver does not offer."""
 
     dcbx: tuple[str, ...] | None  # "host", "lld-managed", "cee", "ieee", "static"
     pfc: int | None  # bit n: frames of priority n are paused rather than dropped
@@ -73,10 +73,10 @@ class DcbMessage(Message):
 
 
 def dcb(netdev: str) -> Dcb | None:
-    """The DCB settings of a netdev; None if its driver or the kernel has none.
+    """The DCB settings of a netdev; None if its driver or the kernel has no DCB.
 
     Raises:
-        OSError: no such netdev, or no answer that can be trusted.
+        OSError: there is no such netdev, or no valid answer.
     """
     body = REQUEST.pack(0, DCB_CMD_IEEE_GET, 0) + nlsocket.attribute(DCB_ATTR_IFNAME, netdev.encode() + b"\0")
     try:

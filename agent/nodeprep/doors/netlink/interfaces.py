@@ -56,7 +56,7 @@ NEIGHBOUR_STATES = {
 
 
 class LinkInfo(Value):
-    """A network interface; None means that the kernel did not say."""
+    """A network interface. None means that the kernel did not say."""
 
     index: int
     name: str
@@ -89,7 +89,7 @@ class AddressInfo(Value):
 
 
 class NeighbourInfo(Value):
-    """What a link knows of an address beside it: the link-layer address, and how sure it is (its NUD state)."""
+    """A neighbour of a link: its link-layer address, and how sure the kernel is of it (NUD state)."""
 
     index: int
     address: str
@@ -98,7 +98,7 @@ class NeighbourInfo(Value):
 
 
 class RouteNetlink(Value):
-    """What rtnetlink tells of this network namespace, in the kernel's order."""
+    """The tables of this network namespace, in the kernel's order."""
 
     links: tuple[LinkInfo, ...]
     addresses: tuple[AddressInfo, ...]
@@ -156,7 +156,7 @@ def read() -> RouteNetlink:
     """All tables, asked over one socket.
 
     Raises:
-        OSError: the kernel refused, or gave no answer that can be trusted.
+        OSError: the kernel refused, or gave no valid answer.
     """
     with NetlinkSocket(NETLINK_ROUTE) as kernel:
         return RouteNetlink(links(kernel), addresses(kernel), neighbours(kernel))

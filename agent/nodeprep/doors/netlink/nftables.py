@@ -1,6 +1,6 @@
-"""Asks netfilter for the policies of what forwarded packets pass: chains of nf_tables, and legacy iptables' filter.
+"""Asks netfilter for the policies of chains that forwarded packets pass: of nf_tables and of legacy iptables.
 
-Reads only, and only what is loaded: who asks for it loads the module, so callers look first whether it is in use.
+Reads only. A question loads the module that answers it. So callers first look whether that module is in use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nodeprep.values import Value
 
 NETLINK_NETFILTER = 12
 NF_INET_FORWARD = 2  # include/uapi/linux/netfilter.h
-FAMILIES = {1: "inet", 2: "ip"}  # NFPROTO_INET, NFPROTO_IPV4; IPv6 is nobody's question here
+FAMILIES = {1: "inet", 2: "ip"}  # NFPROTO_INET, NFPROTO_IPV4; no check asks about IPv6
 POLICIES = {0: "drop", 1: "accept"}  # NF_DROP, NF_ACCEPT
 # include/uapi/linux/netfilter_ipv4/ip_tables.h
 IPT_SO_GET_INFO, IPT_SO_GET_ENTRIES = 64, 65
@@ -35,7 +35,7 @@ class NftCommand(IntEnum):
 
 
 class ChainPolicy(Value):
-    """A chain that forwarded IPv4 packets pass. `policy` is "drop" or "accept"; `family` "" is legacy iptables."""
+    """A chain that forwarded IPv4 packets pass. `policy` is "drop" or "accept". `family` "" means legacy iptables."""
 
     family: str
     table: str
@@ -56,10 +56,10 @@ class ChainMessage(Message):
 
 
 def chains() -> tuple[ChainPolicy, ...]:
-    """Those of nf_tables at the forward hook.
+    """The chains of nf_tables at the forward hook.
 
     Raises:
-        OSError: the kernel refused, or gave no answer that can be trusted.
+        OSError: the kernel refused, or gave no valid answer.
     """
     with NetlinkSocket(NETLINK_NETFILTER) as kernel:
         return forwarding(kernel)
@@ -74,7 +74,7 @@ def forwarding(kernel: NetlinkSocket) -> tuple[ChainPolicy, ...]:
 
 
 def legacy() -> ChainPolicy:
-    """FORWARD of legacy iptables' filter table. Raises as `chains`."""
+    """The chain FORWARD of the filter table of legacy iptables. Raises as `chains`."""
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as asking:
         info = INFO.unpack(socket_option(asking, IPT_SO_GET_INFO, INFO.pack(b"filter", *bytes(13))))
         underflow, size = info[7 + NF_INET_FORWARD], info[13]
@@ -85,7 +85,7 @@ def legacy() -> ChainPolicy:
 
 
 def verdict(entries: bytes, offset: int) -> str:
-    """The policy is the rule at the chain's end, whose verdict is -NF_DROP - 1 or -NF_ACCEPT - 1."""
+    """The policy of a chain: the rule at its end has the verdict -NF_DROP - 1 or -NF_ACCEPT - 1."""
     if len(entries) < offset + ENTRY + TARGET.size:
         raise nlsocket.malformed(f"a filter table of {len(entries)} bytes without the end of FORWARD at {offset}")
     _, _, number = TARGET.unpack_from(entries, offset + ENTRY)
@@ -98,7 +98,7 @@ def _policy(said: ChainMessage) -> str:
 
 
 def socket_option(asking: socket.socket, option: int, question: bytes) -> bytes:
-    """What getsockopt(2) answers to a question in its buffer; Python's own has no way to give one."""
+    """The answer of getsockopt(2) to a question in its buffer. Python's getsockopt cannot pass one."""
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(question, len(question))
     length = ctypes.c_uint32(len(question))

@@ -1,9 +1,9 @@
 """Asks RDMA netlink (NETLINK_RDMA, client NLDEV) for devices, ports, counters and who holds a device. Reads only.
 
-Nothing here loads a module or reaches past the kernel's memory more than sysfs does. Therefore no GET_CHARDEV (it loads
-modules), and no RES_QP_GET: it makes the driver query every queue pair in hardware (nldev.c, fill_res_qp_entry_query),
-which has crashed kernels (qedr_query_qp, mlx5_ib_gsi_query_qp). What has a queue pair or a memory region has a
-protection domain, and those are asked.
+No question here loads a module or goes to hardware more than sysfs does. GET_CHARDEV is not used, because it loads
+modules. RES_QP_GET is not used, because the driver then queries every queue pair in hardware (nldev.c,
+fill_res_qp_entry_query), which has crashed kernels (qedr_query_qp, mlx5_ib_gsi_query_qp). Protection domains are asked
+instead: each holder of a queue pair or memory region has one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEV_INDEX, PORT_INDEX = 1, 3
 NETNS_MODES = {0: "exclusive", 1: "shared"}
 
 DENIED = (errno.EPERM, errno.EACCES)
-UNKNOWN = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV)  # an older kernel; a device that is gone is EINVAL too
+UNKNOWN = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV)  # an older kernel, or a device that has gone (EINVAL too)
 
 
 class NldevCommand(IntEnum):
@@ -45,9 +45,9 @@ HOLDER_KINDS = {NldevCommand.RES_CTX_GET: "ctx", NldevCommand.RES_PD_GET: "pd", 
 
 
 class NldevPort(Value):
-    """A port of an RDMA device; None is what the kernel did not say.
+    """A port of an RDMA device. None means that the kernel did not say.
 
-    `errno` is set where the driver could not be asked for the port: then the rest is None.
+    `errno` is set if the driver could not be asked for the port. Then the other fields are None.
     """
 
     number: int
@@ -62,7 +62,7 @@ class NldevPort(Value):
 
 
 class NldevDevice(Value):
-    """An RDMA device. `index` names it until it goes; a device that comes back has another."""
+    """An RDMA device. `index` is its name until it goes. A device that comes back has another index."""
 
     index: int
     name: str
@@ -75,16 +75,16 @@ class NldevDevice(Value):
 
 
 class Resources(Value):
-    """How many objects of each kind (pd, cq, qp, cm_id, mr, ctx, srq) a device has; a ctx is a process's."""
+    """How many objects of each kind (pd, cq, qp, cm_id, mr, ctx, srq) a device has. Only a process has a ctx."""
 
     device: str
     counts: tuple[tuple[str, int], ...]
 
 
 class NldevHolder(Value):
-    """Who has objects of a kind ("ctx", "pd", "cm_id") on a device, however many: a process or a kernel module.
+    """A process or kernel module that has objects of a kind ("ctx", "pd", "cm_id") on a device, one or more.
 
-    Neither is known of a process in a foreign PID namespace, and of one that is a zombie.
+    Both `pid` and `kernel_user` are None for a process in another PID namespace and for a zombie.
     """
 
     device: str
@@ -94,7 +94,7 @@ class NldevHolder(Value):
 
 
 class NldevTables(Value):
-    """What RDMA netlink tells. `denied` names the questions that it refuses to this user."""
+    """The answers of RDMA netlink. `denied` names the questions that this user may not ask."""
 
     devices: tuple[NldevDevice, ...]
     resources: tuple[Resources, ...]
@@ -104,7 +104,7 @@ class NldevTables(Value):
 
 
 class Nldev(Message):
-    """An NLDEV message: no header of its own, and one set of attributes for all questions."""
+    """An NLDEV message. It has no header of its own, and all questions share one set of attributes."""
 
     nla_map = (
         (1, "index", "uint32"),
@@ -130,7 +130,7 @@ class Nldev(Message):
     )
 
     class Table(Nest):
-        """Entries; each kind of table has a number of its own for them."""
+        """Entries. Each kind of table has its own number for them."""
 
         nla_map = tuple((kind, "entry", "Entry") for kind in (16, 31, 47, 81, 87))
 
@@ -148,12 +148,12 @@ class Nldev(Message):
 
 
 def read() -> NldevTables | None:
-    """Everything, asked over one socket; None if this kernel has no RDMA netlink.
+    """All answers, asked over one socket; None if this kernel has no RDMA netlink.
 
     Raises:
-        OSError: there is one, but no answer that can be trusted.
+        OSError: there is RDMA netlink, but no valid answer.
     """
-    # Opening the socket loads ib_core (alias net-pf-16-proto-20); its class directory tells whether it is there.
+    # To open the socket loads ib_core (alias net-pf-16-proto-20). Its class directory says whether it is loaded.
     if os.path.isdir("/sys/class") and not os.path.isdir("/sys/class/infiniband"):
         return None
     try:
@@ -184,9 +184,9 @@ class NldevReader:
         )
 
     def _device(self, said: Nldev) -> NldevDevice | None:
-        """The device with its ports; None if it went away meanwhile."""
+        """The device with its ports; None if it has gone meanwhile."""
         index, count = said.number("index") or 0, said.number("port") or 0
-        # One by one: a dump of ports ends, without a word, at the first that the driver cannot query.
+        # One by one: a dump of ports ends without an error at the first port that the driver cannot query.
         ports = tuple(port for number in range(1, count + 1) if (port := self._port(index, number)))
         return _device(said, index, ports) if ports or not count else None
 
@@ -201,7 +201,7 @@ class NldevReader:
             return NldevPort(number, None, None, None, None, None, None, None, refusal.errno)
 
     def _gone(self, index: int) -> bool:
-        """Whether the device left; a driver may have answered EINVAL itself."""
+        """Whether the device has gone. The EINVAL before may also be the driver's own."""
         try:
             self._kernel.get(NldevCommand.GET, Nldev, _u32(DEV_INDEX, index))
         except Refused as refusal:
@@ -211,7 +211,7 @@ class NldevReader:
     def _counters(self, body: bytes) -> tuple[tuple[str, int], ...] | None:
         try:
             said = self._kernel.get(NldevCommand.STAT_GET, Nldev, body)
-        except Refused as refusal:  # EINVAL without counters, EMSGSIZE with more than a page of them, or the driver's
+        except Refused as refusal:  # EINVAL: no counters; EMSGSIZE: more than a page; others are the driver's
             self._note(NldevCommand.STAT_GET, refusal)
             return None
         return _named(said.nest("counters"))
@@ -231,7 +231,7 @@ class NldevReader:
         return None if mode is None else NETNS_MODES.get(mode, str(mode))
 
     def _dump(self, question: NldevCommand, body: bytes = b"") -> list[Nldev]:
-        """The table; nothing where it is denied (noted), unknown to an older kernel, or of a device that is gone."""
+        """The table; empty if it is denied (noted), unknown to an older kernel, or of a device that has gone."""
         try:
             return list(self._kernel.dump(question, Nldev, body))
         except Refused as refusal:
@@ -280,7 +280,7 @@ def _named(table: Nest) -> tuple[tuple[str, int], ...]:
 
 
 def _guid(number: int | None) -> str | None:
-    """A GUID as sysfs writes it; the kernel sends it in host order."""
+    """A GUID as sysfs writes it. The kernel sends it in host byte order."""
     if number is None:
         return None
     digits = f"{number:016x}"

@@ -1,11 +1,11 @@
-"""Asks the kernel over netlink, one question at a time, and takes half an answer for an error.
+"""Asks the kernel over netlink, one question at a time. An incomplete answer is an error.
 
-Messages are pyroute2's, its sockets are not: each costs an event loop and ten descriptors, which leak where the
-protocol is missing; one kept open collects an acknowledgement per question for ever; and a dump that failed half-way
-(its errno stands in NLMSG_DONE), or that the kernel marked inconsistent, looks like a short, good answer.
+The message classes are those of pyroute2. Its sockets are not used. Each costs an event loop and ten descriptors, which
+leak if the protocol is missing. A socket that stays open collects one acknowledgement per question for ever. A dump
+that failed half-way (errno in NLMSG_DONE), or that the kernel marked inconsistent, looks like a short and good answer.
 
-Only its message classes are imported (docs/adr/0008). Its package imports everything that it can do, a database and an
-event loop among it: 180 ms and 20 MiB, where the two modules behind the message classes take 30 ms and 4 MiB.
+Only the message classes are imported (docs/adr/0008): two modules, 30 ms and 4 MiB. The whole package takes 180 ms and
+20 MiB, with a database and an event loop.
 """
 
 from __future__ import annotations
@@ -32,13 +32,11 @@ NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP_INTR, NLM_F_DUMP = 0x01, 0x04, 0x10, 0x300
 
 BUFFER = 1 << 16  # bytes; the kernel fills at most 32 KiB of it (net/netlink/af_netlink.c, netlink_recvmsg)
 DUMP_ATTEMPTS = 3  # dumps of a table that changes meanwhile
-RECEIVE_TIMEOUT_SECONDS = (
-    5.0  # the kernel answers within the system call; this only ends the wait for an answer it never gives
-)
+RECEIVE_TIMEOUT_SECONDS = 5.0  # for an answer that never comes; the kernel answers within the system call
 
 
 def _netlink() -> Any:
-    """pyroute2.netlink, imported while a package that was never run stands for pyroute2."""
+    """pyroute2.netlink. During its import, an empty package that was never run takes the place of pyroute2."""
     spec = importlib.util.find_spec("pyroute2")
     if "pyroute2" in sys.modules or spec is None:
         return importlib.import_module("pyroute2.netlink")
@@ -46,7 +44,7 @@ def _netlink() -> Any:
     try:
         return importlib.import_module("pyroute2.netlink")
     finally:
-        del sys.modules["pyroute2"]  # whoever imports it hereafter gets all of it
+        del sys.modules["pyroute2"]  # a later import of pyroute2 gets all of it
 
 
 _found = _netlink()
@@ -55,13 +53,13 @@ nlmsg: Any = _found.nlmsg
 
 
 class Refused(OSError):
-    """The kernel answered with an error. Any other OSError from here means: no answer to go by."""
+    """The kernel answered with an error. Any other OSError of this module means that there is no valid answer."""
 
 
 class Attributes:
     """The attributes of a message or of a nest in it, by the names that the class's `nla_map` gives them.
 
-    A map names what is used; the kernel may send anything else besides.
+    A map names only what is used. The kernel may send other attributes too.
     """
 
     __slots__ = ()
@@ -90,7 +88,7 @@ class Attributes:
         raise malformed(f"{name} is {value!r}, not bytes")
 
     def nest(self, name: str) -> Nest:
-        """The nest of that name; an empty one if there is none."""
+        """The nest of that name, or an empty one."""
         value = self._one(name)
         return value if isinstance(value, Nest) else Nest()
 
@@ -122,7 +120,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Part(NamedTuple):
-    """One message of a datagram; `data` is all of it, its header included."""
+    """One message of a datagram. `data` is the whole message with its header."""
 
     kind: int
     flags: int
@@ -131,7 +129,7 @@ class Part(NamedTuple):
 
 
 class NetlinkSocket:
-    """A netlink socket for the questions of one look; a context manager that closes it."""
+    """A netlink socket for the questions of one look. It is a context manager that closes itself."""
 
     def __init__(self, protocol: int) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
@@ -145,22 +143,22 @@ class NetlinkSocket:
         self._socket.close()
 
     def get(self, question: IntEnum, answer: type[M], body: bytes = b"") -> M:
-        """The answer to a question about one thing; `body` is what follows the header.
+        """The answer to a question about one thing. `body` follows the header.
 
         Raises:
-            Refused: the kernel said no.
-            OSError: no answer, or one that cannot be trusted.
+            Refused: the kernel answered with an error.
+            OSError: there is no answer, or no valid one.
         """
         for message in decoded(answer, self._ask(question, body, NLM_F_ACK)):
             return message
         raise malformed(f"{question.name}: acknowledged, but not answered")
 
     def dump(self, question: IntEnum, answer: type[M], body: bytes = b"") -> Iterator[M]:
-        """The messages of a whole table, as it was at one moment. Raises as `get`, also if it failed half-way."""
+        """The messages of a whole table at one moment. Raises as `get`, also if the dump failed half-way."""
         return decoded(answer, self._ask(question, body, NLM_F_DUMP))
 
     def undecoded(self, question: IntEnum, body: bytes, *, dump: bool) -> list[bytes]:
-        """The messages of `get` or `dump` as they come, for tables so long that decoding them costs too much."""
+        """The undecoded messages of `get` or `dump`, for tables that take too long to decode."""
         return self._ask(question, body, NLM_F_DUMP if dump else NLM_F_ACK)
 
     def _ask(self, question: IntEnum, body: bytes, flags: int) -> list[bytes]:
@@ -171,7 +169,7 @@ class NetlinkSocket:
         raise OSError(errno.EAGAIN, f"{question.name}: the table changed during each of {DUMP_ATTEMPTS} dumps")
 
     def _exchange(self, question: IntEnum, body: bytes, flags: int) -> list[bytes] | None:
-        """The answer's messages; None if the kernel says that the table changed while it wrote it down."""
+        """The messages of the answer; None if the kernel says that the table changed during the dump."""
         self._sequence += 1
         length = HEADER.size + len(body)
         self._socket.send(HEADER.pack(length, question, NLM_F_REQUEST | flags, self._sequence, 0) + body)
@@ -217,7 +215,7 @@ def verdict(data: bytes) -> int:
 
 
 def decoded(answer: type[M], raw: list[bytes]) -> Iterator[M]:
-    """Each message when it is asked for: decoded ones are large."""
+    """The messages, decoded one at a time, because decoded messages are large."""
     for data in raw:
         message = answer(mapped(answer, data))
         message.decode()
@@ -225,10 +223,10 @@ def decoded(answer: type[M], raw: list[bytes]) -> Iterator[M]:
 
 
 def mapped(answer: type[Message], data: bytes) -> bytes:
-    """The message without attributes that its class has no name for.
+    """The message without the attributes that its class does not name.
 
-    pyroute2 would make an object of each, which is half the time that a link's forty take; and it takes what is cut
-    short for whole.
+    pyroute2 would make an object of each: half of the time that the forty attributes of a link take. It also accepts a
+    message that is cut short. Here that is an error.
     """
     offset: int = HEADER.size + answer.get_size()
     named = {kind for kind, _, _ in answer.nla_map}
@@ -256,5 +254,5 @@ def malformed(what: str) -> OSError:
 
 
 def string(value: object) -> str:
-    """Text of the kernel's; a name may hold any byte, and pyroute2 leaves what is not UTF-8 undecoded."""
+    """A text of the kernel. A name may hold any byte, and pyroute2 does not decode text that is not UTF-8."""
     return value.decode(errors="backslashreplace").rstrip("\0") if isinstance(value, bytes) else str(value)

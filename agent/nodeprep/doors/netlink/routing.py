@@ -1,6 +1,6 @@
-"""Asks rtnetlink for rules and routes of all tables, and what the kernel would do with a packet. Sends none.
+"""Asks rtnetlink for the rules and routes of all tables, and what the kernel would do with a packet. Sends no packet.
 
-Messages about rules and routes are decoded here: pyroute2's objects take 60 microseconds for each of hundreds.
+Messages about rules and routes are decoded here, because pyroute2 takes 60 microseconds for each of hundreds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RouteCommand(IntEnum):
 
 
 # struct rtmsg: family, dst_len, src_len, tos, table, protocol, scope, type, flags (include/uapi/linux/rtnetlink.h);
-# struct fib_rule_hdr has its action in the place of the type (include/uapi/linux/fib_rules.h).
+# struct fib_rule_hdr has its action instead of the type (include/uapi/linux/fib_rules.h).
 RTMSG = struct.Struct("=8BI")
 U32 = struct.Struct("=I")
 # include/uapi/linux/rtnetlink.h
@@ -35,7 +35,7 @@ RTA_DST, RTA_SRC, RTA_IIF, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY = 1, 2, 3, 4, 5, 6
 RTA_MULTIPATH, RTA_TABLE, RTA_MARK, RTA_VIA = 9, 15, 16, 18
 RTM_F_CLONED, RTM_F_LOOKUP_TABLE = 0x200, 0x1000
 RTNH_F_ONLINK = 4
-RT_TABLE_COMPAT = 252  # stands in the header for numbers above 255
+RT_TABLE_COMPAT = 252  # in the header, for tables with numbers above 255
 MANY = 10_000  # routes; a node with 250 pods has hundreds
 KINDS = {
     1: "unicast",
@@ -56,14 +56,14 @@ BRIDGE = "bridge"
 
 
 class InterfaceKind(Value):
-    """An interface's name and kind; a physical one has none."""
+    """The name and kind of an interface. A physical interface has no kind."""
 
     name: str
     kind: str | None
 
 
 class KernelRule(Value):
-    """A policy rule. Prefixes are "192.168.0.134/32", "" for any; `inverted` is "not" before its conditions."""
+    """A policy rule. Prefixes are such as "192.168.0.134/32", "" for any. `inverted`: "not" before the conditions."""
 
     family: str
     priority: int
@@ -78,7 +78,7 @@ class KernelRule(Value):
 
 
 class KernelRoute(Value):
-    """One way of a route: one with several next hops is as many of these. `oif` is an index, 0 for none."""
+    """One next hop of a route. A route with several next hops is several of these. `oif` is an index, 0 for none."""
 
     family: str
     table: int
@@ -92,7 +92,7 @@ class KernelRoute(Value):
 
 
 class Packet(NamedTuple):
-    """An IPv4 packet that is asked about: it came in by the interface with the index `iif`; 0 is no mark."""
+    """An IPv4 packet of a question. It comes in by the interface with the index `iif`. `mark` 0 means no mark."""
 
     source: str
     destination: str
@@ -101,7 +101,7 @@ class Packet(NamedTuple):
 
 
 class RouteLookup(Value):
-    """Where a packet would go: an interface by index and a gateway ("" for none); or the errno that it would end in."""
+    """Where a packet would go: an interface by index and a gateway ("" for none), or the errno that refuses it."""
 
     oif: int
     via: str
@@ -111,9 +111,9 @@ class RouteLookup(Value):
 
 
 class RoutingTables(Value):
-    """What decides about packets in this network namespace; `devices` by index.
+    """What decides about packets in this network namespace. `devices` are by index.
 
-    `neighbours` are not asked for where there is no bridge: each of 60 pods has one or two, and its route tells more.
+    Without a bridge, `neighbours` are not asked for: each of 60 pods has one or two, and its route tells more.
     """
 
     devices: dict[int, InterfaceKind]
@@ -124,7 +124,7 @@ class RoutingTables(Value):
 
 
 class DeviceMessage(Message):
-    """struct ifinfomsg with the two attributes that are wanted of 60 pods' links here."""
+    """struct ifinfomsg with the only two attributes that are needed here of the links of 60 pods."""
 
     fields = (("family", "B"), ("pad", "B"), ("type", "H"), ("index", "i"), ("flags", "I"), ("change", "I"))
     nla_map = ((3, "name", "asciiz"), (18, "info", "KindInfo"))
@@ -167,7 +167,7 @@ def read() -> RoutingTables:
     """All tables, asked over one socket.
 
     Raises:
-        OSError: the kernel refused, or gave no answer that can be trusted.
+        OSError: the kernel refused, or gave no valid answer.
     """
     with NetlinkSocket(NETLINK_ROUTE) as kernel:
         found = devices(kernel)
@@ -194,7 +194,7 @@ def rules(kernel: NetlinkSocket) -> tuple[KernelRule, ...]:
 
 
 def routes(kernel: NetlinkSocket) -> tuple[KernelRoute, ...]:
-    """All; of more than MANY those that `counts` names, for to open each that a router learned takes seconds."""
+    """All routes. Of more than MANY only those that `counts`: to decode all routes of a router takes seconds."""
     told = kernel.undecoded(RouteCommand.RTM_GETROUTE, bytes(RTMSG.size), dump=True)
     said = map(_opened, filter(counts, told) if len(told) > MANY else told)
     kept = (one for one in said if one.family in FAMILIES and not one.flags & RTM_F_CLONED)
@@ -202,7 +202,7 @@ def routes(kernel: NetlinkSocket) -> tuple[KernelRoute, ...]:
 
 
 def counts(data: bytes) -> bool:
-    """Whether a route may decide about pods: not if it is one by a gateway to another network and in a usual table."""
+    """Whether a route may decide about pods. A route by a gateway to another network, in a usual table, does not."""
     if len(data) < HEADER.size + RTMSG.size:
         return True
     _, bits, _, _, table, _, scope, kind, _ = RTMSG.unpack_from(data, HEADER.size)
@@ -210,7 +210,7 @@ def counts(data: bytes) -> bool:
 
 
 def way(kernel: NetlinkSocket, packet: Packet) -> RouteLookup:
-    """The kernel's own decision, rules, routes, filters and all; an errno is an answer too."""
+    """The kernel's own decision, with rules, routes and filters. An errno is an answer too."""
     body = RTMSG.pack(socket.AF_INET, 32, 32, 0, 0, 0, 0, 0, RTM_F_LOOKUP_TABLE)
     body += nlsocket.attribute(RTA_DST, socket.inet_aton(packet.destination))
     body += nlsocket.attribute(RTA_SRC, socket.inet_aton(packet.source))
@@ -260,7 +260,7 @@ def _routes(said: RouteMessage) -> Iterator[KernelRoute]:
 
 
 def _hops(said: RouteMessage) -> Iterator[tuple[int, str, int]]:
-    """The ways of a route: index of the interface, gateway, flags."""
+    """The next hops of a route: index of the interface, gateway, flags."""
     several = said.attributes.get(RTA_MULTIPATH)
     if several is None:
         yield said.number(RTA_OIF) or 0, _gateway(said.family, said.attributes), said.flags
@@ -278,7 +278,7 @@ def _hops(said: RouteMessage) -> Iterator[tuple[int, str, int]]:
 
 
 def _gateway(family: int, inside: dict[int, bytes]) -> str:
-    """A gateway of the route's family; RTA_VIA holds one of another: its family in two bytes, then the address."""
+    """A gateway. RTA_VIA holds a gateway of another family than the route's: the family in two bytes, the address."""
     gateway, via = inside.get(RTA_GATEWAY), inside.get(RTA_VIA)
     if gateway is not None:
         return _address(family, gateway)
