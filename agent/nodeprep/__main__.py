@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-# Objects between two searches for garbage. With Python's 700 it searches hundreds of times while modules are imported.
+# New objects between two garbage collections. With Python's 700 there are hundreds of them during the imports.
 GC_THRESHOLD_OBJECTS = 50_000
 
 
@@ -19,7 +19,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130  # 128 + SIGINT, as shells have it
     finally:
-        gc.freeze()  # the kernel takes all memory back at once: Python need not take it apart, a twelfth of `--help`
+        gc.freeze()  # the kernel frees all memory at once: Python need not, which would take a twelfth of `--help`
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Judges a look: every check whose facts are there; silence is evidence, consequences fold under their roots."""
+"""Judges a look with every check whose facts exist. Silence is evidence. Consequences are folded under their roots."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ ELSEWHERE = Verdict(NODE, OTHER_PLATFORM.status, OTHER_PLATFORM.name, "this is n
 
 
 def needed(checks: Iterable[Check]) -> tuple[Fact, ...]:
-    """The facts that these checks need or can use; what ought to be there rests on three of them."""
+    """The facts that these checks need or can use. The inventory needs three of them."""
     kinds = {kind for check in checks for kind in (*check.needs, *check.uses)}
     kinds |= {Pci, Rdma, Links} if Expected in kinds else set()
     return tuple(fact for fact in FACTS if fact.kind in kinds)
 
 
 class UndeclaredReason(Exception):
-    """A check said what its CHECK does not declare: a fault of ours."""
+    """A check gave a reason that its CHECK does not declare: a fault of ours."""
 
 
 class RoundFindings(Value):
-    """What the checks said of a look, in the order of the checks, and which were not run."""
+    """The findings of the checks, in the order of the checks, and the checks that were not run."""
 
     findings: tuple[Finding, ...]
     skipped: tuple[Skipped, ...]
@@ -73,9 +73,9 @@ def judge(
     *,
     insisted: frozenset[str] = frozenset(),
 ) -> RoundFindings:
-    """Run every check on a look. `before` is the look before it, for rates; `wants` overrides checks' numbers by id.
+    """Run every check on a look. `before` is the look before it, for rates. `wants` replaces numbers of checks by id.
 
-    Gates of the profile, and checks that are `insisted` on, are unknown and not left out for want of an access.
+    Without access, the gates of the profile and the `insisted` checks are unknown. Other checks are then not run.
     """
     given = tuple(checks)
     judged = unfolded(given, look, before, profile, wants, insisted=insisted)
@@ -92,9 +92,9 @@ def unfolded(
     insisted: frozenset[str] = frozenset(),
     expected: Expected | Unreadable | None = None,
 ) -> RoundFindings:
-    """As `judge`, but no finding has a root: who judges some checks of many folds when all are there.
+    """As `judge`, but no finding has a root. A caller that judges only some checks folds when all findings exist.
 
-    `expected` is what `expect` says, where it is known already.
+    `expected` is the result of `expect`, if it is already known.
     """
     expected = expect(look, profile) if expected is None else expected
     said: list[tuple[Check, Verdict]] = []
@@ -120,7 +120,7 @@ def unfolded(
 
 
 def expect(look: Look, profile: Profile) -> Expected | Unreadable:
-    """What ought to be there, held against this look; as unreadable as the RDMA devices are."""
+    """The inventory, compared with this look. It is Unreadable if the RDMA devices are."""
     rdma = look.facts.get(Rdma)
     return (
         rdma
@@ -145,13 +145,13 @@ def _not_run(check: Check, look: Look, before: Look | None, *, insisted: bool) -
 
 
 def _has_no_ports(look: Look) -> bool:
-    """Nothing to compare: such a check is absent, however often one looks."""
+    """Whether there is nothing to compare: then such a check is absent after any number of looks."""
     rdma = look.get(Rdma)
     return rdma is not None and not rdma.ports
 
 
 def _values(check: Check, look: Look, expected: Expected | Unreadable, want: object) -> dict[type, object]:
-    """What a check may see: the facts it named, as far as this kind of look shows them, and its own Want."""
+    """What a check may see: the facts that it names, if this kind of look shows them, and its own Want."""
     values: dict[type, object] = {}
     for kind in (*check.needs, *check.uses):
         value = expected if kind is Expected else look.facts.get(kind)
@@ -163,17 +163,17 @@ def _values(check: Check, look: Look, expected: Expected | Unreadable, want: obj
 
 
 def _is_no_loss(blind: Unreadable, kind: type, check: Check) -> bool:
-    """Whether the check goes on without it: a tree does not record it, or it only uses what Kubernetes says.
+    """Whether the check can run without it: a tree does not record it, or the check only `uses` Kubernetes.
 
-    What the node itself shows is judged by that alone where the API server is silent.
+    If the API server is silent, the node is judged by what it shows itself.
     """
     return blind.not_recorded or (kind is Cluster and kind not in check.needs)
 
 
 def run_check(check: Check, seen: Seen) -> Iterator[Verdict]:
-    """Run one check on facts: what it says; ABSENT if it says nothing, UNKNOWN if it could not look or broke.
+    """Run one check on facts. Its verdicts; ABSENT if it gives none, UNKNOWN if it could not look or broke.
 
-    A check that says what it does not declare is broken too.
+    A check that gives an undeclared reason is broken too.
     """
     told = iter(() if check.rates and seen.before is None else check.judge(seen))
     said = False
@@ -203,7 +203,7 @@ def _declared(check: Check, verdict: Verdict | None) -> Verdict | None:
 
 
 def _convict(said: list[tuple[Check, Verdict]], look: Look, before: Look | None) -> Iterable[tuple[Check, Verdict]]:
-    """Turn silence into evidence: a device that the bus still shows and that failed to answer twice is faulty."""
+    """Turn silence into evidence: a device that the bus still shows and that twice did not answer is faulty."""
     pci = look.get(Pci)
     if before is None or pci is None or not any(_is_silence(verdict.blind) for _, verdict in said):
         return said
@@ -226,7 +226,7 @@ def _convicted(check: Check, verdict: Verdict, pci: Pci, paths: set[str]) -> Ver
 
 
 def unreadables(value: object) -> Iterator[Unreadable]:
-    """Every Unreadable in a fact, however deep."""
+    """Every Unreadable in a fact, at any depth."""
     if isinstance(value, Unreadable):
         yield value
     elif isinstance(value, tuple):
@@ -237,7 +237,7 @@ def unreadables(value: object) -> Iterator[Unreadable]:
 
 
 def fold(findings: Iterable[Finding], after: Mapping[str, tuple[str, ...]]) -> tuple[Finding, ...]:
-    """Give each finding that follows from another's failure on the same device that check's id as its root."""
+    """Give each finding its root: the id of the check whose failure on the same device explains it."""
     found = tuple(findings)
     failed = [finding for finding in found if finding.status is Status.FAIL]
     order = list(after)
@@ -251,7 +251,7 @@ def fold(findings: Iterable[Finding], after: Mapping[str, tuple[str, ...]]) -> t
             for other in failed
             if other.check in causes and fault_causes.explains(other.subject, finding.subject)
         }
-        # The one that no other of them explains; among several, the first that a person would look at.
+        # A root that no other of them explains. Among several, the first that a person would look at.
         first = [one for one in roots if not fault_causes.ancestors(one, after) & roots]
         return min(first, key=order.index, default=None)
 

@@ -1,7 +1,7 @@
 """Values to versioned JSON and back: what one nodeprep writes, the same or a newer one reads.
 
-A value is told by its class (`{"_": "Port", "rate": 400.0, ...}`), tuples are lists, and annotations say what may stand
-where. Fields that are unknown here are kept aside and written back; unknown classes and newer formats are errors.
+A value names its class (`{"_": "Port", "rate": 400.0, ...}`), tuples are lists, and annotations say what a field may
+hold. Unknown fields are kept and written back. Unknown classes and newer formats are errors.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ TAG = "_"
 ONE_OF_A_KIND = ("enum", "items", "row", "table", "any_class")
 T = TypeVar("T")
 Path = tuple[str | int, ...]
-Rest = tuple[tuple[Path, object], ...]  # what was not known here: where it stood, and its JSON
+Rest = tuple[tuple[Path, object], ...]  # unknown fields: their place and their JSON
 
 
 class CodecError(Exception):
-    """JSON that is no value of the wanted kind: where (a JSON path), what was found and what was wanted."""
+    """JSON that is not a value of the wanted kind: where (a JSON path), what was found and what was wanted."""
 
     def __init__(self, at: Path, found: str, wanted: str) -> None:
         self.at = at
@@ -34,9 +34,9 @@ class CodecError(Exception):
 
 
 class Shape(Value):
-    """What may stand in one place, at most one reading of each kind of JSON value; `words` say it to people.
+    """The values that are allowed in one place, at most one reading for each kind of JSON value.
 
-    `scalars` are types; `items`, `row` and `table` are of lists, tuples and mappings.
+    `words` describe them to people. `scalars` are types. `items`, `row` and `table` are for lists, tuples and mappings.
     """
 
     words: str
@@ -51,7 +51,7 @@ class Shape(Value):
 
 
 class RecordShape(Value):
-    """A class, the shapes of its fields, and which of them have a default."""
+    """A class, the shapes of its fields, and the fields that have a default."""
 
     cls: type
     shapes: Mapping[str, Shape]
@@ -61,8 +61,8 @@ class RecordShape(Value):
 class Codec:
     """Reads and writes values of `kinds` and of all classes that their annotations name.
 
-    `version` is the format's. An annotation `object` means any of these classes, `Any` plain JSON; what JSON could not
-    tell apart (`int | float`) raises TypeError here, at the start, not when somebody reads a file.
+    `version` is that of the format. An annotation `object` means any of these classes, `Any` means plain JSON. A union
+    that JSON cannot tell apart (`int | float`) raises TypeError here, at the start, and not when a file is read.
     """
 
     def __init__(self, kinds: Iterable[type], version: int = 1) -> None:
@@ -72,12 +72,12 @@ class Codec:
             self._learn(kind)
 
     def dumps(self, value: object, by: str, rest: Rest = ()) -> str:
-        """A document. `by` is the nodeprep version that writes it, for the one that cannot read it."""
+        """A document. `by` is the version of nodeprep that writes it. A reader that cannot read it names that."""
         document = {"format": self.version, "nodeprep": by, "content": self.encode(value, rest)}
         return json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n"
 
     def loads(self, kind: type[T], text: str) -> tuple[T, Rest]:
-        """The value in a document, and what of it is not known here. Raises CodecError, whatever the text is."""
+        """The value in a document, and its unknown fields. Raises nothing but CodecError for any text."""
         try:
             given = json.loads(text, parse_constant=_not_json, object_pairs_hook=_unique)
         except (ValueError, RecursionError) as error:
@@ -96,14 +96,14 @@ class Codec:
             raise CodecError(("content",), "lists in lists beyond all bounds", kind.__name__) from error
 
     def encode(self, value: object, rest: Rest = ()) -> object:
-        """Plain JSON. Raises TypeError for a value that is of no known class."""
+        """Plain JSON. Raises TypeError for a value of an unknown class."""
         encoded = self._encode(value)
         for path, kept in rest:
             _put_back(encoded, path, kept)
         return encoded
 
     def decode(self, kind: type[T], given: object, at: Path = ()) -> tuple[T, Rest]:
-        """The value of this kind, and what of it is not known here, by path from the value. Raises CodecError."""
+        """The value of this kind, and its unknown fields by path from the value. Raises CodecError."""
         rest: list[tuple[Path, object]] = []
         value = self._read(Shape(kind.__name__, classes=(kind.__name__,)), given, at, rest)
         return cast(T, value), tuple((path[len(at) :], kept) for path, kept in rest)
@@ -158,7 +158,7 @@ class Codec:
         return record.cls(**values)
 
     def _learn(self, kind: type) -> None:
-        """Know a class and, through its annotations, all that it is made of."""
+        """Learn a class and, through its annotations, all classes that it contains."""
         name = kind.__name__
         known = self._records.get(name)
         if known is not None and known.cls is not kind:
@@ -250,7 +250,7 @@ def _finite(given: float, at: Path) -> float:
 
 
 def _put_back(encoded: object, path: Path, kept: object) -> None:
-    with suppress(KeyError, IndexError, TypeError):  # where its place is gone, it goes too
+    with suppress(KeyError, IndexError, TypeError):  # if its place has gone, it goes too
         place: Any = encoded
         for key in path[:-1]:
             place = place[key]
@@ -259,7 +259,7 @@ def _put_back(encoded: object, path: Path, kept: object) -> None:
 
 
 def _key(key: object) -> str:
-    """A mapping's key. One that looks like the tag of a class gets another underscore, which `_own` takes off again."""
+    """A mapping's key. A key that looks like the tag of a class gets one more underscore, which `_own` removes."""
     if isinstance(key, str):
         return key + TAG if key and not key.strip(TAG) else key
     raise TypeError(f"the key {key!r} is no text")
@@ -291,7 +291,7 @@ def _short(text: str) -> str:
 
 
 def _constructor(kind: type) -> tuple[tuple[str, ...], frozenset[str]]:
-    """The fields that a class is made from, and those of them that it can do without."""
+    """The fields of a class, and those of them that are optional."""
     if issubclass(kind, Shown):
         return tuple(kind.__slots__), frozenset(kind.defaults)
     return field_names(kind), frozenset(field_defaults(kind))

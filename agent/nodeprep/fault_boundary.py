@@ -1,4 +1,4 @@
-"""The boundary at which a fault of ours stops: one fact, one check or one thread is lost, and nothing else."""
+"""The boundary at which a fault of ours stops: only one fact, one check or one thread is lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def contained(call: Callable[[], T]) -> tuple[T | None, Exception | None]:
-    """Call, and give what it returns or what it raised."""
+    """Call, and return the result or the exception."""
     try:
         return call(), None
     except Exception as error:  # noqa: BLE001 - the boundary: a fault in one fact or check stays there
@@ -17,7 +17,7 @@ def contained(call: Callable[[], T]) -> tuple[T | None, Exception | None]:
 
 
 def words_of(error: Exception) -> str:
-    """What a message says of a fault of ours; the trace goes to the log."""
+    """The words of a message about a fault of ours. The traceback goes to the log."""
     import logging  # noqa: PLC0415 - 2 ms that only a fault of ours costs
 
     logging.getLogger(__name__).debug("broke", exc_info=error)

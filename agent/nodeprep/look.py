@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Look(Value):
-    """The facts of one look by kind, an Unreadable where one could not be observed. `at` is CLOCK_BOOTTIME seconds."""
+    """The facts of one look by kind, an Unreadable for a fact that failed. `at` is in CLOCK_BOOTTIME seconds."""
 
     at: float
     live: bool

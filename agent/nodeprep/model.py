@@ -1,4 +1,4 @@
-"""The words that every part of nodeprep speaks: statuses, verdicts, findings, and what could not be read."""
+"""The types that every part of nodeprep uses: statuses, verdicts, findings, and what could not be read."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class Status(StrEnum):
-    """What a check says of one subject. Absent is not failed; unknown is neither passed nor failed."""
+    """What a check says of one subject. Absent is not a failure. Unknown is neither a pass nor a failure."""
 
     OK = "ok"
     WARN = "warn"
@@ -57,7 +57,7 @@ class Status(StrEnum):
 
 
 class Severity(StrEnum):
-    """The most that a check may do to its node: close the gate, warn, or only tell."""
+    """The strongest effect of a check on its node: close the gate, warn, or only inform."""
 
     GATE = "gate"
     WARN = "warn"
@@ -65,14 +65,14 @@ class Severity(StrEnum):
 
 
 class Stage(StrEnum):
-    """DEVICE checks need no device plugin; NODE checks look at what plugins and Kubernetes advertise."""
+    """DEVICE checks need no device plugin. NODE checks look at what plugins and Kubernetes advertise."""
 
     DEVICE = "device"
     NODE = "node"
 
 
 class Confirmation(StrEnum):
-    """How often a failure must be seen afresh before the agent believes it (numbers: decide/fault_confirmation)."""
+    """How often a failure must be seen again before the agent believes it (numbers: decide/confirmation_policy)."""
 
     FAST = "fast"
     RECORDS = "records"
@@ -81,7 +81,7 @@ class Confirmation(StrEnum):
 
 
 class Topic(StrEnum):
-    """What an event source may announce: a reason to look again, never the data itself."""
+    """What an event source may announce: a reason to look again, never data."""
 
     LINK = "link"
     RDMA = "rdma"
@@ -91,7 +91,7 @@ class Topic(StrEnum):
 
 
 class Subject(Value):
-    """What a verdict is about. Equality is by place (PCI address, MAC, resource) and port; the name is for people."""
+    """What a verdict is about. Place (PCI address, MAC, resource) and port decide equality. `name` is for people."""
 
     place: str = ""
     port: int | None = None
@@ -109,12 +109,12 @@ class Subject(Value):
 
 
 NODE = Subject()
-# Several devices together, such as a count of ports: follows from what is wrong with any, and explains none of them.
+# Several devices together, such as a count of ports. Its fault follows from a fault of any device and explains none.
 SEVERAL = Subject("*", None, "ports")
 
 
 class Remedy(Value):
-    """What is planned to mend a fault: a playbook's name and typed arguments. None is shipped yet (design 4)."""
+    """The planned repair of a fault: the name of a playbook and typed arguments. None is shipped yet (design 4)."""
 
     playbook: str
     args: Mapping[str, str] = field(default_factory=dict)
@@ -123,8 +123,8 @@ class Remedy(Value):
 class Reason(Value):
     """Why a check gives a status, in one CamelCase word that stays the same, and what to do about it.
 
-    A word that stands with two statuses is declared with each. `fix` is a template for `filled`; "" means that the
-    check's general fix is right.
+    A word with two statuses is declared once with each. `fix` is a template for `filled`. "" means that the general fix
+    of the check is right.
     """
 
     name: str
@@ -132,7 +132,7 @@ class Reason(Value):
     fix: str = ""
 
 
-# What the runner says itself, and what any check may say without declaring it.
+# Reasons of the runner itself, and reasons that every check may give without a declaration.
 CANNOT_LOOK = Reason("CannotLook", Status.UNKNOWN)
 CHECK_BROKE = Reason("CheckBroke", Status.UNKNOWN)
 NOTHING_HERE = Reason("Nothing", Status.ABSENT)
@@ -148,9 +148,9 @@ EVERYWHERE = (CANNOT_LOOK, CHECK_BROKE, NOTHING_HERE, OTHER_PLATFORM, *SILENT_DE
 class Verdict(Value):
     """What a check says of one subject.
 
-    `reason` is the name of a declared Reason; `message` names the device, what was seen and what was wanted by whom;
-    `observed` and `expected` repeat the two values for machines. `blind` is what made it UNKNOWN. `args` are values
-    for placeholders of the reason's fix that stand nowhere else in the verdict, such as an interface.
+    `reason` is the name of a declared Reason. `message` names the device, what was seen, what was wanted and by whom.
+    `observed` and `expected` repeat the two values for programs. `blind` is what made it UNKNOWN. `args` are values for
+    placeholders of the reason's fix that are nowhere else in the verdict, such as an interface.
     """
 
     subject: Subject
@@ -168,23 +168,23 @@ class Verdict(Value):
 
 
 class _Values(dict[str, str]):
-    """Values by placeholder; a word in capitals for a placeholder that has none, as manuals write it."""
+    """Values by placeholder. A placeholder without a value becomes a word in capitals, as in manuals."""
 
     def __missing__(self, name: str) -> str:
         return "ADDRESS" if name == "place" else name.upper()
 
 
 def filled(fix: str, verdict: Verdict | None = None) -> str:
-    """A fix with values in the place of its placeholders, which are written as in `str.format`.
+    """A fix with values instead of its placeholders, which are written as in `str.format`.
 
-    {name} and {place} are the subject's, {observed} and {expected} the verdict's; others are arguments of the verdict
-    or of its remedy. One without a value stands in capitals: {interface} is INTERFACE where no verdict is given.
+    {name} and {place} are of the subject, {observed} and {expected} of the verdict. Others are arguments of the verdict
+    or of its remedy. A placeholder without a value is written in capitals: {interface} is INTERFACE without a verdict.
     """
     return fix.format_map(_Values({} if verdict is None else values_of(verdict)))
 
 
 def values_of(verdict: Verdict) -> dict[str, str]:
-    """What placeholders stand for in a fix of this verdict; none of them is empty."""
+    """The values of placeholders in a fix of this verdict. No value is empty."""
     own = {"name": verdict.subject.name, "place": verdict.subject.place}
     own |= {"observed": verdict.observed, "expected": verdict.expected}
     known = {**(verdict.remedy.args if verdict.remedy else {}), **verdict.args, **own}
@@ -192,10 +192,10 @@ def values_of(verdict: Verdict) -> dict[str, str]:
 
 
 class Seen:
-    """What one check may see of one look: facts and its own Want by type, and the look before for rates.
+    """What one check may see of one look: facts and its own Want by type, and for rates the look before.
 
-    `seen[Fact]` raises CannotLook if that fact could not be observed. `before` is None in a first look;
-    `seconds` is the time between the two looks (CLOCK_BOOTTIME).
+    `seen[Fact]` raises CannotLook if that fact could not be observed. `before` is None in a first look. `seconds` is
+    the time between the two looks (CLOCK_BOOTTIME).
     """
 
     __slots__ = ("_values", "before", "seconds")
@@ -212,15 +212,15 @@ class Seen:
         return cast(T, value)
 
     def get(self, kind: type[T]) -> T | None:
-        """A fact that a check can do without: None where this kind of look does not show it."""
+        """A fact that a check can do without; None if this kind of look does not show it."""
         return self[kind] if kind in self._values else None
 
     def each(
         self, things: Iterable[T], judge: Callable[[T], Verdict | None], subject: Callable[[T], Subject] | None = None
     ) -> Iterator[Verdict]:
-        """Judge things one by one: what could not be read of one of them leaves the others' verdicts alone.
+        """Judge things one by one: if one of them could not be read, the others keep their verdicts.
 
-        `subject` says whom an UNKNOWN is about; by default the thing's own `subject`.
+        `subject` gives the subject of an UNKNOWN, by default the `subject` of the thing.
         """
         for thing in things:
             try:
@@ -236,25 +236,25 @@ class Seen:
 
 
 def cannot_look(subject: Subject, blind: Unreadable) -> Verdict:
-    """The verdict for a subject of which something that counts could not be read."""
+    """The verdict for a subject of which something necessary could not be read."""
     at = f" at {subject.place}" if ":" in subject.place and subject.place not in subject.name else ""
     message = f"{subject.name}{at}: could not look at {blind}"
     return Verdict(subject, CANNOT_LOOK.status, CANNOT_LOOK.name, message, observed=blind.kind, blind=blind)
 
 
 def shortest(_: object) -> float:
-    """The time over which the agent reckons rates, in seconds: as often as it reads counters (design 7)."""
+    """The time over which the agent computes rates, in seconds: the period of the counters (design 2.1)."""
     return 10.0
 
 
 class Check(Value):
-    """One question to a node, and all that docs, CLI, metrics, confirmation, gate and repair order are made from.
+    """One question to a node. Docs, CLI, metrics, confirmation, gate and repair order are made from it.
 
-    It is not run where one of its `needs` is not shown; `uses` are facts that it can do without.
-    `after`: if one of these fails on the same PCI device, this finding is shown as its consequence.
-    `want`: the Value of the operator's numbers for this check. `rates`: it compares two looks, between which the
-    agent lets `window(want)` seconds pass at least. `reasons`: all that it may say, with their statuses; the runner
-    refuses any other. `fix` is a template as theirs, for those that have none of their own.
+    It is not run if the node does not show one of its `needs`. `uses` are facts that it can do without. `after`: if one
+    of these checks fails on the same PCI device, this finding is shown as its consequence. `want` is the Value of the
+    operator's numbers for this check. `rates`: it compares two looks, and the agent lets at least `window(want)`
+    seconds pass between them. `reasons` are all that it may give, with their statuses; the runner refuses any other.
+    `fix` is a template for reasons without a fix of their own.
     """
 
     id: str
@@ -280,11 +280,11 @@ class Check(Value):
         return self.id.partition(".")[0]
 
     def declares(self, name: str, status: Status) -> bool:
-        """Whether it may say this."""
+        """Whether it may give this reason with this status."""
         return any(one.name == name and one.status is status for one in (*self.reasons, CANNOT_LOOK))
 
     def advice(self, name: str, status: Status) -> str:
-        """What to do about a reason, as a template; "" where the status asks for nothing."""
+        """What to do about a reason, as a template; "" if the status needs no action."""
         if status not in (Status.WARN, Status.FAIL):
             return ""
         known = (one for one in (*self.reasons, *EVERYWHERE) if one.name == name and one.status is status)
@@ -295,18 +295,18 @@ class Check(Value):
         return Finding(self.id, self.severity, verdict, fix=self.fix_of(verdict))
 
     def fix_of(self, verdict: Verdict) -> str:
-        """What to do about a verdict, with its values; "" where nothing is to be done."""
+        """What to do about a verdict, with its values; "" if there is nothing to do."""
         return filled(self.advice(verdict.reason, verdict.status), verdict)
 
 
 class Fact(Value):
-    """How one kind of fact is come by.
+    """How one kind of fact is observed.
 
-    `every` is the polling period and `deadline` the longest an observation may take, both in seconds (milliseconds are
-    usual; a second was too little for an emulated node on a busy host);
-    `woken_by` are the event sources that make it due at once. `live` facts need a running node: a dead tree has none.
-    `rest` is the least time between two observations, in seconds: of what others keep and serve to a whole fleet.
-    `doors` are modules that observing a live node loads: loading is our own time and no part of the deadline.
+    `every` is the polling period and `deadline` the longest time of an observation, both in seconds. Milliseconds are
+    usual; a second was too short for an emulated node on a busy host. `woken_by` are the topics that make the fact due
+    at once. `live` facts need a running node: a dead tree has none. `rest` is the least time between two observations,
+    in seconds, for servers that serve a whole fleet. `doors` are modules that are loaded before a live node is
+    observed: loading is our own time and does not count for the deadline.
     """
 
     kind: type
@@ -320,7 +320,7 @@ class Fact(Value):
 
 
 class Waived(Value):
-    """A finding that an operator excused until a date, with the reason they gave."""
+    """The waiver of a finding: an operator excused it until a date and gave a reason."""
 
     reason: str
     until: str
@@ -330,8 +330,8 @@ class Waived(Value):
 class Finding(Value):
     """A verdict with its check.
 
-    `root` names the check whose failure on the same device this one follows from; `fix` says what to do about a fault,
-    "" where nothing is to be done.
+    `root` is the check whose failure on the same device caused this finding. `fix` says what to do about a fault, ""
+    if there is nothing to do.
     """
 
     check: str
@@ -351,7 +351,7 @@ class Finding(Value):
 
     @property
     def counts(self) -> bool:
-        """Whether it stands for itself: neither a consequence of another finding nor waived."""
+        """Whether it counts itself: it is neither a consequence of another finding nor waived."""
         return self.root is None and self.waived is None
 
 
@@ -363,10 +363,10 @@ class Skipped(Value):
 
 
 class Report(Value):
-    """The findings of one round and what they rest on.
+    """The findings of one round and their basis.
 
-    `profile` is the name used and `chosen_by` who chose it; `boot_id` is empty where the node shows none. `agent` is
-    the state that the agent of this node is in, "" where none is known. `missing_hardware` says which hardware was
+    `profile` is the name of the profile and `chosen_by` who chose it. `boot_id` is "" if the node shows none. `agent`
+    is the state that the agent of this node is in, "" if none is known. `missing_hardware` says which hardware was
     searched for and not found, if no profile applies for that reason.
     """
 

@@ -1,4 +1,4 @@
-"""Observes facts in daemon threads: one that hangs is Unreadable after its deadline, and delays no other."""
+"""Observes facts in daemon threads. A fact that hangs is Unreadable after its deadline and delays no other fact."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from nodeprep.values import Struct, Value, field
 # waits for `check`. Nobody waits for the agent, and with cold caches more threads cost it three times the CPU.
 CHECK_STALL_SECONDS = 0.02
 AGENT_STALL_SECONDS = 0.1
-SYSFS_LINKS_PERIOD_SECONDS = 300.0  # links of sysfs are taken to lead where they led for so long while no event comes
-DEAD_TREE_DEADLINE_SECONDS = 10.0  # a dead tree does not change while a busy machine takes its time
-BUSY_DEADLINES = 10  # deadlines after which nobody waits for a fact that we ourselves kept from being observed
+SYSFS_LINKS_PERIOD_SECONDS = 300.0  # without an event, links of sysfs are followed again after this time
+DEAD_TREE_DEADLINE_SECONDS = 10.0  # a dead tree does not change while a busy machine is slow
+BUSY_DEADLINES = 10  # deadlines after which a fact is given up although we ourselves were too busy to observe it
 
 
 class Observation(Value):
-    """A fact as it was seen, or why it was not. It began at `began` and took `seconds`."""
+    """A fact, or why it could not be observed. The observation began at `began` and took `seconds`."""
 
     fact: Fact
     began: float
@@ -37,9 +37,9 @@ class Observation(Value):
 
 
 class PendingFact(Struct):
-    """A fact without an answer yet, with its deadline in seconds. It was asked for at the moment `asked`.
+    """A fact that has no answer yet, with its deadline in seconds. It was asked for at the moment `asked`.
 
-    `began` is when a thread took it, None until then. `late` is what stands for it once its deadline is over.
+    `began` is when a thread took it, None until then. `late` replaces the fact after its deadline.
 
     The time in which we were busy ourselves does not count. A device that does not answer is evidence against the
     device. A node whose processors are taken by a job still has good devices.
@@ -52,7 +52,7 @@ class PendingFact(Struct):
     late: Unreadable | None = None
 
     def overdue(self, now: float) -> Unreadable | None:
-        """What stands for it from now on; None while it has time."""
+        """What replaces it from now on; None while it has time."""
         spent = 0.0 if self.began is None else now - self.began
         if spent <= self.deadline:
             return None
@@ -73,10 +73,10 @@ class PendingFact(Struct):
 
 
 class Observer(Struct):
-    """Observes facts of one host: `look` waits for all of them, `begin` and `gather` are for a loop that must not stop.
+    """Observes facts of one host. `look` waits for all of them. `begin` and `gather` are for a loop that must not stop.
 
-    A fact that is late is Unreadable once its deadline is over. It is not begun again before it returned, and what it
-    says then is dropped. `wake` is called from a thread that has an answer after `gather` returned.
+    A late fact is Unreadable after its deadline. It is not begun again before it has returned, and its late answer is
+    dropped. A thread that gets an answer after `gather` has returned calls `wake`.
     """
 
     host: Host
@@ -89,12 +89,12 @@ class Observer(Struct):
     _found_at: float = -inf
 
     def look(self, facts: Iterable[Fact]) -> Look:
-        """Observe all of these that this node shows, and wait until each has answered or is late."""
+        """Observe those of these facts that this node shows, and wait until each has answered or is late."""
         wanted = [fact for fact in facts if self.host.live or not fact.live]
-        for fact in wanted:  # before any thread begins: loading is our own time and no part of a deadline
+        for fact in wanted:  # before any thread begins: loading is our own time and does not count for a deadline
             self._load(fact)
         at = self.host.now()
-        self.gather()  # a late one that has returned may be asked again; of one that has not it may now be known why
+        self.gather()  # a late fact that has returned may be asked again; for another the reason may be known now
         seen: dict[type, object] = {kind: one.late for kind, one in self.under_way.items() if one.late is not None}
         self.begin(wanted)
         while not seen.keys() >= {fact.kind for fact in wanted}:
@@ -102,9 +102,9 @@ class Observer(Struct):
         return Look(at, self.host.live, {fact.kind: seen[fact.kind] for fact in wanted})
 
     def begin(self, facts: Iterable[Fact], *, anew: bool = True) -> None:
-        """Begin to observe these; those under way are passed over. `gather` is to follow.
+        """Begin to observe these facts, except those under way. A call of `gather` must follow.
 
-        `anew`: for a reason, so that nothing is taken from the look before but what costs nothing to see again.
+        `anew` is False if no event asked for this: then links of sysfs are not followed again.
         """
         due = [fact for fact in facts if fact.kind not in self.under_way]
         if not due:
@@ -127,7 +127,7 @@ class Observer(Struct):
             self._idle.set()
 
     def _look_again(self, *, anew: bool) -> None:
-        """Let files be found anew if something was heard of, or if they were not for long."""
+        """Follow links again after an event, or if that is long ago."""
         now = clock.now()
         if anew or now - self._found_at >= SYSFS_LINKS_PERIOD_SECONDS:
             self.host.files.forget()
@@ -136,10 +136,10 @@ class Observer(Struct):
             self.host.files.look_again()
 
     def gather(self) -> list[Observation]:
-        """What is there, once all that was begun has answered or none answered for a moment; then what is overdue."""
+        """The answers, after all facts have answered or none has for a moment, and then the overdue facts."""
         found: list[Observation] = []
         while any(one.late is None for one in self.under_way.values()):
-            # Not woken by each answer: two threads that wake each other fight for the interpreter.
+            # Each answer does not wake us: two threads that wake each other fight for the interpreter.
             idle = self._idle.wait(AGENT_STALL_SECONDS)
             answers = self._drained()
             found += answers
@@ -151,8 +151,8 @@ class Observer(Struct):
         return [*found, *self._drained(), *self._overdue()]
 
     def _awaited(self) -> list[Observation]:
-        """The next answers, or what is overdue before one comes; another thread takes what a stalled one leaves."""
-        # What all are begun of is waited for and not polled: to poll is to compute, and then nobody would be idle.
+        """The next answers and the overdue facts. If a thread stalls, another thread takes the remaining facts."""
+        # After all facts have begun we wait and do not poll: a poll computes, and then we would not be idle.
         deadline = self.next_deadline() if self._todo.empty() else None
         seconds = CHECK_STALL_SECONDS if deadline is None else max(deadline - clock.now(), CHECK_STALL_SECONDS)
         try:
@@ -164,20 +164,20 @@ class Observer(Struct):
         return [*found, *self._drained(), *self._overdue()]
 
     def _drained(self) -> list[Observation]:
-        """The answers that are there."""
+        """The answers that have come."""
         found: list[Observation] = []
         while not self._answers.empty():
             found += self._taken(self._answers.get())
         return found
 
     def next_deadline(self) -> float | None:
-        """When the first of what is under way will be overdue, if we are idle until then."""
+        """When the first fact under way will be overdue, if we are idle until then."""
         now = clock.now()
         waiting = [one for one in self.under_way.values() if one.began is not None and one.late is None]
         return min((now + one.seconds_left(now) for one in waiting), default=None)
 
     def _taken(self, answer: Observation) -> Iterator[Observation]:
-        """The answer; none where the fact was already told as late, for what it says now is old."""
+        """The answer; nothing if the fact was already reported as late, because the answer is old then."""
         pending = self.under_way.pop(answer.fact.kind)
         if pending.late is None:
             yield answer
@@ -188,19 +188,19 @@ class Observer(Struct):
             if one.began is None or (one.late is not None and one.late.kind is Why.TIMEOUT):
                 continue
             blind = one.overdue(now)
-            # An answer that came meanwhile may be its own. Its thread may have ended, and then nobody knows how long
-            # that waited for a processor. So answers are taken first, and the next round goes by what is left.
+            # An answer that came meanwhile may be of this fact. Its thread may have ended, and then its wait for a
+            # processor is not known. So answers are taken first, and the next round judges the remaining facts.
             if not self._answers.empty():
                 return
-            # Who kept us waiting while we were busy may be found to hang once we are not.
+            # A fact that was late while we were busy may be found to hang when we are idle.
             if blind is not None and (one.late is None or blind.kind is not one.late.kind):
                 one.late = blind
                 yield Observation(one.fact, one.began, now - one.began, blind)
 
     def _another_thread(self) -> None:
-        """Let one more take what is to do; where there can be no more, nobody waits for what none has taken."""
+        """Start one more thread. If none can be started, the facts that no thread has taken are given up."""
         try:
-            # A daemon: one that hangs in the kernel must not keep the process from ending.
+            # A daemon: a thread that hangs in the kernel must not prevent the end of the process.
             Thread(target=self._work, daemon=True).start()
         except RuntimeError as error:
             for one in self._left():
@@ -218,20 +218,20 @@ class Observer(Struct):
         self._idle.set()
 
     def _left(self) -> Iterator[PendingFact]:
-        """Take what nobody has taken yet."""
+        """Take the facts that no thread has taken yet."""
         with suppress(Empty):
             while True:
                 yield self._todo.get_nowait()
 
     def _seen(self, fact: Fact) -> object:
-        """The fact, or why there is none; the modules that only it wants are loaded here, where a disk may hang."""
+        """The fact, or why there is none. Its own modules are loaded in this thread, because a disk may hang."""
         broke = self._load(fact)
         if broke is not None:
             return Unreadable(Why.IO_ERROR, fact.kind.__name__, detail=fault_boundary.words_of(broke))
         return observed(fact, self.host)
 
     def _load(self, fact: Fact) -> Exception | None:
-        """Load the modules by which a live node is asked for this fact; what broke, if one cannot be loaded."""
+        """Load the modules that observe this fact on a live node. Returns the exception if one cannot be loaded."""
         doors = fact.doors if self.host.live else ()
         return fault_boundary.contained(lambda: [import_module(door) for door in doors])[1]
 

@@ -1,4 +1,4 @@
-"""Values that a node shows, and what stands where one could not be read."""
+"""Values that a node shows, and what replaces a value that could not be read."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Why(StrEnum):
     TIMEOUT = "timeout"
     IO_ERROR = "io-error"
     MALFORMED = "malformed"
-    BUSY = "busy"  # we had no processor: it says nothing of what was looked at
+    BUSY = "busy"  # we had no processor: it says nothing about the device
 
 
 class Unreadable(Value):
-    """Stands where a value would: `path` could not be read, or held what no kernel writes there (`detail`)."""
+    """Replaces a value: `path` could not be read, or its content is not what a kernel writes there (`detail`)."""
 
     kind: Why
     path: str
@@ -40,7 +40,7 @@ class Unreadable(Value):
 
     @property
     def not_asked(self) -> bool:
-        """Whether it can only be read with an access that nobody gave, such as a kubeconfig."""
+        """Whether it can only be read with an access that was not given, such as a kubeconfig."""
         return self.kind is Why.MISSING and self.detail == NO_ACCESS
 
     def __str__(self) -> str:
@@ -49,12 +49,12 @@ class Unreadable(Value):
 
 
 def not_recorded(path: str) -> Unreadable:
-    """Stands for a fact of which a dead tree holds no record: a part was not copied, nothing failed."""
+    """Replaces a fact that a dead tree does not record: a part was not copied, and nothing failed."""
     return Unreadable(Why.MISSING, path, detail=NOT_RECORDED)
 
 
 class CannotLook(Exception):
-    """Raised by reading a value that is Unreadable; only the round and `Seen.each` catch it."""
+    """Reading a value that is Unreadable raises it. Only the round and `Seen.each` catch it."""
 
     def __init__(self, blind: Unreadable) -> None:
         super().__init__(str(blind))
@@ -64,8 +64,8 @@ class CannotLook(Exception):
 class Shown:
     """A thing that a node shows, made by `@shown`.
 
-    A field may hold an Unreadable in place of its value. Reading that field raises CannotLook, so no
-    check can take it for a value; its neighbours stay readable. `raw` gives every field as it is.
+    A field may hold an Unreadable instead of its value. Reading that field raises CannotLook, so no check can take it
+    for a value. The other fields stay readable. `raw` gives every field as it is.
     """
 
     __slots__ = ("_blind",)
@@ -103,7 +103,7 @@ class Shown:
             return True
         if not isinstance(other, Shown) or type(self) is not type(other) or self._blind != other._blind:
             return False
-        # What could not be read is the same in both; each field is compared only until one differs.
+        # The unreadable fields are the same in both. The others are compared until one differs.
         blind = self._blind
         return all(name in blind or getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
@@ -118,7 +118,7 @@ class Shown:
 def shown(cls: type[T]) -> type[T]:
     """Make a slotted class whose constructor takes its annotated fields, in their order.
 
-    No Value, because a field of one always answers: here one that could not be read must raise (docs/adr/0029).
+    It is not a Value, because a field of a Value never raises. Here an unreadable field must raise (docs/adr/0029).
     """
     names = tuple(cls.__annotations__)
     defaults = {name: vars(cls)[name] for name in names if name in vars(cls)}
@@ -129,10 +129,10 @@ def shown(cls: type[T]) -> type[T]:
 
 def raw(thing: Shown) -> dict[str, Any]:
     """Every field of `thing` by name, an Unreadable where it could not be read."""
-    blind = thing._blind  # noqa: SLF001 - the one place that looks behind the curtain
+    blind = thing._blind  # noqa: SLF001 - the only place that reads it from outside
     return {name: blind[name] if name in blind else getattr(thing, name) for name in thing.__slots__}
 
 
 def guarded(value: T | Unreadable) -> T:
-    """Type a value for a field of a Shown class: what this hides from mypy, reading the field raises."""
+    """Type a value for a field of a Shown class. mypy does not see the Unreadable; reading the field raises."""
     return cast(T, value)

@@ -1,9 +1,9 @@
-"""A node's observations in one file: what `check` saw, so that the same verdicts can be had anywhere and later.
+"""A node's observations in one file: what `check` saw. It gives the same verdicts later and on any machine.
 
-Inside are the facts of one or two looks, whole: names of devices, PCI addresses, GUIDs, MACs, IP addresses of the node
-and its neighbours, the kernel's command line and its warnings and lines about devices, mount points, names of loaded
-modules; and the profile and waivers then in force. No secrets are looked for, so none are inside but what an operator
-or a program wrote into one of these places: read a file before you send it to strangers.
+It has the complete facts of one or two looks: names of devices, PCI addresses, GUIDs, MACs, IP addresses of the node
+and its neighbours, the kernel's command line, its warnings and lines about devices, mount points, names of loaded
+modules. It also has the profile and waivers that were in force. It contains no secrets, unless an operator or a program
+wrote one into one of these places. So read a file before you send it to strangers.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ KINDS: Mapping[str, type] = {fact.kind.__name__: fact.kind for fact in facts.ALL
 
 
 class RecordedLook(Value):
-    """One look: facts by the name of their class, an Unreadable where one could not be observed.
+    """One look: facts by the name of their class, an Unreadable for a fact that could not be observed.
 
-    `at` is CLOCK_BOOTTIME seconds of the node.
+    `at` is in CLOCK_BOOTTIME seconds of the node.
     """
 
     at: float
@@ -38,10 +38,10 @@ class RecordedLook(Value):
 
 
 class Snapshot(Value):
-    """What a check rests on. `when` is UTC (RFC 3339), `root` what was looked at, `settle` seconds between the looks.
+    """The basis of a check. `when` is UTC (RFC 3339), `root` is the observed root, `settle` seconds between the looks.
 
-    `profile` is the effective one, as a mapping that `profile.parse` reads; `missing_hardware` says which
-    hardware was searched for and not found, if no profile applies for that reason.
+    `profile` is the effective one, as a mapping that `job_profile.parse` reads. `missing_hardware` says which hardware
+    was searched for and not found, if no profile applies for that reason.
     """
 
     node: str
@@ -58,11 +58,11 @@ class Snapshot(Value):
 
     @property
     def today(self) -> str:
-        """The date that waivers are held against."""
+        """The date that decides whether a waiver is in force."""
         return self.when[:10]
 
     def in_force(self) -> Profile:
-        """The profile that applied. Raises CodecError if it is none."""
+        """The profile that applied. Raises CodecError if it is invalid."""
         try:
             profile = job_profile.parse(self.profile)
             wants.wants(profile)
@@ -81,7 +81,7 @@ def observed(look: Look) -> RecordedLook:
 
 
 def recorded(profile: Profile) -> Mapping[str, Any]:
-    """The profile as a snapshot keeps it: effective, so it extends nothing."""
+    """The profile for a snapshot. It is effective, so it extends nothing."""
     return job_profile.mapping(replace(profile, extends=None))
 
 
@@ -90,7 +90,7 @@ def dumps(snapshot: Snapshot) -> str:
 
 
 def loads(text: str) -> Snapshot:
-    """Raises CodecError, whatever the text is; what a newer nodeprep added to known classes is passed over."""
+    """Raises nothing but CodecError for any text. Fields that a newer nodeprep added to known classes are skipped."""
     snapshot, _ = _codec().loads(Snapshot, text)
     if not snapshot.looks:
         raise CodecError(("content", "looks"), "a list of 0", "one look or two")

@@ -1,4 +1,4 @@
-"""Plain values of YAML to typed ones: the only reader of profiles, of the configuration and of the numbers of checks.
+"""Plain values of YAML to typed values: the only reader of profiles, the configuration and the numbers of checks.
 
 A plain value is what a YAML or JSON document holds: null, true or false, a number, text, a list, or a mapping with text
 as keys. A `ValueKind` reads it as one kind. A value of another kind raises `InvalidValueError`. Its message is one
@@ -13,14 +13,14 @@ from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, 
 
 from nodeprep.values import Value, field_names, replace
 
-Keys = tuple[str | int, ...]  # the way to a value: names of keys, and places in lists from 0
+Keys = tuple[str | int, ...]  # the path to a value: names of keys, and places in lists from 0
 
 TEXT_LIMIT = 60  # characters of a text that a message shows
 KEY_LIMIT = 120  # characters of a key that a message shows
-INTEGER_LIMIT_BITS = 256  # of a number that a message shows: Python refuses to write one of 4301 digits
+INTEGER_LIMIT_BITS = 256  # of a number that a message shows: Python refuses to write 4301 digits
 INTEGER_MAX = (1 << 63) - 1  # the largest signed integer of the kernel
 FLOAT_LIMIT = 1.7976931348623157e308  # the largest float (IEEE 754); a larger integer cannot become one
-NAMES_LISTED = 8  # names that a message lists where none is near; the ids of all checks would be a page
+NAMES_LISTED = 8  # names that a message lists if none is similar; the ids of all checks would be a page
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -28,7 +28,7 @@ Reader = Callable[[object, Keys], T]
 
 
 class InvalidValueError(Exception):
-    """A value that cannot be meant: where it stands, what was found and what is wanted there."""
+    """An invalid value: its place, what was found and what is wanted there."""
 
     def __init__(self, keys: Keys, found: object, wanted: str) -> None:
         self.keys = keys
@@ -38,11 +38,11 @@ class InvalidValueError(Exception):
 
 
 class ValueKind(Value, Generic[T]):
-    """What may stand at a key.
+    """The values that are allowed at a key.
 
-    `says` completes "wanted ...". `read` gives the typed value, and raises InvalidValueError for anything else. `unit`
-    is that of a number. A `required` key may not be missing: then null is read. In a mapping a key that is left empty
-    (null) is not stated, unless the kind is `required` or `reads_null`.
+    `says` completes "wanted ...". `read` gives the typed value, or raises InvalidValueError. `unit` is that of a
+    number. If a `required` key is missing, null is read. An empty key (null) of a mapping is not stated, unless the
+    kind is `required` or `reads_null`.
     """
 
     says: str
@@ -52,11 +52,11 @@ class ValueKind(Value, Generic[T]):
     reads_null: bool = False
 
     def described(self, says: str, unit: str = "") -> ValueKind[T]:
-        """The same kind, told in other words where a document lists what may stand at a key."""
+        """The same kind with other words, for a document that lists the allowed values of a key."""
         return replace(self, says=says, unit=unit or self.unit)
 
 
-Table = Mapping[str, tuple[str, ValueKind[Any]]]  # by key: the field that it fills ("": none), what may stand there
+Table = Mapping[str, tuple[str, ValueKind[Any]]]  # by key: the field that it fills ("": none), and the allowed values
 
 
 # --- words for people ---
@@ -69,7 +69,7 @@ def dotted(keys: Keys) -> str:
 
 
 def words(found: object) -> str:
-    """What was found, as somebody who reads YAML knows it."""
+    """What was found, in words for a reader of YAML."""
     if found is None:
         return "nothing"
     if isinstance(found, Mapping):
@@ -86,12 +86,12 @@ def words(found: object) -> str:
 
 
 def printable(text: str) -> str:
-    """One line that commands no terminal, however long and odd the key."""
+    """One line without control characters for a key of any length and content."""
     return text if text.isprintable() and len(text) <= KEY_LIMIT else f"{repr(text[:KEY_LIMIT])[1:-1]}..."
 
 
 def nearest(found: str, names: Iterable[str], what: str) -> str:
-    """What was wanted, with the known name that was probably meant, else with all if they are few."""
+    """What was wanted: with a similar known name if there is one, else with all names if they are few."""
     known = list(names)
     near = _near(found, known)
     if near:
@@ -111,7 +111,7 @@ def _near(found: str, names: Iterable[str]) -> str | None:
 def fitting(
     says: str, fits: Callable[[Any], bool], made: Callable[[Any], Any] = lambda value: value, unit: str = ""
 ) -> ValueKind[Any]:
-    """What fits, as `made` makes it. Neither may raise anything for a plain value."""
+    """The values that `fits` accepts, converted by `made`. Neither may raise anything for a plain value."""
 
     def read(value: object, here: Keys) -> Any:
         if not fits(value):
@@ -122,18 +122,18 @@ def fitting(
 
 
 def whole_number(least: int | None = None, most: int | None = None, unit: str = "") -> ValueKind[int]:
-    """A number without a point. None: no bound on that side."""
+    """A number without a decimal point. None: no bound on that side."""
     says = f"a whole number{f' of {unit}' if unit else ''}{_bounds(least, most)}"
     return fitting(says, lambda value: type(value) is int and _within(value, least, most), unit=unit)
 
 
 def number(least: float | None = None, most: float | None = None) -> ValueKind[float]:
-    """A number with a point or without, as a float. None: no bound on that side."""
+    """A number with or without a decimal point, as a float. None: no bound on that side."""
     return fitting(f"a number{_bounds(least, most)}", lambda value: _is_number(value, least, most), float)
 
 
 def seconds(least: float, most: float) -> ValueKind[float]:
-    """A time: a plain number, for the numbers of single checks are plain too."""
+    """A time as a plain number, because the numbers of single checks are plain too."""
     says = f"a plain number of seconds{_bounds(least, most)}"
     return fitting(says, lambda value: _is_number(value, least, most), float, "seconds")
 
@@ -143,7 +143,7 @@ def one_of(*allowed: str) -> ValueKind[str]:
 
 
 def only(text: str) -> ValueKind[str]:
-    """That text and nothing else, which has to be there."""
+    """Only that text, which is required."""
     return ValueKind(text, fitting(text, lambda value: value == text).read, required=True)
 
 
@@ -193,7 +193,7 @@ MAPPING: ValueKind[Mapping[str, Any]] = ValueKind("keys with values", _mapping)
 
 
 def not_empty(kind: ValueKind[T], says: str, *, required: bool = True) -> ValueKind[T]:
-    """What must be no null and no empty text, list or mapping: `says` was wanted. Not `required`: it may be missing."""
+    """Neither null nor an empty text, list or mapping: `says` was wanted. If not `required`, it may be missing."""
 
     def read(value: object, here: Keys) -> T:
         if value is None or (isinstance(value, str | list | tuple | Mapping) and not value):
@@ -213,7 +213,7 @@ def optional(kind: ValueKind[T]) -> ValueKind[T | None]:
 
 
 def list_of(kind: ValueKind[T], plural: str = "") -> ValueKind[tuple[T, ...]]:
-    """A list of which each item is of that kind; `plural` names such items."""
+    """A list whose items are all of that kind. `plural` names such items."""
     says = f"a list of {plural}" if plural else "a list"
 
     def read(value: object, here: Keys) -> tuple[T, ...]:
@@ -225,7 +225,7 @@ def list_of(kind: ValueKind[T], plural: str = "") -> ValueKind[tuple[T, ...]]:
 
 
 def mapping_of(kind: ValueKind[T], key: ValueKind[Any] = ANYTHING) -> ValueKind[dict[Any, T]]:
-    """A mapping with any keys that `key` reads, of which each value is of that kind."""
+    """A mapping whose keys `key` reads and whose values are all of that kind."""
 
     def read(value: object, here: Keys) -> dict[Any, T]:
         given = MAPPING.read(value, here)
@@ -235,7 +235,7 @@ def mapping_of(kind: ValueKind[T], key: ValueKind[Any] = ANYTHING) -> ValueKind[
 
 
 def only_known(given: Mapping[str, Any], here: Keys, names: Iterable[str]) -> None:
-    """Raise InvalidValueError for a key that is none of `names`, with the one that was probably meant."""
+    """Raise InvalidValueError for a key that is not in `names`, with a similar name."""
     known = tuple(names)
     for key in given:
         if key not in known:
@@ -244,7 +244,7 @@ def only_known(given: Mapping[str, Any], here: Keys, names: Iterable[str]) -> No
 
 
 def fields_of(table: Table) -> ValueKind[dict[str, Any]]:
-    """A mapping with the keys of a table: what it states, by field. A key that is left empty is not stated."""
+    """The stated values, by field, of a mapping with the keys of a table. An empty key is not stated."""
 
     def read(value: object, here: Keys) -> dict[str, Any]:
         given = MAPPING.read(value, here)
@@ -260,7 +260,7 @@ def fields_of(table: Table) -> ValueKind[dict[str, Any]]:
 
 
 def record(make: Callable[..., T], table: Table) -> ValueKind[T]:
-    """What `make` makes of the fields that a mapping states; those that it does not state keep their defaults."""
+    """`make` called with the fields that a mapping states. The other fields keep their defaults."""
     stated = fields_of(table)
     return ValueKind(MAPPING.says, lambda value, here: make(**stated.read(value, here)))
 
@@ -269,10 +269,10 @@ def record(make: Callable[..., T], table: Table) -> ValueKind[T]:
 
 
 def value_of(make: type[T]) -> ValueKind[T]:
-    """A Value by its annotations, the key of `some_field` being `some-field`; a key that is left empty is refused.
+    """A Value by its annotations. The key of `some_field` is `some-field`. An empty key is refused.
 
-    A ValueError of the class itself says what it wants: it may hold its fields against each other. Raises TypeError for
-    a field that nobody could write in YAML.
+    The class may compare its fields with each other: its ValueError says what is wanted. Raises TypeError for a field
+    that cannot be written in YAML.
     """
     hints = get_type_hints(make)
     table: Table = {name.replace("_", "-"): (name, of_type(hints[name])) for name in field_names(make)}
@@ -290,7 +290,7 @@ def value_of(make: type[T]) -> ValueKind[T]:
 
 
 def of_type(annotation: Any) -> ValueKind[Any]:
-    """What reads a value of this type. Raises TypeError for a type that nobody could write in YAML."""
+    """The kind that reads a value of this type. Raises TypeError for a type that cannot be written in YAML."""
     origin, args = get_origin(annotation), get_args(annotation)
     if annotation in SCALARS:
         return SCALARS[annotation]

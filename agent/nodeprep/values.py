@@ -1,6 +1,6 @@
 """The base of all values: `class Port(Value): ...` is immutable, has slots, and is compared and hashed by its fields.
 
-A Value is a `msgspec.Struct`: what a dataclass does, without code that is generated and compiled at each start
+A Value is a `msgspec.Struct`. It does what a dataclass does, and no code is generated and compiled at each start
 (docs/adr/0029).
 """
 
@@ -17,7 +17,7 @@ __all__ = ["Struct", "Value", "asdict", "field", "field_defaults", "field_names"
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Value(Struct, frozen=True):
-    """What does not change once it is made. What does change is a `Struct`."""
+    """A value that never changes. What changes over time is a `Struct`."""
 
 
 def field_names(kind: type[Any] | Struct) -> tuple[str, ...]:
@@ -27,7 +27,7 @@ def field_names(kind: type[Any] | Struct) -> tuple[str, ...]:
 
 
 def field_defaults(kind: type[Any]) -> Mapping[str, Any]:
-    """The fields that a value can be made without, each with what stands in it then."""
+    """The optional fields, each with its default."""
     defaults = kind.__struct_defaults__
     optional = field_names(kind)[-len(defaults) :] if defaults else ()
     made = (one.factory() if hasattr(one, "factory") else one for one in defaults)

@@ -3,8 +3,8 @@
     python daemonset/image/build.py OUT [--name NAME]   OUT.tar is an archive, any other OUT an OCI image layout
     python daemonset/image/build.py --root DIR          the file system only, which the Containerfile takes
 
-Wants a Debian 12 with apt's lists and the .venv of this checkout (make image sees to both), and no root. The same
-inputs give the same digest. The two lower layers are kept in the user's cache, under the hash of what makes them.
+It needs a Debian 12 with apt's lists and the .venv of this checkout (make image provides both), and no root. The same
+inputs give the same digest. The two lower layers are kept in the user's cache, under the hash of their inputs.
 """
 
 # ruff: noqa: T201 - a program prints
@@ -32,18 +32,18 @@ from daemonset.image.debian import CannotBuild
 CHECKOUT = Path(__file__).resolve().parents[2]
 LOCK = CHECKOUT / "requirements.lock"
 MODES = {"tmp": 0o1777, "var/tmp": 0o1777, "root": 0o700}
-CACHED = 2  # as many of the layers, the lowest, are in the cache
-KEPT = 2  # of each cached layer, at 40 MB each: this checkout's and another's
+CACHED = 2  # the number of layers in the cache, from the lowest
+KEPT = 2  # versions of each cached layer, 40 MB each: of this checkout and of another
 
 
 def image(out: Path, *, name: str = "", above: Path | None = None) -> str:
-    """Writes the image to `out` and returns its digest; `name` is nodeprep:VERSION unless it is given.
+    """Writes the image to `out` and returns its digest. `name` is nodeprep:VERSION by default.
 
-    `above` is a directory that is laid over the rest as a layer of its own; its Python is compiled as theirs is.
+    `above` is a directory that becomes the highest layer. Its Python is compiled like the rest.
 
     Raises:
         CannotBuild: this machine lacks something, or cannot reach its package sources.
-        ValueError: `out` or `above` cannot be what they should be; see oci.write.
+        ValueError: `out` or `above` is invalid; see oci.write.
     """
     with layers(above) as found:
         labels = {"org.opencontainers.image.title": "nodeprep", "org.opencontainers.image.version": version()}
@@ -58,7 +58,7 @@ def image(out: Path, *, name: str = "", above: Path | None = None) -> str:
 
 
 def packed(layer: Path) -> Path:
-    """A layer of the cache, packed; what it is when packed is kept beside it. The caller holds the cache's lock."""
+    """A packed layer of the cache. It is kept beside the unpacked one. The caller holds the lock of the cache."""
     writer = Path(oci.__file__).read_bytes() + str(oci.epoch()).encode()
     wanted = layer.with_name(f"{layer.name}.{hashlib.sha256(writer).hexdigest()[:12]}.packed")
     if not wanted.is_dir():
@@ -71,9 +71,9 @@ def packed(layer: Path) -> Path:
 
 @contextmanager
 def layers(above: Path | None = None) -> Iterator[tuple[Path, ...]]:
-    """The image's layers as directories, lowest first: Debian, what nodeprep needs, nodeprep, and `above`.
+    """The layers of the image as directories, lowest first: Debian, dependencies of nodeprep, nodeprep, and `above`.
 
-    Only to be read, and only within the context: another build may remove them afterwards.
+    Only read them, and only within the context: another build may remove them afterwards.
 
     Raises:
         CannotBuild: as image().
@@ -107,7 +107,7 @@ def layers(above: Path | None = None) -> Iterator[tuple[Path, ...]]:
 
 
 def version() -> str:
-    """What this checkout calls itself, from where the wheel has it."""
+    """The version of this checkout, from the same place as that of the wheel."""
     found = re.search(r'^__version__ = "(.+)"$', (CHECKOUT / "agent/nodeprep/__init__.py").read_text(), re.MULTILINE)
     if not found:
         raise CannotBuild("image: agent/nodeprep/__init__.py names no version")
@@ -115,7 +115,7 @@ def version() -> str:
 
 
 def kept(cache: Path, kind: str, inputs: Sequence[bytes | str], make: Callable[[Path, Path], None]) -> Path:
-    """The layer of these inputs; made under another name until it is whole. The caller holds the cache's lock."""
+    """The layer of these inputs. It has another name until it is complete. The caller holds the lock of the cache."""
     wanted = cache / f"{kind}-{hashlib.sha256(repr(inputs).encode()).hexdigest()[:12]}"
     if wanted.is_dir():
         wanted.touch()
@@ -142,7 +142,7 @@ def finished(layer: Path, root: Path) -> Path:
 
 
 def normalized(layer: Path) -> None:
-    """Modes that no umask has a part in: who may write is root, who may run is everybody."""
+    """Set modes that do not depend on the umask: root may write, everybody may read and run."""
     layer.chmod(0o755)
     for path in layer.rglob("*"):
         if not path.is_symlink():
@@ -151,7 +151,7 @@ def normalized(layer: Path) -> None:
 
 
 def file_system(directory: Path) -> None:
-    """The image's files as a container sees them, in an empty `directory`.
+    """The files of the image as a container sees them, in an empty `directory`.
 
     Raises:
         CannotBuild: as image(), or `directory` is not empty.

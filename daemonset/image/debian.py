@@ -1,4 +1,4 @@
-"""Debian's part of the image: packages that apt fetches, unpacked and never installed."""
+"""The Debian part of the image: packages that apt fetches. They are unpacked and not installed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 LIST = Path(__file__).with_name("packages")
 PYTHON = "usr/bin/python3.11"
-MERGED = ("bin", "sbin", "lib", "lib64")  # links into usr, as Debian's installer makes them
+MERGED = ("bin", "sbin", "lib", "lib64")  # links into usr, as the installer of Debian makes them
 
-# What nothing in the image reads: manuals, converters between encodings (Python has its own), the interpreter's tests.
+# Files that nothing in the image reads: manuals, converters of encodings (Python has its own), tests of Python.
 LEFT_OUT = (
     "usr/share/man",
     "usr/share/info",
@@ -25,10 +25,10 @@ LEFT_OUT = (
     "usr/lib/python3.11/lib-dynload/_*test*.so",
     "usr/lib/python3.11/lib-dynload/xxlimited*.so",
 )
-# Python's modules whose libraries are not in the list of packages.
+# Modules of Python whose libraries are not in the list of packages.
 WITHOUT_LIBRARY = ("_curses", "_curses_panel", "_dbm", "_sqlite3", "nis", "readline")
 
-# Packages' scripts make these when they are installed.
+# The scripts of packages make these at an installation.
 FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\n",
     "etc/group": "root:x:0:\nnogroup:x:65534:\n",
@@ -38,7 +38,7 @@ AUTHORITIES = "etc/ssl/certs/ca-certificates.crt"
 
 
 class CannotBuild(Exception):
-    """This machine lacks something that the image needs; the text says what, in one line."""
+    """This machine lacks something that the image needs. The text says what, in one line."""
 
 
 def names() -> tuple[str, ...]:
@@ -49,13 +49,13 @@ def names() -> tuple[str, ...]:
 
 @functools.cache
 def versions() -> tuple[str, ...]:
-    """Each package's file, size and hash as apt would fetch them now: what the root is a function of.
+    """The file, size and hash of each package that apt would fetch now. They determine the root.
 
     Raises:
         CannotBuild: there is no apt, or it knows no such package.
     """
     printed = _apt("download", "--print-uris", *names())
-    # 'address' file size hash: which mirror the address names does not matter.
+    # 'address' file size hash. The mirror in the address does not matter.
     found = tuple(sorted(line.partition("' ")[2] for line in printed.splitlines() if line.startswith("'")))
     if len(found) != len(names()):
         raise CannotBuild(f"image: apt has addresses for {len(found)} of {len(names())} packages; run: apt-get update")
@@ -63,7 +63,7 @@ def versions() -> tuple[str, ...]:
 
 
 def unpack(root: Path, scratch: Path) -> None:
-    """Makes the root below `root`, which is not there yet; archives come into `scratch`.
+    """Makes the root at `root`, which does not exist yet. Archives are put into `scratch`.
 
     Raises:
         CannotBuild: a package could not be fetched or unpacked.
@@ -76,20 +76,20 @@ def unpack(root: Path, scratch: Path) -> None:
     status.mkdir(parents=True)
     for archive in sorted(scratch.glob("*.deb")):
         _extract(archive, root)
-        # Where scanners for known holes look in an image that has no dpkg.
+        # Scanners for known vulnerabilities look here in an image without dpkg.
         (status / archive.name.partition("_")[0]).write_bytes(_output("dpkg-deb", "--field", str(archive)))
     _leave_out(root)
     _complete(root)
 
 
 def interpreter(root: Path) -> tuple[str, ...]:
-    """The command that starts the image's own Python here, whatever Python this machine has; it needs no chroot."""
+    """The command that starts the image's own Python on this machine. It needs no chroot."""
     loader = next(root.glob("usr/lib/*/ld-linux-*.so.*"))
     return (str(loader), "--library-path", str(loader.parent), str(root / PYTHON))
 
 
 def _extract(archive: Path, root: Path) -> None:
-    # dpkg -x would put a directory in a link's place.
+    # dpkg -x would replace a link by a directory.
     command = ("tar", "-x", "-p", "--no-same-owner", "--keep-directory-symlink", "-C", str(root))
     with subprocess.Popen(("dpkg-deb", "--fsys-tarfile", str(archive)), stdout=subprocess.PIPE) as packed:
         done = subprocess.run(command, stdin=packed.stdout, capture_output=True, text=True, check=False)
@@ -101,7 +101,7 @@ def _extract(archive: Path, root: Path) -> None:
 def _leave_out(root: Path) -> None:
     modules = (f"usr/lib/python3.11/lib-dynload/{name}.*.so" for name in WITHOUT_LIBRARY)
     _remove(path for pattern in (*LEFT_OUT, *modules) for path in root.glob(pattern))
-    # The terms under which these packages may be passed on stay.
+    # The licences of the packages stay.
     papers = [path for path in (root / "usr/share/doc").rglob("*") if path.is_symlink() or path.is_file()]
     _remove(path for path in papers if path.name != "copyright")
 
@@ -127,7 +127,7 @@ def _complete(root: Path) -> None:
 
 
 def _apt(*arguments: str, cwd: Path | None = None) -> str:
-    """apt-get, as any user; as root it would otherwise want a directory that its own user may write to."""
+    """apt-get as any user. As root it would otherwise need a directory that its own user may write to."""
     return _output("apt-get", "-qq", "-o", "APT::Sandbox::User=root", *arguments, cwd=cwd).decode()
 
 

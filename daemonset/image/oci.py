@@ -1,10 +1,10 @@
-"""Writes OCI images without a container tool: the same directories give the same bytes, and so the same digest.
+"""Writes OCI images without a container tool. The same directories give the same bytes and the same digest.
 
     from daemonset.image import oci
     oci.write([base, program], Path("out.tar"), name="example.test/tool:dev", entrypoint=["tool"])
 
-Owners are root and times are SOURCE_DATE_EPOCH, else 0. What a layer is when unpacked depends on its files alone; its
-compressed form also on the zlib that packs it, so two machines agree on a digest where their zlib is the same.
+Owners are root and times are SOURCE_DATE_EPOCH, else 0. The unpacked form of a layer depends only on its files. The
+compressed form also depends on zlib, so two machines get the same digest if they have the same zlib.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 TYPE = "application/vnd.oci.image"
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # Go's names, which the specification takes
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # names of Go, which the specification uses
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-LEVEL = 6  # of gzip: 9 takes three times as long for a hundredth of the size
+LEVEL = 6  # of gzip: level 9 takes three times as long and saves a hundredth of the size
 PIECE = 1 << 20
 DESCRIPTION = "packed-layer.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A stored file: its digest, its size in bytes, and the digest of what it is when unpacked."""
+    """A stored file: its digest, its size in bytes, and the digest of its unpacked form."""
 
     digest: str
     size: int
@@ -57,17 +57,17 @@ def write(
     user: str = "",
     labels: Mapping[str, str] | None = None,
 ) -> str:
-    """Writes the image of `layers`, lowest first, and returns its manifest's digest, "sha256:...".
+    """Writes the image of `layers`, lowest first, and returns the digest of its manifest, "sha256:...".
 
-    A layer is a directory of what is in it, or one that `pack` wrote.
+    A layer is a directory with its files, or a directory that `pack` wrote.
 
-    An `out` that ends in .tar is an archive that `ctr -n k8s.io images import`, `podman load` and `docker load` take;
-    any other is a directory, an OCI image layout, which takes the place of one that was there. Modes, symbolic and hard
-    links are kept. `name` is the whole name that pods use, its tag included. PATH is set unless `environment` does it.
+    An `out` that ends in .tar is an archive for `ctr -n k8s.io images import`, `podman load` and `docker load`. Any
+    other `out` is a directory, an OCI image layout. It replaces one that exists. Modes, symbolic links and hard links
+    are kept. `name` is the full name that pods use, with its tag. PATH is set unless `environment` has it.
 
     Raises:
-        ValueError: a layer holds a socket or a device, or is no directory; `out` is a directory that is no layout;
-            SOURCE_DATE_EPOCH is no number.
+        ValueError: a layer holds a socket or a device, or is not a directory; `out` is a directory that is not a
+            layout; SOURCE_DATE_EPOCH is not a number.
         OSError: a file could not be read or written.
     """
     if out.suffix != ".tar" and out.is_dir() and any(out.iterdir()) and not (out / "oci-layout").is_file():
@@ -85,7 +85,7 @@ def write(
         config |= {"Labels": dict(labels)} if labels else {}
         manifest = _image(layout, [_layer(layout, directory) for directory in layers], config, name)
         if out.suffix == ".tar":
-            for path in _sorted(layout):  # this process's umask is no part of the archive
+            for path in _sorted(layout):  # the umask of this process must not change the archive
                 path.chmod(0o755 if path.is_dir() else 0o644)
             whole = Path(scratch) / "archive"
             with whole.open("wb") as stream:
@@ -98,10 +98,10 @@ def write(
 
 
 def pack(directory: Path, out: Path) -> None:
-    """Writes a layer as images have it, for `write`: to compress one takes seconds, and many images may share it.
+    """Writes a compressed layer for `write`. To compress one takes seconds, and many images may share it.
 
     Raises:
-        ValueError, OSError: as of `write`.
+        ValueError, OSError: as `write`.
     """
     out.mkdir()
     (out / "blobs/sha256").mkdir(parents=True)
@@ -109,13 +109,13 @@ def pack(directory: Path, out: Path) -> None:
 
 
 def _image(layout: Path, layers: Sequence[Blob], config: Mapping[str, Any], name: str) -> Blob:
-    """What makes layers an image: configuration, manifest, and the indices by which the tools find it."""
+    """Makes an image of layers: its configuration, its manifest, and the indices by which tools find it."""
     settings = {
         "created": datetime.fromtimestamp(epoch(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
         "config": config,
-        # These name a layer as it is unpacked, the manifest's as it is stored.
+        # These are digests of unpacked layers. The manifest has those of stored layers.
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer.unpacked}" for layer in layers]},
     }
     stored = _json(layout, settings)
@@ -125,13 +125,13 @@ def _image(layout: Path, layers: Sequence[Blob], config: Mapping[str, Any], name
     }
     manifest = _json(layout, {"schemaVersion": 2, "mediaType": f"{TYPE}.manifest.v1+json", **parts})
     tag = name.rpartition("/")[2].partition(":")[2] or "latest"
-    # The first is what containerd and Docker call the image, the second what Podman and the specification do.
+    # containerd and Docker use the first name of the image, Podman and the specification the second.
     names = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": tag}
     pointer = manifest.descriptor("manifest.v1+json") | {"annotations": names}
     index = {"schemaVersion": 2, "mediaType": f"{TYPE}.index.v1+json", "manifests": [pointer]}
     (layout / "index.json").write_bytes(_encoded(index))
     (layout / "oci-layout").write_bytes(_encoded({"imageLayoutVersion": "1.0.0"}))
-    # For a Docker before 25, which reads no OCI layout.
+    # For Docker before 25, which cannot read an OCI layout.
     legacy = [{"Config": stored.path, "RepoTags": [name], "Layers": [layer.path for layer in layers]}]
     (layout / "manifest.json").write_bytes(_encoded(legacy))
     return manifest
@@ -164,7 +164,7 @@ def _layer(layout: Path, directory: Path) -> Blob:
 
 
 class _Hashing:
-    """A stream that hashes what passes through; all that tarfile asks of one is write()."""
+    """A stream that hashes what is written. tarfile needs nothing but write()."""
 
     def __init__(self, stream: Any) -> None:
         self.hash = hashlib.sha256()
@@ -177,7 +177,7 @@ class _Hashing:
 
 
 def _stored(layout: Path, produce: Callable[[BinaryIO], object]) -> Blob:
-    """Lets `produce` write a file among the blobs, and names it by its digest."""
+    """Lets `produce` write a file into the blobs, and names it by its digest."""
     partial = layout / "blobs/sha256/partial"
     with partial.open("wb") as stream:
         produce(stream)
@@ -189,7 +189,7 @@ def _stored(layout: Path, produce: Callable[[BinaryIO], object]) -> Blob:
 
 
 def _pack(directory: Path, stream: Any) -> None:
-    """A tar of what lies in `directory`, in an order and with owners and times that do not depend on this machine."""
+    """A tar of the files in `directory`. Its order, owners and times do not depend on this machine."""
     if not directory.is_dir():
         raise ValueError(f"{directory} is no directory: a layer is one")
     seconds = epoch()
@@ -199,7 +199,7 @@ def _pack(directory: Path, stream: Any) -> None:
                 raise ValueError(f"{path} is a device, a pipe or a socket: a layer holds files, directories and links")
             member = archive.gettarinfo(path, path.relative_to(directory).as_posix())
             member.uid = member.gid = 0
-            member.uname = member.gname = ""  # the numbers count; an image need not know any name
+            member.uname = member.gname = ""  # only the numbers count; an image need not know the names
             member.mtime = seconds
             if not member.isreg():
                 archive.addfile(member)
@@ -209,7 +209,7 @@ def _pack(directory: Path, stream: Any) -> None:
 
 
 def _sorted(directory: Path) -> Iterator[Path]:
-    """All below `directory`, each directory before what lies in it; links are not followed."""
+    """Everything below `directory`, each directory before its contents. Links are not followed."""
     for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
         path = Path(entry.path)
         yield path
@@ -218,10 +218,10 @@ def _sorted(directory: Path) -> Iterator[Path]:
 
 
 def epoch() -> int:
-    """The time of all that an image holds, in seconds since 1970: SOURCE_DATE_EPOCH, else 0.
+    """The time of all files of an image, in seconds since 1970: SOURCE_DATE_EPOCH, else 0.
 
     Raises:
-        ValueError: it is no number.
+        ValueError: it is not a number.
     """
     given = os.environ.get("SOURCE_DATE_EPOCH") or "0"
     if not given.isdecimal():

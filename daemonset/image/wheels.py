@@ -1,6 +1,6 @@
-"""Python's part of the image: wheels, unpacked rather than installed, and compiled by the image's own interpreter.
+"""The Python part of the image: wheels that are unpacked, not installed, and compiled by the image's own interpreter.
 
-Unpacked: no program of pip's with this machine's paths in its first line, and no note of where a wheel came from.
+An installation by pip would add programs with paths of this machine in their first line, and the origin of each wheel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from daemonset.image.debian import CannotBuild, interpreter
 
 SITE = "usr/local/lib/python3.11/dist-packages"  # Debian's Python looks here
 PROGRAM = "usr/local/bin/nodeprep"
-# -I: no variable of the pod's and no directory of the caller's changes what is imported.
+# -I: no variable of the pod and no directory of the caller changes what is imported.
 CONTENT = """\
 #!/usr/bin/python3.11 -I
 import sys
@@ -29,12 +29,12 @@ sys.exit(main())
 
 
 def dependencies(lock: Path, layer: Path, root: Path, scratch: Path) -> None:
-    """What `lock` names, fetched by pip, which holds each file against its hash; `root` says for which Python.
+    """The packages in `lock`. pip fetches them and verifies their hashes, for the Python of `root`.
 
     Raises:
-        CannotBuild: pip failed; with its last words.
+        CannotBuild: pip failed; with the last line that it wrote.
     """
-    found = find_spec("pip")  # this environment's, run by the image's interpreter
+    found = find_spec("pip")  # of this environment, run by the interpreter of the image
     if found is None or not found.submodule_search_locations:
         raise CannotBuild(f"image: {sys.executable} has no pip; run: make image")
     pip = (*interpreter(root), found.submodule_search_locations[0], "download", "--no-deps", "--only-binary", ":all:")
@@ -58,15 +58,15 @@ def project(checkout: Path, layer: Path, scratch: Path) -> None:
 
 
 def compile_all(layer: Path, root: Path) -> None:
-    """Bytecode for every module of the layer, valid whatever times a container's file system shows.
+    """Bytecode for every module of the layer. It stays valid if a container's file system shows other times.
 
     Raises:
-        CannotBuild: a module is none that this Python reads.
+        CannotBuild: this Python cannot read a module.
     """
-    # Paths as they will be: a traceback names no directory of this machine.
+    # Paths as in the image: a traceback must not name a directory of this machine.
     names = ("--invalidation-mode", "unchecked-hash", "-s", str(layer), "-p", "/")
     command = (*interpreter(root), "-s", "-S", "-P", "-m", "compileall", "-q", "-f", *names, str(layer))
-    # The order of a set's strings would follow the seed.
+    # The order of the strings in a set depends on the seed.
     done = subprocess.run(command, env={"PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CannotBuild(f"image: {(done.stdout + done.stderr).strip()[-300:]}")
@@ -89,6 +89,6 @@ def _unpack(wheels: Path, layer: Path) -> None:
             if strange:
                 raise CannotBuild(f"image: {wheel.name} holds {strange}: only modules can be unpacked; see wheels.py")
             archive.extractall(site)
-    # A dependency's own programs and tests are not asked for by anyone.
+    # Nobody needs the tests of a dependency.
     for tests in (*site.glob("*/tests"), *site.glob("*/test")):
         shutil.rmtree(tests)

@@ -1,4 +1,4 @@
-"""All commands: the line that `--help` has of each, and where it is. A command is imported when it is called."""
+"""All commands: the line of each in `--help`, and its module. A command is imported when it is called."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from nodeprep.cli import program
 
-# In the order in which `--help` lists them: a name, its line, and the module and the Typer that it is of.
+# In the order of `--help`: a name, its line, and its module and Typer.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "check": ("Judge this node, a copy of one, or a recording.", "check.check_commands:app"),
     "list": ("List the checks, in the order in which a person would look.", "check.check_commands:app"),
@@ -37,7 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 
 
 class Program(TyperGroup):
-    """Makes a command of a function when it is called: for all of them that takes 20 ms, and `--help` has 60."""
+    """Makes a command from its function when it is called. For all of them that takes 20 ms, and `--help` has 60."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

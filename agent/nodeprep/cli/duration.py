@@ -12,7 +12,7 @@ UNITS = {None: 1, "s": 1, "m": 60, "h": 3600}
 
 
 def seconds(option: str, given: str) -> float:
-    """Raises UsageError for what is no duration."""
+    """Raises UsageError for an invalid duration."""
     match = DURATION.fullmatch(given)
     if match is None:
         raise UsageError(f"{option}: found {given!r}, wanted seconds, or a number with s, m or h such as 90s or 5m")

@@ -1,4 +1,4 @@
-"""How `check` finds the API server: by a given kubeconfig, or in a pod by its service account."""
+"""How `check` finds the API server: by a kubeconfig that was given, or in a pod by its service account."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NO_CLUSTER = ClusterOptions()
 def access(options: ClusterOptions, environment: Mapping[str, str] = os.environ) -> ApiAccess | None:
     """The requested access, or a pod's own; None if there is none. Raises UsageError.
 
-    KUBECONFIG alone does nothing: a check of this machine does not ask the cluster that a shell used last.
+    KUBECONFIG alone does nothing: a check of this machine does not ask the cluster that the shell last used.
     """
     if options.kubeconfig is not None and options.node is None:
         raise UsageError("--kubeconfig needs --node NAME, Kubernetes' name of this node; see kubectl get nodes")
@@ -48,7 +48,7 @@ def access(options: ClusterOptions, environment: Mapping[str, str] = os.environ)
         raise UsageError("--context needs --kubeconfig FILE")
     node = options.node or environment.get("NODE_NAME")
     if not node and options.node is None:
-        return None  # before anything is imported that a check of a bare host does not need
+        return None  # before imports that a check of a bare host does not need
     from nodeprep.doors.kube import reader
     from nodeprep.doors.kube.reader import NODE_NAME
 
@@ -66,7 +66,7 @@ def access(options: ClusterOptions, environment: Mapping[str, str] = os.environ)
 
 
 def of_file(option: str, file: str, context: str | None, node: str = "") -> ApiAccess:
-    """The access of one kubeconfig, which `option` named. Raises UsageError."""
+    """The access by the kubeconfig that `option` names. Raises UsageError."""
     where = f"{option} {file!r}"
     directory = os.path.dirname(os.path.abspath(file))  # noqa: PTH100, PTH120 - of the link, if it is one
     return loaded(where, read(where, file), context, node, directory)
@@ -75,7 +75,7 @@ def of_file(option: str, file: str, context: str | None, node: str = "") -> ApiA
 def loaded(where: str, whole: dict[str, Any], context: str | None, node: str, directory: str) -> ApiAccess:
     """A kubeconfig as the `kubernetes` package reads it, except that its exec plugin runs when the server is asked.
 
-    The package would run it at once and wait for it without a limit.
+    The package would run the plugin at once and wait for it without a limit.
     """
     from kubernetes.client import Configuration
     from kubernetes.config.config_exception import ConfigException
@@ -86,7 +86,7 @@ def loaded(where: str, whole: dict[str, Any], context: str | None, node: str, di
     user, cluster = (_entry(whole, kind, chosen.get(kind)) for kind in ("user", "cluster"))
     call = user.pop("exec", None)
     if call is not None:
-        user.pop("password", None)  # a plugin comes first, as for the loader
+        user.pop("password", None)  # a plugin comes before a password, as in the loader
     try:
         loader = KubeConfigLoader(whole, active_context=context, config_base_path=directory)
         loader.load_and_set(told)
@@ -94,7 +94,7 @@ def loaded(where: str, whole: dict[str, Any], context: str | None, node: str, di
         raise UsageError(f"{where}: {error.strerror or error}") from error
     except ConfigException as error:
         raise UsageError(f"{where}: {_line(error)}") from error
-    except Exception as error:  # the loader takes every value's type on trust
+    except Exception as error:  # the loader does not check the types of values
         words = f"a value in it is not what it should be: {type(error).__name__}: {_line(error)}"
         raise UsageError(f"{where} is not a kubeconfig: {words}") from error
     server, proxy = cluster.get("server"), cluster.get("proxy-url")
@@ -120,7 +120,7 @@ def read(where: str, file: str) -> dict[str, Any]:
         raise UsageError(f"{where}: {error.strerror or error}") from error
     except ConfigException as error:
         raise UsageError(f"{where} is not a kubeconfig: it is empty") from error
-    except Exception as error:  # YAML's own, which quote the line with the secret, and those of the encoding
+    except Exception as error:  # errors of YAML, which quote the line with the secret, and of the encoding
         mark = getattr(error, "problem_mark", None)
         words = f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else _line(error)
         raise UsageError(f"{where} is not a kubeconfig: {words}") from error
@@ -145,7 +145,7 @@ def _chosen(where: str, whole: Mapping[str, Any], context: str | None) -> Mappin
 
 
 def _entry(whole: Mapping[str, Any], kind: str, name: object) -> dict[str, Any]:
-    """The entry of a name; nothing if there is none, which the loader reports."""
+    """The entry of a name; empty if there is none, which the loader reports."""
     found = next((one.get(kind) for one in whole[f"{kind}s"] if one["name"] == name), None)
     return found if isinstance(found, dict) else {}
 
@@ -177,7 +177,7 @@ def _plugin(where: str, call: object, cluster: Mapping[str, object], directory: 
 
 
 def _of_the_cluster(cluster: Mapping[str, Any], told: Any) -> Mapping[str, object]:
-    """What a plugin may want to know (Cluster in client-authentication.v1)."""
+    """What a plugin may ask to know (Cluster in client-authentication.v1)."""
     import base64
 
     names = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
@@ -214,5 +214,5 @@ def _headers(told: Any) -> Mapping[str, str]:
 
 
 def _line(error: object) -> str:
-    """In one line, like every message of wrong use; without the entries, with their secrets, that the loader quotes."""
+    """One line, like every message of wrong use. Entries that the loader quotes are removed: they hold secrets."""
     return " ".join(re.sub(r"/\{.*\}", "", str(error), flags=re.DOTALL).split())[:WORDS]

@@ -8,8 +8,8 @@ from textwrap import wrap
 from nodeprep.cli import terminal
 from nodeprep.values import Struct, field
 
-LABEL_COLUMNS = 10  # columns that a paragraph hangs to the right of, its label in them
-PARAGRAPH_LIMIT_CHARACTERS = 1200  # characters of one paragraph; a node can show a mebibyte of anything
+LABEL_COLUMNS = 10  # columns of a label; its paragraph is to the right of them
+PARAGRAPH_LIMIT_CHARACTERS = 1200  # characters of one paragraph; a node can show a mebibyte of text
 
 
 class Paint(StrEnum):
@@ -23,7 +23,7 @@ class Paint(StrEnum):
 
 
 class Page(Struct):
-    """Paragraphs as lines of at most `width` columns, no trailing blanks, escape sequences only if `colour`."""
+    """Paragraphs as lines of at most `width` columns, without blanks at the end. With `colour`, escape sequences."""
 
     width: int = 80
     colour: bool = False
@@ -34,7 +34,7 @@ class Page(Struct):
             self.lines.append("")
 
     def say(self, text: str, paint: Paint = Paint.PLAIN) -> None:
-        """A paragraph of its own, painted to its first ":" or whole."""
+        """A paragraph without a label. It is painted up to its first ":", or completely if it has none."""
         head, colon, _ = terminal.clean(text).partition(":")
         lines = wrap(_short(text), self.width, break_on_hyphens=False)
         if lines and lines[0].startswith(head + colon):
@@ -42,7 +42,7 @@ class Page(Struct):
         self.lines += lines
 
     def item(self, label: str, text: str, *, indent: int = 0, bullet: bool = False, paint: Paint = Paint.PLAIN) -> None:
-        """A label, and its text hanging to the right of it; with a bullet if it is one of several."""
+        """A label with its text to the right. With a bullet if it is one of several texts."""
         first = (" " * indent + label).ljust(LABEL_COLUMNS - 1) + " " + ("- " if bullet else "")
         lines = wrap(
             _short(text),
@@ -68,7 +68,7 @@ def _short(text: str) -> str:
 
 
 def columns(rows: list[tuple[str, ...]]) -> list[str]:
-    """Rows under each other, each column as wide as its widest value; the last column is not padded."""
+    """Aligned rows. Each column is as wide as its widest value; the last column is not padded."""
     cleaned = [[terminal.clean(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cleaned, strict=True)]
     padded = ([cell.ljust(size) for cell, size in zip(row, widths, strict=True)] for row in cleaned)

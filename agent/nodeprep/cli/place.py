@@ -1,4 +1,4 @@
-"""The selected node: the live one we run on, wherever its root is mounted, or a dead tree of files."""
+"""The selected node: the live node that we run on, with its root mounted anywhere, or a dead tree of files."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from nodeprep.values import Value
 if TYPE_CHECKING:
     from nodeprep.doors.kube.reader import ApiAccess
 
-# A copy without any of these says nothing about a node.
+# A copy that has none of these is not a copy of a node's root.
 RECORDS = ("sys/class", "sys/bus", "sys/module", "proc/1", "proc/sys")
 
-# Kinds of links that stand for NICs in a rig that cannot make one (docs/architecture.md).
+# Kinds of links that replace NICs in a rig that cannot make NICs (docs/architecture.md).
 PHYSICAL_KINDS_TOO = "NODEPREP_PHYSICAL_KINDS"
 
 
 class NodePlace(Value):
-    """A node by its root; a dead tree is not `live` and has files only. `kubernetes` is the way to its API server."""
+    """A node by its root. A dead tree is not `live` and has only files. `kubernetes` is access to its API server."""
 
     root: str
     live: bool
@@ -31,7 +31,7 @@ class NodePlace(Value):
 
     @property
     def where(self) -> str:
-        """For people: the place that we look at."""
+        """The observed place, for people."""
         if not self.live:
             return f"{self.root} (dead tree: its files and nothing else)"
         return "/ (live)" if self.root == "/" else f"{self.root} (live)"
@@ -49,7 +49,7 @@ class NodePlace(Value):
 
 
 def place(root: str | None, host_root: str | None, cluster: ClusterOptions = NO_CLUSTER) -> NodePlace:
-    """The options that say which node is meant as a place.
+    """The node that the options select.
 
     Raises UsageError for options that exclude each other, for a path that is not a directory, and if there is no access
     to Kubernetes.

@@ -10,7 +10,7 @@ import typer
 
 
 def commands(*, add_completion: bool = False, **settings: Any) -> typer.Typer:
-    """A Typer without rich: it would add 50 ms to every --help, and its tracebacks do not help an operator."""
+    """A Typer without rich, which would add 50 ms to every --help. Its tracebacks do not help an operator either."""
     return typer.Typer(add_completion=add_completion, rich_markup_mode=None, pretty_exceptions_enable=False, **settings)
 
 
@@ -30,7 +30,7 @@ def run(app: typer.Typer) -> int:
 
 
 def end(body: Callable[[], int]) -> NoReturn:
-    """Run a command's body and exit with its code; wrong use is one line on stderr and 2."""
+    """Run the body of a command and exit with its code. Wrong use is one line on stderr and code 2."""
     from nodeprep.cli import terminal
     from nodeprep.cli.usage import UsageError
 
@@ -40,7 +40,7 @@ def end(body: Callable[[], int]) -> NoReturn:
             sys.stdout.flush()
     except BrokenPipeError:
         terminal.silence()
-        code = 141  # 128 + SIGPIPE, like any program whose reader went away
+        code = 141  # 128 + SIGPIPE, like any program whose reader has gone
     except UsageError as error:
         code = 2
         terminal.complain(str(error))

@@ -1,4 +1,4 @@
-"""Puts text on stdout: without control sequences, and without a traceback when stdout cannot be written."""
+"""Writes text to stdout without control sequences, and without a traceback if stdout cannot be written."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import sys
 from nodeprep.cli.usage import UsageError
 
 PIPE_COLUMNS = 80  # columns if the width of the page is unknown
-# Columns; less is not a screen: kubectl says 1 to a container where its own terminal has no size, as those of CI do.
+# Columns; less is not a screen. kubectl reports 1 to a container if its own terminal has no size, as in CI.
 MIN_COLUMNS = 20
-MAX_COLUMNS = 100  # columns; longer lines of prose are hard to read on any screen
+MAX_COLUMNS = 100  # columns; longer lines of text are hard to read
 
 
 def clean(text: str) -> str:
     """Replace control characters, escape sequences and characters that hide or reorder text by visible escapes.
 
-    Names and values come from the node: a device name must not control the operator's terminal.
+    Names and values come from the node. The name of a device must not control the operator's terminal.
     """
     if text.isprintable():
         return text
@@ -34,15 +34,15 @@ def is_terminal() -> bool:
 
 
 def colourful(refused: bool) -> bool:
-    """Whether stdout gets colour: a terminal, unless refused here, by NO_COLOR (no-color.org) or by a dumb terminal."""
+    """Whether stdout gets colour: on a terminal that is not dumb, unless `refused` or NO_COLOR (no-color.org)."""
     return not refused and is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def put(text: str) -> bool:
-    """Write `text` and a newline; False if nobody reads any more. Raises UsageError if it cannot be stored."""
+    """Write `text` and a newline. False if nobody reads any more. Raises UsageError if it cannot be written."""
     if sys.stdout is None:  # started with stdout closed (`>&-`)
         return False
-    # A character that stdout's encoding lacks becomes its escape; the process owns its text from here on.
+    # A character that the encoding of stdout lacks becomes an escape.
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         sys.stdout.write(text + "\n")
@@ -63,7 +63,7 @@ def complain(words: str) -> None:
 
 
 def silence() -> None:
-    """Discard the rest of stdout, or the interpreter would complain about it when it ends."""
+    """Discard the rest of stdout. Otherwise the interpreter would complain about it at its end."""
     if sys.stdout is None:
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)

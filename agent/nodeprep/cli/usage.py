@@ -1,4 +1,4 @@
-"""An operator's request that cannot be done: one line on stderr, exit code 2."""
+"""A request of an operator that is not possible: one line on stderr, exit code 2."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 
 class UsageError(Exception):
-    """Wrong use or configuration; its text is the one line that names what was found and what is wanted."""
+    """Wrong use or configuration. Its text is one line with what was found and what is wanted."""
 
 
 @contextmanager
 def usage() -> Iterator[None]:
-    """An operator's mistake in a file is wrong use."""
+    """Report an operator's mistake in a file as wrong use."""
     from nodeprep.config.document import ConfigError
 
     try:
