@@ -17,7 +17,13 @@ import pytest
 
 from nodeprep.doors import clock
 from nodeprep.doors.events.event_source import EventSource, EventSourceAbsent
-from nodeprep.doors.events.listener import DIRECTORIES, FIRST, LONGEST, EventSources, EventSourceState
+from nodeprep.doors.events.listener import (
+    DIRECTORIES,
+    REOPEN_FIRST_SECONDS,
+    REOPEN_LIMIT_SECONDS,
+    EventSources,
+    EventSourceState,
+)
 from nodeprep.model import Topic
 from tests.rigs.absent import cannot_start
 
@@ -228,7 +234,7 @@ def test_an_event_source_that_cannot_be_opened_is_tried_again_and_rings_when_it_
         (event_source,) = event_sources._event_sources
         assert event_sources.states() == {"pipe": EventSourceState(alive=False, restarts=0, why=why)}
         again_at = event_source.again_at
-        assert again_at >= began + FIRST
+        assert again_at >= began + REOPEN_FIRST_SECONDS
         event_source.again_at += 3600  # so that the machine may take its time with this short wait
         assert event_sources.wait(0.2) == NOTHING
         assert pipe.opens == 1
@@ -247,11 +253,13 @@ def test_it_is_tried_less_and_less_often_and_anew_after_a_good_while() -> None:
             pauses.append(round(event_source.again_at - now))
         assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
         event_sources._open(event_source, now)
-        event_sources._died(event_source, OSError(5, "broke"), now + LONGEST / 2)
-        assert round(event_source.again_at - now - LONGEST / 2) == 60, "open for less than a minute is no recovery"
+        event_sources._died(event_source, OSError(5, "broke"), now + REOPEN_LIMIT_SECONDS / 2)
+        assert round(event_source.again_at - now - REOPEN_LIMIT_SECONDS / 2) == 60, (
+            "open for less than a minute is no recovery"
+        )
         event_sources._open(event_source, now)
-        event_sources._died(event_source, OSError(5, "broke"), now + LONGEST)
-        assert round(event_source.again_at - now - LONGEST) == 1
+        event_sources._died(event_source, OSError(5, "broke"), now + REOPEN_LIMIT_SECONDS)
+        assert round(event_source.again_at - now - REOPEN_LIMIT_SECONDS) == 1
 
 
 def test_an_event_source_that_this_node_does_not_have_is_not_asked_for_again() -> None:

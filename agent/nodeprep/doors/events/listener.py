@@ -28,7 +28,7 @@ DIRECTORIES: Mapping[str, Topic] = {
     "/etc/eni": Topic.CONFIG,  # Terway's
     "/var/lib/kubelet/device-plugins": Topic.DEVICE,
 }
-FIRST, LONGEST = 1.0, 60.0  # seconds before a dead event source is opened again: first and maximum
+REOPEN_FIRST_SECONDS, REOPEN_LIMIT_SECONDS = 1.0, 60.0  # before a dead event source is opened again
 # Seconds without an event source after events that nobody asked for. So such noise wakes us 50 times a second at most.
 NAP = 0.02
 APPEARS = frozenset({Topic.RDMA, Topic.DEVICE})  # topics with which an event source may appear that was absent before
@@ -58,7 +58,7 @@ class _OpenSource(Struct):
     descriptor: int | None = None
     opened_at: float = 0.0
     again_at: float = 0.0
-    pause: float = FIRST
+    pause: float = REOPEN_FIRST_SECONDS
     died: bool = False
     restarts: int = 0
     why: str = ""
@@ -190,7 +190,7 @@ class EventSources:
             event_source.descriptor = event_source.source.open()
         except EventSourceAbsent as absent:
             event_source.why, event_source.died = str(absent), False
-            event_source.again_at = math.inf if absent.final else now + LONGEST
+            event_source.again_at = math.inf if absent.final else now + REOPEN_LIMIT_SECONDS
             return
         except Exception as error:  # noqa: BLE001 - the boundary, as above
             self._died(event_source, error, now)
@@ -204,11 +204,12 @@ class EventSources:
         """Close it and report that once. Its events are missed until it is open again."""
         if event_source.descriptor is not None:
             self._rung |= event_source.source.topics
-            if now - event_source.opened_at >= LONGEST:
-                event_source.pause = FIRST
+            if now - event_source.opened_at >= REOPEN_LIMIT_SECONDS:
+                event_source.pause = REOPEN_FIRST_SECONDS
         _shut(event_source)
         event_source.why, event_source.died = _words(error), True
-        event_source.again_at, event_source.pause = now + event_source.pause, min(event_source.pause * 2, LONGEST)
+        event_source.again_at = now + event_source.pause
+        event_source.pause = min(event_source.pause * 2, REOPEN_LIMIT_SECONDS)
 
 
 def _said(source: EventSource, event: int) -> frozenset[Topic]:
