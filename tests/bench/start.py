@@ -2,8 +2,8 @@
 
     python tests/bench/start.py [--runs N]
 
-Everything runs in turn within one run, so the ratios hold on a noisy machine where the milliseconds do not. Both have
-budgets.
+Everything runs in turn within one run, so the ratios hold on a slow machine, where the milliseconds do not. Both have
+budgets, and both need a machine that does nothing else.
 """
 
 from __future__ import annotations
