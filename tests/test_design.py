@@ -28,8 +28,8 @@ from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.expected.inventory import PEERS
 from nodeprep.facts.kubernetes.cluster_requests import FACT
-from nodeprep.publish import agent_lease, node_object, node_writing, pace, probes, publisher, side_writes
-from nodeprep.publish.node_object import REFRESH_SECONDS, REFRESH_SPREAD
+from nodeprep.publish import agent_lease, node_patches, node_writing, pace, probes, publisher, side_writes
+from nodeprep.publish.node_patches import REFRESH_SECONDS, REFRESH_SPREAD
 from nodeprep.values import Value, field_names
 from tests.bench import taint
 from tests.test_docs_names import PROGRAM, inner
@@ -196,7 +196,7 @@ ASKED = {
     "renewal of the Lease": ([agent_lease.RENEW_SECONDS * one for one in pace.SPREAD_FACTORS], 1),
     "dry run of the admission policy": ([side_writes.TEST, LONGEST_TEST], 1),
     "conditions written again; the look before it is a read of the Node itself": (
-        [node_object.refresh_after(0.0), node_object.refresh_after(1.0)],
+        [node_patches.refresh_after(0.0), node_patches.refresh_after(1.0)],
         1,
     ),
     "Node and pods": ([FACT.every], 2),

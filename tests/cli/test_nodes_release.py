@@ -8,7 +8,8 @@ import pytest
 
 from nodeprep.checks.plugin.tolerates_gate import Want
 from nodeprep.decide.desired import GatePolicy
-from nodeprep.publish import locked_out, release
+from nodeprep.publish import locked_out, node_object, node_patches
+from nodeprep.publish.node_object import WrittenNode
 
 NAMES = GatePolicy()
 THEIRS = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
@@ -16,8 +17,8 @@ OURS = {"key": "nodeprep.io/unhealthy", "value": "NoSignal", "effect": "NoSchedu
 BOOTSTRAP = {"key": "nodeprep.io/bootstrap", "effect": "NoSchedule"}
 
 
-def node() -> dict[str, Any]:
-    return {
+def node() -> WrittenNode:
+    told: dict[str, Any] = {
         "metadata": {
             "name": "n1",
             "resourceVersion": "42",
@@ -40,13 +41,14 @@ def node() -> dict[str, Any]:
             "conditions": [{"type": "Ready"}, {"type": "nodeprep.io/TrainingReady"}, {"type": "nodeprep.io/OfOld"}]
         },
     }
+    return WrittenNode.of(told)
 
 
 def test_all_of_ours_goes_and_nothing_of_others() -> None:
-    found = release.left(node(), NAMES, for_good=True)
+    found = node_object.owned_parts(node(), NAMES, for_good=True)
     assert found.taints == ("nodeprep.io/unhealthy", "nodeprep.io/bootstrap")
     assert "nodeprep.io/pool" not in found.labels
-    assert release.node_patch(node(), found, None) == {
+    assert node_patches.removal_from_node(node(), found, None) == {
         "metadata": {
             "resourceVersion": "42",
             "annotations": {"agent.nodeprep.io/profiles": None, "nodeprep.io/pause": None, "nodeprep.io/reset": None},
@@ -58,7 +60,7 @@ def test_all_of_ours_goes_and_nothing_of_others() -> None:
         },
         "spec": {"taints": [THEIRS]},
     }
-    patch = release.status_patch(found)
+    patch = node_patches.removal_from_status(found)
     assert patch == {
         "status": {
             "conditions": [
@@ -70,8 +72,8 @@ def test_all_of_ours_goes_and_nothing_of_others() -> None:
 
 
 def test_for_a_time_a_humans_pause_stays_and_the_agent_is_told() -> None:
-    found = release.left(node(), NAMES, for_good=False)
-    patch = release.node_patch(node(), found, "now")
+    found = node_object.owned_parts(node(), NAMES, for_good=False)
+    patch = node_patches.removal_from_node(node(), found, "now")
     assert patch is not None
     assert patch["metadata"]["annotations"] == {
         "agent.nodeprep.io/profiles": None,
@@ -81,22 +83,23 @@ def test_for_a_time_a_humans_pause_stays_and_the_agent_is_told() -> None:
 
 
 def test_what_was_released_before_keeps_its_time() -> None:
-    clean: dict[str, Any] = {"metadata": {"annotations": {"nodeprep.io/released": "before"}}}
-    assert release.node_patch(clean, release.left(clean, NAMES, for_good=False), "now") is None
-    assert release.left(clean, NAMES, for_good=True).annotations == ("nodeprep.io/released",)
+    seen = WrittenNode.of({"metadata": {"annotations": {"nodeprep.io/released": "before"}}})
+    found = node_object.owned_parts(seen, NAMES, for_good=False)
+    assert node_patches.removal_from_node(seen, found, "now") is None
+    assert node_object.owned_parts(seen, NAMES, for_good=True).annotations == ("nodeprep.io/released",)
 
 
 def test_a_node_without_us_is_not_written_to() -> None:
-    clean: dict[str, Any] = {"metadata": {"labels": {"pool": "a"}}, "spec": {"taints": [THEIRS]}}
-    found = release.left(clean, NAMES, for_good=True)
+    seen = WrittenNode.of({"metadata": {"labels": {"pool": "a"}}, "spec": {"taints": [THEIRS]}})
+    found = node_object.owned_parts(seen, NAMES, for_good=True)
     assert not found
-    assert release.node_patch(clean, found, None) is None
-    assert release.status_patch(found) is None
+    assert node_patches.removal_from_node(seen, found, None) is None
+    assert node_patches.removal_from_status(found) is None
 
 
 def test_other_names_are_other_keys() -> None:
     names = GatePolicy(unhealthy_taint="example.com/broken", rdma_label="example.com/rdma")
-    found = release.left(node(), names, for_good=True)
+    found = node_object.owned_parts(node(), names, for_good=True)
     assert found.taints == ("nodeprep.io/bootstrap",)
     assert found.labels == ("nodeprep.io/profile.base", "nodeprep.io/state")
 

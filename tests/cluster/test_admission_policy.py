@@ -14,7 +14,7 @@ import pytest
 
 from nodeprep.agent_state import NodeState
 from nodeprep.decide.desired import AGENT_PREFIX, AREAS, TRAINING_READY, Desired, NodeCondition, Taint
-from nodeprep.publish import admission_policy, node_object
+from nodeprep.publish import admission_policy, node_patches
 from nodeprep.publish.node_object import WrittenNode
 from nodeprep.publish.side_writes import FOREIGN, FOREIGN_LEASE
 from nodeprep.values import replace
@@ -131,13 +131,13 @@ def test_what_an_agent_writes_in_its_life_passes(policy_enforced: Cluster, bound
             bootstrap_taint_may_stay=may_stay,
         )
         seen = WrittenNode.of(bound("GET", path)[1])
-        patch = node_object.node_patch(seen, wanted, NAMES)
+        patch = node_patches.desired_node(seen, wanted, NAMES)
         assert patch is not None, name
         patch["metadata"]["annotations"] = dict.fromkeys(before) | notes
         before = notes
         code, told = bound("PATCH", path, patch)
         assert code == 200, (name, told)
-        status = node_object.status_patch(seen, wanted, datetime.now(UTC))
+        status = node_patches.desired_status(seen, wanted, datetime.now(UTC))
         assert status is not None, name
         code, told = bound("PATCH", f"{path}/status", status, STRATEGIC)
         assert code == 200, (name, told)
@@ -354,10 +354,10 @@ def test_a_node_as_large_as_they_get(policy_enforced: Cluster) -> None:
         NodeState.READY, conditions=(READY,), labels={"nodeprep.io/state": "Ready"}, taints=(Taint(**UNHEALTHY),)
     )
     seen = WrittenNode.of(send("GET", f"{NODES}/large")[1])
-    code, told = send("PATCH", f"{NODES}/large", node_object.node_patch(seen, wanted, NAMES))
+    code, told = send("PATCH", f"{NODES}/large", node_patches.desired_node(seen, wanted, NAMES))
     assert code == 200, told
     code, told = send(
-        "PATCH", f"{NODES}/large/status", node_object.status_patch(seen, wanted, datetime.now(UTC)), STRATEGIC
+        "PATCH", f"{NODES}/large/status", node_patches.desired_status(seen, wanted, datetime.now(UTC)), STRATEGIC
     )
     assert code == 200, told
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.publish import node_object
+from nodeprep.publish import node_patches
 from tests.cluster.published_node import BUSY, CHECK, DOWN, GATE_FILE, RENEWED, UP, Published, published, seconds
 from tests.rigs.absent import cannot_start
 from tests.rigs.cluster import Cluster
@@ -135,7 +135,7 @@ def test_conditions_of_a_clock_that_was_wrong(cluster: Cluster, here: Checked, t
     with published(cluster, here.node, tmp_path, name) as one:
         one.ready()
         one.agent.kill()
-        then = node_object.stamp(datetime.now(UTC) + timedelta(seconds=wrong))
+        then = node_patches.stamp(datetime.now(UTC) + timedelta(seconds=wrong))
         old = [{**told, "lastHeartbeatTime": then, "lastTransitionTime": then} for told in one.conditions().values()]
         one.patch({"status": {"conditions": old}}, "status")
         begun = time.monotonic()

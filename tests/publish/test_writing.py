@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from nodeprep.agent_state import NodeState
 from nodeprep.decide.desired import TRAINING_READY, Desired, GatePolicy, NodeCondition, Taint
 from nodeprep.doors.kube.writer import LOST, MERGE, STRATEGIC, WriteOutcome
-from nodeprep.publish import node_object, node_writing
+from nodeprep.publish import node_patches, node_writing
 from nodeprep.publish.node_object import RELEASED
 from nodeprep.publish.node_writing import NODE, RACES, STATUS, WriteOrder, WriteRequest, WriteResult
 from nodeprep.values import replace
@@ -351,11 +351,11 @@ def test_the_cached_word_of_another_node_is_not_believed() -> None:
 def test_a_node_that_was_given_back_bears_nothing_of_ours() -> None:
     server = Server(taints=[THEIRS], labels={"team": "a"})
     node_writing.write(order(SHUT), server.connect, now)
-    server.annotations[RELEASED] = node_object.stamp(NOW)
+    server.annotations[RELEASED] = node_patches.stamp(NOW)
     server.taints.append({"key": NAMES.bootstrap_taint, "effect": "NoSchedule"})
     checked(server, order(SHUT))
     assert (server.taints, server.labels, server.conditions) == ([THEIRS], {"team": "a"}, {})
-    assert server.annotations == {RELEASED: node_object.stamp(NOW)}
+    assert server.annotations == {RELEASED: node_patches.stamp(NOW)}
 
 
 MEDDLING = st.lists(

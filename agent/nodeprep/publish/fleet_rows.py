@@ -10,7 +10,8 @@ from nodeprep.decide.desired import TRAINING_READY, GatePolicy
 from nodeprep.facts.kubernetes import cluster_objects
 from nodeprep.publish import agent_lease
 from nodeprep.publish.agent_lease import AGENT
-from nodeprep.publish.node_object import PROFILE, REFRESH_SECONDS, RELEASED, STATE, WrittenNode
+from nodeprep.publish.node_object import PROFILE, RELEASED, STATE, WrittenNode
+from nodeprep.publish.node_patches import REFRESH_SECONDS
 from nodeprep.values import Value
 
 Object = Mapping[str, Any]

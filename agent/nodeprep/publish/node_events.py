@@ -8,7 +8,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from nodeprep.agent_state import NodeState
 from nodeprep.decide.desired import TRAINING_READY, Desired, GatePolicy
-from nodeprep.publish import node_object
+from nodeprep.publish import node_patches
 from nodeprep.publish.node_object import WrittenNode
 from nodeprep.values import Value
 
@@ -61,7 +61,7 @@ def event(seen: WrittenNode, what: NodeEvent, now: datetime) -> dict[str, Any]:
         "reportingComponent": REPORTER,
         "reportingInstance": seen.name[:128],
         "action": "Judged",
-        "firstTimestamp": node_object.stamp(now),
-        "lastTimestamp": node_object.stamp(now),
+        "firstTimestamp": node_patches.stamp(now),
+        "lastTimestamp": node_patches.stamp(now),
         "count": 1,
     }

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from nodeprep.decide.desired import TRAINING_READY, Desired, GatePolicy
 from nodeprep.doors.kube.writer import LOST, MERGE, STRATEGIC, WriteOutcome
 from nodeprep.pattern import Pattern
-from nodeprep.publish import node_events, node_object
+from nodeprep.publish import node_events, node_object, node_patches
 from nodeprep.publish.node_events import NodeEvent
 from nodeprep.publish.node_object import RELEASED, WrittenNode
 from nodeprep.publish.pace import FUTILE_RETRY_SECONDS, Backoff
@@ -146,7 +146,7 @@ def _patched(
             continue
         if not closing and not still_wanted():
             return WriteResult(seen, before=before, denied=denied, dropped=True)
-        answer = _sent(resource, patch, order, ask, at=seen.version if _promises(wanted) else "")
+        answer = _sent(resource, patch, order, ask)
         if answer.status == UNPROCESSABLE:
             denied[resource] = denial(answer)
         elif not answer.done:
@@ -163,12 +163,10 @@ def _patched(
     return WriteResult(seen, denied=denied, node_events=told)
 
 
-def _sent(resource: str, patch: dict[str, Any], order: WriteOrder, ask: WriteRequest, *, at: str) -> WriteOutcome:
-    """A status with `at` is for the Node of that resourceVersion only, not for one registered anew since."""
+def _sent(resource: str, patch: dict[str, Any], order: WriteOrder, ask: WriteRequest) -> WriteOutcome:
     if resource == NODE:
         return ask("PATCH", path(order.node), patch, MERGE)
-    held = {"metadata": {"resourceVersion": at}} if at else {}
-    return ask("PATCH", f"{path(order.node)}/status", held | patch, STRATEGIC)
+    return ask("PATCH", f"{path(order.node)}/status", patch, STRATEGIC)
 
 
 def _promises(wanted: Desired) -> bool:
@@ -180,8 +178,10 @@ def _patch(resource: str, seen: WrittenNode, order: WriteOrder, now: datetime) -
         return None
     wanted = _allowed(seen, order.desired)
     if resource == NODE:
-        return node_object.node_patch(seen, wanted, order.names)
-    return node_object.status_patch(seen, wanted, now, refresh_after=order.refresh)
+        return node_patches.desired_node(seen, wanted, order.names)
+    # A status that says ready is for the Node that was read, and not for one that was registered since.
+    version = seen.version if _promises(wanted) else ""
+    return node_patches.desired_status(seen, wanted, now, refresh_after=order.refresh, version=version)
 
 
 def _allowed(seen: WrittenNode, desired: Desired) -> Desired:

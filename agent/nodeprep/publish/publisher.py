@@ -20,7 +20,7 @@ from nodeprep.decide.desired import AGENT_PREFIX, Desired, GatePolicy
 from nodeprep.doors import clock
 from nodeprep.doors.kube.reader import ApiAccess
 from nodeprep.doors.kube.writer import MERGE, ApiWriter, WriteOutcome
-from nodeprep.publish import agent_lease, node_events, node_object, node_writing, pace
+from nodeprep.publish import agent_lease, node_events, node_object, node_patches, node_writing, pace
 from nodeprep.publish.node_object import RESET, WrittenNode
 from nodeprep.publish.node_status import ApiStatus
 from nodeprep.publish.node_writing import RULE, WriteOrder, WriteRequest, WriteResult
@@ -94,7 +94,7 @@ class Publisher:
         self._node = Backoff(self._chance)
         lease_period = minute * agent_lease.RENEW_SECONDS / NODE_PERIOD_SECONDS
         self._side_writes = SideWrites(access, lease_period, self._chance, self._connected, self._lives)
-        self._refresh = node_object.refresh_after(self._chance.random()) if refresh is None else refresh
+        self._refresh = node_patches.refresh_after(self._chance.random()) if refresh is None else refresh
 
     def start(self) -> None:
         self._thread = Thread(target=self._run, name="publisher", daemon=True)

@@ -14,7 +14,7 @@ from typing import Any
 from nodeprep.doors import clock
 from nodeprep.doors.kube.reader import ApiAccess
 from nodeprep.doors.kube.writer import JSON, MERGE, WriteOutcome
-from nodeprep.publish import agent_lease, node_events, node_writing, pace
+from nodeprep.publish import agent_lease, node_events, node_patches, node_writing, pace
 from nodeprep.publish.node_object import WrittenNode
 from nodeprep.publish.node_writing import UNPROCESSABLE, WriteRequest
 from nodeprep.publish.pace import FUTILE_RETRY_SECONDS, Backoff
@@ -174,7 +174,7 @@ class SideWrites:
     def _dry_run(self, ask: WriteRequest, rule: str) -> WriteOutcome:
         """Ask for what the rule must deny, and the other policy does not know."""
         if rule == LABELS:
-            labelled = {"metadata": {"labels": {FOREIGN: "denied"}}}
+            labelled = node_patches.of_node(labels={FOREIGN: "denied"})
             return ask("PATCH", f"{node_writing.path(self.access.node)}{DRY}", labelled, MERGE)
         namespace = self.access.namespace
         return ask("POST", f"{agent_lease.path(namespace)}{DRY}", agent_lease.foreign(namespace, FOREIGN_LEASE), JSON)

@@ -20,9 +20,8 @@ from nodeprep.decide.desired import GatePolicy
 from nodeprep.doors import clock
 from nodeprep.doors.kube.reader import NAMESPACE, Object
 from nodeprep.doors.kube.watch import ApiLists
-from nodeprep.publish import fleet_rows, release
-from nodeprep.publish.node_object import RELEASED
-from nodeprep.publish.release import Leftovers
+from nodeprep.publish import fleet_rows, node_object
+from nodeprep.publish.node_object import RELEASED, OwnedParts, WrittenNode
 from nodeprep.values import Value, field
 
 RECHECK_SECONDS = 5.0  # seconds after which we look again, because an agent may have been writing
@@ -77,7 +76,7 @@ def _names(fleet: Fleet) -> NamesInForce:
     return names
 
 
-def _release_all(fleet: Fleet, policy: GatePolicy, there: Mapping[str, Leftovers], found: AgentSigns) -> int:
+def _release_all(fleet: Fleet, policy: GatePolicy, there: Mapping[str, OwnedParts], found: AgentSigns) -> int:
     stopped = agent_pods.stop(fleet)
     try:
         stays = _living(fleet, found, stopped=stopped)
@@ -127,15 +126,15 @@ class _Cleaning(Value):
         trouble += writing.for_each(forever, lambda name: writing.remove_lease(access, name, self.fleet.namespace))
         scope.say_few(trouble)
 
-    def there(self, forever: Collection[str]) -> dict[str, Leftovers]:
+    def there(self, forever: Collection[str]) -> dict[str, OwnedParts]:
         """What is on the Nodes now. Raises CannotSee."""
         return reading.patiently(lambda: _there(self.fleet, self.policy, forever), clock.now() + OUTAGE_LIMIT_SECONDS)
 
 
-def _released(done: _Cleaning, there: Mapping[str, Leftovers], forever: list[str], kept: list[str]) -> int:
+def _released(done: _Cleaning, there: Mapping[str, OwnedParts], forever: list[str], kept: list[str]) -> int:
     """Remove it, look again, and remove once more what an agent wrote in between."""
-    now: dict[str, Leftovers] = {}
-    back: dict[str, Leftovers] = {}
+    now: dict[str, OwnedParts] = {}
+    back: dict[str, OwnedParts] = {}
     done.clean(forever, kept)
     clock.sleep(RECHECK_SECONDS if kept else 0.0)
     for _ in range(RELEASE_ROUNDS):
@@ -155,7 +154,7 @@ def _released(done: _Cleaning, there: Mapping[str, Leftovers], forever: list[str
     return 1 if forever and kept else 0
 
 
-def _tell(done: _Cleaning, there: Mapping[str, Leftovers], forever: list[str], kept: list[str]) -> None:
+def _tell(done: _Cleaning, there: Mapping[str, OwnedParts], forever: list[str], kept: list[str]) -> None:
     still = {*forever, *kept}
     for name, found in there.items():
         gone = "" if name in still else "the Node no longer exists"
@@ -193,15 +192,15 @@ def _is_released(node: Mapping[str, object]) -> bool:
     return RELEASED in fleet_rows.part(node, "metadata", "annotations")
 
 
-def _there(fleet: Fleet, policy: GatePolicy, forever: Collection[str] | None) -> dict[str, Leftovers]:
+def _there(fleet: Fleet, policy: GatePolicy, forever: Collection[str] | None) -> dict[str, OwnedParts]:
     """What is ours on each Node by these names; on those `forever` (None: all) also what humans wrote for us.
 
     Raises CannotSee, UsageError.
     """
 
-    def ours(told: Object) -> tuple[str, Leftovers]:
+    def ours(told: Object) -> tuple[str, OwnedParts]:
         name = str(fleet_rows.part(told, "metadata").get("name"))
-        return name, release.left(told, policy, for_good=forever is None or name in forever)
+        return name, node_object.owned_parts(WrittenNode.of(told), policy, for_good=forever is None or name in forever)
 
     with ApiLists(fleet.access) as api:
         return dict(fleet.objects(api, ours))

@@ -11,7 +11,8 @@ from nodeprep.decide.desired import GatePolicy
 from nodeprep.doors import clock
 from nodeprep.doors.kube.reader import ApiAccess
 from nodeprep.doors.kube.writer import MERGE, STRATEGIC, ApiWriter, WriteOutcome
-from nodeprep.publish import agent_lease, node_writing, release
+from nodeprep.publish import agent_lease, node_object, node_patches, node_writing
+from nodeprep.publish.node_object import WrittenNode
 from nodeprep.publish.node_writing import CONFLICT
 
 T = TypeVar("T")
@@ -46,8 +47,7 @@ def node_path(name: str) -> str:
 def annotate(access: ApiAccess, name: str, key: str, value: str | None) -> str:
     """Set an annotation of a Node, or remove it. Returns one line on what went wrong, "" if nothing did."""
     with ApiWriter(access, NODE_WRITES_TIMEOUT_SECONDS) as writer:
-        patch = {"metadata": {"annotations": {key: value}}}
-        outcome = patient(writer, "PATCH", node_path(name), patch)
+        outcome = patient(writer, "PATCH", node_path(name), node_patches.of_node(annotations={key: value}))
     return "" if outcome.done else outcome.message
 
 
@@ -60,12 +60,13 @@ def clean(access: ApiAccess, name: str, names: GatePolicy, released: str | None)
                 return ""
             if not told.done:
                 return told.message
-            there = release.left(told.body, names, for_good=released is None)
-            done = _written(writer, name, release.node_patch(told.body, there, released), "", MERGE)
+            seen = WrittenNode.of(told.body)
+            ours = node_object.owned_parts(seen, names, for_good=released is None)
+            done = _written(writer, name, node_patches.removal_from_node(seen, ours, released), "", MERGE)
             if done is not None and done.status == CONFLICT:
                 continue
             if done is None or done.done:
-                done = _written(writer, name, release.status_patch(there), "/status", STRATEGIC)
+                done = _written(writer, name, node_patches.removal_from_status(ours), "/status", STRATEGIC)
             return "" if done is None or done.done else done.message
     return f"Node {name}: others wrote to it {WRITE_ATTEMPTS} times between our read and our write"
 

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from nodeprep.agent_state import NodeState
 from nodeprep.decide.desired import AREAS, TRAINING_READY, Desired, GatePolicy, NodeCondition, Taint
 from nodeprep.model import Remedy
-from nodeprep.publish import node_object
-from nodeprep.publish.node_object import REFRESH_SECONDS, WrittenNode
+from nodeprep.publish import node_object, node_patches
+from nodeprep.publish.node_object import WrittenNode
+from nodeprep.publish.node_patches import REFRESH_SECONDS
 from nodeprep.values import replace
 
 NAMES = GatePolicy()
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
-BEFORE = node_object.stamp(NOW - timedelta(seconds=60))
+BEFORE = node_patches.stamp(NOW - timedelta(seconds=60))
 OURS = {"key": NAMES.unhealthy_taint, "value": "PortDown", "effect": "NoSchedule"}
 BOOTSTRAP = {"key": NAMES.bootstrap_taint, "effect": "NoSchedule"}
 THEIRS = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": BEFORE}
@@ -54,8 +55,8 @@ TAINT_ROWS = [
 
 @pytest.mark.parametrize(("there", "desired", "expected"), TAINT_ROWS)
 def test_taints(there: list[dict[str, str]], desired: Desired, expected: list[dict[str, str]]) -> None:
-    assert list(node_object.wanted_taints(there, desired, NAMES)) == expected
-    patch = node_object.node_patch(node(taints=there), desired, NAMES)
+    assert list(node_patches.desired_taints(there, desired, NAMES)) == expected
+    patch = node_patches.desired_node(node(taints=there), desired, NAMES)
     if there == expected:
         assert patch is None
     else:
@@ -74,7 +75,7 @@ LABEL_ROWS = [
 
 @pytest.mark.parametrize(("there", "wanted", "written"), LABEL_ROWS)
 def test_labels(there: dict[str, str], wanted: dict[str, str], written: dict[str, str | None] | None) -> None:
-    patch = node_object.node_patch(node(labels=there), wants(labels=wanted), NAMES)
+    patch = node_patches.desired_node(node(labels=there), wants(labels=wanted), NAMES)
     assert patch == (None if written is None else {"metadata": {"resourceVersion": "7", "labels": written}})
 
 
@@ -84,18 +85,18 @@ def condition(of: NodeCondition, *, beat: str = BEFORE, since: str = BEFORE) -> 
 
 
 def written(there: list[dict[str, str]], *wanted: NodeCondition) -> list[dict[str, str]] | None:
-    patch = node_object.status_patch(node(conditions=there), Desired(NodeState.READY, conditions=wanted), NOW)
+    patch = node_patches.desired_status(node(conditions=there), Desired(NodeState.READY, conditions=wanted), NOW)
     return None if patch is None else patch["status"]["conditions"]
 
 
 def test_a_condition_is_written_once() -> None:
-    now = node_object.stamp(NOW)
+    now = node_patches.stamp(NOW)
     assert written([], READY) == [condition(READY, beat=now, since=now)]
     assert written([condition(READY)], READY) is None
 
 
 def test_its_transition_is_when_its_status_turned_and_not_when_its_words_did() -> None:
-    now = node_object.stamp(NOW)
+    now = node_patches.stamp(NOW)
     other = NodeCondition(TRAINING_READY, "True", "Ready", "another message")
     assert written([condition(READY)], other) == [condition(other, beat=now, since=BEFORE)]
     assert written([condition(READY)], NOT_READY) == [condition(NOT_READY, beat=now, since=now)]
@@ -118,9 +119,9 @@ def test_an_area_that_the_node_has_no_more_goes() -> None:
 @pytest.mark.parametrize(
     ("beat", "refreshed"),
     [
-        (node_object.stamp(NOW - timedelta(seconds=REFRESH_SECONDS - 1)), False),
-        (node_object.stamp(NOW - timedelta(seconds=REFRESH_SECONDS)), True),
-        (node_object.stamp(NOW + timedelta(seconds=3600)), True),
+        (node_patches.stamp(NOW - timedelta(seconds=REFRESH_SECONDS - 1)), False),
+        (node_patches.stamp(NOW - timedelta(seconds=REFRESH_SECONDS)), True),
+        (node_patches.stamp(NOW + timedelta(seconds=3600)), True),
         ("yesterday", True),
         ("2026-11-21T12:00:00", True),
     ],
@@ -129,11 +130,11 @@ def test_the_heartbeat(beat: str, refreshed: bool) -> None:
     told = written([condition(READY, beat=beat)], READY)
     assert (told is not None) is refreshed
     if told is not None:
-        assert told == [condition(READY, beat=node_object.stamp(NOW))]
+        assert told == [condition(READY, beat=node_patches.stamp(NOW))]
 
 
 def test_a_fleet_does_not_refresh_at_once() -> None:
-    assert [node_object.refresh_after(share) for share in (0.0, 0.5, 1.0)] == [540.0, 600.0, 660.0]
+    assert [node_patches.refresh_after(share) for share in (0.0, 0.5, 1.0)] == [540.0, 600.0, 660.0]
 
 
 @pytest.mark.parametrize(
@@ -185,8 +186,31 @@ def test_what_is_written_stands_and_nothing_of_others_is_lost(
     there: list[dict[str, str]], tainted: bool, may_stay: bool
 ) -> None:
     desired = wants(*((TAINT,) if tainted else ()), may_stay=may_stay)
-    after = node_object.wanted_taints(there, desired, NAMES)
-    assert node_object.wanted_taints(after, desired, NAMES) == after
+    after = node_patches.desired_taints(there, desired, NAMES)
+    assert node_patches.desired_taints(after, desired, NAMES) == after
     foreign = (NAMES.unhealthy_taint, *(() if may_stay else (NAMES.bootstrap_taint,)))
     assert [one for one in after if one["key"] not in foreign] == [one for one in there if one["key"] not in foreign]
     assert [one for one in after if one["key"] == NAMES.unhealthy_taint] == ([OURS] if tainted else [])
+
+
+def test_what_changes_nothing_is_not_sent() -> None:
+    assert node_patches.of_node(version="7", labels={}, annotations={}) is None
+    assert node_patches.of_status(version="7") is None
+
+
+def test_a_patch_has_only_what_it_changes() -> None:
+    changes: dict[str, str | None] = {"a": "1", "b": None}
+    assert node_patches.of_node(annotations=changes) == {"metadata": {"annotations": changes}}
+    assert node_patches.of_node(version="7", taints=[]) == {
+        "metadata": {"resourceVersion": "7"},
+        "spec": {"taints": []},
+    }
+
+
+def test_a_status_may_be_for_one_version_only() -> None:
+    removal = {"conditions": [{"$patch": "delete", "type": TRAINING_READY}]}
+    assert node_patches.of_status(removed=[TRAINING_READY]) == {"status": removal}
+    assert node_patches.of_status(version="7", removed=[TRAINING_READY]) == {
+        "metadata": {"resourceVersion": "7"},
+        "status": removal,
+    }
