@@ -22,8 +22,8 @@ from typing import TypeVar
 
 from nodeprep.agent_state import AgentState, NodeState
 from nodeprep.decide import fault_confirmation, gate_readiness, reconciliation, upgrade
+from nodeprep.decide.check_results import CheckObservation
 from nodeprep.decide.desired import Desired
-from nodeprep.decide.fault_confirmation import CheckObservation
 from nodeprep.decide.gate_readiness import AssignedProfile, Mode, Repair
 from nodeprep.decide.reconciliation import AgentPolicy, Observed
 from nodeprep.model import Confirmation, Remedy, Stage, Status

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nodeprep.agent_state import AgentState, Case
-from nodeprep.decide.fault_confirmation import CheckObservation
+from nodeprep.decide.check_results import CheckObservation
 from nodeprep.model import (
     Check,
     Confirmation,

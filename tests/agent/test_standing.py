@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from nodeprep.agent.latest_facts import LatestFacts
-from nodeprep.decide.confirmation_policy import CheckObservation
+from nodeprep.decide.check_results import CheckObservation
 from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.job_profile import NO_PROFILE
 from nodeprep.model import (

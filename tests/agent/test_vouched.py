@@ -10,7 +10,8 @@ import pytest
 from nodeprep import __version__, job_profile, state_file
 from nodeprep.agent import startup
 from nodeprep.agent_state import AgentState, Case, NodeState, PassStreak
-from nodeprep.decide.confirmation_policy import CheckObservation, ConfirmationPolicy
+from nodeprep.decide.check_results import CheckObservation
+from nodeprep.decide.confirmation_policy import ConfirmationPolicy
 from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
 from nodeprep.doors.files.state_store import Store
 from nodeprep.job_profile import Profile

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.plugin.tolerates_gate import Want
+from nodeprep.cli.nodes import lint
 from nodeprep.decide.desired import GatePolicy
-from nodeprep.publish import locked_out, node_object, node_patches
+from nodeprep.publish import node_object, node_patches
 from nodeprep.publish.node_object import WrittenNode
 
 NAMES = GatePolicy()
@@ -124,11 +125,11 @@ TOLERATED = [
 
 @pytest.mark.parametrize("tolerations", TOLERATED)
 def test_who_tolerates_both_is_not_locked_out(tolerations: list[Any]) -> None:
-    assert locked_out.locked_out(daemon_set(tolerations=tolerations), Want()) is None
+    assert lint.intolerant_daemon_set(daemon_set(tolerations=tolerations), Want()) is None
 
 
 def test_who_tolerates_neither() -> None:
-    found = locked_out.locked_out(daemon_set(), Want())
+    found = lint.intolerant_daemon_set(daemon_set(), Want())
     assert found is not None
     assert (found.where, found.serves) == ("kube-system/rdma-shared-dp-ds", "/var/lib/kubelet/device-plugins")
     assert found.lifts_taint
@@ -144,20 +145,20 @@ def test_one_value_of_a_taint_that_has_many_is_not_enough() -> None:
         {"key": "nodeprep.io/unhealthy", "operator": "Equal", "value": "NoSignal"},
         {"key": "nodeprep.io/bootstrap", "operator": "Exists"},
     ]
-    found = locked_out.locked_out(daemon_set(tolerations=equal), Want())
+    found = lint.intolerant_daemon_set(daemon_set(tolerations=equal), Want())
     assert found is not None
     assert found.taints == ("nodeprep.io/unhealthy:NoSchedule",)
     assert "/tolerations/-" in found.command
 
 
 def test_a_log_collector_serves_neither_devices_nor_the_network() -> None:
-    found = locked_out.locked_out(daemon_set("/var/log"), Want())
+    found = lint.intolerant_daemon_set(daemon_set("/var/log"), Want())
     assert found is not None
     assert (found.serves, found.lifts_taint) == ("", False)
 
 
 def test_who_lacks_the_bootstrap_taint_alone_keeps_ours_from_nobody() -> None:
-    found = locked_out.locked_out(
+    found = lint.intolerant_daemon_set(
         daemon_set(tolerations=[{"key": "nodeprep.io/unhealthy", "operator": "Exists"}]), Want()
     )
     assert found is not None
@@ -166,7 +167,7 @@ def test_who_lacks_the_bootstrap_taint_alone_keeps_ours_from_nobody() -> None:
 
 
 def test_a_soft_taint_keeps_nobody_away() -> None:
-    found = locked_out.locked_out(daemon_set(), Want(effect="PreferNoSchedule"))
+    found = lint.intolerant_daemon_set(daemon_set(), Want(effect="PreferNoSchedule"))
     assert found is not None
     assert not found.lifts_taint
     assert found.taints == ("nodeprep.io/bootstrap:NoSchedule",)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.cli.nodes import fleet_table
+from nodeprep.cli.nodes.fleet_reader import FleetLook
 from nodeprep.cli.nodes.fleet_table import FleetTable
-from nodeprep.cli.nodes.nodes_command import FleetNews
-from nodeprep.cli.nodes.reading import FleetLook
+from nodeprep.cli.nodes.listing import FleetNews
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.publish.fleet_rows import FleetContext, FleetNode, FleetRow, Readiness
 

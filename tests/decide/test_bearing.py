@@ -9,7 +9,7 @@ import pytest
 from nodeprep import state_file
 from nodeprep.agent import startup
 from nodeprep.agent_state import AgentState
-from nodeprep.decide import kept_state, plausible_state, taint_toleration
+from nodeprep.decide import stored_state, taint_toleration
 from nodeprep.decide.taint_toleration import ABSENT_LIMIT_SECONDS
 from nodeprep.model import Finding, Status
 from tests.past_values import agent_state, finding
@@ -82,10 +82,10 @@ def test_a_memory_that_names_nobody_holds_as_long() -> None:
 def test_a_boot_counts_anew_who_is_gone() -> None:
     before = lived((100, (NO,)), (110, (GONE,)))
     assert before.intolerant == {SET: 110}
-    for after in (kept_state.surviving_reboot(before), plausible_state.without_future_times(before, 105.0)):
+    for after in (stored_state.surviving_reboot(before), stored_state.without_future_times(before, 105.0)):
         assert (after.intolerant, after.taint_tolerated) == ({SET: None}, False)
-    assert lived((700, (GONE,)), (1299, (GONE,)), start=kept_state.surviving_reboot(before)).taint_tolerated is False
-    assert not kept_state.has_plausible_times(before, 105.0)
+    assert lived((700, (GONE,)), (1299, (GONE,)), start=stored_state.surviving_reboot(before)).taint_tolerated is False
+    assert not stored_state.has_plausible_times(before, 105.0)
     assert state_file.loads(state_file.dumps(before)) == before
 
 

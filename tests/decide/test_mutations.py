@@ -48,7 +48,7 @@ MUTATIONS = (
     Mutation(
         "damaged memory believed",
         "gate_readiness",
-        '""\n        if kept_state.has_plausible_times(agent_state, now)',
+        '""\n        if stored_state.has_plausible_times(agent_state, now)',
         '""\n        if True',
     ),
     Mutation(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeprep.decide import look_schedule
-from nodeprep.decide.confirmation_policy import CheckObservation
+from nodeprep.decide.check_results import CheckObservation
 from nodeprep.decide.look_schedule import EVENT_STORM_SECONDS, Schedule
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.model import Check, Confirmation, Fact, Severity, Stage, Topic

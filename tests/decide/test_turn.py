@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from nodeprep.agent_state import AgentState, NodeState, PassStreak
 from nodeprep.decide import gate_readiness, reconciliation, upgrade
+from nodeprep.decide.check_results import CheckObservation
 from nodeprep.decide.desired import AgentTrouble, Desired, Taint
-from nodeprep.decide.fault_confirmation import CheckObservation
 from nodeprep.decide.gate_readiness import AssignedProfile, Mode, Repair
 from nodeprep.decide.reconciliation import AgentPolicy, Observed
 from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine

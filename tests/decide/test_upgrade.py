@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.agent_state import AgentState, BlindSince
-from nodeprep.decide import fault_confirmation, kept_state, plausible_state, rollout, upgrade
+from nodeprep.decide import fault_confirmation, rollout, stored_state, upgrade
 from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import ProfileReadiness
 from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
@@ -250,7 +250,7 @@ def test_a_new_gate_that_can_look_again_has_its_time_anew() -> None:
 
 def test_a_damaged_memory_waits_for_no_gate() -> None:
     kept = agent_state(unproven_until={"port.gid": 900.0})
-    assert kept_state.has_plausible_times(kept, 300.0)
-    assert not kept_state.has_plausible_times(kept, 299.0)
-    assert plausible_state.without_future_times(kept, 300.0).unproven_until == {"port.gid": 900.0}
-    assert plausible_state.without_future_times(kept, 299.0).unproven_until == {}
+    assert stored_state.has_plausible_times(kept, 300.0)
+    assert not stored_state.has_plausible_times(kept, 299.0)
+    assert stored_state.without_future_times(kept, 300.0).unproven_until == {"port.gid": 900.0}
+    assert stored_state.without_future_times(kept, 299.0).unproven_until == {}

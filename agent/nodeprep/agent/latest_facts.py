@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from nodeprep import check_round
 from nodeprep.decide import look_schedule
-from nodeprep.decide.fault_confirmation import CheckObservation
+from nodeprep.decide.check_results import CheckObservation
 from nodeprep.decide.look_schedule import RECORD_VALIDITY_SECONDS
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.expected.inventory import Expected

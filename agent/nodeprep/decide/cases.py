@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nodeprep.agent_state import Case
-from nodeprep.decide.confirmation_policy import CheckObservation, ConfirmationPolicy, ConfirmationRule
+from nodeprep.decide.check_results import CheckObservation
+from nodeprep.decide.confirmation_policy import ConfirmationPolicy, ConfirmationRule
 from nodeprep.model import Check, Confirmation, Finding, Subject
 from nodeprep.values import replace
 

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from nodeprep.decide.confirmation_policy import CheckObservation
 from nodeprep.model import NODE, SEVERAL, Check, Finding, Status, Subject
 from nodeprep.values import Value
+
+
+class CheckObservation(Value):
+    """When the facts of one fresh look at a check were observed: the first began at `began`, the last at `ended`.
+
+    CLOCK_BOOTTIME seconds. The next look counts as fresh only if all of its facts were observed after `ended`.
+    """
+
+    began: float
+    ended: float
 
 
 class CheckResult(Value):

@@ -1,4 +1,4 @@
-"""The numbers of confirmation as data, and when a look was taken (design 3.2)."""
+"""The numbers of confirmation as data (design 3.2)."""
 
 from __future__ import annotations
 
@@ -64,13 +64,3 @@ class ConfirmationPolicy(Value):
     def enough(self, passes: int, since: float | None, until: float) -> bool:
         """Whether so many passes in a row, the first of which ended at `since`, are enough at `until`."""
         return passes >= self.passes and since is not None and until - since >= self.pass_span
-
-
-class CheckObservation(Value):
-    """When the facts of one fresh look at a check were observed: the first began at `began`, the last at `ended`.
-
-    CLOCK_BOOTTIME seconds. The next look counts as fresh only if all of its facts were observed after `ended`.
-    """
-
-    began: float
-    ended: float

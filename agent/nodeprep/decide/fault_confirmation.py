@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from nodeprep.agent_state import AgentState, Case, NodeState
-from nodeprep.decide import cases, check_results, plausible_state, streak_rules, upgrade
-from nodeprep.decide.check_results import CheckResult
-from nodeprep.decide.confirmation_policy import RULES, CheckObservation, ConfirmationPolicy, ConfirmationRule
+from nodeprep.agent_state import AgentState, BlindSince, Case, NodeState, PassStreak
+from nodeprep.decide import cases, check_results, stored_state, upgrade
+from nodeprep.decide.cases import MESSAGE_LIMIT_CHARACTERS, OBSERVED_LIMIT_CHARACTERS
+from nodeprep.decide.check_results import CheckObservation, CheckResult
+from nodeprep.decide.confirmation_policy import RULES, ConfirmationPolicy, ConfirmationRule
 from nodeprep.facts.machine.kernel_log import PROBE_LINE, KernelLog
-from nodeprep.model import Check, Finding, Subject
+from nodeprep.model import Check, Finding, Severity, Subject
 from nodeprep.values import replace
 
 __all__ = ["RULES", "CheckObservation", "ConfirmationPolicy", "ConfirmationRule", "confirm", "reset", "wanted_looks"]
+
+PASSED_LIMIT_SUBJECTS = 1000  # subjects; a node of 8 GPUs and 8 NICs has some 200
 
 
 def confirm(  # noqa: PLR0917 - the memory, and what one round says to it
@@ -31,16 +34,16 @@ def confirm(  # noqa: PLR0917 - the memory, and what one round says to it
     count. `log` frees latches of devices that were set up anew since.
     """
     now = max((now, *(observation.ended for observation in fresh.values())))
-    before = plausible_state.without_future_times(agent_state, now)
+    before = stored_state.without_future_times(agent_state, now)
     said = check_results.check_results(findings, fresh, checks)
-    blind = streak_rules.blinded(before.blind, said)
+    blind = _blinded(before.blind, said)
     after = replace(
         before,
-        pass_streaks=streak_rules.proven(before.pass_streaks, said, policy),
+        pass_streaks=_pass_streaks(before.pass_streaks, said, policy),
         cases=_freed(_cases(before, said, policy), log, now),
         blind=blind,
         unproven_until=upgrade.waiting_on(before, blind, now),
-        passed=streak_rules.passing(before.passed, said),
+        passed=_passing(before.passed, said),
     )
     return agent_state if after == agent_state else after
 
@@ -122,6 +125,58 @@ def _freed(found: tuple[Case, ...], log: KernelLog | None, now: float) -> tuple[
         if line.bdf:
             probed[line.bdf] = max(line.at, probed.get(line.bdf, line.at))
     return tuple(cases.freed(case, probed) for case in found)
+
+
+def _pass_streaks(
+    known: Mapping[str, PassStreak], answers: Iterable[CheckResult], policy: ConfirmationPolicy
+) -> dict[str, PassStreak]:
+    """The proofs after these answers: what is proven stays so, a fault or a look in vain begins anew."""
+    return {
+        **known,
+        **{one.check.id: _pass_streak(known.get(one.check.id, PassStreak()), one, policy) for one in answers},
+    }
+
+
+def _blinded(known: Mapping[str, BlindSince], answers: Iterable[CheckResult]) -> dict[str, BlindSince]:
+    """Which checks cannot look, since when."""
+    after = dict(known)
+    for one in answers:
+        before = after.pop(one.check.id, None)
+        if one.blind:
+            since = one.observation.began if before is None else before.since
+            after[one.check.id] = BlindSince(since, cases.cut(one.blind, MESSAGE_LIMIT_CHARACTERS))
+    return after
+
+
+def _passing(known: Mapping[str, str], answers: Iterable[CheckResult]) -> dict[str, str]:
+    """The values at which subjects of gate checks last passed, the newest of them; who failed has none."""
+    after = dict(known)
+    for one in answers:
+        if one.check.severity is not Severity.GATE:
+            continue
+        values = {AgentState.passed_key(one.check.id, subject): value for subject, value in one.values.items()}
+        for key, value in sorted(values.items()):
+            if after.get(key, "") == value:
+                continue
+            after.pop(key, None)
+            if len(value) <= OBSERVED_LIMIT_CHARACTERS and value:
+                after[key] = value
+    return dict(list(after.items())[-PASSED_LIMIT_SUBJECTS:])
+
+
+def _pass_streak(before: PassStreak, answer: CheckResult, policy: ConfirmationPolicy) -> PassStreak:
+    if before.proven:
+        return before
+    if not answer.is_clean:
+        return PassStreak()
+    observation = answer.observation
+    if not before.passes:
+        first, passes = observation.ended, 1
+    elif observation.began <= before.last:
+        return before  # it rests on what the look before saw
+    else:
+        first, passes = before.first, before.passes + 1
+    return PassStreak(passes, first, observation.ended, policy.enough(passes, first, observation.began))
 
 
 def _wanted(case: Case, rule: ConfirmationRule, policy: ConfirmationPolicy) -> float | None:

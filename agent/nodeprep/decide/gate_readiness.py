@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from nodeprep.agent_state import AgentState, NodeState
-from nodeprep.decide import active_faults, kept_state, kubernetes_text
+from nodeprep.decide import active_faults, kubernetes_text, stored_state
 from nodeprep.decide.state_table import GATE_CHECK_FAILS, NO_REPAIR, TABLE, ReadinessPolicy, Repair, Situation
 from nodeprep.model import Check, Stage
 from nodeprep.values import Value, replace
@@ -78,7 +78,7 @@ def begin(agent_state: AgentState | None, boot_id: str, node_uid: str, now: floa
     strange = _strange(agent_state, boot_id, node_uid, now)
     if strange:
         return replace(
-            kept_state.surviving_reboot(agent_state),
+            stored_state.surviving_reboot(agent_state),
             boot_id=boot_id,
             node_uid=node_uid or agent_state.node_uid,
             since=now,
@@ -95,7 +95,7 @@ def _strange(agent_state: AgentState, boot_id: str, node_uid: str, now: float) -
         return "the Node is another one than before"
     return (
         ""
-        if kept_state.has_plausible_times(agent_state, now)
+        if stored_state.has_plausible_times(agent_state, now)
         else "the memory holds times that have not come yet: it is damaged"
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Mapping
 from math import inf
 
 from nodeprep.agent_state import AgentState
-from nodeprep.decide.fault_confirmation import CheckObservation
+from nodeprep.decide.check_results import CheckObservation
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.model import Check, Confirmation, Fact, Topic
 from nodeprep.values import Struct, field

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from nodeprep.agent_state import AgentState
 from nodeprep.decide import desired, fault_confirmation, gate_readiness, taint_toleration
+from nodeprep.decide.check_results import CheckObservation
+from nodeprep.decide.confirmation_policy import ConfirmationPolicy
 from nodeprep.decide.desired import AgentTrouble, Desired, GatePolicy
-from nodeprep.decide.fault_confirmation import CheckObservation, ConfirmationPolicy
 from nodeprep.decide.gate_readiness import NO_REPAIR, AssignedProfile, Mode, ReadinessPolicy, Repair
 from nodeprep.decide.state_table import TABLE
 from nodeprep.facts.machine.kernel_log import KernelLog

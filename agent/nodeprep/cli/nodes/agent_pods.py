@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from urllib.parse import quote
 
 from nodeprep.cli import terminal
-from nodeprep.cli.nodes import reading, writing
-from nodeprep.cli.nodes.reading import OUTAGE_LIMIT_SECONDS, PODS, CannotSee, Fleet
-from nodeprep.cli.nodes.writing import MISSING, NODE_WRITES_TIMEOUT_SECONDS
+from nodeprep.cli.nodes import fleet_reader, node_writes
+from nodeprep.cli.nodes.fleet_reader import OUTAGE_LIMIT_SECONDS, PODS, CannotSee, Fleet
+from nodeprep.cli.nodes.node_writes import MISSING, NODE_WRITES_TIMEOUT_SECONDS
 from nodeprep.cli.usage import UsageError
 from nodeprep.decide import kubernetes_text
 from nodeprep.doors import clock
@@ -100,7 +100,7 @@ def stuck(fleet: Fleet, *, stopped: bool) -> frozenset[str]:
     """
     begun = clock.now()
     end = begun + PODS_END_TIMEOUT_SECONDS
-    while pods := reading.patiently(lambda: _pods(fleet), max(end, clock.now() + OUTAGE_LIMIT_SECONDS)):
+    while pods := fleet_reader.patiently(lambda: _pods(fleet), max(end, clock.now() + OUTAGE_LIMIT_SECONDS)):
         told = stopped or any(pods.values()) or clock.now() < begun + GARBAGE_COLLECTION_SECONDS
         if not told or clock.now() >= end:
             break
@@ -117,7 +117,7 @@ def alive(fleet: Fleet, suspects: Collection[str], seen: Mapping[str, float]) ->
     end = clock.now() + LEASE_RENEWAL_SECONDS
     while waiting and clock.now() < end:
         clock.sleep(PODS_POLL_SECONDS)
-        renewed, _ = reading.patiently(lambda: _leases(fleet), max(end, clock.now() + OUTAGE_LIMIT_SECONDS))
+        renewed, _ = fleet_reader.patiently(lambda: _leases(fleet), max(end, clock.now() + OUTAGE_LIMIT_SECONDS))
         living |= {node for node in waiting if renewed.get(node, seen[node]) > seen[node]}
         waiting -= living
     return frozenset(living)
@@ -169,7 +169,7 @@ def _select_nodes(fleet: Fleet, value: str | None) -> bool:
     path = f"/apis/apps/v1/namespaces/{quote(fleet.namespace, safe='')}/daemonsets/{DAEMON_SET}"
     patch = {"spec": {"template": {"spec": {"nodeSelector": {RELEASED: value}}}}}
     with ApiWriter(fleet.access, NODE_WRITES_TIMEOUT_SECONDS) as writer:
-        outcome = writing.patient(writer, "PATCH", path, patch)
+        outcome = node_writes.patient(writer, "PATCH", path, patch)
     if outcome.done or outcome.status == MISSING:
         return outcome.done
     raise CannotSee(f"cannot reach the agents: {outcome.message}")

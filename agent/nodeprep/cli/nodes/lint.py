@@ -2,19 +2,66 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from nodeprep.checks.plugin import tolerates_gate
-from nodeprep.checks.plugin.tolerates_gate import Want
+from nodeprep.checks.plugin.tolerates_gate import DAEMON_SET, PLUGINS, Want
 from nodeprep.cli import terminal
 from nodeprep.cli.nodes import names_in_force, scope
-from nodeprep.cli.nodes.reading import CannotSee
+from nodeprep.cli.nodes.fleet_reader import CannotSee
 from nodeprep.cli.nodes.scope import FleetScope
+from nodeprep.doors.kube.reader import Object
 from nodeprep.doors.kube.watch import ApiLists
+from nodeprep.facts.kubernetes import cluster_objects
+from nodeprep.facts.kubernetes.cluster import Owner
 from nodeprep.facts.kubernetes.cluster_objects import OddObject
 from nodeprep.model import Unreadable
-from nodeprep.publish import locked_out
-from nodeprep.publish.locked_out import LockedOut
+from nodeprep.values import Value
 
 DAEMON_SETS = "/apis/apps/v1/daemonsets"
+
+
+class IntolerantDaemonSet(Value):
+    """A DaemonSet, `namespace/name`, whose pods do not tolerate a taint of ours.
+
+    `serves` is the host's path by which it serves a device plugin or the network, "" where it does neither;
+    `lifts_taint`: where its pods run, our taint is not set; `taints` are those that it does not tolerate;
+    `tolerations` (YAML) and `command` add them.
+    """
+
+    where: str
+    serves: str
+    lifts_taint: bool
+    taints: tuple[str, ...]
+    tolerations: str
+    command: str
+
+
+def intolerant_daemon_set(daemon_set: Object, want: Want) -> IntolerantDaemonSet | None:
+    """Whether the taints in force keep its new pods away; None if not. Raises OddObject if it is not a DaemonSet."""
+    metadata, template = (
+        cluster_objects.field(daemon_set, dict, "metadata"),
+        cluster_objects.field(daemon_set, dict, "spec", "template"),
+    )
+    name = cluster_objects.field(metadata, str, "name")
+    pod = cluster_objects.pod(
+        {
+            "metadata": {"namespace": cluster_objects.field(metadata, str, "namespace"), "name": name},
+            "spec": template.get("spec") or {},
+        }
+    )
+    missing = tolerates_gate.not_tolerated(pod, want)
+    if not missing:
+        return None
+    served = tolerates_gate.serves(pod, tuple(map(PurePosixPath, (*PLUGINS, *tolerates_gate.networks(None)))))
+    return IntolerantDaemonSet(
+        where=pod.where,
+        serves=served,
+        lifts_taint=bool(served) and tolerates_gate.lifts_taint(missing, want),
+        taints=tuple(map(tolerates_gate.named, missing)),
+        tolerations=tolerates_gate.tolerations(missing),
+        command=tolerates_gate.command(pod, Owner("apps/v1", DAEMON_SET, name), missing),
+    )
 
 
 def run(where: FleetScope) -> int:
@@ -31,7 +78,7 @@ def _lint(where: FleetScope) -> int:
             told = api.listed(
                 DAEMON_SETS,
                 "daemonsets.apps",
-                lambda one: (locked_out.locked_out(one, want),),
+                lambda one: (intolerant_daemon_set(one, want),),
                 may="list daemonsets.apps --all-namespaces",
             )
         except OddObject as odd:
@@ -46,12 +93,12 @@ def _lint(where: FleetScope) -> int:
     return 1 if found else 0
 
 
-def _order(one: LockedOut) -> tuple[bool, bool, str]:
+def _order(one: IntolerantDaemonSet) -> tuple[bool, bool, str]:
     """DaemonSets that keep our taint away come first."""
     return not one.lifts_taint, not one.serves, one.where
 
 
-def _lines(one: LockedOut) -> tuple[str, ...]:
+def _lines(one: IntolerantDaemonSet) -> tuple[str, ...]:
     return (
         f"{one.where}: does not tolerate {' and '.join(one.taints)}",
         f"  {_why(one)}",
@@ -60,7 +107,7 @@ def _lines(one: LockedOut) -> tuple[str, ...]:
     )
 
 
-def _why(one: LockedOut) -> str:
+def _why(one: IntolerantDaemonSet) -> str:
     """The effect on a Node."""
     if not one.serves:
         return (
@@ -72,7 +119,7 @@ def _why(one: LockedOut) -> str:
     return f"{serves}a new Node needs this pod to get ready, and would not get it"
 
 
-def _verdict(found: list[LockedOut], total: int, want: Want) -> str:
+def _verdict(found: list[IntolerantDaemonSet], total: int, want: Want) -> str:
     taints = " and ".join(map(tolerates_gate.named, want.taints))
     if not found:
         return f"all {total} DaemonSets tolerate {taints}"

@@ -105,7 +105,7 @@ def list_(
     """  # noqa: D301 - the help reads the character \b, not its escape
 
     def body() -> int:
-        from nodeprep.cli.nodes import nodes_command as command
+        from nodeprep.cli.nodes import listing as command
 
         where = _where((kubeconfig, context), namespace, config, names, selector)
         return command.run(command.NodesOptions(where, output, watch, wait))

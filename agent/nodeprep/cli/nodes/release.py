@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from nodeprep.cli import terminal
-from nodeprep.cli.nodes import agent_pods, names_in_force, reading, scope, writing
+from nodeprep.cli.nodes import agent_pods, fleet_reader, names_in_force, node_writes, scope
 from nodeprep.cli.nodes.agent_pods import AGENTS, DAEMON_SET, AgentSigns
+from nodeprep.cli.nodes.fleet_reader import OUTAGE_LIMIT_SECONDS, CannotSee, Fleet
 from nodeprep.cli.nodes.names_in_force import NamesInForce
-from nodeprep.cli.nodes.reading import OUTAGE_LIMIT_SECONDS, CannotSee, Fleet
 from nodeprep.cli.nodes.scope import FleetScope
 from nodeprep.cli.usage import UsageError
 from nodeprep.decide import kubernetes_text
@@ -122,13 +122,17 @@ class _Cleaning(Value):
     def clean(self, forever: Collection[str], kept: Collection[str]) -> None:
         """The Nodes `forever`, with their Leases, and those whose agents need the annotation."""
         access, told = self.fleet.access, dict.fromkeys(forever) | dict.fromkeys(kept, self.stamp)
-        trouble = writing.for_each(told, lambda name: writing.clean(access, name, self.policy, told[name]))
-        trouble += writing.for_each(forever, lambda name: writing.remove_lease(access, name, self.fleet.namespace))
+        trouble = node_writes.for_each(told, lambda name: node_writes.clean(access, name, self.policy, told[name]))
+        trouble += node_writes.for_each(
+            forever, lambda name: node_writes.remove_lease(access, name, self.fleet.namespace)
+        )
         scope.say_few(trouble)
 
     def there(self, forever: Collection[str]) -> dict[str, OwnedParts]:
         """What is on the Nodes now. Raises CannotSee."""
-        return reading.patiently(lambda: _there(self.fleet, self.policy, forever), clock.now() + OUTAGE_LIMIT_SECONDS)
+        return fleet_reader.patiently(
+            lambda: _there(self.fleet, self.policy, forever), clock.now() + OUTAGE_LIMIT_SECONDS
+        )
 
 
 def _released(done: _Cleaning, there: Mapping[str, OwnedParts], forever: list[str], kept: list[str]) -> int:
@@ -178,7 +182,9 @@ def _undo(fleet: Fleet, asked: ReleaseOptions) -> int:
         terminal.complain(asked.where.nobody)
         return 1
     marked = [name for name, released in nodes if released]
-    trouble = scope.say_few(writing.for_each(marked, lambda name: writing.annotate(fleet.access, name, RELEASED, None)))
+    trouble = scope.say_few(
+        node_writes.for_each(marked, lambda name: node_writes.annotate(fleet.access, name, RELEASED, None))
+    )
     started = not asked.everything or agent_pods.start(fleet)
     if not started:
         terminal.complain(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from nodeprep.cli import duration, terminal
-from nodeprep.cli.nodes import fleet_table, reading, scope, writing
-from nodeprep.cli.nodes.reading import CannotSee, Fleet, FleetLook
+from nodeprep.cli.nodes import fleet_reader, fleet_table, node_writes, scope
+from nodeprep.cli.nodes.fleet_reader import CannotSee, Fleet, FleetLook
 from nodeprep.cli.nodes.scope import FleetScope
 from nodeprep.cli.usage import UsageError
 from nodeprep.decide import kubernetes_text
@@ -52,7 +52,7 @@ def _reset(fleet: Fleet, patience: float | None, value: str, nobody: str) -> int
         return 1
     refused = scope.say_few(_refusal(name) for name in sorted(before) if before[name].released)
     asked = tuple(name for name in sorted(before) if not before[name].released)
-    if scope.say_few(writing.for_each(asked, lambda name: writing.annotate(fleet.access, name, RESET, value))):
+    if scope.say_few(node_writes.for_each(asked, lambda name: node_writes.annotate(fleet.access, name, RESET, value))):
         return 1
     if patience is None and asked:
         terminal.put(f"asked the agents of {scope.number(len(asked))}: {RESET}={value}")
@@ -90,7 +90,7 @@ def _awaited(fleet: Fleet, before: Mapping[str, str], value: str, patience: floa
 def _words_again(fleet: Fleet, late: Collection[str], end: float) -> dict[str, ResetAnnotations]:
     """As `_words`, for as long as a human waits. Raises CannotSee with the Nodes whose answer was not seen."""
     try:
-        return reading.patiently(lambda: _words(fleet), end)
+        return fleet_reader.patiently(lambda: _words(fleet), end)
     except CannotSee as cannot:
         raise CannotSee(
             f"asked {kubernetes_text.few(sorted(late))}, and cannot tell whether it was done: {cannot}"

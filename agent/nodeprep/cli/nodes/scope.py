@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 from nodeprep.cli import terminal
 from nodeprep.cli.nodes import kubeconfigs
+from nodeprep.cli.nodes.fleet_reader import CannotSee, Fleet, NodeSelection
 from nodeprep.cli.nodes.kubeconfigs import FleetOptions
-from nodeprep.cli.nodes.reading import CannotSee, Fleet, NodeSelection
 from nodeprep.cli.usage import UsageError
 from nodeprep.decide import kubernetes_text
 from nodeprep.doors.kube.reader import NAMESPACE

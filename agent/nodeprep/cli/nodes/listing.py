@@ -9,8 +9,8 @@ from nodeprep.cli import duration, terminal
 from nodeprep.cli.check import json_report
 from nodeprep.cli.check.choices import Format
 from nodeprep.cli.nodes import fleet_table, scope
+from nodeprep.cli.nodes.fleet_reader import CannotSee, Fleet, FleetLook
 from nodeprep.cli.nodes.fleet_table import FleetTable
-from nodeprep.cli.nodes.reading import CannotSee, Fleet, FleetLook
 from nodeprep.cli.nodes.scope import FleetScope
 from nodeprep.cli.usage import UsageError
 from nodeprep.decide import kubernetes_text
