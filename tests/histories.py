@@ -4,8 +4,8 @@
 
 A history is a list of events: looks at checks, fresh or stale, with any result; restarts with the memory kept, lost,
 damaged or an older copy; boots, clock steps, upgrades, resets, and changes of mode and profile. It is played through
-`begin` and `reconcile`, and beside them a plain model reckons what may be believed: it shares no code with them. Prints
-how many were played and what happened in them; exits 1 with the shortest form of the first violation.
+`state_at_start` and `reconcile`, and beside them a plain model reckons what may be believed: it shares no code with
+them. Prints how many were played and what happened in them; exits 1 with the shortest form of the first violation.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class World:
                 AssignedProfile("tcp", (second,), gating=False, rdma=False),
             ),
             (AssignedProfile("rdma", self.ids, gating=False, rdma=True),),
-            (AssignedProfile("rdma-roce", self.ids, gating=True, rdma=True, refused="no baseline"),),
+            (AssignedProfile("rdma-roce", self.ids, gating=True, rdma=True, refusal="no baseline"),),
             (
                 AssignedProfile("rdma-roce", self.ids, gating=True, rdma=True),
-                AssignedProfile("rdma", (first,), gating=False, rdma=True, refused="no baseline"),
+                AssignedProfile("rdma", (first,), gating=False, rdma=True, refusal="no baseline"),
             ),
             (),
         )
@@ -88,10 +88,10 @@ INTOLERANT = finding("plugin.tolerates-gate", Status.FAIL)
 TOLERANT = finding("plugin.tolerates-gate", Status.OK)
 REPAIRS = (
     Repair(),
-    Repair(able=True),
-    Repair(able=True, running=True),
-    Repair(able=True, ended=True),
-    Repair(spent=True),
+    Repair(available=True),
+    Repair(available=True, is_running=True),
+    Repair(available=True, has_ended=True),
+    Repair(budget_spent=True),
 )
 ALL_WELL, ALL_FRESH = "ooo", "ff"
 
@@ -284,12 +284,12 @@ def _damaged(agent_state: AgentState, number: int, now: float) -> AgentState:
 def _start(
     node: Node, agent_state: AgentState | None, truth: Truth, *, closed: bool = False, version: str = "1"
 ) -> None:
-    began = gate_readiness.begin(agent_state, f"boot-{node.boot}", f"uid-{node.uid}", node.now)
+    began = gate_readiness.state_at_start(agent_state, f"boot-{node.boot}", f"uid-{node.uid}", node.now)
     if closed or agent_state is None:
         need(began.state is NodeState.BOOTSTRAP, f"a start without a memory of this boot begins in {began.state}")
     if began.version and began.version != version:
         truth.upgraded_at = node.now
-    node.agent_state, node.truth = upgrade.took_over(began, version, node.now), truth
+    node.agent_state, node.truth = upgrade.after_upgrade(began, version, node.now), truth
 
 
 def _look(node: Node, pause: float, results: str, fresh: str) -> None:
@@ -352,7 +352,7 @@ def _opened(node: Node, told: Desired, before: NodeState) -> None:
     ready = [profiles[one.name] for one in told.profiles if one.ready]
     deferred = node.now - truth.upgraded_at < SPARED
     for one in ready:
-        need(not one.refused, f"{one.name} is refused and ready")
+        need(not one.refusal, f"{one.name} is refused and ready")
         need(truth.proven.issuperset(one.gates), f"{one.name} is ready without {set(one.gates) - truth.proven}")
         bad = {key for key in truth.convicted if key[0] in one.gates}
         need(deferred or not bad, f"{one.name} is ready with {bad} convicted")

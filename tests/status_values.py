@@ -12,7 +12,7 @@ from nodeprep.publish.node_status import NodeStatus
 from nodeprep.values import replace
 
 OF_PAST = ("state", "since", "why", "cases", "blind")
-OF_DESIRED = ("profiles", "would_run")
+OF_DESIRED = ("profiles", "planned_remedies")
 
 
 def report(*findings: Finding, **different: Any) -> Report:

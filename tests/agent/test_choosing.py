@@ -60,7 +60,7 @@ def words(
     """Each profile: its name, whether it gates, and in a word why it is refused."""
     policy = gate or GatePolicy(profiles=("*",))
     found = profile_state.assigned_profiles(selection, policy, mode, agent_state or AgentState())
-    return [f"{one.name} {'gates' if one.gating else 'tells'} {'refused' if one.refused else 'free'}" for one in found]
+    return [f"{one.name} {'gates' if one.gating else 'tells'} {'refused' if one.refusal else 'free'}" for one in found]
 
 
 @pytest.mark.parametrize(

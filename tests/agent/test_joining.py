@@ -58,7 +58,7 @@ def test_what_ships_opens_no_gate_by_hardware_alone(root: Path, tmp_path: Path) 
     status = joining(root, tmp_path / "memory", told(root, tmp_path)).sees_often(8)
     assert status.agent_state.state is not NodeState.READY
     (profile,) = status.desired.profiles
-    assert profile.refused.startswith("rdma-roce was chosen by hardware and nothing says what belongs here")
+    assert profile.refusal.startswith("rdma-roce was chosen by hardware and nothing says what belongs here")
     assert status.desired.taints, "and it is kept away from jobs"
 
 

@@ -87,7 +87,7 @@ def test_a_wish_to_start_over_is_followed_once(
 
 
 def test_what_the_node_kept_counts_where_the_disk_was_lost() -> None:
-    lost = gate_readiness.begin(None, "boot", "", NOW)
+    lost = gate_readiness.state_at_start(None, "boot", "", NOW)
     kept = says("u1", "now", done="now", held="rdma-roce,no-such-profile,tcp-shared-eni")
     met = node_meeting.meet_node(lost, kept, NOW, forgetful=True)
     assert met.agent_state.hardware_profiles == ("rdma-roce", "tcp-shared-eni")
@@ -100,7 +100,7 @@ def test_what_the_node_kept_counts_where_the_disk_was_lost() -> None:
 
 
 def test_what_hardware_shows_meanwhile_takes_nothing_back() -> None:
-    lost = replace(gate_readiness.begin(None, "boot", "u1", NOW), hardware_profiles=("tcp-shared-eni",))
+    lost = replace(gate_readiness.state_at_start(None, "boot", "u1", NOW), hardware_profiles=("tcp-shared-eni",))
     assert node_meeting.meet_node(lost, says(held="rdma-roce"), NOW, forgetful=True).agent_state.hardware_profiles == (
         "tcp-shared-eni",
         "rdma-roce",
@@ -113,8 +113,8 @@ def told(agent_state: AgentState, mode: Mode, trouble: AgentTrouble = NO_TROUBLE
     )
 
 
-NEW = gate_readiness.begin(None, "boot", "u1", NOW)
-BOOTED = gate_readiness.begin(KNOWN, "another boot", "u1", NOW)
+NEW = gate_readiness.state_at_start(None, "boot", "u1", NOW)
+BOOTED = gate_readiness.state_at_start(KNOWN, "another boot", "u1", NOW)
 FIRST = [
     # memory, mode, whether the taint stands before the first look
     pytest.param(KNOWN, Mode.GATE, True, id="a gate that nothing proves yet"),

@@ -53,7 +53,7 @@ class Node:
         self.root = root
         self.store = Store(str(memory), str(memory))
         self.now = clock.now()
-        agent_state = gate_readiness.begin(state_file.load(self.store).agent_state, "boot", "", self.now)
+        agent_state = gate_readiness.state_at_start(state_file.load(self.store).agent_state, "boot", "", self.now)
         self.reconciler = Reconciler(
             settings, StateWriter(self.store), agent_state, frozenset(fact.kind for fact in FACTS)
         )
@@ -150,7 +150,7 @@ def test_hardware_alone_opens_no_gate(
 ) -> None:
     status = Node(root, tmp_path / "memory", settings(mode, gate)).sees()
     (profile,) = status.desired.profiles
-    assert bool(profile.refused) == refused
+    assert bool(profile.refusal) == refused
 
 
 def test_a_human_makes_it_forget(root: Path, tmp_path: Path) -> None:
@@ -291,7 +291,9 @@ def test_what_only_a_new_version_sees_closes_no_gate_for_a_while(root: Path, tmp
     before = node.reconciler.agent_state
     place = node.sees().agent_state.cases[0].subject
     passed = {**before.passed, AgentState.passed_key("port.state", place): "1: DOWN"}
-    node.reconciler.agent_state = upgrade.took_over(replace(before, version="0.0.1", passed=passed), "0.0.2", node.now)
+    node.reconciler.agent_state = upgrade.after_upgrade(
+        replace(before, version="0.0.1", passed=passed), "0.0.2", node.now
+    )
     status = node.sees(after=0.6)
     status = node.sees(after=0.6)
     case = next(one for one in status.agent_state.cases if one.check == "port.state")
@@ -303,7 +305,7 @@ def test_what_only_a_new_version_sees_closes_no_gate_for_a_while(root: Path, tmp
 
 def upgraded(node: Node) -> None:
     """The next version takes over."""
-    node.reconciler.agent_state = upgrade.took_over(
+    node.reconciler.agent_state = upgrade.after_upgrade(
         replace(node.reconciler.agent_state, version="0.0.1"), "0.0.2", clock.now()
     )
 

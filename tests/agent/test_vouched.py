@@ -44,8 +44,8 @@ def test_passes_before_a_start_release_nobody() -> None:
     assert (kept.passes, kept.passing_since, kept.convicted_at) == (0, None, 5.0)
     assert other == turned
     policy, observation = ConfirmationPolicy(), CheckObservation(50.0, 50.0)
-    assert policy.enough(case.passes + 1, case.passing_since, observation.began)
-    assert not policy.enough(kept.passes + 1, observation.ended, observation.began)
+    assert policy.is_enough(case.passes + 1, case.passing_since, observation.began)
+    assert not policy.is_enough(kept.passes + 1, observation.ended, observation.began)
 
 
 NOW, SET = 1000.0, "kube-system/rdma-dp"

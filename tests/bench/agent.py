@@ -217,7 +217,7 @@ def rounds(count: int, root: str) -> int:
         agent._begin()
         sizes = []
         for number in range(1, count + 1):
-            agent._schedule.begun.clear()
+            agent._schedule.begun_at.clear()
             agent.turn(frozenset())
             if number % 10 == 0:
                 metrics.page()

@@ -168,7 +168,7 @@ def fault(said: Announced, name: str, agent: Agent) -> tuple[float, float]:
 def latency(flaps: int, count: int) -> list[Figure]:
     defaults = AgentSettings()
     rules = {
-        kind.name.lower(): f"{rule.fails} of {rule.of} looks, {rule.reach:g} s"
+        kind.name.lower(): f"{rule.fails} of {rule.of} looks, {rule.least_span:g} s"
         for kind, rule in defaults.confirmation.rules.items()
     }
     print(f"configuration:\n{CONFIG.format('./mine.yaml')}profile:\n{PROFILE}", end="")

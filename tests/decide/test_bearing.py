@@ -59,7 +59,7 @@ def test_who_was_seen_not_to_tolerate_it_is_believed(
 ) -> None:
     after = lived(*looks)
     assert after.taint_tolerated is borne
-    assert bool(taint_toleration.why_untainted(after)) is not borne
+    assert bool(taint_toleration.taint_hindrance(after)) is not borne
 
 
 def test_before_the_first_full_round_nothing_is_known() -> None:
@@ -113,8 +113,8 @@ SAID = [
 
 @pytest.mark.parametrize(("now", "words"), SAID)
 def test_says_whose_pods_it_is_for(now: AgentState, words: str) -> None:
-    assert taint_toleration.why_untainted(now)[: len(words)] == words
-    assert bool(taint_toleration.why_untainted(now)) is bool(words)
+    assert taint_toleration.taint_hindrance(now)[: len(words)] == words
+    assert bool(taint_toleration.taint_hindrance(now)) is bool(words)
 
 
 def test_it_is_ten_minutes() -> None:

@@ -209,7 +209,7 @@ def test_what_is_wrong_with_the_agent_stands_at_the_end_of_a_message_that_is_cut
 
 
 TAINTED = "NoSignal"
-REFUSED = replace(RDMA, refused="no baseline")
+REFUSED = replace(RDMA, refusal="no baseline")
 INTOLERANT, DOUBTFUL = finding("plugin.tolerates-gate"), finding("plugin.tolerates-gate", Status.WARN)
 UNSEEN = finding("plugin.tolerates-gate", Status.UNKNOWN)
 OTHERS = finding("plugin.tolerates-gate", Status.WARN, reason="BootstrapNotTolerated")
@@ -277,7 +277,7 @@ def test_a_node_without_the_taint_that_it_ought_to_have_says_so(
     now: AgentState, mode: Mode, found: tuple[Finding, ...], says: bool
 ) -> None:
     told = tell(now, RDMA, mode=mode, found=(*FINE, *found))
-    assert (told.conditions[0].message.endswith(WITHHELD), told.untainted) == (says, WITHHELD[2:] if says else "")
+    assert (told.conditions[0].message.endswith(WITHHELD), told.taint_hindrance) == (says, WITHHELD[2:] if says else "")
     assert not any(WITHHELD in one.message for one in told.conditions[1:])
 
 
@@ -359,7 +359,7 @@ REMEDIES: list[tuple[tuple[Case, ...], list[str]]] = [
 
 @pytest.mark.parametrize(("cases", "runs"), REMEDIES)
 def test_would_run(cases: tuple[Case, ...], runs: list[str]) -> None:
-    would = tell(memory(UNHEALTHY, cases=cases), RDMA).would_run
+    would = tell(memory(UNHEALTHY, cases=cases), RDMA).planned_remedies
     assert [f"{one} {remedy.playbook} {remedy.args['interface']}" for one, remedy in would] == runs
 
 

@@ -34,7 +34,7 @@ MUTATIONS = (
         "return passes >= 1 or since",
     ),
     Mutation("Unknown counts as pass", "check_results", "not {Status.FAIL, Status.UNKNOWN}", "not {Status.FAIL}"),
-    Mutation("Unknown releases", "fault_confirmation", "if not answer.could_look_at(case.subject):", "if False:"),
+    Mutation("Unknown releases", "fault_confirmation", "if not result.could_look_at(case.subject):", "if False:"),
     Mutation(
         "unreadable memory means READY",
         "gate_readiness",
@@ -54,8 +54,8 @@ MUTATIONS = (
     Mutation(
         "stale look counts",
         "reconciliation",
-        "heard.findings, heard.fresh,",
-        "heard.findings, dict.fromkeys(rules.checks, CheckObservation(now, now)),",
+        "observed.findings, observed.observations,",
+        "observed.findings, dict.fromkeys(policy.checks, CheckObservation(now, now)),",
     ),
     Mutation("turns never latch", "confirmation_policy", "flap_count: int = 3", "flap_count: int = 1000"),
     Mutation("passes free a latch", "cases", "if after.latched or not policy", "if not policy"),
@@ -76,7 +76,7 @@ MUTATIONS = (
         "ConfirmationRule(fails=2, of=2, apart=0.5)",
         "ConfirmationRule(fails=1, of=1)",
     ),
-    Mutation("nothing convicts", "cases", "if not after.convicted and _believed(", "if False and _believed("),
+    Mutation("nothing convicts", "cases", "if not after.convicted and _is_confirmed(", "if False and _is_confirmed("),
     Mutation(
         "convictions close nothing",
         "active_faults",
@@ -86,11 +86,13 @@ MUTATIONS = (
     Mutation(
         "opens while a gate fails",
         "state_table",
-        "self.roots or self.suspect or self.blind",
-        "self.roots or self.blind",
+        "self.roots or self.has_suspect or self.has_blind_gate",
+        "self.roots or self.has_blind_gate",
     ),
-    Mutation("opens while a gate is blind", "state_table", "self.suspect or self.blind)", "self.suspect)"),
-    Mutation("a refused profile opens", "gate_readiness", "if profile.refused:", "if False:"),
+    Mutation(
+        "opens while a gate is blind", "state_table", "self.has_suspect or self.has_blind_gate)", "self.has_suspect)"
+    ),
+    Mutation("a refused profile opens", "gate_readiness", "if profile.refusal:", "if False:"),
     Mutation("open in any state", "gate_readiness", "and agent_state.state is not NodeState.READY:", "and False:"),
     Mutation("a label without a profile", "desired", "if any(one.ready and one.rdma for", "if any(one.rdma for"),
 )

@@ -28,7 +28,7 @@ PROVEN = PassStreak(3, 100.0, 130.0, proven=True)
 ONCE = PassStreak(1, 100.0, 100.0)
 BOTH = {DEVICE: PROVEN, NODE_STAGE: PROVEN}
 LINK_UP = Remedy("link_up", {"interface": "eth2"})
-ABLE = Repair(able=True)
+ABLE = Repair(available=True)
 
 
 def wrong(ago: float = 100.0, **different: Any) -> Case:
@@ -56,7 +56,7 @@ BOOTSTRAP, READY, UNHEALTHY = NodeState.BOOTSTRAP, NodeState.READY, NodeState.UN
 REPAIRING, VALIDATING, AWAITING_HUMAN = NodeState.REPAIRING, NodeState.VALIDATING, NodeState.AWAITING_HUMAN
 
 BLIND = {DEVICE: BlindSince(NOW - 1, "/sys/class/infiniband: denied (errno 13)")}
-REFUSED = replace(RDMA, refused="no baseline confirms rdma-roce")
+REFUSED = replace(RDMA, refusal="no baseline confirms rdma-roce")
 MENDABLE: dict[str, Any] = {"cases": (wrong(remedy=LINK_UP),)}
 WRONG: dict[str, Any] = {"cases": (wrong(),)}
 SPARED: dict[str, Any] = {"cases": (wrong(deferred_until=NOW + 1),)}
@@ -75,8 +75,8 @@ ROWS = [
     (BOOTSTRAP, {"ago": 3600.0}, REFUSED, Repair(), BOOTSTRAP),
     (BOOTSTRAP, MENDABLE, RDMA, ABLE, REPAIRING),
     (BOOTSTRAP, MENDABLE, RDMA, Repair(), BOOTSTRAP),
-    (BOOTSTRAP, MENDABLE, RDMA, Repair(able=True, held=True), BOOTSTRAP),
-    (BOOTSTRAP, MENDABLE, RDMA, Repair(able=True, spent=True), AWAITING_HUMAN),
+    (BOOTSTRAP, MENDABLE, RDMA, Repair(available=True, on_hold=True), BOOTSTRAP),
+    (BOOTSTRAP, MENDABLE, RDMA, Repair(available=True, budget_spent=True), AWAITING_HUMAN),
     (BOOTSTRAP, {"cases": (wrong(29.0, remedy=LINK_UP),)}, RDMA, ABLE, BOOTSTRAP),
     (BOOTSTRAP, {"cases": (wrong(remedy=LINK_UP, passes=1),)}, RDMA, ABLE, BOOTSTRAP),
     (BOOTSTRAP, {"cases": (wrong(remedy=LINK_UP, latched="3 times"),)}, RDMA, ABLE, AWAITING_HUMAN),
@@ -101,15 +101,15 @@ ROWS = [
     (UNHEALTHY, MENDABLE, RDMA, ABLE, REPAIRING),
     (UNHEALTHY, MENDABLE, RDMA, Repair(), UNHEALTHY),
     (UNHEALTHY, {"cases": (wrong(latched="3 times"),)}, RDMA, Repair(), AWAITING_HUMAN),
-    (UNHEALTHY, WRONG, RDMA, Repair(spent=True), AWAITING_HUMAN),
-    (REPAIRING, MENDABLE, RDMA, Repair(able=True, running=True), REPAIRING),
-    (REPAIRING, MENDABLE, RDMA, Repair(able=True), REPAIRING),
-    (REPAIRING, MENDABLE, RDMA, Repair(able=True, ended=True), VALIDATING),
-    (REPAIRING, {**MENDABLE, "ago": 0.0}, RDMA, Repair(able=True, ended=True), REPAIRING),
+    (UNHEALTHY, WRONG, RDMA, Repair(budget_spent=True), AWAITING_HUMAN),
+    (REPAIRING, MENDABLE, RDMA, Repair(available=True, is_running=True), REPAIRING),
+    (REPAIRING, MENDABLE, RDMA, Repair(available=True), REPAIRING),
+    (REPAIRING, MENDABLE, RDMA, Repair(available=True, has_ended=True), VALIDATING),
+    (REPAIRING, {**MENDABLE, "ago": 0.0}, RDMA, Repair(available=True, has_ended=True), REPAIRING),
     (REPAIRING, MENDABLE, RDMA, Repair(), VALIDATING),
     (REPAIRING, {**MENDABLE, "ago": 0.0}, RDMA, Repair(), REPAIRING),
-    (REPAIRING, MENDABLE, RDMA, Repair(running=True), REPAIRING),
-    (REPAIRING, MENDABLE, RDMA, Repair(able=True, held=True), VALIDATING),
+    (REPAIRING, MENDABLE, RDMA, Repair(is_running=True), REPAIRING),
+    (REPAIRING, MENDABLE, RDMA, Repair(available=True, on_hold=True), VALIDATING),
     (REPAIRING, {}, RDMA, ABLE, VALIDATING),
     (VALIDATING, {}, RDMA, Repair(), READY),
     (VALIDATING, {"cases": (suspect(),)}, RDMA, Repair(), VALIDATING),
@@ -282,13 +282,13 @@ OUTLIVES: dict[str, Any] = {
 
 @pytest.mark.parametrize("uid", ["uid-1", ""])
 def test_a_restart_in_the_same_boot_keeps_everything(uid: str) -> None:
-    assert gate_readiness.begin(KEPT, BOOT, uid, NOW) is KEPT
+    assert gate_readiness.state_at_start(KEPT, BOOT, uid, NOW) is KEPT
 
 
 def test_the_node_uid_is_learned_once() -> None:
-    learned = gate_readiness.begin(replace(KEPT, node_uid=""), BOOT, "uid-1", NOW)
+    learned = gate_readiness.state_at_start(replace(KEPT, node_uid=""), BOOT, "uid-1", NOW)
     assert learned == KEPT
-    assert gate_readiness.begin(learned, BOOT, "uid-2", NOW).state is BOOTSTRAP
+    assert gate_readiness.state_at_start(learned, BOOT, "uid-2", NOW).state is BOOTSTRAP
 
 
 LATER = NOW + 1
@@ -323,7 +323,7 @@ STRANGE: list[tuple[AgentState | None, str, str]] = [
 @pytest.mark.parametrize(("kept", "boot", "uid"), STRANGE)
 def test_what_is_not_of_this_boot_and_node_opens_nothing(kept: AgentState | None, boot: str, uid: str) -> None:
     whole = kept and replace(kept, **OUTLIVES)
-    new = gate_readiness.begin(whole, boot, uid, NOW)
+    new = gate_readiness.state_at_start(whole, boot, uid, NOW)
     outlives = OUTLIVES if whole else {}
     assert new == AgentState(boot_id=boot, node_uid=uid, state=BOOTSTRAP, since=NOW, why=new.why, **outlives)
     assert new.why

@@ -71,36 +71,36 @@ def test_what_falls_due_in_a_moment_is_looked_at_with_the_rest() -> None:
     assert due(plan, 130.0) == ["Links", "Slow"]
     assert due(schedule(100.0, 100.0, 70.6), 130.0) == ["Links"], "it comes in more than a moment"
     rested = schedule(100.0, 100.0, every={Books: 5.0})
-    rested.begun[Books] = 115.2
+    rested.begun_at[Books] = 115.2
     assert due(rested, 130.0) == ["Links", "Slow"], "it rests"
 
 
 def test_wishes_come_at_their_time_and_no_sooner() -> None:
     plan = schedule(100.0, 100.0, 100.0)
-    plan.want([Slow], 130.3)
+    plan.request([Slow], 130.3)
     assert due(plan, 130.0) == ["Links"], "a look before its time would not count"
 
 
 def test_it_is_calm_where_nothing_rang_and_nothing_is_wanted() -> None:
     plan = schedule(100.0, 100.0, 100.0)
     assert plan.is_calm(130.0)
-    plan.ring({Topic.LINK}, 130.0)
+    plan.notify({Topic.LINK}, 130.0)
     assert not plan.is_calm(130.0), "a look is wanted"
     plan.start(plan.due(130.0), 130.0)
     assert not plan.is_calm(130.9), "what rings now is not heard"
     assert plan.is_calm(131.0)
-    plan.ring({Topic.LINK}, 140.0)
+    plan.notify({Topic.LINK}, 140.0)
     plan.start(plan.due(140.0), 140.0)
-    plan.ring({Topic.LINK}, 140.5)
+    plan.notify({Topic.LINK}, 140.5)
     assert not plan.is_calm(141.0), "an event source waits to be answered"
     wanting = schedule(100.0, 100.0, 100.0)
-    wanting.want([Slow], 200.0)
+    wanting.request([Slow], 200.0)
     assert not wanting.is_calm(130.0)
 
 
 def test_an_event_source_makes_what_it_wakes_due_at_once() -> None:
     plan = schedule(100.0, 50.0, 100.0)
-    plan.ring({Topic.LINK}, 110.0)
+    plan.notify({Topic.LINK}, 110.0)
     assert due(plan, 110.0) == ["Links", "Books"]
     plan.start(plan.due(110.0), 110.0)
     assert due(plan, 110.0) == []
@@ -109,13 +109,13 @@ def test_an_event_source_makes_what_it_wakes_due_at_once() -> None:
 
 def test_a_topic_that_nothing_listens_to_wakes_nothing() -> None:
     plan = schedule(100.0, 100.0, 100.0)
-    plan.ring({Topic.KERNEL_LOG}, 110.0)
+    plan.notify({Topic.KERNEL_LOG}, 110.0)
     assert due(plan, 110.0) == []
 
 
 def test_what_others_keep_rests_between_two_looks() -> None:
     plan = schedule(100.0, 100.0, 100.0)
-    plan.ring({Topic.LINK}, 105.0)
+    plan.notify({Topic.LINK}, 105.0)
     assert due(plan, 105.0) == ["Links"]
     plan.start(plan.due(105.0), 105.0)
     assert plan.next() == 115.0
@@ -127,7 +127,7 @@ def test_a_storm_costs_one_look_a_second() -> None:
     looks = 0
     for event in range(10_000):
         now = 10.0 + event / 10_000 * 5.0
-        plan.ring({Topic.LINK}, now)
+        plan.notify({Topic.LINK}, now)
         begun = [fact for fact in plan.due(now) if fact is LINKS]
         plan.start(begun, now)
         looks += len(begun)
@@ -136,48 +136,48 @@ def test_a_storm_costs_one_look_a_second() -> None:
 
 def test_the_first_event_is_never_put_off_and_the_last_is_never_lost() -> None:
     plan = schedule(0.0, 0.0, 0.0)
-    plan.ring({Topic.LINK}, 10.0)
+    plan.notify({Topic.LINK}, 10.0)
     plan.start(plan.due(10.0), 10.0)
-    plan.ring({Topic.LINK}, 10.3)
+    plan.notify({Topic.LINK}, 10.3)
     assert "Links" not in due(plan, 10.9)
     assert plan.next() == 11.0
-    assert plan.deaf(10.3) == {Topic.LINK}
-    assert plan.hears_at(10.3) == 10.0 + EVENT_STORM_SECONDS
-    plan.ring((), 11.0)
+    assert plan.muted_topics(10.3) == {Topic.LINK}
+    assert plan.unmuted_at(10.3) == 10.0 + EVENT_STORM_SECONDS
+    plan.notify((), 11.0)
     assert "Links" in due(plan, 11.0)
 
 
 def test_a_storm_of_one_topic_puts_off_no_other() -> None:
     config = Fact(Slow, nothing, woken_by=frozenset({Topic.CONFIG}), every=60.0)
-    plan = Schedule((LINKS, config), begun={Links: 0.0, Slow: 0.0})
-    plan.ring({Topic.CONFIG}, 10.0)
+    plan = Schedule((LINKS, config), begun_at={Links: 0.0, Slow: 0.0})
+    plan.notify({Topic.CONFIG}, 10.0)
     plan.start(plan.due(10.0), 10.0)
-    plan.ring({Topic.CONFIG, Topic.LINK}, 10.1)
+    plan.notify({Topic.CONFIG, Topic.LINK}, 10.1)
     assert due(plan, 10.1) == ["Links"]
 
 
 def test_a_wanted_look_waits_for_its_time_and_is_wanted_once() -> None:
     plan = schedule(100.0, 100.0, 100.0)
-    plan.want([Links], 100.5)
+    plan.request([Links], 100.5)
     assert due(plan, 100.4) == []
     assert plan.next() == 100.5
     assert due(plan, 100.5) == ["Links"]
     plan.start(plan.due(100.5), 100.5)
-    plan.want([Links], 100.5)
+    plan.request([Links], 100.5)
     assert plan.next() == 130.5
 
 
 def test_the_sooner_of_two_wishes_holds() -> None:
     plan = schedule(100.0, 100.0, 100.0)
-    plan.want([Slow], 120.0)
-    plan.want([Slow], 110.0)
-    plan.want([Slow], 130.0)
+    plan.request([Slow], 120.0)
+    plan.request([Slow], 110.0)
+    plan.request([Slow], 130.0)
     assert plan.next() == 110.0
 
 
 def test_what_is_under_way_is_neither_due_nor_waited_for() -> None:
     plan = schedule(100.0, 100.0, 100.0)
-    plan.ring({Topic.LINK}, 150.0)
+    plan.notify({Topic.LINK}, 150.0)
     busy = frozenset({Links, Books})
     assert due(plan, 150.0, busy) == []
     assert plan.next(busy) == 160.0
@@ -191,18 +191,18 @@ def test_no_event_is_forgotten(steps: list[tuple[float, str]]) -> None:
     for pause, what in steps:
         now += pause
         if what == "ring":
-            plan.ring({Topic.LINK}, now)
+            plan.notify({Topic.LINK}, now)
             pending = now
         elif what == "want":
-            plan.want([Slow], now + 1.0)
-        plan.ring((), now)
-        if plan.begun[Links] >= pending:
+            plan.request([Slow], now + 1.0)
+        plan.notify((), now)
+        if plan.begun_at[Links] >= pending:
             pending = -inf
         plan.start(plan.due(now), now)
     end = now + EVENT_STORM_SECONDS
-    plan.ring((), end)
+    plan.notify((), end)
     plan.start(plan.due(end), end)
-    assert plan.begun[Links] >= pending
+    assert plan.begun_at[Links] >= pending
 
 
 def check(*needs: type, confirmation: Confirmation = Confirmation.FAST) -> Check:
@@ -277,7 +277,7 @@ def test_glance(
 
 def test_what_is_not_fresh_is_to_be_looked_at() -> None:
     begun: dict[type, float] = {Links: 99.0, Slow: 10.0, Books: 30.0}
-    assert look_schedule.not_fresh(check(Links, Slow, Books), begun, 98.0, (Books,), 100.0) == {Slow, Books}
-    assert look_schedule.not_fresh(check(Links, Slow, Books), begun | {Books: 50.0}, 98.0, (Books,), 100.0) == {Slow}
+    assert look_schedule.stale_facts(check(Links, Slow, Books), begun, 98.0, (Books,), 100.0) == {Slow, Books}
+    assert look_schedule.stale_facts(check(Links, Slow, Books), begun | {Books: 50.0}, 98.0, (Books,), 100.0) == {Slow}
     books = check(Links, Books, confirmation=Confirmation.RECORDS)
-    assert look_schedule.not_fresh(books, begun | {Books: 50.0}, 98.0, (Books,), 100.0) == {Books}
+    assert look_schedule.stale_facts(books, begun | {Books: 50.0}, 98.0, (Books,), 100.0) == {Books}

@@ -34,14 +34,14 @@ def look(agent_state: AgentState, at: float, *found: Finding) -> tuple[AgentStat
 
 
 def ready() -> tuple[AgentState, Desired]:
-    agent_state = gate_readiness.begin(None, BOOT, "uid-1", 10.0)
+    agent_state = gate_readiness.state_at_start(None, BOOT, "uid-1", 10.0)
     for at in (20.0, 35.0):
         agent_state, _ = look(agent_state, at, *FINE)
     return look(agent_state, 50.0, *FINE)
 
 
 def test_opens_with_the_third_pass_and_not_before() -> None:
-    agent_state = gate_readiness.begin(None, BOOT, "uid-1", 10.0)
+    agent_state = gate_readiness.state_at_start(None, BOOT, "uid-1", 10.0)
     for at, state in ((20.0, NodeState.BOOTSTRAP), (35.0, NodeState.BOOTSTRAP), (50.0, NodeState.READY)):
         agent_state, told = look(agent_state, at, *FINE)
         assert (told.state, bool(told.taints), told.profiles[0].ready) == (
@@ -78,7 +78,7 @@ def test_a_quiet_turn_changes_nothing() -> None:
 def test_a_restart_tells_the_same_before_its_first_look() -> None:
     agent_state, told = ready()
     again, at_once = reconciliation.reconcile(
-        gate_readiness.begin(agent_state, BOOT, "uid-1", 60.0), Observed(), RULES, 60.0
+        gate_readiness.state_at_start(agent_state, BOOT, "uid-1", 60.0), Observed(), RULES, 60.0
     )
     assert again is agent_state
     assert (at_once.labels, at_once.taints, at_once.profiles) == (told.labels, told.taints, told.profiles)
@@ -99,8 +99,8 @@ def test_what_is_heard_beside_findings_counts() -> None:
 @pytest.mark.parametrize(
     ("repair", "state"),
     [
-        (Repair(able=True, running=True), NodeState.REPAIRING),
-        (Repair(able=True, ended=True), NodeState.VALIDATING),
+        (Repair(available=True, is_running=True), NodeState.REPAIRING),
+        (Repair(available=True, has_ended=True), NodeState.VALIDATING),
     ],
 )
 def test_what_the_repair_side_says_counts(repair: Repair, state: NodeState) -> None:
@@ -124,7 +124,7 @@ def grown() -> AgentState:
     """The memory of a node that is ready, at the moment at which a gate came to its profile: 100."""
     agent_state, _ = ready()
     pass_streaks = {check_id: streak for check_id, streak in agent_state.pass_streaks.items() if check_id != PORT}
-    return upgrade.with_newcomers(replace(agent_state, pass_streaks=pass_streaks), [PORT], 100.0)
+    return upgrade.with_pending_gates(replace(agent_state, pass_streaks=pass_streaks), [PORT], 100.0)
 
 
 def test_an_open_gate_waits_for_a_check_that_came_to_it_and_for_ten_minutes() -> None:

@@ -26,7 +26,7 @@ def seen(before: AgentState, at: float, *findings: Finding) -> AgentState:
 
 def test_another_version_keeps_aside_what_the_former_passed() -> None:
     before = agent_state(passed={KEY: "4"}, former_passed={"old": "1"}, gates=OPEN, former_gates=(("old", "ready"),))
-    after = upgrade.took_over(before, "2.0", 900.0)
+    after = upgrade.after_upgrade(before, "2.0", 900.0)
     assert (after.version, after.upgraded_at, after.former_passed) == ("2.0", 900.0, {KEY: "4"})
     assert after.passed == before.passed
     assert after.former_gates == before.gates == OPEN
@@ -34,11 +34,11 @@ def test_another_version_keeps_aside_what_the_former_passed() -> None:
 
 def test_the_same_version_changes_nothing() -> None:
     before = agent_state(former_passed={KEY: "4"}, upgraded_at=50.0)
-    assert upgrade.took_over(before, "1.0", 900.0) is before
+    assert upgrade.after_upgrade(before, "1.0", 900.0) is before
 
 
 def test_a_memory_that_nobody_wrote_has_no_former_version() -> None:
-    after = upgrade.took_over(agent_state(version="", passed={KEY: "4"}), "2.0", 900.0)
+    after = upgrade.after_upgrade(agent_state(version="", passed={KEY: "4"}), "2.0", 900.0)
     assert (after.version, after.upgraded_at, after.former_passed) == ("2.0", None, {})
 
 
@@ -75,7 +75,9 @@ def test_the_hold_is_ten_minutes() -> None:
 
 def upgraded() -> AgentState:
     """The memory of a port that passed, as the next version finds it at 200."""
-    return upgrade.took_over(seen(agent_state(), 100, finding(status=Status.OK, observed="4: ACTIVE")), "2.0", 200.0)
+    return upgrade.after_upgrade(
+        seen(agent_state(), 100, finding(status=Status.OK, observed="4: ACTIVE")), "2.0", 200.0
+    )
 
 
 def test_a_conviction_of_what_the_former_version_passed_is_spared_for_a_while() -> None:
@@ -83,8 +85,8 @@ def test_a_conviction_of_what_the_former_version_passed_is_spared_for_a_while() 
     after = seen(seen(upgraded(), 210, wrong), 211, wrong)
     (one,) = after.cases
     assert (one.convicted_at, one.deferred_until) == (211, 800)
-    assert upgrade.changed_by_upgrade(after, 799.9) == (one,)
-    assert upgrade.changed_by_upgrade(after, 800.0) == ()
+    assert upgrade.deferred_cases(after, 799.9) == (one,)
+    assert upgrade.deferred_cases(after, 800.0) == ()
     assert upgrade.version_disagreements(after) == (
         one,
     )  # the gate closes; whether the rollout goes on is for a human to say
@@ -94,7 +96,7 @@ def test_a_conviction_with_another_value_is_not_spared() -> None:
     down = finding(observed="1: DOWN")
     after = seen(seen(upgraded(), 210, down), 211, down)
     assert after.cases[0].deferred_until is None
-    assert upgrade.changed_by_upgrade(after, 220.0) == upgrade.version_disagreements(after) == ()
+    assert upgrade.deferred_cases(after, 220.0) == upgrade.version_disagreements(after) == ()
 
 
 def test_a_conviction_whose_value_changes_is_spared_no_more_and_never_again() -> None:
@@ -109,7 +111,7 @@ def test_a_conviction_whose_value_changes_is_spared_no_more_and_never_again() ->
 def test_what_already_failed_before_the_upgrade_is_not_spared() -> None:
     wrong = finding(observed="4: ACTIVE")
     before = seen(seen(agent_state(), 100, finding(status=Status.OK, observed="4: ACTIVE")), 110, wrong)
-    after = seen(upgrade.took_over(before, "2.0", 200.0), 210, wrong)
+    after = seen(upgrade.after_upgrade(before, "2.0", 200.0), 210, wrong)
     assert after.cases[0].convicted
     assert after.cases[0].deferred_until is None
 
@@ -121,13 +123,13 @@ def test_what_was_released_is_spared_no_more() -> None:
         after = seen(after, at, fine)
     (one,) = after.cases
     assert (one.convicted, one.deferred_until) == (False, None)
-    assert upgrade.changed_by_upgrade(after, 260.0) == upgrade.version_disagreements(after) == ()
+    assert upgrade.deferred_cases(after, 260.0) == upgrade.version_disagreements(after) == ()
 
 
 def test_only_what_is_believed_holds_a_rollout_up() -> None:
     suspected = case(convicted_at=None, deferred_until=800.0)
     assert (
-        upgrade.changed_by_upgrade(agent_state(cases=(suspected,)), 210.0)
+        upgrade.deferred_cases(agent_state(cases=(suspected,)), 210.0)
         == upgrade.version_disagreements(agent_state(cases=(suspected,)))
         == ()
     )
@@ -196,29 +198,31 @@ def test_what_fails_under_a_new_version_holds_a_rollout_up_before_it_is_believed
     different: dict[str, Any], now: float, told: tuple[str, ...], *, is_open: bool
 ) -> None:
     memory = agent_state(upgraded_at=200.0, cases=(case(**{"check_id": "port.state", **FAILED, **different}),))
-    assert rollout.suspected(memory, (rdma(ready=is_open),), now) == told
-    assert rollout.suspected(agent_state(upgraded_at=None, cases=memory.cases), (rdma(ready=is_open),), now) == ()
+    assert rollout.suspected_gates(memory, (rdma(ready=is_open),), now) == told
+    assert rollout.suspected_gates(agent_state(upgraded_at=None, cases=memory.cases), (rdma(ready=is_open),), now) == ()
 
 
 def test_a_gate_that_comes_with_a_version_is_awaited_and_its_fault_is_spared() -> None:
     before = agent_state(
         upgraded_at=200.0, cases=(case(), case("port.gid"), case("port.gid", port=2, convicted_at=None))
     )
-    after = upgrade.with_newcomers(before, ["port.gid"], 201.0)
+    after = upgrade.with_pending_gates(before, ["port.gid"], 201.0)
     assert after.unproven_until == {"port.gid": 801.0}
     assert upgrade.pending_gates(after) == {"port.gid"}
     assert [one.deferred_until for one in after.cases] == [None, 800.0, None]
     assert [one.check for one in upgrade.version_disagreements(after)] == ["port.gid"]
     assert upgrade.deferred_until(after, case("port.gid", convicted_at=799.0)) == 800.0
     assert upgrade.deferred_until(after, case("port.gid", convicted_at=800.0)) is None
-    assert upgrade.with_newcomers(after, ["port.gid"], 300.0) is after
+    assert upgrade.with_pending_gates(after, ["port.gid"], 300.0) is after
 
 
 @pytest.mark.parametrize(("upgraded_at", "at"), [(None, 201.0), (200.0, 800.0), (200.0, 199.0)])
 def test_a_gate_that_comes_with_the_configuration_is_awaited_by_no_rollout(
     upgraded_at: float | None, at: float
 ) -> None:
-    after = upgrade.with_newcomers(agent_state(upgraded_at=upgraded_at, cases=(case("port.gid"),)), ["port.gid"], at)
+    after = upgrade.with_pending_gates(
+        agent_state(upgraded_at=upgraded_at, cases=(case("port.gid"),)), ["port.gid"], at
+    )
     assert after.unproven_until == {"port.gid": at + UPGRADE_HOLD_SECONDS}
     assert upgrade.pending_gates(after) == frozenset()
     assert after.cases[0].deferred_until is None
@@ -226,8 +230,8 @@ def test_a_gate_that_comes_with_the_configuration_is_awaited_by_no_rollout(
 
 def test_what_the_configuration_asks_for_right_after_an_upgrade_is_its_own() -> None:
     before = agent_state(upgraded_at=200.0, cases=(case("port.gid"), case("pci.link")))
-    after = upgrade.with_newcomers(
-        upgrade.with_newcomers(before, ["port.gid"], 201.0), ["pci.link"], 210.0, configured=True
+    after = upgrade.with_pending_gates(
+        upgrade.with_pending_gates(before, ["port.gid"], 201.0), ["pci.link"], 210.0, configured=True
     )
     assert after.unproven_until == {"port.gid": 801.0, "pci.link": 810.0}
     assert upgrade.pending_gates(after) == {"port.gid"}
@@ -235,7 +239,9 @@ def test_what_the_configuration_asks_for_right_after_an_upgrade_is_its_own() -> 
 
 
 def test_the_next_version_waits_for_its_own_gates() -> None:
-    after = upgrade.took_over(upgrade.with_newcomers(agent_state(upgraded_at=200.0), ["port.gid"], 201.0), "2.0", 300.0)
+    after = upgrade.after_upgrade(
+        upgrade.with_pending_gates(agent_state(upgraded_at=200.0), ["port.gid"], 201.0), "2.0", 300.0
+    )
     assert after.unproven_until == {"port.gid": 801.0}
     assert upgrade.pending_gates(after) == frozenset()
 
@@ -244,8 +250,8 @@ def test_a_new_gate_that_can_look_again_has_its_time_anew() -> None:
     waits = agent_state(
         unproven_until={"port.gid": 801.0, "pci.link": 801.0}, blind={"port.gid": BlindSince(210.0, "denied")}
     )
-    assert upgrade.waiting_on(waits, {"port.gid"}, 1500.0) == {"port.gid": 801.0, "pci.link": 801.0}
-    assert upgrade.waiting_on(waits, (), 1500.0) == {"port.gid": 2100.0, "pci.link": 801.0}
+    assert upgrade.pending_until(waits, {"port.gid"}, 1500.0) == {"port.gid": 801.0, "pci.link": 801.0}
+    assert upgrade.pending_until(waits, (), 1500.0) == {"port.gid": 2100.0, "pci.link": 801.0}
 
 
 def test_a_damaged_memory_waits_for_no_gate() -> None:

@@ -103,9 +103,9 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
         ["gate-pending check=port.gid why=new in this version and yet to pass; a rollout waits until it did"],
     ),
     ({"pending_gates": ("port.mtu",)}, {}, ["gate-pending-no-more check=port.mtu"]),
-    ({}, {"would_run": (LINK_UP,)}, [WOULD_RUN]),
-    ({"would_run": (LINK_UP,)}, {"would_run": (LINK_UP,)}, []),
-    ({"would_run": (LINK_UP,)}, {}, []),
+    ({}, {"planned_remedies": (LINK_UP,)}, [WOULD_RUN]),
+    ({"planned_remedies": (LINK_UP,)}, {"planned_remedies": (LINK_UP,)}, []),
+    ({"planned_remedies": (LINK_UP,)}, {}, []),
     ({"event_sources": {"link": EventSourceState(True)}}, {"event_sources": {"link": EventSourceState(True)}}, []),
     ({}, {"event_sources": {"link": EventSourceState(True, 2)}}, []),
     (
@@ -161,7 +161,7 @@ def test_a_transition(before: dict[str, Any], after: dict[str, Any], told: list[
 def test_what_is_seen_of_a_conviction_says_what_to_do() -> None:
     mended = replace(finding(), fix="ip link set eth2 up", verdict=replace(finding().verdict, remedy=LINK_UP[1]))
     other = replace(finding(place="0000:5d:00.0"), fix="of another port")
-    after = status(cases=(case(),), would_run=(LINK_UP,), report=report(other, mended))
+    after = status(cases=(case(),), planned_remedies=(LINK_UP,), report=report(other, mended))
     assert [one.fields["fix"] for one in log_lines.transitions(status(), after) if "fix" in one.fields] == [
         "ip link set eth2 up",
         "ip link set eth2 up",

@@ -155,7 +155,7 @@ SAID = Desired(NodeState.READY, conditions=(READY,), labels={"a": "b"}, taints=(
 SAYS_ROWS = [
     pytest.param({}, True, id="the same"),
     pytest.param({"conditions": (replace(READY, message="+37 in 10 s"),)}, True, id="other words"),
-    pytest.param({"profiles": (), "would_run": (("a", Remedy("b")),)}, True, id="nothing that is published"),
+    pytest.param({"profiles": (), "planned_remedies": (("a", Remedy("b")),)}, True, id="nothing that is published"),
     pytest.param({"conditions": (replace(READY, reason="Other"),)}, False, id="another reason"),
     pytest.param({"conditions": (replace(READY, status="Unknown"),)}, False, id="another status"),
     pytest.param({"conditions": (READY, replace(READY, type="nodeprep.io/x"))}, False, id="another condition"),

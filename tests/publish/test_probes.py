@@ -98,5 +98,5 @@ def test_the_series_of_a_rollout_and_of_a_taint_that_is_held_back() -> None:
     assert series["nodeprep_upgrade_deferred_checks"].of(status(pending_gates=("pci.link",))) == {(): 1.0}
     assert series["nodeprep_upgrade_deferred_checks"].of(status()) == {(): 0.0}
     assert series["nodeprep_taint_ok"].of(held) == {(): 1.0}
-    untainted = replace(held, desired=replace(held.desired, untainted="no taint: kube-system/rdma-dp ..."))
+    untainted = replace(held, desired=replace(held.desired, taint_hindrance="no taint: kube-system/rdma-dp ..."))
     assert series["nodeprep_taint_ok"].of(untainted) == {(): 0.0}

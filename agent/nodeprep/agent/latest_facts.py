@@ -154,7 +154,7 @@ class LatestFacts:
             kind
             for check in self.checks
             if check.id in self.said and self._words(check.id) != self._counted.get(check.id)
-            for kind in look_schedule.not_fresh(check, self.begun, since, RECORDS, now)
+            for kind in look_schedule.stale_facts(check, self.begun, since, RECORDS, now)
         }
 
     def words(self) -> Mapping[str, Words]:

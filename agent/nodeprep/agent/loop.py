@@ -91,7 +91,7 @@ class Agent:
         """Judge until stopped."""
         self._begin()
         while "stop" not in self._asked:
-            self.turn(self.means.event_sources.wait(self._patience(), self._schedule.deaf(clock.now())))
+            self.turn(self.means.event_sources.wait(self._patience(), self._schedule.muted_topics(clock.now())))
         if self.means.publisher is not None:
             self.means.publisher.stop()
         self._reconciler.state_writer.save(self._reconciler.agent_state, clock.now())
@@ -134,8 +134,8 @@ class Agent:
             log_lines.tell([LogEntry("reset", {"inventory": "forget-inventory" in forget})], LOGGER)
         if self._reconciler.proves_anew:
             self._reconciler.proves_anew = False
-            self._schedule.want((fact.kind for fact in FACTS), now)
-        self._schedule.ring(rung, now)
+            self._schedule.request((fact.kind for fact in FACTS), now)
+        self._schedule.notify(rung, now)
         due = self._schedule.due(now, self._observer.under_way)
         anew = not self._schedule.is_calm(now)
         self._schedule.start(due, now)
@@ -151,7 +151,7 @@ class Agent:
             else:
                 self._tell(status)
                 for kind, at in self._reconciler.wanted(now).items():
-                    self._schedule.want((kind,), at)
+                    self._schedule.request((kind,), at)
                 self._look_past()
         if not self._asked & {"forget", "forget-inventory"}:
             self._forgotten.set()
@@ -237,7 +237,7 @@ class Agent:
         now = clock.now()
         busy = self._observer.under_way
         overdue = self._observer.next_deadline()
-        due = min(self._schedule.next(busy), self._schedule.hears_at(now), inf if overdue is None else overdue)
+        due = min(self._schedule.next(busy), self._schedule.unmuted_at(now), inf if overdue is None else overdue)
         return min(max(due - now, 0.0), LOOP_PERIOD_SECONDS)
 
     def _tell(self, status: NodeStatus) -> None:
@@ -299,7 +299,7 @@ class Agent:
         self.settings = settings
         self._reconciler.follow(settings)
         self._excluded = profile_selection.excluded_paths(settings)
-        self._schedule.every = self._periods()
+        self._schedule.periods = self._periods()
         self._observer.host = self._host()
 
     def _host(self) -> Host:

@@ -41,7 +41,7 @@ def meet_node(agent_state: AgentState, heard: NodeAnnotations, now: float, *, fo
     known = agent_state.node_uid
     if is_new:
         agent_state = replace(
-            gate_readiness.begin(agent_state, agent_state.boot_id, heard.uid, now),
+            gate_readiness.state_at_start(agent_state, agent_state.boot_id, heard.uid, now),
             node_uid=heard.uid,
             version=__version__,
         )

@@ -29,7 +29,7 @@ def assigned_profiles(
 ) -> tuple[AssignedProfile, ...]:
     """The profiles whose gates count, and for each reason in `undecided` one whose gate never opens."""
     undecided = tuple(
-        AssignedProfile("unknown", (), gating=True, rdma=False, refused=reason) for reason in selection.undecided
+        AssignedProfile("unknown", (), gating=True, rdma=False, refusal=reason) for reason in selection.undecided
     )
     parts = () if selection.is_guess else selection.parts
     return (*(_assigned_profile(part, selection, gate, mode, agent_state) for part in parts), *undecided)
@@ -41,13 +41,13 @@ def _assigned_profile(
     gating = part.is_one_of(gate.profiles)
     rdma = RDMA in part.profile.gates
     unconfirmed = selection.by_hardware and rdma and gating and mode is not Mode.OBSERVE
-    refused = ""
+    refusal = ""
     if unconfirmed and profile_selection.baseline(agent_state) is None and not gate.allow_auto:
-        refused = (
+        refusal = (
             f"{part.profile.name} was chosen by hardware and nothing says what belongs here: assign a captured "
             "profile, let the node be ready once in mode observe, or set gate.allow-auto"
         )
-    return AssignedProfile(part.profile.name, part.profile.gates, gating, rdma, refused)
+    return AssignedProfile(part.profile.name, part.profile.gates, gating, rdma, refusal)
 
 
 def with_new_gates(
@@ -77,7 +77,7 @@ def with_new_gates(
     )
     is_open = {name for name, _ in agent_state.gates}
     newcomers = (gate for name in is_open & known.keys() for gate in came.get(name, ()))
-    return upgrade.with_newcomers(agent_state, newcomers, now, configured=configured)
+    return upgrade.with_pending_gates(agent_state, newcomers, now, configured=configured)
 
 
 def _with_gates_to_pass(agent_state: AgentState, selection: ProfileSelection) -> AgentState:

@@ -162,7 +162,7 @@ class Reconciler(Struct):
         self.agent_state = agent_state
         self.state_writer.keep(agent_state, now)  # before anybody is told
         self._count(told)
-        self._taints_since = (self._taints_since or now) if told.taints or told.untainted else None
+        self._taints_since = (self._taints_since or now) if told.taints or told.taint_hindrance else None
         self.status = self._status(self._report(assessment, selection), told, event_sources)
         return self.status
 
@@ -179,7 +179,7 @@ class Reconciler(Struct):
             self.agent_state, CHECKS, self._gates(), self.settings.agent.confirmation
         )
         for check, at in looks.items():
-            for kind in look_schedule.not_fresh(CHECKS[check], self.latest.begun, at, RECORDS, now):
+            for kind in look_schedule.stale_facts(CHECKS[check], self.latest.begun, at, RECORDS, now):
                 wanted[kind] = min(wanted.get(kind, at), at)
         return wanted
 
@@ -237,7 +237,7 @@ class Reconciler(Struct):
 
     def _count(self, told: Desired) -> None:
         """Count each remedy that the mode did not run, once per time that it was due."""
-        due = frozenset((check, _named(remedy)) for check, remedy in told.would_run)
+        due = frozenset((check, _named(remedy)) for check, remedy in told.planned_remedies)
         self.suppressed[f"mode-{self.settings.agent.mode}"] += len(due - self._would)
         self._would = due
 
@@ -263,7 +263,7 @@ class Reconciler(Struct):
     def _status(self, report: Report, told: Desired, event_sources: Mapping[str, EventSourceState]) -> NodeStatus:
         self.rounds += 1
         latest = self.latest
-        deferred = upgrade.changed_by_upgrade(self.agent_state, clock.now())
+        deferred = upgrade.deferred_cases(self.agent_state, clock.now())
         return NodeStatus(
             report=report,
             desired=told,
@@ -281,7 +281,7 @@ class Reconciler(Struct):
             gate_trouble=self.gate_trouble,
             deferred=tuple(dict.fromkeys(case.check for case in deferred)),
             rollout_blockers=rollout.rollout_blockers(self.agent_state, told.profiles, clock.now()),
-            suspected=rollout.suspected(self.agent_state, told.profiles, clock.now()),
+            suspected=rollout.suspected_gates(self.agent_state, told.profiles, clock.now()),
             pending_gates=tuple(sorted(upgrade.pending_gates(self.agent_state))),
             version_disagreements=tuple(
                 dict.fromkeys(case.check for case in upgrade.version_disagreements(self.agent_state))

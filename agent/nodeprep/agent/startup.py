@@ -26,7 +26,7 @@ def start(store: Store, run_directory: str, boot_id: str, now: float) -> StartSt
     recalled = state_file.load(store)
     found_open = gate_files.opened(run_directory, boot_id)
     known = recalled.agent_state and still_true(recalled.agent_state, __version__, now)
-    agent_state = upgrade.took_over(gate_readiness.begin(known, boot_id, "", now), __version__, now)
+    agent_state = upgrade.after_upgrade(gate_readiness.state_at_start(known, boot_id, "", now), __version__, now)
     if recalled.agent_state is None and not recalled.trouble and not found_open:
         agent_state = replace(agent_state, why=f"the first start here: no memory in {store.directory}")
     return StartState(

@@ -1,4 +1,4 @@
-"""What stands against the gates of a node now, and which of it is at the root of the rest."""
+"""The confirmed faults that close the gates of a node now, and which of them explain the others."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from nodeprep.model import Check
 
 
 def is_deferred(case: Case, now: float) -> bool:
-    """Whether only a new version of ours sees it, so that it does not close the gate yet (design 3.5)."""
+    """Whether only a new version of nodeprep sees it, so that it does not close the gate yet (design 3.5)."""
     return case.deferred_until is not None and now < case.deferred_until
 
 
 def convictions(agent_state: AgentState, gates: Collection[str], now: float) -> tuple[Case, ...]:
-    """What is believed of these checks and closes the gate."""
+    """The convicted cases of these checks that close the gate."""
     return tuple(
         case for case in agent_state.cases if case.convicted and case.check in gates and not is_deferred(case, now)
     )
 
 
-def suspected(agent_state: AgentState, gates: Collection[str], now: float) -> Case | None:
-    """What failed in the last fresh look at it: not yet to be believed, but no moment to open a gate."""
+def suspected_case(agent_state: AgentState, gates: Collection[str], now: float) -> Case | None:
+    """A case whose last fresh look failed. It is not confirmed yet, but no gate may open now."""
     looked_at = (
         case for case in agent_state.cases if case.looks and case.check in gates and not is_deferred(case, now)
     )
@@ -30,27 +30,27 @@ def suspected(agent_state: AgentState, gates: Collection[str], now: float) -> Ca
 
 
 def roots(cases: Iterable[Case], checks: Mapping[str, Check]) -> tuple[Case, ...]:
-    """The cases that no other of them explains, in the order in which a person would look."""
+    """The cases that no other of them explains, in the order in which a person would look at them."""
     found = tuple(cases)
     if not found:
         return ()
     order = {check: number for number, check in enumerate(checks)}
-    first = [case for case in found if not _follows(case, found, checks)]
+    first = [case for case in found if not _is_consequence(case, found, checks)]
     return tuple(sorted(first, key=lambda case: (order.get(case.check, len(order)), case.place, case.port or 0)))
 
 
-def repairable(case: Case, stood: float, now: float) -> bool:
-    """Whether a remedy of ours may mend it now: believed for `stood` seconds, still failing and not latched."""
+def is_repairable(case: Case, least_age: float, now: float) -> bool:
+    """Whether a remedy may mend it now: convicted for `least_age` seconds, still failing and not latched."""
     if case.remedy is None or case.latched or case.convicted_at is None:
         return False
-    return case.passes == 0 and now - case.convicted_at >= stood
+    return case.passes == 0 and now - case.convicted_at >= least_age
 
 
 def summary(case: Case) -> str:
-    """A conviction in a line, for people."""
+    """A conviction in one line, for people."""
     return f"{case.check} {case.reason}: {case.message or case.name}"
 
 
-def _follows(case: Case, others: tuple[Case, ...], checks: Mapping[str, Check]) -> bool:
+def _is_consequence(case: Case, others: tuple[Case, ...], checks: Mapping[str, Check]) -> bool:
     causes = fault_causes.ancestors(case.check, {name: check.after for name, check in checks.items()})
     return any(other.check in causes and fault_causes.explains(other.subject, case.subject) for other in others)

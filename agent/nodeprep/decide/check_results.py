@@ -1,4 +1,4 @@
-"""What one fresh look at one check said: who failed, at whom it could not look, and what passed at which value."""
+"""What one fresh look at one check found: failures, subjects that it could not see, and values that passed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CheckObservation(Value):
 
 
 class CheckResult(Value):
-    """The findings of a check that was looked at afresh; there are none where it was not run."""
+    """The findings of one check from a fresh look. There are none if the check was not run."""
 
     check: Check
     observation: CheckObservation
@@ -27,7 +27,7 @@ class CheckResult(Value):
 
     @property
     def failures(self) -> dict[Subject, Finding]:
-        """Whom it found at fault and nobody excused; of several faults of one subject, the root comes first."""
+        """The failed subjects that no waiver excuses. Of several failures of one subject, the root comes first."""
         found: dict[Subject, Finding] = {}
         for one in sorted((one for one in self.findings if one.waived is None), key=_rank):
             if one.status is Status.FAIL:
@@ -36,52 +36,52 @@ class CheckResult(Value):
 
     @property
     def is_clean(self) -> bool:
-        """Whether it found no fault and could look at everything, but for what an operator excused."""
+        """Whether it found no fault and could look at everything. Waived findings do not count."""
         standing = (one.status for one in self.findings if one.waived is None)
         return bool(self.findings) and not {Status.FAIL, Status.UNKNOWN}.intersection(standing)
 
     @property
-    def blind(self) -> str:
-        """At what it could not look, for people; "" where it could, and where another finding says why."""
+    def blind_message(self) -> str:
+        """What it could not look at, for people. "" if it could, or if another finding says why."""
         unknown = (one for one in self.findings if one.status is Status.UNKNOWN and one.counts)
         return min((one.verdict.message for one in unknown), default="")
 
     def could_look_at(self, subject: Subject) -> bool:
-        """Whether silence about a subject, or a pass, is a word about it. A waiver does not make it one."""
+        """Whether a pass or no finding tells anything about a subject. A waiver does not change that."""
         unknown = (one.subject for one in self.findings if one.status is Status.UNKNOWN)
         return bool(self.findings) and not any(_hides(one, subject) for one in unknown)
 
     @property
     def values(self) -> dict[Subject, str]:
-        """The value at which each subject passed; "" for those that failed or passed at several."""
+        """The value at which each subject passed. "" if it failed or passed at several values."""
         failed = {one.subject for one in self.findings if one.status is Status.FAIL}
-        told: dict[Subject, set[str]] = {subject: set() for subject in failed}
+        values: dict[Subject, set[str]] = {subject: set() for subject in failed}
         for one in self.findings:
             if one.status is Status.OK:
-                told.setdefault(one.subject, set()).add(one.verdict.observed)
-        return {one: min(said) if len(said) == 1 and one not in failed else "" for one, said in told.items()}
+                values.setdefault(one.subject, set()).add(one.verdict.observed)
+        return {one: min(seen) if len(seen) == 1 and one not in failed else "" for one, seen in values.items()}
 
 
 def check_results(
-    findings: Iterable[Finding], fresh: Mapping[str, CheckObservation], checks: Mapping[str, Check]
+    findings: Iterable[Finding], observations: Mapping[str, CheckObservation], checks: Mapping[str, Check]
 ) -> tuple[CheckResult, ...]:
-    """One for each check of ours that was looked at afresh, in the order of their ids."""
-    said: dict[str, list[Finding]] = {}
+    """One result for each of our checks that has a fresh look, in the order of their ids."""
+    found_by_check: dict[str, list[Finding]] = {}
     for one in findings:
-        said.setdefault(one.check, []).append(one)
-    looked = sorted(fresh.keys() & checks.keys())
-    return tuple(CheckResult(checks[one], fresh[one], tuple(said.get(one, ()))) for one in looked)
+        found_by_check.setdefault(one.check, []).append(one)
+    observed = sorted(observations.keys() & checks.keys())
+    return tuple(CheckResult(checks[one], observations[one], tuple(found_by_check.get(one, ()))) for one in observed)
 
 
 def _rank(finding: Finding) -> tuple[bool, str, str, str, str]:
-    """Any order will do that is the same whatever the order of the findings."""
+    """Any order, as long as it does not depend on the order of the findings."""
     verdict = finding.verdict
     remedy = "" if verdict.remedy is None else str(verdict.remedy)
     return finding.root is not None, verdict.reason, verdict.message, verdict.observed, remedy
 
 
 def _hides(unknown: Subject, subject: Subject) -> bool:
-    """Whether looking at the one in vain leaves the other in the dark: the whole, or the device of the port."""
+    """Whether a failed look at `unknown` also hides `subject`: it is the whole node, or the device of the port."""
     if unknown in (NODE, SEVERAL):
         return True
     return unknown.place == subject.place and unknown.port in (None, subject.port)

@@ -1,4 +1,4 @@
-"""The Node's conditions: whether a job may land here, area by area, and in one line why not."""
+"""The Node's conditions: whether a job may land here, also area by area, and in one line why not."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nodeprep.values import Value
 
 PREFIX = "nodeprep.io"
 TRAINING_READY = f"{PREFIX}/TrainingReady"
-# Of a ready node to which a profile came whose gate stays shut, for a look at it just failed.
+# The reason on a ready node with a new profile whose gate stays closed, because a look at it just failed.
 TO_BE_CONFIRMED = "ToBeConfirmed"
-NEWCOMERS = "new there and yet to pass:"
+PENDING_GATES_PREFIX = "new there and yet to pass:"
 TROUBLE_LIMIT_CHARACTERS = 200  # characters of what is wrong with the agent itself, at the end of a message
 
-# The areas of design 3.5, by families of checks; what is in none, such as limits, counts for TrainingReady alone.
+# The areas of design 3.5, by families of checks. A family in no area, such as limits, counts for TrainingReady only.
 RDMA_READY = f"{PREFIX}/RDMAReady"
 AREAS: Mapping[str, frozenset[str]] = {
     RDMA_READY: frozenset(
@@ -30,7 +30,7 @@ AREAS: Mapping[str, frozenset[str]] = {
 
 
 class NodeCondition(Value):
-    """A Node condition that ought to be there; `status` is "True", "False" or "Unknown", positive polarity."""
+    """A desired condition of the Node. `status` is "True", "False" or "Unknown"; True is good."""
 
     type: str
     status: str
@@ -41,8 +41,8 @@ class NodeCondition(Value):
 class AgentTrouble(Value):
     """What is wrong with the agent itself, for the message of TrainingReady.
 
-    A memory that cannot be kept, a bad file, writes that the cluster denies or does not admission policy, and what of
-    the node it could write and should not.
+    `store`: the state file cannot be written. `config`: a file is bad. `publish`: the cluster denies writes, or
+    enforces no admission policy. `exposed`: what of the node the agent could write and should not.
     """
 
     store: str = ""
@@ -52,10 +52,10 @@ class AgentTrouble(Value):
 
 
 class ConditionInputs(Value):
-    """What conditions and taints are read from.
+    """What conditions and taints are made from.
 
-    `gates` are those of all assigned profiles and `convicted` what is believed of them; `closing` are the gates that
-    the state goes by. `untainted`: why our taint does not stand though it ought to.
+    `gates` are the gates of all assigned profiles, and `convictions` the convicted cases of them. `closing_gates` are
+    the gates that decide the state. `taint_hindrance`: why our taint is not set although it is due.
     """
 
     agent_state: AgentState
@@ -63,57 +63,61 @@ class ConditionInputs(Value):
     profiles: tuple[ProfileReadiness, ...]
     checks: Mapping[str, Check]
     gates: tuple[str, ...]
-    closing: tuple[str, ...]
-    convicted: tuple[Case, ...]
+    closing_gates: tuple[str, ...]
+    convictions: tuple[Case, ...]
     now: float
     blind_after: float
     full_round: bool
-    untainted: str = ""
+    taint_hindrance: str = ""
 
-    def blind(self, gates: Iterable[str]) -> tuple[str, str] | None:
-        """The first of the gates that could not look for too long, and at what."""
+    def blind_gate(self, gates: Iterable[str]) -> tuple[str, str] | None:
+        """The first of the gates that could not look for too long, and what it could not look at."""
         for gate in gates if self.agent_state.blind else ():
             blind = self.agent_state.blind.get(gate)
             if blind is not None and self.now - blind.since >= self.blind_after:
                 return gate, blind.message
         return None
 
-    def against(self, gates: Collection[str]) -> tuple[Case | None, str]:
-        """What a person should look at first among these gates, and how many findings there are beside it."""
-        found = [case for case in self.convicted if case.check in gates]
+    def main_fault(self, gates: Collection[str]) -> tuple[Case | None, str]:
+        """The fault of these gates to look at first, and a text with the number of the others."""
+        found = [case for case in self.convictions if case.check in gates]
         if not found:
             return None, ""
         more = len(found) - 1
         return active_faults.roots(found, self.checks)[0], f" (and {more} more)" if more else ""
 
 
-def conditions(sight: ConditionInputs, trouble: AgentTrouble) -> tuple[NodeCondition, ...]:
+def conditions(inputs: ConditionInputs, trouble: AgentTrouble) -> tuple[NodeCondition, ...]:
     """TrainingReady, and each area of which the node has something."""
-    areas = (_area(sight, kind, families) for kind, families in AREAS.items())
-    return (_training_ready(sight, trouble), *(one for one in areas if one is not None))
+    areas = (_area(inputs, kind, families) for kind, families in AREAS.items())
+    return (_training_ready(inputs, trouble), *(one for one in areas if one is not None))
 
 
-def _training_ready(sight: ConditionInputs, trouble: AgentTrouble) -> NodeCondition:
+def _training_ready(inputs: ConditionInputs, trouble: AgentTrouble) -> NodeCondition:
     """Whether a job may land here, and in one line why not."""
-    status, why, message = _overall(sight)
-    troubles = (sight.untainted, trouble.store, trouble.config, trouble.publish, trouble.exposed)
+    status, why, message = _overall(inputs)
+    troubles = (inputs.taint_hindrance, trouble.store, trouble.config, trouble.publish, trouble.exposed)
     tail = "".join(f"; {kubernetes_text.line(one, TROUBLE_LIMIT_CHARACTERS)}" for one in troubles if one)
     return NodeCondition(TRAINING_READY, status, kubernetes_text.reason(why), kubernetes_text.line(message, tail=tail))
 
 
-def _overall(sight: ConditionInputs) -> tuple[str, str, str]:
-    agent_state = sight.agent_state
-    first, others = sight.against(sight.closing)
+def _overall(inputs: ConditionInputs) -> tuple[str, str, str]:
+    agent_state = inputs.agent_state
+    first, others = inputs.main_fault(inputs.closing_gates)
     if first is not None:
         return "False", first.reason, f"{agent_state.state}: {active_faults.summary(first)}{others}"
-    blind = sight.blind(sight.closing)
+    blind = inputs.blind_gate(inputs.closing_gates)
     if blind:
         return "Unknown", "CannotLook", f"{agent_state.state}: {blind[0]} could not look: {blind[1]}"
-    if agent_state.state is not NodeState.READY or any(one.gating and not one.ready for one in sight.profiles):
-        why = next((one.why for one in _chosen(sight) if one.why), agent_state.why)
-        return "False", state_reason(sight), why
+    if agent_state.state is not NodeState.READY or any(one.gating and not one.ready for one in inputs.profiles):
+        why = next((one.why for one in _deciding_profiles(inputs) if one.why), agent_state.why)
+        return "False", state_reason(inputs), why
     changed = next(
-        (one for one in agent_state.cases if one.check in sight.closing and active_faults.is_deferred(one, sight.now)),
+        (
+            one
+            for one in agent_state.cases
+            if one.check in inputs.closing_gates and active_faults.is_deferred(one, inputs.now)
+        ),
         None,
     )
     if changed is not None:
@@ -122,33 +126,33 @@ def _overall(sight: ConditionInputs) -> tuple[str, str, str]:
             "VerdictChangedByUpgrade",
             f"the gate stays open, though only this version sees {active_faults.summary(changed)}",
         )
-    new = gate_readiness.missing_gates(agent_state, sight.closing, sight.now)
+    new = gate_readiness.missing_gates(agent_state, inputs.closing_gates, inputs.now)
     if new:
-        return "True", "GatesToPass", f"the gate stays open, though {NEWCOMERS} {kubernetes_text.few(new)}"
-    names = ", ".join(one.name for one in sight.profiles if one.ready)
+        return "True", "GatesToPass", f"the gate stays open, though {PENDING_GATES_PREFIX} {kubernetes_text.few(new)}"
+    names = ", ".join(one.name for one in inputs.profiles if one.ready)
     return "True", "Ready", f"every gate check passes: {names}" if names else "no profile demands anything"
 
 
-def _chosen(sight: ConditionInputs) -> tuple[ProfileReadiness, ...]:
-    """The profiles that the state goes by."""
-    return tuple(one for one in sight.profiles if one.gating) or sight.profiles
+def _deciding_profiles(inputs: ConditionInputs) -> tuple[ProfileReadiness, ...]:
+    """The profiles that decide the state."""
+    return tuple(one for one in inputs.profiles if one.gating) or inputs.profiles
 
 
-def state_reason(sight: ConditionInputs) -> str:
-    """The reason where nothing is convicted: a refused profile, a look to be confirmed, or the state itself."""
-    if any(one.refused for one in _chosen(sight)):
+def state_reason(inputs: ConditionInputs) -> str:
+    """The reason if nothing is convicted: a refused profile, a failure to be confirmed, or the state itself."""
+    if any(one.refusal for one in _deciding_profiles(inputs)):
         return "ProfileRefused"
-    return TO_BE_CONFIRMED if sight.agent_state.state is NodeState.READY else sight.agent_state.state.value
+    return TO_BE_CONFIRMED if inputs.agent_state.state is NodeState.READY else inputs.agent_state.state.value
 
 
-def _area(sight: ConditionInputs, kind: str, families: frozenset[str]) -> NodeCondition | None:
-    """The condition of an area; None where this node has nothing that it is about, or no profile asks for it."""
-    gates = [one for one in sight.gates if family(one) in families]
-    if kind == RDMA_READY and not any(one.rdma for one in sight.profiles):
+def _area(inputs: ConditionInputs, kind: str, families: frozenset[str]) -> NodeCondition | None:
+    """The condition of an area. None if the node has nothing of the area, or if no profile asks for it."""
+    gates = [one for one in inputs.gates if family(one) in families]
+    if kind == RDMA_READY and not any(one.rdma for one in inputs.profiles):
         return None
-    if not gates or not _applies(sight, families):
+    if not gates or not _applies(inputs, families):
         return None
-    first, others = sight.against(gates)
+    first, others = inputs.main_fault(gates)
     if first is not None:
         return NodeCondition(
             kind,
@@ -156,35 +160,35 @@ def _area(sight: ConditionInputs, kind: str, families: frozenset[str]) -> NodeCo
             kubernetes_text.reason(first.reason),
             kubernetes_text.line(active_faults.summary(first), tail=others),
         )
-    blind = sight.blind(gates)
+    blind = inputs.blind_gate(gates)
     if blind:
         return NodeCondition(
             kind, "Unknown", "CannotLook", kubernetes_text.line(f"{blind[0]} could not look: {blind[1]}")
         )
-    unproven = gate_readiness.missing_gates(sight.agent_state, gates, sight.now)
+    unproven = gate_readiness.missing_gates(inputs.agent_state, gates, inputs.now)
     missing = gate_readiness.missing_gates(
-        sight.agent_state, gates, sight.now, is_open=sight.agent_state.state is NodeState.READY
+        inputs.agent_state, gates, inputs.now, is_open=inputs.agent_state.state is NodeState.READY
     )
     if missing:
         count = f"{len(gates) - len(missing)} of {len(gates)} gate checks passed often enough in this boot"
         return NodeCondition(
             kind, "Unknown", "Bootstrap", kubernetes_text.line(f"{count}; not yet {kubernetes_text.few(missing)}")
         )
-    tail = f"; {NEWCOMERS} {kubernetes_text.few(unproven)}" if unproven else ""
+    tail = f"; {PENDING_GATES_PREFIX} {kubernetes_text.few(unproven)}" if unproven else ""
     return NodeCondition(kind, "True", "Passed", f"{len(gates) - len(unproven)} of {len(gates)} gate checks pass{tail}")
 
 
-def _applies(sight: ConditionInputs, families: frozenset[str]) -> bool:
+def _applies(inputs: ConditionInputs, families: frozenset[str]) -> bool:
     """Whether the node has what these checks are about.
 
-    A fault that is remembered counts though its device is gone; before the first full round, so does what passed once,
-    or a restart would take the condition away for a second.
+    A remembered fault counts although its device is gone. Before the first full round, what passed once counts too:
+    otherwise a restart would remove the condition for a second.
     """
-    if any(family(one.check) in families and one.status is not Status.ABSENT for one in sight.findings):
+    if any(family(one.check) in families and one.status is not Status.ABSENT for one in inputs.findings):
         return True
-    if any(family(case.check) in families for case in sight.convicted):
+    if any(family(case.check) in families for case in inputs.convictions):
         return True
-    return not sight.full_round and any(family(key) in families for key in sight.agent_state.passed)
+    return not inputs.full_round and any(family(key) in families for key in inputs.agent_state.passed)
 
 
 def family(check: str) -> str:

@@ -11,8 +11,8 @@ from nodeprep.values import Value, field
 class ConfirmationRule(Value):
     """How often a failure must be seen.
 
-    It is believed after `fails` of the last `of` fresh looks, each `apart` seconds after the one before, the first and
-    the last of them `span` seconds apart.
+    It is confirmed after `fails` of the last `of` fresh looks. Each is `apart` seconds after the one before; the first
+    and the last are `span` seconds apart.
     """
 
     fails: int
@@ -21,17 +21,17 @@ class ConfirmationRule(Value):
     span: float = 0.0
 
     @property
-    def reach(self) -> float:
-        """Seconds from the first of the failures to the last that may be believed."""
+    def least_span(self) -> float:
+        """Seconds at least from the first failure to the one that confirms it."""
         return max(self.span, self.apart * (self.fails - 1))
 
     @property
-    def step(self) -> float:
-        """Seconds between failures that are looked for to be believed as soon as may be."""
-        return self.reach / max(1, self.fails - 1)
+    def look_interval(self) -> float:
+        """Seconds between two looks if a failure is to be confirmed as soon as possible."""
+        return self.least_span / max(1, self.fails - 1)
 
     @property
-    def in_a_row(self) -> bool:
+    def must_be_consecutive(self) -> bool:
         """Whether one pass ends a suspicion."""
         return self.fails == self.of
 
@@ -48,9 +48,9 @@ RULES: Mapping[Confirmation, ConfirmationRule] = {
 class ConfirmationPolicy(Value):
     """Quick to close, slow to open (design 3.2). Times are seconds.
 
-    A release and a proof take `passes` fresh looks without a fault over `pass_span`, looked for every `pass_every`;
-    `flap_count` releases within `flap_window` latch; a check that could not look for `blind_after` has a condition of
-    its own.
+    A release and a proof take `passes` fresh looks without a fault over `pass_span`. The agent looks for them every
+    `pass_every`. `flap_count` releases within `flap_window` latch a case. A check that could not look for `blind_after`
+    has a condition of its own.
     """
 
     rules: Mapping[Confirmation, ConfirmationRule] = field(default_factory=lambda: RULES)
@@ -61,6 +61,6 @@ class ConfirmationPolicy(Value):
     flap_window: float = 1800.0
     blind_after: float = 600.0
 
-    def enough(self, passes: int, since: float | None, until: float) -> bool:
+    def is_enough(self, passes: int, since: float | None, until: float) -> bool:
         """Whether so many passes in a row, the first of which ended at `since`, are enough at `until`."""
         return passes >= self.passes and since is not None and until - since >= self.pass_span

@@ -1,4 +1,4 @@
-"""What the world should be told of this node: the table of design 3.4 as data, and what reads it."""
+"""What should stand on the Node: the table of modes (design 3.4) as data, and the function that reads it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MODES: Mapping[Mode, ModeRow] = {
 
 
 class GatePolicy(Value):
-    """Which profiles set the taint (globs of names), with which effect, and what the taints and labels are called.
+    """Which profiles set the taint (globs of names), with which effect, and the names of taints and labels.
 
     `allow_auto`: a profile for RDMA that only hardware chose may open a gate without a baseline. Names: design 3.4;
     some autoscalers want a prefix of their own for a bootstrap taint (docs/autoscalers.md).
@@ -62,7 +62,7 @@ class GatePolicy(Value):
 
 
 class Taint(Value):
-    """A taint that ought to be there."""
+    """A desired taint."""
 
     key: str
     value: str
@@ -70,12 +70,12 @@ class Taint(Value):
 
 
 class Desired(Value):
-    """What ought to stand: of ours, whatever is not in it is to be removed.
+    """What should stand on the Node. Anything else of ours is to be removed.
 
-    `labels` and `annotations` by key; `untainted`: why our taint does not stand though it ought to, for people;
-    `bootstrap_taint_may_stay`: whether the taint that others set at registration is left alone; `would_run` are
-    remedies of root convictions that stood long enough; no mode but repair runs them. `fix` is what a human does about
-    the fault that closes the gate, "" where none does.
+    `taint_hindrance`: why our taint is not set although it is due, for people. `bootstrap_taint_may_stay`: the taint
+    that others set at registration is left alone. `planned_remedies` are the remedies of root convictions that are old
+    enough; only mode repair runs them. `fix` is what a human does about the fault that closes the gate, "" if none
+    does.
     """
 
     state: NodeState
@@ -84,9 +84,9 @@ class Desired(Value):
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
-    untainted: str = ""
+    taint_hindrance: str = ""
     bootstrap_taint_may_stay: bool = True
-    would_run: tuple[tuple[str, Remedy], ...] = ()
+    planned_remedies: tuple[tuple[str, Remedy], ...] = ()
     fix: str = ""
 
 
@@ -104,41 +104,41 @@ def desired(
     trouble: AgentTrouble = NO_TROUBLE,
     full_round: bool = True,
 ) -> Desired:
-    """What the world should be told. `full_round`: every fact was looked at once since the start."""
-    said, assigned = tuple(findings), tuple(profiles)
-    closing = gate_readiness.node_gates(assigned)
-    gates = tuple(dict.fromkeys((*closing, *(one for profile in assigned for one in profile.gates))))
-    sight = ConditionInputs(
+    """What should stand on the Node. `full_round`: every fact was looked at once since the start."""
+    known_findings, known_profiles = tuple(findings), tuple(profiles)
+    closing_gates = gate_readiness.node_gates(known_profiles)
+    gates = tuple(dict.fromkeys((*closing_gates, *(one for profile in known_profiles for one in profile.gates))))
+    inputs = ConditionInputs(
         agent_state=agent_state,
-        findings=said,
-        profiles=assigned,
+        findings=known_findings,
+        profiles=known_profiles,
         checks=checks,
         gates=gates,
-        closing=closing,
-        convicted=active_faults.convictions(agent_state, gates, now),
+        closing_gates=closing_gates,
+        convictions=active_faults.convictions(agent_state, gates, now),
         now=now,
         blind_after=confirmation.blind_after,
         full_round=full_round,
-        untainted=taint_toleration.why_untainted(agent_state) if _is_due(assigned, mode) else "",
+        taint_hindrance=taint_toleration.taint_hindrance(agent_state) if _is_taint_due(known_profiles, mode) else "",
     )
     return Desired(
         state=agent_state.state,
-        profiles=assigned,
-        conditions=conditions.conditions(sight, trouble),
-        labels=_labels(agent_state, assigned, gate),
+        profiles=known_profiles,
+        conditions=conditions.conditions(inputs, trouble),
+        labels=_labels(agent_state, known_profiles, gate),
         annotations=_annotations(agent_state),
-        taints=_taints(sight, mode, gate),
-        untainted=sight.untainted,
+        taints=_taints(inputs, mode, gate),
+        taint_hindrance=inputs.taint_hindrance,
         bootstrap_taint_may_stay=_bootstrap_taint_may_stay(agent_state, mode, full_round=full_round),
-        would_run=_would_run(sight, readiness),
-        fix=_fix(sight),
+        planned_remedies=_planned_remedies(inputs, readiness),
+        fix=_fix(inputs),
     )
 
 
-def _fix(sight: ConditionInputs) -> str:
+def _fix(inputs: ConditionInputs) -> str:
     """What to do about the first fault that closes the gate, as long as it is seen."""
-    first, _ = sight.against(sight.closing)
-    about = [one for one in sight.findings if first and (one.check, one.subject) == (first.check, first.subject)]
+    first, _ = inputs.main_fault(inputs.closing_gates)
+    about = [one for one in inputs.findings if first and (one.check, one.subject) == (first.check, first.subject)]
     return about[0].fix if about else ""
 
 
@@ -150,17 +150,17 @@ def _labels(agent_state: AgentState, profiles: tuple[ProfileReadiness, ...], gat
     return labels
 
 
-def _taints(sight: ConditionInputs, mode: Mode, gate: GatePolicy) -> tuple[Taint, ...]:
-    """Our taint, where the mode sets one, a gating profile is not ready and the pods it needs would bear it."""
-    if not _is_due(sight.profiles, mode) or not sight.agent_state.taint_tolerated:
+def _taints(inputs: ConditionInputs, mode: Mode, gate: GatePolicy) -> tuple[Taint, ...]:
+    """Our taint, if the mode sets it, a gating profile is not ready, and the pods that the node needs tolerate it."""
+    if not _is_taint_due(inputs.profiles, mode) or not inputs.agent_state.taint_tolerated:
         return ()
-    first, _ = sight.against(sight.closing)
-    value = conditions.state_reason(sight) if first is None else kubernetes_text.reason(first.reason)
+    first, _ = inputs.main_fault(inputs.closing_gates)
+    value = conditions.state_reason(inputs) if first is None else kubernetes_text.reason(first.reason)
     return (Taint(gate.unhealthy_taint, kubernetes_text.label(value), gate.effect),)
 
 
-def _is_due(profiles: Iterable[ProfileReadiness], mode: Mode) -> bool:
-    """Whether our taint ought to stand."""
+def _is_taint_due(profiles: Iterable[ProfileReadiness], mode: Mode) -> bool:
+    """Whether the mode sets our taint and a gating profile is not ready."""
     return MODES[mode].taints and any(one.gating and not one.ready for one in profiles)
 
 
@@ -179,11 +179,11 @@ def _bootstrap_taint_may_stay(agent_state: AgentState, mode: Mode, *, full_round
     return not full_round
 
 
-def _would_run(sight: ConditionInputs, readiness: ReadinessPolicy) -> tuple[tuple[str, Remedy], ...]:
+def _planned_remedies(inputs: ConditionInputs, readiness: ReadinessPolicy) -> tuple[tuple[str, Remedy], ...]:
     """The remedies of root convictions, in the order in which they would run, each once."""
     found: dict[tuple[str, str, tuple[tuple[str, str], ...]], tuple[str, Remedy]] = {}
-    for case in active_faults.roots(sight.convicted, sight.checks):
-        if case.remedy is not None and active_faults.repairable(case, readiness.remedy_after, sight.now):
+    for case in active_faults.roots(inputs.convictions, inputs.checks):
+        if case.remedy is not None and active_faults.is_repairable(case, readiness.remedy_after, inputs.now):
             key = (case.check, case.remedy.playbook, tuple(sorted(case.remedy.args.items())))
             found.setdefault(key, (case.check, case.remedy))
     return tuple(found.values())

@@ -1,4 +1,4 @@
-"""What explains what: by the `after` of checks, and by where their subjects lie."""
+"""Which fault explains which: by the `after` of checks and by the place of their subjects."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ def ancestors(check: str, after: Mapping[str, tuple[str, ...]]) -> set[str]:
     return found
 
 
-def explains(there: Subject, here: Subject) -> bool:
-    """Whether a fault of the one can be why the other fails.
+def explains(cause: Subject, effect: Subject) -> bool:
+    """Whether a fault of `cause` can explain that `effect` fails.
 
-    They are about the same device or port, or one is about the whole node. Ports of one device explain no others.
+    They are about the same device or port, or one is about the whole node. A port does not explain another port of its
+    device.
     """
-    if there.place == NODE.place or here.place in (NODE.place, SEVERAL.place):
+    if cause.place == NODE.place or effect.place in (NODE.place, SEVERAL.place):
         return True
-    ports = {there.port, here.port}
-    return there.place == here.place and (None in ports or len(ports) == 1)
+    ports = {cause.port, effect.port}
+    return cause.place == effect.place and (None in ports or len(ports) == 1)

@@ -1,4 +1,4 @@
-"""What is believed of what is seen: convictions, releases, latches, proofs, and when to look again (design 3.2)."""
+"""Confirms what looks show: convictions, releases, latches, pass streaks, and when to look again (design 3.2)."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ PASSED_LIMIT_SUBJECTS = 1000  # subjects; a node of 8 GPUs and 8 NICs has some 2
 def confirm(  # noqa: PLR0917 - the memory, and what one round says to it
     agent_state: AgentState,
     findings: Iterable[Finding],
-    fresh: Mapping[str, CheckObservation],
+    observations: Mapping[str, CheckObservation],
     checks: Mapping[str, Check],
     policy: ConfirmationPolicy,
     now: float,
     log: KernelLog | None = None,
 ) -> AgentState:
-    """The memory after a round; the very same value if nothing changed.
+    """The agent state after a round. The same object if nothing changed.
 
-    `findings` are the standing ones of all checks, `fresh` the checks that were looked at afresh, by id: only those
-    count. `log` frees latches of devices that were set up anew since.
+    `findings` are the current ones of all checks. `observations` are the checks with a fresh look, by id: only these
+    count. `log` frees latches of devices that were probed again since.
     """
-    now = max((now, *(observation.ended for observation in fresh.values())))
+    now = max((now, *(observation.ended for observation in observations.values())))
     before = stored_state.without_future_times(agent_state, now)
-    said = check_results.check_results(findings, fresh, checks)
-    blind = _blinded(before.blind, said)
+    results = check_results.check_results(findings, observations, checks)
+    blind = _blinded(before.blind, results)
     after = replace(
         before,
-        pass_streaks=_pass_streaks(before.pass_streaks, said, policy),
-        cases=_freed(_cases(before, said, policy), log, now),
+        pass_streaks=_pass_streaks(before.pass_streaks, results, policy),
+        cases=_without_freed_latches(_cases(before, results, policy), log, now),
         blind=blind,
-        unproven_until=upgrade.waiting_on(before, blind, now),
-        passed=_passing(before.passed, said),
+        unproven_until=upgrade.pending_until(before, blind, now),
+        passed=_passing(before.passed, results),
     )
     return agent_state if after == agent_state else after
 
@@ -51,14 +51,14 @@ def confirm(  # noqa: PLR0917 - the memory, and what one round says to it
 def wanted_looks(
     agent_state: AgentState, checks: Mapping[str, Check], gates: Iterable[str], policy: ConfirmationPolicy
 ) -> dict[str, float]:
-    """By check id, when a look is wanted that no period gives. A time that has gone by means at once.
+    """By check id, when a look is wanted beside the periods. A time in the past means at once.
 
-    It is wanted to confirm a failure, or for the next pass of a proof (of a gate that is not proven) or of a release.
+    A look is wanted to confirm a failure, or for the next pass of a release or of a gate that is not proven.
     """
     wanted: dict[str, float] = {}
     for case in agent_state.cases:
         check = checks.get(case.check)
-        at = None if check is None else _wanted(case, policy.rules[check.confirmation], policy)
+        at = None if check is None else _wanted_look_at(case, policy.rules[check.confirmation], policy)
         if at is not None:
             wanted[case.check] = min(at, wanted.get(case.check, at))
     for gate in gates:
@@ -70,7 +70,7 @@ def wanted_looks(
 
 
 def reset(agent_state: AgentState, now: float) -> AgentState:
-    """The memory after a human said so: nothing is proven, nothing is held against anyone."""
+    """The agent state after a human's reset: nothing is proven, and there are no cases."""
     return replace(
         agent_state,
         state=NodeState.BOOTSTRAP,
@@ -83,40 +83,40 @@ def reset(agent_state: AgentState, now: float) -> AgentState:
     )
 
 
-def _cases(agent_state: AgentState, said: tuple[CheckResult, ...], policy: ConfirmationPolicy) -> tuple[Case, ...]:
-    """All cases after these answers: those that were there in their order, then the new ones."""
-    by_check = {answer.check.id: answer for answer in said}
-    failures = {answer.check.id: answer.failures for answer in said}
+def _cases(agent_state: AgentState, results: tuple[CheckResult, ...], policy: ConfirmationPolicy) -> tuple[Case, ...]:
+    """All cases after these results: the known ones in their order, then the new ones."""
+    by_check = {result.check.id: result for result in results}
+    failures = {result.check.id: result.failures for result in results}
     kept: list[Case] = []
     for case in agent_state.cases:
-        answer = by_check.get(case.check)
-        failure = failures[case.check].pop(case.subject, None) if answer else None
-        after = case if answer is None else _after(agent_state, case, answer, failure, policy)
+        result = by_check.get(case.check)
+        failure = failures[case.check].pop(case.subject, None) if result else None
+        after = case if result is None else _case_after(agent_state, case, result, failure, policy)
         kept += () if after is None else (after,)
     for check, others in failures.items():
-        for subject in sorted(others, key=_place):
-            opened = _after(agent_state, None, by_check[check], others[subject], policy)
+        for subject in sorted(others, key=_subject_order):
+            opened = _case_after(agent_state, None, by_check[check], others[subject], policy)
             kept += () if opened is None else (opened,)
     return tuple(kept)
 
 
-def _after(
-    agent_state: AgentState, case: Case | None, answer: CheckResult, failure: Finding | None, policy: ConfirmationPolicy
+def _case_after(
+    agent_state: AgentState, case: Case | None, result: CheckResult, failure: Finding | None, policy: ConfirmationPolicy
 ) -> Case | None:
-    """One case after a fresh answer of its check, None where there is none any more."""
+    """One case after a fresh result of its check. None if there is no case any more."""
     if failure is not None:
-        after = cases.failed(case, failure, answer.observation, answer.check, policy)
+        after = cases.after_failure(case, failure, result.observation, result.check, policy)
         was_deferred = case is None or not case.convicted or case.deferred_until is not None
         return replace(after, deferred_until=upgrade.deferred_until(agent_state, after)) if was_deferred else after
     if case is None:
         return None
-    if not answer.could_look_at(case.subject):
-        return cases.unseen(case)
-    return cases.passed(case, answer.observation, answer.check, policy)
+    if not result.could_look_at(case.subject):
+        return cases.after_blind_look(case)
+    return cases.after_pass(case, result.observation, result.check, policy)
 
 
-def _freed(found: tuple[Case, ...], log: KernelLog | None, now: float) -> tuple[Case, ...]:
-    """The cases, without the latches of devices that the kernel set up anew. What a process wrote frees none."""
+def _without_freed_latches(found: tuple[Case, ...], log: KernelLog | None, now: float) -> tuple[Case, ...]:
+    """The cases, without latches of devices that the kernel probed again. Lines of processes free none."""
     if log is None or not any(case.latched for case in found):
         return found
     lines = (line for line in log.lines if line.from_kernel and line.at <= now and PROBE_LINE.search(line.text))
@@ -124,34 +124,34 @@ def _freed(found: tuple[Case, ...], log: KernelLog | None, now: float) -> tuple[
     for line in lines:
         if line.bdf:
             probed[line.bdf] = max(line.at, probed.get(line.bdf, line.at))
-    return tuple(cases.freed(case, probed) for case in found)
+    return tuple(cases.after_probe(case, probed) for case in found)
 
 
 def _pass_streaks(
-    known: Mapping[str, PassStreak], answers: Iterable[CheckResult], policy: ConfirmationPolicy
+    known: Mapping[str, PassStreak], results: Iterable[CheckResult], policy: ConfirmationPolicy
 ) -> dict[str, PassStreak]:
-    """The proofs after these answers: what is proven stays so, a fault or a look in vain begins anew."""
+    """The pass streaks after these results. A proven one stays. A fault or a blind look starts it again."""
     return {
         **known,
-        **{one.check.id: _pass_streak(known.get(one.check.id, PassStreak()), one, policy) for one in answers},
+        **{one.check.id: _pass_streak(known.get(one.check.id, PassStreak()), one, policy) for one in results},
     }
 
 
-def _blinded(known: Mapping[str, BlindSince], answers: Iterable[CheckResult]) -> dict[str, BlindSince]:
-    """Which checks cannot look, since when."""
+def _blinded(known: Mapping[str, BlindSince], results: Iterable[CheckResult]) -> dict[str, BlindSince]:
+    """Which checks cannot look, and since when."""
     after = dict(known)
-    for one in answers:
+    for one in results:
         before = after.pop(one.check.id, None)
-        if one.blind:
+        if one.blind_message:
             since = one.observation.began if before is None else before.since
-            after[one.check.id] = BlindSince(since, cases.cut(one.blind, MESSAGE_LIMIT_CHARACTERS))
+            after[one.check.id] = BlindSince(since, cases.truncated(one.blind_message, MESSAGE_LIMIT_CHARACTERS))
     return after
 
 
-def _passing(known: Mapping[str, str], answers: Iterable[CheckResult]) -> dict[str, str]:
-    """The values at which subjects of gate checks last passed, the newest of them; who failed has none."""
+def _passing(known: Mapping[str, str], results: Iterable[CheckResult]) -> dict[str, str]:
+    """The values at which subjects of gate checks last passed, the newest of them. A failed subject has none."""
     after = dict(known)
-    for one in answers:
+    for one in results:
         if one.check.severity is not Severity.GATE:
             continue
         values = {AgentState.passed_key(one.check.id, subject): value for subject, value in one.values.items()}
@@ -164,23 +164,23 @@ def _passing(known: Mapping[str, str], answers: Iterable[CheckResult]) -> dict[s
     return dict(list(after.items())[-PASSED_LIMIT_SUBJECTS:])
 
 
-def _pass_streak(before: PassStreak, answer: CheckResult, policy: ConfirmationPolicy) -> PassStreak:
+def _pass_streak(before: PassStreak, result: CheckResult, policy: ConfirmationPolicy) -> PassStreak:
     if before.proven:
         return before
-    if not answer.is_clean:
+    if not result.is_clean:
         return PassStreak()
-    observation = answer.observation
+    observation = result.observation
     if not before.passes:
         first, passes = observation.ended, 1
     elif observation.began <= before.last:
-        return before  # it rests on what the look before saw
+        return before  # the facts are those of the look before
     else:
         first, passes = before.first, before.passes + 1
-    return PassStreak(passes, first, observation.ended, policy.enough(passes, first, observation.began))
+    return PassStreak(passes, first, observation.ended, policy.is_enough(passes, first, observation.began))
 
 
-def _wanted(case: Case, rule: ConfirmationRule, policy: ConfirmationPolicy) -> float | None:
-    """When to look at a subject again; after a look in vain the period will do."""
+def _wanted_look_at(case: Case, rule: ConfirmationRule, policy: ConfirmationPolicy) -> float | None:
+    """When to look at a subject again. After a blind look, the period is enough."""
     if case.blind or not case.looks:
         return None
     last, fault = case.looks[-1]
@@ -191,26 +191,26 @@ def _wanted(case: Case, rule: ConfirmationRule, policy: ConfirmationPolicy) -> f
     if not fault:
         return None
     first = case.looks[cases.first_failure(case.looks, rule.of)][0]
-    return _sooner(last, rule.step, first, rule.reach)
+    return _next_step_or_end(last, rule.look_interval, first, rule.least_span)
 
 
 def _next_pass(first: float, last: float, policy: ConfirmationPolicy) -> float:
-    return _sooner(last, policy.pass_every, first, policy.pass_span)
+    return _next_step_or_end(last, policy.pass_every, first, policy.pass_span)
 
 
-def _sooner(last: float, step: float, first: float, span: float) -> float:
-    """A step after the last look, or when the span from the first one is over if that comes before."""
-    following, end = _since(last, step), _since(first, span)
+def _next_step_or_end(last: float, step: float, first: float, span: float) -> float:
+    """A step after the last look, or the end of the span from the first one if that comes before."""
+    following, end = _time_after(last, step), _time_after(first, span)
     return min(following, end) if end > last else following
 
 
-def _since(start: float, seconds: float) -> float:
-    """The first time that is no less than so many seconds after `start`, however the sum was rounded."""
+def _time_after(start: float, seconds: float) -> float:
+    """The first time that is at least so many seconds after `start`, however the sum was rounded."""
     at = start + seconds
     while at - start < seconds:
         at = math.nextafter(at, math.inf)
     return at
 
 
-def _place(subject: Subject) -> tuple[str, int]:
+def _subject_order(subject: Subject) -> tuple[str, int]:
     return subject.place, -1 if subject.port is None else subject.port

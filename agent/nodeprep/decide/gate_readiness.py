@@ -1,4 +1,4 @@
-"""Whether the node is ready, and what state it is in: walks the table of design 3.1 (states.py) over the memory."""
+"""Whether the node is ready, and in which state it is: reads the table of design 3.1 (state_table.py)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = [
     "ReadinessPolicy",
     "Repair",
     "advance",
-    "begin",
     "missing_gates",
     "node_gates",
     "open_gates",
     "profile_readiness",
+    "state_at_start",
 ]
 
 
@@ -39,22 +39,22 @@ class Mode(StrEnum):
 
 
 class AssignedProfile(Value):
-    """A profile that this node has: its name, its gates, whether it sets the taint (`gating`) and is about RDMA.
+    """A profile of this node: its name, its gates, whether it sets the taint (`gating`) and is about RDMA.
 
-    `refused` says why its gate must not open whatever passes, such as a profile that nobody's baseline confirms.
+    `refusal` says why its gate must not open whatever passes. An example is a profile that no baseline confirms.
     """
 
     name: str
     gates: tuple[str, ...]
     gating: bool
     rdma: bool
-    refused: str = ""
+    refusal: str = ""
 
 
 class ProfileReadiness(Value):
-    """One profile: whether its device-stage gates hold, whether all do, and what is in the way, for people.
+    """One profile: whether its device-stage gates hold, whether all do, and if not why, for people.
 
-    `gates` and `refused` are those of the profile as it is assigned.
+    `gates` and `refusal` are those of the assigned profile.
     """
 
     name: str
@@ -64,31 +64,31 @@ class ProfileReadiness(Value):
     rdma: bool
     why: str = ""
     gates: tuple[str, ...] = ()
-    refused: str = ""
+    refusal: str = ""
 
 
-def begin(agent_state: AgentState | None, boot_id: str, node_uid: str, now: float) -> AgentState:
-    """The memory at a start: what was kept if it is of this boot and Node, else BOOTSTRAP with what outlives a boot.
+def state_at_start(agent_state: AgentState | None, boot_id: str, node_uid: str, now: float) -> AgentState:
+    """The agent state at a start: the stored one if it is of this boot and Node, else what outlives a boot.
 
-    None stands for no memory or one that could not be read. A `node_uid` that is empty, on either side, is not known
-    yet and matches; call this again once it is.
+    `agent_state` is None if there is none or if it could not be read. An empty `node_uid`, on either side, is not known
+    yet and matches. Call this again once it is known.
     """
     if agent_state is None:
         return AgentState(boot_id, node_uid, since=now, why="no memory of this node that can be read")
-    strange = _strange(agent_state, boot_id, node_uid, now)
-    if strange:
+    discard_reason = _discard_reason(agent_state, boot_id, node_uid, now)
+    if discard_reason:
         return replace(
             stored_state.surviving_reboot(agent_state),
             boot_id=boot_id,
             node_uid=node_uid or agent_state.node_uid,
             since=now,
-            why=strange,
+            why=discard_reason,
         )
     return replace(agent_state, node_uid=node_uid) if node_uid and not agent_state.node_uid else agent_state
 
 
-def _strange(agent_state: AgentState, boot_id: str, node_uid: str, now: float) -> str:
-    """Why what is remembered says nothing of this boot of this node, "" if it does."""
+def _discard_reason(agent_state: AgentState, boot_id: str, node_uid: str, now: float) -> str:
+    """Why the stored state says nothing about this boot of this node. "" if it does."""
     if not boot_id or agent_state.boot_id != boot_id:
         return "the node was booted anew"
     if node_uid and agent_state.node_uid and node_uid != agent_state.node_uid:
@@ -101,9 +101,9 @@ def _strange(agent_state: AgentState, boot_id: str, node_uid: str, now: float) -
 
 
 def node_gates(profiles: Sequence[AssignedProfile] | Sequence[ProfileReadiness]) -> tuple[str, ...]:
-    """The checks that the node's state goes by: gates of its gating profiles, else of all assigned.
+    """The checks that decide the node's state: gates of its gating profiles, else of all assigned profiles.
 
-    None where no profile demands anything: such a node is ready once it was looked at.
+    There are none if no profile demands anything. Such a node is ready after the first looks.
     """
     chosen = [one for one in profiles if one.gating] or profiles
     return tuple(dict.fromkeys(gate for one in chosen for gate in one.gates))
@@ -118,22 +118,22 @@ def advance(
     *,
     repair: Repair = NO_REPAIR,
 ) -> AgentState:
-    """The memory with the state that follows; as it is where nothing follows. Call it again until nothing changes."""
+    """The agent state with the next node state, or the same object. Call it again until nothing changes."""
     seen = _situation(agent_state, tuple(profiles), checks, policy, now, repair=repair)
     since = agent_state.all_passing_since if agent_state.all_passing_since is not None else now
-    if agent_state.all_passing_since != (since if seen.passes else None):
-        agent_state = replace(agent_state, all_passing_since=since if seen.passes else None)
+    if agent_state.all_passing_since != (since if seen.all_pass else None):
+        agent_state = replace(agent_state, all_passing_since=since if seen.all_pass else None)
     row = next((row for row in TABLE if row.start is agent_state.state and row.event(seen)), None)
     if row is None:
-        return _renewed(agent_state, seen)
+        return _with_current_reason(agent_state, seen)
     about = row.tell(seen)
     return replace(
         agent_state, state=row.to, since=now, why=kubernetes_text.line(f"{row.why}: {about}" if about else row.why)
     )
 
 
-def _renewed(agent_state: AgentState, seen: Situation) -> AgentState:
-    """The same state, for what keeps it so now: one fault may be gone and another have come."""
+def _with_current_reason(agent_state: AgentState, seen: Situation) -> AgentState:
+    """The same node state with its current reason: one fault may have gone and another may have come."""
     if agent_state.state is not NodeState.UNHEALTHY or not seen.roots:
         return agent_state
     why = kubernetes_text.line(f"{GATE_CHECK_FAILS}: {active_faults.summary(seen.roots[0])}")
@@ -153,14 +153,14 @@ def _situation(
     chosen = [one for one in profiles if one.gating] or profiles
     missing = missing_gates(agent_state, gates, now, is_open=agent_state.state is NodeState.READY)
     return Situation(
-        refused=next((one.refused for one in chosen if one.refused), ""),
-        missing=missing,
-        proven=not missing and _looked(agent_state),
+        refusal=next((one.refusal for one in chosen if one.refusal), ""),
+        missing_gates=missing,
+        proven=not missing and _has_passes(agent_state),
         roots=active_faults.roots(active_faults.convictions(agent_state, gates, now), checks),
-        suspect=active_faults.suspected(agent_state, gates, now) is not None,
-        blind=any(gate in agent_state.blind for gate in gates),
-        stood=now - agent_state.since,
-        passing=0.0 if agent_state.all_passing_since is None else now - agent_state.all_passing_since,
+        has_suspect=active_faults.suspected_case(agent_state, gates, now) is not None,
+        has_blind_gate=any(gate in agent_state.blind for gate in gates),
+        state_age=now - agent_state.since,
+        passing_seconds=0.0 if agent_state.all_passing_since is None else now - agent_state.all_passing_since,
         now=now,
         policy=policy,
         repair=repair,
@@ -170,29 +170,29 @@ def _situation(
 def missing_gates(
     agent_state: AgentState, gates: Iterable[str], now: float, *, is_open: bool = False
 ) -> tuple[str, ...]:
-    """The gates that have not passed often enough in this boot, and for which nobody waits.
+    """The gates that have not passed often enough in this boot, except those with time left to do so.
 
-    What is open stays so for a while where a gate came to it that is yet to pass, and for as long as that one cannot
-    look (design 3.3); nothing opens without it.
+    An open gate stays open for a while if a check that has not passed yet is added to it, and as long as that check
+    cannot look (design 3.3). A closed gate does not open without it.
     """
     missing = (
         gate for gate in gates if gate not in agent_state.pass_streaks or not agent_state.pass_streaks[gate].proven
     )
-    return tuple(gate for gate in missing if not (is_open and _is_waited_for(agent_state, gate, now)))
+    return tuple(gate for gate in missing if not (is_open and _is_pending(agent_state, gate, now)))
 
 
-def _is_waited_for(agent_state: AgentState, gate: str, now: float) -> bool:
+def _is_pending(agent_state: AgentState, gate: str, now: float) -> bool:
     until = agent_state.unproven_until.get(gate)
     return until is not None and (now < until or gate in agent_state.blind)
 
 
-def _looked(agent_state: AgentState) -> bool:
-    """Whether anything passed at all in this boot: a profile without gates does not open before the first looks."""
+def _has_passes(agent_state: AgentState) -> bool:
+    """Whether any check is proven in this boot. A profile without gates does not open before the first looks."""
     return any(streak.proven for streak in agent_state.pass_streaks.values())
 
 
 def open_gates(profiles: Iterable[ProfileReadiness]) -> tuple[tuple[str, str], ...]:
-    """The gates that ought to stand open, by profile and stage."""
+    """The gates that should be open, by profile and stage."""
     device = [(one.name, DEVICE) for one in profiles if one.device]
     return tuple(sorted((*device, *((one.name, READY) for one in profiles if one.ready))))
 
@@ -208,42 +208,43 @@ def _profile_readiness(
     agent_state: AgentState, profile: AssignedProfile, checks: Mapping[str, Check], now: float
 ) -> ProfileReadiness:
     of_devices = tuple(gate for gate in profile.gates if gate not in checks or checks[gate].stage is Stage.DEVICE)
-    why = _in_the_way(agent_state, profile, checks, now)
-    suspect = active_faults.suspected(agent_state, profile.gates, now)
+    why = _hindrance(agent_state, profile, checks, now)
+    suspect = active_faults.suspected_case(agent_state, profile.gates, now)
     if not why and (profile.name, READY) not in agent_state.gates and suspect is not None:
         why = f"just seen to fail, to be confirmed or to pass first: {active_faults.summary(suspect)}"
     if not why and profile.gating and agent_state.state is not NodeState.READY:
         why = f"the node is {agent_state.state}: {agent_state.why}"
     return ProfileReadiness(
         name=profile.name,
-        device=not profile.refused
-        and _holds(agent_state, of_devices, now, is_open=(profile.name, DEVICE) in agent_state.gates)
+        device=not profile.refusal
+        and _gates_hold(agent_state, of_devices, now, is_open=(profile.name, DEVICE) in agent_state.gates)
         and (
-            (profile.name, DEVICE) in agent_state.gates or active_faults.suspected(agent_state, of_devices, now) is None
+            (profile.name, DEVICE) in agent_state.gates
+            or active_faults.suspected_case(agent_state, of_devices, now) is None
         ),
         ready=not why,
         gating=profile.gating,
         rdma=profile.rdma,
         why=kubernetes_text.line(why),
         gates=profile.gates,
-        refused=profile.refused,
+        refusal=profile.refusal,
     )
 
 
-def _holds(agent_state: AgentState, gates: tuple[str, ...], now: float, *, is_open: bool) -> bool:
+def _gates_hold(agent_state: AgentState, gates: tuple[str, ...], now: float, *, is_open: bool) -> bool:
     missing = missing_gates(agent_state, gates, now, is_open=is_open)
-    return _looked(agent_state) and not missing and not active_faults.convictions(agent_state, gates, now)
+    return _has_passes(agent_state) and not missing and not active_faults.convictions(agent_state, gates, now)
 
 
-def _in_the_way(agent_state: AgentState, profile: AssignedProfile, checks: Mapping[str, Check], now: float) -> str:
-    """The first thing that keeps a profile from being ready, "" if its gates all hold."""
-    if profile.refused:
-        return profile.refused
-    against = active_faults.roots(active_faults.convictions(agent_state, profile.gates, now), checks)
-    if against:
-        return active_faults.summary(against[0])
+def _hindrance(agent_state: AgentState, profile: AssignedProfile, checks: Mapping[str, Check], now: float) -> str:
+    """The first thing that keeps a profile from being ready. "" if its gates all hold."""
+    if profile.refusal:
+        return profile.refusal
+    faults = active_faults.roots(active_faults.convictions(agent_state, profile.gates, now), checks)
+    if faults:
+        return active_faults.summary(faults[0])
     is_open = (profile.name, READY) in agent_state.gates
-    if _holds(agent_state, profile.gates, now, is_open=is_open):
+    if _gates_hold(agent_state, profile.gates, now, is_open=is_open):
         return ""
     missing = missing_gates(agent_state, profile.gates, now, is_open=is_open)
     blind = next((gate for gate in missing if gate in agent_state.blind), None)

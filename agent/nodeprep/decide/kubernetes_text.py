@@ -1,4 +1,4 @@
-"""Text as the Kubernetes API takes it: what a node shows may be of any length and hold anything."""
+"""Text as the Kubernetes API accepts it. What a node shows may have any length and any characters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Sequence
 
 CONDITION_MESSAGE_LIMIT_CHARACTERS = 512  # characters; a message is for people (design 3.5), details are in the report
-WORD_LIMIT_CHARACTERS = 80  # characters; what is longer is cut in its midst, or hardly anything would be left
+WORD_LIMIT_CHARACTERS = 80  # characters; a longer word is cut in the middle, or hardly anything would be left
 NAMES_IN_MESSAGE = 3
 LABEL_LIMIT_CHARACTERS = (
     63  # characters of a label's value and of its name (apimachinery, validation.LabelValueMaxLength)
@@ -15,7 +15,7 @@ LABEL_LIMIT_CHARACTERS = (
 
 
 def line(text: str, most: int = CONDITION_MESSAGE_LIMIT_CHARACTERS, tail: str = "") -> str:
-    """One printable line of at most `most` characters that ends with `tail`, cut before it at a blank."""
+    """One printable line of at most `most` characters that ends with `tail`. It is cut before the tail, at a blank."""
     end = _printable(tail)[:most]
     body = _printable(text)
     room = most - len(end)
@@ -25,7 +25,7 @@ def line(text: str, most: int = CONDITION_MESSAGE_LIMIT_CHARACTERS, tail: str = 
 
 
 def few(names: Sequence[str]) -> str:
-    """The first names, and how many there are beside them."""
+    """The first names, and the number of the others."""
     more = len(names) - NAMES_IN_MESSAGE
     return ", ".join(names[:NAMES_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
 
@@ -38,7 +38,7 @@ def reason(text: str) -> str:
 def label(text: str) -> str:
     """A value of a label or a taint, or the name in a label's key.
 
-    What has to be changed gets a checksum of the whole at its end, so that two names do not become one.
+    A text that has to be changed gets a checksum of the whole at its end, so that two names do not become one.
     """
     plain = re.sub(r"[^A-Za-z0-9._-]", "-", text)
     if plain == text and len(text) <= LABEL_LIMIT_CHARACTERS and re.fullmatch(r"[A-Za-z0-9](.*[A-Za-z0-9])?", text):

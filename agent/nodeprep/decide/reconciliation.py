@@ -1,4 +1,4 @@
-"""One turn of the reconciler: from what a round saw to what is remembered and what the world should be told. Pure."""
+"""One reconciliation: from what a round observed to the new agent state and what should stand on the Node. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from nodeprep.values import Value, field, replace
 
 
 class Observed(Value):
-    """What a round has to say.
+    """What a round observed.
 
-    `findings` are the standing ones of all checks; only those of checks in `fresh` were looked at afresh. `full_round`:
-    every fact was looked at once since the start. `log` is the kernel log, which tells of devices set up anew.
+    `findings` are the current ones of all checks. Only checks in `observations` have a fresh look. `full_round`: every
+    fact was looked at once since the start. `log` is the kernel log, which shows devices that were probed again.
     """
 
     findings: tuple[Finding, ...] = ()
-    fresh: Mapping[str, CheckObservation] = field(default_factory=dict)
+    observations: Mapping[str, CheckObservation] = field(default_factory=dict)
     full_round: bool = False
     log: KernelLog | None = None
     repair: Repair = NO_REPAIR
@@ -42,34 +42,39 @@ class AgentPolicy(Value):
     readiness: ReadinessPolicy = field(default_factory=ReadinessPolicy)
 
 
-def reconcile(agent_state: AgentState, heard: Observed, rules: AgentPolicy, now: float) -> tuple[AgentState, Desired]:
-    """The memory after a round, and what ought to stand in the world. `agent_state` comes from `begin` or from here."""
+def reconcile(
+    agent_state: AgentState, observed: Observed, policy: AgentPolicy, now: float
+) -> tuple[AgentState, Desired]:
+    """The agent state after a round, and what should stand on the Node.
+
+    `agent_state` comes from `gate_readiness.state_at_start` or from here.
+    """
     agent_state = fault_confirmation.confirm(
-        agent_state, heard.findings, heard.fresh, rules.checks, rules.confirmation, now, heard.log
+        agent_state, observed.findings, observed.observations, policy.checks, policy.confirmation, now, observed.log
     )
     # A few states follow each other at most. A table without an end would be a fault, and must not hang the agent.
     for _ in TABLE:
         before = agent_state
         agent_state = gate_readiness.advance(
-            agent_state, rules.profiles, rules.checks, rules.readiness, now, repair=heard.repair
+            agent_state, policy.profiles, policy.checks, policy.readiness, now, repair=observed.repair
         )
         if agent_state is before:
             break
-    stands = gate_readiness.profile_readiness(agent_state, rules.profiles, rules.checks, now)
-    if agent_state.gates != (gates := gate_readiness.open_gates(stands)):
+    profiles = gate_readiness.profile_readiness(agent_state, policy.profiles, policy.checks, now)
+    if agent_state.gates != (gates := gate_readiness.open_gates(profiles)):
         agent_state = replace(agent_state, gates=gates)
-    agent_state = taint_toleration.with_tolerations(agent_state, heard.findings, now, full_round=heard.full_round)
-    told = desired.desired(
+    agent_state = taint_toleration.with_tolerations(agent_state, observed.findings, now, full_round=observed.full_round)
+    wanted = desired.desired(
         agent_state,
-        heard.findings,
-        stands,
-        rules.mode,
-        rules.checks,
+        observed.findings,
+        profiles,
+        policy.mode,
+        policy.checks,
         now=now,
-        gate=rules.gate,
-        confirmation=rules.confirmation,
-        readiness=rules.readiness,
-        trouble=heard.trouble,
-        full_round=heard.full_round,
+        gate=policy.gate,
+        confirmation=policy.confirmation,
+        readiness=policy.readiness,
+        trouble=observed.trouble,
+        full_round=observed.full_round,
     )
-    return agent_state, told
+    return agent_state, wanted

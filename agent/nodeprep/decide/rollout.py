@@ -1,4 +1,4 @@
-"""What holds a rollout up: on this node a gate closed that stood open before the upgrade, is about to, or is new."""
+"""What blocks a rollout on this node: a gate that closed after the upgrade, is about to close, or is new."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ROLLOUT_MARGIN_SECONDS = 60.0  # seconds after the last moment at which a new ga
 
 
 def rollout_blockers(agent_state: AgentState, profiles: Iterable[ProfileReadiness], now: float) -> tuple[str, ...]:
-    """What closed, for a while after an upgrade, a profile that was open before it: checks, else the profile itself.
+    """What closed a profile after an upgrade that was open before: checks, or else the profile itself.
 
-    A new version may read another value and find fault with it, so the former's word does not spare the node. Whether
-    that is the node's fault shows on the other nodes, which a rollout that waits leaves alone.
+    A new version may read another value and find a fault in it. What the former version passed does not excuse that.
+    Whether the node is at fault shows on the other nodes, which a waiting rollout leaves alone.
     """
-    if agent_state.upgraded_at is None or not agent_state.upgraded_at <= now < _end(
+    if agent_state.upgraded_at is None or not agent_state.upgraded_at <= now < _end_of_hold(
         agent_state, agent_state.upgraded_at
     ):
         return ()
@@ -32,16 +32,16 @@ def rollout_blockers(agent_state: AgentState, profiles: Iterable[ProfileReadines
         convicted = [case.check for case in agent_state.cases if case.convicted and case.check in profile.gates]
         found += convicted or sorted(new.intersection(profile.gates)) or [f"profile {profile.name}"]
     gone = before - {profile.name for profile in there}
-    if not all(profile.ready for profile in there):  # what took its place may ask too much
+    if not all(profile.ready for profile in there):  # the profile that replaced it may demand too much
         found += [f"profile {name}" for name in sorted(gone)]
     return tuple(dict.fromkeys(found))
 
 
-def suspected(agent_state: AgentState, profiles: Iterable[ProfileReadiness], now: float) -> tuple[str, ...]:
-    """Gates of open profiles that failed when last looked at, for a while after an upgrade, and are not yet believed.
+def suspected_gates(agent_state: AgentState, profiles: Iterable[ProfileReadiness], now: float) -> tuple[str, ...]:
+    """Gates of open profiles that failed at the last look, for a while after an upgrade, and are not confirmed yet.
 
-    Confirmation wants a second look. An agent that counted as ready until then would let a rollout go on to the next
-    node. What the former version saw, or cannot be looked at any more, is no suspicion.
+    Confirmation needs a second look. If the agent counted as ready until then, a rollout would go on to the next node.
+    What the former version saw, or what cannot be looked at any more, is not suspected.
     """
     if (
         agent_state.upgraded_at is None
@@ -54,8 +54,8 @@ def suspected(agent_state: AgentState, profiles: Iterable[ProfileReadiness], now
     return tuple(dict.fromkeys(check for check in failed if check in gates))
 
 
-def _end(agent_state: AgentState, upgraded_at: float) -> float:
-    """How far this reaches: new gates came a little after the upgrade, and so does the end of their time."""
+def _end_of_hold(agent_state: AgentState, upgraded_at: float) -> float:
+    """How long this holds. New gates came a little after the upgrade, so their time ends a little later."""
     return max(
         (
             upgraded_at + UPGRADE_HOLD_SECONDS,

@@ -1,4 +1,4 @@
-"""The table of states (design 3.1) as data: from which state, on what event, to which one, and why."""
+"""The table of node states (design 3.1) as data: from which state, on what event, to which state, and why."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from nodeprep.values import Value
 class ReadinessPolicy(Value):
     """Times in seconds (design 3.1).
 
-    `grace`: a conviction in BOOTSTRAP stands this long before a human is called, for links train for up to a minute
-    after a boot. `remedy_after`: a conviction stands this long before a remedy is planned for it.
+    `grace`: a conviction in BOOTSTRAP is this old before a human is called, because links train for up to a minute
+    after a boot. `remedy_after`: a conviction is this old before a remedy is planned for it.
     """
 
     bootstrap_limit: float = 3600.0
@@ -26,130 +26,133 @@ class ReadinessPolicy(Value):
 class Repair(Value):
     """What the repair side says.
 
-    `able`: mode repair and a remediator that answers; `running`: a playbook runs; `ended`: one ended since the state
-    was entered; `spent`: its budget is; `held`: something holds it back.
+    `available`: mode repair, and a remediator that answers. `is_running`: a playbook runs. `has_ended`: a playbook
+    ended since this state began. `budget_spent`: no repair is left. `on_hold`: something holds repairs back.
     """
 
-    able: bool = False
-    running: bool = False
-    ended: bool = False
-    spent: bool = False
-    held: bool = False
+    available: bool = False
+    is_running: bool = False
+    has_ended: bool = False
+    budget_spent: bool = False
+    on_hold: bool = False
 
 
 NO_REPAIR = Repair()
 
 
 class Situation(Value):
-    """What the events of the table are read from.
+    """What the events of the table read.
 
-    `proven`: every gate check has passed often enough in this boot. `roots` are convictions that close the gate;
-    `suspect`: the last look at some gate failed; `blind`: some gate could not be looked at. `stood` is how long the
-    state has been what it is, `passing` for how long every gate has passed; seconds.
+    `proven`: every gate check has passed often enough in this boot. `roots` are convictions that close the gate.
+    `has_suspect`: the last look at a gate failed. `has_blind_gate`: a gate could not be looked at. `state_age` is the
+    age of the state, and `passing_seconds` for how long every gate has passed; seconds.
     """
 
-    refused: str
-    missing: tuple[str, ...]
+    refusal: str
+    missing_gates: tuple[str, ...]
     proven: bool
     roots: tuple[Case, ...]
-    suspect: bool
-    blind: bool
-    stood: float
-    passing: float
+    has_suspect: bool
+    has_blind_gate: bool
+    state_age: float
+    passing_seconds: float
     now: float
     policy: ReadinessPolicy
     repair: Repair
 
     @property
-    def passes(self) -> bool:
-        """Whether nothing at all is in the way: what a gate takes to open for the first time."""
-        return self.proven and not (self.refused or self.roots or self.suspect or self.blind)
+    def all_pass(self) -> bool:
+        """Whether nothing is in the way. A gate needs this to open for the first time."""
+        return self.proven and not (self.refusal or self.roots or self.has_suspect or self.has_blind_gate)
 
 
-def culprit(seen: Situation) -> str:
-    """What is in the way, for people; "" if nothing is."""
-    if seen.refused:
-        return seen.refused
-    return active_faults.summary(seen.roots[0]) if seen.roots else missing(seen)
+def culprit(situation: Situation) -> str:
+    """What is in the way, for people. "" if nothing is."""
+    if situation.refusal:
+        return situation.refusal
+    return active_faults.summary(situation.roots[0]) if situation.roots else missing(situation)
 
 
-def missing(seen: Situation) -> str:
+def missing(situation: Situation) -> str:
     """Which gates have not passed often enough, for people."""
-    return kubernetes_text.few(seen.missing)
+    return kubernetes_text.few(situation.missing_gates)
 
 
-def all_passed(seen: Situation) -> bool:
-    return seen.passes
+def all_passed(situation: Situation) -> bool:
+    return situation.all_pass
 
 
-def released(seen: Situation) -> bool:
-    return seen.proven and not (seen.refused or seen.roots or seen.suspect)
+def released(situation: Situation) -> bool:
+    return situation.proven and not (situation.refusal or situation.roots or situation.has_suspect)
 
 
-def released_closed(seen: Situation) -> bool:
-    return bool(seen.refused or not seen.proven) and not (seen.roots or seen.suspect)
+def released_closed(situation: Situation) -> bool:
+    return bool(situation.refusal or not situation.proven) and not (situation.roots or situation.has_suspect)
 
 
-def mendable(seen: Situation) -> bool:
-    free = seen.repair.able and not seen.repair.held and not seen.repair.spent
-    return free and any(active_faults.repairable(case, seen.policy.remedy_after, seen.now) for case in seen.roots)
-
-
-def beyond_us(seen: Situation) -> bool:
-    return any(
-        (case.remedy is None or bool(case.latched)) and seen.now - (case.convicted_at or 0.0) >= seen.policy.grace
-        for case in seen.roots
+def mendable(situation: Situation) -> bool:
+    free = situation.repair.available and not situation.repair.on_hold and not situation.repair.budget_spent
+    return free and any(
+        active_faults.is_repairable(case, situation.policy.remedy_after, situation.now) for case in situation.roots
     )
 
 
-def budget_spent(seen: Situation) -> bool:
-    return seen.repair.spent and bool(seen.roots)
+def beyond_us(situation: Situation) -> bool:
+    return any(
+        (case.remedy is None or bool(case.latched))
+        and situation.now - (case.convicted_at or 0.0) >= situation.policy.grace
+        for case in situation.roots
+    )
 
 
-def too_long_in_bootstrap(seen: Situation) -> bool:
-    return not seen.refused and seen.stood >= seen.policy.bootstrap_limit
+def budget_spent(situation: Situation) -> bool:
+    return situation.repair.budget_spent and bool(situation.roots)
 
 
-def is_refused(seen: Situation) -> bool:
-    return bool(seen.refused)
+def too_long_in_bootstrap(situation: Situation) -> bool:
+    return not situation.refusal and situation.state_age >= situation.policy.bootstrap_limit
 
 
-def unproven(seen: Situation) -> bool:
-    return not seen.proven
+def is_refused(situation: Situation) -> bool:
+    return bool(situation.refusal)
 
 
-def convicted(seen: Situation) -> bool:
-    return bool(seen.roots)
+def unproven(situation: Situation) -> bool:
+    return not situation.proven
 
 
-def latched(seen: Situation) -> bool:
-    return any(case.latched for case in seen.roots)
+def convicted(situation: Situation) -> bool:
+    return bool(situation.roots)
 
 
-# `stood` > 0: what is said of a repair was said after this state was entered, not before.
-def repair_ended(seen: Situation) -> bool:
-    return seen.repair.ended and seen.stood > 0
+def latched(situation: Situation) -> bool:
+    return any(case.latched for case in situation.roots)
 
 
-def repair_off(seen: Situation) -> bool:
-    off = not seen.repair.able or seen.repair.held or not seen.roots
-    return off and not seen.repair.running and seen.stood > 0
+# `state_age` > 0: what `repair` says was said after this state began.
+def repair_ended(situation: Situation) -> bool:
+    return situation.repair.has_ended and situation.state_age > 0
 
 
-def not_mended(seen: Situation) -> bool:
-    return seen.proven and seen.stood >= seen.policy.validation_limit
+def repair_off(situation: Situation) -> bool:
+    off = not situation.repair.available or situation.repair.on_hold or not situation.roots
+    return off and not situation.repair.is_running and situation.state_age > 0
 
 
-def not_mended_unproven(seen: Situation) -> bool:
-    return not seen.proven and seen.stood >= seen.policy.validation_limit
+def not_mended(situation: Situation) -> bool:
+    return situation.proven and situation.state_age >= situation.policy.validation_limit
 
 
-def passing_long(seen: Situation) -> bool:
-    return seen.passes and seen.passing >= seen.policy.human_passes
+def not_mended_unproven(situation: Situation) -> bool:
+    return not situation.proven and situation.state_age >= situation.policy.validation_limit
+
+
+def passing_long(situation: Situation) -> bool:
+    return situation.all_pass and situation.passing_seconds >= situation.policy.human_passes
 
 
 class Transition(Value):
-    """In state `start`, if `event` holds: to state `to`, because of `why`; `tell` names whom it is about."""
+    """In state `start`, if `event` holds: to state `to`, because of `why`. `tell` names what it is about."""
 
     start: NodeState
     event: Callable[[Situation], bool]
@@ -158,7 +161,7 @@ class Transition(Value):
     tell: Callable[[Situation], str] = culprit
 
 
-# Design 3.1. The first row that holds is taken.
+# Design 3.1. The first row that holds counts.
 GATE_CHECK_FAILS = "a gate check fails"
 TABLE: tuple[Transition, ...] = (
     Transition(NodeState.BOOTSTRAP, all_passed, NodeState.READY, "every gate check passed often enough in this boot"),

@@ -1,4 +1,4 @@
-"""What of a stored agent state still counts: after a boot, and after damage that put times of the future into it."""
+"""What of a stored agent state still counts: after a boot, and after damage that put future times into it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nodeprep.values import replace
 
 
 def surviving_reboot(agent_state: AgentState) -> AgentState:
-    """What is still true of a node after a boot; all else is as of a node that was never looked at."""
+    """What is still true of a node after a boot. The rest is as on a node that was never looked at."""
     return AgentState(
         version=agent_state.version,
         serial=agent_state.serial,
@@ -27,25 +27,25 @@ def surviving_reboot(agent_state: AgentState) -> AgentState:
 
 
 def has_plausible_times(agent_state: AgentState, now: float) -> bool:
-    """Whether every time in it lies in this boot, between its start and now; else somebody or something damaged it."""
+    """Whether every time in it lies between the start of this boot and now. If not, it is damaged."""
     return all(0 <= time <= now for time in _times(agent_state))
 
 
 def without_future_times(agent_state: AgentState, now: float) -> AgentState:
-    """The memory without times after `now`: such proofs are none, such passes do not count, convictions stand."""
+    """The agent state without times after `now`. Such proofs and passes do not count; convictions stay."""
     return replace(
         agent_state,
-        pass_streaks={check: _proof(streak, now) for check, streak in agent_state.pass_streaks.items()},
-        cases=tuple(_case(case, now) for case in agent_state.cases),
-        blind={check: BlindSince(_by(one.since, now), one.message) for check, one in agent_state.blind.items()},
+        pass_streaks={check: _streak_without_future(streak, now) for check, streak in agent_state.pass_streaks.items()},
+        cases=tuple(_case_without_future(case, now) for case in agent_state.cases),
+        blind={check: BlindSince(_at_most(one.since, now), one.message) for check, one in agent_state.blind.items()},
         upgraded_at=None
-        if agent_state.upgraded_at is None or _is_to_come(agent_state.upgraded_at, now)
+        if agent_state.upgraded_at is None or _is_future(agent_state.upgraded_at, now)
         else agent_state.upgraded_at,
-        intolerant={name: None if _is_to_come(gone, now) else gone for name, gone in agent_state.intolerant.items()},
+        intolerant={name: None if _is_future(gone, now) else gone for name, gone in agent_state.intolerant.items()},
         unproven_until={
             gate: at
             for gate, at in agent_state.unproven_until.items()
-            if not _is_to_come(at, now + UPGRADE_HOLD_SECONDS)
+            if not _is_future(at, now + UPGRADE_HOLD_SECONDS)
         },
     )
 
@@ -71,31 +71,31 @@ def _times_of(case: Case) -> Iterator[float]:
         yield case.deferred_until - UPGRADE_HOLD_SECONDS  # when the version changed
 
 
-def _is_to_come(at: float | None, now: float) -> bool:
-    return at is not None and not at <= now  # what is no number at all (NaN) is in no past either
+def _is_future(at: float | None, now: float) -> bool:
+    return at is not None and not at <= now  # NaN counts as the future
 
 
-def _by(at: float, now: float) -> float:
-    return now if _is_to_come(at, now) else at
+def _at_most(at: float, now: float) -> float:
+    return now if _is_future(at, now) else at
 
 
-def _proof(streak: PassStreak, now: float) -> PassStreak:
-    return PassStreak() if _is_to_come(streak.first, now) or _is_to_come(streak.last, now) else streak
+def _streak_without_future(streak: PassStreak, now: float) -> PassStreak:
+    return PassStreak() if _is_future(streak.first, now) or _is_future(streak.last, now) else streak
 
 
-def _case(case: Case, now: float) -> Case:
-    deferred = None if _is_to_come(case.deferred_until, now + UPGRADE_HOLD_SECONDS) else case.deferred_until
+def _case_without_future(case: Case, now: float) -> Case:
+    deferred = None if _is_future(case.deferred_until, now + UPGRADE_HOLD_SECONDS) else case.deferred_until
     times = (case.opened_at, case.passing_since, case.convicted_at, case.latched_at, *case.flaps)
-    if not any(_is_to_come(at, now) for at in (*times, *(at for at, _ in case.looks))):
+    if not any(_is_future(at, now) for at in (*times, *(at for at, _ in case.looks))):
         return case if deferred == case.deferred_until else replace(case, deferred_until=deferred)
     return replace(
         case,
-        opened_at=_by(case.opened_at, now),
-        looks=tuple(look for look in case.looks if not _is_to_come(look[0], now)),
+        opened_at=_at_most(case.opened_at, now),
+        looks=tuple(look for look in case.looks if not _is_future(look[0], now)),
         passes=0,
         passing_since=None,
-        convicted_at=None if case.convicted_at is None else _by(case.convicted_at, now),
-        latched_at=None if case.latched_at is None else _by(case.latched_at, now),
-        flaps=tuple(_by(turn, now) for turn in case.flaps),
+        convicted_at=None if case.convicted_at is None else _at_most(case.convicted_at, now),
+        latched_at=None if case.latched_at is None else _at_most(case.latched_at, now),
+        flaps=tuple(_at_most(time, now) for time in case.flaps),
         deferred_until=None,
     )

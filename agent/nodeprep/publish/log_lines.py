@@ -182,8 +182,8 @@ def _pending_gates(before: NodeStatus | None, after: NodeStatus) -> Iterator[Log
 
 
 def _remedies(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
-    then = before.desired.would_run if before else ()
-    for check, remedy in after.desired.would_run:
+    then = before.desired.planned_remedies if before else ()
+    for check, remedy in after.desired.planned_remedies:
         if (check, remedy) not in then:
             due = {"check": check, "planned": remedy.playbook, "args": dict(remedy.args), "why": NOT_BUILT}
             seen = (one for one in after.report.findings if (one.check, one.verdict.remedy) == (check, remedy))

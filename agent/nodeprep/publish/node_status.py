@@ -94,4 +94,4 @@ class NodeStatus(Value):
     @property
     def taint_ok(self) -> bool:
         """Whether our taint stands where it ought to: nothing has to be held back for a plugin's sake."""
-        return not self.desired.untainted
+        return not self.desired.taint_hindrance
