@@ -143,9 +143,9 @@ def test_modes() -> None:
 
 SECOND_RENEWAL = 2 * agent_lease.RENEW_SECONDS * pace.SPREAD_FACTORS[1]
 RETRIES = {3: "fourth"}  # by the quick ones before it
-LONGEST_TEST = side_writes.TEST * (1 + side_writes.WAVER)
+LONGEST_TEST = side_writes.DRY_RUN_SECONDS * (1 + side_writes.DRY_RUN_SPREAD)
 LEAST_LATER, MOST_LATER = (100 * (one - 1) for one in pace.SPREAD_FACTORS)
-BURST = f"a burst of {pace.BURST:g}, and {pace.GATE_TOKENS:g} of that burst"
+BURST = f"a burst of {pace.BURST_REQUESTS:g}, and {pace.GATE_TOKENS:g} of that burst"
 SAID = [
     # section, what it says with the code's number in it
     ("2.3", f"{WAIVER_LIMIT_DAYS} days at most"),
@@ -155,7 +155,7 @@ SAID = [
     ("3.2", f"Facts that fall due within {EARLY_LOOK_SECONDS:g} s are looked at together"),
     ("3.3", f"After {ConfirmationPolicy().blind_after:g} s (`confirmation.blind-after`)"),
     ("3.4", f"none was here for {ABSENT_LIMIT_SECONDS:g} s"),
-    ("3.5", f"({node_writing.RACES} tries)"),
+    ("3.5", f"({node_writing.RACES_LIMIT} tries)"),
     ("3.5", f"waits for the Node for {publisher.OPENING_TIMEOUT_SECONDS:g} s at most"),
     ("3.5", f"each {REFRESH_SECONDS:g} s, {'a tenth' if REFRESH_SPREAD == 0.1 else REFRESH_SPREAD} earlier or later"),
     ("3.5", f"somebody else changed them: a look at the Node each {publisher.NODE_PERIOD_SECONDS:g} s"),
@@ -163,7 +163,13 @@ SAID = [
         "3.5",
         f"each {agent_lease.RENEW_SECONDS:g} s, if the checks ran; believed for {agent_lease.DURATION_SECONDS:g} s",
     ),
-    ("3.5", f"each {side_writes.TEST:g} to {LONGEST_TEST:.2f} s, one dry run: alternately the label and the Lease"),
+    (
+        "3.5",
+        (
+            f"each {side_writes.DRY_RUN_SECONDS:g} to {LONGEST_TEST:.2f} s, "
+            "one dry run: alternately the label and the Lease"
+        ),
+    ),
     ("3.5", f"come {LEAST_LATER:.0f} to {MOST_LATER:.0f} % later than their time"),
     (
         "3.5",
@@ -175,8 +181,8 @@ SAID = [
     ("3.5", f"is older than {RECORD_VALIDITY_SECONDS:g} s, at most each {FACT.rest:g} s"),
     ("3.5", f"compared with what should be there each {GATE_FILES_PERIOD_SECONDS:g} s"),
     ("3.5", f"messages of {CONDITION_MESSAGE_LIMIT_CHARACTERS} characters at most"),
-    ("3.5", f"At most {pace.RATE:g} a second go out after {BURST} are kept for"),
-    ("3.5", f"doubles from {pace.FIRST:g} to {pace.MOST:g} s"),
+    ("3.5", f"At most {pace.RATE_PER_SECOND:g} a second go out after {BURST} are kept for"),
+    ("3.5", f"doubles from {pace.BACKOFF_FIRST_SECONDS:g} to {pace.BACKOFF_LIMIT_SECONDS:g} s"),
     (
         "3.5",
         f"after {pace.FUTILE_RETRY_SECONDS:g} s more from the {RETRIES[pace.QUICK_RETRIES]} try on",
@@ -194,7 +200,7 @@ BUDGET = {"in all": 3.0, "in all on ACK": 4.0}
 ASKED = {
     "look at the Node": ([publisher.NODE_PERIOD_SECONDS * one for one in pace.SPREAD_FACTORS], 1),
     "renewal of the Lease": ([agent_lease.RENEW_SECONDS * one for one in pace.SPREAD_FACTORS], 1),
-    "dry run of the admission policy": ([side_writes.TEST, LONGEST_TEST], 1),
+    "dry run of the admission policy": ([side_writes.DRY_RUN_SECONDS, LONGEST_TEST], 1),
     "conditions written again; the look before it is a read of the Node itself": (
         [node_patches.refresh_after(0.0), node_patches.refresh_after(1.0)],
         1,
@@ -221,7 +227,7 @@ def test_the_requests_of_a_quiet_node_stay_within_their_budget_whatever_chance_s
 
 def test_whatever_is_drawn_lies_within_what_is_reckoned_with() -> None:
     chance = Random(0)
-    drawn = sorted(pace.later(1.0, chance) for _ in range(2000))
+    drawn = sorted(pace.spread(1.0, chance) for _ in range(2000))
     assert pace.SPREAD_FACTORS[0] <= drawn[0] < drawn[-1] <= pace.SPREAD_FACTORS[1]
     assert drawn[-1] - drawn[0] > 0.9 * (pace.SPREAD_FACTORS[1] - pace.SPREAD_FACTORS[0]), "a fleet spreads"
 

@@ -370,13 +370,13 @@ def test_a_gate_that_never_passes_holds_a_rollout_up_though_it_closed(root: Path
     node.reconciler.agent_state = without_port_state(node.sees_often(6).agent_state)
     upgraded(node)
     status = node.sees()
-    assert (status.waits_for, status.rollout_blockers) == (1, ())
+    assert (status.rollout_wait_count, status.rollout_blockers) == (1, ())
     assert "stays open" in probes.readiness(status)[1]
     late = clock.now() - UPGRADE_HOLD_SECONDS - 1.0  # the upgrade was so long ago, and the gate came a second after it
     waits = {"port.state": late + 1.0 + UPGRADE_HOLD_SECONDS}
     node.reconciler.agent_state = replace(node.reconciler.agent_state, upgraded_at=late, unproven_until=waits)
     status = node.sees(after=0.1)
-    assert (status.agent_state.gates, status.rollout_blockers, status.waits_for) == ((), ("port.state",), 1)
+    assert (status.agent_state.gates, status.rollout_blockers, status.rollout_wait_count) == ((), ("port.state",), 1)
     assert probes.readiness(status)[0] is False
     assert "the gate is closed" in probes.readiness(status)[1]
 

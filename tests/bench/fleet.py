@@ -73,14 +73,14 @@ def work(place: Path, spread: float) -> int:
         who: Callable[[], Mapping[str, str]] = partial(dict, Authorization=f"Bearer {one['token']}")
         access = ApiAccess(one["name"], Peer(told["url"], authority=told["authority"]), who)
         publishers[one["name"]] = publisher = Publisher(access)
-        publisher.tell(desired(good=True), NAMES, one["uid"], opening=False)
+        publisher.publish(desired(good=True), NAMES, one["uid"], opening=False)
         threading.Timer(chance.uniform(0.0, spread), publisher.start).start()
     uids = {one["name"]: one["uid"] for one in told["agents"]}
     for line in sys.stdin:
         order = json.loads(line)
         for name in order["names"]:
             if name in publishers:
-                publishers[name].tell(desired(good=order["good"]), NAMES, uids[name], opening=False)
+                publishers[name].publish(desired(good=order["good"]), NAMES, uids[name], opening=False)
     return 0
 
 

@@ -16,7 +16,7 @@ from nodeprep.agent_state import NodeState
 from nodeprep.decide.desired import AGENT_PREFIX, AREAS, TRAINING_READY, Desired, NodeCondition, Taint
 from nodeprep.publish import admission_policy, node_patches
 from nodeprep.publish.node_object import WrittenNode
-from nodeprep.publish.side_writes import FOREIGN, FOREIGN_LEASE
+from nodeprep.publish.side_writes import FOREIGN_LABEL, FOREIGN_LEASE
 from nodeprep.values import replace
 from tests.admission_policy_writes import (
     BOOTSTRAP,
@@ -258,9 +258,9 @@ def test_the_documented_filter_drops_the_dry_runs_of_the_test_and_no_other_line(
     before = len(policy_enforced.audited())
     errands_of(policy_enforced, bound).test_admission_policy()
     stolen = (
-        (f"{NODES}/{NODE}", label(FOREIGN, "a")),
-        (f"{NODES}/{OTHER}?dryRun=All", label(FOREIGN, "a")),
-        (f"{NODES}/{NODE}/status?dryRun=All", label(FOREIGN, "a")),
+        (f"{NODES}/{NODE}", label(FOREIGN_LABEL, "a")),
+        (f"{NODES}/{OTHER}?dryRun=All", label(FOREIGN_LABEL, "a")),
+        (f"{NODES}/{NODE}/status?dryRun=All", label(FOREIGN_LABEL, "a")),
         (f"{NODES}/{NODE}?dryRun=All", {"spec": {"unschedulable": True}}),
     )
     assert {send("PATCH", path, body)[0] for path, body in stolen} == {422}
@@ -280,7 +280,7 @@ def test_the_documented_filter_drops_the_dry_runs_of_the_test_and_no_other_line(
 
 
 HALVES = {
-    "only-nodes": (admission_policy.nodes(NAMES), Write("labels", "foreign", label(FOREIGN, "a"))),
+    "only-nodes": (admission_policy.nodes(NAMES), Write("labels", "foreign", label(FOREIGN_LABEL, "a"))),
     "only-leases": (admission_policy.leases(ACCOUNT), Write("own-lease", "nobody's", NOBODYS, LEASES, "POST")),
 }
 

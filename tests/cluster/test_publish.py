@@ -11,7 +11,7 @@ import pytest
 
 from nodeprep.decide.conditions import TRAINING_READY
 from nodeprep.publish.node_status import NOT_ENFORCED
-from nodeprep.publish.side_writes import FIRST
+from nodeprep.publish.side_writes import FIRST_RETRY_SECONDS
 from tests.cluster.published_node import (
     BOOTSTRAP,
     BUSY,
@@ -93,7 +93,7 @@ def test_a_cluster_without_a_admission_policy(cluster: Cluster, here: Checked, t
         assert one.agent.metrics()["nodeprep_admission_policy_ok"] == 0
         assert one.agent.metrics()["nodeprep_node_ok"] == 1
         with denying(cluster, one.name, FENCED):
-            soon = 1.25 * (seconds(begun) + FIRST) + BUSY
+            soon = 1.25 * (seconds(begun) + FIRST_RETRY_SECONDS) + BUSY
             until(lambda: one.agent.metrics()["nodeprep_admission_policy_ok"] == 1, "fence", soon)
             until(lambda: NOT_ENFORCED not in one.agent.condition()["message"], "word of it that is taken back", BUSY)
             assert one.says().startswith("True ")

@@ -32,7 +32,7 @@ from tests.rigs.waiting import until
 
 OUTAGE = 60.0  # seconds
 SETTLES = 25.0  # seconds until all that follows from a link that is down is believed: books take 15
-BACK = pace.MOST + BUSY  # seconds from its return: back-off at most
+BACK = pace.BACKOFF_LIMIT_SECONDS + BUSY  # seconds from its return: back-off at most
 # One that starts may refuse what it is yet to read the rights of, or the policies.
 STARTED = pace.FUTILE_RETRY_SECONDS + BACK
 MOST = 20  # requests to a server that does not answer: back-off doubles up to 30 s

@@ -22,10 +22,10 @@ from nodeprep.doors.kube.reader import ApiAccess
 from nodeprep.doors.kube.requests import Peer
 from nodeprep.publish.agent_lease import RENEW_SECONDS
 from nodeprep.publish.node_status import NOT_ENFORCED
-from nodeprep.publish.node_writing import MEND, MEND_THEIRS
-from nodeprep.publish.pace import BURST, RATE
+from nodeprep.publish.node_writing import FIX_OTHERS, FIX_OURS
+from nodeprep.publish.pace import BURST_REQUESTS, RATE_PER_SECOND
 from nodeprep.publish.publisher import OPENING_TIMEOUT_SECONDS, NodeAnnotations, Publisher
-from nodeprep.publish.side_writes import FIRST
+from nodeprep.publish.side_writes import FIRST_RETRY_SECONDS
 from nodeprep.values import replace
 from tests.cluster import accounts
 from tests.cluster.published_node import (
@@ -76,7 +76,7 @@ class Rig:
     def tell(self, told: Desired, names: GatePolicy = NAMES, *, opening: bool = False) -> float:
         """Returns the time.monotonic() before: all that comes of it is later."""
         began = time.monotonic()
-        self.publisher.tell(told, names, self.uid, opening=opening)
+        self.publisher.publish(told, names, self.uid, opening=opening)
         return began
 
     def node(self) -> dict[str, Any]:
@@ -112,10 +112,10 @@ def rig(
     with Proxy(cluster) as proxy, denying(cluster, name, FENCED) if policy_enforced else nullcontext():
         who = partial(dict[str, str], Authorization=f"Bearer {token}")
         access = ApiAccess(name, Peer(proxy.url, authority=str(cluster.authority)), who)
-        publisher = Publisher(access, minute=MINUTE, refresh=refresh)
+        publisher = Publisher(access, period=MINUTE, refresh=refresh)
         uid = cluster.call("GET", f"{NODES}/{name}")[1]["metadata"]["uid"]
         made = Rig(cluster, proxy, publisher, name, uid)
-        publisher.is_alive, publisher.hear = lambda: made.alive, made.heard.append
+        publisher.is_alive, publisher.on_annotations = lambda: made.alive, made.heard.append
         made.tell(desired(good=True))
         others = set(threading.enumerate())
         try:
@@ -178,7 +178,9 @@ def test_trouble_costs_nothing(cluster: Cluster, path: str, method: str) -> None
         until(lambda: len([one for one in tries() if one.status == 503]) >= 3, "tries", BUSY)
         assert len(tries()) <= 16
         made.proxy.lift()
-        until(lambda: len(made.asked("PATCH", LEASE, since)) > 0 and not made.publisher.published.trouble, "well again")
+        until(
+            lambda: len(made.asked("PATCH", LEASE, since)) > 0 and not made.publisher.api_status.trouble, "well again"
+        )
 
 
 def test_writes_that_fail_back_off_though_reads_succeed(cluster: Cluster) -> None:
@@ -201,7 +203,7 @@ def test_a_node_that_flaps_costs_no_more_than_the_bucket_holds(cluster: Cluster)
             made.tell(desired(good=False, reason=f"Reason{number}"))
             until(lambda number=number: made.condition().get("reason") == f"Reason{number}", "written")  # type: ignore[misc]
         asked, took = len(made.asked(since=since)), time.monotonic() - since
-        assert asked <= BURST + 5 + RATE * took, "5: what began may overdraw it"
+        assert asked <= BURST_REQUESTS + 5 + RATE_PER_SECOND * took, "5: what began may overdraw it"
 
 
 def test_a_closing_does_not_wait_behind_events(cluster: Cluster) -> None:
@@ -237,13 +239,13 @@ def test_a_denial_ends_with_the_names_that_were_denied(cluster: Cluster) -> None
     with rig(cluster, "other-names") as made:
         made.proxy.rule(DENIES, "PATCH", f"{NODES}/other-names$", times=1)
         made.tell(desired(good=False, names=other), other)
-        until(lambda: made.publisher.published.denied, "denied")
+        until(lambda: made.publisher.api_status.denied, "denied")
         made.proxy.rule(DENIES, "PATCH", f"{NODES}/other-names$", times=1)
-        made.publisher.believe_anew()
+        made.publisher.forget_denials()
         until(lambda: len([one for one in made.asked("PATCH") if one.status == 422]) == 2, "denial of another try")
         made.tell(desired(good=False), NAMES)
         until(made.tainted, "taint")
-        until(lambda: not made.publisher.published.denied, "end of the denial")
+        until(lambda: not made.publisher.api_status.denied, "end of the denial")
 
 
 def test_a_denial_by_no_rule_of_ours_ends_with_what_was_wanted(cluster: Cluster) -> None:
@@ -258,14 +260,14 @@ def test_a_denial_by_no_rule_of_ours_ends_with_what_was_wanted(cluster: Cluster)
             made.tell(desired(good=False, message=f"+{number}"))
         until(lambda: made.condition()["message"] == "+29", "other words")
         assert [one.status for one in made.asked("PATCH", node, since)] == [422]
-        told = made.publisher.published
+        told = made.publisher.api_status
         assert told.denied.startswith("denied: PATCH ")
-        assert told.trouble == f"{told.denied}; {MEND_THEIRS}"
+        assert told.trouble == f"{told.denied}; {FIX_OTHERS}"
         made.tell(desired(good=False, reason="Other"))
         until(lambda: made.condition()["reason"] == "Other", "condition of the second wish")
         made.tell(desired(good=False, reason="Third"))
         until(made.tainted, "taint of the third wish")
-        until(lambda: not made.publisher.published.denied, "end of the denial")
+        until(lambda: not made.publisher.api_status.denied, "end of the denial")
         assert [one.status for one in made.asked("PATCH", node, since)] == [422, 422, 200]
         until(lambda: "Third" in made.reasons(), "Event of the third wish")
         assert made.reasons().count("WriteDenied") == 1, "the same was said"
@@ -278,7 +280,7 @@ def test_one_by_a_rule_of_ours_does_not(cluster: Cluster) -> None:
         made.tell(desired(good=False, reason="Other"))
         until(lambda: made.condition()["reason"] == "Other", "condition of the second wish")
         assert [one.status for one in made.asked("PATCH", f"{NODES}/our-policy$", since)] == [422]
-        assert made.publisher.published.denied.startswith("denied by nodeprep:taints: PATCH ")
+        assert made.publisher.api_status.denied.startswith("denied by nodeprep:taints: PATCH ")
 
 
 def test_messages_alone_wait_for_the_minute(cluster: Cluster) -> None:
@@ -331,9 +333,9 @@ def test_what_is_dropped_ends_no_trouble(cluster: Cluster) -> None:
         node = f"{NODES}/dropped-too"
         made.proxy.rule(refuses(503), "PATCH", node)
         made.tell(desired(good=True))
-        until(lambda: made.publisher.published.trouble, "trouble")
+        until(lambda: made.publisher.api_status.trouble, "trouble")
         troubles: list[str] = []
-        made.publisher.changed = lambda: troubles.append(made.publisher.published.trouble)
+        made.publisher.on_status_change = lambda: troubles.append(made.publisher.api_status.trouble)
         closed = threading.Event()
         made.proxy.rule(passes_after(closed), "GET", f"{node}$", times=1)
         since = time.monotonic()
@@ -351,7 +353,7 @@ def test_a_closing_is_said_though_the_node_cannot_be_written(cluster: Cluster) -
         made.tell(desired(good=False))
         until(lambda: made.condition()["status"] == "False", "condition")
         assert not made.tainted()
-        until(lambda: "HTTP 400" in made.publisher.published.trouble, "trouble")
+        until(lambda: "HTTP 400" in made.publisher.api_status.trouble, "trouble")
 
 
 def test_a_node_that_is_registered_anew_while_it_opens_is_promised_nothing(cluster: Cluster) -> None:
@@ -377,13 +379,13 @@ def test_a_configuration_that_is_read_while_a_write_is_denied(cluster: Cluster) 
     with rig(cluster, "reread") as made:
 
         def denies(exchange: Exchange) -> None:
-            made.publisher.believe_anew()
+            made.publisher.forget_denials()
             DENIES(exchange)
 
         made.proxy.rule(denies, "PATCH", f"{NODES}/reread$", times=1)
         made.tell(desired(good=False))
         until(made.tainted, "taint")
-        assert made.publisher.published.denied == ""
+        assert made.publisher.api_status.denied == ""
 
 
 def test_a_lease_that_a_policy_denies(cluster: Cluster) -> None:
@@ -392,11 +394,11 @@ def test_a_lease_that_a_policy_denies(cluster: Cluster) -> None:
     with rig(cluster, "silenced") as made:
         until(lambda: made.asked("PATCH", LEASE), "Lease")
         with denying(cluster, "silenced", SILENCED):
-            until(lambda: made.publisher.published.denied, "denial")
-            told = made.publisher.published
+            until(lambda: made.publisher.api_status.denied, "denial")
+            told = made.publisher.api_status
             assert told.denied.startswith("denied by nodeprep:own-lease: PATCH ")
-            assert told.trouble == f"{told.denied}; {MEND}"
-            assert told.lasting.startswith(told.denied), "for the Node's condition"
+            assert told.trouble == f"{told.denied}; {FIX_OURS}"
+            assert told.for_condition.startswith(told.denied), "for the Node's condition"
             until(lambda: "WriteDenied" in made.reasons(), "Event")
             since = made.tell(desired(good=False))
             until(made.tainted, "taint")
@@ -406,11 +408,11 @@ def test_a_lease_that_a_policy_denies(cluster: Cluster) -> None:
 
             made.tell(desired(good=False, names=other), other)
             until(lambda: len(denials(made)) == 2, "try under other names")
-            made.publisher.believe_anew()
+            made.publisher.forget_denials()
             until(lambda: len(denials(made)) == 3, "try under another configuration")
-        made.publisher.believe_anew()
+        made.publisher.forget_denials()
         until(lambda: made.asked("PATCH", LEASE)[-1].status == 200, "Lease")
-        until(lambda: not made.publisher.published.trouble, "end of the trouble")
+        until(lambda: not made.publisher.api_status.trouble, "end of the trouble")
 
 
 def denials(made: Rig) -> list[Request]:
@@ -419,17 +421,17 @@ def denials(made: Rig) -> list[Request]:
 
 def test_a_cluster_without_a_admission_policy_until_it_has_one(cluster: Cluster) -> None:
     with rig(cluster, "policy-not-enforced") as made:
-        until(lambda: made.publisher.published.policy_enforced is False, "test of the admission policy")
-        assert made.publisher.published.lasting == NOT_ENFORCED
-        assert made.publisher.published.trouble == "", "writing goes on as ever"
+        until(lambda: made.publisher.api_status.policy_enforced is False, "test of the admission policy")
+        assert made.publisher.api_status.for_condition == NOT_ENFORCED
+        assert made.publisher.api_status.trouble == "", "writing goes on as ever"
         first = made.asked("PATCH", "dryRun")[0].at
         until(lambda: len(made.asked("GET", LOOK, first)) >= 2, "looks")
         again = made.asked("PATCH", "dryRun")[1:]
-        assert all(one.at - first > 0.9 * FIRST for one in again), "it is not in doubt at each look"
+        assert all(one.at - first > 0.9 * FIRST_RETRY_SECONDS for one in again), "it is not in doubt at each look"
         with denying(cluster, "policy-not-enforced", FENCED):
-            made.publisher.believe_anew()
-            until(lambda: made.publisher.published.policy_enforced, "fence")
-            assert made.publisher.published.lasting == ""
+            made.publisher.forget_denials()
+            until(lambda: made.publisher.api_status.policy_enforced, "fence")
+            assert made.publisher.api_status.for_condition == ""
 
 
 def test_an_agent_that_stands_still_says_nothing_of_the_present(cluster: Cluster) -> None:
@@ -450,14 +452,14 @@ def test_the_lease_is_renewed_though_the_node_may_not_be_written(cluster: Cluste
         made.proxy.rule(refuses(403), "PATCH", f"{NODES}/")
         since = made.tell(desired(good=False))
         until(lambda: len(made.asked("PATCH", LEASE, since)) >= 3, "Leases")
-        assert "HTTP 403" in made.publisher.published.trouble
-        assert "kubectl auth can-i" in made.publisher.published.trouble
+        assert "HTTP 403" in made.publisher.api_status.trouble
+        assert "kubectl auth can-i" in made.publisher.api_status.trouble
 
 
 @pytest.mark.parametrize("code", [403, 404])
 def test_what_a_server_refuses_that_just_started_is_tried_again_soon(cluster: Cluster, code: int) -> None:
     with rig(cluster, f"refused-{code}") as made:
-        until(lambda: not made.publisher.published.trouble and made.reasons(), "word of the start")
+        until(lambda: not made.publisher.api_status.trouble and made.reasons(), "word of the start")
         made.proxy.rule(refuses(code), "PATCH", f"{NODES}/", times=2)
         since = made.tell(desired(good=False))
         until(made.tainted, "taint", BUSY)
@@ -476,7 +478,7 @@ def test_opening_waits_for_the_node_and_closing_for_nobody(cluster: Cluster) -> 
         began = made.tell(desired(good=True), opening=True)
         waited = time.monotonic() - began
         assert not made.tainted() or waited >= OPENING_TIMEOUT_SECONDS, "it waits for the Node unless its patience ends"
-        made.publisher.gates_stand()
+        made.publisher.gates_written()
         until(lambda: made.reasons().count("Ready") == 2, "Event")
         made.tell(desired(good=False))
         until(made.tainted, "taint")
@@ -492,5 +494,5 @@ def test_no_event_before_the_gate_files_stand(cluster: Cluster) -> None:
         since = made.tell(desired(good=True), opening=True)
         until(lambda: len(made.asked("GET", LOOK, since)) >= 2, "looks, which come after an Event that is due")
         assert made.reasons().count("Ready") == 1
-        made.publisher.gates_stand()
+        made.publisher.gates_written()
         until(lambda: made.reasons().count("Ready") == 2, "Event")

@@ -14,17 +14,17 @@ from nodeprep.doors.kube.requests import Peer
 from nodeprep.doors.kube.writer import JSON, LOST, MERGE, WriteOutcome
 from nodeprep.publish.agent_lease import RENEW_SECONDS
 from nodeprep.publish.node_object import WrittenNode
-from nodeprep.publish.node_writing import MEND, WriteRequest
+from nodeprep.publish.node_writing import FIX_OURS, WriteRequest
 from nodeprep.publish.pace import FUTILE_RETRY_SECONDS, SPREAD_FACTORS
 from nodeprep.publish.publisher import NODE_PERIOD_SECONDS
 from nodeprep.publish.side_writes import (
     DRY_RUN_RETRY_SECONDS,
-    FIRST,
-    FOREIGN,
+    DRY_RUN_SECONDS,
+    DRY_RUN_SPREAD,
+    FIRST_RETRY_SECONDS,
+    FOREIGN_LABEL,
     FOREIGN_LEASE,
-    LAST,
-    TEST,
-    WAVER,
+    LAST_RETRY_SECONDS,
     SideWrites,
 )
 
@@ -47,25 +47,25 @@ OTHERWISE = denied("somebody else's rule")
 GONE = WriteOutcome(LOST)
 ANSWERS = [
     # known before, answer to the label, answer to the Lease, known then, seconds until it is tried again
-    (None, LABELS, OWN_LEASE, True, TEST),
-    (None, ALLOWED, ALLOWED, False, FIRST),
-    (None, LABELS, ALLOWED, False, FIRST),
-    (None, ALLOWED, OWN_LEASE, False, FIRST),
-    (None, GONE, ALLOWED, False, FIRST),
-    (None, denied("nodeprep:own-node"), OWN_LEASE, None, FIRST),
-    (None, LABELS, denied("nodeprep:own-namespace"), None, FIRST),
-    (None, OTHERWISE, OWN_LEASE, None, FIRST),
-    (None, LABELS, OTHERWISE, None, FIRST),
-    (None, LABELS, WriteOutcome(403, LABELS.body), None, FIRST),
-    (None, LABELS, WriteOutcome(409), None, FIRST),
-    (None, GONE, GONE, None, FIRST),
-    (True, LABELS, ALLOWED, False, FIRST),
+    (None, LABELS, OWN_LEASE, True, DRY_RUN_SECONDS),
+    (None, ALLOWED, ALLOWED, False, FIRST_RETRY_SECONDS),
+    (None, LABELS, ALLOWED, False, FIRST_RETRY_SECONDS),
+    (None, ALLOWED, OWN_LEASE, False, FIRST_RETRY_SECONDS),
+    (None, GONE, ALLOWED, False, FIRST_RETRY_SECONDS),
+    (None, denied("nodeprep:own-node"), OWN_LEASE, None, FIRST_RETRY_SECONDS),
+    (None, LABELS, denied("nodeprep:own-namespace"), None, FIRST_RETRY_SECONDS),
+    (None, OTHERWISE, OWN_LEASE, None, FIRST_RETRY_SECONDS),
+    (None, LABELS, OTHERWISE, None, FIRST_RETRY_SECONDS),
+    (None, LABELS, WriteOutcome(403, LABELS.body), None, FIRST_RETRY_SECONDS),
+    (None, LABELS, WriteOutcome(409), None, FIRST_RETRY_SECONDS),
+    (None, GONE, GONE, None, FIRST_RETRY_SECONDS),
+    (True, LABELS, ALLOWED, False, FIRST_RETRY_SECONDS),
     (True, GONE, GONE, True, DRY_RUN_RETRY_SECONDS),
     (True, LABELS, GONE, True, DRY_RUN_RETRY_SECONDS),
     (True, OTHERWISE, OTHERWISE, True, DRY_RUN_RETRY_SECONDS),
-    (True, LABELS, OWN_LEASE, True, TEST),
-    (False, LABELS, OWN_LEASE, True, TEST),
-    (False, WriteOutcome(503), WriteOutcome(503), False, FIRST),
+    (True, LABELS, OWN_LEASE, True, DRY_RUN_SECONDS),
+    (False, LABELS, OWN_LEASE, True, DRY_RUN_SECONDS),
+    (False, WriteOutcome(503), WriteOutcome(503), False, FIRST_RETRY_SECONDS),
 ]
 
 
@@ -94,7 +94,7 @@ def tried(known: bool | None, label: WriteOutcome, held: WriteOutcome, seed: int
     side_writes = made(answers.__getitem__, [], seed)
     side_writes.test_admission_policy()
     assert side_writes.policy_enforced is known
-    side_writes.believe_anew()  # both are tried
+    side_writes.forget_denials()  # both are tried
     answers.update({"PATCH": label, "POST": held})
     side_writes.test_admission_policy()
     return side_writes.policy_enforced, side_writes.dry_run_at - clock.now()
@@ -112,7 +112,7 @@ def test_a_admission_policy_is_believed_for_longer_than_its_absence(
     assert {policy_enforced for policy_enforced, _ in found} == {then}
     shares = sorted(seconds / again for _, seconds in found)
     assert 1.0 <= shares[0] < 1.01  # a fleet that started at once does not try at once for ever
-    assert 1.0 + 0.9 * WAVER < shares[-1] <= 1.0 + WAVER
+    assert 1.0 + 0.9 * DRY_RUN_SPREAD < shares[-1] <= 1.0 + DRY_RUN_SPREAD
 
 
 def test_a_admission_policy_that_is_not_in_force_yet_is_looked_for_soon_and_ever_more_seldom() -> None:
@@ -124,14 +124,16 @@ def test_a_admission_policy_that_is_not_in_force_yet_is_looked_for_soon_and_ever
         side_writes.test_admission_policy()
         return side_writes.dry_run_at - clock.now()
 
-    waits = [15.0, 30.0, 60.0, LAST, LAST]
+    waits = [15.0, 30.0, 60.0, LAST_RETRY_SECONDS, LAST_RETRY_SECONDS]
     assert [tested() for _ in waits] == [pytest.approx(seconds, rel=0.07) for seconds in waits]
     answers.update({"PATCH": LABELS, "POST": OWN_LEASE})
-    assert tested() == pytest.approx(TEST, rel=0.07)
+    assert tested() == pytest.approx(DRY_RUN_SECONDS, rel=0.07)
     answers["PATCH"] = ALLOWED
-    assert [tested(), tested()] == [pytest.approx(seconds, rel=0.07) for seconds in (FIRST, 2 * FIRST)]
-    side_writes.believe_anew()  # another configuration: whatever was found before is of another admission policy
-    assert tested() == pytest.approx(FIRST, rel=0.07)
+    assert [tested(), tested()] == [
+        pytest.approx(seconds, rel=0.07) for seconds in (FIRST_RETRY_SECONDS, 2 * FIRST_RETRY_SECONDS)
+    ]
+    side_writes.forget_denials()  # another configuration: whatever was found before is of another admission policy
+    assert tested() == pytest.approx(FIRST_RETRY_SECONDS, rel=0.07)
 
 
 def test_a_server_that_wants_to_be_left_alone_is_left_alone() -> None:
@@ -143,10 +145,10 @@ def test_a_server_that_wants_to_be_left_alone_is_left_alone() -> None:
 
 def test_each_policy_is_tried_within_two_minutes_by_one_dry_run_a_minute() -> None:
     """As shipped: design 3.5 and docs/security.md. A lost policy is noticed by the second dry run after it went."""
-    longest = TEST * (1.0 + WAVER)
-    assert 2 * longest + DRY_RUN_RETRY_SECONDS * (1.0 + WAVER) <= 119.0, "the requests take a moment, too"
+    longest = DRY_RUN_SECONDS * (1.0 + DRY_RUN_SPREAD)
+    assert 2 * longest + DRY_RUN_RETRY_SECONDS * (1.0 + DRY_RUN_SPREAD) <= 119.0, "the requests take a moment, too"
     assert NODE_PERIOD_SECONDS * SPREAD_FACTORS[1] <= 66.0 + 1e-9, "what others did to the Node is seen"
-    assert LAST <= 120.0, "where there is none, both each two minutes"
+    assert LAST_RETRY_SECONDS <= 120.0, "where there is none, both each two minutes"
 
 
 @pytest.mark.parametrize("lost", ["PATCH", "POST"])
@@ -168,11 +170,11 @@ def test_a_policy_that_is_lost_is_missed_within_two_dry_runs_whoevers_turn_it_is
     while found[-1] and waited < 200.0:
         side_writes.test_admission_policy()
         found.append(side_writes.policy_enforced)
-        waited += TEST * (1.0 + WAVER)
+        waited += DRY_RUN_SECONDS * (1.0 + DRY_RUN_SPREAD)
     assert found[-1] is False
     assert waited <= 120.0
     assert len(asked) <= 2 + flaps + 2, "one at a time"
-    assert side_writes.dry_run_at - clock.now() == pytest.approx(FIRST, rel=0.07)
+    assert side_writes.dry_run_at - clock.now() == pytest.approx(FIRST_RETRY_SECONDS, rel=0.07)
     answers[lost] = LABELS if lost == "PATCH" else OWN_LEASE
     side_writes.test_admission_policy()
     found.append(side_writes.policy_enforced)
@@ -229,7 +231,14 @@ def test_a_server_in_trouble_is_not_asked_more_often_for_that() -> None:
     for _ in range(6):
         side_writes.test_admission_policy()
         waits.append(round(side_writes.dry_run_at - clock.now()))
-    assert waits == [1, pytest.approx(TEST, abs=2), 1, pytest.approx(TEST, abs=2), 1, pytest.approx(TEST, abs=2)]
+    assert waits == [
+        1,
+        pytest.approx(DRY_RUN_SECONDS, abs=2),
+        1,
+        pytest.approx(DRY_RUN_SECONDS, abs=2),
+        1,
+        pytest.approx(DRY_RUN_SECONDS, abs=2),
+    ]
 
 
 def test_half_a_admission_policy_stays_half_until_the_missing_half_denies() -> None:
@@ -251,7 +260,7 @@ def test_it_is_tried_by_what_is_not_ours_and_is_never_written() -> None:
         "metadata": {"name": FOREIGN_LEASE, "namespace": "nodeprep"},
     }
     assert asked == [
-        ("PATCH", "/api/v1/nodes/n1?dryRun=All", {"metadata": {"labels": {FOREIGN: "denied"}}}),
+        ("PATCH", "/api/v1/nodes/n1?dryRun=All", {"metadata": {"labels": {FOREIGN_LABEL: "denied"}}}),
         ("POST", f"{LEASES}?dryRun=All", foreign),
     ]
 
@@ -276,7 +285,7 @@ def test_a_lease_that_a_policy_denies_is_asked_for_once(answers: Answers) -> Non
     ]
     (told,) = side_writes.events
     assert (told["reason"], told["type"], told["involvedObject"]["uid"]) == ("WriteDenied", "Warning", "u1")
-    assert told["message"] == f"{side_writes.denied}; {MEND}"
+    assert told["message"] == f"{side_writes.denied}; {FIX_OURS}"
 
 
 WHO = "system:serviceaccount:nodeprep:nodeprep-agent may not"
@@ -300,9 +309,9 @@ def test_it_is_asked_for_again_at_once_where_it_may_be_allowed() -> None:
     told = [OWN_LEASE]
     side_writes = made(lambda _: told[0], [])
     side_writes.renew(SEEN)
-    side_writes.dry_run_at = clock.now() + TEST
+    side_writes.dry_run_at = clock.now() + DRY_RUN_SECONDS
     told[0] = ALLOWED
-    side_writes.believe_anew()
+    side_writes.forget_denials()
     (renewal, work), (fence, _) = side_writes.due(SEEN, 0.0, with_events=False)
     assert max(fence, renewal) < clock.now()
     work()
@@ -316,10 +325,10 @@ def test_after_a_fault_of_our_own_nothing_is_tried_for_a_while() -> None:
     side_writes.events.append({})
     assert [at <= clock.now() for at, _ in side_writes.due(SEEN, 0.0, with_events=True)] == [True] * 3
     now = clock.now()
-    side_writes.rest(now)
+    side_writes.pause(now)
     assert [at >= now + FUTILE_RETRY_SECONDS for at, _ in side_writes.due(SEEN, 0.0, with_events=True)] == [True] * 3
     side_writes.dry_run_at = now + 2 * FUTILE_RETRY_SECONDS
-    side_writes.rest(now)
+    side_writes.pause(now)
     assert side_writes.dry_run_at == now + 2 * FUTILE_RETRY_SECONDS, "what is put off for longer stays so"
 
 
@@ -352,7 +361,7 @@ def test_what_is_to_be_believed_anew_while_it_is_asked_is_asked_again() -> None:
     """Another thread says so between a request and its answer."""
 
     def answers(method: str) -> WriteOutcome:
-        side_writes.believe_anew()
+        side_writes.forget_denials()
         return OWN_LEASE if method == "PATCH" else ALLOWED
 
     side_writes = made(answers, [])

@@ -38,13 +38,17 @@ def test_an_opened_gate_is_a_line_that_says_whose_and_since_when(tmp_path: Path)
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", said.pop("since"))
     assert said == {"profile": "rdma-roce", "stage": "ready", "boot_id": BOOT, "node_uid": "u-1", "version": "1.2.3"}
     assert (place / "rdma-roce.ready").stat().st_mode & 0o777 == 0o644
-    assert gate_files.opened(str(place), BOOT) == {ROCE, ROCE_READY}
-    assert gate_files.in_the_way(str(place), *ROCE, BOOT) == ""
+    assert gate_files.open_gates(str(place), BOOT) == {ROCE, ROCE_READY}
+    assert gate_files.why_closed(str(place), *ROCE, BOOT) == ""
 
 
 def test_nothing_is_open_where_nothing_is(tmp_path: Path) -> None:
-    assert gate_files.opened(str(tmp_path), BOOT) == gate_files.opened(str(tmp_path / "nowhere"), BOOT) == frozenset()
-    assert gate_files.in_the_way(str(tmp_path / "nowhere"), *ROCE, BOOT) == "no such file"
+    assert (
+        gate_files.open_gates(str(tmp_path), BOOT)
+        == gate_files.open_gates(str(tmp_path / "nowhere"), BOOT)
+        == frozenset()
+    )
+    assert gate_files.why_closed(str(tmp_path / "nowhere"), *ROCE, BOOT) == "no such file"
     for act in (GateFiles(str(tmp_path / "nowhere")).sweep(), GateFiles(str(tmp_path / "nowhere")).close(())):
         assert act == ""
     assert open_(tmp_path / "nowhere") == ""
@@ -62,7 +66,7 @@ def test_closing_takes_what_is_not_wanted_and_nothing_of_others(tmp_path: Path) 
     assert GateFiles(str(tmp_path)).close({ROCE}) == ""
     assert names(tmp_path) == sorted(("rdma-roce.device", "directory.ready", *others))
     assert GateFiles(str(tmp_path)).close(()) == ""
-    assert gate_files.opened(str(tmp_path), BOOT) == frozenset()
+    assert gate_files.open_gates(str(tmp_path), BOOT) == frozenset()
 
 
 def test_opening_leaves_a_right_file_untouched(tmp_path: Path) -> None:
@@ -111,10 +115,10 @@ def test_what_is_no_gate_of_this_boot_counts_as_absent_and_is_written_anew(
     tmp_path: Path, make: Callable[[Path], object], says: str
 ) -> None:
     make(tmp_path / "rdma-roce.device")
-    assert gate_files.opened(str(tmp_path), BOOT) == frozenset()
-    assert gate_files.in_the_way(str(tmp_path), *ROCE, BOOT).startswith(says)
+    assert gate_files.open_gates(str(tmp_path), BOOT) == frozenset()
+    assert gate_files.why_closed(str(tmp_path), *ROCE, BOOT).startswith(says)
     assert open_(tmp_path, ROCE) == ""
-    assert gate_files.opened(str(tmp_path), BOOT) == {ROCE}
+    assert gate_files.open_gates(str(tmp_path), BOOT) == {ROCE}
 
 
 def test_a_gate_of_another_node_object_is_written_anew(tmp_path: Path) -> None:
@@ -131,14 +135,14 @@ def test_where_the_boot_is_unknown_no_gate_opens_and_none_is_open(tmp_path: Path
     )
     assert names(tmp_path) == []
     (tmp_path / "rdma-roce.device").write_bytes(written(boot_id=""))
-    assert gate_files.opened(str(tmp_path), "") == frozenset()
-    assert gate_files.in_the_way(str(tmp_path), *ROCE, "") != ""
+    assert gate_files.open_gates(str(tmp_path), "") == frozenset()
+    assert gate_files.why_closed(str(tmp_path), *ROCE, "") != ""
 
 
 def test_a_copy_under_another_name_opens_nothing(tmp_path: Path) -> None:
     open_(tmp_path, ROCE)
     (tmp_path / "rdma-roce.device").rename(tmp_path / "rdma-roce.ready")
-    assert gate_files.opened(str(tmp_path), BOOT) == frozenset()
+    assert gate_files.open_gates(str(tmp_path), BOOT) == frozenset()
 
 
 def test_a_start_sweeps_what_a_killed_agent_left_half_written(tmp_path: Path) -> None:
@@ -148,7 +152,7 @@ def test_a_start_sweeps_what_a_killed_agent_left_half_written(tmp_path: Path) ->
     stay = ["rdma-roce.device", atomic.fresh("memory.json"), "x.ready.new", ".x.ready", ".new"]
     for name in stay[1:]:
         (tmp_path / name).write_text("")
-    assert gate_files.opened(str(tmp_path), BOOT) == {ROCE}
+    assert gate_files.open_gates(str(tmp_path), BOOT) == {ROCE}
     assert GateFiles(str(tmp_path)).sweep() == ""
     assert names(tmp_path) == sorted(stay)
 
@@ -177,14 +181,14 @@ def test_a_name_is_a_safe_file(tmp_path: Path, profile: str, name: str) -> None:
     assert gate_files.file_name(profile, "device") == name
     assert open_(tmp_path, (profile, "device")) == ""
     assert names(tmp_path) == [name]
-    assert gate_files.opened(str(tmp_path), BOOT) == {(profile, "device")}
+    assert gate_files.open_gates(str(tmp_path), BOOT) == {(profile, "device")}
 
 
 @pytest.mark.parametrize("profile", ["x" * 201, "x" * 250, "x" * 10_000, "網" * 250, "/" * 250])
 def test_a_long_name_is_a_file_too(tmp_path: Path, profile: str) -> None:
     gates = {(f"{profile}{end}", stage) for end in ("", "1", "2") for stage in GateStage}
     assert open_(tmp_path, *gates) == ""
-    assert gate_files.opened(str(tmp_path), BOOT) == gates
+    assert gate_files.open_gates(str(tmp_path), BOOT) == gates
     assert all(len(name) + len(atomic.fresh("")) <= 255 for name in names(tmp_path))
 
 
@@ -202,15 +206,15 @@ def test_a_directory_in_a_gates_place_is_words(tmp_path: Path) -> None:
         f"{tmp_path}/rdma-ib.device cannot be written (Is a directory): pods that wait for it do not start; "
         f"see findmnt -T {tmp_path}"
     )
-    assert gate_files.opened(str(tmp_path), BOOT) == {ROCE}  # one that cannot be opened keeps no other shut
+    assert gate_files.open_gates(str(tmp_path), BOOT) == {ROCE}  # one that cannot be opened keeps no other shut
 
 
 READ_ONLY = """
 import json, sys
-from nodeprep.publish.gate_files import GateFiles, opened
+from nodeprep.publish.gate_files import GateFiles, open_gates
 files = GateFiles(sys.argv[1])
 told = [files.open({("b", "ready"), ("c", "ready"), ("a", "device")}, boot_id="b-1", node_uid="", version="1")]
-told += [files.close({("a", "device")}), files.close(()), files.sweep(), sorted(opened(sys.argv[1], "b-1"))]
+told += [files.close({("a", "device")}), files.close(()), files.sweep(), sorted(open_gates(sys.argv[1], "b-1"))]
 print(json.dumps(told))
 """
 
@@ -234,12 +238,12 @@ def test_a_directory_that_cannot_be_listed_is_said(tmp_path: Path) -> None:
         f"{place} cannot be read (Too many levels of symbolic links): pods that wait for it may start; "
         f"see findmnt -T {place}"
     )
-    assert gate_files.opened(str(place), BOOT) == frozenset()
+    assert gate_files.open_gates(str(place), BOOT) == frozenset()
 
 
 def test_in_a_files_place_there_is_no_gate(tmp_path: Path) -> None:
     place = tmp_path / "file"
     place.write_text("")
     assert GateFiles(str(place)).close(()) == GateFiles(str(place)).sweep() == ""
-    assert gate_files.opened(str(place), BOOT) == frozenset()
+    assert gate_files.open_gates(str(place), BOOT) == frozenset()
     assert open_(place, ROCE).startswith(f"{place}/rdma-roce.device cannot be written (File exists)")

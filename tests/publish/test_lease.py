@@ -23,7 +23,7 @@ def test_two_renewals_are_due_while_one_is_believed() -> None:
 
 
 def test_it_goes_with_its_node() -> None:
-    made = agent_lease.created("nodeprep", "n1", "u1", NOW)
+    made = agent_lease.new_lease("nodeprep", "n1", "u1", NOW)
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1"}
     assert made["metadata"] == {"name": "agent-n1", "namespace": "nodeprep", "ownerReferences": [owner]}
     spec = {"holderIdentity": "n1", "leaseDurationSeconds": 180, "renewTime": "2026-11-22T03:00:00.123456Z"}

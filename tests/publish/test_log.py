@@ -16,7 +16,7 @@ from nodeprep.decide.gate_readiness import Mode
 from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.model import Remedy
 from nodeprep.publish import log_lines, node_status
-from nodeprep.publish.log_lines import MOST_LINE, JsonLines, LogEntry
+from nodeprep.publish.log_lines import LINE_LIMIT_BYTES, JsonLines, LogEntry
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.values import replace
 from tests.past_values import case, finding
@@ -137,7 +137,7 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     (
         {},
         {"exposed": ("/host/opt/cni/bin",)},
-        [f"! mounts-trouble message={node_status.words_of(('/host/opt/cni/bin',))}"],
+        [f"! mounts-trouble message={node_status.exposed_mounts_message(('/host/opt/cni/bin',))}"],
     ),
     ({"exposed": ("/host/opt/cni/bin",)}, {"exposed": ("/host/opt/cni/bin",)}, []),
     (
@@ -296,7 +296,7 @@ def test_a_field_cannot_pass_for_another_line_or_event() -> None:
 @pytest.mark.parametrize("count", [1, 8, 2000])
 def test_a_line_always_goes_into_a_pipe_at_once(count: int) -> None:
     text = log_lines.line(record("state", **{f"f{number}": "\u00e9" * 5000 for number in range(count)}))
-    assert len(text) <= MOST_LINE
+    assert len(text) <= LINE_LIMIT_BYTES
     told = json.loads(text)
     assert told["event"] == "state"
     assert len(told) == (3 + count if count < 100 else 3)

@@ -169,7 +169,7 @@ SAYS_ROWS = [
 
 @pytest.mark.parametrize(("change", "same"), SAYS_ROWS)
 def test_whether_there_is_more_to_say_than_other_words(change: dict[str, Any], same: bool) -> None:
-    assert node_object.says_the_same(SAID, replace(SAID, **change)) is same
+    assert node_object.differ_only_in_messages(SAID, replace(SAID, **change)) is same
 
 
 KEYS = st.sampled_from([NAMES.unhealthy_taint, NAMES.bootstrap_taint, "a.example/b", "c"])

@@ -84,7 +84,9 @@ def test_closures(rounds: list[tuple[NodeState, float]], bootstrap: Any, unhealt
 
 
 def test_a_value_at_a_bound_is_in_its_bucket_and_one_above_all_in_the_last() -> None:
-    found = transition_totals.empty((1.0, 2.0)).plus(1.0).plus(1.1).plus(2.0).plus(3.0)
+    found = (
+        transition_totals.empty_histogram((1.0, 2.0)).with_value(1.0).with_value(1.1).with_value(2.0).with_value(3.0)
+    )
     assert found.buckets() == [("1.0", 1.0), ("2.0", 3.0), ("+Inf", 4.0)]
     assert found.total == pytest.approx(7.1)
 

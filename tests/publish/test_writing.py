@@ -22,7 +22,7 @@ from nodeprep.decide.desired import TRAINING_READY, Desired, GatePolicy, NodeCon
 from nodeprep.doors.kube.writer import LOST, MERGE, STRATEGIC, WriteOutcome
 from nodeprep.publish import node_patches, node_writing
 from nodeprep.publish.node_object import RELEASED
-from nodeprep.publish.node_writing import NODE, RACES, STATUS, WriteOrder, WriteRequest, WriteResult
+from nodeprep.publish.node_writing import NODE, RACES_LIMIT, STATUS, WriteOrder, WriteRequest, WriteResult
 from nodeprep.values import replace
 
 NAMES = GatePolicy()
@@ -144,7 +144,7 @@ def test_opening_says_so_before_pods_may_come() -> None:
     written = node_writing.write(order(OPEN), server.connect, now)
     assert server.asked == [GET, PATCH_STATUS, PATCH_NODE]
     assert stands(server, OPEN)
-    assert (written.failure, written.denied, written.stranger) == (None, {}, False)
+    assert (written.failure, written.denied, written.is_other_node) == (None, {}, False)
     assert server.annotations == OPEN.annotations
 
 
@@ -196,7 +196,7 @@ def test_so_is_an_opening_whose_status_lost_it() -> None:
 def test_races_without_end_are_given_up() -> None:
     server = Server(others=[("taint", f"t{number}") for number in range(99)])
     written = node_writing.write(order(SHUT), server.connect, now)
-    assert server.asked.count(PATCH_NODE) == RACES
+    assert server.asked.count(PATCH_NODE) == RACES_LIMIT
     assert written.failure is not None
     assert written.failure.status == 409
     assert "5 times somebody else was faster" in written.failure.message
@@ -282,7 +282,7 @@ def test_another_node_of_the_name_is_not_written_to() -> None:
     server = Server(uid="u2")
     written = node_writing.write(order(OPEN), server.connect, now)
     assert server.asked == [GET]
-    assert written.stranger
+    assert written.is_other_node
     assert written.seen is not None
     assert written.seen.uid == "u2"
 
@@ -297,7 +297,7 @@ def test_a_node_that_is_registered_anew_meanwhile_is_promised_nothing(stood: Des
     server.others = [("anew", "u2")]
     server.conditions.clear()  # so that the status is written
     written = node_writing.write(order(desired), server.connect, now)
-    assert written.stranger
+    assert written.is_other_node
     assert written.seen is not None
     assert written.seen.uid == "u2"
     assert (server.labels, server.annotations, server.conditions) == ({}, {}, {})
@@ -307,7 +307,7 @@ def test_one_that_is_registered_anew_may_be_closed_once() -> None:
     server = Server(others=[("anew", "u2")])
     written = node_writing.write(order(SHUT), server.connect, now)
     assert server.asked == [GET, PATCH_NODE, PATCH_STATUS], "and nothing more: it is judged first"
-    assert (written.stranger, written.failure) == (True, None)
+    assert (written.is_other_node, written.failure) == (True, None)
     assert written.seen is not None
     assert written.seen.uid == "u2"
     assert [one["status"] for one in server.conditions.values()] == ["False"]
@@ -326,7 +326,7 @@ def test_an_opening_ends_where_something_newer_is_wanted(times: int, asked: list
     server = Server()
     written = node_writing.write(order(OPEN), server.connect, now, still_wanted=counted(times))
     assert server.asked == asked
-    assert written.dropped is (times < 3)
+    assert written.is_superseded is (times < 3)
     assert written.failure is None
     assert bool(written.node_events) is (times == 3)
     assert (written.before is not None) is (times in (1, 2)), "what was there first"
@@ -338,13 +338,13 @@ def test_a_lost_race_ends_where_something_newer_is_wanted(desired: Desired) -> N
     server = Server(others=[("taint", f"t{number}") for number in range(9)])
     written = node_writing.write(order(desired), server.connect, now, still_wanted=counted(2 if desired is OPEN else 1))
     assert server.asked == ([GET, PATCH_STATUS] if desired is OPEN else [GET, PATCH_NODE, PATCH_STATUS])
-    assert (written.dropped, written.failure) == (True, None)
+    assert (written.is_superseded, written.failure) == (True, None)
     assert written.before is not None
 
 
 def test_the_cached_word_of_another_node_is_not_believed() -> None:
     server = Server(uid="u2")
-    assert checked(server, order(OPEN)).stranger
+    assert checked(server, order(OPEN)).is_other_node
     assert server.asked == ["cached", GET]
 
 

@@ -195,8 +195,8 @@ class Agent:
     def _connect(self, publisher: Publisher) -> None:
         """Before the first look a gate that is closed is closed in the cluster too."""
         publisher.is_alive = self._is_alive
-        publisher.hear = self._hear
-        publisher.changed = lambda: self._ask("publisher")
+        publisher.on_annotations = self._hear
+        publisher.on_status_change = lambda: self._ask("publisher")
         self._publish(self._reconciler.before_looking(), opening=False)
         publisher.start()
 
@@ -212,7 +212,7 @@ class Agent:
     def _meet(self) -> bool:
         """Take in how the publisher fares and what it heard of the Node; whether it heard anything."""
         if self.means.publisher is not None:
-            self._reconciler.publish_trouble = self.means.publisher.published.lasting
+            self._reconciler.publish_trouble = self.means.publisher.api_status.for_condition
         says, self._says = self._says, None
         if says is None:
             return False
@@ -230,7 +230,7 @@ class Agent:
             gate = self.settings.agent.gate
             # Where there was no memory nothing is written before the Node was heard: it would overwrite what that kept.
             uid = "" if self._forgetful else self._reconciler.agent_state.node_uid
-            self.means.publisher.tell(desired, gate, uid, opening=opening)
+            self.means.publisher.publish(desired, gate, uid, opening=opening)
 
     def _patience(self) -> float:
         """Seconds until there is something to do."""
@@ -246,7 +246,7 @@ class Agent:
         self._not_closed = self._gates.close(wanted)
         publisher = self.means.publisher
         status = replace(
-            status, gate_trouble=self._gate_trouble(), published=publisher.published if publisher else None
+            status, gate_trouble=self._gate_trouble(), api_status=publisher.api_status if publisher else None
         )
         self._publish(status.desired, opening=bool(wanted - self._open))
         for listener in self.means.listeners:
@@ -261,7 +261,7 @@ class Agent:
             )
             self._open, self._opened_at = wanted, status.at
         if publisher is not None:
-            publisher.gates_stand()
+            publisher.gates_written()
         self._reconciler.gate_trouble = self._gate_trouble()
 
     def _gate_trouble(self) -> str:
@@ -293,7 +293,7 @@ class Agent:
             said = "; ".join(written.changes(self.settings, settings)) or "none"
             log_lines.tell([LogEntry("configuration-read", {"changes": said})], LOGGER)
         if (changed or asked) and self.means.publisher is not None:
-            self.means.publisher.believe_anew()
+            self.means.publisher.forget_denials()
         if not changed:
             return
         self.settings = settings

@@ -121,7 +121,9 @@ class Reconciler(Struct):
     def trouble(self) -> AgentTrouble:
         """What is wrong with the agent itself."""
         store = "; ".join(filter(None, (self.state_writer.trouble, self.gate_trouble)))
-        return AgentTrouble(store, self.config_trouble, self.publish_trouble, node_status.words_of(self.exposed))
+        return AgentTrouble(
+            store, self.config_trouble, self.publish_trouble, node_status.exposed_mounts_message(self.exposed)
+        )
 
     def assessment(self) -> Assessment:
         return Assessment(ALL, (), self.settings, clock.today(), agent_state=self.agent_state)

@@ -24,7 +24,7 @@ class StartState(Value):
 def start(store: Store, run_directory: str, boot_id: str, now: float) -> StartState:
     """The agent state at a start in this boot."""
     recalled = state_file.load(store)
-    found_open = gate_files.opened(run_directory, boot_id)
+    found_open = gate_files.open_gates(run_directory, boot_id)
     known = recalled.agent_state and still_true(recalled.agent_state, __version__, now)
     agent_state = upgrade.after_upgrade(gate_readiness.state_at_start(known, boot_id, "", now), __version__, now)
     if recalled.agent_state is None and not recalled.trouble and not found_open:

@@ -1,9 +1,9 @@
-"""The admission policy around the agent's account, as objects that the API server enforces (design 3.5).
+"""The admission policy for the agent's account, as objects that the API server enforces (design 3.5).
 
-RBAC cannot say "your own Node only" or "these keys only": these ValidatingAdmissionPolicies do. What a rule does not
-name is closed: a field that a later Kubernetes adds to a Node is out of reach until somebody says otherwise. A policy
-binds one account by its name, and one with a mistyped name binds nobody: the agent tries a forbidden write as a dry run
-to find out.
+RBAC cannot say "only your own Node" or "only these keys". These ValidatingAdmissionPolicies can. What no rule names is
+denied: a field that a later Kubernetes adds to a Node is out of reach until someone allows it. A policy binds one
+account by its name, so a policy with a mistyped name binds nobody. To find that out, the agent tries a forbidden write
+as a dry run.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ RULE = "nodeprep:"  # before a rule's name in the message of a denial
 SLOT = "nodeprep-slot-"  # what the names of a fleet's Leases begin with
 EFFECTS = ("NoSchedule", "PreferNoSchedule")  # never NoExecute: nothing of ours ends a pod
 API = "admissionregistration.k8s.io/v1"
-# As the API server has them: a namespace is a DNS label, an account's name a DNS subdomain, as a Node's is.
+# As in the API server: a namespace is a DNS label; an account's name is a DNS subdomain, like a Node's.
 NAMESPACE_NAME, ACCOUNT_NAME = Pattern(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"), NODE_NAME
-# A token that is bound to a pod says on which node that runs (Kubernetes 1.30).
+# A token that is bound to a pod names the pod's node (Kubernetes 1.30).
 CLAIM = "authentication.kubernetes.io/node-name"
 OWN_NODE = f"request.userInfo.?extra[?'{CLAIM}'][?0].orValue('')"
-# Rewritten by the API server itself at each write.
+# The API server itself rewrites these at each write.
 BOOKKEEPING = ("managedFields", "resourceVersion", "generation")
 CREATION_FIELDS = (
     "name",
     "namespace",
     "uid",
     "creationTimestamp",
-)  # what an object is made with, and the API server then keeps
+)  # set at creation, then kept by the API server
 LEASE_DURATION_LIMIT_SECONDS = 3600  # seconds that a slot may be held without being renewed
 CLOCK_SKEW_SECONDS = 60  # seconds by which a node's clock may be ahead of the API server's
 
@@ -54,15 +54,16 @@ class ServiceAccount(Value):
 
     @classmethod
     def of(cls, text: str) -> ServiceAccount | None:
-        """From "NAMESPACE:NAME"; None for anything else, and for what no cluster would take as a name."""
+        """From "NAMESPACE:NAME". None for anything else, and for what no cluster accepts as a name."""
         namespace, _, name = text.partition(":")
         return cls(namespace, name) if NAMESPACE_NAME.fullmatch(namespace) and ACCOUNT_NAME.fullmatch(name) else None
 
 
 class AdmissionPolicy(Value):
-    """One policy: CEL expressions by the name of the rule, all of which must hold; the first that does not is told.
+    """One policy: CEL expressions by the name of the rule. All must hold; the API server names the first that does not.
 
-    `first` come before the others and bear an object that is not there; `rules` are not asked where `unless` holds.
+    The rules in `first` come before the others and also work if the object does not exist. The `rules` do not apply
+    where `unless` holds.
     """
 
     name: str
@@ -74,7 +75,7 @@ class AdmissionPolicy(Value):
     rules: Mapping[str, str]
 
     def objects(self, account: ServiceAccount) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The policy and the binding that makes it hold."""
+        """The policy and its binding."""
         rules = {**self.first, **{name: f"{self.unless} || ({says})" for name, says in self.rules.items()}}
         resources = {
             "apiGroups": [self.group],
@@ -104,7 +105,7 @@ def admission_policies(names: GatePolicy, account: ServiceAccount = AGENT_ACCOUN
 
 
 def nodes(names: GatePolicy) -> AdmissionPolicy:
-    """Own Node only, and of it the taints, labels, annotations and conditions that are ours."""
+    """Only the own Node, and of it only the taints, labels, annotations and conditions that are ours."""
     label = f"k == {_text(names.rdma_label)} || k.startsWith({_text(f'{PREFIX}/')})"
     annotation = f"k.startsWith({_text(f'{AGENT_PREFIX}/')})"
     others = f".filter(c, !(c.type in {_list(sorted(OUR_CONDITIONS))}))"
@@ -114,7 +115,7 @@ def nodes(names: GatePolicy) -> AdmissionPolicy:
         resources=("nodes", "nodes/status"),
         variables={
             "ownNode": OWN_NODE,
-            # dyn: walked over as maps, whatever fields of a Node the type checker knows.
+            # dyn: the parts are maps, whatever fields of a Node the type checker knows.
             **_both("Metadata", "dyn({}).metadata"),
             **_both("Spec", "dyn({}).?spec.orValue({{}})"),
             **_both("Status", "dyn({}).?status.orValue({{}})"),
@@ -144,24 +145,24 @@ def nodes(names: GatePolicy) -> AdmissionPolicy:
 
 
 def leases(account: ServiceAccount) -> AdmissionPolicy:
-    """The Lease of the own agent, and slots of the fleet: an agent may take and give back one that there is.
+    """The Lease of the own agent, and slots of the fleet: an agent may take and give back an existing slot.
 
-    It may neither make nor delete a slot: how many there are is the operator's.
+    It may neither create nor delete a slot, because the operator decides how many there are.
 
-    CEL has no clock, and what a writer calls the time may be a lie. The API server notes its own in `managedFields`,
-    beside the fields that a writer has changed. A writer may put any other entry there, but cannot leave out that of
-    its own write: where there is but one, and the write has changed a field, it is that one. So who takes or keeps a
-    slot sends with it `managedFields` of one entry that claims nothing but `renewTime`: others' go, and so does this
-    one, for the write takes `renewTime` from it.
+    CEL has no clock, and a writer may lie about the time. The API server notes its own time in `managedFields`, beside
+    the fields that a writer has changed. A writer can put any other entry there, but cannot leave out the entry of its
+    own write. So if there is only one entry, and the write has changed a field, it is that one. Therefore an agent that
+    takes or keeps a slot sends `managedFields` with one entry that claims only `renewTime`. The entries of others go,
+    and so does this one, because the write takes `renewTime` from it.
     """
     holder, was = (f"{which}.spec.?holderIdentity.orValue('')" for which in ("object", "oldObject"))
     mine = "['', variables.ownNode]"
-    # An entry of the write itself is there only if that has set a field.
+    # The write has an entry of its own only if it has set a field.
     clock = (
         "variables.newMetadata.?managedFields.orValue([]).size() == 1 && has(object.spec.renewTime)"
         " && object.spec.?renewTime != oldObject.spec.?renewTime"
     )
-    # Taken off the one that is true: the other, and how long from then, may be anything, and must not overflow.
+    # Subtracted from the true time: the other time and the duration may be anything, and must not overflow.
     expired = (
         "has(oldObject.spec.renewTime) && has(oldObject.spec.leaseDurationSeconds)"
         " && variables.now - duration(string(oldObject.spec.leaseDurationSeconds) + 's')"
@@ -178,7 +179,7 @@ def leases(account: ServiceAccount) -> AdmissionPolicy:
         "annotations",
         *CREATION_FIELDS,
         *BOOKKEEPING,
-    )  # webhooks put labels on what is made
+    )  # webhooks add labels to new objects
     return AdmissionPolicy(
         name=LEASES,
         group="coordination.k8s.io",
@@ -189,7 +190,7 @@ def leases(account: ServiceAccount) -> AdmissionPolicy:
             "slot": f"request.operation == 'UPDATE' && object.metadata.name.startsWith({_text(SLOT)})",
             "oldMetadata": "oldObject == null ? {} : dyn(oldObject).metadata",
             "newMetadata": "dyn(object).metadata",
-            "now": "timestamp(variables.newMetadata.managedFields[0].time)",  # by the server, where slot-clock holds
+            "now": "timestamp(variables.newMetadata.managedFields[0].time)",  # the server's, if slot-clock holds
         },
         first={
             "own-namespace": f"request.namespace == {_text(account.namespace)}",
@@ -211,7 +212,7 @@ def leases(account: ServiceAccount) -> AdmissionPolicy:
 
 
 def _taints(names: GatePolicy) -> str:
-    """Everybody else's stay as they are, the bootstrap taint may go, ours may do anything but evict pods."""
+    """The taints of others stay as they are, the bootstrap taint may go, and ours may do anything except evict pods."""
     others = f".filter(t, !(t.key in {_list((names.unhealthy_taint, names.bootstrap_taint))}))"
     unhealthy = f"t.key == {_text(names.unhealthy_taint)} && t.effect in {_list(EFFECTS)}"
     ours = _list((names.unhealthy_taint, names.bootstrap_taint))
@@ -222,13 +223,13 @@ def _taints(names: GatePolicy) -> str:
 
 
 def _same(part: str, free: str) -> str:
-    """That a mapping changed in no key but those that are `free`: none is new, none is gone, none has another value."""
+    """A mapping changed in no key except `free` ones: no key is new, none is gone, none has another value."""
     old, new = f"variables.old{part}", f"variables.new{part}"
     return f"{new}.all(k, {free} || (k in {old} && {old}[k] == {new}[k])) && {old}.all(k, {free} || k in {new})"
 
 
 def _both(part: str, of: str) -> dict[str, str]:
-    """Variables for a part of the object as it was and as it is to be; each is reckoned when a rule asks for it."""
+    """Variables for a part of the object before and after. Each is evaluated only if a rule uses it."""
     return {f"old{part}": of.format("oldObject"), f"new{part}": of.format("object")}
 
 

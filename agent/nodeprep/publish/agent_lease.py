@@ -1,4 +1,4 @@
-"""The Lease of a node's agent: that it is renewed says that the checks ran. Values in, objects out."""
+"""The Lease of a node's agent. Its renewal says that the checks ran. Values in, objects out."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-AGENT = "agent-"  # and the Node's name: what its agent's Lease is called
-RENEW_SECONDS = 80.0  # seconds, or a little later (pace.LATER): two renewals are due while one is believed; design 3.5
-DURATION_SECONDS = 180  # seconds after which nobody should believe what the agent last said
+AGENT = "agent-"  # followed by the Node's name: the name of its agent's Lease
+RENEW_SECONDS = 80.0  # seconds, or a little later (pace.spread): two renewals are due while one is valid; design 3.5
+DURATION_SECONDS = 180  # seconds for which a renewal is valid
 
 
 def name(node: str) -> str:
@@ -16,18 +16,18 @@ def name(node: str) -> str:
 
 
 def path(namespace: str, node: str = "") -> str:
-    """Of a node's Lease, or of all."""
+    """The path of a node's Lease, or of all Leases."""
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
     return f"{leases}/{quote(name(node), safe='')}" if node else leases
 
 
 def renewal(node: str, uid: str, now: datetime) -> dict[str, Any]:
-    """A merge patch. Its owner is the Node of that `uid`, with which it goes."""
+    """A merge patch. The owner is the Node of that `uid`, so the Lease is deleted with that Node."""
     return {"metadata": {"ownerReferences": [_owner(node, uid)]}, "spec": _spec(node, now)}
 
 
-def created(namespace: str, node: str, uid: str, now: datetime) -> dict[str, Any]:
-    """The object of a node that has none."""
+def new_lease(namespace: str, node: str, uid: str, now: datetime) -> dict[str, Any]:
+    """The object for a node without a Lease."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -36,14 +36,14 @@ def created(namespace: str, node: str, uid: str, now: datetime) -> dict[str, Any
     }
 
 
-def foreign(namespace: str, called: str) -> dict[str, Any]:
-    """The object of a Lease that is no agent's, and held by nobody."""
-    metadata = {"name": called, "namespace": namespace}
+def foreign_lease(namespace: str, lease_name: str) -> dict[str, Any]:
+    """The object of a Lease that belongs to no agent and that nobody holds."""
+    metadata = {"name": lease_name, "namespace": namespace}
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
 
 
 def is_fresh(renewed: float, now: float) -> bool:
-    """Whether the agent lives, both in seconds since 1970. What is renewed in the future says nothing of today."""
+    """Whether the agent lives. Both are seconds since 1970. A renewal in the future tells nothing about now."""
     return abs(now - renewed) <= DURATION_SECONDS
 
 

@@ -1,4 +1,4 @@
-"""What the Nodes, Leases and pods of a cluster say of its agents: objects of the API server in, rows out."""
+"""Rows of the fleet from the Nodes, Leases and pods of a cluster: objects of the API server in, rows out."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from nodeprep.values import Value
 
 Object = Mapping[str, Any]
 
-GPU = "/gpu"  # how the names of resources end that are whole GPUs: nvidia.com/gpu, amd.com/gpu
+GPU = "/gpu"  # the end of names of resources that are whole GPUs: nvidia.com/gpu, amd.com/gpu
 
 NO_AGENT, SILENT, RELEASED_STATE = "-", "Silent", "Released"
 SILENT_CONDITION_SECONDS = (
     2.5 * REFRESH_SECONDS
-)  # seconds after which a condition is old: a living agent says it again, or may not write it
+)  # seconds after which a condition is old: a living agent renews it, or may not write it
 
 
 class Readiness(StrEnum):
-    """Whether a training pod may land on a Node. UNKNOWN: nobody who is alive says so."""
+    """Whether a training pod may land on a Node. UNKNOWN: no living agent says so."""
 
     READY = "ready"
     NOT_READY = "not-ready"
@@ -33,10 +33,10 @@ class Readiness(StrEnum):
 
 
 class FleetNode(Value):
-    """The parts of a Node that a row is made of: `status` to `said` are TrainingReady's.
+    """The parts of a Node that a row is made of. `status` to `heartbeat` are those of TrainingReady.
 
-    `since` and `said` (last said again) are in seconds since 1970, None where that is not told. `kubelet_lost`: its
-    kubelet is not Ready.
+    `since` and `heartbeat` are in seconds since 1970, None if the Node does not tell. `kubelet_lost`: the kubelet is
+    not Ready.
     """
 
     name: str
@@ -46,7 +46,7 @@ class FleetNode(Value):
     reason: str
     message: str
     since: float | None
-    said: float | None
+    heartbeat: float | None
     taints: tuple[str, ...]
     gpus: int
     cordoned: bool
@@ -55,10 +55,10 @@ class FleetNode(Value):
 
 
 class FleetRow(Value):
-    """A line of the fleet. `state` may be `NO_AGENT`, `SILENT` or `RELEASED_STATE` beside what agents write.
+    """A line of the fleet. `state` may also be `NO_AGENT`, `SILENT` or `RELEASED_STATE`, which no agent writes.
 
-    Times are in seconds since 1970. `renewed` is when the agent last said that it lives, None where it never did or
-    where `leases_known` is false. `free` is None where pods could not be read.
+    Times are in seconds since 1970. `renewed` is when the agent last renewed its Lease. It is None if it never did, or
+    if `leases_known` is false. `free` is None if pods could not be read.
     """
 
     name: str
@@ -77,14 +77,14 @@ class FleetRow(Value):
 
 
 class FleetContext(Value):
-    """What is known beside the Nodes: renewal of each agent's Lease and GPUs in use, by Node; None: may not be read."""
+    """What is known beside the Nodes, by Node: renewal of the Lease, and GPUs in use. None: it may not be read."""
 
     renewed: Mapping[str, float] | None
     used: Mapping[str, int] | None
 
 
 def fleet_node(told: Object, names: GatePolicy) -> FleetNode:
-    """A Node of the API server; what is malformed is not there."""
+    """A Node of the API server. Malformed parts count as missing."""
     seen = WrittenNode.of(told)
     conditions = {str(one.get("type")): one for one in seen.conditions}
     ready = conditions.get(TRAINING_READY, {})
@@ -98,7 +98,7 @@ def fleet_node(told: Object, names: GatePolicy) -> FleetNode:
         reason=str(ready.get("reason", "")),
         message=str(ready.get("message", "")),
         since=cluster_objects.moment(ready.get("lastTransitionTime")),
-        said=cluster_objects.moment(ready.get("lastHeartbeatTime")),
+        heartbeat=cluster_objects.moment(ready.get("lastHeartbeatTime")),
         taints=tuple(_taint(one) for one in seen.taints if one.get("key") in ours),
         gpus=_gpus(part(told, "status", "allocatable")),
         cordoned=part(told, "spec").get("unschedulable") is True,
@@ -108,104 +108,104 @@ def fleet_node(told: Object, names: GatePolicy) -> FleetNode:
 
 
 def renewal(lease: Object) -> tuple[str, float] | None:
-    """Of an agent's Lease: its Node and when it was renewed; None for any other."""
+    """The Node of an agent's Lease, and when it was renewed. None for any other Lease."""
     name = str(part(lease, "metadata").get("name", ""))
     at = cluster_objects.moment(part(lease, "spec").get("renewTime"))
     return (name.removeprefix(AGENT), at) if name.startswith(AGENT) and at is not None else None
 
 
 def gpus_used(pod: Object) -> tuple[str, int] | None:
-    """The Node of a pod and the GPUs that it holds; None if none, or on no Node yet."""
+    """The Node of a pod and the number of its GPUs. None without GPUs or without a Node."""
     node = part(pod, "spec").get("nodeName")
     count = _requested(part(pod, "spec"))
     return (str(node), count) if node and count else None
 
 
-def row(node: FleetNode, others: FleetContext, now: float) -> FleetRow:
-    """What to say of a Node at `now`: a dead agent's word is not repeated as if it were true."""
-    renewed = None if others.renewed is None else others.renewed.get(node.name)
-    state, reason, message, since = _said(node, others, renewed, now)
+def row(node: FleetNode, context: FleetContext, now: float) -> FleetRow:
+    """The row of a Node at `now`. What a dead agent wrote is not shown as if it were true."""
+    renewed = None if context.renewed is None else context.renewed.get(node.name)
+    state, reason, message, since = _state_words(node, context, renewed, now)
     return FleetRow(
         name=node.name,
         state=state,
-        readiness=_readiness(node, others, now),
+        readiness=_readiness(node, context, now),
         profiles=node.profiles,
         reason=reason,
         message=message,
         since=since,
-        free=None if others.used is None else node.gpus - others.used.get(node.name, 0),
+        free=None if context.used is None else node.gpus - context.used.get(node.name, 0),
         gpus=node.gpus,
         renewed=renewed,
-        leases_known=others.renewed is not None,
+        leases_known=context.renewed is not None,
         taints=node.taints,
         cordoned=node.cordoned,
     )
 
 
-def is_alive(name: str, others: FleetContext, now: float) -> bool:
+def is_alive(name: str, context: FleetContext, now: float) -> bool:
     """Whether the agent of a Node is known to live."""
-    renewed = (others.renewed or {}).get(name)
+    renewed = (context.renewed or {}).get(name)
     return renewed is not None and agent_lease.is_fresh(renewed, now)
 
 
 def outcome(rows: Iterable[FleetRow]) -> int:
-    """The exit code of design 5: 0 all ready, 1 at least one is not, 3 none is known not to be, but not all are."""
+    """The exit code of design 5: 0 if all are ready, 1 if one is not, 3 if none is known not to be, but not all are."""
     words = {one.readiness for one in rows}
     if Readiness.NOT_READY in words:
         return 1
     return 3 if Readiness.UNKNOWN in words else 0
 
 
-def _said(
-    node: FleetNode, others: FleetContext, renewed: float | None, now: float
+def _state_words(
+    node: FleetNode, context: FleetContext, renewed: float | None, now: float
 ) -> tuple[str, str, str, float | None]:
     """State, reason, message and since when."""
     ours = bool(node.state or node.status or node.taints)
-    if others.renewed is not None and renewed is None:
+    if context.renewed is not None and renewed is None:
         if node.released:
             return RELEASED_STATE, "", "", None
-        left = f"left behind: {node.state or node.reason or 'a taint'}" if ours else ""
-        return NO_AGENT, "NoAgent" if ours else "", left, None
+        leftover = f"left behind: {node.state or node.reason or 'a taint'}" if ours else ""
+        return NO_AGENT, "NoAgent" if ours else "", leftover, None
     if renewed is not None and not agent_lease.is_fresh(renewed, now):
         why = "its Lease was renewed in the future: its clock is wrong; " if renewed > now else ""
         return SILENT, "AgentSilent", f"{why}last said {node.state or 'nothing'}: {node.message}", renewed
     if node.released:
         return RELEASED_STATE, "", "", None
-    if _is_unsaid(node, now):
+    if _is_stale(node, now):
         why = "its agent lives and has not said this again, so it may not write the Node: see the agent's log; "
-        return node.state or NO_AGENT, "NotSaidAgain", f"{why}last said: {node.message}", node.said
+        return node.state or NO_AGENT, "NotSaidAgain", f"{why}last said: {node.message}", node.heartbeat
     if node.status == "True" and node.kubelet_lost:
         return node.state, "KubeletNotReady", "the kubelet's own condition Ready is not True", node.since
     return node.state or NO_AGENT, node.reason, node.message, node.since
 
 
-def _readiness(node: FleetNode, others: FleetContext, now: float) -> Readiness:
+def _readiness(node: FleetNode, context: FleetContext, now: float) -> Readiness:
     if node.kubelet_lost or node.taints:
         return Readiness.NOT_READY
-    if not is_alive(node.name, others, now) or node.released or _is_unsaid(node, now):
+    if not is_alive(node.name, context, now) or node.released or _is_stale(node, now):
         return Readiness.UNKNOWN
     return {"True": Readiness.READY, "False": Readiness.NOT_READY}.get(node.status, Readiness.UNKNOWN)
 
 
-def _is_unsaid(node: FleetNode, now: float) -> bool:
-    return node.said is not None and now - node.said > SILENT_CONDITION_SECONDS
+def _is_stale(node: FleetNode, now: float) -> bool:
+    return node.heartbeat is not None and now - node.heartbeat > SILENT_CONDITION_SECONDS
 
 
 def _requested(spec: Object) -> int:
-    """As the scheduler counts: containers and sidecars together, or an init container that wants more by itself."""
-    total, most = sum(_wanted(one) for one in _list(spec, "containers")), 0
+    """As the scheduler counts: all containers and sidecars, or an init container that wants more."""
+    total, most = sum(_requested_by(one) for one in _list(spec, "containers")), 0
     sidecars = 0
     for one in _list(spec, "initContainers"):
         if one.get("restartPolicy") == "Always":
-            sidecars += _wanted(one)
+            sidecars += _requested_by(one)
             most = max(most, sidecars)
         else:
-            most = max(most, sidecars + _wanted(one))
+            most = max(most, sidecars + _requested_by(one))
     return max(total + sidecars, most)
 
 
-def _wanted(container: Object) -> int:
-    """A container's GPUs: of extended resources the request is the limit."""
+def _requested_by(container: Object) -> int:
+    """A container's GPUs. For extended resources the request equals the limit."""
     limits, requests = (part(container, "resources", which) for which in ("limits", "requests"))
     return _gpus({**limits, **requests})
 
@@ -220,7 +220,7 @@ def _taint(taint: Object) -> str:
 
 
 def part(told: object, *keys: str) -> Object:
-    """The mapping at `keys`; an empty one where there is none."""
+    """The mapping at `keys`. An empty one if there is none."""
     for key in keys:
         told = told.get(key) if isinstance(told, Mapping) else None
     return told if isinstance(told, Mapping) else {}

@@ -1,6 +1,8 @@
-"""Gate files: what pods of this node wait for, written last when a gate opens and removed first when it closes.
+"""Gate files: what pods of this node wait for.
 
-They lie on a file system that the next boot empties, and name the boot: one of another boot counts as absent.
+They are written last when a gate opens, and removed first when it closes.
+
+They lie on a file system that the next boot empties, and they name the boot. A file of another boot counts as missing.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from nodeprep.doors.files.reader import Files
 from nodeprep.model import Unreadable
 from nodeprep.values import Value, asdict, field_names
 
-FILE_LIMIT_BYTES = 64 << 10  # bytes; all but the profile's name makes 250
+FILE_LIMIT_BYTES = 64 << 10  # bytes; without the profile's name a file has 250
 QUOTED_NAME_LIMIT_BYTES = 200  # bytes of a quoted name; the kernel takes 255 for the whole name of a file
 NAME_PREFIX_BYTES = 100
 WORDS_LIMIT_CHARACTERS = 40  # characters of a file's words in a message
@@ -35,7 +37,10 @@ Gate = tuple[str, str]  # a profile's name and a stage
 
 
 class GateRecord(Value):
-    """What a gate file says. `since` is wall time (RFC 3339), for people; `version` is the nodeprep that opened it."""
+    """The content of a gate file.
+
+    `since` is wall time (RFC 3339), for people. `version` is the nodeprep that opened it.
+    """
 
     profile: str
     stage: str
@@ -49,22 +54,22 @@ KEYS = field_names(GateRecord)
 
 
 class GateFiles:
-    """The gate files in a directory. Its methods raise nothing: they return "" or what is wrong, for people."""
+    """The gate files in a directory. Its methods raise nothing. They return "" or what is wrong, for people."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
 
     def sweep(self) -> str:
-        """Remove what a killed agent left half written; at the start."""
+        """Remove the unfinished files of a killed agent. It is called at the start."""
         return self._remove(_is_unfinished)
 
     def close(self, wanted: Collection[Gate]) -> str:
-        """Remove every gate file that is not of a wanted gate; the first of all actions."""
-        stay = {file_name(profile, stage) for profile, stage in wanted}
-        return self._remove(lambda name: _is_gate(name) and name not in stay)
+        """Remove every gate file that is not of a wanted gate. This is the first of all actions."""
+        wanted_names = {file_name(profile, stage) for profile, stage in wanted}
+        return self._remove(lambda name: _is_gate(name) and name not in wanted_names)
 
     def open(self, wanted: Collection[Gate], *, boot_id: str, node_uid: str, version: str) -> str:
-        """Write the files of wanted gates that are not there for this boot and Node; the last of all actions."""
+        """Write the missing files of wanted gates for this boot and Node. This is the last of all actions."""
         if wanted and not boot_id:
             return f"{self.directory}: no gate opens while the id of this boot is unknown; see cat {BOOT_ID}"
         troubles: list[str] = []
@@ -78,12 +83,12 @@ class GateFiles:
                 atomic.put(self.directory, name, line.encode(), 0o644)
             except OSError as error:
                 troubles.append(f"{self.directory}/{name} cannot be written ({error.strerror})")
-        return self._told(troubles, "do not start")
+        return self._trouble(troubles, "do not start")
 
     def _remove(self, is_one: Callable[[str], bool]) -> str:
         names = Files(self.directory).names("/")
         if isinstance(names, Unreadable):
-            return self._told([f"{self.directory} cannot be read ({names.detail})"], "may start")
+            return self._trouble([f"{self.directory} cannot be read ({names.detail})"], "may start")
         troubles: list[str] = []
         for name in filter(is_one, names or ()):
             path = f"{self.directory}/{name}"
@@ -94,16 +99,16 @@ class GateFiles:
             except OSError as error:
                 if not _is_directory(path):
                     troubles.append(f"{path} cannot be removed ({error.strerror})")
-        return self._told(troubles, "may start")
+        return self._trouble(troubles, "may start")
 
-    def _told(self, troubles: list[str], pods: str) -> str:
+    def _trouble(self, troubles: list[str], pods: str) -> str:
         if not troubles:
             return ""
         more = f" and {len(troubles) - 1} more" if troubles[1:] else ""
         return f"{troubles[0]}{more}: pods that wait for it {pods}; see findmnt -T {self.directory}"
 
 
-def opened(directory: str, boot_id: str) -> frozenset[Gate]:
+def open_gates(directory: str, boot_id: str) -> frozenset[Gate]:
     """The gates that are open in this boot."""
     names = Files(directory).names("/")
     found = [_read(directory, name) for name in names if _is_gate(name)] if isinstance(names, tuple) else []
@@ -113,12 +118,12 @@ def opened(directory: str, boot_id: str) -> frozenset[Gate]:
 
 
 def is_known(directory: str, profile: str) -> bool:
-    """Whether there is a file of a gate of this profile, of whatever boot."""
+    """Whether there is a file of a gate of this profile, of any boot."""
     return any(os.path.lexists(f"{directory}/{file_name(profile, stage)}") for stage in GateStage)
 
 
-def in_the_way(directory: str, profile: str, stage: str, boot_id: str) -> str:
-    """Why a gate is not open in this boot; "" if it is."""
+def why_closed(directory: str, profile: str, stage: str, boot_id: str) -> str:
+    """Why a gate is not open in this boot. "" if it is."""
     found = _read(directory, file_name(profile, stage))
     if isinstance(found, str):
         return found
@@ -129,7 +134,7 @@ def in_the_way(directory: str, profile: str, stage: str, boot_id: str) -> str:
 
 
 def file_name(profile: str, stage: str) -> str:
-    """The name of a gate's file: no two gates share one, and it never begins with a dot."""
+    """The name of a gate's file. No two gates share one, and it never begins with a dot."""
     quoted = "".join(
         chr(one) if one in PLAIN_BYTES else f"%{one:02X}" for one in profile.encode(errors="surrogatepass")
     )
@@ -157,7 +162,7 @@ def _is_directory(path: str) -> bool:
 
 
 def _read(directory: str, name: str) -> GateRecord | str:
-    """What a gate file says, or why it says nothing: one that is under another name than its own says nothing."""
+    """The content of a gate file, or why it has none. A file under a wrong name has none."""
     files = Files(directory)
     if files.link(f"/{name}") is not None:
         return "it is a link, wanted a file"

@@ -1,4 +1,4 @@
-"""What a round changed, one entry per transition and none at steady state; and those as lines of JSON on stderr."""
+"""What a round changed: one entry for each transition, none at steady state. And these as lines of JSON on stderr."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from nodeprep.publish import node_status
 from nodeprep.publish.node_status import NOT_ENFORCED, NodeStatus
 from nodeprep.values import Value, field
 
-FIELD_LIMITS_CHARACTERS = (1000, 200, 60)  # characters of a field; the next lower where a line would be too long
-# Bytes of a line: so much goes into a pipe at once or not at all (PIPE_BUF), and never stops who writes it.
-MOST_LINE = select.PIPE_BUF
+FIELD_LIMITS_CHARACTERS = (1000, 200, 60)  # characters of a field; the next lower limit if the line is too long
+# Bytes of a line: a pipe takes so many at once or not at all (PIPE_BUF), so the writer never stops in a line.
+LINE_LIMIT_BYTES = select.PIPE_BUF
 NOT_BUILT = "what runs it is not built yet: a human goes by the fix"
 REPORT_HINT = "nodeprep explain {}"
 NEED_HUMANS = (NodeState.UNHEALTHY, NodeState.AWAITING_HUMAN)
@@ -27,7 +27,7 @@ DEFAULT_CONFIRMATION = ConfirmationPolicy()
 
 
 class LogEntry(Value):
-    """One transition: a stable word for programs, and what it is about. `warning` wants a human's eye."""
+    """One transition: a stable word for programs, and its details. A `warning` needs a human."""
 
     event: str
     fields: Mapping[str, object] = field(default_factory=dict)
@@ -41,15 +41,15 @@ def transitions(
     *,
     started: str = "",
 ) -> tuple[LogEntry, ...]:
-    """What is different after a round. `before` is None in the first: then all that is not fine is told.
+    """What changed in a round. `before` is None in the first round. Then everything that is not fine is told.
 
-    `blind_after` is the seconds after which a check that could not look is told of; `started` is the reason that the
-    line of the start gave for the state, which the first round does not say again. What is believed comes before what
-    follows from it, which names it and no more.
+    After `blind_after` seconds a check that could not look is told. `started` is the reason for the state in the log
+    line of the start; the first round does not repeat it. A conviction comes before its consequences, which only name
+    it.
     """
     return (
         *_mode(before, after),
-        *_chosen(before, after),
+        *_profile_selection(before, after),
         *_cases(before, after),
         *_state(before, after, started),
         *_profiles(before, after),
@@ -72,38 +72,38 @@ def _mode(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
         yield LogEntry("mode", {"from": before.mode if before else "", "to": after.mode})
 
 
-def _chosen(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
-    now, then = after.report, before.report if before else None
-    if then is None or (now.profile, now.chosen_by) != (then.profile, then.chosen_by):
+def _profile_selection(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
+    now, former = after.report, before.report if before else None
+    if former is None or (now.profile, now.chosen_by) != (former.profile, former.chosen_by):
         yield LogEntry(
-            "profile-chosen", {"from": then.profile if then else "", "to": now.profile, "chosen_by": now.chosen_by}
+            "profile-chosen", {"from": former.profile if former else "", "to": now.profile, "chosen_by": now.chosen_by}
         )
 
 
 def _state(before: NodeStatus | None, after: NodeStatus, started: str) -> Iterator[LogEntry]:
     state, why = after.agent_state.state, after.agent_state.why
     if before is None or before.agent_state.state is not state:
-        told: dict[str, object] = {"from": before.agent_state.state if before else "", "to": state}
+        fields: dict[str, object] = {"from": before.agent_state.state if before else "", "to": state}
         if before is not None or why != started:
-            told["why"] = _named(why, after)
-        yield LogEntry("state", told, state in NEED_HUMANS)
+            fields["why"] = _without_message(why, after)
+        yield LogEntry("state", fields, state in NEED_HUMANS)
 
 
 def _profiles(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
-    then = {found.name: found for found in before.desired.profiles} if before else {}
+    former = {found.name: found for found in before.desired.profiles} if before else {}
     for found in after.desired.profiles:
-        known = then.get(found.name)
+        known = former.get(found.name)
         if known is None or (known.device, known.ready) != (found.device, found.ready):
-            # Closed at a start is no news of the node: the state tells why.
+            # A gate that is closed at the start is not news about the node: the state tells why.
             worse = known is not None and (known.ready, known.device) > (found.ready, found.device)
-            told = {"profile": found.name, "gating": found.gating, "device_stage": found.device}
-            yield LogEntry(_standing(found), told | {"why": _named(found.why, after)}, worse)
-    gone = then.keys() - {found.name for found in after.desired.profiles}
+            fields = {"profile": found.name, "gating": found.gating, "device_stage": found.device}
+            yield LogEntry(_gate_event(found), fields | {"why": _without_message(found.why, after)}, worse)
+    gone = former.keys() - {found.name for found in after.desired.profiles}
     yield from (LogEntry("profile-gone", {"profile": name}) for name in sorted(gone))
 
 
-def _named(why: str, after: NodeStatus) -> str:
-    """A reason that a conviction is at the end of, without its message: the conviction has a line of its own."""
+def _without_message(why: str, after: NodeStatus) -> str:
+    """A reason without the message of the conviction at its end: the conviction has a line of its own."""
     for case in after.agent_state.cases:
         before, named, _ = why.partition(f"{case.check} {case.reason}: ")
         if named and case.convicted:
@@ -111,25 +111,25 @@ def _named(why: str, after: NodeStatus) -> str:
     return why
 
 
-def _standing(found: ProfileReadiness) -> str:
+def _gate_event(found: ProfileReadiness) -> str:
     if found.ready:
         return "profile-ready"
     return "profile-device-ready" if found.device else "profile-closed"
 
 
 def _cases(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
-    then = {(case.check, case.subject): case for case in before.agent_state.cases} if before else {}
+    former = {(case.check, case.subject): case for case in before.agent_state.cases} if before else {}
     now = {(case.check, case.subject): case for case in after.agent_state.cases}
     for key, case in now.items():
-        known = then.get(key)
+        known = former.get(key)
         if case.convicted and (known is None or known.convicted_at != case.convicted_at):
             if known is not None and known.convicted:
                 yield _released(known, after)
-            told = {"reason": case.reason, "message": case.message, "fix": _fix(case, after)}
-            yield LogEntry("convicted", _about(case) | told, warning=True)
+            fields = {"reason": case.reason, "message": case.message, "fix": _fix(case, after)}
+            yield LogEntry("convicted", _about(case) | fields, warning=True)
         if case.latched and (known is None or known.latched != case.latched):
             yield LogEntry("latched", _about(case) | {"why": case.latched}, warning=True)
-    for key, case in then.items():
+    for key, case in former.items():
         found = now.get(key)
         if case.convicted and (found is None or not found.convicted):
             yield _released(case, after)
@@ -141,7 +141,7 @@ def _released(case: Case, after: NodeStatus) -> LogEntry:
 
 
 def _fix(case: Case, after: NodeStatus) -> str:
-    """What to do about what is believed, as long as it is seen; else where it can be read."""
+    """What to do about a conviction, as long as it is seen. Otherwise where to read it."""
     seen = (one.fix for one in after.report.findings if (one.check, one.subject) == (case.check, case.subject))
     return next(filter(None, seen), "") or REPORT_HINT.format(case.check)
 
@@ -151,12 +151,12 @@ def _about(case: Case) -> dict[str, object]:
 
 
 def _blind(before: NodeStatus | None, after: NodeStatus, limit: float) -> Iterator[LogEntry]:
-    then, now = _long_blind(before, limit), _long_blind(after, limit)
+    former, now = _long_blind(before, limit), _long_blind(after, limit)
     for check, blind in now.items():
-        if check not in then:
+        if check not in former:
             seconds = round(after.at - blind.since)
             yield LogEntry("cannot-look", {"check": check, "seconds": seconds, "message": blind.message}, warning=True)
-    yield from (LogEntry("can-look", {"check": check}) for check in then.keys() - now.keys())
+    yield from (LogEntry("can-look", {"check": check}) for check in former.keys() - now.keys())
 
 
 def _long_blind(status: NodeStatus | None, limit: float) -> dict[str, BlindSince]:
@@ -166,25 +166,27 @@ def _long_blind(status: NodeStatus | None, limit: float) -> dict[str, BlindSince
 
 
 def _deferred(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
-    then = before.deferred if before else ()
+    former = before.deferred if before else ()
     why = "only this version finds the fault; the one before passed the same value, so the gate stays as it is for now"
     yield from (
-        LogEntry("deferred", {"check": one, "why": why}, warning=True) for one in after.deferred if one not in then
+        LogEntry("deferred", {"check": one, "why": why}, warning=True) for one in after.deferred if one not in former
     )
-    yield from (LogEntry("deferred-no-more", {"check": one}) for one in then if one not in after.deferred)
+    yield from (LogEntry("deferred-no-more", {"check": one}) for one in former if one not in after.deferred)
 
 
 def _pending_gates(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
-    then = before.pending_gates if before else ()
+    former = before.pending_gates if before else ()
     why = "new in this version and yet to pass; a rollout waits until it did"
-    yield from (LogEntry("gate-pending", {"check": one, "why": why}) for one in after.pending_gates if one not in then)
-    yield from (LogEntry("gate-pending-no-more", {"check": one}) for one in then if one not in after.pending_gates)
+    yield from (
+        LogEntry("gate-pending", {"check": one, "why": why}) for one in after.pending_gates if one not in former
+    )
+    yield from (LogEntry("gate-pending-no-more", {"check": one}) for one in former if one not in after.pending_gates)
 
 
 def _remedies(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
-    then = before.desired.planned_remedies if before else ()
+    former = before.desired.planned_remedies if before else ()
     for check, remedy in after.desired.planned_remedies:
-        if (check, remedy) not in then:
+        if (check, remedy) not in former:
             due = {"check": check, "planned": remedy.playbook, "args": dict(remedy.args), "why": NOT_BUILT}
             seen = (one for one in after.report.findings if (one.check, one.verdict.remedy) == (check, remedy))
             yield LogEntry(
@@ -206,21 +208,21 @@ def _event_sources(before: NodeStatus | None, after: NodeStatus) -> Iterator[Log
             yield LogEntry("event-source-restarted", {"event_source": name, "restarts": event_source.restarts})
 
 
-def _trouble(what: str, then: str, now: str) -> Iterator[LogEntry]:
-    if now and now != then:
+def _trouble(what: str, former: str, now: str) -> Iterator[LogEntry]:
+    if now and now != former:
         yield LogEntry(f"{what}-trouble", {"message": now}, warning=True)
-    elif then and not now:
+    elif former and not now:
         yield LogEntry(f"{what}-fine-again")
 
 
 def _unpublished(status: NodeStatus | None) -> str:
-    return status.published.trouble if status is not None and status.published is not None else ""
+    return status.api_status.trouble if status is not None and status.api_status is not None else ""
 
 
 def _admission_policy(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
-    then = before.published.policy_enforced if before is not None and before.published is not None else None
-    now = after.published.policy_enforced if after.published is not None else None
-    if now is not None and now is not then:
+    former = before.api_status.policy_enforced if before is not None and before.api_status is not None else None
+    now = after.api_status.policy_enforced if after.api_status is not None else None
+    if now is not None and now is not former:
         yield (
             LogEntry("policy-enforced")
             if now
@@ -229,13 +231,13 @@ def _admission_policy(before: NodeStatus | None, after: NodeStatus) -> Iterator[
 
 
 def _mounts(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
-    """Once: the mounts of a container stay as they are."""
+    """Once: the mounts of a container do not change."""
     if after.exposed and (before is None or before.exposed != after.exposed):
-        yield LogEntry("mounts-trouble", {"message": node_status.words_of(after.exposed)}, warning=True)
+        yield LogEntry("mounts-trouble", {"message": node_status.exposed_mounts_message(after.exposed)}, warning=True)
 
 
 def tell(entries: Iterable[LogEntry], logger: logging.Logger) -> None:
-    """Log entries: a warning where a human should look, else for the record."""
+    """Log entries: as a warning if a human should look, otherwise as info."""
     for entry in entries:
         level = logging.WARNING if entry.warning else logging.INFO
         logger.log(level, entry.event, extra={"fields": entry.fields})
@@ -244,8 +246,8 @@ def tell(entries: Iterable[LogEntry], logger: logging.Logger) -> None:
 class JsonLines(logging.Handler):
     """Each record as one line of JSON on a file descriptor.
 
-    What cannot be written at once is dropped and counted: a log that nobody reads, or that is full or gone, must not
-    stop the agent. The next line that goes out says how many were lost.
+    What cannot be written at once is dropped and counted: a log that is full, gone or not read must not stop the agent.
+    The next line that is written says how many were lost.
     """
 
     def __init__(self, descriptor: int = 2) -> None:
@@ -256,48 +258,53 @@ class JsonLines(logging.Handler):
         self.lost = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the record, if that can be done now."""
+        """Write the record, if that is possible now."""
         try:
-            goes = bool(self._ready.poll(0)) and os.write(self._descriptor, line(record, self.lost).encode("ascii")) > 0
+            is_written = (
+                bool(self._ready.poll(0)) and os.write(self._descriptor, line(record, self.lost).encode("ascii")) > 0
+            )
         except Exception:  # noqa: BLE001 - the boundary: a line that cannot be made or written must not stop who logs
-            goes = False
-        self.lost = 0 if goes else self.lost + 1
+            is_written = False
+        self.lost = 0 if is_written else self.lost + 1
 
 
 def line(record: logging.LogRecord, lost: int = 0) -> str:
-    """A record as one line of ASCII, control characters escaped; long fields are cut, and many of them the more."""
-    told: dict[str, Any] = {
+    """A record as one line of ASCII, with control characters escaped.
+
+    Long fields are cut; many long fields are cut more.
+    """
+    head: dict[str, Any] = {
         "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "level": record.levelname.lower(),
         "event": record.getMessage(),
     }
     if lost:
-        told["lost_lines"] = lost
+        head["lost_lines"] = lost
     fields: dict[str, Any] = dict(getattr(record, "fields", {}))
     if record.exc_info:
         fields["trace"] = logging.Formatter().formatException(record.exc_info)
-    for longest in FIELD_LIMITS_CHARACTERS:
-        text = _json({name: _cut(value, longest) for name, value in (told | fields | told).items()})
-        if len(text) <= MOST_LINE:
+    for limit in FIELD_LIMITS_CHARACTERS:
+        text = _json({name: _truncated(value, limit) for name, value in (head | fields | head).items()})
+        if len(text) <= LINE_LIMIT_BYTES:
             return text
-    return _json({name: _cut(value, FIELD_LIMITS_CHARACTERS[-1]) for name, value in told.items()})
+    return _json({name: _truncated(value, FIELD_LIMITS_CHARACTERS[-1]) for name, value in head.items()})
 
 
-def _cut(value: object, longest: int) -> object:
+def _truncated(value: object, limit: int) -> object:
     if isinstance(value, Mapping):
-        return {str(key)[:longest]: _cut(one, longest) for key, one in value.items()}
+        return {str(key)[:limit]: _truncated(one, limit) for key, one in value.items()}
     if value is None or isinstance(value, bool | int | float):
         return value
     text = str(value)
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-def _json(told: Mapping[str, object]) -> str:
-    return json.dumps(told) + "\n"  # all but printable ASCII escaped
+def _json(fields: Mapping[str, object]) -> str:
+    return json.dumps(fields) + "\n"  # everything except printable ASCII is escaped
 
 
 def to_stderr(*, verbose: bool = False) -> logging.Logger:
-    """The logger of the whole program, which from now on writes to stderr and nowhere else."""
+    """The logger of the whole program. From now on it writes only to stderr."""
     root = logging.getLogger()
     root.handlers = [JsonLines()]
     root.setLevel(logging.DEBUG if verbose else logging.INFO)

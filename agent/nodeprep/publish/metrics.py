@@ -1,6 +1,6 @@
-"""The newest NodeStatus in Prometheus' text format: rendered when asked, from one value that is swapped as a whole.
+"""The newest NodeStatus in Prometheus' text format, rendered when asked.
 
-The registry is our own and nothing is kept beside the status: a device that went leaves no series behind.
+The registry is our own, and nothing is kept beside the status. So a device that is gone leaves no series behind.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BUILD_METRIC = "nodeprep_build_info", "1, labelled with the version that runs"
 
 
 class MetricsPage(Collector):
-    """What `/metrics` serves. `show` is called by the loop and `page` by any thread."""
+    """What `/metrics` serves. The loop calls `show`, and any thread calls `page`."""
 
     def __init__(self) -> None:
         self._shown: tuple[NodeStatus | None, TransitionTotals] = (None, TransitionTotals())

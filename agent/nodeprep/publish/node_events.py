@@ -12,13 +12,13 @@ from nodeprep.publish import node_patches
 from nodeprep.publish.node_object import WrittenNode
 from nodeprep.values import Value
 
-PATH = "/api/v1/namespaces/default/events"  # those of objects without a namespace lie there
+PATH = "/api/v1/namespaces/default/events"  # where Events of objects without a namespace are
 REPORTER = "nodeprep.io/agent"
-EVENT_MESSAGE_LIMIT_CHARACTERS = 1024  # characters of a message, as the API server takes them
+EVENT_MESSAGE_LIMIT_CHARACTERS = 1024  # characters of a message that the API server accepts
 
 
 class NodeEvent(Value):
-    """What an Event says; `warning` wants a human's eye."""
+    """The content of an Event. A `warning` needs a human."""
 
     reason: str
     message: str
@@ -26,7 +26,7 @@ class NodeEvent(Value):
 
 
 def node_events(seen: WrittenNode, desired: Desired, names: GatePolicy) -> tuple[NodeEvent, ...]:
-    """What is different from what the Node said before."""
+    """What differs from what the Node said before."""
     found: list[NodeEvent] = []
     known = next((one for one in seen.conditions if one.get("type") == TRAINING_READY), None)
     now = next((one for one in desired.conditions if one.type == TRAINING_READY), None)
@@ -46,7 +46,7 @@ def _is_not_ready(desired: Desired) -> bool:
 
 
 def event(seen: WrittenNode, what: NodeEvent, now: datetime) -> dict[str, Any]:
-    """The object. Its name is that of the moment, so that what was sent and lost is there once when sent again."""
+    """The object. Its name contains the time, so that an Event that is sent twice exists only once."""
     key = uuid5(NAMESPACE_URL, f"{seen.uid} {what.reason} {what.message} {now.isoformat()}").hex[:16]
     about = {"apiVersion": "v1", "kind": "Node", "name": seen.name, "uid": seen.uid}
     return {

@@ -13,14 +13,14 @@ Object = Mapping[str, Any]
 OUR_CONDITIONS = frozenset({TRAINING_READY, *AREAS})
 PROFILE = f"{PREFIX}/profile."
 STATE = f"{PREFIX}/state"
-# Written by humans, and out of the agent's reach (the admission policy): start over; write nothing more, this node is
-# given back.
+# Annotations that humans write, and that the admission policy keeps the agent from. RESET: start over. RELEASED: write
+# nothing more to this Node.
 RESET = f"{PREFIX}/reset"
 RELEASED = f"{PREFIX}/released"
 
 
 class WrittenNode(Value):
-    """The parts of a Node that we write to, as they were read. Raises nothing: what is malformed is not there."""
+    """The parts of a Node that we write to, as they were read. Malformed parts count as missing."""
 
     name: str
     uid: str
@@ -44,23 +44,23 @@ class WrittenNode(Value):
         )
 
 
-def says_the_same(one: Desired, other: Desired) -> bool:
-    """Whether both publish the same but for messages, which may hold counts that change at each look."""
-    return _gist(one) == _gist(other)
+def differ_only_in_messages(one: Desired, other: Desired) -> bool:
+    """Whether both publish the same, apart from messages, which may have counts that change at each look."""
+    return _without_messages(one) == _without_messages(other)
 
 
-def _gist(desired: Desired) -> tuple[object, ...]:
+def _without_messages(desired: Desired) -> tuple[object, ...]:
     conditions = tuple((one.type, one.status, one.reason) for one in desired.conditions)
     metadata = desired.labels, desired.annotations
     return desired.state, conditions, metadata, desired.taints, desired.bootstrap_taint_may_stay
 
 
-def closes(seen: WrittenNode, desired: Desired, names: GatePolicy) -> bool:
-    """Whether less may land here than before: our taint comes, or a label goes that says ready."""
-    had = {(taint.get("key"), taint.get("effect")) for taint in seen.taints}
-    promises = {key for key in seen.labels if key.startswith(PROFILE) or key == names.rdma_label}
-    loses = not promises <= desired.labels.keys()
-    return loses or any((one.key, one.effect) not in had for one in desired.taints)
+def closes_gate(seen: WrittenNode, desired: Desired, names: GatePolicy) -> bool:
+    """Whether fewer pods may land here than before: our taint comes, or a label that says ready goes."""
+    taints_before = {(taint.get("key"), taint.get("effect")) for taint in seen.taints}
+    ready_labels = {key for key in seen.labels if key.startswith(PROFILE) or key == names.rdma_label}
+    loses_label = not ready_labels <= desired.labels.keys()
+    return loses_label or any((one.key, one.effect) not in taints_before for one in desired.taints)
 
 
 def is_our_label(key: str, names: GatePolicy) -> bool:

@@ -16,7 +16,7 @@ from nodeprep.publish import node_object
 from nodeprep.publish.node_object import OUR_CONDITIONS, RELEASED, Object, OwnedParts, WrittenNode
 
 REFRESH_SECONDS = 600.0  # seconds after which conditions say again that the checks ran; design 3.5
-REFRESH_SPREAD = 0.1  # and by how much of it a node may be earlier or later, so that a fleet does not write at once
+REFRESH_SPREAD = 0.1  # share of it by which a node may be earlier or later, so that a fleet does not write at once
 
 Patch = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""What the agent knows after a round, as one value: metrics, pages and gate files are made from it and nothing else."""
+"""What the agent knows after a round, as one value. Metrics, pages and gate files are made only from it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NOT_ENFORCED = (
 MOUNTS_IN_MESSAGE = 3  # mount points that a message names
 
 
-def words_of(exposed: Sequence[str]) -> str:
-    """What a message says of mount points of the node that the agent could write and should not; "" of none."""
+def exposed_mounts_message(exposed: Sequence[str]) -> str:
+    """The message about mount points of the node that the agent could write and should not. "" if none."""
     if not exposed:
         return ""
     more = f" and {len(exposed) - MOUNTS_IN_MESSAGE} more" if len(exposed) > MOUNTS_IN_MESSAGE else ""
@@ -29,11 +29,11 @@ def words_of(exposed: Sequence[str]) -> str:
 
 
 class ApiStatus(Value):
-    """How the agent stands with the API server.
+    """What the API server has of the agent's writes.
 
-    `trouble` is what keeps the Node, or the Lease, from saying what it should, "" while it does; `denied` the part of
-    it that policies deny, which is not tried again before the configuration changes. `policy_enforced`: whether the
-    cluster keeps the agent from what is not its own; None until that was tested.
+    `trouble` is why the Node or the Lease does not say what it should, "" if it does. `denied` is the part of it that
+    policies deny. It is not tried again before the configuration changes. `policy_enforced`: whether the cluster keeps
+    the agent from what is not its own. It is None until that was tested.
     """
 
     trouble: str = ""
@@ -41,24 +41,26 @@ class ApiStatus(Value):
     policy_enforced: bool | None = None
 
     @property
-    def lasting(self) -> str:
-        """What the Node's condition should tell of it: what others can mend."""
+    def for_condition(self) -> str:
+        """What the Node's condition says of it: what others can mend."""
         return "; ".join(filter(None, (self.denied, NOT_ENFORCED if self.policy_enforced is False else "")))
 
 
 class NodeStatus(Value):
-    """One round's outcome.
+    """The result of one round.
 
-    `facts` are the newest observations by kind, an Unreadable where one failed; `fact_seconds` is how long each took,
-    by the name that a configuration has for it. `round_time` is wall time in seconds since 1970, for people, and `at`
-    the same moment as CLOCK_BOOTTIME seconds, for ages; `rounds` counts from this start. `complete`: every fact was
-    looked at once since the start. `store_trouble`, `config_trouble` and `gate_trouble` are "" while all is well.
-    `exposed` are mount points of the node that the agent could write and should not. `published` is None where the
-    agent has no access to an API server. `deferred` are ids of checks whose conviction only a new version sees and that
-    close no gate yet; `version_disagreements` are those and the ones that do by now; `pending_gates` are gates that are
-    new in this version and yet to pass, `rollout_blockers` is what closed a gate since that stood open before it,
-    `suspected` what failed and is looked at again. `suppressed` counts remedies that a mode did not run, by reason;
-    `api_requests` what was asked of Kubernetes, by verb and HTTP code.
+    `facts` are the newest observations by kind, an Unreadable if one failed. `fact_seconds` is how long each took, by
+    the name that a configuration has for it. `round_time` is wall time in seconds since 1970, for people. `at` is the
+    same moment in CLOCK_BOOTTIME seconds, for ages. `rounds` counts from this start. `complete`: every fact was looked
+    at once since the start. `store_trouble`, `config_trouble` and `gate_trouble` are "" if all is well. `exposed` are
+    mount points of the node that the agent could write and should not. `api_status` is None if the agent has no access
+    to an API server.
+
+    `deferred` are ids of checks with a conviction that only a new version sees and that closes no gate yet.
+    `version_disagreements` are these and the ones that close a gate by now. `pending_gates` are gates that are new in
+    this version and have not passed yet. `rollout_blockers` is what closed a gate that was open before. `suspected` is
+    what failed and is looked at again. `suppressed` counts remedies that a mode did not run, by reason. `api_requests`
+    counts requests to the API server, by verb and HTTP code.
     """
 
     report: Report
@@ -74,7 +76,7 @@ class NodeStatus(Value):
     config_trouble: str = ""
     gate_trouble: str = ""
     exposed: tuple[str, ...] = ()
-    published: ApiStatus | None = None
+    api_status: ApiStatus | None = None
     deferred: tuple[str, ...] = ()
     version_disagreements: tuple[str, ...] = ()
     pending_gates: tuple[str, ...] = ()
@@ -87,11 +89,11 @@ class NodeStatus(Value):
     at: float = 0.0
 
     @property
-    def waits_for(self) -> int:
-        """How much holds a rollout up: faults that only this version sees, what closed a gate or may, new gates."""
+    def rollout_wait_count(self) -> int:
+        """What a rollout waits for: faults that only this version sees, blockers, suspects and new gates."""
         return len({*self.version_disagreements, *self.rollout_blockers, *self.suspected, *self.pending_gates})
 
     @property
     def taint_ok(self) -> bool:
-        """Whether our taint stands where it ought to: nothing has to be held back for a plugin's sake."""
+        """Whether our taint is set if it is due, so that it is not withheld because of a plugin."""
         return not self.desired.taint_hindrance

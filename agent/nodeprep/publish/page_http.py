@@ -1,4 +1,4 @@
-"""One HTTP request as it comes, byte by byte, and one answer: as much of HTTP/1.1 as probes and scrapers speak."""
+"""One HTTP request, byte by byte, and one answer: the part of HTTP/1.1 that probes and scrapers use."""
 
 from __future__ import annotations
 
@@ -14,64 +14,69 @@ JSON = "application/json"
 
 
 class PageAnswer(Value):
-    """What goes back: the status, the content type and the body."""
+    """An answer: its status, content type and body."""
 
     status: HTTPStatus
-    kind: str = TEXT
+    content_type: str = TEXT
     body: bytes = b""
 
 
-def says(status: HTTPStatus, line: str) -> PageAnswer:
+def text_answer(status: HTTPStatus, line: str) -> PageAnswer:
     """An answer of one line."""
     return PageAnswer(status, TEXT, f"{line}\n".encode("utf-8", "backslashreplace"))
 
 
-# What a path does, by the method that asks for it: GET for pages, POST for what changes something.
+# What a path does, by method: GET for pages, POST for changes.
 Routes = Mapping[str, Mapping[str, Callable[[], PageAnswer]]]
 
 
-def answer(head: bytes, routes: Routes) -> bytes:
-    """The whole response to a request of which `head` has come, up to its empty line or as far as MOST_HEAD."""
+def response(head: bytes, routes: Routes) -> bytes:
+    """The whole response to a request. `head` is the request up to its empty line, or as far as the limit."""
     if END not in head:
         return _response(
-            says(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"more than {HEAD_LIMIT_BYTES} bytes of headers")
+            text_answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"more than {HEAD_LIMIT_BYTES} bytes of headers")
         )
     line, _, headers = head.partition(END)[0].decode("latin-1").partition("\r\n")
     words = line.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
-        return _response(says(HTTPStatus.BAD_REQUEST, "this is no request in HTTP/1.1"))
+        return _response(text_answer(HTTPStatus.BAD_REQUEST, "this is no request in HTTP/1.1"))
     method, path = words[0], words[1].partition("?")[0]
     known = routes.get(path)
     if known is None:
-        return _response(says(HTTPStatus.NOT_FOUND, f"there are {', '.join(sorted(routes))}"), bare=method == "HEAD")
+        return _response(
+            text_answer(HTTPStatus.NOT_FOUND, f"there are {', '.join(sorted(routes))}"), bare=method == "HEAD"
+        )
     act = known.get("GET" if method == "HEAD" else method)
     if act is None:
         methods = ", ".join((*known, "HEAD") if "GET" in known else known)
-        return _response(says(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} takes {methods}"), f"Allow: {methods}\r\n")
+        return _response(text_answer(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} takes {methods}"), f"Allow: {methods}\r\n")
     if _has_body(headers):
-        return _response(says(HTTPStatus.BAD_REQUEST, f"{path} takes no body"))
-    return _response(_done(act, path), bare=method == "HEAD")
+        return _response(text_answer(HTTPStatus.BAD_REQUEST, f"{path} takes no body"))
+    return _response(_answer(act, path), bare=method == "HEAD")
 
 
-def _done(act: Callable[[], PageAnswer], path: str) -> PageAnswer:
+def _answer(act: Callable[[], PageAnswer], path: str) -> PageAnswer:
     try:
         return act()
     except Exception as error:  # noqa: BLE001 - the boundary: a page that breaks must not end the server
-        return says(
+        return text_answer(
             HTTPStatus.INTERNAL_SERVER_ERROR, f"{path} broke: {type(error).__name__}: {error}; please report it"
         )
 
 
 def _has_body(headers: str) -> bool:
     fields = (line.partition(":") for line in headers.lower().split("\r\n"))
-    said = {name.strip(): value.strip() for name, _, value in fields}
-    return "transfer-encoding" in said or said.get("content-length", "0") != "0"
+    values = {name.strip(): value.strip() for name, _, value in fields}
+    return "transfer-encoding" in values or values.get("content-length", "0") != "0"
 
 
-def _response(said: PageAnswer, more: str = "", *, bare: bool = False) -> bytes:
-    """`bare` leaves the body out, as HEAD wants it. One request a connection: a scrape in 15 s needs no more."""
+def _response(answer: PageAnswer, more: str = "", *, bare: bool = False) -> bytes:
+    """The bytes of an answer. `bare` leaves the body out, as HEAD wants it.
+
+    Each connection serves one request: a scrape every 15 s needs no more.
+    """
     head = (
-        f"HTTP/1.1 {said.status.value} {said.status.phrase}\r\nContent-Type: {said.kind}\r\n"
-        f"Content-Length: {len(said.body)}\r\n{more}Connection: close\r\n\r\n"
+        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\nContent-Type: {answer.content_type}\r\n"
+        f"Content-Length: {len(answer.body)}\r\n{more}Connection: close\r\n\r\n"
     )
-    return head.encode("latin-1") + (b"" if bare else said.body)
+    return head.encode("latin-1") + (b"" if bare else answer.body)

@@ -1,22 +1,22 @@
-"""What the kubelet's probes are told: whether the loop turns, and whether this start has seen enough of the node."""
+"""The answers to the kubelet's probes: whether the loop runs, and whether this start has seen enough of the node."""
 
 from __future__ import annotations
 
 from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
 from nodeprep.publish.node_status import NodeStatus
 
-MISSED_PERIODS = 3  # intervals without a turn, after which an agent is no more taken for alive (design 3.5)
+MISSED_PERIODS = 3  # intervals without a turn after which an agent counts as dead (design 3.5)
 
 
 def health(age: float, interval: float) -> tuple[bool, str]:
-    """Whether the loop, which last turned `age` seconds ago and should do so every `interval`, still turns."""
+    """Whether the loop still runs. It last ran `age` seconds ago and should run every `interval` seconds."""
     if age <= MISSED_PERIODS * interval:
         return True, f"the loop turned {age:.1f} s ago"
     return False, f"the loop has not turned for {age:.0f} s, {MISSED_PERIODS} intervals of {interval:g} s are allowed"
 
 
 def readiness(status: NodeStatus | None) -> tuple[bool, str]:
-    """Whether every fact was looked at once, and no gate of the node waits or closed because of a new version."""
+    """Whether every fact was looked at once, and no gate waits or closed because of a new version."""
     if status is None or not status.complete:
         return False, "the first full round of this start is not done"
     if status.version_disagreements:

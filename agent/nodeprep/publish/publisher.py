@@ -1,7 +1,7 @@
-"""Tells the Kubernetes API what the node is: a thread that writes only the newest, and never lets the loop wait long.
+"""Writes the node's state to the Kubernetes API: a thread that writes only the newest, and hardly delays the loop.
 
-Judging does not depend on it: without the API server for any length of time, gates open and close, and what stands
-then is written when it is back. It does one thing at a time, and what closes or opens a gate comes before all else.
+Judging does not depend on it. Without the API server, gates still open and close, and their current state is written
+when the server is back. The thread does one thing at a time. What closes or opens a gate comes first.
 """
 
 from __future__ import annotations
@@ -30,14 +30,12 @@ from nodeprep.values import Value, replace
 
 LOGGER = logging.getLogger("nodeprep")
 CONNECTION_TIMEOUT_SECONDS = 8.0  # seconds for the requests of one connection
-NODE_PERIOD_SECONDS = (
-    60.0  # seconds between two looks at what stands on the Node, a little later each (pace.LATER); design 3.5
-)
+NODE_PERIOD_SECONDS = 60.0  # seconds between two looks at the Node, each a little later (pace.spread); design 3.5
 OPENING_TIMEOUT_SECONDS = 1.0  # seconds that an opening gate file waits for the Node to say so
 
 
 class NodeAnnotations(Value):
-    """What the Node says that concerns the loop: whose it is, what a human wishes, what it kept for a lost disk."""
+    """What the Node says to the loop: its uid, a human's reset, and what the Node kept for a lost disk."""
 
     uid: str
     reset: str = ""
@@ -45,115 +43,118 @@ class NodeAnnotations(Value):
 
 
 class WantedNode(Value):
-    """What ought to stand on the Node of this uid, under these names.
+    """What should stand on the Node of this uid, under these names.
 
-    `serial` counts what was wanted so far; other words for the same have the same. `beliefs` counts how often what was
-    denied was to be tried anew.
+    `serial` counts what was wanted so far. A change of messages only keeps the serial. `generation` counts how often
+    denials were forgotten.
     """
 
     desired: Desired
     names: GatePolicy
     uid: str
     serial: int
-    beliefs: int = 0
+    generation: int = 0
 
 
 class Publisher:
-    """Writes for one node. `tell`, `gates_stand`, `believe_anew` and `published` may be used by any thread.
+    """Writes for one node. Any thread may use `publish`, `gates_written`, `forget_denials` and `api_status`.
 
-    `minute` are the seconds between two looks at what stands on the Node; the Lease's time goes with it. `refresh`
-    is the age in seconds at which conditions are said again; None: a spread of its own, by the node's name.
-    `is_alive`: the checks run; without that neither Lease nor conditions say so. `hear` is called when the Node
-    says something new, and `changed` when `published` does; both from the publisher's thread.
+    `period` is the seconds between two looks at the Node. The Lease's period grows with it. `refresh` is the age in
+    seconds at which conditions are written again. None: spread by the node's name. `is_alive`: the checks run;
+    otherwise neither Lease nor conditions say so. `on_annotations` is called when the Node says something new, and
+    `on_status_change` when `api_status` changes. Both are called by the publisher's thread.
     """
 
-    def __init__(self, access: ApiAccess, minute: float = NODE_PERIOD_SECONDS, refresh: float | None = None) -> None:
+    def __init__(self, access: ApiAccess, period: float = NODE_PERIOD_SECONDS, refresh: float | None = None) -> None:
         self.access = access
-        self.minute = minute
+        self.period = period
         self.is_alive: Callable[[], bool] = lambda: True
-        self.hear: Callable[[NodeAnnotations], None] = lambda _: None
-        self.changed: Callable[[], None] = lambda: None
-        self.published = ApiStatus()
+        self.on_annotations: Callable[[NodeAnnotations], None] = lambda _: None
+        self.on_status_change: Callable[[], None] = lambda: None
+        self.api_status = ApiStatus()
         self._wanted: WantedNode | None = None
-        self._tried = 0  # the newest serial that was written, or tried to be
-        self._done = 0  # the newest that stands
+        self._tried_serial = 0  # the newest serial that was tried
+        self._written_serial = 0  # the newest serial that is written
         self._stopped = False
         self._holds_events = False
-        self._heard: NodeAnnotations | None = None
+        self._last_annotations: NodeAnnotations | None = None
         self._seen: WrittenNode | None = None
-        # What the Node said when the newest was first tried, until it stands.
+        # The Node when the newest serial was first tried, until it is written.
         self._before: WrittenNode | None = None
         self._denied: Mapping[str, str] = {}  # resource -> what a policy said
-        self._minute_at = inf  # the first comes a minute after the first writing
+        self._check_at = inf  # the first look comes one period after the first write
         self._node_trouble = ""
         self._lock = Condition()
         self._thread: Thread | None = None
         self._bucket = TokenBucket()
         seed = hashlib.sha256(access.node.encode()).digest()
-        self._chance = Random(seed)  # noqa: S311 - spreads a fleet, keeps no secret
-        self._node = Backoff(self._chance)
-        lease_period = minute * agent_lease.RENEW_SECONDS / NODE_PERIOD_SECONDS
-        self._side_writes = SideWrites(access, lease_period, self._chance, self._connected, self._lives)
-        self._refresh = node_patches.refresh_after(self._chance.random()) if refresh is None else refresh
+        self._rng = Random(seed)  # noqa: S311 - spreads a fleet, keeps no secret
+        self._node = Backoff(self._rng)
+        lease_period = period * agent_lease.RENEW_SECONDS / NODE_PERIOD_SECONDS
+        self._side_writes = SideWrites(access, lease_period, self._rng, self._connected, self._is_alive_now)
+        self._refresh = node_patches.refresh_after(self._rng.random()) if refresh is None else refresh
 
     def start(self) -> None:
         self._thread = Thread(target=self._run, name="publisher", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Write nothing more; what stands on the Node stays."""
+        """Write nothing more. What is on the Node stays."""
         with self._lock:
             self._stopped = True
             self._lock.notify_all()
 
-    def tell(self, desired: Desired, names: GatePolicy, uid: str, *, opening: bool) -> None:
-        """This ought to stand on the Node of that uid from now on; new messages alone wait for the minute's look.
+    def publish(self, desired: Desired, names: GatePolicy, uid: str, *, opening: bool) -> None:
+        """From now on this should stand on the Node of that uid. New messages alone wait for the periodic look.
 
-        Returns at once; where a gate file is to be opened, when it stands there, cannot be had, or after PATIENCE.
+        Returns at once. If a gate file is to be opened, returns when the Node says so, when that is impossible, or
+        after OPENING_TIMEOUT_SECONDS.
         """
         with self._lock:
             known = self._wanted
             if (
                 known is not None
                 and (known.names, known.uid) == (names, uid)
-                and node_object.says_the_same(known.desired, desired)
+                and node_object.differ_only_in_messages(known.desired, desired)
             ):
                 self._wanted = replace(known, desired=desired)
             else:
                 if known is not None and known.names != names:
                     self._denied = {}
-                    self._side_writes.believe_anew()
+                    self._side_writes.forget_denials()
                 first = WantedNode(desired, names, uid, 1)
-                self._wanted = replace(first, serial=known.serial + 1, beliefs=known.beliefs) if known else first
+                self._wanted = replace(first, serial=known.serial + 1, generation=known.generation) if known else first
                 self._lock.notify_all()
             serial, self._holds_events = self._wanted.serial, opening
             if opening and self._thread is not None and self._node.not_before <= clock.now():
-                self._lock.wait_for(lambda: self._tried >= serial or self._stopped, OPENING_TIMEOUT_SECONDS)
+                self._lock.wait_for(lambda: self._tried_serial >= serial or self._stopped, OPENING_TIMEOUT_SECONDS)
 
-    def gates_stand(self) -> None:
-        """Gate files say what they should: others may hear of it."""
+    def gates_written(self) -> None:
+        """The gate files are written, so Events may be posted now."""
         with self._lock:
             if self._holds_events:
                 self._holds_events = False
                 self._lock.notify_all()
 
-    def believe_anew(self) -> None:
+    def forget_denials(self) -> None:
         """The configuration was read again: what was denied may be allowed now."""
         with self._lock:
             self._denied = {}
             if self._wanted is not None:
-                self._wanted = replace(self._wanted, serial=self._wanted.serial + 1, beliefs=self._wanted.beliefs + 1)
-            self._side_writes.believe_anew()
+                self._wanted = replace(
+                    self._wanted, serial=self._wanted.serial + 1, generation=self._wanted.generation + 1
+                )
+            self._side_writes.forget_denials()
             self._lock.notify_all()
 
-    def _lives(self) -> bool:
+    def _is_alive_now(self) -> bool:
         return self.is_alive()
 
     def _run(self) -> None:
         while True:
             with self._lock:
-                while not self._stopped and (patience := self._patience()):
-                    self._lock.wait(min(patience, self.minute))
+                while not self._stopped and (seconds := self._seconds_to_next()):
+                    self._lock.wait(min(seconds, self.period))
                 if self._stopped:
                     return
                 work = self._next(clock.now())[1]
@@ -162,34 +163,34 @@ class Publisher:
             except Exception as broke:  # the boundary: a fault of ours must not end what closes gates in the cluster
                 LOGGER.exception("broke")
                 self._node.failed(clock.now(), FUTILE_RETRY_SECONDS)
-                self._side_writes.rest(clock.now())
+                self._side_writes.pause(clock.now())
                 self._node_trouble = f"a fault of nodeprep's own: {type(broke).__name__}: {broke}; please report it"
-            self._publish()
+            self._update_status()
 
-    def _patience(self) -> float:
+    def _seconds_to_next(self) -> float:
         """Seconds until there is something to do that may be done."""
         now = clock.now()
         return max(0.0, self._next(now)[0] - now)
 
     def _next(self, now: float) -> tuple[float, Callable[[], None]]:
-        """When to do what: of all that is due the most important, else what is due first."""
+        """When to do what: the most important thing that is due, else what is due first."""
         wanted, seen = self._wanted, self._seen
         if wanted is None:
-            return inf, self._publish
+            return inf, self._update_status
         kept = self._bucket.wait(now, GATE_TOKENS)
         node = self._node.not_before
         due: list[tuple[float, Callable[[], None]]] = []
-        if self._done < wanted.serial:
+        if self._written_serial < wanted.serial:
             due.append((max(node, now + self._bucket.wait(now)), partial(self._write, wanted)))
         if seen is not None:
-            due.append((max(self._minute_at, node, now + kept), partial(self._check, wanted)))
+            due.append((max(self._check_at, node, now + kept), partial(self._check, wanted)))
             due += self._side_writes.due(seen, max(node, now + kept), with_events=not self._holds_events)
-        idle = inf, self._publish
+        idle = inf, self._update_status
         return next((one for one in due if one[0] <= now), min(due, key=lambda one: one[0], default=idle))
 
     @contextmanager
     def _connected(self) -> Iterator[WriteRequest]:
-        """A way to ask, each request counted; the bucket may be overdrawn by what began, and is waited for before."""
+        """A connection whose requests are counted. It waits for the bucket first, and may overdraw it."""
         clock.sleep(self._bucket.wait(clock.now()))
         with ApiWriter(self.access, CONNECTION_TIMEOUT_SECONDS) as writer:
 
@@ -200,15 +201,15 @@ class Publisher:
             yield ask
 
     def _order(self, wanted: WantedNode) -> WriteOrder:
-        """What a rule of our admission policy denied is left alone; what others denied, until the next serial."""
+        """What our admission policy denied is left alone. What others denied is tried with the next serial."""
         refresh = self._refresh if self.is_alive() else inf
-        is_new = wanted.serial != self._tried
+        is_new = wanted.serial != self._tried_serial
         denied = frozenset(resource for resource, said in self._denied.items() if not is_new or RULE.search(said))
         return WriteOrder(self.access.node, wanted.uid, wanted.desired, wanted.names, refresh, denied)
 
     def _write(self, wanted: WantedNode) -> None:
         order, still = self._order(wanted), partial(self._is_newest, wanted)
-        self._take(
+        self._accept(
             node_writing.write(order, self._connected, _now, before=self._before, still_wanted=still),
             wanted,
             order.denied,
@@ -219,20 +220,20 @@ class Publisher:
             return self._wanted is None or self._wanted.serial == wanted.serial
 
     def _check(self, wanted: WantedNode) -> None:
-        """Whether it still stands as it should. What we know to be owed is written, which reads the Node, too."""
-        self._minute_at = clock.now() + pace.later(self.minute, self._chance)
+        """Whether the Node still says what it should. A known difference is written, which reads the Node too."""
+        self._check_at = clock.now() + pace.spread(self.period, self._rng)
         order, now = self._order(wanted), _now()
-        if self._seen is None or not node_writing.owes(self._seen, order, now):
+        if self._seen is None or not node_writing.needs_write(self._seen, order, now):
             with self._connected() as ask:
                 found = node_writing.look(order, ask, now)
             if found is not None:
-                self._take(found, wanted, order.denied)
+                self._accept(found, wanted, order.denied)
                 return
         with self._lock:
-            self._done = min(self._done, wanted.serial - 1)  # it is owed again
+            self._written_serial = min(self._written_serial, wanted.serial - 1)  # it is to be written again
 
-    def _take(self, written: WriteResult, wanted: WantedNode, deferred: frozenset[str]) -> None:
-        """What came of it: what the Node says goes to the loop, and what happened into an Event.
+    def _accept(self, written: WriteResult, wanted: WantedNode, deferred: frozenset[str]) -> None:
+        """The result of a write: what the Node says goes to the loop, and transitions become Events.
 
         `deferred` are the resources that were not tried.
         """
@@ -240,57 +241,57 @@ class Publisher:
         denials = [said for said in written.denied.values() if said not in known]
         with self._lock:
             newest = self._wanted or wanted
-            if (newest.names, newest.beliefs) == (wanted.names, wanted.beliefs):
+            if (newest.names, newest.generation) == (wanted.names, wanted.generation):
                 still = {resource: said for resource, said in self._denied.items() if resource in deferred}
                 self._denied = {**still, **written.denied}
             self._before = written.before
-        if not written.dropped:
+        if not written.is_superseded:
             self._settle(written, wanted)
         if written.seen is not None:
             self._seen = written.seen
-            self._tell_others(written, written.seen, denials)
+            self._pass_on(written, written.seen, denials)
 
     def _settle(self, written: WriteResult, wanted: WantedNode) -> None:
-        """It stands, or is tried again in a while."""
+        """It is written, or it is tried again after a while."""
         now, failure = clock.now(), written.failure
         if failure is None:
             self._node.succeeded()
         else:
             node_writing.back_off(self._node, failure, now)
         with self._lock:
-            self._tried = wanted.serial
-            self._done = self._done if failure else wanted.serial
-            self._minute_at = now if failure else min(self._minute_at, now + pace.later(self.minute, self._chance))
+            self._tried_serial = wanted.serial
+            self._written_serial = self._written_serial if failure else wanted.serial
+            self._check_at = now if failure else min(self._check_at, now + pace.spread(self.period, self._rng))
             self._lock.notify_all()
-        self._node_trouble = self._trouble(written, wanted.uid)
+        self._node_trouble = self._trouble_of(written, wanted.uid)
 
-    def _tell_others(self, written: WriteResult, seen: WrittenNode, denials: Iterable[str]) -> None:
-        told = (node_events.NodeEvent("WriteDenied", node_writing.mend(said), True) for said in denials)
-        self._side_writes.events.extend(node_events.event(seen, one, _now()) for one in (*written.node_events, *told))
+    def _pass_on(self, written: WriteResult, seen: WrittenNode, denials: Iterable[str]) -> None:
+        words = (node_events.NodeEvent("WriteDenied", node_writing.with_fix(said), True) for said in denials)
+        self._side_writes.events.extend(node_events.event(seen, one, _now()) for one in (*written.node_events, *words))
         ours = (one for one in seen.annotations.items() if one[0].startswith(f"{AGENT_PREFIX}/"))
         says = NodeAnnotations(seen.uid, seen.annotations.get(RESET, ""), tuple(sorted(ours)))
-        if says != self._heard:
-            self._heard = says
-            self.hear(says)
+        if says != self._last_annotations:
+            self._last_annotations = says
+            self.on_annotations(says)
 
-    def _trouble(self, written: WriteResult, uid: str) -> str:
+    def _trouble_of(self, written: WriteResult, uid: str) -> str:
         name = self.access.node
         if written.failure is not None:
             denied = "; see kubectl auth can-i --list, as this agent" if written.failure.status in (401, 403) else ""
             return f"{written.failure.message}{denied}; what stands on Node {name} may be old"
-        if written.stranger and uid:
+        if written.is_other_node and uid:
             return f"Node {name} is another object than before; nothing is written until it was judged"
         return ""
 
-    def _publish(self) -> None:
+    def _update_status(self) -> None:
         denied = "; ".join(filter(None, (*self._denied.values(), self._side_writes.denied)))
-        told = "; ".join(
-            filter(None, (self._node_trouble, denied and node_writing.mend(denied), self._side_writes.trouble))
+        words = "; ".join(
+            filter(None, (self._node_trouble, denied and node_writing.with_fix(denied), self._side_writes.trouble))
         )
-        new = ApiStatus(told, denied, self._side_writes.policy_enforced)
-        if new != self.published:
-            self.published = new
-            self.changed()
+        new = ApiStatus(words, denied, self._side_writes.policy_enforced)
+        if new != self.api_status:
+            self.api_status = new
+            self.on_status_change()
 
 
 def _now() -> datetime:

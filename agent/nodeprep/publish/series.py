@@ -1,6 +1,6 @@
-"""Which series say what of a node: a table of names, and the values that each takes from a NodeStatus.
+"""The table of metrics, and the values that each takes from a NodeStatus.
 
-Values and nothing else: how they are served is in publish/metrics. What could not be read has no series.
+Only values: publish/metrics serves them. What could not be read has no series.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ACTIVE = "4"  # enum ib_port_state (include/rdma/ib_verbs.h)
 GIGABIT = 1e9 / 8  # bytes; sysfs gives Gb/s, and Prometheus wants bytes
 
 # One series for each counter of each port would be 120 on a node of eight rails. Every counter that a check judges is
-# in one kind; but for retrans_bytes, which counts what retrans_pkts counts already.
+# in one kind. The exception is retrans_bytes, which counts the same as retrans_pkts.
 KINDS: Mapping[str, tuple[str, ...]] = {
     "link-lost": ("link_downed", "link_error_recovery"),
     "bits": ("symbol_error", "local_link_integrity_errors"),
@@ -74,7 +74,7 @@ ENI_STATES: Mapping[str, str] = {
 
 
 class Series(Value):
-    """One metric: its name, what it means, its labels, and its values by theirs. Names that end in _total count up."""
+    """One metric: its name, meaning, labels, and values by labels. Names that end in _total are counters."""
 
     name: str
     about: str
@@ -82,17 +82,17 @@ class Series(Value):
     rows: Callable[[NodeStatus], Rows]
 
     def of(self, status: NodeStatus) -> dict[tuple[str, ...], float]:
-        """The values; labels that are the same once they are cut stand for one series, which is the last of them."""
-        return {tuple(map(cut, labels)): value for labels, value in self.rows(status).items()}
+        """The values. Labels that are equal after they are cut become one series, the last of them."""
+        return {tuple(map(label_value, labels)): value for labels, value in self.rows(status).items()}
 
 
-def cut(text: str) -> str:
-    """A label's value: short, and text that can be sent even where a name of the kernel was none."""
+def label_value(text: str) -> str:
+    """A label's value: short, and valid text even if a name of the kernel is not."""
     return text.encode("utf-8", "backslashreplace").decode()[:LABEL_LIMIT_CHARACTERS]
 
 
 def checks(status: NodeStatus) -> Rows:
-    """Each check's worst status of what counts: what is waived, or follows from another fault, alarms nobody."""
+    """Each check's worst status. What is waived or follows from another fault does not count."""
     said: dict[str, set[Status]] = {}
     for finding in status.report.findings:
         if finding.counts and finding.status is not Status.ABSENT:
@@ -123,7 +123,7 @@ def port_errors(status: NodeStatus) -> Rows:
 
 
 def errors(port: PortCounters) -> dict[str, float]:
-    """The sum of each kind that the port counts; none where a part of it could not be read, for a sum must not fall."""
+    """The sum of each kind that the port counts. None if a part could not be read, because a sum must not fall."""
     values = dict(port.values)
     unread = {blind.path.rpartition("/")[2] for blind in port.unread}
     if "counters" in unread or "hw_counters" in unread:
@@ -137,7 +137,7 @@ def errors(port: PortCounters) -> dict[str, float]:
 
 
 def ports(status: NodeStatus) -> tuple[Port, ...]:
-    """Ports of this node's own devices: functions that are handed out to pods come and go in hundreds."""
+    """Ports of this node's own devices. Functions that are handed out to pods come and go by the hundreds."""
     rdma = status.facts.get(Rdma)
     if not isinstance(rdma, Rdma):
         return ()
@@ -150,7 +150,7 @@ def label(port: Port | PortCounters) -> tuple[str, str]:
 
 
 def resources(status: NodeStatus) -> Rows:
-    """Extended resources, which have a slash in their name."""
+    """Extended resources. They have a slash in their name."""
     cluster = status.facts.get(Cluster)
     if not isinstance(cluster, Cluster):
         return {}
@@ -167,7 +167,7 @@ def resources(status: NodeStatus) -> Rows:
 
 
 def enis(status: NodeStatus) -> Rows:
-    """How many ENIs are in which state, where this is an ECS instance whose metadata and links could be read."""
+    """How many ENIs are in which state, on an ECS instance whose metadata and links could be read."""
     if Imds not in status.facts or Links not in status.facts:
         return {}
     try:
@@ -185,7 +185,7 @@ def enis(status: NodeStatus) -> Rows:
 
 
 def known_state(row: EniRow) -> str:
-    """Its state, "unknown" where a book that decides it could not be read."""
+    """Its state, "unknown" if a record that decides it could not be read."""
     try:
         state = eni_state(row)
     except CannotLook:
@@ -194,7 +194,7 @@ def known_state(row: EniRow) -> str:
 
 
 def eni_state(row: EniRow) -> str:
-    """One of ENI_STATES; "" for a NIC that no cloud attached."""
+    """One of ENI_STATES. "" for a NIC that no cloud attached."""
     if row.metadata is None:
         return "ghost" if row.mac.startswith(ENI_MACS) else ""
     if row.is_primary:
@@ -209,19 +209,19 @@ def eni_state(row: EniRow) -> str:
 
 
 def node_ok(status: NodeStatus) -> Rows:
-    return one(not status.published.trouble) if status.published else {}
+    return single(not status.api_status.trouble) if status.api_status else {}
 
 
 def admission_policy_ok(status: NodeStatus) -> Rows:
     """None until it was tested."""
     return (
-        one(status.published.policy_enforced)
-        if status.published and status.published.policy_enforced is not None
+        single(status.api_status.policy_enforced)
+        if status.api_status and status.api_status.policy_enforced is not None
         else {}
     )
 
 
-def one(value: float) -> Rows:
+def single(value: float) -> Rows:
     return {(): float(value)}
 
 
@@ -244,9 +244,9 @@ ALL = (
         "nodeprep_last_round_timestamp_seconds",
         "When the last round ended, in seconds since 1970",
         (),
-        lambda status: one(status.round_time),
+        lambda status: single(status.round_time),
     ),
-    Series("nodeprep_rounds_total", "Rounds since the agent started", (), lambda status: one(status.rounds)),
+    Series("nodeprep_rounds_total", "Rounds since the agent started", (), lambda status: single(status.rounds)),
     Series("nodeprep_port_up", "Whether an RDMA port is ACTIVE (1) or not (0)", ("device", "port"), ports_up),
     Series("nodeprep_port_rate_bytes", "Rate of an RDMA port in bytes per second", ("device", "port"), port_rates),
     Series("nodeprep_port_errors_total", "Errors that a port counted", ("device", "port", "kind"), port_errors),
@@ -268,19 +268,19 @@ ALL = (
         "nodeprep_config_ok",
         "Whether the configuration on disk is the one in force (1), or could not be read (0)",
         (),
-        lambda status: one(not status.config_trouble),
+        lambda status: single(not status.config_trouble),
     ),
     Series(
         "nodeprep_state_file_ok",
         "Whether the agent's memory is kept on disk (1), or only in the process (0)",
         (),
-        lambda status: one(not status.store_trouble),
+        lambda status: single(not status.store_trouble),
     ),
     Series(
         "nodeprep_gate_files_ok",
         "Whether gate files stand as the gates do (1), or one cannot be written or removed (0)",
         (),
-        lambda status: one(not status.gate_trouble),
+        lambda status: single(not status.gate_trouble),
     ),
     Series("nodeprep_node_ok", "Whether Node and Lease say what they should (1), or cannot be written", (), node_ok),
     Series(
@@ -290,11 +290,16 @@ ALL = (
         admission_policy_ok,
     ),
     Series(
-        "nodeprep_mounts_ok", "Whether only its own mounts are writable", (), lambda status: one(not status.exposed)
+        "nodeprep_mounts_ok", "Whether only its own mounts are writable", (), lambda status: single(not status.exposed)
     ),
-    Series("nodeprep_waivers", "Findings that a waiver excuses now", (), lambda status: one(status.waivers)),
-    Series("nodeprep_upgrade_deferred_checks", "What holds a rollout up", (), lambda status: one(status.waits_for)),
-    Series("nodeprep_taint_ok", "Whether no plugin keeps a due taint away", (), lambda status: one(status.taint_ok)),
+    Series("nodeprep_waivers", "Findings that a waiver excuses now", (), lambda status: single(status.waivers)),
+    Series(
+        "nodeprep_upgrade_deferred_checks",
+        "What holds a rollout up",
+        (),
+        lambda status: single(status.rollout_wait_count),
+    ),
+    Series("nodeprep_taint_ok", "Whether no plugin keeps a due taint away", (), lambda status: single(status.taint_ok)),
     Series(
         "nodeprep_event_source_up",
         "Whether an event source of the kernel is heard (1), or its facts are only polled (0)",

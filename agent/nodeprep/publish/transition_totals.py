@@ -1,4 +1,4 @@
-"""What only a sequence of rounds tells: how long faults took to be believed, and how long gates stayed closed."""
+"""What only a sequence of rounds tells: how long convictions took, and how long gates stayed closed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nodeprep.agent_state import AgentState, NodeState
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.values import Value, field, replace
 
-# Seconds. A latch convicts at once, the hard rule 0.5 s after the first look (the goal is 0.8 s, with the API 1 s),
-# books after 15 s, the soft rule after 60 s: a bucket ends shortly after each, and the last ones show what is late.
+# Seconds. The class latched convicts at once, fast 0.5 s after the first look (the goal is 0.8 s, with the API 1 s),
+# records after 15 s, and slow after 60 s. A bucket ends shortly after each. The last buckets show what is late.
 DETECTION_BOUNDS_SECONDS = (0.1, 0.6, 0.8, 1.0, 2.0, 5.0, 17.0, 30.0, 65.0, 120.0, 300.0)
-# Seconds. No gate opens before 30 s of passes; links train for a minute after a boot, a playbook takes minutes, a human
-# hours: 60 min is where a node that never came up is handed to one.
+# Seconds. No gate opens before 30 s of passes. Links train for a minute after a boot. A playbook takes minutes, a human
+# hours. After 60 min, a node that never came up is handed to a human.
 CLOSED_BOUNDS_SECONDS = (35.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
 
 
@@ -26,13 +26,13 @@ class ClosurePhase(StrEnum):
 
 
 class Histogram(Value):
-    """How many values fell at or below each bound and above the one before it; the last count is of those above all."""
+    """How many values are at or below each bound and above the one before. The last count is above all bounds."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
     total: float = 0.0
 
-    def plus(self, value: float) -> Histogram:
+    def with_value(self, value: float) -> Histogram:
         place = sum(bound < value for bound in self.bounds)
         counts = tuple(count + (index == place) for index, count in enumerate(self.counts))
         return replace(self, counts=counts, total=self.total + value)
@@ -43,7 +43,7 @@ class Histogram(Value):
         return [(name, float(count)) for name, count in zip(names, accumulate(self.counts), strict=True)]
 
 
-def empty(bounds: tuple[float, ...]) -> Histogram:
+def empty_histogram(bounds: tuple[float, ...]) -> Histogram:
     return Histogram(bounds, (0,) * (len(bounds) + 1))
 
 
@@ -55,23 +55,23 @@ class GateClosure(Value):
 
 
 class TransitionTotals(Value):
-    """What was counted since this start. A value: `observe` gives the next one.
+    """What was counted since this start. `observe` returns the next value.
 
-    `detection` is from the first failing look to the conviction; `closed` is how long a gate was closed, counted when
-    it opens, by the phase in which it closed; `closure` is the one that lasts.
+    `detection` is from the first failing look to the conviction. `closed` is how long a gate was closed. It is counted
+    when the gate opens, by the phase in which it closed. `closure` is the current closure.
     """
 
-    detection: Histogram = field(default_factory=lambda: empty(DETECTION_BOUNDS_SECONDS))
+    detection: Histogram = field(default_factory=lambda: empty_histogram(DETECTION_BOUNDS_SECONDS))
     closed: tuple[tuple[ClosurePhase, Histogram], ...] = tuple(
-        (phase, empty(CLOSED_BOUNDS_SECONDS)) for phase in ClosurePhase
+        (phase, empty_histogram(CLOSED_BOUNDS_SECONDS)) for phase in ClosurePhase
     )
     closure: GateClosure | None = None
 
     def observe(self, before: NodeStatus | None, after: NodeStatus) -> TransitionTotals:
-        """The tally after a round; `before` is None in the first, which only tells what had stood already."""
+        """The totals after a round. `before` is None in the first round, which only shows what was there already."""
         detection = self.detection
         for seconds in _convictions(before.agent_state, after.agent_state) if before is not None else ():
-            detection = detection.plus(seconds)
+            detection = detection.with_value(seconds)
         agent_state = after.agent_state
         if agent_state.state is not NodeState.READY:
             return replace(self, detection=detection, closure=self.closure or _closure(agent_state))
@@ -82,7 +82,7 @@ class TransitionTotals(Value):
 
 
 def _convictions(before: AgentState, after: AgentState) -> Iterator[float]:
-    """For each case that was believed since, the seconds from its first failing look on."""
+    """For each new conviction, the seconds since its first failing look."""
     for case in after.cases:
         known = before.case(case.check, case.subject)
         if case.convicted_at is not None and (known is None or known.convicted_at != case.convicted_at):
@@ -99,4 +99,4 @@ def _closure(agent_state: AgentState) -> GateClosure:
 def _counted(
     closed: tuple[tuple[ClosurePhase, Histogram], ...], phase: ClosurePhase, seconds: float
 ) -> tuple[tuple[ClosurePhase, Histogram], ...]:
-    return tuple((one, found.plus(max(seconds, 0.0)) if one is phase else found) for one, found in closed)
+    return tuple((one, found.with_value(max(seconds, 0.0)) if one is phase else found) for one, found in closed)

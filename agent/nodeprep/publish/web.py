@@ -1,7 +1,7 @@
-"""Pages for Prometheus, the kubelet and people on the node: over TCP and, what is not for the network, a unix socket.
+"""Pages for Prometheus, the kubelet and people on the node: over TCP, and over a unix socket for local use only.
 
-One thread serves each listener and sleeps while nobody asks. Whoever is slow or hostile holds one of a few places, for
-seconds, and loses it to the next who comes: the loop of the agent has no part in it.
+One thread serves each listener and sleeps while nobody asks. A slow or hostile client holds one of a few places for
+some seconds, and loses it to the next client. The agent's loop does not take part.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ PORT = 9842  # design 6
 PORT_LIMIT = 65535
 CLIENTS_LIMIT = 8  # clients at once: Prometheus in pairs, two probes, a person
 REQUEST_TIMEOUT_SECONDS = 5.0  # seconds for a whole request and its answer
-# Seconds for which a place is safe when all are taken: a scraper sends its request at once, a round trip after it
-# connected. So a flood is taken in at 400 connections a second, and a probe among it waits for a third of one.
+# Seconds for which a client keeps its place if all are taken. A scraper sends its request one round trip after it
+# connected. So a flood is accepted at 400 connections a second, and a probe in it waits for a third of a second.
 SELECT_MARGIN_SECONDS = 0.02
 BACKLOG = 128
-PIECE = 65536
-WASTE_LIMIT_BYTES = 65536  # bytes that a client may send after its request
+RECEIVE_BYTES = 65536
+EXCESS_LIMIT_BYTES = 65536  # bytes that a client may send after its request
 
 
 class CannotServe(Exception):
-    """Nothing can listen there; the text is one line that names the address or path, and why."""
+    """Nothing can listen there. The text is one line that names the address or path, and why."""
 
 
 class NetworkPages(Value):
-    """What the agent says to the network: content type and text; whether it is well or ready, and a line why."""
+    """What the agent tells the network: metrics (content type, text), and whether it is well and ready, and why."""
 
     metrics: Callable[[], tuple[str, bytes]]
     health: Callable[[], tuple[bool, str]]
@@ -53,7 +53,7 @@ class NetworkPages(Value):
 
 
 class LocalPages(Value):
-    """What the agent says and takes on its own node only: its report as JSON, and a human's reset."""
+    """What the agent tells and accepts only on its own node: its report as JSON, and a human's reset."""
 
     report: Callable[[], str]
     reset: Callable[[], None]
@@ -71,29 +71,29 @@ class LocalPages(Value):
 
     def _reset(self) -> PageAnswer:
         self.reset()
-        return page_http.says(
+        return page_http.text_answer(
             HTTPStatus.ACCEPTED, "the agent starts over: nothing is proven and nothing is held against anyone"
         )
 
     def _forget(self) -> PageAnswer:
         self.forget()
-        return page_http.says(
+        return page_http.text_answer(
             HTTPStatus.ACCEPTED, "the agent starts over, and takes what the node has now for what belongs here"
         )
 
 
-def _probe(well: bool, why: str) -> PageAnswer:
-    return page_http.says(HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, why)
+def _probe(is_well: bool, why: str) -> PageAnswer:
+    return page_http.text_answer(HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE, why)
 
 
 class PageClient(Struct, eq=False):
-    """One connection since `since`: what came of its request, what of the answer is still to be sent."""
+    """One connection since `since`: the request so far, and what of the answer is still to be sent."""
 
-    link: socket.socket
+    connection: socket.socket
     since: float
     head: bytes = b""
-    rest: memoryview | None = None
-    waste: int = 0
+    unsent: memoryview | None = None
+    excess: int = 0
 
 
 class PageServer:
@@ -106,7 +106,7 @@ class PageServer:
         self.clients: list[PageClient] = []
         self._selector = DefaultSelector()
         self._closing = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._rests_until = 0.0
+        self._paused_until = 0.0
         self.listener.setblocking(False)
         self._inode = path.stat().st_ino if path else 0
         self._selector.register(self._closing, EVENT_READ)
@@ -126,7 +126,7 @@ class PageServer:
         return port
 
     def close(self) -> None:
-        """End the thread and every connection. A file that another process has put in our place stays."""
+        """End the thread and every connection. A file that another process put in its place stays."""
         if not self._thread.is_alive():
             return
         with suppress(OSError):
@@ -140,22 +140,22 @@ class PageServer:
         with self.listener, self._selector:
             while True:
                 self._listen(clock.now())
-                ready = self._selector.select(self._nap(clock.now()))
+                ready = self._selector.select(self._wait_seconds(clock.now()))
                 for key, _ in ready:
                     if key.fileobj == self._closing:
                         for client in self.clients:
-                            client.link.close()
+                            client.connection.close()
                         return
                     if isinstance(key.data, PageClient):
-                        self._go_on(key.data)
+                        self._continue(key.data)
                     else:
                         self._accept()
                 for client in [one for one in self.clients if clock.now() - one.since >= REQUEST_TIMEOUT_SECONDS]:
                     self._drop(client)
 
     def _listen(self, now: float) -> None:
-        """Wait for new clients while there is a place, or one that may be taken from its holder."""
-        wanted = now >= self._rests_until and (
+        """Wait for new clients while there is a free place, or one that may be taken from its holder."""
+        wanted = now >= self._paused_until and (
             len(self.clients) < CLIENTS_LIMIT or now - self.clients[0].since >= SELECT_MARGIN_SECONDS
         )
         listened = self.listener.fileno() in self._selector.get_map()
@@ -164,13 +164,13 @@ class PageServer:
         elif listened and not wanted:
             self._selector.unregister(self.listener)
 
-    def _nap(self, now: float) -> float | None:
-        """Seconds until something is to be done though nobody speaks; None if there is no such thing."""
+    def _wait_seconds(self, now: float) -> float | None:
+        """Seconds until something is to be done without input. None if there is nothing."""
         ends = [self.clients[0].since + REQUEST_TIMEOUT_SECONDS] if self.clients else []
         if self.listener.fileno() not in self._selector.get_map():
             ends.append(
                 max(
-                    self._rests_until,
+                    self._paused_until,
                     self.clients[0].since + SELECT_MARGIN_SECONDS if len(self.clients) >= CLIENTS_LIMIT else 0.0,
                 )
             )
@@ -178,25 +178,25 @@ class PageServer:
 
     def _accept(self) -> None:
         try:
-            link, _ = self.listener.accept()
+            connection, _ = self.listener.accept()
         except BlockingIOError:
             return
-        except OSError:  # out of files or memory, or a client that has gone: trying at once would only spin
-            self._rests_until = clock.now() + SELECT_MARGIN_SECONDS
+        except OSError:  # no files or memory left, or the client is gone: an immediate retry would spin
+            self._paused_until = clock.now() + SELECT_MARGIN_SECONDS
             return
         if len(self.clients) >= CLIENTS_LIMIT:
             self._drop(self.clients[0])
-        link.setblocking(False)
-        client = PageClient(link, clock.now())
+        connection.setblocking(False)
+        client = PageClient(connection, clock.now())
         self.clients.append(client)
-        self._selector.register(link, EVENT_READ, client)
+        self._selector.register(connection, EVENT_READ, client)
 
-    def _go_on(self, client: PageClient) -> None:
+    def _continue(self, client: PageClient) -> None:
         if client not in self.clients:
-            return  # dropped for another one a moment ago
+            return  # dropped for another client a moment ago
         try:
-            if client.rest is not None:
-                self._send(client, client.rest)
+            if client.unsent is not None:
+                self._send(client, client.unsent)
             else:
                 self._receive(client)
         except BlockingIOError:
@@ -205,31 +205,31 @@ class PageServer:
             self._drop(client)
 
     def _receive(self, client: PageClient) -> None:
-        """Gather the request; after the answer, read on until the client has closed, or what is on its way is lost."""
-        piece = client.link.recv(PIECE)
+        """Read the request. After the answer, read on until the client closes, or data on the way would be lost."""
+        piece = client.connection.recv(RECEIVE_BYTES)
         if not piece:
             self._drop(client)
-        elif client.waste:
-            client.waste += len(piece)
-            if client.waste > WASTE_LIMIT_BYTES:
+        elif client.excess:
+            client.excess += len(piece)
+            if client.excess > EXCESS_LIMIT_BYTES:
                 self._drop(client)
         else:
             client.head += piece[: HEAD_LIMIT_BYTES - len(client.head)]
             if END in client.head or len(client.head) >= HEAD_LIMIT_BYTES:
-                client.rest = memoryview(page_http.answer(client.head, self.routes))
-                self._selector.modify(client.link, EVENT_WRITE, client)
+                client.unsent = memoryview(page_http.response(client.head, self.routes))
+                self._selector.modify(client.connection, EVENT_WRITE, client)
 
-    def _send(self, client: PageClient, rest: memoryview) -> None:
-        client.rest = rest[client.link.send(rest) :]
-        if not client.rest:
-            client.rest, client.waste = None, 1
-            client.link.shutdown(socket.SHUT_WR)
-            self._selector.modify(client.link, EVENT_READ, client)
+    def _send(self, client: PageClient, unsent: memoryview) -> None:
+        client.unsent = unsent[client.connection.send(unsent) :]
+        if not client.unsent:
+            client.unsent, client.excess = None, 1
+            client.connection.shutdown(socket.SHUT_WR)
+            self._selector.modify(client.connection, EVENT_READ, client)
 
     def _drop(self, client: PageClient) -> None:
         self.clients.remove(client)
-        self._selector.unregister(client.link)
-        client.link.close()
+        self._selector.unregister(client.connection)
+        client.connection.close()
 
 
 def serve(address: str, port: int, pages: NetworkPages) -> PageServer:
@@ -246,16 +246,16 @@ def serve(address: str, port: int, pages: NetworkPages) -> PageServer:
     try:
         listener = socket.create_server((host, port, *scope), family=family, backlog=BACKLOG, dualstack_ipv6=both)
     except OSError as error:
-        # create_server adds words of its own to strerror
+        # create_server adds its own words to strerror
         why = f"{os.strerror(error.errno or 0)}; see ss -ltnp 'sport = :{port}' and ip address"
         raise CannotServe(f"cannot listen on {shown}: {why}") from None
     return PageServer(listener, pages.routes())
 
 
 def serve_local(path: Path, local: LocalPages) -> PageServer:
-    """Serve the report on a unix socket of mode 0600, in place of one that a killed agent left. Raises CannotServe.
+    """Serve the report on a unix socket of mode 0600. It replaces the socket of a killed agent. Raises CannotServe.
 
-    Whoever finds the file finds someone who listens: it gets its name when it does.
+    The file gets its name only when the server listens, so whoever finds it finds a listener.
     """
     new = path.with_name(f"{path.name}.new")
     listener = socket.socket(socket.AF_UNIX)

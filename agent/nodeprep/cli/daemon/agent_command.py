@@ -243,8 +243,8 @@ def report(agent: Agent) -> str:
         "memoryTrouble": status.store_trouble,
         "gateTrouble": status.gate_trouble,
         "configurationTrouble": status.config_trouble,
-        "publishTrouble": status.published.trouble if status.published else "",
-        "policy_enforced": status.published.policy_enforced if status.published else None,
+        "publishTrouble": status.api_status.trouble if status.api_status else "",
+        "policy_enforced": status.api_status.policy_enforced if status.api_status else None,
         "writableMounts": status.exposed,
         "at": status.at,
     }

@@ -70,14 +70,14 @@ def _in_the_way(directory: str, profile: str, stage: str, boot_id: str) -> str:
             raise UsageError(f"--run-dir {directory!r} is not a directory; wanted the one that the agent writes to")
     except OSError as error:
         return str(error.strerror)
-    return gate_files.in_the_way(directory, profile, stage, boot_id)
+    return gate_files.why_closed(directory, profile, stage, boot_id)
 
 
 def _open_here(directory: str, boot_id: str) -> str:
     """The open gates, for a command that waits for an unknown gate: its name may be mistyped."""
     if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir can raise
         return ""
-    names = sorted(gate_files.file_name(profile, stage) for profile, stage in gate_files.opened(directory, boot_id))
+    names = sorted(gate_files.file_name(profile, stage) for profile, stage in gate_files.open_gates(directory, boot_id))
     more = f" and {len(names) - GATES_SHOWN} more" if len(names) > GATES_SHOWN else ""
     return f"; open here: {', '.join(names[:GATES_SHOWN]) or 'none'}{more}"
 
