@@ -60,17 +60,17 @@ def run(asked: AgentOptions, listeners: tuple[Callable[[NodeStatus], None], ...]
     with usage.usage():
         settings = configuration.load_settings(asked.config, None)
     with ExitStack() as stack:
-        store, alone = stack.enter_context(_held(where))
+        store, lock_trouble = stack.enter_context(_locked_store(where))
         logger = log_lines.to_stderr()
-        if alone:
-            log_lines.tell([LogEntry("lock-trouble", {"message": alone}, warning=True)], logger)
-        if left := _sweep(where.run):
-            log_lines.tell([LogEntry("start-trouble", {"message": left}, warning=True)], logger)
+        if lock_trouble:
+            log_lines.tell([LogEntry("lock-trouble", {"message": lock_trouble}, warning=True)], logger)
+        if trouble := _remove_former_files(where.run):
+            log_lines.tell([LogEntry("start-trouble", {"message": trouble}, warning=True)], logger)
         event_sources = EventSources(at.root, (str(Path(asked.config or DEFAULT_FILE).absolute().parent),))
         stack.callback(event_sources.close)
         metrics = MetricsPage()
         requests = at.kubernetes.requests if at.kubernetes else {}
-        means = AgentParts(
+        parts = AgentParts(
             host_of=at.host,
             read_settings=lambda: configuration.load_settings(asked.config, clock.today()),
             event_sources=event_sources,
@@ -81,11 +81,11 @@ def run(asked: AgentOptions, listeners: tuple[Callable[[NodeStatus], None], ...]
             publisher=_publisher(at),
             exposed=at.host().writable_mounts((where.state, where.run, where.socket)),
         )
-        agent = Agent(means, settings)
+        agent = Agent(parts, settings)
         own = settings.agent.metrics
         at_port = own.port if asked.port is None else asked.port
         _serve(stack, agent, metrics, (asked.bind or own.bind, at_port), where)
-        _obey(agent)
+        _handle_signals(agent)
         gc.freeze()  # imported modules stay: scanning them repeatedly would only cool the caches
         try:
             agent.run()
@@ -101,7 +101,7 @@ def _publisher(at: NodePlace) -> Publisher | None:
 
 
 @contextmanager
-def _held(where: AgentDirectories) -> Iterator[tuple[Store, str]]:
+def _locked_store(where: AgentDirectories) -> Iterator[tuple[Store, str]]:
     """The agent state while we are the node's only agent, and why we may not be. Raises UsageError if we are not."""
     for directory in (where.state, where.run):
         try:
@@ -111,21 +111,21 @@ def _held(where: AgentDirectories) -> Iterator[tuple[Store, str]]:
                 raise UsageError(
                     f"{directory}: {error.strerror}; the agent needs a directory that it can create and write to"
                 ) from error
-    _close(where)
+    _secure_socket_directory(where)
     store = Store(where.state, where.socket, former=where.run)
     try:
-        alone = store.hold()
-        _meet_former(where)
+        lock_trouble = store.hold()
+        _refuse_former_agent(where)
     except LockHolder as other:
         store.release()
         raise UsageError(str(other)) from other
     try:
-        yield store, alone
+        yield store, lock_trouble
     finally:
         store.release()
 
 
-def _meet_former(where: AgentDirectories) -> None:
+def _refuse_former_agent(where: AgentDirectories) -> None:
     """Raise Held if an agent of a former version lives, which has a lock beside the gate files.
 
     A pod that mounts that directory read-only can also lock, but not listen: only an agent locks and answers.
@@ -137,7 +137,7 @@ def _meet_former(where: AgentDirectories) -> None:
         raise LockHolder(pid or None, f"{where.run}/{LOCK}")
 
 
-def _close(where: AgentDirectories) -> None:
+def _secure_socket_directory(where: AgentDirectories) -> None:
     """Close the socket's directory to everyone except us, also to pods that wait for a gate. Raises UsageError."""
     place, run = Path(where.socket), Path(where.run).resolve()
     if run in (place.resolve(), *place.resolve().parents):
@@ -164,7 +164,7 @@ def _close(where: AgentDirectories) -> None:
         os.close(directory)
 
 
-def _sweep(run: str) -> str:
+def _remove_former_files(run: str) -> str:
     """Remove the socket and the lock that former versions had beside the gate files: "" if none is left, else why."""
     for name, is_one in ((SOCKET, stat.S_ISSOCK), (f"{SOCKET}.new", stat.S_ISSOCK), (LOCK, stat.S_ISREG)):
         path = Path(run, name)
@@ -196,7 +196,7 @@ def _serve(
         raise UsageError(str(error)) from error
 
 
-def _obey(agent: Agent) -> None:
+def _handle_signals(agent: Agent) -> None:
     """SIGHUP reads the configuration again; SIGTERM and Ctrl-C end the agent and leave gates as they are."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda which, _: agent.stop(signal.Signals(which).name))

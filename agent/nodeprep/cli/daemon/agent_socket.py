@@ -14,14 +14,14 @@ REPORT_LIMIT_BYTES = 8 << 20  # bytes of a report
 REPORT_VALIDITY_SECONDS = 60.0  # seconds after which an agent's report is too old to describe the node
 
 
-class Said(Value):
+class AgentAnswer(Value):
     """The agent's answer: an HTTP status and a text."""
 
     status: int
     text: str
 
 
-def ask(path: str, verb: str, page: str) -> Said:
+def ask(path: str, verb: str, page: str) -> AgentAnswer:
     """One request. Raises OSError if nobody answers in time, or not as an agent does."""
     from nodeprep.doors.http.client import HttpClient
     from nodeprep.doors.http.failure import HttpFailure
@@ -30,7 +30,7 @@ def ask(path: str, verb: str, page: str) -> Said:
     client = HttpClient(Endpoint("agent", 0, socket_path=path), keep_alive=False)
     try:
         with client.send(verb, page, {}, until=clock.now() + REQUEST_TIMEOUT_SECONDS) as response:
-            return Said(response.status, response.read(REPORT_LIMIT_BYTES).decode(errors="replace"))
+            return AgentAnswer(response.status, response.read(REPORT_LIMIT_BYTES).decode(errors="replace"))
     except HttpFailure as failure:
         raise OSError(failure.errno, failure.detail) from failure
 
@@ -38,8 +38,8 @@ def ask(path: str, verb: str, page: str) -> Said:
 def findings(path: str, checks: frozenset[str]) -> tuple[Finding, ...]:
     """The agent's findings of these checks; none if there is no agent, it may not be asked, or its report is old."""
     try:
-        said = ask(path, "GET", "/report")
-        told = json.loads(said.text)
+        answer = ask(path, "GET", "/report")
+        told = json.loads(answer.text)
         if clock.now() - told["agent"]["at"] > REPORT_VALIDITY_SECONDS:
             return ()
         return tuple(_finding(one) for one in told["report"]["findings"] if one["check"] in checks)

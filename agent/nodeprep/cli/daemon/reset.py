@@ -15,10 +15,10 @@ def run(host_root: str | None, socket_dir: str | None, *, inventory: bool = Fals
     """Ask the agent, and print its answer. Raises UsageError if there is no agent."""
     path = f"{socket_dir}/{SOCKET}" if socket_dir else directories.directories(node_host.live_root(host_root)).address
     try:
-        said = agent_socket.ask(path, "POST", "/reset-inventory" if inventory else "/reset")
+        answer = agent_socket.ask(path, "POST", "/reset-inventory" if inventory else "/reset")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}; wanted the socket of a running nodeprep agent") from error
-    if said.status != HTTPStatus.ACCEPTED:
-        raise UsageError(f"{path}: the agent answered {said.status} {said.text.strip()}")
-    terminal.put(said.text.strip())
+    if answer.status != HTTPStatus.ACCEPTED:
+        raise UsageError(f"{path}: the agent answered {answer.status} {answer.text.strip()}")
+    terminal.put(answer.text.strip())
     return 0

@@ -26,8 +26,8 @@ def run(profile: str, stage: str, timeout: str | None = None, run_dir: str | Non
         raise UsageError("--profile '': found no name, wanted that of a profile; see nodeprep check")
     if stage not in list(GateStage):
         raise UsageError(f"--stage {stage!r}: wanted {' or '.join(GateStage)}")
-    patience = None if timeout is None else duration.seconds("--timeout", timeout)
-    return wait(directories.run_directory(run_dir), profile, stage, _boot_id(), patience)
+    timeout_seconds = None if timeout is None else duration.seconds("--timeout", timeout)
+    return wait(directories.run_directory(run_dir), profile, stage, _boot_id(), timeout_seconds)
 
 
 def wait(
@@ -35,19 +35,22 @@ def wait(
     profile: str,
     stage: str,
     boot_id: str,
-    patience: float | None,
+    timeout_seconds: float | None,
     *,
     reminder: float = REMINDER_SECONDS,
 ) -> int:
-    """Look until the gate is open, at most `patience` seconds; say at first and every `reminder` seconds for what."""
+    """Look until the gate is open, for at most `timeout_seconds`; None: for ever.
+
+    It says what it waits for at first, and then every `reminder` seconds.
+    """
     waited_for = f"{directory}/{gate_files.file_name(profile, stage)} of this boot"
     started = next_words = clock.now()
     known = False
-    while why := _in_the_way(directory, profile, stage, boot_id):
+    while why := _why_closed(directory, profile, stage, boot_id):
         known = known or gate_files.is_known(directory, profile)
-        others = "" if known else _open_here(directory, boot_id)
+        others = "" if known else _open_gates(directory, boot_id)
         waited = clock.now() - started
-        if patience is not None and waited >= patience:
+        if timeout_seconds is not None and waited >= timeout_seconds:
             after = f"after {waited:.0f} s" if waited >= 1 else "now"
             look = f"see nodeprep check --profile {profile} on the node"
             terminal.complain(f"not open {after}: {waited_for}: {why}{others}; {look}")
@@ -57,11 +60,11 @@ def wait(
                 f"waiting for {waited_for}: {why}{others}; the agent writes it when its checks have passed"
             )
             next_words += reminder
-        clock.sleep(GATE_POLL_SECONDS if patience is None else min(GATE_POLL_SECONDS, patience - waited))
+        clock.sleep(GATE_POLL_SECONDS if timeout_seconds is None else min(GATE_POLL_SECONDS, timeout_seconds - waited))
     return 0
 
 
-def _in_the_way(directory: str, profile: str, stage: str, boot_id: str) -> str:
+def _why_closed(directory: str, profile: str, stage: str, boot_id: str) -> str:
     place = Path(directory)
     try:
         if not place.exists():
@@ -73,7 +76,7 @@ def _in_the_way(directory: str, profile: str, stage: str, boot_id: str) -> str:
     return gate_files.why_closed(directory, profile, stage, boot_id)
 
 
-def _open_here(directory: str, boot_id: str) -> str:
+def _open_gates(directory: str, boot_id: str) -> str:
     """The open gates, for a command that waits for an unknown gate: its name may be mistyped."""
     if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir can raise
         return ""

@@ -28,7 +28,7 @@ GARBAGE_COLLECTION_SECONDS = (
     20.0  # seconds in which the pods of a DaemonSet that was deleted are told to end; others are orphans
 )
 LEASE_RENEWAL_SECONDS = (
-    100.0  # seconds in which an agent that lives has renewed its Lease once: lease.RENEW, a tenth, a slow server
+    100.0  # seconds in which a living agent renews its Lease once: agent_lease.RENEW_SECONDS, a tenth, a slow server
 )
 PODS_POLL_SECONDS = 1.0  # seconds between two looks at them
 
@@ -93,14 +93,14 @@ def start(fleet: Fleet) -> bool:
     return _select_nodes(fleet, None)
 
 
-def stuck(fleet: Fleet, *, stopped: bool) -> frozenset[str]:
+def remaining_pods(fleet: Fleet, *, stopped: bool) -> frozenset[str]:
     """The Nodes of the agents' pods that do not end in time. Raises CannotSee.
 
     Unless the DaemonSet was `stopped`, only the garbage collector can have ended them: it tells them so soon, or never.
     """
     begun = clock.now()
     end = begun + PODS_END_TIMEOUT_SECONDS
-    while pods := fleet_reader.patiently(lambda: _pods(fleet), max(end, clock.now() + OUTAGE_LIMIT_SECONDS)):
+    while pods := fleet_reader.with_retries(lambda: _pods(fleet), max(end, clock.now() + OUTAGE_LIMIT_SECONDS)):
         told = stopped or any(pods.values()) or clock.now() < begun + GARBAGE_COLLECTION_SECONDS
         if not told or clock.now() >= end:
             break
@@ -108,8 +108,8 @@ def stuck(fleet: Fleet, *, stopped: bool) -> frozenset[str]:
     return frozenset(pods)
 
 
-def alive(fleet: Fleet, suspects: Collection[str], seen: Mapping[str, float]) -> frozenset[str]:
-    """Those of `suspects` whose Lease is renewed after it was `seen`: an agent lives there. Raises CannotSee."""
+def live_agents(fleet: Fleet, suspects: Collection[str], seen: Mapping[str, float]) -> frozenset[str]:
+    """Those of `suspects` whose Lease is renewed after the time in `seen`: an agent lives there. Raises CannotSee."""
     waiting, living = set(suspects), set[str]()
     if waiting:
         words = f"{len(waiting)} Nodes have a fresh Lease and no pod of the DaemonSet"
@@ -117,7 +117,7 @@ def alive(fleet: Fleet, suspects: Collection[str], seen: Mapping[str, float]) ->
     end = clock.now() + LEASE_RENEWAL_SECONDS
     while waiting and clock.now() < end:
         clock.sleep(PODS_POLL_SECONDS)
-        renewed, _ = fleet_reader.patiently(lambda: _leases(fleet), max(end, clock.now() + OUTAGE_LIMIT_SECONDS))
+        renewed, _ = fleet_reader.with_retries(lambda: _leases(fleet), max(end, clock.now() + OUTAGE_LIMIT_SECONDS))
         living |= {node for node in waiting if renewed.get(node, seen[node]) > seen[node]}
         waiting -= living
     return frozenset(living)
@@ -169,7 +169,7 @@ def _select_nodes(fleet: Fleet, value: str | None) -> bool:
     path = f"/apis/apps/v1/namespaces/{quote(fleet.namespace, safe='')}/daemonsets/{DAEMON_SET}"
     patch = {"spec": {"template": {"spec": {"nodeSelector": {RELEASED: value}}}}}
     with ApiWriter(fleet.access, NODE_WRITES_TIMEOUT_SECONDS) as writer:
-        outcome = node_writes.patient(writer, "PATCH", path, patch)
+        outcome = node_writes.request(writer, "PATCH", path, patch)
     if outcome.done or outcome.status == MISSING:
         return outcome.done
     raise CannotSee(f"cannot reach the agents: {outcome.message}")

@@ -48,12 +48,12 @@ class CannotSee(Exception):
 class NodeSelection(Value):
     """The selected Nodes: some by name, those of a label selector, or all.
 
-    `may_go`: a missing name is a deleted Node and not a mistake.
+    `may_be_deleted`: a missing name is a deleted Node and not a mistake.
     """
 
     names: tuple[str, ...] = ()
     selector: str | None = None
-    may_go: bool = False
+    may_be_deleted: bool = False
 
     @classmethod
     def of(cls, names: list[str] | None, selector: str | None) -> NodeSelection:
@@ -70,7 +70,7 @@ class NodeSelection(Value):
 
     @property
     def queries(self) -> tuple[dict[str, str], ...]:
-        """The parameters of lists of Nodes; `fits` leaves out the Nodes that a list has besides."""
+        """The parameters of lists of Nodes. A list may have more Nodes: `includes` leaves them out."""
         if self.selector is not None:
             return ({"labelSelector": self.selector},)
         if not self.names or len(self.names) > SINGLE_READS_LIMIT:
@@ -78,41 +78,42 @@ class NodeSelection(Value):
         return tuple({"fieldSelector": f"metadata.name={name}"} for name in self.names)
 
     @property
-    def of_changes(self) -> dict[str, str]:
+    def watch_query(self) -> dict[str, str]:
         return self.queries[0] if len(self.queries) == 1 else {}
 
-    def fits(self, name: str) -> bool:
+    def includes(self, name: str) -> bool:
         return not self.names or name in self.names
 
 
 class FleetLook(Value):
-    """The fleet as it was at `now`, seconds since 1970 by the server's clock, `ahead` of ours.
+    """The fleet as it was at `now`, in seconds since 1970 by the server's clock.
 
-    `notes` say what could not be read. `changed` are the Nodes that differ from the look before; None: any may.
+    `clock_offset` is the server's clock minus ours. `notes` say what could not be read. `changed` are the Nodes that
+    differ from the look before. None: any may.
     """
 
     nodes: Mapping[str, FleetNode]
-    others: FleetContext
+    context: FleetContext
     policy: GatePolicy
     version: str
     now: float
-    ahead: float
+    clock_offset: float
     notes: tuple[str, ...] = ()
     changed: frozenset[str] | None = None
 
     @property
-    def is_news_of_the_silent(self) -> bool:
+    def has_news_without_agent(self) -> bool:
         """Whether a changed Node has an agent's keys although no agent is known to live there."""
         meant = [self.nodes[name] for name in self.changed or () if name in self.nodes]
-        return any(one.status and not fleet_rows.is_alive(one.name, self.others, self.now) for one in meant)
+        return any(one.status and not fleet_rows.is_alive(one.name, self.context, self.now) for one in meant)
 
     @property
-    def living(self) -> frozenset[str]:
+    def live_agents(self) -> frozenset[str]:
         """The Nodes whose agent is known to live."""
-        return frozenset(name for name in self.nodes if fleet_rows.is_alive(name, self.others, self.now))
+        return frozenset(name for name in self.nodes if fleet_rows.is_alive(name, self.context, self.now))
 
     def rows(self) -> list[FleetRow]:
-        return [fleet_rows.row(self.nodes[name], self.others, self.now) for name in sorted(self.nodes)]
+        return [fleet_rows.row(self.nodes[name], self.context, self.now) for name in sorted(self.nodes)]
 
 
 class Fleet(Value):
@@ -130,20 +131,26 @@ class Fleet(Value):
             names = names_in_force.names_in_force(api, self.config, self.namespace)
             found, version = self._nodes(api, lambda told: fleet_rows.fleet_node(told, names.policy))
             nodes = {one.name: one for one in found}
-            others, notes = self._others(api, nodes)
-            ahead = api.now - clock.wall()
+            context, notes = self._context(api, nodes)
+            clock_offset = api.now - clock.wall()
             return FleetLook(
-                nodes, others, names.policy, version, api.now, ahead, (*filter(None, (names.unread,)), *notes)
+                nodes,
+                context,
+                names.policy,
+                version,
+                api.now,
+                clock_offset,
+                (*filter(None, (names.read_error,)), *notes),
             )
 
-    def held_to(self, names: Iterable[str]) -> Fleet:
-        """These Nodes, by name, because a selector may use a label that we change. A deleted one is just gone."""
-        return replace(self, selection=NodeSelection(tuple(names), may_go=True))
+    def with_names(self, names: Iterable[str]) -> Fleet:
+        """These Nodes, by name, because a selector may use a label that we change. A Node may be deleted meanwhile."""
+        return replace(self, selection=NodeSelection(tuple(names), may_be_deleted=True))
 
     @property
-    def afterwards(self) -> Fleet:
-        """The same Nodes once they were seen: a deleted one is just gone."""
-        return replace(self, selection=replace(self.selection, may_go=True))
+    def with_deleted(self) -> Fleet:
+        """The same Nodes after they were seen. A Node may be deleted meanwhile."""
+        return replace(self, selection=replace(self.selection, may_be_deleted=True))
 
     def objects(self, api: ApiLists, keep: Callable[[Object], T | None]) -> tuple[T, ...]:
         """What `keep` makes of each selected Node, by an `api` of the caller. Raises as `look` does."""
@@ -156,51 +163,53 @@ class Fleet(Value):
         """
         look = self.look()
         yield look
-        troubled, failures, refreshed, settled = "", 0, clock.now(), LEASES_SETTLE_SECONDS
+        last_words, failures, refreshed, settled = "", 0, clock.now(), LEASES_SETTLE_SECONDS
         while until is None or clock.now() < until:
             seconds = cycle if until is None else min(cycle, until - clock.now())
             try:
                 early = False
-                for change in watch.watch(self.access, NODES, look.version, max(1, round(seconds)), **self._of_changes):
+                for change in watch.watch(
+                    self.access, NODES, look.version, max(1, round(seconds)), **self._watch_query
+                ):
                     look = self._changed(look, change.kind, change.object, change.version)
                     due = settled <= LEASES_SETTLE_SECONDS or clock.now() - refreshed >= settled
-                    if early := due and look.is_news_of_the_silent:
+                    if early := due and look.has_news_without_agent:
                         break  # its agent may have come to life since the Leases were read
                     if look.changed:
                         yield look
                 clock.sleep(max(0.0, refreshed + LEASES_SETTLE_SECONDS - clock.now()))
                 before, look, refreshed = look, self._refreshed(look), clock.now()
                 # Deleted agents leave Nodes behind that still change.
-                in_vain = early and before.living == look.living
-                settled = min(2 * settled, cycle) if in_vain else LEASES_SETTLE_SECONDS
-                failures, troubled = 0, ""
+                without_effect = early and before.live_agents == look.live_agents
+                settled = min(2 * settled, cycle) if without_effect else LEASES_SETTLE_SECONDS
+                failures, last_words = 0, ""
             except WatchLost as lost:
-                troubled = _say_once(f"lost the watch, listing again: {lost}", troubled)
+                last_words = _say_once(f"lost the watch, listing again: {lost}", last_words)
                 clock.sleep(RETRY_PAUSES_SECONDS[min(failures, len(RETRY_PAUSES_SECONDS) - 1)] if failures else 0.0)
                 failures += 1
                 try:
-                    look = self.afterwards.look()
+                    look = self.with_deleted.look()
                 except CannotSee as cannot:
-                    troubled = _say_once(str(cannot), troubled)
+                    last_words = _say_once(str(cannot), last_words)
                     continue
             yield look
 
     def _refreshed(self, look: FleetLook) -> FleetLook:
         """The same Nodes with what is new beside them. Raises WatchLost."""
         with ApiLists(self.access) as api:
-            others, notes = self._others(api, look.nodes)
+            context, notes = self._context(api, look.nodes)
             if api.lost is not None:
                 raise WatchLost(str(api.lost))
-        return replace(look, others=others, now=clock.wall() + look.ahead, notes=notes, changed=None)
+        return replace(look, context=context, now=clock.wall() + look.clock_offset, notes=notes, changed=None)
 
     @property
-    def _of_changes(self) -> dict[str, str]:
-        return self.selection.of_changes
+    def _watch_query(self) -> dict[str, str]:
+        return self.selection.watch_query
 
     def _changed(self, look: FleetLook, kind: str, told: Object, version: str) -> FleetLook:
-        now = clock.wall() + look.ahead
+        now = clock.wall() + look.clock_offset
         node = fleet_rows.fleet_node(told, look.policy)
-        if kind == "BOOKMARK" or not self.selection.fits(node.name):
+        if kind == "BOOKMARK" or not self.selection.includes(node.name):
             return replace(look, version=version, now=now, changed=frozenset())
         nodes = {name: one for name, one in look.nodes.items() if name != node.name}
         if kind != "DELETED":
@@ -213,7 +222,7 @@ class Fleet(Value):
 
         def named(told: Object) -> tuple[str, T] | None:
             name = str((told.get("metadata") or {}).get("name", ""))
-            made = keep(told) if self.selection.fits(name) else None
+            made = keep(told) if self.selection.includes(name) else None
             return None if made is None else (name, made)
 
         for query in self.selection.queries:
@@ -225,11 +234,11 @@ class Fleet(Value):
             there += told.items
             version = version or told.version  # of the first page: the watch brings all later changes
         missing = sorted(set(self.selection.names) - {name for name, _ in there})
-        if missing and not self.selection.may_go:
+        if missing and not self.selection.may_be_deleted:
             raise UsageError(f"no Node {', '.join(missing)}; nodeprep nodes lists them")
         return tuple(one for _, one in there), version
 
-    def _others(self, api: ApiLists, nodes: Mapping[str, FleetNode]) -> tuple[FleetContext, tuple[str, ...]]:
+    def _context(self, api: ApiLists, nodes: Mapping[str, FleetNode]) -> tuple[FleetContext, tuple[str, ...]]:
         leases = api.listed(
             agent_lease.path(self.namespace), "leases", fleet_rows.renewal, may=f"list leases -n {self.namespace}"
         )
@@ -267,9 +276,9 @@ class Fleet(Value):
         return tuple(found)
 
 
-def patiently(look: Callable[[], T], until: float) -> T:
+def with_retries(look: Callable[[], T], until: float) -> T:
     """The result of `look`; while it raises CannotSee we look again, until a time of our clock. Raises CannotSee."""
-    troubled, failures = "", 0
+    last_words, failures = "", 0
     while True:
         try:
             return look()
@@ -277,7 +286,7 @@ def patiently(look: Callable[[], T], until: float) -> T:
             left = until - clock.now()
             if left <= 0 or cannot.forbidden:
                 raise
-            troubled = _say_once(f"looking again: {cannot}", troubled)
+            last_words = _say_once(f"looking again: {cannot}", last_words)
         clock.sleep(min(left, RETRY_PAUSES_SECONDS[min(failures, len(RETRY_PAUSES_SECONDS) - 1)]))
         failures += 1
 

@@ -19,7 +19,7 @@ NO_ACCESS = (
     "wanted --kubeconfig FILE"
 )
 # Seconds for a connection, which is what client-go gives a TLS handshake, and for one silence.
-CONNECT, READ = 10.0, 10.0
+CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS = 10.0, 10.0
 # What an entry names by a path, which is relative to the file that it stands in.
 PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 
@@ -36,7 +36,7 @@ def fleet_access(options: FleetOptions, environment: Mapping[str, str] = os.envi
 
     A busy server has as long to answer as people wait for it.
     """
-    return replace(_found(options, environment), connect=CONNECT, read=READ)
+    return replace(_found(options, environment), connect=CONNECT_TIMEOUT_SECONDS, read=READ_TIMEOUT_SECONDS)
 
 
 def _found(options: FleetOptions, environment: Mapping[str, str]) -> ApiAccess:

@@ -66,7 +66,7 @@ def intolerant_daemon_set(daemon_set: Object, want: Want) -> IntolerantDaemonSet
 
 def run(where: FleetScope) -> int:
     """List them; 0 if there are none, 1 if there are. Raises UsageError."""
-    return scope.seen(lambda: _lint(where))
+    return scope.exit_code(lambda: _lint(where))
 
 
 def _lint(where: FleetScope) -> int:
@@ -85,7 +85,7 @@ def _lint(where: FleetScope) -> int:
             raise CannotSee(f"a DaemonSet is not what its schema says: {odd}") from odd
     if isinstance(told, Unreadable):
         raise CannotSee(f"cannot look at DaemonSets: {told}")
-    scope.say(tuple(filter(None, (names.unread, names.none))))
+    scope.print_notes(tuple(filter(None, (names.read_error, names.missing))))
     found = sorted((one for (one,) in told.items if one is not None), key=_order)
     for one in found:
         terminal.put("\n".join((*_lines(one), "")))

@@ -43,45 +43,45 @@ def run(asked: NodesOptions) -> int:
     """List, watch or wait; returns the exit code. Raises UsageError."""
     if asked.watch and asked.wait is not None:
         raise UsageError("--watch looks until Ctrl-C and --wait until all are ready: give one of them")
-    longest = None if asked.wait is None else duration.seconds("--wait", asked.wait)
+    seconds = None if asked.wait is None else duration.seconds("--wait", asked.wait)
     fleet = asked.where.fleet(gpus=True)
     if asked.watch:
-        return scope.seen(lambda: _forever(fleet, asked))
-    if longest is not None:
-        return scope.seen(lambda: _until_ready(fleet, asked, longest))
-    return scope.seen(lambda: _once(fleet, asked))
+        return scope.exit_code(lambda: _watch(fleet, asked))
+    if seconds is not None:
+        return scope.exit_code(lambda: _wait(fleet, asked, seconds))
+    return scope.exit_code(lambda: _list(fleet, asked))
 
 
-def _once(fleet: Fleet, asked: NodesOptions) -> int:
+def _list(fleet: Fleet, asked: NodesOptions) -> int:
     _put(fleet.look(), asked)
     return 0
 
 
-def _put(look: FleetLook, asked: NodesOptions, heard: tuple[str, ...] = ()) -> None:
+def _put(look: FleetLook, asked: NodesOptions, known_notes: tuple[str, ...] = ()) -> None:
     rows = look.rows()
-    _heard(look, heard)
+    _print_new_notes(look, known_notes)
     if asked.output is Format.JSON:
         terminal.put(json_report.text(fleet_table.document(rows, look.now)))
     elif rows:
         terminal.put("\n".join(asked.table().lines(rows, look.now)))
     else:
-        terminal.complain(asked.where.nobody)
+        terminal.complain(asked.where.no_node_message)
 
 
-def _heard(look: FleetLook, before: tuple[str, ...]) -> tuple[str, ...]:
+def _print_new_notes(look: FleetLook, before: tuple[str, ...]) -> tuple[str, ...]:
     """Print the notes that were not there before; returns those of now."""
-    scope.say(tuple(note for note in look.notes if note not in before))
+    scope.print_notes(tuple(note for note in look.notes if note not in before))
     return look.notes
 
 
-def _forever(fleet: Fleet, asked: NodesOptions) -> int:
+def _watch(fleet: Fleet, asked: NodesOptions) -> int:
     """A line for each Node, and one more for each change of it, until Ctrl-C or until nobody reads any more."""
-    told = FleetNews(asked.table(), json=asked.output is Format.JSON)
+    news = FleetNews(asked.table(), json=asked.output is Format.JSON)
     notes: tuple[str, ...] = ()
     try:
         for look in fleet.follow(WATCH_PERIOD_SECONDS):
-            notes = _heard(look, notes)
-            lines = told.news(look)
+            notes = _print_new_notes(look, notes)
+            lines = news.news(look)
             if lines and not terminal.put("\n".join(lines)):
                 return NOBODY_READS
     except KeyboardInterrupt:
@@ -121,9 +121,9 @@ def _content(row: FleetRow) -> FleetRow:
     return replace(row, renewed=None)
 
 
-def _until_ready(fleet: Fleet, asked: NodesOptions, longest: float) -> int:
+def _wait(fleet: Fleet, asked: NodesOptions, seconds: float) -> int:
     """Prints what it waits for on stderr, each line once, and the fleet at the end."""
-    end = clock.now() + longest
+    end = clock.now() + seconds
     said = ""
     notes: tuple[str, ...] = ()
     code = 3
@@ -133,20 +133,20 @@ def _until_ready(fleet: Fleet, asked: NodesOptions, longest: float) -> int:
         code = 1 if gone or not rows else fleet_rows.outcome(rows)
         if code == 0:
             break
-        notes = _heard(look, notes)
-        words = _awaited(rows, gone) or asked.where.nobody
+        notes = _print_new_notes(look, notes)
+        words = _not_ready(rows, gone) or asked.where.no_node_message
         if words != said:
             terminal.complain(f"waiting: {words}")
             said = words
     try:
-        _put(fleet.afterwards.look(), asked, notes)
+        _put(fleet.with_deleted.look(), asked, notes)
     except CannotSee as cannot:
         terminal.complain(str(cannot))
         return 3
     return code
 
 
-def _awaited(rows: list[FleetRow], gone: list[str]) -> str:
+def _not_ready(rows: list[FleetRow], gone: list[str]) -> str:
     late = [f"{row.name} {row.reason or row.state}" for row in rows if row.readiness is not Readiness.READY]
     late += [f"{name} {GONE_STATE}" for name in gone]
     return f"{len(late)} of {len(rows) + len(gone)} not ready: {kubernetes_text.few(late)}" if late else ""

@@ -21,13 +21,13 @@ CONFIG_MAP, KEY = "nodeprep-config", "config.yaml"
 class NamesInForce(Value):
     """The names in force, as far as they are known.
 
-    `unread` says in a line why the ConfigMap could not be read, so the names may be others; `none` says that there is
-    no ConfigMap. Both are "" if the names are known.
+    `read_error` says in a line why the ConfigMap could not be read, so the names may be others. `missing` says that
+    there is no ConfigMap. Both are "" if the names are known.
     """
 
     policy: GatePolicy
-    unread: str = ""
-    none: str = ""
+    read_error: str = ""
+    missing: str = ""
 
 
 def names_in_force(api: ApiReader, config: str | None, namespace: str) -> NamesInForce:
@@ -39,13 +39,13 @@ def names_in_force(api: ApiReader, config: str | None, namespace: str) -> NamesI
     if isinstance(told, Unreadable):
         return NamesInForce(
             GatePolicy(),
-            unread=f"names of taints and labels: the defaults ({told}); --config FILE names others",
+            read_error=f"names of taints and labels: the defaults ({told}); --config FILE names others",
         )
     if told is None:
         where = f"no ConfigMap {CONFIG_MAP} in namespace {namespace}"
         return NamesInForce(
             GatePolicy(),
-            none=f"names of taints and labels: the defaults ({where}); --config FILE names others",
+            missing=f"names of taints and labels: the defaults ({where}); --config FILE names others",
         )
     data = told.get("data")
     text = data.get(KEY) if isinstance(data, Mapping) else None

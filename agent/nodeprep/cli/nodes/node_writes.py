@@ -30,7 +30,7 @@ def for_each(items: Iterable[T], act: Callable[[T], R]) -> list[R]:
         return list(pool.map(act, items))
 
 
-def patient(writer: ApiWriter, method: str, path: str, body: object = None, content_type: str = MERGE) -> WriteOutcome:
+def request(writer: ApiWriter, method: str, path: str, body: object = None, content_type: str = MERGE) -> WriteOutcome:
     """One request, repeated while the server is busy or the connection is lost. Only for what may run twice."""
     for attempt in range(WRITE_ATTEMPTS):
         outcome = writer.request(method, path, body, content_type)
@@ -47,26 +47,26 @@ def node_path(name: str) -> str:
 def annotate(access: ApiAccess, name: str, key: str, value: str | None) -> str:
     """Set an annotation of a Node, or remove it. Returns one line on what went wrong, "" if nothing did."""
     with ApiWriter(access, NODE_WRITES_TIMEOUT_SECONDS) as writer:
-        outcome = patient(writer, "PATCH", node_path(name), node_patches.of_node(annotations={key: value}))
+        outcome = request(writer, "PATCH", node_path(name), node_patches.of_node(annotations={key: value}))
     return "" if outcome.done else outcome.message
 
 
-def clean(access: ApiAccess, name: str, names: GatePolicy, released: str | None) -> str:
+def remove_owned(access: ApiAccess, name: str, names: GatePolicy, released: str | None) -> str:
     """Remove all that is ours from a Node; with `released`, tell its agent. Returns one line on what went wrong."""
     with ApiWriter(access, NODE_WRITES_TIMEOUT_SECONDS) as writer:
         for _ in range(WRITE_ATTEMPTS):
-            told = patient(writer, "GET", node_path(name))
-            if told.status == MISSING:
+            answer = request(writer, "GET", node_path(name))
+            if answer.status == MISSING:
                 return ""
-            if not told.done:
-                return told.message
-            seen = WrittenNode.of(told.body)
+            if not answer.done:
+                return answer.message
+            seen = WrittenNode.of(answer.body)
             ours = node_object.owned_parts(seen, names, for_good=released is None)
-            done = _written(writer, name, node_patches.removal_from_node(seen, ours, released), "", MERGE)
+            done = _patched(writer, name, node_patches.removal_from_node(seen, ours, released), "", MERGE)
             if done is not None and done.status == CONFLICT:
                 continue
             if done is None or done.done:
-                done = _written(writer, name, node_patches.removal_from_status(ours), "/status", STRATEGIC)
+                done = _patched(writer, name, node_patches.removal_from_status(ours), "/status", STRATEGIC)
             return "" if done is None or done.done else done.message
     return f"Node {name}: others wrote to it {WRITE_ATTEMPTS} times between our read and our write"
 
@@ -74,11 +74,11 @@ def clean(access: ApiAccess, name: str, names: GatePolicy, released: str | None)
 def remove_lease(access: ApiAccess, name: str, namespace: str) -> str:
     """Remove the Lease of a Node's agent. Returns one line on what went wrong."""
     with ApiWriter(access, NODE_WRITES_TIMEOUT_SECONDS) as writer:
-        outcome = patient(writer, "DELETE", agent_lease.path(namespace, name))
+        outcome = request(writer, "DELETE", agent_lease.path(namespace, name))
     return "" if outcome.done or outcome.status == MISSING else outcome.message
 
 
-def _written(
+def _patched(
     writer: ApiWriter, name: str, patch: dict[str, Any] | None, part: str, content_type: str
 ) -> WriteOutcome | None:
-    return None if patch is None else patient(writer, "PATCH", node_path(name) + part, patch, content_type)
+    return None if patch is None else request(writer, "PATCH", node_path(name) + part, patch, content_type)

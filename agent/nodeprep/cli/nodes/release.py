@@ -46,42 +46,42 @@ def run(asked: ReleaseOptions) -> int:
     if asked.undo and asked.dry_run:
         raise UsageError("--undo and --dry-run exclude each other: give one of them")
     fleet = asked.where.fleet()
-    return scope.seen(lambda: _undo(fleet, asked) if asked.undo else _release(fleet, asked))
+    return scope.exit_code(lambda: _undo(fleet, asked) if asked.undo else _release(fleet, asked))
 
 
 def _release(fleet: Fleet, asked: ReleaseOptions) -> int:
     names = _names(fleet)
-    there = _there(fleet, names.policy, None if asked.everything else ())
-    if not there:
-        terminal.complain(asked.where.nobody)
+    owned = _owned_parts(fleet, names.policy, None if asked.everything else ())
+    if not owned:
+        terminal.complain(asked.where.no_node_message)
         return 0 if asked.everything else 1  # a selector without Nodes may be mistyped
     found = agent_pods.signs(fleet) if asked.everything else None
     if found is not None and not found:
-        agent_pods.refuse_elsewhere(fleet, there)
-    scope.say((names.none,) if names.none else ())
+        agent_pods.refuse_elsewhere(fleet, owned)
+    scope.print_notes((names.missing,) if names.missing else ())
     if asked.dry_run:
-        terminal.put("\n".join(f"{name}: {ours or 'nothing of ours'}" for name, ours in there.items()))
+        terminal.put("\n".join(f"{name}: {ours or 'nothing of ours'}" for name, ours in owned.items()))
         return 0
     if found is not None:
-        return _release_all(fleet, names.policy, there, found)
-    return _released(_Cleaning(fleet.held_to(there), names.policy, clock.utc()), there, [], list(there))
+        return _release_all(fleet, names.policy, owned, found)
+    return _remove(_Removal(fleet.with_names(owned), names.policy, clock.utc()), owned, [], list(owned))
 
 
 def _names(fleet: Fleet) -> NamesInForce:
     """The names in force, read once. Raises CannotSee: with wrong names nothing would seem to be left."""
     with ApiLists(fleet.access) as api:
         names = names_in_force.names_in_force(api, fleet.config, fleet.namespace)
-    if names.unread:
-        raise CannotSee(names.unread)
+    if names.read_error:
+        raise CannotSee(names.read_error)
     return names
 
 
-def _release_all(fleet: Fleet, policy: GatePolicy, there: Mapping[str, OwnedParts], found: AgentSigns) -> int:
+def _release_all(fleet: Fleet, policy: GatePolicy, owned: Mapping[str, OwnedParts], found: AgentSigns) -> int:
     stopped = agent_pods.stop(fleet)
     try:
-        stays = _living(fleet, found, stopped=stopped)
-        forever, kept = sorted(there.keys() - stays), sorted(there.keys() & stays)
-        return _released(_Cleaning(fleet, policy, clock.utc(), stopped), there, forever, kept)
+        with_agents = _nodes_with_agents(fleet, found, stopped=stopped)
+        for_good, marked_nodes = sorted(owned.keys() - with_agents), sorted(owned.keys() & with_agents)
+        return _remove(_Removal(fleet, policy, clock.utc(), stopped), owned, for_good, marked_nodes)
     except CannotSee as cannot:
         raise CannotSee(f"{cannot}; {_started_by(fleet)}" if stopped else str(cannot)) from cannot
 
@@ -91,16 +91,16 @@ def _started_by(fleet: Fleet) -> str:
     return f"the agents are stopped: run it again, or nodeprep nodes release --all --undo{where} starts them"
 
 
-def _living(fleet: Fleet, found: AgentSigns, *, stopped: bool) -> frozenset[str]:
+def _nodes_with_agents(fleet: Fleet, found: AgentSigns, *, stopped: bool) -> frozenset[str]:
     """Wait for the agents to end; returns the Nodes on which one still runs."""
     if not stopped:
         terminal.complain(f"no DaemonSet {fleet.namespace}/{DAEMON_SET}: nothing to stop")
-    pods = agent_pods.stuck(fleet, stopped=stopped)
+    pods = agent_pods.remaining_pods(fleet, stopped=stopped)
     if pods:
         nodes, see = kubernetes_text.few(sorted(pods)), f"kubectl -n {fleet.namespace} get pods -l {AGENTS}"
         ends = f"does not end on {nodes}: " if stopped else f"lives on {nodes}: stop there what runs it; see "
         terminal.complain(f"the agent's pod {ends}{see}")
-    others = agent_pods.alive(fleet, found.fresh.keys() - found.pods, found.renewed)
+    others = agent_pods.live_agents(fleet, found.fresh.keys() - found.pods, found.renewed)
     if others:
         terminal.complain(
             f"an agent outside the DaemonSet runs on {kubernetes_text.few(sorted(others))}: stop it there"
@@ -108,8 +108,8 @@ def _living(fleet: Fleet, found: AgentSigns, *, stopped: bool) -> frozenset[str]
     return pods | others
 
 
-class _Cleaning(Value):
-    """Removes what is ours, under these names, from Nodes; `stamp` is the time of the human's command.
+class _Removal(Value):
+    """Removes what is ours, under these names, from Nodes. `stamp` is the time of the human's command.
 
     `stopped`: the DaemonSet runs no agents any more.
     """
@@ -119,57 +119,63 @@ class _Cleaning(Value):
     stamp: str
     stopped: bool = False
 
-    def clean(self, forever: Collection[str], kept: Collection[str]) -> None:
-        """The Nodes `forever`, with their Leases, and those whose agents need the annotation."""
-        access, told = self.fleet.access, dict.fromkeys(forever) | dict.fromkeys(kept, self.stamp)
-        trouble = node_writes.for_each(told, lambda name: node_writes.clean(access, name, self.policy, told[name]))
+    def clean(self, for_good: Collection[str], marked_nodes: Collection[str]) -> None:
+        """Remove it from the Nodes `for_good`, with their Leases, and from `marked_nodes`, which get the annotation."""
+        access, told = self.fleet.access, dict.fromkeys(for_good) | dict.fromkeys(marked_nodes, self.stamp)
+        trouble = node_writes.for_each(
+            told, lambda name: node_writes.remove_owned(access, name, self.policy, told[name])
+        )
         trouble += node_writes.for_each(
-            forever, lambda name: node_writes.remove_lease(access, name, self.fleet.namespace)
+            for_good, lambda name: node_writes.remove_lease(access, name, self.fleet.namespace)
         )
-        scope.say_few(trouble)
+        scope.print_troubles(trouble)
 
-    def there(self, forever: Collection[str]) -> dict[str, OwnedParts]:
+    def owned(self, for_good: Collection[str]) -> dict[str, OwnedParts]:
         """What is on the Nodes now. Raises CannotSee."""
-        return fleet_reader.patiently(
-            lambda: _there(self.fleet, self.policy, forever), clock.now() + OUTAGE_LIMIT_SECONDS
+        return fleet_reader.with_retries(
+            lambda: _owned_parts(self.fleet, self.policy, for_good), clock.now() + OUTAGE_LIMIT_SECONDS
         )
 
 
-def _released(done: _Cleaning, there: Mapping[str, OwnedParts], forever: list[str], kept: list[str]) -> int:
+def _remove(removal: _Removal, owned: Mapping[str, OwnedParts], for_good: list[str], marked_nodes: list[str]) -> int:
     """Remove it, look again, and remove once more what an agent wrote in between."""
     now: dict[str, OwnedParts] = {}
     back: dict[str, OwnedParts] = {}
-    done.clean(forever, kept)
-    clock.sleep(RECHECK_SECONDS if kept else 0.0)
+    removal.clean(for_good, marked_nodes)
+    clock.sleep(RECHECK_SECONDS if marked_nodes else 0.0)
     for _ in range(RELEASE_ROUNDS):
-        now = done.there(forever)
+        now = removal.owned(for_good)
         back = {name: found for name, found in now.items() if found}
         if not back:
             break
-        done.clean([name for name in forever if name in back], [name for name in kept if name in back])
+        removal.clean([name for name in for_good if name in back], [name for name in marked_nodes if name in back])
         clock.sleep(1.0)
     else:
         lasting = kubernetes_text.few([f"{name}: {found}" for name, found in back.items()])
         terminal.complain(
-            f"still there, or there again: {lasting}" + (f"; {_started_by(done.fleet)}" if done.stopped else "")
+            f"still there, or there again: {lasting}" + (f"; {_started_by(removal.fleet)}" if removal.stopped else "")
         )
         return 1
-    _tell(done, there, [name for name in forever if name in now], [name for name in kept if name in now])
-    return 1 if forever and kept else 0
+    _print_result(
+        removal, owned, [name for name in for_good if name in now], [name for name in marked_nodes if name in now]
+    )
+    return 1 if for_good and marked_nodes else 0
 
 
-def _tell(done: _Cleaning, there: Mapping[str, OwnedParts], forever: list[str], kept: list[str]) -> None:
-    still = {*forever, *kept}
-    for name, found in there.items():
+def _print_result(
+    removal: _Removal, owned: Mapping[str, OwnedParts], for_good: list[str], marked_nodes: list[str]
+) -> None:
+    still = {*for_good, *marked_nodes}
+    for name, found in owned.items():
         gone = "" if name in still else "the Node no longer exists"
         terminal.put(f"{name}: {gone or (f'removed {found}' if found else 'nothing of ours was there')}")
-    if kept:
+    if marked_nodes:
         terminal.put(
-            f"{kubernetes_text.few(kept)}: the annotation {RELEASED} stops all writes until nodes release --undo"
+            f"{kubernetes_text.few(marked_nodes)}: the annotation {RELEASED} stops all writes until nodes release --undo"
         )
-    if forever:
-        agents = "the agents are stopped and can be deleted now" if done.stopped else "no agent runs there"
-        terminal.put(f"nothing of ours is left on {scope.number(len(forever))}; {agents}")
+    if for_good:
+        agents = "the agents are stopped and can be deleted now" if removal.stopped else "no agent runs there"
+        terminal.put(f"nothing of ours is left on {scope.node_count(len(for_good))}; {agents}")
 
 
 def _undo(fleet: Fleet, asked: ReleaseOptions) -> int:
@@ -179,10 +185,10 @@ def _undo(fleet: Fleet, asked: ReleaseOptions) -> int:
             api, lambda told: (str(fleet_rows.part(told, "metadata").get("name")), _is_released(told))
         )
     if not nodes and not asked.everything:
-        terminal.complain(asked.where.nobody)
+        terminal.complain(asked.where.no_node_message)
         return 1
     marked = [name for name, released in nodes if released]
-    trouble = scope.say_few(
+    trouble = scope.print_troubles(
         node_writes.for_each(marked, lambda name: node_writes.annotate(fleet.access, name, RELEASED, None))
     )
     started = not asked.everything or agent_pods.start(fleet)
@@ -198,15 +204,17 @@ def _is_released(node: Mapping[str, object]) -> bool:
     return RELEASED in fleet_rows.part(node, "metadata", "annotations")
 
 
-def _there(fleet: Fleet, policy: GatePolicy, forever: Collection[str] | None) -> dict[str, OwnedParts]:
-    """What is ours on each Node by these names; on those `forever` (None: all) also what humans wrote for us.
+def _owned_parts(fleet: Fleet, policy: GatePolicy, for_good: Collection[str] | None) -> dict[str, OwnedParts]:
+    """What is ours on each Node by these names. On the Nodes `for_good` (None: all) also what humans wrote for us.
 
     Raises CannotSee, UsageError.
     """
 
     def ours(told: Object) -> tuple[str, OwnedParts]:
         name = str(fleet_rows.part(told, "metadata").get("name"))
-        return name, node_object.owned_parts(WrittenNode.of(told), policy, for_good=forever is None or name in forever)
+        return name, node_object.owned_parts(
+            WrittenNode.of(told), policy, for_good=for_good is None or name in for_good
+        )
 
     with ApiLists(fleet.access) as api:
         return dict(fleet.objects(api, ours))

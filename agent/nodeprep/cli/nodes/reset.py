@@ -26,8 +26,8 @@ INVENTORY = " inventory"  # at the end of a value: also forget what belongs on t
 class ResetAnnotations(Value):
     """The resets of a Node: the last value of a human, and the last value that its agent acted on."""
 
-    asked: str
-    answered: str
+    requested: str
+    acknowledged: str
     released: bool
 
     @classmethod
@@ -38,27 +38,31 @@ class ResetAnnotations(Value):
 
 def run(where: FleetScope, *, inventory: bool, timeout: str | None) -> int:
     """Ask the agents of these Nodes, and wait for them unless `timeout` is None. Raises UsageError."""
-    patience = None if timeout is None else duration.seconds("--timeout", timeout)
+    timeout_seconds = None if timeout is None else duration.seconds("--timeout", timeout)
     if not where.names and where.selector is None:
         raise UsageError("nodes reset: found no Node, wanted some by name or --selector")
     fleet = where.fleet()
-    return scope.seen(lambda: _reset(fleet, patience, f"{clock.utc()}{INVENTORY if inventory else ''}", where.nobody))
+    return scope.exit_code(
+        lambda: _reset(fleet, timeout_seconds, f"{clock.utc()}{INVENTORY if inventory else ''}", where.no_node_message)
+    )
 
 
-def _reset(fleet: Fleet, patience: float | None, value: str, nobody: str) -> int:
-    before = _words(fleet)
+def _reset(fleet: Fleet, timeout_seconds: float | None, value: str, no_node_message: str) -> int:
+    before = _annotations(fleet)
     if not before:
-        terminal.complain(nobody)
+        terminal.complain(no_node_message)
         return 1
-    refused = scope.say_few(_refusal(name) for name in sorted(before) if before[name].released)
+    refused = scope.print_troubles(_refusal(name) for name in sorted(before) if before[name].released)
     asked = tuple(name for name in sorted(before) if not before[name].released)
-    if scope.say_few(node_writes.for_each(asked, lambda name: node_writes.annotate(fleet.access, name, RESET, value))):
+    if scope.print_troubles(
+        node_writes.for_each(asked, lambda name: node_writes.annotate(fleet.access, name, RESET, value))
+    ):
         return 1
-    if patience is None and asked:
-        terminal.put(f"asked the agents of {scope.number(len(asked))}: {RESET}={value}")
-    if patience is None or not asked:
+    if timeout_seconds is None and asked:
+        terminal.put(f"asked the agents of {scope.node_count(len(asked))}: {RESET}={value}")
+    if timeout_seconds is None or not asked:
         return 1 if refused else 0
-    failed = _awaited(fleet.held_to(asked), {name: before[name].answered for name in asked}, value, patience)
+    failed = _wait(fleet.with_names(asked), {name: before[name].acknowledged for name in asked}, value, timeout_seconds)
     return 1 if refused or failed else 0
 
 
@@ -66,53 +70,53 @@ def _refusal(name: str) -> str:
     return f"{name}: not asked: it is released, so no agent answers; nodeprep nodes release --undo {name} ends that"
 
 
-def _awaited(fleet: Fleet, before: Mapping[str, str], value: str, patience: float) -> int:
+def _wait(fleet: Fleet, before: Mapping[str, str], value: str, timeout_seconds: float) -> int:
     """Print the result of each Node; returns how many were not reset. `before` is what each agent answered before."""
-    end, late, failed = clock.now() + patience, set(before), 0
+    end, pending, failed = clock.now() + timeout_seconds, set(before), 0
     while True:
-        words = _words_again(fleet, late, end)
-        for name in sorted(late):
-            done = _came_of_it(words[name], before[name], value) if name in words else (False, GONE_MESSAGE)
+        annotations = _annotations_again(fleet, pending, end)
+        for name in sorted(pending):
+            done = _outcome(annotations[name], before[name], value) if name in annotations else (False, GONE_MESSAGE)
             if done is None:
                 continue
-            late.remove(name)
-            good, says = done
-            failed += not good
-            (terminal.put if good else terminal.complain)(f"{name}: {says}")
-        if not late:
+            pending.remove(name)
+            is_reset, says = done
+            failed += not is_reset
+            (terminal.put if is_reset else terminal.complain)(f"{name}: {says}")
+        if not pending:
             return failed
         if clock.now() >= end:
-            _tell_why(fleet, late, words, value, patience)
-            return failed + len(late)
+            _print_reasons(fleet, pending, annotations, value, timeout_seconds)
+            return failed + len(pending)
         clock.sleep(RESET_POLL_SECONDS)
 
 
-def _words_again(fleet: Fleet, late: Collection[str], end: float) -> dict[str, ResetAnnotations]:
-    """As `_words`, for as long as a human waits. Raises CannotSee with the Nodes whose answer was not seen."""
+def _annotations_again(fleet: Fleet, pending: Collection[str], end: float) -> dict[str, ResetAnnotations]:
+    """As `_annotations`, for as long as a human waits. Raises CannotSee with the Nodes whose answer was not seen."""
     try:
-        return fleet_reader.patiently(lambda: _words(fleet), end)
+        return fleet_reader.with_retries(lambda: _annotations(fleet), end)
     except CannotSee as cannot:
         raise CannotSee(
-            f"asked {kubernetes_text.few(sorted(late))}, and cannot tell whether it was done: {cannot}"
+            f"asked {kubernetes_text.few(sorted(pending))}, and cannot tell whether it was done: {cannot}"
         ) from cannot
 
 
-def _came_of_it(word: ResetAnnotations, before: str, value: str) -> tuple[bool, str] | None:
-    """Whether it is the wanted answer, and in words; None while the answer may still come.
+def _outcome(own: ResetAnnotations, before: str, value: str) -> tuple[bool, str] | None:
+    """Whether it is the wanted answer, and in words. None while the answer may still come.
 
-    Another value was written after ours: its writer resets the Node too.
+    If somebody wrote another value after ours, the Node is reset too.
     """
-    if word.answered == value:
+    if own.acknowledged == value:
         return True, "reset"
-    if word.answered in ("", before) or word.answered != word.asked:
+    if own.acknowledged in ("", before) or own.acknowledged != own.requested:
         return None
-    if value.endswith(INVENTORY) and not word.asked.endswith(INVENTORY):
-        return False, f"reset, but with its inventory: somebody else asked for {word.asked!r} after us; run it again"
-    return True, f"reset, by somebody else who asked for {word.asked!r} after us"
+    if value.endswith(INVENTORY) and not own.requested.endswith(INVENTORY):
+        return False, f"reset, but with its inventory: somebody else asked for {own.requested!r} after us; run it again"
+    return True, f"reset, by somebody else who asked for {own.requested!r} after us"
 
 
-def _words(fleet: Fleet) -> dict[str, ResetAnnotations]:
-    """By Node."""
+def _annotations(fleet: Fleet) -> dict[str, ResetAnnotations]:
+    """The reset annotations by Node."""
     with ApiLists(fleet.access) as api:
         return dict(
             fleet.objects(
@@ -121,34 +125,38 @@ def _words(fleet: Fleet) -> dict[str, ResetAnnotations]:
         )
 
 
-def _tell_why(
-    fleet: Fleet, late: Collection[str], words: Mapping[str, ResetAnnotations], value: str, patience: float
+def _print_reasons(
+    fleet: Fleet,
+    pending: Collection[str],
+    annotations: Mapping[str, ResetAnnotations],
+    value: str,
+    timeout_seconds: float,
 ) -> None:
     """Why an agent may not have done it, and what to look at."""
     try:
         look: FleetLook | str = fleet.look()
     except CannotSee as cannot:
         look = str(cannot)
-    for name in sorted(late):
-        word = words[name]
-        if word.released:
+    for name in sorted(pending):
+        own = annotations[name]
+        if own.released:
             why = f"it was released since; nodeprep nodes release --undo {name} ends that"
-        elif not word.asked:
+        elif not own.requested:
             why = f"somebody removed {RESET} before its agent read it; run it again"
-        elif word.asked != value:
-            why = f"somebody else asked for {word.asked!r} after us; {_of_agent(look, name, fleet.namespace)}"
+        elif own.requested != value:
+            why = f"somebody else asked for {own.requested!r} after us; {_agent_words(look, name, fleet.namespace)}"
         else:
-            why = _of_agent(look, name, fleet.namespace)
-        terminal.complain(f"{name}: not reset in {patience:g} s: {why}")
+            why = _agent_words(look, name, fleet.namespace)
+        terminal.complain(f"{name}: not reset in {timeout_seconds:g} s: {why}")
 
 
-def _of_agent(look: FleetLook | str, name: str, namespace: str) -> str:
+def _agent_words(look: FleetLook | str, name: str, namespace: str) -> str:
     """Whether the agent of a Node lives, and where to look. `look` may be the reason why there is no look."""
     pods = f"kubectl -n {namespace} get pods -o wide --field-selector spec.nodeName={name}"
     if isinstance(look, str):
         return f"whether its agent lives is not known ({look}); see {pods}"
-    renewed = (look.others.renewed or {}).get(name)
-    if look.others.renewed is None:
+    renewed = (look.context.renewed or {}).get(name)
+    if look.context.renewed is None:
         return f"whether its agent lives is not known; see {pods}"
     if renewed is None:
         return f"there is no Lease of an agent; see {pods}"

@@ -37,14 +37,14 @@ class FleetScope(Value):
         return Fleet(kubeconfigs.fleet_access(self.cluster), selection, self.namespace, self.config, gpus)
 
     @property
-    def nobody(self) -> str:
+    def no_node_message(self) -> str:
         """The message if no Node is selected."""
         if self.names:
             return f"no Node {kubernetes_text.few(self.names)} any more"
         return "no Nodes in this cluster" if self.selector is None else f"no Node matches --selector {self.selector!r}"
 
 
-def seen(body: Callable[[], int]) -> int:
+def exit_code(body: Callable[[], int]) -> int:
     """Run a command; if it cannot look, print one line on stderr and return exit code 3."""
     try:
         return body()
@@ -53,19 +53,19 @@ def seen(body: Callable[[], int]) -> int:
         return 3
 
 
-def say(notes: tuple[str, ...]) -> None:
+def print_notes(notes: tuple[str, ...]) -> None:
     for note in notes:
         terminal.complain(note)
 
 
-def number(nodes: int) -> str:
+def node_count(nodes: int) -> str:
     return "1 Node" if nodes == 1 else f"{nodes} Nodes"
 
 
-def say_few(troubles: Iterable[str]) -> int:
+def print_troubles(troubles: Iterable[str]) -> int:
     """Print the first troubles of several Nodes; returns how many Nodes have one."""
     found = [one for one in troubles if one]
-    say(tuple(found[:TROUBLES_SHOWN]))
+    print_notes(tuple(found[:TROUBLES_SHOWN]))
     if found[TROUBLES_SHOWN:]:
         terminal.complain(f"and {len(found) - TROUBLES_SHOWN} more like it")
     return len(found)
