@@ -28,7 +28,7 @@ from nodeprep.decide.gate_readiness import AssignedProfile, Mode, Repair
 from nodeprep.decide.reconciliation import AgentPolicy, Observed
 from nodeprep.model import Confirmation, Remedy, Stage, Status
 from nodeprep.values import Struct, field, replace
-from tests.past_values import check, checks, finding
+from tests.agent_state_values import check, checks, finding
 
 K = TypeVar("K")
 Key = tuple[str, int]  # a check and a port: what a column of a look says something of

@@ -35,7 +35,7 @@ from nodeprep.model import (
     not_recorded,
 )
 from nodeprep.values import replace
-from tests import past_values
+from tests import agent_state_values
 from tests.values import nic, pci, port, rdma
 
 PLACE = "0000:5c:00.0"
@@ -43,7 +43,7 @@ PLACE = "0000:5c:00.0"
 
 def check(check_id: str, says: Any, **different: Any) -> Check:
     because = tuple(Reason("Because", status) for status in (Status.OK, Status.WARN, Status.FAIL, Status.ABSENT))
-    return past_values.check(check_id, **({"needs": (Rdma,), "judge": says, "reasons": because} | different))
+    return agent_state_values.check(check_id, **({"needs": (Rdma,), "judge": says, "reasons": because} | different))
 
 
 def look_of(*facts: object, live: bool = True, **unreadable: Unreadable) -> Look:

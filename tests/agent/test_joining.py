@@ -11,7 +11,7 @@ from nodeprep.agent_state import NodeState
 from nodeprep.config import configuration
 from nodeprep.config.configuration import Settings
 from nodeprep.facts.kubernetes.cluster import Cluster
-from tests.agent.test_mind import Node, failing, unplug
+from tests.agent.test_reconciler import Node, failing, unplug
 from tests.cli.program import nodeprep
 from tests.cluster_values import cluster, node_object
 from tests.rigs import trees

@@ -29,8 +29,8 @@ from nodeprep.model import Finding, Remedy, Severity, Status, Subject, Unreadabl
 from nodeprep.publish import web
 from nodeprep.publish.web import LocalPages
 from nodeprep.values import replace
+from tests.agent_state_values import finding
 from tests.cli.reports import report
-from tests.past_values import finding
 
 HERE = NodePlace("/", live=True)
 BOOT = Path(BOOT_ID).read_text().strip()

@@ -16,7 +16,7 @@ from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import AssignedProfile, Mode, ReadinessPolicy
 from nodeprep.model import Finding, Remedy, Stage, Status
 from nodeprep.values import replace
-from tests.past_values import WAIVED, agent_state, case, check, checks, finding
+from tests.agent_state_values import WAIVED, agent_state, case, check, checks, finding
 
 NOW = 10_000.0
 PCI, PORT, ENI, PLUGIN, CNI = "pci.driver-bound", "port.state", "eni.up", "plugin.registered", "cni.first"

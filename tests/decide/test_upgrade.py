@@ -12,7 +12,7 @@ from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import ProfileReadiness
 from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
 from nodeprep.model import Finding, Status
-from tests.past_values import PLACE, agent_state, case, check, checks, finding, observation
+from tests.agent_state_values import PLACE, agent_state, case, check, checks, finding, observation
 
 KEY = f"port.state {PLACE} 1"
 OPEN = (("rdma", "device"), ("rdma", "ready"))

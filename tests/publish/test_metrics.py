@@ -34,11 +34,11 @@ from nodeprep.observer import Observer
 from nodeprep.publish import series
 from nodeprep.publish.metrics import MetricsPage
 from nodeprep.publish.node_status import NodeStatus
+from tests.agent_state_values import WAIVED, case, finding
 from tests.cluster_values import cluster, node_object, pod_eni
 from tests.cni_values import terway
 from tests.eni_values import DENIED, SILENT, erdma, eth0, eth1, eth2, kernel, known, recorded
 from tests.imds_values import imds, instance, interface, shared
-from tests.past_values import WAIVED, case, finding
 from tests.rigs import trees
 from tests.rigs.absent import cannot_start
 from tests.status_values import report, standing, status

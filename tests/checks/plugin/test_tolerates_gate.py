@@ -19,9 +19,9 @@ from nodeprep.facts.network.cni import Cni
 from nodeprep.job_profile import NO_PROFILE
 from nodeprep.model import Finding, Unreadable, Why
 from nodeprep.values import field_names
+from tests.agent_state_values import agent_state
 from tests.cluster_values import cluster, pod
 from tests.config_files import settings
-from tests.past_values import agent_state
 from tests.values import say, verdicts
 
 UNHEALTHY, BOOTSTRAP = "nodeprep.io/unhealthy", "nodeprep.io/bootstrap"

@@ -170,9 +170,8 @@ def _print_result(
         gone = "" if name in still else "the Node no longer exists"
         terminal.put(f"{name}: {gone or (f'removed {found}' if found else 'nothing of ours was there')}")
     if marked_nodes:
-        terminal.put(
-            f"{kubernetes_text.few(marked_nodes)}: the annotation {RELEASED} stops all writes until nodes release --undo"
-        )
+        names = kubernetes_text.few(marked_nodes)
+        terminal.put(f"{names}: the annotation {RELEASED} stops all writes until nodes release --undo")
     if for_good:
         agents = "the agents are stopped and can be deleted now" if removal.stopped else "no agent runs there"
         terminal.put(f"nothing of ours is left on {scope.node_count(len(for_good))}; {agents}")

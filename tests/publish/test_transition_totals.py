@@ -16,7 +16,7 @@ from nodeprep.publish.transition_totals import (
     Histogram,
     TransitionTotals,
 )
-from tests.past_values import case
+from tests.agent_state_values import case
 from tests.status_values import status
 
 BOOT, READY, SICK = NodeState.BOOTSTRAP, NodeState.READY, NodeState.UNHEALTHY

@@ -16,8 +16,8 @@ from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
 from nodeprep.model import Confirmation, Finding, Status
 from nodeprep.values import replace
 from tests import histories
+from tests.agent_state_values import BOOT, PLACE, case, check, checks, finding, observation
 from tests.histories import ALL_FRESH, ALL_WELL, STATE, WORLDS, Event
-from tests.past_values import BOOT, PLACE, case, check, checks, finding, observation
 
 PORT = "port.state"
 RULES = AgentPolicy(

@@ -8,7 +8,7 @@ import pytest
 
 from nodeprep.agent_state import Case
 from nodeprep.decide import active_faults
-from tests.past_values import case, check, checks
+from tests.agent_state_values import case, check, checks
 
 CHECKS = checks(
     check("pci.driver-bound"),

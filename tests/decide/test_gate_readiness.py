@@ -12,7 +12,7 @@ from nodeprep.decide.gate_readiness import NO_REPAIR, AssignedProfile, Readiness
 from nodeprep.decide.state_table import TABLE
 from nodeprep.model import Check, Remedy, Severity, Stage
 from nodeprep.values import replace
-from tests.past_values import BOOT, agent_state, case, check, checks
+from tests.agent_state_values import BOOT, agent_state, case, check, checks
 
 POLICY = ReadinessPolicy()
 NOW = 10_000.0

@@ -19,7 +19,7 @@ from nodeprep.publish import log_lines, node_status
 from nodeprep.publish.log_lines import LINE_LIMIT_BYTES, JsonLines, LogEntry
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.values import replace
-from tests.past_values import case, finding
+from tests.agent_state_values import case, finding
 from tests.status_values import report, standing, status
 
 DEVICE_ONLY = standing(ready=False, why="plugin.registered fails")
@@ -317,7 +317,7 @@ def test_a_trace_is_one_line(pipe: tuple[int, int]) -> None:
         own.exception("broke")
     (told,) = lines(reading)
     assert told["trace"].startswith("Traceback")
-    assert "test_log.py" in told["trace"]
+    assert "test_log_lines.py" in told["trace"]
     assert told["trace"].count("\n") > 2
 
 

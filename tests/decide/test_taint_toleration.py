@@ -12,7 +12,7 @@ from nodeprep.agent_state import AgentState
 from nodeprep.decide import stored_state, taint_toleration
 from nodeprep.decide.taint_toleration import ABSENT_LIMIT_SECONDS
 from nodeprep.model import Finding, Status
-from tests.past_values import agent_state, finding
+from tests.agent_state_values import agent_state, finding
 
 CHECK, SET, OTHER = "plugin.tolerates-gate", "kube-system/rdma-dp", "kube-system/nvidia-dp"
 NO, YES, OTHERS_YES = (

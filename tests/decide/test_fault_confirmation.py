@@ -17,7 +17,7 @@ from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
 from nodeprep.model import Check, Confirmation, Finding, Remedy, Severity, Status
 from nodeprep.values import replace
-from tests.past_values import BLIND, PLACE, WAIVED, agent_state, case, check, checks, finding, observation
+from tests.agent_state_values import BLIND, PLACE, WAIVED, agent_state, case, check, checks, finding, observation
 
 POLICY = ConfirmationPolicy()
 WORDS = {"F": Status.FAIL, "P": Status.OK, "U": Status.UNKNOWN, "W": Status.WARN, "A": Status.ABSENT}
