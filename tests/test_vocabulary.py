@@ -32,6 +32,7 @@ FORMER = frozenset(
     bell bells Bells BellState fence fenced damping Damping DampingPolicy Past Mind Keeper Standing Errands errands
     Tally tally Happening happenings Wishes wishes Glance glance spared disputed awaited held_up turns turn_window
     OperatorWishes profile_request GuardedSelection AssignedProfiles untold looked_for seen_longer
+    believe_anew beliefs says_the_same gates_stand would_run locked_out kept_state plausible_state streak_rules
     """.split()  # noqa: SIM905
 )
 

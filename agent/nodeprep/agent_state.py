@@ -1,7 +1,7 @@
-"""What the agent remembers of its node: what passed in this boot, what is held against whom, and its own state.
+"""What the agent remembers of its node: passes in this boot, cases, and the node state.
 
-All times are CLOCK_BOOTTIME seconds of the boot `boot_id`; in another boot nothing of it but `baseline`, `held` and
-`passed` means anything. `decide` changes it, `doors/files/state_store.py` keeps it, and `check` reads it.
+All times are CLOCK_BOOTTIME seconds of the boot `boot_id`. In another boot only `baseline`, `held` and `passed` mean
+anything. `decide` changes it, `doors/files/state_store.py` keeps it, and `check` reads it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nodeprep.values import Value, field
 
 
 class NodeState(StrEnum):
-    """What the agent is about with its node (design 3.1). Only READY opens the gates of gating profiles."""
+    """The state of the node (design 3.1). Only READY opens the gates of gating profiles."""
 
     BOOTSTRAP = "Bootstrap"
     READY = "Ready"
@@ -26,10 +26,10 @@ class NodeState(StrEnum):
 
 
 class PassStreak(Value):
-    """Fresh looks in a row at a whole check in this boot, none of which found a fault or could not look.
+    """Fresh looks in a row at a whole check in this boot. None of them found a fault or could not look.
 
-    `first` and `last` are the times of the first and the last of them. Once `proven`, a check stays so for this boot:
-    from then on cases tell whether it holds.
+    `first` and `last` are the times of the first and the last look. Once `proven`, a check stays so for this boot. From
+    then on, cases tell whether it holds.
     """
 
     passes: int = 0
@@ -39,15 +39,15 @@ class PassStreak(Value):
 
 
 class Case(Value):
-    """What is held against one subject of one check, from its first fresh failure until it is released.
+    """What is known against one subject of one check, from its first fresh failure until it is released.
 
-    `looks` are the last fresh looks at it (time, whether it failed), at most five; a look that could not look is not
-    among them. Of failures in a row, the first of these five has the time of the first of them all. `blind`: the newest
-    look could not look. `passes` since `passing_since` are those in a row at the end that did not fail. `convicted_at`,
-    when the look that confirmation believes began, is None until there is one; `latched` since `latched_at` says why
-    only a human, a new boot or a new probe of the device frees it. `flaps` are the times of its releases. Until
-    `deferred_until` a conviction that only a new version of ours sees does not close the gate. `reason`, `message`,
-    `observed` and `remedy` are those of the last failure.
+    `looks` are the last fresh looks at it (time, whether it failed), at most five. A blind look is not among them. Of
+    failures in a row, the first of these five has the time of the first of them all. `blind`: the newest look could not
+    look. `passes` since `passing_since` are those in a row at the end that did not fail. `convicted_at` is when the
+    look that convicted it began, None until there is one. `latched` since `latched_at` says why only a human, a new
+    boot or a new probe of the device frees it. `flaps` are the times of its releases. Until `deferred_until`, a
+    conviction that only a new version sees does not close the gate. `reason`, `message`, `observed` and `remedy` are
+    those of the last failure.
     """
 
     check: str
@@ -79,7 +79,7 @@ class Case(Value):
 
 
 class BlindSince(Value):
-    """Since when, without a look between that could, a check could not look; `message` says at what."""
+    """Since when a check has not been able to look. `message` says at what."""
 
     since: float
     message: str
@@ -139,5 +139,5 @@ class AgentState(Value):
 
     @staticmethod
     def passed_key(check: str, subject: Subject) -> str:
-        """How `passed` names a subject of a check."""
+        """The key in `passed` of a subject of a check."""
         return f"{check} {subject.place} {'' if subject.port is None else subject.port}"

@@ -358,7 +358,7 @@ REMEDIES: list[tuple[tuple[Case, ...], list[str]]] = [
 
 
 @pytest.mark.parametrize(("cases", "runs"), REMEDIES)
-def test_would_run(cases: tuple[Case, ...], runs: list[str]) -> None:
+def test_planned_remedies(cases: tuple[Case, ...], runs: list[str]) -> None:
     would = tell(memory(UNHEALTHY, cases=cases), RDMA).planned_remedies
     assert [f"{one} {remedy.playbook} {remedy.args['interface']}" for one, remedy in would] == runs
 

@@ -1,1 +1,1 @@
-"""Thinks over time: what is believed, whether the node is ready, what the world should be told. Pure."""
+"""Decides over time: which faults are confirmed, whether the node is ready, what should stand on the Node. Pure."""

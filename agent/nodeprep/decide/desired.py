@@ -166,11 +166,11 @@ def _is_taint_due(profiles: Iterable[ProfileReadiness], mode: Mode) -> bool:
 
 def _annotations(agent_state: AgentState) -> dict[str, str]:
     """What the Node keeps for a node that loses its disk."""
-    kept = {
+    values = {
         HARDWARE_PROFILES_ANNOTATION: ",".join(sorted(agent_state.hardware_profiles)),
         RESET_DONE_ANNOTATION: agent_state.reset_done,
     }
-    return {key: value for key, value in kept.items() if value}
+    return {key: value for key, value in values.items() if value}
 
 
 def _bootstrap_taint_may_stay(agent_state: AgentState, mode: Mode, *, full_round: bool) -> bool:

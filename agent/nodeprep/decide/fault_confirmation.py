@@ -87,17 +87,17 @@ def _cases(agent_state: AgentState, results: tuple[CheckResult, ...], policy: Co
     """All cases after these results: the known ones in their order, then the new ones."""
     by_check = {result.check.id: result for result in results}
     failures = {result.check.id: result.failures for result in results}
-    kept: list[Case] = []
+    after_round: list[Case] = []
     for case in agent_state.cases:
         result = by_check.get(case.check)
         failure = failures[case.check].pop(case.subject, None) if result else None
         after = case if result is None else _case_after(agent_state, case, result, failure, policy)
-        kept += () if after is None else (after,)
+        after_round += () if after is None else (after,)
     for check, others in failures.items():
         for subject in sorted(others, key=_subject_order):
             opened = _case_after(agent_state, None, by_check[check], others[subject], policy)
-            kept += () if opened is None else (opened,)
-    return tuple(kept)
+            after_round += () if opened is None else (opened,)
+    return tuple(after_round)
 
 
 def _case_after(

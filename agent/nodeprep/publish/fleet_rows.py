@@ -83,9 +83,9 @@ class FleetContext(Value):
     used: Mapping[str, int] | None
 
 
-def fleet_node(told: Object, names: GatePolicy) -> FleetNode:
+def fleet_node(node: Object, names: GatePolicy) -> FleetNode:
     """A Node of the API server. Malformed parts count as missing."""
-    seen = WrittenNode.of(told)
+    seen = WrittenNode.of(node)
     conditions = {str(one.get("type")): one for one in seen.conditions}
     ready = conditions.get(TRAINING_READY, {})
     kubelet = conditions.get("Ready", {}).get("status", "True")
@@ -100,8 +100,8 @@ def fleet_node(told: Object, names: GatePolicy) -> FleetNode:
         since=cluster_objects.moment(ready.get("lastTransitionTime")),
         heartbeat=cluster_objects.moment(ready.get("lastHeartbeatTime")),
         taints=tuple(_taint(one) for one in seen.taints if one.get("key") in ours),
-        gpus=_gpus(part(told, "status", "allocatable")),
-        cordoned=part(told, "spec").get("unschedulable") is True,
+        gpus=_gpus(part(node, "status", "allocatable")),
+        cordoned=part(node, "spec").get("unschedulable") is True,
         kubelet_lost=kubelet != "True",
         released=RELEASED in seen.annotations,
     )
@@ -219,13 +219,13 @@ def _taint(taint: Object) -> str:
     return f"{taint.get('key')}{value}:{taint.get('effect')}"
 
 
-def part(told: object, *keys: str) -> Object:
+def part(obj: object, *keys: str) -> Object:
     """The mapping at `keys`. An empty one if there is none."""
     for key in keys:
-        told = told.get(key) if isinstance(told, Mapping) else None
-    return told if isinstance(told, Mapping) else {}
+        obj = obj.get(key) if isinstance(obj, Mapping) else None
+    return obj if isinstance(obj, Mapping) else {}
 
 
-def _list(told: Object, key: str) -> tuple[Object, ...]:
-    found = told.get(key)
+def _list(obj: Object, key: str) -> tuple[Object, ...]:
+    found = obj.get(key)
     return tuple(one for one in found if isinstance(one, Mapping)) if isinstance(found, list) else ()

@@ -177,14 +177,14 @@ class Publisher:
         wanted, seen = self._wanted, self._seen
         if wanted is None:
             return inf, self._update_status
-        kept = self._bucket.wait(now, GATE_TOKENS)
+        reserve_wait = self._bucket.wait(now, GATE_TOKENS)
         node = self._node.not_before
         due: list[tuple[float, Callable[[], None]]] = []
         if self._written_serial < wanted.serial:
             due.append((max(node, now + self._bucket.wait(now)), partial(self._write, wanted)))
         if seen is not None:
-            due.append((max(self._check_at, node, now + kept), partial(self._check, wanted)))
-            due += self._side_writes.due(seen, max(node, now + kept), with_events=not self._holds_events)
+            due.append((max(self._check_at, node, now + reserve_wait), partial(self._check, wanted)))
+            due += self._side_writes.due(seen, max(node, now + reserve_wait), with_events=not self._holds_events)
         idle = inf, self._update_status
         return next((one for one in due if one[0] <= now), min(due, key=lambda one: one[0], default=idle))
 

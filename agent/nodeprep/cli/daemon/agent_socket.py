@@ -39,25 +39,25 @@ def findings(path: str, checks: frozenset[str]) -> tuple[Finding, ...]:
     """The agent's findings of these checks; none if there is no agent, it may not be asked, or its report is old."""
     try:
         answer = ask(path, "GET", "/report")
-        told = json.loads(answer.text)
-        if clock.now() - told["agent"]["at"] > REPORT_VALIDITY_SECONDS:
+        content = json.loads(answer.text)
+        if clock.now() - content["agent"]["at"] > REPORT_VALIDITY_SECONDS:
             return ()
-        return tuple(_finding(one) for one in told["report"]["findings"] if one["check"] in checks)
+        return tuple(_finding(one) for one in content["report"]["findings"] if one["check"] in checks)
     except (OSError, ValueError, KeyError, TypeError):
         return ()
 
 
-def _finding(told: dict[str, Any]) -> Finding:
-    remedy, blind, subject = told["remedy"], told["blind"], told["subject"]
+def _finding(finding: dict[str, Any]) -> Finding:
+    remedy, blind, subject = finding["remedy"], finding["blind"], finding["subject"]
     verdict = Verdict(
         Subject(subject["place"], subject["port"], subject["name"]),
-        Status(told["status"]),
-        told["reason"],
-        told["message"],
+        Status(finding["status"]),
+        finding["reason"],
+        finding["message"],
         None if remedy is None else Remedy(remedy["name"], remedy["args"]),
-        told["observed"],
-        told["expected"],
+        finding["observed"],
+        finding["expected"],
         None if blind is None else Unreadable(Why(blind["kind"]), blind["path"], blind["errno"], blind["detail"]),
     )
-    fix = told["fix"] if verdict.status is not Status.UNKNOWN else ""  # of that we know ourselves what lets us read it
-    return Finding(told["check"], Severity(told["severity"]), verdict, fix=fix)
+    fix = finding["fix"] if verdict.status is not Status.UNKNOWN else ""  # of UNKNOWN we know ourselves what helps
+    return Finding(finding["check"], Severity(finding["severity"]), verdict, fix=fix)

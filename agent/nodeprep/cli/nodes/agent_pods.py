@@ -69,7 +69,7 @@ def refuse_elsewhere(fleet: Fleet, nodes: Collection[str]) -> None:
         leases = api.listed(
             LEASES,
             "leases",
-            lambda told: _namespace(told) if _leased(told) in nodes else None,
+            lambda lease: _namespace(lease) if _leased(lease) in nodes else None,
             may="list leases --all-namespaces",
         )
     if isinstance(here, Unreadable) or isinstance(pods, Unreadable) or isinstance(leases, Unreadable):
@@ -101,8 +101,8 @@ def remaining_pods(fleet: Fleet, *, stopped: bool) -> frozenset[str]:
     begun = clock.now()
     end = begun + PODS_END_TIMEOUT_SECONDS
     while pods := fleet_reader.with_retries(lambda: _pods(fleet), max(end, clock.now() + OUTAGE_LIMIT_SECONDS)):
-        told = stopped or any(pods.values()) or clock.now() < begun + GARBAGE_COLLECTION_SECONDS
-        if not told or clock.now() >= end:
+        are_ending = stopped or any(pods.values()) or clock.now() < begun + GARBAGE_COLLECTION_SECONDS
+        if not are_ending or clock.now() >= end:
             break
         clock.sleep(PODS_POLL_SECONDS)
     return frozenset(pods)
@@ -127,7 +127,7 @@ def _pods(fleet: Fleet) -> dict[str, bool]:
     """The Nodes on which a pod of an agent is, and whether it was told to end. Raises CannotSee."""
     path = f"/api/v1/namespaces/{quote(fleet.namespace, safe='')}/pods"
     with ApiLists(fleet.access) as api:
-        told = api.listed(
+        answer = api.listed(
             path,
             "pods",
             lambda pod: (
@@ -137,31 +137,31 @@ def _pods(fleet: Fleet) -> dict[str, bool]:
             may=f"list pods -n {fleet.namespace}",
             labelSelector=AGENTS,
         )
-    if isinstance(told, Unreadable):
-        raise CannotSee(f"cannot tell whether the agents ended: {told}", told)
-    return {node: ending for node, ending in told.items if node}
+    if isinstance(answer, Unreadable):
+        raise CannotSee(f"cannot tell whether the agents ended: {answer}", answer)
+    return {node: ending for node, ending in answer.items if node}
 
 
 def _leases(fleet: Fleet) -> tuple[dict[str, float], float]:
     """When the agents renewed their Leases, by Node, and the time, both in seconds since 1970. Raises CannotSee."""
     with ApiLists(fleet.access) as api:
-        told = api.listed(
+        answer = api.listed(
             agent_lease.path(fleet.namespace), "leases", fleet_rows.renewal, may=f"list leases -n {fleet.namespace}"
         )
         now = api.now
-    if isinstance(told, Unreadable):
-        raise CannotSee(f"cannot tell which agents are alive: {told}", told)
-    return dict(told.items), now
+    if isinstance(answer, Unreadable):
+        raise CannotSee(f"cannot tell which agents are alive: {answer}", answer)
+    return dict(answer.items), now
 
 
-def _namespace(told: Object) -> str:
-    return str(fleet_rows.part(told, "metadata").get("namespace", ""))
+def _namespace(obj: Object) -> str:
+    return str(fleet_rows.part(obj, "metadata").get("namespace", ""))
 
 
-def _leased(told: Object) -> str:
+def _leased(obj: Object) -> str:
     """The Node whose agent's Lease this is, "" of any other."""
-    node = str(fleet_rows.part(told, "spec").get("holderIdentity") or "")
-    return node if node and fleet_rows.part(told, "metadata").get("name") == agent_lease.name(node) else ""
+    node = str(fleet_rows.part(obj, "spec").get("holderIdentity") or "")
+    return node if node and fleet_rows.part(obj, "metadata").get("name") == agent_lease.name(node) else ""
 
 
 def _select_nodes(fleet: Fleet, value: str | None) -> bool:

@@ -129,7 +129,7 @@ class Fleet(Value):
         """Raises CannotSee; UsageError for a Node that is not there and a selector that the server does not take."""
         with ApiLists(self.access) as api:
             names = names_in_force.names_in_force(api, self.config, self.namespace)
-            found, version = self._nodes(api, lambda told: fleet_rows.fleet_node(told, names.policy))
+            found, version = self._nodes(api, lambda node: fleet_rows.fleet_node(node, names.policy))
             nodes = {one.name: one for one in found}
             context, notes = self._context(api, nodes)
             clock_offset = api.now - clock.wall()
@@ -206,9 +206,9 @@ class Fleet(Value):
     def _watch_query(self) -> dict[str, str]:
         return self.selection.watch_query
 
-    def _changed(self, look: FleetLook, kind: str, told: Object, version: str) -> FleetLook:
+    def _changed(self, look: FleetLook, kind: str, obj: Object, version: str) -> FleetLook:
         now = clock.wall() + look.clock_offset
-        node = fleet_rows.fleet_node(told, look.policy)
+        node = fleet_rows.fleet_node(obj, look.policy)
         if kind == "BOOKMARK" or not self.selection.includes(node.name):
             return replace(look, version=version, now=now, changed=frozenset())
         nodes = {name: one for name, one in look.nodes.items() if name != node.name}
@@ -217,26 +217,26 @@ class Fleet(Value):
         return replace(look, nodes=nodes, version=version, now=now, changed=frozenset({node.name}))
 
     def _nodes(self, api: ApiLists, keep: Callable[[Object], T | None]) -> tuple[tuple[T, ...], str]:
-        there: list[tuple[str, T]] = []
+        found: list[tuple[str, T]] = []
         version = ""
 
-        def named(told: Object) -> tuple[str, T] | None:
-            name = str((told.get("metadata") or {}).get("name", ""))
-            made = keep(told) if self.selection.includes(name) else None
+        def named(obj: Object) -> tuple[str, T] | None:
+            name = str((obj.get("metadata") or {}).get("name", ""))
+            made = keep(obj) if self.selection.includes(name) else None
             return None if made is None else (name, made)
 
         for query in self.selection.queries:
-            told = api.listed(NODES, "nodes", named, may="list nodes", **query)
-            if isinstance(told, Unreadable):
-                if self.selection.selector is not None and watch.is_refused_selector(told):
-                    raise UsageError(f"--selector {self.selection.selector!r}: {told.detail}")
-                raise CannotSee(f"cannot look at the fleet: {told}", told)
-            there += told.items
-            version = version or told.version  # of the first page: the watch brings all later changes
-        missing = sorted(set(self.selection.names) - {name for name, _ in there})
+            answer = api.listed(NODES, "nodes", named, may="list nodes", **query)
+            if isinstance(answer, Unreadable):
+                if self.selection.selector is not None and watch.is_refused_selector(answer):
+                    raise UsageError(f"--selector {self.selection.selector!r}: {answer.detail}")
+                raise CannotSee(f"cannot look at the fleet: {answer}", answer)
+            found += answer.items
+            version = version or answer.version  # of the first page: the watch brings all later changes
+        missing = sorted(set(self.selection.names) - {name for name, _ in found})
         if missing and not self.selection.may_be_deleted:
             raise UsageError(f"no Node {', '.join(missing)}; nodeprep nodes lists them")
-        return tuple(one for _, one in there), version
+        return tuple(one for _, one in found), version
 
     def _context(self, api: ApiLists, nodes: Mapping[str, FleetNode]) -> tuple[FleetContext, tuple[str, ...]]:
         leases = api.listed(
@@ -267,12 +267,12 @@ class Fleet(Value):
         places = [f",spec.nodeName={name}" for name in with_gpus] if few else [""]
         found: list[tuple[str, int]] = []
         for place in places:
-            told: ListedObjects[tuple[str, int]] | Unreadable = api.listed(
+            answer: ListedObjects[tuple[str, int]] | Unreadable = api.listed(
                 PODS, "pods", fleet_rows.gpus_used, may="list pods --all-namespaces", fieldSelector=UNFINISHED + place
             )
-            if isinstance(told, Unreadable):
-                return told
-            found += told.items
+            if isinstance(answer, Unreadable):
+                return answer
+            found += answer.items
         return tuple(found)
 
 

@@ -68,12 +68,12 @@ def _merged(files: list[str], context: str | None) -> ApiAccess:
         raise UsageError(f"{where}: no such files")
     whole: dict[str, Any] = {"contexts": [], "clusters": [], "users": []}
     for file in there:
-        told = kubernetes_access.read(f"KUBECONFIG {file!r}", file)
-        if told.get("current-context"):
-            whole.setdefault("current-context", told["current-context"])
+        content = kubernetes_access.read(f"KUBECONFIG {file!r}", file)
+        if content.get("current-context"):
+            whole.setdefault("current-context", content["current-context"])
         for kind in ("contexts", "clusters", "users"):
             known = {one["name"] for one in whole[kind]}
-            whole[kind] += [_absolute(one, kind[:-1], file) for one in told[kind] if one["name"] not in known]
+            whole[kind] += [_absolute(one, kind[:-1], file) for one in content[kind] if one["name"] not in known]
     return kubernetes_access.loaded(where, whole, context, "", ".")
 
 

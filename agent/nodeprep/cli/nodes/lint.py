@@ -75,7 +75,7 @@ def _lint(where: FleetScope) -> int:
         names = names_in_force.names_in_force(api, fleet.config, fleet.namespace)
         want = Want(names.policy.unhealthy_taint, names.policy.bootstrap_taint, names.policy.effect)
         try:
-            told = api.listed(
+            answer = api.listed(
                 DAEMON_SETS,
                 "daemonsets.apps",
                 lambda one: (intolerant_daemon_set(one, want),),
@@ -83,13 +83,13 @@ def _lint(where: FleetScope) -> int:
             )
         except OddObject as odd:
             raise CannotSee(f"a DaemonSet is not what its schema says: {odd}") from odd
-    if isinstance(told, Unreadable):
-        raise CannotSee(f"cannot look at DaemonSets: {told}")
+    if isinstance(answer, Unreadable):
+        raise CannotSee(f"cannot look at DaemonSets: {answer}")
     scope.print_notes(tuple(filter(None, (names.read_error, names.missing))))
-    found = sorted((one for (one,) in told.items if one is not None), key=_order)
+    found = sorted((one for (one,) in answer.items if one is not None), key=_order)
     for one in found:
         terminal.put("\n".join((*_lines(one), "")))
-    terminal.put(_verdict(found, len(told.items), want))
+    terminal.put(_verdict(found, len(answer.items), want))
     return 1 if found else 0
 
 

@@ -35,19 +35,19 @@ def names_in_force(api: ApiReader, config: str | None, namespace: str) -> NamesI
     if config is not None:
         with usage.usage():
             return NamesInForce(_policy(_configuration(config)))
-    told = api.get("v1", "configmaps", CONFIG_MAP, namespace)
-    if isinstance(told, Unreadable):
+    answer = api.get("v1", "configmaps", CONFIG_MAP, namespace)
+    if isinstance(answer, Unreadable):
         return NamesInForce(
             GatePolicy(),
-            read_error=f"names of taints and labels: the defaults ({told}); --config FILE names others",
+            read_error=f"names of taints and labels: the defaults ({answer}); --config FILE names others",
         )
-    if told is None:
+    if answer is None:
         where = f"no ConfigMap {CONFIG_MAP} in namespace {namespace}"
         return NamesInForce(
             GatePolicy(),
             missing=f"names of taints and labels: the defaults ({where}); --config FILE names others",
         )
-    data = told.get("data")
+    data = answer.get("data")
     text = data.get(KEY) if isinstance(data, Mapping) else None
     if not isinstance(text, str):
         return NamesInForce(GatePolicy())

@@ -121,9 +121,9 @@ class _Removal(Value):
 
     def clean(self, for_good: Collection[str], marked_nodes: Collection[str]) -> None:
         """Remove it from the Nodes `for_good`, with their Leases, and from `marked_nodes`, which get the annotation."""
-        access, told = self.fleet.access, dict.fromkeys(for_good) | dict.fromkeys(marked_nodes, self.stamp)
+        access, marks = self.fleet.access, dict.fromkeys(for_good) | dict.fromkeys(marked_nodes, self.stamp)
         trouble = node_writes.for_each(
-            told, lambda name: node_writes.remove_owned(access, name, self.policy, told[name])
+            marks, lambda name: node_writes.remove_owned(access, name, self.policy, marks[name])
         )
         trouble += node_writes.for_each(
             for_good, lambda name: node_writes.remove_lease(access, name, self.fleet.namespace)
@@ -181,7 +181,7 @@ def _undo(fleet: Fleet, asked: ReleaseOptions) -> int:
     """Let agents write again: they continue from their state files."""
     with ApiLists(fleet.access) as api:
         nodes = fleet.objects(
-            api, lambda told: (str(fleet_rows.part(told, "metadata").get("name")), _is_released(told))
+            api, lambda node: (str(fleet_rows.part(node, "metadata").get("name")), _is_released(node))
         )
     if not nodes and not asked.everything:
         terminal.complain(asked.where.no_node_message)
@@ -209,10 +209,10 @@ def _owned_parts(fleet: Fleet, policy: GatePolicy, for_good: Collection[str] | N
     Raises CannotSee, UsageError.
     """
 
-    def ours(told: Object) -> tuple[str, OwnedParts]:
-        name = str(fleet_rows.part(told, "metadata").get("name"))
+    def ours(node: Object) -> tuple[str, OwnedParts]:
+        name = str(fleet_rows.part(node, "metadata").get("name"))
         return name, node_object.owned_parts(
-            WrittenNode.of(told), policy, for_good=for_good is None or name in for_good
+            WrittenNode.of(node), policy, for_good=for_good is None or name in for_good
         )
 
     with ApiLists(fleet.access) as api:

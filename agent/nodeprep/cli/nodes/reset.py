@@ -120,7 +120,7 @@ def _annotations(fleet: Fleet) -> dict[str, ResetAnnotations]:
     with ApiLists(fleet.access) as api:
         return dict(
             fleet.objects(
-                api, lambda told: (str(fleet_rows.part(told, "metadata").get("name", "")), ResetAnnotations.of(told))
+                api, lambda node: (str(fleet_rows.part(node, "metadata").get("name", "")), ResetAnnotations.of(node))
             )
         )
 
