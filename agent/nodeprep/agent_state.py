@@ -1,7 +1,7 @@
 """What the agent remembers of its node: passes in this boot, cases, and the node state.
 
-All times are CLOCK_BOOTTIME seconds of the boot `boot_id`. In another boot only `baseline`, `held` and `passed` mean
-anything. `decide` changes it, `doors/files/state_store.py` keeps it, and `check` reads it.
+All times are CLOCK_BOOTTIME seconds of the boot `boot_id`. In another boot only `baseline`, `hardware_profiles` and
+`passed` mean anything. `decide` changes it, `doors/files/state_store.py` keeps it, and `check` reads it.
 """
 
 from __future__ import annotations
@@ -86,21 +86,28 @@ class BlindSince(Value):
 
 
 class AgentState(Value):
-    """The memory. `at` is when it was last changed; `version` is the nodeprep that wrote it.
+    """All that the agent remembers. `at` is when it last changed. `version` is the nodeprep that wrote it.
 
-    `state` stands since `since`. `pass_streaks` and `blind` are by check id. `hardware_profiles` are the names of all
-    profiles that the hardware ever chose, which only a human removes; `profile` is the effective one in force as a
-    mapping that `job_profile.parse` reads, `chosen_by` who chose it (`by_hardware`: nobody else), and `parts` the
-    profiles that it is made of, each with the `names` of its lineage. `gates` are the gates (profile, stage) that stand
-    open by it, `waivers` those of the configuration. `baseline` is the profile of what this node had when it was first
-    ready, in the same form; None before. `passed` are the values, by "check place port", at which gate checks last
-    passed; `upgraded_at` is when another version took over, with `former_passed` as it was then and `former_gates` the
-    gates that stood open. `taint_tolerated`: nobody was last seen who serves a device plugin or the network and does
-    not tolerate our taint; else `intolerant` are their DaemonSets ("namespace/name", "" where nobody knows), each with
-    the time since when no pod of it was here, None while one is. `unproven_until`: gates that came to a profile that
-    was open, and until when it stays so though they are yet to pass; `came_with_version` are those of them that an
-    upgrade brought, which a rollout waits for. `reset_done` is the human's wish on the Node to start over that was last
-    followed. `serial` grows by one with every change that is kept.
+    `state` stands since `since`. `pass_streaks` and `blind` are by check id. `gates` are the open gates (profile,
+    stage). `serial` grows by one with every saved change.
+
+    Profiles: `hardware_profiles` are the names of all profiles that the hardware ever chose; only a human removes them.
+    `profile` is the effective profile in force, as a mapping that `job_profile.parse` reads. `chosen_by` says who chose
+    it (`by_hardware`: nobody else). `parts` are the profiles that it is made of, each with the `names` of its lineage.
+    `waivers` are those of the configuration. `baseline` is the profile of what this node had when it was first ready,
+    in the same form, None before.
+
+    Upgrades: `passed` are the values, by "check place port", at which gate checks last passed. `upgraded_at` is when
+    another version took over. `former_passed` is `passed` at that time, and `former_gates` are the gates that were
+    open. `unproven_until` are gates that were added to an open profile, each with the time until which the profile
+    stays open although they have not passed. `came_with_version` are those of them that an upgrade brought. A rollout
+    waits for them.
+
+    Taint: `taint_tolerated`: no pod was last seen that serves a device plugin or the network and does not tolerate our
+    taint. Otherwise `intolerant` are their DaemonSets ("namespace/name", "" if unknown), each with the time since when
+    none of its pods was here, None while one is.
+
+    `reset_done` is the last reset on the Node that was carried out.
     """
 
     boot_id: str = ""
