@@ -44,7 +44,7 @@ from tests.rigs.relay import Relay, entered
 from tests.rigs.waiting import until
 
 SHIPPED = Path(__file__).resolve().parents[2] / "daemonset"
-INSTALLED = ("base/namespace", "base/account", "base/fence", "components/alibaba/records")
+INSTALLED = ("base/namespace", "base/account", "base/admission-policy", "components/alibaba/records")
 NAMES = GatePolicy()
 CONFIG = "apiVersion: nodeprep.io/v1\nkind: Config\nmode: gate\ndefault: {}\ngate: {{profiles: ['*']}}\n"
 PROFILE = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: mine\ngates: [eni.up]\n"

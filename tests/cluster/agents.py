@@ -102,7 +102,7 @@ def agent(cluster: Cluster, on: str, name: str = ACCOUNT.name) -> Send:
     return sender(cluster, bound_token(cluster, on, name))
 
 
-def fence_in(cluster: Cluster) -> None:
+def enforce_policies(cluster: Cluster) -> None:
     """Two Nodes, four slots, the agents' account, and the admission policy in force."""
     cluster.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     account(cluster, ACCOUNT.name)
@@ -133,7 +133,7 @@ def is_denied(send: Send, write: Write) -> bool:
     return code == 422 and f"denied request: {admission_policy.RULE}{write.rule}" in told["message"]
 
 
-def errands_of(policy_enforced: Cluster, token: str, namespace: str = NAMESPACE) -> SideWrites:
+def side_writes_of(policy_enforced: Cluster, token: str, namespace: str = NAMESPACE) -> SideWrites:
     """What tests the admission policy in an agent with this token."""
     who = partial(dict[str, str], Authorization=f"Bearer {token}")
     peer = Peer(f"https://127.0.0.1:{policy_enforced.port}", authority=str(policy_enforced.authority))

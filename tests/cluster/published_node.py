@@ -47,7 +47,7 @@ GATE_FILE = 10.0  # seconds until a gate file is gone: two looks half a second a
 DOWN = "ip link set eth1 down"
 UP = f"ip link set eth1 up\nip route replace default via {GATEWAY} dev eth1 onlink table {{table}}"
 # The label and the Lease by which an agent tries an admission policy.
-FOREIGN, FOREIGN_LEASE = "fence-test.example.com/nodeprep", "fence-test.example.com"
+FOREIGN, FOREIGN_LEASE = "policy-test.example.com/nodeprep", "policy-test.example.com"
 OF_LEASE = "request.resource.resource == 'leases'"
 # Rules of policies by their messages: nobody writes the Node; an admission policy; one that keeps the agent from its
 # own Lease too.

@@ -51,10 +51,10 @@ from tests.cluster.agents import (
     agent,
     bound_token,
     controllers,
-    errands_of,
-    fence_in,
+    enforce_policies,
     is_denied,
     sender,
+    side_writes_of,
     tried,
     type_checked,
 )
@@ -71,7 +71,7 @@ AREA = NodeCondition(next(iter(AREAS)), "False", "PortDown", "mlx5_0/1 is down")
 @pytest.fixture(scope="module")
 def policy_enforced(cluster: Cluster) -> Cluster:
     """Two Nodes, four slots, and the admission policy in force."""
-    fence_in(cluster)
+    enforce_policies(cluster)
     return cluster
 
 
@@ -238,7 +238,7 @@ def test_an_account_of_another_name_is_not_admission_policyd_and_nobody_says_so(
 
 def says(policy_enforced: Cluster, token: str, namespace: str = NAMESPACE) -> bool | None:
     """What the agent's own test finds with this token."""
-    side_writes = errands_of(policy_enforced, token, namespace)
+    side_writes = side_writes_of(policy_enforced, token, namespace)
     side_writes.test_admission_policy()
     return side_writes.policy_enforced
 
@@ -256,7 +256,7 @@ def test_the_documented_filter_drops_the_dry_runs_of_the_test_and_no_other_line(
     bound = bound_token(policy_enforced, NODE)
     send = sender(policy_enforced, bound)
     before = len(policy_enforced.audited())
-    errands_of(policy_enforced, bound).test_admission_policy()
+    side_writes_of(policy_enforced, bound).test_admission_policy()
     stolen = (
         (f"{NODES}/{NODE}", label(FOREIGN_LABEL, "a")),
         (f"{NODES}/{OTHER}?dryRun=All", label(FOREIGN_LABEL, "a")),
@@ -312,7 +312,7 @@ def test_a_policy_that_goes_is_missed_within_two_dry_runs(policy_enforced: Clust
             policy_enforced.create(f"{ADMISSION}/{PLURALS[one['kind']]}", one)
     for _, denied in HALVES.values():
         await_denial(send, denied, holds=True)
-    side_writes, found = errands_of(policy_enforced, token), list[bool | None]()
+    side_writes, found = side_writes_of(policy_enforced, token), list[bool | None]()
 
     def test() -> None:
         side_writes.test_admission_policy()

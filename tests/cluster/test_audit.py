@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.admission_policy_writes import LEASES, NODE, NODES, OTHER, label, lease
-from tests.cluster.agents import ACCOUNT, bound_token, errands_of, fence_in, sender
+from tests.cluster.agents import ACCOUNT, bound_token, enforce_policies, sender, side_writes_of
 from tests.rigs.absent import cannot_start
 from tests.rigs.cluster import CannotStart, Cluster
 from tests.rigs.waiting import until
@@ -28,7 +28,7 @@ def cluster() -> Iterator[Cluster]:
     except CannotStart as reason:
         cannot_start(reason)
     with made:
-        fence_in(made)
+        enforce_policies(made)
         yield made
 
 
@@ -37,7 +37,7 @@ def test_what_the_documented_policy_keeps(cluster: Cluster) -> None:
     token = bound_token(cluster, NODE)
     send = sender(cluster, token)
     before = len(cluster.requests(ACCOUNT.user))
-    side_writes = errands_of(cluster, token)
+    side_writes = side_writes_of(cluster, token)
     side_writes.test_admission_policy()
     assert side_writes.policy_enforced is True
     assert send("POST", LEASES, {"metadata": {"name": OWN}, "spec": lease(NODE)})[0] == 201

@@ -94,7 +94,7 @@ def test_a_cluster_without_a_admission_policy(cluster: Cluster, here: Checked, t
         assert one.agent.metrics()["nodeprep_node_ok"] == 1
         with denying(cluster, one.name, FENCED):
             soon = 1.25 * (seconds(begun) + FIRST_RETRY_SECONDS) + BUSY
-            until(lambda: one.agent.metrics()["nodeprep_admission_policy_ok"] == 1, "fence", soon)
+            until(lambda: one.agent.metrics()["nodeprep_admission_policy_ok"] == 1, "admission policy", soon)
             until(lambda: NOT_ENFORCED not in one.agent.condition()["message"], "word of it that is taken back", BUSY)
             assert one.says().startswith("True ")
 

@@ -430,7 +430,7 @@ def test_a_cluster_without_a_admission_policy_until_it_has_one(cluster: Cluster)
         assert all(one.at - first > 0.9 * FIRST_RETRY_SECONDS for one in again), "it is not in doubt at each look"
         with denying(cluster, "policy-not-enforced", FENCED):
             made.publisher.forget_denials()
-            until(lambda: made.publisher.api_status.policy_enforced, "fence")
+            until(lambda: made.publisher.api_status.policy_enforced, "admission policy")
             assert made.publisher.api_status.for_condition == ""
 
 

@@ -312,8 +312,8 @@ def test_it_is_asked_for_again_at_once_where_it_may_be_allowed() -> None:
     side_writes.dry_run_at = clock.now() + DRY_RUN_SECONDS
     told[0] = ALLOWED
     side_writes.forget_denials()
-    (renewal, work), (fence, _) = side_writes.due(SEEN, 0.0, with_events=False)
-    assert max(fence, renewal) < clock.now()
+    (renewal, work), (dry_run, _) = side_writes.due(SEEN, 0.0, with_events=False)
+    assert max(dry_run, renewal) < clock.now()
     work()
     assert (side_writes.denied, side_writes.trouble) == ("", "")
     assert side_writes.due(SEEN, 0.0, with_events=False)[0][0] > clock.now() + RENEW_SECONDS

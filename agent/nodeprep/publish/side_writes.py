@@ -32,7 +32,7 @@ ALIVE_RECHECK_SECONDS = 5.0  # seconds until a due Lease is tried again if the c
 EVENTS_LIMIT = 16  # Events that wait for the server; the oldest are dropped
 DRY_RUN_QUERY = "?dryRun=All"
 # Neither is ours, so the admission policy denies both: a label on the own Node, and a Lease in the own namespace.
-FOREIGN_LABEL, FOREIGN_LEASE = "fence-test.example.com/nodeprep", "fence-test.example.com"
+FOREIGN_LABEL, FOREIGN_LEASE = "policy-test.example.com/nodeprep", "policy-test.example.com"
 LABELS, OWN_LEASE = (
     "nodeprep:labels",
     "nodeprep:own-lease",
