@@ -8,13 +8,13 @@ unit_packages := strace iproute2 util-linux procps prometheus openssl
 bench_packages := gcc libc6-dev
 cluster_packages := jq
 benches := $(filter-out $(addprefix tests/bench/,__init__.py limits.py options.py),$(wildcard tests/bench/*.py))
-# In this order, $(lanes) at a time: first what is long. An emulated guest takes up to a processor, so all else makes way
-# for the two; what only computes makes way for what keeps time.
+# In this order, $(lanes) at a time: long steps first. An emulated guest takes up to a processor, so the two guests have
+# the highest priority. Steps that only compute have the lowest.
 steps := test-guests test-cluster test-lab test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-bare
 lanes := 3
 guests := tests/kubernetes/test_training_pod.py tests/kubernetes/test_guest.py
 next := nice -n 5
-# What waits for longest is begun first; a process that has nothing left takes tests from the one that has most of them.
+# Tests that wait longest begin first. An idle process takes tests from the one that has most of them.
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
 last := nice -n 15
 proofs := fuzz histories chaos coverage tests bench
@@ -29,9 +29,9 @@ check-node: ## set up .venv and judge this host with it
 	@.ci/venv run
 	@.ci/check-node
 
-# Goes on after a failure, so that one run shows everything that is wrong.
+# Continues after a failure, so that one run shows all failures.
 .PHONY: test
-test: setup ## lint and all tests, with what they need installed
+test: setup ## lint and all tests; installs what they need
 	@rm -rf .venv/steps; mkdir .venv/steps; began=$$(date +%s); \
 	export NODEPREP_STEPS=$(CURDIR)/.venv/steps; failed=; \
 	$(MAKE) -k -j $(lanes) $(addprefix step-,$(steps)) || failed=yes; \
@@ -42,7 +42,7 @@ test: setup ## lint and all tests, with what they need installed
 $(addprefix step-,$(steps)): step-%:
 	@.ci/step $* $(MAKE) $*
 
-# What a change can break that needs no rig, and the tests of rigs that were changed themselves.
+# All tests without a rig, and the changed tests of rigs.
 .PHONY: quick
 quick: ## lint, values, trees, and the tests that your change touches, in three minutes
 	@.ci/venv dev
@@ -54,9 +54,9 @@ quick-tests: ## the tests of `make quick`
 	@.ci/step quick-tests $(py) -m pytest -q -n 4 --dist worksteal $(foreach part,$(rigs),--ignore tests/$(part)) tests
 	@touched=$$(.ci/touched); test -z "$$touched" || $(py) -m pytest -q $$touched
 
-# A rig names its own packages; one apt call for all of them.
+# Each rig names its own packages. One apt call installs them all.
 .PHONY: setup
-setup: ## what all tests need: Debian packages, and .venv with the development lock
+setup: ## install for all tests: Debian packages, and .venv with the development lock
 	@.ci/venv dev
 	@packages="$(lint_packages) $(unit_packages) $(bench_packages) $(cluster_packages)" && \
 	packages="$$packages $$($(py) tests/rigs/lab.py packages)" && \
@@ -87,7 +87,7 @@ test-netns: ## a Terway node, and agents on it, in network namespaces
 	$(next) $(py) -m pytest -n 3 --dist worksteal tests/netns
 
 .PHONY: test-cluster
-test-cluster: ## what Kubernetes says and takes, by real API servers; building them takes minutes once
+test-cluster: ## real API servers; the first build takes minutes
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/bare_debian.py packages)" && \
 	.ci/apt $(bench_packages) $(cluster_packages) $$packages
@@ -102,7 +102,7 @@ test-kubernetes: ## the shipped manifests on real kubelets
 	$(next) $(py) -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/kubernetes/test_rollout.py tests/kubernetes $(foreach one,$(guests),--ignore $(one))
 
 .PHONY: test-lab
-test-lab: ## a QEMU guest with a real RoCE device: every fault of it, found and mended
+test-lab: ## a QEMU guest with a real RoCE device: each of its faults, found and mended
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/lab.py packages)" && .ci/apt $$packages
 	$(py) -m pytest tests/lab
@@ -126,17 +126,17 @@ fuzz: ## 3,000 damaged trees, or COUNT=: no traceback, no hang, no false READY
 	$(last) $(py) tests/fuzz.py --trees $(or $(COUNT),3000)
 
 .PHONY: histories
-histories: ## 25,000 drawn lives of a node, or COUNT=: no gate opens without its passes
+histories: ## 25,000 random histories of a node, or COUNT=: no gate opens without its passes
 	@.ci/venv dev
 	$(last) $(py) tests/histories.py --count $(or $(COUNT),25000)
 
 .PHONY: sabotage
-sabotage: ## every check, made blind, is caught by its own test
+sabotage: ## every check that is made blind fails its own test
 	@.ci/venv dev
 	$(last) $(py) tests/sabotage.py
 
 .PHONY: coverage
-coverage: ## what the tests of values, trees, doors and namespaces run of the code, in every process that they start
+coverage: ## code coverage of the tests of values, trees, doors and namespaces, with all their child processes
 	@.ci/venv dev
 	@.ci/apt $(unit_packages)
 	@rm -rf .venv/coverage; mkdir .venv/coverage
@@ -165,7 +165,7 @@ bench: ## figures and their limits: start-up, looks, network, agent, taint, port
 	$(py) tests/bench/taint.py requests --ack || failed="$$failed taint.py requests --ack"; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
-# What takes hours, and shows more of what `make test` shows too. Each proof writes what it printed into proofs/.
+# More of the cases of `make test`, for hours. Each proof writes its output into proofs/.
 .PHONY: prove
 prove: setup ## the long proofs: a million histories, an hour of chaos, long tests, benches; their output is kept in proofs/
 	@failed=; for proof in $(proofs); do $(MAKE) prove-$$proof || failed="$$failed $$proof"; done; \
@@ -182,16 +182,16 @@ prove-chaos: MINUTES := 60
 export COUNT MINUTES
 
 .PHONY: docs
-docs: ## write what is generated from the code: docs/checks.md and the picture in the README
+docs: ## write the generated files: docs/checks.md and the picture in the README, among others
 	@.ci/venv dev
 	$(py) docs/generate.py
 	$(py) -m docs.picture
 
 .PHONY: lock
-lock: ## write requirements*.lock anew from pyproject.toml; UPGRADE=1 takes the newest that fits
+lock: ## rewrite requirements*.lock from pyproject.toml; UPGRADE=1 takes the newest versions that fit
 	@.ci/lock $(if $(UPGRADE),--upgrade)
 
 .PHONY: clean
-clean: ## remove what was built: .venv, caches
+clean: ## remove .venv and caches
 	@rm -rf .venv .venv.lock .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
 	@find agent tests -name __pycache__ -type d -prune -exec rm -rf {} +

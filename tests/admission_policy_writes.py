@@ -1,4 +1,4 @@
-"""Writes to Nodes and Leases that an agent of the Node "bound" may not do, and the rule that ought to stop each."""
+"""Writes to Nodes and Leases that an agent of the Node "bound" may not do, and the rule that must stop each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POOL = "example.com/pool"
 
 
 def node(name: str, **spec: Any) -> dict[str, Any]:
-    """A Node with something of everybody: a pool's label, a human's annotation, foreign taints and conditions."""
+    """A Node with things of others: a pool's label, a human's annotation, foreign taints and conditions."""
     conditions = [
         {"type": kind, "status": "True", "reason": "Said", "message": "", "lastHeartbeatTime": ago(60)}
         for kind in ("Ready", "SufficientIP")
@@ -53,7 +53,7 @@ def lease(holder: str | None, renewed: float | None = 0.0, seconds: int | None =
 
 
 def entry(*fields: str, manager: str = "none") -> dict[str, Any]:
-    """Of managedFields: what `manager` claims of a Lease's spec, in a time to come."""
+    """An entry of managedFields: the fields of a Lease's spec that `manager` claims, with a time in the future."""
     return {
         "manager": manager,
         "operation": "Update",
@@ -65,13 +65,13 @@ def entry(*fields: str, manager: str = "none") -> dict[str, Any]:
 
 
 def slot(spec: dict[str, Any], *entries: dict[str, Any]) -> dict[str, Any]:
-    """How a slot is taken and kept: only the entry of the write itself is left, for the write sets `renewTime`."""
+    """How a slot is taken and kept: only the entry of the write itself is left, because the write sets `renewTime`."""
     return {"metadata": {"managedFields": list(entries) or [entry("renewTime")]}, "spec": spec}
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A request and the rule that denies it; `bound`: it is from the agent of NODE, else from a token of no pod."""
+    """A request and the rule that denies it. `bound`: from the agent of NODE, else from a token without a pod."""
 
     rule: str
     why: str
@@ -100,7 +100,7 @@ def condition(kind: str, **more: str) -> dict[str, Any]:
 
 
 OWN_STATUS, SLOT = f"{NODES}/{NODE}/status", f"{LEASES}/nodeprep-slot-0"
-LASTS, ENDLESS, OVER = (f"{LEASES}/nodeprep-slot-{number}" for number in (1, 2, 3))  # slots of another, by their time
+LASTS, ENDLESS, OVER = (f"{LEASES}/nodeprep-slot-{number}" for number in (1, 2, 3))  # foreign slots, by their time
 DAY = 86400
 WIPED: dict[str, Any] = {"metadata": {"managedFields": [{}]}}
 OURS = label("nodeprep.io/state", "Ready")

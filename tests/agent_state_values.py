@@ -1,4 +1,4 @@
-"""Words for tests of what is decided over time: checks, findings of them, glances and cases."""
+"""Builders for tests of decisions over time: checks, findings, observations and cases."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _judge(_: Seen) -> Iterator[Verdict]:
 
 
 def check(check_id: str = "port.state", **different: Any) -> Check:
-    """A gate check about devices, damped as HARD."""
+    """A gate check about devices, of the confirmation class `fast`."""
     usual: dict[str, Any] = {
         "id": check_id,
         "question": "?",
@@ -69,7 +69,7 @@ def finding(
     root: str | None = None,
     waived: Waived | None = None,
 ) -> Finding:
-    """What a check says of mlx5_3/1; `place=""` and `port=None` say it of the node. UNKNOWN is told as by a round."""
+    """A finding on mlx5_3/1; with `place=""` and `port=None`, on the node. UNKNOWN looks as from a check round."""
     reason = reason or {Status.FAIL: "NoSignal", Status.UNKNOWN: "CannotLook"}.get(status, "Fine")
     blind = BLIND if status is Status.UNKNOWN else None
     verdict = Verdict(
@@ -106,6 +106,6 @@ def case(check_id: str = "port.state", **different: Any) -> Case:
 
 
 def agent_state(**different: Any) -> AgentState:
-    """The memory of one boot of one node, written by version 1.0."""
+    """The agent state of one boot of one node, written by version 1.0."""
     usual: dict[str, Any] = {"boot_id": BOOT, "node_uid": "uid-1", "version": "1.0"}
     return AgentState(**(usual | different))

@@ -1,4 +1,4 @@
-"""Kubernetes objects as the API server keeps them: a node of ACK with Terway, and what its controllers record of it."""
+"""Kubernetes objects as the API server keeps them: a node of ACK with Terway, and its controllers' records."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def pod(name: str = "client-b6989bf87-2bgtc", namespace: str = "default", on: st
 
 
 def terway_pod(on: str = NODE) -> dict[str, Any]:
-    """One whose init container refuses the node."""
+    """A Terway pod whose init container refuses the node."""
     told = pod("terway-eniip-x7k2p", "kube-system", on)
     told["metadata"]["labels"] = {"app": "terway-eniip"}
     told["spec"] |= {"hostNetwork": True, "initContainers": [{"name": "terway-init", "image": "terway"}]}

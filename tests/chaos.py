@@ -1,11 +1,11 @@
-"""Throws faults at a real agent on a node in namespaces, and watches that it never tells what is not so.
+"""Throws faults at a real agent on a node in namespaces, and checks that it never says anything untrue.
 
     python tests/chaos.py [--minutes 2] [--seed N] [--default-confirmation]
 
 Real: links, routes, rules and files of the node (tests/rigs/netns.py), signals, a disk that is full or read-only, bytes
-that flip in the memory, forged gate files, a shifted CLOCK_BOOTTIME. Stands for something: another boot is another boot
-id, and an empty run directory. What must hold is tests/chaos_rules.py. A seed gives the same deeds, and not the same
-moments. Prints what it did and saw; exits 1 on a violation, 77 where such a node cannot be made.
+that flip in the state file, forged gate files, a shifted CLOCK_BOOTTIME. Not real: another boot is another boot id and
+an empty run directory. tests/chaos_rules.py has the rules. A seed gives the same deeds, and not the same moments.
+Prints what it did and saw. Exits 1 on a violation, 77 if such a node cannot be made.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tests.rigs.netns_node import Shape, Unavailable
 READ = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1], timeout=10).read().decode())"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 FAST, DEFAULT = 3.0, 30.0  # seconds; confirmation.pass-span
-USUAL = 0.5  # seconds; `nodeprep check` takes 0.3 where nothing else runs
-OPENS = 30.0  # seconds beside the span, for a gate to open where all is mended: metadata is asked every 15 s
+USUAL = 0.5  # seconds; `nodeprep check` takes 0.3 on an idle machine
+OPENS = 30.0  # seconds besides the span, until a gate opens when all is mended: metadata is asked every 15 s
 
 
 class Watcher:
-    """The process that watches; `tell` gives it what is done, `violations` is what it said."""
+    """The process that watches. `tell` gives it the deeds, `violations` are those that it found."""
 
     def __init__(self, node: Node, place: Path, span: float, log: TextIO | None) -> None:
         self.violations: list[str] = []
@@ -76,7 +76,7 @@ class Watcher:
 
 
 def slower(node: Node) -> float:
-    """How many times as long as usual this machine takes, by the quickest of three checks."""
+    """This machine's time over the usual time, by the quickest of three checks."""
 
     def seconds() -> float:
         began = now()
@@ -87,7 +87,7 @@ def slower(node: Node) -> float:
 
 
 def acts(deeds: Deeds, span: float) -> dict[Callable[[], None], int]:
-    """What one act of the chaos may be, by how often."""
+    """The possible acts of the chaos, with their weights."""
 
     def calm() -> None:
         deeds.count("calm")
@@ -113,7 +113,7 @@ def chaos(deeds: Deeds, agent: Process, span: float, until: float) -> None:
 
 
 def ends_well(deeds: Deeds, agent: Process, span: float) -> str:
-    """Once all is mended, the gate opens: "" or why not."""
+    """The gate must open when all is mended: "" or why not."""
     deeds.mend_all()
     deeds.configure(agent.place / "etc/config.yaml", "gate")
     agent.reset()

@@ -18,7 +18,7 @@ from nodeprep import state_file
 from nodeprep.doors.files.state_store import DamagedFile, Store
 from tests.rigs.netns import ENVIRONMENT, REPOSITORY, Node
 
-LONG = 60.0  # seconds for a start or an end on a machine that has much to do
+LONG = 60.0  # seconds for a start or an end on a busy machine
 PORT = 9842
 SHOWN = ("started", "start-trouble", "state", "convicted", "released", "latched")  # in the time line
 WORDS = ("from", "to", "state", "check", "subject", "why", "message")
@@ -27,10 +27,10 @@ Tell = Callable[..., None]
 
 
 class Process:
-    """One agent on the node at a time. `tell` is told of all that happens, before it or after it, as rules want it.
+    """One agent on the node at a time. `tell` gets every event, before or after it, as the rules need it.
 
-    `offset` shifts CLOCK_BOOTTIME of the next start. `tampered` is whether its memory was damaged since the
-    last one, `anew` whether nothing vouches for the node at the next start.
+    `offset` shifts CLOCK_BOOTTIME of the next start. `tampered`: its state file was damaged since the last start.
+    `anew`: nothing proves the node at the next start.
     """
 
     def __init__(self, node: Node, place: Path, tell: Tell) -> None:
@@ -42,7 +42,7 @@ class Process:
         self.latched = False
         self.tampered = False
         self.anew = False
-        self._damaged: dict[str, bytes] = {}  # what was damaged before the start, by file
+        self._damaged: dict[str, bytes] = {}  # the content that was damaged before the start, by file
         self.starts = 0
         self.events: Counter[str] = Counter()
         self.lines: list[str] = []
@@ -65,7 +65,7 @@ class Process:
 
     @property
     def socket_directory(self) -> Path:
-        """Where its memory is kept that the state directory has no room for."""
+        """Where its state file is kept if the state directory has no room."""
         return self.place / "socket"
 
     @property
@@ -98,7 +98,7 @@ class Process:
         self.tell("started", pid=self._process.pid)
 
     def refuses(self) -> None:
-        """Start it where it must not run: it says why in one line and exits 2."""
+        """Start it although it must not run: it says why in one line and exits 2."""
         done = subprocess.run(
             self.argv("agent", "--config", f"{self.place}/etc/config.yaml", *self.where, "--port", "0"),
             capture_output=True, text=True, check=False, timeout=LONG, env={**os.environ, **ENVIRONMENT},
@@ -111,7 +111,7 @@ class Process:
         self._process.send_signal(number)
 
     def end(self, number: signal.Signals) -> None:
-        """End it, and look whether its memory is whole."""
+        """End it, and check that its state file is whole."""
         assert self._process is not None
         assert self._reader is not None
         self.tell("ending", by=number.name)
@@ -126,7 +126,7 @@ class Process:
             return
         for one in self.damage():
             if self._damaged.get(one.path) == _content(one.path):
-                self.tampered = self.anew = True  # it ended before it wrote there, and the next start meets it
+                self.tampered = self.anew = True  # it ended before it wrote there, so the next start reads the damage
             else:
                 self.tell("wrong", text=f"after {number.name} the memory is not whole: {one}")
 
@@ -134,7 +134,7 @@ class Process:
         return Store(str(self.memory), str(self.socket_directory))
 
     def believes_closed(self) -> bool:
-        """Whether by its memory no gate stands open."""
+        """Whether no gate is open by its state file."""
         loaded = state_file.load(self.store())
         return loaded.agent_state is None or not loaded.agent_state.gates
 
@@ -142,7 +142,7 @@ class Process:
         return list(self.store().load().damaged)
 
     def reset(self) -> None:
-        """What a human would do."""
+        """Reset it as a human would."""
         self.tell("reset")
         done = self.node.run("nodeprep", "reset", "--socket-dir", f"{self.place}/socket", check=False)
         self.latched = False

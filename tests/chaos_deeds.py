@@ -1,4 +1,4 @@
-"""What chaos does to an agent, to what it lives on and to what it keeps, besides the faults of its node."""
+"""The chaos on an agent, its environment and its files, besides the faults of its node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BAD = ("{", "mode: gate\n", f"{CONFIG}typo: 1\n", "", "\x00\xff", "apiVersion: n
 
 
 class Deeds(Faults):
-    """All that may be done. `copies` are memories of before."""
+    """All deeds. `copies` are earlier state files."""
 
     def __init__(self, node: Node, agent: Process, rng: Random, tell: Tell, span: float) -> None:
         super().__init__(node, rng, tell)
@@ -40,7 +40,7 @@ class Deeds(Faults):
         self.copies: list[bytes] = []
         self.boot_id = ""
 
-    # Faults of what the agent lives on.
+    # Faults of the agent's environment.
 
     def full_disk(self) -> None:
         self.count("full disk")
@@ -65,7 +65,7 @@ class Deeds(Faults):
             self.node.run("umount", "-l", state)  # an agent that was started meanwhile has its lock there
 
     def node_breaks_and_mends(self) -> None:
-        """Something that is to be remembered, and perhaps a death with it."""
+        """A fault that must be remembered, and perhaps a death with it."""
         self.make()
         pause(self.rng.uniform(0, 4))
         if self.rng.random() < 0.5:
@@ -75,7 +75,7 @@ class Deeds(Faults):
         pause(self.rng.uniform(0, 2))
 
     def configuration(self) -> None:
-        """A configuration that cannot be meant, then another that can."""
+        """An invalid configuration, then a valid one."""
         self.count("configuration")
         file = self.agent.place / "etc/config.yaml"
         for _ in range(self.rng.randint(0, 2)):
@@ -113,7 +113,7 @@ class Deeds(Faults):
         self.tell("continued")
 
     def die(self) -> None:
-        """Killed or stopped, something happens, and started again."""
+        """The agent is killed or stopped, something happens, and it is started again."""
         number = self.rng.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM))
         self.count(number.name)
         self.agent.end(number)
@@ -136,7 +136,7 @@ class Deeds(Faults):
         self.configure(file)
 
     def die_proving(self) -> None:
-        """Everything is mended, and the agent dies amid its passes."""
+        """Everything is mended, and the agent dies during its passes."""
         self.make()
         pause(self.rng.uniform(1, 3))
         self.mend_all()
@@ -152,7 +152,7 @@ class Deeds(Faults):
         self.die()
 
     def die_deciding(self) -> None:
-        """It is killed about when it believes a fault, and keeps it."""
+        """It is killed about when it convicts a fault and saves it."""
         self.make()
         pause(self.rng.uniform(0.3, 1.0))
         self.die()
@@ -163,7 +163,7 @@ class Deeds(Faults):
             self.copies = [*self.copies[-3:], file.read_bytes()]
 
     def _writable(self) -> bool:
-        """Whether the disk lets chaos write; it may have filled it itself."""
+        """Whether chaos can write to the disk. It may have filled the disk itself."""
         probe = self.agent.memory / "probe"
         with suppress(OSError):
             probe.write_bytes(bytes(1 << 16))
@@ -174,7 +174,7 @@ class Deeds(Faults):
         return False
 
     def _anew(self) -> None:
-        """After what was done, nothing vouches for the node any more."""
+        """After this deed nothing proves the node any more."""
         self.agent.anew = True
         self.tell("proof-wanted")
 
@@ -183,16 +183,16 @@ class Deeds(Faults):
             self.count("memory deleted")
             for directory in (self.agent.memory, self.agent.socket_directory):
                 (directory / "memory.json").unlink(missing_ok=True)
-            self.agent.tampered = False  # what was damaged is gone
+            self.agent.tampered = False  # the damaged content is gone
             self._anew()
 
     def older(self) -> None:
-        """An older copy of the memory; the gate file, if there is one, is of the newer."""
+        """An older copy of the state file. The gate file, if there is one, belongs to the newer."""
         if self.copies and self._writable():
             self.count("memory of before")
             (self.agent.socket_directory / "memory.json").unlink(missing_ok=True)
             (self.agent.memory / "memory.json").write_bytes(self.rng.choice(self.copies))
-            self.agent.tampered = bool(self.agent.damage())  # a damaged one may just have been replaced
+            self.agent.tampered = bool(self.agent.damage())  # this may have replaced a damaged one
 
     def rot(self) -> None:
         """Bytes flip."""
@@ -215,7 +215,7 @@ class Deeds(Faults):
             self._anew()
 
     def plant(self) -> None:
-        """A gate file that no passes opened, of this boot or another."""
+        """A forged gate file, of this boot or another."""
         gate = self._gate()
         if gate.exists() or not self.agent.believes_closed():
             return
@@ -233,7 +233,7 @@ class Deeds(Faults):
         self.agent.offset = self.rng.choice((0, 5, 3600, 86400 * 400))
 
     def boot(self) -> None:
-        """The node is booted: the directories in /run are empty, unless somebody put them on a disk."""
+        """The node is booted: the directories in /run are empty, unless they are on a disk."""
         self.count("boot")
         self.set_boot()
         if self.rng.random() < 0.7:

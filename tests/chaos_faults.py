@@ -1,4 +1,4 @@
-"""What chaos breaks on a node of the netns rig, and how it is mended; the agent is asked nothing and told nothing."""
+"""The faults that chaos makes on a node of the netns rig, and how it mends them. It does not talk to the agent."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.rigs.netns import Node
 from tests.rigs.netns_node import CONFLIST, GATEWAY
 
 HARD = 3.0  # seconds; two looks half a second apart, the first up to a second late: 0.5 to 1.6 s
-POLLED = 6.0  # seconds; what no event source tells of is looked at every 2 s, and two such looks are 1 s apart
-MANY = 6  # that stand at once
+POLLED = 6.0  # seconds; faults without an event source are looked at every 2 s, and two such looks are 1 s apart
+MANY = 6  # faults that stand at once
 CNI, TORN = "/etc/cni/net.d", CONFLIST[:60]
 
 
@@ -24,8 +24,8 @@ CNI, TORN = "/etc/cni/net.d", CONFLIST[:60]
 class Breakage:
     """A fault that the profile's gates see: how it is made and mended, and within how many seconds it is believed.
 
-    `on` is what only one of them may be about at a time; `by_metadata` says that to see it, the metadata service is
-    asked.
+    `on` is its object; only one fault at a time may have it. `by_metadata`: the agent needs the metadata service to see
+    it.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Breakage:
 
 
 class Faults:
-    """Faults of a node. `standing` are the breakages that stand; `counted` is how often each kind of deed was done."""
+    """Faults of a node. `standing` are the breakages that stand. `counted` counts each kind of deed."""
 
     def __init__(self, node: Node, rng: Random, tell: Tell) -> None:
         self.node, self.rng, self.tell = node, rng, tell
@@ -58,7 +58,7 @@ class Faults:
         return found
 
     def _up(self, name: str, route_back: Callable[[], object]) -> None:
-        """As Terway does it: the link, and the route that went with it."""
+        """As Terway does it: set the link up, and restore the route that went with it."""
         self.node.ip("link", "set", name, "up")
         route_back()
 
@@ -101,7 +101,7 @@ class Faults:
             self.make_one(self._another())
 
     def _another(self) -> Breakage:
-        """One that neither stands nor is about what another one broke: to mend that would mend it too."""
+        """A breakage that does not stand, and with another object: mending the one would mend the other."""
         taken = {one.on for one in self.standing.values() if one.on}
         free = [one for one in self.breakages if one.name not in self.standing and one.on not in taken]
         return self.rng.choice(free)
@@ -125,12 +125,12 @@ class Faults:
             self.mend_one(name)
 
     def hold(self) -> None:
-        """A fault that stands longer than anybody may take to see it."""
+        """A fault that stands longer than its limit."""
         self.make()
         pause(self.rng.uniform(3, 9))
 
     def flap(self) -> None:
-        """A fault that comes and goes, faster than anybody looks."""
+        """A fault that comes and goes faster than looks."""
         one = self._another()
         for _ in range(self.rng.randint(2, 12)):
             self.make_one(one)
@@ -146,7 +146,7 @@ class Faults:
         beside = self.node.start("ip", "-batch", "-")
         assert beside.stdin is not None
         try:
-            beside.stdin.write("\n".join(lines[:400]))  # what the pipe takes at once; the rest while ip works on it
+            beside.stdin.write("\n".join(lines[:400]))  # as much as the pipe takes at once; the rest while ip works
             if self.rng.random() < 0.5:
                 self.make()
             beside.stdin.write("\n".join(["", *lines[400:]]))
@@ -164,7 +164,7 @@ class Faults:
         self.tell("metadata", fine=True)
 
     def slow(self) -> None:
-        """Somebody else eats the processor."""
+        """Another process takes the processor."""
         seconds = self.rng.uniform(1, 4)
         self.count("slow processor")
         self.tell("slow", seconds=seconds)

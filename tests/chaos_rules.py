@@ -1,6 +1,6 @@
-"""What must hold whatever is done to an agent: rules over what was done, and over what is seen of it every moment.
+"""The rules that must hold under all chaos: over the deeds, and over samples of the agent.
 
-Nothing here asks anybody: tests/chaos_watch.py looks, and tests/test_chaos_rules.py feeds values. All times are
+This module does no I/O: tests/chaos_watch.py looks, and tests/test_chaos_rules.py feeds values. All times are
 CLOCK_BOOTTIME seconds.
 """
 
@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-STEP = 0.2  # seconds that one sample counts for at most: where this machine stood still, nobody could act
-STILL = 1.0  # seconds between two samples after which it stood still, and a look of the agent's may have been too late
-AGAIN = 16.0  # seconds until the agent, which waits 15, has asked again for what it could not look at
+STEP = 0.2  # seconds that one sample counts for at most: while this machine stood still, nobody could act
+STILL = 1.0  # seconds between two samples that say that it stood still; a look of the agent may have been too late
+AGAIN = 16.0  # seconds until the agent has asked again for an unreadable fact; it waits 15
 START = 4.0  # seconds from a start to the first look
 AGREE = 2.0  # seconds for which files and metrics may differ
 HEALTH = 10.0  # seconds without an answer, or without a round
-IMDS = 25.0  # seconds after which a metadata service that answers again was asked again
-SLOWER = 3.0  # times as long as else, while something else eats the processor
+IMDS = 25.0  # seconds until a metadata service that answers again is asked again
+SLOWER = 3.0  # factor of time while another process takes the processor
 MOST = {"rss": 70 << 20, "threads": 40, "descriptors": 80}
-TIMELINE = 60.0  # seconds of what was done before, shown with a violation
-PLANTED = "planted"  # what a gate file that the chaos made says for its time
+TIMELINE = 60.0  # seconds of earlier deeds that are shown with a violation
+PLANTED = "planted"  # the time in a gate file that the chaos made
 
 
 @dataclass(slots=True)
 class Fault:
-    """What the chaos broke. It is `certain` once it stood for `limit` seconds in which an agent ran: it was seen."""
+    """A fault of the chaos. It is `certain` to be seen when it has stood for `limit` seconds in which an agent ran."""
 
     name: str
     limit: float
@@ -38,9 +38,9 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one moment shows. `gates` are the files of the stage ready by profile; None is what could not be asked.
+    """One moment. `gates` are the files of the stage ready by profile. None stands for a thing that could not be asked.
 
-    `metrics` were served within the last second; `healthy` is what `/healthz` said; `sizes` are as in MOST.
+    `metrics` were served within the last second. `healthy` is the answer of `/healthz`. `sizes` are as in MOST.
     """
 
     at: float
@@ -53,9 +53,9 @@ class Sample:
 
 @dataclass(slots=True)
 class Rules:
-    """Fed with what was done (`tell`) and what is seen (`see`), in the order of time; says what must not be.
+    """Gets deeds (`tell`) and samples (`see`), in the order of time; returns violations.
 
-    `slower` is how many times as long as usual this machine takes.
+    `slower` is this machine's time over the usual time.
     """
 
     span: float
@@ -80,7 +80,7 @@ class Rules:
     _said: set[str] = field(default_factory=set)
 
     def tell(self, event: Mapping[str, Any]) -> str:
-        """Something was done, or is about to be; a violation that whoever did it saw already, or ""."""
+        """A deed that was done or will be. Returns a violation that its doer has already seen, or ""."""
         at, what = float(event["at"]), str(event["event"])
         self._remember(at, " ".join(str(value) for key, value in event.items() if key != "at"))
         deeds: dict[str, Callable[[float, Mapping[str, Any]], None]] = {
@@ -102,7 +102,7 @@ class Rules:
         return str(event["text"]) if what == "wrong" else ""
 
     def see(self, sample: Sample) -> list[str]:
-        """What this moment shows that must not be, each once while it lasts."""
+        """The violations of this moment, each once while it lasts."""
         before, self._before = self._before, sample
         if before is None:
             return []
@@ -116,7 +116,7 @@ class Rules:
         return fresh
 
     def timeline(self) -> list[str]:
-        """What was done in the last minute."""
+        """The deeds of the last minute."""
         last = self.done[-1][0] if self.done else 0.0
         return [f"{at - last:+8.2f} s  {what}" for at, what in self.done]
 
@@ -124,7 +124,7 @@ class Rules:
         for profile, text in sample.gates.items():
             if before.gates.get(profile) == text:
                 continue
-            if self.awake_since is not None or not self.planted:  # else it is the chaos that made it
+            if self.awake_since is not None or not self.planted:  # else the chaos made it
                 self.openings += 1
                 self._remember(sample.at, f"SEEN {profile}.ready appeared")
                 yield from self._too_soon(sample.at, profile)
@@ -163,7 +163,7 @@ class Rules:
             )
 
     def _stands(self, fault: Fault, sample: Sample, step: float, *, awake: bool) -> Iterator[tuple[str, str]]:
-        """A fault that an agent which ran all the time must have believed by now."""
+        """A fault that must be believed by now, by an agent that ran all the time."""
         told = not fault.by_metadata or (self.metadata_fine and sample.at - self.metadata_since > IMDS)
         if not (awake and told):
             fault.stood = min(fault.stood, 0.0)
@@ -189,7 +189,7 @@ class Rules:
             yield f"planted {profile}", f"{profile}.ready, which nobody's passes opened, is left by an agent that runs"
 
     def _differ(self, sample: Sample, step: float) -> Iterator[tuple[str, str]]:
-        """Files and metrics that tell different things."""
+        """Files and metrics that disagree."""
         for key, value in (sample.metrics or {}).items():
             name, _, profile = key.partition(" ")
             if name != "ready":

@@ -1,8 +1,8 @@
-"""Watches an agent every 50 ms and says what must not be (tests/chaos_rules.py); a process of its own, on the node.
+"""Watches an agent every 50 ms and reports violations (tests/chaos_rules.py); a process of its own, on the node.
 
     python tests/chaos_watch.py RUN_DIRECTORY PORT PASS_SPAN SLOWER
 
-Reads what is done as lines of JSON, and says each violation as such a line; at the end of its input, what it saw.
+Reads the deeds as lines of JSON, and writes each violation as such a line. At the end of its input it writes a summary.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 from tests.chaos_rules import Rules, Sample
 
 EVERY = 0.05  # seconds
-SCRAPE = 0.25  # seconds between two questions to the agent
+SCRAPE = 0.25  # seconds between two requests to the agent
 PATIENCE = 3.0
-RECENT = 1.0  # seconds for which an answer tells of now
+RECENT = 1.0  # seconds for which an answer counts as current
 SUFFIX = ".ready"
 PLAIN = {"nodeprep_rounds_total": "rounds", "nodeprep_last_round_timestamp_seconds": "last-round"}
 
@@ -32,7 +32,7 @@ def now() -> float:
 
 
 class Asked:
-    """What the agent's pages last said, asked in a thread: one that is stopped delays nobody."""
+    """The last answers of the agent's pages, asked in a thread: a stopped agent delays nobody."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -60,7 +60,7 @@ class Asked:
 
 
 def read(page: str) -> dict[str, float]:
-    """Of Prometheus' text format, what the rules are about."""
+    """The metrics that the rules need, from Prometheus' text format."""
     found = {}
     for line in page.splitlines():
         name, _, value = line.rpartition(" ")

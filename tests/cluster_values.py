@@ -1,4 +1,4 @@
-"""Words for tests: what Kubernetes says of a healthy ECS node with Terway in shared ENI mode."""
+"""Builders for tests: Kubernetes' records of a healthy ECS node with Terway in shared ENI mode."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def pod(**different: Any) -> Pod:
 
 
 def terway_pod(**different: Any) -> Pod:
-    """kube-system/terway-eniip-x7k2p, Ready after its init container did its work."""
+    """kube-system/terway-eniip-x7k2p, Ready, with its init container done."""
     init = container(name="terway-init", init=True, state="terminated: Completed")
     usual: dict[str, Any] = {
         "namespace": "kube-system",
@@ -171,7 +171,7 @@ def erdma_record(*devices: ErdmaDevice, **different: Any) -> ErdmaRecord:
 
 
 def eni_config(**settings: Any) -> EniConfig:
-    """The ConfigMap eni-config of CRD IPAM; settings given here are added to the usual ones."""
+    """The ConfigMap eni-config of CRD IPAM. Settings given here are added to the usual ones."""
     usual: dict[str, Any] = {
         "version": "1",
         "max_pool_size": 5,

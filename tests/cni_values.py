@@ -1,4 +1,4 @@
-"""Words for tests of the CNI: a node on which Terway runs as it should; change one thing. And files for trees."""
+"""Builders for tests of the CNI: a node with a healthy Terway, and files for trees. Change one thing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodeprep.facts.network.cni import Binary, Cni, CniFile, CniNetwork, CniPlug
 
 DAEMON = "/var/run/eni/eni.socket"
 POLICY = "127.0.0.1:9099"
-# As `terway-cli cni` writes it where the data path is eBPF's, and what Calico installs.
+# As `terway-cli cni` writes it for the data path of eBPF, and as Calico installs it.
 TERWAY: dict[str, Any] = {
     "cniVersion": "0.4.0",
     "name": "terway-chainer",
@@ -45,7 +45,7 @@ def plugin(kind: str = "terway", **options: str | int | bool) -> CniPlugin:
 
 
 def network(*plugins: CniPlugin, **different: Any) -> CniNetwork:
-    """The chain of these plugins, by default what Terway writes for a shared ENI with veth pairs."""
+    """The chain of these plugins, by default as Terway writes it for a shared ENI with veth pairs."""
     chain = plugins or (plugin("terway", eniip_virtual_type="veth", network_policy_provider="ebpf"),)
     usual: dict[str, Any] = {"name": "terway-chainer", "version": "0.4.0", "plugins": chain, "delegates": ()}
     return CniNetwork(**(usual | different))
@@ -76,7 +76,7 @@ def cni(*files: CniFile, **different: Any) -> Cni:
 
 
 def terway(**different: Any) -> Terway:
-    """What a healthy Terway with a shared ENI leaves on a live node; `present=False` is a node without it."""
+    """The traces of a healthy Terway with a shared ENI on a live node. `present=False` is a node without Terway."""
     usual: dict[str, Any] = {
         "at": 0.0,
         "present": True,
@@ -91,7 +91,7 @@ def terway(**different: Any) -> Terway:
 
 
 def put(root: Path, name: str, value: Any, at: str = "etc/cni/net.d") -> None:
-    """Write a file of a tree: a text as it is, anything else as JSON."""
+    """Write a file of a tree: a text as it is, other values as JSON."""
     target = root / at / name
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(value if isinstance(value, str) else json.dumps(value))

@@ -10,7 +10,7 @@ from nodeprep.config.configuration import Settings
 TODAY = "2026-01-10"
 HEAD = "apiVersion: nodeprep.io/v1\nkind: Config\n"
 PROFILE = "apiVersion: nodeprep.io/v1\nkind: Profile\n"
-# What `profile capture` writes of a node with two rails.
+# The output of `profile capture` on a node with two rails.
 CAPTURED = f"""\
 {PROFILE}name: gpu-1
 extends: rdma-roce

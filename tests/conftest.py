@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Fixtures and settings of all tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-# How long an example takes is the machine's matter; pytest's own timeout ends one that hangs.
+# The time of an example depends on the machine. pytest's own timeout ends one that hangs.
 settings.register_profile("nodeprep", deadline=None)
 settings.load_profile("nodeprep")
 
@@ -23,14 +23,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(HANGS))
 
 
-# A script that starts us with `&` has SIGINT ignored, and so would all that we start: then Ctrl-C ends nothing.
+# A script that starts us with `&` ignores SIGINT, and our children would inherit it: then Ctrl-C ends nothing.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
 def held_interpreter() -> Iterator[None]:
-    """A thread that computes keeps others from running for more than a second, as where processors are taken."""
+    """A computing thread keeps others from running for more than a second, as when all processors are taken."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1.2)
     yield

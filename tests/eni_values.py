@@ -1,4 +1,4 @@
-"""Words for tests of the ENI ledger: a shared-ENI node whose books agree; change one thing."""
+"""Builders for tests of the ENI ledger: a shared-ENI node whose records agree. Change one thing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def kernel(*found: Link, **different: Any) -> Links:
 
 
 def erdma(**different: Any) -> RdmaDevice:
-    """erdma_0, whose GUID is made of the ERI's MAC address."""
+    """erdma_0. Its GUID is made of the ERI's MAC address."""
     usual: dict[str, Any] = {"name": "erdma_0", "id": VENDOR_DEVICE, "node_guid": "0216:3eff:feaa:bb03"}
     return device(**(usual | different))
 
@@ -73,5 +73,5 @@ def known(**different: Any) -> EniRecord:
 
 
 def recorded(*enis: EniRecord, **different: Any) -> Cluster:
-    """What Kubernetes says; of the ENIs, by default `known()`."""
+    """The records of Kubernetes; of the ENIs, by default `known()`."""
     return cluster(**({"terway": terway_node(*(enis or (known(),)))} | different))

@@ -1,4 +1,4 @@
-"""Words for tests: what a node with two Elastic RDMA interfaces shows, and a Lingjun node's virtual functions."""
+"""Builders for tests: a node with two Elastic RDMA interfaces, and a Lingjun node's virtual functions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def erdma_0(**different: Any) -> RdmaDevice:
 
 
 def function(**different: Any) -> VirtualFunction:
-    """A virtual function that is bound as Terway needs it."""
+    """A virtual function, bound as Terway needs it."""
     usual: dict[str, Any] = {"bdf": "0000:01:01.6", "present": True, "driver": "virtio-pci", "autoprobed": True}
     return VirtualFunction(**(usual | different))
 

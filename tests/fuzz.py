@@ -2,8 +2,8 @@
 
     python tests/fuzz.py [--trees N] [--seed S]
 
-The node is real in its text and links; every port of it is required by a profile captured before the damage. Runs as an
-ordinary user, so that taken permissions are felt. Prints what it did and found; exits 1 on the first violation.
+The node's text and links are real. A profile captured before the damage requires every port of it. Runs as an ordinary
+user, so that removed permissions have an effect. Prints what it did and found. Exits 1 on the first violation.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from nodeprep.observer import Observer
 from tests.rigs import trees
 
 NOBODY = 65534
-SLOW = 20.0  # seconds, twice in a row; a look at this tree takes milliseconds, and what hangs does so for ever
+SLOW = 20.0  # seconds, twice in a row; a look at this tree takes milliseconds, and a hang does not end
 VITAL = ("state", "phys_state", "rate", "link_layer")
-EMPTY_GID = re.compile(r"/gids/([5-9]|\d\d)$")  # the rest of the table only costs time
+EMPTY_GID = re.compile(r"/gids/([5-9]|\d\d)$")  # the rest of the table would only cost time
 NUMBER = "99999999999999999999999999"
 
 
 class Violation(Exception):
-    """Something that must never happen, did."""
+    """Something happened that must never happen."""
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ def judged(root: Path, profile: Profile) -> tuple[int, list[str]]:
 
 
 def timed(root: Path, profile: Profile) -> tuple[int, list[str], float]:
-    """What `judged` says, and the seconds that it took."""
+    """The result of `judged`, and its seconds."""
     began = time.perf_counter()
     code, reasons = judged(root, profile)
     return code, reasons, time.perf_counter() - began
@@ -111,7 +111,7 @@ def paths(root: Path) -> list[Path]:
 
 
 def damage(path: Path, chance: random.Random, root: Path) -> Damage | None:
-    """Damage one path in one of the ways that disks, drivers and people do."""
+    """Damage one path in a way of disks, drivers or people."""
     kinds = ["delete", "directory", "fifo", "loop", "outside", "forbid"]
     plain = path.is_file() and not path.is_symlink()
     if plain:
@@ -137,7 +137,7 @@ def damage(path: Path, chance: random.Random, root: Path) -> Damage | None:
         path.write_bytes(garbage(kind, kept.read_bytes(), chance))
     else:
         replace(kind, path, root)
-    # The kept copy must not be found beside it by a listing: readers skip nothing by name, so move it away.
+    # A listing must not find the kept copy beside it, because readers skip nothing by name. So move it away.
     kept = kept.rename(root.parent / "kept")
     return Damage(kind, path, undo)
 
@@ -178,7 +178,7 @@ def garbage(kind: str, data: bytes, chance: random.Random) -> bytes:
 
 
 def vital(done: Damage, before: bytes | None) -> bool:
-    """Whether a file that decides over a required port now says something else than before."""
+    """Whether a file that decides about a required port has changed."""
     if done.path.name not in VITAL or before is None:
         return False
     try:
@@ -203,7 +203,7 @@ def rounds(root: Path, profile: Profile, count: int, chance: random.Random) -> I
             continue
         try:
             code, reasons, took = timed(root, profile)
-            if took > SLOW:  # once may be the machine's doing; what the damage costs, it costs again
+            if took > SLOW:  # once may be the machine; a cost of the damage comes again
                 _, _, took = timed(root, profile)
             assess(done, code, reasons, took, vital(done, before))
         finally:

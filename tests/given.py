@@ -1,4 +1,4 @@
-"""A pytest plugin that writes down what each check said in its own test: `-p tests.given`, into the file $GIVEN."""
+"""A pytest plugin that records the verdicts of each check in its own test: `-p tests.given`, into the file $GIVEN."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def pytest_runtest_setup() -> None:
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """What other checks than its own said in a test, counts for nobody."""
+    """Record only the verdicts of the check that the test belongs to."""
     own = f"{item.path.parent.name}.{item.path.stem.removeprefix('test_').replace('_', '-')}"
     BY_CHECK.update((check, reason, str(status)) for check, reason, status in values.GIVEN if check == own)
 

@@ -1,11 +1,11 @@
-"""Lives of a node by the thousand, drawn at random: none may open a gate that it has not earned.
+"""Thousands of random histories of a node: none may open a gate without its passes.
 
     python tests/histories.py [--count N] [--seed S]
 
-A history is a list of events: looks at checks, fresh or stale, with any result; restarts with the memory kept, lost,
-damaged or an older copy; boots, clock steps, upgrades, resets, and changes of mode and profile. It is played through
-`state_at_start` and `reconcile`, and beside them a plain model reckons what may be believed: it shares no code with
-them. Prints how many were played and what happened in them; exits 1 with the shortest form of the first violation.
+A history is a list of events: looks at checks, fresh or stale, with any result; restarts with the state file kept,
+lost, damaged or replaced by an older copy; boots, clock steps, upgrades, resets, and changes of mode and profile. It is
+played through `state_at_start` and `reconcile`. Beside them a plain model, which shares no code with them, computes what
+may be believed. Prints how many were played and what happened in them. Exits 1 with the shortest form of the first violation.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from nodeprep.values import Struct, field, replace
 from tests.agent_state_values import check, checks, finding
 
 K = TypeVar("K")
-Key = tuple[str, int]  # a check and a port: what a column of a look says something of
-Event = tuple[str, float, str, str]  # what happens, a number for it, results by column, freshness by check
+Key = tuple[str, int]  # a check and a port: a column of a look
+Event = tuple[str, float, str, str]  # the kind, a number for it, results by column, freshness by check
 
 STATE, BOOKS, SOFT, KLOG = "port.state", "eni.addresses", "counter.transport", "klog.nic"
 ALL = checks(
@@ -47,7 +47,7 @@ MODES = tuple(Mode)
 
 
 class World:
-    """The checks of one history, what they can say, and the profiles that ask for them. The first has two ports."""
+    """The checks of one history, their possible results, and the profiles that name them. The first has two ports."""
 
     def __init__(self, first: str, second: str) -> None:
         self.ids = (first, second)
@@ -102,7 +102,7 @@ EPSILON = 1e-6
 
 
 class Violation(Exception):
-    """Something that must never happen, did."""
+    """Something happened that must never happen."""
 
 
 def need(holds: object, what: str) -> None:
@@ -111,7 +111,7 @@ def need(holds: object, what: str) -> None:
 
 
 class Row(Struct):
-    """Looks in a row that said the same: how many, when the first of them began and ended."""
+    """Looks in a row with the same result: how many, when the first of them began and ended."""
 
     count: int = 0
     began: float = 0.0
@@ -124,7 +124,7 @@ class Row(Struct):
 
 
 class Truth(Struct):
-    """What may be believed, reckoned plainly from the looks of this boot that the memory has seen."""
+    """What may be believed, computed simply from the looks of this boot that the agent state has."""
 
     clean: defaultdict[str, Row] = field(default_factory=lambda: defaultdict(Row))
     proven: set[str] = field(default_factory=set)
@@ -174,7 +174,7 @@ class Truth(Struct):
         (self.passes if failed else self.fails)[key] = Row()
 
     def may_convict(self, key: Key, ended: float) -> bool:
-        """Whether this look, which failed, can be the one that is believed."""
+        """Whether this failed look may convict."""
         if key[0] == SOFT:
             return sum(self.recent.get(key, ())) >= 3
         count, apart = IN_A_ROW[key[0]]
@@ -192,7 +192,7 @@ class Truth(Struct):
 
 
 class Node(Struct):
-    """A node, the agent's memory of it, and what is true."""
+    """A node, the agent state, and the truth."""
 
     world: World
     now: float = 50.0
@@ -210,7 +210,7 @@ class Node(Struct):
 
 
 def play(world: World, events: list[Event]) -> set[str]:
-    """Play a history; what was met in it. Raises Violation."""
+    """Play a history. Returns what happened in it. Raises Violation."""
     node = Node(world)
     _start(node, None, Truth())
     for what, number, results, fresh in events:
@@ -229,7 +229,7 @@ def _happen(node: Node, what: str, number: float, results: str, fresh: str) -> N
 
 
 def _alter(node: Node, what: str, number: float) -> None:
-    """What the agent hears of with its next look."""
+    """Make a change that the agent notices with its next look."""
     if what == "step":
         node.now += number
     elif what == "mode":
@@ -262,7 +262,7 @@ def _restart(node: Node, what: str, number: float) -> None:
         _start(node, _damaged(node.agent_state, int(number), node.now), Truth(), closed=True)
     elif what == "boot":
         node.boot += 1
-        node.now = 20.0 if number % 2 else node.now  # the memory's times may lie before or after the new clock's
+        node.now = 20.0 if number % 2 else node.now  # the state file's times may lie before or after the new clock's
         _start(node, node.agent_state, Truth(), closed=True)
     elif what == "node":
         node.uid += 1
@@ -296,7 +296,7 @@ def _look(node: Node, pause: float, results: str, fresh: str) -> None:
     began, ended = node.now + pause, node.now + pause + 0.1
     node.now = ended
     looked = frozenset(one for one, letter in zip(node.world.ids, fresh, strict=True) if letter == "f")
-    # What was not looked at afresh stands in the findings with whatever is drawn: it must not matter.
+    # A check without a fresh look has any drawn finding. It must not matter.
     node.standing = results
     for one in looked:
         said = {key: letter for key, letter in zip(node.world.columns, results, strict=True) if key[0] == one}
@@ -320,7 +320,7 @@ def _think(node: Node, looked: frozenset[str], began: float, ended: float) -> No
 
 
 def _believed(node: Node, looked: frozenset[str], began: float, ended: float) -> None:
-    """No conviction, release or freed latch that the looks do not bear out; none that they demand is left out."""
+    """The looks justify each conviction, release and freed latch. None that they demand is missing."""
     truth = node.truth
     convicted = frozenset((case.check, case.port or 0) for case in node.agent_state.cases if case.convicted)
     latched = frozenset((case.check, case.port or 0) for case in node.agent_state.cases if case.latched)
@@ -346,7 +346,7 @@ def _believed(node: Node, looked: frozenset[str], began: float, ended: float) ->
 
 
 def _opened(node: Node, told: Desired, before: NodeState) -> None:
-    """No profile is ready that has not earned it, and no label says so."""
+    """No profile is ready without its passes, and no label says so."""
     truth = node.truth
     profiles = {one.name: one for one in node.world.profiles[node.profile]}
     ready = [profiles[one.name] for one in told.profiles if one.ready]
@@ -394,12 +394,12 @@ OTHERS = (
 )
 STEPS = (1.0, 90.0, 700.0, 4000.0)
 FAULTS = ("foo", "off", "oof")
-LATE = ("oof", ALL_WELL, ALL_WELL, "uoo", ALL_WELL)  # the last gate to pass does so while another cannot be looked at
+LATE = ("oof", ALL_WELL, ALL_WELL, "uoo", ALL_WELL)  # the last gate passes while another cannot be looked at
 AT_ONCE = 1000  # histories that one process plays before it takes the next
 
 
 def drawn(seed: int) -> tuple[World, list[Event]]:
-    """A history. Most start with looks that open the gate, or few ever would."""
+    """A random history. Most start with looks that open the gate, because few would open it otherwise."""
     rng = random.Random(seed)
     pick = rng.random
     world = WORLDS[int(pick() * len(WORLDS))]
@@ -435,7 +435,7 @@ def _drawn_look(rng: random.Random) -> Event:
 
 
 def violation(world: World, events: list[Event]) -> str:
-    """What a history violates, "" if nothing."""
+    """The violation of a history, "" if none."""
     try:
         play(world, events)
     except Violation as broke:
@@ -444,7 +444,7 @@ def violation(world: World, events: list[Event]) -> str:
 
 
 def shortest(world: World, events: list[Event]) -> list[Event]:
-    """A history that still violates something, and no longer does without any one of its events."""
+    """The shortest part of a history with a violation: without any one of its events there is none."""
     shorter = next((one for one in _without_one(events) if violation(world, one)), None)
     return events if shorter is None else shortest(world, shorter)
 
@@ -455,7 +455,7 @@ def _without_one(events: list[Event]) -> Iterator[list[Event]]:
 
 
 def survey(count: int, seed: int) -> tuple[Counter[str], str]:
-    """Play so many histories: in how many of them what was met, and the first violation, "" if there is none."""
+    """Play so many histories: counts of what happened in them, and the first violation, "" if none."""
     met: Counter[str] = Counter()
     for number in range(seed, seed + count):
         world, events = drawn(number)

@@ -1,4 +1,4 @@
-"""An ECS instance with two ENIs, as the metadata tells of it: build it, change one thing."""
+"""Builders for tests: the metadata of an ECS instance with two ENIs. Change one thing."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def instance(*interfaces: Interface, **different: Any) -> Instance:
 
 
 def imds(found: Instance | Unreadable | None = None, **different: Any) -> Imds:
-    """What was learned in 3 ms: of `instance()`, if nothing else is given."""
+    """The metadata fact, read in 3 ms: `instance()` unless another is given."""
     usual: dict[str, Any] = {"at": 0.0, "instance": instance() if found is None else found, "milliseconds": 3.0}
     return Imds(**(usual | different))
 

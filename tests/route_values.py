@@ -1,4 +1,4 @@
-"""Words for tests of routes and sysctls: a Terway node with two ENIs and one pod, and what differs from it."""
+"""Builders for tests of routes and sysctls: a Terway node with two ENIs and one pod. Change one thing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TABLE = 1006
 
 
 def rule(**different: Any) -> RoutingRule:
-    """Terway's rule by which the pod's packets leave by its ENI."""
+    """Terway's rule that sends the pod's packets out by its ENI."""
     usual: dict[str, Any] = {
         "family": "inet",
         "priority": 2048,
@@ -98,7 +98,7 @@ def routes(**different: Any) -> Routes:
 
 
 def sysctls(live: Mapping[str, int] | None = None, persisted: tuple[Persisted, ...] = ()) -> Sysctls:
-    """A node that forwards and filters nothing; `live` is what differs."""
+    """A node that forwards and filters nothing, changed by `live`."""
     usual = {"net.ipv4.ip_forward": 1, "net.ipv6.conf.all.forwarding": 0}
     for name in ("all", "default", "eth0", "eth1", "cali1"):
         conf = f"net.ipv4.conf.{name}"

@@ -1,9 +1,9 @@
-"""Proves that the tests of each check can fail: every FAIL and WARN replaced by OK must turn its own test file red.
+"""Proves that the tests of each check can fail: if a FAIL or WARN is replaced by OK, its own test file must fail.
 
     python tests/sabotage.py [CHECK ...]
 
-One replacement at a time, each in a process of its own: a fork, so that pytest and the libraries are imported once.
-Exits 1 and names every sabotage that no test noticed.
+One replacement at a time, each in a fork, so that pytest and the libraries are imported once. Exits 1 and names every
+sabotage that no test noticed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 CHECKS = Path("agent/nodeprep/checks")
 BAD = re.compile(r"\bStatus\.(FAIL|WARN)\b")
 PASSED, FAILED = 0, 1  # pytest's exit codes; any other proves nothing
-# What the tests of checks import besides nodeprep. A module of nodeprep that were here would escape the sabotage.
+# Imports of the tests of checks besides nodeprep. A module of nodeprep here would escape the sabotage.
 LIBRARIES = ("hypothesis", "typer", "yaml", "xdist", "pytest_timeout")
 
 
@@ -37,7 +37,7 @@ LIBRARIES = ("hypothesis", "typer", "yaml", "xdist", "pytest_timeout")
 class Sabotaged(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports one module from another source than its file's, and lets the checks of its family say OK for any reason.
 
-    Else the runner would refuse the OK, which no check declares: then not the test of the check would notice it.
+    Otherwise the runner would refuse the undeclared OK. Then the runner would notice the sabotage, and not the test.
     """
 
     name: str
@@ -86,14 +86,14 @@ def sabotages(wanted: list[str]) -> Iterator[Sabotage]:
         if path.name == "__init__.py" or (wanted and check not in wanted):
             continue
         source = path.read_text()
-        judging, declared, _ = source.partition("\nCHECK = Check(")  # what is declared, tests/test_reasons.py holds
+        judging, declared, _ = source.partition("\nCHECK = Check(")  # tests/test_reasons.py covers the declarations
         for match in BAD.finditer(judging if declared else source):
             line = source.count("\n", 0, match.start()) + 1
             yield Sabotage(path.relative_to(REPOSITORY), match.start(), match.end(), line)
 
 
 def tested(tests: Sequence[Path], sabotage: Sabotage | None, log: Path) -> int:
-    """Forks a process that runs tests, with a sabotage or none, and ends as pytest does; returns its number."""
+    """Forks a process that runs tests, with or without a sabotage, and exits as pytest. Returns its process id."""
     sys.stdout.flush()
     child = os.fork()
     if child:
@@ -105,7 +105,7 @@ def tested(tests: Sequence[Path], sabotage: Sabotage | None, log: Path) -> int:
         os.dup2(said, 2)
         if sabotage is not None:
             sys.meta_path.insert(0, sabotage.finder())
-        # The default way of asserts wants plugins that are not imported yet.
+        # The default import mode of asserts needs plugins that are not imported yet.
         options = ("-q", "-x", "-p", "no:cacheprovider", "--assert=plain")
         code = pytest.main([*options, *(str(REPOSITORY / test) for test in tests)])
     except BaseException:  # noqa: BLE001 - it must not go on as its parent would
@@ -117,7 +117,7 @@ def tested(tests: Sequence[Path], sabotage: Sabotage | None, log: Path) -> int:
 
 
 def survivors(every: Sequence[Sabotage], logs: Path) -> Iterator[Sabotage]:
-    """Those with which the check's own tests still pass, as many at a time as there are processors."""
+    """The sabotages that the check's own tests do not notice. As many run at a time as there are processors."""
     waiting, running = list(every), dict[int, Sabotage]()
     while waiting or running:
         while waiting and len(running) < (os.cpu_count() or 1):
@@ -138,7 +138,7 @@ def log(logs: Path, one: Sabotage) -> Path:
 
 
 def failing(every: Sequence[Sabotage], logs: Path) -> str:
-    """What pytest says where the tests fail before anything is sabotaged: such tests notice nothing."""
+    """The output of pytest if the tests fail without a sabotage: such tests notice nothing."""
     _, status = os.waitpid(tested(sorted({one.test for one in every}), None, logs / "none"), 0)
     return (logs / "none").read_text(errors="replace") if status else ""
 

@@ -1,4 +1,4 @@
-"""Words for tests: a round of a healthy node in gate mode; change one thing."""
+"""Builders for tests: a round of a healthy node in gate mode. Change one thing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def standing(**different: Any) -> ProfileReadiness:
 
 
 def status(**different: Any) -> NodeStatus:
-    """A round at 1000 s, complete and fine. Some fields of Past and of Desired are taken too."""
+    """A complete and healthy round at 1000 s. Some fields of AgentState and of Desired may be given too."""
     agent_state = AgentState(boot_id="boot", version="0.1.0", at=1000.0, state=NodeState.READY, since=500.0)
     agent_state = replace(agent_state, **{name: different.pop(name) for name in OF_PAST if name in different})
     desired = Desired(agent_state.state, (standing(),))

@@ -1,4 +1,4 @@
-"""Benches: a limit that is broken is a line and exit code 1, an option that is wrong a line and exit code 2."""
+"""Benches: a broken limit is a line and exit code 1, a wrong option a line and exit code 2."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BENCHES = Path(limits.__file__).parent
 
 
 class Missing(Exception):
-    """Stands for what a rig raises where this machine lacks something."""
+    """Stands for the exception of a rig if this machine lacks something."""
 
 
 def does(error: BaseException) -> Callable[[], int]:
@@ -55,7 +55,7 @@ def test_a_figure_and_its_limits(figure: Figure, line: str, capsys: pytest.Captu
         ([0.5] * 97 + [1.6] * 3, ["x, p99"]),
         ([0.5, 0.44], ["x, the quickest"]),
         ([0.1, 9.0], ["x, p99", "x, the quickest"]),
-        ([9.0], []),  # that there are too few is another limit
+        ([9.0], []),  # too few values are another limit
         ([], []),
     ],
 )

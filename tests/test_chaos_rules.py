@@ -1,4 +1,4 @@
-"""The rules of the chaos, over moments made up here: each of them finds what it is about, and nothing else."""
+"""The rules of the chaos, over samples made here: each rule finds its violation and nothing else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def gate(boot: str = BOOT, since: str = "now") -> str:
 def moments(
     opened: list[tuple[float, float]], text: str, shown: bool | None, healthy: bool, rss: int
 ) -> Iterator[Sample]:
-    """Twenty-five seconds of an agent whose gate stood open in these spans."""
+    """Twenty-five seconds of an agent. Its gate stood open in these spans."""
     for number in range(int(25 / STEP)):
         at = number * STEP
         stands = any(begin <= at < end for begin, end in opened)
@@ -56,7 +56,7 @@ def said(
 
 MENDED: Event = (15.0, "mending", {"name": "x"})
 KILLED: Life = [(10.0, "ending", {}), (10.0, "proof-wanted", {}), (11.0, "started", {"pid": 2})]
-# What was done, when the gate stood open, and what is said of it.
+# The deeds, the spans of the open gate, and the violation.
 ROWS: dict[str, tuple[Life, list[tuple[float, float]], list[str]]] = {
     "nothing is wrong": ([], [(5, 99)], []),
     "closed in time, and opened after the passes": ([FAULT, MENDED], [(5, 11), (18.1, 99)], []),

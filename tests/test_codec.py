@@ -1,4 +1,4 @@
-"""The codec gives back what it was given, and of anything else it says where it is wrong."""
+"""The codec gives back its input. For a wrong input it says where it is wrong."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.values import gid, port, rdma
 KINDS = tuple(fact.kind for fact in facts.ALL)
 CODEC = Codec((*KINDS, Report))
 GONE = Unreadable(Why.TIMEOUT, "/sys/class/infiniband/mlx5_3/ports/1/state", 110, "no answer")
-# Deadlines are for quiet machines; what counts here is that it ends (pytest's timeout).
+# Deadlines need a quiet machine. Here it must only end (pytest's timeout).
 FEW, MANY = settings(max_examples=25, deadline=None), settings(max_examples=200, deadline=None)
 BLIND = st.builds(Unreadable, st.sampled_from(Why), st.text(), st.none() | st.integers(), st.text())
 SCALARS: dict[Any, st.SearchStrategy[Any]] = {
@@ -40,7 +40,7 @@ JSON = st.recursive(
 
 
 def drawn(annotation: Any) -> st.SearchStrategy[Any]:
-    """Values of an annotation; of a Shown class, any field may be an Unreadable."""
+    """Values of an annotation. Any field of a Shown class may be an Unreadable."""
     if annotation in SCALARS:
         return SCALARS[annotation]
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):

@@ -1,4 +1,4 @@
-"""Configuration files: what they come to, and for each mistake the one line that an operator reads."""
+"""Configuration files: their settings, and for each mistake the one line that an operator reads."""
 
 from __future__ import annotations
 

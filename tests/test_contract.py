@@ -1,4 +1,4 @@
-"""What every check and every module keeps to; a newcomer's first red test says which rule it was."""
+"""The rules of every check and every module. A newcomer's first failed test names the rule."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from nodeprep.values import field_names
 PACKAGE = Path(importlib.import_module("nodeprep").__file__ or "").parent
 TESTS = Path(__file__).resolve().parent
 KINDS = {fact.kind for fact in facts.ALL} | {Expected}
-LATER = {"gpu.driver"}  # named in an `after`, and not written yet
-CHECK_LINES = 170  # with the reasons that it declares, and what to do about each
+LATER = {"gpu.driver"}  # named in an `after`, and not yet written
+CHECK_LINES = 170  # with its declared reasons and their fixes
 
 
 def source(check: Check) -> Path:
@@ -90,12 +90,12 @@ def test_every_check_file_is_listed_once() -> None:
 
 @each_check()
 def test_a_check_is_read_at_one_sitting(check: Check) -> None:
-    """Other modules have no cap: they are split where two things live in one, never to get under a number."""
+    """Other modules have no cap: they are split by what lives in them, never because of a number."""
     assert len(source(check).read_text().splitlines()) <= CHECK_LINES
 
 
 def private_names(path: Path) -> set[str]:
-    """Names with an underscore before them that a file takes from modules of the product."""
+    """Names with a leading underscore that a file uses from modules of the product."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     taken, modules = set(), set()
     for node in ast.walk(tree):
@@ -110,5 +110,5 @@ def private_names(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS)))
 def test_tests_take_no_private_name_from_a_module(path: Path) -> None:
-    """What a test needs is public: `check_round.run_check` runs one check on facts."""
+    """Tests use public names only: `check_round.run_check` runs one check on facts."""
     assert private_names(path) == set()

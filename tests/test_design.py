@@ -1,4 +1,4 @@
-"""docs/design.md says what the code does, and whatever is cited of it, or of a decision, is there."""
+"""docs/design.md agrees with the code, and every citation of it or of a decision resolves."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/design.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 HEADING = re.compile(r"^#{2,3} (\d+(?:\.\d+)?)\.? ", re.MULTILINE)
-# One form, which may be broken over two lines of a comment.
+# One form. It may be split over two lines of a comment.
 CITED = re.compile(r"\b[Dd]esign[\s#]+(\d+(?:\.\d+)*)")
 OTHER_FORM = re.compile(r"design\.md[\s,]+\d|\bdesign,? (?:section|chapter|§)|§ ?\d", re.IGNORECASE)
 DECISION = re.compile(r"(?:\bADR[\s#]+|\badr/)(\d{4})\b")
 DOCUMENT = re.compile(r"(?<![\w./-])((?:[\w-]+/)*[\w-]+\.md)\b")
 PLACES = ("agent", "tests", "docs", "proofs", "daemonset", "playbooks", "dashboards", ".ci", ".github")
 KINDS = (".py", ".md", ".yaml", ".yml", ".go", ".sh", ".json", ".toml")
-# Of other projects, which the text beside them names.
+# Of other projects. The text beside them names the project.
 FOREIGN = {
     "SPEC.md",
     "config-linux.md",
@@ -55,7 +55,7 @@ FOREIGN = {
     "docs/linjun.md",
     "linjun.md",
 }
-# Their texts hold what is cited wrongly on purpose, or pages that a test writes.
+# Their texts have wrong citations on purpose, or pages that a test writes.
 PLANTED = {Path(__file__).relative_to(ROOT), Path("tests/test_docs_names.py")}
 
 
@@ -67,7 +67,7 @@ def section(number: str) -> str:
 
 
 def table(number: str, first: str) -> list[list[str]]:
-    """The rows of the table of a section whose header begins with a word."""
+    """The rows of the table in a section whose header begins with `first`."""
     lines = section(number).splitlines()
     start = next(index for index, line in enumerate(lines) if line.startswith(f"| {first} |"))
     rows = []
@@ -105,7 +105,7 @@ def test_facts() -> None:
 
 
 def test_the_table_of_states() -> None:
-    """Row by row in the code's order; planned is what wants a remediator."""
+    """Row by row in the code's order. A row that needs a remediator is planned."""
     repair = {NodeState.REPAIRING, NodeState.VALIDATING}
     has = [
         [
@@ -142,12 +142,12 @@ def test_modes() -> None:
 
 
 SECOND_RENEWAL = 2 * agent_lease.RENEW_SECONDS * pace.SPREAD_FACTORS[1]
-RETRIES = {3: "fourth"}  # by the quick ones before it
+RETRIES = {3: "fourth"}  # by the number of quick ones before it
 LONGEST_TEST = side_writes.DRY_RUN_SECONDS * (1 + side_writes.DRY_RUN_SPREAD)
 LEAST_LATER, MOST_LATER = (100 * (one - 1) for one in pace.SPREAD_FACTORS)
 BURST = f"a burst of {pace.BURST_REQUESTS:g}, and {pace.GATE_TOKENS:g} of that burst"
 SAID = [
-    # section, what it says with the code's number in it
+    # section, its text with the code's number
     ("2.3", f"{WAIVER_LIMIT_DAYS} days at most"),
     ("2.3", "three or more of them" if PEERS == 3 else str(PEERS)),
     ("3.2", f"may be {RECORD_VALIDITY_SECONDS:g} s old beside it"),
@@ -194,9 +194,9 @@ SAID = [
 ]
 
 
-RECORDS = 7  # requests for what Kubernetes keeps of a node of ACK (cluster_requests.py); the bench counts them
+RECORDS = 7  # requests for the records of a node of ACK (cluster_requests.py); the bench counts them
 BUDGET = {"in all": 3.0, "in all on ACK": 4.0}
-# The words of the table, the seconds from one to the next, and how many requests each is.
+# The row of the table, the seconds from one to the next, and the requests of each.
 ASKED = {
     "look at the Node": ([publisher.NODE_PERIOD_SECONDS * one for one in pace.SPREAD_FACTORS], 1),
     "renewal of the Lease": ([agent_lease.RENEW_SECONDS * one for one in pace.SPREAD_FACTORS], 1),
@@ -257,7 +257,7 @@ def test_budgets_are_those_of_the_benches() -> None:
 
 
 def wrong(text: str, headings: frozenset[str], decisions: frozenset[str], documents: frozenset[str]) -> set[str]:
-    """What a text cites that is not there, or in another form than ours."""
+    """The citations of a text that do not resolve, or have another form than ours."""
     found = {f"design {one}" for one in CITED.findall(text) if one not in headings}
     found |= {f"ADR {one}" for one in DECISION.findall(text) if one not in decisions}
     found |= {one.strip() for one in OTHER_FORM.findall(text)}
@@ -266,7 +266,7 @@ def wrong(text: str, headings: frozenset[str], decisions: frozenset[str], docume
 
 
 def ours() -> Iterator[Path]:
-    """Every file of the repository that a person wrote or reads, by its path in it."""
+    """Every file of the repository that a person wrote or reads, by its path in the repository."""
     for top in PLACES:
         found = (path.relative_to(ROOT) for path in (ROOT / top).rglob("*") if path.is_file())
         yield from (path for path in found if path.suffix in KINDS or top == ".ci")
@@ -288,7 +288,7 @@ def test_whatever_is_cited_is_there() -> None:
 
 
 def test_most_of_it_is_cited() -> None:
-    """A page that nobody cites any more would prove nothing here."""
+    """If nobody cited the page any more, this test would prove nothing."""
     cited = [one for path in FILES if path.suffix == ".py" for one in CITED.findall((ROOT / path).read_text())]
     assert len(cited) > 50
     assert {"3.1", "3.2", "3.3", "3.4", "3.5", "4", "5", "7"} <= set(cited)

@@ -1,4 +1,4 @@
-"""Generated pages are current, and what they say of each check is what the check does."""
+"""Generated pages are current, and agree with each check."""
 
 from __future__ import annotations
 

@@ -27,19 +27,19 @@ FENCED = re.compile(r"^ *```[a-z]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^ {4}.*\n)+", re.MULTILINE)
 SPAN = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-# Where a shell takes it for a program, or `kubectl exec` does.
+# At the places where a shell or `kubectl exec` takes it as a program.
 CALL = re.compile(r"(?:^|^\$ | -- |\bExecStart=)(?:[\w./]*/)?nodeprep((?: [^`]*)?)$")
 OPERATOR = re.compile(r" (?:&&|\|\|?|;) ")
 REST = re.compile(r" (?:>>?|2>|#).*$")
-# A path of this repository; names in capitals and globs stand for others.
+# A path of this repository. Names in capitals and globs are placeholders.
 FILE = re.compile(r"(?<![\w./-])((?:agent|daemonset|dashboards|docs|playbooks|tests)/[\w./*-]+\w/?)")
 STEP = re.compile(r"\bmake ((?:[a-z]+-)*[a-z]+)\b")
-# What kubectl calls the agent's DaemonSet, and the files of a check that CONTRIBUTING.md has its reader write.
+# kubectl's name of the agent's DaemonSet, and the files that a reader of CONTRIBUTING.md writes.
 NO_FILES = {"daemonset/nodeprep", "agent/nodeprep/checks/port/rail.py", "tests/checks/port/test_rail.py"}
 
 
 def inner(command: Any) -> dict[str, Any]:
-    """The commands of a group by their names, none of a command; each is made when it is asked for."""
+    """The commands of a group by name, none of a single command. Each is made when it is asked for."""
     if not isinstance(command, TyperGroup):
         return {}
     context = typer.Context(command)
@@ -47,7 +47,7 @@ def inner(command: Any) -> dict[str, Any]:
 
 
 def code(page: Path) -> Iterator[str]:
-    """All that is code: lines of blocks, and spans of prose."""
+    """All code: lines of blocks, and code spans of prose."""
     text = page.read_text(encoding="utf-8")
     for block in FENCED.findall(text):
         yield from block.splitlines()
@@ -58,7 +58,7 @@ def code(page: Path) -> Iterator[str]:
 
 
 def calls(page: Path) -> Iterator[list[str]]:
-    """What follows `nodeprep` where it is called; `init|validate|show` are three calls."""
+    """The arguments of each call of `nodeprep`. `init|validate|show` are three calls."""
     for line in code(page):
         for part in OPERATOR.split(line):
             found = CALL.search(REST.sub("", part.strip()))
@@ -71,7 +71,7 @@ def calls(page: Path) -> Iterator[list[str]]:
 
 
 def wrong(words: list[str]) -> str:
-    """What nodeprep would say of a call before it does anything, "" if nothing."""
+    """The error of nodeprep for a call before it does anything, "" if none."""
     command, rest, context = PROGRAM, list(words), None
     try:
         while isinstance(command, TyperGroup):
@@ -130,11 +130,11 @@ def headings(page: Path) -> set[str]:
 
 
 CALLS = [
-    # words                                          what is said
+    # words                                          the error
     ("check --profile rdma-roce -o json", ""),
     ("nodes -l pool=a --wait 10m", ""),
     ("nodes release --all", ""),
-    ("wait-ready --stage device", ""),  # --profile is missing: prose leaves out what it does not speak of
+    ("wait-ready --stage device", ""),  # --profile is missing: prose leaves out options that it does not discuss
     ("chekc", "No such command 'chekc'."),
     ("nodes release --everything", "No such option"),
     ("config shw", "No such command"),

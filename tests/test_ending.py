@@ -1,4 +1,4 @@
-"""A red test hangs nothing: the child that it started ends with its block."""
+"""A failed test does not hang: the child that it started ends with its block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The import contracts hold, and each of them turns red where somebody crosses it."""
+"""The import contracts hold, and each of them fails if an import breaks it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTRACTS = {
     contract["id"]: contract
     for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 }
-# What design says only thinks; the contract can name a package only once it is there.
+# Packages that only decide; the contract can name a package only when it exists.
 PURE = (
     "values",
     "pattern",
@@ -34,7 +34,7 @@ PURE = (
 )
 
 PLANTED = [
-    # file that somebody touches     what they write                              the contract that stops them
+    # changed file                   planted line                                 the contract that fails
     ("values.py", "import nodeprep.shown", "layers"),
     ("codec.py", "import msgspec", "one-door"),
     ("agent/loop.py", "from dataclasses import field", "one-door"),

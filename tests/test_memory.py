@@ -1,4 +1,4 @@
-"""The memory: what is kept comes back the same, and what may be wrong never counts as of this boot."""
+"""The state file: saved state comes back the same, and doubtful state never counts as of this boot."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ BROKEN: list[Callable[[Path], object]] = [
 def test_beside_one_that_cannot_be_read_the_other_is_of_no_boot(
     places: tuple[Path, Path], where: int, damage: Callable[[Path], object]
 ) -> None:
-    """The other may be the older: what it holds of this boot may have changed since."""
+    """The other may be the older one: its state of this boot may have changed since."""
     for place in places:
         state_file.save(Store(str(place), str(place)), PAST)
     damage(places[where] / NAME)
@@ -181,7 +181,7 @@ def test_what_a_newer_nodeprep_added_is_written_back(places: tuple[Path, Path]) 
     store.save(json.dumps(given_))
     recalled = state_file.load(store)
     assert recalled.agent_state is not None
-    # Another case comes to stand where the odd one stood.
+    # Another case takes the place of the odd one.
     cases = (replace(PAST.cases[0], check="port.mtu"), *PAST.cases)
     assert state_file.save(store, replace(recalled.agent_state, cases=cases), recalled.rest) == ""
     content = json.loads(store.load().kept[0].text)["content"]

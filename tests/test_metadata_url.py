@@ -1,4 +1,4 @@
-"""Where the instance metadata is asked for: a configuration file may say so."""
+"""The URL of the instance metadata: a configuration file may set it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_without_a_word_it_is_where_ecs_has_it() -> None:
 WRONG = [
     "https://100.100.100.200",
     "100.100.100.200",
-    "http://metadata.example",  # to look a name up takes as long as its server likes
+    "http://metadata.example",  # the look-up of a name depends on its server
     "http://100.100.100.200/",
     "http://100.100.100.200/latest",
     "http://user@100.100.100.200",

@@ -1,4 +1,4 @@
-"""Facts observed in threads that really hang, and really come back: waited for, and for a loop that must not stop."""
+"""Facts in threads that really hang and come back: for a caller that waits, and for a loop that must not stop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nodeprep.observer import Observation, Observer, PendingFact
 from tests.rigs.no_thread import NO_THREAD, no_thread
 from tests.rigs.waiting import until
 
-LONG = 30.0  # seconds that no test waits
+LONG = 30.0  # seconds; no test waits that long
 
 
 class Quick:
@@ -58,7 +58,7 @@ class Pipe:
 def pipe(tmp_path: Path) -> Iterator[Pipe]:
     made = Pipe(tmp_path / "pipe")
     yield made
-    descriptor = os.open(made.path, os.O_RDWR | os.O_NONBLOCK)  # lets go who still waits
+    descriptor = os.open(made.path, os.O_RDWR | os.O_NONBLOCK)  # releases the threads that still wait
     os.close(descriptor)
 
 
@@ -75,7 +75,7 @@ def kinds(seen: list[Observation]) -> set[str]:
 
 
 def answers(observer: Observer, *wanted: type) -> list[Observation]:
-    """What it gathers until each of these was told: without a processor for a moment, a quick one comes later."""
+    """The gathered answers until each of these is there: without a processor for a moment, a quick one comes later."""
     seen: list[Observation] = []
     end = time.monotonic() + LONG
     while not {one.fact.kind for one in seen}.issuperset(wanted):
@@ -104,7 +104,7 @@ def test_what_takes_a_moment_is_waited_for() -> None:
         observer.begin([fact(Quick, moment), OTHER])
         return kinds(observer.gather())
 
-    # Without a processor for a moment it is rightly not waited for; that is not so each time.
+    # Without a processor for a moment, the loop rightly does not wait for it. This does not happen each time.
     assert any(gathered_at_once() == {"Quick", "Other"} for _ in range(5))
 
 
@@ -144,7 +144,7 @@ def test_one_that_is_late_is_unreadable_once_and_not_begun_again(pipe: Pipe) -> 
 
 @pytest.mark.usefixtures("held_interpreter")
 def test_one_that_computes_for_long_is_not_late(pipe: Pipe) -> None:
-    """No device has a part in it: a node whose processors are all taken must not be told to have hung ones."""
+    """No device is involved: if a node's processors are all taken, its devices do not hang."""
 
     def compute(_: Host) -> str:
         until = time.thread_time() + 1.5
@@ -156,7 +156,7 @@ def test_one_that_computes_for_long_is_not_late(pipe: Pipe) -> None:
     observer.begin([fact(Other, compute, deadline=1.0), fact(Stuck, pipe.read, deadline=1.0)])
     seen = {one.fact.kind: one.value for one in answers(observer, Other, Stuck)}
     assert isinstance(seen[Stuck], Unreadable), "this one does hang"
-    # The other has ten deadlines, which a machine may use up where much else runs.
+    # The other has ten deadlines. A busy machine may use them up.
     other = seen[Other]
     assert other == "in the end" or (isinstance(other, Unreadable) and other.kind is Why.BUSY)
 
@@ -221,7 +221,7 @@ def test_a_root_that_is_not_mounted_shows_nothing(tmp_path: Path) -> None:
 
 
 def test_a_fact_is_asked_of_where_links_lead_now(tmp_path: Path) -> None:
-    """What a link was resolved to is forgotten between two looks, also while another look hangs."""
+    """Resolved links are forgotten between two looks, also while another look hangs."""
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     (tmp_path / "one" / "file").write_text("1")
@@ -239,7 +239,7 @@ def test_a_fact_is_asked_of_where_links_lead_now(tmp_path: Path) -> None:
 
 
 def test_links_of_sysfs_are_followed_anew_where_something_was_heard_of(tmp_path: Path) -> None:
-    """A look that only its period asked for may go by where they led, if that still stands there."""
+    """A look because of its period may reuse where they led, if that is still there."""
     for name in ("one", "two"):
         (tmp_path / "sys" / name).mkdir(parents=True)
         (tmp_path / "sys" / name / "file").write_text(name)
@@ -317,14 +317,14 @@ def test_where_no_second_thread_can_be_started_what_the_first_left_is_not_waited
         (4.0, 0.0, Why.TIMEOUT, -1.0),
         (4.0, 2.5, None, 1.5),
         (25.0, 23.0, None, 1.0),
-        (29.0, 28.5, None, 1.0),  # no later than after ten deadlines
+        (29.0, 28.5, None, 1.0),  # after ten deadlines at the latest
         (31.0, 30.5, Why.BUSY, -1.0),
         (31.0, 60.0, Why.BUSY, -1.0),  # two threads that waited count twice
         (31.0, 20.0, Why.TIMEOUT, -8.0),
     ],
 )
 def test_what_time_a_fact_has(spent: float, busy: float, why: Why | None, more: float) -> None:
-    """What passes while we ourselves are busy is not held against it."""
+    """Time in which we ourselves are busy does not count."""
 
     def is_so() -> bool:
         now = processor.moment()
@@ -333,7 +333,7 @@ def test_what_time_a_fact_has(spent: float, busy: float, why: Why | None, more: 
         late = pending.overdue(now.at)
         return (late.kind if late else None) is why and pending.seconds_left(now.at) == pytest.approx(more, abs=0.4)
 
-    # While another thread of this process has something to do for a moment, all that passed counts as busy.
+    # While another thread of this process is runnable for a moment, all the time counts as busy.
     until(is_so, f"{why}, {more} s", seconds=10.0)
 
 
@@ -343,7 +343,7 @@ def test_what_no_thread_has_taken_is_not_late() -> None:
 
 
 class Overtaken(float):
-    """A deadline of no time. While it is held against its fact, the answer comes and the thread that gave it ends."""
+    """A deadline of 0. While it is compared with its fact, the answer comes and the thread of the answer ends."""
 
     def __init__(self) -> None:
         self.begun, self.may_answer = threading.Event(), threading.Event()
@@ -377,7 +377,7 @@ def test_an_answer_that_came_while_the_agent_was_starved_is_taken() -> None:
 
 
 def test_an_answer_that_comes_while_its_deadline_is_held_against_it_is_taken() -> None:
-    """Its thread has ended, and then nobody knows how long that waited for a processor."""
+    """Its thread has ended. Nobody knows then how long it waited for a processor."""
     slow = Overtaken()
     observer = Observer(Host("/"))
     observer.begin([fact(Stuck, slow.observe, deadline=slow)])
@@ -393,7 +393,7 @@ def test_a_look_waits_for_all_and_says_nothing_of_what_was_not_asked(pipe: Pipe)
 
 @pytest.mark.parametrize("first", [True, False])
 def test_in_a_look_one_that_hangs_delays_no_other_and_is_accused_in_time(*, first: bool, pipe: Pipe) -> None:
-    """Who waits for it is idle: to poll would be to compute, and what we compute is not held against a device."""
+    """The waiting thread is idle: polling would be computing, and computing time does not count against a device."""
     stuck = fact(Stuck, pipe.read, deadline=1.0)
     computed = time.process_time()
     look = Observer(Host("/")).look([stuck, QUICK] if first else [QUICK, stuck])
@@ -415,7 +415,7 @@ def test_in_a_look_one_that_is_late_is_not_begun_again_before_it_returned(pipe: 
     assert len(begun) == 1
     pipe.write()
     again = fact(Stuck, lambda _: "again")
-    # What the first one says in the end is old: it is dropped, and the fact is observed anew.
+    # The late answer of the first one is old. It is dropped, and the fact is observed again.
     assert until(lambda: observer.look([again]).facts[Stuck] == "again", "an answer to a later look")
 
 
@@ -443,7 +443,7 @@ def test_in_a_look_one_that_computes_for_long_is_waited_for() -> None:
         return "in the end"
 
     seen = Observer(Host("/")).look([fact(Other, compute, deadline=1.0)]).facts[Other]
-    # It has ten deadlines, which a machine may use up where much else runs.
+    # It has ten deadlines. A busy machine may use them up.
     assert seen == "in the end" or (isinstance(seen, Unreadable) and seen.kind is Why.BUSY)
 
 

@@ -1,4 +1,4 @@
-"""The README's picture is what the command prints today."""
+"""The README's picture shows what the command prints today."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles as plain mappings: what is read, what is refused and where, what a child takes from its parent."""
+"""Profiles as plain mappings: what is read, what is refused and where, what a child inherits."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_whole_numbers_are_written_without_a_point() -> None:
 
 TOP_KEYS = "apiVersion, kind, name, extends, description, gates, expect, want, exclude"
 ROWS = [
-    # given                                               says
+    # given                                               the error
     ([], "the file: found a list, wanted keys with values"),
     ({}, "apiVersion: found nothing, wanted nodeprep.io/v1"),
     (TOP | {"apiVersion": "nodeprep.io/v2"}, "apiVersion: found 'nodeprep.io/v2', wanted nodeprep.io/v1"),

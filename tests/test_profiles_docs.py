@@ -1,4 +1,4 @@
-"""docs/profiles.md and the built-in profiles say the same, and no profile asks for what no check looks at."""
+"""docs/profiles.md and the built-in profiles agree, and every expectation of a profile has a check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE = (DOCS / "profiles.md").read_text()
 
 
 def written(name: str) -> dict[str, Any]:
-    """A built-in profile as its file has it, without what it inherits."""
+    """A built-in profile as in its file, without inherited keys."""
     given: dict[str, Any] = yaml.safe_load(pkgutil.get_data("nodeprep", f"profiles/{name}.yaml") or b"")
     return given
 

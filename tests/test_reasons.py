@@ -1,4 +1,4 @@
-"""What checks declare that they say: it is what they say, it says what to do, and all of it can be filled in."""
+"""Checks say exactly their declared reasons. Each reason says what to do, and its placeholders can be filled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVERY = pytest.mark.parametrize("check", ALL, ids=lambda check: check.id)
 
 
 def test_each_check_says_in_its_own_test_what_it_declares_and_nothing_else(tmp_path: Path) -> None:
-    """What it does not declare the runner refuses: then its test is red."""
+    """The runner refuses an undeclared reason: then the check's test fails."""
     found = tmp_path / "given.json"
     run = [sys.executable, "-m", "pytest", "-q", "-p", "tests.given", "-p", "no:cacheprovider", "tests/checks"]
     told = {**os.environ, "GIVEN": str(found)}
@@ -63,7 +63,7 @@ def test_a_fix_is_a_template_of_plain_words(check: Check) -> None:
 
 @EVERY
 def test_a_fix_of_a_fault_names_no_other_reason(check: Check) -> None:
-    """The advice of each reason stands with it: an operator has nothing to choose from."""
+    """Each reason has its own advice: an operator need not choose."""
     names = {one.name for one in check.reasons}
     for fix in (check.fix, *(one.fix for one in check.reasons)):
         assert not [name for name in names if f"{name}:" in fix or f"{name}, " in fix]

@@ -1,7 +1,6 @@
-"""No output tells anybody to run what is not there: a playbook, or a command of ours.
+"""No output tells anybody to run a playbook or a command of ours that does not exist.
 
-A remedy is a name for what is planned (design 4). It may be told as that and as nothing else, until its playbook is in
-playbooks/.
+A remedy is the name of a plan (design 4). Output may only call it planned, until its playbook is in playbooks/.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from tests.test_docs_names import PAGES, PROGRAM, ROOT, inner
 
 SHIPPED = frozenset(path.stem for path in (ROOT / "playbooks").glob("*.y*ml"))
 NAMES = frozenset(remedy for check in ALL for remedy in check.remedies)
-# A name that is an ordinary word is told from it by what stands before it.
+# A name that is also an ordinary word: the words before it show which it is.
 TOLD = re.compile(rf"\b({'|'.join(sorted(name for name in NAMES if '_' in name))})\b")
 RUN = re.compile(r"(?:\bplaybooks?(?:[ =/]|\.yml )+|\bansible-playbook +(?:\S*/)?)[`'\"]?(\w+)(?=[`'\"(.]|\s*$|\s+\()")
 # Lower-case words behind the program's name; "the nodeprep that" and the like are prose, "-n nodeprep" is kubectl's.
 CALL = re.compile(r"(?<![\w./:-])(?<!-n )nodeprep ([a-z][a-z-]*)")
 PROSE = frozenset(["and", "did", "that", "wrote", "writes", "acts", "has"])
 PLANNED = re.compile(r"\bplanned\b", re.IGNORECASE)
-# Commands that are planned. Of any other that a page names, tests/test_docs_names.py says whether it is there.
+# Planned commands. tests/test_docs_names.py tests whether all others exist.
 UNBUILT = frozenset(["drill", "preflight", "provision", "remediator", "repair"])
 COMMANDS = frozenset(inner(PROGRAM))
 
 
 def ghosts(text: str) -> set[str]:
-    """What a text tells to run that is not there; names of remedies, where it does not say that they are planned."""
+    """Things that a text tells to run and that do not exist; remedies that it does not call planned."""
     found = {f"playbook {one}" for one in RUN.findall(text) if one in NAMES and one not in SHIPPED}
     found |= {f"nodeprep {one}" for one in CALL.findall(text) if one not in COMMANDS | PROSE}
     if not PLANNED.search(text):
@@ -44,12 +43,12 @@ def ghosts(text: str) -> set[str]:
 
 
 def paragraphs(text: str) -> list[str]:
-    """Each with its line breaks gone; a row of a table and an item of a list are one each."""
+    """The paragraphs without line breaks. A row of a table and an item of a list are one each."""
     return [" ".join(one.split()) for one in re.split(r"\n\s*\n|\n(?=[|\-*#])", text)]
 
 
 def of_page(text: str) -> set[str]:
-    """Those of a page, in whose prose many a word follows the program's name."""
+    """The ghosts of a page. In its prose, ordinary words may follow the program's name."""
     found = {ghost for one in paragraphs(text) for ghost in ghosts(one)}
     return {one for one in found if not one.startswith("nodeprep ") or one.split()[1] in UNBUILT}
 
@@ -92,7 +91,7 @@ def test_help() -> None:
 
 
 def strings(tree: ast.AST) -> Iterator[str]:
-    """Every text of a module that may be put out: no docstring, no remedy's name where that is declared."""
+    """Every text of a module that may be output: no docstring, no declaration of a remedy's name."""
     silent = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body:
@@ -116,7 +115,7 @@ def module_ghosts(paths: Iterable[Path]) -> dict[str, set[str]]:
 
 
 def test_messages_of_the_program() -> None:
-    """A name by which a remedy is chosen, such as a table of modules, is no message: it is the whole text."""
+    """A text that is only a remedy's name, as in a table of modules, is not a message."""
     modules = list((ROOT / "agent/nodeprep").rglob("*.py"))
     assert len(modules) > 150
     found = module_ghosts(modules)
@@ -154,7 +153,7 @@ def test_what_is_not_there_is_found(text: str, found: set[str]) -> None:
 
 
 def test_a_planted_message_is_found(tmp_path: Path) -> None:
-    """In an f-string as well, and not in what only names a remedy for programs."""
+    """Also in an f-string, and not in a text that only names a remedy for programs."""
     module = tmp_path / "module.py"
     module.write_text(
         '"""Of playbook link_up."""\nup = Remedy("link_up")\ncheck = Check(remedies=("link_up",))\n'

@@ -1,4 +1,4 @@
-"""The round: what a check may see, folding, and silence turned into evidence."""
+"""The check round: what a check may see, folding, and silence as evidence."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_check_that_breaks_keeps_what_it_said_before_and_is_unknown() -> None:
 
 
 REFUSED = [
-    # what is declared                                  and said
+    # declared                                          said
     (Reason("Because", Status.OK), Status.FAIL),
     (Reason("Because", Status.FAIL), Status.OK),
     (Reason("because", Status.OK), Status.OK),

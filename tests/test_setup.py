@@ -1,4 +1,4 @@
-"""The two commands of the README do all set-up, on a bare Debian too; locks pin what they should, without addresses."""
+"""The two commands of the README do all set-up, also on a bare Debian. Locks pin what they should, without URLs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 
 def group(name: str) -> list[str]:
-    """The requirements of a dependency group, with those of the groups that it includes."""
+    """The requirements of a dependency group and of the groups that it includes."""
     entries = PROJECT["dependency-groups"][name]
     return [
         requirement
@@ -168,7 +168,7 @@ def test_steps_that_run_beside_each_other_print_one_after_the_other(tmp_path: Pa
 
 
 def test_what_was_touched(tmp_path: Path) -> None:
-    """Tests of rigs, committed since the branch that is followed or not: nothing else, and nothing that is gone."""
+    """Tests of rigs that changed since the upstream branch, committed or not: nothing else, and no deleted file."""
     shutil.copytree(CI, tmp_path / "ours/.ci")
     git = ("git", "-C", str(tmp_path / "ours"), "-c", "user.name=a", "-c", "user.email=a@example.com")
     files = [f"tests/{name}" for name in ("lab/test_a.py", "netns/test_b.py", "cluster/test_c.py", "checks/test_d.py")]
@@ -229,7 +229,7 @@ SETTING_UP = "setting up .venv (run) with Python 3.11"
 
 @pytest.fixture(scope="module")
 def bare() -> dict[str, str]:
-    """What each section printed, its exit code last. One run for all: most of its time is the packages' way here."""
+    """The output of each section, its exit code last. One run for all: most of its time is the download of packages."""
     try:
         done = bare_debian.run(("sh", "-c", BARE), capture=True)
     except bare_debian.CannotStart as reason:

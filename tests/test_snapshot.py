@@ -1,4 +1,4 @@
-"""A recorded node is judged as the node itself was: the same findings, byte for byte, anywhere."""
+"""A recorded node is judged as the node itself: the same findings, byte for byte, anywhere."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def tree(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def calm(look: Callable[[], str]) -> str:
-    """What a look says when no fact was late: on a busy machine one can be, and then it is not the same look."""
+    """The output of a look without a late fact. On a busy machine a fact can be late, and the outputs then differ."""
     for _ in range(10):
         text = look()
         if '"timeout"' not in text:

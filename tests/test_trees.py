@@ -36,7 +36,7 @@ def checked(root: Path, profile: str | None) -> tuple[int, dict[str, Any]]:
 
 
 def told(report: dict[str, Any]) -> list[str]:
-    """What counts in a report: no consequence, nothing fine."""
+    """The findings of a report without consequences and passes."""
     return sorted(
         f"{finding['status']} {finding['check']} {finding['subject']['name']} {finding['reason']}"
         for finding in report["findings"]
@@ -45,7 +45,7 @@ def told(report: dict[str, Any]) -> list[str]:
 
 
 def verdicts(report: dict[str, Any]) -> list[tuple[str, str, int, str, str]]:
-    """Every verdict by place, with nothing of what things are called; a bond has no place but its name."""
+    """Every verdict by place, without names. A bond has only its name as its place."""
     return sorted(
         (
             found["check"],
@@ -97,7 +97,7 @@ def test_names_decide_nothing(good: dict[str, Path], tmp_path: Path, name: str, 
     faults.rename(tmp_path / "renamed")
     profile = captured(good[name], tmp_path / "good.yaml") if with_profile else None
     before, after = checked(good[name], profile)[1], checked(tmp_path / "renamed", profile)[1]
-    if name == "h100-flat":  # without PCI addresses the name is the only place there is
+    if name == "h100-flat":  # without PCI addresses the name is the only place
         assert told(after) == told(before) == []
     else:
         assert verdicts(after) == verdicts(before)

@@ -1,4 +1,4 @@
-"""The reader of typed values: what each kind takes, and for all else one line that names key, found and wanted."""
+"""The reader of typed values: what each kind accepts; for all else, one line with key, found and wanted."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SHIP = typed_yaml.record(Ship, TABLE)
 SHIP_WANT = typed_yaml.value_of(ShipWant)
 
 READ: list[tuple[ValueKind[Any], object, object]] = [
-    # kind                                    value           what it comes to
+    # kind                                    value           the result
     (WHOLE_NUMBER, -(10**400), -(10**400)),
     (typed_yaml.whole_number(1, 5), 1, 1),
     (typed_yaml.whole_number(1, 5), 5, 5),
@@ -85,7 +85,7 @@ def test_a_value_is_read(kind: ValueKind[Any], value: object, read: object) -> N
 
 
 REFUSED: list[tuple[ValueKind[Any], object, str]] = [
-    # kind                                    value           what is said
+    # kind                                    value           the error
     (WHOLE_NUMBER, "5", ": found '5', wanted a whole number"),
     (WHOLE_NUMBER, True, ": found true, wanted a whole number"),
     (WHOLE_NUMBER, 5.0, ": found 5.0, wanted a whole number"),
@@ -156,11 +156,11 @@ def test_the_name_that_was_probably_meant(found: str, names: tuple[str, ...], sa
     assert typed_yaml.nearest(found, names, "a name") == says
 
 
-# --- whatever is given to whichever kind ---
+# --- any value for any kind ---
 
 
 def kinds() -> Iterator[ValueKind[Any]]:
-    """Each kind that a file of ours is read by, and each that this module can make."""
+    """Each kind that reads a file of ours, and each that this module can make."""
     yield from (kind for kind, _, _ in (*READ, *REFUSED))
     yield from (key.kind for key in keys.KEYS)
     yield from (typed_yaml.value_of(check.want) for check in ALL if check.want)
@@ -179,7 +179,7 @@ def known_words() -> set[str]:
 WORDS = st.sampled_from(sorted(known_words()))
 NAMES = WORDS | st.text(max_size=200)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | WORDS
-HUGE = st.sampled_from((10**400, -(10**4000)))  # no float holds them, and no file of ours
+HUGE = st.sampled_from((10**400, -(10**4000)))  # too large for a float, and for our files
 
 
 def nested(scalars: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
@@ -213,7 +213,7 @@ def test_any_value_is_read_by_any_kind_or_is_one_line(
     said = str(error)
     assert error.keys[: len(here)] == here
     assert said.isprintable()
-    assert len(said) - len(error.wanted) < 500  # which may list every key there is
+    assert len(said) - len(error.wanted) < 500  # which may list all keys
     assert said.startswith(f"{typed_yaml.printable(typed_yaml.dotted(error.keys))}: found ")
     assert f"found {typed_yaml.words(error.found)}, wanted {error.wanted}" in said
     assert error.wanted
@@ -237,7 +237,7 @@ TOPS = st.sampled_from(("Config", "Profile")).flatmap(
 
 
 def refused(top: dict[str, Any]) -> str | None:
-    """What `profile validate` or `config validate` says of such a file, None where it reads it."""
+    """The error of `profile validate` or `config validate` for such a file, None if it is valid."""
     try:
         document = yaml_document.read(yaml_document.dump(top).encode(), "F")
         if top.get("kind") != "Profile":

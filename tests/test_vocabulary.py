@@ -17,7 +17,7 @@ PRODUCT = ROOT / "agent"
 GLOSSARY = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
 NAME = re.compile(r"`([A-Za-z_.]+)`")
 
-# Adjectives, verbs and adverbs that say neither of what nor in which unit. `_SECONDS` and the like say it.
+# Adjectives, verbs and adverbs that name neither a thing nor a unit, as `_SECONDS` does.
 BARE = frozenset(
     """MOST LEAST LONGEST SHORTEST LARGEST SMALLEST NARROWEST WIDEST PATIENCE AGAIN SELDOM SLOW FAST QUICK OLD NEW DEEP
     WHOLE FULL EMPTY SAFE SHORT LONG WIDE PLAIN SINGLE STANDARD STRICT APART TOGETHER LATER SOON EARLY LATE RECENT
@@ -26,7 +26,7 @@ BARE = frozenset(
     ALIVE DEAD HOT STARVED PLUGGED UNPLUGGED SILENT FATAL REMOTE WILD BUSY EVERY CUT SEE HOLD STALL SPREAD
     """.split()  # noqa: SIM905 - fifty words
 )
-# What these things were called before. A name that comes back says that two words are in use for one thing.
+# Former names. If one comes back, two words are in use for one thing.
 FORMER = frozenset(
     """
     bell bells Bells BellState fence fenced damping Damping DampingPolicy Past Mind Keeper Standing Errands errands
@@ -81,7 +81,7 @@ def test_a_name_of_the_glossary_exists(name: str) -> None:
 
 
 def test_no_class_name_stands_in_two_modules() -> None:
-    """But for `Want`, of which each check may have one."""
+    """The exception is `Want`: each check may have one."""
     where = defaultdict(set)
     for path, tree in trees().items():
         for node in ast.walk(tree):
@@ -100,7 +100,7 @@ def test_a_constant_says_of_what_and_in_which_unit() -> None:
 
 
 def test_a_function_is_called_through_its_module() -> None:
-    """As kopf and ops do: `active_faults.roots(...)` says whose roots. The words of all parts go bare."""
+    """As kopf and ops do: `active_faults.roots(...)` says whose roots. The words of all parts are imported by name."""
     words = {"nodeprep.model", "nodeprep.shown", "nodeprep.values"}
     functions = {
         f"{dotted(path)}.{node.name}"

@@ -1,4 +1,4 @@
-"""Words for tests: build what a healthy node shows, change one thing, and read what the check says."""
+"""Builders for tests: the facts of a healthy node. Change one thing, and read the verdicts of the check."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodeprep.model import Check, Seen, Shown, Status, Verdict, raw, values_of
 from nodeprep.values import replace
 
 BDF = "0000:5c:00.0"
-# What checks said: id, reason and status. tests/given.py tells it apart by test file.
+# The verdicts so far: id, reason and status. tests/given.py separates them by test file.
 GIVEN: set[tuple[str, str, Status]] = set()
 
 
@@ -148,7 +148,7 @@ NOTHING_EXPECTED = Expected(
 
 
 def expected(**different: Any) -> Expected:
-    """Nothing is wanted but what is given; `firm={"0000:5c:00.0/1": PortWant(...)}` wants a port."""
+    """Only the given things are wanted; `firm={"0000:5c:00.0/1": PortWant(...)}` wants a port."""
     return replace(NOTHING_EXPECTED, **different)
 
 
@@ -158,7 +158,7 @@ def wanted(port: Port, by: str | None) -> Expected:
 
 
 def changed(thing: Any, **different: Any) -> Any:
-    """A copy of a fact or value with other fields; an Unreadable may stand for one."""
+    """A copy of a fact or value with other fields. A field may be an Unreadable."""
     assert isinstance(thing, Shown)
     return type(thing)(**(raw(thing) | different))
 
@@ -166,7 +166,7 @@ def changed(thing: Any, **different: Any) -> Any:
 def verdicts(
     check: Check, *facts: object, want: object = None, before: tuple[object, ...] | None = None, seconds: float = 10.0
 ) -> list[Verdict]:
-    """What the runner gets from a check that sees these facts; `before` are those of a look `seconds` earlier."""
+    """The verdicts of a check on these facts. `before` are the facts of a look `seconds` earlier."""
     own = {check.want: want or check.want()} if check.want else {}
     values: dict[type, object] = {type(fact): fact for fact in facts}
     earlier = None if before is None else Seen({type(fact): fact for fact in before} | own)
@@ -179,7 +179,7 @@ def verdicts(
 
 
 def placeholders(fix: str) -> set[str]:
-    """The words in braces of a fix. Raises ValueError for one that is no template."""
+    """The words in braces of a fix. Raises ValueError if it is not a template."""
     return {name for _, name, _, _ in Formatter().parse(fix) if name is not None}
 
 

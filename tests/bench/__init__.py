@@ -1,1 +1,1 @@
-"""Benchmarks print figures beside their limits: they end with 1 where one is broken, with 2 where they cannot run."""
+"""Benchmarks print figures beside their limits. They end with 1 if a limit is broken, with 2 if they cannot run."""

@@ -4,9 +4,9 @@
     python tests/bench/agent.py memory [--rounds N]      # resident memory over many whole rounds
     python tests/bench/agent.py cpu [--minutes N]        # CPU at default periods, every event source open
 
-`latency` sets down the link of an ENI of the netns rig; what convicts has its defaults, what releases is made short so
-that the next flap can come (printed). Times are CLOCK_BOOTTIME of one machine. `memory` and `cpu` run the agent over a
-built tree as its host; CPU is that of the process and its children from /proc.
+`latency` sets down the link of an ENI of the netns rig. Convictions have their defaults. Releases are made short for
+the next flap (printed). Times are CLOCK_BOOTTIME of one machine. `memory` and `cpu` run the agent over a built tree as
+its host. CPU is that of the process and its children from /proc.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from tests.rigs.netns_node import Shape, Unavailable
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 LINK = "eth1"
-# So that a flap a few seconds later counts.
+# Short, so that a flap a few seconds later counts.
 RELEASE = {"passes": 3, "pass-span": 1, "pass-every": 0.5, "flap-window": 1}
 PROFILE = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: bench\ngates: [eni.up]\n"
-# What a tree can show; its netdevs are not those of the kernel that netlink asks.
+# The facts of a tree: its netdevs are not those of the kernel, which netlink asks.
 TREE_PROFILE = """
 apiVersion: nodeprep.io/v1
 kind: Profile
@@ -51,9 +51,9 @@ HEAD = {"apiVersion": "nodeprep.io/v1", "kind": "Config"}
 CONFIG = {**HEAD, "mode": "gate", "default": "./bench.yaml", "gate": {"profiles": ["*"]}}
 FIRST_LOOK, DECISION = 0.050, 0.8  # seconds, p99 (issue 5)
 MEMORY, CPU = 60.0, 0.1  # MiB and % of a core (design 7)
-BEGIN = 150  # seconds: then bootstrap is over, and rates have stood still for their windows
+BEGIN = 150  # seconds, after which bootstrap is over and rates have stood still for their windows
 ROUNDS = 500  # after which MEMORY holds
-STEADY, SLOPE = 5000, 100.0  # rounds after which memory stands still, but for so many KiB per 1,000 of them
+STEADY, SLOPE = 5000, 100.0  # rounds after which memory grows by at most so many KiB per 1,000 rounds
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 LONG = 60.0
 MEMORY_FILES = Path("/dev/shm")
@@ -64,7 +64,7 @@ def boottime() -> float:
 
 
 def set_link(name: str, *, up: bool) -> float:
-    """Set a link up or down by ioctl, which takes no time to start; when it was asked for."""
+    """Set a link up or down by ioctl, without a start of a program. Returns the time of the request."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
         request = struct.pack("16sH14x", name.encode(), 0)
         flags = struct.unpack("16sH14x", fcntl.ioctl(asker, SIOCGIFFLAGS, request))[1]
@@ -75,7 +75,7 @@ def set_link(name: str, *, up: bool) -> float:
 
 
 def noting(arguments: list[str]) -> int:
-    """The agent, with each round's outcome as a line of JSON on stdout."""
+    """Run the agent, with each round's outcome as a line of JSON on stdout."""
     from nodeprep.cli.daemon import agent_command
     from nodeprep.cli.daemon.agent_command import AgentOptions
     from nodeprep.model import Status
@@ -115,7 +115,7 @@ class Watched:
             self.rounds.append(json.loads(line))
 
     def first(self, since: float, what: str) -> float:
-        """When the first round after `since` said so."""
+        """The time of the first round after `since` that said `what`."""
         end = boottime() + LONG
         while boottime() < end:
             for one in tuple(self.rounds):
@@ -138,14 +138,14 @@ class Watched:
 
 
 def flaps(count: int) -> int:
-    """Within the rig: set a link down and up again, and hold each time against what the agent did."""
+    """Within the rig: set a link down and up again, and measure when the agent reacts."""
     looks, decisions, closed = [], [], []
     with tempfile.TemporaryDirectory() as place:
         agent = Watched(Path(place))
         try:
             agent.gate_is(there=True)
             for number in range(count + 1):
-                time.sleep(3.0)  # past the second in which a second event is put off, duplicate address detection too
+                time.sleep(3.0)  # after the storm's second and duplicate address detection
                 down = set_link(LINK, up=False)
                 gone = agent.gate_is(there=False)
                 look, decision = agent.first(down, "failing"), agent.first(down, "convicted")
@@ -180,9 +180,9 @@ def latency(count: int) -> int:
 
 @contextmanager
 def host() -> Iterator[Path]:
-    """A tree with 8 NICs, 4 front-end ports and 8 GPUs that says that it is of this boot, so that it counts as live.
+    """A tree with 8 NICs, 4 front-end ports and 8 GPUs. It has this boot's id, so it counts as live.
 
-    It lies in memory, as sysfs does: no disk has a part in what is measured.
+    It lies in memory, as sysfs does: the figures include no disk.
     """
     with tempfile.TemporaryDirectory(dir=MEMORY_FILES if MEMORY_FILES.is_dir() else None) as place:
         root = trees.build("h100-roce", Path(place) / "host")
@@ -245,7 +245,7 @@ def resident(pid: int) -> float:
 
 
 def used(pid: int) -> float:
-    """CPU seconds of a process and of the children that it waited for."""
+    """CPU seconds of a process and of its ended children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 

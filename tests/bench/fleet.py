@@ -1,9 +1,9 @@
-"""Many agents against one real API server: what they ask when all is quiet, and how soon 300 of them are tainted.
+"""Many agents against one real API server: their requests when all is quiet, and how soon 300 of them are tainted.
 
     python tests/bench/fleet.py [--agents 1000] [--failing 300] [--minutes 5]
 
-Each agent is our publishing code with a token bound to a pod of its own Node, behind the shipped admission policy; what
-it is told of its node is simulated. Rates and latencies come from the server's audit log, transitions from a raw watch.
+Each agent is our publishing code with a token bound to a pod of its own Node, behind the shipped admission policy. The
+facts of its node are simulated. Rates and latencies come from the server's audit log, transitions from a raw watch.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from tests.rigs.cluster import CannotStart, Cluster
 
 NAMES = GatePolicy()
 WORKERS = 4
-FAILING = 300  # agents at once, where there are as many
-SPREAD = 60.0  # seconds over which the agents start, as those of a rollout do
+FAILING = 300  # agents at once, or all if there are fewer
+SPREAD = 60.0  # seconds over which the agents start, as in a rollout
 LONG = 600.0
-SETTLE = 20.0  # seconds after a change, for what is put off
+SETTLE = 20.0  # seconds after a change, for delayed writes
 
 
 def desired(*, good: bool) -> Desired:
-    """What an agent says of a node with eight rails, one of which is down or not."""
+    """The desired state of a node with eight rails, all up or one down."""
     status, reason, message = ("True", "Passed", "13 of 13 gate checks pass") if good else ("False", "NoSignal", DOWN)
     areas = tuple(NodeCondition(kind, status, reason, message) for kind in AREAS)
     if not good:
@@ -65,7 +65,7 @@ DOWN = "mlx5_3/1 at 0000:5c:00.0 is '1: DOWN', '3: Disabled'; ACTIVE is wanted b
 
 
 def work(place: Path, spread: float) -> int:
-    """One of the processes: agents by the file that it is given, told of faults by lines on stdin."""
+    """One of the processes: runs the agents of its file, and gets faults as lines on stdin."""
     told = json.loads(place.read_text())
     publishers: dict[str, Publisher] = {}
     chance = Random(place.name)
@@ -86,7 +86,7 @@ def work(place: Path, spread: float) -> int:
 
 @dataclass
 class Fleet:
-    """The Nodes, their agents, and what is heard of them."""
+    """The Nodes, their agents, and the changes that a watch saw."""
 
     cluster: Cluster
     names: tuple[str, ...]
@@ -99,7 +99,7 @@ class Fleet:
         return self.cluster.directory / "audit.log"
 
     def tell(self, names: tuple[str, ...], *, good: bool) -> float:
-        """All agents of these nodes learn at once; when."""
+        """Tell all agents of these nodes at once. Returns when."""
         line = json.dumps({"names": names, "good": good}) + "\n"
         at = boottime()
         for worker in self.workers:
@@ -154,11 +154,11 @@ def run(count: int, failing: int, minutes: float) -> int:
 
 
 def broken(made: Fleet, failing: int) -> list[Figure]:
-    """So many fail at once: how many of their transitions were lost, and how many others were tainted."""
+    """So many nodes fail at once: the number of lost transitions, and of other nodes that were tainted."""
     names, said = made.names[:failing], made.said
     busy = made.log.stat().st_size
     at = made.tell(names, good=False)
-    with suppress(TimeoutError):  # who was not tainted is counted below
+    with suppress(TimeoutError):  # nodes without the taint are counted below
         said.wait(lambda: all(said.taint.get(name) for name in names), f"{failing} tainted", LONG)
     took = sorted(tainted - at for name in names if (tainted := said.taint.get(name)))
     print(f"{failing} fail at once: tainted {limits.quantiles(took)}")
@@ -172,11 +172,11 @@ def broken(made: Fleet, failing: int) -> list[Figure]:
 
 
 def mended(made: Fleet, failing: int) -> Figure:
-    """All of them are mended at once: how many of their transitions were lost."""
+    """All of them are mended at once: the number of lost transitions."""
     names, said = made.names[:failing], made.said
     size, before = made.log.stat().st_size, told(made.cluster, "Ready")
     at = made.tell(names, good=True)
-    with suppress(TimeoutError):  # who is not ready again is counted below
+    with suppress(TimeoutError):  # nodes that are not ready again are counted below
         said.wait(lambda: len(said.ready) == len(made.names), "all ready again", LONG)
     print(f"all of them mended at once: {boottime() - at:.2f} s later {len(said.ready)} of {len(made.names)} are ready")
     time.sleep(SETTLE)
@@ -188,13 +188,13 @@ def mended(made: Fleet, failing: int) -> Figure:
 
 
 def told(cluster: Cluster, reason: str) -> Counter[str]:
-    """How many Events with this reason each Node has."""
+    """The number of Events with this reason, by Node."""
     happened = cluster.call("GET", "/api/v1/namespaces/default/events?limit=10000")[1]["items"]
     return Counter(one["involvedObject"]["name"] for one in happened if one["reason"] == reason)
 
 
 def events(log: Path, start: int) -> list[Mapping[str, Any]]:
-    """What agents asked since the log had this size."""
+    """The requests of agents since the log had this size."""
     with log.open("rb") as file:
         file.seek(start)
         lines = file.read().rpartition(b"\n")[0].splitlines()

@@ -1,4 +1,4 @@
-"""What a bench measured beside its limits: each that is broken is a line on stderr, and the exit code is 1."""
+"""The figures of a bench beside their limits: each broken limit is a line on stderr, and the exit code is 1."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BROKEN, CANNOT, INTERRUPTED = 1, 2, 130  # exit codes; the last is 128 + SIGINT
-FEWEST = 2  # values of which quantiles can be told
+FEWEST = 2  # values; quantiles need as many
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number that was measured, in `unit`, and its limits, which it may reach."""
+    """A measured number in `unit`, and its limits, which it may reach."""
 
     what: str
     found: float
@@ -25,7 +25,7 @@ class Figure:
 
     @property
     def broken(self) -> bool:
-        return not self.least <= self.found <= self.most  # so that what is no number is within no limit
+        return not self.least <= self.found <= self.most  # so that NaN is within no limit
 
     def __str__(self) -> str:
         bounds = {"at least": self.least, "at most": self.most}
@@ -35,7 +35,7 @@ class Figure:
 
 
 def code(figures: Iterable[Figure]) -> int:
-    """The exit code by these figures; says on stderr which are out of their limits."""
+    """The exit code for these figures. Prints on stderr those that are out of their limits."""
     broken = [one for one in figures if one.broken]
     for one in broken:
         complain(one)
@@ -47,18 +47,18 @@ def complain(what: object) -> None:
 
 
 def ended(work: Callable[[], int], *cannot: type[Exception]) -> int:
-    """The exit code of a bench: that of its work, or for what came between, which is a line on stderr.
+    """The exit code of a bench: that of its work, or that of a failure, which is a line on stderr.
 
     Args:
         work: the bench.
-        cannot: what is raised where this machine lacks something.
+        cannot: exceptions that say that this machine lacks something.
     """
     try:
         return work()
     except cannot as error:
         complain(f"not on this machine: {error}")
         return CANNOT
-    except TimeoutError as error:  # what the agent was to do, it did not
+    except TimeoutError as error:  # the agent did not do something
         complain(error)
         return BROKEN
     except KeyboardInterrupt:
@@ -75,7 +75,7 @@ def quantiles(took: Sequence[float]) -> str:
 
 
 def latencies(what: str, took: Sequence[float], most: float, least: float = 0.0) -> tuple[Figure, ...]:
-    """That the p99 is at most so many seconds, and that none took less than the least; nothing of too few."""
+    """Figures: the p99 is at most `most` seconds, and none took less than `least`. Too few values give no figure."""
     if len(took) < FEWEST:
         return ()
     p99 = statistics.quantiles(took, n=100, method="inclusive")[98]

@@ -2,7 +2,7 @@
 
     python tests/bench/network.py [--runs N]
 
-The commands of one run come in turn, beside `python -c pass`. That a check forks nothing is a test, not a figure.
+The commands of one run take turns, beside `python -c pass`. A test proves that a check forks nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.rigs.netns import Node
 from tests.rigs.netns_node import Shape, Unavailable
 
 CHECK = ("nodeprep", "check", "--settle", "0")
-BUDGET, MORE = 400, 2000  # milliseconds, for metadata that answers (issue 4), and more for metadata that does not
+BUDGET, MORE = 400, 2000  # milliseconds, with metadata (issue 4), and in addition without an answer
 
 
 def shape(metadata: str) -> Shape:

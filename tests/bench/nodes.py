@@ -2,9 +2,9 @@
 
     python tests/bench/nodes.py [--nodes 1000] [--runs 5]
 
-The API server is real, each Node has its agent's Lease and three pods, and is padded to the 15 KB that one of a cloud
-has. Both commands run in turn within one run, so the ratio holds on a noisy machine where the seconds do not. There is
-no limit to them; each command must list every Node.
+The API server is real. Each Node has its agent's Lease and three pods, and is padded to the 15 KB of a cloud's Node.
+Both commands take turns within one run, so the ratio holds on a noisy machine, and the seconds do not. They have no
+limit, but each command must list every Node.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.cluster import fleet
 from tests.rigs.cluster import CannotStart, Cluster
 
 NODEPREP = Path(sys.executable).with_name("nodeprep")
-PADDING = 14_000  # bytes of an annotation, as the images, volumes and managed fields of a real Node
+PADDING = 14_000  # bytes of an annotation, in place of the images, volumes and managed fields of a real Node
 PODS = 3
 POD = {"serviceAccountName": "default", "containers": [{"name": "main", "image": "none"}]}
 
@@ -41,7 +41,7 @@ def enrol(cluster: Cluster, number: int) -> None:
 
 
 def listed(cluster: Cluster, *command: str) -> tuple[float, int]:
-    """Seconds that a command takes, and how many of the Nodes it lists."""
+    """The seconds of a command, and the number of Nodes that it lists."""
     began = time.monotonic()
     environment = {**os.environ, **cluster.environment()}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

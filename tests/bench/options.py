@@ -1,4 +1,4 @@
-"""The options of a bench: numbers within bounds. What is wrong with one is a line on stderr, and exit code 2."""
+"""The options of a bench: numbers within bounds. A wrong one is a line on stderr, and exit code 2."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.bench.limits import CANNOT
 
 
 class Options(argparse.ArgumentParser):
-    """Those of one bench, with its docstring as help."""
+    """The options of one bench, with its docstring as help."""
 
     def __init__(self, doc: str | None) -> None:
         super().__init__(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -26,15 +26,15 @@ def whole(least: int, most: float = math.inf) -> Callable[[str], int]:
 
 
 def decimal(least: float) -> Callable[[str], float]:
-    """Reads a number of at least so much."""
+    """Reads a number of at least `least`."""
     return lambda text: within(text, float, "a number", least, math.inf)
 
 
 def within(text: str, read: Callable[[str], float], kind: str, least: float, most: float) -> float:
-    """The number that a word says.
+    """The number of a word.
 
     Raises:
-        ArgumentTypeError: it says none, or one that is infinite or out of bounds; with what was found and wanted.
+        ArgumentTypeError: it is not a number, is infinite or out of bounds; with found and wanted.
     """
     try:
         value = read(text)

@@ -1,11 +1,11 @@
-"""From an RDMA port's cable that is pulled to the taint, with the shipped manifests on a real node.
+"""From a pulled cable of an RDMA port to the taint, with the shipped manifests on a real node.
 
     python tests/bench/port.py [--flaps N]
 
-The node is a QEMU guest with a RoCE port, in software emulation, which is slow: its figures are upper bounds, and
-tests/bench/taint.py has those of many agents at this machine's speed. The agent convicts by its defaults. Times are
-this machine's monotonic clock: the cable is pulled by a command to QEMU, and a raw watch of the Node says when the
-server announced the change.
+The node is a QEMU guest with a RoCE port, in software emulation, which is slow. So its figures are upper bounds.
+tests/bench/taint.py has those of many agents at this machine's speed. The agent convicts by its defaults. Times are of
+this machine's monotonic clock: a command to QEMU pulls the cable, and a raw watch of the Node says when the server
+announced the change.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.rigs.waiting import until
 
 NAME = "guest"
 MOST = 100  # flaps
-# What convicts port.state stands at its default. What proves and releases is short, and the link must flap here.
+# Convictions of port.state have their defaults. Proof and release are short, because the link must flap here.
 CONFIGURATION = f"""\
 apiVersion: nodeprep.io/v1
 kind: Config
@@ -41,8 +41,8 @@ confirmation: {{passes: 2, pass-span: 2, pass-every: 1, flap-count: {MOST}}}
 every: {{pci: 5}}
 want: {{port.flap: {{fail-at: 1000}}}}
 """
-LIMIT, LEAST = 1.0, 0.45  # seconds; design 7, and below the least no confirmation was on
-SETTLE = 4.0  # seconds from ready to the next fault: past those in which a second event is put off
+LIMIT, LEAST = 1.0, 0.45  # seconds; design 7; a value below the least says that confirmation was off
+SETTLE = 4.0  # seconds from ready to the next fault: after those in which a second event is delayed
 LONG = 300.0
 WANTED = {
     "taint": lambda node: UNHEALTHY in taints(node),
@@ -70,7 +70,7 @@ def measure(flaps: int) -> int:
 
 
 def flapped(guest: Guest, said: Announced, flaps: int) -> Iterator[list[float]]:
-    """What each flap took, up to the first that the Node does not tell of."""
+    """The times of each flap, up to the first that the Node does not show."""
     for _ in range(flaps):
         try:
             yield flap(guest, said)
@@ -80,7 +80,7 @@ def flapped(guest: Guest, said: Announced, flaps: int) -> Iterator[list[float]]:
 
 
 def flap(guest: Guest, said: Announced) -> list[float]:
-    """Seconds from the command to each of what is WANTED."""
+    """Seconds from the command to each change in WANTED."""
     until(lambda: open_to_training(newest(said)), "the guest is ready for training", LONG)
     time.sleep(SETTLE)
     began = time.monotonic()

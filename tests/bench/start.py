@@ -2,7 +2,7 @@
 
     python tests/bench/start.py [--runs N]
 
-Everything runs in turn within one run, so the ratios hold on a slow machine, where the milliseconds do not. Both have
+Everything takes turns within one run, so the ratios hold on a slow machine, and the milliseconds do not. Both have
 budgets, and both need a machine that does nothing else.
 """
 
@@ -54,7 +54,7 @@ class Contender:
 
 
 class Recording(Files):
-    """Files that remember what was asked of them."""
+    """Files that record the paths that were asked for."""
 
     asked: list[str]
 

@@ -1,9 +1,9 @@
-"""What events cost an agent that listens once a second while the kernel announces 10,000 changes of links a second.
+"""The cost of events for an agent that listens once a second while the kernel announces 10,000 link changes a second.
 
     python tests/bench/storm.py [--seconds N] [--rate N]
 
-Another process makes the changes, in a network namespace of both. Beside it: the same in silence, with nobody deaf
-(each ring answered at once, which no agent does), of uevents, and the poll of 8 InfiniBand ports.
+Another process makes the changes, in a network namespace of both. Also measured: the same without changes, without the
+pause (each event is read at once, which no agent does), with uevents, and the poll of 8 InfiniBand ports.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RTM_NEWLINK, NLM_F_REQUEST, IFLA_TXQLEN = 16, 1, 13
 
 
 def change_links(rate: int, seconds: float) -> int:
-    """Change the queue length of a link `rate` times a second: one notice each; how many it were."""
+    """Change the queue length of a link `rate` times a second: one notice each. Returns how many."""
     index = socket.if_nametoindex("a0")
     began, made = time.monotonic(), 0
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as kernel:
@@ -48,7 +48,7 @@ def change_links(rate: int, seconds: float) -> int:
 
 
 def change_devices(rate: int, seconds: float) -> int:
-    """The same with uevents, of a device that nobody asks for."""
+    """The same with uevents, of an irrelevant device."""
     began, made = time.monotonic(), 0
     event = os.open("/sys/class/mem/null/uevent", os.O_WRONLY)
     while (passed := time.monotonic() - began) < seconds:
@@ -61,7 +61,7 @@ def change_devices(rate: int, seconds: float) -> int:
 
 
 def looks(event_sources: EventSources, seconds: float, deaf: frozenset[Topic]) -> int:
-    """Wait as an agent does that looks once a second; how often it was rung."""
+    """Wait as an agent that looks once a second. Returns how often an event woke it."""
     end, rings = time.monotonic() + seconds, 0
     while (left := end - time.monotonic()) > 0:
         rings += bool(event_sources.wait(left))
@@ -71,7 +71,7 @@ def looks(event_sources: EventSources, seconds: float, deaf: frozenset[Topic]) -
 
 
 def measured(name: str, source: EventSource, seconds: float, deaf: frozenset[Topic], *storm: str) -> float:
-    """Percent of a core that the event sources of this source took."""
+    """Percent of a core that this event source took."""
     event_sources = EventSources(sources=[source])
     event_sources.wait(0)
     made = None

@@ -1,13 +1,13 @@
-"""From a link that goes down to what the API server tells the scheduler of it, and what a quiet agent asks of it.
+"""From a link that goes down to the API server's answer to the scheduler, and the requests of a quiet agent.
 
     python tests/bench/taint.py latency [--flaps N] [--agents N]     # kernel event -> taint, condition, label gone
     python tests/bench/taint.py requests [--minutes N] [--ack]       # requests of one quiet agent, by the audit log
 
 Each agent is the real process on an ECS node of the netns rig, with a token bound to a pod of its Node, behind a real
-API server with the shipped admission policy; its configuration, its profile and the defaults by which it believes are
-printed. The link is an ENI's; tests/bench/port.py is the same for an RDMA port. Times are CLOCK_BOOTTIME of one
-machine: the link is set down in the node's namespace by ioctl, and a raw watch of Nodes says when the server announced
-the change. After two faults an agent is reset, for by default the third would be latched. Each agent has as many:
+API server with the shipped admission policy. Its configuration, its profile and its default confirmation are printed.
+The link is an ENI's; tests/bench/port.py is the same for an RDMA port. Times are CLOCK_BOOTTIME of one machine. An
+ioctl sets the link down in the node's namespace, and a raw watch of Nodes says when the server announced the change.
+After two faults an agent is reset, because by default the third would be latched. Each agent has as many faults:
 --flaps is rounded up.
 """
 
@@ -48,19 +48,19 @@ INSTALLED = ("base/namespace", "base/account", "base/admission-policy", "compone
 NAMES = GatePolicy()
 CONFIG = "apiVersion: nodeprep.io/v1\nkind: Config\nmode: gate\ndefault: {}\ngate: {{profiles: ['*']}}\n"
 PROFILE = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: mine\ngates: [eni.up]\n"
-LIMIT, LEAST = 1.0, 0.45  # seconds; design 7, and below the least no confirmation was on
-# Requests of a quiet agent in a minute, all of them; on ACK it reads more records (design 3.5).
+LIMIT, LEAST = 1.0, 0.45  # seconds; design 7; a value below the least says that confirmation was off
+# All requests of a quiet agent in a minute. On ACK it reads more records (design 3.5).
 ELSEWHERE, ON_ACK = 3, 4
-OFTEN, SELDOM = ("renewal", "look", "dry run"), 10.0  # what comes about each minute; minutes between two of all else
+OFTEN, SELDOM = ("renewal", "look", "dry run"), 10.0  # about each minute; minutes between two others
 LONG = 120.0
-SETTLE = 3.0  # seconds from ready to the next fault: past the second in which a second event is put off
-TOGETHER = timedelta(seconds=10)  # requests that are sent for one observation
-FAULTS = 2  # before a reset: the third release within half an hour is a latch by default
+SETTLE = 3.0  # seconds from ready to the next fault: after the second in which a second event is delayed
+TOGETHER = timedelta(seconds=10)  # seconds that requests of one observation take
+FAULTS = 2  # before a reset: by default the third release within half an hour latches
 
 
 @dataclass
 class Announced:
-    """What a watch of Nodes said, by Node: since when (boot time) it is tainted, and not ready; which are ready."""
+    """The result of a watch of Nodes: by Node, since when (boot time) it is tainted, and not ready; which are ready."""
 
     cluster: Cluster
     taint: dict[str, float | None] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Announced:
 
 
 def agent(cluster: Cluster, stack: ExitStack, name: str, shape: Shape, profile: str) -> Agent:
-    """An agent with all defaults on the node of that name, which the API server knows."""
+    """An agent with all defaults on the node of that name, which has a Node object."""
     node = stack.enter_context(Node(shape))
     stack.enter_context(Relay(node.pid, cluster.port))
     place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -120,7 +120,7 @@ def installed() -> Iterator[Cluster]:
 
 @contextmanager
 def agents(cluster: Cluster, count: int) -> Iterator[dict[str, Agent]]:
-    """Agents each on a node of its own, of which Kubernetes knows nothing but the name."""
+    """Agents, each on a node of its own. Kubernetes knows only the names of these nodes."""
     shape = Shape(enis=1, pods=2)
     with ExitStack() as stack:
         names = [f"bench-{number}" for number in range(count)]
@@ -131,13 +131,13 @@ def agents(cluster: Cluster, count: int) -> Iterator[dict[str, Agent]]:
 
 @contextmanager
 def on_ack(cluster: Cluster) -> Iterator[Agent]:
-    """The agent of a node whose pods share ENIs, with all that ACK keeps of it and the profile that is meant for it."""
+    """The agent of a node whose pods share ENIs, with all records of ACK and the profile for it."""
     with Records(cluster, shared(SHARED_ENIS)), ExitStack() as stack:
         yield agent(cluster, stack, NAME, SHARED_ENIS, "tcp-shared-eni")
 
 
 def flap(said: Announced, name: str, agent: Agent, faults: int, chance: float) -> list[tuple[float, float]]:
-    """What each fault of one node took, up to the first that the Node does not tell of."""
+    """The times of each fault of one node, up to the first that the Node does not show."""
     took: list[tuple[float, float]] = []
     time.sleep(chance)
     for number in range(faults):
@@ -197,7 +197,7 @@ def latency(flaps: int, count: int) -> list[Figure]:
 
 
 def kind(event: dict[str, Any], after: dict[str, Any]) -> str:
-    """What a request of the agent is for, by the audit log and by what it asked `after` that."""
+    """The purpose of a request of the agent, by the audit log and by the request `after` it."""
     uri, asked = event["requestURI"], (event["verb"], event["objectRef"]["resource"])
     if "dryRun=All" in uri:
         return "dry run"
@@ -205,27 +205,27 @@ def kind(event: dict[str, Any], after: dict[str, Any]) -> str:
         return "renewal"
     if asked == ("patch", "nodes"):
         return "refresh"
-    # To say its conditions again it reads the Node itself, and not the server's memory of it: that is its look, too.
+    # To write its conditions again it reads the Node from the store, not from the server's memory. It is a look, too.
     writes = after and (after["verb"], after["objectRef"]["resource"]) == ("patch", "nodes")
     return "look" if asked == ("get", "nodes") and (uri.endswith("?resourceVersion=0") or writes) else "records"
 
 
 def a_minute(stamps: list[datetime]) -> float:
-    """How often a minute something comes, by the time from the first to the last; what was there once, in `SELDOM`."""
+    """The rate per minute, by the time from the first to the last. A single one counts once in `SELDOM` minutes."""
     if len(stamps) < limits.FEWEST:
         return len(stamps) / SELDOM
     return (len(stamps) - 1) / (max(stamps) - min(stamps)).total_seconds() * 60
 
 
 def sets(stamps: list[datetime]) -> list[datetime]:
-    """When each set of requests began that are sent together."""
+    """The begin of each set of requests that are sent together."""
     return [one for one, before in zip(stamps, [None, *stamps], strict=False) if not before or one - before > TOGETHER]
 
 
 def requests(minutes: float, *, ack: bool) -> list[Figure]:
-    """What one quiet agent asks, once it is ready and has settled.
+    """The requests of one quiet agent, when it is ready and has settled.
 
-    By the time between requests, and not by their number in a time: at its edges that would be wrong by one of a kind.
+    The rate comes from the time between requests. Their number in a period would be wrong by one of a kind at its ends.
     """
     with installed() as cluster, ExitStack() as stack:
         one = stack.enter_context(on_ack(cluster)) if ack else stack.enter_context(agents(cluster, 1))["bench-0"]

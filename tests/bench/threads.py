@@ -2,7 +2,7 @@
 
     python tests/bench/threads.py [--runs N]
 
-Each run is a process of its own, for a warm interpreter hides the difference.
+Each run is a process of its own, because a warm interpreter hides the difference.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a test does when its rig cannot start here: it skips loudly; in CI that is a failure (design 8)."""
+"""A test whose rig cannot start here skips loudly. In CI it fails (design 8)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def cannot_start(reason: object) -> NoReturn:
-    """Skip with the reason, or fail with it where CI says that every rig must start."""
+    """Skip with the reason, or fail with it if CI says that every rig must start."""
     if os.environ.get("CI") or os.environ.get("NODEPREP_CI"):
         pytest.fail(f"in CI every rig must start: {reason}")
     pytest.skip(str(reason))

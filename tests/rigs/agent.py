@@ -1,10 +1,10 @@
-"""`nodeprep agent` for tests: started plainly or on a node of the netns rig; its log, pages and gate files are read.
+"""`nodeprep agent` for tests, on this machine or on a node of the netns rig. Tests read its log, pages and gate files.
 
     python tests/rigs/agent.py deaf --config FILE --state-dir DIR --run-dir DIR --socket-dir DIR     # without any event
     source
 
-Real here: the program, its process, files, sockets and signals. The configuration asks for less patience than the
-defaults, so that a node is ready after seconds.
+Real here: the program, its process, files, sockets and signals. The configuration has shorter times than the defaults,
+so that a node is ready after seconds.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from tests.rigs.waiting import until
 Line = dict[str, Any]  # of the log
 Found = TypeVar("Found")
 PROGRAM, DEAF = ("-m", "nodeprep", "agent"), (__file__, "deaf")
-LONG = 180.0  # seconds that nothing here takes, on a busy machine either
-SOONER = 20.0  # seconds; by its period, which is 30 or more, it would be seen later
+LONG = 180.0  # seconds; everything here takes less, on a busy machine too
+SOONER = 20.0  # seconds; less than every period, which is 30 or more
 PASSES, SPAN, EVERY = 2, 2.0, 0.5
 GATES = ("eni.up", "route.default", "route.out", "cni.parse")  # none asks Kubernetes
 CONFIGURATION = f"""\
@@ -69,10 +69,10 @@ def at(line: Line) -> float:
 
 @dataclass(slots=True)
 class Agent:
-    """One agent's place, with the process while one runs there; leaving the context kills what still runs.
+    """One agent's directories, and its process while it runs. Leaving the context kills a process that still runs.
 
-    `directory` holds the configuration, the log, and the directories of state, gate files and socket unless others are
-    given. `node` is where it runs, None for this machine as it is; agents of one node need ports of their own.
+    `directory` holds the configuration and the log, and also the directories of state, gate files and socket unless
+    others are given. `node` is where it runs, None for this machine. Agents of one node need ports of their own.
     """
 
     directory: Path
@@ -112,7 +112,7 @@ class Agent:
         return self._process.pid
 
     def configure(self, text: str) -> None:
-        """Put another configuration in the place of this one; the profile lies beside it."""
+        """Replace the configuration; the profile lies beside it."""
         self.config.parent.mkdir(parents=True, exist_ok=True)
         (self.config.parent / "mine.yaml").write_text(PROFILE)
         new = self.config.with_suffix(".new")
@@ -127,7 +127,7 @@ class Agent:
         return [*on_it, sys.executable, *self.program, *places, "--port", str(self.port), *more]
 
     def start(self) -> Self:
-        """Start one, which writes on in the same log."""
+        """Start one; it appends to the same log."""
         with self.log.open("ab") as log:
             self._marks.append(log.tell())
             self._process = subprocess.Popen(
@@ -154,7 +154,7 @@ class Agent:
         os.kill(self.pid, number)
 
     def lines(self, event: str = "", **fields: object) -> list[Line]:
-        """What the last start has logged; of one event if it is given, and with these fields."""
+        """The log lines since the last start: those of one event if it is given, and with these fields."""
         with self.log.open("rb") as log:
             log.seek(self._marks[-1])
             whole = log.read().rpartition(b"\n")[0].splitlines()
@@ -162,7 +162,7 @@ class Agent:
         return [one for one in told if event in ("", one["event"]) and fields.items() <= one.items()]
 
     def wait(self, event: str, number: int = 1, **fields: object) -> Line:
-        """The `number`th such line, once it is there."""
+        """The `number`th such line; waits for it."""
 
         def found() -> list[Line]:
             assert self._process is not None
@@ -173,7 +173,7 @@ class Agent:
         return until(found, f"{event} {fields} ({number}) in {self.log}")[0]
 
     def ready(self) -> Line:
-        """The line that says so first, once the gate files are there too."""
+        """The first line that says Ready; waits for it and for the gate files."""
         line = self.wait("state", to="Ready")
         until(lambda: self.gates() == OPEN, "gate file")
         return line
@@ -184,7 +184,7 @@ class Agent:
         return {name for name in names if name.endswith((".device", ".ready"))}
 
     def report(self) -> dict[str, Any]:
-        """What `/report` says, once it listens and has looked at something."""
+        """The content of `/report`; waits until the agent listens and has looked at something."""
 
         def told() -> dict[str, Any] | None:
             with suppress(OSError):
@@ -197,7 +197,7 @@ class Agent:
         return found
 
     def local(self, page: str) -> dict[str, Any]:
-        """What a page of the unix socket says now. Raises OSError."""
+        """The content of a page of the unix socket now. Raises OSError."""
         answer = b""
         with socket.socket(socket.AF_UNIX) as link:
             link.settimeout(LONG)
@@ -222,7 +222,7 @@ class Agent:
         return {name: float(value) for name, value in SAMPLE.findall(self.page("/metrics")[1])}
 
     def do(self, *argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a command where the agent runs; "nodeprep" finds its memory."""
+        """Run a command where the agent runs; "nodeprep" finds its state file."""
         directories = {"STATE": self.state, "RUN": self.run, "SOCKET": self.socket}
         where = [f"NODEPREP_{name}_DIR={place}" for name, place in directories.items()]
         ours = {"nodeprep": (sys.executable, "-m", "nodeprep"), "python": (sys.executable,)}
@@ -234,13 +234,13 @@ class Agent:
 
 
 def environment() -> dict[str, str]:
-    """As on a node of the netns rig; nothing of the tester's own agent."""
+    """As on a node of the netns rig, without the variables of the tester's own agent."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("NODEPREP")}
     return {**ours, **ENVIRONMENT, "PATH": f"{os.environ['PATH']}:/sbin:/usr/sbin"}
 
 
 def deaf(words: list[str]) -> None:
-    """What `nodeprep agent` does, without event sources, locks and pages for the network."""
+    """Run `nodeprep agent` without event sources, locks and pages for the network."""
     from nodeprep.agent import loop
     from nodeprep.cli import place
     from nodeprep.cli.daemon import agent_command as command

@@ -1,7 +1,7 @@
-"""A proxy before a real API server that does to chosen requests what networks and busy servers do, and counts them all.
+"""A proxy before a real API server. It treats chosen requests as networks and busy servers do, and counts all requests.
 
-It ends TLS with the server's own certificate and opens it again, so whoever asks shows a token: it knows no client
-certificate. What no rule is about is passed on as it came. Watches are not: an answer is read whole.
+It ends TLS with the server's own certificate and opens it again. It knows no client certificate, so clients show a
+token. A request without a rule is passed on as it came. Watches do not work: an answer is read whole.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from typing import Any, Self
 from tests.rigs.cluster import Cluster
 
 HOST = "127.0.0.1"
-PATIENCE = 60.0  # seconds for the real server; a test has it frozen for as long
+PATIENCE = 60.0  # seconds for the real server; a test may freeze it for as long
 BY_CONNECTION = ("host", "connection", "content-length", "transfer-encoding")  # headers that are not passed on
 
 
 @dataclass(slots=True)
 class Request:
-    """What was asked, and at which time.monotonic().
+    """One request, and its time.monotonic().
 
-    `status` is what was answered, 0 where nothing was; `held`: who asks waits for an answer that never comes.
+    `status` is that of the answer, 0 without an answer. `held`: the client waits for an answer that never comes.
     """
 
     at: float
@@ -48,7 +48,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer as it goes to who asked."""
+    """An answer as it goes to the client."""
 
     status: int
     headers: Mapping[str, str]
@@ -56,7 +56,7 @@ class Reply:
 
 
 class Exchange(BaseHTTPRequestHandler):
-    """One connection. A rule's deed gets it for each request that the rule is about."""
+    """One connection. A rule's deed gets it for each request that the rule matches."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -76,7 +76,7 @@ class Exchange(BaseHTTPRequestHandler):
     do_GET = do_PATCH = do_POST = do_PUT = do_DELETE = do_any  # noqa: N815 - the library's names
 
     def passed_on(self) -> Reply:
-        """What the real server answers to it. Raises OSError, HTTPException."""
+        """The answer of the real server. Raises OSError, HTTPException."""
         if self._upstream is None:
             self._upstream = self.server.upstream()
         headers = {name: value for name, value in self.headers.items() if name.lower() not in BY_CONNECTION}
@@ -116,7 +116,7 @@ Deed = Callable[[Exchange], None]
 
 @dataclass(slots=True, eq=False)
 class Rule:
-    """What is done to requests of a method ("" for any) whose path holds `path`, a regular expression.
+    """A deed for requests of a method ("" for any) whose path matches `path`, a regular expression.
 
     It holds for `times` requests.
     """
@@ -131,7 +131,7 @@ class Rule:
 
 
 class Proxy(socketserver.ThreadingTCPServer):
-    """Stands before `cluster`. Use it as a context manager; `requests` is what it was asked, oldest first."""
+    """Stands before `cluster`. Use it as a context manager. `requests` are those it got, oldest first."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -162,17 +162,17 @@ class Proxy(socketserver.ThreadingTCPServer):
         self.server_close()
 
     def rule(self, deed: Deed, method: str = "", path: str = "", times: float = inf) -> None:
-        """From now on; the rule that was set last is asked first."""
+        """Add a rule. The newest rule is tried first."""
         with self._lock:
             self._rules.insert(0, Rule(deed, method, path, times))
 
     def lift(self) -> None:
-        """No rule holds any more. Who hangs in one goes on hanging."""
+        """Remove all rules. Requests that hang stay hanging."""
         with self._lock:
             self._rules.clear()
 
     def asked(self, method: str = "", path: str = "", since: float = -inf) -> list[Request]:
-        """What it was asked since a time.monotonic(), by method and by a regular expression of the path."""
+        """Its requests since a time.monotonic(), by method and by a regular expression of the path."""
         ours = Rule(passes, method, path)
         return [one for one in list(self.requests) if one.at >= since and ours.is_about(one)]
 
@@ -188,32 +188,32 @@ class Proxy(socketserver.ThreadingTCPServer):
         return http.client.HTTPSConnection(HOST, self._cluster_port, timeout=PATIENCE, context=self._inner)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """The handshake waits for the connection's own thread: one that is silent must not hold up the others."""
+        """The connection's own thread does the handshake: a silent client must not delay the others."""
         link, where = super().get_request()
         return self._outer.wrap_socket(link, server_side=True, do_handshake_on_connect=False), where
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """The client went away, or the server did: both are what tests do."""
+        """The client or the server went away. Tests do both."""
 
 
 def passes(exchange: Exchange) -> None:
     try:
         reply = exchange.passed_on()
-    except (OSError, http.client.HTTPException):  # the server is gone, and who asked is to see just that
+    except (OSError, http.client.HTTPException):  # the server is gone, and the client must see that
         exchange.cut()
         return
     exchange.answer(reply)
 
 
 def refuses(code: int, words: str = "", **headers: str) -> Deed:
-    """Nothing is passed on; the answer is worded as the API server words it. Retry_After="5" is such a header."""
+    """Nothing is passed on. The answer has the API server's words. Retry_After="5" is such a header."""
     body = {"kind": "Status", "status": "Failure", "message": words or f"the proxy says {code}", "code": code}
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return lambda exchange: exchange.answer(Reply(code, named, json.dumps(body).encode()))
 
 
 def holds(*, done: bool) -> Deed:
-    """No answer ever comes; with `done` it is carried out all the same. The request is `held` from then on."""
+    """No answer ever comes; with `done` the server still carries it out. The request is `held` from then on."""
 
     def deed(exchange: Exchange) -> None:
         if done:
@@ -231,7 +231,7 @@ def cuts(exchange: Exchange) -> None:
 
 
 def loses(exchange: Exchange) -> None:
-    """It is carried out; the connection ends before who asked is told so."""
+    """It is carried out; the connection ends before the answer."""
     exchange.passed_on()
     exchange.cut()
 

@@ -1,6 +1,6 @@
 """An HTTP server on loopback that answers as a real API server never does: garbage, redirects, a byte a second.
 
-What a real one does, tests ask of a real one (tests/rigs/cluster.py).
+For real answers, tests use a real API server (tests/rigs/cluster.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Answer = Callable[["Handler"], None]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection. An answer writes to `wfile` what it likes; `over` is set when the server stops."""
+    """One connection. An answer writes any bytes to `wfile`; `over` is set when the server stops."""
 
     protocol_version = "HTTP/1.1"
     server: Server
@@ -36,7 +36,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """Answers GETs by path. Use it as a context manager; `requests` and `headers` are what it was asked."""
+    """Answers GETs by path. Use it as a context manager; `requests` and `headers` are those that it got."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -65,7 +65,7 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 def told(thing: Any) -> Answer:
-    """An object, or whatever else can be written as JSON."""
+    """An object, or anything else that JSON can hold."""
     return sent(json.dumps(thing).encode())
 
 

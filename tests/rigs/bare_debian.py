@@ -1,10 +1,10 @@
-"""A bare Debian 12 with only python3, make and git: what the two commands of the README must be enough on.
+"""A bare Debian 12 with only python3, make and git: the two commands of the README must be enough on it.
 
     python tests/rigs/bare_debian.py run -- COMMAND   copies this checkout in, runs COMMAND in it as root
     python tests/rigs/bare_debian.py packages         the Debian packages that it needs
 
-The system is debootstrap's, kept under the user's cache; each run works on a layer of memory over it and sees nothing
-of this machine that it could write to. This machine's settings of pip, apt and proxies are the run's too.
+debootstrap makes the system, and the user's cache keeps it. Each run works on a layer of memory over it, and can write
+to nothing of this machine. The run has this machine's settings of pip, apt and proxies.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 SETTINGS = ("PIP_", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODEPREP_CI")
 PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
-# Authorities twice: the bundle for now, and their sources, from which Debian writes it anew when it installs its own.
+# Authorities twice: the bundle for now, and its sources. Debian rewrites the bundle from them when it installs its own.
 SYSTEM_FILES = (
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -47,7 +47,7 @@ class CannotStart(Exception):
 
 
 def run(command: Sequence[str], *, capture: bool = False) -> subprocess.CompletedProcess[str]:
-    """Runs a command in a bare Debian that is gone afterwards; with `capture`, its output is in stdout, in order.
+    """Runs a command in a bare Debian, which is removed afterwards; with `capture`, its output is in stdout, in order.
 
     Raises:
         CannotStart: no root, no mount namespace, a package is missing, or debootstrap failed.
@@ -69,7 +69,7 @@ def run(command: Sequence[str], *, capture: bool = False) -> subprocess.Complete
 
 @contextmanager
 def held() -> Iterator[Path]:
-    """The system for today's inputs, built if need be; nobody removes it meanwhile."""
+    """The system for today's inputs, built if needed; nobody removes it meanwhile."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodeprep"
     cache.mkdir(parents=True, exist_ok=True)
     wanted = debootstrap_command()
@@ -93,7 +93,7 @@ def debootstrap_command() -> tuple[str, ...]:
 
 
 def build(base: Path, command: tuple[str, ...]) -> None:
-    """In place of what earlier inputs gave; under another name until it is whole. The caller holds the cache's lock."""
+    """Replaces the system of earlier inputs; another name until it is whole. The caller holds the cache's lock."""
     print(f"bare_debian: building {base} with debootstrap", file=sys.stderr, flush=True)
     for old in base.parent.glob("bare-debian-*/"):
         shutil.rmtree(old)
@@ -101,7 +101,7 @@ def build(base: Path, command: tuple[str, ...]) -> None:
     position = command.index(SUITE) + 1
     # In a mount namespace: a debootstrap that is killed leaves no /proc mounted in its target.
     output("unshare", "--mount", *command[:position], str(partial), *command[position:])
-    # What a system has of package lists and archives on its first day is none.
+    # A new system has neither package lists nor archives.
     shutil.rmtree(partial / "var/lib/apt/lists")
     shutil.rmtree(partial / "var/cache/apt/archives")
     partial.rename(base)
@@ -137,7 +137,7 @@ def machine_settings(root: Path) -> dict[str, str]:
     settings = {
         name: value for name, value in os.environ.items() if name.startswith(SETTINGS) or name.lower() in PROXIES
     }
-    # A setting that names a file or a directory is of no use without it.
+    # A setting that names a file or a directory needs it.
     for name in [*files, *(value for value in settings.values() if value.startswith("/"))]:
         copy(Path(name), root)
     acquire = [
@@ -160,11 +160,11 @@ def copy(source: Path, root: Path) -> None:
 
 
 def copy_checkout(target: Path) -> None:
-    """What git tracks here, and what it would add: as the working tree has it, without anything that was built."""
+    """The files that git tracks or would add, as in the working tree, and no build output."""
     listed = output("git", "-C", str(CHECKOUT), "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     for name in filter(None, listed.split("\0")):
         source = CHECKOUT / name
-        if source.is_symlink() or source.is_file():  # not so if it was deleted and git has not been told
+        if source.is_symlink() or source.is_file():  # false for a deleted file that git still tracks
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target / name, follow_symlinks=False)
 

@@ -1,4 +1,4 @@
-"""What rigs build once and keep in the user's cache, each under the hash of what it was made from."""
+"""Things that rigs build once and keep in the user's cache, each under the hash of its inputs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import IO
 
 from tests.rigs.progress import EVERY, clock, say
 
-PATIENCE = 2.0  # seconds: who only looks whether it is there holds the lock for less
-KEPT = 2  # of those used last: a rig of another checkout may run from one
+PATIENCE = 2.0  # seconds; a look whether the thing is there holds the lock for less
+KEPT = 2  # of those last used: a rig of another checkout may use one
 
 
 @contextmanager
 def locked(name: str) -> Iterator[Path]:
-    """The cache's directory; who else wants what goes by this name waits, and then finds it built."""
+    """The cache's directory, locked by this name. Others that want the same thing wait, and then find it built."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodeprep"
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / f"{name}.lock").open("w") as lock:
@@ -29,7 +29,7 @@ def locked(name: str) -> Iterator[Path]:
 
 
 def take(lock: IO[str], *, patience: float = PATIENCE, every: float = EVERY) -> None:
-    """Waits for the lock, and says so after `patience` seconds and every so many from then on."""
+    """Waits for the lock. Says so after `patience` seconds, and then each `every` seconds."""
     begun = time.monotonic()
     due = patience
     while True:
@@ -46,7 +46,7 @@ def take(lock: IO[str], *, patience: float = PATIENCE, every: float = EVERY) -> 
 def built(cache: Path, name: str, made_from: bytes, build: Callable[[Path], None]) -> Path:
     """The file or directory for these inputs; `build` makes it, under another name until it is whole.
 
-    The caller holds the cache's lock of that name. Those of other inputs go, but for the KEPT used last.
+    The caller holds the cache's lock of that name. Those of other inputs are removed, except the KEPT last used.
     """
     wanted = cache / f"{name}-{hashlib.sha256(made_from).hexdigest()[:12]}"
     if not wanted.exists():

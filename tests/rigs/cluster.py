@@ -4,13 +4,13 @@
     python tests/rigs/cluster.py run --nodes 2 -- COMMAND     controllers, scheduler and two real nodes as well
     python tests/rigs/cluster.py run --nodes 1 --image TAR -- COMMAND    and an OCI archive's images on each node
     python tests/rigs/cluster.py packages                     the Debian packages that it needs
-    python tests/rigs/cluster.py build                        builds the program of them all, else the first run does
-    python tests/rigs/cluster.py tools                        fetches what nodes need besides it
+    python tests/rigs/cluster.py build                        builds their one program, else the first run does
+    python tests/rigs/cluster.py tools                        fetches the other programs of nodes
 
-COMMAND gets KUBECONFIG and kubectl, and its exit code is ours. Where there are nodes (n1, n2, ...) it also finds
-`node-enter NODE [COMMAND]` and `node-reboot NODE` (cluster_control.py). All runs in a network namespace of its own
-(cluster_space.py); a port of this machine's loopback leads to the API server. It knows the kinds of records that
-Terway and erdma-controller keep. Nothing is left behind, however the one ends that started it.
+COMMAND gets KUBECONFIG and kubectl, and its exit code is ours. With nodes (n1, n2, ...) it also finds `node-enter NODE
+[COMMAND]` and `node-reboot NODE` (cluster_control.py). All runs in a network namespace of its own (cluster_space.py). A
+port of this machine's loopback leads to the API server. The server knows the kinds of records that Terway and
+erdma-controller keep. Nothing is left behind, even if the process that started it is killed.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from tests.rigs.waiting import until
 
 __all__ = ["ALIBABA", "CannotStart", "Cluster", "Node"]
 
-GOGC = "400"  # memory is there, and collecting garbage at the usual 100 takes a sixth of an API server's processor
+GOGC = "400"  # there is enough memory; at the usual 100, garbage collection takes a sixth of an API server's processor
 FAILED, INTERRUPTED = 2, 130  # exit codes; the other is 128 + SIGINT
 SERVER_NAMES = f"IP:127.0.0.1,IP:{cluster_setup.SERVICE_ADDRESS},DNS:localhost,DNS:rig.example"
-# Who sign in by certificate: name of its files, and subject.
+# Users that sign in by certificate: name of the files, and subject.
 USERS = {
     "admin": "/O=system:masters/CN=admin",
     "kube-controller-manager": "/CN=system:kube-controller-manager",
@@ -57,14 +57,14 @@ USERS = {
 
 
 class Cluster(Client):
-    """One API server with a store of its own; with `controllers`, or real `nodes`, what acts on objects too.
+    """One API server with its own store; with `controllers` or real `nodes`, also the programs that act on objects.
 
-    Use it as a context manager, in a thread that stays: the kernel ends what it starts with that. A Node whose kubelet
-    is silent for `grace` is called Unknown: 50 s is Kubernetes' own, and Nodes that have no kubelet want it long. The
-    audit log goes by the policy `audit`.
+    Use it as a context manager, in a thread that stays: the kernel ends its processes with that thread. If a Node's
+    kubelet is silent for `grace`, the Node becomes Unknown. Kubernetes' own value is 50 s; Nodes without a kubelet need
+    a long one. `audit` is the policy of the audit log.
 
     Attributes:
-        directory: the rig's files, the logs of its programs among them; it goes with the rig.
+        directory: the rig's files, with the logs of its programs; it is removed with the rig.
         port: on this machine's loopback, leads to the API server.
         nodes: the real ones by name.
 
@@ -124,7 +124,7 @@ class Cluster(Client):
             node.wait_ready()
 
     def start_server(self) -> None:
-        """Returns when it answers. It may be called again for one that a test has killed."""
+        """Returns when it answers. It may be called again after a test has killed the server."""
         flags = cluster_setup.apiserver_flags(self.directory, self.audit, controllers=self.controllers)
         self.spawn("kube-apiserver", *flags)
         self.await_programs(self.healthy, "/readyz of kube-apiserver")
@@ -134,7 +134,7 @@ class Cluster(Client):
         manager, scheduler = (self.kubeconfig(self.user(name), server) for name in list(USERS)[1:])
         self.spawn("kube-controller-manager", *cluster_setup.controller_flags(self.directory, manager, self.grace))
         self.spawn("kube-scheduler", *cluster_setup.scheduler_flags(scheduler))
-        # Healthy is not yet useful: no pod can be made before its namespace has this account.
+        # Healthy is not enough: no pod can be made before its namespace has this account.
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         self.await_programs(lambda: self.call("GET", account)[0] == 200, "the account of the namespace default")
 
@@ -160,7 +160,7 @@ class Cluster(Client):
     ) -> Node:
         """A real node, Ready on return if we are to `wait`: containerd and a kubelet that registers it.
 
-        Taints are written "key=value:effect", and `flags` are more ones of the kubelet.
+        Taints are written "key=value:effect"; `flags` are added to the kubelet's.
 
         Raises:
             CannotStart: what it needs cannot be had, or we are not root.
@@ -174,10 +174,10 @@ class Cluster(Client):
         return node
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends the API server a signal, such as SIGSTOP: then the kernel takes connections and nobody answers."""
+        """Sends the API server a signal. After SIGSTOP the kernel accepts connections and nobody answers."""
         server = self.processes["kube-apiserver"]
         server.send_signal(number)
-        if number == signal.SIGSTOP:  # one thread takes it and stops the others, once it has a processor
+        if number == signal.SIGSTOP:  # one thread gets it and stops the others when it has a processor
             until(lambda: set(_thread_states(server.pid)) == {"T"}, "every thread of the API server stands still")
 
     def spawn(self, program: str, *flags: str) -> None:
@@ -189,7 +189,7 @@ class Cluster(Client):
             )
 
     def await_programs(self, holds: Callable[[], bool], what: str) -> None:
-        """Waits for what they are to bring about, unless one of them ends."""
+        """Waits until it `holds`, unless one of the programs ends."""
 
         def seen() -> bool:
             for program, process in self.processes.items():
@@ -219,7 +219,7 @@ class Cluster(Client):
             self.wait_for(f"/apis/{ALIBABA}/{version}/{plural}")
 
     def wait_for(self, path: str) -> None:
-        """A kind is served a moment after its definition was taken."""
+        """Waits for a new kind: the server serves it a moment after it accepted the definition."""
         until(lambda: self.call("GET", path)[0] == 200, f"{path} is served")
 
 
@@ -254,7 +254,7 @@ def check(images: Sequence[Path], nodes: int) -> None:
 
 
 def outcome(command: Sequence[str], cluster: Cluster) -> int:
-    """The exit code of a command that finds the cluster; where it is no program, 2 and a line on stderr."""
+    """The exit code of a command that finds the cluster. If there is no such program: 2, and a line on stderr."""
     try:
         done = subprocess.run(command, env={**os.environ, **cluster.environment()}, check=False)
     except OSError as error:
@@ -264,13 +264,13 @@ def outcome(command: Sequence[str], cluster: Cluster) -> int:
 
 
 def ended(work: Callable[[], int], *failures: type[Exception]) -> int:
-    """The exit code of a rig as a program: that of its work, or for what came between.
+    """The exit code of a rig as a program: that of its work, or that of a failure.
 
-    Where the rig fails, stderr has a line that says so, and below it the end of the log of what died, if something did.
+    If the rig fails, stderr has a line about it. If a program died, the end of its log follows.
 
     Args:
-        work: what the program is to do.
-        failures: what is raised where this rig fails, besides what is raised where a cluster does.
+        work: the work of the program.
+        failures: exceptions that this rig raises when it fails, besides those of a cluster.
     """
     expected: tuple[type[Exception], ...] = (CannotStart, RuntimeError, TimeoutError, *failures)
     try:

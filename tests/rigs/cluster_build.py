@@ -1,4 +1,4 @@
-"""Builds the rig's Kubernetes: one program, kept in the user's cache under the hash of what it is made from."""
+"""Builds the rig's Kubernetes: one program, kept in the user's cache under the hash of its inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INPUTS = ("go.mod", "go.sum", "main.go")
 
 
 def stamp() -> str:
-    """The linker's flags by which Kubernetes' programs know their version, which stands in go.mod."""
+    """The linker's flags that give Kubernetes' programs their version, which stands in go.mod."""
     found = re.search(r"^\tk8s\.io/kubernetes (v1\.(\d+)\.\S+)$", (SOURCE / "go.mod").read_text(), re.MULTILINE)
     assert found, "go.mod requires no k8s.io/kubernetes"
     words = {"gitVersion": found[1], "gitMajor": "1", "gitMinor": found[2], "gitTreeState": "clean"}
@@ -33,7 +33,7 @@ def stamp() -> str:
 COMMAND = ("build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", f"-s -w {stamp()}")
 LOCK = SOURCE.parent.parent.parent / "requirements-cluster.lock"
 NEWEST_NEEDED = (1, 26)  # the `go` line of controlplane/go.mod
-PROGRAMS = {"openssl": "openssl", "setpriv": "util-linux", "ip": "iproute2"}  # and the Debian packages that hold them
+PROGRAMS = {"openssl": "openssl", "setpriv": "util-linux", "ip": "iproute2"}  # and their Debian packages
 PACKAGES = tuple(PROGRAMS.values())
 
 
@@ -45,10 +45,10 @@ class CannotStart(Exception):
 
 
 def program() -> Path:
-    """The program for today's sources, built if need be: it says so, and how far it is.
+    """The program for today's sources. If it must be built, progress is printed.
 
     Raises:
-        CannotStart: there is no Go, or it cannot build it.
+        CannotStart: Go is missing, or the build fails.
     """
     missing = [f"{name} (apt-get install {package})" for name, package in PROGRAMS.items() if not shutil.which(name)]
     if missing:
@@ -78,19 +78,19 @@ def compiler(directory: Path) -> str:
 
 
 def version(go: str) -> tuple[int, ...]:
-    """Its version, () where it does not tell; asked outside any module, which could name another toolchain."""
+    """Its version, () if it does not say. It runs outside any module, because a module could name another toolchain."""
     done = subprocess.run((go, "env", "GOVERSION"), capture_output=True, text=True, check=False, cwd="/")
     found = re.match(r"go(\d+)\.(\d+)(?:\.(\d+))?", done.stdout)
     return tuple(int(part or 0) for part in found.groups()) if found else ()
 
 
 def build(go: str, target: Path, *, source: Path = SOURCE, every: float = EVERY) -> None:
-    """Builds it and says on stderr what, for how long, how far it is (every so many seconds), and where it is kept.
+    """Builds it. Says on stderr what, how long it takes, progress each `every` seconds, and where it is kept.
 
     Raises:
-        CannotStart: Go cannot; with the last line of its complaint.
+        CannotStart: Go fails; with the last line of its output.
     """
-    kept = target.with_suffix("")  # until it is whole it has another name
+    kept = target.with_suffix("")  # it has another name until it is whole
     number = re.search(r"gitVersion=(\S+)", stamp())
     assert number
     say(f"cluster: building Kubernetes {number[1]}, all its programs in one, with Go {'.'.join(map(str, version(go)))}")
@@ -112,11 +112,11 @@ def build(go: str, target: Path, *, source: Path = SOURCE, every: float = EVERY)
 
 
 def fetching(heard: Heard, seconds: float) -> str:
-    """How far Go is that fetches the sources."""
+    """Progress of Go while it fetches the sources."""
     modules = sum(line.startswith("go: downloading") for line in heard.said)
     return f"cluster: {clock(seconds)} fetching sources, {modules} modules so far"
 
 
 def compiling(heard: Heard, seconds: float, packages: int) -> str:
-    """How far Go is that compiles these packages; it does not name those that an earlier build left in its cache."""
+    """Progress of Go while it compiles these packages. It does not name those that are in its cache."""
     return f"cluster: {clock(seconds)} compiled {heard.done} of {packages} packages, less where Go's cache has some"

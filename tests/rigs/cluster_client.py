@@ -1,4 +1,4 @@
-"""An API server as its administrator asks it: objects made and read, tokens, kubeconfigs, kubectl, the audit log."""
+"""An API server for its administrator: makes and reads objects, tokens, kubeconfigs, kubectl, the audit log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Client:
-    """Who may do everything. `directory` holds the rig's files, `port` on loopback leads to the API server."""
+    """A client with all rights. `directory` holds the rig's files, `port` on loopback leads to the API server."""
 
     directory: Path
     program: Path
@@ -44,7 +44,7 @@ class Client:
         return self.directory / "ca.crt"
 
     def certificate(self, name: str, subject: str, names: str = "") -> None:
-        """A key and a certificate of the rig's own authority, which itself is the first."""
+        """A key and a certificate of the rig's own authority. The first one is the authority itself."""
         signer = [] if name == "ca" else ["-CA", "ca.crt", "-CAkey", "ca.key", "-addext", "basicConstraints=CA:FALSE"]
         alternative = ["-addext", f"subjectAltName={names}"] if names else []
         command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc"]
@@ -59,7 +59,7 @@ class Client:
 
     @cached_property
     def _pool(self) -> HTTPSConnectionPool:
-        # Kept open: a handshake takes more of a processor than most requests do, and tests ask twenty times a second.
+        # Kept open: a handshake costs more CPU than most requests, and tests ask twenty times a second.
         where = ("127.0.0.1", self.port)
         return HTTPSConnectionPool(*where, timeout=SECONDS, maxsize=8, retries=False, ssl_context=self._context)
 
@@ -83,7 +83,7 @@ class Client:
         return answer.status, json.loads(answer.data or b"{}")
 
     def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Makes an object below the path of its list; the status that it has is written too, where that is apart."""
+        """Makes an object below the path of its list. Also writes its status if that is a subresource."""
         code, made = self.call("POST", path, body)
         if code >= 300:
             raise RuntimeError(f"POST {path}: {code} {made.get('message')}")
@@ -103,7 +103,7 @@ class Client:
         return str(made["status"]["token"])
 
     def kubeconfig(self, user: Mapping[str, Any] | None = None, cluster: Mapping[str, Any] | None = None) -> Path:
-        """A new file: for the administrator or another `user`, with more or other words of its `cluster`."""
+        """A new file: for the administrator or another `user`, with changed fields of its `cluster`."""
         server = {"server": self.url, "certificate-authority": str(self.authority), **(cluster or {})}
         text = json.dumps(
             {
@@ -121,7 +121,7 @@ class Client:
         return Path(name)
 
     def user(self, name: str) -> dict[str, str]:
-        """A kubeconfig's words for whom a certificate of ours names."""
+        """A kubeconfig's fields for the user of one of our certificates."""
         return {
             "client-certificate": str(self.directory / f"{name}.crt"),
             "client-key": str(self.directory / f"{name}.key"),
@@ -146,22 +146,22 @@ class Client:
         return done.stdout
 
     def environment(self) -> dict[str, str]:
-        """For a command that is to find the cluster: KUBECONFIG, and a PATH with this Kubernetes' kubectl."""
+        """Lets a command find the cluster: KUBECONFIG, and a PATH with this Kubernetes' kubectl."""
         path = f"{self.directory}/bin:{os.environ.get('PATH', os.defpath)}"
         return {"KUBECONFIG": str(self.directory / "admin.kubeconfig"), "PATH": path}
 
     def apply(self, what: Path | str) -> str:
-        """Applies a manifest: a file, a directory (with kustomize where it says so), or the text itself."""
+        """Applies a manifest: a file, a directory (by kustomize if it has a kustomization), or the text itself."""
         if isinstance(what, str):
             return self.kubectl("apply", "-f", "-", text=what)
         return self.kubectl("apply", "-k" if (what / "kustomization.yaml").exists() else "-f", str(what))
 
     def requests(self, user: str) -> list[str]:
-        """What somebody asked for since the start, from the server's audit log: "get /api/v1/nodes/n1"."""
-        # Whom it did not know has no name there.
+        """The requests of a user since the start, from the server's audit log: "get /api/v1/nodes/n1"."""
+        # An unknown user has no name there.
         events = [event for event in map(json.loads, self.audited()) if event["user"].get("username") == user]
         return [f"{event['verb']} {event['requestURI']}" for event in events]
 
     def audited(self) -> list[str]:
-        """The lines of the server's audit log since the start, the last may be half of one."""
+        """The lines of the server's audit log since the start. The last may be incomplete."""
         return (self.directory / "audit.log").read_text().splitlines()

@@ -1,10 +1,10 @@
-"""The way from COMMAND of `cluster.py run` to its nodes: two programs on its PATH, and who answers them.
+"""How COMMAND of `cluster.py run` reaches its nodes: two programs on its PATH, and the server that answers them.
 
     node-enter NODE [COMMAND...]   runs COMMAND, else a shell, as root on the node; its exit code is that of COMMAND
     node-reboot NODE               cuts its power, boots it again and returns when its Node is Ready
 
 Both ask the rig through a socket: only its process can boot a node, and knows which process is a node's first now.
-Bad words, or a node that there is not, end with 2 and a line on stderr. This file is also their program.
+Bad arguments or an unknown node end with 2 and a line on stderr. This file is also their program.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Protocol, Self
 
 ENTER, REBOOT = "node-enter", "node-reboot"
 USAGE = {ENTER: "NODE [COMMAND...]", REBOOT: "NODE"}
-SOCKET = "control.sock"  # in the rig's directory, which its user alone may enter
+SOCKET = "control.sock"  # in the rig's directory, which only its user may enter
 SHELL = "bash"
 FAILED = 2
 
@@ -45,17 +45,17 @@ class Machine(Protocol):
 class Control:
     """Answers the two programs while the context lasts, and puts them into bin/ of the rig's `directory`.
 
-    A node that it boots is the kernel's to kill with its thread, which therefore stays until the process ends.
+    The kernel kills a node with the thread that booted it. So this thread stays until the process ends.
 
     Args:
         directory: the rig's.
-        nodes: those that there are, by name; a node that is added later is known too.
+        nodes: the nodes by name; a node that is added later is known too.
     """
 
     def __init__(self, directory: Path, nodes: Mapping[str, Machine]) -> None:
         self.directory = directory
         self.nodes = nodes
-        self._one = Lock()  # a node that boots is not stopped half way
+        self._one = Lock()  # a boot of a node is not interrupted
         self._over = False
 
     def __enter__(self) -> Self:
@@ -81,13 +81,13 @@ class Control:
     def _serve(self, listener: socket.socket) -> None:
         while True:
             link = listener.accept()[0]
-            with link, self._one, suppress(OSError, ValueError):  # who asked may be gone
+            with link, self._one, suppress(OSError, ValueError):  # the client may be gone
                 asked = json.loads(link.makefile().readline())
                 answer = {"error": "the rig ends"} if self._over else self.answer(asked["program"], asked["node"])
                 link.sendall(f"{json.dumps(answer)}\n".encode())
 
     def answer(self, program: str, name: str) -> Answer:
-        """What a program is told that was called for the node of this name."""
+        """The answer to a program that was called for this node."""
         node = self.nodes.get(name)
         if node is None:
             there = ", ".join(sorted(self.nodes)) or "none: run it with --nodes 1 or more"
@@ -112,7 +112,7 @@ def rebooted(name: str, node: Machine) -> Answer:
 
 
 def ask(directory: str, program: str, node: str) -> Answer:
-    """What the rig says. Raises OSError where it is gone."""
+    """The answer of the rig. Raises OSError if it is gone."""
     with socket.socket(socket.AF_UNIX) as link:
         link.connect(f"{directory}/{SOCKET}")
         link.sendall(f"{json.dumps({'program': program, 'node': node})}\n".encode())

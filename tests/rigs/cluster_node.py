@@ -1,8 +1,8 @@
 """A real node of tests/rigs/cluster.py beside others: containerd and a kubelet in namespaces of their own.
 
-Its network namespace has eth0 with an address of TEST-NET-2, and a wire to the cluster's; its pods have addresses of
-their own there, or its own by hostNetwork. Its PID and mount namespaces make its processes, mounts, /etc, /opt, /var,
-/run, boot id and /sys/class/net its own; what else is below /sys and /proc is this machine's.
+Its network namespace has eth0 with an address of TEST-NET-2, and a wire to the cluster's. Its pods have addresses of
+their own there, or the node's by hostNetwork. By its PID and mount namespaces it has its own processes, mounts, /etc,
+/opt, /var, /run, boot id and /sys/class/net. The rest of /sys and /proc is this machine's.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ HERE = Path(__file__).parent
 INSIDE = HERE / "cluster_node.sh"
 SERVER = f"https://{SERVICE_ADDRESS}:{SERVER_PORT}"
 NAMESPACES = ("--net", "--mount", "--propagation", "slave", "--pid", "--fork", "--kill-child", "--mount-proc")
-PLUGINS = ("loopback", "ptp", "host-local")  # of CNI: what the configuration of `files` names
+PLUGINS = ("loopback", "ptp", "host-local")  # of CNI, named by the configuration of `files`
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-SECONDS = 120.0  # for a node to be Ready; 2 where nothing else runs
-# A pod's own /proc would show the machine's boot id. The runtime mounts nothing over it, but runs this in the mount
-# namespace of each container before that is entered; it gets the container's state to read.
+SECONDS = 120.0  # for a node to be Ready; it takes 2 on an idle machine
+# A pod's own /proc would show the machine's boot id. The runtime mounts nothing over it. It runs this in the mount
+# namespace of each container before the container starts, with the container's state on stdin.
 BOOT_ID = """bundle=$(sed 's/.*"bundle":"//; s/".*//')
 exec mount --bind /proc/sys/kernel/random/boot_id "$bundle/rootfs/proc/sys/kernel/random/boot_id"
 """
-# Its first process waits until its wire stands: it says so, and gets a line.
+# Its first process says that it waits for its wire. It gets a line when the wire is there.
 WAIT = 'echo up; read -r _; exec "$@"'
 
 
@@ -78,7 +78,7 @@ def files(cluster: Client, tree: Path, name: str, number: int, flags: Sequence[s
 
 
 def own_boot_id(tree: Path) -> None:
-    """Has the node's containers see its boot id in their own /proc: a node that is a guest needs none of this."""
+    """Lets the node's containers see its boot id in their own /proc. A node that is a guest does not need this."""
     shown = subprocess.run(
         (cluster_tools.tools() / "root/usr/bin/ctr", "oci", "spec"), capture_output=True, text=True, check=True
     ).stdout
@@ -122,7 +122,7 @@ class Node:
     Attributes:
         name: of its Node object.
         address: its own, which the API server reaches.
-        boot_id: of the present boot, as it stands in its /proc and in the Node's status.
+        boot_id: of the present boot, as in its /proc and in the Node's status.
 
     Raises:
         CannotStart: we are not root.
@@ -143,7 +143,7 @@ class Node:
         own_boot_id(self._tree)
 
     def start(self) -> None:
-        """Boots it; the second time and later, that is a reboot: its disk is as it was, /run is empty."""
+        """Boots it. From the second time on it is a reboot: its disk is as it was, /run is empty."""
         assert self._process is None, f"{self.name} runs"
         self.boot_id = str(uuid.uuid4())
         (self._tree / "boot_id").write_text(f"{self.boot_id}\n")
@@ -165,7 +165,7 @@ class Node:
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """Cuts its power. On return nothing of it runs any more; its Node object stays."""
+        """Cuts its power. On return no process of it runs; its Node object stays."""
         if self._process is None:
             return
         first = self._first()
@@ -178,7 +178,7 @@ class Node:
         if watched is not None:
             select.select([watched], [], [], SECONDS)  # it ends after all others of its PID namespace
             os.close(watched)
-        # Else the next boot's kubelet spends 12 s on containers that are no more.
+        # Else the next boot's kubelet spends 12 s on containers that are gone.
         cgroup = f"{self._cluster.directory.name}-{self.name}"
         until(lambda: remove_cgroups(cgroup), f"cgroups {cgroup} empty", SECONDS)
 
@@ -195,29 +195,29 @@ class Node:
             raise TimeoutError(f"{error}\n{self.log('console')[-1000:]}\n{self.log('kubelet')[-3000:]}") from None
 
     def object(self) -> dict[str, Any]:
-        """Its Node, {} where there is none."""
+        """Its Node, {} if there is none."""
         code, found = self._cluster.call("GET", f"/api/v1/nodes/{self.name}")
         return found if code == 200 else {}
 
     def path(self, path: str) -> Path:
-        """Where a file of the node's /run, /var/lib/{nodeprep,kubelet,containerd}, /var/log or /etc/cni/net.d lies."""
+        """Our path of a file in the node's /run, /var/lib/{nodeprep,kubelet,containerd}, /var/log or /etc/cni/net.d."""
         return self._tree / path.lstrip("/")
 
     def log(self, program: str) -> str:
-        """What "kubelet", "containerd" or its "console" has written since the first boot."""
+        """The output of "kubelet", "containerd" or its "console" since the first boot."""
         file = self._tree / ("console.log" if program == "console" else f"var/log/{program}.log")
         return file.read_text(errors="replace") if file.exists() else ""
 
     def limits(self) -> list[str]:
-        """What this machine refuses it that a real node has, a line each."""
+        """What a real node has and this machine refuses, a line each."""
         return [line for line in self.log("console").splitlines() if line.startswith("locked memory stays limited")]
 
     def run(self, *argv: str, check: bool = True) -> str:
-        """What a command prints that runs on the node, in all its namespaces."""
+        """The output of a command that runs on the node, in all its namespaces."""
         return subprocess.run((*self._inside(), *argv), capture_output=True, text=True, check=check).stdout
 
     def entering(self) -> tuple[str, ...]:
-        """What to put before a command for it to run on the node as on any other: it finds `ctr`, kubectl the server.
+        """The words before a command that make it run on the node. It finds `ctr` there, and kubectl finds the server.
 
         Raises:
             RuntimeError: the node does not run.
@@ -225,17 +225,17 @@ class Node:
         if self._process is None or not self._first():
             raise RuntimeError(f"{self.name} does not run")
         path = f"PATH={self._tools}/root/usr/bin:{self._cluster.directory}/bin:{PATH}"
-        # As the kubelet: COMMAND's own kubeconfig is for an address of this machine's loopback.
+        # As the kubelet: COMMAND's own kubeconfig has an address of this machine's loopback.
         return (*self._inside(), "env", path, "KUBECONFIG=/etc/kubernetes/kubeconfig")
 
     def _inside(self) -> tuple[str, ...]:
         return ("nsenter", "--target", str(self._first()), "--net", "--mount", "--pid")
 
     def import_image(self, archive: Path) -> list[str]:
-        """Makes the images of an OCI archive known to its kubelet, and returns their names, which must be whole.
+        """Makes the images of an OCI archive known to its kubelet. Returns their names, which must be complete.
 
         Raises:
-            RuntimeError: containerd takes it for no image; with its last line.
+            RuntimeError: containerd does not accept it as an image; with its last line.
         """
         ctr = str(self._tools / "root/usr/bin/ctr")
         command = (*self._inside(), ctr, "-n", "k8s.io", "images", "import", str(archive.resolve()))
@@ -254,7 +254,7 @@ class Node:
         return conditions.get("Ready") == "True" and status["nodeInfo"]["bootID"] == self.boot_id
 
     def _first(self) -> int:
-        """The process that is PID 1 inside; 0 where there is none."""
+        """The process that is PID 1 inside; 0 if there is none."""
         assert self._process is not None, f"{self.name} does not run"
         pid = self._process.pid
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What the cluster's programs are started with, and the kinds of records that it knows."""
+"""The flags of the cluster's programs, and the kinds of records that it knows."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 ALIBABA = "network.alibabacloud.com"
 STORE = "http://127.0.0.1:2379"
 SERVER_PORT = 443
-# Of the Service `kubernetes`, as the kubelet tells it to pods: the API server listens there itself, for want of a
-# kube-proxy.
+# Of the Service `kubernetes`, as the kubelet tells it to pods. There is no kube-proxy, so the API server itself listens
+# there.
 SERVICE_ADDRESS = "10.96.0.1"
-GATEWAY = "198.51.100.254"  # by which nodes reach it
+GATEWAY = "198.51.100.254"  # nodes reach it by this
 # The kinds that facts/kubernetes/cluster_objects.py reads, by their plural: version, kind, scope. Their schemas are
 # left out.
 RECORDS = {
@@ -23,7 +23,7 @@ RECORDS = {
     "erdmadevices": ("v1", "ERdmaDevice", "Cluster"),
 }
 
-# Of both that act on objects. With their usual limits the controllers need 5 s to start, and 1,000 pods take minutes.
+# Of controllers and scheduler. With their usual limits the controllers need 5 s to start, and 1,000 pods take minutes.
 CONTROLLER = (
     "--leader-elect=false",
     "--bind-address=127.0.0.1",
@@ -67,7 +67,7 @@ def etcd_flags(directory: Path) -> tuple[str, ...]:
 
 
 def apiserver_flags(directory: Path, audit: Mapping[str, Any], *, controllers: bool) -> tuple[str, ...]:
-    """Of kube-apiserver, whose audit log goes by this policy."""
+    """Of kube-apiserver, with this audit policy."""
     policy = directory / "audit-policy.json"
     policy.write_text(json.dumps(audit))
     return (
@@ -75,7 +75,7 @@ def apiserver_flags(directory: Path, audit: Mapping[str, Any], *, controllers: b
         "--bind-address=0.0.0.0",
         f"--secure-port={SERVER_PORT}",
         "--permit-port-sharing=true",  # so that a test's proxy can listen at the service's address before it
-        # The Service `kubernetes` may not point to a loopback address, so nothing maintains it.
+        # The Service `kubernetes` may not point to a loopback address, so no program maintains it.
         "--advertise-address=127.0.0.1",
         "--endpoint-reconciler-type=none",
         "--service-cluster-ip-range=10.96.0.0/24",
@@ -85,7 +85,7 @@ def apiserver_flags(directory: Path, audit: Mapping[str, Any], *, controllers: b
         f"--client-ca-file={directory}/ca.crt",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
-        # Without controllers nobody makes a namespace's default account, which each pod would need.
+        # Without controllers nobody makes a namespace's default account, and each pod needs it.
         *(() if controllers else ("--disable-admission-plugins=ServiceAccount",)),
         f"--kubelet-client-certificate={directory}/admin.crt",
         f"--kubelet-client-key={directory}/admin.key",
@@ -100,7 +100,7 @@ def apiserver_flags(directory: Path, audit: Mapping[str, Any], *, controllers: b
 
 
 def controller_flags(directory: Path, kubeconfig: Path, grace: str) -> tuple[str, ...]:
-    """Of kube-controller-manager, which calls a Node Unknown that no kubelet renewed for `grace`."""
+    """Of kube-controller-manager. A Node becomes Unknown if no kubelet renewed it for `grace`."""
     return (
         *CONTROLLER,
         f"--kubeconfig={kubeconfig}",

@@ -1,8 +1,8 @@
 """The network namespace of a cluster, with one way in: a port of this machine's loopback leads to its API server.
 
-Only `lo` is in it, so ports can be fixed and nothing outside is reached, nor reaches in. Who holds it, this file run as
-a program, also clears up: when its input ends, because the rig ended or was killed, it kills what still runs in the
-namespace and removes the cluster's cgroups and directory. The namespace then goes with its last process.
+Only `lo` is in it. So ports can be fixed, and there is no traffic with the outside. This file as a program holds the
+namespace and clears up. Its input ends when the rig ends or is killed. Then it kills the processes that still run in
+the namespace and removes the cluster's cgroups and directory. The namespace ends with its last process.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from tests.rigs.relay import carry
 HOST = "127.0.0.1"
 READY = "ready"
 CGROUPS = Path("/sys/fs/cgroup")
-PATIENCE = 20.0  # seconds for killed processes to be gone, and with them their cgroups and files
+PATIENCE = 20.0  # seconds until killed processes, their cgroups and their files are gone
 
 
 class Space:
-    """The namespace, for who starts programs in it. Ends with `close`, or with this process.
+    """The namespace, in which programs can be started. It ends with `close`, or with this process.
 
     Attributes:
         port: on this machine's loopback, it leads to the API server.
 
     Raises:
-        CannotStart: no network namespace can be made here.
+        CannotStart: this machine cannot make a network namespace.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -54,7 +54,7 @@ class Space:
                 stderr=subprocess.PIPE,
                 text=True,
                 pass_fds=[listener.fileno()],
-                start_new_session=True,  # the terminal's Ctrl-C is not for it: it clears up after us
+                start_new_session=True,  # the terminal's Ctrl-C must not end it: it clears up after us
             )
         assert self._held.stdout is not None
         if self._held.stdout.readline().strip() != READY:
@@ -67,12 +67,12 @@ class Space:
         return ("nsenter", "--target", str(self._held.pid), "--net", *user, *argv)
 
     def close(self) -> None:
-        """Returns when all is cleared up."""
+        """Returns when everything is cleared up."""
         self._held.communicate()
 
 
 def lead_in(listener: socket.socket) -> None:
-    """Carries each connection to the API server of this namespace; the listener is of the one that we came from."""
+    """Carries each connection to the API server of this namespace. The listener is in the namespace we came from."""
     while True:
         theirs = listener.accept()[0]
         try:
@@ -84,7 +84,7 @@ def lead_in(listener: socket.socket) -> None:
 
 
 def clear_up(directory: Path) -> None:
-    """Kills what is left in this namespace, then removes the cgroups and the directory of the cluster."""
+    """Kills the processes in this namespace, then removes the cgroups and the directory of the cluster."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         left = False
@@ -100,7 +100,7 @@ def clear_up(directory: Path) -> None:
 
 
 def others() -> Iterator[int]:
-    """The other processes in this network namespace, zombies left out."""
+    """The other processes in this network namespace, without zombies."""
     ours = Path("/proc/self/ns/net").stat().st_ino
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it ended meanwhile; a zombie has no namespaces
@@ -109,9 +109,9 @@ def others() -> Iterator[int]:
 
 
 def remove_cgroups(pattern: str) -> bool:
-    """Removes those of the nodes, in every hierarchy; whether none is left. Each is called DIRECTORY-NODE.
+    """Removes those of the nodes, in every hierarchy. Returns whether all are gone. Each is called DIRECTORY-NODE.
 
-    The kernel empties one a moment after its last process, so it may take several calls.
+    The kernel empties a cgroup a moment after its last process, so several calls may be needed.
     """
     tops = [CGROUPS] if (CGROUPS / "cgroup.controllers").exists() else list(CGROUPS.glob("*/"))
     found = [one for top in tops for one in top.glob(f"{pattern}/")]

@@ -1,8 +1,8 @@
-"""What a node runs besides the kubelet: containerd, runc, CNI plugins and a small image, from Debian's packages.
+"""The other programs of a node: containerd, runc, CNI plugins and a small image, from Debian's packages.
 
 They are unpacked, not installed: no daemon starts, and the machine's packages stay as they are. A directory of the
-user's cache holds root/, the packages' files, and base.tar, the image BASE, which is busybox and, asleep, also the
-container that holds a pod's namespaces.
+user's cache holds root/, the packages' files, and base.tar, the image BASE. That is busybox. With a sleeping busybox it
+is also the container that holds a pod's namespaces.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ ASLEEP = ("/bin/sleep", "2147483647")
 
 @functools.cache
 def tools() -> Path:
-    """The directory for the packages that apt would install now, made if need be: 35 MB to fetch, 150 MB unpacked.
+    """The directory for the packages that apt would install now, made if needed: 35 MB to fetch, 150 MB unpacked.
 
     Raises:
-        CannotStart: there is no apt, it does not know a package, or it cannot fetch one.
+        CannotStart: apt is missing, does not know a package, or cannot fetch one.
     """
     with cache.locked("node-tools") as directory:
         packages = candidates()
@@ -59,16 +59,16 @@ def make(packages: list[str], target: Path) -> None:
     busybox = base / "bin/busybox"
     shutil.copy(target / "root/bin/busybox", busybox)
     for applet in output(str(busybox), "--list").split():
-        if applet != "busybox":  # its list names itself
+        if applet != "busybox":  # its list contains its own name
             (base / "bin" / applet).symlink_to("busybox")
     oci.write([base], target / "base.tar", name=BASE, entrypoint=ASLEEP)
 
 
 def output(*command: str, cwd: Path | None = None) -> str:
-    """What a program prints.
+    """The output of a program.
 
     Raises:
-        CannotStart: it is not there, or it failed; with the last line that it wrote.
+        CannotStart: it is missing, or it failed; with the last line that it wrote.
     """
     if not shutil.which(command[0]):
         raise CannotStart(f"cluster: {command[0]} is missing: nodes are made of Debian's packages")

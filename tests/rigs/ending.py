@@ -1,4 +1,4 @@
-"""A child process that goes with the block in which it is used."""
+"""A child process that ends with the block in which it is used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import AnyStr
 
 @contextmanager
 def ending(process: subprocess.Popen[AnyStr]) -> Iterator[subprocess.Popen[AnyStr]]:
-    """As `with process`, which waits for its end; but a block that fails kills it, so that a red test hangs nothing."""
+    """As `with process`, which waits for its end. A block that fails kills it, so a failed test does not hang."""
     with process:
         try:
             yield process

@@ -1,4 +1,4 @@
-"""Does to a built tree what a fault does to a node: the changes that case files name."""
+"""Changes a built tree as a fault changes a node: the changes of case files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def change(path: Path, content: Any) -> None:
 
 
 def pull(root: Path, address: str) -> None:
-    """The function left the bus: its directory is gone, and every link to it."""
+    """The function left the bus: its directory and every link to it are gone."""
     home = (root / "sys/bus/pci/devices" / address).resolve()
     _unlist(root, home)
     (root / "sys/bus/pci/devices" / address).unlink()
@@ -51,7 +51,7 @@ def pull(root: Path, address: str) -> None:
 
 
 def unbind(root: Path, address: str) -> None:
-    """The function lost its driver, and with it everything that the driver had made."""
+    """The function lost its driver and everything that the driver had made."""
     home = (root / "sys/bus/pci/devices" / address).resolve()
     _unlist(root, home)
     (home / "driver").unlink()
@@ -72,7 +72,7 @@ def swap(root: Path, one: str, other: str) -> None:
 
 
 def rename(root: Path) -> None:
-    """Every RDMA device and netdev gets a name that says nothing, in another order than before."""
+    """Every RDMA device and netdev gets a meaningless name, in another order than before."""
     for directory, prefix in (("infiniband", "rdma_x"), ("net", "if_x")):
         names = root / "sys/class" / directory
         for index, link in enumerate(sorted(names.iterdir() if names.is_dir() else (), reverse=True)):

@@ -1,9 +1,9 @@
-"""`nodeprep` in forks of a process that has imported all of it: an import takes ten times what most commands do.
+"""`nodeprep` in forks of a process that has imported all of it: an import takes ten times as long as most commands.
 
     done = fork_server.run(("nodeprep", "check"), environment, timeout=60)
 
-The process is started where the first command is run and ends with its owner. AT_START's variables cannot be had here:
-run a program for that.
+The first command starts the process, and it ends with its owner. The variables of AT_START have no effect here: run a
+program for them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.rigs.lab_agent import become
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 STATUS = struct.Struct("i")
-AT_START = ("LC_", "LANG", "PYTHON")  # variables that an interpreter reads as it starts, and never again
+AT_START = ("LC_", "LANG", "PYTHON")  # variables that an interpreter reads only when it starts
 MOST = 1 << 20  # bytes of a request: arguments and environment
 LIBC = ctypes.CDLL(None, use_errno=True)
 _starting = Lock()
@@ -41,12 +41,12 @@ _starting = Lock()
 def run(
     argv: Sequence[str], environment: Mapping[str, str], *, timeout: float, node: int | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs `nodeprep` with these words and nothing else in its environment, here and with no input.
+    """Runs `nodeprep` with these arguments, only this environment, in this directory and without input.
 
-    `node` is a process in whose mount and network namespaces it runs, as with `nsenter`.
+    It runs in the mount and network namespaces of the process `node`, as with `nsenter`.
 
     Raises:
-        subprocess.TimeoutExpired: it did not end within `timeout` seconds, and is killed.
+        subprocess.TimeoutExpired: it did not end within `timeout` seconds, and was killed.
     """
     with _starting:
         server, _ = started()
@@ -72,7 +72,7 @@ def run(
 
 @functools.cache
 def started() -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """The server and the way to it: it ends when that is closed, with its owner at the latest."""
+    """The server and its socket. The server ends when the socket is closed, with its owner at the latest."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for side in (ours, theirs):
         side.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST)
@@ -112,7 +112,7 @@ def enter(process: int) -> None:
 
 
 class Server:
-    """Forks for each request that comes; of each it sends the process id first, and how it ended last."""
+    """Forks for each request. It first sends the process id, and last how the process ended."""
 
     def __init__(self, requests: socket.socket) -> None:
         self.requests = requests
@@ -128,7 +128,7 @@ class Server:
                     return
 
     def take(self) -> bool:
-        """False where nobody can ask any more."""
+        """False if no more requests can come."""
         data, descriptors, _, _ = socket.recv_fds(self.requests, MOST, 3)
         if not data:
             return False
@@ -137,7 +137,7 @@ class Server:
         pid = os.fork()
         if not pid:
             if request["node"] is not None:
-                os.dup2(err, 2)  # who asked reads why it cannot
+                os.dup2(err, 2)  # the client reads the reason there
                 enter(request["node"])
             become(request["argv"], request["cwd"], request["env"], (os.open(os.devnull, os.O_RDONLY), out, err))
         os.close(out)
@@ -151,7 +151,7 @@ class Server:
         os.close(key.fd)
         pid, link = key.data
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        with suppress(BrokenPipeError):  # who asked did not wait for it
+        with suppress(BrokenPipeError):  # the client did not wait for it
             os.write(link, STATUS.pack(code))
         os.close(link)
 

@@ -4,8 +4,8 @@
     python tests/rigs/guest.py packages         the Debian packages that it needs
 
 The machine is the lab's (tests/rigs/lab.py): Debian's kernel with rdma_rxe and cgroup v2, and this machine's root, so
-that programs have the same paths there. What runs on it is tests/rigs/cluster_node.sh, as on every other node. A disk
-of its own keeps what outlives a reboot. The RDMA plugin that makes use of it is tests/rigs/rdma_plugin.py.
+that programs have the same paths there. It runs tests/rigs/cluster_node.sh, as every other node. Its own disk keeps
+files over a reboot. The RDMA plugin for it is tests/rigs/rdma_plugin.py.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from tests.rigs.lab_setup import FRONT_END, RAIL
 from tests.rigs.waiting import until
 
 MEMORY = 3072  # MiB; the kubelet, containerd and an agent take 0.7 GiB
-TREE = "/mnt/node"  # where the guest has that disk
+TREE = "/mnt/node"  # the mount point of that disk in the guest
 KUBELET_PORT = 10250
-SECONDS = 400.0  # from power-on to a Ready Node; 25 where nothing else runs
+SECONDS = 400.0  # from power-on to a Ready Node; 25 on an idle machine
 
 # Set up in the guest before its node starts; {address}, {files}, {name} and {view} are filled in. rdma_rxe has no
 # parent device, and a virtio card's netdev lies a level too deep, so nothing below the rail's PCI device says `net` or
-# `infiniband`, where the RDMA plugin looks. A view of the PCI bus says so; all that it leads to is the kernel's word.
+# `infiniband`, where the RDMA plugin looks. A view of the PCI bus adds them. All behind it is the kernel's.
 SET_UP = """\
 hostname {name}
 ip address replace {address}/32 dev lo
@@ -60,19 +60,18 @@ class Guest:
     """A node of its own machine. Use it as a context manager: it is Ready inside.
 
     Attributes:
-        cluster: of which it is a node.
+        cluster: the cluster that it is a node of.
         name: of its Node object.
         address: its own, which the API server reaches.
         boot_id: of the present boot.
-        lab: the machine; its cables and its healthy state are in its hands (`set_link`, `restore`). Each boot has
-            another.
+        lab: the machine, for its cables (`set_link`) and its healthy state (`restore`). Each boot has another.
 
     Args:
-        cluster: one with controllers, that runs.
+        cluster: a running one with controllers.
         name: of the Node.
         taints: with which it registers, written "key=value:effect".
         labels: with which it registers.
-        images: OCI archives whose images its kubelet knows from the start.
+        images: OCI archives; its kubelet knows their images from the start.
         number: the last part of its address; two guests of a cluster need two.
 
     Raises:
@@ -102,7 +101,7 @@ class Guest:
         flags += [f"--node-labels={','.join(f'{key}={value}' for key, value in labels.items())}"] if labels else []
         cluster_node.files(cluster, self._files, name, number, flags)
         guest_disk.make(self._disk, (self._tools / "base.tar", *images))
-        # From its own address the guest would not take a packet: this route says that the API server has another.
+        # The guest would not accept a packet from its own address. With this route the API server has another one.
         local = ("ip", "route", "add", "local", self.address, "dev", "lo", "src", "127.0.0.1")
         subprocess.run(cluster.inside(*local), check=True)
 
@@ -121,7 +120,7 @@ class Guest:
         self.kill()
 
     def start(self) -> None:
-        """Boots it: the second time and later, that is a reboot. `wait_ready` tells when its kubelet is back."""
+        """Boots it. From the second time on it is a reboot. `wait_ready` returns when its kubelet is back."""
         assert self._node is None, f"{self.name} runs"
         forward = f"{self.address}:{KUBELET_PORT}-{FRONT_END.address.partition('/')[0]}:{KUBELET_PORT}"
         machine = Machine(MEMORY, self._disk, self.cluster.inside(), (forward,))
@@ -135,13 +134,13 @@ class Guest:
         self.boot_id = self.lab.shell("cat /proc/sys/kernel/random/boot_id")
 
     def kill(self) -> None:
-        """Cuts its power; what it had not yet written to its disk is lost. Its Node object stays."""
+        """Cuts its power. Data that was not yet on its disk is lost. Its Node object stays."""
         if self._node is not None:
             self.lab.stop()
             self._node = None
 
     def reboot(self) -> None:
-        """Shuts it down as far as its disk goes, and boots it again."""
+        """Syncs its disk, cuts its power and boots it again."""
         self.run("sync")
         self.kill()
         self.start()
@@ -158,15 +157,15 @@ class Guest:
             raise TimeoutError(f"{error}\n{self.log('containerd')[-1000:]}\n{self.log('kubelet')[-3000:]}") from None
 
     def object(self) -> dict[str, Any]:
-        """Its Node, {} where there is none."""
+        """Its Node, {} if there is none."""
         code, found = self.cluster.call("GET", f"/api/v1/nodes/{self.name}")
         return found if code == 200 else {}
 
     def run(self, *argv: str, check: bool = True) -> str:
-        """What a command prints that runs as root in the guest; "nodeprep" is this checkout's.
+        """The output of a command that runs as root in the guest; "nodeprep" is this checkout's.
 
         Raises:
-            GuestError: it failed, unless that is not to be checked; or it ran for more than a minute.
+            GuestError: it failed and `check` is set, or it ran for more than a minute.
         """
         done: Completed = self.lab.run(argv)
         if check and done.returncode:
@@ -175,7 +174,7 @@ class Guest:
         return done.stdout.decode(errors="replace")
 
     def log(self, program: str) -> str:
-        """What "kubelet" or "containerd" has written since the first boot."""
+        """The output of "kubelet" or "containerd" since the first boot."""
         return self.run("cat", f"/var/log/{program}.log", check=False)
 
     def _ready(self) -> bool:

@@ -1,6 +1,6 @@
 """The disk of a guest that is a node, with images that its containerd has from the start.
 
-They are imported here and not there: unpacking takes an emulated machine a second for each 3 MiB.
+They are imported here and not there: an emulated machine unpacks 3 MiB a second.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.rigs.waiting import until
 
 SIZE = 8 << 30  # bytes, of which a fresh one takes 4 MiB here
 STORE = "var/lib/containerd"  # where a node has it (tests/rigs/cluster_node.sh)
-IMPORTED = ".imported"  # a node that has this imports none as it starts
+IMPORTED = ".imported"  # a node with this file imports nothing at its start
 OPTIONS = ("-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard")
 CONFIG = """\
 version = 2
@@ -32,7 +32,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"
 
 
 def make(path: Path, archives: Sequence[Path]) -> None:
-    """An ext4 file system in a file with holes, whose containerd knows the images of these archives: base.tar first.
+    """An ext4 file system in a sparse file. Its containerd knows the images of these archives: base.tar first.
 
     Raises:
         CannotStart: mkfs.ext4 or containerd is missing, or this machine does not let containerd unpack an image.
@@ -52,12 +52,12 @@ def make(path: Path, archives: Sequence[Path]) -> None:
 
 @contextmanager
 def containerd(root: Path, state: Path) -> Iterator[tuple[str, ...]]:
-    """Runs one whose store is `root`; gives the words of a `ctr` that asks it for the kubelet's images."""
+    """Runs a containerd with the store `root`. Gives the words of a `ctr` for the kubelet's images in it."""
     programs = cluster_tools.tools() / "root/usr/bin"
     state.mkdir()
     settings = state / "config.toml"
     settings.write_text(CONFIG.format(root=root, state=state))
-    # What it mounts to unpack an image is nobody else's.
+    # It mounts things to unpack an image. Nobody else must see them.
     apart = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount")
     with (state / "log").open("wb") as log:
         process = subprocess.Popen(

@@ -1,10 +1,10 @@
-"""Network file systems whose servers are gone: they hang, or fail, whoever touches them.
+"""Network file systems whose servers are gone: every access hangs or fails.
 
     python tests/rigs/hung_mounts.py run -- COMMAND        # $MOUNTS is a directory: hung0 to hung2, gone
 
-Real here: mounts of this kernel that sleep in statvfs as those of a dead NFS server do, and one that is disconnected,
-in a mount and a PID namespace of their own. They are FUSE file systems with nobody behind /dev/fuse. Not real: they let
-a killed process go, which some dead mounts do not.
+Real here: mounts of this kernel that sleep in statvfs, as those of a dead NFS server do, and one that is disconnected,
+in a mount and a PID namespace of their own. They are FUSE file systems without a server at /dev/fuse. Not real: a
+killed process can leave them. Some dead mounts do not allow this.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Unavailable(Exception):
 
 
 def mount(source: str, point: Path) -> int:
-    """Mount a FUSE file system with nobody behind it; closing the descriptor that this gives ends it."""
+    """Mount a FUSE file system without a server. Returns a descriptor; closing it ends the file system."""
     point.mkdir()
     try:
         server = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)

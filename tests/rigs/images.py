@@ -2,9 +2,9 @@
 
     python tests/rigs/images.py good|next|failing|mistaken|crashing OUT.tar [--name NAME]
 
-Each but `good` is the good one with a layer on top, compiled as the shipped ones are: another version that is as good,
-one whose port.state fails every port that it sees, one whose cni.parse fails every configuration of pods' network, and
-one whose program ends with 1 at once.
+The others are the good one with a layer on top, compiled as the shipped ones are. `next` is another good version. In
+`failing`, port.state fails every port. In `mistaken`, cni.parse fails every configuration of pods' network. In
+`crashing`, the program ends with 1 at once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CRASH = '#!/usr/bin/python3.11 -I\nimport sys\n\nsys.exit("nodeprep: this image 
 
 
 def archive(kind: str) -> Path:
-    """The archive of a kind, of this checkout as it is: from the cache, or made and kept there.
+    """The archive of a kind, made from this checkout as it is and kept in the cache.
 
     Raises:
         CannotBuild: as write().
@@ -69,7 +69,7 @@ def write(kind: str, out: Path, *, name: str = "") -> str:
     """Writes the image of a kind to `out` and returns its digest; `name` is REPOSITORY:KIND, `dev` for the good one.
 
     Raises:
-        CannotBuild: this machine lacks something that images are built of.
+        CannotBuild: this machine lacks something that images need.
         KeyError: there is no such kind.
     """
     tag = "dev" if kind == "good" else kind
@@ -83,11 +83,11 @@ def write(kind: str, out: Path, *, name: str = "") -> str:
 
 
 def changed(kind: str) -> dict[str, str]:
-    """The files of a kind that differ from the good image's, by their path in it."""
+    """The files of a kind that differ from those of the good image, by their path in it."""
     package = f"{wheels.SITE}/nodeprep"
     init = (build.CHECKOUT / "agent/nodeprep/__init__.py").read_text()
     released = f'"{build.version()}"'
-    # A release has its own version: that is how the agent knows that a verdict changed by an upgrade.
+    # A release has its own version: by it the agent knows that a verdict changed by an upgrade.
     versions = {f"{package}/__init__.py": init.replace(released, f'"{build.version()}+{kind}"')}
     if kind in ALWAYS:
         check = (build.CHECKOUT / "agent" / ALWAYS[kind]).read_text()

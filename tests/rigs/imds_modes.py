@@ -1,4 +1,4 @@
-"""How a metadata service can be: what it sends, part by part, for each request."""
+"""Modes of a metadata service: what it sends, part by part, for each request."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, Protocol
 
 TOKEN_PATH = "/latest/api/token"
 ROOTS = ("/2016-01-01/meta-data", "/latest/meta-data")
-LONGEST = 60.0  # seconds that a service that never answers holds a connection
+LONGEST = 60.0  # seconds for which a service without an answer holds a connection
 HUGE = 50 << 20  # bytes
 ESCAPES = "\x1b]0;owned\x07\x1b[2J"
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request; `token` is None where it has none. `headers` by lower-case name."""
+    """A request; `token` is None if it has none. `headers` by lower-case name."""
 
     method: str
     path: str
@@ -33,7 +33,7 @@ class Asked:
 
 
 class Service(Protocol):
-    """What a mode knows of the server: its tree, the tokens that it gave out, what was asked (the present too)."""
+    """What a mode knows of the server: its tree, its tokens, and its requests with the present one."""
 
     tree: dict[str, Any]
     tokens: set[str]
@@ -56,7 +56,7 @@ def reply(status: int, body: bytes = b"", *headers: str) -> Parts:
 
 
 def optional(service: Service, asked: Asked) -> Parts:
-    """As documented: tokens are given, and not needed."""
+    """As documented: tokens are given, and not required."""
     if asked.method == "PUT":
         ttl = asked.headers.get("x-aliyun-ecs-metadata-token-ttl-seconds", "")
         if asked.path != TOKEN_PATH or not ttl.isdigit() or not 1 <= int(ttl) <= 21600:
@@ -94,7 +94,7 @@ def no_all(service: Service, asked: Asked) -> Parts:
 
 
 def thin_all(service: Service, asked: Asked) -> Parts:
-    """`all` lists of an interface its identifier, netmask and gateway only."""
+    """`all` lists only identifier, netmask and gateway of an interface."""
     if asked.key != "all":
         return optional(service, asked)
     tree = json.loads(json.dumps(service.tree))
@@ -105,12 +105,12 @@ def thin_all(service: Service, asked: Asked) -> Parts:
 
 
 def burst(status: int, count: int) -> Mode:
-    """So many requests are answered so, and then it is well."""
+    """The first `count` requests get this status. Then the service is healthy."""
     return lambda service, asked: reply(status) if len(service.asked) <= count else optional(service, asked)
 
 
 def always(status: int, *headers: str, method: str = "GETPUT", token: bool | None = None) -> Mode:
-    """Every request of this method, with or without a token, is answered so."""
+    """Every request of this method, with or without a token, gets this status."""
 
     def mode(service: Service, asked: Asked) -> Parts:
         meant = asked.method in method and token in (None, asked.token is not None)
@@ -120,7 +120,7 @@ def always(status: int, *headers: str, method: str = "GETPUT", token: bool | Non
 
 
 def token_expired(service: Service, asked: Asked) -> Parts:
-    """The first token that is used has run out."""
+    """The first token that is used has expired."""
     used = [one for one in service.asked if one.endswith("with a token")]
     return reply(401) if asked.token is not None and len(used) == 1 else optional(service, asked)
 
@@ -132,7 +132,7 @@ def silent(service: Service, asked: Asked, methods: str = "GETPUT") -> Parts:
 
 
 def paged(part: Callable[[Service, Asked], Parts]) -> Mode:
-    """Tokens are given as they should be, and every page is sent so."""
+    """Tokens are given as they should be, and every page is sent by `part`."""
     return lambda service, asked: optional(service, asked) if asked.method == "PUT" else part(service, asked)
 
 
@@ -174,7 +174,7 @@ def truncated(service: Service, asked: Asked) -> Parts:
 
 
 def chunked(service: Service, asked: Asked) -> Parts:
-    """As servers do that do not know the length beforehand."""
+    """As by a server that does not know the length beforehand."""
     head, _, body = b"".join(optional(service, asked)).partition(b"\r\n\r\n")
     yield head.partition(b"\r\n")[0] + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
     for at in range(0, len(body), 100):
@@ -184,7 +184,7 @@ def chunked(service: Service, asked: Asked) -> Parts:
 
 
 def unmeasured(service: Service, asked: Asked) -> Parts:
-    """Without a length: the page ends where the connection does."""
+    """Without a length: the page ends with the connection."""
     head, _, body = b"".join(optional(service, asked)).partition(b"\r\n\r\n")
     yield head.partition(b"\r\n")[0] + b"\r\n\r\n" + body
 

@@ -1,10 +1,10 @@
-"""The instance metadata service of an ECS instance, well or ill, on a real socket.
+"""The instance metadata service of an ECS instance, healthy or faulty, on a real socket.
 
     python tests/rigs/imds_server.py run --shape two-enis --mode required -- COMMAND    # $METADATA_URL is where it is
     python tests/rigs/imds_server.py serve --shape two-enis --mode hang 100.100.100.200 80
 
 Real here: TCP, HTTP, time. Not real: the answers, written after public documents and clients (tests/trees/imds/).
-Nobody here knows whether the real service lists member ENIs (member-enis does), and it tells no ERI from another ENI.
+We do not know whether the real service lists member ENIs (member-enis does). It does not tell an ERI from another ENI.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def shapes() -> list[str]:
 
 
 class MetadataServer(socketserver.ThreadingTCPServer):
-    """Serves until it is closed. `asked` lists what was asked, `mode` may be changed at any time.
+    """Serves until it is closed. `asked` lists the requests. `mode` may be changed at any time.
 
-    Not http.server.HTTPServer: that one looks its own name up, which in a namespace with a default route takes seconds.
+    Not http.server.HTTPServer: it looks up its own name, which takes seconds in a namespace with a default route.
     """
 
     allow_reuse_address = True
@@ -76,14 +76,14 @@ class _Handler(socketserver.StreamRequestHandler):
                 name, _, value = line.partition(":")
                 headers[name.lower()] = value.strip()
         except ValueError:
-            return  # somebody who only tried the port
+            return  # a client that only tried the port
         asked = Asked(method, path, headers.get("x-aliyun-ecs-metadata-token"), headers)
         server.asked.append(f"{method} {path}{' with a token' if asked.token is not None else ''}")
         try:
             for part in answer(server, asked):
                 self.wfile.write(part)
         except OSError:
-            pass  # who asked has left
+            pass  # the client has left
 
 
 def serve(shape: str, mode: str, host: str, port: int) -> None:

@@ -2,7 +2,7 @@
 
     python tests/rigs/lab.py run -- COMMAND   boots a guest, runs COMMAND inside as root, ends with its exit code
     python tests/rigs/lab.py packages         the Debian packages that it needs
-    python tests/rigs/lab.py image            builds what the guest boots from, which else the first run does
+    python tests/rigs/lab.py image            builds the image that the guest boots from, else the first run does
     python tests/rigs/lab.py bench            how long a boot and a command take
 
 LAB_MODULES_DENY=rdma_rxe,... keeps kernel modules from the guest.
@@ -47,7 +47,7 @@ COMMANDS = 30
 
 
 def run(command: Sequence[str], timeout: float) -> int:
-    """Runs a command in a guest of its own, with the caller's directory and environment."""
+    """Runs a command in a new guest, with the caller's directory and environment."""
     streams = {lab_agent.STDOUT: sys.stdout.buffer, lab_agent.STDERR: sys.stderr.buffer}
 
     def relay(kind: bytes, data: bytes) -> None:
@@ -63,7 +63,7 @@ def run(command: Sequence[str], timeout: float) -> int:
 
 
 def bench() -> int:
-    """Prints seconds to a set-up guest, and milliseconds that a command and a restore take in it."""
+    """Prints the seconds until a guest is set up, and the milliseconds of a command and of a restore in it."""
     boots, commands, restores = [], [], []
     for _ in range(BOOTS):
         began = time.monotonic()

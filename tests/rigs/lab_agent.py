@@ -1,7 +1,7 @@
-"""The lab guest's side of the channel: runs commands that arrive on a virtio-serial port, sends back what they say.
+"""The lab guest's side of the channel: runs commands from a virtio-serial port, and sends back their output.
 
-It runs inside the guest with the standard library alone; the host imports the frames from here. `nodeprep` is run in a
-fork of it, each other program and what a shell starts as a program of its own.
+It runs inside the guest with the standard library alone. The host imports the frames from here. It runs `nodeprep` in a
+fork of itself. It starts each other program as usual, and so does a shell.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ START, INPUT, END_OF_INPUT, KILL = b"S", b"I", b"E", b"K"
 READY, STDOUT, STDERR, EXIT = b"r", b"o", b"e", b"x"
 STATUS = struct.Struct(">i")
 
-# What `nodeprep check` imports, but for what it imports when it asks; it does the rest itself.
+# The imports of `nodeprep check`, except those that it makes for a request. It imports the rest itself.
 IMPORTED = (
     "nodeprep.cli.app",
     "nodeprep.cli.check.check_commands",
@@ -41,7 +41,7 @@ IMPORTED = (
     "nodeprep.doors.files.kmsg",
 )
 
-# What a shell answers for a command that it cannot run, or cannot find (POSIX 2.8.2).
+# The exit codes of a shell for a command that it cannot run, or cannot find (POSIX 2.8.2).
 CANNOT_RUN, NOT_FOUND = 126, 127
 
 
@@ -80,7 +80,7 @@ class Nodeprep:
     """
 
     def __init__(self, argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
-        site.main()  # this process was started without it
+        site.main()  # this process was started without `site`
         for module in IMPORTED:
             importlib.import_module(module)
         pipes = os.pipe(), os.pipe(), os.pipe()
@@ -90,7 +90,7 @@ class Nodeprep:
         (theirs, stdin), (stdout, their_out), (stderr, their_err) = pipes
         for descriptor in (theirs, their_out, their_err):
             os.close(descriptor)
-        os.setpgid(self.pid, self.pid)  # it does so itself, but we may be asked to kill it before
+        os.setpgid(self.pid, self.pid)  # the child does this too, but we may have to kill it before
         self.stdin, self.stdout, self.stderr = FileIO(stdin, "wb"), FileIO(stdout), FileIO(stderr)
 
     def wait(self) -> int:
@@ -98,7 +98,7 @@ class Nodeprep:
 
 
 def become(argv: Sequence[str], cwd: str, env: Mapping[str, str], streams: Sequence[int]) -> NoReturn:
-    """Goes on as the program, in a process group of its own, and ends with it."""
+    """Becomes the program, in a process group of its own, and ends with it."""
     os.setpgid(0, 0)
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
@@ -113,7 +113,7 @@ def become(argv: Sequence[str], cwd: str, env: Mapping[str, str], streams: Seque
 
 
 class Child:
-    """One running command: its pipes and the input that it has not taken yet."""
+    """One running command: its pipes and the input that it has not read yet."""
 
     def __init__(self, number: int, process: subprocess.Popen[bytes] | Nodeprep) -> None:
         assert process.stdin
@@ -203,7 +203,7 @@ class Agent:
             self.relay(child, key.fd)
 
     def feed(self, child: Child) -> None:
-        """Gives the child as much of its input as it takes now; the rest waits until it reads."""
+        """Gives the child as much of its input as it takes now. The rest waits until it reads."""
         try:
             while child.pending:
                 del child.pending[: os.write(child.stdin, child.pending[:CHUNK])]
@@ -219,7 +219,7 @@ class Agent:
             child.process.stdin.close()
 
     def relay(self, child: Child, descriptor: int) -> bool:
-        """Sends on what the child wrote; False when there is nothing more for now."""
+        """Forwards the output of the child. False if there is nothing more for now."""
         try:
             data = os.read(descriptor, CHUNK)
         except BlockingIOError:
@@ -232,7 +232,7 @@ class Agent:
         return False
 
     def finish(self, child: Child) -> None:
-        """The command ended. What it left running keeps the pipes open, so they are emptied and not waited for."""
+        """The command ended. Its background processes keep the pipes open, so this empties them and does not wait."""
         for descriptor in tuple(child.outputs):
             while self.relay(child, descriptor):
                 pass
@@ -246,7 +246,7 @@ class Agent:
 
 
 def started(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> subprocess.Popen[bytes] | Nodeprep:
-    """The command as a process, which leads a session. Raises OSError."""
+    """The command as a process that leads a session. Raises OSError."""
     if argv[0] == "nodeprep":
         return Nodeprep(argv, cwd, env)
     pipe = subprocess.PIPE
@@ -256,7 +256,7 @@ def started(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> subprocess
 
 
 def port_path() -> Path:
-    """The device node of our port: udev would link it by name, but there is no udev here."""
+    """The device node of our port. There is no udev here that would link it by name."""
     for port in Path("/sys/class/virtio-ports").iterdir():
         if (port / "name").read_text().strip() == PORT_NAME:
             return Path("/dev", port.name)
@@ -264,7 +264,7 @@ def port_path() -> Path:
 
 
 def main() -> None:
-    # A training node gives its containers unlimited locked memory; RDMA registers all it moves.
+    # A training node gives its containers unlimited locked memory, because RDMA registers all its buffers.
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     Agent(os.open(port_path(), os.O_RDWR | os.O_CLOEXEC)).serve()
 

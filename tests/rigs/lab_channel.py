@@ -18,12 +18,12 @@ from tests.rigs.lab_agent import EXIT, STDERR, STDOUT, Frame, FrameReader
 CONSOLE_READS = 2048  # of at most 64 bytes: the end of the console, for error reports
 SAID_LINES = 40
 
-# Called in the channel's thread with STDOUT or STDERR and what was written.
+# Called in the channel's thread with STDOUT or STDERR and the output.
 OnOutput = Callable[[bytes, bytes], None]
 
 
 class GuestError(Exception):
-    """The guest did not do what was asked; the text ends with what it last said on its console."""
+    """The guest did not do a request. The text ends with the last lines of its console."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A command for the guest: what subprocess.Popen takes, and all of its standard input."""
+    """A command for the guest: the arguments of subprocess.Popen, and all of its standard input."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -60,7 +60,7 @@ class Request:
 
 
 class Console:
-    """Keeps the last that the guest's kernel, its init and our agent wrote to the serial port."""
+    """Keeps the last output of the guest's kernel, its init and our agent on the serial port."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -73,12 +73,12 @@ class Console:
         return b"".join(tuple(self._reads)).decode(errors="replace").replace("\r", "")
 
     def error(self, what: str) -> GuestError:
-        """An error that says `what`, and then the console's last lines."""
+        """An error with the text `what`, and then the console's last lines."""
         lines = self.text.splitlines()[-SAID_LINES:]
         return GuestError("\n".join((f"lab: {what}", "the guest's console ends with:", *(lines or ("(nothing)",)))))
 
     def close(self) -> None:
-        """After the guest's end: takes the last that it said."""
+        """Reads the rest of the console after the guest's end."""
         self._reader.join(5)
         self._socket.close()
 
@@ -102,14 +102,14 @@ class Running:
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing more to wait for."""
+        """Whether nothing is left to wait for."""
         return self._ended.is_set()
 
     def wait(self, timeout: float) -> Completed:
         """Waits for the end of the command.
 
         Raises:
-            GuestError: it did not end within `timeout` seconds, and was killed; or the guest went away.
+            GuestError: it did not end within `timeout` seconds, and was killed; or the guest ended.
         """
         if not self._ended.wait(timeout):
             self.kill()
@@ -140,7 +140,7 @@ class Running:
 
 
 class Channel:
-    """Speaks with the agent in the guest; commands may be started from any thread."""
+    """Talks to the agent in the guest. Commands may be started from any thread."""
 
     def __init__(self, connection: socket.socket, console: Console) -> None:
         self.console = console
@@ -193,7 +193,7 @@ class Channel:
                 for frame in frames.feed(data):
                     self._on_frame(frame)
         except OSError:
-            pass  # QEMU ended with data under way; or our own standard output, to which `run` relays, was closed
+            pass  # QEMU ended with data under way, or our own standard output, to which `run` relays, was closed
         finally:
             self._lost.set()
             for running in tuple(self._running.values()):

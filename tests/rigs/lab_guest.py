@@ -1,4 +1,4 @@
-"""A lab guest as tests see it: commands run inside, its hardware changed from outside, its healthy state restored."""
+"""A lab guest for tests: runs commands inside, changes its hardware from outside, restores its healthy state."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Guest:
     """One virtual machine. Get one with `Guest.start()`; it ends with its `with` block, or with this process.
 
     Attributes:
-        denied: the kernel modules that it does not have.
-        setup_errors: what its set-up could not do, a line each; empty if all is well.
+        denied: the kernel modules that are kept from it.
+        setup_errors: failed steps of its set-up, a line each; empty if all is well.
         pid: QEMU's process.
     """
 
@@ -50,9 +50,9 @@ class Guest:
         """Boots a guest and sets it up.
 
         Args:
-            deny: kernel modules that the guest shall not have; without it, those of the environment's LAB_MODULES_DENY.
+            deny: kernel modules to keep from the guest; if None, those of the environment's LAB_MODULES_DENY.
             timeout: seconds for the boot; 10 are usual.
-            machine: another than the usual one.
+            machine: a machine other than the usual one.
 
         Raises:
             CannotStart: this machine lacks something.
@@ -95,7 +95,7 @@ class Guest:
         env: Mapping[str, str] | None = None,
         cwd: Path = REPOSITORY,
     ) -> Completed:
-        """Runs a command inside as root, and waits for its end. What it leaves in the background lives on.
+        """Runs a command inside as root, and waits for its end. Its background processes stay.
 
         Args:
             argv: the program, found on PATH, and its arguments.
@@ -105,15 +105,15 @@ class Guest:
             cwd: a directory, which has the same path as on this machine.
 
         Raises:
-            GuestError: it ran out of time, or the guest went away.
+            GuestError: it ran out of time, or the guest ended.
         """
         return self.launch(argv, input=input, env={**environment(), **(env or {})}, cwd=cwd).wait(timeout)
 
     def shell(self, script: str, timeout: float = 240) -> str:
-        """What a shell script prints.
+        """The output of a shell script.
 
         Raises:
-            GuestError: it, or a command in it (`sh -e`), failed; with what it wrote to standard error.
+            GuestError: it, or a command in it (`sh -e`), failed; with its standard error.
         """
         done = self.run(("sh", "-ec", script), timeout=timeout)
         if done.returncode:
@@ -136,12 +136,12 @@ class Guest:
             input: as in `run`.
             env: the whole environment; without it, the small one.
             cwd: as in `run`.
-            on_output: called with what the command writes, as it comes, in a thread of the lab.
+            on_output: called with the output of the command, as it comes, in a thread of the lab.
         """
         return self._channel.launch(Request(argv, environment() if env is None else env, cwd, input), on_output)
 
     def qmp(self, command: str, /, **arguments: object) -> object:
-        """What QEMU answers to a command of its machine protocol."""
+        """QEMU's answer to a command of its machine protocol."""
         return self._qmp.command(command, **arguments)
 
     def set_link(self, nic: str, *, up: bool) -> None:
@@ -169,10 +169,10 @@ class Guest:
         return bdf
 
     def unplug(self, nic: str, timeout: float = 120) -> None:
-        """Takes a NIC out as an operator would: the guest is asked, and lets go.
+        """Removes a NIC as an operator would: QEMU asks the guest, and the guest releases it.
 
         Raises:
-            QmpError: the guest did not let go in time.
+            QmpError: the guest did not release it in time.
         """
         self.qmp("device_del", id=nic)
         self._qmp.wait_event("DEVICE_DELETED", timeout, device=nic)
@@ -181,7 +181,7 @@ class Guest:
         self._links_down.discard(nic)
 
     def restore(self) -> tuple[str, ...]:
-        """Brings the guest back to what `lab_setup` says, from wherever a test left it; returns what could not be."""
+        """Restores the state of `lab_setup`, from any state that a test left. Returns the steps that failed."""
         own = {nic.id: nic for nic in lab_setup.NICS}
         for nic in tuple(self._plugged.keys() - own.keys()):
             self.unplug(nic)
@@ -193,15 +193,15 @@ class Guest:
 
     @property
     def console(self) -> str:
-        """The end of what the guest's kernel and its init wrote to the serial console."""
+        """The last output of the guest's kernel and its init on the serial console."""
         return self._console.text
 
     def error(self, what: str) -> GuestError:
-        """An error that says `what`, and then the console's last lines."""
+        """An error with the text `what`, and then the console's last lines."""
         return self._console.error(what)
 
     def stop(self) -> None:
-        """Switches the guest off at once: nothing in it is worth a shutdown."""
+        """Switches the guest off at once, without a shutdown: nothing in it must be kept."""
         with suppress(QmpError):
             self.qmp("quit")
         try:

@@ -1,4 +1,4 @@
-"""Builds and keeps what a lab guest boots from: Debian's kernel, its modules, and an initramfs that ends on this root.
+"""Builds and keeps the image of a lab guest: Debian's kernel, its modules, and an initramfs that ends on this root.
 
 Nothing is installed: the kernel's package is unpacked under the user's cache, one directory for each set of inputs.
 """
@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-# Debian packages, and a program or a file of each that shows it is there. The guest runs on this machine's root, so
-# what the tests call inside must be installed here too.
+# Debian packages, each with a program or a file that shows that it is installed. The guest runs on this machine's root,
+# so the programs that tests call inside must be installed here too.
 PACKAGES = {
     "qemu-system-x86": "qemu-system-x86_64",
     "busybox-static": "busybox",
@@ -31,13 +31,13 @@ PACKAGES = {
     "util-linux": "setpriv",
 }
 KERNEL = "linux-image-amd64"
-# What the guest needs before it has a root: the root itself over 9p, a writable layer, and the channel to the host.
+# Modules that the guest needs before it has a root: for the root over 9p, a writable layer, the channel to the host.
 EARLY_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console")
 KEPT = 2  # images, at about 400 MB each
 
-# LAB_* come from the kernel's command line: the kernel hands what it does not know to init as environment.
-# 9p: cache=loose, for nobody changes a file of the host under a test. lib/modules is a mount, so that what is kept
-# from the guest is nowhere; the image itself is hidden for the same reason.
+# LAB_* come from the kernel's command line: the kernel gives unknown words to init as environment.
+# 9p: cache=loose, because nobody changes a file of the host during a test. lib/modules is a mount, so that denied
+# modules are nowhere. The image itself is hidden for the same reason.
 INIT = """\
 #!/bin/busybox sh
 set -e
@@ -69,7 +69,7 @@ class CannotStart(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A directory of the cache, held so that no other process removes it."""
+    """A directory of the cache, locked so that no other process removes it."""
 
     directory: Path
     modules: Path
@@ -88,11 +88,11 @@ class Image:
 
 
 def held(denied: frozenset[str] = frozenset()) -> Image:
-    """The image for today's kernel package, built if need be, without the modules `denied`.
+    """The image for today's kernel package, built if needed, without the modules `denied`.
 
     Raises:
         CannotStart: a package is missing, or apt knows no kernel.
-        ValueError: a name in `denied` is no module of this kernel, or one that the lab cannot boot without.
+        ValueError: a name in `denied` is not a module of this kernel, or the lab cannot boot without it.
     """
     missing = missing_packages()
     if missing:
@@ -116,7 +116,7 @@ def held(denied: frozenset[str] = frozenset()) -> Image:
 
 
 def missing_packages() -> tuple[str, ...]:
-    """Packages that are not there; a program in /usr/sbin counts, though a user's PATH may lack it."""
+    """Packages that are not installed. A program in /usr/sbin counts, although a user's PATH may lack it."""
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
     return tuple(
         package
@@ -127,7 +127,7 @@ def missing_packages() -> tuple[str, ...]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Holds the cache for itself: a second builder waits, then finds the image built."""
+    """Locks the cache. A second builder waits, then finds the image built."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -147,7 +147,7 @@ def kernel_package() -> tuple[str, str]:
 
 
 def build(directory: Path, package: str) -> None:
-    """Unpacks the kernel beside `directory`, completes it there and moves it into place in one step.
+    """Unpacks and completes the kernel beside `directory`, then moves it into place in one step.
 
     The caller holds the cache's lock, so an unfinished directory belongs to a builder that died.
     """
@@ -224,7 +224,7 @@ def without(directory: Path, denied: frozenset[str]) -> Path:
 
 
 def remove_old(cache: Path) -> None:
-    """Keeps the images used last; one that a running guest holds is left to a later call."""
+    """Keeps the last used images. An image that a running guest holds is left for a later call."""
     images = sorted(cache.glob("lab-*/"), key=lambda path: path.stat().st_mtime, reverse=True)
     for image in images[KEPT:]:
         descriptor = os.open(image, os.O_RDONLY | os.O_CLOEXEC)
@@ -238,7 +238,7 @@ def remove_old(cache: Path) -> None:
 
 
 def output(*command: str, cwd: Path | None = None) -> str:
-    """What a program prints.
+    """The output of a program.
 
     Raises:
         CannotStart: it failed; with the last line that it wrote.

@@ -1,4 +1,4 @@
-"""Starts QEMU for the lab: the machine's parts, and a process that ends when ours does."""
+"""Starts QEMU for the lab: the machine's parts, and a process that ends with ours."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tests.rigs import lab_agent, lab_setup
 from tests.rigs.lab_image import Image
 from tests.rigs.lab_setup import Nic
 
-MODEL = "Nehalem,+aes,+pclmulqdq,+rdrand"  # programs that find AVX use it, and it takes a tenth more to emulate
+MODEL = "Nehalem,+aes,+pclmulqdq,+rdrand"  # programs use AVX if it is there, and its emulation costs a tenth more
 PRIORITY = -8  # a nice value: six times the usual share
-# PR_SET_PDEATHSIG follows the thread that forked, not the process: one thread, which lives as long as the process
-# does, starts every guest.
+# PR_SET_PDEATHSIG follows the thread that forked, not the process. So one thread, which lives as long as the process,
+# starts every guest.
 _launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab-launcher")
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What is not the same for every guest.
+    """The parts that differ between guests.
 
     Attributes:
         memory: MiB.
-        disk: a raw image, in the guest /dev/vda; what is on it outlives the guest. Nothing is there without it.
-        enter: the words before QEMU's that take it to a network namespace: the front end reaches what listens there.
+        disk: a raw image, /dev/vda in the guest. Its content outlives the guest. Without it there is no /dev/vda.
+        enter: the words before QEMU's that enter a network namespace. The front end then reaches the servers there.
             Without them it reaches nothing.
-        forwards: "address:port-address:port" pairs, of that namespace and of the front end: TCP that comes in.
+        forwards: "address:port-address:port" pairs, of that namespace and of the front end, for incoming TCP.
     """
 
     memory: int = 2048
@@ -46,9 +46,9 @@ def start(image: Image, machine: Machine, sockets: Mapping[str, int]) -> subproc
 
 
 def spawn(command: Sequence[str], descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
-    """In a session of its own, which as root comes before others: an emulated machine that has to wait is late for all.
+    """Starts a session of its own. As root it gets priority: if an emulated machine waits, everything in it is late.
 
-    Linux shares the processor out to sessions, and by priority within each (sched(7), autogroup).
+    Linux divides the processor between sessions, and by priority within each (sched(7), autogroup).
     """
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=descriptors, start_new_session=True)
     with suppress(OSError):
@@ -72,13 +72,13 @@ def device(nic: str, mac: str) -> dict[str, object]:
 def command(image: Image, machine: Machine, sockets: Mapping[str, int]) -> tuple[str, ...]:
     """A q35 machine in software emulation: KVM in a virtual machine hangs before or during the guest's boot.
 
-    One CPU: two of them wait for each other where the host's cores are busy. Boot, one Python and ten programs took
+    It has one CPU, because two wait for each other if the host's cores are busy. Boot, one Python and ten programs took
     14 s of CPU with one and 27 to 40 s with two, on two shared cores.
     """
     kernel_arguments = {"LAB_IMAGE": image.directory, "LAB_PYTHON": sys.executable, "LAB_AGENT": lab_agent.__file__}
-    # no_timer_check: an emulated timer that comes late at boot, on a busy machine, is else a panic.
+    # no_timer_check: without it, an emulated timer that is late at boot, on a busy machine, is a panic.
     append = "console=ttyS0 quiet panic=-1 no_timer_check net.ifnames=0 printk.devkmsg=on "
-    # What hardens a kernel, or finds one that hangs, is emulated too: a restore of the guest took half as long again.
+    # Hardening and hang detection of a kernel are emulated too. With them a restore took half as long again.
     append += "mitigations=off init_on_alloc=0 hardened_usercopy=off transparent_hugepage=never nowatchdog "
     append += " ".join(f'"{name}={value}"' for name, value in kernel_arguments.items())
     words = ["setpriv", "--pdeathsig", "KILL", *machine.enter, "qemu-system-x86_64", "-nodefaults", "-no-user-config"]
@@ -97,7 +97,7 @@ def command(image: Image, machine: Machine, sockets: Mapping[str, int]) -> tuple
         words += ["-device", f"pcie-root-port,id=port{port},chassis={port},bus=pcie.0,{address}"]
     for nic in lab_setup.NICS:
         words += nic_arguments(nic, machine)
-    if machine.disk:  # what it holds is thrown away with the test, so nothing is waited for
+    if machine.disk:  # its content is thrown away with the test, so no write needs a flush
         words += ["-drive", f"file={escaped(machine.disk)},format=raw,if=virtio,cache=unsafe"]
     return tuple(words)
 

@@ -1,4 +1,4 @@
-"""What a healthy lab guest looks like: its NICs, and the steps that bring it there from anywhere."""
+"""The healthy state of a lab guest: its NICs, and the steps that restore it from any state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SPEED = 100_000  # Mb/s; rxe shows it as the rate "100 Gb/sec (4X EDR)"
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """A virtio NIC behind a PCIe root port of its own; `port` is also the number of the PCI bus that it is on."""
+    """A virtio NIC behind a PCIe root port of its own. `port` is also the number of its PCI bus."""
 
     id: str
     mac: str
@@ -42,13 +42,13 @@ RDMA = f"/sys/class/infiniband/{RDMA_DEVICE}"
 RDMA_PORT = f"{RDMA}/ports/1"
 IPV4_GID = "0000:0000:0000:0000:0000:ffff:0a00:020f"  # of RAIL.address
 
-# rxe asks for crc32 by a name that only crc32_generic answers to: without it `rdma link add` says ENOENT.
+# rxe asks for crc32 by a name that only crc32_generic has: without it `rdma link add` says ENOENT.
 MODULES = ("virtio_net", "ib_core", "ib_uverbs", "rdma_ucm", "ib_umad", "crc32_generic", "rdma_rxe")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that must be so: a shell test that says whether it is, and a command that makes it so."""
+    """One thing that must hold: a shell test for it, and a command that makes it hold."""
 
     name: str
     test: str
@@ -56,7 +56,7 @@ class Step:
 
 
 def steps() -> Iterator[Step]:
-    # An address is usable at once, and a GID is there with it, only if nobody looks for duplicates first.
+    # An address and its GID are usable at once only without duplicate address detection.
     for scope in ("all", "default"):
         dad = f"/proc/sys/net/ipv6/conf/{scope}/accept_dad"
         yield Step(f"accept_dad {scope}", f"is 0 {dad}", f"echo 0 > {dad}")
@@ -67,7 +67,7 @@ def steps() -> Iterator[Step]:
         yield from nic_steps(nic)
     yield Step("default route", f"has_route {FRONT_END.netdev}", f"ip route replace default via {GATEWAY}")
     yield from rdma_steps()
-    # The ring keeps what tests wrote to /dev/kmsg (facilities other than 0; 17 is ours): only new lines drive it out.
+    # The ring keeps lines of tests in /dev/kmsg (facilities other than 0; 17 is ours) until new lines replace them.
     yield Step("kernel log", "! dmesg -Sr | grep -qv -e '^<[0-7]>' -e '^<143>'", "overwrite_kernel_log")
 
 
@@ -83,7 +83,7 @@ def nic_steps(nic: Nic) -> Iterator[Step]:
     speed = f"ethtool -s {nic.netdev} speed {SPEED} duplex full"
     yield Step(f"{nic.netdev} has carrier", f"is 1 {net}/carrier", f"[ -e {net} ]")
     yield Step(f"{nic.netdev} speed", f"is {SPEED} {net}/speed", speed)
-    # A link-local address that was flushed comes back only with the link.
+    # A flushed link-local address comes back only with the link.
     bounce = f"ip link set {nic.netdev} down && ip link set {nic.netdev} up"
     yield Step(f"{nic.netdev} link-local address", f"has_link_local {nic.netdev}", bounce)
     held = f"has_address {nic.address.partition('/')[0]}"
@@ -96,14 +96,14 @@ def rdma_steps() -> Iterator[Step]:
     yield Step("RDMA link", f"is {RAIL.netdev} {RDMA}/parent", add)
     yield Step("RDMA port is active", f"is '4: ACTIVE' {RDMA_PORT}/state", f"[ -e {RDMA} ]")
     yield Step("GID of the address", f"has_gid {IPV4_GID}", f"[ -e {RDMA} ]")
-    # Anyone may open these (rdma-core's rules say the same); what a test removed, devtmpfs does not make again.
+    # Anyone may open these (rdma-core's rules say the same). devtmpfs does not make a removed one again.
     nodes = "/dev/infiniband/uverbs* /dev/infiniband/rdma_cm"
     yield Step("RDMA device nodes", "nodes_are_there", f"make_nodes && chmod 666 {nodes}")
     yield Step("RDMA node permissions", "false", f"[ ! -e /dev/infiniband ] || chmod 666 {nodes}")
 
 
-# Shell builtins where they will do: a program costs 20 to 50 ms in software emulation. A `test` of "false"
-# means: always do it. After `make` the test may take a moment to come true: the kernel finishes much in work queues.
+# Shell builtins where possible: a program costs 20 to 50 ms in software emulation. A `test` of "false" means: always do
+# it. After `make` the test may need a moment to become true, because the kernel finishes much in work queues.
 PRELUDE = """\
 is() { value=; read -r value < "$2"; [ "$value" = "$1" ]; } 2>/dev/null
 is_up() { read -r value < /sys/class/net/$1/flags && [ $((value & 1)) = 1 ]; } 2>/dev/null
@@ -168,6 +168,6 @@ step() {
 
 
 def script() -> str:
-    """One shell script of all the steps: does what is not so, and prints a line for each step that failed."""
+    """One shell script of all the steps: makes those that do not hold, and prints a line for each that failed."""
     lines = (f"step {shlex.join((step.name, step.test, step.make))}" for step in steps())
     return PRELUDE + "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""A mount namespace for one Python program: full and read-only file systems, which go with it."""
+"""A mount namespace for one Python program: full and read-only file systems, which end with it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from tests.rigs.absent import cannot_start
 
-NO_MOUNT = 77  # what our script exits with
+NO_MOUNT = 77  # the exit code of our script
 
 
 def seen_with(mounts: str, look: str, *arguments: str) -> Any:
-    """The JSON that a Python program prints after a shell script mounted what it meets; both get the arguments."""
+    """The JSON output of a Python program, after a shell script made its mounts. Both get the arguments."""
     flags = ["--mount"] if os.geteuid() == 0 else ["--mount", "--user", "--map-root-user"]
     command = ["unshare", *flags, "sh", "-c"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

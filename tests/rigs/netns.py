@@ -3,9 +3,9 @@
     python tests/rigs/netns.py run --enis 7 --pods 60 -- nodeprep check
 
 Real here: this kernel's interfaces, rules, routes and settings, TCP, Unix sockets and mounts. Not real: the ENIs are
-tap devices that nobody reads, so that nothing outside answers (NODEPREP_PHYSICAL_KINDS says that they stand for NICs);
-the metadata is tests/rigs/imds_server.py's; Terway is only its files and sockets; DMI is a file. It ends with its
-parent and leaves nothing behind: namespaces go with their last process, and a tmpfs of its own holds every file.
+tap devices that nobody reads, so nothing outside answers (NODEPREP_PHYSICAL_KINDS says that they replace NICs); the
+metadata comes from tests/rigs/imds_server.py; Terway is only its files and sockets; DMI is a file. The rig ends with
+its parent and leaves nothing behind: namespaces end with their last process, and a tmpfs of its own holds every file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 NAMESPACES = ("--net", "--mount", "--propagation", "private")
 UNAVAILABLE = 77  # exit code of tests that could not be run, by automake's convention
 READY = "ready"
-LONGEST = 240.0  # seconds that no `nodeprep` takes that ends by itself
+LONGEST = 240.0  # seconds; every `nodeprep` that ends by itself takes less
 ENVIRONMENT: Mapping[str, str] = {
     "NODEPREP_PHYSICAL_KINDS": "tun",
     "PYTHONPATH": f"{REPOSITORY / 'agent'}:{REPOSITORY}",
@@ -53,15 +53,15 @@ class Node:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._held.communicate()  # it ends when its input does
+        self._held.communicate()  # it ends with its input
 
     @property
     def pid(self) -> int:
-        """A process on the node, by whose namespaces others come there."""
+        """A process on the node. Others enter the node by its namespaces."""
         return self._held.pid
 
     def run(self, *argv: str, check: bool = True, text: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a command on the node; "nodeprep" and "python" are ours, and "nodeprep" is a fork."""
+        """Run a command on the node. "nodeprep" and "python" are ours, and "nodeprep" is a fork."""
         if argv[0] == "nodeprep" and text is None:
             plain = {name: word for name, word in _environment().items() if not name.startswith(fork_server.AT_START)}
             done = fork_server.run(argv, plain, timeout=LONGEST, node=self.pid)
@@ -73,7 +73,7 @@ class Node:
         )
 
     def start(self, *argv: str) -> subprocess.Popen[str]:
-        """Start a program on the node and talk to it."""
+        """Start a program on the node, with pipes to it."""
         return subprocess.Popen(
             self._on_it(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_environment()
         )
@@ -85,7 +85,7 @@ class Node:
         return ["nsenter", "-t", str(self.pid), "-n", "-m", f"--wd={REPOSITORY}", *_ours(argv)]
 
     def order(self, *words: str) -> None:
-        """Give tests/rigs/netns_services.py an order, such as "metadata hang"; it is carried out on return."""
+        """Give tests/rigs/netns_services.py an order, such as "metadata hang". Returns when it is done."""
         assert self._held.stdin is not None
         assert self._held.stdout is not None
         self._held.stdin.write(" ".join(words) + "\n")

@@ -1,4 +1,4 @@
-"""Faults of a node of the netns rig as data, and what `nodeprep check` says on it."""
+"""Faults of a node of the netns rig as data, and the verdicts of `nodeprep check` on it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.rigs.netns import UNAVAILABLE, Node
 from tests.rigs.netns_node import GATEWAY, Shape, Unavailable
 
 BAD = ("warn", "fail", "unknown")
-# What is this machine's own: its clock, and what its container runtime lets processes have.
+# Checks of this machine itself: its clock, and the limits of its container runtime.
 SKIPPED = ("--skip", "time.sync,limits")
 LATE = ("timeout", "busy")  # why a fact could not be read
 BEAT, STILL, TIMES = 0.1, 1.0, 3  # seconds, seconds and looks of `steadily`
 ORDER = "order "
 SHELL = f'python() {{ {sys.executable} "$@"; }}\n'
-# Setting a link down takes its routes; these put them back.
+# Setting a link down removes its routes. These restore them.
 ETH0_UP = f"ip link set eth0 up\nip route add default via {GATEWAY} dev eth0"
 ETH1_UP = f"ip link set eth1 up\nip route add default via {GATEWAY} dev eth1 onlink table {{table}}"
 
@@ -36,10 +36,10 @@ Seen = TypeVar("Seen")
 def steadily(
     look: Callable[[], Seen], forget: Callable[[], None] = lambda: None, late: Callable[[Seen], bool] = lambda _: False
 ) -> Seen:
-    """What a look gives, or another one if this machine stood still meanwhile: then an answer is rightly called late.
+    """The result of a look. Looks again if this machine stood still meanwhile: an answer may then be late.
 
-    So it is with one that is `late` itself, for a machine may be busy and never stand still: what hangs is late again.
-    `forget` comes before another look.
+    It also looks again after a `late` result, because a machine may be busy and never stand still. A thing that hangs
+    is late again. `forget` is called before another look.
     """
     for _ in range(TIMES - 1):
         seen, longest = with_longest_gap(look)
@@ -50,13 +50,13 @@ def steadily(
 
 
 def is_late(report: dict[str, Any], hung: Collection[str] = ()) -> bool:
-    """Whether anything of a report could not be read in time; of the checks in `hung` that is the point."""
+    """Whether a report has anything that could not be read in time. Checks in `hung` should hang, and do not count."""
     blind = (one["blind"] for one in report["findings"] if one["check"] not in hung)
     return any(one is not None and one["kind"] in LATE for one in blind)
 
 
 def with_longest_gap(look: Callable[[], Seen]) -> tuple[Seen, float]:
-    """And for how many seconds meanwhile a thread did not run that wakes again and again."""
+    """The result, and the longest gap in seconds between two wake-ups of a periodic thread meanwhile."""
     over, beats = Event(), [time.monotonic()]
 
     def beat() -> None:
@@ -76,10 +76,10 @@ def with_longest_gap(look: Callable[[], Seen]) -> tuple[Seen, float]:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Lines that make it and undo it: shell commands on the node ({table} is eth1's), and `order ` and its words.
+    """Lines that make it and undo it: shell commands on the node ({table} is eth1's), and `order ` with its words.
 
-    `roots` are the faults that are said ("STATUS CHECK REASON"), `follow` what follows from them ("CHECK STATUS REASON
-    < ROOT"). `words` stand in a root's message.
+    `roots` are the expected faults ("STATUS CHECK REASON"), `follow` their consequences ("CHECK STATUS REASON < ROOT").
+    `words` stand in a root's message.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A report of `nodeprep check -o json`, and how long it took."""
+    """A report of `nodeprep check -o json`, and its seconds."""
 
     report: dict[str, Any]
     exit_code: int
@@ -120,20 +120,20 @@ class Said:
         return "\n".join(one["message"] for one in self.findings(*BAD) if not one["root"])
 
     def verdicts(self, *without: str) -> set[tuple[str, ...]]:
-        """What each check says of each device, but for those checks."""
+        """The verdict of each check on each device, except of the checks `without`."""
         found = [one for one in self.report["findings"] if one["check"] not in without]
         return {(one["check"], one["status"], one["reason"], one["subject"]["place"]) for one in found}
 
 
 class Checked:
-    """A node on which faults are made."""
+    """A node for faults."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self._table = node.table(1)
 
     def check(self, hung: Collection[str] = ()) -> Said:
-        """What `nodeprep check` says; checks in `hung` get no answer."""
+        """The report of `nodeprep check`. Checks in `hung` get no answer."""
         return steadily(self._check, late=lambda said: is_late(said.report, hung))
 
     def _check(self) -> Said:
@@ -143,12 +143,12 @@ class Checked:
         return Said(json.loads(done.stdout), done.returncode, time.monotonic() - begun)
 
     def shows(self, form: str = "table") -> str:
-        """As an operator reads it."""
+        """The output that an operator reads."""
         words = ("nodeprep", "check", "--settle", "0", "-o", form, *SKIPPED)
         return steadily(lambda: self.node.run(*words, check=False)).stdout
 
     def do(self, script: str) -> None:
-        """Lines of a Fault."""
+        """Run lines of a Fault."""
         for line in script.strip().splitlines():
             if line.startswith(ORDER):
                 self.node.order(*line.removeprefix(ORDER).split())
@@ -160,7 +160,7 @@ class Checked:
 
     @contextmanager
     def fault(self, make: str, undo: str) -> Iterator[None]:
-        """While it lasts; the undoing is done whatever came of the making."""
+        """Make a fault for the block. `undo` runs even if `make` failed."""
         try:
             self.do(make)
             yield
@@ -168,7 +168,7 @@ class Checked:
             self.do(undo)
 
     def holds(self, fault: Fault) -> None:
-        """It comes with what it is said to come with and with nothing else, and goes again."""
+        """The fault shows its roots and consequences and nothing else, and goes away again."""
         with self.fault(fault.make, fault.undo):
             said = self.check()
             assert said.roots == set(fault.roots)
@@ -181,7 +181,7 @@ class Checked:
 
 @contextmanager
 def checked(shape: Shape | None = None) -> Iterator[Checked]:
-    """A node of this shape, or a skip where this machine cannot have one."""
+    """A node of this shape; skips if this machine cannot have one."""
     try:
         node = Node(shape).__enter__()
     except Unavailable as error:

@@ -1,4 +1,4 @@
-"""Sets the policy of forwarded packets in this network namespace, with no firewall program on the machine.
+"""Sets the policy of forwarded packets in this network namespace, without a firewall program on the machine.
 
     python tests/rigs/netns_firewall.py legacy|nftables drop|accept
 
@@ -30,7 +30,7 @@ REQUEST, ACK, CREATE = 0x01, 0x04, 0x400
 
 
 def legacy(policy: str) -> None:
-    """Replace the filter table by itself but for the verdict at the end of FORWARD."""
+    """Change only the verdict at the end of FORWARD in the filter table."""
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as kernel:
         packed = nftables_door.socket_option(kernel, IPT_SO_GET_INFO, INFO.pack(b"filter", *bytes(13)))
         info = INFO.unpack(packed)
@@ -49,7 +49,7 @@ def legacy(policy: str) -> None:
 
 
 def nftables(policy: str) -> None:
-    """A table with a chain as `iptables-nft -P FORWARD` leaves them, and chains that are no one's concern."""
+    """A table with a chain as `iptables-nft -P FORWARD` leaves them, and irrelevant chains."""
     table = string(1, "filter")
     hook = attribute(4 | 0x8000, number(1, FORWARD) + number(2, 0))
     entry = attribute(4 | 0x8000, number(1, 1) + number(2, 0))
@@ -69,7 +69,7 @@ def nftables(policy: str) -> None:
 
 
 def message(kind: int, resource: int, family: int, body: bytes = b"") -> bytes:
-    """A netlink message with a struct nfgenmsg, whose resource is in network order."""
+    """A netlink message with a struct nfgenmsg. Its resource is in network order."""
     flags = REQUEST | (ACK | CREATE if body else 0)
     whole = struct.pack("=BB", family, 0) + struct.pack(">H", resource) + body
     return struct.pack("=IHHII", 16 + len(whole), kind, flags, 1, 0) + whole

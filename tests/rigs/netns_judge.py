@@ -1,9 +1,9 @@
-"""Looks at the node that it runs on with the checks of routes and sysctls, and says as JSON what they say.
+"""Runs the checks of routes and sysctls on this node, and prints their verdicts as JSON.
 
     echo '{}' | python tests/rigs/netns.py run -- python tests/rigs/netns_judge.py
 
-One look for each line that it reads. Real here: every fact but one. Not real: what Kubernetes says, for no API server
-is on the node: a line names the pods with their addresses; without any there was no access to one.
+One look for each line of its input. Real here: every fact except one. Not real: the records of Kubernetes, because the
+node has no API server. A line names the pods with their addresses. Without any, the server counts as not accessible.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What stands in the namespaces of the netns rig: interfaces, routes, rules, files and servers of a Terway node."""
+"""The content of the netns rig's namespaces: interfaces, routes, rules, files and servers of a Terway node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CAPABILITIES = "cni_exclusive_eni = default\ndatapath = veth\nnetwork_policy_pro
 SCRATCH = Path("/run/nodeprep-netns")  # in a tmpfs of the node's own
 OVERLAID = ("/etc", "/opt", "/var")
 CLASSES = ("dmi",)
-# This machine's own: what configures its network is not what configures the node's.
+# Files of this machine: they configure its network, and not the node's.
 FOREIGN = (
     "/etc/NetworkManager",
     "/etc/cloud",
@@ -48,7 +48,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How many ENIs besides the primary one, how many pods on them, and what the metadata service answers."""
+    """The number of ENIs besides the primary one, of pods on them, and the mode of the metadata service."""
 
     enis: int = 1
     pods: int = 2
@@ -59,7 +59,7 @@ class Shape:
         return f"00:16:3e:aa:bb:{eni:02x}" if eni else "00:16:3e:00:00:01"
 
     def addresses(self, eni: int) -> list[str]:
-        """Of the ENI as the cloud has it: its own, then its pods'."""
+        """The addresses of the ENI in the cloud: its own, then its pods'."""
         if eni == 0:
             return [NODE_ADDRESS]
         own = "192.168.0.130" if eni == 1 else f"192.168.0.{118 + eni}"
@@ -78,7 +78,7 @@ def veth(number: int) -> str:
 
 
 def build(shape: Shape) -> tuple[list[int], Services]:
-    """Make this process's namespaces a node's; what is returned must live as long as the node."""
+    """Make this process's namespaces a node's. The returned things must live as long as the node."""
     with_parent()
     mounts()
     files()
@@ -97,7 +97,7 @@ def with_parent() -> None:
 
 
 def mounts() -> None:
-    """A /sys of our own network namespace with an ECS instance's DMI; copies on write of what we put files into."""
+    """A /sys of our own network namespace with an ECS instance's DMI, and overlays where we write files."""
     mount("tmpfs", SCRATCH.parent, "tmpfs")
     for directory in OVERLAID:
         upper, work = SCRATCH / f"upper{directory}", SCRATCH / f"work{directory}"
@@ -118,7 +118,7 @@ def mounts() -> None:
     put("/sys/class/dmi/id/product_name", "Alibaba Cloud ECS\n")
     if os.path.ismount("/sys/fs/bpf"):
         LIBC.umount2(b"/sys/fs/bpf", MNT_DETACH)
-    # PID 1 is this machine's, and has its mounts: who asks there is told of the node's.
+    # PID 1 is this machine's and has its mounts. A reader there must see the node's.
     mount("/proc/self/mountinfo", Path("/proc/1/mountinfo"), flags=MS_BIND)
 
 
@@ -150,7 +150,7 @@ def put(path: str, text: str, mode: int = 0o644) -> None:
 
 
 def tap(name: str) -> int:
-    """An interface that has a carrier while the descriptor is open; nobody reads what it sends."""
+    """An interface that has a carrier while the descriptor is open. Nobody reads its packets."""
     try:
         device = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
         fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP_NO_PI))
@@ -160,7 +160,7 @@ def tap(name: str) -> int:
 
 
 def another_namespace() -> int:
-    """A process in a network namespace of its own, for the pods' ends; it ends with us."""
+    """A process in a network namespace of its own, for the pods' ends. It ends with us."""
     told, tells = os.pipe()
     child = os.fork()
     if not child:
@@ -177,7 +177,7 @@ def uplinks(shape: Shape) -> list[str]:
     lines = ["link set lo up", f"address add {METADATA}/32 dev lo"]
     for eni in range(shape.enis + 1):
         name = f"eth{eni}"
-        # On an ENI that Terway manages, the node's address and no other.
+        # An ENI that Terway manages has only the node's address.
         prefix = 32 if eni else 24
         lines += [f"link set {name} address {shape.mac(eni)} up", f"address add {NODE_ADDRESS}/{prefix} dev {name}"]
         if eni:
@@ -212,7 +212,7 @@ def ip(*lines: str, inside: int | None = None) -> None:
 
 
 def settings() -> None:
-    """What Terway sets when a pod starts."""
+    """The sysctls that Terway sets when a pod starts."""
     root = Path("/proc/sys/net/ipv4")
     (root / "ip_forward").write_text("1")
     for link in (root / "conf").iterdir():

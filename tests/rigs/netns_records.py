@@ -1,10 +1,10 @@
-"""What Kubernetes has of the netns rig's node: Node, pods and Terway's records, kept in a real API server.
+"""Kubernetes' objects of the netns rig's node: Node, pods and Terway's records, kept in a real API server.
 
     with Records(cluster, shared(shape)) as records, records.changed({"terway-pod": None}):
         ...
 
-A change is a merge patch (RFC 7396) of an object by its name here; None takes it away. Objects that a change names and
-that are not there come from SPARE.
+A change is a merge patch (RFC 7396) of an object by its name here; None removes it. If a change names an object that is
+not there, it comes from SPARE.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PATHS = {
     (f"{ALIBABA}/v1beta1", "NetworkInterface"): f"/apis/{ALIBABA}/v1beta1/networkinterfaces",
     (f"{ALIBABA}/v1", "ERdmaDevice"): f"/apis/{ALIBABA}/v1/erdmadevices",
 }
-LONGEST = 30.0  # seconds until the server's list of pods knows what was written
+LONGEST = 30.0  # seconds until the server's list of pods has a write
 
 
 def settings(**different: Any) -> Object:
@@ -55,7 +55,7 @@ def settings(**different: Any) -> Object:
 
 
 def limits(**different: int) -> Object:
-    """A change of the Node: what its instance type can have."""
+    """A change of the Node: the limits of its instance type."""
     told = json.dumps(LIMITS | different)
     return {"metadata": {"annotations": {"alibabacloud.com/instance-type-info": told}}}
 
@@ -71,7 +71,7 @@ def node(**labels: str) -> Object:
 
 
 def pod(name: str, address: str, namespace: str = "default", **labels: str) -> Object:
-    """One container that runs, and is ready."""
+    """A pod with one container that runs and is ready."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -123,7 +123,7 @@ def shared(shape: Shape) -> dict[str, Object]:
 
 
 def exclusive(shape: Shape) -> dict[str, Object]:
-    """A node of whose ENIs a PodENI names the first and a NetworkInterface the second; the others wait for pods."""
+    """A node with exclusive ENIs. A PodENI names the first, a NetworkInterface the second; the others wait for pods."""
     pods = {}
     for eni in (1, 2):
         name = f"worker-{eni - 1}"
@@ -137,7 +137,7 @@ def exclusive(shape: Shape) -> dict[str, Object]:
 
 
 def pod_eni(eni: int, mac: str, kind: str = "Secondary") -> Object:
-    """That of pod default/worker-0."""
+    """The PodENI of pod default/worker-0."""
     told = api_objects.pod_eni("worker-0", NAME)
     told["spec"]["allocations"] = [{"eni": {"id": f"eni-{eni}", "mac": mac}, "ipv4": "192.168.0.130"}]
     told["status"] = {"phase": "Bind", "instanceID": INSTANCE, "eniInfos": {f"eni-{eni}": {"type": kind}}}
@@ -168,7 +168,7 @@ SPARE = {
 
 
 class Records:
-    """The objects while it stands, as the changes of the moment have them."""
+    """The objects in the server while the context lasts, with the present changes."""
 
     def __init__(self, cluster: Cluster, objects: dict[str, Object]) -> None:
         self.cluster = cluster
@@ -187,7 +187,7 @@ class Records:
 
     @contextmanager
     def changed(self, changes: Changes) -> Iterator[None]:
-        """Objects are made anew: what a patch may not change in one, such as a providerID, can be changed so."""
+        """Delete and create the objects: so fields can change that a patch may not change, such as a providerID."""
         usual = {name: self.objects.get(name) or SPARE[name] for name in changes}
         try:
             for name, change in changes.items():
@@ -217,7 +217,7 @@ class Records:
             self._await(one, None)
 
     def _await(self, pod: Object, version: str | None) -> None:
-        """nodeprep lists pods from the server's memory, which hears of a write a moment after it."""
+        """nodeprep lists pods from the server's memory, which has a write a moment later."""
         end = time.monotonic() + LONGEST
         while True:
             listed = self.cluster.call("GET", f"{_path(pod)}?resourceVersion=0")[1]["items"]

@@ -1,6 +1,6 @@
-"""What listens on a node of the netns rig: the metadata service, Terway's daemon and its policy container.
+"""The servers on a node of the netns rig: the metadata service, Terway's daemon and its policy container.
 
-Each can be stopped, hang and be started again while the node stands; the cloud can attach an ENI and take it away.
+Each can be stopped, hang and be started again while the node stands. The cloud can attach and detach an ENI.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STOPPED, LISTENING, HANGING = "stopped", "listening", "hanging"
 
 
 class Services:
-    """`enis` are the ENIs as the cloud has them: addresses by MAC, the primary ENI first."""
+    """`enis` are the ENIs in the cloud: addresses by MAC, the primary ENI first."""
 
     def __init__(self, enis: dict[str, list[str]], mode: str) -> None:
         self._mode = mode
@@ -39,7 +39,7 @@ class Services:
         self.policy(LISTENING)
 
     def obey(self, order: str) -> None:
-        """An order: the name of a method below and its words."""
+        """Do an order: the name of a method below and its words."""
         name, *words = order.split()
         orders: dict[str, Callable[..., None]] = {
             "metadata": self.metadata,
@@ -51,7 +51,7 @@ class Services:
         orders[name](*words)
 
     def metadata(self, mode: str) -> None:
-        """Be a mode of tests/rigs/imds_modes.py, "stopped", or "as-ever"."""
+        """Take a mode of tests/rigs/imds_modes.py, "stopped", or "as-ever"."""
         if mode == STOPPED:
             if self._served is not None:
                 self._served.__exit__(None, None, None)
@@ -63,7 +63,7 @@ class Services:
         self._served.mode = MODES[self._mode if mode == "as-ever" else mode]
 
     def attach(self, mac: str, address: str = "") -> None:
-        """The cloud attaches an ENI, a new one or one that it took away: the kernel's link is another matter."""
+        """The cloud attaches an ENI, a new or a detached one. The kernel's link does not change."""
         if mac in self._detached:
             self._macs[mac] = self._detached.pop(mac)
         else:
@@ -77,7 +77,7 @@ class Services:
         self._macs[mac] = copy.deepcopy(self._pattern) | told
 
     def daemon(self, state: str) -> None:
-        """Where it is stopped its socket stays, as after a crash."""
+        """Set the daemon's state. A stopped one leaves its socket, as after a crash."""
         self._close("daemon")
         if state != STOPPED:
             Path(DAEMON).unlink(missing_ok=True)
@@ -93,7 +93,7 @@ class Services:
 
     def _close(self, name: str) -> None:
         for one in self._sockets.pop(name, []):
-            with suppress(OSError):  # one that hangs was never connected
+            with suppress(OSError):  # a hanging one was never connected
                 one.shutdown(socket.SHUT_RDWR)  # else the kernel listens on while a thread waits in accept
             one.close()
 
@@ -111,7 +111,7 @@ def accepting(listener: socket.socket) -> list[socket.socket]:
 
 
 def hanging(listener: socket.socket) -> list[socket.socket]:
-    """One that accepts nobody, and whose queue is full."""
+    """Make a listener hang: it accepts nobody, and its queue is full."""
     listener.listen(0)
     waiting = socket.socket(socket.AF_UNIX)
     waiting.connect(DAEMON)

@@ -1,4 +1,4 @@
-"""No new thread can be started, as on a node whose limit of processes is reached."""
+"""No new thread can start, as on a node at its limit of processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOO_LARGE = 1 << 46  # bytes of a stack: pthread_create(3) fails with EAGAIN, as
 
 @contextmanager
 def no_thread() -> Iterator[None]:
-    """Threads that run already run on."""
+    """Running threads continue."""
     usual = threading.stack_size(TOO_LARGE)
     try:
         yield

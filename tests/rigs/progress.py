@@ -1,4 +1,4 @@
-"""A program that takes minutes is followed: each half minute a line on stderr says how far it is."""
+"""Follows a program that takes minutes: each half minute a line on stderr says its progress."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from threading import Thread
 
 from tests.rigs.ending import ending
 
-EVERY = 30.0  # seconds between two lines: a CI that waits for output gives up after minutes
+EVERY = 30.0  # seconds between two lines: a CI without output gives up after minutes
 
 
 def say(line: str) -> None:
-    """A line on stderr, at once: stdout is for what a program was asked for."""
+    """Write a line to stderr at once. stdout is for the program's own output."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -27,7 +27,7 @@ def clock(seconds: float) -> str:
 
 @dataclass(slots=True)
 class Heard:
-    """What a program has written to stderr so far: how many of the `steps` that it may name, and all other lines."""
+    """The stderr of a program so far: the number of its `steps`, and all other lines."""
 
     steps: Collection[str] = ()
     done: int = 0
@@ -43,7 +43,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a program ended: its exit code, what it printed, what it said beside its steps, and the seconds it took."""
+    """How a program ended: exit code, stdout, stderr without its steps, and the seconds that it took."""
 
     code: int
     output: str
@@ -60,14 +60,14 @@ def follow(
     env: Mapping[str, str] | None = None,
     every: float = EVERY,
 ) -> Ended:
-    """Runs a program to its end and says how far it is, every so many seconds.
+    """Runs a program to its end and says its progress each `every` seconds.
 
-    It dies with us: nobody builds on for a rig that was interrupted.
+    It dies with us, so a build does not continue after its rig was interrupted.
 
     Args:
-        command: the program and its words.
-        told: the line for what was heard and the seconds that have passed.
-        steps: lines on stderr that are a step each, and no complaint.
+        command: the program and its arguments.
+        told: makes the line from the output so far and the seconds that have passed.
+        steps: lines on stderr that are a step each, and not an error.
         cwd: where it runs.
         env: its environment; ours if None.
         every: seconds between two lines.

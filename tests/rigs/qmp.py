@@ -1,4 +1,4 @@
-"""A small client of QEMU's machine protocol: one command at a time, events kept until somebody waits for them."""
+"""A small client of QEMU's machine protocol: one command at a time; events are kept until somebody waits for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Qmp:
         self._events: list[dict[str, object]] = []
 
     def connect(self) -> None:
-        """Takes the greeting and enters command mode.
+        """Reads the greeting and enters command mode.
 
         Raises:
             QmpError: no greeting came.
@@ -35,7 +35,7 @@ class Qmp:
         self.command("qmp_capabilities")
 
     def command(self, name: str, /, **arguments: object) -> object:
-        """What QEMU returns for a command.
+        """QEMU's result of a command.
 
         Raises:
             QmpError: with QEMU's own description.
@@ -57,7 +57,7 @@ class Qmp:
                 return message.get("return")
 
     def wait_event(self, name: str, timeout: float, **data: object) -> dict[str, object]:
-        """The first event of that name whose data hold `data`, and drops it; also one that came before.
+        """Returns and drops the first event of that name whose data contain `data`; also an earlier one.
 
         Raises:
             QmpError: none came within `timeout` seconds.

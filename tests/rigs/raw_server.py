@@ -1,4 +1,4 @@
-"""A server on loopback or a unix socket that says what a test writes, byte by byte, one conversation a connection."""
+"""A server on loopback or a unix socket that sends a test's bytes; each connection is one conversation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Caller:
         link.settimeout(PATIENCE)
 
     def request(self) -> bytes:
-        """The head of the next request; b"" where the client has closed. It is noted in `heard`."""
+        """The head of the next request; b"" if the client has closed. It is added to `heard`."""
         head = b""
         while b"\r\n\r\n" not in head:
             piece = self.link.recv(1)
@@ -37,7 +37,7 @@ class Caller:
         self.link.sendall(data)
 
     def drips(self, data: bytes, pause: float) -> None:
-        """A byte, then `pause` seconds, as long as the client listens."""
+        """Sends a byte, then waits `pause` seconds, as long as the client listens."""
         for byte in data:
             self.says(bytes((byte,)))
             if self.over.wait(pause):
@@ -45,10 +45,10 @@ class Caller:
 
 
 class RawServer:
-    """The first connection is the first conversation's, and so on; the last one is for all that follow.
+    """The first connection gets the first conversation, and so on. All later connections get the last one.
 
-    `heard` are the heads of the requests that conversations read, `connections` how many were taken. Where `tls` is
-    given, each connection begins with its handshake.
+    `heard` are the heads of the requests that conversations read, `connections` is the number of connections. With
+    `tls`, each connection begins with a handshake.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ def once(answer: bytes) -> Conversation:
 
 def certificate(directory: Path, name: str, names: str, signer: str = "") -> Path:
     """A certificate for `names` (openssl's subjectAltName) with its key, NAME.crt and NAME.key; signed by itself, or
-    by `signer`, which was made before.
+    by `signer`, an earlier one.
     """
     by = ["-CA", f"{signer}.crt", "-CAkey", f"{signer}.key", "-addext", "basicConstraints=CA:FALSE"] if signer else []
     command = [

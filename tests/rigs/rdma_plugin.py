@@ -1,10 +1,10 @@
 """The RDMA shared device plugin as its users run it: built from its own module, in an image, with its own manifest.
 
-    python tests/rigs/rdma_plugin.py build      builds the image, which else the first use does, and prints where it is
-    python tests/rigs/rdma_plugin.py manifest   prints what `kubectl apply -f -` takes on the guest rig
+    python tests/rigs/rdma_plugin.py build      builds the image, else the first use does, and prints its path
+    python tests/rigs/rdma_plugin.py manifest   prints the manifest for `kubectl apply -f -` on the guest rig
 
-Both are kept in the user's cache under the hash of what they are made from. The image has the tools of a training pod,
-too: ibv_devinfo and its kin, rping, and busybox.
+Both are kept in the user's cache under the hash of their inputs. The image also has the tools of a training pod:
+ibv_devinfo and similar, rping, and busybox.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ INTERVAL = 5  # seconds between two of the plugin's looks at its devices
 # Where the guest keeps its own view of /sys/bus/pci/devices, see tests/rigs/guest.py.
 PCI_VIEW = "/var/lib/nodeprep-rig/pci-devices"
 
-# pci.ids: the plugin wants the list of PCI names, and fetches it from the Internet where there is none.
+# pci.ids: the plugin wants the list of PCI names, and fetches it from the Internet if it is missing.
 PACKAGES = (
     "busybox-static",
     "ibverbs-providers",
@@ -63,10 +63,10 @@ KEPT_OUT = ("usr/share/doc", "usr/share/man", "usr/share/lintian", "usr/lib/x86_
 
 
 def image() -> Path:
-    """The image as an archive that `ctr images import` takes, built if need be: half a minute the first time.
+    """The image as an archive for `ctr images import`, built if needed: half a minute the first time.
 
     Raises:
-        CannotStart: there is no Go, or the module or a Debian package cannot be had.
+        CannotStart: Go is missing, or the module or a Debian package cannot be fetched.
     """
     return built() / "image.tar"
 
@@ -74,8 +74,8 @@ def image() -> Path:
 def manifest(tolerations: Sequence[Mapping[str, str]] = ()) -> str:
     """Upstream's DaemonSet and a configuration for the guest's RoCE device, as YAML.
 
-    Changed are the image's name and the view of the PCI bus, without which it finds no software device. Upstream has no
-    tolerations; those given are added.
+    Two things are changed: the image's name, and the view of the PCI bus, without which it finds no software device.
+    Upstream has no tolerations; those given are added.
 
     Raises:
         CannotStart: as of `image`.
@@ -101,7 +101,7 @@ def manifest(tolerations: Sequence[Mapping[str, str]] = ()) -> str:
 @functools.cache
 def built() -> Path:
     """The cache's directory with image.tar and daemonset.yaml for today's inputs."""
-    with cache.locked("controlplane") as directory:  # who fetches a Go holds it
+    with cache.locked("controlplane") as directory:  # a process that fetches Go holds this lock
         go = cluster_build.compiler(directory)
         # apt's answer names each package's version and hash.
         packages = output("apt-get", "-qq", "--print-uris", "download", *PACKAGES)
@@ -127,7 +127,7 @@ def build(go: str, target: Path) -> None:
             (root / "bin" / applet).symlink_to("busybox")
     for directory in ("dev", "proc", "sys", "tmp"):
         (root / directory).mkdir(exist_ok=True)
-    # Built inside its own module: its go.mod has replacements, which `go install` refuses.
+    # Built inside its own module, because `go install` refuses the replacements of its go.mod.
     module = json.loads(output(go, "mod", "download", "-json", f"{MODULE}@{VERSION}", cwd=Path("/")))
     if module.get("Sum") != SUM:
         raise CannotStart(f"rdma_plugin: {MODULE}@{VERSION} has the sum {module.get('Sum')}, not {SUM}")
@@ -139,7 +139,7 @@ def build(go: str, target: Path) -> None:
 
 
 def output(*command: str, cwd: Path | None = None) -> str:
-    """What a program prints.
+    """The output of a program.
 
     Raises:
         CannotStart: it failed; with the last line that it wrote.

@@ -1,4 +1,4 @@
-"""A port of this machine's loopback on a node of the netns rig too: so it reaches a server that runs here."""
+"""Forwards a port of this machine's loopback to a node of the netns rig, so the node reaches a server here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def entered(pid: int, call: Callable[[], T]) -> T:
-    """What a call gives in the network namespace of a process; it is made in a thread that ends with it."""
+    """The result of a call in the network namespace of a process. A thread of its own makes the call."""
 
     def there() -> T:
         namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -35,7 +35,7 @@ def entered(pid: int, call: Callable[[], T]) -> T:
 
 
 class Relay:
-    """While it stands, whoever connects to the port in the network namespace of the process `pid` comes to ours."""
+    """While it stands, connections to the port in the network namespace of the process `pid` reach our port."""
 
     def __init__(self, pid: int, port: int) -> None:
         self.pid = pid
@@ -50,7 +50,7 @@ class Relay:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # which close alone does not tell the thread that accepts
+            self._listener.shutdown(socket.SHUT_RDWR)  # close alone does not wake the thread that accepts
         self._listener.close()
 
     def _accept(self) -> None:
@@ -66,9 +66,9 @@ class Relay:
 
 
 def carry(theirs: socket.socket, ours: socket.socket) -> None:
-    """Hands on what either end says until both have ended, then closes both.
+    """Forwards the data of either end until both have ended, then closes both.
 
-    At once: whoever sends a head and a body would wait for the other end's delayed ACK, 40 ms each time.
+    It forwards at once: otherwise a client that sends a head and a body waits for a delayed ACK, 40 ms each time.
     """
     with theirs, ours:
         for one in (theirs, ours):

@@ -1,4 +1,4 @@
-"""A directory for what an agent keeps while it is tested."""
+"""A directory for the files of an agent under test."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MEMORY = Path("/dev/shm")
 
 @contextmanager
 def in_memory() -> Iterator[Path]:
-    """It lies in memory where this machine has such a place: a disk that is busy is waited for, and then said.
+    """A directory in memory if this machine has such a place: an agent waits for a busy disk, and reports it.
 
-    Its path is short: one of a Unix socket has 107 bytes at most (unix(7)).
+    Its path is short, because that of a Unix socket has 107 bytes at most (unix(7)).
     """
     with TemporaryDirectory(prefix="nodeprep-", dir=MEMORY if MEMORY.is_dir() else None) as directory:
         yield Path(directory)

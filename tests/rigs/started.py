@@ -1,4 +1,4 @@
-"""A cluster for a fixture; where it cannot start, the tests that want it say so (tests/rigs/absent.py)."""
+"""A cluster for a fixture. If it cannot start, its tests skip or fail (tests/rigs/absent.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.rigs.cluster import CannotStart, Cluster
 
 @contextmanager
 def cluster(nodes: int = 0) -> Iterator[Cluster]:
-    """With so many native nodes; without one, its API server alone."""
+    """A cluster with so many native nodes; with 0, the API server alone."""
     with ExitStack() as stack:
         try:
             made = stack.enter_context(Cluster(nodes=nodes))

@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parent.parent / "trees"
 KINDS: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "kinds.yaml").read_text())
 MODULES = ("ib_core", "ib_uverbs", "ib_umad", "rdma_cm", "rdma_ucm", "ib_cm", "iw_cm")
 AUXILIARY = {"mlx5_core": "mlx5_ib", "ice": "irdma", "bnxt_en": "bnxt_re"}
-GIDS = 24  # entries of the table; a real one has 256 or 1,024, which only costs time here
+GIDS = 24  # entries of the table; a real one has 256 or 1,024, which would only cost time here
 ZERO_GID = ":".join(["0000"] * 8)
 UVERBS_MAJOR, UVERBS_MINOR, UMAD_MINOR = 231, 192, 0
 
@@ -42,7 +42,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Char:
-    """A character device, or a plain file where we may not make one."""
+    """A character device, or a plain file if we may not make one."""
 
     major: int
     minor: int
@@ -97,7 +97,7 @@ def build_case(name: str, directory: Path) -> Path:
 
 
 def nics(description: dict[str, Any]) -> Iterator[Nic]:
-    """Each group's lists run in step: the third address has the third name; a single value serves them all."""
+    """Each group's lists go together: the third address has the third name. A single value is for all."""
     index = 0
     for group in description.get("nics", []):
         for position, at in enumerate(group["at"]):
@@ -320,12 +320,12 @@ def _link(directory: str, to: str) -> Link:
 
 
 def _lies_in(path: str, part: str) -> bool:
-    """A part is a folder, or a name that marks files wherever they are."""
+    """A part is a folder, or a file name in any folder."""
     return path == part or path.startswith(f"{part}/") or ("/" not in part and part in path.split("/"))
 
 
 def _flattened(files: Tree) -> Tree:
-    """As a copy with `cp -rL /sys/class/infiniband` leaves it: plain directories, no links, nothing else of sysfs."""
+    """As after `cp -rL /sys/class/infiniband`: plain directories, no links, nothing else of sysfs."""
     flat: Tree = {path: content for path, content in files.items() if path.startswith("proc/sys/kernel")}
     for path, content in files.items():
         if path.startswith("sys/class/infiniband/") and isinstance(content, Link):

@@ -1,4 +1,4 @@
-"""A network namespace for one script: what is set up in it goes with it."""
+"""A network namespace for one script. Its set-up ends with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def isolated(setup: str, *ending: str) -> subprocess.CompletedProcess[str]:
 
 
 def seen_in(setup: str, look: str) -> dict[str, Any]:
-    """The JSON that a Python program prints of the namespace that the script sets up."""
+    """The JSON output of a Python program in the namespace that the script sets up."""
     possible = isolated("", "ip", "link", "add", "a0", "type", "veth", "peer", "name", "b0")
     if possible.returncode:
         cannot_start(f"no network namespace with a veth pair: {possible.stderr.strip()}")

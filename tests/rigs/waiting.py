@@ -1,4 +1,4 @@
-"""Waits for what is only a matter of time, as long as it takes on a machine that is busy."""
+"""Waits for things that only need time, as long as a busy machine takes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-SECONDS = 240.0  # 3 where nothing else runs
-SHORTEST, LONGEST = (
-    0.05,
-    0.25,
-)  # seconds between two looks: a look may cost a process, and what takes long is not urgent
+SECONDS = 240.0  # 3 on an idle machine
+# Seconds between two looks. A look may cost a process, and a thing that takes long is not urgent.
+SHORTEST, LONGEST = 0.05, 0.25
 T = TypeVar("T")
 
 
 def until(found: Callable[[], T], what: str, seconds: float = SECONDS) -> T:
-    """The first that it finds which is true; it looks ever more seldom.
+    """The first true value of `found`. It looks less and less often.
 
     Raises:
-        TimeoutError: there was none within `seconds`, nor after them; `what` says what was waited for.
+        TimeoutError: there was none within `seconds`, nor in one last look. `what` names the thing waited for.
     """
     began = time.monotonic()
     over = False
@@ -27,5 +25,5 @@ def until(found: Callable[[], T], what: str, seconds: float = SECONDS) -> T:
             raise TimeoutError(f"not within {seconds:g} s: {what}")
         waited = time.monotonic() - began
         time.sleep(min(LONGEST, SHORTEST + waited / 20))
-        over = time.monotonic() - began > seconds  # before the last look: all may have stood still since the one before
+        over = time.monotonic() - began > seconds  # before the last look: the machine may have stood still
     return last
