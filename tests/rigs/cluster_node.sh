@@ -1,23 +1,23 @@
 #!/bin/bash
 # A node from inside: its own directories, then containerd, then the kubelet. It ends when one of the two does.
-# A kubelet that was before its containerd is started again.
+# A kubelet that started before its containerd is started again.
 #
 #   cluster_node.sh [--apart] TREE PROGRAM TOOLS
 #
-# Run it as root where what it mounts and starts goes with it: as the first process of a mount and a PID namespace
-# (tests/rigs/cluster_node.py), or in a guest. It stays in the foreground.
+# Run it as root, as the first process of a mount and a PID namespace (tests/rigs/cluster_node.py), or in a guest: so its
+# mounts and processes end with it. It stays in the foreground.
 #
-# TREE     The directory of what is this node's own, at the paths where the node sees it: TREE/run is its /run. It must
-#          be writable, on a file system that takes overlayfs's upper layers (ext4, tmpfs; not overlay), and hold
-#          etc/kubernetes as `files` of cluster_node.py writes it. Started with the same TREE again the node has
-#          rebooted: /run is empty, all else is as it was. The daemons' logs are TREE/var/log/{kubelet,containerd}.log.
+# TREE     The node's own files, at the paths where the node sees them: TREE/run is its /run. It must be writable, on a
+#          file system that takes overlayfs's upper layers (ext4, tmpfs; not overlay), and hold etc/kubernetes as `files`
+#          of cluster_node.py writes it. A second start with the same TREE is a reboot: /run is empty, all else is as it
+#          was. The daemons' logs are TREE/var/log/{kubelet,containerd}.log.
 # PROGRAM  the Kubernetes that `cluster.py build` prints
 # TOOLS    containerd, runc and the base image: the directory that `cluster.py tools` prints
-# --apart  for a node that shares its kernel and its root with others: copies on write of /etc, /opt and /var, the boot
-#          id of TREE/boot_id, and sysctls that the kubelet need not set. A guest needs none of this.
+# --apart  for a node that shares its kernel and its root with others: overlays of /etc, /opt and /var, the boot id of
+#          TREE/boot_id, and sysctls that the kubelet need not set. A guest needs none of this.
 #
-# The caller brings the network: the node's address (in TREE/etc/kubernetes/kubelet.flags) stands on an interface, the
-# server that TREE/etc/kubernetes/kubeconfig names is reached, and so is 10.96.0.1:443, by which pods look for it.
+# The caller makes the network. An interface has the node's address (in TREE/etc/kubernetes/kubelet.flags). The server in
+# TREE/etc/kubernetes/kubeconfig can be reached, and also 10.96.0.1:443, which pods use for it.
 set -euo pipefail
 
 apart=
@@ -47,7 +47,7 @@ if [ "$apart" ]; then
     mount --rbind /sys/fs/cgroup "$tree/.sys/fs/cgroup"
     mount --rbind "$tree/.sys" /sys
     mount --bind "$tree/boot_id" /proc/sys/kernel/random/boot_id
-    # The kubelet would set these of the whole machine; it leaves alone what already reads as it wants.
+    # The kubelet would set these for the whole machine. It does not touch values that are already right.
     for pair in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \
         kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
         key=${pair%=*} file=$tree/.sysctl/${pair%=*}
@@ -61,15 +61,15 @@ for directory in $own; do
     mount --bind "$tree/$directory" "/$directory"
 done
 
-# The kubelet wants the cgroup that it is to use.
+# The kubelet needs its cgroup to exist.
 cgroup=$(cat /etc/kubernetes/cgroup)
-if [ -f /sys/fs/cgroup/cgroup.controllers ]; then # version 2: every controller is handed down, or the kubelet refuses
+if [ -f /sys/fs/cgroup/cgroup.controllers ]; then # version 2: every controller must be enabled below, or the kubelet refuses
     read -r -a controllers </sys/fs/cgroup/cgroup.controllers
     for controller in "${controllers[@]}"; do
         echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control || true
     done
     mkdir -p "/sys/fs/cgroup/$cgroup"
-else # version 1: one in every hierarchy; a cpuset takes no process before it has CPUs
+else # version 1: one in every hierarchy; a cpuset accepts no process before it has CPUs
     for hierarchy in /sys/fs/cgroup/*/; do
         [ -f "$hierarchy/cgroup.procs" ] || continue
         mkdir -p "$hierarchy/$cgroup"
@@ -79,7 +79,7 @@ else # version 1: one in every hierarchy; a cpuset takes no process before it ha
     done
 fi
 
-# Containers inherit the limit of locked memory, and RDMA pins what it moves: systemd gives containerd all of it too.
+# Containers inherit the limit of locked memory, and RDMA pins its buffers. systemd also sets containerd to unlimited.
 if ! ulimit -H -l unlimited 2>/dev/null; then
     echo "locked memory stays limited to $(ulimit -H -l) KiB, for this machine gives us no CAP_SYS_RESOURCE" >&2
 fi
