@@ -4,20 +4,20 @@
 #
 #   cluster_node.sh [--apart] TREE PROGRAM TOOLS
 #
-# Run it as root, as the first process of a mount and a PID namespace (tests/rigs/cluster_node.py), or in a guest: so its
-# mounts and processes end with it. It stays in the foreground.
+# Run it as root, as the first process of a mount and a PID namespace (tests/rigs/cluster_node.py), or in a guest. Its
+# mounts and processes then end with it. It stays in the foreground.
 #
 # TREE     The node's own files, at the paths where the node sees them: TREE/run is its /run. It must be writable, on a
-#          file system that takes overlayfs's upper layers (ext4, tmpfs; not overlay), and hold etc/kubernetes as `files`
-#          of cluster_node.py writes it. A second start with the same TREE is a reboot: /run is empty, all else is as it
-#          was. The daemons' logs are TREE/var/log/{kubelet,containerd}.log.
+#          file system that takes overlayfs's upper layers (ext4, tmpfs; not overlay), and hold etc/kubernetes as
+#          `files` of cluster_node.py writes it. A second start with the same TREE is a reboot: /run is empty, all else
+#          is as it was. The daemons' logs are TREE/var/log/{kubelet,containerd}.log.
 # PROGRAM  the Kubernetes that `cluster.py build` prints
 # TOOLS    containerd, runc and the base image: the directory that `cluster.py tools` prints
 # --apart  for a node that shares its kernel and its root with others: overlays of /etc, /opt and /var, the boot id of
 #          TREE/boot_id, and sysctls that the kubelet need not set. A guest needs none of this.
 #
-# The caller makes the network. An interface has the node's address (in TREE/etc/kubernetes/kubelet.flags). The server in
-# TREE/etc/kubernetes/kubeconfig can be reached, and also 10.96.0.1:443, which pods use for it.
+# The caller makes the network. An interface has the node's address (in TREE/etc/kubernetes/kubelet.flags). The server
+# in TREE/etc/kubernetes/kubeconfig can be reached, and also 10.96.0.1:443, which pods use for it.
 set -euo pipefail
 
 apart=
@@ -63,7 +63,7 @@ done
 
 # The kubelet needs its cgroup to exist.
 cgroup=$(cat /etc/kubernetes/cgroup)
-if [ -f /sys/fs/cgroup/cgroup.controllers ]; then # version 2: every controller must be enabled below, or the kubelet refuses
+if [ -f /sys/fs/cgroup/cgroup.controllers ]; then # version 2: the kubelet needs every controller enabled below
     read -r -a controllers </sys/fs/cgroup/cgroup.controllers
     for controller in "${controllers[@]}"; do
         echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control || true
