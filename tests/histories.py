@@ -4,8 +4,9 @@
 
 A history is a list of events: looks at checks, fresh or stale, with any result; restarts with the state file kept,
 lost, damaged or replaced by an older copy; boots, clock steps, upgrades, resets, and changes of mode and profile. It is
-played through `state_at_start` and `reconcile`. Beside them a plain model, which shares no code with them, computes what
-may be believed. Prints how many were played and what happened in them. Exits 1 with the shortest form of the first violation.
+played through `state_at_start` and `reconcile`. Beside them a plain model, which shares no code with them, computes
+what may be believed. Prints how many were played and what happened in them. Exits 1 with the shortest form of the first
+violation.
 """
 
 from __future__ import annotations
