@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeprep import job_profile, profile_selection, typed_yaml
-from nodeprep.checks import ALL
+from nodeprep.checks import CHECKS as EVERY
 from nodeprep.config import config_file, configuration, profile_files, waiver_rules, wants, yaml_document
 from nodeprep.config.configuration import Settings
 from nodeprep.config.document import ConfigError
@@ -57,7 +57,7 @@ def check(check_id: str, want: type | None = None) -> Check:
     )
 
 
-CHECKS = (check("port.state"), check("port.mtu", Want), check("pci.link"))
+CHECKS = {one.id: one for one in (check("port.state"), check("port.mtu", Want), check("pci.link"))}
 
 DOCUMENTS = [
     # bytes                                   says
@@ -228,10 +228,10 @@ def test_a_type_that_nobody_can_write_in_yaml_is_a_fault_of_the_check() -> None:
         typed_yaml.of_type(set[str])
 
 
-@pytest.mark.parametrize("check", [check for check in ALL if check.want], ids=lambda check: check.id)
+@pytest.mark.parametrize("check", [check for check in EVERY.values() if check.want], ids=lambda check: check.id)
 def test_the_numbers_of_every_check_can_be_stated(check: Check) -> None:
     assert check.want is not None
-    assert wants.wants(Profile("site", want={check.id: {}}), ALL) == {check.id: check.want()}
+    assert wants.wants(Profile("site", want={check.id: {}}), EVERY) == {check.id: check.want()}
 
 
 # --- profiles, their parents and where they come from ---
@@ -249,7 +249,7 @@ def test_built_in_profiles_are_sound(name: str) -> None:
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_gates_of_built_in_profiles_are_checks_that_may_fail(name: str) -> None:
-    severities = {check.id: check.severity for check in ALL}
+    severities = {check.id: check.severity for check in EVERY.values()}
     assert {gate: severities.get(gate) for gate in profile_files.effective(name).gates} == dict.fromkeys(
         profile_files.effective(name).gates, Severity.GATE
     )

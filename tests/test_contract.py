@@ -10,8 +10,9 @@ from typing import get_type_hints
 
 import pytest
 
-from nodeprep import facts, typed_yaml
-from nodeprep.checks import ALL
+from nodeprep import check_round, facts, typed_yaml
+from nodeprep.checks import CHECKS, IDS, is_of_alibaba_cloud
+from nodeprep.decide import fault_causes
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.model import Check, Severity
 from nodeprep.values import field_names
@@ -29,7 +30,7 @@ def source(check: Check) -> Path:
 
 
 def each_check() -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("check", ALL, ids=lambda check: check.id)
+    return pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.id)
 
 
 @each_check()
@@ -55,7 +56,7 @@ def test_it_looks_at_facts_that_are_observed(check: Check) -> None:
 
 @each_check()
 def test_it_follows_from_checks_that_exist(check: Check) -> None:
-    assert set(check.after) <= {other.id for other in ALL} | LATER
+    assert set(check.after) <= CHECKS.keys() | LATER
     assert check.id not in check.after
 
 
@@ -85,7 +86,32 @@ def test_an_operator_can_write_every_number(check: Check) -> None:
 
 def test_every_check_file_is_listed_once() -> None:
     files = {path for path in (PACKAGE / "checks").glob("*/*.py") if "CHECK = Check(" in path.read_text()}
-    assert sorted(files) == sorted(source(check) for check in ALL)
+    assert sorted(files) == sorted(source(check) for check in CHECKS.values())
+
+
+def test_an_id_that_is_not_listed_is_no_check() -> None:
+    assert "port.names" in CHECKS
+    assert "counter.limit" not in CHECKS
+    with pytest.raises(KeyError):
+        CHECKS["counter.limit"]  # a module of that name is there
+
+
+def test_what_is_of_alibaba_cloud_explains_nothing_of_another_node() -> None:
+    """Elsewhere these checks are not imported: without them the others follow from the same checks as with them."""
+    after = {check.id: check.after for check in CHECKS.values()}
+    others = {check_id: causes for check_id, causes in after.items() if not is_of_alibaba_cloud(check_id)}
+    for check_id in others:
+        with_them = fault_causes.ancestors(check_id, after)
+        assert fault_causes.ancestors(check_id, others) == {one for one in with_them if one in others}
+
+
+def test_what_is_of_alibaba_cloud_compares_no_looks() -> None:
+    """How many looks to take is known before it is known which node this is."""
+    assert check_round.comparing(IDS) == {check.id for check in CHECKS.values() if check.rates}
+
+
+def test_all_checks_look_at_all_facts() -> None:
+    assert check_round.needed(CHECKS.values()) == facts.ALL
 
 
 @each_check()

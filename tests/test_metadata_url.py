@@ -20,7 +20,7 @@ WANTED = "wanted http:// and an IPv4 address, with a port or without, such as ht
 
 def settings(url: str) -> Settings:
     return configuration.parse_settings(
-        yaml_document.read(f"{HEAD}metadata-url: {url}\n".encode(), "F"), "2026-01-10", ()
+        yaml_document.read(f"{HEAD}metadata-url: {url}\n".encode(), "F"), "2026-01-10", {}
     )
 
 

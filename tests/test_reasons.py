@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.checks import ALL
+from nodeprep.checks import CHECKS
 from nodeprep.model import EVERYWHERE, NODE, Check, Reason, Remedy, Status, Subject, Verdict, filled, values_of
 from tests.values import placeholders
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NAME = re.compile(r"[A-Z][a-z]+[A-Za-z0-9]*")
 OF_EACH_VERDICT = {"name", "place", "observed", "expected"}
 
-EVERY = pytest.mark.parametrize("check", ALL, ids=lambda check: check.id)
+EVERY = pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.id)
 
 
 def test_each_check_says_in_its_own_test_what_it_declares_and_nothing_else(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_each_check_says_in_its_own_test_what_it_declares_and_nothing_else(tmp_p
     assert done.returncode == 0, done.stdout[-4000:]
     everywhere = {(one.name, one.status) for one in EVERYWHERE}
     given = {(check, reason, Status(status)) for check, reason, status in json.loads(found.read_text())}
-    declared = {(check.id, one.name, one.status) for check in ALL for one in check.reasons}
+    declared = {(check.id, one.name, one.status) for check in CHECKS.values() for one in check.reasons}
     assert declared - given == set(), "declared, and its own test never sees it"
     assert {one for one in given - declared if one[1:] not in everywhere} == set()
 
@@ -113,7 +113,7 @@ def test_an_empty_value_is_none() -> None:
 
 
 def test_a_name_that_stands_with_two_statuses_has_a_fix_for_each() -> None:
-    check = next(one for one in ALL if one.id == "pci.rdma-driver")
+    check = CHECKS["pci.rdma-driver"]
     found = {one.status: one.fix for one in check.reasons if one.name == "NoRdmaDriver"}
     assert found.keys() == {Status.FAIL, Status.WARN}
     assert found[Status.FAIL] != found[Status.WARN]
@@ -121,7 +121,7 @@ def test_a_name_that_stands_with_two_statuses_has_a_fix_for_each() -> None:
 
 
 def test_a_reason_without_a_fix_of_its_own_has_the_checks() -> None:
-    check = next(one for one in ALL if one.id == "port.state")
+    check = CHECKS["port.state"]
     assert Reason("NotActive", Status.FAIL) in check.reasons
     assert check.advice("NotActive", Status.FAIL) == check.fix
     assert check.advice("SaidByAnOlderAgent", Status.FAIL) == check.fix

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import typer
 
-from nodeprep.checks import ALL
+from nodeprep.checks import CHECKS
 from nodeprep.cli.check import check_sheet
 from nodeprep.model import Check
 from tests.test_docs_names import PAGES, PROGRAM, ROOT, inner
 
 SHIPPED = frozenset(path.stem for path in (ROOT / "playbooks").glob("*.y*ml"))
-NAMES = frozenset(remedy for check in ALL for remedy in check.remedies)
+NAMES = frozenset(remedy for check in CHECKS.values() for remedy in check.remedies)
 # A name that is also an ordinary word: the words before it show which it is.
 TOLD = re.compile(rf"\b({'|'.join(sorted(name for name in NAMES if '_' in name))})\b")
 RUN = re.compile(r"(?:\bplaybooks?(?:[ =/]|\.yml )+|\bansible-playbook +(?:\S*/)?)[`'\"]?(\w+)(?=[`'\"(.]|\s*$|\s+\()")
@@ -53,7 +53,7 @@ def of_page(text: str) -> set[str]:
     return {one for one in found if not one.startswith("nodeprep ") or one.split()[1] in UNBUILT}
 
 
-EVERY = pytest.mark.parametrize("check", ALL, ids=lambda check: check.id)
+EVERY = pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.id)
 
 
 @EVERY

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeprep import job_profile, typed_yaml
-from nodeprep.checks import ALL
+from nodeprep.checks import CHECKS
 from nodeprep.config import configuration, keys, wants, yaml_document
 from nodeprep.config.document import ConfigError
 from nodeprep.typed_yaml import ANYTHING, MAPPING, PROSE, TEXT, TRUTH, InvalidValueError, ValueKind
@@ -163,7 +163,7 @@ def kinds() -> Iterator[ValueKind[Any]]:
     """Each kind that reads a file of ours, and each that this module can make."""
     yield from (kind for kind, _, _ in (*READ, *REFUSED))
     yield from (key.kind for key in keys.KEYS)
-    yield from (typed_yaml.value_of(check.want) for check in ALL if check.want)
+    yield from (typed_yaml.value_of(check.want) for check in CHECKS.values() if check.want)
     yield job_profile.PROFILE
     yield typed_yaml.fields_of({key.path: (key.path, key.kind) for key in keys.KEYS})
 
@@ -241,7 +241,7 @@ def refused(top: dict[str, Any]) -> str | None:
     try:
         document = yaml_document.read(yaml_document.dump(top).encode(), "F")
         if top.get("kind") != "Profile":
-            configuration.parse_settings(document, "2026-01-10", ALL)
+            configuration.parse_settings(document, "2026-01-10", CHECKS)
             return None
     except ConfigError as error:
         return str(error)

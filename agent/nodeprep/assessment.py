@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from nodeprep import check_round, profile_selection
 from nodeprep.agent_state import AgentState
+from nodeprep.checks import CHECKS
 from nodeprep.config import waiver_rules, wants
 from nodeprep.config.configuration import Settings
 from nodeprep.facts.machine.system import System
 from nodeprep.look import Look
-from nodeprep.model import Check, Finding, Report, Severity, Shown, Skipped, Status, Verdict, raw
+from nodeprep.model import Finding, Report, Severity, Shown, Skipped, Status, Verdict, raw
 from nodeprep.profile_selection import ProfileSelection
 from nodeprep.values import Value
 
@@ -23,15 +24,16 @@ UNCAPTURED = (
 class Assessment(Value):
     """How a node is judged; `check` and the agent judge alike.
 
-    `checks` are those that run, and `deselected` those that the operator left out. `today` is the UTC date, by which
-    waivers end. `selection` has the profiles in force if an option, a recording or the agent named them; None:
+    `checks` are ids of those that run, and `deselected` those that the operator left out. `today` is the UTC date, by
+    which waivers end. `selection` has the profiles in force if an option, a recording or the agent named them; None:
     `profile_selection.select` selects them. `agent_state` is what the agent of this node remembers, None without an
     agent. `requested` are check ids that the operator typed: such a check is never skipped without a finding.
     `agent_findings` gives the agent's findings of checks that compare two looks, because the agent compares over a
-    longer time. Checks of which it gives no finding run here.
+    longer time. Checks of which it gives no finding run here. `names_elsewhere`: the report also names the checks of
+    other platforms than the node's. Otherwise they are not imported.
     """
 
-    checks: tuple[Check, ...]
+    checks: tuple[str, ...]
     deselected: tuple[Skipped, ...]
     settings: Settings
     today: str
@@ -39,6 +41,7 @@ class Assessment(Value):
     agent_state: AgentState | None = None
     requested: tuple[str, ...] = ()
     agent_findings: Callable[[], tuple[Finding, ...]] = tuple
+    names_elsewhere: bool = True
 
     def select(self, look: Look) -> ProfileSelection:
         """The profiles in force, without the agent's memory."""
@@ -53,12 +56,20 @@ class Assessment(Value):
         numbers = wants.wants(selection.profile)
         others = self.agent_findings()
         known = {finding.check for finding in others}
-        own = [check for check in self.checks if check.id not in known]
+        checks = [CHECKS[one] for one in self._to_run(look, selection)]
+        own = [check for check in checks if check.id not in known]
         judged = check_round.unfolded(own, look, before, selection.profile, numbers, insisted=frozenset(self.requested))
-        order = {check.id: number for number, check in enumerate(self.checks)}
+        order = {check_id: number for number, check_id in enumerate(self.checks)}
         every = sorted((*judged.findings, *others), key=lambda one: order[one.check])
-        findings = check_round.fold(every, {check.id: check.after for check in self.checks})
+        findings = check_round.fold(every, {check.id: check.after for check in checks})
         return self.report_of(findings, judged.skipped, look.facts, selection)
+
+    def _to_run(self, look: Look, selection: ProfileSelection) -> tuple[str, ...]:
+        """All; without those of another platform if they are not named and nobody demands one of them."""
+        others = check_round.elsewhere(self.checks, look)
+        if self.names_elsewhere or not others.isdisjoint((*self.requested, *selection.profile.gates)):
+            return self.checks
+        return tuple(one for one in self.checks if one not in others)
 
     def report_of(
         self,
@@ -90,20 +101,20 @@ class Assessment(Value):
 
 
 def latched(
-    findings: tuple[Finding, ...], agent_state: AgentState | None, checks: Iterable[Check]
+    findings: tuple[Finding, ...], agent_state: AgentState | None, checks: Iterable[str]
 ) -> tuple[Finding, ...]:
     """The findings, and a failure for each latched case of the agent that is not seen to fail now."""
     cases = {(one.check, one.subject): one for one in (agent_state.cases if agent_state else ()) if one.latched}
     if not cases:
         return findings
     failing = {(one.check, one.subject) for one in findings if one.status is Status.FAIL}
-    known = {check.id: check for check in checks}
+    known = frozenset(checks)
     added = []
     for (check, subject), case in cases.items():
         if check in known and (check, subject) not in failing:
             message = f"{case.message} [not seen now; latched: {case.latched}; nodeprep reset clears it]"
             verdict = Verdict(subject, Status.FAIL, case.reason, message, case.remedy, case.observed)
-            added.append(Finding(check, Severity.GATE, verdict, fix=known[check].fix_of(verdict)))
+            added.append(Finding(check, Severity.GATE, verdict, fix=CHECKS[check].fix_of(verdict)))
     replaced = {(one.check, one.subject) for one in added}
     return (*(one for one in findings if (one.check, one.subject) not in replaced), *added)
 

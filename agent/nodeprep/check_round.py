@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Iterator, Mapping
 
+from nodeprep import checks as all_checks
 from nodeprep import fault_boundary
-from nodeprep.checks import ALIBABA_CLOUD
+from nodeprep.checks import CHECKS
 from nodeprep.decide import fault_causes
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.expected import inventory
@@ -53,6 +54,18 @@ def needed(checks: Iterable[Check]) -> tuple[Fact, ...]:
     return tuple(fact for fact in FACTS if fact.kind in kinds)
 
 
+def comparing(ids: Iterable[str]) -> frozenset[str]:
+    """Those of these checks that compare two looks. None of a platform's own does, so none is imported for this."""
+    return frozenset(one for one in ids if not all_checks.is_of_alibaba_cloud(one) and CHECKS[one].rates)
+
+
+def elsewhere(ids: Iterable[str], look: Look) -> frozenset[str]:
+    """Those of these checks that are about another platform than this node's."""
+    if platform.is_alibaba(look.facts):
+        return frozenset()
+    return frozenset(filter(all_checks.is_of_alibaba_cloud, ids))
+
+
 class UndeclaredReason(Exception):
     """A check gave a reason that its CHECK does not declare: a fault of ours."""
 
@@ -97,12 +110,13 @@ def unfolded(
     `expected` is the result of `expect`, if it is already known.
     """
     expected = expect(look, profile) if expected is None else expected
+    given = tuple(checks)
+    others = elsewhere((check.id for check in given), look)
     said: list[tuple[Check, Verdict]] = []
     skipped: list[Skipped] = []
-    elsewhere = frozenset() if platform.is_alibaba(look.facts) else ALIBABA_CLOUD
-    for check in checks:
+    for check in given:
         sure = check.id in insisted.union(profile.gates)
-        if not sure and not elsewhere.isdisjoint((check.family, check.id)):
+        if not sure and check.id in others:
             said.append((check, ELSEWHERE))
             continue
         why = _not_run(check, look, before, insisted=sure)

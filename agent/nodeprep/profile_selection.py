@@ -18,7 +18,7 @@ from functools import reduce
 
 from nodeprep import __version__, job_profile
 from nodeprep.agent_state import AgentState, NodeState
-from nodeprep.checks import ALL
+from nodeprep.checks import CHECKS, IDS
 from nodeprep.config import profile_files
 from nodeprep.config.configuration import Settings
 from nodeprep.config.profile_files import BUILT_IN, NamedProfile
@@ -31,7 +31,7 @@ from nodeprep.facts.network.cni import Cni
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import NO_PROFILE, Profile
 from nodeprep.look import Look
-from nodeprep.model import Check, Unreadable, raw
+from nodeprep.model import Unreadable, raw
 from nodeprep.typed_yaml import InvalidValueError
 from nodeprep.values import Value, replace
 
@@ -105,14 +105,14 @@ def by_configuration(settings: Settings, labels: Mapping[str, str] | None) -> Pr
 
 
 def select(
-    settings: Settings, look: Look, agent_state: AgentState = NO_STATE, checks: Iterable[Check] = ALL
+    settings: Settings, look: Look, agent_state: AgentState = NO_STATE, checks: Iterable[str] = IDS
 ) -> ProfileSelection:
     """The profiles that configuration, hardware and the agent's memory select.
 
     If the labels are not known, the profiles that the configuration last named stay in force. If none are remembered,
     the hardware's are judged, and no gate opens. Profiles that the hardware ever chose stay in force: a node that lost
     its NICs looks like a node that never had any. If the hardware cannot be read, no gate opens, and a node that is
-    ready stays so. `checks` are those that run.
+    ready stays so. `checks` are ids of those that run.
     """
     configured = by_configuration(settings, _labels(look))
     if configured is None:
@@ -201,7 +201,7 @@ def _built_in(agent_state: AgentState) -> tuple[str, ...]:
 
 
 def _by_hardware_and_memory(
-    settings: Settings, look: Look, agent_state: AgentState, checks: Iterable[Check]
+    settings: Settings, look: Look, agent_state: AgentState, checks: Iterable[str]
 ) -> ProfileSelection:
     """The hardware's selection, with profiles that only another version of nodeprep has, and with the baseline."""
     selection = _by_hardware(settings, look, agent_state, checks)
@@ -225,7 +225,7 @@ def _with_baseline(selection: ProfileSelection, known: Profile | None) -> Profil
     return replace(selection, profile=replace(selection.profile, expect=known.expect), chosen_by=by)
 
 
-def _by_hardware(settings: Settings, look: Look, agent_state: AgentState, checks: Iterable[Check]) -> ProfileSelection:
+def _by_hardware(settings: Settings, look: Look, agent_state: AgentState, checks: Iterable[str]) -> ProfileSelection:
     """The profiles of the hardware of this look, and those that it ever chose."""
     names = dict.fromkeys(_built_in(agent_state))
     rdma, pci = look.facts.get(Rdma), look.facts.get(Pci)
@@ -250,14 +250,15 @@ def _unread(why: Unreadable, settings: Settings) -> ProfileSelection:
 
 
 def _of_hardware(
-    names: Iterable[str], because: str, settings: Settings, look: Look, checks: Iterable[Check]
+    names: Iterable[str], because: str, settings: Settings, look: Look, checks: Iterable[str]
 ) -> ProfileSelection:
     parts = []
     omitted: dict[str, None] = {}
-    asking = _unanswerable(look, checks)
+    known = frozenset(checks)
     for name in names:
         profile = _named(name, settings)
-        omitted |= dict.fromkeys(gate for gate in profile.gates if gate in asking)
+        asking = [gate for gate in profile.gates if gate in known and _is_unanswerable(gate, look)]
+        omitted |= dict.fromkeys(asking)
         profile = replace(profile, gates=tuple(gate for gate in profile.gates if gate not in asking))
         if profile.expect.at_least:
             counted = replace(profile.expect.at_least, suggested=True)
@@ -268,9 +269,7 @@ def _of_hardware(
     return replace(selection, by_hardware=True, omitted_gates=tuple(omitted))
 
 
-def _unanswerable(look: Look, checks: Iterable[Check]) -> frozenset[str]:
-    """The checks that ask Kubernetes, if nobody gave access: only an operator may demand them then."""
+def _is_unanswerable(gate: str, look: Look) -> bool:
+    """Whether a gate asks Kubernetes, and nobody gave access: only an operator may demand it then."""
     cluster = look.facts.get(Cluster)
-    if not (isinstance(cluster, Unreadable) and cluster.not_asked):
-        return frozenset()
-    return frozenset(check.id for check in checks if Cluster in check.needs)
+    return isinstance(cluster, Unreadable) and cluster.not_asked and Cluster in CHECKS[gate].needs

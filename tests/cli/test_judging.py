@@ -10,9 +10,9 @@ import pytest
 
 from nodeprep import assessment
 from nodeprep.assessment import Assessment
-from nodeprep.checks import ALL
+from nodeprep.checks import CHECKS, IDS
 from nodeprep.cli import place
-from nodeprep.cli.check import assessments, check_selection, look_pair
+from nodeprep.cli.check import assessments, look_pair
 from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.cli.check.node_watch import NodeWatch
 from nodeprep.doors.node_host import Host
@@ -38,7 +38,7 @@ TODAY = "2026-11-21"
 
 
 def asking(profile: str | None = None, *only: str) -> Assessment:
-    return assessments.of_node(profile, None, TODAY, tuple(check_selection.find(ALL, one) for one in only) or ALL)
+    return assessments.of_node(profile, None, TODAY, only or IDS)
 
 
 def watch(root: Path, asked: Assessment) -> NodeWatch:
@@ -148,7 +148,7 @@ def test_a_profiles_exclusions_hold_before_the_first_read(tmp_path: Path) -> Non
     config.write_text('apiVersion: nodeprep.io/v1\nkind: Config\nexclude: ["*/ports/1/rate"]\n')
     rate = root / "sys/class/infiniband/mlx5_3/ports/1/rate"
     rate.write_text("damage")
-    asked = assessments.of_node(None, str(config), TODAY, (check_selection.find(ALL, "port.rate"),))
+    asked = assessments.of_node(None, str(config), TODAY, ("port.rate",))
     assert asked.excluded_paths() == ("*/ports/1/rate",)
     report = watch(root, asked).report()
     assert report.profile == "rdma-infiniband"
@@ -158,19 +158,16 @@ def test_a_profiles_exclusions_hold_before_the_first_read(tmp_path: Path) -> Non
 
 def test_facts_are_those_of_the_selected_checks() -> None:
     def kinds(*only: str, to_select: bool = False) -> set[type]:
-        return {
-            fact.kind
-            for fact in look_pair.facts_for([check_selection.find(ALL, one) for one in only], to_select=to_select)
-        }
+        return {fact.kind for fact in look_pair.facts_for(only, to_select=to_select)}
 
-    assert kinds("time.sync") == {System, *check_selection.find(ALL, "time.sync").needs}
+    assert kinds("time.sync") == {System, *CHECKS["time.sync"].needs}
     assert {Pci, Rdma} <= kinds("time.sync", to_select=True)
     assert Pci in kinds("port.state")  # what ought to be there rests on it
     assert Counters not in kinds("port.state")
     assert Rdma in kinds("pci.aer")  # rates are worth a second look only where there are ports
     assert (
-        len(look_pair.facts_for(ALL, to_select=True))
-        == len(set(look_pair.facts_for(ALL, to_select=True)))
+        len(look_pair.facts_for(IDS, to_select=True))
+        == len(set(look_pair.facts_for(IDS, to_select=True)))
         <= len(FACTS)
     )
 

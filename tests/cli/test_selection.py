@@ -8,7 +8,7 @@ from nodeprep.cli.check import check_selection
 from nodeprep.cli.usage import UsageError
 from tests.cli.reports import LOOK, check
 
-CHECKS = tuple(check(one, LOOK) for one in ("pci.answers", "pci.link", "port.state", "port.rate", "time.sync"))
+IDS = ("pci.answers", "pci.link", "port.state", "port.rate", "time.sync")
 ROWS = [
     # --only                    --skip            runs
     ([], [], "pci.answers pci.link port.state port.rate time.sync"),
@@ -26,9 +26,9 @@ ROWS = [
 
 @pytest.mark.parametrize(("only", "skip", "runs"), ROWS)
 def test_selects(only: list[str], skip: list[str], runs: str) -> None:
-    chosen, others = check_selection.select(CHECKS, only, skip)
-    assert " ".join(one.id for one in chosen) == runs
-    assert [one.check for one in others] == [one.id for one in CHECKS if one not in chosen]
+    chosen, others = check_selection.select(IDS, only, skip)
+    assert " ".join(chosen) == runs
+    assert [one.check for one in others] == [one for one in IDS if one not in chosen]
     assert {one.why for one in others} <= {"deselected"}
 
 
@@ -48,11 +48,12 @@ REFUSED = [
 @pytest.mark.parametrize(("only", "skip", "words"), REFUSED)
 def test_refuses(only: list[str], skip: list[str], words: str) -> None:
     with pytest.raises(UsageError) as refused:
-        check_selection.select(CHECKS, only, skip)
+        check_selection.select(IDS, only, skip)
     assert words in str(refused.value)
 
 
 def test_finds_a_check_by_its_id() -> None:
-    assert check_selection.find(CHECKS, "port.rate").id == "port.rate"
+    checks = {one: check(one, LOOK) for one in IDS}
+    assert check_selection.find(checks, "port.rate").id == "port.rate"
     with pytest.raises(UsageError, match=r"there is no check 'port\.rat'; nearest: port\.rate"):
-        check_selection.find(CHECKS, "port.rat")
+        check_selection.find(checks, "port.rat")

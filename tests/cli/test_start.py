@@ -13,11 +13,13 @@ import typer
 from typer.core import TyperGroup
 
 from nodeprep import __version__
+from nodeprep.checks import CHECKS, IDS, is_of_alibaba_cloud
 from nodeprep.cli.app import COMMANDS, app
 from nodeprep.cli.daemon.directories import OPTIONS
 from nodeprep.config.configuration import DEFAULT_FILE
 from nodeprep.doors.files.reader import Files
 from nodeprep.facts.alibaba.imds import ECS, PRODUCT
+from nodeprep.model import OTHER_PLATFORM
 from tests.cli.program import node, nodeprep
 
 # Modules and packages that a command does without. What typer imports itself is in no row: inspect, uuid, subprocess,
@@ -119,6 +121,38 @@ def test_a_live_node_asks_the_kernel_and_no_server(tmp_path: Path) -> None:
     assert not modules.intersection(LOOK)
 
 
+def checks_imported(*arguments: str) -> list[str]:
+    """The ids of the checks that a command imports."""
+    prefix = "nodeprep.checks."
+    paths = (one.removeprefix(prefix) for one in imported(*arguments) if one.startswith(prefix))
+    return sorted(path.replace("_", "-") for path in paths if "." in path)
+
+
+@pytest.mark.parametrize("tree", ["h100-ib", "plain-vm"])
+def test_a_node_elsewhere_needs_no_check_of_alibaba_cloud(tree: str, tmp_path: Path) -> None:
+    told = checks_imported("check", "--root", str(node(tree, tmp_path)))
+    assert "port.state" in told
+    assert not [one for one in told if is_of_alibaba_cloud(one)]
+
+
+def test_a_program_is_told_of_every_check(tmp_path: Path) -> None:
+    told = json.loads(nodeprep("check", "-o", "json", "--root", str(node("h100-ib", tmp_path))).stdout)
+    elsewhere = {one["check"]: one["severity"] for one in told["findings"] if one["reason"] == OTHER_PLATFORM.name}
+    assert elsewhere == {one: CHECKS[one].severity for one in IDS if is_of_alibaba_cloud(one)}
+
+
+def test_only_the_checks_that_are_asked_for_are_imported(tmp_path: Path) -> None:
+    told = checks_imported("check", "--only", "limits", "--root", str(node("h100-ib", tmp_path)))
+    assert told == ["limits.memlock", "limits.shm-hugepages"]
+
+
+def test_a_configuration_without_numbers_needs_no_check_of_alibaba_cloud(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("apiVersion: nodeprep.io/v1\nkind: Config\n")
+    told = checks_imported("config", "validate", str(file))
+    assert not [one for one in told if is_of_alibaba_cloud(one)]
+
+
 def test_the_line_of_a_command_in_the_list_is_the_first_of_its_own_help() -> None:
     """`--help` lists commands without importing them, so it has a copy of each line."""
     program = typer.main.get_command(app)
@@ -151,10 +185,9 @@ def test_wrong_use_is_2(arguments: tuple[str, ...]) -> None:
 
 
 def test_list_names_every_check_in_order() -> None:
-    from nodeprep.checks import ALL
 
     told = json.loads(nodeprep("list", "-o", "json").stdout)
-    assert [one["id"] for one in told] == [check.id for check in ALL]
+    assert [one["id"] for one in told] == list(IDS)
     assert all(
         list(one) == ["id", "question", "severity", "stage", "confirmation", "needs", "after", "remedies", "reasons"]
         for one in told
@@ -176,7 +209,7 @@ def test_list_names_every_check_in_order() -> None:
     }
     table = nodeprep("list").stdout.splitlines()
     assert table[0].split() == ["CHECK", "SEVERITY", "STAGE", "QUESTION"]
-    assert [line.split()[0] for line in table[1:]] == [check.id for check in ALL]
+    assert [line.split()[0] for line in table[1:]] == list(IDS)
 
 
 def test_completion_knows_the_checks() -> None:

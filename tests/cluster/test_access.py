@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from nodeprep.checks import ALL
+from nodeprep.checks import CHECKS
 from nodeprep.facts.kubernetes.cluster import Cluster as Seen
 from tests.cluster.accounts import RULES, account
 from tests.cluster.known_node import BAD, Known, Said
@@ -27,12 +27,12 @@ def test_without_access(shared_node: Known) -> None:
         assert "\n" not in message
 
 
-ASKING = {check.id for check in ALL if Seen in check.needs}
+ASKING = {check.id for check in CHECKS.values() if Seen in check.needs}
 
 
 def others(said: Said) -> list[tuple[str, str, str]]:
     """What the checks say that ask Kubernetes for nothing."""
-    ours = {check.id for check in ALL if Seen not in (*check.needs, *check.uses)}
+    ours = {check.id for check in CHECKS.values() if Seen not in (*check.needs, *check.uses)}
     found = said.findings("ok", *BAD)
     return [(one["status"], one["check"], one["subject"]["name"]) for one in found if one["check"] in ours]
 

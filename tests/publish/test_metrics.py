@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from docs import metrics as page
 from nodeprep import check_round
 from nodeprep.agent_state import NodeState
-from nodeprep.checks import ALL as CHECKS
+from nodeprep.checks import CHECKS, IDS
 from nodeprep.checks.counter import physical, transport
 from nodeprep.checks.port.flap import LINK_DOWNED
 from nodeprep.config import agent_settings
@@ -318,7 +318,7 @@ def eight_rails(root: Path) -> NodeStatus:
     node = node_object(capacity=resources, allocatable=resources)
     more = {Rdma: rdma(*rails), Counters: counters(*full), Cluster: cluster(node=node)}
     return status(
-        report=report(*(finding(check.id, OK) for check in CHECKS)),
+        report=report(*(finding(check_id, OK) for check_id in IDS)),
         facts={**look.facts, **INSTANCE, **more},
         fact_seconds={agent_settings.fact_name(fact): 0.01 for fact in FACTS},
         profiles=tuple(standing(name=name) for name in ("base", "rdma-roce", "mpijob-exclusive-eni")),
@@ -337,14 +337,14 @@ def samples(text: str) -> int:
 def test_a_node_with_eight_rails_and_eight_gpus_stays_within_300_series(tmp_path: Path) -> None:
     text = scrape(eight_rails(tmp_path / "node"))
     assert len(said(text, "nodeprep_port_errors_total")) == 8 * len(series.KINDS)
-    assert len(said(text, "nodeprep_check_status")) == len(CHECKS)
+    assert len(said(text, "nodeprep_check_status")) == len(IDS)
     assert 200 < samples(text) <= MOST_SERIES
 
 
 def test_so_does_its_tree_with_the_front_end_ports_as_it_is(tmp_path: Path) -> None:
     host = Host(str(trees.build("h100-roce", tmp_path / "node")), live=False)
     look = Observer(host).look(FACTS)
-    found = check_round.judge(CHECKS, look, None, Profile("base"), {}).findings
+    found = check_round.judge(CHECKS.values(), look, None, Profile("base"), {}).findings
     text = scrape(status(facts=look.facts, report=report(*found)))
     assert len(said(text, "nodeprep_port_up")) == 12
     assert said(text, "nodeprep_check_status")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodeprep import __version__, profile_selection
 from nodeprep.agent import profile_state
 from nodeprep.agent_state import AgentState
-from nodeprep.checks import ALL
+from nodeprep.checks import CHECKS
 from nodeprep.config.configuration import Settings
 from nodeprep.config.profile_files import BUILT_IN
 from nodeprep.decide import desired, gate_readiness
@@ -13,7 +13,6 @@ from nodeprep.decide.desired import HARDWARE_PROFILES_ANNOTATION, RESET_DONE_ANN
 from nodeprep.publish.publisher import NodeAnnotations
 from nodeprep.values import Value, replace
 
-CHECKS = {check.id: check for check in ALL}
 INVENTORY = "inventory"  # ends a request to start over that also forgets devices and the hardware's profiles
 
 

@@ -13,7 +13,7 @@ from nodeprep.agent.node_meeting import NodeMeeting
 from nodeprep.agent.state_writer import StateWriter
 from nodeprep.agent_state import AgentState, NodeState
 from nodeprep.assessment import Assessment
-from nodeprep.checks import ALL
+from nodeprep.checks import CHECKS, IDS
 from nodeprep.config import agent_settings, wants
 from nodeprep.config.configuration import Settings
 from nodeprep.decide import (
@@ -41,7 +41,6 @@ from nodeprep.publish.node_status import NodeStatus
 from nodeprep.publish.publisher import NodeAnnotations
 from nodeprep.values import Struct, field, replace
 
-CHECKS = {check.id: check for check in ALL}
 NAMES = {fact.kind: agent_settings.fact_name(fact) for fact in FACTS}
 SETTLED_NODE_PERIOD_SECONDS = 30.0  # seconds for which a ready node of which nothing new is seen need not be thought of
 
@@ -65,7 +64,7 @@ class Reconciler(Struct):
     gate_trouble: str = ""
     publish_trouble: str = ""
     exposed: tuple[str, ...] = ()
-    latest: LatestFacts = field(default_factory=lambda: LatestFacts(ALL))
+    latest: LatestFacts = field(default_factory=lambda: LatestFacts(tuple(CHECKS.values())))
     selection: ProfileSelection | None = None
     proves_anew: bool = False
     status: NodeStatus | None = None
@@ -126,7 +125,7 @@ class Reconciler(Struct):
         )
 
     def assessment(self) -> Assessment:
-        return Assessment(ALL, (), self.settings, clock.today(), agent_state=self.agent_state)
+        return Assessment(IDS, (), self.settings, clock.today(), agent_state=self.agent_state)
 
     def consider(self, seen: Iterable[Observation], event_sources: Mapping[str, EventSourceState]) -> NodeStatus | None:
         """What these observations change; None while too little was seen to tell which profile holds."""

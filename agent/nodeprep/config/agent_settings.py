@@ -5,7 +5,7 @@ It is imported only if a file has such a key: `check` alone does not need the po
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from nodeprep import typed_yaml
@@ -69,7 +69,7 @@ def fact_name(fact: Fact) -> str:
     return fact.kind.__module__.rpartition(".")[2].replace("_", "-")
 
 
-def read_agent(given: Mapping[str, Any], beside: str, checks: Iterable[Check]) -> AgentSettings:
+def read_agent(given: Mapping[str, Any], beside: str, checks: Mapping[str, Check]) -> AgentSettings:
     """The agent's settings from the keys of a file, by field name. `beside` is the directory of files that it names.
 
     Raises InvalidValueError, ConfigError.

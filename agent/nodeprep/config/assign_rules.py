@@ -30,16 +30,16 @@ class AssignRule(Value):
         return all(name in labels and fnmatchcase(labels[name], pattern) for name, pattern in self.match.items())
 
 
-def read_rules(rules: Iterable[object], here: Keys, beside: str, checks: Iterable[Check]) -> tuple[AssignRule, ...]:
+def read_rules(rules: Iterable[object], here: Keys, beside: str, checks: Mapping[str, Check]) -> tuple[AssignRule, ...]:
     """Read `assign`. Raises InvalidValueError, and ConfigError for an error in a profile's own file."""
-    shelf = _Shelf(beside, tuple(checks))
+    shelf = _Shelf(beside, checks)
     return tuple(_rule(one, (*here, index), shelf) for index, one in enumerate(rules))
 
 
 class _Shelf:
     """Profiles by name or file. Each is read once, even if several rules name it."""
 
-    def __init__(self, beside: str, checks: tuple[Check, ...]) -> None:
+    def __init__(self, beside: str, checks: Mapping[str, Check]) -> None:
         self.beside = beside
         self.checks = checks
         self.known: dict[str, NamedProfile] = {}

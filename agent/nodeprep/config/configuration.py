@@ -13,15 +13,14 @@ mode: observe               # this and more is the agent's: agent_settings.py
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import date, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodeprep import job_profile
-from nodeprep.checks import ALL
-from nodeprep.checks.plugin.tolerates_gate import CHECK as TOLERATES_GATE
+from nodeprep.checks import CHECKS
 from nodeprep.config import config_file, profile_files, wants
 from nodeprep.config.document import Document
 from nodeprep.config.profile_files import NamedProfile, NoSuchProfileError
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FILE = "/etc/nodeprep/config.yaml"
 AUTO = "auto"
+TOLERATES_GATE = "plugin.tolerates-gate"  # `gate` states its numbers
 AGENT = (
     "mode",
     "assign",
@@ -96,17 +96,17 @@ class Settings(Value):
         return str(Path(self.file or ".").parent)
 
 
-def load_settings(file: str | None, today: str | None, checks: Iterable[Check] = ALL) -> Settings:
+def load_settings(file: str | None, today: str | None, checks: Mapping[str, Check] = CHECKS) -> Settings:
     """Read the file, or DEFAULT_FILE if there is one. Raises ConfigError.
 
     `today` is the UTC date, by which the end of waivers is limited; None if the clock may be wrong, as after a boot.
     """
     if file is None and not config_file.is_there(DEFAULT_FILE):
         return Settings()
-    return parse_settings(config_file.load(file or DEFAULT_FILE), today, tuple(checks))
+    return parse_settings(config_file.load(file or DEFAULT_FILE), today, checks)
 
 
-def parse_settings(document: Document, today: str | None, checks: tuple[Check, ...]) -> Settings:
+def parse_settings(document: Document, today: str | None, checks: Mapping[str, Check]) -> Settings:
     """Read the settings of a document, and its default profile. Raises ConfigError."""
     try:
         settings = _settings(document, today, checks)
@@ -118,11 +118,11 @@ def parse_settings(document: Document, today: str | None, checks: tuple[Check, .
         raise document.error(("default",), settings.default, f"{AUTO}, {error.wanted}") from error
 
 
-def _settings(document: Document, today: str | None, checks: tuple[Check, ...]) -> Settings:
+def _settings(document: Document, today: str | None, checks: Mapping[str, Check]) -> Settings:
     top = _section(document.value, ())
     stated = top.pop("want", {})
     for check, values in stated.items():
-        if check == TOLERATES_GATE.id:
+        if check == TOLERATES_GATE:
             raise InvalidValueError(("want", check), dict(values), "nothing here: `gate` names the taints")
         wants.want(checks, check, values, ("want", check))
     agent = _agent(top, str(Path(document.source).parent), checks)
@@ -142,7 +142,7 @@ def _section(value: object, here: Keys, under: str = "") -> dict[str, Any]:
     return keys.section(value, here, under)
 
 
-def _agent(top: Mapping[str, Any], beside: str, checks: tuple[Check, ...]) -> AgentSettings | None:
+def _agent(top: Mapping[str, Any], beside: str, checks: Mapping[str, Check]) -> AgentSettings | None:
     if not any(key in top for key in AGENT):
         return None
     from nodeprep.config import agent_settings  # noqa: PLC0415 - 30 ms that `check` can do without
@@ -150,10 +150,10 @@ def _agent(top: Mapping[str, Any], beside: str, checks: tuple[Check, ...]) -> Ag
     return agent_settings.read_agent(top, beside, checks)
 
 
-def _waiver(value: object, here: Keys, today: str | None, checks: tuple[Check, ...]) -> Waiver:
+def _waiver(value: object, here: Keys, today: str | None, checks: Mapping[str, Check]) -> Waiver:
     waiver = Waiver(**_section(value, here, "waivers[]"))
-    if not any(fnmatchcase(check.id, waiver.check) for check in checks):
-        wanted = wants.a_check(waiver.check, [check.id for check in checks])
+    if not any(fnmatchcase(check, waiver.check) for check in checks):
+        wanted = wants.a_check(waiver.check, checks)
         raise InvalidValueError((*here, "check"), waiver.check, wanted)
     until = _date(waiver.until, (*here, "until"), date.fromisoformat(today) if today else None)
     return replace(waiver, until=until)

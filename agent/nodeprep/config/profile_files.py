@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
 from nodeprep import job_profile
-from nodeprep.checks import ALL
+from nodeprep.checks import CHECKS
 from nodeprep.config import built_in_profiles, config_file, wants
 from nodeprep.config.document import ConfigError, Document
 from nodeprep.job_profile import Expectation, Profile
@@ -42,7 +42,7 @@ class NamedProfile(Value):
         return any(fnmatchcase(name, pattern) for name in self.names for pattern in patterns)
 
 
-def effective(asked: str, beside: str = ".", known: Iterable[Check] = ALL) -> Profile:
+def effective(asked: str, beside: str = ".", known: Mapping[str, Check] = CHECKS) -> Profile:
     """The profile of that name or file with all that it extends; the result extends nothing.
 
     `asked` is the name of a built-in profile, or a file relative to `beside`. Raises ConfigError.
@@ -50,9 +50,9 @@ def effective(asked: str, beside: str = ".", known: Iterable[Check] = ALL) -> Pr
     return named(asked, beside, known).profile
 
 
-def named(asked: str, beside: str = ".", known: Iterable[Check] = ALL) -> NamedProfile:
+def named(asked: str, beside: str = ".", known: Mapping[str, Check] = CHECKS) -> NamedProfile:
     """The same with the names of all profiles that it extends. Raises ConfigError."""
-    lineage = _lineage(asked, beside, tuple(known))
+    lineage = _lineage(asked, beside, known)
     files = [source.profile for source in lineage if source.file is not None]
     names = tuple(dict.fromkeys(source.profile.name for source in lineage))
     stated = _whole(files).expect if files else Expectation()
@@ -67,12 +67,12 @@ def _whole(lineage: list[Profile]) -> Profile:
     return replace(whole, extends=None)
 
 
-def validate(file: str, known: Iterable[Check] = ALL) -> Profile:
+def validate(file: str, known: Mapping[str, Check] = CHECKS) -> Profile:
     """The profile of a file, even if it has the name of a built-in profile. Raises ConfigError."""
     return effective(file if "/" in file else f"./{file}", "", known)
 
 
-def _lineage(asked: str, beside: str, known: tuple[Check, ...]) -> list[_Source]:
+def _lineage(asked: str, beside: str, known: Mapping[str, Check]) -> list[_Source]:
     """The profile, what it extends, what that extends, and so on."""
     lineage = [_source(asked, beside, known)]
     while (parent := lineage[-1].profile.extends) is not None:
@@ -97,7 +97,7 @@ class NoSuchProfileError(ConfigError):
         super().__init__(asked, None, "profile", "none of that name", self.wanted)
 
 
-def _source(asked: str, beside: str, known: tuple[Check, ...]) -> _Source:
+def _source(asked: str, beside: str, known: Mapping[str, Check]) -> _Source:
     if asked in BUILT_IN:
         return _built_in(asked)
     path = str(Path(beside) / asked)

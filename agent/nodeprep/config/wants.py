@@ -6,31 +6,30 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nodeprep import typed_yaml
-from nodeprep.checks import ALL
+from nodeprep.checks import CHECKS, IDS
 from nodeprep.job_profile import Profile
 from nodeprep.model import Check
 from nodeprep.typed_yaml import InvalidValueError, Keys
 
 
-def wants(profile: Profile, known: Iterable[Check] = ALL) -> dict[str, object]:
+def wants(profile: Profile, known: Mapping[str, Check] = CHECKS) -> dict[str, object]:
     """The Want of each check for which the profile has numbers, by check id. Raises InvalidValueError."""
     return {check: want(known, check, numbers, ("want", check)) for check, numbers in profile.want.items()}
 
 
-def want(known: Iterable[Check], wanted: str, numbers: Mapping[str, Any], here: Keys) -> object:
+def want(known: Mapping[str, Check], wanted: str, numbers: Mapping[str, Any], here: Keys) -> object:
     """One check's Want; a number that is not stated keeps its default. Raises InvalidValueError."""
-    by_id = {check.id: check for check in known}
-    if wanted not in by_id:
-        raise InvalidValueError(here, wanted, a_check(wanted, by_id))
-    kind = by_id[wanted].want
+    if wanted not in known:
+        raise InvalidValueError(here, wanted, a_check(wanted, known))
+    kind = known[wanted].want
     if kind is None:
         raise InvalidValueError(here, dict(numbers), f"nothing: {wanted} has no numbers to set")
     return typed_yaml.value_of(kind).read(numbers, here)
 
 
-def check_gates(profile: Profile, known: Iterable[Check] = ALL) -> None:
+def check_gates(profile: Profile, known: Iterable[str] = IDS) -> None:
     """Raise InvalidValueError for a gate that is not the id of a check."""
-    ids = [check.id for check in known]
+    ids = tuple(known)
     for index, gate in enumerate(profile.gates):
         if gate not in ids:
             raise InvalidValueError(("gates", index), gate, a_check(gate, ids))

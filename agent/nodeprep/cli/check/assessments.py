@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from nodeprep import profile_selection
 from nodeprep.agent_state import AgentState
 from nodeprep.assessment import Assessment
-from nodeprep.checks import ALL
+from nodeprep.checks import IDS
 from nodeprep.cli import usage
 from nodeprep.config import configuration
 from nodeprep.config.configuration import AUTO, Settings
 from nodeprep.config.waiver_rules import Waiver
-from nodeprep.model import Check, Skipped
+from nodeprep.model import Skipped
 from nodeprep.profile_selection import ProfileSelection
 from nodeprep.values import replace
 
@@ -24,7 +24,7 @@ def of_node(
     profile: str | None,
     config: str | None,
     today: str,
-    checks: tuple[Check, ...] = ALL,
+    checks: tuple[str, ...] = IDS,
     deselected: tuple[Skipped, ...] = (),
 ) -> Assessment:
     """As `--profile` and `--config` say. Raises UsageError."""
@@ -37,7 +37,7 @@ def of_recording(
     recording: Snapshot,
     profile: str | None,
     config: str | None,
-    checks: tuple[Check, ...] = ALL,
+    checks: tuple[str, ...] = IDS,
     deselected: tuple[Skipped, ...] = (),
 ) -> Assessment:
     """By the profile and waivers of the recording, unless `--profile` or `--config` name others. Raises UsageError."""
@@ -73,7 +73,7 @@ def with_agent(
 
 
 def _assessment(
-    settings: Settings, profile: str | None, today: str, checks: tuple[Check, ...], deselected: tuple[Skipped, ...]
+    settings: Settings, profile: str | None, today: str, checks: tuple[str, ...], deselected: tuple[Skipped, ...]
 ) -> Assessment:
     """With the profile of the option, else the default; if a rule of `assign` may come first, nothing is selected yet.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from nodeprep import check_round
 from nodeprep.assessment import Assessment
 from nodeprep.check_round import ELSEWHERE
-from nodeprep.checks import ALL
+from nodeprep.checks import CHECKS, IDS
 from nodeprep.cli import duration, place, terminal
 from nodeprep.cli.check import agent_knowledge, assessments, check_selection, look_pair, outcome, table
 from nodeprep.cli.check.choices import FailOn, Format
@@ -25,7 +26,6 @@ from nodeprep.values import Value, replace
 HOME_AND_CLEAR = "\x1b[H\x1b[J"
 WAIT_PERIOD_SECONDS = 1.0  # seconds between two looks of --wait
 INTERRUPTED = 130  # 128 + SIGINT, before the first report
-BY_ID = {check.id: check for check in ALL}
 
 
 class CheckOptions(Value):
@@ -51,6 +51,11 @@ class CheckOptions(Value):
         """The words of --only. Some of them are ids of checks."""
         return tuple(word.strip() for one in self.only for word in one.split(","))
 
+    @property
+    def names_elsewhere(self) -> bool:
+        """Whether checks of another platform are named: to programs yes, to people no."""
+        return self.output is Format.JSON
+
 
 def run(asked: CheckOptions) -> int:
     """Judge and print; returns the exit code. Raises UsageError."""
@@ -63,16 +68,18 @@ def run(asked: CheckOptions) -> int:
         raise UsageError("--watch looks until Ctrl-C and --wait until it is ready: give one of them")
     if asked.snapshot is not None:
         return _recorded(asked, asked.snapshot)
-    checks, deselected = check_selection.select(ALL, asked.only, asked.skip)
+    checks, deselected = check_selection.select(IDS, asked.only, asked.skip)
     at = place.place(asked.root, asked.host_root, asked.cluster)
     found = agent_knowledge.agent_knowledge(at)
     own = assessments.of_node(asked.profile, asked.config, clock.today(), checks, deselected)
     agreed = assessments.with_agent(own, found.agent_state, asked.profile, asked.config)
-    rates = frozenset(check.id for check in checks if check.rates)
+    rates = check_round.comparing(checks)
     asks = asked.config is None and asked.profile is None and found.agent_state is not None and bool(rates)
     agent_findings = partial(agent_socket.findings, found.socket, rates) if asks else tuple
     settle = 0.0 if asks and agent_findings() else settle
-    assessment = replace(agreed, requested=asked.requested, agent_findings=agent_findings)
+    assessment = replace(
+        agreed, requested=asked.requested, agent_findings=agent_findings, names_elsewhere=asked.names_elsewhere
+    )
     watch = NodeWatch(assessment, lambda excluded: _looks(at, assessment, settle, excluded))
     say = ReportWriter(asked, at.where, found.words)
     if every is not None:
@@ -95,10 +102,10 @@ def _recorded(asked: CheckOptions, file: str) -> int:
             raise UsageError(f"--snapshot is one node at one time: it cannot be combined with {option}")
     from nodeprep.cli.files import snapshot_command
 
-    checks, deselected = check_selection.select(ALL, asked.only, asked.skip)
+    checks, deselected = check_selection.select(IDS, asked.only, asked.skip)
     recording = snapshot_command.read(file)
     own = assessments.of_recording(recording, asked.profile, asked.config, checks, deselected)
-    assessment = replace(own, requested=asked.requested)
+    assessment = replace(own, requested=asked.requested, names_elsewhere=asked.names_elsewhere)
     look, before = recording.look()
     say = ReportWriter(asked, f"{file} (snapshot of {recording.root}, {recording.when})")
     return say(assessment.report(look, before, assessment.select(look)))
@@ -120,7 +127,7 @@ class ReportWriter(Value):
             self.where, self.asked.fail_on, terminal.width(), terminal.colourful(self.asked.no_color), self.agent
         )
         here = replace(report, findings=tuple(one for one in report.findings if one.verdict != ELSEWHERE))
-        lines = table.wide(here, style) if self.asked.output is Format.WIDE else table.table(here, BY_ID, style)
+        lines = table.wide(here, style) if self.asked.output is Format.WIDE else table.table(here, CHECKS, style)
         return "\n".join(lines)
 
     def code(self, report: Report) -> int:
@@ -164,6 +171,6 @@ def _until_ready(watch: NodeWatch, say: ReportWriter, longest: float) -> int:
 
 def _looks(at: NodePlace, assessment: Assessment, settle: float, excluded: tuple[str, ...]) -> LookPair:
     facts = look_pair.facts_for(assessment.checks, to_select=assessment.selection is None)
-    compares = at.live and any(check.rates for check in assessment.checks)
+    compares = at.live and bool(check_round.comparing(assessment.checks))
     observer = Observer(at.host(excluded, assessment.settings.metadata_url))
     return LookPair(observer, facts, settle if compares else 0.0)

@@ -24,9 +24,9 @@ app = program.commands()
 
 
 def _complete_check(incomplete: str) -> list[str]:
-    from nodeprep.checks import ALL
+    from nodeprep.checks import IDS
 
-    return [check.id for check in ALL if check.id.startswith(incomplete)]
+    return [check_id for check_id in IDS if check_id.startswith(incomplete)]
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from nodeprep.cli.usage import UsageError
@@ -12,24 +12,23 @@ DESELECTED = "deselected"
 
 
 def select(
-    checks: tuple[Check, ...], only: Iterable[str], skip: Iterable[str]
-) -> tuple[tuple[Check, ...], tuple[Skipped, ...]]:
-    """The checks that are asked for, and the others as skipped. Raises UsageError if a pattern matches none."""
+    ids: tuple[str, ...], only: Iterable[str], skip: Iterable[str]
+) -> tuple[tuple[str, ...], tuple[Skipped, ...]]:
+    """The ids that are asked for, and the others as skipped. Raises UsageError if a pattern matches none."""
     only, skip = _patterns(only), _patterns(skip)
-    wanted = _matching(checks, "--only", only) if only else {check.id for check in checks}
-    wanted -= _matching(checks, "--skip", skip)
+    wanted = _matching(ids, "--only", only) if only else set(ids)
+    wanted -= _matching(ids, "--skip", skip)
     if not wanted:
         raise UsageError("--only and --skip leave no check to run; `nodeprep list` names them all")
-    chosen = tuple(check for check in checks if check.id in wanted)
-    return chosen, tuple(Skipped(check.id, DESELECTED) for check in checks if check.id not in wanted)
+    chosen = tuple(one for one in ids if one in wanted)
+    return chosen, tuple(Skipped(one, DESELECTED) for one in ids if one not in wanted)
 
 
-def find(checks: tuple[Check, ...], wanted: str) -> Check:
+def find(checks: Mapping[str, Check], wanted: str) -> Check:
     """The check of that id. Raises UsageError naming the nearest."""
-    for check in checks:
-        if check.id == wanted:
-            return check
-    raise UsageError(f"there is no check {wanted!r}; {nearest(wanted, [check.id for check in checks])}")
+    if wanted not in checks:
+        raise UsageError(f"there is no check {wanted!r}; {nearest(wanted, list(checks))}")
+    return checks[wanted]
 
 
 def nearest(wanted: str, names: list[str]) -> str:
@@ -45,12 +44,16 @@ def _patterns(given: Iterable[str]) -> list[str]:
     return [pattern.strip() for one in given for pattern in one.split(",")]
 
 
-def _matching(checks: tuple[Check, ...], option: str, patterns: list[str]) -> set[str]:
+def _matching(ids: tuple[str, ...], option: str, patterns: list[str]) -> set[str]:
     found: set[str] = set()
     for pattern in patterns:
-        ids = {check.id for check in checks if check.family == pattern or fnmatchcase(check.id, pattern)}
-        if not ids:
-            names = sorted({check.family for check in checks}) + [check.id for check in checks]
+        matching = {one for one in ids if _family(one) == pattern or fnmatchcase(one, pattern)}
+        if not matching:
+            names = sorted({_family(one) for one in ids}) + list(ids)
             raise UsageError(f"{option} {pattern!r} matches no check; {nearest(pattern, names)}")
-        found |= ids
+        found |= matching
     return found
+
+
+def _family(check_id: str) -> str:
+    return check_id.partition(".")[0]

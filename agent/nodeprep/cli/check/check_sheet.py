@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, get_type_hints
 
-from nodeprep.checks import ALL
+from nodeprep.checks import CHECKS
 from nodeprep.cli import page_layout, terminal
 from nodeprep.cli.check import check_selection, json_report
 from nodeprep.cli.check.choices import ListFormat
@@ -43,16 +43,16 @@ class WantNumber(Value):
 def list_all(form: ListFormat) -> int:
     """`nodeprep list`."""
     if form is ListFormat.JSON:
-        terminal.put(json_report.text([_listed(check) for check in ALL]))
+        terminal.put(json_report.text([_listed(check) for check in CHECKS.values()]))
         return 0
-    rows = [(check.id, str(check.severity), str(check.stage), check.question) for check in ALL]
+    rows = [(check.id, str(check.severity), str(check.stage), check.question) for check in CHECKS.values()]
     terminal.put("\n".join(page_layout.columns([("CHECK", "SEVERITY", "STAGE", "QUESTION"), *rows])))
     return 0
 
 
 def explain(wanted: str, no_color: bool) -> int:
     """`nodeprep explain`. Raises UsageError."""
-    terminal.put("\n".join(sheet(check_selection.find(ALL, wanted), terminal.width(), terminal.colourful(no_color))))
+    terminal.put("\n".join(sheet(check_selection.find(CHECKS, wanted), terminal.width(), terminal.colourful(no_color))))
     return 0
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nodeprep import check_round
+from nodeprep import check_round, facts
+from nodeprep.checks import CHECKS, IDS
 from nodeprep.doors import clock
 from nodeprep.facts.alibaba import terway
 from nodeprep.facts.machine import pci, system
 from nodeprep.facts.network import cni
 from nodeprep.facts.rdma import rdma
 from nodeprep.look import Look
-from nodeprep.model import Check, Fact, Unreadable
+from nodeprep.model import Fact, Unreadable
 from nodeprep.observer import Observer
 from nodeprep.values import Struct
 
@@ -39,13 +40,16 @@ class LookPair(Struct):
         return now, before
 
 
-def facts_for(checks: Iterable[Check], *, to_select: bool) -> tuple[Fact, ...]:
+def facts_for(ids: Iterable[str], *, to_select: bool) -> tuple[Fact, ...]:
     """The facts that these checks read, and the node's name; `to_select`: also those that select a profile."""
-    asked = tuple(checks)
+    asked = frozenset(ids)
     more = (system.FACT, pci.FACT, rdma.FACT, terway.FACT, cni.FACT) if to_select else (system.FACT,)
-    if any(check.rates for check in asked):
+    if asked.issuperset(IDS):  # all checks read all facts: to know this, none is imported
+        return tuple(dict.fromkeys((*more, *facts.ALL)))
+    checks = [CHECKS[one] for one in asked]
+    if any(check.rates for check in checks):
         more = (*more, rdma.FACT)
-    return tuple(dict.fromkeys((*more, *check_round.needed(asked))))
+    return tuple(dict.fromkeys((*more, *check_round.needed(checks))))
 
 
 def _may_have_ports(look: Look) -> bool:
