@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodeprep.facts.alibaba.imds import Imds, Instance, Interface
+from nodeprep.door_values import Instance, Interface
+from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.model import Unreadable
 
 PRIMARY_MAC = "00:16:3e:00:00:01"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nodeprep.facts.network.routes import Route, RouteAnswer, Routes, RoutingRule
+from nodeprep.door_values import RoutingRule
+from nodeprep.facts.network.routes import Route, RouteAnswer, Routes
 from nodeprep.facts.network.sysctls import Persisted, Sysctls
 
 MAIN = 254

@@ -23,6 +23,7 @@ PURE = (
     "pattern",
     "shown",
     "model",
+    "door_values",
     "codec",
     "typed_yaml",
     "job_profile",
@@ -37,6 +38,7 @@ PLANTED = [
     # changed file                   planted line                                 the contract that fails
     ("values.py", "import nodeprep.shown", "layers"),
     ("codec.py", "import msgspec", "one-door"),
+    ("door_values.py", "import nodeprep.doors.netlink", "layers"),
     ("agent/loop.py", "from dataclasses import field", "one-door"),
     ("model.py", "import nodeprep.codec", "layers"),
     ("model.py", "import nodeprep.doors.files.reader", "layers"),

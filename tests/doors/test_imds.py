@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from nodeprep.door_values import Instance, Interface
 from nodeprep.doors.http.imds import READ, Metadata, MetadataAnswer
-from nodeprep.doors.http.imds_parse import InstanceMetadata, InterfaceMetadata
-from nodeprep.model import Unreadable, Why
-from nodeprep.values import field_names
+from nodeprep.model import Unreadable, Why, raw
 from tests.rigs import imds_server
 from tests.rigs.imds_modes import MODES, Asked, Parts, Service, optional
 from tests.rigs.imds_server import MetadataServer, shapes
@@ -35,7 +34,7 @@ def read(mode: str, shape: str = "two-enis") -> tuple[MetadataAnswer | Unreadabl
         return told, server.asked
 
 
-PRIMARY = InterfaceMetadata(
+PRIMARY = Interface(
     mac="00:16:3e:00:00:01",
     eni="eni-primary",
     primary_address="192.168.0.116",
@@ -46,7 +45,7 @@ PRIMARY = InterfaceMetadata(
     vswitch="vsw-bp1exemplar",
     vswitch_cidr="192.168.0.0/24",
 )
-SHARED = InterfaceMetadata(
+SHARED = Interface(
     mac="00:16:3e:aa:bb:01",
     eni="eni-shared1",
     primary_address="192.168.0.130",
@@ -57,14 +56,20 @@ SHARED = InterfaceMetadata(
     vswitch="vsw-bp1exemplar",
     vswitch_cidr="192.168.0.0/24",
 )
-INSTANCE = InstanceMetadata(
-    id="i-bp1exemplar",
-    type="ecs.g8i.4xlarge",
-    region="cn-hangzhou",
-    zone="cn-hangzhou-j",
-    primary_mac="00:16:3e:00:00:01",
-    interfaces=(PRIMARY, SHARED),
-)
+
+
+def the_instance(*, token_required: bool) -> Instance:
+    return Instance(
+        id="i-bp1exemplar",
+        type="ecs.g8i.4xlarge",
+        region="cn-hangzhou",
+        zone="cn-hangzhou-j",
+        primary_mac="00:16:3e:00:00:01",
+        token_required=token_required,
+        interfaces=(PRIMARY, SHARED),
+    )
+
+
 WELL = [
     # mode          required  requests
     ("optional", False, 3),
@@ -84,8 +89,7 @@ WELL = [
 def test_it_is_told_the_instance(mode: str, required: bool, requests: int) -> None:
     told, asked = read(mode)
     assert isinstance(told, MetadataAnswer), told
-    assert told.instance == INSTANCE
-    assert told.token_required is required
+    assert told.instance == the_instance(token_required=required)
     assert 0 < told.milliseconds < SOON * 1e3
     assert len(asked) == requests, asked
 
@@ -151,9 +155,10 @@ def test_every_mode_of_the_rig_is_tried() -> None:
 def test_escape_codes_spoil_only_what_they_stand_in() -> None:
     told, _ = read("escapes")
     assert isinstance(told, MetadataAnswer)
-    assert isinstance(told.instance.zone, Unreadable)
-    assert isinstance(told.instance.interfaces[0].eni, Unreadable)
-    assert str(told.instance.zone) == ("metadata zone-id: malformed ('\\x1b]0;owned\\x07\\x1b[2J' is not a word)")
+    zone = raw(told.instance)["zone"]
+    assert isinstance(zone, Unreadable)
+    assert isinstance(raw(told.instance.interfaces[0])["eni"], Unreadable)
+    assert str(zone) == ("metadata zone-id: malformed ('\\x1b]0;owned\\x07\\x1b[2J' is not a word)")
     assert told.instance.interfaces[1] == SHARED
 
 
@@ -173,9 +178,9 @@ def test_all_and_the_tree_tell_the_same(shape: str, mode: str) -> None:
     straight, _ = read("required", shape)
     assert isinstance(told, MetadataAnswer)
     assert isinstance(straight, MetadataAnswer)
-    assert told.instance == straight.instance
+    assert raw(told.instance) | {"token_required": True} == raw(straight.instance)
     assert len(told.instance.interfaces) == COUNTS[shape]
-    whole = [getattr(one, name) for one in told.instance.interfaces for name in field_names(one)]
+    whole = [value for one in told.instance.interfaces for value in raw(one).values()]
     assert not [value for value in whole if isinstance(value, Unreadable)]
 
 

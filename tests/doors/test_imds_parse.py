@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodeprep.door_values import Instance, Interface
 from nodeprep.doors.http import imds_parse
-from nodeprep.doors.http.imds_parse import InstanceMetadata, InterfaceMetadata
-from nodeprep.model import Unreadable, Why
-from nodeprep.values import field_names
+from nodeprep.model import Unreadable, Why, raw
 
 MAC = "00:16:3e:00:00:01"
 AT = f"metadata network/interfaces/macs/{MAC}"
@@ -22,13 +21,13 @@ def tree(macs: Any = None, **different: Any) -> dict[str, Any]:
     return {name: value for name, value in (usual | different).items() if value != "gone"}
 
 
-def parsed(**different: Any) -> InstanceMetadata:
-    found = imds_parse.instance(tree(**different))
-    assert isinstance(found, InstanceMetadata)
+def parsed(**different: Any) -> Instance:
+    found = imds_parse.instance(tree(**different), token_required=False)
+    assert isinstance(found, Instance)
     return found
 
 
-def interface(**told: Any) -> InterfaceMetadata:
+def interface(**told: Any) -> Interface:
     (found,) = parsed(macs={MAC: {name.replace("_", "-"): value for name, value in told.items()}}).interfaces
     return found
 
@@ -78,11 +77,11 @@ ROWS: list[tuple[str, str, object, object]] = [
 
 @pytest.mark.parametrize(("field", "key", "told", "means"), ROWS)
 def test_of_an_interface(field: str, key: str, told: object, means: object) -> None:
-    assert words(getattr(interface(**{key: told}), field)) == means
+    assert words(raw(interface(**{key: told}))[field]) == means
 
 
 def test_it_says_where() -> None:
-    found = interface().eni
+    found = raw(interface())["eni"]
     assert isinstance(found, Unreadable)
     assert (found.kind, found.path) == (Why.MISSING, f"{AT}/network-interface-id")
 
@@ -105,7 +104,7 @@ SPOILT = [
 
 @pytest.mark.parametrize(("told", "says"), SPOILT)
 def test_without_macs_there_is_no_book(told: dict[str, Any], says: str) -> None:
-    assert str(imds_parse.instance(told)) == says
+    assert str(imds_parse.instance(told, token_required=False)) == says
 
 
 def test_macs_are_in_lower_case_and_without_slashes() -> None:
@@ -115,13 +114,13 @@ def test_macs_are_in_lower_case_and_without_slashes() -> None:
 
 def test_of_the_instance() -> None:
     found = parsed(**{"instance-id": "i-1", "instance": {"instance-type": "ecs.g8i"}, "region-id": "r", "zone-id": 5})
-    assert [words(one) for one in (found.id, found.type, found.region, found.zone)] == [
+    assert [words(raw(found)[name]) for name in ("id", "type", "region", "zone")] == [
         "i-1",
         "ecs.g8i",
         "r",
         "malformed: 5 is not a word",
     ]
-    assert words(parsed(instance="x").type) == MISSING
+    assert words(raw(parsed(instance="x"))["type"]) == MISSING
 
 
 JSON = st.recursive(
@@ -135,5 +134,5 @@ KEYS = ("network-interface-id", "primary-ip-address", "private-ipv4s", "ipv6s", 
 @given(st.dictionaries(st.sampled_from(KEYS), JSON), JSON)
 def test_whatever_is_told_is_a_value_or_says_why_not(told: dict[str, Any], other: Any) -> None:
     (found,) = parsed(macs={MAC: told}, **{"instance-id": other, "instance": other, "zone-id": other}).interfaces
-    for name in field_names(found):
-        assert str(getattr(found, name)).isprintable()
+    for value in raw(found).values():
+        assert str(value).isprintable()

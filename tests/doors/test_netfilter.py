@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from nodeprep.door_values import Chain
 from nodeprep.doors.netlink import nftables
-from nodeprep.doors.netlink.nftables import ENTRY, ChainPolicy
+from nodeprep.doors.netlink.nftables import ENTRY
 from tests.doors.netlink_kernel import kernel, nest, nla, text
 from tests.rigs import netns_firewall
 from tests.rigs.absent import cannot_start
@@ -59,10 +60,10 @@ def chain(family: int, hook: int, *others: bytes) -> bytes:
 
 
 CHAINS = [
-    (chain(1, 2, be32(5, 0)), (ChainPolicy("inet", "t", "c", "drop"),)),
-    (chain(2, 2, be32(5, 1)), (ChainPolicy("ip", "t", "c", "accept"),)),
-    (chain(2, 2), (ChainPolicy("ip", "t", "c", "accept"),)),
-    (chain(2, 2, be32(5, 9)), (ChainPolicy("ip", "t", "c", "9"),)),
+    (chain(1, 2, be32(5, 0)), (Chain("inet", "t", "c", "drop"),)),
+    (chain(2, 2, be32(5, 1)), (Chain("ip", "t", "c", "accept"),)),
+    (chain(2, 2), (Chain("ip", "t", "c", "accept"),)),
+    (chain(2, 2, be32(5, 9)), (Chain("ip", "t", "c", "9"),)),
     (chain(10, 2, be32(5, 0)), ()),  # IPv6
     (chain(2, 1, be32(5, 0)), ()),
     (struct.pack("=BBH", 2, 0, 0) + text(1, "t") + text(3, "c"), ()),
@@ -70,7 +71,7 @@ CHAINS = [
 
 
 @pytest.mark.parametrize(("body", "found"), CHAINS)
-def test_which_chains_count(body: bytes, found: tuple[ChainPolicy, ...]) -> None:
+def test_which_chains_count(body: bytes, found: tuple[Chain, ...]) -> None:
     with kernel(lambda *_: [body]) as (asking, played):
         assert nftables.forwarding(asking) == found
     assert played.asked == [(10 << 8 | 4, bytes(4))]

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from nodeprep.door_values import RoutingRule
 from nodeprep.doors.netlink import routing
-from nodeprep.doors.netlink.routing import KernelRoute, KernelRule, Packet, RouteLookup
+from nodeprep.doors.netlink.routing import KernelRoute, Packet, RouteLookup
 from nodeprep.values import asdict
 from tests.doors.netlink_kernel import kernel, nla, u32
 from tests.rigs.unshared import seen_in
@@ -105,8 +106,8 @@ def said() -> dict[str, Any]:
     return seen_in(SETUP, LOOK)
 
 
-def rules(said: dict[str, Any]) -> dict[tuple[str, int], KernelRule]:
-    return {(one["family"], one["priority"]): KernelRule(**one) for one in said["ours"]["rules"]}
+def rules(said: dict[str, Any]) -> dict[tuple[str, int], RoutingRule]:
+    return {(one["family"], one["priority"]): RoutingRule(**one) for one in said["ours"]["rules"]}
 
 
 def routes(said: dict[str, Any]) -> list[KernelRoute]:
@@ -124,22 +125,22 @@ def test_neighbours_count_where_there_is_a_bridge(said: dict[str, Any]) -> None:
     assert said["bridgeless"] == []
 
 
-PLAIN = KernelRule("inet", 0, "", "", "", "", None, 255, "lookup", inverted=False)
+PLAIN = RoutingRule("inet", 0, "", "", "", "", None, 255, "lookup", inverted=False)
 POD = "10.1.0.134/32"
 RULES = [
     PLAIN,  # its priority, 0, is not sent
-    KernelRule("inet", 512, "", POD, "", "", None, 254, "lookup", inverted=False),
-    KernelRule("inet", 600, "", "", "", "", 16, 4242, "lookup", inverted=False),
-    KernelRule("inet", 601, "10.1.0.0/16", "", "rail1", "rail0", None, 77, "lookup", inverted=True),
-    KernelRule("inet", 602, "10.99.0.0/16", "", "", "", None, 0, "prohibit", inverted=False),
-    KernelRule("inet", 2048, POD, "", "", "", None, 1003, "lookup", inverted=False),
-    KernelRule("inet6", 0, "", "", "", "", None, 255, "lookup", inverted=False),
-    KernelRule("inet6", 700, "fd00::/64", "", "", "", None, 1003, "lookup", inverted=False),
+    RoutingRule("inet", 512, "", POD, "", "", None, 254, "lookup", inverted=False),
+    RoutingRule("inet", 600, "", "", "", "", 16, 4242, "lookup", inverted=False),
+    RoutingRule("inet", 601, "10.1.0.0/16", "", "rail1", "rail0", None, 77, "lookup", inverted=True),
+    RoutingRule("inet", 602, "10.99.0.0/16", "", "", "", None, 0, "prohibit", inverted=False),
+    RoutingRule("inet", 2048, POD, "", "", "", None, 1003, "lookup", inverted=False),
+    RoutingRule("inet6", 0, "", "", "", "", None, 255, "lookup", inverted=False),
+    RoutingRule("inet6", 700, "fd00::/64", "", "", "", None, 1003, "lookup", inverted=False),
 ]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.family} {rule.priority}")
-def test_a_rule(said: dict[str, Any], rule: KernelRule) -> None:
+def test_a_rule(said: dict[str, Any], rule: RoutingRule) -> None:
     assert rules(said)[rule.family, rule.priority] == rule
 
 
@@ -219,7 +220,7 @@ def rtmsg(family: int = socket.AF_INET, bits: int = 0, kind: int = 1) -> bytes:
     return struct.pack("=8BI", family, bits, 0, 0, 254, 0, 0, kind, 0)
 
 
-def read(route: bytes = b"", rule: bytes = b"") -> tuple[tuple[KernelRule, ...], tuple[KernelRoute, ...]]:
+def read(route: bytes = b"", rule: bytes = b"") -> tuple[tuple[RoutingRule, ...], tuple[KernelRoute, ...]]:
     """What is read of a kernel with this route and this rule."""
 
     def answer(kind: int, _: bytes) -> list[bytes]:

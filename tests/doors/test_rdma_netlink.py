@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from nodeprep.door_values import RdmaHolder
 from nodeprep.doors.netlink import nldev
-from nodeprep.doors.netlink.nldev import NldevDevice, NldevHolder, NldevPort, NldevTables, Resources
+from nodeprep.doors.netlink.nldev import NldevDevice, NldevPort, NldevTables, Resources
 from nodeprep.doors.netlink.nlsocket import Refused
 from nodeprep.values import asdict, replace
 from tests.doors.netlink_kernel import kernel, nest, nla, text, u8, u32, u64
@@ -50,11 +51,11 @@ E810 = NldevDevice(
     ports=(NldevPort(1, 1, 3, "eth4", 6, None, None, None),),
 )
 HELD = (
-    NldevHolder("mlx5_0", "ctx", 4711, None),
-    NldevHolder("mlx5_0", "ctx", None, None),
-    NldevHolder("mlx5_0", "pd", 4711, None),
-    NldevHolder("mlx5_0", "pd", None, "ib_core"),
-    NldevHolder("mlx5_0", "cm_id", None, "nvme_rdma"),
+    RdmaHolder("mlx5_0", "ctx", 4711, None),
+    RdmaHolder("mlx5_0", "ctx", None, None),
+    RdmaHolder("mlx5_0", "pd", 4711, None),
+    RdmaHolder("mlx5_0", "pd", None, "ib_core"),
+    RdmaHolder("mlx5_0", "cm_id", None, "nvme_rdma"),
 )
 COUNTS = (("pd", 2), ("cq", 3), ("qp", 1 << 33), ("cm_id", 1), ("mr", 0), ("ctx", 2), ("srq", 0))
 NODE = NldevTables((CX7, E810), (Resources("mlx5_0", COUNTS), Resources("rocep5s0f0", ())), HELD, "shared", ())
@@ -159,7 +160,7 @@ def test_what_is_denied_is_named_and_the_rest_is_seen() -> None:
     denied = {(CTX_GET, 0, 0): errno.EPERM, (PD_GET, 0, 0): errno.EPERM, (STAT_GET, 0, 0): errno.EACCES}
     said = look(denied)
     assert said.denied == ("STAT_GET", "RES_CTX_GET", "RES_PD_GET")
-    assert said.holders == (NldevHolder("mlx5_0", "cm_id", None, "nvme_rdma"),)
+    assert said.holders == (RdmaHolder("mlx5_0", "cm_id", None, "nvme_rdma"),)
     assert [one.state for each in said.devices for one in each.ports] == [4, 2, 1]
     assert [one.counters for each in said.devices for one in each.ports] == [None, None, None]
     assert said.resources == NODE.resources

@@ -6,24 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.netlink import nftables as door
+from nodeprep.door_values import Chain
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.network import netfilter
-from nodeprep.facts.network.netfilter import FACT, Chain, Netfilter
+from nodeprep.facts.network.netfilter import FACT, Netfilter
 from nodeprep.model import Unreadable, Why
 
-MODERN = door.ChainPolicy("ip", "filter", "FORWARD", "drop")
+MODERN = Chain("ip", "filter", "FORWARD", "drop")
 
 
 class Told(Host):
     """A host with these files whose kernel has one chain; remembers what was asked."""
 
-    def __init__(self, root: Path, answer: tuple[door.ChainPolicy, ...] | Unreadable) -> None:
+    def __init__(self, root: Path, answer: tuple[Chain, ...] | Unreadable) -> None:
         super().__init__(str(root), live=False)
         self.answer = answer
         self.asked: tuple[bool, bool] | None = None
 
-    def forward_chains(self, *, modern: bool, legacy: bool) -> tuple[door.ChainPolicy, ...] | Unreadable:
+    def forward_chains(self, *, modern: bool, legacy: bool) -> tuple[Chain, ...] | Unreadable:
         self.asked = modern, legacy
         return self.answer
 

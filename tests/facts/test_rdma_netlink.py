@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from nodeprep.doors.netlink.nldev import NldevDevice, NldevHolder, NldevPort, Resources
+from nodeprep.door_values import RdmaHolder
+from nodeprep.doors.netlink.nldev import NldevDevice, NldevPort, Resources
 from nodeprep.doors.netlink.nldev import NldevTables as Told
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.rdma import rdma_netlink as rdma_netlink_facts
-from nodeprep.facts.rdma.rdma_netlink import FACT, NetlinkPort, RdmaHolder, RdmaNetlink
+from nodeprep.facts.rdma.rdma_netlink import FACT, NetlinkPort, RdmaNetlink
 from nodeprep.model import Unreadable, Why
 
 GUID = "5054:00ff:fe12:3456"
@@ -39,7 +40,7 @@ TOLD = Told(
         device("efa_0", port(1, state=None), protocol=None, guid=None),
     ),
     resources=(Resources("mlx5_0", (("pd", 2), ("ctx", 1))), Resources("efa_0", (("pd", 1),))),
-    holders=(NldevHolder("mlx5_0", "ctx", 4711, None), NldevHolder("mlx5_0", "pd", None, "ib_core")),
+    holders=(RdmaHolder("mlx5_0", "ctx", 4711, None), RdmaHolder("mlx5_0", "pd", None, "ib_core")),
     netns_mode="exclusive",
     denied=("STAT_GET",),
 )

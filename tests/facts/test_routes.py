@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from nodeprep.door_values import RoutingRule
 from nodeprep.doors.netlink import routing as door
 from nodeprep.doors.netlink.interfaces import AddressInfo, NeighbourInfo
 from nodeprep.doors.netlink.routing import InterfaceKind, RouteLookup, RoutingTables
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.network import routes as routes_facts
-from nodeprep.facts.network.routes import FACT, PODS_LIMIT, Route, RouteAnswer, Routes, RoutingRule
+from nodeprep.facts.network.routes import FACT, PODS_LIMIT, Route, RouteAnswer, Routes
 from nodeprep.model import Unreadable, Why
 from tests.route_values import route, rule
 
@@ -152,7 +153,7 @@ def test_no_more_pods_than_a_node_has() -> None:
 
 
 def test_each_value_is_in_its_place() -> None:
-    rules = (door.KernelRule("inet", 2048, "10.1.0.134/32", "", "cali1", "eth1", 16, 1006, "lookup", inverted=True),)
+    rules = (RoutingRule("inet", 2048, "10.1.0.134/32", "", "cali1", "eth1", 16, 1006, "lookup", inverted=True),)
     elsewhere = to("default", 99, via="10.1.0.253", table=1006, metric=7, scope="global", onlink=True)
     seen = routes_facts.observe(Told(tables(POD, elsewhere, rules=rules)))
     assert isinstance(seen, Routes)

@@ -14,13 +14,13 @@ from nodeprep.doors.files.reader import DENIED, Files
 from nodeprep.model import NO_ACCESS, Unreadable, Why, not_recorded
 
 if TYPE_CHECKING:
+    from nodeprep.door_values import Chain
     from nodeprep.doors.clock import ClockState
     from nodeprep.doors.files.kmsg import KernelLogReader, KmsgRecord
     from nodeprep.doors.files.statvfs import Statvfs
     from nodeprep.doors.http.imds import Metadata, MetadataAnswer
     from nodeprep.doors.kube.reader import ApiAccess, ApiReader
     from nodeprep.doors.netlink.interfaces import Dcb, RouteNetlink
-    from nodeprep.doors.netlink.nftables import ChainPolicy
     from nodeprep.doors.netlink.nldev import NldevTables
     from nodeprep.doors.netlink.routing import RouteLookup, RoutingTables
     from nodeprep.doors.own_process import OwnMemlock
@@ -128,10 +128,10 @@ class Host:
 
         return _asked("netlink route get", ask)
 
-    def forward_chains(self, *, modern: bool, legacy: bool) -> tuple[ChainPolicy, ...] | Unreadable:
+    def forward_chains(self, *, modern: bool, legacy: bool) -> tuple[Chain, ...] | Unreadable:
         """The netfilter chains of forwarded packets: of nf_tables, and of legacy iptables if its table is used."""
 
-        def ask() -> tuple[ChainPolicy, ...]:
+        def ask() -> tuple[Chain, ...]:
             from nodeprep.doors.netlink import nftables
 
             return (*(nftables.chains() if modern else ()), *((nftables.legacy(),) if legacy else ()))

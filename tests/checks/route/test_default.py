@@ -7,7 +7,8 @@ import errno
 import pytest
 
 from nodeprep.checks.route.default import CHECK
-from nodeprep.facts.alibaba.imds import Imds, Instance
+from nodeprep.door_values import Instance
+from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.network.routes import Route, Routes
 from nodeprep.model import NODE, Unreadable, Why, guarded

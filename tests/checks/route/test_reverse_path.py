@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.route.reverse_path import CHECK
+from nodeprep.door_values import RoutingRule
 from nodeprep.facts.kubernetes.cluster import Cluster
-from nodeprep.facts.network.routes import Routes, RoutingRule
+from nodeprep.facts.network.routes import Routes
 from nodeprep.facts.network.sysctls import Sysctls
 from tests.cluster_values import cluster, pod
 from tests.cni_values import terway

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.route.rules import CHECK
+from nodeprep.door_values import RoutingRule
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.kubernetes.cluster import Cluster, Pod
-from nodeprep.facts.network.routes import RoutingRule
 from nodeprep.model import Unreadable, Why, guarded
 from tests.cluster_values import cluster, node_object, pod, terway_node, terway_pod
 from tests.cni_values import terway

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.route.tables import CHECK
+from nodeprep.door_values import RoutingRule
 from nodeprep.facts.alibaba.imds import Imds
-from nodeprep.facts.network.routes import Route, RoutingRule
+from nodeprep.facts.network.routes import Route
 from nodeprep.model import Unreadable, Why, guarded
 from tests.cni_values import terway
 from tests.imds_values import NOT_ECS, SHARED_MAC, imds, instance, interface, shared

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.sysctl.forward_policy import CHECK
-from nodeprep.facts.network.netfilter import Chain, Netfilter
+from nodeprep.door_values import Chain
+from nodeprep.facts.network.netfilter import Netfilter
 from tests.cni_values import terway
 from tests.values import say, verdicts
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nodeprep.door_values import Interface
 from nodeprep.facts.alibaba import ledger
-from nodeprep.facts.alibaba.imds import Imds, Interface
+from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.alibaba.ledger import EniRow, Ledger
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.kubernetes.cluster import Cluster

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.alibaba.imds import PRODUCT, Imds, Instance
+from nodeprep.door_values import Instance
+from nodeprep.facts.alibaba.imds import PRODUCT, Imds
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.model import (
     NODE,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nodeprep.door_values import Instance
 from nodeprep.facts.alibaba import eni_tables
-from nodeprep.facts.alibaba.imds import Imds, Instance
+from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.network.routes import MAIN, Route, Routes

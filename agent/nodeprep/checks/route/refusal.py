@@ -6,7 +6,8 @@ import errno
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv4Network
 
-from nodeprep.facts.network.routes import MAIN, Route, RouteAnswer, Routes, RoutingRule
+from nodeprep.door_values import RoutingRule
+from nodeprep.facts.network.routes import MAIN, Route, RouteAnswer, Routes
 from nodeprep.facts.network.sysctls import Sysctls
 from nodeprep.values import Value
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from urllib.parse import urlsplit
 
+from nodeprep.door_values import Instance
 from nodeprep.doors import clock
 from nodeprep.doors.files.reader import DENIED
 from nodeprep.doors.http import imds_parse
 from nodeprep.doors.http.client import HttpClient
 from nodeprep.doors.http.failure import HttpFailure
-from nodeprep.doors.http.imds_parse import InstanceMetadata
 from nodeprep.doors.http.transport import Endpoint
 from nodeprep.model import Unreadable, Why
 from nodeprep.pattern import Pattern
@@ -46,10 +46,9 @@ INTERFACE_KEYS = (
 
 
 class MetadataAnswer(Value):
-    """`token_required` is whether a request without a token was refused. `milliseconds` is the time of all requests."""
+    """`milliseconds` is the time of all requests."""
 
-    instance: InstanceMetadata
-    token_required: bool
+    instance: Instance
     milliseconds: float
 
 
@@ -103,8 +102,8 @@ class Metadata:
             if clock.now() - begun > SLOW_FAILURE_SECONDS:
                 self._held = (clock.now() + FAILURE_HOLD_SECONDS, stopped.blind)
             return stopped.blind
-        found = imds_parse.instance(tree)
-        return found if isinstance(found, Unreadable) else MetadataAnswer(found, required, (clock.now() - begun) * 1e3)
+        found = imds_parse.instance(tree, token_required=required)
+        return found if isinstance(found, Unreadable) else MetadataAnswer(found, (clock.now() - begun) * 1e3)
 
     def _fresh_token(self) -> str:
         if self._token and clock.now() < self._token_until:

@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import TypeVar
 
-from nodeprep.model import Unreadable, Why
+from nodeprep.door_values import Instance, Interface
+from nodeprep.model import Unreadable, Why, guarded
 from nodeprep.pattern import Pattern
-from nodeprep.values import Value
 
 T = TypeVar("T", bound=ipaddress.IPv4Address | ipaddress.IPv6Address)
 Tree = Mapping[str, object]
@@ -19,32 +19,7 @@ MOST_INTERFACES, MOST_ADDRESSES = 128, 1024  # limits for wrong answers; every q
 HERE = "metadata"  # the path of a key, for people
 
 
-class InterfaceMetadata(Value):
-    """An ENI. An Unreadable stands for a missing or invalid value. `prefix` is None if there is no netmask."""
-
-    mac: str
-    eni: str | Unreadable
-    primary_address: str | Unreadable
-    addresses: tuple[str, ...] | Unreadable
-    ipv6_addresses: tuple[str, ...] | Unreadable
-    prefix: int | None | Unreadable
-    gateway: str | Unreadable
-    vswitch: str | Unreadable
-    vswitch_cidr: str | Unreadable
-
-
-class InstanceMetadata(Value):
-    """An instance. An Unreadable stands for a missing or invalid value."""
-
-    id: str | Unreadable
-    type: str | Unreadable
-    region: str | Unreadable
-    zone: str | Unreadable
-    primary_mac: str
-    interfaces: tuple[InterfaceMetadata, ...]
-
-
-def instance(tree: Tree) -> InstanceMetadata | Unreadable:
+def instance(tree: Tree, *, token_required: bool) -> Instance | Unreadable:
     """The instance that a tree of metadata describes.
 
     Records are compared by MAC. So without a valid MAC of each interface all of it is Unreadable.
@@ -55,7 +30,7 @@ def instance(tree: Tree) -> InstanceMetadata | Unreadable:
     macs = under(tree, "network", "interfaces", "macs")
     if not macs:
         return Unreadable(Why.MALFORMED, f"{HERE} network/interfaces/macs", detail="lists no interface")
-    interfaces: list[InterfaceMetadata] = []
+    interfaces: list[Interface] = []
     for name, entry in macs.items():
         mac = mac_of(name, "network/interfaces/macs")
         if isinstance(mac, Unreadable) or not isinstance(entry, Mapping) or len(interfaces) == MOST_INTERFACES:
@@ -64,28 +39,29 @@ def instance(tree: Tree) -> InstanceMetadata | Unreadable:
             )
             return mac if isinstance(mac, Unreadable) else strange
         interfaces.append(_interface(mac, entry))
-    return InstanceMetadata(
-        id=_word(tree.get("instance-id"), "instance-id"),
-        type=_word((under(tree, "instance") or {}).get("instance-type"), "instance/instance-type"),
-        region=_word(tree.get("region-id"), "region-id"),
-        zone=_word(tree.get("zone-id"), "zone-id"),
+    return Instance(
+        id=guarded(_word(tree.get("instance-id"), "instance-id")),
+        type=guarded(_word((under(tree, "instance") or {}).get("instance-type"), "instance/instance-type")),
+        region=guarded(_word(tree.get("region-id"), "region-id")),
+        zone=guarded(_word(tree.get("zone-id"), "zone-id")),
         primary_mac=primary,
+        token_required=token_required,
         interfaces=tuple(interfaces),
     )
 
 
-def _interface(mac: str, entry: Tree) -> InterfaceMetadata:
+def _interface(mac: str, entry: Tree) -> Interface:
     at = f"network/interfaces/macs/{mac}"
-    return InterfaceMetadata(
+    return Interface(
         mac=mac,
-        eni=_word(entry.get("network-interface-id"), f"{at}/network-interface-id"),
-        primary_address=_address(entry.get("primary-ip-address"), f"{at}/primary-ip-address"),
-        addresses=_addresses(entry.get("private-ipv4s"), f"{at}/private-ipv4s"),
-        ipv6_addresses=_ipv6_addresses(entry.get("ipv6s"), f"{at}/ipv6s"),
-        prefix=_prefix(entry.get("netmask"), f"{at}/netmask"),
-        gateway=_address(entry.get("gateway"), f"{at}/gateway"),
-        vswitch=_word(entry.get("vswitch-id"), f"{at}/vswitch-id"),
-        vswitch_cidr=_word(entry.get("vswitch-cidr-block"), f"{at}/vswitch-cidr-block"),
+        eni=guarded(_word(entry.get("network-interface-id"), f"{at}/network-interface-id")),
+        primary_address=guarded(_address(entry.get("primary-ip-address"), f"{at}/primary-ip-address")),
+        addresses=guarded(_addresses(entry.get("private-ipv4s"), f"{at}/private-ipv4s")),
+        ipv6_addresses=guarded(_ipv6_addresses(entry.get("ipv6s"), f"{at}/ipv6s")),
+        prefix=guarded(_prefix(entry.get("netmask"), f"{at}/netmask")),
+        gateway=guarded(_address(entry.get("gateway"), f"{at}/gateway")),
+        vswitch=guarded(_word(entry.get("vswitch-id"), f"{at}/vswitch-id")),
+        vswitch_cidr=guarded(_word(entry.get("vswitch-cidr-block"), f"{at}/vswitch-cidr-block")),
     )
 
 

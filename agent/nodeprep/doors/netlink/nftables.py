@@ -11,9 +11,9 @@ import socket
 import struct
 from enum import IntEnum
 
+from nodeprep.door_values import Chain
 from nodeprep.doors.netlink import nlsocket
 from nodeprep.doors.netlink.nlsocket import Message, Nest, NetlinkSocket
-from nodeprep.values import Value
 
 NETLINK_NETFILTER = 12
 NF_INET_FORWARD = 2  # include/uapi/linux/netfilter.h
@@ -34,15 +34,6 @@ class NftCommand(IntEnum):
     NFT_MSG_GETCHAIN = 10 << 8 | 4
 
 
-class ChainPolicy(Value):
-    """A chain that forwarded IPv4 packets pass. `policy` is "drop" or "accept". `family` "" means legacy iptables."""
-
-    family: str
-    table: str
-    name: str
-    policy: str
-
-
 class ChainMessage(Message):
     """struct nfgenmsg."""
 
@@ -55,7 +46,7 @@ class ChainMessage(Message):
         nla_map = ((1, "number", "be32"),)
 
 
-def chains() -> tuple[ChainPolicy, ...]:
+def chains() -> tuple[Chain, ...]:
     """The chains of nf_tables at the forward hook.
 
     Raises:
@@ -65,15 +56,15 @@ def chains() -> tuple[ChainPolicy, ...]:
         return forwarding(kernel)
 
 
-def forwarding(kernel: NetlinkSocket) -> tuple[ChainPolicy, ...]:
+def forwarding(kernel: NetlinkSocket) -> tuple[Chain, ...]:
     return tuple(
-        ChainPolicy(FAMILIES[said.field("family")], said.text("table") or "", said.text("name") or "", _policy(said))
+        Chain(FAMILIES[said.field("family")], said.text("table") or "", said.text("name") or "", _policy(said))
         for said in kernel.dump(NftCommand.NFT_MSG_GETCHAIN, ChainMessage, bytes(4))
         if said.field("family") in FAMILIES and said.nest("hook").number("number") == NF_INET_FORWARD
     )
 
 
-def legacy() -> ChainPolicy:
+def legacy() -> Chain:
     """The chain FORWARD of the filter table of legacy iptables. Raises as `chains`."""
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as asking:
         info = INFO.unpack(socket_option(asking, IPT_SO_GET_INFO, INFO.pack(b"filter", *bytes(13))))
@@ -81,7 +72,7 @@ def legacy() -> ChainPolicy:
         if size > ANSWER_LIMIT_BYTES:
             raise nlsocket.malformed(f"a filter table of {size} bytes")
         answer = socket_option(asking, IPT_SO_GET_ENTRIES, ENTRIES.pack(b"filter", size) + bytes(size))
-    return ChainPolicy("", "filter", "FORWARD", verdict(answer[ENTRIES.size :], underflow))
+    return Chain("", "filter", "FORWARD", verdict(answer[ENTRIES.size :], underflow))
 
 
 def verdict(entries: bytes, offset: int) -> str:

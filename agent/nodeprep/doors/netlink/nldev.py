@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator
 from enum import IntEnum
 
+from nodeprep.door_values import RdmaHolder
 from nodeprep.doors.netlink import nlsocket
 from nodeprep.doors.netlink.nlsocket import Message, Nest, NetlinkSocket, Refused
 from nodeprep.values import Value
@@ -81,24 +82,12 @@ class Resources(Value):
     counts: tuple[tuple[str, int], ...]
 
 
-class NldevHolder(Value):
-    """A process or kernel module that has objects of a kind ("ctx", "pd", "cm_id") on a device, one or more.
-
-    Both `pid` and `kernel_user` are None for a process in another PID namespace and for a zombie.
-    """
-
-    device: str
-    kind: str
-    pid: int | None
-    kernel_user: str | None  # "ib_core" always holds a pd, for management datagrams
-
-
 class NldevTables(Value):
     """The answers of RDMA netlink. `denied` names the questions that this user may not ask."""
 
     devices: tuple[NldevDevice, ...]
     resources: tuple[Resources, ...]
-    holders: tuple[NldevHolder, ...]
+    holders: tuple[RdmaHolder, ...]
     netns_mode: str | None  # "shared", "exclusive"; None before Linux 5.2
     denied: tuple[str, ...]
 
@@ -216,11 +205,11 @@ class NldevReader:
             return None
         return _named(said.nest("counters"))
 
-    def _holders(self, device: NldevDevice) -> Iterator[NldevHolder]:
+    def _holders(self, device: NldevDevice) -> Iterator[RdmaHolder]:
         for question, kind in HOLDER_KINDS.items():
             for said in self._dump(question, _u32(DEV_INDEX, device.index)):
                 for entry in said.nest("held").nests("entry"):
-                    yield NldevHolder(device.name, kind, entry.number("pid"), entry.text("kernel_user"))
+                    yield RdmaHolder(device.name, kind, entry.number("pid"), entry.text("kernel_user"))
 
     def _netns_mode(self) -> str | None:
         try:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from nodeprep.door_values import RoutingRule
 from nodeprep.doors.netlink import interfaces, nlsocket
 from nodeprep.doors.netlink.interfaces import FAMILIES, NETLINK_ROUTE, SCOPES, AddressInfo, NeighbourInfo
 from nodeprep.doors.netlink.nlsocket import ATTRIBUTE, HEADER, NLA_TYPE_MASK, Message, Nest, NetlinkSocket, Refused
@@ -62,21 +63,6 @@ class InterfaceKind(Value):
     kind: str | None
 
 
-class KernelRule(Value):
-    """A policy rule. Prefixes are such as "192.168.0.134/32", "" for any. `inverted`: "not" before the conditions."""
-
-    family: str
-    priority: int
-    source: str
-    destination: str
-    iif: str
-    oif: str
-    mark: int | None
-    table: int
-    action: str
-    inverted: bool
-
-
 class KernelRoute(Value):
     """One next hop of a route. A route with several next hops is several of these. `oif` is an index, 0 for none."""
 
@@ -119,7 +105,7 @@ class RoutingTables(Value):
     devices: dict[int, InterfaceKind]
     addresses: tuple[AddressInfo, ...]
     neighbours: tuple[NeighbourInfo, ...]
-    rules: tuple[KernelRule, ...]
+    rules: tuple[RoutingRule, ...]
     routes: tuple[KernelRoute, ...]
 
 
@@ -187,7 +173,7 @@ def devices(kernel: NetlinkSocket) -> dict[int, InterfaceKind]:
     return {one.field("index"): InterfaceKind(one.text("name") or "", one.nest("info").text("kind")) for one in said}
 
 
-def rules(kernel: NetlinkSocket) -> tuple[KernelRule, ...]:
+def rules(kernel: NetlinkSocket) -> tuple[RoutingRule, ...]:
     """Rules of IPv4 and IPv6, each family in the order in which the kernel tries them."""
     said = map(_opened, kernel.undecoded(RouteCommand.RTM_GETRULE, bytes(RTMSG.size), dump=True))
     return tuple(_rule(one) for one in said if one.family in FAMILIES)
@@ -227,9 +213,9 @@ def way(kernel: NetlinkSocket, packet: Packet) -> RouteLookup:
     return RouteLookup(first.oif, first.via, first.table, first.kind, None)
 
 
-def _rule(said: RouteMessage) -> KernelRule:
+def _rule(said: RouteMessage) -> RoutingRule:
     _, to_bits, from_bits, _, table, _, _, action = said.header
-    return KernelRule(
+    return RoutingRule(
         family=FAMILIES[said.family],
         priority=said.number(FRA_PRIORITY) or 0,  # the kernel does not send a 0
         source=said.prefix(FRA_SRC, from_bits, ""),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.alibaba.imds import Imds, Instance
+from nodeprep.door_values import Instance
+from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.kubernetes.cluster import Cluster, TerwayNode
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.network.routes import MAIN, Route, Routes

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from nodeprep.door_values import Instance, Interface
 from nodeprep.facts.alibaba import erdma
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
-from nodeprep.facts.alibaba.imds import Imds, Instance, Interface
+from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.kubernetes.cluster import Cluster, EniRecord, ErdmaDevice, PodEni, TerwayNode
 from nodeprep.facts.network.links import Address, Link, Links

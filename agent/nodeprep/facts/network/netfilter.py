@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nodeprep.door_values import Chain
 from nodeprep.model import Fact, Shown, Unreadable, shown
 
 if TYPE_CHECKING:
@@ -12,24 +13,6 @@ if TYPE_CHECKING:
 NF_TABLES = "/sys/module/nf_tables"  # only where it is a module: one that is built in is not looked for
 LEGACY = "/proc/net/ip_tables_names"
 FILTER = "filter"
-
-
-@shown
-class Chain(Shown):
-    """A chain that every forwarded IPv4 packet passes; `policy` is "drop" or "accept".
-
-    `family` is nf_tables' word ("ip" for what iptables-nft makes, "inet"), "" for legacy iptables.
-    """
-
-    family: str
-    table: str
-    name: str
-    policy: str
-
-    @property
-    def command(self) -> str:
-        """What shows it."""
-        return f"nft list chain {self.family} {self.table} {self.name}" if self.family else "iptables-legacy -S FORWARD"
 
 
 @shown
@@ -47,7 +30,7 @@ def observe(host: Host) -> Netfilter | Unreadable:
     told = host.forward_chains(modern=host.files.exists(NF_TABLES), legacy=FILTER in (names or "").split())
     if isinstance(told, Unreadable):
         return told
-    return Netfilter(host.now(), tuple(Chain(one.family, one.table, one.name, one.policy) for one in told))
+    return Netfilter(host.now(), told)
 
 
 FACT = Fact(Netfilter, observe, live=True, doors=("nodeprep.doors.netlink.nftables",))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 from typing import TYPE_CHECKING, NamedTuple
 
+from nodeprep.door_values import RoutingRule
 from nodeprep.model import Fact, Shown, Topic, Unreadable, shown
 
 if TYPE_CHECKING:
@@ -21,37 +22,6 @@ PODS_LIMIT = (
 # Bridges that CNI plugins put pods on: bridge's and flannel's default, kubenet, kube-router, weave.
 BRIDGES = ("cni0", "cbr0", "kube-bridge", "weave")
 GONE_STATES = ("FAILED", "INCOMPLETE", "NONE")  # a neighbour that does not answer
-
-
-@shown
-class RoutingRule(Shown):
-    """A policy rule. `source` and `destination` are prefixes such as "192.168.0.134/32", "" for any.
-
-    `action` is the kernel's word: "lookup", "prohibit", "blackhole", "unreachable", "goto" or "nop".
-    `inverted` is "not" before its conditions.
-    """
-
-    family: str
-    priority: int
-    source: str
-    destination: str
-    iif: str
-    oif: str
-    mark: int | None
-    table: int
-    action: str
-    inverted: bool = False
-
-    def __str__(self) -> str:
-        """As `ip rule` shows it."""
-        words = [f"{self.priority}:", "not"] if self.inverted else [f"{self.priority}:"]
-        words += ["from", self.source or "all"]
-        words += ["to", self.destination] if self.destination else []
-        words += ["fwmark", hex(self.mark)] if self.mark else []
-        words += ["iif", self.iif] if self.iif else []
-        words += ["oif", self.oif] if self.oif else []
-        words += ["lookup", str(self.table)] if self.action == "lookup" else [self.action]
-        return " ".join(words)
 
 
 @shown
@@ -161,21 +131,7 @@ def observe(host: Host) -> Routes | Unreadable:
     answers = tuple(_answer(told, question, way) for question, way in zip((*out, *back), ways, strict=True))
     return Routes(
         at=host.now(),
-        rules=tuple(
-            RoutingRule(
-                family=rule.family,
-                priority=rule.priority,
-                source=rule.source,
-                destination=rule.destination,
-                iif=rule.iif,
-                oif=rule.oif,
-                mark=rule.mark,
-                table=rule.table,
-                action=rule.action,
-                inverted=rule.inverted,
-            )
-            for rule in told.rules
-        ),
+        rules=told.rules,
         routes=tuple(
             Route(
                 family=route.family,

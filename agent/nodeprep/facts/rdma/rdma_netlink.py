@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nodeprep.door_values import RdmaHolder
 from nodeprep.model import Fact, Shown, Topic, Unreadable, shown
 
 if TYPE_CHECKING:
@@ -19,16 +20,6 @@ class NetlinkPort(Shown):
     state: int | None
     physical: int | None
     netdev: str | None
-
-
-@shown
-class RdmaHolder(Shown):
-    """Who has an RDMA object open: a process of this PID namespace, or a kernel user by name."""
-
-    device: str
-    kind: str
-    pid: int | None
-    kernel_user: str | None
 
 
 @shown
@@ -73,7 +64,7 @@ def observe(host: Host) -> RdmaNetlink | Unreadable:
             for port in device.ports
         ),
         contexts=tuple((name, counts.get("ctx", 0)) for name, counts in sorted(summaries.items())),
-        holders=tuple(RdmaHolder(held.device, held.kind, held.pid, held.kernel_user) for held in told.holders),
+        holders=told.holders,
         netns_mode=told.netns_mode,
         denied=told.denied,
     )

@@ -1,0 +1,106 @@
+"""Values that a door makes and a fact holds as they are."""
+
+from __future__ import annotations
+
+from nodeprep.shown import Shown, shown
+from nodeprep.values import Value
+
+
+class RoutingRule(Value):
+    """A policy rule. `source` and `destination` are prefixes such as "192.168.0.134/32", "" for any.
+
+    `action` is the kernel's word: "lookup", "prohibit", "blackhole", "unreachable", "goto" or "nop".
+    `inverted` is "not" before its conditions.
+    """
+
+    family: str
+    priority: int
+    source: str
+    destination: str
+    iif: str
+    oif: str
+    mark: int | None
+    table: int
+    action: str
+    inverted: bool = False
+
+    def __str__(self) -> str:
+        """As `ip rule` shows it."""
+        words = [f"{self.priority}:", "not"] if self.inverted else [f"{self.priority}:"]
+        words += ["from", self.source or "all"]
+        words += ["to", self.destination] if self.destination else []
+        words += ["fwmark", hex(self.mark)] if self.mark else []
+        words += ["iif", self.iif] if self.iif else []
+        words += ["oif", self.oif] if self.oif else []
+        words += ["lookup", str(self.table)] if self.action == "lookup" else [self.action]
+        return " ".join(words)
+
+
+class Chain(Value):
+    """A chain that every forwarded IPv4 packet passes; `policy` is "drop" or "accept".
+
+    `family` is nf_tables' word ("ip" for what iptables-nft makes, "inet"), "" for legacy iptables.
+    """
+
+    family: str
+    table: str
+    name: str
+    policy: str
+
+    @property
+    def command(self) -> str:
+        """What shows it."""
+        return f"nft list chain {self.family} {self.table} {self.name}" if self.family else "iptables-legacy -S FORWARD"
+
+
+class RdmaHolder(Value):
+    """A process or kernel module that has objects of a kind ("ctx", "pd", "cm_id") on a device, one or more.
+
+    Both `pid` and `kernel_user` are None for a process in another PID namespace and for a zombie.
+    """
+
+    device: str
+    kind: str
+    pid: int | None
+    kernel_user: str | None  # "ib_core" always holds a pd, for management datagrams
+
+
+@shown
+class Interface(Shown):
+    """An ENI as the metadata lists it, by MAC in lower case.
+
+    `addresses` are its private IPv4 addresses, the primary one included; `prefix` is its length of the netmask.
+    """
+
+    mac: str
+    eni: str
+    primary_address: str
+    addresses: tuple[str, ...]
+    ipv6_addresses: tuple[str, ...]
+    prefix: int | None
+    gateway: str
+    vswitch: str
+    vswitch_cidr: str
+
+
+@shown
+class Instance(Shown):
+    """An ECS instance. `primary_mac` is the MAC of its primary ENI.
+
+    `token_required` is whether a request without a token was refused (HttpTokens=required).
+    """
+
+    id: str
+    type: str
+    region: str
+    zone: str
+    primary_mac: str
+    token_required: bool
+    interfaces: tuple[Interface, ...]
+
+    def with_mac(self, mac: str | None) -> Interface | None:
+        return next((one for one in self.interfaces if one.mac == mac), None)
+
+    @property
+    def primary(self) -> Interface | None:
+        return self.with_mac(self.primary_mac)
