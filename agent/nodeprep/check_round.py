@@ -10,10 +10,10 @@ from nodeprep import fault_boundary
 from nodeprep.checks import CHECKS
 from nodeprep.decide import fault_causes
 from nodeprep.facts import ALL as FACTS
+from nodeprep.facts.alibaba import platform
 from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.kubernetes.cluster import Cluster
-from nodeprep.facts.machine import platform
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma

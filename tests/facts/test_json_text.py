@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from nodeprep.facts.kubernetes import json_text
-from nodeprep.facts.kubernetes.json_text import DEPTH, NotJson
+from nodeprep.facts.network import json_text
+from nodeprep.facts.network.json_text import DEPTH, NotJson
 
 GOOD = [
     "{}",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from nodeprep.facts.alibaba import platform
 from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.alibaba.lingjun import Lingjun
 from nodeprep.facts.kubernetes.cluster import Cluster
-from nodeprep.facts.machine import platform
 from nodeprep.facts.machine.system import System
 from nodeprep.model import Unreadable, Why
 from tests.cluster_values import cluster, node_object

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from nodeprep.facts.kubernetes import cluster_objects as cluster_objects_facts
-from nodeprep.facts.kubernetes import cluster_objects as objects
-from nodeprep.facts.kubernetes import cluster_records as records
+from nodeprep.facts.kubernetes import cluster_objects, cluster_records
 from nodeprep.facts.kubernetes.cluster import Cluster, EniConfig, KubeNode, Pod, PodEni, TerwayNode
 from nodeprep.facts.kubernetes.cluster_objects import Object
 from nodeprep.model import Fact, Unreadable, Why, guarded
@@ -42,7 +40,7 @@ def _asked(api: ApiReader, at: float) -> Cluster | Unreadable:
     node = (
         told
         if isinstance(told, Unreadable)
-        else cluster_objects_facts.understood(f"Node {api.node}", lambda: objects.node(told, api.now))
+        else cluster_objects.understood(f"Node {api.node}", lambda: cluster_objects.node(told, api.now))
     )
     return _cluster(api, at, node)
 
@@ -53,14 +51,14 @@ def _cluster(api: ApiReader, at: float, node: KubeNode | Unreadable) -> Cluster:
         return Cluster(at, guarded(node), guarded(pods), guarded(node), guarded(node), guarded(node), guarded(node))
     if not node.is_alibaba:
         return Cluster(at, node, guarded(pods), None, (), None, None)
-    terway = _one(api, TERWAY, "nodes", node.name, lambda told: records.terway_node(told, api.now))
+    terway = _one(api, TERWAY, "nodes", node.name, lambda told: cluster_records.terway_node(told, api.now))
     return Cluster(
         at=at,
         node=node,
         pods=guarded(pods),
         terway=guarded(terway),
         pod_enis=guarded(_pod_enis(api, node, terway)),
-        erdma=guarded(_one(api, ERDMA, "erdmadevices", node.name, records.erdma)),
+        erdma=guarded(_one(api, ERDMA, "erdmadevices", node.name, cluster_records.erdma)),
         eni_config=guarded(_eni_config(api, node)),
     )
 
@@ -70,7 +68,7 @@ def _pods(api: ApiReader) -> tuple[Pod, ...] | Unreadable:
     told = api.list("v1", "pods", fieldSelector=f"spec.nodeName={api.node}", resourceVersion="0")
     if isinstance(told, Unreadable):
         return told
-    return cluster_objects_facts.understood(f"pods of {api.node}", lambda: tuple(objects.pod(one) for one in told))
+    return cluster_objects.understood(f"pods of {api.node}", lambda: tuple(cluster_objects.pod(one) for one in told))
 
 
 def _one(api: ApiReader, group: str, resource: str, name: str, read: Callable[[Object], T]) -> T | None | Unreadable:
@@ -78,7 +76,7 @@ def _one(api: ApiReader, group: str, resource: str, name: str, read: Callable[[O
     told = api.get(group, resource, name)
     if told is None or isinstance(told, Unreadable):
         return told
-    return cluster_objects_facts.understood(f"{resource}.{group.partition('/')[0]} {name}", lambda: read(told))
+    return cluster_objects.understood(f"{resource}.{group.partition('/')[0]} {name}", lambda: read(told))
 
 
 def _pod_enis(
@@ -88,8 +86,8 @@ def _pod_enis(
     told = api.list(TERWAY, "podenis", labelSelector=f"k8s.aliyun.com/node={node.name}")
     if isinstance(told, Unreadable):
         return told
-    held = cluster_objects_facts.understood(
-        "podenis", lambda: tuple(eni for one in told for eni in records.pod_enis(one))
+    held = cluster_objects.understood(
+        "podenis", lambda: tuple(eni for one in told for eni in cluster_records.pod_enis(one))
     )
     if isinstance(held, Unreadable) or not node.is_exclusive or terway is None:
         return held
@@ -99,7 +97,7 @@ def _pod_enis(
     for eni in terway.enis:
         if eni.id in known:
             continue
-        found = _one(api, TERWAY, "networkinterfaces", eni.id, records.network_interface)
+        found = _one(api, TERWAY, "networkinterfaces", eni.id, cluster_records.network_interface)
         if isinstance(found, Unreadable):
             return found
         held += (found,) if found else ()
@@ -115,7 +113,7 @@ def _eni_config(api: ApiReader, node: KubeNode) -> EniConfig | None | Unreadable
     more = api.get("v1", "configmaps", named, namespace) if named else None
     if isinstance(more, Unreadable):
         return more
-    return cluster_objects_facts.understood(f"ConfigMap {namespace}/{name}", lambda: records.eni_config(base, more))
+    return cluster_objects.understood(f"ConfigMap {namespace}/{name}", lambda: cluster_records.eni_config(base, more))
 
 
 FACT = Fact(Cluster, observe, every=600.0, deadline=5.0, live=True, rest=15.0)

@@ -210,6 +210,13 @@ def address_in(path: str) -> str | None:
     return found[-1] if found else None
 
 
+def slot_in(uevent: str | None | Unreadable) -> str:
+    """The PCI address that a device's uevent file names, "" if none. A copy without links keeps nothing else of it."""
+    lines = uevent.splitlines() if isinstance(uevent, str) else []
+    said = next((line.removeprefix("PCI_SLOT_NAME=") for line in lines if line.startswith("PCI_SLOT_NAME=")), "")
+    return said if ADDRESS.fullmatch(said) else ""
+
+
 def _id(vendor: str | None | Unreadable, device: str | None | Unreadable) -> str | Unreadable:
     if isinstance(vendor, str) and isinstance(device, str):
         return f"{vendor.removeprefix('0x')}:{device.removeprefix('0x')}"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nodeprep.facts.kubernetes import json_text
-from nodeprep.facts.kubernetes.json_text import NotJson
-from nodeprep.facts.network import cni_runtime
+from nodeprep.facts.network import cni_runtime, json_text
+from nodeprep.facts.network.json_text import NotJson
 from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, raw, shown
 from nodeprep.pattern import Pattern
 

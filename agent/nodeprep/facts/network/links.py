@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nodeprep.facts.machine import pci, slot
+from nodeprep.facts.machine import pci
 from nodeprep.model import Fact, Shown, Subject, Topic, Unreadable, Why, guarded, not_recorded, shown
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def _from_files(files: Files, name: str) -> Link:
 
 def _recorded_bdf(files: Files, device: str) -> str:
     linked = pci.address_in(files.place(device)) or pci.address_in(files.link(device) or "")
-    return linked or slot.slot_in(files.text(f"{device}/uevent"))
+    return linked or pci.slot_in(files.text(f"{device}/uevent"))
 
 
 def _up(files: Files, path: str, operstate: str | Unreadable) -> bool | Unreadable:

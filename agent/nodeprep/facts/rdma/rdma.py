@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from nodeprep.facts.alibaba import erdma
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
-from nodeprep.facts.machine import pci, slot
+from nodeprep.facts.machine import pci
 from nodeprep.facts.machine.pci import ADDRESS, DEVICES
-from nodeprep.facts.rdma import gid, port_files
+from nodeprep.facts.rdma import gid
 from nodeprep.facts.rdma.gid import Gid
-from nodeprep.model import Fact, Shown, Subject, Topic, Unreadable, guarded, shown
+from nodeprep.model import Fact, Shown, Subject, Topic, Unreadable, Why, guarded, shown
 from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -22,6 +22,24 @@ __all__ = ["CLASS", "FACT", "Gid", "Port", "Rdma", "RdmaDevice", "observe", "pla
 CLASS = "/sys/class/infiniband"
 NET = "/sys/class/net"
 SUBFUNCTION = Pattern(r"\.sf\.\d+$")  # an auxiliary device that devlink made, such as mlx5_core.sf.4
+# enum ib_port_state and the words of drivers/infiniband/core/sysfs.c: a known number beside another word is damage.
+STATES = {"0": "NOP", "1": "DOWN", "2": "INIT", "3": "ARMED", "4": "ACTIVE", "5": "ACTIVE_DEFER"}
+PHYSICAL = {
+    "0": "<unknown>",
+    "1": "Sleep",
+    "2": "Polling",
+    "3": "Disabled",
+    "4": "PortConfigurationTraining",
+    "5": "LinkUp",
+    "6": "LinkErrorRecovery",
+    "7": "Phy Test",
+}
+LAYERS = ("InfiniBand", "Ethernet", "Unknown")
+RATE = Pattern(r"([1-9]\d{0,4}(?:\.5)?) Gb/sec \(([1-9]\d?)X(?: ([A-Z]{3}\d{0,2}))?\)")
+# Gb/s of one lane (sysfs.c rate_show); FDR10 is 10 there.
+LANE = {"SDR": 2.5, "DDR": 5, "QDR": 10, "FDR10": 10, "FDR": 14, "EDR": 25, "HDR": 50, "NDR": 100, "XDR": 200}
+GUID = Pattern(r"[0-9a-f]{4}(?::[0-9a-f]{4}){3}")
+LID = Pattern(r"0x[0-9a-f]{1,8}")
 
 
 @shown
@@ -53,7 +71,7 @@ class Port(Shown):
     def hardware(self) -> str:
         """What is like it but for the link layer, which some cards can change; "" where nothing names the card."""
         rest, _, last = self.like.rpartition(" ")
-        return rest if last in port_files.LAYERS else self.like
+        return rest if last in LAYERS else self.like
 
     @property
     def place(self) -> str:
@@ -143,8 +161,8 @@ def _device(files: Files, name: str) -> RdmaDevice:
         bdf=_bdf(files, here, _text(parent)),
         parent=guarded(parent),
         node_type=guarded(files.text(f"{here}/node_type")),
-        node_guid=guarded(port_files.guid(files, f"{here}/node_guid")),
-        system_guid=guarded(port_files.guid(files, f"{here}/sys_image_guid")),
+        node_guid=guarded(_guid(files, f"{here}/node_guid")),
+        system_guid=guarded(_guid(files, f"{here}/sys_image_guid")),
         firmware=guarded(files.text(f"{here}/fw_ver")),
         hca_type=guarded(files.text(f"{here}/hca_type")),
         board=guarded(files.text(f"{here}/board_id")),
@@ -176,7 +194,7 @@ def _bdf(files: Files, here: str, parent: str | None) -> str:
 
 def _without_links(files: Files, here: str) -> str:
     """The PCI address in a copy that turned links into directories: as the device says, or as the PCI listing does."""
-    said = slot.slot_in(files.text(f"{here}/device/uevent"))
+    said = pci.slot_in(files.text(f"{here}/device/uevent"))
     if said:
         return said
     addresses, name = files.names(DEVICES), here.rpartition("/")[2]
@@ -216,19 +234,19 @@ def _numbers(files: Files, name: str) -> list[int]:
 
 
 def _port(files: Files, device: RdmaDevice, number: int, here: str) -> Port:
-    layer = port_files.layer(files, f"{here}/link_layer")
+    layer = _layer(files, f"{here}/link_layer")
     gids = gid.table(files, here, typed=layer != "InfiniBand")
     return Port(
         device=device.name,
         number=number,
         bdf=device.bdf,
         netdev=_netdev(files, device, number, gids),
-        state=guarded(port_files.word(files, f"{here}/state", port_files.STATES)),
-        physical=guarded(port_files.word(files, f"{here}/phys_state", port_files.PHYSICAL)),
-        rate=guarded(port_files.rate(files, f"{here}/rate")),
+        state=guarded(_word(files, f"{here}/state", STATES)),
+        physical=guarded(_word(files, f"{here}/phys_state", PHYSICAL)),
+        rate=guarded(_rate(files, f"{here}/rate")),
         layer=guarded(layer),
-        lid=guarded(port_files.lid(files, f"{here}/lid")),
-        sm_lid=guarded(port_files.lid(files, f"{here}/sm_lid")),
+        lid=guarded(_lid(files, f"{here}/lid")),
+        sm_lid=guarded(_lid(files, f"{here}/sm_lid")),
         gids=gids,
         like=_like(files, device, layer),
     )
@@ -258,7 +276,7 @@ def _netdev(files: Files, device: RdmaDevice, number: int, gids: tuple[Gid, ...]
     if base or parent:
         return base or parent
     if device.id == VENDOR_DEVICE:
-        return _with_mac(files, erdma.mac_of(_text(port_files.guid(files, f"{CLASS}/{device.name}/node_guid"))))
+        return _with_mac(files, erdma.mac_of(_text(_guid(files, f"{CLASS}/{device.name}/node_guid"))))
     here = f"{CLASS}/{device.name}/device/net"
     listed = files.names(here)
     names = listed if isinstance(listed, tuple) else ()
@@ -273,6 +291,53 @@ def _with_mac(files: Files, mac: str | None) -> str | None:
     listed = files.names(NET) if mac else None
     own = (name for name in listed if files.text(f"{NET}/{name}/address") == mac) if isinstance(listed, tuple) else ()
     return next((name for name in own if files.exists(f"{NET}/{name}/device")), None)
+
+
+def _word(files: Files, path: str, words: dict[str, str]) -> str | Unreadable:
+    """Text such as "4: ACTIVE"; a number that is new to us passes, a known one with another word does not."""
+    text = files.need(path)
+    if isinstance(text, Unreadable):
+        return text
+    number, colon, word = text.partition(": ")
+    if colon and number.isdecimal() and len(number) < 4 and words.get(number, word) == word and word.isprintable():
+        return text
+    return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is not what the kernel writes")
+
+
+def _rate(files: Files, path: str) -> float | Unreadable:
+    """Gb/s; the three parts of "400 Gb/sec (4X NDR)" must agree, else something got lost on the way.
+
+    A word that is new to us passes with a speed that is new to us; old kernels leave SDR out.
+    """
+    text = files.need(path)
+    if isinstance(text, Unreadable):
+        return text
+    match = RATE.fullmatch(text)
+    lane = float(match[1]) / int(match[2]) if match else 0.0
+    if match and (LANE.get(match[3] or "SDR") == lane or (match[3] not in LANE and lane not in LANE.values())):
+        return float(match[1])
+    return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is not what the kernel writes")
+
+
+def _layer(files: Files, path: str) -> str | Unreadable:
+    text = files.need(path)
+    if isinstance(text, Unreadable) or text in LAYERS:
+        return text
+    return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is not one of {', '.join(LAYERS)}")
+
+
+def _lid(files: Files, path: str) -> str | None | Unreadable:
+    text = files.text(path)
+    if not isinstance(text, str) or LID.fullmatch(text):
+        return text
+    return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no LID")
+
+
+def _guid(files: Files, path: str) -> str | None | Unreadable:
+    text = files.text(path)
+    if not isinstance(text, str) or GUID.fullmatch(text):
+        return text
+    return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no GUID")
 
 
 FACT = Fact(Rdma, observe, woken_by=frozenset({Topic.LINK, Topic.RDMA, Topic.DEVICE}))
