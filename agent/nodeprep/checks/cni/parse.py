@@ -91,7 +91,7 @@ CHECK = Check(
         Reason(
             "NotTerways",
             Status.FAIL,
-            "Restart this node's Terway pod, which writes the file anew; take away what changed it.",
+            "Restart this node's Terway pod, which writes the file again; take away what changed it.",
         ),
         Reason(
             "UnknownVersion",

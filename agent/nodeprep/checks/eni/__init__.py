@@ -1,1 +1,1 @@
-"""Questions about the elastic network interfaces of an Alibaba Cloud ECS node: book against book."""
+"""Questions about the elastic network interfaces of an Alibaba Cloud ECS node: record against record."""

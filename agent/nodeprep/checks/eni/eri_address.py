@@ -19,7 +19,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     books = ledger.ledger(seen)
     if books is None:
         return
-    # The primary ENI may be an ERI: then its address is the node's, and rightly so.
+    # The primary ENI may be an ERI: then it rightly has the node's address.
     yield from seen.each([row for row in books.attached if not row.is_primary], verdict)
 
 

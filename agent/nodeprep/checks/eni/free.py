@@ -34,7 +34,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def held(cluster: Cluster, *, member: bool) -> int:
-    """ENIs that records of pods hold, bound or not yet let go: a pod and its NetworkInterface may both name one."""
+    """ENIs that records of pods hold, bound or not yet released. A pod and its NetworkInterface may name the same."""
     return len({one.mac or one.eni or one.record for one in cluster.pod_enis if (one.type == MEMBER_TYPE) is member})
 
 

@@ -23,7 +23,7 @@ def verdict(row: EniRow) -> Verdict | None:
         return Verdict(row.subject, Status.OK, "Listed", f"{row.where} is in the metadata")
     knows = [name for name, said in (("Terway's record", row.record), ("erdma-controller's", row.eri)) if said]
     if not knows and not row.mac.startswith(ENI_MACS):
-        return None  # a NIC that no cloud attached, such as those of a bare-metal instance's own fabric
+        return None  # a NIC that the cloud did not attach, such as one of a bare-metal instance's own fabric
     known = f"{' and '.join(knows)} still has it" if knows else "no other book that was read knows it"
     message = (
         f"the kernel has {row.where} and the metadata does not list it; {known}: detached in the cloud and still "

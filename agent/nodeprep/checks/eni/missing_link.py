@@ -43,7 +43,7 @@ def verdict(row: EniRow) -> Verdict:
     books = row.books
     if not row.is_primary and not books.is_shown_kubernetes and books.may_be_exclusive:
         return cannot_look(row.subject, KUBERNETES)
-    if row.is_primary:  # no pod gets this one, and no record may stand between
+    if row.is_primary:  # no pod gets this ENI, so no record of a pod can explain it
         return missing(row, shows)
     holder = row.holder
     if holder is not None and holder.phase == BOUND_PHASE:

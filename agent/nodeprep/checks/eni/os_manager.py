@@ -25,7 +25,7 @@ from nodeprep.model import (
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     imds = seen.get(Imds)
-    # An instance whose metadata does not answer is one of ECS all the same.
+    # An instance whose metadata does not answer is still an ECS instance.
     if (imds is not None and raw(imds)["instance"] is None) or not seen[Terway].present:
         return
     claims = seen[OsNetwork].claims

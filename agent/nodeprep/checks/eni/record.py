@@ -40,7 +40,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def stale(terway: TerwayNode, want: Want) -> Iterator[Verdict]:
-    """A record that was never synced is that of a node that had no pod yet."""
+    """A record that was never synced belongs to a node that had no pod yet."""
     hours = (terway.synced or 0.0) / 3600
     if hours > want.synced_within:
         message = (

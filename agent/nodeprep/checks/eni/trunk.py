@@ -41,7 +41,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def verdict(named: str, books: Ledger) -> Verdict:
-    """Type and status are Terway's to know, link and attachment the node's; without a record that is half of it."""
+    """Terway's record has the type and the status, the node the link and the attachment."""
     shows = f"the node's annotation {TRUNK} names {named[:60]}"
     terway = books.terway
     if terway is not None and (trouble := in_record(named, terway, shows)) is not None:

@@ -33,7 +33,7 @@ ERIS = "EriQuantity"  # of the ECS instance type
 def judge(seen: Seen) -> Iterator[Verdict]:
     cluster = seen[Cluster]
     if isinstance(raw(cluster)["erdma"], Unreadable) and not (functions(seen) or quantity(cluster)):
-        return  # no ERI and no instance type that has any: elsewhere nobody may read such records
+        return  # no ERI and no instance type that has any: on other nodes these records may be forbidden
     record = cluster.erdma
     if record is None:
         yield from without(seen)
@@ -109,7 +109,7 @@ def devices(seen: Seen) -> tuple[RdmaDevice, ...]:
 
 
 def is_explained(present: tuple[RdmaDevice, ...], seen: Seen) -> bool:
-    """Whether some ERI on the bus has no RDMA device: that is told once, and not of its MAC again."""
+    """Whether some ERI on the bus has no RDMA device: this is said once, and not again for its MAC."""
     return len({device.bdf for device in present}) < len(functions(seen))
 
 

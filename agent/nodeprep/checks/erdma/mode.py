@@ -34,7 +34,7 @@ def verdict(function: Subject, seen: Seen) -> Verdict | None:
     wanted = seen[Want].mode
     mode, shown_by = shown(function.place, seen)
     if not mode:
-        return None  # without a device nothing shows it, and that there is none is told elsewhere
+        return None  # without a device nothing shows the mode, and erdma.device says that there is none
     shows = f"{function.name}: erdma runs in {mode} mode ({shown_by})"
     if wanted is None:
         return Verdict(function, Status.OK, "NothingWanted", f"{shows}; nothing asks for either", None, mode)

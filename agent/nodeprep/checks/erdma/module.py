@@ -39,7 +39,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
             "of erdma.module): is this an instance type with ERIs, and is one attached?"
         )
         yield Verdict(NODE, Status.FAIL, "NoInterface", message, None, "none", VENDOR_DEVICE)
-    # One verdict for each function: whatever else is wrong with it follows from this, and with no other NIC.
+    # One verdict for each function: its other faults follow from this one, and those of other NICs do not.
     yield from (verdict(address, seen[Erdma]) for address in seen[Erdma].functions)
 
 
@@ -73,7 +73,7 @@ CHECK = Check(
         Reason(
             "NotInstalled",
             Status.FAIL,
-            "Install the driver for this kernel anew, with its headers (uname -r, dkms status); after a new kernel "
+            "Install the driver for this kernel again, with its headers (uname -r, dkms status); after a new kernel "
             "dkms has to build it.",
         ),
         Reason(

@@ -47,7 +47,7 @@ def wanted(point: str, mount: Mount | None) -> Verdict:
 
 
 def others(remote: list[Mount]) -> Iterator[Verdict]:
-    """Remote file systems that nobody listed, one verdict for all mounts of each: a pod hangs on them all the same."""
+    """Remote file systems that nobody listed, one verdict for all mounts of each: a pod hangs on these too."""
     alike: dict[tuple[str, str], list[Mount]] = {}
     for mount in remote:
         alike.setdefault((mount.device, mount.source), []).append(mount)
@@ -60,7 +60,7 @@ def others(remote: list[Mount]) -> Iterator[Verdict]:
         if failed:
             message = f"{shows} does not answer ({failed}); what touches it hangs; see its server"
             yield Verdict(subject(first.point), Status.WARN, "RemoteNoAnswer", message, None, failed, "an answer")
-        elif answers:  # one that this user may not ask says nothing, and nobody asked for it
+        elif answers:  # a file system that this user may not ask and that nobody listed
             yield Verdict(subject(first.point), Status.OK, "Answers", shows)
 
 

@@ -74,17 +74,17 @@ CHECK = Check(
             "OtherInstance",
             Status.FAIL,
             "See whether --node is this node. If it is: drain, kubeadm reset (or remove the node from its node pool), "
-            "clear /var/lib/kubelet/pki, join anew.",
+            "clear /var/lib/kubelet/pki, join again.",
         ),
         Reason(
             "OtherType",
             Status.WARN,
-            "kubectl delete node {node}, then systemctl restart kubelet, so that it registers anew.",
+            "kubectl delete node {node}, then systemctl restart kubelet, so that it registers again.",
         ),
         Reason(
             "OtherZone",
             Status.WARN,
-            "kubectl delete node {node}, then systemctl restart kubelet, so that it registers anew.",
+            "kubectl delete node {node}, then systemctl restart kubelet, so that it registers again.",
         ),
     ),
     source="Terway docs/ecs.md (providerID REGION.INSTANCE); Kubernetes well-known labels",

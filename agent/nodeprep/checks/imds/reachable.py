@@ -42,7 +42,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def silent(blind: Unreadable) -> Verdict:
-    # An HTTP server that is busy has no errno: it was reached, and says so itself.
+    # A busy HTTP server gives no errno: it was reached, and says that it is busy.
     busy = blind.kind is Why.IO_ERROR and blind.errno is None
     reason = "Busy" if busy else REASONS.get(blind.kind, "StrangeAnswer")
     message = f"no instance metadata: {blind}; Terway and cloud-init take ENIs and addresses from it"

@@ -16,7 +16,7 @@ from nodeprep.values import Value
 
 FATAL_LINE = Pattern(
     r"timeout\. Will cause a leak of a command resource"  # mlx5/core/cmd.c: the firmware stopped to answer
-    r"|device's health compromised - reached miss count"  # mlx5/core/health.c: its heart stopped
+    r"|device's health compromised - reached miss count"  # mlx5/core/health.c: its health counter stopped
     r"|Fatal error \d+ detected"  # mlx5/core/health.c
     r"|unrecoverable hardware error"  # mlx5/core/health.c, syndrome 8
     r"|PCIe Bus Error: severity=Uncorrect(?:ed|able) \(Fatal\)"  # drivers/pci/pcie/aer.c
@@ -57,7 +57,7 @@ class Nic(Value):
 def judge(seen: Seen) -> Iterator[Verdict]:
     nics = watched(seen)
     if not nics:
-        return  # before the log is asked for: one that is refused says nothing of a node without RDMA
+        return  # before the log is read: a refused log is irrelevant on a node without RDMA
     heard = seen[KernelLog].standing(seen[Want].accept_userspace)
     for nic in nics:
         yield verdict(nic, [line for line in heard if nic.is_meant_by(line)])
@@ -109,7 +109,7 @@ CHECK = Check(
     question="Has the kernel given up on an RDMA NIC?",
     why="After such a line the device may look up and healthy in sysfs while every command to it fails.",
     fix="Drain the node and reboot it; if the line comes again, update the firmware, then replace the NIC. dmesg "
-    "--clear says that it has been dealt with, as does setting the device up anew.",
+    "--clear says that it has been dealt with, as does setting up the device again.",
     reasons=(
         Reason("DeviceFailed", Status.FAIL),
         Reason(

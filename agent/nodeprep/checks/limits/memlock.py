@@ -78,7 +78,7 @@ def maker(own: object) -> Subject:
 
 
 def given(own: InheritedLimit | None, want: Want) -> Verdict | None:
-    """By the agent's own container, for the runtime gives each the limit that it has itself when it makes the pod."""
+    """By the agent's own container: the runtime gives each container the limit that it had when it made the pod."""
     if own is None:
         return None
     limit, name = own.soft, own.runtime or RUNTIME

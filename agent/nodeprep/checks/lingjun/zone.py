@@ -14,7 +14,7 @@ ZONE = "topology.kubernetes.io/zone"
 def judge(seen: Seen) -> Iterator[Verdict]:
     cluster, terway = seen[Cluster], seen.get(Terway)
     if terway is not None and not terway.present:
-        return  # whatever cannot be read of the Node, no vSwitch is for Terway to find
+        return  # without Terway nothing needs a vSwitch, even where the Node cannot be read
     if not cluster.node.is_lingjun or cluster.node.ignored_by_terway:
         return
     config = cluster.eni_config

@@ -21,7 +21,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     # A module at work that the listing lacks, and no index either: the copy kept only some modules.
     partial = any(modules.has(name) is None and not modules.is_loaded(name) for name in at_work)
     if needed_by:
-        # Every consequence follows from the pair, whatever device it shows on: so it is one finding on the node.
+        # Consequences on all devices follow from the pair, so this is one finding on the node.
         gone = [name for name in CORE if name not in at_work and not modules.is_loaded(name)]
         yield verdict(Subject(NODE.place, None, " and ".join(gone or CORE)), needed_by, gone, modules)
     for name in expected.modules:

@@ -15,7 +15,7 @@ BRIDGES_IN_MESSAGE = 8  # bridges named in the message
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    # In a virtual machine, and where nothing tells, redirection must stay: it is what isolates the guests.
+    # In a virtual machine, and where that is unknown, redirection must stay: it isolates the guests.
     system, pci = seen[System], seen[Pci]
     if system.virtual is not False:
         return

@@ -54,7 +54,7 @@ def verdict(device: PciDevice, then: PciDevice | None, seconds: float, want: Wan
 
 
 def grown(then: int, now: int) -> int:
-    """How far a total grew; one that is smaller began anew, because the device was set up anew."""
+    """How far a total grew. A smaller total began again at 0, because the device was set up again."""
     return now - then if now >= then else now
 
 

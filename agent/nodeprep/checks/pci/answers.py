@@ -20,7 +20,7 @@ def verdict(nic: PciDevice, expected: bool) -> Verdict | None:
     if nic.answers is False:
         shows = f"{nic.label} is listed, but its configuration space reads as all ones: it has left the bus"
         return Verdict(nic.subject, Status.FAIL, "NoAnswer", shows, None, "ff ff ff ff", "vendor and device")
-    # A plain NIC without a cable, and one without a driver, may sleep; one that carries RDMA may not.
+    # A NIC without a cable or without a driver may sleep. A NIC that carries RDMA may not.
     if nic.power == POWERED_OFF_STATE and nic.driver and (expected or nic.offers_rdma):
         shows = f"{nic.label} is bound to {nic.driver} and in power state {nic.power}: it has no power"
         return Verdict(nic.subject, Status.FAIL, "NoPower", shows, None, nic.power, "D0")

@@ -12,14 +12,14 @@ from nodeprep.facts.machine.pci import INFINIBAND, UNNAMED, Pci, PciDevice
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict, raw
 from nodeprep.values import Value
 
-# Drivers that hand a device on, to a virtual machine or to user space: somebody took it from us on purpose.
+# Drivers that give a device to a virtual machine or to user space: somebody did this on purpose.
 HANDING_ON = ("vfio-pci", "pci-stub", "uio_pci_generic", "igb_uio", "pciback", "xen-pciback")
 ERDMA = "erdma"
 OWN_LOADER = {ERDMA: "erdma_load"}  # needs a parameter that depends on the node
 
 
 class DriverWish(Value):
-    """Who wants a driver on a NIC, and which if they say so. `firm`: a profile's word, not only its likes'."""
+    """Who wants a driver on a NIC, and which if they say so. `firm`: a profile wants it, and not only its like NICs."""
 
     by: str
     driver: str | None = None
@@ -30,7 +30,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     pci = seen[Pci]
     if not pci.drivers_shown:
         return
-    nics = [nic for nic in pci.nics if not nic.virtual_function]  # virtual functions wait for who takes them
+    nics = [nic for nic in pci.nics if not nic.virtual_function]  # virtual functions wait for their user
     yield from seen.each(nics, lambda nic: verdict(nic, seen) if nic.driver else unbound(nic, seen))
 
 

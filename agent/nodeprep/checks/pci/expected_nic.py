@@ -27,7 +27,7 @@ def present(nic: PciDevice, expected: Expected) -> Verdict | None:
     if nic.address not in expected.devices:
         return None
     want = expected.device(nic, lambda device: device.id)
-    # A profile of a copy without PCI ids names the chip, which no id can be held against.
+    # A profile of a copy without PCI ids names the chip, which cannot be compared with an id.
     if want is not None and ":" in want.value and nic.id and nic.id != want.value:
         shows = f"{nic.label} is in the place of the {want.value} that {want.by} expects: was a board changed?"
         return Verdict(nic.subject, Status.WARN, "OtherDevice", shows, None, nic.id, want.value)
@@ -47,7 +47,7 @@ CHECK = Check(
         Reason(
             "OtherDevice",
             Status.WARN,
-            "Capture the profile anew if the board at {place} was changed on purpose (nodeprep profile capture); else "
+            "Capture the profile again if the board at {place} was changed on purpose (nodeprep profile capture); else "
             "put the {expected} back.",
         ),
         Reason("Present", Status.OK),

@@ -19,7 +19,7 @@ LANE = {2.5: 2.0, 5.0: 4.0, 8.0: 7.88, 16.0: 15.75, 32.0: 31.5, 64.0: 63.0}
 
 
 class LinkWish(Value):
-    """What a NIC's link should be; a part is None where nobody says."""
+    """What a NIC's link should be. A part is None where nothing says so."""
 
     width: Expectancy[int] | None
     speed: Expectancy[float] | None
@@ -35,7 +35,7 @@ class LinkWish(Value):
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    # A virtual function shows no link of its own.
+    # A virtual function does not show a link of its own.
     nics = [nic for nic in seen[Pci].nics if not nic.virtual_function]
     yield from seen.each(nics, lambda nic: verdict(nic, nics, seen))
 

@@ -15,7 +15,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     system, pci = seen[System], seen[Pci]
     homes = set(nodes(pci.gpus))
     nics = [nic for nic in pci.nics if nic.rdma and not nic.virtual_function]
-    # Virtual machines show what their host made up; with one node, or no GPU, there is nothing to be near to.
+    # Virtual machines show what their host invented. With one NUMA node or without GPUs there is nothing to be near to.
     if system.virtual is not False or len(homes) < 2:
         return
     expected = seen[Expected]
@@ -25,7 +25,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def nodes(devices: Iterable[PciDevice]) -> list[int]:
-    """The NUMA nodes of those that say one: they are the surroundings of the NIC that is judged."""
+    """The NUMA nodes of the devices that have one."""
     return [node for device in devices if isinstance(node := raw(device)["numa"], int)]
 
 

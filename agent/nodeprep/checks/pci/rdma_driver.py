@@ -27,7 +27,7 @@ SOFTWARE = {"rxe": "rdma_rxe", "siw": "siw"}  # link type and module (alias rdma
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    # Virtual functions are nobody's expectation: what they offer is for who takes them.
+    # Virtual functions are not expected: what they offer is for their user.
     nics = [nic for nic in seen[Pci].nics if not nic.virtual_function]
     yield from seen.each(nics, lambda nic: verdict(nic, seen))
 
@@ -40,7 +40,7 @@ def verdict(nic: PciDevice, seen: Seen) -> Verdict | None:
     if nic.rdma or any(device.parent is None for device in here):
         return offered(nic)
     if any(not device.bdf for device in seen[Rdma].devices):
-        return None  # a copy that lost the way from device to NIC: any of them may be this one's
+        return None  # a copy that lost the links from device to NIC: any of them may belong to this NIC
     idle = [one.name for one in nic.auxiliaries if one.driver is None] if seen[Pci].drivers_shown else []
     if idle:
         return no_driver(nic, idle[0], want, seen)
@@ -71,7 +71,7 @@ def no_driver(nic: PciDevice, offer: str, want: DeviceWant | None, seen: Seen) -
     if want is not None and not want.rdma:
         return Verdict(nic.subject, Status.OK, "NotNeeded", f"{shows}; {expected.by} expects none")
     module, modules = AUXILIARY_DRIVERS.get(offer.rpartition(".")[0], ""), seen.get(Modules)
-    # Unknown to us, it is known by its alias: what modprobe takes too.
+    # A link type that is not in this table: its alias names it, and modprobe takes the alias too.
     load = {"module": module or f"auxiliary:{offer.rpartition('.')[0]}"}
     kin = carriers(seen).intersection(one.address for one in likes)
     if want is None and expected.shortage is None and carriers(seen) and not kin:

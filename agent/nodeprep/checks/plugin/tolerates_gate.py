@@ -94,13 +94,13 @@ def verdict(pod: Pod, served: str, want: Want) -> Verdict:
 
 
 def not_tolerated(pod: Pod, want: Want) -> tuple[str, ...]:
-    """The keys of the taints in force that would keep a DaemonSet from making this pod anew."""
+    """The keys of the taints in force that would keep a DaemonSet from recreating this pod."""
     return tuple(key for key in want.taints if not any(one.tolerates(key, NO_SCHEDULE) for one in pod.tolerations))
 
 
 def lifts_taint(missing: Iterable[str], want: Want) -> bool:
     """Whether no taint is set beside a pod that serves something and does not tolerate these."""
-    return want.unhealthy_taint in missing  # the other one is set by others (decide.bearing.OTHERS_TAINT)
+    return want.unhealthy_taint in missing  # the kubelet, node pool or autoscaler sets the other one
 
 
 def named(key: str) -> str:
@@ -134,10 +134,10 @@ def is_of_template(toleration: Toleration, pod: Pod) -> bool:
 CHECK = Check(
     id="plugin.tolerates-gate",
     question="Does every pod here that serves a device plugin or the network of pods tolerate nodeprep's taints?",
-    why="Under a taint that it does not tolerate a DaemonSet never makes its pod anew: the plugin that the node lacks "
+    why="Under a taint that it does not tolerate a DaemonSet never recreates its pod: the plugin that the node lacks "
     "stays away because the node lacks it. Our own taint is not set while it would keep such a pod away.",
     fix="Paste the tolerations that the message names; where Helm or an operator owns the DaemonSet, set them there "
-    "(docs/plugins.md). Then wait until its pods are made anew.",
+    "(docs/plugins.md). Then wait until its pods are recreated.",
     reasons=(
         Reason("NoController", Status.OK),
         Reason("NoDaemonSet", Status.OK),

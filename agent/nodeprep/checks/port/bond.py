@@ -25,7 +25,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 def verdict(bond: Link, wanted_by: str | None, links: Links) -> Verdict | None:
     legs = links.legs(bond.name)
     if not legs and links.addresses is None and bond.connected:
-        return None  # a dead tree that does not record who is whose master
+        return None  # a dead tree that does not record the masters of links
     shows = f"bond {bond.name}: " + (", ".join(f"{leg.name} {leg.operstate}" for leg in legs) or "no legs")
     up = [leg for leg in legs if leg.connected]
     told = f"{len(up)} of {len(legs)}"

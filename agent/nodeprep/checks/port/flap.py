@@ -67,7 +67,7 @@ def carriers(port: Port, links: Links) -> tuple[Link, ...]:
 
 
 def earlier(link: Link, links: Links) -> Link | None:
-    """The same interface in another look, whatever it was called: a driver that is bound anew makes another one."""
+    """The same interface in another look, under any name: a driver that is bound again makes a new one."""
     return next(
         (one for one in links.links if one.index == link.index and one.subject.place == link.subject.place), None
     )
@@ -81,7 +81,7 @@ def lost(now: Link, then: Link | None) -> int | None:
 
 
 def links_downed(port: Port, seen: Seen, before: Seen) -> int | None:
-    """By how much the port's own counter grew; None if nothing tells, or if an administrator had a part in it."""
+    """By how much the port's own counter grew; None if nothing tells, or if an administrator caused it."""
     now, then = seen.get(Counters), before.get(Counters)
     counters, old = now.of(port) if now else None, then.of(port) if then else None
     if counters is None or old is None or LINK_DOWNED in old.saturated:

@@ -35,7 +35,7 @@ def verdict(port: Port, node: GidContext) -> Verdict | None:
     if wanted_by is None or port.gids is None or not is_roce(port, node.rdma):
         return None
     shows, wants = f"{port.where} ({port.netdev or 'no netdev'})", f"one is wanted by {wanted_by}"
-    # Only where no entry that can be read will do, one that cannot be read matters: then reading it raises.
+    # An unreadable entry matters only where no readable entry fits: then reading it raises.
     routable = [gid for gid in port.gids if gid.readable and gid.routable] or [gid for gid in port.gids if gid.routable]
     if not routable:
         message = (
@@ -82,7 +82,7 @@ def majority(port: Port, ports: tuple[Port, ...]) -> str | None:
 
 
 def is_fresh(gid: Gid, port: Port, links: Links | None) -> bool:
-    """Whether its address is on its netdev still; taken for granted where addresses or the netdev are not shown."""
+    """Whether its address is still on its netdev. True where addresses or the netdev are not shown."""
     link = links.named(gid.netdev or port.netdev) if links else None
     if links is None or link is None or links.addresses is None:
         return True
@@ -98,7 +98,7 @@ def eight_groups(address: str) -> str:
 
 
 def remedy(port: Port, node: GidContext) -> Remedy | None:
-    """Only an Elastic RDMA interface's address is known to somebody: to the cloud."""
+    """A remedy for Elastic RDMA interfaces only: the cloud knows their address."""
     device = node.rdma.device(port.device)
     if device is None or device.id != VENDOR_DEVICE or not port.netdev:
         return None

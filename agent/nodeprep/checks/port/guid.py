@@ -17,7 +17,7 @@ ZERO = "0000:0000:0000:0000"
 def judge(seen: Seen) -> Iterator[Verdict]:
     expected, rdma = seen[Expected], seen[Rdma]
     wanted = {port.device: by for port in rdma.ports if (by := expected.of(port)) is not None}
-    # A management device beside another on its PCI function has that one's GUID.
+    # A management device has the GUID of the other device on its PCI function.
     shared = Counter(guid for guid, _ in {(raw(device)["node_guid"], device.place) for device in rdma.devices})
     yield from seen.each(rdma.devices, lambda device: of_device(device, wanted.get(device.name), shared))
     fabric = [port for port in rdma.ports if inventory.is_active(port) and expected.of(port) is not None]

@@ -13,7 +13,7 @@ from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, S
 def judge(seen: Seen) -> Iterator[Verdict]:
     expected, rdma, links = seen[Expected], seen[Rdma], seen.get(Links)
     if expected.missing_devices or expected.missing_ports:
-        return  # the kernel counts without gaps: every name behind a lost device is a consequence of that loss
+        return  # the kernel counts without gaps: a lost device changes every later name
     devices = {device.name: device.bdf for device in rdma.devices}
     for device in rdma.devices:
         name = expected.device(device, lambda want: want.rdma)
@@ -30,7 +30,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def is_comparable(thing: RdmaDevice | Port, expected: Expected) -> bool:
-    """Whether the profile speaks of this very slot: a node with other slots may count its devices in another order."""
+    """Whether the profile means this slot. A node with other slots may count its devices in another order."""
     return bool(thing.bdf) and thing.bdf not in expected.moved
 
 

@@ -10,7 +10,7 @@ from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
 
 ETHERNET = "Ethernet"
-# NUD states (include/uapi/linux/neighbour.h). PROBE tells nothing yet; NOARP is how multicast and loopback stand there.
+# NUD states (include/uapi/linux/neighbour.h). PROBE tells nothing yet; multicast and loopback have NOARP.
 SILENT_STATES = ("FAILED", "INCOMPLETE")
 ANSWERED_STATES = ("REACHABLE", "STALE", "DELAY", "PERMANENT")
 

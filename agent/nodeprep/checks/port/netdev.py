@@ -48,7 +48,7 @@ def without(port: Port, named: str | None, seen: Seen) -> Verdict | None:
     live = seen[Links].addresses is not None
     shows = f"{port.where} has no netdev here ({port.netdev or named or 'its name is not shown'})"
     if live and inventory.is_active(port) and port.layer == ETHERNET:
-        # Its driver takes the state from the netdev: there is one, in the network namespace of some container.
+        # Its driver takes the state from the netdev, so there is one: in the network namespace of a container.
         return Verdict(port.subject, Status.OK, "NetdevElsewhere", f"{shows}, so another network namespace holds it")
     if not live and not others_have_one(port, seen):
         return None  # a tree that records no netdevs of RDMA ports

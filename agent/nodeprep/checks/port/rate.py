@@ -12,7 +12,7 @@ from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, S
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     expected = seen[Expected]
-    # A port that is not ACTIVE shows the rate of no link at all.
+    # The rate of a port that is not ACTIVE is not the rate of a link.
     yield from seen.each(filter(inventory.is_active, seen[Rdma].ports), lambda port: verdict(port, expected))
 
 

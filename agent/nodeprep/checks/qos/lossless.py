@@ -25,7 +25,7 @@ from nodeprep.model import (
 )
 from nodeprep.values import Value, field
 
-RNIC = "4"  # enum rdma_node_type: iWARP runs over TCP, which bears loss
+RNIC = "4"  # enum rdma_node_type: iWARP runs over TCP, which tolerates loss
 
 
 class Want(Value):

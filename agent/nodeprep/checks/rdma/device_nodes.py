@@ -39,7 +39,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     shown, devices = seen[DevNodes], seen[Rdma].devices
     found = shown.nodes or ()
     if not devices or not (found or shown.live):
-        return  # who unpacks a copy as an ordinary user makes no device: only one that has some can lack others
+        return  # a copy that an ordinary user unpacked has no devices: only a copy with some devices can lack others
     nodes = {node.name: node for node in found}
     verbs, mads = shown.verbs or (), shown.mads or ()
     yield from seen.each(devices, lambda device: judge_device(device, of(device, verbs), of(device, mads), nodes))

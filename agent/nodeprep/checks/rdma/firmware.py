@@ -39,7 +39,7 @@ def verdict(
 ) -> Verdict | None:
     board, version = device.board, device.firmware
     if not board or not version:
-        return None  # software has none, and cloud drivers that show no board make up a version of their own
+        return None  # software has no firmware, and cloud drivers that show no board invent a version
     shows = f"{device.where} (board {board}) runs firmware {version}"
     wanted, by = wish(device, board, devices, expected, allowed)
     if wanted is None:
@@ -75,7 +75,7 @@ CHECK = Check(
     id="rdma.firmware",
     question="Does every RDMA device run the firmware that it should?",
     why="One NIC on other firmware has other defaults and other bugs: unequal congestion control slows every rank.",
-    fix="Flash {expected} and reset the device or reboot while no job runs; then capture the profile anew.",
+    fix="Flash {expected} and reset the device or reboot while no job runs; then capture the profile again.",
     reasons=(
         Reason("NothingWanted", Status.OK),
         Reason("AsWanted", Status.OK),

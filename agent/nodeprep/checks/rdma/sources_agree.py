@@ -81,7 +81,7 @@ def port(ours: Port, theirs: NetlinkPort, links: Links | None) -> dict[Key, Diff
         ("state", raw(ours)["state"], theirs.state),
         ("phys_state", raw(ours)["physical"], theirs.physical),
     ):
-        # What cannot be read in one book is no disagreement, and port.state says so.
+        # A value that one source cannot read is not a disagreement, and port.state reports it.
         if isinstance(shown, str) and told is not None and shown.partition(":")[0] != str(told):
             text = f"port {ours.number} {name} {shown!r} in sysfs, {told} by netlink"
             found[ours.device, ours.number, name] = Difference(text, moves=True)

@@ -58,7 +58,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def shows_that_verbs_are_missing(seen: Seen) -> bool:
-    """Whether a dead tree proves it: a class that is not there, or is empty, may only not have been copied."""
+    """Whether a dead tree proves it. A class that is missing or empty may not have been copied."""
     if seen[DevNodes].verbs is not None:
         return False
     modules = seen.get(Modules)
@@ -133,7 +133,7 @@ CHECK = Check(
         Reason(
             "NoEntry",
             Status.FAIL,
-            "See the kernel log: dmesg | grep -e {name} -e {place}; then drain the node and load its driver anew.",
+            "See the kernel log: dmesg | grep -e {name} -e {place}; then drain the node and reload its driver.",
         ),
         Reason("UmadNotLoaded", Status.WARN, "modprobe ib_umad; keep it with a line in /etc/modules-load.d/."),
         Reason(

@@ -44,7 +44,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def without(seen: Seen) -> Iterator[Verdict]:
-    """A host that runs no pods may do without, by design; one that runs pods too, if its network is isolated."""
+    """A host without pods may have no default route by design; a host with pods too, if its network is isolated."""
     routes, imds, status = seen[Routes], seen.get(Imds), Status.FAIL
     if is_terway(seen):
         who = "Terway finds the node's own address by it"
@@ -52,7 +52,7 @@ def without(seen: Seen) -> Iterator[Verdict]:
         message = "no IPv4 default route in table main, and another table or route leads out: see ip rule"
         yield Verdict(NODE, Status.OK, "OtherWay", message, observed="none in table main")
         return
-    elif imds is not None and raw(imds)["instance"] is not None:  # unreadable too: that often follows from this
+    elif imds is not None and raw(imds)["instance"] is not None:  # unreadable counts too
         who = "an ECS instance has one"
     elif routes.out:
         who, status = f"{len(routes.out)} pods run here", Status.WARN
@@ -87,7 +87,7 @@ def on_ecs(first: list[Route], instance: Instance, seen: Seen) -> Verdict:
     def verdict(status: Status, reason: str, message: str) -> Verdict:
         return Verdict(subject(instance, seen), status, reason, message, observed=shown(first), expected=wants)
 
-    # Whoever brings another network than Terway may well mean it: an overlay, a NAT gateway of one's own.
+    # With another network than Terway this may be intended: an overlay, an own NAT gateway.
     other = Status.FAIL if is_terway(seen) else Status.WARN
     if len(first) > 1:
         message = f"{len(first)} default routes of the same metric: {shows}; take the others away (ip route del)"
@@ -101,7 +101,7 @@ def on_ecs(first: list[Route], instance: Instance, seen: Seen) -> Verdict:
 
 
 def primary_of(instance: Instance, links: Links | None) -> Link | None:
-    """None where there is no such link: eni.missing-link says so."""
+    """None where the link is missing: eni.missing-link says so."""
     found = links.links if links else ()
     return next((link for link in found if link.physical and link.own_mac == instance.primary_mac), None)
 

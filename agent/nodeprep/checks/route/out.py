@@ -80,13 +80,13 @@ def is_cut_off(answer: RouteAnswer, seen: Seen) -> bool:
 def refused(answer: RouteAnswer, seen: Seen, *, ours: bool) -> WayFault:
     cause = refusal.refusal(answer, seen[Routes], seen.get(Sysctls))
     remedy = None
-    if ours and cause.key:  # the playbook sets what Terway needs; another CNI may want otherwise
+    if ours and cause.key:  # the playbook sets what Terway needs; another CNI may need something else
         remedy = Remedy("sysctl_terway", {"key": cause.key, "value": "1" if cause.reason == "ForwardingOff" else "0"})
     return WayFault(answer, cause.reason, cause.words, remedy, cause.key)
 
 
 def elsewhere(answer: RouteAnswer, enis: EniTables) -> WayFault | None:
-    """Where a pod of a shared ENI leaves by another interface than that ENI; by what its rule or the books say."""
+    """Where a pod of a shared ENI leaves by another interface than that ENI; by what its rule or the records say."""
     table, restart = enis.table_of(answer.pod), Remedy("terway_restart")
     link = enis.link_of(answer.pod)
     if link is None and table is not None:
@@ -125,8 +125,8 @@ CHECK = Check(
     why="Rules, routes, filters and forwarding decide together: only the kernel's own answer shows what comes of them.",
     fix="Take away the rule or route that the message names (ip rule, ip route show table all).",
     reasons=(
-        Reason("OtherInterface", Status.FAIL, "Restart this node's Terway pod: it writes its rules and routes anew."),
-        Reason("OtherTable", Status.FAIL, "Restart this node's Terway pod: it writes its rules and routes anew."),
+        Reason("OtherInterface", Status.FAIL, "Restart this node's Terway pod: it writes its rules and routes again."),
+        Reason("OtherTable", Status.FAIL, "Restart this node's Terway pod: it writes its rules and routes again."),
         Reason("WayOut", Status.OK),
         Reason("Prohibited", Status.FAIL),
         Reason("Unreachable", Status.FAIL),
@@ -134,12 +134,12 @@ CHECK = Check(
         Reason(
             "NoRoute",
             Status.FAIL,
-            "ip rule, ip route show table all; restart the pod of the CNI: it writes its routes anew.",
+            "ip rule, ip route show table all; restart the pod of the CNI: it writes its routes again.",
         ),
         Reason(
             "Refused",
             Status.FAIL,
-            "ip rule, ip route show table all; restart the pod of the CNI: it writes its rules and routes anew.",
+            "ip rule, ip route show table all; restart the pod of the CNI: it writes its rules and routes again.",
         ),
         Reason("StrictFilter", Status.FAIL, "sysctl -w {key}=0, and the same in /etc/sysctl.d."),
         Reason("ForwardingOff", Status.FAIL, "sysctl -w {key}=1, and the same in /etc/sysctl.d."),

@@ -29,12 +29,12 @@ class Refusal(Value):
 
 
 def refusal(answer: RouteAnswer, routes: Routes, sysctls: Sysctls | None) -> Refusal:
-    """The cause of an answer's errno; without sysctls, those that are left are named."""
+    """The cause of an answer's errno. Without sysctls, all possible causes are named."""
     code = answer.errno or 0
     rule = next((one for one in routes.rules if one.action == RULES.get(code) and applies(one, answer)), None)
     if rule is not None:
         return Refusal(REASONS[rule.action], f"rule {rule} refuses it ({name(code)}); see ip rule")
-    # The kernel looks whether it may forward only where it found no way, and then says this in any case.
+    # The kernel checks forwarding only where it found no route, and then answers this in any case.
     if code == errno.EHOSTUNREACH and sysctls is not None and is_closed(answer, sysctls):
         return closed(answer, sysctls)
     route = refusing_route(answer, routes, ROUTES.get(code))
@@ -77,7 +77,7 @@ def closed(answer: RouteAnswer, sysctls: Sysctls | None) -> Refusal:
 
 
 def applies(rule: RoutingRule, answer: RouteAnswer) -> bool:
-    """Whether a rule is about a packet. One with a mark is not: what is asked about has none."""
+    """Whether a rule is about a packet. A rule with a mark is not: the packet has none."""
     if rule.family != "inet" or rule.mark or rule.oif or rule.iif not in ("", answer.iif):
         return False
     matches = within(answer.source, rule.source) and within(answer.destination, rule.destination)

@@ -21,7 +21,7 @@ PODS_IN_MESSAGE = 3  # pods in one message
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     routes, sysctls = seen[Routes], seen.get(Sysctls)
-    mute = {answer.pod for answer in routes.out if answer.errno}  # of these route.out says why
+    mute = {answer.pod for answer in routes.out if answer.errno}  # route.out says why
     asked = [answer for answer in routes.back if answer.errno != errno.ENODEV]
     causes = {answer: refusal.refusal(answer, routes, sysctls) for answer in asked if answer.errno}
     stopped = [one for one, cause in causes.items() if one.pod not in mute or cause.reason == FILTER]
@@ -51,7 +51,7 @@ def verdict(stopped: list[RouteAnswer], seen: Seen) -> Verdict:
 
 
 def without_way(seen: Seen) -> Verdict | None:
-    """Pods of Terway's whose host route is gone or leads away: by their rules, for nothing else tells of them."""
+    """Pods of Terway's whose host route is gone or leads away: only their rules show them."""
     terway, cluster = seen.get(Terway), seen.get(Cluster)
     if terway is None or not terway.present:
         return None
@@ -66,7 +66,7 @@ def without_way(seen: Seen) -> Verdict | None:
             f"route anew when its pod starts, if the pod's veth is up: see ip route get {lost[0][0]}, ip link"
         )
         return Verdict(NODE, Status.FAIL, "NoRouteToPod", message, restart, f"{len(lost)} pods", "none")
-    if found and cluster is None:  # with Kubernetes, route.rules tells of what is left over
+    if found and cluster is None:  # with Kubernetes, route.rules reports what is left over
         message = (
             f"{listed(found)}, and rules {TO_POD} and {FROM_POD}: nothing reaches the pod, or it is gone and they are "
             "left over: see whether a pod has that address (kubectl get pods -A -o wide)"
@@ -91,7 +91,7 @@ CHECK = Check(
         Reason(
             "NoRouteToPod",
             Status.FAIL,
-            "ip link set the pod's veth up, then restart this node's Terway pod: it adds the route anew.",
+            "ip link set the pod's veth up, then restart this node's Terway pod: it adds the route again.",
         ),
         Reason(
             "RulesWithoutRoute",
@@ -105,12 +105,12 @@ CHECK = Check(
         Reason(
             "NoRoute",
             Status.FAIL,
-            "ip rule, ip route show table all; restart the pod of the CNI: it writes its routes anew.",
+            "ip rule, ip route show table all; restart the pod of the CNI: it writes its routes again.",
         ),
         Reason(
             "Refused",
             Status.FAIL,
-            "ip rule, ip route show table all; restart the pod of the CNI: it writes its rules and routes anew.",
+            "ip rule, ip route show table all; restart the pod of the CNI: it writes its rules and routes again.",
         ),
         Reason("StrictFilter", Status.FAIL, "sysctl -w {key}=0, and the same in /etc/sysctl.d."),
         Reason("ForwardingOff", Status.FAIL, "sysctl -w {key}=1, and the same in /etc/sysctl.d."),

@@ -97,7 +97,7 @@ def misled(link: Link, enis: EniTables, found: list[Route]) -> tuple[Route | Non
 
 
 def of_nobody(table: int, enis: EniTables) -> Verdict:
-    """A table whose number belongs to no interface: its ENI is gone, or it is no table of Terway's."""
+    """A table whose number belongs to no interface: its ENI is gone, or the table is not Terway's."""
     pods, found = pods_of(table, enis.routes), defaults(table, enis.routes)
     sources = [rule.source.removesuffix("/32") for rule in enis.routes.rules if rule.table == table]
     known = (enis.subject(source, None) for source in sources if source)

@@ -12,7 +12,7 @@ DROP = "drop"
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    # Other CNIs add the rules that let their pods through, whatever Docker made of the policy.
+    # Other CNIs add rules for their pods, so Docker's policy does not matter there.
     if not seen[Terway].present:
         return
     dropping = [chain for chain in seen[Netfilter].forward if chain.policy == DROP]

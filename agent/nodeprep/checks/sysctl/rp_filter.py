@@ -8,12 +8,12 @@ from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.network.sysctls import Persisted, Sysctls
 from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
-OFF, STRICT = "0", 1  # Documentation/networking/ip-sysctl.rst; 2 is loose, which lets policy routes be
+OFF, STRICT = "0", 1  # Documentation/networking/ip-sysctl.rst; 2 is loose, which allows policy routes
 INTERFACES_IN_MESSAGE = 3  # interfaces in one message
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    # Other CNIs see to it themselves, and some want it strict (Calico): of those route.reverse-path asks the kernel.
+    # Other CNIs set it themselves, and some want it strict (Calico): for those, route.reverse-path asks the kernel.
     if seen[Terway].present:
         yield verdict(seen[Sysctls])
 

@@ -40,7 +40,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def wanted_by(terway: Terway, cni: Cni | None) -> str | None:
-    """Who says that the data path is eBPF's: what Terway decided at its start, else its configuration; or nobody."""
+    """Who says that the data path uses eBPF: Terway at its start, else its configuration. None: nobody."""
     if terway.capabilities and terway.capabilities.get("datapath"):
         return "node_capabilities" if terway.capabilities["datapath"].lower() == DATAPATH else None
     for file in (cni.files if cni else None) or ():

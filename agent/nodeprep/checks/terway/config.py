@@ -22,7 +22,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     if config is not None and not faults:
         yield Verdict(NODE, Status.OK, "Sound", f"ConfigMap {config.name} is sound and fits this node")
         return
-    # On ECS Terway makes do with what the instance has; on Lingjun there is nothing to make do with.
+    # On ECS, Terway uses what the instance has. On Lingjun the instance has nothing to use.
     status = Status.FAIL if lingjun else Status.WARN
     name = config.name if config is not None else "kube-system/eni-config"
     reason, (observed, expected) = faults[0][0], faults[0][2:]

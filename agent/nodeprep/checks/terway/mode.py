@@ -64,7 +64,7 @@ def agreed(label: str, said: str, wanted: Literal["shared", "exclusive"] | None)
 
 
 def mode(words: Mapping[str, str], key: str) -> str:
-    """What Terway takes the words for."""
+    """How Terway reads these words."""
     return ENI_ONLY if terway.is_eni_only(words.get(key, "")) else SHARED
 
 
@@ -78,7 +78,7 @@ CHECK = Check(
         Reason(
             "ModeMismatch",
             Status.FAIL,
-            "Put the label back as the node was made, or make the node anew; nothing may change it on a living node.",
+            "Put the label back as the node was made, or recreate the node; nothing may change it on a running node.",
         ),
         Reason("Mode", Status.OK),
         Reason("OtherMode", Status.FAIL),

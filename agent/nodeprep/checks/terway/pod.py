@@ -40,7 +40,7 @@ def verdict(pods: list[Pod], node: str) -> Verdict:
         return refused(pod, init)
     dead = next((one for one in pod.containers if not one.init and not one.ready), None)
     where = f"{dead.name} is {dead.state}, {dead.restarts} restarts" if dead else f"phase {pod.phase}"
-    # One that waits is started again by the kubelet, or cannot be: only one that runs and does nothing can be helped.
+    # The kubelet restarts a waiting container, or cannot. A restart only helps one that runs and does nothing.
     about = {"pod": pod.name, "container": dead.name if dead else "terway"}
     runs = dead is not None and dead.state == "running"
     message = f"{pod.where} is not Ready: {where}; see {LOGS_COMMAND.format_map(about)}"
@@ -86,7 +86,7 @@ CHECK = Check(
             Status.FAIL,
             "Mend the ConfigMap kube-system/eni-config (terway.config), then kubectl -n kube-system delete pod {pod}.",
         ),
-        Reason("ModeChanged", Status.FAIL, "Put the node's label back, or make the node anew (terway.mode)."),
+        Reason("ModeChanged", Status.FAIL, "Put the node's label back, or recreate the node (terway.mode)."),
         Reason(
             "MountFailed",
             Status.FAIL,

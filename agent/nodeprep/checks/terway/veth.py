@@ -66,7 +66,7 @@ CHECK = Check(
     id="terway.veth",
     question="Has every running pod the veth that Terway makes for it, and is it up?",
     why="A pod without it is Running and Ready for Kubernetes, and cut off from services, probes and its peers.",
-    fix="Delete the pod, so that its controller makes it anew (kubectl -n {namespace} delete pod {pod}); where many "
+    fix="Delete the pod, so that its controller recreates it (kubectl -n {namespace} delete pod {pod}); where many "
     "lack it, see which CNI made their network.",
     reasons=(
         Reason("NoVeth", Status.WARN),

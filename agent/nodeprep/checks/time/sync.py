@@ -29,7 +29,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     clock, want = seen[Clock], seen[Want]
     shows = f"the clock is off by {clock.offset:.3f} s, at most by {clock.max_error:.3f} s"
     look = "see chronyc tracking, or timedatectl timesync-status"
-    # chronyd without `rtcsync` keeps the clock and never sets the flag: the error that it feeds the kernel tells.
+    # chronyd without `rtcsync` keeps the clock and never sets the flag. The error that it gives the kernel tells this.
     if not clock.synchronised and clock.max_error >= UNKEPT_CLOCK_ERROR_SECONDS:
         message = f"nothing keeps the node's clock: no NTP or PTP service runs, or it reaches no server; {look}"
         yield Verdict(NODE, Status.WARN, "NotSynchronised", message, None, "not synchronised", "synchronised")

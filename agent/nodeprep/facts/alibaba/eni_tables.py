@@ -78,7 +78,7 @@ def of(link: Link) -> Subject:
 
 
 def astray(routes: Routes, links: Links | None) -> Iterator[tuple[str, Route | None]]:
-    """Addresses with both of Terway's rules and no way to a pod: no host route, or one to a NIC or to nowhere.
+    """Addresses that have both of Terway's rules and no route to a pod: no host route, or one to a NIC or to nowhere.
 
     Such a pod is not among those that `Routes` asks the kernel about: those are found by their host routes.
     """
@@ -96,7 +96,7 @@ def astray(routes: Routes, links: Links | None) -> Iterator[tuple[str, Route | N
 
 
 def eni_tables(seen: Seen) -> EniTables:
-    """Books that could not be read are left out, and named."""
+    """Records that could not be read are left out and named."""
     instance, no_instance = _shown(seen, Imds, "instance")
     records, no_records = _shown(seen, Cluster, "terway")
     links, no_links = _shown(seen, Links)

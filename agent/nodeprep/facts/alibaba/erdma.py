@@ -75,7 +75,7 @@ def observe(host: Host) -> Erdma | Unreadable:
 
 
 def _is_one(files: Files, address: str) -> bool:
-    """One whose vendor does not yield is not taken for one: on any other node it would raise an alarm about nothing."""
+    """False where the vendor cannot be read: on other nodes this would be a false alarm."""
     vendor, device = VENDOR_DEVICE.split(":")
     here = f"{DEVICES}/{address}"
     return files.text(f"{here}/vendor") == f"0x{vendor}" and files.text(f"{here}/device") == f"0x{device}"
@@ -102,7 +102,7 @@ def _compat(text: str | None | Unreadable) -> bool | None | Unreadable:
 
 
 def _deferred(text: str | None | Unreadable) -> tuple[str, ...] | None:
-    """Only an explanation: that a function has no driver shows elsewhere, so what cannot be read here is no loss."""
+    """Only an explanation. A missing driver is found elsewhere, so a file that cannot be read here loses nothing."""
     if not isinstance(text, str):
         return None
     words = (line.split()[0] for line in text.splitlines() if line.strip())

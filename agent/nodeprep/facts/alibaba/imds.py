@@ -16,7 +16,7 @@ ECS = "Alibaba Cloud ECS"  # cloud-init, DataSourceAliYun.ALIYUN_PRODUCT
 
 @shown
 class Imds(Shown):
-    """`instance` is None where this is no ECS instance: then nobody was asked. It is Unreadable where none answered.
+    """`instance` is None on a node that is not an ECS instance: nothing was asked. It is Unreadable without an answer.
 
     `milliseconds` is how long the answers took altogether, None where there were none.
     """
@@ -27,7 +27,7 @@ class Imds(Shown):
 
 
 def observe(host: Host) -> Imds:
-    """Asks on ECS instances only: elsewhere its address may be anybody's."""
+    """Ask on ECS instances only: elsewhere another machine may have its address."""
     at, product = host.now(), host.files.text(PRODUCT)
     if isinstance(product, Unreadable) and product.kind is not Why.MALFORMED:
         return Imds(at, guarded(product), None)

@@ -1,7 +1,7 @@
-"""The ENI ledger: a row for each MAC address, and what each book says of it.
+"""The ENI ledger: a row for each MAC address, and what each source says about it.
 
-The books are the instance metadata, the kernel's links, Terway's Node record, the ENIs that pods hold, the ErdmaDevice
-record and the GUIDs of RDMA devices. A name is no evidence: links are matched by MAC address alone.
+The sources are the instance metadata, the kernel's links, Terway's Node record, the ENIs that pods hold, the
+ErdmaDevice record and the GUIDs of RDMA devices. Links are matched by MAC address only, never by name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TABLES = 1000  # terway plugin/datapath: the table of an ENI is 1000 + the index
 
 
 class EniRow(Value, dict=True):
-    """One ENI. Each book is read when it is asked for: one that cannot be read raises CannotLook there, not before."""
+    """One ENI. Each source is read when its property is read. CannotLook is raised there and not before."""
 
     mac: str
     metadata: Interface | None
@@ -40,7 +40,7 @@ class EniRow(Value, dict=True):
 
     @property
     def eni(self) -> str:
-        """Its id, as far as the metadata tells it: words about an ENI must not fail for want of its name."""
+        """Its id, "" where the metadata does not tell it: a message about an ENI must not fail because of its name."""
         said = raw(self.metadata)["eni"] if self.metadata else ""
         return said if isinstance(said, str) else ""
 
@@ -89,7 +89,7 @@ class EniRow(Value, dict=True):
 
     @property
     def is_returned(self) -> bool:
-        """Whether it waits for the next pod that gets an ENI for itself: such a link is down and has no address."""
+        """Whether it waits for the next pod that gets a whole ENI: its link is down and has no address."""
         return self.link is not None and RETURNED_LINK.fullmatch(self.link.name) is not None
 
     @property
@@ -111,7 +111,7 @@ class EniRow(Value, dict=True):
         return tuple(address for address in found or () if address.scope == "global")
 
     def pods(self) -> tuple[str, ...]:
-        """Whom its link carries: source addresses that rules send to its table, else pods in Terway's record."""
+        """Who uses its link: source addresses that rules send to its table, else pods in Terway's record."""
         routes = self.books.seen.get(Routes)
         table = TABLES + self.link.index if self.link and self.link.index is not None else None
         rules = routes.rules if routes else ()
@@ -122,7 +122,7 @@ class EniRow(Value, dict=True):
 
 
 class Ledger(Value, dict=True):
-    """The books of an ECS instance, opened."""
+    """The sources of an ECS instance, side by side."""
 
     seen: Seen
     instance: Instance
@@ -155,7 +155,7 @@ class Ledger(Value, dict=True):
 
     @property
     def has_terway(self) -> bool:
-        """Whether Terway is this node's CNI: by what lies on the node: an API server may be out of reach."""
+        """Whether Terway is this node's CNI. Files on the node say so, because the API server may be out of reach."""
         terway = self.seen.get(Terway)
         return terway is not None and terway.present
 
@@ -196,6 +196,6 @@ class Ledger(Value, dict=True):
 
 
 def ledger(seen: Seen) -> Ledger | None:
-    """The books that a look shows; None where this is no ECS instance."""
+    """The ledger of a look. None where this is not an ECS instance."""
     instance = seen[Imds].instance
     return None if instance is None else Ledger(seen, instance, seen[Links])

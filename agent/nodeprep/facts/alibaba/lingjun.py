@@ -37,7 +37,7 @@ class VirtualFunction(Shown):
 
 @shown
 class VfTopology(Shown):
-    """A topology file; its `functions` are Unreadable(malformed) where it is no topology."""
+    """A topology file; its `functions` are Unreadable(malformed) where it does not hold a topology."""
 
     file: str
     functions: tuple[VirtualFunction, ...]

@@ -34,7 +34,7 @@ CONNECT_TIMEOUT_SECONDS = 1.0  # seconds; both sockets are of this machine
 
 @shown
 class UnixSocket(Shown):
-    """A socket that somebody ought to listen on; `errno` is None where a connection was taken."""
+    """A socket that should have a listener; `errno` is None where it accepted a connection."""
 
     address: str
     errno: int | None
@@ -73,7 +73,7 @@ class Terway(Shown):
 
 
 def is_of_kubernetes(configured: Cni, terway: Terway | None) -> bool:
-    """Whether pods may get their network here; where none do, what stands in the CNI directory serves nobody.
+    """Whether pods may get their network here. Otherwise nothing uses the CNI directory.
 
     Podman has a network of its own there, and `kubeadm reset` leaves the one of its cluster behind.
     """
@@ -109,7 +109,7 @@ def _present(files: Files, configured: Cni) -> bool | Unreadable:
         return run if isinstance(run, Unreadable) else True
     listed = raw(configured)["files"]
     if isinstance(listed, Unreadable):
-        # Elsewhere nobody is to hear of Terway because a configuration of k3s is root's alone.
+        # On other nodes Terway is not mentioned because k3s has a configuration that only root reads.
         return listed if files.exists(BINARY) or files.exists(RECORDS) else False
     if not listed:
         return files.exists(BINARY)

@@ -1,4 +1,4 @@
-"""What ought to be on this node, and who says so: a profile, captured or written, or the majority of like ports."""
+"""What should be on this node, and who says so: a profile, captured or written, or the majority of like ports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PEERS = 3  # fewer like ports than this make no majority (design 2.3)
 
 
 class Expectancy(Value, Generic[T]):
-    """A value and who wants it. `firm` is a profile's or operator's word; without it, only like ports say so."""
+    """A value and who wants it. `firm`: a profile or an operator wants it, and not only the like ports."""
 
     value: T
     by: str
@@ -36,7 +36,7 @@ class MissingDevice(Value):
 
 
 class Shortage(Value):
-    """Fewer ports that fit than a profile counts on."""
+    """Fewer suitable ports than a profile wants."""
 
     have: int
     want: int
@@ -84,11 +84,11 @@ class Expected(Value):
         return self.by if want is not None and want.bonded else self.of(port)
 
     def is_firm(self, port: Port) -> bool:
-        """Whether an operator's profile wants it, not only its likes or what the hardware suggests."""
+        """Whether an operator's profile wants it, and not only its like ports or what the hardware suggests."""
         return port.subject.key in self.firm or (self.counted_firm and port.subject.key in self.counted)
 
     def is_front_end(self, port: Port) -> bool:
-        """Whether nobody but its likes wants it, and the profile counts on ports of another network."""
+        """Whether only its like ports want it, and the profile wants ports of another network."""
         asked = port.subject.key in self.firm or port.subject.key in self.counted
         return not asked and self.counted_layer not in (None, port.layer)
 
@@ -119,7 +119,7 @@ class Expected(Value):
 
 
 def derive(profile: Profile, pci: Pci | None, rdma: Rdma | None, links: Links | None = None) -> Expected:
-    """Hold a profile against what was seen. None stands for what could not be seen at all."""
+    """Compare a profile with what was seen. None stands for what could not be seen at all."""
     ports = rdma.ports if rdma else ()
     places = matching.match(profile.expect, pci, rdma)
     by = f"profile {profile.name}"
@@ -162,7 +162,7 @@ def is_active(port: Port) -> bool:
 
 
 def _majorities(ports: tuple[Port, ...], holds: Callable[[Port], bool]) -> dict[str, str]:
-    """For each port, "7 of 8 alike" if a strict majority of its likes, three or more, has something in common."""
+    """For each port, "7 of 8 alike" if a strict majority of three or more like ports has something in common."""
     like = _likes(ports)
     likes = Counter(like.values())
     having = Counter(like[port.subject.key] for port in ports if holds(port))
@@ -174,9 +174,9 @@ def _majorities(ports: tuple[Port, ...], holds: Callable[[Port], bool]) -> dict[
 
 
 def redundant(ports: tuple[Port, ...], links: Links | None) -> frozenset[str]:
-    """Ports that share a bond: one of them may be down, so its likes say nothing of it.
+    """Ports that share a bond: one of them may be down, so its like ports say nothing about it.
 
-    A bond that is one RDMA device (RoCE LAG) has one port, which counts as any other.
+    A bond that is one RDMA device (RoCE LAG) has one port, and this port counts like any other.
     """
     found = {port.subject.key: links.under(port.netdev, port.bdf) for port in ports} if links else {}
     masters = {key: link.master for key, link in found.items() if link is not None and link.master}
@@ -185,7 +185,7 @@ def redundant(ports: tuple[Port, ...], links: Links | None) -> frozenset[str]:
 
 
 def _likes(ports: tuple[Port, ...]) -> dict[str, str]:
-    """What each port is like. One whose link layer cannot be read is like its hardware where that agrees in it."""
+    """The kind of each port. One without a readable link layer takes the kind of its hardware, if there is only one."""
     kinds: dict[str, set[str]] = {}
     for port in ports:
         if _layer(port) is not None:
@@ -264,7 +264,7 @@ def _chip(port: Port) -> str:
 
 
 def _layer(port: Port) -> str | None:
-    """None where it cannot be read: such a port may be the one that is counted on."""
+    """None where it cannot be read: the profile may want this very port."""
     try:
         return port.layer
     except CannotLook:

@@ -12,7 +12,7 @@ from nodeprep.values import Value
 
 
 class PlaceMatch(Value):
-    """Profile key to seen key for devices and ports, and what was found nowhere."""
+    """Profile key to seen key for devices and ports, and what was not found."""
 
     devices: Mapping[str, str]
     ports: Mapping[str, str]
@@ -21,7 +21,7 @@ class PlaceMatch(Value):
 
 
 class Candidate(Value):
-    """Something seen that a profile entry may mean: its key, the name people know it by, and its kind of hardware."""
+    """A device or port that a profile entry may mean: its key, the name that people know, and its kind of hardware."""
 
     key: str
     name: str
@@ -79,7 +79,7 @@ def _pair(wanted: Mapping[str, tuple[str, str]], seen: tuple[Candidate, ...]) ->
 
 
 def _compatible(kind: str, other: str) -> bool:
-    """Whether nothing says that they differ: a PCI id cannot be held against the name of a chip."""
+    """Whether nothing says that they differ. A PCI id cannot be compared with the name of a chip."""
     return kind == other or not kind or not other or (":" in kind) != (":" in other)
 
 
@@ -98,7 +98,7 @@ def _extend(
 
 
 def _seen_devices(pci: Pci | None, rdma: Rdma | None) -> tuple[Candidate, ...]:
-    """PCI NICs but virtual functions, which are never expected; RDMA devices where no PCI address is shown."""
+    """PCI NICs without virtual functions, which are never expected; RDMA devices where no PCI address is shown."""
     names = {device.place: device.name for device in (rdma.devices if rdma else ())}
     software = {device.place: raw(device)["parent"] for device in (rdma.devices if rdma else ())}
     found = {}
@@ -113,7 +113,7 @@ def _seen_devices(pci: Pci | None, rdma: Rdma | None) -> tuple[Candidate, ...]:
 
 
 def _of_kind(identity: str, software: object) -> str:
-    """Any NIC can carry a software device: only one that does may stand for another that did."""
+    """The kind of a NIC. A NIC with a software device is of another kind than one without."""
     return f"{identity} software" if software else identity
 
 

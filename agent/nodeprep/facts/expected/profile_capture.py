@@ -1,4 +1,4 @@
-"""Writes down what a good node has, as a profile that its siblings can be held against.
+"""Writes down what a good node has, as a profile with which similar nodes are compared.
 
 Kept is what makes a node fit for its work: which NICs sit where, what they are, which ports carry traffic and how fast.
 Left out is what tells one node from the next: GUIDs, MACs, addresses, counters.
@@ -37,7 +37,7 @@ def capture(
 ) -> Profile | None:
     """The profile of a node as it is now, None if it has no RDMA device of its own. None stands for what is not shown.
 
-    What could not be read is not expected of anyone. A port that is not ACTIVE is nobody's concern.
+    A value that could not be read is not expected. A port that is not ACTIVE is not required.
     """
     own: dict[str, RdmaDevice] = {}
     for device in rdma.devices:
@@ -51,7 +51,7 @@ def capture(
     nics = {place: pci.at_address(place) if pci else None for place in own}
     layers = {port.layer for port in ports.values() if port.required or port.bonded}
     if "InfiniBand" in layers:
-        # Its Ethernet ports are the front end's: no training rests on the addresses there.
+        # Its Ethernet ports belong to the front end: training does not use the addresses there.
         ports = {key: replace(port, gid=None) for key, port in ports.items()}
     return Profile(
         name=name,
@@ -133,7 +133,7 @@ def _modules(modules: Modules | None) -> tuple[str, ...]:
 
 
 def _seen(thing: Shown | None, name: str) -> Any:
-    """A field's value; None where there is no such thing, or it could not be read, or no profile could say it."""
+    """A field's value. None where it does not exist, could not be read, or cannot stand in a profile."""
     value = None if thing is None else raw(thing)[name]
     if isinstance(value, str):
         return value if value.isprintable() and 0 < len(value) <= LONGEST else None

@@ -21,7 +21,7 @@ INFINIBAND_CLASS = "0207"  # PCI_CLASS_NETWORK_INFINIBAND (include/linux/pci_ids
 class SuitedProfile(Value):
     """A profile's name and the hardware that it rests on; None if no built-in one is for this hardware.
 
-    `because` is what was looked for in vain where `nothing` was found.
+    `because` is what was looked for, where `nothing` was found.
     """
 
     profile: str | None
@@ -81,7 +81,7 @@ def _elastic(interfaces: list[PciDevice], pci: Pci | None) -> SuitedProfile:
 
 
 def _is_gpu(device: PciDevice) -> bool:
-    """By class, and by vendor where that can be read: a display of another make is the console's."""
+    """By class, and by vendor where that can be read: a display of another vendor belongs to the console."""
     known = raw(device)["id"]
     return device.pci_class.startswith(DISPLAY) and isinstance(known, str) and known.startswith(NVIDIA)
 

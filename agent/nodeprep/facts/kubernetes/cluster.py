@@ -105,13 +105,13 @@ class Toleration(Shown):
     effect: str
 
     def tolerates(self, key: str, effect: str) -> bool:
-        """Whether it tolerates a taint whatever the taint's value: only Exists does."""
+        """Whether it tolerates a taint with any value: only Exists does."""
         return self.operator == "Exists" and self.key in ("", key) and self.effect in ("", effect)
 
 
 @shown
 class Owner(Shown):
-    """What makes a pod anew: its controller, such as apps/v1 DaemonSet; of a static pod v1 Node."""
+    """What recreates a pod: its controller, such as apps/v1 DaemonSet; v1 Node for a static pod."""
 
     api: str
     kind: str
@@ -122,7 +122,7 @@ class Owner(Shown):
 class Pod(Shown):
     """A pod of this node. `requests` are its extended resources (those with a slash) summed over its containers.
 
-    `owner` is None where nothing makes it anew. `writes` are the host's paths that its containers may write to.
+    `owner` is None where nothing recreates it. `writes` are the host's paths that its containers may write to.
     """
 
     namespace: str

@@ -1,4 +1,4 @@
-"""Kubernetes' own objects as values: the Node and its pods. Raises Odd where one is not what its schema says."""
+"""Kubernetes' own objects as values: the Node and its pods. Raises OddObject where one does not follow its schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 Object = Mapping[str, Any]
 
 MESSAGE_LIMIT_CHARACTERS = 1000  # characters of a message: the kubelet keeps 4 KiB of a container's last words
-# Of a pod's annotations the rest is its owner's business, and may hold a manifest with whatever secrets that has.
+# The other annotations of a pod are not read: they may hold a manifest with secrets.
 POD_DOMAINS = (*DOMAINS, "network.alibabacloud.com", "k8s.v1.cni.cncf.io", "v1.multus-cni.io")
 SYSTEM = "kube-system"  # only of its containers the last words are kept: others' may be anything
 # k8s.io/apimachinery/pkg/api/resource: extended resources are whole numbers, which it shortens
@@ -26,7 +26,7 @@ class OddObject(ValueError):
 
 
 def field(thing: object, kind: type[T], *keys: str) -> T:
-    """The value at `keys`; the empty one of its kind where there is none. Raises Odd for one of another kind."""
+    """The value at `keys`; the empty one of its kind where there is none. Raises OddObject for another kind."""
     for key in keys:
         if not isinstance(thing, dict):
             raise OddObject(f"above .{'.'.join(keys)} is no object")
@@ -45,7 +45,7 @@ def words(thing: object, *keys: str) -> dict[str, str]:
 
 
 def understood(where: str, read: Callable[[], T]) -> T | Unreadable:
-    """What `read` makes of an object; Unreadable where it is not what its schema says."""
+    """What `read` makes of an object; Unreadable where the object does not follow its schema."""
     try:
         return read()
     except OddObject as odd:
@@ -59,13 +59,13 @@ def age(time: str, now: float) -> float | None:
 
 
 def moment(time: object) -> float | None:
-    """A time of the API server (RFC 3339) in seconds since 1970; None for what is none."""
+    """A time of the API server (RFC 3339) in seconds since 1970; None for any other text."""
     try:
         then = datetime.fromisoformat(time) if isinstance(time, str) else None
     except ValueError:
         return None
     at = 0.0 if then is None else then.replace(tzinfo=then.tzinfo or UTC).timestamp()
-    return at if at > 0 else None  # Go's zero time, the year 1, is none
+    return at if at > 0 else None  # Go's zero time, the year 1, stands for no time
 
 
 def node(told: Object, now: float) -> KubeNode:
@@ -151,7 +151,7 @@ def _of(domains: tuple[str, ...], annotations: Mapping[str, str]) -> dict[str, s
 
 
 def _requests(containers: list[Any]) -> dict[str, int]:
-    """Of extended resources a container's request is its limit; what is no whole number is none of them."""
+    """The sum by extended resource: its request is its limit. A quantity that is not a whole number is left out."""
     total: dict[str, int] = {}
     for container in containers:
         resources = field(container, dict, "resources")
@@ -173,7 +173,7 @@ def _container(told: object, *, init: bool, system: bool) -> Container:
     state, last = field(told, dict, "state"), field(told, dict, "lastState")
     name = next((one for one in ("running", "waiting", "terminated") if state.get(one) is not None), "waiting")
     reason = field(state, str, name, "reason")
-    # One that is made anew again and again waits; why, is what it said when it ended.
+    # A container that is restarted again and again is waiting. Its last words say why.
     said = field(state, str, "terminated", "message") or field(last, str, "terminated", "message")
     return Container(
         name=field(told, str, "name"),

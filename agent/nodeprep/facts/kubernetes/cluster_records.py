@@ -1,6 +1,7 @@
-"""The records that Terway and erdma-controller keep in Kubernetes, as values. Raises Odd where one is another's work.
+"""The records that Terway and erdma-controller keep in Kubernetes, as values.
 
 The fields are those of Terway 1.17 (pkg/apis/network.alibabacloud.com/v1beta1) and erdma-controller 0.2.
+Raises OddObject where one has others.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def _settings(name: str, text: str) -> dict[str, Any] | Unreadable:
 
 
 def _finite(text: str) -> float:
-    """Python reads NaN, Infinity and 1e999, which are no JSON or no number, and which a snapshot could not keep."""
+    """Refuses NaN, Infinity and 1e999: Python reads them, and a snapshot cannot keep them. Raises ValueError."""
     number = float(text)
     if not isfinite(number):
         raise ValueError(text)

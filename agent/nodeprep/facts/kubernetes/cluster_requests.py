@@ -1,4 +1,4 @@
-"""What is asked of the API server for one look: by name or by selector, never a list of what a name can get."""
+"""The requests to the API server for one look: by name or by selector, never a list where a name is enough."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _asked(api: ApiReader, at: float) -> Cluster | Unreadable:
 
 def _cluster(api: ApiReader, at: float, node: KubeNode | Unreadable) -> Cluster:
     pods = _pods(api)
-    if isinstance(node, Unreadable):  # nor is known then whether there are records of it
+    if isinstance(node, Unreadable):  # then it is also not known whether there are records of it
         return Cluster(at, guarded(node), guarded(pods), guarded(node), guarded(node), guarded(node), guarded(node))
     if not node.is_alibaba:
         return Cluster(at, node, guarded(pods), None, (), None, None)
@@ -72,7 +72,7 @@ def _pods(api: ApiReader) -> tuple[Pod, ...] | Unreadable:
 
 
 def _one(api: ApiReader, group: str, resource: str, name: str, read: Callable[[Object], T]) -> T | None | Unreadable:
-    """A record; None where there is none, or no such kind of record in this cluster."""
+    """A record. None where it does not exist, or where this cluster does not have this kind of record."""
     told = api.get(group, resource, name)
     if told is None or isinstance(told, Unreadable):
         return told
@@ -82,7 +82,7 @@ def _one(api: ApiReader, group: str, resource: str, name: str, read: Callable[[O
 def _pod_enis(
     api: ApiReader, node: KubeNode, terway: TerwayNode | None | Unreadable
 ) -> tuple[PodEni, ...] | Unreadable:
-    """All or none: an ENI that is missing among them would look like one that no pod holds."""
+    """All or none: a missing ENI would look like one that no pod holds."""
     told = api.list(TERWAY, "podenis", labelSelector=f"k8s.aliyun.com/node={node.name}")
     if isinstance(told, Unreadable):
         return told

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 WARNING = 4  # include/linux/kern_levels.h; smaller numbers are worse
 LINES_LIMIT = 5000  # lines; the newest count
 IN_TEXT = Pattern(rf"(?<![0-9a-f]){ADDRESS.pattern}(?![0-9a-f])")
-# What the kernel prints when a device is set up anew, and with that leaves behind what it had said of it before.
+# What the kernel prints when a device is set up again. Earlier lines about this device no longer count.
 PROBE_LINE = Pattern(
     r": firmware version: \d"  # mlx5/core/main.c at every load: probe, recovery after a health error, devlink reload
     r"|: enabling device \("  # drivers/pci/setup-res.c: when a driver takes a function that was off
@@ -52,7 +52,7 @@ class KernelLog(Shown):
     lines: tuple[KernelLogLine, ...]
 
     def standing(self, from_user_space: bool = False) -> tuple[KernelLogLine, ...]:
-        """The kernel's lines but those about a device that was set up anew since; on demand, also user space's."""
+        """The kernel's lines without those about a device that was set up again later; on demand, also user space's."""
         heard = [line for line in self.lines if line.from_kernel or from_user_space]
         probed = {line.bdf: line.number for line in heard if line.bdf and PROBE_LINE.search(line.text)}
         return tuple(line for line in heard if line.number > probed.get(line.bdf, -1))

@@ -125,7 +125,7 @@ def _process(files: Files, pid: str) -> RuntimeProcess | None:
         return None
     path = f"/proc/{pid}/limits"
     text = files.text(path)
-    if text is None:  # it ended meanwhile, or a copied tree has no more of it
+    if text is None:  # it ended meanwhile, or a copied tree does not hold it
         return None
     match = LOCKED_MEMORY_LINE.search(text) if isinstance(text, str) else None
     unit = _unit(files.text(f"/proc/{pid}/cgroup"))
@@ -136,7 +136,7 @@ def _process(files: Files, pid: str) -> RuntimeProcess | None:
 
 
 def _is_contained(files: Files, pid: str) -> bool:
-    """Whether it has a PID namespace of its own: a runtime inside a container is that container's affair."""
+    """Whether it has a PID namespace of its own: a runtime inside a container is not the host's."""
     status = files.text(f"/proc/{pid}/status")
     match = NAMESPACES.search(status) if isinstance(status, str) else None
     return match is not None and len(match[1].split()) > 1

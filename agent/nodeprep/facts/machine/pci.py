@@ -98,7 +98,7 @@ class PciDevice(Shown):
 
     @property
     def offers_rdma(self) -> bool:
-        """Whether it shows by itself that it is made for RDMA: by class, by its driver's offer, or by a device."""
+        """Whether it shows that it is made for RDMA: by class, by what its driver offers, or by an RDMA device."""
         return self.pci_class.startswith(INFINIBAND) or bool(self.auxiliaries or self.rdma)
 
     @property
@@ -143,7 +143,7 @@ def observe(host: Host) -> Pci | Unreadable:
     devices = tuple(device for device in found if device is not None)
     above = sorted({bridge for device in devices for bridge in device.bridges})
     bridges = tuple(Bridge(address, guarded(_acs(files, address, host.live))) for address in above)
-    # Any function's driver will do: where the only NIC lost its own, that is the fault.
+    # The driver of any function proves it. Where the only NIC lost its driver, that is the fault.
     drivers_shown = host.live or any(driver_of(files, f"{DEVICES}/{address}") for address in addresses)
     return Pci(host.now(), devices, bridges, drivers_shown)
 
@@ -179,10 +179,10 @@ def _device(files: Files, address: str) -> PciDevice | None:
 
 
 def class_of(files: Files, device: str) -> str:
-    """Six digits: from the file of that name or, where it does not yield, from the uevent."""
+    """Six digits: from the file of that name or, where that cannot be read, from the uevent."""
     text = files.text(f"{device}/class")
     if isinstance(text, Unreadable) and text.kind is Why.DENIED:
-        raise CannotLook(text)  # what may not be read may be a NIC: nothing can be said of this bus
+        raise CannotLook(text)  # a function that may not be read may be a NIC: nothing can be said about this bus
     if isinstance(text, str) and re.fullmatch(r"0x[0-9a-f]{6}", text):
         return text.removeprefix("0x")
     return _uevent(files, device, "PCI_CLASS").lower().zfill(6)

@@ -11,7 +11,7 @@ from nodeprep.pattern import Pattern
 if TYPE_CHECKING:
     from nodeprep.doors.node_host import Host
 
-CPUINFO_HEAD = 16 << 10  # bytes; the first processor's flags are in them, whatever the number of processors
+CPUINFO_HEAD = 16 << 10  # bytes; they hold the flags of the first processor, with any number of processors
 FLAGS = Pattern(rb"^flags\s*:(.*)$", re.MULTILINE)  # x86; the Features of arm64 never name a hypervisor
 
 

@@ -102,7 +102,7 @@ class Cni(Shown):
     """`files` are those that a runtime reads, in its order (by name); None where there is no directory.
 
     `binaries` are those that the networks of `files` name, looked for in `paths`. `kubelet` is whether this node is or
-    was one of Kubernetes: without a kubelet nobody misses a configuration.
+    was one of Kubernetes: without a kubelet no configuration is missing.
     """
 
     at: float
@@ -174,7 +174,7 @@ def _is_directory(files: Files, path: str) -> bool:
 
 
 def _network(files: Files, path: str) -> CniNetwork | Unreadable:
-    text = files.need(path)  # a link to nothing is listed all the same
+    text = files.need(path)  # a dangling link is listed too
     if isinstance(text, Unreadable):
         return text
     try:
@@ -187,7 +187,7 @@ def network_in(value: object, *, chain: bool) -> CniNetwork:
     """The network of a parsed file: a chain has a list of plugins, any other file is itself one plugin.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a network.
     """
     if not isinstance(value, dict):
         raise NotJson("an object is wanted, with name and " + ("plugins" if chain else "type"))
@@ -245,7 +245,7 @@ def _delegates(value: dict[str, object], place: str) -> Iterator[str]:
 
 
 def _shown(value: object) -> str:
-    """A value as a message shows it; what one holds may be secret."""
+    """A value as a message shows it, without its content, which may be secret."""
     if value and isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     return "missing" if value is None else repr(value)[:40]

@@ -32,7 +32,7 @@ def places(files: Files) -> tuple[str, tuple[str, ...]] | Unreadable:
     """The directory of configurations and those of plugins, in the order of the runtime.
 
     The first runtime whose configuration names a directory of configurations is the one that runs pods: one that only
-    Docker uses says nothing of the kind. Where none does, the first words on plugins hold.
+    Docker uses does not name any. Where no runtime does, the first directories of plugins hold.
     """
     plugins: tuple[str, ...] = ()
     for runtime in ((CONTAINERDS[0],), (CRIO, CRIO_DROP_INS), (CONTAINERDS[1],)):
@@ -52,7 +52,7 @@ def _paths(said: Said, keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _runtime(files: Files, paths: tuple[str, ...]) -> Said | Unreadable:
-    """What a runtime's files say together; the last word on a key wins.
+    """What a runtime's files say together; the last value of a key wins.
 
     containerd cmd/containerd/server/config, LoadConfig: imports are read after the file that names them. CRI-O
     crio.conf.d(5): drop-ins are read in the order of their names.
@@ -101,7 +101,7 @@ def _imported(name: str, path: str) -> str:
 
 
 def _words(text: str) -> dict[str, tuple[str, ...]]:
-    """Each key that is asked for, with its text, or with those of its list. No character is looked at often."""
+    """Each key that is asked for, with its text, or with those of its list. No character is read often."""
     found, match = dict[str, tuple[str, ...]](), KEY.search(text)
     while match:
         values, at = _list(text, match.end()) if text.startswith("[", match.end()) else _line(text, match.end())

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 from nodeprep.pattern import Pattern
 
-DEPTH = 100  # what configurations nest is below ten; a reader that calls itself needs an end
-DIGITS = 20  # of an integer; 64 bits have no more
+DEPTH = 100  # levels; configurations have fewer than ten, and a recursive reader needs a limit
+DIGITS = 20  # of an integer; 64 bits need at most 20
 SPACE = Pattern(r"[ \t\r\n]*+")
 STRING = Pattern(r'"([^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+)"')
 NUMBER = Pattern(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][+-]?[0-9]++)?")
@@ -29,7 +29,7 @@ def parse(text: str) -> object:
     nested deeper than 100 are refused, for readers disagree on what these mean.
 
     Raises:
-        NotJson: it is none.
+        NotJson: it is not JSON.
     """
     reader = _Reader(text)
     value = reader.value(0)
@@ -39,7 +39,7 @@ def parse(text: str) -> object:
 
 
 class _Reader:
-    """Where in the text we are."""
+    """A text and the place up to which it was read."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -51,7 +51,7 @@ class _Reader:
         raise NotJson(f"line {line}, column {at - self.text.rfind(chr(10), 0, at)}: {what}")
 
     def peek(self) -> str:
-        """The next character that is no white space, "" at the end."""
+        """The next character that is not white space, "" at the end."""
         match = SPACE.match(self.text, self.at)
         self.at = match.end() if match else self.at
         return self.text[self.at : self.at + 1]
@@ -122,7 +122,7 @@ class _Reader:
         if "\\" not in match[1]:
             return match[1]
         plain = ESCAPE.sub(lambda escape: self.escaped(escape, start), match[1])
-        # A pair of escapes is one character beyond 16 bits; half a pair is none, and no encoding could write it.
+        # A pair of escapes is one character beyond 16 bits. Half a pair is not a character and has no encoding.
         return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
     def escaped(self, escape: re.Match[str], start: int) -> str:

@@ -57,7 +57,7 @@ class Link(Shown):
 
     @property
     def connected(self) -> bool:
-        """Whether it has a carrier. Where that is not recorded, it has one unless its operational state denies it."""
+        """Whether it has a carrier. Where no carrier is recorded, the operational state decides."""
         return self.operstate not in NO_CARRIER if self.carrier is None else self.carrier
 
 

@@ -1,4 +1,4 @@
-"""What netfilter does with forwarded packets that no rule of it decides about: the policies of its chains."""
+"""What netfilter does with forwarded packets that none of its rules decides about: the policies of its chains."""
 
 from __future__ import annotations
 

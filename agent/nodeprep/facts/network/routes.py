@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nodeprep.doors.node_host import Host
 
 MAIN = 254  # RT_TABLE_MAIN (include/uapi/linux/rtnetlink.h)
-# Stands for everywhere outside: any address that no route but the default one covers will do. Nothing is sent to it.
+# Stands for all outside addresses: only the default route covers it. Nothing is sent to it.
 OUTSIDE_ADDRESS = "8.8.8.8"
 PODS_LIMIT = (
     256  # as many as are asked about: the most that a kubelet runs is 110, GKE's and EKS's limits are below 256
@@ -155,7 +155,7 @@ def pods_of(told: RoutingTables, physical: frozenset[str | None]) -> Iterator[tu
     """Addresses of pods on this node and the interfaces they send by, without Kubernetes.
 
     Terway, Calico, Cilium and the plugins of EKS and GKE keep a host route to each pod's veth; others have a bridge.
-    A node that is a container itself has a veth for its NIC, and a host route to its gateway maybe: that is no pod.
+    A node that is a container itself has a veth for its NIC, and perhaps a host route to its gateway: not a pod.
     """
     gateways = {(one.via, one.oif) for one in told.routes if one.via}
     for route in told.routes:
@@ -174,7 +174,7 @@ def pods_of(told: RoutingTables, physical: frozenset[str | None]) -> Iterator[tu
 
 
 def _on_bridge(told: RoutingTables, subnet: str, index: int) -> Iterator[tuple[str, int]]:
-    """One pod of a bridge stands for all: they share its subnet's rules. No neighbour yet: any address will do."""
+    """One pod of a bridge stands for all: they share its subnet's rules. Without a neighbour it is a free address."""
     net = IPv4Network(subnet, strict=False)
     ours = {one.address for one in told.addresses}
     there = [one.address for one in told.neighbours if one.index == index and one.state not in GONE_STATES]

@@ -53,13 +53,13 @@ class Sysctls(Shown):
     persisted: tuple[Persisted, ...]
 
     def links(self) -> tuple[str, ...]:
-        """Names of the interfaces that have settings; the loopback is none that filters or forwards."""
+        """Names of the interfaces that have settings; without the loopback, which neither filters nor forwards."""
         head, tail = "net.ipv4.conf.", ".forwarding"
         names = (key[len(head) : -len(tail)] for key in self.live if key.startswith(head) and key.endswith(tail))
         return tuple(sorted(set(names) - {"all", "default", "lo"}))
 
     def on(self, link: str, setting: str) -> int | None:
-        """An interface's IPv4 setting ("all" and "default" too); None where there is none."""
+        """An interface's IPv4 setting ("all" and "default" too); None where it does not exist."""
         return self.live.get(f"net.ipv4.conf.{link}.{setting}")
 
     def filters(self, link: str) -> int:
@@ -67,7 +67,7 @@ class Sysctls(Shown):
         return max(self.on("all", "rp_filter") or 0, self.on(link, "rp_filter") or 0)
 
     def at_boot(self, *keys: str) -> Persisted | None:
-        """The line that has the last word on these keys at the next boot; None if none touches them.
+        """The line that sets these keys at the next boot; None if no line does.
 
         More than one key are names of the same setting, of which the one written last counts.
         """
@@ -150,7 +150,7 @@ def _paths(files: Files) -> list[str] | Unreadable:
 
 
 def lines_of(file: str, text: str) -> Iterator[Persisted]:
-    """The settings of a file. What is no setting is skipped, as sysctl does."""
+    """The settings of a file. Other lines are skipped, as sysctl does."""
     for number, whole in enumerate(text.splitlines(), 1):
         line = whole.strip()
         if not line or line[0] in "#;":

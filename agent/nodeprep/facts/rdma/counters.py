@@ -139,7 +139,7 @@ def _port(host: Host, device: str, number: int, bdf: str) -> PortCounters:
 
 
 def _offered(host: Host, path: str, value: Unreadable) -> bool:
-    """Whether the port has such a counter. One that it has not says EINVAL or "N/A (no PMA)".
+    """Whether the port has such a counter. A counter that is missing says EINVAL or "N/A (no PMA)".
 
     It is not asked again: each time would be a line in the kernel log.
     """

@@ -20,7 +20,7 @@ NODES = "/dev/infiniband"
 class ClassEntry(Shown):
     """A class entry, such as uverbs0 of one RDMA device; `number` is the major:minor that its node must have.
 
-    `device` and `number` are None where a copied tree kept the entry's name only; `port` is None but for umad entries.
+    `device` and `number` are None where a copied tree kept the entry's name only; only umad entries have a `port`.
     """
 
     name: str
@@ -33,7 +33,7 @@ class ClassEntry(Shown):
 class DevNode(Shown):
     """A file under /dev/infiniband.
 
-    `number` is major:minor, "" of what is no character device, None for a copy of a tree, which keeps no devices.
+    `number` is major:minor, "" for any other file, None in a copied tree, which keeps no devices.
     """
 
     name: str

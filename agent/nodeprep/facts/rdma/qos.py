@@ -87,7 +87,7 @@ DscpMap = tuple[tuple[int, int], ...] | None | Unreadable
 def _dcb(host: Host, netdev: str) -> tuple[Priorities, DscpMap]:
     told = host.dcb(netdev) if host.live else None
     if isinstance(told, Unreadable):
-        # A netdev that moved into a pod meanwhile is no broken device.
+        # A netdev that moved into a pod meanwhile is not broken.
         return (None, None) if told.errno == ENODEV else (told, told)
     if told is None:
         return None, None

@@ -69,13 +69,13 @@ class Port(Shown):
 
     @property
     def hardware(self) -> str:
-        """What is like it but for the link layer, which some cards can change; "" where nothing names the card."""
+        """`like` without the link layer, which some cards can change; "" where nothing names the card."""
         rest, _, last = self.like.rpartition(" ")
         return rest if last in LAYERS else self.like
 
     @property
     def place(self) -> str:
-        """Where it is, whatever it is called; its name where a tree shows no PCI address."""
+        """Its PCI address; its name where a tree does not show one."""
         return self.bdf or self.device
 
     @property
@@ -211,7 +211,7 @@ def _ports(files: Files, device: RdmaDevice) -> tuple[Port, ...]:
 
 
 def _unlisted(files: Files, device: RdmaDevice, why: Unreadable) -> Port:
-    """Ports that cannot be listed are not gone: the first stands for them, and nothing of it can be read."""
+    """Ports that cannot be listed are not gone: the first stands for them, and none of its values can be read."""
     return Port(
         device=device.name,
         number=1,
@@ -305,7 +305,7 @@ def _word(files: Files, path: str, words: dict[str, str]) -> str | Unreadable:
 
 
 def _rate(files: Files, path: str) -> float | Unreadable:
-    """Gb/s; the three parts of "400 Gb/sec (4X NDR)" must agree, else something got lost on the way.
+    """Gb/s; the three parts of "400 Gb/sec (4X NDR)" must agree, else the text is damaged.
 
     A word that is new to us passes with a speed that is new to us; old kernels leave SDR out.
     """
