@@ -60,7 +60,7 @@ def others(remote: list[Mount]) -> Iterator[Verdict]:
         if failed:
             message = f"{shows} does not answer ({failed}); what touches it hangs; see its server"
             yield Verdict(subject(first.point), Status.WARN, "RemoteNoAnswer", message, None, failed, "an answer")
-        elif answers:  # a file system that this user may not ask and that nobody listed
+        elif answers:  # of one that this user may not ask and nobody listed, nothing is said
             yield Verdict(subject(first.point), Status.OK, "Answers", shows)
 
 
