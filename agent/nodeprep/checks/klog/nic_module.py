@@ -4,36 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.checks.klog import nic as klog_nic
-from nodeprep.checks.klog.nic import Nic, Want
+from nodeprep.checks.klog import watched_nics
+from nodeprep.checks.klog.nic import Want
+from nodeprep.checks.klog.watched_nics import Nic, Told
 from nodeprep.facts.expected.inventory import Expected
-from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
+from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.machine.printk import LineClass
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
-from nodeprep.pattern import Pattern
-
-HIGH_TEMPERATURE_LINE = Pattern(r"Port module event.*High Temperature")  # mlx5/core/events.c
-LOW_POWER_LINE = Pattern(r"Detected insufficient power on the PCIe slot \(\d+W\)")  # mlx5/core/events.c
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    nics = klog_nic.watched(seen)
+    nics = watched_nics.watched(seen)
     if not nics:
         return
-    heard = seen[KernelLog].standing(seen[Want].accept_userspace)
+    told = watched_nics.told(nics, seen[KernelLog].heard(seen[Want].accept_userspace))
     for nic in nics:
-        yield verdict(nic, [line for line in heard if nic.is_meant_by(line)])
+        yield verdict(nic, told)
 
 
-def verdict(nic: Nic, lines: list[KernelLogLine]) -> Verdict:
-    hot = [line for line in lines if HIGH_TEMPERATURE_LINE.search(line.text)]
+def verdict(nic: Nic, told: Told) -> Verdict:
+    hot = told.of(nic, LineClass.HOT)
+    modules = [line for line in hot if "module" in line.text]
+    if modules:
+        message = f"{watched_nics.message(nic.subject.name, modules)}; a module that stays hot switches its laser off"
+        return Verdict(nic.subject, Status.WARN, "ModuleHot", message, None, modules[-1].text)
     if hot:
-        message = f"{klog_nic.told(nic.subject.name, hot)}; a module that stays hot switches its laser off"
-        return Verdict(nic.subject, Status.WARN, "ModuleHot", message, None, hot[-1].text)
-    starved = [line for line in lines if LOW_POWER_LINE.search(line.text)]
+        message = f"{watched_nics.message(nic.subject.name, hot)}; a NIC that gets hotter stops itself"
+        return Verdict(nic.subject, Status.WARN, "DeviceHot", message, None, hot[-1].text)
+    starved = told.of(nic, LineClass.POWER)
     if starved:
-        message = f"{klog_nic.told(nic.subject.name, starved)}; it may run its ports slower, or not at all"
+        message = f"{watched_nics.message(nic.subject.name, starved)}; it may run its ports slower, or not at all"
         return Verdict(nic.subject, Status.WARN, "SlotPower", message, None, starved[-1].text)
     return Verdict(nic.subject, Status.OK, "Quiet", f"{nic.subject.name}: no complaint about heat or power")
 
@@ -49,10 +51,22 @@ CHECK = Check(
             Status.WARN,
             "Air flow, fans, dust, then the module: mlxlink -d {place} -m shows its temperature.",
         ),
-        Reason("SlotPower", Status.WARN, "The firmware's slot settings, then another slot for {place}."),
+        Reason(
+            "DeviceHot",
+            Status.WARN,
+            "Air flow, fans, dust, the inlet's temperature; then the heat sink of {place} (mget_temp -d {place} or "
+            "sensors shows its temperature).",
+        ),
+        Reason(
+            "SlotPower",
+            Status.WARN,
+            "The module's power class (mlxlink -d {place} -m), the firmware's slot settings, then another slot for "
+            "{place}.",
+        ),
         Reason("Quiet", Status.OK),
     ),
-    source="leptonai/gpud components/accelerator/nvidia/infiniband (kmsg matchers); Linux mlx5/core/events.c",
+    source="formats of the drivers and of the PCI core in Linux 6.1 (docs/kernel_log/formats.tsv, ADR 0031); "
+    "leptonai/gpud components/accelerator/nvidia/infiniband (kmsg matchers)",
     severity=Severity.WARN,
     stage=Stage.DEVICE,
     confirmation=Confirmation.LATCHED,

@@ -20,6 +20,10 @@ PROBE_LINE = Pattern(
     r": firmware version: \d"  # mlx5/core/main.c at every load: probe, recovery after a health error, devlink reload
     r"|: enabling device \("  # drivers/pci/setup-res.c: when a driver takes a function that was off
     r"|: \[[0-9a-f]{4}:[0-9a-f]{4}\] type [0-9a-f]{2} class 0x"  # drivers/pci/probe.c: when the bus finds a function
+    r"|: \d+\.\d{3} Gb/s available PCIe bandwidth"  # drivers/pci/pci.c, by probes of mlx4, mlx5, bnxt_en and ice
+    r"|: (?:Reset done, )?\w+ driver initialization finished\."  # hns3pf/hclge_main.c: probe and reset
+    r"|: finished initializing \w+ driver$"  # hns3vf/hclgevf_main.c: probe
+    r"|: IB device registered$"  # infiniband/hw/efa/efa_main.c: probe
 )
 
 
@@ -43,6 +47,11 @@ class KernelLogLine(Shown):
         """The PCI address of the device that speaks, "" if the line names none."""
         return next(iter(self.addresses), "")
 
+    @property
+    def sets_up(self) -> bool:
+        """Whether it says that the device was set up again."""
+        return PROBE_LINE.search(self.text) is not None
+
 
 @shown
 class KernelLog(Shown):
@@ -51,11 +60,9 @@ class KernelLog(Shown):
     at: float
     lines: tuple[KernelLogLine, ...]
 
-    def standing(self, from_user_space: bool = False) -> tuple[KernelLogLine, ...]:
-        """The kernel's lines without those about a device that was set up again later; on demand, also user space's."""
-        heard = [line for line in self.lines if line.from_kernel or from_user_space]
-        probed = {line.bdf: line.number for line in heard if line.bdf and PROBE_LINE.search(line.text)}
-        return tuple(line for line in heard if line.number > probed.get(line.bdf, -1))
+    def heard(self, from_user_space: bool = False) -> tuple[KernelLogLine, ...]:
+        """The lines of the kernel; on demand also those of user space."""
+        return tuple(line for line in self.lines if line.from_kernel or from_user_space)
 
 
 def observe(host: Host) -> KernelLog | Unreadable:

@@ -1,0 +1,124 @@
+"""The RDMA NICs of a node, and what the kernel log says about each of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.machine import printk
+from nodeprep.facts.machine.kernel_log import WARNING, KernelLogLine
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.machine.printk import LineClass
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import Seen, Subject
+from nodeprep.pattern import Pattern
+from nodeprep.values import Value
+
+# Drivers that speak of the same function: the one that is bound to it, then those on top of it.
+ON_TOP: Mapping[str, tuple[str, ...]] = {
+    "bnxt_en": ("bnxt_re",),
+    "hns3": ("hns_roce", "hns_roce_hw_v2"),
+    "ice": ("irdma",),
+    "mlx4_core": ("mlx4_en", "mlx4_ib"),
+    "mlx5_core": ("mlx5_ib",),
+}
+
+
+class Nic(Value):
+    """An RDMA NIC as the kernel log may speak of it. `cabled`: somebody wants one of its ports up.
+
+    `names` are those of its netdevs and RDMA devices, `bridges` the PCI addresses above it.
+    """
+
+    subject: Subject
+    names: tuple[str, ...]
+    driver: str | None
+    cabled: bool
+    bridges: tuple[str, ...] = ()
+
+    @property
+    def drivers(self) -> tuple[str, ...]:
+        return (self.driver, *ON_TOP.get(self.driver, ())) if self.driver else ()
+
+
+class ToldLine(Value):
+    """A line about a NIC with its class; None if no format of the table matches it."""
+
+    line: KernelLogLine
+    kind: LineClass | None
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it is a warning or worse that nobody knows the meaning of."""
+        return self.kind is None and self.line.level <= WARNING
+
+
+class Told(Value):
+    """What stands in the log: lines by the address of the NIC, oldest first, and those that name only a driver."""
+
+    by_place: Mapping[str, list[ToldLine]]
+    nameless: list[KernelLogLine]
+
+    def of(self, nic: Nic, *kinds: LineClass) -> list[KernelLogLine]:
+        return [told.line for told in self.by_place[nic.subject.place] if told.kind in kinds]
+
+
+def watched(seen: Seen) -> tuple[Nic, ...]:
+    """NICs that carry RDMA or are expected to, those that left the bus included."""
+    pci, rdma, expected = seen[Pci], seen[Rdma], seen[Expected]
+    found = {one.bdf: Nic(one.subject, (one.name,), None, cabled=False) for one in rdma.devices if one.bdf}
+    found |= {one.subject.place: Nic(one.subject, (), None, cabled=True) for one in expected.missing_devices}
+    cabled = {port.bdf for port in rdma.ports if expected.of(port)}
+    for nic in pci.nics:
+        if nic.offers_rdma or nic.address in found or nic.address in expected.devices:
+            names = (*nic.netdevs, *nic.rdma)
+            found[nic.address] = Nic(nic.subject, names, nic.driver, nic.address in cabled, nic.bridges)
+    return tuple(found[place] for place in sorted(found))
+
+
+def told(nics: tuple[Nic, ...], lines: Iterable[KernelLogLine]) -> Told:
+    """What the lines say about the NICs. A NIC that was set up again leaves behind what was said about it before.
+
+    A line is about the NIC whose address it has. One that has only the address of a bridge is about each NIC below.
+    One without address is about the NIC that it names: NETDEV WATCHDOG: eth2 (...) until Linux 6.7, infiniband mlx5_0:.
+    """
+    by_place: dict[str, list[ToldLine]] = {nic.subject.place: [] for nic in nics}
+    below = by_key((bridge, nic) for nic in nics for bridge in nic.bridges)
+    named = by_key((name, nic) for nic in nics for name in nic.names)
+    names = Pattern(rf"\b(?:{'|'.join(map(re.escape, named))})\b") if named else None
+    drivers = {driver for nic in nics for driver in nic.drivers}
+    speaks = Pattern(rf"\b(?:{'|'.join(map(re.escape, drivers))})\b") if drivers else None
+    nameless: list[KernelLogLine] = []
+    for line in lines:
+        addresses = frozenset(line.addresses)
+        if addresses:
+            places = [address for address in addresses if address in by_place]
+            if places and line.sets_up:
+                by_place.get(line.bdf, []).clear()
+            if not places and len(addresses) == 1:
+                places = below.get(line.bdf, [])
+        else:
+            places = [place for name in set(names.findall(line.text)) for place in named[name]] if names else []
+            if not places and speaks and speaks.search(line.text) and printk.class_of(line.text) is LineClass.GONE:
+                nameless.append(line)
+        if places:
+            found = ToldLine(line, printk.class_of(line.text))
+            for place in places:
+                if place in addresses or not addresses or found.kind:
+                    by_place[place].append(found)
+    return Told(by_place, nameless)
+
+
+def by_key(pairs: Iterable[tuple[str, Nic]]) -> dict[str, list[str]]:
+    """The addresses of NICs by what leads to them."""
+    found: dict[str, list[str]] = {}
+    for key, nic in pairs:
+        found.setdefault(key, []).append(nic.subject.place)
+    return found
+
+
+def message(name: str, lines: list[KernelLogLine]) -> str:
+    last = lines[-1]
+    more = f" ({len(lines)} such lines)" if len(lines) > 1 else ""
+    return f"{name}: the kernel said {last.at:.0f} s after boot: {last.text}{more}"
