@@ -86,10 +86,10 @@ HEAD = """\
 # Formats that drivers print at levels 0 to 6, of linux-source-6.1 of Debian 12, Linux {kernel}.
 # Made by tests/rigs/printk_table.py; the classes are those of classes.tsv, and NOTHING for levels 5 and 6 by default.
 # {counts} (nobody decided). Calls whose format is a variable, and that are not here: {variable}.
-# Columns: driver, level ("0-6": a variable; "?": another kernel), class, format, file (of a format with arguments filled
-# in: the file and the format that it fills in; of another kernel's: where it was found).
+# Columns: driver, level ("0-6": a variable; "?": another kernel), class, format, file (of a format with arguments
+# filled in: the file and the format that it fills in; of another kernel's: where it was found).
 """
-SHIPPED_HEAD = '''"""Formats of printk by what they mean: made by tests/rigs/printk_table.py from docs/kernel_log/formats.tsv."""
+SHIPPED_HEAD = '''"""Formats of printk by class; made by tests/rigs/printk_table.py from docs/kernel_log/formats.tsv."""
 
 # ruff: noqa: E501
 '''
@@ -211,7 +211,7 @@ def unescaped(literal: str) -> str:
 
 
 class Row(NamedTuple):
-    """One row of the table: a format with its class, "-" if nobody decided. `source` is its file, or the other kernel."""
+    """A format with its class, "-" if nobody decided. `source` is its file, or the other kernel."""
 
     driver: str
     level: str
@@ -240,11 +240,11 @@ def table(formats: list[Format], decided: list[Decision]) -> list[Row]:
     Raises ValueError for a decision about a format that neither the sources nor a note know.
     """
     by_hand = {(one.driver, one.format): one.kind for one in decided}
-    rows = [Row(one.driver, one.level, by_hand.get((one.driver, one.format), default(one)), *one[2:]) for one in formats]
+    rows = [
+        Row(one.driver, one.level, by_hand.get((one.driver, one.format), default(one)), *one[2:]) for one in formats
+    ]
     known = {(one.driver, one.format) for one in formats}
-    for one in decided:
-        if (one.driver, one.format) not in known:
-            rows.append(filled_in(one, formats))
+    rows += [filled_in(one, formats) for one in decided if (one.driver, one.format) not in known]
     return sorted(rows)
 
 

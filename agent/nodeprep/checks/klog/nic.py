@@ -62,7 +62,7 @@ def verdict(nic: Nic, told: Told) -> Verdict:
         message = f"{watched_nics.message(name, cable[-1:])}; one of its ports is wanted up"
         return Verdict(nic.subject, Status.WARN, "CableUnplugged", message, None, cable[-1].text)
     unknown = sum(one.unknown for one in told.by_place[nic.subject.place])
-    counted = f"; {unknown} of its warnings are of no known class" if unknown else ""
+    counted = f"; warnings of no known class: {unknown}" if unknown else ""
     return Verdict(nic.subject, Status.OK, "Quiet", f"{name}: the kernel log holds nothing against it{counted}")
 
 

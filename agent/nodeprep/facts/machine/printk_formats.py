@@ -1,4 +1,4 @@
-"""Formats of printk by what they mean: made by tests/rigs/printk_table.py from docs/kernel_log/formats.tsv."""
+"""Formats of printk by class; made by tests/rigs/printk_table.py from docs/kernel_log/formats.tsv."""
 
 # ruff: noqa: E501
 
@@ -18,6 +18,7 @@ FORMATS = {
 %s: unrecoverable device error %d
 %s: wait vital failed with error code: %d
 A previous firmware reset has not completed, aborting
+A previous firmware reset has not completed, aborting half open
 Abandoning msg {0x%x 0x%x} len: %d due to firmware status: 0x%x
 Admin queue is closed
 Can't recover - RAS error reported during dev init
@@ -220,10 +221,13 @@ PCI Sync FW Update Reset Ack. Device reset is expected.
 PCI error detected, state(=%u)!!
 PE Push Error
 PF reset requested
+PPU_MPF_ABNORMAL_INT_ST1 rpu_rx_pkt_ecc_mbit_err found
 ROCEE Non-Fatal RAS error identified
 ROCEE RAS 2bit ECC error
 ROCEE RAS AXI bresp error
 ROCEE RAS AXI rresp error
+ROCEE SCC OVF [error status=0x%x] found
+ROCEE TSP OVF [error status=0x%x] found
 RX ring reset failed to allocate buffers, rc = %d, falling back to global reset
 RX ring reset failed, rc = %d, falling back to global reset
 Recovered %d EQEs on cmd_eq
@@ -231,6 +235,7 @@ Recovered %d eqes on EQ 0x%x
 Requesting a reset
 Reset done
 Reset done, %s driver initialization finished.
+SSU_ECC_MULTI_BIT_INT_1 ssu_mem32_ecc_mbit_err found [error status=0x%x]
 Slot(%s): Link Down/Up ignored (recovered by DPC)
 Sync Reset now. Device is going to reset.
 VF Reset succeed
@@ -291,7 +296,8 @@ Port module event[error]: module %u, %s, Power budget exceeded
 SFP+ module is shutdown
 Slot(%s): Power fault
 The module's power requirements exceed the device's power supply. Cannot start link""",
-    "NOTHING": r"""%s(0x%x) op_mod(0x%x) failed, status %s(0x%x), syndrome (0x%x), err(%d)
+    "NOTHING": r"""%s(0x%x) op_mod(0x%x) failed, status %s(0x%x), syndrome (0x%x)
+%s(0x%x) op_mod(0x%x) failed, status %s(0x%x), syndrome (0x%x), err(%d)
 64B EQEs/CQEs supported by the device but not enabled
 Able to reserve only %d out of %d requested RX rings
 Assigned random MAC address %pM
