@@ -23,6 +23,7 @@ SHIPPED = HERE / "agent" / "nodeprep" / "facts" / "machine" / "printk_formats.py
 DRIVERS = {  # the name in the table: what of the source tree belongs to it
     "bnxt_en": ("drivers/net/ethernet/broadcom/bnxt",),
     "bnxt_re": ("drivers/infiniband/hw/bnxt_re",),
+    "driver core": ("drivers/base/dd.c",),
     "efa": ("drivers/infiniband/hw/efa",),
     "erdma": ("drivers/infiniband/hw/erdma",),
     "hns3": ("drivers/net/ethernet/hisilicon/hns3",),

@@ -15,6 +15,7 @@ FORMATS = {
 %s: ERROR: mlx4_load_one failed, pci_name=%s, err=%d
 %s: FW STALL Detected. cmdq[%#x]=%#x waited (%ld > %d) msec active %d
 %s: mlx5_pci_enable_device failed with error code: %d
+%s: probe of %04x:%02x:%02x.%d failed with error %d
 %s: unrecoverable device error %d
 %s: wait vital failed with error code: %d
 A previous firmware reset has not completed, aborting
@@ -23,14 +24,31 @@ Abandoning msg {0x%x 0x%x} len: %d due to firmware status: 0x%x
 Admin queue is closed
 Can't recover - RAS error reported during dev init
 Can't recover - error happened before device initialized
+Can't set PCI DMA mask, aborting
 Cannot enable PCI device, aborting
+Cannot find PCI device base address, aborting
+Cannot map bar4 registers, aborting
 Cannot map device registers, aborting
+Cannot map doorbell BAR rc = %d, aborting
+Cannot obtain PCI resources, aborting
 Cannot re-enable PCI device
 Cannot re-enable PCI device after reset, error %d
 Cannot re-enable PCI device after reset.
 Cannot re-enable PCI device during resume, err = %d
 Communication channel command 0x%x timed out
 Communication channel is offline.
+Couldn't allocate FW area, aborting
+Couldn't allocate aux memory, aborting
+Couldn't allocate memory to save HCA PCI header, aborting
+Couldn't get PCI resources, aborting
+Couldn't map HCA reset register, aborting
+Couldn't map interrupt clear register, aborting
+Couldn't map kernel access region, aborting
+Couldn't restore HCA COMMAND, aborting
+Couldn't restore HCA PCI Express Device Control register, aborting
+Couldn't restore HCA PCI Express Link control register, aborting
+Couldn't restore HCA reg %x, aborting
+Couldn't save HCA PCI header, aborting
 Device isn't ready, abort com init %#x
 Device isn't ready, can't reset device
 Driver is in error state. Unloading
@@ -40,20 +58,64 @@ Error (timeout: %u) msg {0x%x 0x%x} len:%d v:%d
 Error resetting device. Please reload the driver
 Fail to reset HCA
 Failed FW reset via OP-TEE, rc=%d
+Failed allocating uar, aborting
+Failed in config_mad_demux, aborting
+Failed initializing cmdif SW structs, aborting
 Failed initializing command interface, aborting
+Failed initializing timeouts, aborting
 Failed mapping initialization segment, aborting
+Failed setting DMA capabilities mask, aborting
+Failed to alloc IRQs
 Failed to allocate RCFW Channel: %#x
+Failed to allocate default counters, aborting
+Failed to allocate driver access region, aborting
+Failed to allocate resources: %#x
+Failed to create EQs
+Failed to enable MSI-X. irq_num %d
+Failed to enable NQ with rc = 0x%x
 Failed to enable RCFW channel: %#x
+Failed to init VHCR command interface, aborting
+Failed to init command interface, aborting
+Failed to init flow steering
 Failed to init fw, aborting.
+Failed to init master mfunc interface, aborting.
 Failed to init readless MMIO
+Failed to init slave mfunc interface, aborting
 Failed to initialize RCFW: %#x
+Failed to initialize RDMA: %d
+Failed to initialize completion queue table, aborting
+Failed to initialize counters table, aborting
+Failed to initialize event queue table, aborting
+Failed to initialize memory region table, aborting
+Failed to initialize multicast group table, aborting
+Failed to initialize protection domain table, aborting
+Failed to initialize queue pair table, aborting
+Failed to initialize reliable connection domain table, aborting
+Failed to initialize resources: %#x
+Failed to initialize shared receive queue table, aborting
+Failed to initialize user access region table, aborting
+Failed to map ALTC context memory, aborting
+Failed to map AUXC context memory, aborting
+Failed to map CQ context memory, aborting
+Failed to map EQ context memory, aborting
+Failed to map MCG context memory, aborting
+Failed to map MTT context memory, aborting
+Failed to map QP context memory, aborting
+Failed to map RDMARC context memory, aborting
+Failed to map SRQ context memory, aborting
+Failed to map cMPT context memory, aborting
+Failed to map dMPT context memory, aborting
+Failed to obtain HW semaphore, aborting
 Failed to read vendor ID, ret=%d
 Failed to register with IB: %#x
 Failed to reinitialize after aborted firmware reset
 Failed to remap register bar
 Failed to reset HCA, aborting
 Failed to reset HCA, aborting.
+Failed to set hca defaults
+Failed to set port %d, aborting
 Failed to start FW, aborting
+Failed to switch to event-driven firmware commands, aborting
 Fatal error %u detected
 Firmware init phase 1 failed
 Firmware init phase 2 failed
@@ -67,21 +129,29 @@ Firmware reset aborted, PCI config space invalid
 Firmware reset aborted, bnxt_get_registered_vfs() returns %d
 Firmware reset aborted, rc = %d
 Firmware reset aborted, subsequent func_qcfg cmd failed, rc = %d, %d msecs since reset timestamp
+HCA has %d ports, but we only support %d, aborting
+HCA minimum page size of %d bigger than kernel PAGE_SIZE of %ld, aborting
+HCA reported UAR region size of 0x%x bigger than PCI resource 2 size of 0x%llx, aborting
+HCA reported UAR size of 0x%x bigger than PCI resource 2 size of 0x%llx, aborting
 HW runtime init FAIL status = %d last cmpl = %d
 Health issue observed, %s, severity(0) EMERGENCY:
 Health issue observed, %s, severity(1) ALERT:
 Health issue observed, %s, severity(2) CRITICAL:
 INIT_HCA command failed, aborting
+INTx is not supported in multi-function mode, aborting
 IRDMA hardware initialization FAILED init_state=%d status=%d
 In reset process RoCE reinit failed %d.
 Internal error detected on the communication channel
 Internal error detected:
 MAP_FA command failed, aborting
+MAP_ICM_AUX command failed, aborting
+Missing UAR, aborting
 Missing registers BAR, aborting
 Multiple Uncorrectable (Fatal) error message received from %04x:%02x:%02x.%d
 Multiple Uncorrected (Fatal) error message received from %04x:%02x:%02x.%d
 Multiple Uncorrected (Fatal) error received: %04x:%02x:%02x.%d
 NOP command failed to generate interrupt (IRQ %d), aborting
+Only same port types supported on this HCA, aborting
 PCI can't be accessed to read vendor id
 PCI channel offline, stop waiting for NIC IFC
 PCI channel offline, stop waiting for PCI
@@ -92,23 +162,37 @@ PCIe Bus Error: severity=Uncorrectable (Fatal), type=%s, (%s)
 PCIe Bus Error: severity=Uncorrected (Fatal), type=%s, (%s)
 PF VSI rebuild failed: %d
 PF is not responsive, skipping initialization
+QUERY_ADAPTER command failed, aborting
+QUERY_DEV_CAP command failed, aborting
+QUERY_DEV_CAP command failed, aborting.
+QUERY_FUNC command failed, aborting.
+QUERY_FUNC_CAP general command failed, aborting (%d)
+QUERY_FUNC_CAP port command failed for port %d, aborting (%d)
 QUERY_FW command failed, aborting
+QUERY_HCA command failed, aborting
+QUERY_PORT command failed for port %d, aborting (%d)
+QUERY_PORT command failed, aborting
 RESET_DONE not set during FW reset.
 RUN_FW command failed, aborting
 Reading register timed out. expected: req id[%u] offset[%#x] actual: req id[%u] offset[%#x]
 Rebuild failed, unload and reload driver
 Rebuild of main VSI failed again
+Reinitialize RDMA during resume failed: %d
 Reset during resume failed.
 Reset fail!
 Reset indication didn't turn off
 Reset indication didn't turn on
 Resp cmpl intr abandoning msg: 0x%x due to firmware status: 0x%x
 Resp cmpl intr err msg: 0x%x
+RoCE Engine init failed!
+SET_ICM_SIZE command failed, aborting
+Set special QP caps failed. aborting
 Slot(%s): Cannot train link: status %#06x
 Slot(%s): Card not present
 Slot(%s): Link Down
 Slot(%s): No device found
 Slot(%s): No link
+System does not support DMA, aborting
 The device didn't send any completion for admin cmd %s(%d) status %d (ctx 0x%p, sq producer: %d, sq consumer: %d, cq consumer: %d)
 The device sent a completion but the driver didn't receive any MSI-X interrupt for admin cmd %s(%d) status %d (ctx: 0x%p, sq producer: %d, sq consumer: %d, cq consumer: %d)
 The driver for the device stopped because the NVM image is newer than expected. You must install the most recent version of the network driver.
@@ -125,6 +209,7 @@ bnxt_open() failed during FW reset
 can't change power state from %s to %s (config space inaccessible)
 can't recover (no error_detected callback)
 can't recover (state transition %u -> %u invalid)
+cmd init failed!
 cmd[%d]: %s(0x%x) Async, timeout. Will cause a leak of a command resource
 cmdq[%#x]=%#x timedout (%d)msec
 command 0x%x timed out (go bit not cleared)
@@ -140,6 +225,7 @@ device's health compromised - reached miss count
 devm_ioremap failed.
 driver needs to be unloaded and reloaded
 enable hca failed
+eq init failed!
 error requesting BARs, aborting
 failed to allocate boot pages
 failed to allocate init pages
@@ -147,11 +233,17 @@ failed to enable PCI device
 failed to fetch H/W reset completion status
 failed to map device memory
 failed to reset VF stack
+failed to set issi
 health recovery failed
 health recovery flow aborted, PCI reads still not working
+hw_init failed!
 ib_register_device failed: ret = %d
 ice_init_hw failed: %d
+ice_init_interrupt_scheme failed: %d
 ice_init_nvm failed %d
+ice_init_pf failed: %d
+init RoCE Command Queue failed!
+init ae_dev error, ret = %d
 init hca failed
 mlx4_restart_one_up failed, ret=%d
 mlx5_init_one failed with error code %d
@@ -161,12 +253,22 @@ pci %04x:%02x:%02x.%d: not ready after %dms; giving up
 pci_enable_device failed(%d)
 pci_enable_device_mem() failed!
 probe failed due to setup PF switch: %d
+probe with driver bnxt_en failed with error %d
+probe with driver efa failed with error %d
+probe with driver erdma failed with error %d
+probe with driver hns3 failed with error %d
+probe with driver ice failed with error %d
+probe with driver mlx4_core failed with error %d
+probe with driver mlx5_core failed with error %d
 query hca failed
 request irq vectors failed(%d)
 reset %d failed
 reset reload flow aborted, PCI reads still not working
 retraining failed
+set_hca_cap failed
+set_hca_ctrl failed
 subordinate device reset failed
+sw objs init failed
 synd 0x%x: HW fatal error
 synd 0x%x: firmware CRC error
 synd 0x%x: irisc not responding
@@ -185,6 +287,7 @@ wait init done failed.""",
 %s firmware reset event, data1: 0x%x, data2: 0x%x, min wait %u ms, max wait %u ms
 AEQ overflow!
 An error occurred on the device while loading the DDP package.  The device will be reset.
+Cmd queue init failed
 Command completion arrived after timeout (entry idx = %d).
 Detected IMP RD poison!
 Detected PPU poison!
@@ -241,6 +344,8 @@ Sync Reset now. Device is going to reset.
 VF Reset succeed
 VF is sending reset request to Firmware
 Wait for reset timeout: %d
+assert PF reset done fail %d!
+asserting function reset fail %d!
 cmd[%d]: %s(0x%x) Async, recovered after timeout
 cmd[%d]: %s(0x%x) recovered after timeout
 couldn't get reset done status from h/w, timeout!
