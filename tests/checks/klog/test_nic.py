@@ -70,6 +70,8 @@ ROWS = [
     ((UNDER + "AER: device recovery failed", FOUND), "ok Quiet"),
     ((UNDER.replace("01.0", "02.0") + "AER: device recovery failed",), "ok Quiet"),
     ((UNDER + "AER: Uncorrected (Fatal) error received: 0000:5d:00.0",), "ok Quiet"),
+    ((UNDER + "DPC: containment event, status:0x1f05, ERR_FATAL received from 0000:5d:00.0",), "fail DeviceFailed"),
+    ((UNDER + f"DPC: containment event, status:0x1f05, ERR_FATAL received from {BDF}",), "fail DeviceFailed"),
     ((UNDER + f"AER: Uncorrected (Fatal) error received: {BDF}",), "fail DeviceFailed"),
     ((UNDER + f"AER: Uncorrected (Fatal) error received: {BDF}", LOADED), "ok Quiet"),
     (("infiniband mlx5_3: mlx5r_umr_recover:150:(pid 3): couldn't recover UMR, err -5",), "fail DeviceFailed"),
@@ -261,6 +263,12 @@ def test_machines_read_the_newest_line(texts: tuple[str, ...], newest: str) -> N
     up = port()
     *_, verdict = verdicts(CHECK, pci(nic()), rdma(up), wanted(up, "7 of 8 alike"), log(*texts))
     assert verdict.observed == newest
+
+
+def test_a_line_that_names_a_nic_twice_is_one_line() -> None:
+    twice = "infiniband mlx5_3: of eth2: couldn't recover UMR, err -5"
+    (verdict,) = verdicts(CHECK, pci(nic()), rdma(), expected(), log(twice))
+    assert verdict.message == f"0000:5c:00.0 (15b3:1021, mlx5_3/eth2): the kernel said 100 s after boot: {twice}"
 
 
 def test_message_gives_the_newest_line_and_how_many() -> None:

@@ -23,6 +23,7 @@ ON_TOP: Mapping[str, tuple[str, ...]] = {
     "mlx4_core": ("mlx4_en", "mlx4_ib"),
     "mlx5_core": ("mlx5_ib",),
 }
+CONTAINMENT = "DPC: "  # drivers/pci/pcie/dpc.c
 
 
 class Nic(Value):
@@ -80,7 +81,8 @@ def watched(seen: Seen) -> tuple[Nic, ...]:
 def told(nics: tuple[Nic, ...], lines: Iterable[KernelLogLine]) -> Told:
     """What the lines say about the NICs. A NIC that was set up again leaves behind what was said about it before.
 
-    A line is about the NIC whose address it has. One that has only the address of a bridge is about each NIC below.
+    A line is about the NIC whose address it has. One that has only the address of a bridge is about each NIC below, as
+    is one about the containment of an error, which takes the link below the bridge down, whoever made the error.
     One without address is about the NIC that it names: NETDEV WATCHDOG: eth2 (...) until Linux 6.7, infiniband mlx5_0:.
     """
     by_place: dict[str, list[ToldLine]] = {nic.subject.place: [] for nic in nics}
@@ -96,15 +98,15 @@ def told(nics: tuple[Nic, ...], lines: Iterable[KernelLogLine]) -> Told:
             places = [address for address in addresses if address in by_place]
             if places and line.sets_up:
                 by_place.get(line.bdf, []).clear()
-            if not places and len(addresses) == 1:
-                places = below.get(line.bdf, [])
+            if len(addresses) == 1 or CONTAINMENT in line.text:
+                places += below.get(line.bdf, [])
         else:
-            places = [place for name in set(names.findall(line.text)) for place in named[name]] if names else []
+            places = [place for name in names.findall(line.text) for place in named[name]] if names else []
             if not places and speaks and speaks.search(line.text) and printk.class_of(line.text) is LineClass.GONE:
                 nameless.append(line)
         if places:
             found = ToldLine(line, printk.class_of(line.text))
-            for place in places:
+            for place in dict.fromkeys(places):
                 if place in addresses or not addresses or found.kind:
                     by_place[place].append(found)
     return Told(by_place, nameless)
