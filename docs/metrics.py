@@ -44,12 +44,10 @@ What could not be read has no series: a gap in `nodeprep_port_up` is no port tha
   finding that a waiver excuses, or that follows from another check's failure, does not count: one missing module is one
   failing check. A check that is absent here, or of which nothing counts, has no series. docs/checks.md has them all.
 - **profile** is each profile that the node has: a node without one has no `nodeprep_ready`.
-- **event source** is an event source. One that this node does not have (no ib_core, no right to read the kernel log)
-has no
-  `nodeprep_event_source_up`: 0 is one that died.
-- **verb, code**: one `PATCH` or `POST` a minute with 422 is the agent's test of the admission policy: a denial that is
-wanted
-  ([security.md](security.md#the-admission policy)). `nodeprep_node_ok` tells of others.
+- **event_source** is a kernel or file interface that announces changes. A source that this node does not have (no
+  ib_core, no right to read the kernel log) has no `nodeprep_event_source_up`: 0 means that it died.
+- **verb, code**: one `PATCH` or `POST` a minute with 422 is the agent's test of the admission policy. This denial is
+  wanted ([security.md](security.md#the-admission-policy)). `nodeprep_node_ok` tells of others.
 - **mounts_ok** is 0 where a taken-over agent could write a mount of the node besides its own three directories
   ([security.md](security.md#what-is-mounted-inside-a-mount)).
 - **fact** is a name that `every` of [configuration.md](configuration.md) takes; **reason** is a word of the agent.

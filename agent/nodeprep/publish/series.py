@@ -272,7 +272,7 @@ ALL = (
     ),
     Series(
         "nodeprep_state_file_ok",
-        "Whether the agent's memory is kept on disk (1), or only in the process (0)",
+        "Whether the agent state is kept on disk (1), or only in the process (0)",
         (),
         lambda status: single(not status.store_trouble),
     ),
