@@ -10,7 +10,7 @@ from random import Random
 
 from tests.chaos_agent import Process, Tell, now, pause
 from tests.chaos_faults import Faults
-from tests.chaos_rules import PLANTED
+from tests.chaos_rules import PLANTED_PART
 from tests.rigs.netns import Node
 
 PROFILE = "chaos"
@@ -222,10 +222,9 @@ class Deeds(Faults):
         self.count("gate file planted")
         boot = self.rng.choice((self.boot_id, str(uuid.UUID(int=self.rng.getrandbits(128)))))
         rest = '"node_uid": "", "version": "0.1.0"'
-        self.tell("planted")
-        gate.write_text(
-            f'{{"profile": "{PROFILE}", "stage": "ready", "boot_id": "{boot}", {rest}, "since": "{PLANTED}"}}\n'
-        )
+        whole = gate.with_suffix(".planted")
+        whole.write_text(f'{{"profile": "{PROFILE}", "stage": "ready", "boot_id": "{boot}", {rest}, {PLANTED_PART}}}\n')
+        whole.rename(gate)  # who watches never sees half of it
 
     def shift(self) -> None:
         """The clock of the next start is another."""

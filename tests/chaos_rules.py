@@ -23,6 +23,7 @@ SLOWER = 3.0  # factor of time while another process takes the processor
 MOST = {"rss": 70 << 20, "threads": 40, "descriptors": 80}
 TIMELINE = 60.0  # seconds of earlier deeds that are shown with a violation
 PLANTED = "planted"  # the time in a gate file that the chaos made
+PLANTED_PART = f'"since": "{PLANTED}"'
 
 
 @dataclass(slots=True)
@@ -66,7 +67,6 @@ class Rules:
     awake_since: float | None = None
     proof_since: float | None = None
     proof_wanted: bool = False
-    planted: bool = False
     metadata_since: float = 0.0
     metadata_fine: bool = True
     slow_until: float = 0.0
@@ -92,7 +92,6 @@ class Rules:
             "continued": lambda at, _: self._wakes(at),
             "reset": lambda at, _: setattr(self, "proof_since", at),
             "proof-wanted": lambda *_: setattr(self, "proof_wanted", True),
-            "planted": lambda *_: setattr(self, "planted", True),
             "boot": lambda _, event: setattr(self, "boot_id", str(event["id"])),
             "metadata": self._metadata,
             "slow": self._slow,
@@ -124,7 +123,7 @@ class Rules:
         for profile, text in sample.gates.items():
             if before.gates.get(profile) == text:
                 continue
-            if self.awake_since is not None or not self.planted:  # else the chaos made it
+            if PLANTED_PART not in text:  # else the chaos made it: the file itself says so, an event may come later
                 self.openings += 1
                 self._remember(sample.at, f"SEEN {profile}.ready appeared")
                 yield from self._too_soon(sample.at, profile)
@@ -232,7 +231,6 @@ class Rules:
 
     def _started(self, at: float) -> None:
         self._wakes(at + START * self.slower)
-        self.planted = False
         if self.proof_wanted:
             self.proof_since, self.proof_wanted = at, False
 
