@@ -96,8 +96,12 @@ class Assessment(Value):
     def waived(
         self, findings: tuple[Finding, ...], facts: Mapping[type, object]
     ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-        """The findings with the waived ones marked, and notes on waivers that have expired."""
-        return waiver_rules.apply_waivers(findings, self.settings.waivers, _text(facts.get(System), "name"), self.today)
+        """The findings, with `waived` where a waiver excuses them or their cause, and notes on expired waivers."""
+        name = _text(facts.get(System), "name")
+        marked, expired = waiver_rules.apply_waivers(findings, self.settings.waivers, name, self.today)
+        if any(finding.waived for finding in marked):
+            marked = check_round.fold(marked, {check.id: check.after for check in self.checks})
+        return marked, expired
 
 
 def latched(

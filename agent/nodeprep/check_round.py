@@ -29,6 +29,7 @@ from nodeprep.model import (
     Check,
     Fact,
     Finding,
+    Lack,
     Seen,
     Severity,
     Shown,
@@ -36,12 +37,14 @@ from nodeprep.model import (
     Status,
     Unreadable,
     Verdict,
+    Waived,
     Why,
     cannot_look,
     raw,
 )
 from nodeprep.values import Value, replace
 
+BAD = (Status.FAIL, Status.WARN, Status.UNKNOWN)
 NOT_ANSWERING = (errno.EIO, errno.ENODEV, errno.ENXIO)
 
 ELSEWHERE = Verdict(NODE, OTHER_PLATFORM.status, OTHER_PLATFORM.name, "this is no node of Alibaba Cloud")
@@ -251,25 +254,53 @@ def unreadables(value: object) -> Iterator[Unreadable]:
 
 
 def fold(findings: Iterable[Finding], after: Mapping[str, tuple[str, ...]]) -> tuple[Finding, ...]:
-    """Give each finding its root: the id of the check whose failure on the same device explains it."""
+    """Fold each finding below its cause: a failure of a check in its `after`. `root` is then the id of that check.
+
+    A cause is about the same device or port, or one of the two is about the whole node. A waived cause excuses what
+    follows from it at its own place, and nothing else: such a finding gets its `waived`. A finding that only a waived
+    cause elsewhere explains has no root, so it counts. What lacks n things follows from n faults or more, waived or
+    not (docs/adr/0033). Of the given findings, only those that a waiver names are waived.
+    """
     found = tuple(findings)
+    causes = {check: fault_causes.ancestors(check, after) for check in after}
     failed = [finding for finding in found if finding.status is Status.FAIL]
     order = list(after)
 
-    def root(finding: Finding) -> str | None:
-        if finding.status not in (Status.FAIL, Status.WARN, Status.UNKNOWN):
-            return None
-        causes = fault_causes.ancestors(finding.check, after)
-        roots = {
-            other.check
-            for other in failed
-            if other.check in causes and fault_causes.explains(other.subject, finding.subject)
-        }
-        # A root that no other of them explains. Among several, the first that a person would look at.
-        first = [one for one in roots if not fault_causes.ancestors(one, after) & roots]
-        return min(first, key=order.index, default=None)
+    def explaining(finding: Finding) -> list[Finding]:
+        known = causes.get(finding.check, set())
+        near = [one for one in failed if one.check in known and fault_causes.explains(one.subject, finding.subject)]
+        return near if finding.verdict.lack is None else _enough(near, finding.verdict.lack)
 
-    roots = map(root, found)
-    return tuple(
-        one if cause == one.root else replace(one, root=cause) for one, cause in zip(found, roots, strict=True)
-    )
+    def waiver(finding: Finding, near: list[Finding]) -> Waived | None:
+        here = (one.waived for one in near if one.waived and fault_causes.is_same_place(one.subject, finding.subject))
+        return finding.waived or next(here, None)
+
+    waived_ones = any(one.waived for one in failed)
+    excused = {id(one): waiver(one, explaining(one)) for one in failed} if waived_ones else {}
+
+    def folded(finding: Finding) -> Finding:
+        if finding.status not in BAD:
+            return finding if finding.root is None else replace(finding, root=None)
+        near = explaining(finding)
+        standing = [one for one in near if excused.get(id(one)) is None]
+        waived = waiver(finding, near)
+        elsewhere = [one for one in near if one.subject.place != NODE.place]
+        if waived is None and finding.verdict.lack is not None and elsewhere and not standing:
+            waived = excused.get(id(elsewhere[0]))
+        # A waived cause elsewhere is no cause of what counts.
+        roots = {one.check for one in (near if waived is not None else standing)}
+        # The one that no other of them explains; among several, the first that a person would look at.
+        first = [one for one in roots if not causes[one] & roots]
+        root = min(first, key=order.index, default=None)
+        same = root == finding.root and waived == finding.waived
+        return finding if same else replace(finding, root=root, waived=waived)
+
+    return tuple(map(folded, found))
+
+
+def _enough(near: list[Finding], lack: Lack) -> list[Finding]:
+    """The failures that explain a count that lacks something: all, if there are as many; else those of the node."""
+    places = {one.subject.place for one in near} - {NODE.place, *lack.counted}
+    if len(places) >= lack.count:
+        return [one for one in near if one.subject.place in (NODE.place, *places)]
+    return [one for one in near if one.subject.place == NODE.place]

@@ -19,6 +19,7 @@ __all__ = [
     "Confirmation",
     "Fact",
     "Finding",
+    "Lack",
     "Reason",
     "Remedy",
     "Report",
@@ -145,12 +146,20 @@ SILENT_DEVICE = (
 EVERYWHERE = (CANNOT_LOOK, CHECK_BROKE, NOTHING_HERE, OTHER_PLATFORM, *SILENT_DEVICE)
 
 
+class Lack(Value):
+    """How many things a count lacks, and the places of those that it counts: a fault there explains nothing of it."""
+
+    count: int
+    counted: tuple[str, ...] = ()
+
+
 class Verdict(Value):
     """What a check says of one subject.
 
     `reason` is the name of a declared Reason. `message` names the device, what was seen, what was wanted and by whom.
     `observed` and `expected` repeat the two values for programs. `blind` is what made it UNKNOWN. `args` are values for
-    placeholders of the reason's fix that are nowhere else in the verdict, such as an interface.
+    placeholders of the reason's fix that are nowhere else in the verdict, such as an interface. `lack` is of a
+    verdict on SEVERAL, which follows from other faults only if there are as many of them.
     """
 
     subject: Subject
@@ -162,6 +171,7 @@ class Verdict(Value):
     expected: str = ""
     blind: Unreadable | None = None
     args: Mapping[str, str] = field(default_factory=dict)
+    lack: Lack | None = None
 
     def __hash__(self) -> int:
         return hash((self.subject, self.status, self.reason, self.message))
@@ -331,7 +341,7 @@ class Finding(Value):
     """A verdict with its check.
 
     `root` is the check whose failure on the same device caused this finding. `fix` says what to do about a fault, ""
-    if there is nothing to do.
+    if there is nothing to do. `waived`: an operator excused it by name, or excused its cause on the same device.
     """
 
     check: str
@@ -351,7 +361,7 @@ class Finding(Value):
 
     @property
     def counts(self) -> bool:
-        """Whether it counts itself: it is neither a consequence of another finding nor waived."""
+        """Whether it counts itself: it is not waived, and no consequence of a finding that counts."""
         return self.root is None and self.waived is None
 
 

@@ -27,5 +27,10 @@ def explains(cause: Subject, effect: Subject) -> bool:
     """
     if cause.place == NODE.place or effect.place in (NODE.place, SEVERAL.place):
         return True
-    ports = {cause.port, effect.port}
-    return cause.place == effect.place and (None in ports or len(ports) == 1)
+    return is_same_place(cause, effect)
+
+
+def is_same_place(one: Subject, other: Subject) -> bool:
+    """Whether they are about the same device or port, or a device and a port of it."""
+    ports = {one.port, other.port}
+    return one.place == other.place and (None in ports or len(ports) == 1)

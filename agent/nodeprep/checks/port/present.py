@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodeprep.facts.expected.inventory import Expected, MissingDevice, Shortage
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import NODE, SEVERAL, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, SEVERAL, Check, Confirmation, Lack, Reason, Seen, Severity, Stage, Status, Verdict
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -14,29 +14,30 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     for absent in expected.missing_ports:
         yield missing(absent, have)
     if expected.shortage:
-        yield short(expected.shortage)
+        yield short(expected.shortage, tuple(sorted({key.rpartition("/")[0] for key in expected.counted})))
     elif have and not expected.missing_ports:
-        yield Verdict(NODE, Status.OK, "Present", f"{counted(have)}, none of the expected ones missing")
+        yield Verdict(NODE, Status.OK, "Present", f"{number(have)}, none of the expected ones missing")
 
 
 def missing(absent: MissingDevice, have: int) -> Verdict:
     message = (
-        f"{absent.subject.name} is not there: {absent.by} wants it, the node shows {counted(have)}; "
+        f"{absent.subject.name} is not there: {absent.by} wants it, the node shows {number(have)}; "
         "see whether the NIC is on the bus (lspci -nn) and what its driver said (dmesg)"
     )
     return Verdict(absent.subject, Status.FAIL, "Missing", message, observed="absent", expected="present")
 
 
-def short(shortage: Shortage) -> Verdict:
+def short(shortage: Shortage, counted: tuple[str, ...]) -> Verdict:
     message = (
         f"{shortage.have} of at least {shortage.want} {shortage.of} are there; wanted by {shortage.by}; "
         "compare ls /sys/class/infiniband with lspci -nn"
     )
     seen, wanted = str(shortage.have), f"at least {shortage.want}"
-    return Verdict(SEVERAL, Status.FAIL, "TooFewPorts", message, observed=seen, expected=wanted)
+    lack = Lack(shortage.want - shortage.have, counted)
+    return Verdict(SEVERAL, Status.FAIL, "TooFewPorts", message, observed=seen, expected=wanted, lack=lack)
 
 
-def counted(ports: int) -> str:
+def number(ports: int) -> str:
     return f"{ports} RDMA port{'' if ports == 1 else 's'}"
 
 

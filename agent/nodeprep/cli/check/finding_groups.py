@@ -50,6 +50,29 @@ def attach(groups: list[Group], findings: Iterable[Finding]) -> list[Finding]:
     return loose
 
 
+def waived(findings: Iterable[Finding]) -> list[tuple[Finding, list[Finding]]]:
+    """The waived findings, each with what is excused because it follows from it."""
+    excused = [one for one in findings if one.waived is not None and one.status not in (Status.OK, Status.ABSENT)]
+    homes = {id(one): _home(one, excused) for one in excused}
+    followers: dict[int, list[Finding]] = {id(one): [] for one in excused if homes[id(one)] is None}
+    for one in excused:
+        home = homes[id(one)]
+        if home is not None:
+            followers.setdefault(id(home), []).append(one)
+    return [(one, followers[id(one)]) for one in excused if homes[id(one)] is None]
+
+
+def _home(finding: Finding, excused: list[Finding]) -> Finding | None:
+    """The waived finding that this one follows from, if the same waiver excuses both."""
+    near = (
+        other
+        for other in excused
+        if (other.check, other.waived, other.status) == (finding.root, finding.waived, Status.FAIL)
+        and fault_causes.explains(other.subject, finding.subject)
+    )
+    return next((other for other in near if other.root is None), None)
+
+
 def _top(finding: Finding, findings: tuple[Finding, ...], passed: set[str]) -> Finding | None:
     """The end of the chain of roots. The chain is longer than one if a node-wide finding links devices."""
     if finding.root in passed:

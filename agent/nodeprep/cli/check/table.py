@@ -125,9 +125,7 @@ def _fault(page: Page, group: Group, check: Check, findings: Iterable[Finding]) 
         page.item("", told(finding), bullet=len(group.findings) > 1)
     page.item("fix", fix_of(group, check), indent=2)
     page.item("more", f"nodeprep explain {check.id}", indent=2)
-    if group.consequences:
-        ids = dict.fromkeys(f"{finding.check} {finding.verdict.reason}" for finding in group.consequences)
-        page.item("", f"and {_number(len(group.consequences), 'consequence')}: {', '.join(ids)}")
+    _consequences(page, group.consequences)
 
 
 def told(finding: Finding) -> str:
@@ -179,18 +177,25 @@ def _where(finding: Finding) -> str:
     return f"{name} at {place}" if ":" in place and place not in name else name
 
 
-def _waived(page: Page, findings: Iterable[Finding], loose: Iterable[Finding]) -> None:
-    for finding in findings:
-        if finding.waived is None or finding.status in (Status.OK, Status.ABSENT):
-            continue
+def _waived(page: Page, findings: tuple[Finding, ...], loose: Iterable[Finding]) -> None:
+    for finding, consequences in finding_groups.waived(findings):
         page.gap()
         page.item("WAIVED", f"{finding.check}: {finding.verdict.reason}", paint=Paint.STRONG)
         page.item("", told(finding))
-        days = _number(finding.waived.days_left, "day")
-        page.item("because", f"{finding.waived.reason} (until {finding.waived.until}, {days} left)", indent=2)
+        waiver = finding.waived
+        if waiver is not None:
+            days = _number(waiver.days_left, "day")
+            page.item("because", f"{waiver.reason} (until {waiver.until}, {days} left)", indent=2)
+        _consequences(page, consequences)
     followers = Counter((finding.root, finding.check) for finding in loose)
     for (root, check), count in followers.items():
         page.item("", f"{check}: {_number(count, 'consequence')} of {root}")
+
+
+def _consequences(page: Page, consequences: list[Finding]) -> None:
+    if consequences:
+        ids = dict.fromkeys(f"{finding.check} {finding.verdict.reason}" for finding in consequences)
+        page.item("", f"and {_number(len(consequences), 'consequence')}: {', '.join(ids)}")
 
 
 def _rest(page: Page, findings: tuple[Finding, ...]) -> None:
