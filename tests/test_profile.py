@@ -40,6 +40,7 @@ PROFILES = st.builds(
     EXPECTATIONS,
     st.dictionaries(WORD, st.dictionaries(WORD, st.integers(), max_size=2), max_size=2),
     st.lists(WORD, max_size=2).map(tuple),
+    st.lists(WORD, max_size=2).map(tuple),
 )
 
 
@@ -58,7 +59,7 @@ def test_whole_numbers_are_written_without_a_point() -> None:
     assert repr(rate["expect"]["ports"][f"{BDF}/1"]["rate"]) == "400"
 
 
-TOP_KEYS = "apiVersion, kind, name, extends, description, gates, expect, want, exclude"
+TOP_KEYS = "apiVersion, kind, name, extends, description, gates, rests-on, expect, want, exclude"
 ROWS = [
     # given                                               the error
     ([], "the file: found a list, wanted keys with values"),

@@ -9,12 +9,18 @@ from nodeprep.agent_state import AgentState
 from nodeprep.checks import CHECKS
 from nodeprep.config import waiver_rules, wants
 from nodeprep.config.configuration import Settings
+from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.machine.system import System
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.job_profile import NO_PROFILE, Profile
 from nodeprep.look import Look
-from nodeprep.model import Finding, Report, Severity, Shown, Skipped, Status, Verdict, raw
+from nodeprep.model import Basis, Finding, Report, Severity, Shown, Skipped, Status, Unreadable, Verdict, raw
 from nodeprep.profile_selection import ProfileSelection
 from nodeprep.values import Value
 
+METADATA_LISTS_ENIS = "eni.missing-link"  # holds the metadata's list of ENIs against the kernel's links
+HIDDEN_NAMED = 4  # names of hidden devices in a note
 UNCAPTURED = (
     "nothing says which devices belong here, so only a port unlike most of its kind can be told from a good one; "
     "on a good node, nodeprep profile capture writes down what belongs"
@@ -62,7 +68,8 @@ class Assessment(Value):
         order = {check_id: number for number, check_id in enumerate(self.checks)}
         every = sorted((*judged.findings, *others), key=lambda one: order[one.check])
         findings = check_round.fold(every, {check.id: check.after for check in checks})
-        return self.report_of(findings, judged.skipped, look.facts, selection)
+        left = len(self.checks) - len(checks)
+        return self.report_of(findings, judged.skipped, look.facts, selection, is_copy=not look.live, elsewhere=left)
 
     def _to_run(self, look: Look, selection: ProfileSelection) -> tuple[str, ...]:
         """All; without those of another platform if they are not named and nobody demands one of them."""
@@ -77,8 +84,14 @@ class Assessment(Value):
         skipped: Iterable[Skipped],
         facts: Mapping[type, object],
         selection: ProfileSelection,
+        *,
+        is_copy: bool = False,
+        elsewhere: int = 0,
     ) -> Report:
-        """The report on folded findings, with latched faults added and waived findings marked."""
+        """The report on folded findings, with latched faults added and waived findings marked.
+
+        `elsewhere` counts the checks of other platforms that were not imported.
+        """
         known, expired = self.waived(latched(findings, self.agent_state, self.checks), facts)
         return Report(
             node=_text(facts.get(System), "name"),
@@ -89,8 +102,18 @@ class Assessment(Value):
             findings=known,
             skipped=(*skipped, *self.deselected),
             missing_hardware=selection.missing_hardware,
-            notes=(*expired, *notes(selection)),
+            notes=(*expired, *hidden_devices(facts), *notes(selection)),
             agent=str(self.agent_state.state) if self.agent_state else "",
+            basis=Basis(
+                is_copy=is_copy,
+                is_selection=bool(self.deselected or self.requested),
+                is_named=not selection.by_hardware and selection.profile.name != NO_PROFILE.name,
+                rests_on=selection.profile.needed_gates,
+                nics=nics_seen(facts),
+                baseline=baseline(selection.profile, known),
+                checks=len(self.checks) + len(self.deselected),
+                elsewhere=elsewhere,
+            ),
         )
 
     def waived(
@@ -100,7 +123,7 @@ class Assessment(Value):
         name = _text(facts.get(System), "name")
         marked, expired = waiver_rules.apply_waivers(findings, self.settings.waivers, name, self.today)
         if any(finding.waived for finding in marked):
-            marked = check_round.fold(marked, {check.id: check.after for check in self.checks})
+            marked = check_round.fold(marked, {one: CHECKS[one].after for one in self.checks})
         return marked, expired
 
 
@@ -131,6 +154,44 @@ def notes(selection: ProfileSelection) -> Iterator[str]:
     expect = selection.profile.expect
     if expect.at_least is not None and expect.at_least.count <= 1 and not (expect.devices or expect.ports):
         yield UNCAPTURED
+
+
+def hidden_devices(facts: Mapping[type, object]) -> Iterator[str]:
+    """A note for each list of devices of which `exclude` hides something."""
+    for kind, what in ((Rdma, "RDMA devices"), (Pci, "PCI functions")):
+        fact = facts.get(kind)
+        if isinstance(fact, Unreadable) and fact.is_excluded:
+            yield f"exclude hides {fact.path}: nothing can be said of {what}"
+        elif isinstance(fact, (Rdma, Pci)) and fact.hidden:
+            more = f" and {len(fact.hidden) - HIDDEN_NAMED} more" if len(fact.hidden) > HIDDEN_NAMED else ""
+            yield f"exclude hides {what}: {', '.join(fact.hidden[:HIDDEN_NAMED])}{more}; nothing can be said of them"
+
+
+def nics_seen(facts: Mapping[type, object]) -> int | None:
+    """How many NICs a look shows: those of RDMA devices, else those on the PCI bus, else the links of NICs.
+
+    None if it did not look at RDMA devices, or could not look and saw none.
+    """
+    rdma, pci, links = facts.get(Rdma), facts.get(Pci), facts.get(Links)
+    if rdma is None:
+        return None
+    carriers = {one.place for one in rdma.devices if not one.virtual_function} if isinstance(rdma, Rdma) else set()
+    listed = [one for one in pci.nics if not one.virtual_function] if isinstance(pci, Pci) else []
+    physical = [one for one in links.links if one.physical] if isinstance(links, Links) else []
+    found = len(carriers) or len(listed) or len(physical)
+    blind = any(isinstance(fact, Unreadable) and not fact.not_recorded for fact in (rdma, pci))
+    return None if blind and not found else found
+
+
+def baseline(profile: Profile, findings: Iterable[Finding]) -> str:
+    """Who knows which devices belong on this node, "" if nobody does."""
+    expect = profile.expect
+    if expect.devices or expect.ports:
+        return f"profile {profile.name}"
+    if expect.at_least is not None and expect.at_least.count > 1:
+        return f"at least {expect.at_least.count} ports in profile {profile.name}"
+    listed = any(one.check == METADATA_LISTS_ENIS and one.status is Status.OK for one in findings)
+    return "the ENIs in the metadata" if listed else ""
 
 
 def _text(thing: object, name: str) -> str:

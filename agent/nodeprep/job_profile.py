@@ -14,6 +14,7 @@ from nodeprep.values import Value, field, replace
 API_VERSION = "nodeprep.io/v1"
 LAYERS = ("InfiniBand", "Ethernet", "Unknown")
 
+EXPECTED_NIC, PORT_GATES = "pci.expected-nic", ("port.present", "port.state")  # who says that what is named is there
 ADDRESS = Pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # a PCI function as the kernel writes it
 
 
@@ -75,7 +76,8 @@ class Profile(Value):
     """A named set of demands.
 
     `gates` are the checks that may close the gate; `want` holds numbers by check and key; `exclude` are patterns of
-    paths that must not be read; `description` says which jobs need it.
+    paths that must not be read; `description` says which jobs need it. `rests_on` are gates without which it says
+    nothing of a node (docs/adr/0033).
     """
 
     name: str
@@ -85,13 +87,24 @@ class Profile(Value):
     expect: Expectation = field(default_factory=Expectation)
     want: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     exclude: tuple[str, ...] = ()
+    rests_on: tuple[str, ...] = ()
+
+    @property
+    def needed_gates(self) -> tuple[str, ...]:
+        """The gates without which it says nothing of a node: `rests_on`, and those of what it names by address."""
+        names = [EXPECTED_NIC] if any(ADDRESS.fullmatch(at) for at in self.expect.devices) else []
+        names += PORT_GATES if any(want.required for want in self.expect.ports.values()) else []
+        return tuple(gate for gate in dict.fromkeys((*self.rests_on, *names)) if gate in self.gates)
 
 
 NO_PROFILE = Profile("none")
 
 
 def extend(child: Profile, parent: Profile) -> Profile:
-    """The child; what it does not state comes from the parent. Gates and exclusions of both count."""
+    """The child; what it does not state comes from the parent. Gates and exclusions of both count.
+
+    `rests_on` of the child replaces the parent's: a child may be about other hardware.
+    """
     own, its = child.expect, parent.expect
     counts = bool(own.ports or own.at_least)  # if the child names or counts ports, the parent's ports do not count
     expect = Expectation(
@@ -109,6 +122,7 @@ def extend(child: Profile, parent: Profile) -> Profile:
         expect=expect,
         want={check: {**parent.want.get(check, {}), **child.want.get(check, {})} for check in checks},
         exclude=tuple(dict.fromkeys(parent.exclude + child.exclude)),
+        rests_on=child.rests_on or parent.rests_on,
     )
 
 
@@ -131,6 +145,7 @@ def mapping(profile: Profile) -> dict[str, Any]:
         "extends": profile.extends,
         "description": profile.description,
         "gates": profile.gates,
+        "rests-on": profile.rests_on,
         "expect": {key: value for key, value in inventory.items() if value not in (None, {}, ())},
         "want": {check: dict(one) for check, one in profile.want.items()},
         "exclude": profile.exclude,
@@ -219,6 +234,7 @@ PROFILE = typed_yaml.record(
         "extends": ("extends", TEXT),
         "description": ("description", typed_yaml.PROSE),
         "gates": ("gates", TEXTS),
+        "rests-on": ("rests_on", TEXTS),
         "expect": ("expect", ValueKind("keys with values", _expectation)),
         "want": ("want", NUMBERS),
         "exclude": ("exclude", TEXTS),

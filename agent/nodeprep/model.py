@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar, cast
 
-from nodeprep.shown import NO_ACCESS, CannotLook, Shown, Unreadable, Why, guarded, not_recorded, raw, shown
+from nodeprep.shown import NO_ACCESS, CannotLook, Shown, Unreadable, Why, excluded, guarded, not_recorded, raw, shown
 from nodeprep.values import Value, field
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "NODE",
     "NO_ACCESS",
     "SEVERAL",
+    "Basis",
     "CannotLook",
     "Check",
     "Confirmation",
@@ -36,6 +37,7 @@ __all__ = [
     "Waived",
     "Why",
     "cannot_look",
+    "excluded",
     "filled",
     "guarded",
     "not_recorded",
@@ -372,6 +374,26 @@ class Skipped(Value):
     why: str
 
 
+class Basis(Value):
+    """What a verdict rests on beside findings (docs/adr/0033).
+
+    `is_copy`: files of a node without its kernel were judged. `is_selection`: the operator left checks out. `is_named`:
+    somebody named the profile; else the hardware chose it. `rests_on` are gates without which the profile says nothing.
+    `nics` counts the NICs that were seen, None if nobody looked. `baseline` says who knows how many belong here, "" if
+    nobody does. `checks` is the number of checks that there are, and `elsewhere` of those that were asked for and are
+    about another platform, if the findings do not name them.
+    """
+
+    is_copy: bool = False
+    is_selection: bool = False
+    is_named: bool = False
+    rests_on: tuple[str, ...] = ()
+    nics: int | None = None
+    baseline: str = ""
+    checks: int = 0
+    elsewhere: int = 0
+
+
 class Report(Value):
     """The findings of one round and their basis.
 
@@ -390,3 +412,4 @@ class Report(Value):
     missing_hardware: str = ""
     notes: tuple[str, ...] = ()
     agent: str = ""
+    basis: Basis = field(default_factory=Basis)

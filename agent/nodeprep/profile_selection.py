@@ -84,7 +84,7 @@ def by_agent(agent_state: AgentState) -> ProfileSelection | None:
     except InvalidValueError:
         return None
     by = f"{agent_state.chosen_by}, according to the agent"
-    return ProfileSelection(profile, by, remembered_profiles(agent_state))
+    return ProfileSelection(profile, by, remembered_profiles(agent_state), by_hardware=agent_state.by_hardware)
 
 
 def by_configuration(settings: Settings, labels: Mapping[str, str] | None) -> ProfileSelection | None:
@@ -172,7 +172,8 @@ def merged(parts: Iterable[NamedProfile]) -> Profile:
     """One profile that demands what each of them does; of two that speak of the same thing, the first counts."""
     profiles = [part.profile for part in parts]
     whole = reduce(job_profile.extend, profiles)
-    return replace(whole, name="+".join(profile.name for profile in profiles), extends=None)
+    rests_on = tuple(dict.fromkeys(gate for profile in profiles for gate in profile.rests_on))
+    return replace(whole, name="+".join(profile.name for profile in profiles), extends=None, rests_on=rests_on)
 
 
 def _of(by: str, profiles: Iterable[NamedProfile]) -> ProfileSelection:

@@ -10,6 +10,7 @@ from nodeprep.values import Value
 
 T = TypeVar("T")
 NOT_RECORDED = "not recorded"
+EXCLUDED = "excluded by the configuration"
 NO_ACCESS = "no access was given: --kubeconfig FILE --node NAME"
 
 
@@ -43,9 +44,19 @@ class Unreadable(Value):
         """Whether it can only be read with an access that was not given, such as a kubeconfig."""
         return self.kind is Why.MISSING and self.detail == NO_ACCESS
 
+    @property
+    def is_excluded(self) -> bool:
+        """Whether the operator's `exclude` keeps it from being read."""
+        return self.kind is Why.MISSING and self.detail == EXCLUDED
+
     def __str__(self) -> str:
         tail = self.detail or (f"errno {self.errno}" if self.errno else "")
         return f"{self.path}: {self.kind}" + (f" ({tail})" if tail else "")
+
+
+def excluded(path: str) -> Unreadable:
+    """Stands for a fact of which the operator's `exclude` hides the whole list of devices."""
+    return Unreadable(Why.MISSING, path, detail=EXCLUDED)
 
 
 def not_recorded(path: str) -> Unreadable:

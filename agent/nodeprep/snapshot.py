@@ -41,7 +41,7 @@ class Snapshot(Value):
     """The basis of a check. `when` is UTC (RFC 3339), `root` is the observed root, `settle` seconds between the looks.
 
     `profile` is the effective one, as a mapping that `job_profile.parse` reads. `missing_hardware` says which hardware
-    was searched for and not found, if no profile applies for that reason.
+    was searched for and not found, if no profile applies for that reason. `by_hardware`: only the hardware chose it.
     """
 
     node: str
@@ -54,6 +54,7 @@ class Snapshot(Value):
     looks: tuple[RecordedLook, ...]
     waivers: tuple[Waiver, ...] = ()
     missing_hardware: str = ""
+    by_hardware: bool = False
     nodeprep: str = __version__
 
     @property

@@ -35,5 +35,15 @@ def check_gates(profile: Profile, known: Iterable[str] = IDS) -> None:
             raise InvalidValueError(("gates", index), gate, a_check(gate, ids))
 
 
+def check_rests_on(stated: Iterable[str], gates: Iterable[str], known: Iterable[Check] = ALL) -> None:
+    """Raise InvalidValueError for one of `rests-on` that is not among the gates of the whole profile."""
+    ids, own = [check.id for check in known], list(gates)
+    for index, gate in enumerate(stated):
+        if gate not in ids:
+            raise InvalidValueError(("rests-on", index), gate, a_check(gate, ids))
+        if gate not in own:
+            raise InvalidValueError(("rests-on", index), gate, typed_yaml.nearest(gate, own, "a gate of this profile"))
+
+
 def a_check(found: str, ids: Iterable[str]) -> str:
     return typed_yaml.nearest(found, ids, "the id of a check") + " (nodeprep list)"

@@ -51,7 +51,12 @@ def of_recording(
     if assessment.selection is not None or profile is not None:
         return assessment
     in_force = settings.over(recording.in_force())
-    recorded = ProfileSelection(in_force, recording.chosen_by, missing_hardware=recording.missing_hardware)
+    recorded = ProfileSelection(
+        in_force,
+        recording.chosen_by,
+        by_hardware=recording.by_hardware,
+        missing_hardware=recording.missing_hardware,
+    )
     return replace(assessment, selection=recorded)
 
 

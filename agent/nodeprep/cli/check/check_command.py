@@ -6,13 +6,13 @@ from functools import partial
 
 from nodeprep import check_round
 from nodeprep.assessment import Assessment
-from nodeprep.check_round import ELSEWHERE
 from nodeprep.checks import CHECKS, IDS
 from nodeprep.cli import duration, place, terminal
-from nodeprep.cli.check import agent_knowledge, assessments, check_selection, look_pair, outcome, table
+from nodeprep.cli.check import agent_knowledge, assessments, check_selection, headline, look_pair, outcome, table
 from nodeprep.cli.check.choices import FailOn, Format
 from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.cli.check.node_watch import NodeWatch
+from nodeprep.cli.check.outcome import CheckOutcome
 from nodeprep.cli.check.table import Style
 from nodeprep.cli.daemon import agent_socket
 from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
@@ -40,6 +40,7 @@ class CheckOptions(Value):
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     fail_on: FailOn = FailOn.FAIL
+    strict: bool = False
     settle: str = "1"
     output: Format = Format.TABLE
     no_color: bool = False
@@ -122,16 +123,17 @@ class ReportWriter(Value):
         if self.asked.output is Format.JSON:
             from nodeprep.cli.check import json_report
 
-            return json_report.text(json_report.document(report, self.asked.fail_on))
-        style = Style(
-            self.where, self.asked.fail_on, terminal.width(), terminal.colourful(self.asked.no_color), self.agent
-        )
-        here = replace(report, findings=tuple(one for one in report.findings if one.verdict != ELSEWHERE))
-        lines = table.wide(here, style) if self.asked.output is Format.WIDE else table.table(here, CHECKS, style)
+            return json_report.text(json_report.document(report, self.asked.fail_on, strict=self.asked.strict))
+        colour = terminal.colourful(self.asked.no_color)
+        style = Style(self.where, self.asked.fail_on, terminal.width(), colour, self.agent, self.asked.strict)
+        lines = table.wide(report, style) if self.asked.output is Format.WIDE else table.table(report, CHECKS, style)
         return "\n".join(lines)
 
     def code(self, report: Report) -> int:
-        return outcome.outcome(report, self.asked.fail_on).exit_code
+        return self.outcome(report).exit_code
+
+    def outcome(self, report: Report) -> CheckOutcome:
+        return outcome.outcome(report, self.asked.fail_on, strict=self.asked.strict)
 
     def __call__(self, report: Report) -> int:
         terminal.put(self.text(report))
@@ -162,7 +164,7 @@ def _until_ready(watch: NodeWatch, say: ReportWriter, longest: float) -> int:
         left = end - clock.now()
         if say.code(report) == 0 or left <= 0:
             return say(report)
-        words = table.headline(report, outcome.outcome(report, say.asked.fail_on))
+        words = headline.headline(report, say.outcome(report))
         if words != told:
             terminal.complain(f"waiting: {words}")
             told = words

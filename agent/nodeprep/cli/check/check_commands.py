@@ -55,6 +55,9 @@ def check(
     fail_on: Annotated[
         FailOn, typer.Option("--fail-on", help="The lowest status that makes it exit with 1.")
     ] = FailOn.FAIL,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 3 if any gate of a copy (--root) was not judged.")
+    ] = False,
     settle: Settle = "1",
     output: Annotated[Format, typer.Option("--output", "-o", help="Output format.")] = Format.TABLE,
     no_color: Annotated[bool, typer.Option("--no-color", help="Never use colour.")] = False,
@@ -75,7 +78,10 @@ def check(
       0  nothing at or above --fail-on
       1  at least one such finding
       2  wrong use or configuration
-      3  no such finding, but a check that may close the gate could not look
+      3  no such finding, but a gate was not judged: on a live node any gate,
+         on a copy (--root) a gate that the profile rests on
+    \b
+    A copy is never READY, and --only and --skip judge a selection: PASSED.
 
     \b
     Examples:
@@ -101,6 +107,7 @@ def check(
                 only=tuple(only or ()),
                 skip=tuple(skip or ()),
                 fail_on=fail_on,
+                strict=strict,
                 settle=settle,
                 output=output,
                 no_color=no_color,

@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from nodeprep.cli.check import outcome, unread
+from nodeprep.cli.check import coverage, outcome, unread
 from nodeprep.cli.check.choices import FailOn
 from nodeprep.job_profile import API_VERSION
 from nodeprep.model import Finding, Remedy, Report, Status, Unreadable, Waived
 
 
-def document(report: Report, fail_on: FailOn) -> dict[str, Any]:
+def document(report: Report, fail_on: FailOn, *, strict: bool = False) -> dict[str, Any]:
     """The report as plain values; findings in the order of the checks, and by place and port within a check."""
-    end = outcome.outcome(report, fail_on)
+    end = outcome.outcome(report, fail_on, strict=strict)
     order = {check: index for index, check in enumerate(dict.fromkeys(finding.check for finding in report.findings))}
     findings = sorted(report.findings, key=lambda one: (order[one.check], one.subject.place, one.subject.port or 0))
     return {
@@ -27,6 +27,7 @@ def document(report: Report, fail_on: FailOn) -> dict[str, Any]:
         "chosenBy": report.chosen_by,
         "verdict": str(end.word),
         "exitCode": end.exit_code,
+        "basis": _basis(report),
         "gates": list(report.gates),
         "agent": report.agent,
         "lookedFor": report.missing_hardware,
@@ -40,6 +41,21 @@ def document(report: Report, fail_on: FailOn) -> dict[str, Any]:
 def text(value: object) -> str:
     """JSON in ASCII: bytes of a name that are not UTF-8 become backslash escapes."""
     return json.dumps(_unicode(value), indent=2, ensure_ascii=True)
+
+
+def _basis(report: Report) -> dict[str, Any]:
+    """What the verdict rests on beside findings."""
+    basis, seen = report.basis, coverage.coverage(report)
+    return {
+        "copy": basis.is_copy,
+        "selection": basis.is_selection,
+        "nics": basis.nics,
+        "baseline": basis.baseline,
+        "checks": {"judged": seen.judged, "selected": seen.selected, "of": max(basis.checks, seen.selected)},
+        "gates": {"judged": seen.gates - len(seen.unjudged), "of": seen.gates},
+        "restsOn": list(basis.rests_on),
+        "unjudged": [{"check": one.check, "why": one.why} for one in seen.unjudged],
+    }
 
 
 def _counts(findings: tuple[Finding, ...]) -> dict[str, int]:

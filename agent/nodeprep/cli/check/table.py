@@ -6,27 +6,29 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from nodeprep.cli import page_layout
-from nodeprep.cli.check import finding_groups, outcome, unread
+from nodeprep.cli.check import finding_groups, headline, outcome, unread
 from nodeprep.cli.check.choices import FailOn
 from nodeprep.cli.check.finding_groups import Group, UnreadableGroup
-from nodeprep.cli.check.outcome import CheckOutcome, VerdictWord
+from nodeprep.cli.check.outcome import VerdictWord
 from nodeprep.cli.page_layout import Page, Paint
-from nodeprep.model import Check, Finding, Report, Skipped, Status, filled
-from nodeprep.values import Value
+from nodeprep.model import OTHER_PLATFORM, Check, Finding, Report, Status, filled
+from nodeprep.values import Value, replace
 
-NO_RECORD = "no record of "
 PAINTS = {
     VerdictWord.READY: Paint.GOOD,
     VerdictWord.NOT_READY: Paint.BAD,
     VerdictWord.UNKNOWN: Paint.DOUBT,
     VerdictWord.NOTHING: Paint.STRONG,
+    VerdictWord.NO_FAULT: Paint.STRONG,
+    VerdictWord.PASSED: Paint.GOOD,
+    VerdictWord.NOT_JUDGED: Paint.DOUBT,
 }
 
 
 class Style(Value):
     """How a table is printed. `where` says what was looked at: a live node, a dead tree or a snapshot.
 
-    `agent` describes the agent of the node, "" if there is none.
+    `agent` describes the agent of the node, "" if there is none. `strict`: every gate of a copy has to be judged.
     """
 
     where: str
@@ -34,14 +36,19 @@ class Style(Value):
     width: int = 80
     colour: bool = False
     agent: str = ""
+    strict: bool = False
 
 
 def table(report: Report, checks: Mapping[str, Check], style: Style) -> list[str]:
-    """The report as lines. `checks` by id are those that may have findings in it."""
+    """The report as lines. `checks` by id are those that may have findings in it.
+
+    Checks of a platform that this node is not of are counted and not named.
+    """
     page = Page(style.width, style.colour)
-    end = outcome.outcome(report, style.fail_on)
-    page.say(headline(report, end), PAINTS[end.word])
-    if end.word is VerdictWord.NOTHING and not _remarkable(report.findings):
+    end = outcome.outcome(report, style.fail_on, strict=style.strict)
+    page.say(headline.headline(report, end), PAINTS[end.word])
+    report = _here(report)
+    if end.word is VerdictWord.NOTHING and not report.notes and not _remarkable(report.findings):
         return page.lines
     _header(page, report, style)
     failing = finding_groups.faults(report.findings, Status.FAIL)
@@ -56,29 +63,9 @@ def table(report: Report, checks: Mapping[str, Check], style: Style) -> list[str
     return page.lines
 
 
-def headline(report: Report, end: CheckOutcome) -> str:
-    """The verdict and its basis, in one line."""
-    failing = finding_groups.faults(report.findings, Status.FAIL)
-    warnings = _number(len(finding_groups.faults(report.findings, Status.WARN)), "warning")
-    blind = [finding for finding in report.findings if finding.counts and finding.status is Status.UNKNOWN]
-    gates = {finding.check for finding in blind if outcome.is_gate_unknown(finding)}
-    open_ = f"{_number(len({finding.check for finding in blind}), 'check')} could not look" if blind else ""
-    match end.word:
-        case VerdictWord.NOT_READY:
-            fault = f"{_number(len(failing), 'fault')} on {_places(failing)}" if failing else ""
-            return f"NOT READY: {_listed(fault, warnings, open_)}"
-        case VerdictWord.UNKNOWN:
-            doubt = f"no fault seen, but {_number(len(gates), 'gate check')} could not look"
-            return f"UNKNOWN: {_listed(doubt, warnings)}"
-        case VerdictWord.NOTHING:
-            asked = len({finding.check for finding in report.findings})
-            theirs = "it is about" if asked == 1 else "they are about"
-            what = report.missing_hardware or f"{_number(asked, 'check')} found nothing that {theirs}"
-            return f"NOTHING TO JUDGE: {_listed(what, warnings, open_)}"
-        case VerdictWord.READY:
-            passed = f"{_number(len(_fine(report.findings)), 'check')} passed"
-            left_out = f"{len(report.skipped)} not run" if report.skipped else ""
-            return f"READY: {_listed(passed, warnings, open_, left_out)}"
+def _here(report: Report) -> Report:
+    findings = tuple(one for one in report.findings if one.verdict.reason != OTHER_PLATFORM.name)
+    return replace(report, findings=findings)
 
 
 def _remarkable(findings: Iterable[Finding]) -> bool:
@@ -87,31 +74,15 @@ def _remarkable(findings: Iterable[Finding]) -> bool:
 
 def _header(page: Page, report: Report, style: Style) -> None:
     page.gap()
-    page.item("node", _listed(report.node or "<unnamed>", f"boot {report.boot_id}" if report.boot_id else ""))
-    page.item("profile", _listed(report.profile, report.chosen_by))
+    page.item("node", headline.listed(report.node or "<unnamed>", f"boot {report.boot_id}" if report.boot_id else ""))
+    page.item("profile", headline.listed(report.profile, report.chosen_by))
     page.item("root", style.where)
     if style.agent:
         page.item("agent", style.agent)
     if report.skipped:
-        page.item("not run", not_run(report.skipped))
+        page.item("not run", headline.not_run(report.skipped))
     for note in report.notes:
         page.item("note", note)
-
-
-def not_run(skipped: Iterable[Skipped]) -> str:
-    """Why checks were not run, each reason once with the number of checks."""
-    reasons = Counter(one.why for one in skipped)
-    paths = [why.removeprefix(NO_RECORD) for why in reasons if why.startswith(NO_RECORD)]
-    unrecorded = sum(count for why, count in reasons.items() if why.startswith(NO_RECORD))
-    said = []
-    for why, count in reasons.items():
-        verb, blank, rest = why.partition(" ")
-        if not why.startswith(NO_RECORD):
-            # "needs a live node" is said of one check.
-            said.append(f"{_number(count, 'check')} {verb if count == 1 else verb.removesuffix('s')}{blank}{rest}")
-    if paths:
-        said.append(f"{_number(unrecorded, 'check')}: this tree has no record of {', '.join(paths)}")
-    return "; ".join(said)
 
 
 def _fault(page: Page, group: Group, check: Check, findings: Iterable[Finding]) -> None:
@@ -184,18 +155,18 @@ def _waived(page: Page, findings: tuple[Finding, ...], loose: Iterable[Finding])
         page.item("", told(finding))
         waiver = finding.waived
         if waiver is not None:
-            days = _number(waiver.days_left, "day")
+            days = headline.number(waiver.days_left, "day")
             page.item("because", f"{waiver.reason} (until {waiver.until}, {days} left)", indent=2)
         _consequences(page, consequences)
     followers = Counter((finding.root, finding.check) for finding in loose)
     for (root, check), count in followers.items():
-        page.item("", f"{check}: {_number(count, 'consequence')} of {root}")
+        page.item("", f"{check}: {headline.number(count, 'consequence')} of {root}")
 
 
 def _consequences(page: Page, consequences: list[Finding]) -> None:
     if consequences:
         ids = dict.fromkeys(f"{finding.check} {finding.verdict.reason}" for finding in consequences)
-        page.item("", f"and {_number(len(consequences), 'consequence')}: {', '.join(ids)}")
+        page.item("", f"and {headline.number(len(consequences), 'consequence')}: {', '.join(ids)}")
 
 
 def _rest(page: Page, findings: tuple[Finding, ...]) -> None:
@@ -206,7 +177,7 @@ def _rest(page: Page, findings: tuple[Finding, ...]) -> None:
         page.gap()
     if fine:
         families = ", ".join(f"{family} {count}" for family, count in fine.items())
-        page.item("fine", f"{_number(fine.total(), 'check')}: {families}", paint=Paint.GOOD)
+        page.item("fine", f"{headline.number(fine.total(), 'check')}: {families}", paint=Paint.GOOD)
     if absent:
         page.item("absent", f"nothing here for: {', '.join(absent)}")
 
@@ -232,27 +203,13 @@ def _fine(findings: Iterable[Finding]) -> list[str]:
     return [check for check, statuses in said.items() if statuses == {Status.OK}]
 
 
-def _places(groups: Iterable[Group]) -> str:
-    places = {finding.subject.place for group in groups for finding in group.findings}
-    devices = _number(len(places - {""}), "device") if places - {""} else ""
-    return " and ".join(filter(None, (devices, "the node" if "" in places else "")))
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}" if count or what != "warning" else ""
-
-
-def _listed(*parts: str) -> str:
-    return ", ".join(filter(None, parts))
-
-
 def wide(report: Report, style: Style) -> list[str]:
     """The verdict, then every finding in a row with what was seen and wanted: lines as long as they must be."""
     header = ("CHECK", "STATUS", "DEVICE", "REASON", "OBSERVED", "EXPECTED", "NOTE")
-    rows = page_layout.columns([header, *(_row(finding) for finding in report.findings)])
-    end = outcome.outcome(report, style.fail_on)
+    rows = page_layout.columns([header, *(_row(finding) for finding in _here(report).findings)])
+    end = outcome.outcome(report, style.fail_on, strict=style.strict)
     page = Page(10_000, style.colour)
-    page.say(headline(report, end), PAINTS[end.word])
+    page.say(headline.headline(report, end), PAINTS[end.word])
     return [*page.lines, "", *rows]
 
 

@@ -91,4 +91,5 @@ def _snapshot(
         looks=tuple(snapshot.observed(look) for look in looks),
         waivers=assessment.settings.waivers,
         missing_hardware=selection.missing_hardware,
+        by_hardware=selection.by_hardware,
     )

@@ -75,9 +75,13 @@ class Root:
     def _is_of_all(self, path: str) -> bool:
         return self.has_tables_only and OF_ALL.match(path) is not None
 
+    def is_excluded(self, path: str) -> bool:
+        """Whether an excluded pattern matches it."""
+        return bool(self._excluded) and any(fnmatchcase(path, pattern) for pattern in self._excluded)
+
     def _allow(self, path: str) -> None:
         """Raises OSError for a path that is excluded, or deeper than any path of a node."""
-        if self._excluded and any(fnmatchcase(path, pattern) for pattern in self._excluded):
+        if self.is_excluded(path):
             raise FileNotFoundError(errno.ENOENT, "excluded")
         if self.path and path.count("/") > DEPTH:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))

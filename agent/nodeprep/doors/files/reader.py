@@ -75,6 +75,10 @@ class Files:
         """Begin another look. A link that stays as long as its device is not followed again if its target exists."""
         self._root.look_again()
 
+    def is_excluded(self, path: str) -> bool:
+        """Whether it is not read because an excluded pattern matches it."""
+        return self._root.is_excluded(path)
+
     def text(self, path: str, limit: int = LIMIT) -> str | None | Unreadable:
         """The text of the file without blanks, tabs and line ends at its end; the kernel writes no others there."""
         data = self.data(path, limit)

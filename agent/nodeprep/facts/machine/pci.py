@@ -5,7 +5,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from nodeprep.model import CannotLook, Fact, Shown, Subject, Topic, Unreadable, Why, guarded, not_recorded, raw, shown
+from nodeprep.model import (
+    CannotLook,
+    Fact,
+    Shown,
+    Subject,
+    Topic,
+    Unreadable,
+    Why,
+    excluded,
+    guarded,
+    not_recorded,
+    raw,
+    shown,
+)
 from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -108,12 +121,16 @@ class PciDevice(Shown):
 
 @shown
 class Pci(Shown):
-    """`drivers_shown` is False for a recorded tree that kept no driver links at all."""
+    """`drivers_shown` is False for a recorded tree that kept no driver links at all.
+
+    `hidden` are addresses of functions that `exclude` hides, whatever they are.
+    """
 
     at: float
     devices: tuple[PciDevice, ...]
     bridges: tuple[Bridge, ...]
     drivers_shown: bool
+    hidden: tuple[str, ...] = ()
 
     def at_address(self, address: str) -> PciDevice | None:
         return next((device for device in self.devices if device.address == address), None)
@@ -137,6 +154,8 @@ def observe(host: Host) -> Pci | Unreadable:
     addresses = files.names(DEVICES)
     if isinstance(addresses, Unreadable):
         return addresses
+    if files.is_excluded(DEVICES):
+        return excluded(DEVICES)
     if addresses is None:
         return Pci(host.now(), (), (), True) if host.live else not_recorded(DEVICES)
     found = (_device(files, address) for address in addresses if ADDRESS.fullmatch(address))
@@ -145,7 +164,8 @@ def observe(host: Host) -> Pci | Unreadable:
     bridges = tuple(Bridge(address, guarded(_acs(files, address, host.live))) for address in above)
     # The driver of any function proves it. Where the only NIC lost its driver, that is the fault.
     drivers_shown = host.live or any(driver_of(files, f"{DEVICES}/{address}") for address in addresses)
-    return Pci(host.now(), devices, bridges, drivers_shown)
+    hidden = tuple(address for address in addresses if files.is_excluded(f"{DEVICES}/{address}/class"))
+    return Pci(host.now(), devices, bridges, drivers_shown, hidden)
 
 
 def _device(files: Files, address: str) -> PciDevice | None:

@@ -10,7 +10,7 @@ from nodeprep.facts.machine import pci
 from nodeprep.facts.machine.pci import ADDRESS, DEVICES
 from nodeprep.facts.rdma import gid
 from nodeprep.facts.rdma.gid import Gid
-from nodeprep.model import Fact, Shown, Subject, Topic, Unreadable, Why, guarded, shown
+from nodeprep.model import Fact, Shown, Subject, Topic, Unreadable, Why, excluded, guarded, shown
 from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -122,11 +122,12 @@ class RdmaDevice(Shown):
 
 @shown
 class Rdma(Shown):
-    """Every RDMA device and port that the class directory lists."""
+    """Every RDMA device and port that the class directory lists. `hidden` are names of devices that `exclude` hides."""
 
     at: float
     devices: tuple[RdmaDevice, ...]
     ports: tuple[Port, ...]
+    hidden: tuple[str, ...] = ()
 
     def device(self, name: str) -> RdmaDevice | None:
         return next((device for device in self.devices if device.name == name), None)
@@ -137,9 +138,12 @@ def observe(host: Host) -> Rdma | Unreadable:
     names = files.names(CLASS)
     if isinstance(names, Unreadable):
         return names
+    if files.is_excluded(CLASS):
+        return excluded(CLASS)
     devices = tuple(_device(files, name) for name in names or () if files.names(f"{CLASS}/{name}") is not None)
     ports = tuple(port for device in devices for port in _ports(files, device))
-    return Rdma(host.now(), devices, ports)
+    hidden = (name for name in names or () if any(map(files.is_excluded, (f"{CLASS}/{name}", f"{CLASS}/{name}/ports"))))
+    return Rdma(host.now(), devices, ports, tuple(hidden))
 
 
 def places(files: Files) -> tuple[tuple[str, int, str], ...] | Unreadable:
