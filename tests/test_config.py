@@ -255,6 +255,56 @@ def test_gates_of_built_in_profiles_are_checks_that_may_fail(name: str) -> None:
     )
 
 
+RDMA_RESTS = ("port.present", "port.state", "pci.driver-bound")
+RESTS_ON = {
+    "base": ("pci.driver-bound",),
+    "rdma": RDMA_RESTS,
+    "rdma-roce": RDMA_RESTS,
+    "rdma-infiniband": RDMA_RESTS,
+    "rdma-lingjun": RDMA_RESTS,
+    "rdma-erdma-cpu": RDMA_RESTS,
+    "rdma-erdma-gpu": RDMA_RESTS,
+    "tcp-shared-eni": ("eni.missing-link", "route.rules"),
+    "mpijob-exclusive-eni": ("eni.missing-link", "terway.mode"),
+    "mpijob-trunk-eni": ("eni.missing-link", "terway.mode"),
+}
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_built_in_profiles_rest_on_gates_of_theirs(name: str) -> None:
+    profile = profile_files.effective(name)
+    assert profile.rests_on == profile.needed_gates == RESTS_ON[name]
+
+
+REFUSED_RESTS = [
+    # gate              one line says
+    ("port.stat", "rests-on[0]: found 'port.stat', wanted the id of a check such as 'port.state' (nodeprep list)"),
+    ("eni.up", "rests-on[0]: found 'eni.up', wanted a gate of this profile"),
+    ("time.sync", "rests-on[0]: found 'time.sync', wanted a gate of this profile"),
+]
+
+
+@pytest.mark.parametrize(("gate", "says"), REFUSED_RESTS)
+def test_a_profile_rests_on_nothing_but_its_gates(gate: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "site.yaml"
+    file.write_text(f"apiVersion: nodeprep.io/v1\nkind: Profile\nname: site\nextends: rdma-roce\nrests-on: [{gate}]\n")
+    with pytest.raises(ConfigError) as refused:
+        profile_files.effective(str(file))
+    assert str(refused.value) == f"{file}:5: {says}"
+
+
+def test_a_gate_that_is_inherited_may_be_rested_on(tmp_path: Path) -> None:
+    file = tmp_path / "site.yaml"
+    head = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: site\n"
+    file.write_text(f"{head}extends: rdma-roce\nrests-on: [port.gid]\n")
+    assert profile_files.effective(str(file)).needed_gates == ("port.gid",)
+
+
+def test_profiles_that_are_in_force_together_rest_on_what_each_rests_on() -> None:
+    parts = [profile_files.named(name) for name in ("rdma-roce", "tcp-shared-eni")]
+    assert profile_selection.merged(parts).rests_on == (*RDMA_RESTS, "eni.missing-link", "route.rules")
+
+
 def test_the_rdma_profiles_count_ports_of_their_own_network() -> None:
     assert profile_files.effective("rdma-roce").expect.at_least == AtLeast(1, "Ethernet")
     assert profile_files.effective("rdma-infiniband").expect.at_least == AtLeast(1, "InfiniBand")

@@ -155,6 +155,41 @@ def test_gates_modules_and_exclusions_add_up_once() -> None:
     assert whole.expect.modules == ("ib_core", "ib_umad")
 
 
+RESTS = [
+    # the child's       the parent's    of the child
+    ((), ("a",), ("a",)),
+    (("b",), ("a",), ("b",)),
+    (("b",), (), ("b",)),
+]
+
+
+@pytest.mark.parametrize(("own", "its", "whole"), RESTS)
+def test_a_child_may_rest_on_other_gates(own: tuple[str, ...], its: tuple[str, ...], whole: tuple[str, ...]) -> None:
+    gates = ("a", "b")
+    child, parent = Profile("child", rests_on=own), Profile("parent", gates=gates, rests_on=its)
+    assert job_profile.extend(child, parent).rests_on == whole
+    assert job_profile.extend(child, parent).needed_gates == whole
+
+
+ALL_GATES = ("pci.expected-nic", "port.present", "port.state", "port.rate")
+NEEDED = [
+    # expects                                                   gates        rests on besides port.rate
+    (Expectation(), ALL_GATES, ()),
+    (Expectation(at_least=AtLeast(8)), ALL_GATES, ()),
+    (Expectation(devices={BDF: DeviceWant("x")}), ALL_GATES, ("pci.expected-nic",)),
+    (Expectation(devices={"mlx5_0": DeviceWant("x")}), ALL_GATES, ()),
+    (NAMED, ALL_GATES, ("port.present", "port.state")),
+    (Expectation(ports={f"{BDF}/1": PortWant(required=False)}), ALL_GATES, ()),
+    (NAMED, ("port.rate", "port.state"), ("port.state",)),
+]
+
+
+@pytest.mark.parametrize(("expect", "gates", "more"), NEEDED)
+def test_what_is_named_by_address_is_needed(expect: Expectation, gates: tuple[str, ...], more: tuple[str, ...]) -> None:
+    profile = Profile("captured", gates=gates, rests_on=("port.rate", "gone.gate"), expect=expect)
+    assert profile.needed_gates == ("port.rate", *more)
+
+
 def test_numbers_are_taken_key_by_key() -> None:
     whole = job_profile.extend(Profile("child", want={"port.mtu": {"at-least": 9000}, "pci.link": {"x": 1}}), PARENT)
     assert whole.want == {"port.mtu": {"at-least": 9000, "deep": 1}, "port.flap": {"fail-at": 2}, "pci.link": {"x": 1}}

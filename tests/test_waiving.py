@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nodeprep import check_round
 from nodeprep.assessment import Assessment
-from nodeprep.checks import ALL
+from nodeprep.checks import CHECKS, IDS
 from nodeprep.cli.check import outcome
 from nodeprep.cli.check.choices import FailOn
 from nodeprep.config.configuration import Settings
@@ -23,8 +23,7 @@ from tests.cli import reports
 from tests.cli.program import node, nodeprep
 from tests.rigs import faults
 
-AFTER = {check.id: check.after for check in ALL}
-CHECKS = {check.id: check for check in ALL}
+AFTER = {check.id: check.after for check in CHECKS.values()}
 TODAY, UNTIL = "2026-11-21", "2026-12-21"
 A, B, C = "0000:19:00.0", "0000:3b:00.0", "0000:4c:00.0"
 BY = Waived("known", UNTIL, 30)
@@ -97,7 +96,7 @@ WAIVERS = st.builds(
 
 
 def judged(findings: list[Finding], *waivers: Waiver) -> tuple[Finding, ...]:
-    asked = Assessment(ALL, (), Settings(waivers=waivers), TODAY)
+    asked = Assessment(IDS, (), Settings(waivers=waivers), TODAY)
     return asked.waived(check_round.fold(findings, AFTER), {})[0]
 
 

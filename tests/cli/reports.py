@@ -7,6 +7,7 @@ from typing import Any
 
 from nodeprep.model import (
     NODE,
+    Basis,
     Check,
     Confirmation,
     Finding,
@@ -87,7 +88,14 @@ def report(given: dict[str, Any]) -> Report:
         skipped=tuple(Skipped(*one) for one in given.get("skipped", ())),
         missing_hardware=given.get("looked-for", ""),
         notes=tuple(given.get("notes", ())),
+        basis=basis(given.get("basis", {})),
     )
+
+
+def basis(given: dict[str, Any]) -> Basis:
+    """By the names of its fields."""
+    stated: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in given.items()}
+    return Basis(**stated)
 
 
 def checks(given: dict[str, Any]) -> dict[str, Check]:

@@ -42,10 +42,10 @@ def report(*arguments: str) -> dict[str, Any]:
     return told
 
 
-def test_a_healthy_node_is_ready(healthy: Path) -> None:
+def test_a_copy_of_a_healthy_node_shows_no_fault(healthy: Path) -> None:
     done = nodeprep("check", "--root", str(healthy))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("READY: ")
+    assert done.stdout.startswith("NO FAULT SEEN: 20 of 28 gates of profile rdma-infiniband judged, 8 need a live")
     assert "profile   rdma-infiniband, chosen by hardware: 8 InfiniBand ports" in done.stdout
     assert f"root      {healthy}"[:60] in done.stdout
     assert "need a live node" in done.stdout
@@ -96,18 +96,70 @@ def test_a_warning_fails_only_where_it_is_asked_to(healthy: Path) -> None:
     arguments = ("check", "--root", str(healthy), "--only", "port")
     lenient, strict = nodeprep(*arguments), nodeprep(*arguments, "--fail-on", "warn")
     assert (lenient.returncode, strict.returncode) == (0, 1)
-    assert lenient.stdout.startswith("READY: ")
-    assert "1 warning" in lenient.stdout.splitlines()[0]
+    assert lenient.stdout.startswith("PASSED: ")
+    assert "1 warning" in " ".join(lenient.stdout.split("\n\n")[0].split())
     assert strict.stdout.startswith("NOT READY: 1 warning\n")
 
 
 def test_only_and_skip_choose_what_runs(faulty: Path) -> None:
     only = report("--root", str(faulty), "--only", "port.rate,port.layer")
     assert {finding["check"] for finding in only["findings"]} == {"port.rate", "port.layer"}
-    assert only["verdict"] == "ready"
+    assert (only["verdict"], only["basis"]["checks"]["selected"]) == ("passed", 2)
     assert {"check": "port.state", "why": "deselected"} in only["skipped"]
     assert report("--root", str(faulty), "--skip", "port")["exitCode"] == 0
     assert report("--root", str(faulty), "--skip", "port.rate")["exitCode"] == 1
+
+
+COPIES = [
+    # node             profile                 first line                                                       exit
+    ("terway-shared", "tcp-shared-eni", "NO FAULT SEEN: 12 of 27 gates of profile tcp-shared-eni judged", 3),
+    ("terway-shared", "mpijob-exclusive-eni", "NO FAULT SEEN: 11 of 21 gates of profile mpijob-exclusive-eni", 3),
+    ("h100-roce", "rdma-roce", "NO FAULT SEEN: 23 of 31 gates of profile rdma-roce judged, 8 need a live node", 0),
+    ("h100-flat", "rdma-infiniband", "NO FAULT SEEN: 13 of 28 gates of profile rdma-infiniband judged", 0),
+    ("efa", "auto", "NO FAULT SEEN: no profile, ", 0),
+]
+
+
+@pytest.mark.parametrize(("name", "profile", "line", "code"), COPIES)
+def test_a_copy_is_never_ready(name: str, profile: str, line: str, code: int, tmp_path: Path) -> None:
+    root = str(node(name, tmp_path))
+    done, strict = (nodeprep("check", "--root", root, "--profile", profile, *more) for more in ((), ("--strict",)))
+    for one in (done, strict):
+        assert " ".join(one.stdout.split()).startswith(line)
+    assert (done.returncode, strict.returncode) == (code, 0 if profile == "auto" else 3)
+
+
+NOTHING = [
+    # profile     exit  first words
+    ("auto", 0, "NOTHING TO JUDGE: "),
+    ("base", 3, "NOTHING TO JUDGE: neither a NIC nor an RDMA device was seen"),
+    ("tcp-shared-eni", 3, "NOTHING TO JUDGE: neither a NIC nor an RDMA device was seen"),
+    ("rdma-roce", 1, "NOT READY: "),
+]
+
+
+@pytest.mark.parametrize(("profile", "code", "words"), NOTHING)
+def test_a_copy_without_devices_is_about_nothing(profile: str, code: int, words: str, tmp_path: Path) -> None:
+    (tmp_path / "node/proc/sys").mkdir(parents=True)
+    done = nodeprep("check", "--root", str(tmp_path / "node"), "--profile", profile)
+    assert (done.returncode, done.stdout.startswith(words)) == (code, True), done.stdout
+
+
+SELECTIONS = [
+    # options                        exit  first line
+    (("--only", "port.state"), 0, "PASSED: 1 of 1 selected"),
+    (("--only", "klog.nic"), 3, "NOT JUDGED: 0 of 1 selected: 1 check needs a live node"),
+    (("--only", "klog.nic,port.state"), 0, "PASSED: 1 of 2 selected, 1 check needs a live node"),
+    (("--only", "klog.nic,port.state", "--strict"), 3, "UNKNOWN: "),
+    (("--only", "eni"), 0, "NOT JUDGED: 0 of 12 selected: 12 checks found nothing here to judge"),
+    (("--skip", "port.state"), 0, "PASSED: "),
+]
+
+
+@pytest.mark.parametrize(("options", "code", "line"), SELECTIONS)
+def test_a_selection_is_judged_and_not_the_node(healthy: Path, options: tuple[str, ...], code: int, line: str) -> None:
+    done = nodeprep("check", "--root", str(healthy), *options)
+    assert (done.returncode, done.stdout.startswith(line)) == (code, True), done.stdout
 
 
 def test_only_the_facts_that_selected_checks_look_at_are_observed(healthy: Path) -> None:
@@ -278,7 +330,7 @@ def test_waiting_ends_when_the_node_is_ready(faulty: Path) -> None:
         (port / "state").write_text("4: ACTIVE\n")
         out, err = child.communicate(timeout=20)
     assert child.returncode == 0
-    assert out.startswith("READY: ")
+    assert out.startswith("NO FAULT SEEN: ")
     assert all(line.startswith("waiting: ") for line in err.splitlines())
 
 

@@ -12,7 +12,8 @@ from nodeprep import assessment
 from nodeprep.assessment import Assessment
 from nodeprep.checks import CHECKS, IDS
 from nodeprep.cli import place
-from nodeprep.cli.check import assessments, look_pair
+from nodeprep.cli.check import assessments, look_pair, outcome
+from nodeprep.cli.check.choices import FailOn
 from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.cli.check.node_watch import NodeWatch
 from nodeprep.doors.node_host import Host
@@ -154,6 +155,54 @@ def test_a_profiles_exclusions_hold_before_the_first_read(tmp_path: Path) -> Non
     assert report.profile == "rdma-infiniband"
     assert "damage" not in str(report)
     assert "damage" in str(watch(root, asking(None, "port.rate")).report())
+
+
+HIDDEN = [
+    # pattern                                   what the note says, and whether anything can still be judged
+    ("/sys/**", "exclude hides /sys/class/infiniband: nothing can be said of RDMA devices", 3),
+    ("/sys/class/infiniband", "exclude hides /sys/class/infiniband: nothing can be said of RDMA devices", 3),
+    ("/sys/bus/pci/*", "exclude hides /sys/bus/pci/devices: nothing can be said of PCI functions", 3),
+    ("/sys/class/infiniband/mlx5_3", "exclude hides RDMA devices: mlx5_3; nothing can be said of them", 0),
+    ("*/mlx5_3/*", "exclude hides RDMA devices: mlx5_3; nothing can be said of them", 0),
+    ("*/0000:5d:00.0*", "exclude hides PCI functions: 0000:5d:00.0; nothing can be said of them", 0),
+    ("*/ports/1/counters/*", "", 0),
+]
+
+
+@pytest.mark.parametrize(("pattern", "says", "code"), HIDDEN)
+def test_an_exclusion_that_hides_a_device_is_said(pattern: str, says: str, code: int, tmp_path: Path) -> None:
+    root = node("h100-ib", tmp_path / "node")
+    config = tmp_path / "config.yaml"
+    config.write_text(f'apiVersion: nodeprep.io/v1\nkind: Config\nexclude: ["{pattern}"]\n')
+    report = watch(root, assessments.of_node(None, str(config), TODAY)).report()
+    assert ([one for one in report.notes if one.startswith("exclude hides")] or [""])[0] == says
+    assert outcome.outcome(report, FailOn.FAIL).exit_code == code
+
+
+SEEN = [
+    # node          profile           NICs  baseline
+    ("h100-ib", None, 12, ""),
+    ("h100-flat", None, 9, ""),
+    ("plain-vm", "base", 1, ""),
+    ("h100-ib", "8", 12, "at least 8 ports in profile rails"),
+    ("h100-ib", "named", 12, "profile rails"),
+]
+RAILS = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: rails\nextends: rdma-infiniband\nexpect:\n"
+EXPECTED = {
+    "8": "  ports: {link-layer: InfiniBand, at-least: 8}\n",
+    "named": '  devices: {"0000:5d:00.0": {id: "15b3:1021"}}\n',
+}
+
+
+@pytest.mark.parametrize(("name", "profile", "nics", "baseline"), SEEN)
+def test_a_report_says_how_many_nics_it_saw_and_who_knows_better(
+    name: str, profile: str | None, nics: int, baseline: str, tmp_path: Path
+) -> None:
+    if profile in EXPECTED:
+        (tmp_path / "rails.yaml").write_text(RAILS + EXPECTED[profile])
+        profile = str(tmp_path / "rails.yaml")
+    basis = watch(node(name, tmp_path), asking(profile)).report().basis
+    assert (basis.nics, basis.baseline, basis.is_copy, basis.is_named) == (nics, baseline, True, profile is not None)
 
 
 def test_facts_are_those_of_the_selected_checks() -> None:

@@ -81,7 +81,7 @@ FAULTS = [
 
 def test_a_node_as_it_should_be(here: Known) -> None:
     said = here.check(PROFILE)
-    assert (said.bad, said.code, said.report["verdict"]) == ((), 0, "ready")
+    assert (said.bad, said.code, said.report["verdict"]) == ((), 0, "passed")
     held = [one["message"] for one in said.findings("ok") if one["reason"] == "InPod"]
     assert ["default/worker-0 holds it" in held[0], "eni-2 holds it" in held[1]] == [True, True]
     assert {"terway.mode", "terway.pod", "eni.free", "terway.veth"} <= {one["check"] for one in said.findings("ok")}

@@ -39,7 +39,7 @@ def here() -> Iterator[Checked]:
 def test_a_node_as_it_should_be(here: Checked) -> None:
     said = here.check()
     assert (said.roots, said.follow) == (set(), set())
-    assert said.report["verdict"] == "ready"
+    assert said.report["verdict"] == "passed"  # the rig leaves out what is this machine's own
 
 
 def test_metadata_with_and_without_tokens(here: Checked) -> None:

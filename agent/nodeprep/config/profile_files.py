@@ -87,11 +87,12 @@ def _lineage(asked: str, beside: str, known: Mapping[str, Check]) -> list[_Sourc
             raise child.document.error(("extends",), parent, f"a profile that does not lead back here ({way})")
         lineage.append(found)
     for index, source in enumerate(lineage):
-        gates = _whole([one.profile for one in lineage[index:]]).gates
-        try:
-            wants.check_rests_on(source.profile.rests_on, gates, known)
-        except InvalidValueError as error:
-            raise source.document.located(error) from error
+        if source.file is not None and source.profile.rests_on:
+            gates = _whole([one.profile for one in lineage[index:]]).gates
+            try:
+                wants.check_rests_on(source.profile.rests_on, gates, known)
+            except InvalidValueError as error:
+                raise source.document.located(error) from error
     return lineage
 
 

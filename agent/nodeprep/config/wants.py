@@ -35,9 +35,9 @@ def check_gates(profile: Profile, known: Iterable[str] = IDS) -> None:
             raise InvalidValueError(("gates", index), gate, a_check(gate, ids))
 
 
-def check_rests_on(stated: Iterable[str], gates: Iterable[str], known: Iterable[Check] = ALL) -> None:
+def check_rests_on(stated: Iterable[str], gates: Iterable[str], known: Iterable[str] = IDS) -> None:
     """Raise InvalidValueError for one of `rests-on` that is not among the gates of the whole profile."""
-    ids, own = [check.id for check in known], list(gates)
+    ids, own = tuple(known), tuple(gates)
     for index, gate in enumerate(stated):
         if gate not in ids:
             raise InvalidValueError(("rests-on", index), gate, a_check(gate, ids))
