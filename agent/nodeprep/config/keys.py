@@ -157,7 +157,7 @@ KEYS = (
         "Why, for whoever meets it.",
         NEXT_ROUND,
     ),
-    ConfigKey("exclude", TEXTS, "Globs of paths that are never read.", NEXT_ROUND),
+    ConfigKey("exclude", TEXTS, "Globs of paths that are never read. A note names devices that they hide.", NEXT_ROUND),
     ConfigKey(
         "metadata-url",
         METADATA_URL.described("http:// and an IPv4 address"),
