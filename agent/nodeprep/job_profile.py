@@ -38,7 +38,8 @@ class DeviceWant(Value):
 class PortWant(Value):
     """One port by `address/number`; `rate` is in Gb/s.
 
-    A port that is not `required` may be down. Of the `bonded` ports, all but one may be down.
+    A port that is not `required` may be down. Of the `bonded` ports, all but one may be down. In a captured profile
+    `bonds` says which bond that is.
     """
 
     rate: float | None = None
@@ -48,6 +49,19 @@ class PortWant(Value):
     gid: bool | None = None
     required: bool = True
     bonded: bool | None = None
+
+
+class BondWant(Value):
+    """One bond under RDMA ports. The operator chose its name, so it is found again by its legs.
+
+    `legs` are the PCI functions of its legs, or their netdevs where no address was shown. `carrier`: at least one leg
+    must have a carrier. `mtu` is in bytes. `lag`: one RDMA device carries all legs (RoCE LAG).
+    """
+
+    legs: tuple[str, ...] = ()
+    carrier: bool | None = None
+    mtu: int | None = None
+    lag: bool | None = None
 
 
 class AtLeast(Value):
@@ -70,6 +84,7 @@ class Expectation(Value):
     at_least: AtLeast | None = None
     modules: tuple[str, ...] = ()
     verbs: bool | None = None
+    bonds: Mapping[str, BondWant] = field(default_factory=dict)
 
 
 class Profile(Value):
@@ -113,6 +128,7 @@ def extend(child: Profile, parent: Profile) -> Profile:
         at_least=own.at_least if counts else its.at_least,
         modules=tuple(dict.fromkeys(its.modules + own.modules)),
         verbs=its.verbs if own.verbs is None else own.verbs,
+        bonds=own.bonds or its.bonds,
     )
     checks = dict.fromkeys((*parent.want, *child.want))
     return replace(
@@ -138,6 +154,7 @@ def mapping(profile: Profile) -> dict[str, Any]:
     inventory = {
         "devices": {at: _said(want, DEVICE) for at, want in expect.devices.items()},
         "ports": _said(expect.at_least, AT_LEAST) if expect.at_least else ports,
+        "bonds": {name: _said(want, BOND) for name, want in expect.bonds.items()},
         "modules": expect.modules,
         "verbs": expect.verbs,
     }
@@ -178,7 +195,7 @@ def _place(value: object, here: Keys) -> str:
 
 
 def _said(want: object, table: Table) -> dict[str, Any]:
-    said = {key: one for key, (name, _) in table.items() if (one := getattr(want, name)) is not None}
+    said = {key: one for key, (name, _) in table.items() if (one := getattr(want, name)) not in (None, ())}
     return {key: int(one) if isinstance(one, float) and one.is_integer() else one for key, one in said.items()}
 
 
@@ -208,6 +225,12 @@ PORT: Table = {
     "required": ("required", typed_yaml.TRUTH),
     "bonded": ("bonded", typed_yaml.TRUTH),
 }
+BOND: Table = {
+    "legs": ("legs", typed_yaml.list_of(ValueKind("a device", _place), "devices")),
+    "carrier": ("carrier", typed_yaml.TRUTH),
+    "mtu": ("mtu", COUNT),
+    "lag": ("lag", typed_yaml.TRUTH),
+}
 AT_LEAST: Table = {
     "link-layer": PORT["link-layer"],
     "rate": PORT["rate"],
@@ -217,10 +240,12 @@ AT_LEAST: Table = {
 COUNTED_PORTS = typed_yaml.record(AtLeast, AT_LEAST)
 NAMED_PORTS = typed_yaml.mapping_of(typed_yaml.record(PortWant, PORT), key=ValueKind("a port", _port_place))
 DEVICES = typed_yaml.mapping_of(typed_yaml.record(DeviceWant, DEVICE), key=ValueKind("a device", _place))
+BONDS = typed_yaml.mapping_of(typed_yaml.record(BondWant, BOND), key=NAME)
 EXPECTATION = typed_yaml.fields_of(
     {
         "devices": ("devices", DEVICES),
         "ports": ("ports", MAPPING),  # named or counted
+        "bonds": ("bonds", BONDS),
         "modules": ("modules", TEXTS),
         "verbs": ("verbs", typed_yaml.TRUTH),
     }

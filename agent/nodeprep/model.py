@@ -127,12 +127,14 @@ class Reason(Value):
     """Why a check gives a status, in one CamelCase word that stays the same, and what to do about it.
 
     A word with two statuses is declared once with each. `fix` is a template for `filled`. "" means that the general fix
-    of the check is right.
+    of the check is right. `against_likes`: a WARN that holds a device against the others of its kind, so that the node
+    is no model for others: `profile capture` refuses it.
     """
 
     name: str
     status: Status
     fix: str = ""
+    against_likes: bool = False
 
 
 # Reasons of the runner itself, and reasons that every check may give without a declaration.
@@ -301,6 +303,11 @@ class Check(Value):
             return ""
         known = (one for one in (*self.reasons, *EVERYWHERE) if one.name == name and one.status is status)
         return next((one.fix for one in known if one.fix), self.fix)
+
+    def is_against_likes(self, verdict: Verdict) -> bool:
+        """Whether the verdict is a WARN that holds its device against the other devices of its kind."""
+        declared = (one for one in self.reasons if one.name == verdict.reason and one.status is verdict.status)
+        return any(one.against_likes for one in declared)
 
     def finding(self, verdict: Verdict) -> Finding:
         """A verdict of this check, with what to do about it."""

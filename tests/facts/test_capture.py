@@ -17,7 +17,7 @@ from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.devnodes import DevNodes
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.job_profile import DeviceWant, PortWant, Profile
+from nodeprep.job_profile import BondWant, DeviceWant, PortWant, Profile
 from nodeprep.look import Look
 from nodeprep.model import Status, Unreadable, Why
 from nodeprep.observer import Observer
@@ -196,8 +196,9 @@ def test_legs_that_share_a_bond_are_nobodys_concern_each() -> None:
         ports=(port(), port(device="mlx5_4", netdev="eth3", **other)),
         links=links(link(master="bond0"), link(name="eth3", master="bond0", **other), bond),
     )
-    leg = PortWant(rate=400.0, layer="Ethernet", required=False, bonded=True)
+    leg = PortWant(rate=400.0, layer="Ethernet", mtu=9000, required=False, bonded=True)
     assert list(profile.expect.ports.values()) == [leg] * 2
+    assert profile.expect.bonds == {"bond0": BondWant((BDF, "0000:5c:00.1"), carrier=True, mtu=9000)}
     assert profile.extends == "rdma-roce"
 
 

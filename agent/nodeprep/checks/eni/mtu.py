@@ -64,7 +64,7 @@ CHECK = Check(
     "eni-config. Jumbo frames are 8500.",
     reasons=(
         Reason("BelowPods", Status.WARN),
-        Reason("Uneven", Status.WARN),
+        Reason("Uneven", Status.WARN, against_likes=True),
         Reason("Mtu", Status.OK),
     ),
     source="terway plugin/driver/types (mtu, 1500 if 0), cmd/terway-cli/cni.go (auto_mtu takes that of eth0)",

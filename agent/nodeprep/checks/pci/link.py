@@ -135,7 +135,7 @@ CHECK = Check(
             "Compare lspci -vv -s {place} (LnkSta, LnkCap) with a good sibling: if that has more, drain the node and "
             "reseat board and riser; if not, move the board to a wider slot.",
         ),
-        Reason("Degraded", Status.WARN),
+        Reason("Degraded", Status.WARN, against_likes=True),
         Reason("AsExpected", Status.OK),
     ),
     source="Linux drivers/pci/pci.c (pcie_print_link_status); facebookresearch/gcm check_pci",

@@ -68,6 +68,7 @@ CHECK = Check(
             "FarFromGpus",
             Status.WARN,
             "Move the board at {place} to its slot, on the NUMA node of the GPUs that have no NIC.",
+            against_likes=True,
         ),
     ),
     source="Linux Documentation/ABI/testing/sysfs-bus-pci (numa_node); NCCL topology search (SYS paths)",

@@ -58,7 +58,7 @@ CHECK = Check(
     "reset the card or reboot.",
     reasons=(
         Reason("WrongLayer", Status.FAIL),
-        Reason("OddLayer", Status.WARN),
+        Reason("OddLayer", Status.WARN, against_likes=True),
         Reason("Layer", Status.OK),
     ),
     source="Linux drivers/infiniband/core/sysfs.c link_layer_show; facebookresearch/gcm (critical)",

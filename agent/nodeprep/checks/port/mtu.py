@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
+from nodeprep.facts.expected.bonds import ExpectedBond
 from nodeprep.facts.expected.inventory import PEERS, Expectancy, Expected
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Link, Links
+from nodeprep.facts.rdma import payload
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 from nodeprep.values import Value
 
 ETHERNET = "Ethernet"
-IWARP = "4"  # RDMA_NODE_RNIC (include/rdma/ib_verbs.h)
-# enum ib_mtu; what iboe_get_mtu takes off (include/rdma/ib_addr.h): GRH 40, UDP 8, BTH 12, XRC 4, atomics 28, ICRC 4.
-PAYLOADS, HEADERS = (4096, 2048, 1024, 512, 256), 96
 
 
 class Want(Value):
@@ -38,15 +37,18 @@ class Want(Value):
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    ports = [port for port in seen[Rdma].ports if seen[Expected].of(port) is not None]
+    expected = seen[Expected]
+    ports = [port for port in seen[Rdma].ports if expected.of(port) or expected.port(port, lambda one: one.mtu)]
     yield from seen.each(ports, lambda port: verdict(port, seen))
+    judged = {link.name for port in ports if (link := seen[Links].under(port.netdev, port.bdf)) is not None}
+    yield from seen.each(expected.bonds, lambda bond: None if bond.now in judged else of_bond(bond, seen))
 
 
 def verdict(port: Port, seen: Seen) -> Verdict | None:
     link = seen[Links].under(port.netdev, port.bdf)
     if port.layer != ETHERNET or link is None or not is_recorded(link):
         return None
-    shows = f"{port.where}: MTU of {link.name} is {size(link.mtu, port, seen[Rdma])}"
+    shows = f"{port.where}: MTU of {link.name} is {payload.shown(link.mtu, port, seen[Rdma])}"
     if seen[Want].exactly:
         return exact(port, link, shows, seen)
     wanted = asked(port, link, seen)
@@ -56,9 +58,22 @@ def verdict(port: Port, seen: Seen) -> Verdict | None:
     has, wants = str(link.mtu), str(wanted.value)
     if right:
         return Verdict(port.subject, Status.OK, "Mtu", shows, observed=has, expected=wants)
-    message = f"{shows}; {size(wanted.value, port, seen[Rdma])} is wanted by {wanted.by}; the switch port must carry it"
+    asks = f"{payload.shown(wanted.value, port, seen[Rdma])} is wanted by {wanted.by}"
+    message = f"{shows}; {asks}; the switch port must carry it"
     reason = "BelowMtu" if link.mtu < wanted.value else "OtherMtu"
     return Verdict(port.subject, Status.WARN, reason, message, change(port, link, wanted.value, seen), has, wants)
+
+
+def of_bond(bond: ExpectedBond, seen: Seen) -> Verdict | None:
+    """The verdict on a bond whose MTU the profile states. Its legs follow it."""
+    link, wanted = seen[Links].named(bond.now), bond.want.mtu
+    if link is None or wanted is None or not is_recorded(link):
+        return None
+    about, shows = {"interface": link.name, "mtu": str(wanted)}, f"MTU of bond {link.name} is {link.mtu}"
+    if link.mtu >= wanted:
+        return Verdict(bond.subject, Status.OK, "Mtu", shows, observed=str(link.mtu), expected=str(wanted))
+    message = f"{shows}; {wanted} is wanted by {seen[Expected].by}; the switch ports of its legs must carry it"
+    return Verdict(bond.subject, Status.WARN, "BelowMtu", message, Remedy("mtu", about), str(link.mtu), str(wanted))
 
 
 def exact(port: Port, link: Link, shows: str, seen: Seen) -> Verdict:
@@ -69,8 +84,8 @@ def exact(port: Port, link: Link, shows: str, seen: Seen) -> Verdict:
         return Verdict(port.subject, Status.OK, "Mtu", shows, observed=has, expected=wants)
     remedy = change(port, link, right[0], seen) if len(right) == 1 else None
     message = f"{shows}; exactly {wants} is wanted by {by}: with another NCCL may corrupt data in silence"
-    about = {"interface": link.name, "mtu": wants}
-    return Verdict(port.subject, Status.FAIL, "WrongMtu", message, remedy, has, wants, args=about)
+    args = {"interface": link.name, "mtu": wants}
+    return Verdict(port.subject, Status.FAIL, "WrongMtu", message, remedy, has, wants, args=args)
 
 
 def allowed(port: Port, seen: Seen) -> tuple[tuple[int, ...], str]:
@@ -84,9 +99,7 @@ def allowed(port: Port, seen: Seen) -> tuple[tuple[int, ...], str]:
 
 
 def change(port: Port, link: Link, mtu: int, seen: Seen) -> Remedy:
-    if is_eri(port, seen):
-        return Remedy("eri_mtu", {"interface": link.name, "mtu": str(mtu)})
-    return Remedy("mtu", {"interface": link.name, "mtu": str(mtu)})
+    return Remedy("eri_mtu" if is_eri(port, seen) else "mtu", {"interface": link.name, "mtu": str(mtu)})
 
 
 def is_eri(port: Port, seen: Seen) -> bool:
@@ -94,20 +107,9 @@ def is_eri(port: Port, seen: Seen) -> bool:
     return device is not None and device.id == VENDOR_DEVICE
 
 
-def size(mtu: int, port: Port, rdma: Rdma) -> str:
-    device = rdma.device(port.device)
-    iwarp = device is not None and (device.node_type or "").startswith(IWARP)
-    return str(mtu) if iwarp else f"{mtu} (RoCE MTU {payload(mtu)})"
-
-
 def is_recorded(link: Link) -> bool:
     mtu = raw(link)["mtu"]
     return not (isinstance(mtu, Unreadable) and mtu.not_recorded)
-
-
-def payload(mtu: int) -> int:
-    """The largest RoCE MTU that fits into packets of this netdev, 0 if none does."""
-    return next((size for size in PAYLOADS if size + HEADERS <= mtu), 0)
 
 
 def asked(port: Port, link: Link, seen: Seen) -> Expectancy[int] | None:
@@ -142,8 +144,8 @@ CHECK = Check(
     reasons=(
         Reason("NothingExpected", Status.OK),
         Reason("Mtu", Status.OK),
-        Reason("BelowMtu", Status.WARN),
-        Reason("OtherMtu", Status.WARN),
+        Reason("BelowMtu", Status.WARN, against_likes=True),
+        Reason("OtherMtu", Status.WARN, against_likes=True),
         Reason(
             "WrongMtu",
             Status.FAIL,

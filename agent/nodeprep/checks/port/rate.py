@@ -45,7 +45,7 @@ CHECK = Check(
     reasons=(
         Reason("NothingExpected", Status.OK),
         Reason("BelowRate", Status.FAIL),
-        Reason("BelowRate", Status.WARN),
+        Reason("BelowRate", Status.WARN, against_likes=True),
         Reason("Rate", Status.OK),
     ),
     source="Linux drivers/infiniband/core/sysfs.c rate_show; facebookresearch/gcm (critical); leptonai/gpud",

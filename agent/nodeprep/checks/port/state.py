@@ -20,7 +20,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 def verdict(port: Port, seen: Seen) -> Verdict:
     expected = seen[Expected]
-    wanted_by = expected.of(port)
+    wanted_by = expected.of(port) or expected.of_lost_leg(port)
     state, physical = port.state.partition(":")[0], port.physical.partition(":")[0]
     shows = f"{port.where} is {port.state!r}, {port.physical!r}"
     if state == ACTIVE and physical == LINK_UP:

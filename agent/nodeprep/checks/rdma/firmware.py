@@ -79,7 +79,7 @@ CHECK = Check(
     reasons=(
         Reason("NothingWanted", Status.OK),
         Reason("AsWanted", Status.OK),
-        Reason("OtherFirmware", Status.WARN),
+        Reason("OtherFirmware", Status.WARN, against_likes=True),
     ),
     source="facebookresearch/gcm check_iblink (a mismatch is a warning there too)",
     severity=Severity.WARN,

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
-from nodeprep.facts.expected import matching
+from nodeprep.facts.expected import bonds, matching
+from nodeprep.facts.expected.bonds import ExpectedBond
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
@@ -66,6 +67,7 @@ class Expected(Value):
     verbs: bool | None
     wants_rdma: bool
     moved: frozenset[str] = frozenset()
+    bonds: tuple[ExpectedBond, ...] = ()
 
     @property
     def by(self) -> str:
@@ -82,6 +84,11 @@ class Expected(Value):
         """Who wants the bond that this port shares to have a carrier."""
         want = self.firm.get(port.subject.key)
         return self.by if want is not None and want.bonded else self.of(port)
+
+    def of_lost_leg(self, port: Port) -> str | None:
+        """Who wants this port up because it was the leg of a bond, and no bond stands for it now."""
+        lost = {leg.place for bond in self.bonds for leg in bond.legs if not leg.joined}
+        return self.by if port.place in lost or port.netdev in lost else None
 
     def is_firm(self, port: Port) -> bool:
         """Whether an operator's profile wants it, and not only its like ports or what the hardware suggests."""
@@ -130,7 +137,8 @@ def derive(profile: Profile, pci: Pci | None, rdma: Rdma | None, links: Links | 
     spare = redundant(ports, links)
     rest = tuple(port for port in physical if port.subject.key not in firm and port.subject.key not in spare)
     active = {port.subject.key: is_active(port) for port in rest}
-    wants_rdma = bool(profile.expect.at_least or any(want.required for want in profile.expect.ports.values()))
+    wants = profile.expect.ports.values()
+    wants_rdma = bool(profile.expect.at_least or any(want.required or want.bonded for want in wants))
     return Expected(
         profile=profile.name,
         firm=firm,
@@ -150,6 +158,7 @@ def derive(profile: Profile, pci: Pci | None, rdma: Rdma | None, links: Links | 
         verbs=profile.expect.verbs,
         wants_rdma=wants_rdma,
         moved=frozenset(seen for key, seen in places.devices.items() if key != seen),
+        bonds=bonds.find(profile.expect, places.devices, links),
     )
 
 

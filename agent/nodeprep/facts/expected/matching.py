@@ -46,7 +46,9 @@ def match(expect: Expectation, pci: Pci | None, rdma: Rdma | None) -> PlaceMatch
             # Without a PCI listing only ports can be missed, and port.present does that.
             if key not in devices and pci is not None and ADDRESS.fullmatch(key)
         ),
-        missing_ports=tuple(key for key, want in expect.ports.items() if key not in found and want.required),
+        missing_ports=tuple(
+            key for key, want in expect.ports.items() if key not in found and (want.required or want.bonded)
+        ),
     )
 
 

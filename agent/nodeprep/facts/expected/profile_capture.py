@@ -16,7 +16,7 @@ from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.devnodes import DevNodes
 from nodeprep.facts.rdma.gid import ROCE_V2
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
-from nodeprep.job_profile import DeviceWant, Expectation, PortWant, Profile
+from nodeprep.job_profile import BondWant, DeviceWant, Expectation, PortWant, Profile
 from nodeprep.model import Shown, Unreadable, raw
 from nodeprep.values import replace
 
@@ -61,7 +61,27 @@ def capture(
             ports=dict(sorted(ports.items())),
             modules=_modules(modules),
             verbs=True if _seen(devnodes, "verbs") else None,  # an empty class may be a copy that lost its links
+            bonds=_bonds(tuple(port for port in rdma.ports if port.device in names), rdma, links),
         ),
+    )
+
+
+def _bonds(ports: tuple[Port, ...], rdma: Rdma, links: Links | None) -> dict[str, BondWant]:
+    """The bonds that carry the traffic of these ports, by name. A bond without a carrier need not have one."""
+    if links is None:
+        return {}
+    found = {bond.name: bond for port in ports if (bond := links.bond_of(port.netdev, port.bdf)) is not None}
+    return {name: _bond(bond, rdma, links) for name, bond in sorted(found.items()) if _is_sayable(name)}
+
+
+def _bond(bond: Link, rdma: Rdma, links: Links) -> BondWant:
+    legs = sorted(leg.subject.place for leg in links.legs(bond.name))
+    carriers = {device.name for device in rdma.devices if not device.virtual_function and device.bdf in legs}
+    return BondWant(
+        legs=tuple(leg for leg in legs if _is_sayable(leg)),
+        carrier=bond.connected if not isinstance(raw(bond)["operstate"], Unreadable) else None,
+        mtu=_seen(bond, "mtu"),
+        lag=True if len(legs) > 1 and len(carriers) == 1 else None,
     )
 
 
@@ -95,10 +115,13 @@ def _driver(nic: PciDevice | None) -> str | None:
 
 def _port(port: Port, links: Links | None, spare: frozenset[str]) -> PortWant:
     layer = _seen(port, "layer")
-    if port.subject.key in spare:
-        used = inventory.is_active(port) or None  # the bond lives on its other leg, and port.bond watches both
-        return PortWant(rate=_seen(port, "rate") if used else None, layer=layer, required=False, bonded=used)
     link = links.under(port.netdev, port.bdf) if links else None
+    if port.subject.key in spare:
+        if not inventory.is_active(port):
+            return PortWant(layer=layer, required=False)
+        # The bond lives on its other leg, and port.bond watches both.
+        rate, mtu = _seen(port, "rate"), _seen(link, "mtu")
+        return PortWant(rate=rate, layer=layer, mtu=mtu, required=False, bonded=True)
     down = _seen(link, "up") is False
     # InfiniBand carries verbs whether its IPoIB interface is up or not.
     if not inventory.is_active(port) or (down and layer != "InfiniBand"):
@@ -136,7 +159,11 @@ def _seen(thing: Shown | None, name: str) -> Any:
     """A field's value. None where it does not exist, could not be read, or cannot stand in a profile."""
     value = None if thing is None else raw(thing)[name]
     if isinstance(value, str):
-        return value if value.isprintable() and 0 < len(value) <= LONGEST else None
+        return value if _is_sayable(value) else None
     if isinstance(value, int | float):
         return value if 0 <= value < MOST else None
     return None if isinstance(value, Unreadable) else value
+
+
+def _is_sayable(text: str) -> bool:
+    return text.isprintable() and 0 < len(text) <= LONGEST
