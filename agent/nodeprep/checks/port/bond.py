@@ -17,7 +17,6 @@ class Bond(Value):
 
     link: Link
     wanted_by: str | None
-    front_end: bool
     named: ExpectedBond | None = None
 
     @property
@@ -49,12 +48,10 @@ def bonds(seen: Seen) -> list[Bond]:
         link, known = links.named(name), named.get(name)
         if link is None or (known is not None and known.now is None):
             continue
-        here = ports.get(name, [])
-        askers = [by for port in here if (by := expected.of_bond(port)) is not None]
+        askers = [by for port in ports.get(name, []) if (by := expected.of_bond(port)) is not None]
         if known is not None and known.want.carrier:
             askers.append(expected.by)
-        front_end = not askers and bool(here) and all(map(expected.is_front_end, here))
-        found.append(Bond(link, askers[0] if askers else None, front_end, known))
+        found.append(Bond(link, askers[0] if askers else None, known))
     return found
 
 
@@ -83,8 +80,7 @@ def verdict(bond: Bond, seen: Seen) -> Verdict | None:
     if len(up) == count:
         return Verdict(bond.subject, Status.OK, "AllLegs", shows, observed=told)
     message = f"{shows}; {told} legs have a carrier: the bond has lost bandwidth and its spare; see cable, switch port"
-    reason = "FrontEndLegDown" if bond.front_end else "LegDown"
-    return Verdict(bond.subject, Status.WARN, reason, message, observed=told, expected="all")
+    return Verdict(bond.subject, Status.WARN, "LegDown", message, observed=told, expected="all")
 
 
 def split(bond: Bond, rdma: Rdma) -> str:
@@ -127,7 +123,6 @@ CHECK = Check(
     reasons=(
         Reason("AllLegs", Status.OK),
         Reason("LegDown", Status.WARN, against_likes=True),
-        Reason("FrontEndLegDown", Status.WARN),
         Reason("NoLegUnneeded", Status.WARN),
         Reason("NoLeg", Status.FAIL),
         Reason(

@@ -22,13 +22,24 @@ def capture(
     output: Output = None,
     root: Root = None,
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="By default, the node's name.")] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accept",
+            metavar="CHECK[@DEVICE]",
+            help="Take the node with this finding, and name it in the profile; repeat it for others.",
+        ),
+    ] = None,
 ) -> None:
-    """Write what this good node has as a profile for similar nodes."""
+    """Write what this good node has as a profile for similar nodes.
+
+    The node is judged first. With a fault, or with a device that is worse than its likes, nothing is written.
+    """
 
     def body() -> int:
         from nodeprep.cli.files import profile_command as command
 
-        return command.capture(root, output, name)
+        return command.capture(root, output, name, accept or ())
 
     program.end(body)
 

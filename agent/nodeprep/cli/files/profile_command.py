@@ -6,11 +6,17 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from nodeprep import check_round, job_profile
-from nodeprep.cli import place, terminal, usage
+from nodeprep import check_round, facts, job_profile
+from nodeprep.cli import page_layout, place, terminal, usage
+from nodeprep.cli.check import agent_knowledge, assessments
+from nodeprep.cli.check.look_pair import LookPair
+from nodeprep.cli.check.node_watch import NodeWatch
+from nodeprep.cli.files import capture_judgement
+from nodeprep.cli.files.capture_judgement import CaptureJudgement
 from nodeprep.cli.place import NodePlace
 from nodeprep.cli.usage import UsageError
 from nodeprep.config import profile_files, yaml_document
+from nodeprep.config.configuration import AUTO
 from nodeprep.config.document import ConfigError
 from nodeprep.config.profile_files import BUILT_IN
 from nodeprep.doors import clock
@@ -18,38 +24,91 @@ from nodeprep.facts.expected import profile_capture
 from nodeprep.facts.machine import modules, pci, system
 from nodeprep.facts.network import links
 from nodeprep.facts.rdma import devnodes, rdma
-from nodeprep.job_profile import Profile
+from nodeprep.facts.rdma.rdma import Port
+from nodeprep.job_profile import PortWant, Profile
 from nodeprep.look import Look
-from nodeprep.model import raw
+from nodeprep.model import Report, raw
 from nodeprep.observer import Observer
 from nodeprep.values import replace
 
 LOOKED_AT = (rdma.FACT, pci.FACT, links.FACT, devnodes.FACT, modules.FACT)
 NOTES_LIMIT = 5
+SETTLE_SECONDS = 1.0  # between the two looks at a live node, as `check` does by default
 
 
-def capture(root: str | None, output: str | None, name: str | None) -> int:
-    """Write the profile of this node, or of a copy of one, to a file or stdout. Raises UsageError."""
+def capture(root: str | None, output: str | None, name: str | None, accept: Iterable[str] = ()) -> int:
+    """Write the profile of this node, or of a copy of one, to a file or stdout; 1 if it is no model for others.
+
+    Raises UsageError.
+    """
+    accepted = capture_judgement.acceptances(accept)
     at = place.place(root, None)
-    look = Observer(at.host()).look((*LOOKED_AT, system.FACT))
+    look, report, rails = _judged(at)
     profile = _profile(look, at, name)
-    text = yaml_document.dump(job_profile.mapping(profile))
-    write(text, output)
-    expect = profile.expect
-    required = sum(port.required for port in expect.ports.values())
-    terminal.complain(
-        f"captured {len(expect.devices)} RDMA devices and {len(expect.ports)} ports, {required} of them required, "
-        f"from {at.where}; extends {profile.extends}"
-    )
-    idle = [place for place, port in expect.ports.items() if not port.required]
-    if idle:
-        terminal.complain(
-            f"not required, because they carry nothing now or a bond works without them: {', '.join(idle)}; "
-            "if a job needs one of them, mend it and capture again"
-        )
+    judgement = capture_judgement.judge(report.findings, accepted, rails)
+    if judgement.refused:
+        _refuse(judgement, at)
+        return 1
+    if judgement.accepted:
+        taken = "; ".join(f"{capture_judgement.name(one)} ({one.verdict.reason})" for one in judgement.accepted)
+        profile = replace(profile, description=f"{profile.description}; accepted: {taken}")
+    write(yaml_document.dump(job_profile.mapping(profile)), output)
+    _tell(profile, look, at)
+    if judgement.listed:
+        terminal.complain("seen on this node, and no part of the profile:")
+        _table(capture_judgement.rows(judgement.listed))
     for note in _unread(look):
         terminal.complain(note)
     return 0
+
+
+def _judged(at: NodePlace) -> tuple[Look, Report, frozenset[str]]:
+    """A look at the node, its report by the profile that its hardware chooses, and the places of its rails."""
+    own = assessments.of_node(AUTO, None, clock.today())
+    known = agent_knowledge.agent_knowledge(at)
+    assessment = replace(own, agent_state=known.agent_state, names_elsewhere=False)
+
+    def looks(excluded: tuple[str, ...]) -> LookPair:
+        host = at.host(excluded, assessment.settings.metadata_url)
+        return LookPair(Observer(host), facts.ALL, SETTLE_SECONDS if at.live else 0.0)
+
+    look, before, selection = NodeWatch(assessment, looks).observe()
+    return look, assessment.report(look, before, selection), capture_judgement.rails(look, selection)
+
+
+def _refuse(judgement: CaptureJudgement, at: NodePlace) -> None:
+    count = "1 finding stands" if len(judgement.refused) == 1 else f"{len(judgement.refused)} findings stand"
+    terminal.complain(f"not captured: {count} against {at.where} as the model for other nodes:")
+    _table(capture_judgement.rows(judgement.refused))
+    terminal.complain("mend it and capture again; --accept CHECK@DEVICE, as written here, takes one as it is")
+
+
+def _tell(profile: Profile, look: Look, at: NodePlace) -> None:
+    """Say on stderr what was captured, and what is not required."""
+    expect = profile.expect
+    required = sum(port.required for port in expect.ports.values())
+    bonds = f", {len(expect.bonds)} bonds" if expect.bonds else ""
+    terminal.complain(
+        f"captured {len(expect.devices)} RDMA devices and {len(expect.ports)} ports, {required} of them required"
+        f"{bonds}, from {at.where}; extends {profile.extends}"
+    )
+    idle = [(key, port) for key, port in expect.ports.items() if not port.required]
+    if idle:
+        seen = look.get(rdma.Rdma)
+        ports = {port.subject.key: port for port in (seen.ports if seen else ())}
+        terminal.complain("not required; if a job needs one of them, mend it and capture again:")
+        _table([("PORT", "NAME", "STATE", "WHY"), *(_idle_row(key, want, ports[key]) for key, want in idle)])
+
+
+def _idle_row(key: str, want: PortWant, port: Port) -> tuple[str, ...]:
+    state = raw(port)["state"]
+    why = "its bond works without it, and may not lose it" if want.bonded else "it carries nothing now"
+    return key, port.name, state if isinstance(state, str) else "not readable", why
+
+
+def _table(rows: list[tuple[str, ...]]) -> None:
+    for line in page_layout.columns(rows):
+        terminal.complain(f"  {line}")
 
 
 def show(asked: str) -> int:
