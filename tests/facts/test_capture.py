@@ -202,6 +202,34 @@ def test_legs_that_share_a_bond_are_nobodys_concern_each() -> None:
     assert profile.extends == "rdma-roce"
 
 
+CAPTURED_BONDS = [
+    # the bond                                  kept
+    ({}, BondWant((BDF, "0000:5c:00.1"), carrier=True, mtu=9000, lag=True)),
+    ({"carrier": False}, BondWant((BDF, "0000:5c:00.1"), carrier=False, mtu=9000, lag=True)),
+    ({"operstate": GONE}, BondWant((BDF, "0000:5c:00.1"), mtu=9000, lag=True)),
+    ({"mtu": GONE}, BondWant((BDF, "0000:5c:00.1"), carrier=True, lag=True)),
+]
+
+
+@pytest.mark.parametrize(("shows", "kept"), CAPTURED_BONDS)
+@pytest.mark.parametrize("shown", ["eth2", "bond0"])
+def test_the_bond_of_a_roce_lag_is_kept_with_the_leg_that_has_no_rdma_device(
+    shows: dict[str, Any], kept: BondWant, shown: str
+) -> None:
+    bond = link(**({"name": "bond0", "bdf": "", "kind": "bond"} | shows))
+    other = link(name="eth3", bdf="0000:5c:00.1", master="bond0")
+    profile = wants(ports=(port(netdev=shown),), links=links(link(master="bond0"), other, bond))
+    assert profile.expect.bonds == {"bond0": kept}
+    assert job_profile.parse(job_profile.mapping(profile)) == profile
+
+
+def test_a_bond_that_carries_no_rdma_is_not_kept() -> None:
+    other = link(name="eth9", bdf="0000:9c:00.0", master="bond0")
+    assert wants(links=links(link(), other, link(name="bond0", bdf="", kind="bond"))).expect.bonds == {}
+    assert wants(links=links(link(master="br0"), link(name="br0", bdf="", kind="bridge"))).expect.bonds == {}
+    assert wants().expect.bonds == {}
+
+
 PARENTS = [
     # ports (layer, state) of two NICs                                     extends
     ((("Ethernet", "4: ACTIVE"), ("Ethernet", "4: ACTIVE")), "rdma-roce"),

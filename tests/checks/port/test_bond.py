@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.port.bond import CHECK
+from nodeprep.facts.expected.bonds import ExpectedBond, ExpectedLeg
 from nodeprep.facts.network.links import Link, Links
+from nodeprep.job_profile import BondWant
 from nodeprep.model import Subject, Unreadable, Why
-from tests.values import link, links, port, rdma, say, verdicts, wanted
+from tests.values import device, expected, link, links, port, rdma, say, verdicts, wanted
 
 PORT = port(device="mlx5_bond_0", netdev="bond0")
 UP, DOWN = {"carrier": True}, {"carrier": False, "operstate": "down"}
@@ -88,4 +90,75 @@ def test_message_shows_the_legs() -> None:
     assert half.message == (
         "bond bond0: leg0 up, leg1 down; 1 of 2 legs have a carrier: the bond has lost bandwidth and its spare; "
         "see cable, switch port"
+    )
+
+
+FIRST, SECOND = "0000:5c:00.0", "0000:5c:00.1"
+GOOD = BondWant((FIRST, SECOND), carrier=True, mtu=9000)
+LAG = BondWant((FIRST, SECOND), carrier=True, lag=True)
+UNUSED = BondWant((FIRST, SECOND), carrier=False)
+
+
+def named(now: str | None, *joined: bool, want: BondWant = GOOD, netdevs: bool = True) -> Any:
+    legs = zip((FIRST, SECOND), ("leg0", "leg1"), joined, strict=False)
+    found = tuple(ExpectedLeg(at, name if netdevs else "", one) for at, name, one in legs)
+    return expected(profile="rails", bonds=(ExpectedBond("bond0", want, now, found),))
+
+
+NAMED = [
+    # what the profile names                     links                             says
+    (named("bond0", True, True), bonded(UP, UP), "ok AllLegs"),
+    (named("bond0", True, True), bonded(UP, DOWN), "warn LegDown"),
+    (named("bond0", True, True), bonded(DOWN, DOWN), "fail NoLeg"),
+    (named("bond0", True, True, want=UNUSED), bonded(DOWN, DOWN), "warn NoLegUnneeded"),
+    (named("bond0", True, False), bonded(UP), "fail LeftBond; warn LegDown"),
+    (named("bond0", True, False), bonded(DOWN), "fail LeftBond; fail NoLeg"),
+    (named("bond0", True, False, want=UNUSED), bonded(UP), "fail LeftBond; warn LegDown"),
+    (named(None, False, False), links(), "fail LeftBond; fail LeftBond; fail BondGone"),
+    (named(None, False, False, netdevs=False), links(), "fail LegGone; fail LegGone; fail BondGone"),
+    # In a dead tree too, where the profile says that there were legs.
+    (named(None, False, False), bonded(addresses=None), "fail LeftBond; fail LeftBond; fail BondGone"),
+    (named(None, want=BondWant(carrier=True)), links(), "fail BondGone"),
+    (named("bond0", want=BondWant(carrier=True)), bonded(UP, UP), "ok AllLegs"),
+    (named("bond0", True, True), links(bond(**DOWN), *bonded(UP, UP).links[1:]), "fail NoCarrier"),
+    (named("bond0", True, True), bonded({"carrier": None, "operstate": CUT}, UP), "unknown CannotLook"),
+]
+
+
+@pytest.mark.parametrize(("profile", "seen", "says"), NAMED, ids=range(len(NAMED)))
+@pytest.mark.parametrize("lead", [PORT, port(netdev="leg0"), port(netdev="eth9", bdf="0000:9c:00.0")])
+def test_holds_a_node_to_the_bonds_of_its_profile(profile: Any, seen: Links, says: str, lead: Any) -> None:
+    """Whichever netdev the RDMA port shows, or none of the bond's."""
+    assert say(CHECK, rdma(lead), profile, seen) == says
+
+
+def test_a_roce_lag_is_one_rdma_device() -> None:
+    first, second = device(name="mlx5_0", bdf=FIRST), device(name="mlx5_1", bdf=SECOND)
+    virtual = device(name="mlx5_9", bdf=SECOND, virtual_function=True)
+    whole = named("bond0", True, True, want=LAG)
+    assert say(CHECK, rdma(PORT, devices=(first, virtual)), whole, bonded(UP, UP)) == "ok AllLegs"
+    assert say(CHECK, rdma(PORT, devices=(first, second)), whole, bonded(UP, DOWN)) == "fail LagSplit"
+    apart = named("bond0", True, True)
+    assert say(CHECK, rdma(PORT, devices=(first, second)), apart, bonded(UP, UP)) == "ok AllLegs"
+
+
+def test_a_message_names_the_leg_and_its_bond() -> None:
+    left, _ = verdicts(CHECK, rdma(PORT), named("bond7", True, False), links(bond(name="bond7")))
+    assert left.subject == Subject(SECOND, None, "leg1")
+    assert left.message == (
+        "leg1 at 0000:5c:00.1 is no leg of bond bond7; profile rails wants it as a leg of bond bond7: "
+        "ip -d link show leg1"
+    )
+    assert CHECK.fix_of(left).startswith("ip link set leg1 down && ip link set leg1 master bond7, ")
+    *_, gone = verdicts(CHECK, rdma(PORT), named(None, False, False), links(bond()))
+    assert gone.message == (
+        "bond bond0 is there without its legs; a bond of 0000:5c:00.0, 0000:5c:00.1 is wanted by profile rails"
+    )
+    *_, gone = verdicts(CHECK, rdma(PORT), named(None, False, False), links())
+    assert gone.message.startswith("bond bond0 is not there; ")
+
+
+def test_a_bond_without_a_carrier_whose_legs_have_one() -> None:
+    assert say(CHECK, rdma(PORT), wanted(PORT, "profile"), links(bond(**DOWN), *bonded(UP, UP).links[1:])) == (
+        "fail NoCarrier"
     )

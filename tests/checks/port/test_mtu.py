@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.port.mtu import CHECK, Want
+from nodeprep.facts.expected.bonds import ExpectedBond
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.kubernetes.cluster import Cluster, ErdmaRecord
 from nodeprep.facts.network.links import Link
 from nodeprep.facts.rdma.rdma import Port
-from nodeprep.job_profile import PortWant
+from nodeprep.job_profile import BondWant, PortWant
 from nodeprep.model import Unreadable, Why, not_recorded
 from tests.cluster_values import cluster, erdma_record
 from tests.values import device, expected, link, links, port, rdma, say, verdicts
@@ -52,6 +53,39 @@ def test_an_operators_number_holds_for_every_wanted_port_but_not_over_a_stated_o
     assert say(CHECK, rdma(port()), alike, small, want=Want(8500)) == "warn BelowMtu mtu(interface=eth2, mtu=8500)"
     assert say(CHECK, rdma(port()), COUNTED, links(link(mtu=8500)), want=Want(8500)) == "ok Mtu"
     assert say(CHECK, rdma(port()), STATED, links(link(mtu=9000)), want=Want(9500)) == "ok Mtu"
+
+
+def bonded(mtu: int | None, now: str | None = "bond0", leg: int | None = None) -> Expected:
+    """A profile that states the MTU of a bond, and of its leg if it has a port of its own."""
+    firm = {KEY: PortWant(mtu=leg, required=False, bonded=True)}
+    return expected(firm=firm, bonds=(ExpectedBond("bond0", BondWant((), True, mtu), now, ()),))
+
+
+BONDS = [
+    # the profile              MTU of the bond     says of the bond, and of the leg with 4200
+    (bonded(9000), 9000, "ok Mtu"),
+    (bonded(1500), 9000, "ok Mtu"),
+    (bonded(9000), 8999, "warn BelowMtu mtu(interface=bond0, mtu=9000)"),
+    (bonded(9000), CUT, "unknown CannotLook"),
+    (bonded(9000), not_recorded(FILE), "absent Nothing"),
+    (bonded(None), 1500, "absent Nothing"),
+    (bonded(9000, now=None), 1500, "absent Nothing"),
+    (bonded(1500, leg=4200), 1500, "ok Mtu; ok Mtu"),
+    (bonded(1500, leg=9000), 1500, "warn BelowMtu mtu(interface=eth2, mtu=9000); ok Mtu"),
+]
+
+
+@pytest.mark.parametrize(("profile", "mtu", "says"), BONDS)
+def test_a_bond_has_the_mtu_that_its_profile_states(profile: Expected, mtu: object, says: str) -> None:
+    bond = link(name="bond0", bdf="", kind="bond", mtu=mtu)
+    assert say(CHECK, rdma(port()), profile, links(link(mtu=4200, master="bond0"), bond)) == says
+
+
+def test_a_bond_that_is_the_netdev_of_a_port_is_judged_once() -> None:
+    profile = expected(firm={KEY: PortWant(mtu=9000)}, bonds=bonded(9000).bonds)
+    bond = link(name="bond0", bdf="", kind="bond", mtu=1500)
+    said = "warn BelowMtu mtu(interface=bond0, mtu=9000)"
+    assert say(CHECK, rdma(port(netdev="bond0")), profile, links(bond)) == said
 
 
 @pytest.mark.parametrize("layer", ["InfiniBand", "Unknown"])

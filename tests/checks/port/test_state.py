@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.checks.port.state import CHECK
+from nodeprep.facts.expected.bonds import ExpectedBond, ExpectedLeg
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.job_profile import BondWant, PortWant
 from nodeprep.model import Status, Unreadable, Why
-from tests.values import device, expected, port, rdma, say, verdicts, wanted
+from tests.values import BDF, device, expected, port, rdma, say, verdicts, wanted
 
 GONE = Unreadable(Why.MISSING, "/sys/class/infiniband/mlx5_3/ports/1/state")
 
@@ -53,6 +56,28 @@ def test_front_end_ports_of_another_network_only_warn(layer: str, says: str) -> 
     seen = port(state="1: DOWN", physical="2: Polling", layer=layer)
     asked = expected(alike={seen.subject.key: "3 of 4 alike"}, counted_layer="InfiniBand")
     assert say(CHECK, rdma(seen), asked) == says
+
+
+def leg(place: str, *, joined: bool, carrier: bool = True) -> Expected:
+    """A profile for which the port may be down, because its bond stands for it."""
+    known = ExpectedBond("bond0", BondWant((place,), carrier), "bond0", (ExpectedLeg(place, "eth2", joined),))
+    return expected(firm={f"{BDF}/1": PortWant(required=False, bonded=True)}, bonds=(known,))
+
+
+LEGS = [
+    # the profile                                    says of a port that is down
+    (leg(BDF, joined=True), "ok NotNeeded"),
+    (leg(BDF, joined=False), "fail NoSignal"),
+    (leg("eth2", joined=False), "fail NoSignal"),
+    (leg("0000:77:00.0", joined=False), "ok NotNeeded"),
+    (leg(BDF, joined=False, carrier=False), "ok NotNeeded"),
+]
+
+
+@pytest.mark.parametrize(("profile", "says"), LEGS)
+def test_no_bond_stands_for_a_port_that_left_it(profile: Expected, says: str) -> None:
+    assert say(CHECK, rdma(port(state="1: DOWN", physical="2: Polling")), profile) == says
+    assert say(CHECK, rdma(port()), profile) == "ok Active"
 
 
 def test_a_digit_more_is_another_state() -> None:

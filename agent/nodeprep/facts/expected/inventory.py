@@ -87,7 +87,7 @@ class Expected(Value):
 
     def of_lost_leg(self, port: Port) -> str | None:
         """Who wants this port up because it was the leg of a bond, and no bond stands for it now."""
-        lost = {leg.place for bond in self.bonds for leg in bond.legs if not leg.joined}
+        lost = {leg.place for bond in self.bonds if bond.want.carrier for leg in bond.legs if not leg.joined}
         return self.by if port.place in lost or port.netdev in lost else None
 
     def is_firm(self, port: Port) -> bool:

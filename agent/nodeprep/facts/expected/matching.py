@@ -35,7 +35,8 @@ def match(expect: Expectation, pci: Pci | None, rdma: Rdma | None) -> PlaceMatch
     it is the same kind of node: what does not fit there is missing, and no other device may stand in for it.
     """
     wanted = {key: (want.rdma or key, _of_kind(want.id or "", want.software)) for key, want in expect.devices.items()}
-    devices = _pair(wanted, _seen_devices(pci, rdma))
+    legs = frozenset(leg for bond in expect.bonds.values() for leg in bond.legs if ":" in leg and leg not in wanted)
+    devices = _pair(wanted, _seen_devices(pci, rdma), legs)
     found = _ports(expect, devices, rdma)
     return PlaceMatch(
         devices=devices,
@@ -67,13 +68,17 @@ def _ports(expect: Expectation, devices: Mapping[str, str], rdma: Rdma | None) -
     return held | _pair(alone, free)
 
 
-def _pair(wanted: Mapping[str, tuple[str, str]], seen: tuple[Candidate, ...]) -> dict[str, str]:
+def _pair(
+    wanted: Mapping[str, tuple[str, str]], seen: tuple[Candidate, ...], beside: frozenset[str] = frozenset()
+) -> dict[str, str]:
+    """What was seen, by what is wanted. `beside` are more addresses of the captured node."""
     kinds = {candidate.key: candidate.kind for candidate in seen}
     # A name, which stands for a device where no address is shown, may be another kind's on a sibling: numbering shifts.
     pairs = {
         key: key for key, (_, kind) in wanted.items() if key in kinds and (":" in key or _compatible(kind, kinds[key]))
     }
-    if any(":" in key for key in wanted) and len(pairs) * 2 >= len(wanted):
+    fit = len(pairs) + len(beside & kinds.keys())
+    if any(":" in key for key in wanted) and fit * 2 >= len(wanted) + len(beside):
         return pairs
     _extend(pairs, wanted, seen, lambda name, kind, one: name == one.name and _compatible(kind, one.kind))
     _extend(pairs, wanted, seen, lambda _, kind, one: bool(kind) and kind == one.kind)
