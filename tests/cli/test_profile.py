@@ -184,6 +184,100 @@ def test_a_capture_that_cannot_be_made_is_one_line(
     assert done.stderr.count("\n") == 1
 
 
+REFUSED = [
+    # a node with its fault            what stands against a capture, as --accept takes it
+    ("rate-halved", "port.rate@0000:4c:00.0/1"),
+    ("rail-with-a-small-mtu", "port.mtu@0000:4c:00.0/1"),
+    ("firmware-of-one-differs", "rdma.firmware@0000:9b:00.0"),
+    ("slot-of-half-width", "pci.link@0000:5d:00.0"),
+    ("two-rails-down", "port.state@0000:5d:00.0/1"),
+    ("function-answers-all-ones", "pci.answers@0000:5d:00.0"),
+]
+
+
+@pytest.mark.parametrize(("case", "name"), REFUSED)
+def test_a_node_that_is_worse_than_its_likes_is_no_model(nodeprep: Runs, tmp_path: Path, case: str, name: str) -> None:
+    trees.build_case(case, tmp_path / "node")
+    done = nodeprep("profile", "capture", "--root", "node", "-o", "site.yaml")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert not (tmp_path / "site.yaml").exists()
+    assert done.stderr.startswith("not captured: ")
+    assert f" {name} " in done.stderr
+
+
+def test_what_is_accepted_by_name_is_written_into_the_profile(nodeprep: Runs, tmp_path: Path) -> None:
+    trees.build_case("two-rails-down", tmp_path / "node")
+    capture = ("profile", "capture", "--root", "node", "-o", "site.yaml")
+    one = nodeprep(*capture, "--accept", "port.state@mlx5_5")
+    assert (one.returncode, (tmp_path / "site.yaml").exists()) == (1, False)
+    assert " port.state@0000:db:00.0/1 " in one.stderr
+    assert "port.state@0000:5d:00.0/1" not in one.stderr
+    both = nodeprep(*capture, "--accept", "port.state@mlx5_5", "--accept", "port.state@0000:db:00.0/1")
+    assert both.returncode == 0
+    assert profile_files.effective(str(tmp_path / "site.yaml")).description.endswith(
+        "; accepted: port.state@0000:5d:00.0/1 (AdministrativelyDown); port.state@0000:db:00.0/1 (NoSignal)"
+    )
+    assert nodeprep(*capture, "--accept", "port.state").returncode == 0
+    assert nodeprep("check", "--root", "node", "--profile", "site.yaml").returncode == 0
+
+
+def test_a_captured_port_that_is_worse_stays_as_it_is_accepted(nodeprep: Runs, tmp_path: Path) -> None:
+    trees.build_case("rate-halved", tmp_path / "node")
+    done = nodeprep("profile", "capture", "--root", "node", "-o", "site.yaml", "--accept", "port.rate@0000:4c:00.0")
+    assert done.returncode == 0
+    ports = profile_files.effective(str(tmp_path / "site.yaml")).expect.ports
+    assert (ports["0000:4c:00.0/1"].rate, ports["0000:3b:00.0/1"].rate) == (200.0, 400.0)
+
+
+def test_a_bond_that_lacks_a_leg_is_no_model_and_one_of_the_front_end_is_listed(nodeprep: Runs, tmp_path: Path) -> None:
+    trees.build("roce-bonds", tmp_path / "node")
+    (tmp_path / "node/sys/class/net/eth3/carrier").write_text("0\n")
+    done = nodeprep("profile", "capture", "--root", "node")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert " port.bond@bond1 " in done.stderr
+    trees.build("h100-ib", tmp_path / "front")
+    bond = tmp_path / "front/sys/devices/virtual/net/bond0"
+    for name, text in (("mtu", "1500"), ("carrier", "1"), ("operstate", "up"), ("flags", "0x1403")):
+        bond.mkdir(parents=True, exist_ok=True)
+        (bond / name).write_text(f"{text}\n")
+    (bond / "bonding").mkdir()
+    (tmp_path / "front/sys/class/net/bond0").symlink_to("../../devices/virtual/net/bond0")
+    for leg in ("ens2f0np0", "ens2f1np1"):
+        (tmp_path / f"front/sys/class/net/{leg}/master").symlink_to("/sys/devices/virtual/net/bond0")
+    done = nodeprep("profile", "capture", "--root", "front", "-o", "site.yaml")
+    assert done.returncode == 0
+    assert "seen on this node, and no part of the profile:\n  warn   port.bond@bond0 " in done.stderr
+
+
+UNNAMED = [
+    ("port.sate", "--accept 'port.sate': no check 'port.sate'; nearest: port.state"),
+    ("port.state@", "--accept 'port.state@': found no device after @, wanted a name or an address"),
+    ("port.state@mlx5_9", "--accept port.state@mlx5_9: port.state finds nothing wrong with 'mlx5_9'"),
+    ("port.rate", "--accept port.rate: port.rate finds nothing wrong"),
+    ("*", "--accept '*': no check '*'"),
+]
+
+
+@pytest.mark.parametrize(("word", "says"), UNNAMED)
+def test_what_nothing_is_wrong_with_cannot_be_accepted(nodeprep: Runs, tmp_path: Path, word: str, says: str) -> None:
+    trees.build_case("two-rails-down", tmp_path / "node")
+    done = nodeprep("profile", "capture", "--root", "node", "-o", "site.yaml", "--accept", word)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "site.yaml").exists()
+
+
+def test_what_is_not_required_is_a_table(nodeprep: Runs, tmp_path: Path) -> None:
+    trees.build("h100-ib", tmp_path / "good")
+    lines = nodeprep("profile", "capture", "--root", "good", "-o", "site.yaml").stderr.splitlines()
+    start = lines.index("not required; if a job needs one of them, mend it and capture again:")
+    rows = [line.split(maxsplit=2) for line in lines[start + 1 : start + 5]]
+    assert rows[0] == ["PORT", "NAME", "STATE     WHY"]
+    assert rows[1] == ["0000:2a:00.1/1", "mlx5_2/1", "1: DOWN   it carries nothing now"]
+    assert len({line.index("1: DOWN") for line in lines[start + 2 : start + 5]}) == 1
+
+
 CONFIG = "apiVersion: nodeprep.io/v1\nkind: Config\ndefault: rdma-roce\n"
 
 

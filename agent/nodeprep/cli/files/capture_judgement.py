@@ -82,11 +82,15 @@ def is_refused(finding: Finding, rails: frozenset[str]) -> bool:
 
 
 def rails(look: Look, selection: ProfileSelection) -> frozenset[str]:
-    """The places of RDMA ports and of their bonds, without those of the front end."""
+    """The places of RDMA ports and of their bonds, without those of the front end.
+
+    A port of the same card as a rail is no front end, whatever it speaks: it may be a rail in the wrong mode.
+    """
     expected, rdma, links = check_round.expect(look, selection.profile), look.get(Rdma), look.get(Links)
     if rdma is None or not isinstance(expected, Expected):
         return frozenset()
-    ports = [port for port in rdma.ports if not is_front_end(port, expected)]
+    cards = {port.hardware for port in rdma.ports if not is_front_end(port, expected)}
+    ports = [port for port in rdma.ports if port.hardware in cards]
     bonds = [bond for port in ports if links and (bond := links.bond_of(port.netdev, port.bdf)) is not None]
     return frozenset((*(port.place for port in ports), *(bond.subject.place for bond in bonds)))
 

@@ -50,7 +50,8 @@ def capture(root: str | None, output: str | None, name: str | None, accept: Iter
         _refuse(judgement, at)
         return 1
     if judgement.accepted:
-        taken = "; ".join(f"{capture_judgement.name(one)} ({one.verdict.reason})" for one in judgement.accepted)
+        names = (f"{capture_judgement.name(one)} ({one.verdict.reason})" for one in judgement.accepted)
+        taken = "; ".join(sorted(names))
         profile = replace(profile, description=f"{profile.description}; accepted: {taken}")
     write(yaml_document.dump(job_profile.mapping(profile)), output)
     _tell(profile, look, at)
@@ -87,7 +88,7 @@ def _tell(profile: Profile, look: Look, at: NodePlace) -> None:
     """Say on stderr what was captured, and what is not required."""
     expect = profile.expect
     required = sum(port.required for port in expect.ports.values())
-    bonds = f", {len(expect.bonds)} bonds" if expect.bonds else ""
+    bonds = f", {len(expect.bonds)} bond{'' if len(expect.bonds) == 1 else 's'}" if expect.bonds else ""
     terminal.complain(
         f"captured {len(expect.devices)} RDMA devices and {len(expect.ports)} ports, {required} of them required"
         f"{bonds}, from {at.where}; extends {profile.extends}"
