@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeprep import check_round, job_profile
+from nodeprep import check_round, job_profile, profile_selection
+from nodeprep.agent import profile_state
+from nodeprep.agent_state import AgentState
 from nodeprep.checks import CHECKS
 from nodeprep.facts.expected import bonds, profile_capture
 from nodeprep.facts.machine.pci import Pci
@@ -269,6 +271,25 @@ def place_of(one: Finding) -> tuple[str, str, str, str]:
     """A verdict without what things are called."""
     place = one.subject.place if ":" in one.subject.place else ""
     return one.check, place, str(one.status), one.verdict.reason if one.status in FAULTY else ""
+
+
+def test_the_baseline_of_the_agent_keeps_bonds() -> None:
+    facts = machine(2, lag=False).look().facts
+    state = profile_state.with_baseline(AgentState(), facts)
+    kept = profile_selection.baseline(state)
+    assert kept is not None
+    assert kept.expect.bonds == captured(machine(2, lag=False)).expect.bonds
+
+
+def test_a_profile_without_bonds_demands_what_it_did() -> None:
+    node = machine(2, lag=False)
+    said = job_profile.mapping(captured(node))
+    del said["expect"]["bonds"]
+    profile = job_profile.parse(said)
+    assert profile.expect.bonds == {}
+    break_down(node, "down", node.legs[0])
+    bad = [(str(one.status), one.check, one.verdict.reason) for one in judged(node, profile) if one.status in FAULTY]
+    assert bad == [("warn", "port.bond", "LegDown")]
 
 
 WORSE = [
