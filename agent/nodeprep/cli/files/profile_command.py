@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nodeprep import check_round, facts, job_profile
+from nodeprep.assessment import Assessment
+from nodeprep.checks import IDS
 from nodeprep.cli import page_layout, place, terminal, usage
 from nodeprep.cli.check import agent_knowledge, assessments
 from nodeprep.cli.check.look_pair import LookPair
@@ -16,7 +18,7 @@ from nodeprep.cli.files.capture_judgement import CaptureJudgement
 from nodeprep.cli.place import NodePlace
 from nodeprep.cli.usage import UsageError
 from nodeprep.config import profile_files, yaml_document
-from nodeprep.config.configuration import AUTO
+from nodeprep.config.configuration import AUTO, Settings
 from nodeprep.config.document import ConfigError
 from nodeprep.config.profile_files import BUILT_IN
 from nodeprep.doors import clock
@@ -65,9 +67,8 @@ def capture(root: str | None, output: str | None, name: str | None, accept: Iter
 
 def _judged(at: NodePlace) -> tuple[Look, Report, frozenset[str]]:
     """A look at the node, its report by the profile that its hardware chooses, and the places of its rails."""
-    own = assessments.of_node(AUTO, None, clock.today())
     known = agent_knowledge.agent_knowledge(at)
-    assessment = replace(own, agent_state=known.agent_state, names_elsewhere=False)
+    assessment = replace(_by_hardware(), agent_state=known.agent_state, names_elsewhere=False)
 
     def looks(excluded: tuple[str, ...]) -> LookPair:
         host = at.host(excluded, assessment.settings.metadata_url)
@@ -75,6 +76,18 @@ def _judged(at: NodePlace) -> tuple[Look, Report, frozenset[str]]:
 
     look, before, selection = NodeWatch(assessment, looks).observe()
     return look, assessment.report(look, before, selection), capture_judgement.rails(look, selection)
+
+
+def _by_hardware() -> Assessment:
+    """By the profile that the hardware chooses, with the numbers of the configuration.
+
+    A configuration that cannot be read is said and left out: it may name the very file that is to be captured.
+    """
+    try:
+        return assessments.of_node(AUTO, None, clock.today())
+    except UsageError as error:
+        terminal.complain(f"judged without the configuration: {error}")
+        return Assessment(IDS, (), Settings(), clock.today())
 
 
 def _refuse(judgement: CaptureJudgement, at: NodePlace) -> None:
