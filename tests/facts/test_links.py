@@ -129,17 +129,26 @@ STATES = [
     ("0x1002", "down", "", False, False),  # EINVAL, as a recorder that keeps empty files writes it
     ("0x1003", "unknown", "gone", True, True),
     ("gone", "up", "1", True, True),
-    ("gone", "down", "gone", False, False),
+    ("gone", "down", "0", True, False),  # carrier_show: a carrier is shown only of an interface that is up
+    ("gone", "dormant", "gone", True, True),  # operstate_show: one that is not up is "down"
+    ("gone", "down", "gone", None, False),  # nothing tells
+    ("gone", "gone", "gone", None, True),
+    ("garbage", "down", "0", None, False),
     ("0x1003", "gone", "1", True, True),
     ("0x1003", "lowerlayerdown", "gone", True, False),
 ]
 
 
 @pytest.mark.parametrize("row", STATES, ids=str)
-def test_what_its_state_means(tmp_path: Path, row: tuple[str, str, str, bool, bool]) -> None:
+def test_what_its_state_means(tmp_path: Path, row: tuple[str, str, str, bool | None, bool]) -> None:
     flags, operstate, carrier, up, connected = row
     found = one(tmp_path, netdev(flags=flags, operstate=operstate, carrier=carrier))
-    assert (found.up, found.connected) == (up, connected)
+    assert (found.set_down, found.connected) == (None if up is None else not up, connected)
+    if up is None:
+        with pytest.raises(CannotLook):
+            assert found.up
+    else:
+        assert found.up == up
 
 
 @pytest.mark.parametrize(("file", "field"), [("flags", "up"), ("mtu", "mtu"), ("carrier_down_count", "downs")])

@@ -28,6 +28,9 @@ STATES: list[tuple[dict[str, Any], str]] = [
     ({"operstate": "up", "up": False}, f"fail AdministrativelyDown {SET_UP}"),
     ({"operstate": "lowerlayerdown"}, "fail NoCarrier"),
     ({"operstate": DENIED}, "unknown CannotLook"),
+    ({"operstate": "down", "carrier": None, "up": DENIED}, "fail NoCarrier"),  # nobody is accused
+    ({"operstate": "down", "carrier": False, "up": DENIED}, "fail NoCarrier"),
+    ({"up": DENIED}, "unknown CannotLook"),
 ]
 
 

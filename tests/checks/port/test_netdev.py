@@ -18,6 +18,7 @@ NAMED = expected(firm={KEY: PortWant(netdev="eth2")})
 PLAIN = expected(firm={KEY: PortWant()})
 ALIKE = expected(alike={KEY: "7 of 8 alike"})
 CUT = Unreadable(Why.MALFORMED, "/sys/class/net/eth2/operstate")
+FLAGS = Unreadable(Why.MISSING, "/sys/class/net/eth2/flags")
 DOWN = {"state": "1: DOWN"}
 
 STATES = [
@@ -26,6 +27,8 @@ STATES = [
     ({}, {"operstate": "unknown"}, "ok Netdev"),
     ({}, {"operstate": "down", "up": False}, "fail NetdevDown link_up(interface=eth2)"),
     ({}, {"operstate": "down", "up": True}, "fail NetdevNotRunning"),
+    ({}, {"operstate": "down", "up": FLAGS}, "fail NetdevNotRunning"),  # nobody is accused
+    ({}, {"operstate": "up", "up": FLAGS}, "ok Netdev"),
     ({}, {"operstate": "lowerlayerdown"}, "fail NetdevNotRunning"),
     ({}, {"operstate": "dormant"}, "fail NetdevNotRunning"),
     ({}, {"operstate": CUT}, "unknown CannotLook"),
@@ -102,6 +105,8 @@ def test_messages() -> None:
         "netdev eth2 of mlx5_3/1 at 0000:5c:00.0 is down while the port is ACTIVE; it is wanted up by 7 of 8 alike, "
         "and was set down here"
     )
+    (unknown,) = verdicts(CHECK, rdma(port()), ALIKE, links(link(operstate="down", up=FLAGS)))
+    assert unknown.message.endswith("wanted up by 7 of 8 alike: ip link show eth2 (flag UP), dmesg")
     (gone,) = verdicts(CHECK, rdma(port(netdev=None), OTHER), NAMED, DEAD)
     assert gone.message == (
         "mlx5_3/1 at 0000:5c:00.0 has no netdev here (eth2); profile test wants this rail: "

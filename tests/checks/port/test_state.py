@@ -7,9 +7,11 @@ import pytest
 from nodeprep.checks.port.state import CHECK
 from nodeprep.facts.expected.bonds import ExpectedBond, ExpectedLeg
 from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import BondWant, PortWant
-from nodeprep.model import Status, Unreadable, Why
-from tests.values import BDF, device, expected, port, rdma, say, verdicts, wanted
+from nodeprep.model import Seen, Status, Unreadable, Why
+from tests.values import BDF, device, expected, link, links, port, rdma, say, verdicts, wanted
 
 GONE = Unreadable(Why.MISSING, "/sys/class/infiniband/mlx5_3/ports/1/state")
 
@@ -19,10 +21,10 @@ ROWS = [
     ("4: ACTIVE", "2: Polling", "profile rdma-roce", "fail PhysicalNotUp"),
     ("4: ACTIVE", "2: Polling", None, "ok NotNeeded"),
     ("1: DOWN", "3: Disabled", None, "ok NotNeeded"),
-    ("1: DOWN", "3: Disabled", "baseline", "fail AdministrativelyDown link_up(interface=eth2)"),
+    ("1: DOWN", "3: Disabled", "baseline", "fail NoLink"),  # no netdev is seen: nobody is accused
     ("1: DOWN", "2: Polling", "7 of 8 alike", "fail NoSignal"),
-    ("2: INIT", "5: LinkUp", "profile", "fail NoSubnetManager"),
-    ("3: ARMED", "5: LinkUp", "profile", "fail NoSubnetManager"),
+    ("2: INIT", "4: PortConfigurationTraining", "profile", "fail NoAddress"),
+    ("3: ARMED", "5: LinkUp", "profile", "fail NotActive"),
     ("9: NEWER", "0: <unknown>", "profile", "fail NotActive"),
     (GONE, "5: LinkUp", "profile", "unknown CannotLook"),
     ("4: ACTIVE", GONE, "profile", "unknown CannotLook"),
@@ -35,17 +37,82 @@ def test_says(state: str, physical: str, wanted_by: str | None, says: str) -> No
     assert say(CHECK, rdma(seen), wanted(seen, wanted_by)) == says
 
 
+INFINIBAND = [
+    # Its IPoIB interface has no part in the state of the port: (IFF_UP, state, physical, says)
+    (True, "2: INIT", "5: LinkUp", "fail NoSubnetManager"),
+    (False, "3: ARMED", "5: LinkUp", "fail NoSubnetManager"),
+    (True, "1: DOWN", "3: Disabled", "fail PortDisabled"),
+    (False, "1: DOWN", "3: Disabled", "fail PortDisabled"),
+    (False, "1: DOWN", "2: Polling", "fail NoSignal"),
+    (True, "1: DOWN", "1: Sleep", "fail NotActive"),
+]
+
+
+@pytest.mark.parametrize(("up", "state", "physical", "says"), INFINIBAND)
+def test_says_of_infiniband(up: bool, state: str, physical: str, says: str) -> None:
+    seen = port(state=state, physical=physical, layer="InfiniBand")
+    assert say(CHECK, rdma(seen), wanted(seen, "profile"), links(link(up=up, operstate="down"))) == says
+
+
+UNREAD_LAYER = [
+    ("1: DOWN", "2: Polling", "fail NoSignal"),
+    ("1: DOWN", "3: Disabled", "fail NotActive"),
+    ("2: INIT", "5: LinkUp", "fail NotActive"),
+]
+
+
+@pytest.mark.parametrize(("state", "physical", "says"), UNREAD_LAYER)
+def test_a_link_layer_that_cannot_be_read_hides_no_fault_and_accuses_nobody(
+    state: str, physical: str, says: str
+) -> None:
+    seen = port(state=state, physical=physical, layer=GONE)
+    assert say(CHECK, rdma(seen), expected(counted={seen.subject.key: "profile"}), links(link(up=False))) == says
+
+
 def test_disabled_port_without_a_netdev_has_no_remedy() -> None:
     seen = port(state="1: DOWN", physical="3: Disabled", netdev=None)
     assert say(CHECK, rdma(seen), wanted(seen, "profile")) == "fail NotActive"
+    assert say(CHECK, rdma(seen), wanted(seen, "profile"), links()) == "fail NotActive"
+
+
+def test_interfaces_that_cannot_be_observed_hide_no_fault() -> None:
+    seen = port(state="1: DOWN", physical="3: Disabled")
+    facts: dict[type, object] = {Rdma: rdma(seen), Expected: wanted(seen, "profile"), Links: GONE}
+    assert [one.reason for one in CHECK.judge(Seen(facts))] == ["NoLink"]
+
+
+SET_DOWN = links(link(up=False, operstate="down", carrier=None))
 
 
 def test_an_elastic_rdma_interface_gets_its_address_with_it() -> None:
     seen = port(state="1: DOWN", physical="3: Disabled")
     eri = rdma(seen, devices=(device(id="1ded:107f"),))
-    assert say(CHECK, eri, wanted(seen, "profile")) == "fail AdministrativelyDown eri_netdev_up(interface=eth2)"
+    up = "fail AdministrativelyDown eri_netdev_up(interface=eth2)"
+    assert say(CHECK, eri, wanted(seen, "profile"), SET_DOWN) == up
     other = rdma(seen, devices=(device(),))
-    assert say(CHECK, other, wanted(seen, "profile")) == "fail AdministrativelyDown link_up(interface=eth2)"
+    assert say(CHECK, other, wanted(seen, "profile"), SET_DOWN) == "fail AdministrativelyDown link_up(interface=eth2)"
+
+
+def test_messages_say_who_only_where_it_is_known() -> None:
+    seen = port(state="1: DOWN", physical="3: Disabled")
+    shows = "mlx5_3/1 at 0000:5c:00.0 is '1: DOWN', '3: Disabled'; ACTIVE is wanted by profile; "
+    told = {
+        "eth2 was set down here": SET_DOWN,
+        "eth2 is set up and has no carrier, nothing from the far end: cable or switch port": links(
+            link(operstate="down", carrier=False)
+        ),
+        "either eth2 was set down here, or nothing from the far end: cable or switch port; ip link show eth2 tells "
+        "which": links(link(up=GONE, operstate="down", carrier=None)),
+        "though eth2 is set up and has a carrier": links(link()),
+    }
+    for why, netdevs in told.items():
+        (verdict,) = verdicts(CHECK, rdma(seen), wanted(seen, "profile"), netdevs)
+        assert verdict.message.replace(", though", "; though") == shows + why
+    bare = port(state="2: INIT", physical="4: PortConfigurationTraining")
+    (verdict,) = verdicts(CHECK, rdma(bare), wanted(bare, "profile"), links(link()))
+    assert verdict.message.endswith(
+        "; eth2 has a carrier and no IPv4 address: that is INIT on Ethernet, which has no subnet manager"
+    )
 
 
 @pytest.mark.parametrize(

@@ -35,22 +35,27 @@ def verdict(row: EniRow, link: Link) -> Verdict | None:
         return Verdict(row.subject, Status.OK, "NotInUse", f"{shows}; no pod has an address of it")
     who = "this node and its pods" if row.is_primary else f"{len(pods)} pod address{'es' if len(pods) > 1 else ''}"
     shows = f"{shows} and carries {who}{' (' + ', '.join(pods[:3]) + ')' if pods else ''}"
-    if not link.up:
-        up = Remedy("link_up", {"interface": link.name})
+    about = {"interface": link.name}
+    if link.set_down:
+        up = Remedy("link_up", about)
         message = f"{shows}; it was set down here: ip link set {link.name} up"
         return Verdict(row.subject, Status.FAIL, "AdministrativelyDown", message, up, link.operstate, "up")
-    message = f"{shows}; it is set up and has no carrier: ethtool {link.name}, dmesg, then the attachment in the cloud"
-    about = {"interface": link.name}
+    if link.set_down is None:
+        message = f"{shows}; either it was set down here or it has no carrier: ip link show {link.name} tells which"
+    else:
+        see = f"ethtool {link.name}, dmesg, then the attachment in the cloud"
+        message = f"{shows}; it is set up and has no carrier: {see}"
     return Verdict(row.subject, Status.FAIL, "NoCarrier", message, None, link.operstate, "up", args=about)
 
 
 def is_running(link: Link) -> bool:
     """The carrier counts where it is told: the operational state follows it up to a second later (link_watch.c)."""
-    if not link.up:
+    if link.set_down:
         return False
-    if link.carrier is None:
-        return link.operstate in RUNNING
-    return link.carrier and link.operstate in (*RUNNING, "down")
+    running = (
+        link.operstate in RUNNING if link.carrier is None else link.carrier and link.operstate in (*RUNNING, "down")
+    )
+    return running and link.up  # flags that cannot be read are no pass
 
 
 CHECK = Check(
@@ -66,7 +71,8 @@ CHECK = Check(
         Reason(
             "NoCarrier",
             Status.FAIL,
-            "ethtool {interface}, dmesg | grep {interface}; then detach and attach {name} in the cloud, and restart "
+            "ip link show {interface}: without the flag UP, as for AdministrativelyDown. With it: ethtool {interface}, "
+            "dmesg | grep {interface}; then detach and attach {name} in the cloud, and restart "
             "the node's Terway pod: it writes the table's default route again.",
         ),
     ),

@@ -34,13 +34,16 @@ def verdict(port: Port, seen: Seen) -> Verdict | None:
         return Verdict(port.subject, Status.FAIL, "OtherFunction", message, observed=link.bdf, expected=port.bdf)
     if link.operstate in RUNNING or not inventory.is_active(port):  # of a port that is not ACTIVE, port.state says why
         return Verdict(port.subject, Status.OK, "Netdev", shows, observed=link.operstate)
-    if link.up:
-        message = f"{shows} while the port is ACTIVE; {wants}: ethtool {link.name}, dmesg"
-        about = {"interface": link.name}
-        return Verdict(port.subject, Status.FAIL, "NetdevNotRunning", message, None, link.operstate, "up", args=about)
-    message = f"{shows} while the port is ACTIVE; {wants}, and was set down here"
-    up = Remedy("link_up", {"interface": link.name})
-    return Verdict(port.subject, Status.FAIL, "NetdevDown", message, up, link.operstate, "up")
+    shows, about = f"{shows} while the port is ACTIVE; {wants}", {"interface": link.name}
+    if link.set_down:
+        up = Remedy("link_up", about)
+        message = f"{shows}, and was set down here"
+        return Verdict(port.subject, Status.FAIL, "NetdevDown", message, up, link.operstate, "up")
+    # Where its flags cannot be read, the command tells whether it was set down.
+    see = f"ethtool {link.name}, dmesg" if link.set_down is False else f"ip link show {link.name} (flag UP), dmesg"
+    return Verdict(
+        port.subject, Status.FAIL, "NetdevNotRunning", f"{shows}: {see}", None, link.operstate, "up", args=about
+    )
 
 
 def without(port: Port, named: str | None, seen: Seen) -> Verdict | None:
@@ -88,7 +91,8 @@ CHECK = Check(
         Reason(
             "NetdevNotRunning",
             Status.FAIL,
-            "ethtool {interface}, dmesg | grep {interface}: then the cable, the switch port, the card.",
+            "ip link show {interface}. Without the flag UP: ip link set {interface} up. With it: ethtool {interface}, "
+            "dmesg | grep {interface}; then the cable, the switch port, the card.",
         ),
         Reason("NetdevDown", Status.FAIL, "ip link set {interface} up"),
         Reason("NetdevElsewhere", Status.OK),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nodeprep.facts.machine import pci
-from nodeprep.model import Fact, Shown, Subject, Topic, Unreadable, Why, guarded, not_recorded, shown
+from nodeprep.model import Fact, Shown, Subject, Topic, Unreadable, Why, guarded, not_recorded, raw, shown
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -54,6 +54,18 @@ class Link(Shown):
     @property
     def is_bond(self) -> bool:
         return self.kind in BONDS
+
+    @property
+    def set_down(self) -> bool | None:
+        """Whether somebody set it down: IFF_UP is clear. None where nothing that can be read tells."""
+        up: bool | Unreadable = raw(self)["up"]
+        return None if isinstance(up, Unreadable) else not up
+
+    @property
+    def has_carrier(self) -> bool | None:
+        """As `connected`. None where nothing that can be read tells."""
+        operstate: str | Unreadable = raw(self)["operstate"]
+        return None if self.carrier is None and isinstance(operstate, Unreadable) else self.connected
 
     @property
     def connected(self) -> bool:
@@ -111,6 +123,19 @@ class Links(Shown):
 
     def legs(self, bond: str) -> tuple[Link, ...]:
         return tuple(link for link in self.links if link.master == bond)
+
+    def set_down_at(self, link: Link) -> Link | None:
+        """What somebody set down so that this interface carries nothing: itself, all its legs, or its bond.
+
+        A bond above does not matter to a leg that has no carrier. All legs matter, because one is enough for a bond.
+        """
+        legs = self.legs(link.name) if link.is_bond else ()
+        above = self.named(link.master)
+        if link.set_down:
+            return link
+        if legs and all(leg.set_down for leg in legs):
+            return legs[0]
+        return above if above and above.is_bond and above.set_down and link.has_carrier else None
 
 
 def observe(host: Host) -> Links | Unreadable:
@@ -181,16 +206,16 @@ def _from_files(files: Files, name: str) -> Link:
     here = f"{NET}/{name}"
     master = files.link(f"{here}/master")
     bdf = _recorded_bdf(files, f"{here}/device")
-    operstate = _operstate(files.text(f"{here}/operstate"))
+    operstate, carrier = files.text(f"{here}/operstate"), _carrier(files.number(f"{here}/carrier"))
     return Link(
         name=name,
         index=guarded(files.number(f"{here}/ifindex")),
         mac=guarded(files.text(f"{here}/address")),
         permanent_mac=None,  # sysfs has only the present one, which for the leg of a bond is the bond's
         bdf=bdf,
-        up=guarded(_up(files, f"{here}/flags", operstate)),
-        operstate=guarded(operstate),
-        carrier=_carrier(files.number(f"{here}/carrier")),
+        up=guarded(_up(files, f"{here}/flags", operstate, carrier)),
+        operstate=guarded("unknown" if operstate is None else operstate),
+        carrier=carrier,
         mtu=guarded(_needed(files.number(f"{here}/mtu"), f"{here}/mtu")),
         master=master.rpartition("/")[2] if master else None,
         kind="bond" if files.exists(f"{here}/bonding") else None,
@@ -204,21 +229,23 @@ def _recorded_bdf(files: Files, device: str) -> str:
     return linked or pci.slot_in(files.text(f"{device}/uevent"))
 
 
-def _up(files: Files, path: str, operstate: str | Unreadable) -> bool | Unreadable:
-    """The administrator's wish. Where flags are not recorded, an interface that is not down was not set down."""
+def _up(files: Files, path: str, operstate: str | None | Unreadable, carrier: bool | None) -> bool | Unreadable:
+    """IFF_UP, what the administrator wants.
+
+    Where flags are not recorded, two other files can prove that it was set. The kernel shows a carrier only of an
+    interface that is up, and no operational state but "down" of one that is not (carrier_show, operstate_show in
+    net/core/net-sysfs.c). "down" alone proves nothing.
+    """
     text = files.text(path)
     if text is None:
-        return operstate if isinstance(operstate, Unreadable) else operstate != "down"
+        proven = carrier is not None or (isinstance(operstate, str) and operstate != "down")
+        return True if proven else not_recorded(path)
     if isinstance(text, Unreadable):
         return text
     try:
         return bool(int(text, 16) & IFF_UP)
     except ValueError:
         return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no number")
-
-
-def _operstate(text: str | None | Unreadable) -> str | Unreadable:
-    return "unknown" if text is None else text
 
 
 def _carrier(number: int | None | Unreadable) -> bool | None:
