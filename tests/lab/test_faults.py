@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from nodeprep.facts.rdma import transitions
 from tests.rigs.lab import FRONT_END, RAIL, RDMA_DEVICE, RDMA_PORT, Completed, Guest
 
 PROFILE = "/tmp/lab-profile.yaml"
@@ -201,6 +202,7 @@ def test_a_nic_without_rdma_is_nobodys_concern(prepared: Guest) -> None:
 
 def test_a_flapping_cable_is_seen_between_two_looks(prepared: Guest) -> None:
     rail_is_up(prepared)
+    prepared.shell(f"until [ $(cut -d. -f1 /proc/uptime) -gt {transitions.BOOT_SECONDS:.0f} ]; do sleep 1; done")
     began = time.monotonic()
     check(prepared)
     look = time.monotonic() - began

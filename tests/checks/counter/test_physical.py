@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
+from nodeprep.checks.counter import physical, transport
 from nodeprep.checks.counter.physical import CHECK, Want
 from nodeprep.facts.rdma.counters import Counters, PortCounters
-from nodeprep.model import Unreadable, Why
-from tests.values import port, rdma, say, verdicts, wanted
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import Status, Unreadable, Why
+from tests.values import link, links, port, rdma, say, verdicts, wanted
 
 PORT = port()
 NONE: Any = 0
 THEN: Any = 7  # how high counters stood before
+GONE = Unreadable(Why.MALFORMED, "/sys/class/infiniband/mlx5_3/ports/1/state")
 HERE = "/sys/class/infiniband/mlx5_3/ports/1/counters"
 
 
@@ -40,7 +43,10 @@ ROWS = [
     # counter                          events  seconds  says
     ("local_link_integrity_errors", 0, 10, "ok Quiet"),
     ("local_link_integrity_errors", 1, 10, "fail LinkIntegrityLost"),
-    ("excessive_buffer_overrun_errors", 1, 10, "fail BufferOverrun"),
+    ("excessive_buffer_overrun_errors", 1, 10, "ok Quiet"),
+    ("excessive_buffer_overrun_errors", 5, 60, "ok Quiet"),
+    ("excessive_buffer_overrun_errors", 6, 60, "warn BufferOverrun"),
+    ("excessive_buffer_overrun_errors", 15, 10, "warn BufferOverrun"),
     ("symbol_error", 1, 10, "ok Quiet"),  # one event in ten seconds is no rate of 360 an hour
     ("symbol_error", 2, 10, "warn SymbolErrorsSeen"),
     ("symbol_error", 2, 60, "ok Quiet"),
@@ -72,6 +78,7 @@ OWN = [
     (Want(symbol_errors_per_hour=60), {"symbol_error": 61}, "fail SymbolErrors"),
     (Want(symbol_errors_per_hour=3600), {"symbol_error": 10}, "ok Quiet"),
     (Want(recoveries_per_minute=60), {"link_error_recovery": 10}, "ok Quiet"),
+    (Want(overruns_per_minute=1), {"excessive_buffer_overrun_errors": 2}, "warn BufferOverrun"),
     (Want(receive_errors_per_second=0.1), {"port_rcv_errors": 2}, "warn ReceiveErrors"),
     (Want(discards_per_second=1), {"port_xmit_discards": 11}, "warn TransmitDiscards"),
     (Want(exclude=("symbol_error",)), {"symbol_error": 999}, "absent Nothing"),
@@ -121,7 +128,7 @@ def test_a_counter_at_its_maximum_is_no_information_and_no_alarm() -> None:
 
 def test_the_step_to_the_maximum_still_counts() -> None:
     full: Any = STUCK
-    assert between(counters(excessive_buffer_overrun_errors=14), counters(**full)) == "fail BufferOverrun"
+    assert between(counters(excessive_buffer_overrun_errors=9), counters(**full)) == "warn BufferOverrun"
 
 
 def test_a_counter_that_was_reset_says_nothing() -> None:
@@ -166,3 +173,80 @@ def test_a_port_that_was_not_there_before_has_not_grown() -> None:
 def test_compares_two_looks_only() -> None:
     assert CHECK.rates
     assert say(CHECK, rdma(PORT), wanted(PORT, "profile"), counters(symbol_error=900)) == "absent Nothing"
+
+
+def test_what_convicts_has_a_source_that_is_not_ours() -> None:
+    """The reason, and who says that it is a fault."""
+    limits = (*physical.limits(Want(), 60.0), *transport.limits(transport.Want()))
+    convicting = {limit.counter: limit.source for limit in limits if limit.status is Status.FAIL}
+    assert {name: source.partition(" ")[0] for name, source in convicting.items()} == {
+        "local_link_integrity_errors": "IBTA",
+        "symbol_error": "IBTA",
+        "retry_rnr_exceeded_err": "IBTA",
+    }
+    assert all("NVSentinel" in source for source in convicting.values())
+    assert all(limit.source for limit in limits)
+
+
+EVERY = {"local_link_integrity_errors": 15, "symbol_error": 5000, "excessive_buffer_overrun_errors": 12}
+UNSETTLED = [
+    # what the look before and this one show beside the counters    says
+    ((), (), "fail LinkIntegrityLost"),
+    ({"state": "1: DOWN", "physical": "2: Polling"}, {}, "ok Unsettled"),
+    ({"state": "2: INIT"}, {}, "ok Unsettled"),
+    ({}, {"state": "1: DOWN"}, "ok Unsettled"),
+    ({"state": GONE}, {}, "fail LinkIntegrityLost"),  # one sign that cannot be read excuses nothing
+]
+
+
+@pytest.mark.parametrize(("then", "now", "says"), UNSETTLED)
+def test_a_link_that_comes_up_convicts_nobody(then: Any, now: Any, says: str) -> None:
+    old, new = port(**dict(then)), port(**dict(now))
+    before = (rdma(old), wanted(PORT, "profile"), counters(**dict.fromkeys(EVERY, NONE)))
+    seen: Any = EVERY
+    assert say(CHECK, rdma(new), wanted(PORT, "profile"), counters(**seen), before=before, seconds=60.0) == says
+
+
+LOST = [
+    # link_downed  netdev before     netdev now           says
+    (0, {}, {}, "fail LinkIntegrityLost"),
+    (1, {}, {}, "ok Unsettled"),
+    (0, {"downs": 4}, {"downs": 4}, "fail LinkIntegrityLost"),
+    (0, {"downs": 4}, {"downs": 5}, "ok Unsettled"),
+    (0, {"carrier": False}, {}, "ok Unsettled"),
+    (0, {"index": 9}, {}, "ok Unsettled"),  # its driver was bound again
+    (0, {"downs": GONE}, {"downs": 5}, "fail LinkIntegrityLost"),
+]
+
+
+@pytest.mark.parametrize(("downed", "then", "now", "says"), LOST)
+def test_nor_does_one_that_was_lost(downed: int, then: dict[str, Any], now: dict[str, Any], says: str) -> None:
+    more: Any = EVERY | {"link_downed": downed}
+    before = (rdma(PORT), wanted(PORT, "profile"), counters(**dict.fromkeys(more, NONE)), links(link(**then)))
+    seen = (rdma(PORT), wanted(PORT, "profile"), counters(**more), links(link(**now)))
+    assert say(CHECK, *seen, before=before, seconds=60.0) == says
+
+
+BOOTS = [
+    (1.0, "ok Unsettled"),
+    (179.9, "ok Unsettled"),
+    (180.0, "fail LinkIntegrityLost"),
+    (0.0, "fail LinkIntegrityLost"),
+]
+
+
+@pytest.mark.parametrize(("at", "says"), BOOTS)
+def test_nor_does_a_node_that_boots(at: float, says: str) -> None:
+    seen: Any = EVERY
+    before = (Rdma(at, (), (PORT,)), wanted(PORT, "profile"), counters(**dict.fromkeys(EVERY, NONE)))
+    now = (Rdma(at + 60, (), (PORT,)), wanted(PORT, "profile"), counters(**seen))
+    assert say(CHECK, *now, before=before, seconds=60.0) == says
+
+
+def test_the_message_says_why_nothing_is_held_against_it() -> None:
+    before = (rdma(port(state="1: DOWN")), wanted(PORT, "profile"), counters(symbol_error=0))
+    (verdict,) = verdicts(CHECK, rdma(PORT), wanted(PORT, "profile"), counters(symbol_error=900), before=before)
+    assert verdict.message == (
+        "mlx5_3/1 at 0000:5c:00.0: symbol_error +900 (more than 120 at once) in 10 s; its link was not up before, "
+        "which moves counters without a fault"
+    )

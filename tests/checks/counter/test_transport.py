@@ -32,7 +32,6 @@ def grown(events: dict[str, Any], by: str | None = "profile", want: Want | None 
 
 ANY = [
     # counters of which each event counts
-    ("rnr_nak_retry_err", "fail ReceiverNotReady"),
     ("retry_rnr_exceeded_err", "fail ReceiverNotReady"),
     ("retry_exceeded_err", "warn RetriesExceeded"),
     ("req_transport_retries_exceeded", "warn RetriesExceeded"),
@@ -48,6 +47,7 @@ def test_each_event_counts(name: str, says: str) -> None:
 
 RATES = [
     # counter                      most in 10 s  beyond it
+    ("rnr_nak_retry_err", 10, "warn ReceiverNotReady"),  # the retry limit was not exceeded
     ("local_ack_timeout_err", 10, "warn AckTimeouts"),
     ("roce_slow_restart", 100, "warn SlowRestarts"),
     ("out_of_sequence", 1000, "warn OutOfSequence"),
@@ -79,6 +79,7 @@ def test_every_counter_that_is_read_for_it_is_judged() -> None:
 
 
 OWN = [
+    (Want(not_ready_per_second=0.1), {"rnr_nak_retry_err": 2}, "warn ReceiverNotReady"),
     (Want(local_ack_timeouts_per_second=0.1), {"local_ack_timeout_err": 2}, "warn AckTimeouts"),
     (Want(slow_restarts_per_second=0), {"roce_slow_restart": 2}, "warn SlowRestarts"),
     (Want(slow_restarts_per_second=0), {"roce_slow_restart": 1}, "ok Quiet"),
@@ -99,13 +100,19 @@ def test_says_by_an_operators_numbers(want: Want, events: dict[str, Any], says: 
 
 def test_one_fault_among_warnings_is_a_fault() -> None:
     assert (
-        grown({"local_ack_timeout_err": 500, "roce_adp_retrans_to": 1, "rnr_nak_retry_err": 1})
+        grown({"local_ack_timeout_err": 500, "roce_adp_retrans_to": 1, "retry_rnr_exceeded_err": 1})
         == "fail ReceiverNotReady"
     )
 
 
 def test_a_port_that_nobody_wants_may_have_errors() -> None:
-    assert grown({"rnr_nak_retry_err": 5}, by=None) == "ok NotNeeded"
+    assert grown({"retry_rnr_exceeded_err": 5}, by=None) == "ok NotNeeded"
+
+
+def test_a_link_that_comes_up_convicts_nobody() -> None:
+    then, now = counters(retry_rnr_exceeded_err=0), counters(retry_rnr_exceeded_err=4)
+    before = (rdma(port(state="1: DOWN")), wanted(PORT, "profile"), then)
+    assert say(CHECK, rdma(PORT), wanted(PORT, "profile"), now, before=before) == "ok Unsettled"
 
 
 def test_a_port_without_such_counters_is_no_question() -> None:
@@ -114,10 +121,10 @@ def test_a_port_without_such_counters_is_no_question() -> None:
 
 def test_message() -> None:
     seen = (rdma(PORT), wanted(PORT, "profile rails"))
-    then, now = counters(rnr_nak_retry_err=0), counters(rnr_nak_retry_err=2)
+    then, now = counters(retry_rnr_exceeded_err=0), counters(retry_rnr_exceeded_err=2)
     (verdict,) = verdicts(CHECK, *seen, now, before=(*seen, then))
     assert verdict.status is Status.FAIL
     assert verdict.message == (
-        "mlx5_3/1 at 0000:5c:00.0: rnr_nak_retry_err +2 (none is right) in 10 s; wanted by profile rails; "
+        "mlx5_3/1 at 0000:5c:00.0: retry_rnr_exceeded_err +2 (none is right) in 10 s; wanted by profile rails; "
         "cat /sys/class/infiniband/mlx5_3/ports/*/*counters/*"
     )

@@ -10,6 +10,7 @@ from nodeprep.checks.port.flap import CHECK, Want
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Link
 from nodeprep.facts.rdma.counters import Counters, PortCounters
+from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Unreadable, Why
 from tests.values import link, links, port, rdma, say, verdicts, wanted
 
@@ -159,3 +160,19 @@ def test_message_counts_and_says_who_wants_it_steady() -> None:
         "cable, transceiver or switch port (dmesg, ethtool -m)"
     )
     assert (verdict.observed, verdict.expected) == ("4", "0")
+
+
+COMES_UP = [
+    # the port before, when the look before was    says
+    ({}, 1000.0, "fail Flapping"),
+    ({"state": "1: DOWN", "physical": "2: Polling"}, 1000.0, "warn LinkLost"),
+    ({"physical": "4: PortConfigurationTraining"}, 1000.0, "warn LinkLost"),
+    ({}, 20.0, "warn LinkLost"),
+    ({"state": SILENT}, 1000.0, "fail Flapping"),
+]
+
+
+@pytest.mark.parametrize(("then", "at", "says"), COMES_UP)
+def test_a_link_that_comes_up_or_a_node_that_boots_convicts_nobody(then: dict[str, Any], at: float, says: str) -> None:
+    before = (Rdma(at, (), (port(**then),)), WANTED, counters(0))
+    assert say(CHECK, rdma(PORT), WANTED, counters(9), before=before, seconds=60.0) == says

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.rdma import transitions
 from nodeprep.facts.rdma.counters import Counters
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import CannotLook, Seen, Status, Unreadable, Verdict
@@ -15,13 +16,17 @@ SPANS = {None: "at once", 1.0: "a second", 60.0: "a minute"}
 
 
 class Limit(Value):
-    """More than `most` events in `per` seconds is too much; where `per` is None, more than `most` between two looks."""
+    """More than `most` events in `per` seconds is too much; where `per` is None, more than `most` between two looks.
+
+    `source` says who says so. A limit that convicts (FAIL) needs another source than us.
+    """
 
     counter: str
     most: float
     per: float | None
     status: Status
     reason: str
+    source: str
 
     def broken_by(self, events: int, seconds: float) -> bool:
         if self.per is None:
@@ -37,12 +42,12 @@ def weigh(seen: Seen, limits: tuple[Limit, ...], exclude: tuple[str, ...]) -> It
     """One verdict for each port that has any of these counters in both looks; the gravest limits come first."""
     counted = [limit for limit in limits if limit.counter not in exclude]
     if seen.before is not None:
-        before = seen.before[Counters]
+        before = seen.before
         yield from seen.each(seen[Rdma].ports, lambda port: verdict(port, before, seen, counted))
 
 
-def verdict(port: Port, before: Counters, seen: Seen, limits: list[Limit]) -> Verdict | None:
-    now, then = seen[Counters].of(port), before.of(port)
+def verdict(port: Port, before: Seen, seen: Seen, limits: list[Limit]) -> Verdict | None:
+    now, then = seen[Counters].of(port), before[Counters].of(port)
     if now is None or then is None:
         return None
     names = {limit.counter for limit in limits}
@@ -61,6 +66,10 @@ def verdict(port: Port, before: Counters, seen: Seen, limits: list[Limit]) -> Ve
     told = ", ".join(limit.words(grown[limit.counter]) for limit in broken if gravest[limit.counter] is limit)
     if wanted_by is None:
         return Verdict(port.subject, Status.OK, "NotNeeded", f"{where}: {told} {window}; nothing asks for this port")
+    unsettled = transitions.unsettled(port, seen, before)
+    if unsettled:
+        message = f"{where}: {told} {window}; {unsettled}, which moves counters without a fault"
+        return Verdict(port.subject, Status.OK, "Unsettled", message)
     worst = broken[0]
     message = (
         f"{where}: {told} {window}; wanted by {wanted_by}; cat /sys/class/infiniband/{port.device}/ports/*/*counters/*"

@@ -8,12 +8,19 @@ from typing import Annotated
 from nodeprep.checks.counter import limit
 from nodeprep.checks.counter.limit import Limit
 from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.counters import Counters
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 from nodeprep.values import Value
 
-RECEIVER_NOT_READY = ("rnr_nak_retry_err", "retry_rnr_exceeded_err")
+SENTINEL = "NVIDIA/NVSentinel NIC monitor defaults"
+KUBERNETES = "aws/eks-node-monitoring-agent, rules for EFA"
+OURS = "ours"
+RETRIES_ENDED = f"IBTA RNR NAK retry counter: at its end the queue pair fails (IBV_WC_RNR_RETRY_EXC_ERR); {SENTINEL}"
+# rxe counts queue pairs that gave up (rxe_comp.c). mlx5's rnr_nak_retry_err counts NAKs, "the QP retry limit was not
+# exceeded" (NVIDIA, Understanding mlx5 Linux Counters): NVSentinel takes it for the former.
+RECEIVER_NOT_READY = ("retry_rnr_exceeded_err",)
 GAVE_UP = ("retry_exceeded_err", "req_transport_retries_exceeded", "roce_adp_retrans_to")
 OUT_OF_SEQUENCE = ("out_of_sequence", "packet_seq_err")
 SOFTWARE_SEQUENCE = ("rcvd_seq_err", "out_of_seq_request")
@@ -35,6 +42,10 @@ class Want(Value):
     local_ack_timeouts_per_second: Annotated[
         float,
         "no answer in time; a remote rank that died does this too (NVIDIA/NVSentinel).",
+    ] = 1
+    not_ready_per_second: Annotated[
+        float,
+        "answers that the receiver was not ready, after which it was tried again (nodeprep's own).",
     ] = 1
     slow_restarts_per_second: Annotated[float, "RoCE's recovery from loss (NVIDIA/NVSentinel)."] = 10
     out_of_sequence_per_second: Annotated[
@@ -62,18 +73,19 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 def limits(want: Want) -> tuple[Limit, ...]:
     """Without np_cnp_sent, rp_cnp_handled and *_flush_error, which healthy jobs move (NVIDIA/NVSentinel)."""
     rates = (
-        (("local_ack_timeout_err",), want.local_ack_timeouts_per_second, "AckTimeouts"),
-        (("roce_slow_restart",), want.slow_restarts_per_second, "SlowRestarts"),
-        (OUT_OF_SEQUENCE, want.out_of_sequence_per_second, "OutOfSequence"),
-        (SOFTWARE_SEQUENCE, want.software_sequence_errors_per_second, "OutOfSequence"),
-        (EFA_EVENTS, want.efa_events_per_second, "EfaErrors"),
-        (("retrans_pkts",), want.retransmitted_packets_per_second, "Retransmissions"),
-        (("retrans_bytes",), want.retransmitted_bytes_per_second, "Retransmissions"),
+        (("rnr_nak_retry_err",), want.not_ready_per_second, "ReceiverNotReady", OURS),
+        (("local_ack_timeout_err",), want.local_ack_timeouts_per_second, "AckTimeouts", SENTINEL),
+        (("roce_slow_restart",), want.slow_restarts_per_second, "SlowRestarts", SENTINEL),
+        (OUT_OF_SEQUENCE, want.out_of_sequence_per_second, "OutOfSequence", OURS),
+        (SOFTWARE_SEQUENCE, want.software_sequence_errors_per_second, "OutOfSequence", OURS),
+        (EFA_EVENTS, want.efa_events_per_second, "EfaErrors", KUBERNETES),
+        (("retrans_pkts",), want.retransmitted_packets_per_second, "Retransmissions", KUBERNETES),
+        (("retrans_bytes",), want.retransmitted_bytes_per_second, "Retransmissions", KUBERNETES),
     )
     return (
-        *(Limit(name, 0, None, Status.FAIL, "ReceiverNotReady") for name in RECEIVER_NOT_READY),
-        *(Limit(name, 0, None, Status.WARN, "RetriesExceeded") for name in GAVE_UP),
-        *(Limit(name, most, 1.0, Status.WARN, reason) for names, most, reason in rates for name in names),
+        *(Limit(name, 0, None, Status.FAIL, "ReceiverNotReady", RETRIES_ENDED) for name in RECEIVER_NOT_READY),
+        *(Limit(name, 0, None, Status.WARN, "RetriesExceeded", OURS) for name in GAVE_UP),
+        *(Limit(name, most, 1.0, Status.WARN, *said) for names, most, *said in rates for name in names),
     )
 
 
@@ -94,15 +106,23 @@ CHECK = Check(
             "See the job on this node: a receiver posts no buffers (rdma resource show qp); then end it and start it "
             "again.",
         ),
+        Reason(
+            "ReceiverNotReady",
+            Status.WARN,
+            "See the job on this node and its peers: a receiver posts its buffers late (rdma resource show qp).",
+        ),
         Reason("RetriesExceeded", Status.WARN),
         Reason("NotNeeded", Status.OK),
+        Reason("Unsettled", Status.OK),
         Reason("Quiet", Status.OK),
     ),
-    source="NVIDIA/NVSentinel NIC monitor defaults; aws/eks-node-monitoring-agent EFA rules; mlx5 and rxe hw_counters",
+    source=f"ReceiverNotReady (fail): {RETRIES_ENDED}. Warnings: {SENTINEL}; {KUBERNETES}; NVIDIA, Understanding mlx5 "
+    "Linux Counters; rxe hw_counters",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
     confirmation=Confirmation.SLOW,
     needs=(Counters, Rdma, Expected),
+    uses=(Links,),
     judge=judge,
     want=Want,
     rates=True,

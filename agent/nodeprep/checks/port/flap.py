@@ -7,6 +7,7 @@ from typing import Annotated
 
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Link, Links
+from nodeprep.facts.rdma import transitions
 from nodeprep.facts.rdma.counters import Counters
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
@@ -43,8 +44,10 @@ def verdict(port: Port, seen: Seen, before: Seen) -> Verdict | None:
     if wanted_by is None:
         return says(port, Status.OK, "NotNeeded", f"{shows}; nothing asks for this port", times)
     shows = f"{shows}; a steady link is wanted by {wanted_by}: cable, transceiver or switch port (dmesg, ethtool -m)"
-    if times >= seen[Want].fail_at:
+    coming_up = transitions.coming_up(port, before)
+    if times >= seen[Want].fail_at and not coming_up:
         return says(port, Status.FAIL, "Flapping", shows, times)
+    shows += f"; {coming_up}, and a link that comes up may be lost again" if coming_up else ""
     return says(port, Status.WARN, "LinkLost", shows, times)
 
 
