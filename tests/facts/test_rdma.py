@@ -353,6 +353,33 @@ class TestNetdev:
         files |= {f"{HOME}/net/eth7/dev_port": "1", f"{HOME}/net/eth8/dev_port": "0"}
         assert [port.netdev for port in look(tmp_path, files).ports] == ["eth8", "eth7"]
 
+    @pytest.mark.parametrize(("parent", "child"), [("ib0", "a0"), ("ib0", "ib0.8001"), ("z", "a"), ("10", "9")])
+    @pytest.mark.parametrize("told", ["iflink", "parent", "ifindex", "phys_port_name"])
+    def test_is_the_parent_of_its_children_whatever_they_are_called(
+        self, tmp_path: Path, parent: str, child: str, told: str
+    ) -> None:
+        """ipoib_get_iflink; the file `parent` of a child that sysfs made; the parent is the older one."""
+        bare = port_files(**{"gid_attrs/ndevs/0": "gone"}, **{"gid_attrs/ndevs/1": "gone"}, link_layer="InfiniBand")
+        files = kernel_tree({1: bare})
+        files |= {f"{HOME}/net/{name}/dev_port": "0" for name in (parent, child)}
+        match told:
+            case "iflink":  # the parent came back from another namespace and is the younger one
+                indices = {parent: ("9", "9"), child: ("7", "9")}
+                files |= {f"{HOME}/net/{name}/ifindex": own for name, (own, _) in indices.items()}
+                files |= {f"{HOME}/net/{name}/iflink": link for name, (_, link) in indices.items()}
+            case "parent":
+                files |= {f"{HOME}/net/{child}/parent": parent}
+            case "ifindex":
+                files |= {f"{HOME}/net/{parent}/ifindex": "7", f"{HOME}/net/{child}/ifindex": "11"}
+            case "phys_port_name":
+                files |= {f"{HOME}/net/{parent}/phys_port_name": "p0", f"{HOME}/net/{child}/phys_port_name": "pf0vf3"}
+        assert one_port(tmp_path, files).netdev == parent
+
+    def test_is_unknown_where_only_names_would_tell(self, tmp_path: Path) -> None:
+        bare = port_files(**{"gid_attrs/ndevs/0": "gone"}, **{"gid_attrs/ndevs/1": "gone"}, link_layer="InfiniBand")
+        files = kernel_tree({1: bare}) | {f"{HOME}/net/{name}/dev_port": "0" for name in ("ib0", "ib0.8001")}
+        assert one_port(tmp_path, files).netdev is None
+
     def test_is_not_the_other_ports(self, tmp_path: Path) -> None:
         bare = port_files(**dict.fromkeys(("gids/0", "gids/1", "gid_attrs/ndevs/0", "gid_attrs/ndevs/1"), "gone"))
         files = kernel_tree({1: bare, 2: bare}) | {f"{HOME}/net/eth8/dev_port": "0"}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from nodeprep.checks.pci.expected_nic import CHECK
 from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import MissingDevice
@@ -26,6 +30,22 @@ def test_message_says_what_is_missing_and_who_expects_it() -> None:
     (verdict,) = verdicts(CHECK, pci(), expected(missing_devices=(gone,)))
     assert verdict.message == "the PCI bus does not list 0000:5c:00.0 (15b3:1021, mlx5_3), which profile rails expects"
     assert (verdict.subject, verdict.observed, verdict.expected) == (Subject(BDF), "absent", "15b3:1021")
+
+
+IN_ITS_PLACE = [
+    ({"id": "10de:2330", "pci_class": "030200", "rdma": (), "netdevs": ()}, "a device of class 030200"),
+    ({"id": "15b3:101e", "virtual_function": True}, "a virtual function"),
+]
+
+
+@pytest.mark.parametrize(("there", "what"), IN_ITS_PLACE)
+def test_a_place_that_something_else_has_is_not_empty(there: dict[str, Any], what: str) -> None:
+    profile = Profile("rails", expect=Expectation(devices={BDF: DeviceWant(id="15b3:1021"), OTHER: DeviceWant()}))
+    bus = pci(nic(**there), nic(address=OTHER))
+    found = verdicts(CHECK, bus, inventory.derive(profile, bus, None))
+    assert [one.reason for one in found] == ["Replaced", "Present"]
+    assert f" is {what}, in the place of {BDF} (15b3:1021), which profile rails expects" in found[0].message
+    assert there["id"] in found[0].message
 
 
 def test_another_board_in_its_place_warns() -> None:

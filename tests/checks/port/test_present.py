@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from nodeprep.checks.port.present import CHECK
-from nodeprep.facts.expected.inventory import MissingDevice, Shortage
-from nodeprep.model import SEVERAL, Subject
-from tests.values import expected, port, rdma, say, verdicts
+from typing import Any
 
+import pytest
+
+from nodeprep.checks.port.present import CHECK
+from nodeprep.facts.expected import inventory
+from nodeprep.facts.expected.inventory import MissingDevice, Shortage
+from nodeprep.facts.machine.pci import PciDevice
+from nodeprep.facts.rdma.rdma import RdmaDevice
+from nodeprep.job_profile import DeviceWant, Expectation, PortWant, Profile
+from nodeprep.model import SEVERAL, Subject, Unreadable, Why
+from tests.values import BDF, device, expected, nic, pci, port, rdma, say, verdicts
+
+UNREAD = Unreadable(Why.MALFORMED, "/sys/bus/pci/devices/0000:5c:00.0/vendor")
 GONE = MissingDevice(Subject("0000:5d:00.0", 1, "mlx5_4/1 at 0000:5d:00.0"), None, "profile rails")
 OTHER = MissingDevice(Subject("0000:5e:00.0", 1, "mlx5_5/1 at 0000:5e:00.0"), None, "profile rails")
 SHORT = Shortage(7, 8, "Ethernet 400 Gb/s ports", "profile rails (at least 8 ports)")
@@ -28,16 +37,69 @@ def test_each_missing_port_is_told_where_it_was() -> None:
     )
 
 
+ANOTHER: list[tuple[dict[str, Any], tuple[object, ...], str]] = [
+    # what the profile wants      what is there instead                                     told
+    ({"id": "15b3:1021"}, (device(id="15b3:101d"),), "15b3:101d"),
+    ({"id": "15b3:1021"}, (device(id=""),), ""),  # a chip cannot be compared with an id
+    ({"id": "MT4129"}, (device(id="", hca_type="MT4125"),), "MT4125"),
+    ({"id": "MT4129"}, (device(id="15b3:1021", hca_type="MT4129"),), ""),
+    ({"id": "15b3:1021"}, (nic(id="15b3:101d", rdma=()),), "15b3:101d"),
+    ({"id": "15b3:1021"}, (nic(rdma=()),), ""),  # it has no RDMA device
+    ({"id": "15b3:1021"}, (nic(id=UNREAD, rdma=()),), ""),
+    ({"id": None}, (device(),), ""),
+    ({"id": "15b3:1021"}, (), ""),
+]
+
+
+@pytest.mark.parametrize(("want", "there", "told"), ANOTHER)
+def test_a_device_that_is_there_as_another_model_is_not_absent(
+    want: dict[str, Any], there: tuple[object, ...], told: str
+) -> None:
+    gone = MissingDevice(Subject(BDF, 1, f"mlx5_3/1 at {BDF}"), want["id"], "profile rails")
+    devices = tuple(one for one in there if isinstance(one, RdmaDevice))
+    bus = pci(*(one for one in there if isinstance(one, PciDevice)))
+    (verdict,) = verdicts(CHECK, rdma(port(number=2), devices=devices), expected(missing_ports=(gone,)), bus)
+    assert (verdict.status, verdict.reason) == ("fail", "Missing")
+    if told:
+        assert verdict.message == (
+            f"mlx5_3/1 at {BDF} is there as another model, {told}: profile rails wants a {want['id']}; "
+            "see whether a board was changed (lspci -nn)"
+        )
+        assert (verdict.observed, verdict.expected) == (told, want["id"])
+    else:
+        assert verdict.message.startswith(f"mlx5_3/1 at {BDF} is not there: ")
+
+
+def test_a_name_that_another_model_has_is_told_as_such() -> None:
+    """A copy without PCI addresses knows devices by name only."""
+    profile = Profile("rails", expect=Expectation({"mlx5_3": DeviceWant(id="MT4129")}, {"mlx5_3/1": PortWant()}))
+    seen = rdma(port(bdf=""), devices=(device(bdf="", id="", hca_type="MT4125"),))
+    (verdict,) = verdicts(CHECK, seen, inventory.derive(profile, None, seen))
+    assert "is there as another model, MT4125: profile rails wants a MT4129" in verdict.message
+
+
 def test_a_missing_port_fails() -> None:
     assert say(CHECK, rdma(port()), expected(missing_ports=(GONE,))) == "fail Missing"
 
 
 def test_too_few_is_the_nodes() -> None:
-    (verdict,) = verdicts(CHECK, rdma(port(), port(number=2)), expected(shortage=SHORT, wants_rdma=True))
+    rails = port(), port(number=2)
+    counted = {rail.subject.key: SHORT.by for rail in rails}
+    (verdict,) = verdicts(CHECK, rdma(*rails), expected(shortage=SHORT, wants_rdma=True, counted=counted))
     assert (verdict.subject, verdict.status, verdict.reason) == (SEVERAL, "fail", "TooFewPorts")
     assert verdict.message == (
         "7 of at least 8 Ethernet 400 Gb/s ports are there; wanted by profile rails (at least 8 ports); "
         "compare ls /sys/class/infiniband with lspci -nn"
+    )
+
+
+def test_ports_that_are_there_and_do_not_count_are_named() -> None:
+    rail, slow, dead = port(), port(number=2, rate=100.0), port(number=3, state="1: DOWN", rate=UNREAD)
+    wants = expected(shortage=SHORT, wants_rdma=True, counted={rail.subject.key: SHORT.by})
+    (verdict,) = verdicts(CHECK, rdma(rail, slow, dead), wants)
+    assert (
+        "ports are there; not counted: mlx5_3/2 (ACTIVE, 100 Gb/s, Ethernet), mlx5_3/3 (DOWN, Ethernet); wanted by"
+        in verdict.message
     )
 
 

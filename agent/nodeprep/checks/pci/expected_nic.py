@@ -6,16 +6,22 @@ from collections.abc import Iterator
 
 from nodeprep.facts.expected.inventory import Expected, MissingDevice
 from nodeprep.facts.machine.pci import Pci, PciDevice
-from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict, raw
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     expected = seen[Expected]
-    yield from (missing(device, expected) for device in expected.missing_devices)
+    yield from (missing(device, expected, seen[Pci]) for device in expected.missing_devices)
     yield from seen.each(seen[Pci].nics, lambda nic: present(nic, expected))
 
 
-def missing(device: MissingDevice, expected: Expected) -> Verdict:
+def missing(device: MissingDevice, expected: Expected, pci: Pci) -> Verdict:
+    there = pci.at_address(device.subject.place)
+    if there is not None:  # not counted as a NIC that may be expected
+        what = "a virtual function" if there.virtual_function else f"a device of class {raw(there)['pci_class']}"
+        shows = f"{there.label} is {what}, in the place of {device.subject.name}, which {device.by} expects"
+        wanted = device.id or device.subject.place
+        return Verdict(device.subject, Status.FAIL, "Replaced", shows, None, there.label, wanted)
     shows = f"the PCI bus does not list {device.subject.name}, which {device.by} expects"
     if expected.moved:
         shows += "; that node's slots are other than this one's: one like it is gone, which one cannot be told"
@@ -44,6 +50,12 @@ CHECK = Check(
     "rescan, power cycle, reseat the board.",
     reasons=(
         Reason("Missing", Status.FAIL),
+        Reason(
+            "Replaced",
+            Status.FAIL,
+            "lspci -nn -s {place} shows what is there. Capture the profile again if it was changed on purpose "
+            "(nodeprep profile capture); else put the {expected} back.",
+        ),
         Reason(
             "OtherDevice",
             Status.WARN,

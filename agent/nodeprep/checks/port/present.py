@@ -5,36 +5,77 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.expected.inventory import Expected, MissingDevice, Shortage
-from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import NODE, SEVERAL, Check, Confirmation, Lack, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.model import (
+    NODE,
+    SEVERAL,
+    Check,
+    Confirmation,
+    Lack,
+    Reason,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Unreadable,
+    Verdict,
+    raw,
+)
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     expected, have = seen[Expected], len(seen[Rdma].ports)
     for absent in expected.missing_ports:
-        yield missing(absent, have)
+        yield missing(absent, have, instead(absent, seen))
     if expected.shortage:
-        yield short(expected.shortage, tuple(sorted({key.rpartition("/")[0] for key in expected.counted})))
+        others = [port for port in seen[Rdma].ports if expected.of(port) is None]
+        yield short(expected.shortage, tuple(sorted({key.rpartition("/")[0] for key in expected.counted})), others)
     elif have and not expected.missing_ports:
         yield Verdict(NODE, Status.OK, "Present", f"{number(have)}, none of the expected ones missing")
 
 
-def missing(absent: MissingDevice, have: int) -> Verdict:
-    message = (
-        f"{absent.subject.name} is not there: {absent.by} wants it, the node shows {number(have)}; "
-        "see whether the NIC is on the bus (lspci -nn) and what its driver said (dmesg)"
-    )
+def missing(absent: MissingDevice, have: int, there: str) -> Verdict:
+    name, see = absent.subject.name, "see whether the NIC is on the bus (lspci -nn) and what its driver said (dmesg)"
+    if there:
+        shows = f"{name} is there as another model, {there}: {absent.by} wants a {absent.id}"
+        message = f"{shows}; see whether a board was changed (lspci -nn)"
+        return Verdict(absent.subject, Status.FAIL, "Missing", message, observed=there, expected=absent.id or "")
+    message = f"{name} is not there: {absent.by} wants it, the node shows {number(have)}; {see}"
     return Verdict(absent.subject, Status.FAIL, "Missing", message, observed="absent", expected="present")
 
 
-def short(shortage: Shortage, counted: tuple[str, ...]) -> Verdict:
+def instead(absent: MissingDevice, seen: Seen) -> str:
+    """The model of what is there under this address or name, "" if nothing is there or its model cannot be read."""
+    place, pci = absent.subject.place, seen.get(Pci)
+    device = next((one for one in seen[Rdma].devices if place in (one.place, one.name)), None)
+    nic = pci.at_address(place) if pci is not None else None
+    shown: list[object] = [raw(nic)["id"]] if nic is not None else []
+    shown += [raw(device)["id"], raw(device)["hca_type"]] if device is not None else []
+    wanted = absent.id or ""
+    # A PCI id cannot be compared with the name of a chip.
+    known = [one for one in shown if isinstance(one, str) and one and (":" in one) == (":" in wanted)]
+    return known[0] if known and wanted and wanted not in known else ""
+
+
+def short(shortage: Shortage, counted: tuple[str, ...], others: list[Port]) -> Verdict:
+    """The ports that are there and do not count are named: they are down, slower or of another kind."""
+    beside = f"; not counted: {', '.join(shows(port) for port in others)}" if others else ""
     message = (
-        f"{shortage.have} of at least {shortage.want} {shortage.of} are there; wanted by {shortage.by}; "
+        f"{shortage.have} of at least {shortage.want} {shortage.of} are there{beside}; wanted by {shortage.by}; "
         "compare ls /sys/class/infiniband with lspci -nn"
     )
     seen, wanted = str(shortage.have), f"at least {shortage.want}"
     lack = Lack(shortage.want - shortage.have, counted)
     return Verdict(SEVERAL, Status.FAIL, "TooFewPorts", message, observed=seen, expected=wanted, lack=lack)
+
+
+def shows(port: Port) -> str:
+    """A port with what of it decides whether it counts."""
+    told = {name: value for name, value in raw(port).items() if not isinstance(value, Unreadable)}
+    rate = f"{told['rate']:g} Gb/s" if "rate" in told else ""
+    words = (str(told.get("state", "")).partition(": ")[2], rate, str(told.get("layer", "")))
+    return f"{port.name} ({', '.join(filter(None, words))})"
 
 
 def number(ports: int) -> str:
@@ -61,6 +102,7 @@ CHECK = Check(
     stage=Stage.DEVICE,
     confirmation=Confirmation.FAST,
     needs=(Rdma, Expected),
+    uses=(Pci,),
     after=("pci.rdma-driver",),
     judge=judge,
 )

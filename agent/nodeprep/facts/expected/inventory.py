@@ -151,7 +151,8 @@ def derive(profile: Profile, pci: Pci | None, rdma: Rdma | None, links: Links | 
         alike_rates=_rates(tuple(port for port in rest if active[port.subject.key])),
         missing_devices=tuple(MissingDevice(_device(key, want), want.id, by) for key, want in places.missing_devices),
         missing_ports=tuple(
-            MissingDevice(_place(key, profile, places.devices), None, by) for key in places.missing_ports
+            MissingDevice(_place(key, profile, places.devices), _model(key, profile), by)
+            for key in places.missing_ports
         ),
         shortage=shortage,
         modules=profile.expect.modules,
@@ -283,6 +284,12 @@ def _layer(port: Port) -> str | None:
 def _device(key: str, want: DeviceWant) -> Subject:
     name = f"{key} ({', '.join(filter(None, (want.id, want.rdma)))})" if want.id or want.rdma else key
     return Subject(key, None, name)
+
+
+def _model(key: str, profile: Profile) -> str | None:
+    """What the profile says of the device of this port: a PCI id, or a chip where no id was shown."""
+    device = profile.expect.devices.get(key.rpartition("/")[0])
+    return device.id if device else None
 
 
 def _place(key: str, profile: Profile, seen: Mapping[str, str]) -> Subject:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from nodeprep.facts.machine import function_netdevs
 from nodeprep.model import (
     CannotLook,
     Fact,
@@ -302,7 +303,7 @@ def _children(files: Files, directory: str) -> tuple[str, ...]:
 def _netdevs(files: Files, here: str) -> tuple[str, ...]:
     direct = _children(files, f"{here}/net")
     if direct:
-        return direct
+        return function_netdevs.by_parent(files, f"{here}/net", direct)
     # virtio puts a device of its own between the PCI function and its netdev.
     virtio = (name for name in _children(files, here) if name.startswith("virtio"))
     return tuple(net for name in virtio for net in _children(files, f"{here}/{name}/net"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nodeprep.facts.alibaba import erdma
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
-from nodeprep.facts.machine import pci
+from nodeprep.facts.machine import function_netdevs, pci
 from nodeprep.facts.machine.pci import ADDRESS, DEVICES
 from nodeprep.facts.rdma import gid
 from nodeprep.facts.rdma.gid import Gid
@@ -287,7 +287,8 @@ def _netdev(files: Files, device: RdmaDevice, number: int, gids: tuple[Gid, ...]
     if len(names) == 1 and len(_numbers(files, device.name)) == 1:
         return names[0]
     # Older dual-port cards have the netdevs of both ports on one function (Documentation/ABI/testing/sysfs-class-net).
-    return next((name for name in names if files.number(f"{here}/{name}/dev_port") == number - 1), None)
+    same = tuple(name for name in names if files.number(f"{here}/{name}/dev_port") == number - 1)
+    return function_netdevs.of_port(files, here, same)
 
 
 def _with_mac(files: Files, mac: str | None) -> str | None:
