@@ -27,7 +27,8 @@ LINKS = [
     ({}, "ok Veth"),
     ({"name": "calic95a4947e08"}, "warn NoVeth"),
     ({"up": False, "operstate": "down"}, "warn VethDown"),
-    ({"operstate": "lowerlayerdown", "carrier": False}, "warn VethDown"),
+    ({"operstate": "lowerlayerdown", "carrier": False}, "warn PeerDown"),
+    ({"operstate": "down", "carrier": None, "up": CUT}, "unknown CannotLook"),
     ({"operstate": Unreadable(Why.MALFORMED, "operstate"), "carrier": None}, "unknown CannotLook"),
 ]
 

@@ -56,9 +56,13 @@ def verdict(pod: Pod, prefix: str, links: Links) -> Verdict:
             "whether another CNI made its network (cni.first); a new pod in its place gets one"
         )
         return Verdict(about, Status.WARN, "NoVeth", message, observed="none", expected=name, args=words)
-    if not link.up or not link.connected:
-        message = f"veth {name} of {pod.where} ({addresses}) is {link.operstate}: ip link set {name} up"
+    shows = f"veth {name} of {pod.where} ({addresses}) is {link.operstate}"
+    if not link.up:
+        message = f"{shows} and was set down here: ip link set {name} up"
         return Verdict(about, Status.WARN, "VethDown", message, observed=link.operstate, expected="up", args=words)
+    if not link.connected:  # veth_open (drivers/net/veth.c): it has a carrier while its other end is up
+        message = f"{shows}: it is set up and has no carrier, so its other end, in the pod, is down"
+        return Verdict(about, Status.WARN, "PeerDown", message, observed=link.operstate, expected="up", args=words)
     return Verdict(about, Status.OK, "Veth", f"{pod.where} has {name}", observed=name)
 
 
@@ -71,6 +75,7 @@ CHECK = Check(
     reasons=(
         Reason("NoVeth", Status.WARN),
         Reason("VethDown", Status.WARN, "ip link set {veth} up"),
+        Reason("PeerDown", Status.WARN, "In the pod's network namespace: ip link set eth0 up; or recreate the pod."),
         Reason("Veth", Status.OK),
     ),
     source="Terway pkg/link/veth.go (VethNameForPod: cali and 11 digits of SHA-1 of NAMESPACE.POD)",
