@@ -214,6 +214,7 @@ LOST = [
     (0, {"downs": 4}, {"downs": 4}, "fail LinkIntegrityLost"),
     (0, {"downs": 4}, {"downs": 5}, "ok Unsettled"),
     (0, {"carrier": False}, {}, "ok Unsettled"),
+    (0, {"carrier": False}, {"carrier": False}, "fail LinkIntegrityLost"),  # nothing came up
     (0, {"index": 9}, {}, "ok Unsettled"),  # its driver was bound again
     (0, {"downs": GONE}, {"downs": 5}, "fail LinkIntegrityLost"),
 ]
@@ -225,6 +226,15 @@ def test_nor_does_one_that_was_lost(downed: int, then: dict[str, Any], now: dict
     before = (rdma(PORT), wanted(PORT, "profile"), counters(**dict.fromkeys(more, NONE)), links(link(**then)))
     seen = (rdma(PORT), wanted(PORT, "profile"), counters(**more), links(link(**now)))
     assert say(CHECK, *seen, before=before, seconds=60.0) == says
+
+
+def test_an_ipoib_interface_has_no_part_in_it() -> None:
+    rail = port(layer="InfiniBand", netdev="ib0")
+    more: Any = EVERY
+    ends = [link(name="ib0", up=False, carrier=carrier, downs=downs) for carrier, downs in ((False, 0), (True, 1))]
+    before = (rdma(rail), wanted(rail, "profile"), counters(**dict.fromkeys(EVERY, NONE)), links(ends[0]))
+    seen = (rdma(rail), wanted(rail, "profile"), counters(**more), links(ends[1]))
+    assert say(CHECK, *seen, before=before, seconds=60.0) == "fail LinkIntegrityLost"
 
 
 BOOTS = [

@@ -43,7 +43,7 @@ def test_a_place_that_something_else_has_is_not_empty(there: dict[str, Any], wha
     profile = Profile("rails", expect=Expectation(devices={BDF: DeviceWant(id="15b3:1021"), OTHER: DeviceWant()}))
     bus = pci(nic(**there), nic(address=OTHER))
     found = verdicts(CHECK, bus, inventory.derive(profile, bus, None))
-    assert [one.reason for one in found] == ["Replaced", "Present"]
+    assert [(one.status, one.reason) for one in found] == [("fail", "Replaced"), ("ok", "Present")]
     assert f" is {what}, in the place of {BDF} (15b3:1021), which profile rails expects" in found[0].message
     assert there["id"] in found[0].message
 

@@ -114,6 +114,13 @@ def test_link_downed_is_not_counted_while_the_netdev_is_set_down() -> None:
     assert of_counters(counters(0), counters(5), links(link(downs=0))) == "fail Flapping"
 
 
+def test_an_ipoib_interface_that_is_set_down_hides_no_flap() -> None:
+    rail = port(layer="InfiniBand", netdev="ib0")
+    down = links(link(name="ib0", up=False, operstate="down", downs=0))
+    before = (rdma(rail), WANTED, counters(0), down)
+    assert say(CHECK, rdma(rail), WANTED, counters(5), down, before=before) == "fail Flapping"
+
+
 @pytest.mark.parametrize(("then", "now"), [(True, False), (False, True)])
 def test_nor_if_it_was_down_in_one_look_only(then: bool, now: bool) -> None:
     before = (rdma(PORT), WANTED, counters(0), links(link(up=then, downs=0)))

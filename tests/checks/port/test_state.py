@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nodeprep.checks.port.state import CHECK
 from nodeprep.facts.expected.bonds import ExpectedBond, ExpectedLeg
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma import rdma as rdma_fact
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import BondWant, PortWant
 from nodeprep.model import Seen, Status, Unreadable, Why
@@ -79,6 +84,27 @@ def test_interfaces_that_cannot_be_observed_hide_no_fault() -> None:
     seen = port(state="1: DOWN", physical="3: Disabled")
     facts: dict[type, object] = {Rdma: rdma(seen), Expected: wanted(seen, "profile"), Links: GONE}
     assert [one.reason for one in CHECK.judge(Seen(facts))] == ["NoLink"]
+
+
+EVERY = [
+    st.sampled_from(["0: NOP", "1: DOWN", "2: INIT", "3: ARMED", "5: ACTIVE_DEFER"]),
+    st.sampled_from([f"{number}: {word}" for number, word in rdma_fact.PHYSICAL.items()]),
+    st.sampled_from(["Ethernet", "InfiniBand", GONE]),
+    st.sampled_from([True, False, GONE]),  # IFF_UP
+    st.sampled_from([True, False, None]),  # the carrier
+    st.sampled_from(["up", "down", "lowerlayerdown", "unknown", GONE]),
+]
+
+
+@given(st.tuples(*EVERY))
+def test_only_iff_up_accuses_somebody_and_no_damage_excuses_a_port(shown: tuple[Any, ...]) -> None:
+    state, physical, layer, up, carrier, operstate = shown
+    seen = port(state=state, physical=physical, layer=layer)
+    wants = expected(counted={seen.subject.key: "profile"})
+    (verdict,) = verdicts(CHECK, rdma(seen), wants, links(link(up=up, carrier=carrier, operstate=operstate)))
+    assert verdict.status is Status.FAIL
+    accused = up is False and layer == "Ethernet"
+    assert (verdict.reason == "AdministrativelyDown") == (verdict.remedy is not None) == accused
 
 
 SET_DOWN = links(link(up=False, operstate="down", carrier=None))

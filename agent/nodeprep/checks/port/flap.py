@@ -10,10 +10,11 @@ from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma import transitions
 from nodeprep.facts.rdma.counters import Counters
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
 from nodeprep.values import Value
 
 LINK_DOWNED = "link_downed"
+INFINIBAND = "InfiniBand"
 
 
 class Want(Value):
@@ -96,7 +97,8 @@ def links_downed(port: Port, seen: Seen, before: Seen) -> int | None:
 
 
 def was_set_down(port: Port, look: Seen) -> bool:
-    links = look.get(Links)
+    """Of Ethernet: an IPoIB interface that is set down, as it often is for good, takes no link down."""
+    links = look.get(Links) if raw(port)["layer"] != INFINIBAND else None
     return links is not None and any(not link.up for link in carriers(port, links))
 
 

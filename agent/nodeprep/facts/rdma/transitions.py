@@ -13,6 +13,7 @@ from nodeprep.model import CannotLook, Seen, T, Unreadable, raw
 
 BOOT_SECONDS = 180.0  # of CLOCK_BOOTTIME: links come up while drivers and the network's configuration start (ours)
 ACTIVE, LINK_UP = "4", "5"
+ETHERNET = "Ethernet"
 
 
 def unsettled(port: Port, seen: Seen, before: Seen) -> str:
@@ -51,6 +52,9 @@ def _link_downed(port: Port, seen: Seen, before: Seen) -> bool:
 
 
 def _carriers_lost(port: Port, seen: Seen, before: Seen) -> bool:
+    """Of Ethernet: an IPoIB interface has a carrier of its own, and is often set down for good."""
+    if raw(port)["layer"] != ETHERNET:
+        return False
     now, then = _fact(Links, seen), _fact(Links, before)
     link = now.under(port.netdev, port.bdf) if now else None
     if now is None or then is None or link is None:
@@ -61,8 +65,8 @@ def _carriers_lost(port: Port, seen: Seen, before: Seen) -> bool:
 
 
 def _lost(now: Link, then: Link | None) -> bool:
-    """Also a link that is another than before: its driver was bound again."""
-    if then is None or now.has_carrier is False or then.has_carrier is False:
+    """Also a link that is another than before: its driver was bound again. A leg that stays down loses nothing."""
+    if then is None or {now.has_carrier, then.has_carrier} == {True, False}:
         return True
     new, old = raw(now)["downs"], raw(then)["downs"]
     return isinstance(new, int) and isinstance(old, int) and new != old
