@@ -80,8 +80,9 @@ def _pair(
     fit = len(pairs) + len(beside & kinds.keys())
     if any(":" in key for key in wanted) and fit * 2 >= len(wanted) + len(beside):
         return pairs
-    _extend(pairs, wanted, seen, lambda name, kind, one: name == one.name and _compatible(kind, one.kind))
-    _extend(pairs, wanted, seen, lambda _, kind, one: bool(kind) and kind == one.kind)
+    others = [one for one in seen if one.key not in beside]  # a leg at its own address stands in for no other device
+    _extend(pairs, wanted, others, lambda name, kind, one: name == one.name and _compatible(kind, one.kind))
+    _extend(pairs, wanted, others, lambda _, kind, one: bool(kind) and kind == one.kind)
     return pairs
 
 
