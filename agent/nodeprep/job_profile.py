@@ -15,6 +15,7 @@ API_VERSION = "nodeprep.io/v1"
 LAYERS = ("InfiniBand", "Ethernet", "Unknown")
 
 EXPECTED_NIC, PORT_GATES = "pci.expected-nic", ("port.present", "port.state")  # who says that what is named is there
+PORT_BOND = "port.bond"
 ADDRESS = Pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # a PCI function as the kernel writes it
 
 
@@ -108,7 +109,8 @@ class Profile(Value):
     def needed_gates(self) -> tuple[str, ...]:
         """The gates without which it says nothing of a node: `rests_on`, and those of what it names by address."""
         names = [EXPECTED_NIC] if any(ADDRESS.fullmatch(at) for at in self.expect.devices) else []
-        names += PORT_GATES if any(want.required for want in self.expect.ports.values()) else []
+        names += PORT_GATES if any(want.required or want.bonded for want in self.expect.ports.values()) else []
+        names += [PORT_BOND] if self.expect.bonds else []
         return tuple(gate for gate in dict.fromkeys((*self.rests_on, *names)) if gate in self.gates)
 
 

@@ -20,6 +20,7 @@ from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import BondWant, DeviceWant, Expectation, Profile
 from nodeprep.look import Look
 from nodeprep.model import Finding, Status
+from nodeprep.values import replace
 from tests.values import device, link, links, nic, pci, port, rdma
 
 LEGS = ("0000:19:00.0", "0000:19:00.1")
@@ -271,6 +272,12 @@ def place_of(one: Finding) -> tuple[str, str, str, str]:
     """A verdict without what things are called."""
     place = one.subject.place if ":" in one.subject.place else ""
     return one.check, place, str(one.status), one.verdict.reason if one.status in FAULTY else ""
+
+
+def test_a_profile_of_bonds_rests_on_their_check() -> None:
+    """A copy without network interfaces says nothing of them."""
+    profile = replace(captured(machine(2, lag=False)), gates=("port.bond", "port.state"))
+    assert {"port.bond", "port.state"} <= set(profile.needed_gates)
 
 
 def test_the_baseline_of_the_agent_keeps_bonds() -> None:
