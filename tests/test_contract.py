@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_type_hints
 
@@ -13,7 +14,9 @@ import pytest
 from nodeprep import check_round, facts, typed_yaml
 from nodeprep.checks import CHECKS, IDS, is_of_alibaba_cloud
 from nodeprep.decide import fault_causes
+from nodeprep.facts.alibaba import terway
 from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.kubernetes import cluster, cluster_records
 from nodeprep.model import Check, Severity
 from nodeprep.values import field_names
 
@@ -138,3 +141,36 @@ def private_names(path: Path) -> set[str]:
 def test_tests_take_no_private_name_from_a_module(path: Path) -> None:
     """Tests use public names only: `check_round.run_check` runs one check on facts."""
     assert private_names(path) == set()
+
+
+NAMED = {  # mappings of facts, and the keys that stand in them (docs/adr/0032)
+    "labels": {*cluster.NODE_LABELS, *cluster.POD_LABELS},
+    "annotations": {*cluster.NODE_ANNOTATIONS, *cluster.POD_ANNOTATIONS},
+    "settings": set(cluster_records.SETTINGS_READ),
+    "capabilities": set(terway.CAPABILITY_KEYS),
+    "cmdline": set(),
+}
+# Keys of one call each that no constant tells: the check's own test proves that they are listed.
+IN_LOOPS = {"imds.identity": {"node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"}}
+
+
+def asked_keys(check: Check) -> Iterator[tuple[str, object]]:
+    """What a check asks these mappings for: `(labels, key)`; None for a key that is no constant."""
+    module = vars(importlib.import_module(f"nodeprep.checks.{check.id.replace('-', '_')}"))
+    for node in ast.walk(ast.parse(source(check).read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+            whose, key = node.func.value, node.args[0]
+        elif isinstance(node, ast.Subscript):
+            whose, key = node.value, node.slice
+        else:
+            continue
+        names = {part.attr for part in ast.walk(whose) if isinstance(part, ast.Attribute)} & NAMED.keys()
+        for name in names:
+            yield name, key.value if isinstance(key, ast.Constant) else module.get(getattr(key, "id", ""))
+
+
+@each_check()
+def test_it_asks_only_for_keys_that_a_snapshot_keeps(check: Check) -> None:
+    for name, key in asked_keys(check):
+        keys = IN_LOOPS[check.id] if key is None else {key}
+        assert keys <= NAMED[name], f"{check.id} reads {name} {keys}, which its fact does not keep"

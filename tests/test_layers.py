@@ -21,6 +21,7 @@ CONTRACTS = {
 PURE = (
     "values",
     "pattern",
+    "redaction",
     "shown",
     "model",
     "door_values",

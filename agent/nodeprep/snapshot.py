@@ -1,9 +1,11 @@
 """A node's observations in one file: what `check` saw. It gives the same verdicts later and on any machine.
 
-It has the complete facts of one or two looks: names of devices, PCI addresses, GUIDs, MACs, IP addresses of the node
-and its neighbours, the kernel's command line, its warnings and lines about devices, mount points, names of loaded
-modules. It also has the profile and waivers that were in force. It contains no secrets, unless an operator or a program
-wrote one into one of these places. So read a file before you send it to strangers.
+Inside is what checks judge, by name: names of devices, PCI addresses, GUIDs, MACs, IP addresses of the node and its
+neighbours, mount points and what is mounted (without users and passwords), names of loaded modules; and the profile and
+waivers then in force. Of files and objects that may hold secrets, only listed keys are kept: kernel parameters, CNI
+options, lines of sysctl.d, Terway's capabilities and settings, labels, annotations and conditions of the Node and its
+pods. Texts without names are kept with `***` in the place of what looks like a secret (nodeprep.redaction): the
+kernel's warnings and lines about devices, and messages of Terway, erdma-controller and the API server.
 """
 
 from __future__ import annotations
@@ -17,9 +19,12 @@ from nodeprep import __version__, facts, job_profile
 from nodeprep.codec import Codec, CodecError, Path
 from nodeprep.config import wants
 from nodeprep.config.waiver_rules import Waiver
+from nodeprep.facts.kubernetes import cluster_objects
+from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode
+from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.job_profile import Profile
 from nodeprep.look import Look
-from nodeprep.model import Unreadable
+from nodeprep.model import Unreadable, raw
 from nodeprep.typed_yaml import InvalidValueError
 from nodeprep.values import Value, replace
 
@@ -77,8 +82,24 @@ class Snapshot(Value):
         return looks[-1], looks[-2] if len(looks) > 1 else None
 
 
-def observed(look: Look) -> RecordedLook:
-    return RecordedLook(look.at, {kind.__name__: value for kind, value in look.facts.items()})
+def observed(look: Look, *, userspace: bool = True) -> RecordedLook:
+    """A look as a snapshot keeps it. Without `userspace`, the kernel log is without what processes wrote into it."""
+    return RecordedLook(look.at, {kind.__name__: _judged(value, userspace) for kind, value in look.facts.items()})
+
+
+def _judged(fact: object, userspace: bool) -> object:
+    if isinstance(fact, KernelLog) and not userspace:
+        return KernelLog(fact.at, tuple(line for line in fact.lines if line.from_kernel))
+    if isinstance(fact, Cluster) and isinstance(node := raw(fact)["node"], KubeNode):
+        return Cluster(**raw(fact) | {"node": _with_judged_labels(node)})
+    return fact
+
+
+def _with_judged_labels(node: KubeNode) -> KubeNode:
+    """The Node without the labels that only a rule of the configuration may name: the profile is chosen by now."""
+    labels = raw(node)["labels"]
+    kept = labels if isinstance(labels, Unreadable) else cluster_objects.judged_labels(labels)
+    return KubeNode(**raw(node) | {"labels": kept})
 
 
 def recorded(profile: Profile) -> Mapping[str, Any]:

@@ -52,9 +52,9 @@ def test_a_node_of_alibaba_cloud() -> None:
     node = found.node
     assert (node.name, node.address, node.provider_id) == (api.NODE, "192.168.0.117", "cn-hangzhou.i-bp1node")
     assert (node.capacity["aliyun/eni"], node.allocatable["cpu"]) == ("7", "63")
-    assert node.limit("EriQuantity") == 2
-    assert node.limit("EniTrunkSupported") is None
-    assert node.annotations == {"alibabacloud.com/instance-type-info": api.LIMITS}
+    assert node.limit("EniQuantity") == 8
+    assert node.limit("EniTotalQuantity") is None
+    assert node.annotations == {"alibabacloud.com/instance-type-info": '{"EniQuantity": 8}'}
     (condition,) = node.conditions
     assert (condition.type, condition.status) == ("SufficientIP", "True")
     assert condition.age is not None
@@ -149,7 +149,7 @@ def test_terways_record() -> None:
     record = observed().terway
     assert record is not None
     (eni,) = record.enis
-    assert (record.instance, record.zone, record.labels) == ("i-bp1node", "cn-hangzhou-j", {"name": api.NODE})
+    assert (record.instance, record.zone, record.labels) == ("i-bp1node", "cn-hangzhou-j", dict.fromkeys(EXCLUSIVE, ""))
     assert record.synced is not None
     assert 55 < record.synced < 7200
     assert (eni.id, eni.mac, eni.status, eni.type) == (api.ENI, "00:16:3e:aa:bb:01", "InUse", "Secondary")
@@ -200,10 +200,16 @@ def test_no_secret_is_kept() -> None:
     assert "SECRET" not in repr(found)
 
 
-def test_secrets_wherever_they_are() -> None:
-    deep = {"a": [{"Password": "SECRET", "b": 1}], "credential": {"AccessKeyID": "SECRET"}, "sts_token": "SECRET"}
+def test_of_the_settings_those_that_checks_ask_for() -> None:
+    deep = {
+        "ak": "SECRET",
+        "enable_erdma": True,
+        "security_groups": ["sg-1", {"a": "SECRET"}],
+        "vswitches": {"zone-a": ["vsw-1", ["SECRET"]], "zone-b": {"a": "SECRET"}, "zone-c": []},
+    }
     config = cluster_records.eni_config(api.config_map("eni-config", deep), None)
-    assert config.settings == {"a": ({"b": 1},), "credential": {}}
+    vswitches = {"zone-a": ("vsw-1", True), "zone-b": True, "zone-c": ()}
+    assert config.settings == {"enable_erdma": True, "security_groups": ("sg-1", True), "vswitches": vswitches}
 
 
 MERGES = [
@@ -211,15 +217,14 @@ MERGES = [
     ({"a": 1}, {"a": 2}, {"a": 2}),
     ({"a": 1}, {"a": None}, {}),
     ({"a": {"b": 1, "c": 2}}, {"a": {"b": None}}, {"a": {"c": 2}}),
-    ({"a": [1, 2]}, {"a": [3]}, {"a": (3,)}),
+    ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
     ({"a": 1}, {"a": {"b": {"c": None}}}, {"a": {"b": {}}}),
 ]
 
 
 @pytest.mark.parametrize(("base", "patch", "merged"), MERGES)
 def test_the_configuration_of_a_pool_is_merged_in(base: object, patch: object, merged: object) -> None:
-    config = cluster_records.eni_config(api.config_map(settings=base), api.config_map("pool-a", patch))
-    assert config == EniConfig("kube-system/eni-config + kube-system/pool-a", merged)  # type: ignore[arg-type]
+    assert cluster_records.merged(base, patch) == merged
 
 
 def test_the_label_names_it() -> None:

@@ -144,7 +144,7 @@ MALFORMED = [
     ({"name": "x", "cniVersion": 1}, "cniVersion is 1: a text is wanted"),
     ({"name": "x"}, "plugins is missing: a list of plugins is wanted"),
     ({"name": "x", "plugins": []}, "plugins is []: a list of plugins is wanted"),
-    ({"name": "x", "plugins": ["a"]}, "plugins[0] is 'a': a plugin is wanted"),
+    ({"name": "x", "plugins": ["a"]}, "plugins[0] is a text: a plugin is wanted"),
     ({"name": "x", "plugins": [{"type": "a"}, {}]}, "plugins[1] has no type"),
     (
         {"name": "x", "plugins": [{"type": "../../bin/sh"}]},

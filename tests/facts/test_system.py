@@ -31,7 +31,7 @@ def test_a_whole_node(tmp_path: Path) -> None:
     assert (seen.kernel, seen.vendor, seen.product) == ("6.8.0-45-generic", "NVIDIA", "DGXH100")
     assert seen.name == trees.described("h100-ib")["name"]
     assert seen.boot_id == "0f2b6c3e-4b8f-4a35-9d62-0c5d3f1f0a11"
-    assert seen.cmdline == "ro quiet iommu=pt"
+    assert seen.cmdline == ""
     assert seen.virtual is False
 
 
@@ -95,3 +95,22 @@ def test_this_machine() -> None:
     assert seen.kernel == platform.release()
     assert seen.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert seen.kernel_at_least(2, 6) is True
+
+
+PARAMETERS = [
+    # /proc/cmdline                                                        what is kept of it
+    ("ro quiet iommu=pt rd.luks.key=SECRET", ""),
+    ("pci=nomsi,config_acs=xx1xxxx@0000:5a:00.0,noats quiet", "pci=config_acs=xx1xxxx@0000:5a:00.0"),
+    ('pci="config_acs=a@0000:5a:00.0" x', "pci=config_acs=a@0000:5a:00.0"),
+    ('"pci=disable_acs_redir=0000:5a:00.0"', "pci=disable_acs_redir=0000:5a:00.0"),
+    ('init.password="SECRET pci=config_acs=SECRET" ro', ""),
+    ("ro -- pci=config_acs=SECRET", ""),
+    ("config_acs=SECRET xpci=config_acs=SECRET", ""),
+    ("pci pci= pci=config_acs=", "pci=config_acs="),
+]
+
+
+@pytest.mark.parametrize(("cmdline", "kept"), PARAMETERS)
+def test_of_the_kernels_parameters_those_that_checks_read(tmp_path: Path, cmdline: str, kept: str) -> None:
+    put(tmp_path, "proc/cmdline", cmdline)
+    assert dead(tmp_path).cmdline == kept

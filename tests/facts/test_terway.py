@@ -49,12 +49,7 @@ def look(root: Path, *, live: bool = False) -> Terway:
 def test_a_node_with_terway(tmp_path: Path) -> None:
     terway = look(node(tmp_path))
     assert terway.present
-    assert terway.capabilities == {
-        "cni_exclusive_eni": "default",
-        "datapath": "datapathv2",
-        "erdma": "true",
-        "has_cilium_chainer": "true",
-    }
+    assert terway.capabilities == {"cni_exclusive_eni": "default", "datapath": "datapathv2", "erdma": "true"}
     assert terway.missing == ()
     assert terway.bpffs
     assert terway.device_plugins == ("1700000000-erdma-eni.sock", "kubelet.sock")

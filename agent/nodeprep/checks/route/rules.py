@@ -9,7 +9,7 @@ from nodeprep.facts.alibaba import eni_tables
 from nodeprep.facts.alibaba.eni_tables import FIRST, FROM_POD, LAST, TO_POD, EniTables
 from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.alibaba.terway import Terway
-from nodeprep.facts.kubernetes.cluster import Cluster, Pod
+from nodeprep.facts.kubernetes.cluster import OWN_ENI, Cluster, Pod
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.network.routes import MAIN, Routes
 from nodeprep.model import (
@@ -27,7 +27,7 @@ from nodeprep.model import (
 )
 
 # Set by Terway's webhook on pods that get an ENI of their own: those have no rules.
-OWN_ENI, OWN_RESOURCES = "k8s.aliyun.com/pod-eni", ("aliyun/eni", "aliyun/member-eni")
+OWN_RESOURCES = ("aliyun/eni", "aliyun/member-eni")
 RULES_IN_MESSAGE = 3  # of a kind in one message
 
 

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from nodeprep.facts.alibaba.terway import Terway
-from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.kubernetes.cluster import SUFFICIENT_IP, Cluster
 from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 from nodeprep.values import Value
-
-CONDITION = "SufficientIP"
 
 
 class Want(Value):
@@ -26,7 +24,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     if not seen[Terway].present:
         return
     node, limit = seen[Cluster].node, seen[Want].heartbeat
-    condition = next((one for one in node.conditions if one.type == CONDITION), None)
+    condition = next((one for one in node.conditions if one.type == SUFFICIENT_IP), None)
     if condition is None:  # not every Terway writes it
         return
     said = f"{condition.reason}: {condition.message[:200]}"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.terway import Terway
-from nodeprep.facts.kubernetes.cluster import Cluster, Container, Pod
+from nodeprep.facts.kubernetes.cluster import TERWAY_APPS, Cluster, Container, Pod
 from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
-APPS = ("terway-eniip", "terway-eni")  # the DaemonSets: today's, and the one of exclusive ENIs before Terway 1.11
 LOGS_COMMAND = "kubectl -n kube-system logs {pod} -c {container} --previous"
 # What terway-init says when it refuses this node, each with its reason and what helps; a restart helps none of them.
 REFUSALS = {
@@ -23,7 +22,11 @@ REFUSALS = {
 def judge(seen: Seen) -> Iterator[Verdict]:
     if not seen[Terway].present or seen[Cluster].node.ignored_by_terway:
         return
-    pods = [pod for pod in seen[Cluster].pods if pod.labels.get("app") in APPS and not pod.deleted and not pod.finished]
+    pods = [
+        pod
+        for pod in seen[Cluster].pods
+        if pod.labels.get("app") in TERWAY_APPS and not pod.deleted and not pod.finished
+    ]
     yield verdict(pods, seen[Cluster].node.name)
 
 

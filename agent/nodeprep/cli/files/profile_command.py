@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -154,17 +156,26 @@ def check_files(files: Iterable[str]) -> int:
     return code
 
 
-def write(text: str, output: str | None) -> None:
-    """To a file, or to stdout if no file is named. Raises UsageError."""
+def write(text: str, output: str | None, *, private: bool = False) -> None:
+    """To a file, or to stdout if no file is named. A `private` file is its owner's alone (0600). Raises UsageError."""
     if output is None:
         if sys.stdout is None:
             raise UsageError("stdout is closed; -o FILE names a file")
         terminal.put(text.rstrip("\n"))
         return
     try:
-        Path(output).write_text(text, encoding="utf-8")
+        with open(output, "w", encoding="utf-8", opener=_private if private else None) as file:
+            file.write(text)
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot write {output!r}: {getattr(error, 'strerror', error)}") from error
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file for its owner alone, whoever could read it before. Anything else, such as a pipe, stays as it is."""
+    opened = os.open(path, flags, 0o600)
+    if stat.S_ISREG(os.fstat(opened).st_mode):
+        os.fchmod(opened, 0o600)
+    return opened
 
 
 def _profile(look: Look, at: NodePlace, name: str | None) -> Profile:

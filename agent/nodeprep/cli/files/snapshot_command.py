@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nodeprep import facts, snapshot
 from nodeprep.assessment import Assessment
+from nodeprep.checks.klog import nic as klog_nic
 from nodeprep.cli import duration, place, terminal
 from nodeprep.cli.check import assessments
 from nodeprep.cli.check.look_pair import LookPair
@@ -13,6 +14,7 @@ from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.place import NodePlace
 from nodeprep.cli.usage import UsageError
 from nodeprep.codec import CodecError
+from nodeprep.config import wants
 from nodeprep.doors import clock
 from nodeprep.doors.files.reader import Files
 from nodeprep.facts.machine.system import System
@@ -39,7 +41,7 @@ def run(
     assessment = assessments.of_node(profile, config, clock.today())
     at = place.place(root, host_root, cluster)
     taken = take(assessment, at, duration.seconds("--settle", settle))
-    profile_command.write(snapshot.dumps(taken), output)
+    profile_command.write(snapshot.dumps(taken), output, private=True)
     looks = "1 look" if len(taken.looks) == 1 else f"{len(taken.looks)} looks"
     terminal.complain(f"recorded {looks} at {at.where}, profile {taken.profile['name']} ({taken.chosen_by})")
     return 0
@@ -80,6 +82,8 @@ def _snapshot(
 ) -> Snapshot:
     node = looks[-1].get(System)
     name = raw(node)["name"] if node else ""
+    numbers = wants.wants(selection.profile).values()
+    userspace = any(isinstance(one, klog_nic.Want) and one.accept_userspace for one in numbers)
     return Snapshot(
         node=name if isinstance(name, str) else "",
         when=clock.utc(),
@@ -88,7 +92,7 @@ def _snapshot(
         profile=snapshot.recorded(selection.profile),
         chosen_by=selection.chosen_by,
         settle=settle,
-        looks=tuple(snapshot.observed(look) for look in looks),
+        looks=tuple(snapshot.observed(look, userspace=userspace) for look in looks),
         waivers=assessment.settings.waivers,
         missing_hardware=selection.missing_hardware,
         by_hardware=selection.by_hardware,

@@ -17,6 +17,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from nodeprep import redaction
 from nodeprep.doors import clock
 from nodeprep.model import CannotLook, Unreadable, Why
 from nodeprep.values import Value, redacted
@@ -120,7 +121,7 @@ class ExecPlugin:
             lines = complaint.decode(errors="replace").split("\n")
             last = next((line.strip() for line in reversed(lines) if line.strip()), "without a word")
             kind = Why.MISSING_TOOL if child.returncode in CANNOT_START else Why.IO_ERROR
-            raise self._blind(kind, f"ended with {child.returncode}: {last[:WORDS]}")
+            raise self._blind(kind, f"ended with {child.returncode}: {redaction.masked(last)[:WORDS]}")
         return said
 
     def _read(self, said: bytes) -> Credential:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode
 
-from nodeprep import __version__
+from nodeprep import __version__, redaction
 from nodeprep.doors import clock
 from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, CONNECT, READ, WORDS, ApiResponse, Broken, Peer, Wire
 from nodeprep.model import CannotLook, Unreadable, Why
@@ -71,11 +71,12 @@ class ApiAccess(Value):
         except CannotLook as cannot:
             return cannot.blind
         except OSError as error:
-            words = error.strerror or str(error)
-            return Unreadable(Why.IO_ERROR, error.filename or self.peer.url, error.errno, words[:WORDS])
+            words, server = redaction.masked(error.strerror or str(error)), redaction.masked(self.peer.url)
+            return Unreadable(Why.IO_ERROR, error.filename or server, error.errno, words[:WORDS])
         except (ImportError, ValueError) as error:
             kind = Why.MALFORMED if isinstance(error, ValueError) else Why.MISSING_TOOL
-            return Unreadable(kind, self.peer.url, detail=str(error)[:WORDS])
+            server, words = redaction.masked(self.peer.url), redaction.masked(str(error))
+            return Unreadable(kind, server, detail=words[:WORDS])
         return wire, {**who, "Accept": "application/json", "User-Agent": f"nodeprep/{__version__}"}
 
 
@@ -110,7 +111,7 @@ class ApiReader:
 
     def __init__(self, access: ApiAccess, seconds: float = OBSERVATION_TIMEOUT_SECONDS) -> None:
         self.node = access.node
-        self.server = access.peer.url
+        self.server = redaction.masked(access.peer.url)
         self.lost: Unreadable | None = None
         self.now = datetime.fromisoformat(clock.utc()).timestamp()
         self._wire: Wire | None = None
@@ -183,7 +184,7 @@ def _read(answer: ApiResponse, what: str) -> Object | Unreadable:
         told = None
     if answer.status != 200:
         said = told.get("message") if isinstance(told, dict) else None
-        words = f": {said[:WORDS]}" if isinstance(said, str) else ""
+        words = f": {redaction.masked(said)[:WORDS]}" if isinstance(said, str) else ""
         # A status below 400 is a redirect. No API server sends one, and we never follow one with our credentials.
         kind = Why.IO_ERROR if answer.status >= 400 else Why.MALFORMED
         return Unreadable(kind, what, detail=f"HTTP {answer.status}{words}")

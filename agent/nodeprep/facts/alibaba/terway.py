@@ -43,6 +43,10 @@ class UnixSocket(Shown):
 CAPABILITY, ENI_ONLY = "cni_exclusive_eni", "eniOnly"  # Terway pkg/utils/nodecap, types/k8s.go
 
 
+# What checks ask the file for (Terway pkg/utils/nodecap); the rest of it stays on the node.
+CAPABILITY_KEYS = (CAPABILITY, "datapath", "erdma")
+
+
 def is_eni_only(word: str) -> bool:
     """Whether a label or capability says exclusive ENIs: Terway knows this one word, in any case."""
     return word.lower() == ENI_ONLY.lower()
@@ -52,9 +56,10 @@ def is_eni_only(word: str) -> bool:
 class Terway(Shown):
     """`present` is whether this node's CNI is Terway: by its configuration, binary or directories.
 
-    `capabilities` are the words of /var/run/eni/node_capabilities, None where there is no such file. `missing` are the
-    directories that Terway needs and that are not there. The sockets are None in a dead tree, and where Terway is not
-    present: there nobody is asked. `device_plugins` are the names of the kubelet's sockets for them.
+    `capabilities` are the words of /var/run/eni/node_capabilities that checks ask for, None where there is no such
+    file. `missing` are the directories that Terway needs and that are not there. The sockets are None in a dead tree,
+    and where Terway is not present: there nobody is asked. `device_plugins` are the names of the kubelet's
+    sockets for them.
     """
 
     at: float
@@ -130,12 +135,13 @@ def _chain(configured: Cni) -> tuple[str, ...]:
 
 
 def _capabilities(files: Files) -> Mapping[str, str] | None | Unreadable:
-    """The file's `key = value` lines: INI without a section, as Terway writes it."""
+    """The file's `key = value` lines of the known keys: INI without a section, as Terway writes it."""
     text = files.text(CAPABILITIES)
     if not isinstance(text, str):
         return text
     lines = (line.partition("=") for line in text.splitlines() if line[:1] not in "#;[")
-    return {key.strip(): value.strip().strip("\"'`") for key, separator, value in lines if separator}
+    words = {key.strip(): value.strip().strip("\"'`") for key, separator, value in lines if separator}
+    return {key: value for key, value in words.items() if key in CAPABILITY_KEYS}
 
 
 def _missing(files: Files) -> tuple[str, ...] | Unreadable:

@@ -18,6 +18,17 @@ IGNORED = "k8s.aliyun.com/ignore-by-terway"
 LINGJUN = "alibabacloud.com/lingjun-worker"
 TRUNK = "k8s.aliyun.com/trunk-on"
 INSTANCE_TYPE = "alibabacloud.com/instance-type-info"
+OWN_ENI = "k8s.aliyun.com/pod-eni"  # on a pod that has an ENI or a VLAN of its own
+TERWAY_APPS = ("terway-eniip", "terway-eni")  # DaemonSets: today's, and that of exclusive ENIs before Terway 1.11
+SUFFICIENT_IP = "SufficientIP"  # Terway's condition of the Node
+
+# What checks ask for, by name; values of other names stay with the API server.
+NODE_LABELS = (EXCLUSIVE, IGNORED, LINGJUN, "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type")
+NODE_ANNOTATIONS = (TRUNK, INSTANCE_TYPE)
+NODE_CONDITIONS = (SUFFICIENT_IP,)
+INSTANCE_NUMBERS = ("EniQuantity", "EniTotalQuantity")  # of INSTANCE_TYPE, which is JSON
+POD_LABELS = ("app", "tier")
+POD_ANNOTATIONS = (OWN_ENI,)
 
 DOMAINS = ("k8s.aliyun.com", "alibabacloud.com")  # of Terway's labels and annotations
 # ECS "cn-wulanchabu.i-xxxx", Lingjun "e01-ow037ccv4ux" (Terway docs/ecs.md and linjun.md); others are URLs: "aws:///...".
@@ -37,7 +48,10 @@ class StatedCondition(Shown):
 
 @shown
 class KubeNode(Shown):
-    """The Node object. `annotations` are those of k8s.aliyun.com and alibabacloud.com only.
+    """The Node object. `annotations` are those that checks ask for (NODE_ANNOTATIONS).
+
+    Others of k8s.aliyun.com and alibabacloud.com are there without a value. `conditions` are NODE_CONDITIONS. `labels`
+    are whole, because a rule of the configuration may name any; a snapshot keeps NODE_LABELS of them.
 
     `capacity` and `allocatable` are quantities as Kubernetes writes them ("1k", "8").
     """
@@ -72,6 +86,8 @@ class KubeNode(Shown):
 
     def limit(self, key: str) -> int | None:
         """A number of the ECS instance type, such as EniQuantity; None where the annotation does not say."""
+        if key not in INSTANCE_NUMBERS:
+            raise KeyError(key)
         try:
             value = json.loads(self.annotations.get(INSTANCE_TYPE, "")).get(key)
         except (ValueError, AttributeError):
@@ -83,8 +99,8 @@ class KubeNode(Shown):
 class Container(Shown):
     """A container's status; `init` for an init container.
 
-    `state` is "running", "waiting: REASON" or "terminated: REASON". `message` is why it ended or waits; it is kept of
-    containers in kube-system only.
+    `state` is "running", "waiting: REASON" or "terminated: REASON". `message` is why it ended or waits, with `***` for
+    what looks like a secret; it is kept of the init containers of Terway only.
     """
 
     name: str
@@ -120,7 +136,9 @@ class Owner(Shown):
 
 @shown
 class Pod(Shown):
-    """A pod of this node. `requests` are its extended resources (those with a slash) summed over its containers.
+    """A pod of this node. `labels` and `annotations` are those that checks ask for (POD_LABELS, POD_ANNOTATIONS).
+
+    `requests` are its extended resources (those with a slash) summed over its containers.
 
     `owner` is None where nothing recreates it. `writes` are the host's paths that its containers may write to.
     """
@@ -179,7 +197,10 @@ class EniRecord(Shown):
 
 @shown
 class TerwayNode(Shown):
-    """Terway's Node record (CRD IPAM). `synced` is the seconds since it last asked the cloud, None if it never did."""
+    """Terway's Node record (CRD IPAM). `labels` says its mode only; it is empty where the record has no label.
+
+    `synced` is the seconds since it last asked the cloud, None if it never did.
+    """
 
     instance: str
     zone: str
@@ -223,8 +244,9 @@ class ErdmaRecord(Shown):
 class EniConfig(Shown):
     """The ConfigMap eni-config, merged with the one that the node's label terway-config names.
 
-    `settings` is eni_conf as JSON, its lists as tuples, without its secrets; Unreadable(malformed) with line and column
-    where it is no JSON. `name` is "kube-system/eni-config" and that of the merged one, if any.
+    `settings` are the keys of eni_conf that checks ask for (cluster_records.SETTINGS_READ), its lists as tuples. It is
+    Unreadable(malformed) with line and column where it is no JSON. `name` is "kube-system/eni-config" and that of the
+    merged one, if any.
     """
 
     name: str

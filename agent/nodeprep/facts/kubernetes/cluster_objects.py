@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
-from nodeprep.facts.kubernetes.cluster import DOMAINS, Container, KubeNode, Owner, Pod, StatedCondition, Toleration
+from nodeprep import redaction
+from nodeprep.facts.kubernetes.cluster import (
+    DOMAINS,
+    INSTANCE_NUMBERS,
+    INSTANCE_TYPE,
+    NODE_ANNOTATIONS,
+    NODE_CONDITIONS,
+    NODE_LABELS,
+    POD_ANNOTATIONS,
+    POD_LABELS,
+    TERWAY_APPS,
+    Container,
+    KubeNode,
+    Owner,
+    Pod,
+    StatedCondition,
+    Toleration,
+)
 from nodeprep.model import Unreadable, Why
+from nodeprep.pattern import Pattern
 
 T = TypeVar("T")
+QUANTITY = Pattern(r"[+-]?[0-9.]{1,30}([eE][+-]?[0-9]{1,3}|[KMGTPE]i|[numkMGTPE])?")  # as of resources
 Object = Mapping[str, Any]
 
 MESSAGE_LIMIT_CHARACTERS = 1000  # characters of a message: the kubelet keeps 4 KiB of a container's last words
-# The other annotations of a pod are not read: they may hold a manifest with secrets.
-POD_DOMAINS = (*DOMAINS, "network.alibabacloud.com", "k8s.v1.cni.cncf.io", "v1.multus-cni.io")
-SYSTEM = "kube-system"  # only of its containers the last words are kept: others' may be anything
+SYSTEM = "kube-system"  # where Terway's pods are
 # k8s.io/apimachinery/pkg/api/resource: extended resources are whole numbers, which it shortens
 SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 
@@ -78,18 +96,19 @@ def node(told: Object, now: float) -> KubeNode:
         provider_id=field(told, str, "spec", "providerID"),
         address=inside[0] if inside else "",
         labels=words(metadata, "labels"),
-        annotations=_of(DOMAINS, words(metadata, "annotations")),
-        capacity=words(told, "status", "capacity"),
-        allocatable=words(told, "status", "allocatable"),
+        annotations=_annotations(words(metadata, "annotations")),
+        capacity=_quantities(words(told, "status", "capacity")),
+        allocatable=_quantities(words(told, "status", "allocatable")),
         conditions=tuple(
             StatedCondition(
                 type=field(one, str, "type"),
                 status=field(one, str, "status"),
                 reason=field(one, str, "reason"),
-                message=field(one, str, "message")[:MESSAGE_LIMIT_CHARACTERS],
+                message=said(field(one, str, "message")),
                 age=age(field(one, str, "lastHeartbeatTime"), now),
             )
             for one in field(told, list, "status", "conditions")
+            if field(one, str, "type") in NODE_CONDITIONS
         ),
     )
 
@@ -97,7 +116,8 @@ def node(told: Object, now: float) -> KubeNode:
 def pod(told: Object) -> Pod:
     metadata, status = field(told, dict, "metadata"), field(told, dict, "status")
     namespace = field(metadata, str, "namespace")
-    conditions = field(status, list, "conditions")
+    conditions, labels = field(status, list, "conditions"), words(metadata, "labels")
+    terway = namespace == SYSTEM and labels.get("app") in TERWAY_APPS
     addresses = [field(one, str, "ip") for one in field(status, list, "podIPs")] or [field(status, str, "podIP")]
     return Pod(
         namespace=namespace,
@@ -108,11 +128,11 @@ def pod(told: Object) -> Pod:
         host_network=field(told, bool, "spec", "hostNetwork"),
         deleted=bool(field(metadata, str, "deletionTimestamp")),
         addresses=tuple(filter(None, addresses)),
-        labels=words(metadata, "labels"),
-        annotations=_of(POD_DOMAINS, words(metadata, "annotations")),
+        labels=_of(POD_LABELS, labels),
+        annotations=_of(POD_ANNOTATIONS, words(metadata, "annotations")),
         requests=_requests(field(told, list, "spec", "containers")),
         containers=tuple(
-            _container(one, init=init, system=namespace == SYSTEM)
+            _container(one, init=init, speaks=init and terway)
             for key, init in (("initContainerStatuses", True), ("containerStatuses", False))
             for one in field(status, list, key)
         ),
@@ -146,8 +166,41 @@ def _writes(spec: Object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(str, paths)))
 
 
-def _of(domains: tuple[str, ...], annotations: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in annotations.items() if key.partition("/")[0] in domains}
+def said(message: str) -> str:
+    """A message as it is kept: its beginning, without what looks like a secret."""
+    return redaction.masked(message)[:MESSAGE_LIMIT_CHARACTERS]
+
+
+def judged_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels of a Node as checks need them; of others in Alibaba Cloud's domains only that they are there."""
+    return {key: "" for key in labels if key.partition("/")[0] in DOMAINS} | _of(NODE_LABELS, labels)
+
+
+def _annotations(found: Mapping[str, str]) -> dict[str, str]:
+    known = {key: "" for key in found if key.partition("/")[0] in DOMAINS} | _of(NODE_ANNOTATIONS, found)
+    if INSTANCE_TYPE in known:
+        known[INSTANCE_TYPE] = _numbers(known[INSTANCE_TYPE])
+    return known
+
+
+def _numbers(text: str) -> str:
+    """The numbers that are asked for of a JSON object, as JSON; "" for what is none."""
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    numbers = (
+        {key: told[key] for key in INSTANCE_NUMBERS if type(told.get(key)) is int} if isinstance(told, dict) else {}
+    )
+    return json.dumps(numbers)
+
+
+def _quantities(found: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in found.items() if QUANTITY.fullmatch(value)}
+
+
+def _of(names: tuple[str, ...], found: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in found.items() if key in names}
 
 
 def _requests(containers: list[Any]) -> dict[str, int]:
@@ -169,17 +222,17 @@ def whole(quantity: str) -> int | None:
     return int(digits) * factor if factor and digits.isascii() and digits.isdigit() and len(digits) <= 18 else None
 
 
-def _container(told: object, *, init: bool, system: bool) -> Container:
+def _container(told: object, *, init: bool, speaks: bool) -> Container:
     state, last = field(told, dict, "state"), field(told, dict, "lastState")
     name = next((one for one in ("running", "waiting", "terminated") if state.get(one) is not None), "waiting")
     reason = field(state, str, name, "reason")
     # A container that is restarted again and again is waiting. Its last words say why.
-    said = field(state, str, "terminated", "message") or field(last, str, "terminated", "message")
+    ended = field(state, str, "terminated", "message") or field(last, str, "terminated", "message")
     return Container(
         name=field(told, str, "name"),
         init=init,
         ready=field(told, bool, "ready"),
         restarts=field(told, int, "restartCount"),
         state=f"{name}: {reason}" if reason else name,
-        message=(said or field(state, str, "waiting", "message"))[:MESSAGE_LIMIT_CHARACTERS] if system else "",
+        message=said(ended or field(state, str, "waiting", "message")) if speaks else "",
     )

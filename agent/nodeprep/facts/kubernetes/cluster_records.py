@@ -7,12 +7,12 @@ Raises OddObject where one has others.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
 from nodeprep.facts.kubernetes import cluster_objects
 from nodeprep.facts.kubernetes.cluster import (
+    EXCLUSIVE,
     EniAddress,
     EniConfig,
     EniRecord,
@@ -21,20 +21,30 @@ from nodeprep.facts.kubernetes.cluster import (
     PodEni,
     TerwayNode,
 )
-from nodeprep.facts.kubernetes.cluster_objects import MESSAGE_LIMIT_CHARACTERS, Object
+from nodeprep.facts.kubernetes.cluster_objects import Object
 from nodeprep.model import Unreadable, Why, guarded
 
 SETTINGS = "eni_conf"  # the key of the ConfigMap that holds Terway's settings as JSON
-SECRETS = ("secret", "access_key", "accesskey", "password", "token")  # in names of settings; none is read here
+# What checks ask for; the rest, of which credentials are a part, stays with the API server.
+SETTINGS_READ = (
+    "enable_erdma",
+    "enable_ip_prefix",
+    "ip_stack",
+    "max_pool_size",
+    "min_pool_size",
+    "security_groups",
+    "vswitches",
+)
 
 
 def terway_node(told: Object, now: float) -> TerwayNode:
     enis = cluster_objects.field(told, dict, "status", "networkInterfaces")
+    labels = cluster_objects.words(told, "metadata", "labels")
     synced = cluster_objects.field(told, str, "status", "lastSyncOpenAPITime")
     return TerwayNode(
         instance=cluster_objects.field(told, str, "spec", "nodeMetadata", "instanceID"),
         zone=cluster_objects.field(told, str, "spec", "nodeMetadata", "zoneID"),
-        labels=cluster_objects.words(told, "metadata", "labels"),
+        labels={EXCLUSIVE: labels.get(EXCLUSIVE, "")} if labels else {},
         enis=tuple(_eni(key, enis[key]) for key in sorted(enis)),
         synced=cluster_objects.age(synced, now) if synced else None,
     )
@@ -59,7 +69,7 @@ def _eni(key: str, told: object) -> EniRecord:
             for where, one in addresses.items()
         ),
         troubles=tuple(
-            f"{name}: {cluster_objects.field(one, str, 'message')}"[:MESSAGE_LIMIT_CHARACTERS]
+            cluster_objects.said(f"{name}: {cluster_objects.field(one, str, 'message')}")
             for name, one in sorted(conditions.items())
         ),
     )
@@ -105,7 +115,7 @@ def erdma(told: Object) -> ErdmaRecord:
                 mac=cluster_objects.field(one, str, "mac").lower(),
                 primary=cluster_objects.field(one, bool, "isPrimaryENI"),
                 status=cluster_objects.field(states.get(eni, {}), str, "status"),
-                message=cluster_objects.field(states.get(eni, {}), str, "message")[:MESSAGE_LIMIT_CHARACTERS],
+                message=cluster_objects.said(cluster_objects.field(states.get(eni, {}), str, "message")),
             )
             for one in cluster_objects.field(told, list, "spec", "devices")
         ),
@@ -121,8 +131,9 @@ def eni_config(base: Object, more: Object | None) -> EniConfig:
         told = _settings(name, text) if isinstance(text, str) else {}
         if isinstance(told, Unreadable):
             return EniConfig(" + ".join(names), guarded(told))
-        settings = _merged(settings, told)
-    return EniConfig(" + ".join(names), _without_secrets(settings))
+        settings = merged(settings, told)
+    known = settings if isinstance(settings, dict) else {}
+    return EniConfig(" + ".join(names), {key: _plain(known[key]) for key in SETTINGS_READ if key in known})
 
 
 def _name(told: Object | None) -> str:
@@ -148,7 +159,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def _merged(base: object, patch: object) -> object:
+def merged(base: object, patch: object) -> object:
     """RFC 7396: null takes a member away, an object is merged into an object, all else replaces."""
     if not isinstance(patch, dict):
         return patch
@@ -157,15 +168,18 @@ def _merged(base: object, patch: object) -> object:
         if value is None:
             kept.pop(key, None)
         else:
-            kept[key] = _merged(kept.get(key), value)
+            kept[key] = merged(kept.get(key), value)
     return kept
 
 
-def _without_secrets(settings: object) -> Any:
-    if isinstance(settings, Mapping):
-        return {key: _without_secrets(value) for key, value in settings.items() if not _is_secret(key)}
-    return tuple(_without_secrets(one) for one in settings) if isinstance(settings, list) else settings
+def _plain(value: object) -> object:
+    """A setting as checks ask for it: a value, a list of values, or lists by name. What nests deeper is only there."""
+    if isinstance(value, dict):
+        return {str(key): _flat(one) for key, one in value.items()}
+    return _flat(value)
 
 
-def _is_secret(key: str) -> bool:
-    return any(word in key.lower() for word in SECRETS)
+def _flat(value: object) -> object:
+    if isinstance(value, list):
+        return tuple(one if isinstance(one, str | int | float | None) else True for one in value)
+    return bool(value) if isinstance(value, dict) else value

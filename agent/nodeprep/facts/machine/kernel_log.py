@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nodeprep import redaction
 from nodeprep.facts.machine.pci import ADDRESS
 from nodeprep.model import Fact, Shown, Topic, Unreadable, shown
 from nodeprep.pattern import Pattern
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 WARNING = 4  # include/linux/kern_levels.h; smaller numbers are worse
 LINES_LIMIT = 5000  # lines; the newest count
+# What repeats the command line or a part of it: init/main.c, kernel/params.c, lib/cmdline.c.
+PARAMETERS_ECHO = Pattern(r"[Cc]ommand line|invalid for parameter|Malformed early option|Unknown (?:boot|kernel) ")
 IN_TEXT = Pattern(rf"(?<![0-9a-f]){ADDRESS.pattern}(?![0-9a-f])")
 # What the kernel prints when a device is set up again. Earlier lines about this device no longer count.
 PROBE_LINE = Pattern(
@@ -29,7 +32,10 @@ PROBE_LINE = Pattern(
 
 @shown
 class KernelLogLine(Shown):
-    """One line. `number` only grows within a boot; `from_kernel` is False for what a process wrote into the log."""
+    """One line. `number` only grows within a boot; `from_kernel` is False for what a process wrote into the log.
+
+    `text` has `***` in the place of what looks like a secret.
+    """
 
     number: int
     at: float
@@ -70,13 +76,16 @@ def observe(host: Host) -> KernelLog | Unreadable:
     if isinstance(records, Unreadable):
         return records
     lines = (
-        KernelLogLine(one.number, one.at, one.level, one.facility == 0, one.text) for one in records[-LINES_LIMIT:]
+        KernelLogLine(one.number, one.at, one.level, one.facility == 0, redaction.masked(one.text))
+        for one in records[-LINES_LIMIT:]
     )
     return KernelLog(host.now(), tuple(lines))
 
 
 def speaks(record: KmsgRecord) -> bool:
-    """Whether a record can speak of a device."""
+    """Whether a record can speak of a device; one that repeats the kernel's parameters holds what these hold."""
+    if PARAMETERS_ECHO.search(record.text):
+        return False
     return record.level <= WARNING or IN_TEXT.search(record.text) is not None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nodeprep import redaction
 from nodeprep.model import Fact, Shown, Unreadable, Why, guarded, shown
 from nodeprep.pattern import Pattern
 
@@ -20,7 +21,7 @@ ASKED_MOUNTS_LIMIT = 256  # file systems at most; they are asked at the same tim
 
 @shown
 class Mount(Shown):
-    """A mount point with its type and source.
+    """A mount point with its type and source. The source is without the user and password that it may name.
 
     `device` is the file system's major:minor, the same for all its mounts, and `root` which directory of it is mounted.
     `answer` is "" if it answered or was not asked, else what went wrong.
@@ -52,7 +53,15 @@ def observe(host: Host) -> Mounts | Unreadable:
     if isinstance(rows, Unreadable):
         return rows
     found = [
-        Mount(row.point, row.kind, row.source, row.device, row.root, bool(REMOTE_TYPES.fullmatch(row.kind)), "")
+        Mount(
+            row.point,
+            row.kind,
+            redaction.without_userinfo(row.source),
+            row.device,
+            row.root,
+            bool(REMOTE_TYPES.fullmatch(row.kind)),
+            "",
+        )
         for row in rows
     ]
     return Mounts(host.now(), _asked(host, found) if host.live else tuple(found))

@@ -198,7 +198,7 @@ def network_in(value: object, *, chain: bool) -> CniNetwork:
         raise NotJson(f"cniVersion is {_shown(version)}: a text is wanted")
     listed = value.get("plugins") if chain else [value]
     if not isinstance(listed, list) or not listed:
-        raise NotJson(f"plugins is {_shown(listed)}: a list of plugins is wanted")
+        raise NotJson(f"plugins is {_kind(listed)}: a list of plugins is wanted")
     plugins = [_plugin(one, f"plugins[{index}]" if chain else "the file") for index, one in enumerate(listed)]
     delegates = [inner for index, one in enumerate(listed) for inner in _delegates(one, f"plugins[{index}]")]
     if len(plugins) + len(delegates) > PLUGINS_LIMIT:
@@ -208,7 +208,7 @@ def network_in(value: object, *, chain: bool) -> CniNetwork:
 
 def _plugin(value: object, place: str) -> CniPlugin:
     if not isinstance(value, dict):
-        raise NotJson(f"{place} is {_shown(value)}: a plugin is wanted")
+        raise NotJson(f"{place} is {_kind(value)}: a plugin is wanted")
     kind = _type(value, place)
     options = ((key, one) for key, one in value.items() if key in OPTIONS and isinstance(one, str | int))
     return CniPlugin(kind, tuple((key, one) for key, one in options if len(str(one)) <= OPTION_LIMIT_CHARACTERS))
@@ -245,10 +245,15 @@ def _delegates(value: dict[str, object], place: str) -> Iterator[str]:
 
 
 def _shown(value: object) -> str:
-    """A value as a message shows it, without its content, which may be secret."""
-    if value and isinstance(value, dict | list):
-        return "an object" if isinstance(value, dict) else "a list"
-    return "missing" if value is None else repr(value)[:40]
+    """A name or type as a message shows it."""
+    return repr(value)[:40] if isinstance(value, str) else _kind(value)
+
+
+def _kind(value: object) -> str:
+    """What a value is, and never the value: it may be secret."""
+    if isinstance(value, dict | list):
+        return f"{'an' if value else 'an empty'} object" if isinstance(value, dict) else "a list" if value else "[]"
+    return "missing" if value is None else "a text" if isinstance(value, str) else f"{value!r:.40}"
 
 
 def _binaries(files: Files, paths: tuple[str, ...], types: tuple[str, ...]) -> tuple[Binary, ...] | Unreadable:

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from nodeprep.model import Fact, Shown, Unreadable, guarded, not_recorded, shown
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -21,6 +22,9 @@ DIRECTORIES = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/us
 # systemd-sysctl does not read this one (Debian and RHEL link /etc/sysctl.d/99-sysctl.conf to it); procps does, last.
 SYSCTL_CONF = "/etc/sysctl.conf"
 SYSTEMD = ("/usr/lib/systemd/systemd-sysctl", "/lib/systemd/systemd-sysctl")
+# What checks ask for at the next boot. Lines on other keys stay on the node.
+JUDGED_KEYS = (*(path.replace("/", ".") for path in SINGLE_SETTINGS), *(f"net.ipv4.conf.*.{one}" for one in PER_LINK))
+NUMBER = Pattern(r"[+-]?[0-9]{1,20}")
 GLOBS = frozenset("*?[")
 
 
@@ -28,7 +32,8 @@ GLOBS = frozenset("*?[")
 class Persisted(Shown):
     """A line of a sysctl.d file that counts: `key` is dotted, as `sysctl` prints it, and may hold a glob.
 
-    `value` is "" for a line that only keeps globs off its key ("-net.ipv4.conf.eth0.rp_filter").
+    `value` is "no number" where it is none. It is "" for a line that only keeps globs off its key
+    ("-net.ipv4.conf.eth0.rp_filter").
     """
 
     key: str
@@ -45,7 +50,8 @@ class Persisted(Shown):
 class Sysctls(Shown):
     """`live` by dotted key, such as "net.ipv4.conf.eth0.rp_filter"; an interface's own dots are kept.
 
-    `persisted` are the lines of all sysctl.d directories that take effect, in the order of systemd-sysctl.
+    `persisted` are the lines of all sysctl.d directories that take effect on a judged key, in the order of
+    systemd-sysctl.
     """
 
     at: float
@@ -158,7 +164,19 @@ def lines_of(file: str, text: str) -> Iterator[Persisted]:
         key, given, value = line.removeprefix("-").partition("=")
         # "-key" takes the key out of globs, "-key=value" sets it and does not mind if that fails.
         if (given and value.strip()) or (not given and line.startswith("-")):
-            yield Persisted(dotted(key.strip()), value.strip(), file, number)
+            name, said = dotted(key.strip()), value.strip()
+            if is_judged(name):
+                yield Persisted(name, said if not said or NUMBER.fullmatch(said) else "no number", file, number)
+
+
+def is_judged(key: str) -> bool:
+    """Whether a line's key, which may be a glob, can be one of JUDGED_KEYS."""
+    parts = _parts(key)
+    return any(
+        len(parts) == len(wanted)
+        and all(fnmatchcase(b, a) or fnmatchcase(a, b) for a, b in zip(parts, wanted, strict=True))
+        for wanted in map(_parts, JUDGED_KEYS)
+    )
 
 
 def dotted(key: str) -> str:
