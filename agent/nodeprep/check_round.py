@@ -24,6 +24,7 @@ from nodeprep.model import (
     NODE,
     NOTHING_HERE,
     OTHER_PLATFORM,
+    SEVERAL,
     SILENT_DEVICE,
     CannotLook,
     Check,
@@ -40,6 +41,7 @@ from nodeprep.model import (
     Waived,
     Why,
     cannot_look,
+    grouped,
     raw,
 )
 from nodeprep.values import Value, replace
@@ -265,10 +267,14 @@ def fold(findings: Iterable[Finding], after: Mapping[str, tuple[str, ...]]) -> t
     causes = {check: fault_causes.ancestors(check, after) for check in after}
     failed = [finding for finding in found if finding.status is Status.FAIL]
     order = list(after)
+    places = grouped(range(len(failed)), lambda number: failed[number].subject.place)
 
     def explaining(finding: Finding) -> list[Finding]:
-        known = causes.get(finding.check, set())
-        near = [one for one in failed if one.check in known and fault_causes.explains(one.subject, finding.subject)]
+        known, place = causes.get(finding.check, set()), finding.subject.place
+        around = [number for one in {place, NODE.place} for number in places.get(one, ())]
+        everywhere = place in (NODE.place, SEVERAL.place)
+        others = failed if everywhere else [failed[number] for number in sorted(around)]
+        near = [one for one in others if one.check in known and fault_causes.explains(one.subject, finding.subject)]
         return near if finding.verdict.lack is None else _enough(near, finding.verdict.lack)
 
     def waiver(finding: Finding, near: list[Finding]) -> Waived | None:

@@ -6,7 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar, cast
 
-from nodeprep.shown import NO_ACCESS, CannotLook, Shown, Unreadable, Why, excluded, guarded, not_recorded, raw, shown
+from nodeprep.shown import (
+    NO_ACCESS,
+    CannotLook,
+    Shown,
+    Unreadable,
+    Why,
+    derived,
+    excluded,
+    grouped,
+    guarded,
+    not_recorded,
+    raw,
+    shown,
+)
 from nodeprep.values import Value, field
 
 __all__ = [
@@ -37,8 +50,10 @@ __all__ = [
     "Waived",
     "Why",
     "cannot_look",
+    "derived",
     "excluded",
     "filled",
+    "grouped",
     "guarded",
     "not_recorded",
     "raw",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cast, dataclass_transform
 
 from nodeprep.values import Value
 
 T = TypeVar("T")
+K = TypeVar("K")
 NOT_RECORDED = "not recorded"
 EXCLUDED = "excluded by the configuration"
 NO_ACCESS = "no access was given: --kubeconfig FILE --node NAME"
@@ -79,9 +80,10 @@ class Shown:
     for a value. The other fields stay readable. `raw` gives every field as it is.
     """
 
-    __slots__ = ("_blind",)
+    __slots__ = ("_blind", "_derived")
     defaults: ClassVar[Mapping[str, Any]] = {}
     _blind: Mapping[str, Unreadable]
+    _derived: dict[str, Any]
 
     if not TYPE_CHECKING:  # mypy takes the constructor from the fields (dataclass_transform)
 
@@ -100,7 +102,7 @@ class Shown:
             object.__setattr__(self, "_blind", blind)
 
         def __getattr__(self, name: str) -> Any:
-            if name != "_blind" and name in self._blind:
+            if name not in ("_blind", "_derived") and name in self._blind:
                 raise CannotLook(self._blind[name])
             raise AttributeError(f"{type(self).__name__} has no {name!r}")
 
@@ -123,6 +125,35 @@ class Shown:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in raw(self).items())})"
+
+
+class derived(Generic[T]):  # noqa: N801 - used as `property` is
+    """A property of a Shown class that is computed once, such as an index of its things: what was shown never changes.
+
+    It is no field: it is neither compared nor recorded.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute = compute
+        self.name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, thing: Any, owner: type) -> T:
+        try:
+            known = thing._derived  # noqa: SLF001 - a part of Shown
+        except AttributeError:
+            object.__setattr__(thing, "_derived", known := {})
+        if self.name not in known:
+            known[self.name] = self.compute(thing)
+        return cast(T, known[self.name])
+
+
+def grouped(things: Iterable[T], key: Callable[[T], K]) -> dict[K, tuple[T, ...]]:
+    """Things by what they have in common, in their order: looked up for each device where a search would take long."""
+    found: dict[K, list[T]] = {}
+    for thing in things:
+        found.setdefault(key(thing), []).append(thing)
+    return {one: tuple(of) for one, of in found.items()}
 
 
 @dataclass_transform(eq_default=False, frozen_default=True)

@@ -11,7 +11,7 @@ from nodeprep.facts.expected.inventory import PEERS, Expectancy, Expected
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.machine.system import System
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, grouped, raw
 from nodeprep.values import Value
 
 # Gb/s that a lane carries at so many GT/s, encoding taken off (include/linux/pci.h, PCIE_SPEED2MBS_ENC).
@@ -34,18 +34,30 @@ class LinkWish(Value):
         return missed
 
 
+class Likes(Value):
+    """What most NICs of one kind have in common."""
+
+    width: Expectancy[Any] | None
+    speed: Expectancy[Any] | None
+
+    @classmethod
+    def of(cls, nics: tuple[PciDevice, ...]) -> Likes:
+        return cls(majority(nics, "width"), majority(nics, "speed"))
+
+
 def judge(seen: Seen) -> Iterator[Verdict]:
     # A virtual function does not show a link of its own.
     nics = [nic for nic in seen[Pci].nics if not nic.virtual_function]
-    yield from seen.each(nics, lambda nic: verdict(nic, nics, seen))
+    likes = {mine: Likes.of(found) for mine, found in grouped(nics, lambda nic: kind(nic, seen)).items()}
+    yield from seen.each(nics, lambda nic: verdict(nic, likes[kind(nic, seen)], seen))
 
 
-def verdict(nic: PciDevice, nics: list[PciDevice], seen: Seen) -> Verdict | None:
+def verdict(nic: PciDevice, likes: Likes, seen: Seen) -> Verdict | None:
     if nic.width is None and nic.speed is None:
         return None
     system = seen.get(System)
     virtual = system.virtual if system else None
-    wish = wish_of(nic, nics, seen, emulated=bool(virtual))
+    wish = wish_of(nic, likes, seen, emulated=bool(virtual))
     carries = bandwidth(nic.width, nic.speed)
     rate = port_rate(nic, seen)
     too_slow = carries is not None and carries < rate
@@ -73,23 +85,23 @@ def link(width: int | None, speed: float | None) -> str:
     return " at ".join(filter(None, (f"x{width}" if width else "", f"{speed:g} GT/s" if speed else "")))
 
 
-def wish_of(nic: PciDevice, nics: list[PciDevice], seen: Seen, emulated: bool) -> LinkWish:
+def wish_of(nic: PciDevice, likes: Likes, seen: Seen, emulated: bool) -> LinkWish:
     expected = seen[Expected]
     width = expected.device(nic, lambda device: device.width)
     speed = expected.device(nic, lambda device: device.speed)
-    mine = kind(nic, seen)
-    likes = [] if emulated or not nic.id else [one for one in nics if kind(one, seen) == mine]
-    return LinkWish(width or majority(likes, "width"), speed or majority(likes, "speed"))
+    if emulated or not nic.id:
+        return LinkWish(width, speed)
+    return LinkWish(width or likes.width, speed or likes.speed)
 
 
 def kind(nic: PciDevice, seen: Seen) -> tuple[Any, ...]:
     """What makes two NICs comparable. The same chip sits on boards that differ: rails, and a front end with less."""
     shown = raw(nic)
-    like = next((port.like for port in seen[Rdma].ports if port.bdf == nic.address), "")
+    like = next((port.like for port in seen[Rdma].ports_at(nic.address)), "")
     return (shown["id"], shown["max_width"], shown["max_speed"], like)
 
 
-def majority(likes: list[PciDevice], field: str) -> Expectancy[Any] | None:
+def majority(likes: tuple[PciDevice, ...], field: str) -> Expectancy[Any] | None:
     values = [value for one in likes if isinstance(value := raw(one)[field], int | float)]
     for value, count in Counter(values).items():
         if len(values) >= PEERS and 2 * count > len(values):
@@ -100,7 +112,7 @@ def majority(likes: list[PciDevice], field: str) -> Expectancy[Any] | None:
 def port_rate(nic: PciDevice, seen: Seen) -> float:
     """Gb/s of the fastest of its ports. Not the sum: two ports of a board need not be full at once."""
     expected = seen[Expected]
-    ports = [port for port in seen[Rdma].ports if port.bdf == nic.address and is_own(port, nic)]
+    ports = [port for port in seen[Rdma].ports_at(nic.address) if is_own(port, nic)]
     wanted = [want.value for port in ports if (want := expected.rate(port)) is not None]
     return max([*wanted, *(port.rate for port in ports if inventory.is_active(port))], default=0.0)
 

@@ -59,7 +59,7 @@ def says(port: Port, status: Status, reason: str, message: str, times: int) -> V
 def carriers_lost(port: Port, seen: Seen, before: Seen) -> int | None:
     """How often the port's netdev, or a leg of the bond that is its netdev, lost its carrier; None if nothing tells."""
     now, then = seen.get(Links), before.get(Links)
-    counts = [lost(link, earlier(link, then)) for link in carriers(port, now)] if now and then else []
+    counts = [lost(link, then.same(link)) for link in carriers(port, now)] if now and then else []
     return max((count for count in counts if count is not None), default=None)
 
 
@@ -68,13 +68,6 @@ def carriers(port: Port, links: Links) -> tuple[Link, ...]:
     if link is None:
         return ()
     return (link, *links.legs(link.name)) if link.is_bond else (link,)
-
-
-def earlier(link: Link, links: Links) -> Link | None:
-    """The same interface in another look, under any name: a driver that is bound again makes a new one."""
-    return next(
-        (one for one in links.links if one.index == link.index and one.subject.place == link.subject.place), None
-    )
 
 
 def lost(now: Link, then: Link | None) -> int | None:

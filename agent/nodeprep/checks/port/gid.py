@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
 from nodeprep.facts.expected import inventory
@@ -10,7 +10,21 @@ from nodeprep.facts.expected.inventory import PEERS, Expected
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.gid import ROCE_V2, Gid
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import (
+    CannotLook,
+    Check,
+    Confirmation,
+    Reason,
+    Remedy,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Unreadable,
+    Verdict,
+    grouped,
+    raw,
+)
 from nodeprep.values import Value
 
 ETHERNET = "Ethernet"
@@ -18,15 +32,21 @@ IWARP = "4"  # RDMA_NODE_RNIC (include/rdma/ib_verbs.h): its one GID is made of 
 
 
 class GidContext(Value):
-    """The facts that one port is held against; `links` is None where a tree does not show them."""
+    """The facts that one port is held against; `links` is None where a tree does not show them.
+
+    `usual` says for each kind of port whether most have a routable GID.
+    """
 
     expected: Expected
     rdma: Rdma
     links: Links | None
+    usual: Mapping[str, str | None | Unreadable]
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    node = GidContext(seen[Expected], seen[Rdma], seen.get(Links))
+    kinds = grouped(seen[Rdma].ports, lambda port: port.like)
+    usual = {like: majority(ports) for like, ports in kinds.items()}
+    node = GidContext(seen[Expected], seen[Rdma], seen.get(Links), usual)
     yield from seen.each(filter(inventory.is_active, node.rdma.ports), lambda port: verdict(port, node))
 
 
@@ -72,11 +92,20 @@ def who_wants(port: Port, node: GidContext) -> str | None:
     # The addresses of a bond show up on one of its legs, and not always on the same.
     if wanted_by is None or (node.links and node.links.bond_of(port.netdev, port.bdf)):
         return None
-    return wanted_by if node.expected.is_firm(port) else majority(port, node.rdma.ports)
+    if node.expected.is_firm(port):
+        return wanted_by
+    usual = node.usual[port.like]
+    if isinstance(usual, Unreadable):
+        raise CannotLook(usual)
+    return usual
 
 
-def majority(port: Port, ports: tuple[Port, ...]) -> str | None:
-    tables = [other.gids for other in ports if other.like == port.like and other.gids is not None]
+def majority(likes: tuple[Port, ...]) -> str | None | Unreadable:
+    shown = [raw(other)["gids"] for other in likes]
+    blind = next((gids for gids in shown if isinstance(gids, Unreadable)), None)
+    if blind is not None:
+        return blind
+    tables = [gids for gids in shown if gids is not None]
     having = sum(any(gid.readable and gid.routable for gid in gids) for gids in tables)
     return f"{having} of {len(tables)} alike" if len(tables) >= PEERS and 2 * having > len(tables) else None
 

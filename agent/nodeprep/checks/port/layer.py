@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict, grouped, raw
+from nodeprep.values import Value
 
 PEERS = 4  # of the same card; with fewer, one that differs may be meant to
 
 
+class Likes(Value):
+    """Ports on the same kind of card: how many, how many of them ACTIVE, and the layers that they speak."""
+
+    count: int
+    active: int
+    layers: Mapping[object, int]
+
+    @classmethod
+    def of(cls, ports: tuple[Port, ...]) -> Likes:
+        return cls(len(ports), sum(map(inventory.is_active, ports)), Counter(raw(port)["layer"] for port in ports))
+
+
 def judge(seen: Seen) -> Iterator[Verdict]:
     expected, ports = seen[Expected], seen[Rdma].ports
-    yield from seen.each(ports, lambda port: verdict(port, expected, ports))
+    likes = {hardware: Likes.of(found) for hardware, found in grouped(ports, lambda port: port.hardware).items()}
+    yield from seen.each(ports, lambda port: verdict(port, expected, likes[port.hardware]))
 
 
-def verdict(port: Port, expected: Expected, ports: tuple[Port, ...]) -> Verdict | None:
+def verdict(port: Port, expected: Expected, likes: Likes) -> Verdict | None:
     if expected.of(port) is None and isinstance(raw(port)["layer"], Unreadable):
         return None
     shows = f"{port.where} speaks {port.layer}"
@@ -27,27 +42,21 @@ def verdict(port: Port, expected: Expected, ports: tuple[Port, ...]) -> Verdict 
             f"{shows}; {wanted.value} is wanted by {wanted.by}: the card is in the other mode (mlxconfig LINK_TYPE_P)"
         )
         return Verdict(port.subject, Status.FAIL, "WrongLayer", message, observed=port.layer, expected=wanted.value)
-    peers = [other for other in ports if other.hardware == port.hardware and other.subject != port.subject]
-    if wanted is None and is_odd_one_out(port, peers):
-        layer = peers[0].layer
-        message = f"{shows} and is not ACTIVE; its {len(peers)} likes speak {layer} and are: in the wrong mode?"
+    layer = odd_one_out(port, likes) if wanted is None else None
+    if layer is not None:
+        message = f"{shows} and is not ACTIVE; its {likes.count - 1} likes speak {layer} and are: in the wrong mode?"
         return Verdict(port.subject, Status.WARN, "OddLayer", message, observed=port.layer, expected=layer)
     return Verdict(
         port.subject, Status.OK, "Layer", shows, observed=port.layer, expected=wanted.value if wanted else ""
     )
 
 
-def is_odd_one_out(port: Port, peers: list[Port]) -> bool:
-    layers = {raw(other)["layer"] for other in peers}
-    return (
-        bool(port.hardware)
-        and len(peers) + 1 >= PEERS
-        and len(layers) == 1
-        and not isinstance(next(iter(layers)), Unreadable)
-        and port.layer not in layers
-        and not inventory.is_active(port)
-        and all(map(inventory.is_active, peers))
-    )
+def odd_one_out(port: Port, likes: Likes) -> str | None:
+    """The layer that all its likes speak and are ACTIVE by, where it speaks another and is not."""
+    if not port.hardware or likes.count < PEERS or inventory.is_active(port) or likes.active != likes.count - 1:
+        return None
+    layers = [layer for layer, count in likes.layers.items() if count > (layer == port.layer)]
+    return layers[0] if len(layers) == 1 and isinstance(layers[0], str) and layers[0] != port.layer else None
 
 
 CHECK = Check(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
@@ -13,10 +13,25 @@ from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma import payload
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.model import (
+    Check,
+    Confirmation,
+    Reason,
+    Remedy,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Unreadable,
+    Verdict,
+    grouped,
+    raw,
+)
 from nodeprep.values import Value
 
 ETHERNET = "Ethernet"
+
+Usual = Mapping[str, Expectancy[int] | None]  # by what a port is like
 
 
 class Want(Value):
@@ -37,21 +52,23 @@ class Want(Value):
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    expected = seen[Expected]
+    expected, links = seen[Expected], seen[Links]
     ports = [port for port in seen[Rdma].ports if expected.of(port) or expected.port(port, lambda one: one.mtu)]
-    yield from seen.each(ports, lambda port: verdict(port, seen))
-    judged = {link.name for port in ports if (link := seen[Links].under(port.netdev, port.bdf)) is not None}
+    kinds = grouped((port for port in ports if expected.of(port) is not None), lambda port: port.like)
+    usual = {like: majority([links.under(rail.netdev, rail.bdf) for rail in rails]) for like, rails in kinds.items()}
+    yield from seen.each(ports, lambda port: verdict(port, usual, seen))
+    judged = {link.name for port in ports if (link := links.under(port.netdev, port.bdf)) is not None}
     yield from seen.each(expected.bonds, lambda bond: None if bond.now in judged else of_bond(bond, seen))
 
 
-def verdict(port: Port, seen: Seen) -> Verdict | None:
+def verdict(port: Port, usual: Usual, seen: Seen) -> Verdict | None:
     link = seen[Links].under(port.netdev, port.bdf)
     if port.layer != ETHERNET or link is None or not is_recorded(link):
         return None
     shows = f"{port.where}: MTU of {link.name} is {payload.shown(link.mtu, port, seen[Rdma])}"
     if seen[Want].exactly:
         return exact(port, link, shows, seen)
-    wanted = asked(port, link, seen)
+    wanted = asked(port, link, usual, seen)
     if wanted is None:
         return Verdict(port.subject, Status.OK, "NothingExpected", shows, observed=str(link.mtu))
     right = link.mtu >= wanted.value if wanted.firm else link.mtu == wanted.value
@@ -112,7 +129,7 @@ def is_recorded(link: Link) -> bool:
     return not (isinstance(mtu, Unreadable) and mtu.not_recorded)
 
 
-def asked(port: Port, link: Link, seen: Seen) -> Expectancy[int] | None:
+def asked(port: Port, link: Link, usual: Usual, seen: Seen) -> Expectancy[int] | None:
     """What the profile states, or an operator's number; else what most of the like rails have."""
     expected, want = seen[Expected], seen[Want]
     stated = expected.port(port, lambda one: one.mtu)
@@ -122,15 +139,14 @@ def asked(port: Port, link: Link, seen: Seen) -> Expectancy[int] | None:
         return Expectancy(want.at_least, "port.mtu at-least", firm=True)
     if expected.is_firm(port):
         return Expectancy(want.at_least, f"{expected.by} (port.mtu at-least)", firm=True)
-    rails = [rail for rail in seen[Rdma].ports if rail.like == port.like and expected.of(rail) is not None]
-    return majority(link, [seen[Links].under(rail.netdev, rail.bdf) for rail in rails])
+    return None if link.master else usual.get(port.like)
 
 
-def majority(link: Link, links: list[Link | None]) -> Expectancy[int] | None:
+def majority(links: list[Link | None]) -> Expectancy[int] | None:
     """What most rails have in common. A bond's legs are no rails: they follow the bond."""
     mtus = [mtu for one in links if one and not one.master and isinstance(mtu := raw(one)["mtu"], int)]
     mtu, count = Counter(mtus).most_common(1)[0] if mtus else (0, 0)
-    if link.master or len(mtus) < PEERS or 2 * count <= len(mtus):
+    if len(mtus) < PEERS or 2 * count <= len(mtus):
         return None
     return Expectancy(mtu, f"{count} of {len(mtus)} alike", firm=False)
 

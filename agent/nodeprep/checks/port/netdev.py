@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
 from nodeprep.facts.expected import inventory
@@ -17,16 +18,17 @@ RUNNING = ("up", "unknown")  # IF_OPER_UNKNOWN is what drivers show that do not 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     rails = [port for port in seen[Rdma].ports if seen[Expected].of(port) is not None]
-    yield from seen.each(rails, lambda port: verdict(port, seen))
+    recorded = cache(lambda: records_netdevs(seen))
+    yield from seen.each(rails, lambda port: verdict(port, recorded, seen))
 
 
-def verdict(port: Port, seen: Seen) -> Verdict | None:
+def verdict(port: Port, recorded: Callable[[], bool], seen: Seen) -> Verdict | None:
     named = seen[Expected].port(port, lambda want: want.netdev)
     if port.layer != ETHERNET and named is None:
         return None
     link = seen[Links].under(port.netdev, port.bdf)
     if link is None:
-        return without(port, named.value if named else None, seen)
+        return without(port, named.value if named else None, recorded, seen)
     shows = f"netdev {link.name} of {port.where} is {link.operstate}"
     wants = f"it is wanted up by {seen[Expected].of(port)}"
     if port.bdf and link.bdf and link.bdf != port.bdf and not (link.master or is_eri(port, seen)):
@@ -46,22 +48,22 @@ def verdict(port: Port, seen: Seen) -> Verdict | None:
     )
 
 
-def without(port: Port, named: str | None, seen: Seen) -> Verdict | None:
+def without(port: Port, named: str | None, recorded: Callable[[], bool], seen: Seen) -> Verdict | None:
     """The verdict on a rail whose netdev is not among this namespace's interfaces."""
     live = seen[Links].addresses is not None
     shows = f"{port.where} has no netdev here ({port.netdev or named or 'its name is not shown'})"
     if live and inventory.is_active(port) and port.layer == ETHERNET:
         # Its driver takes the state from the netdev, so there is one: in the network namespace of a container.
         return Verdict(port.subject, Status.OK, "NetdevElsewhere", f"{shows}, so another network namespace holds it")
-    if not live and not others_have_one(port, seen):
+    if not live and not recorded():
         return None  # a tree that records no netdevs of RDMA ports
     message = f"{shows}; {seen[Expected].of(port)} wants this rail: see whether its driver made one (dmesg, ip -d link)"
     return Verdict(port.subject, Status.FAIL, "NoNetdev", message, observed="none", expected=named or "a netdev")
 
 
-def others_have_one(port: Port, seen: Seen) -> bool:
-    others = (other for other in seen[Rdma].ports if other.subject != port.subject and is_ethernet(other))
-    return any(seen[Links].under(other.netdev, other.bdf) for other in others)
+def records_netdevs(seen: Seen) -> bool:
+    """Whether a tree shows the netdev of any RDMA port."""
+    return any(seen[Links].under(other.netdev, other.bdf) for other in seen[Rdma].ports if is_ethernet(other))
 
 
 def is_eri(port: Port, seen: Seen) -> bool:

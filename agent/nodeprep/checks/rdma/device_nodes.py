@@ -18,6 +18,7 @@ from nodeprep.model import (
     Status,
     Subject,
     Verdict,
+    grouped,
     raw,
 )
 from nodeprep.values import Value
@@ -41,15 +42,17 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     if not devices or not (found or shown.live):
         return  # a copy that an ordinary user unpacked has no devices: only a copy with some devices can lack others
     nodes = {node.name: node for node in found}
-    verbs, mads = shown.verbs or (), shown.mads or ()
-    yield from seen.each(devices, lambda device: judge_device(device, of(device, verbs), of(device, mads), nodes))
+    verbs, mads = by_device(shown.verbs or ()), by_device(shown.mads or ())
+    yield from seen.each(
+        devices, lambda device: judge_device(device, verbs.get(device.name, ()), mads.get(device.name, ()), nodes)
+    )
     if shown.rdma_cm is not None:
         where = "the connection manager"
         yield verdict(NODE, where, 1, list(troubles("rdma_cm", shown.rdma_cm, nodes, Status.FAIL, where)))
 
 
-def of(device: RdmaDevice, entries: tuple[ClassEntry, ...]) -> tuple[ClassEntry, ...]:
-    return tuple(entry for entry in entries if raw(entry)["device"] == device.name)
+def by_device(entries: tuple[ClassEntry, ...]) -> dict[object, tuple[ClassEntry, ...]]:
+    return grouped(entries, lambda entry: raw(entry)["device"])
 
 
 def judge_device(

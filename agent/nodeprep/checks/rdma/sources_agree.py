@@ -7,7 +7,20 @@ from collections.abc import Iterator, Mapping
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.facts.rdma.rdma_netlink import NetlinkPort, RdmaNetlink
-from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict, raw
+from nodeprep.model import (
+    NODE,
+    Check,
+    Confirmation,
+    Reason,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Subject,
+    Verdict,
+    grouped,
+    raw,
+)
 from nodeprep.values import Value
 
 Key = tuple[str, int | None, str]  # device, port, what differs
@@ -32,9 +45,9 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     unseen = f"; netlink denies this user {', '.join(netlink.denied)}" if netlink.denied else ""
     subjects = {name: Subject(name, None, name) for name in netlink.devices}
     subjects |= {device.name: device.subject for device in rdma.devices}
+    about = grouped(now.items(), lambda pair: pair[0][0])
     for name, subject in subjects.items():
-        found = {key: difference for key, difference in now.items() if key[0] == name}
-        yield verdict(subject, found, earlier, unseen)
+        yield verdict(subject, dict(about.get(name, ())), earlier, unseen)
 
 
 def verdict(
@@ -56,8 +69,9 @@ def differences(seen: Seen) -> dict[Key, Difference]:
         here, there = ("sysfs", "netlink") if name in shown else ("netlink", "sysfs")
         if "GET" not in netlink.denied:
             found[name, None, "device"] = Difference(f"{here} shows it, {there} does not")
+    told = dict(netlink.guids)
     for name in sorted(set(shown) & set(netlink.devices)):
-        found |= guids(shown[name], dict(netlink.guids).get(name))
+        found |= guids(shown[name], told.get(name))
         ours = {port.number: port for port in rdma.ports if port.device == name}
         theirs = {port.number: port for port in netlink.ports if port.device == name}
         for number in sorted(set(ours) ^ set(theirs)):

@@ -52,8 +52,9 @@ def judge(seen: Seen) -> Iterator[Verdict]:
             load = Remedy("kernel_modules", {"module": "ib_uverbs"})
             yield Verdict(NODE, Status.FAIL, "VerbsNotLoaded", message, load, "no class", "ib_uverbs")
             return
-        reachable = {device.place for device in devices if device.name in owners(entries)}
-        yield from seen.each(devices, lambda device: reached(device, entries, reachable))
+        names = owners(entries)
+        reachable = {device.place for device in devices if device.name in names}
+        yield from seen.each(devices, lambda device: reached(device, names, reachable))
     yield from umads(seen)
 
 
@@ -66,23 +67,22 @@ def shows_that_verbs_are_missing(seen: Seen) -> bool:
     return shown or (bool(seen[Expected].verbs) and modules is not None and not modules.is_loaded("ib_uverbs"))
 
 
-def owners(entries: tuple[ClassEntry, ...]) -> set[object]:
-    """Names of the devices that have an entry; None or an Unreadable for an entry that does not tell."""
-    return {raw(entry)["device"] for entry in entries}
+def owners(entries: tuple[ClassEntry, ...]) -> dict[object, str]:
+    """The first entry of each device; None or an Unreadable stands for a device where the entry does not tell."""
+    return {raw(entry)["device"]: entry.name for entry in reversed(entries)}
 
 
-def reached(device: RdmaDevice, entries: tuple[ClassEntry, ...], reachable: set[str]) -> Verdict | None:
-    entry = next((entry.name for entry in entries if raw(entry)["device"] == device.name), None)
+def reached(device: RdmaDevice, names: dict[object, str], reachable: set[str]) -> Verdict | None:
+    entry = names.get(device.name)
     if entry is not None:
         return Verdict(device.subject, Status.OK, "Reachable", f"{device.where} is {entry}", observed=entry)
     if device.place in reachable:
         message = f"{device.where} is a management device beside another on its PCI function, and needs no entry"
         return Verdict(device.subject, Status.OK, "BesideAnother", message)
-    for owner in owners(entries):
+    for owner in (one for one in names if not isinstance(one, str)):
         if isinstance(owner, Unreadable):
             raise CannotLook(owner)
-        if owner is None:
-            return None  # a copy that lost what its entries point to
+        return None  # a copy that lost what its entries point to
     message = (
         f"{device.where} has no entry in /sys/class/infiniband_verbs though ib_uverbs is loaded: no process can open "
         "it; its driver did not finish, see the kernel log"

@@ -12,7 +12,7 @@ from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.job_profile import DeviceWant, PortWant, Profile
-from nodeprep.model import CannotLook, Subject
+from nodeprep.model import CannotLook, Subject, grouped
 from nodeprep.values import Value
 
 T = TypeVar("T")
@@ -210,11 +210,12 @@ def _likes(ports: tuple[Port, ...]) -> dict[str, str]:
 
 def _rates(active: tuple[Port, ...]) -> dict[str, Expectancy[float]]:
     found: dict[str, Expectancy[float]] = {}
-    for port in active:
-        rates = [rate for other in active if other.like == port.like and (rate := _rate(other)) is not None]
+    for likes in grouped(active, lambda port: port.like).values():
+        rates = [rate for other in likes if (rate := _rate(other)) is not None]
         rate, count = Counter(rates).most_common(1)[0] if rates else (0.0, 0)
         if len(rates) >= PEERS and 2 * count > len(rates):
-            found[port.subject.key] = Expectancy(rate, f"{count} of {len(rates)} alike", False)
+            wish = Expectancy(rate, f"{count} of {len(rates)} alike", False)
+            found |= {port.subject.key: wish for port in likes}
     return found
 
 
@@ -242,8 +243,8 @@ def _count(profile: Profile, ports: tuple[Port, ...]) -> tuple[dict[str, str], S
         rests_on = _fastest(rests_on, want.count)
         for kind in (_kind, _chip):
             if len(rests_on) < want.count:
-                kinds = {kind(port) for port in rests_on}
-                rests_on = [port for port in candidates if port in rests_on or kind(port) in kinds]
+                kinds, meant = {kind(port) for port in rests_on}, {port.subject.key for port in rests_on}
+                rests_on = [port for port in candidates if port.subject.key in meant or kind(port) in kinds]
     else:
         kinds_of = Counter(_kind(port) for port in candidates)
         enough = [port for port in candidates if kinds_of[_kind(port)] >= want.count]

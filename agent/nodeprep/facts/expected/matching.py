@@ -64,7 +64,8 @@ def _ports(expect: Expectation, devices: Mapping[str, str], rdma: Rdma | None) -
             alone[key] = (key, "")
         elif place in devices and f"{devices[place]}/{number}" in keys:
             held[key] = f"{devices[place]}/{number}"
-    free = tuple(Candidate(port.subject.key, port.name, "") for port in ports if port.subject.key not in held.values())
+    taken = set(held.values())
+    free = tuple(Candidate(port.subject.key, port.name, "") for port in ports if port.subject.key not in taken)
     return held | _pair(alone, free)
 
 
@@ -97,12 +98,13 @@ def _extend(
     seen: Iterable[Candidate],
     fits: Callable[[str, str, Candidate], bool],
 ) -> None:
-    free = [candidate for candidate in seen if candidate.key not in pairs.values()]
+    taken = set(pairs.values())
+    free = {candidate.key: candidate for candidate in seen if candidate.key not in taken}
     for key, (name, kind) in wanted.items():
-        found = next((one for one in free if fits(name, kind, one)), None) if key not in pairs else None
+        found = next((one for one in free.values() if fits(name, kind, one)), None) if key not in pairs else None
         if found is not None:
             pairs[key] = found.key
-            free.remove(found)
+            del free[found.key]
 
 
 def _seen_devices(pci: Pci | None, rdma: Rdma | None) -> tuple[Candidate, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nodeprep import redaction
 from nodeprep.facts.machine.pci import ADDRESS
-from nodeprep.model import Fact, Shown, Topic, Unreadable, shown
+from nodeprep.model import Fact, Shown, Topic, Unreadable, derived, shown
 from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class KernelLogLine(Shown):
     from_kernel: bool
     text: str
 
-    @property
+    @derived
     def addresses(self) -> tuple[str, ...]:
         """The PCI addresses that the line names: the device that speaks first, then those that it speaks of."""
         return tuple(IN_TEXT.findall(self.text))

@@ -14,7 +14,9 @@ from nodeprep.model import (
     Topic,
     Unreadable,
     Why,
+    derived,
     excluded,
+    grouped,
     guarded,
     not_recorded,
     raw,
@@ -134,18 +136,26 @@ class Pci(Shown):
     hidden: tuple[str, ...] = ()
 
     def at_address(self, address: str) -> PciDevice | None:
-        return next((device for device in self.devices if device.address == address), None)
+        return self._by_address.get(address)
 
-    @property
+    @derived
+    def _by_address(self) -> dict[str, PciDevice]:
+        return {device.address: device for device in reversed(self.devices)}
+
+    @derived
     def nics(self) -> tuple[PciDevice, ...]:
         return tuple(device for device in self.devices if device.is_nic)
 
     def alike(self, nic: PciDevice) -> tuple[PciDevice, ...]:
         """The physical functions with this one's id, itself included; none where it shows no id."""
         mine = nic.id
-        return tuple(one for one in self.nics if mine and raw(one)["id"] == mine and not one.virtual_function)
+        return self._physical_by_id.get(mine, ()) if mine else ()
 
-    @property
+    @derived
+    def _physical_by_id(self) -> dict[object, tuple[PciDevice, ...]]:
+        return grouped((one for one in self.nics if not one.virtual_function), lambda one: raw(one)["id"])
+
+    @derived
     def gpus(self) -> tuple[PciDevice, ...]:
         return tuple(device for device in self.devices if device.is_gpu)
 

@@ -5,7 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nodeprep.facts.machine import pci
-from nodeprep.model import Fact, Shown, Subject, Topic, Unreadable, Why, guarded, not_recorded, raw, shown
+from nodeprep.model import (
+    Fact,
+    Shown,
+    Subject,
+    Topic,
+    Unreadable,
+    Why,
+    derived,
+    grouped,
+    guarded,
+    not_recorded,
+    raw,
+    shown,
+)
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -103,16 +116,16 @@ class Links(Shown):
     neighbours: tuple[Neighbour, ...] | None
 
     def named(self, name: str | None) -> Link | None:
-        return next((link for link in self.links if link.name == name), None)
+        return self._by_name.get(name)
 
     def on(self, netdev: str) -> tuple[Address, ...] | None:
         if self.addresses is None:
             return None
-        return tuple(address for address in self.addresses if address.netdev == netdev)
+        return self._addresses_by_netdev.get(netdev, ())
 
     def under(self, netdev: str | None, bdf: str) -> Link | None:
         """The interface of an RDMA port: by name; where the tree shows none, the only one on the same function."""
-        here = [link for link in self.links if bdf and link.bdf == bdf] if netdev is None else []
+        here = self._by_bdf.get(bdf, ()) if netdev is None and bdf else ()
         return here[0] if len(here) == 1 else self.named(netdev)
 
     def bond_of(self, netdev: str | None, bdf: str) -> Link | None:
@@ -122,7 +135,32 @@ class Links(Shown):
         return above if above and above.is_bond else None
 
     def legs(self, bond: str) -> tuple[Link, ...]:
-        return tuple(link for link in self.links if link.master == bond)
+        return self._by_master.get(bond, ())
+
+    def same(self, link: Link) -> Link | None:
+        """An interface of another look, whatever it is called here: a driver that is bound anew makes another one."""
+        found = self._by_index.get(link.index, ())
+        return next((one for one in found if one.subject.place == link.subject.place), None)
+
+    @derived
+    def _by_index(self) -> dict[object, tuple[Link, ...]]:
+        return grouped(self.links, lambda link: raw(link)["index"])
+
+    @derived
+    def _by_name(self) -> dict[str | None, Link]:
+        return {link.name: link for link in reversed(self.links)}
+
+    @derived
+    def _by_bdf(self) -> dict[str, tuple[Link, ...]]:
+        return grouped(self.links, lambda link: link.bdf)
+
+    @derived
+    def _by_master(self) -> dict[str | None, tuple[Link, ...]]:
+        return grouped(self.links, lambda link: link.master)
+
+    @derived
+    def _addresses_by_netdev(self) -> dict[str, tuple[Address, ...]]:
+        return grouped(self.addresses or (), lambda address: address.netdev)
 
     def set_down_at(self, link: Link) -> Link | None:
         """What somebody set down so that this interface carries nothing: itself, all its legs, or its bond.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nodeprep.facts.rdma import rdma
 from nodeprep.facts.rdma.rdma import CLASS, Port
-from nodeprep.model import Fact, Shown, Subject, Unreadable, Why, shown
+from nodeprep.model import Fact, Shown, Subject, Unreadable, Why, derived, shown
 
 if TYPE_CHECKING:
     from nodeprep.doors.node_host import Host
@@ -102,8 +102,12 @@ class Counters(Shown):
 
     def of(self, port: Port | PortCounters) -> PortCounters | None:
         """The same port in this look."""
-        place, number = port.place, port.number  # as their subjects are compared, without making any
-        return next((other for other in self.ports if other.number == number and other.place == place), None)
+        return self._by_place.get((port.place, port.number))
+
+    @derived
+    def _by_place(self) -> dict[tuple[str, int], PortCounters]:
+        """As subjects are compared, without making any."""
+        return {(port.place, port.number): port for port in reversed(self.ports)}
 
 
 def observe(host: Host) -> Counters | Unreadable:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nodeprep.facts.machine import pci
 from nodeprep.facts.rdma.rdma import CLASS
-from nodeprep.model import Fact, Shown, Unreadable, guarded, shown
+from nodeprep.model import Fact, Shown, Unreadable, derived, guarded, shown
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -42,7 +42,11 @@ class QosSettings(Shown):
     netdevs: tuple[NetdevQos, ...]
 
     def of(self, netdev: str | None) -> NetdevQos | None:
-        return next((qos for qos in self.netdevs if qos.netdev == netdev), None)
+        return self._by_netdev.get(netdev)
+
+    @derived
+    def _by_netdev(self) -> dict[str | None, NetdevQos]:
+        return {qos.netdev: qos for qos in reversed(self.netdevs)}
 
 
 def observe(host: Host) -> QosSettings | Unreadable:

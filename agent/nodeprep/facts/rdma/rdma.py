@@ -10,7 +10,19 @@ from nodeprep.facts.machine import function_netdevs, pci
 from nodeprep.facts.machine.pci import ADDRESS, DEVICES
 from nodeprep.facts.rdma import gid
 from nodeprep.facts.rdma.gid import Gid
-from nodeprep.model import Fact, Shown, Subject, Topic, Unreadable, Why, excluded, guarded, shown
+from nodeprep.model import (
+    Fact,
+    Shown,
+    Subject,
+    Topic,
+    Unreadable,
+    Why,
+    derived,
+    excluded,
+    grouped,
+    guarded,
+    shown,
+)
 from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -130,7 +142,27 @@ class Rdma(Shown):
     hidden: tuple[str, ...] = ()
 
     def device(self, name: str) -> RdmaDevice | None:
-        return next((device for device in self.devices if device.name == name), None)
+        return self._by_name.get(name)
+
+    def at(self, bdf: str) -> tuple[RdmaDevice, ...]:
+        """The devices on a PCI function; at "", those whose function is not shown."""
+        return self._by_bdf.get(bdf, ())
+
+    def ports_at(self, bdf: str) -> tuple[Port, ...]:
+        """The ports on a PCI function."""
+        return self._ports_by_bdf.get(bdf, ())
+
+    @derived
+    def _by_name(self) -> dict[str, RdmaDevice]:
+        return {device.name: device for device in reversed(self.devices)}
+
+    @derived
+    def _by_bdf(self) -> dict[str, tuple[RdmaDevice, ...]]:
+        return grouped(self.devices, lambda device: device.bdf)
+
+    @derived
+    def _ports_by_bdf(self) -> dict[str, tuple[Port, ...]]:
+        return grouped(self.ports, lambda port: port.bdf)
 
 
 def observe(host: Host) -> Rdma | Unreadable:
@@ -140,7 +172,8 @@ def observe(host: Host) -> Rdma | Unreadable:
         return names
     if files.is_excluded(CLASS):
         return excluded(CLASS)
-    devices = tuple(_device(files, name) for name in names or () if files.names(f"{CLASS}/{name}") is not None)
+    holders = Holders(files)
+    devices = tuple(_device(files, name, holders) for name in names or () if files.names(f"{CLASS}/{name}") is not None)
     ports = tuple(port for device in devices for port in _ports(files, device))
     hidden = (name for name in names or () if any(map(files.is_excluded, (f"{CLASS}/{name}", f"{CLASS}/{name}/ports"))))
     return Rdma(host.now(), devices, ports, tuple(hidden))
@@ -151,18 +184,40 @@ def places(files: Files) -> tuple[tuple[str, int, str], ...] | Unreadable:
     names = files.names(CLASS)
     if isinstance(names, Unreadable):
         return names
-    bdfs = {name: _bdf(files, f"{CLASS}/{name}", _text(files.text(f"{CLASS}/{name}/parent"))) for name in names or ()}
+    holders = Holders(files)
+    bdfs = {
+        name: _bdf(files, f"{CLASS}/{name}", _text(files.text(f"{CLASS}/{name}/parent")), holders)
+        for name in names or ()
+    }
     return tuple((name, number, bdf) for name, bdf in bdfs.items() for number in _numbers(files, name))
 
 
-def _device(files: Files, name: str) -> RdmaDevice:
+class Holders:
+    """Which PCI function holds an RDMA device, by the PCI listing. It is read when it is first asked for."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._known: dict[str, str] | None = None
+
+    def of(self, name: str) -> str:
+        if self._known is None:
+            listed = self._files.names(DEVICES)
+            addresses = listed if isinstance(listed, tuple) else ()
+            inside = {address: self._files.names(f"{DEVICES}/{address}/infiniband") for address in reversed(addresses)}
+            self._known = {
+                one: address for address, names in inside.items() for one in (names if isinstance(names, tuple) else ())
+            }
+        return self._known.get(name, "")
+
+
+def _device(files: Files, name: str, holders: Holders) -> RdmaDevice:
     here = f"{CLASS}/{name}"
     parent = files.text(f"{here}/parent")
     vendor, device = files.text(f"{here}/device/vendor"), files.text(f"{here}/device/device")
     known = isinstance(vendor, str) and isinstance(device, str)
     return RdmaDevice(
         name=name,
-        bdf=_bdf(files, here, _text(parent)),
+        bdf=_bdf(files, here, _text(parent), holders),
         parent=guarded(parent),
         node_type=guarded(files.text(f"{here}/node_type")),
         node_guid=guarded(_guid(files, f"{here}/node_guid")),
@@ -181,7 +236,7 @@ def _is_virtual(files: Files, device: str) -> bool:
     return owned or SUBFUNCTION.search(files.link(device) or "") is not None
 
 
-def _bdf(files: Files, here: str, parent: str | None) -> str:
+def _bdf(files: Files, here: str, parent: str | None, holders: Holders) -> str:
     """The PCI address behind a device: by its link, dangling or not, or by the netdev under a software device."""
     target = files.link(f"{here}/device")
     if target is not None and ADDRESS.fullmatch(target.rpartition("/")[2]):
@@ -192,18 +247,14 @@ def _bdf(files: Files, here: str, parent: str | None) -> str:
     return (
         pci.address_in(place)
         or pci.address_in(files.link(here) or "")
-        or ("" if parent else _without_links(files, here))
+        or ("" if parent else _without_links(files, here, holders))
     )
 
 
-def _without_links(files: Files, here: str) -> str:
+def _without_links(files: Files, here: str, holders: Holders) -> str:
     """The PCI address in a copy that turned links into directories: as the device says, or as the PCI listing does."""
     said = pci.slot_in(files.text(f"{here}/device/uevent"))
-    if said:
-        return said
-    addresses, name = files.names(DEVICES), here.rpartition("/")[2]
-    holders = addresses if isinstance(addresses, tuple) else ()
-    return next((address for address in holders if files.exists(f"{DEVICES}/{address}/infiniband/{name}")), "")
+    return said or holders.of(here.rpartition("/")[2])
 
 
 def _ports(files: Files, device: RdmaDevice) -> tuple[Port, ...]:

@@ -1,0 +1,164 @@
+"""Twice the devices are twice the work: counted by instruction and by file, in every function, and not timed."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Self
+
+import pytest
+
+from nodeprep import check_round, facts
+from nodeprep.checks import ALL
+from nodeprep.config import profile_files, wants
+from nodeprep.doors.files.reader import LIMIT, Files
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.expected import profile_capture
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.look import Look
+from nodeprep.model import Unreadable
+from nodeprep.observer import observed
+from tests.rigs import trees
+
+SIZES = (6, 12, 24)  # devices; from one to the next, twice as many
+MOST = 2.2  # times the work, from one size to the next
+FEW = 40  # instructions or files more or less that say nothing
+# The majority of likes is asked for each device that lacks something, and goes over all likes (issue 13, point 1).
+LIKES = ("wanted_by", "carriers")
+PACKAGE = str(Path(facts.__file__).parents[1])
+FACTS = [fact for fact in facts.ALL if not fact.live]
+
+# Shapes of nodes: what each device of the upper half is like.
+SHAPES: dict[str, dict[str, Any]] = {
+    "like the others": {},
+    "virtual functions": {"virtual": True},
+    "down": {"state": "1: DOWN", "physical": "3: Disabled"},
+    "without an RDMA device": {"rdma": None},
+    "without a netdev": {"netdev": None},
+    "without addresses": {"gids": False},
+    "slower": {"rate": "100 Gb/sec (2X HDR)"},
+    "narrower": {"width": 8},
+    "with other firmware": {"firmware": "1.2.3"},
+    "in the other mode": {"layer": "InfiniBand", "state": "1: DOWN", "physical": "2: Polling"},
+    "with a small MTU": {"mtu": 1500},
+    "of a bond": {"bond": "bond0"},
+}
+
+
+class Recording(Files):
+    """Files that count what was asked of them."""
+
+    reads: int = 0
+
+    def data(self, path: str, limit: int = LIMIT, head: bool = False) -> bytes | None | Unreadable:
+        self.reads += 1
+        return super().data(path, limit, head)
+
+    def names(self, path: str) -> tuple[str, ...] | None | Unreadable:
+        self.reads += 1
+        return super().names(path)
+
+    def exists(self, path: str) -> bool:
+        self.reads += 1
+        return super().exists(path)
+
+
+def node(count: int, shape: dict[str, Any]) -> dict[str, Any]:
+    at = [f"0000:{0x10 + number:02x}:00.0" for number in range(count)]
+    half = count // 2
+    usual = {"kind": "cx7-roce", "numa": 0}
+    names = [
+        {"at": at[part], "rdma": [f"mlx5_{n}" for n in numbers], "netdev": [f"eth{n}" for n in numbers]}
+        for part, numbers in ((slice(0, half), range(half)), (slice(half, None), range(half, count)))
+    ]
+    return {"name": "many", "nics": [usual | names[0], usual | names[1] | shape]}
+
+
+def built(root: Path, count: int, shape: dict[str, Any]) -> Path:
+    described = node(count, shape)
+    trees.write(trees.tree(described), root)
+    for address in described["nics"][1]["at"] if shape.get("virtual") else ():
+        (root / f"sys/bus/pci/devices/{address}/physfn").symlink_to("../none")
+    return root
+
+
+class Instructions:
+    """How many instructions each function executed, by its code."""
+
+    def __init__(self) -> None:
+        self.of: Counter[CodeType] = Counter()
+
+    def __enter__(self) -> Self:
+        self._before = sys.gettrace()
+        sys.settrace(self._called)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+    def _called(self, frame: FrameType, _: str, __: object) -> Any:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self._executed
+
+    def _executed(self, frame: FrameType, event: str, _: object) -> Any:
+        if event == "opcode":
+            self.of[frame.f_code] += 1
+        return self._executed
+
+
+def work(root: Path, profile_of: str) -> tuple[Counter[CodeType], int]:
+    """What judging a tree takes: instructions by function, and files."""
+    host = Host(str(root), live=False)
+    host.files = files = Recording(str(root))
+    with Instructions() as counted:
+        look = Look(1.0, False, {fact.kind: observed(fact, host) for fact in FACTS})
+    profile = profile_files.effective("rdma-roce")
+    if profile_of == "captured":
+        captured = profile_capture.capture("x", look.facts[Rdma], pci=look.get(Pci), links=look.get(Links))  # type: ignore[arg-type]
+        assert captured is not None
+        profile = captured
+    with counted:
+        report = check_round.judge(ALL, look, None, profile, wants.wants(profile))
+    assert len(report.findings) > len(ALL)
+    return counted.of, files.reads
+
+
+def grown(
+    few: Counter[CodeType], more: Counter[CodeType], most: Counter[CodeType], inside: str = PACKAGE
+) -> Iterator[str]:
+    """Functions whose work grew faster than the devices, with how many times as fast."""
+    for code, last in most.items():
+        first, second = more[code] - few[code], last - more[code]
+        if not code.co_filename.startswith(inside) or code.co_qualname.startswith(LIKES):
+            continue
+        if second > MOST * max(first, 0) + FEW:
+            where = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+            yield f"{code.co_qualname} ({where}): {first} then {second} more"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("profile", ["built-in", "captured"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_work_grows_as_the_devices_do(tmp_path: Path, shape: str, profile: str) -> None:
+    roots = [built(tmp_path / str(count), count, SHAPES[shape]) for count in SIZES]
+    work(roots[0], profile)  # what is compiled and imported once is no work
+    (few, read), (more, read_more), (most, read_most) = (work(root, profile) for root in roots)
+    assert list(grown(few, more, most)) == []
+    assert read_most - read_more <= MOST * (read_more - read) + FEW
+
+
+def test_this_would_be_seen() -> None:
+    def quadratic(things: range) -> int:
+        return sum(1 for one in things for other in things if one == other)
+
+    counts = []
+    for size in SIZES:
+        with Instructions() as counted:
+            quadratic(range(size))
+        counts.append(counted.of)
+    assert len(list(grown(*counts, inside=str(Path(__file__).parent)))) == 1
