@@ -161,4 +161,4 @@ def test_this_would_be_seen() -> None:
         with Instructions() as counted:
             quadratic(range(size))
         counts.append(counted.of)
-    assert len(list(grown(*counts, inside=str(Path(__file__).parent)))) == 1
+    assert len(list(grown(counts[0], counts[1], counts[2], str(Path(__file__).parent)))) == 1

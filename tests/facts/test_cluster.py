@@ -54,7 +54,7 @@ def test_a_node_of_alibaba_cloud() -> None:
     assert (node.capacity["aliyun/eni"], node.allocatable["cpu"]) == ("7", "63")
     assert node.limit("EniQuantity") == 8
     assert node.limit("EniTotalQuantity") is None
-    assert node.annotations == {"alibabacloud.com/instance-type-info": '{"EniQuantity": 8}'}
+    assert node.annotations == {"alibabacloud.com/instance-type-info": '{"EniQuantity": 8, "EriQuantity": 2}'}
     (condition,) = node.conditions
     assert (condition.type, condition.status) == ("SufficientIP", "True")
     assert condition.age is not None

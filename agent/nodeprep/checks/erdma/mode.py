@@ -54,7 +54,7 @@ def shown(address: str, seen: Seen) -> tuple[str, str]:
     if compat is not None:
         return ("compat" if compat else "default"), f"{COMPAT} is {'Y' if compat else 'N'}"
     rdma = seen.get(Rdma)
-    device = next(iter(rdma.at(address)), None) if rdma else None
+    device = next(iter(rdma.at_address(address)), None) if rdma else None
     node_type = (device.node_type or "") if device else ""
     return MODES.get(node_type.partition(":")[0], ""), f"{device.name if device else ''} is {node_type!r}"
 

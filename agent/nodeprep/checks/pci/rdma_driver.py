@@ -34,12 +34,12 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 def verdict(nic: PciDevice, seen: Seen) -> Verdict | None:
     want = seen[Expected].devices.get(nic.address)
-    here = seen[Rdma].at(nic.address)
+    here = seen[Rdma].at_address(nic.address)
     if want is not None and want.rdma and want.software:
         return offered(nic) if here else no_link(nic, want, want.software, seen)
     if nic.rdma or any(device.parent is None for device in here):
         return offered(nic)
-    if seen[Rdma].at(""):
+    if seen[Rdma].at_address(""):
         return None  # a copy that lost the links from device to NIC: any of them may belong to this NIC
     idle = [one.name for one in nic.auxiliaries if one.driver is None] if seen[Pci].drivers_shown else []
     if idle:

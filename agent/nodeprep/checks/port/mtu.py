@@ -13,25 +13,11 @@ from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma import payload
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import (
-    Check,
-    Confirmation,
-    Reason,
-    Remedy,
-    Seen,
-    Severity,
-    Stage,
-    Status,
-    Unreadable,
-    Verdict,
-    grouped,
-    raw,
-)
+from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.shown import grouped
 from nodeprep.values import Value
 
 ETHERNET = "Ethernet"
-
-Usual = Mapping[str, Expectancy[int] | None]  # by what a port is like
 
 
 class Want(Value):
@@ -61,7 +47,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     yield from seen.each(expected.bonds, lambda bond: None if bond.now in judged else of_bond(bond, seen))
 
 
-def verdict(port: Port, usual: Usual, seen: Seen) -> Verdict | None:
+def verdict(port: Port, usual: Mapping[str, Expectancy[int] | None], seen: Seen) -> Verdict | None:
     link = seen[Links].under(port.netdev, port.bdf)
     if port.layer != ETHERNET or link is None or not is_recorded(link):
         return None
@@ -129,7 +115,7 @@ def is_recorded(link: Link) -> bool:
     return not (isinstance(mtu, Unreadable) and mtu.not_recorded)
 
 
-def asked(port: Port, link: Link, usual: Usual, seen: Seen) -> Expectancy[int] | None:
+def asked(port: Port, link: Link, usual: Mapping[str, Expectancy[int] | None], seen: Seen) -> Expectancy[int] | None:
     """What the profile states, or an operator's number; else what most of the like rails have."""
     expected, want = seen[Expected], seen[Want]
     stated = expected.port(port, lambda one: one.mtu)

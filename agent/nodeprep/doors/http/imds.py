@@ -16,7 +16,7 @@ from nodeprep.model import Unreadable, Why
 from nodeprep.pattern import Pattern
 from nodeprep.values import Value, replace
 
-TOTAL = 4.5  # seconds for everything; the fact has 5
+TOTAL = 1.9  # seconds for everything, pauses after 429 and 5xx included: a look may cost two at most
 CONNECT = 1.0  # seconds; it is one hop away
 READ = 1.8  # seconds for all answers: a service that hangs or is slow must not cost a look more than two seconds
 SLOW_FAILURE_SECONDS = 0.5  # a slower failure is kept for a while: a `check` looks twice and would wait twice

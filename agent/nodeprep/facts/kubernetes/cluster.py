@@ -26,7 +26,7 @@ SUFFICIENT_IP = "SufficientIP"  # Terway's condition of the Node
 NODE_LABELS = (EXCLUSIVE, IGNORED, LINGJUN, "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type")
 NODE_ANNOTATIONS = (TRUNK, INSTANCE_TYPE)
 NODE_CONDITIONS = (SUFFICIENT_IP,)
-INSTANCE_NUMBERS = ("EniQuantity", "EniTotalQuantity")  # of INSTANCE_TYPE, which is JSON
+INSTANCE_NUMBERS = ("EniQuantity", "EniTotalQuantity", "EriQuantity")  # of INSTANCE_TYPE, which is JSON
 POD_LABELS = ("app", "tier")
 POD_ANNOTATIONS = (OWN_ENI,)
 

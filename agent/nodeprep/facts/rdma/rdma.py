@@ -144,7 +144,7 @@ class Rdma(Shown):
     def device(self, name: str) -> RdmaDevice | None:
         return self._by_name.get(name)
 
-    def at(self, bdf: str) -> tuple[RdmaDevice, ...]:
+    def at_address(self, bdf: str) -> tuple[RdmaDevice, ...]:
         """The devices on a PCI function; at "", those whose function is not shown."""
         return self._by_bdf.get(bdf, ())
 

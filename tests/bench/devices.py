@@ -1,0 +1,72 @@
+"""How long `check` takes where a node has 1,016 functions: eight cards with 126 virtual functions each.
+
+    python tests/bench/devices.py
+
+The same node with half as many functions is judged in turn, so the ratio holds on a noisy machine.
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.bench import limits
+from tests.bench.limits import Figure
+from tests.rigs import trees
+
+NODEPREP = Path(sys.executable).with_name("nodeprep")
+CARDS, RUNS = 8, 5
+SIZES = (508, 1016)
+LIMIT_SECONDS, LIMIT_RATIO = 1.0, 2.2
+
+
+def built(root: Path, functions: int) -> Path:
+    """Cards with as many virtual functions as make so many functions, each with a netdev."""
+    each = functions // CARDS
+    places = [[f"0000:{16 + 20 * card:02x}:{one // 8:02x}.{one % 8}" for one in range(each)] for card in range(CARDS)]
+    cards = [card[0] for card in places]
+    virtual = [place for card in places for place in card[1:]]
+    names = [f"ethv{number}" for number in range(len(virtual))]
+    own: dict[str, Any] = {
+        "kind": "cx7-roce",
+        "at": cards,
+        "rdma": [f"mlx5_{number}" for number in range(CARDS)],
+        "netdev": [f"eth{number}" for number in range(CARDS)],
+    }
+    given = {"kind": "cx7-roce", "at": virtual, "rdma": None, "netdev": names, "speed": None, "width": None}
+    trees.write(trees.tree({"name": "many", "nics": [own, given]}), root)
+    for place in virtual:
+        (root / f"sys/bus/pci/devices/{place}/physfn").symlink_to("../none")
+    return root
+
+
+def seconds(root: Path) -> float:
+    """Processor seconds of one `check`."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([str(NODEPREP), "check", "--root", str(root)], capture_output=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="nodeprep-devices-") as scratch:
+        roots = [built(Path(scratch) / str(size), size) for size in SIZES]
+        times = [[seconds(root) for root in roots] for _ in range(RUNS)]
+    whole = statistics.median(last for _, last in times)
+    ratio = statistics.median(last / first for first, last in times)
+    print(f"{SIZES[-1]} functions: {whole:.2f} s of processor, {ratio:.2f} times as much as {SIZES[0]}")
+    return limits.code(
+        [
+            Figure(f"check of {SIZES[-1]} functions, processor", whole, most=LIMIT_SECONDS, unit="s"),
+            Figure(f"{SIZES[-1]} functions, times {SIZES[0]}", ratio, most=LIMIT_RATIO),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(limits.ended(main))
