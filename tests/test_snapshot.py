@@ -209,7 +209,7 @@ ROWS = [
     (lambda one: one["profile"].update(gate=1), None),
     (
         lambda one: one["profile"].update(want={"port.mtu": {"at-least": "x"}}),
-        "$.content.profile.want.port.mtu.at-least: found 'x', wanted a whole number",
+        "$.content.profile.want.port.mtu.at-least: found 'x', wanted a whole number, at least 0",
     ),
     (lambda one: one["profile"].update(want={"port.mtuu": {}}), None),
     (lambda one: one.update(live="yes"), '$.content.live: found "yes", wanted true or false'),

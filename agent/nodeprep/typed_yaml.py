@@ -305,7 +305,8 @@ def of_type(annotation: Any) -> ValueKind[Any]:
     raise TypeError(f"no operator can write {annotation} in YAML")
 
 
-SCALARS: Mapping[Any, ValueKind[Any]] = {int: whole_number(), float: number(), bool: TRUTH, str: TEXT}
+# Numbers of checks are counts, sizes, rates and times: none of them can be less than nothing.
+SCALARS: Mapping[Any, ValueKind[Any]] = {int: whole_number(0), float: number(0), bool: TRUTH, str: TEXT}
 PLURALS: Mapping[Any, str] = {int: "whole numbers", float: "numbers", str: "words"}
 # Keys of YAML arrive as text.
 KEY_KINDS: Mapping[Any, ValueKind[Any]] = {

@@ -69,6 +69,20 @@ def test_wide_has_the_verdict_and_a_row_for_every_finding(path: Path) -> None:
         assert line.split()[:2] == [finding["check"], finding["status"]]
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("width", [80, 132, 250])
+def test_wide_is_as_wide_as_the_terminal(path: Path, width: int) -> None:
+    case = page(path)
+    whole = table.wide(reports.report(case), style(case))
+    fitting = table.wide(reports.report(case), replace(style(case), whole_width=width))
+    assert len(fitting) == len(whole)
+    assert all(len(line) <= width for line in fitting[2:])
+    if all(len(line) <= width for line in whole[2:]):
+        assert fitting == whole
+    else:
+        assert max(map(len, fitting[2:])) > width - 8  # the width is used
+
+
 HOSTILE = st.text(st.characters(categories=["Cc", "Cf", "Cs", "Zl", "Zp", "Lu", "Zs"]), min_size=1, max_size=30)
 
 

@@ -9,6 +9,8 @@ from nodeprep.cli import terminal
 from nodeprep.values import Struct, field
 
 LABEL_COLUMNS = 10  # columns of a label; its paragraph is to the right of them
+GAP = "   "  # between two columns of a table
+LEAST_COLUMNS = 8  # columns that a cut cell has at least
 PARAGRAPH_LIMIT_CHARACTERS = 1200  # characters of one paragraph; a node can show a mebibyte of text
 
 
@@ -67,9 +69,18 @@ def _short(text: str) -> str:
     return f"{shown[:PARAGRAPH_LIMIT_CHARACTERS]}... ({more} more characters, see -o json)"
 
 
-def columns(rows: list[tuple[str, ...]]) -> list[str]:
-    """Aligned rows. Each column is as wide as its widest value; the last column is not padded."""
+def columns(rows: list[tuple[str, ...]], width: int | None = None) -> list[str]:
+    """Aligned rows. Each column is as wide as its widest value; the last column is not padded.
+
+    If the rows are wider than `width`, the widest columns are cut until they fit. A cell keeps eight characters.
+    """
     cleaned = [[terminal.clean(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cleaned, strict=True)]
-    padded = ([cell.ljust(size) for cell, size in zip(row, widths, strict=True)] for row in cleaned)
-    return ["   ".join(row).rstrip() for row in padded]
+    while width is not None and sum(widths) + len(GAP) * (len(widths) - 1) > width and max(widths) > LEAST_COLUMNS:
+        widths[widths.index(max(widths))] -= 1
+    padded = ([_cut(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True)] for row in cleaned)
+    return [GAP.join(row).rstrip() for row in padded]
+
+
+def _cut(text: str, size: int) -> str:
+    return text if len(text) <= size else f"{text[: size - 3]}..."

@@ -29,6 +29,12 @@ def width() -> int:
     return PIPE_COLUMNS if shown < MIN_COLUMNS else min(shown, MAX_COLUMNS)
 
 
+def whole_width() -> int | None:
+    """Columns of the terminal, however many; None where stdout is no terminal, and lines may have any length."""
+    shown = shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns if is_terminal() else None
+    return None if shown is not None and shown < MIN_COLUMNS else shown
+
+
 def is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 

@@ -20,7 +20,7 @@ ROWS = [
     (LATE, "warn NoAnswer"),
     (Unreadable(Why.DENIED, URL, detail="answered 403: its HttpEndpoint is disabled"), "warn Refused"),
     (Unreadable(Why.IO_ERROR, URL, 111, "no connection: Connection refused"), "warn Unreachable"),
-    (Unreadable(Why.IO_ERROR, URL, None, "answered 429 to 5 requests: it throttles"), "warn Busy"),
+    (Unreadable(Why.IO_ERROR, URL, None, "answered 429 to 3 requests: it throttles"), "warn Busy"),
     (Unreadable(Why.MALFORMED, URL, detail="is no JSON"), "warn StrangeAnswer"),
     (Unreadable(Why.MISSING, "metadata mac", detail="not told"), "warn StrangeAnswer"),
     (Unreadable(Why.IO_ERROR, PRODUCT, 5), "unknown CannotLook"),

@@ -124,8 +124,15 @@ class ReportWriter(Value):
             from nodeprep.cli.check import json_report
 
             return json_report.text(json_report.document(report, self.asked.fail_on, strict=self.asked.strict))
-        colour = terminal.colourful(self.asked.no_color)
-        style = Style(self.where, self.asked.fail_on, terminal.width(), colour, self.agent, self.asked.strict)
+        style = Style(
+            self.where,
+            self.asked.fail_on,
+            terminal.width(),
+            terminal.colourful(self.asked.no_color),
+            self.agent,
+            self.asked.strict,
+            terminal.whole_width(),
+        )
         lines = table.wide(report, style) if self.asked.output is Format.WIDE else table.table(report, CHECKS, style)
         return "\n".join(lines)
 

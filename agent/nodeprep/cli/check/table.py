@@ -29,6 +29,7 @@ class Style(Value):
     """How a table is printed. `where` says what was looked at: a live node, a dead tree or a snapshot.
 
     `agent` describes the agent of the node, "" if there is none. `strict`: every gate of a copy has to be judged.
+    `whole_width` are the columns that the rows of -o wide may take, None for as many as they need.
     """
 
     where: str
@@ -37,6 +38,7 @@ class Style(Value):
     colour: bool = False
     agent: str = ""
     strict: bool = False
+    whole_width: int | None = None
 
 
 def table(report: Report, checks: Mapping[str, Check], style: Style) -> list[str]:
@@ -204,9 +206,12 @@ def _fine(findings: Iterable[Finding]) -> list[str]:
 
 
 def wide(report: Report, style: Style) -> list[str]:
-    """The verdict, then every finding in a row with what was seen and wanted: lines as long as they must be."""
+    """The verdict, then every finding in a row with what was seen and wanted.
+
+    On a terminal a row is as wide as that, and the longest cells are cut; in a pipe every cell is whole.
+    """
     header = ("CHECK", "STATUS", "DEVICE", "REASON", "OBSERVED", "EXPECTED", "NOTE")
-    rows = page_layout.columns([header, *(_row(finding) for finding in _here(report).findings)])
+    rows = page_layout.columns([header, *(_row(finding) for finding in _here(report).findings)], style.whole_width)
     end = outcome.outcome(report, style.fail_on, strict=style.strict)
     page = Page(10_000, style.colour)
     page.say(headline.headline(report, end), PAINTS[end.word])
