@@ -13,12 +13,14 @@ import pytest
 
 from nodeprep import check_round, facts, typed_yaml
 from nodeprep.checks import CHECKS, IDS, is_of_alibaba_cloud
+from nodeprep.config import profile_files
+from nodeprep.config.profile_files import BUILT_IN
 from nodeprep.decide import fault_causes
 from nodeprep.facts.alibaba import terway
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.kubernetes import cluster, cluster_records
-from nodeprep.model import Check, Severity
-from nodeprep.values import field_names
+from nodeprep.model import Check, Severity, Status
+from nodeprep.values import field_names, replace
 
 PACKAGE = Path(importlib.import_module("nodeprep").__file__ or "").parent
 TESTS = Path(__file__).resolve().parent
@@ -174,3 +176,83 @@ def test_it_asks_only_for_keys_that_a_snapshot_keeps(check: Check) -> None:
     for name, key in asked_keys(check):
         keys = IN_LOOPS[check.id] if key is None else {key}
         assert keys <= NAMED[name], f"{check.id} reads {name} {keys}, which its fact does not keep"
+
+
+# A GATE check that no built-in profile lists, and why.
+BY_WISH = {"qos.lossless": "it judges only what an operator states for the switches, who lists it as a gate too"}
+GATES = {gate for name in BUILT_IN for gate in profile_files.effective(name).gates}
+
+
+def never_closes(check: Check) -> list[str]:
+    """Why a check that may close the gate never does."""
+    if check.severity is not Severity.GATE:
+        return []
+    fails = any(one.status is Status.FAIL for one in check.reasons)
+    listed = check.id in GATES or check.id in BY_WISH
+    return [*(() if fails else ("no reason of it fails",)), *(() if listed else ("no profile lists it",))]
+
+
+@each_check()
+def test_a_check_that_may_close_the_gate_can(check: Check) -> None:
+    assert never_closes(check) == []
+
+
+@pytest.mark.parametrize("name", sorted(GATES | set(BY_WISH)))
+def test_a_gate_of_a_profile_may_close_it(name: str) -> None:
+    (check,) = (one for one in ALL if one.id == name)
+    assert check.severity is Severity.GATE
+    assert (name in GATES) != (name in BY_WISH)
+
+
+def test_one_that_never_could_would_be_seen() -> None:
+    (gate,) = (one for one in ALL if one.id == "port.state")
+    tame = tuple(one for one in gate.reasons if one.status is not Status.FAIL)
+    assert never_closes(replace(gate, reasons=tame)) == ["no reason of it fails"]
+    assert never_closes(replace(gate, id="port.unlisted")) == ["no profile lists it"]
+
+
+# What reads files or starts programs, whatever it is called by: modules, and names that need no import.
+READING_MODULES = {
+    *("pathlib", "os", "io", "glob", "shutil", "fileinput", "linecache", "mmap", "tempfile", "codecs", "tokenize"),
+    *("subprocess", "socket", "ctypes", "importlib", "runpy", "pkgutil", "zipfile", "tarfile", "builtins", "_io"),
+    *("posix", "fcntl", "select", "asyncio", "multiprocessing", "urllib", "http", "platform", "time", "random"),
+}
+READING_NAMES = {"open", "exec", "eval", "compile", "__import__", "input", "breakpoint", "globals", "vars", "getattr"}
+
+
+def readings(text: str) -> set[str]:
+    """By what the text of a module could read something itself."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names} & READING_MODULES
+        elif isinstance(node, ast.ImportFrom):
+            pure = all(alias.name.startswith("Pure") for alias in node.names)  # PurePosixPath only computes
+            found |= set() if pure else {(node.module or "").partition(".")[0]} & READING_MODULES
+        elif isinstance(node, ast.Name):
+            found |= {node.id} & READING_NAMES
+    return found
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "checks").rglob("*.py")), ids=lambda path: path.stem)
+def test_a_check_reads_nothing_itself(path: Path) -> None:
+    assert readings(path.read_text()) == set()
+
+
+PLANTED = [
+    "from pathlib import Path\nPath('/sys').read_text()",
+    "import pathlib",
+    "def judge(seen):\n    import pathlib as p",
+    "with open('/proc/mounts') as file: pass",
+    "read = open",
+    "from io import FileIO",
+    "import os.path",
+    "__import__('os')",
+    "from builtins import open as o",
+    "from importlib import import_module",
+]
+
+
+@pytest.mark.parametrize("text", PLANTED)
+def test_one_that_does_is_caught(text: str) -> None:
+    assert readings(text)

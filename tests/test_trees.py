@@ -11,6 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
+from nodeprep import check_round, facts
+from nodeprep.checks import ALL
+from nodeprep.config import profile_files, wants
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.expected import profile_capture
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.job_profile import Profile
+from nodeprep.observer import Observer
 from tests.rigs import faults, trees
 
 CASES = Path(__file__).parent / "trees" / "cases"
@@ -136,3 +146,50 @@ def test_no_name_hides_a_fault_or_reaches_the_terminal(tmp_path: Path) -> None:
     assert "port.state" in done.stdout
     assert "\x1b" not in done.stdout
     assert checked(root, None)[0] == 1
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"node": "h100-ib", "chnage": {"a": "b"}},
+        {"node": "h100-ib", "changes": {}},
+        {"node": "h100-ib", "says": [{"profile": None, "exit": 0, "root": []}]},
+    ],
+)
+def test_a_key_that_nobody_reads_is_refused(tmp_path: Path, case: dict[str, Any]) -> None:
+    with pytest.raises(faults.UnknownKeyError):
+        faults.apply(case, tmp_path)
+
+
+NAMELESS = ("h100-flat",)  # where no PCI address is shown, a name is the only place that there is
+
+
+def judged(root: Path, profile: Profile) -> list[tuple[str, str, int, str, str]]:
+    """Every verdict by place, with nothing of what things are called."""
+    look = Observer(Host(str(root), live=False)).look(facts.ALL)
+    return sorted(
+        (
+            one.check,
+            one.subject.place if ":" in one.subject.place else "",
+            one.subject.port or 0,
+            str(one.status),
+            "" if one.status == "ok" else one.verdict.reason,
+        )
+        for one in check_round.judge(ALL, look, None, profile, wants.wants(profile)).findings
+    )
+
+
+@pytest.mark.parametrize("path", sorted(CASES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_names_decide_nothing_about_a_fault(good: dict[str, Path], tmp_path: Path, path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    if case["node"] in NAMELESS or case.get("swap"):  # names that were swapped are the fault
+        return
+    root = trees.build(case["node"], tmp_path / "node")
+    faults.apply(case, root)
+    seen = Observer(Host(str(good[case["node"]]), live=False)).look(facts.ALL)
+    captured = profile_capture.capture("x", seen.facts[Rdma], pci=seen.get(Pci), links=seen.get(Links))  # type: ignore[arg-type]
+    profiles = [profile_files.effective(name) for name in ("rdma-roce", "rdma-infiniband")]
+    profiles += [captured] if captured else []
+    before = [judged(root, profile) for profile in profiles]
+    faults.rename(root)
+    assert [judged(root, profile) for profile in profiles] == before

@@ -7,9 +7,26 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+# Keys of a case file: what is changed, and what is said of it; and those of each thing that is said.
+KEYS = frozenset({"about", "node", "pull", "unbind", "swap", "rename", "change", "says"})
+SAYS = frozenset({"profile", "exit", "roots"})
+
+
+class UnknownKeyError(ValueError):
+    """A key of a case that nobody reads: what it was to change was not changed."""
+
+
+def checked(case: dict[str, Any]) -> dict[str, Any]:
+    """The case. Raises UnknownKeyError for a key that is none."""
+    unknown = case.keys() - KEYS | {key for says in case.get("says", []) for key in says.keys() - SAYS}
+    if unknown:
+        raise UnknownKeyError(f"{', '.join(sorted(map(str, unknown)))}: wanted {', '.join(sorted(KEYS))}")
+    return case
+
 
 def apply(case: dict[str, Any], root: Path) -> None:
     """Apply every change of a case file, in the order of the kernel: functions first, then single files."""
+    checked(case)
     for address in case.get("pull", []):
         pull(root, address)
     for address in case.get("unbind", []):

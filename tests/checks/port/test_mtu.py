@@ -170,7 +170,7 @@ def test_message_names_who_wants_what() -> None:
     (verdict,) = verdicts(CHECK, rdma(port()), COUNTED, links(link(mtu=1500)))
     assert verdict.message == (
         "mlx5_3/1 at 0000:5c:00.0: MTU of eth2 is 1500 (RoCE MTU 1024); 4200 (RoCE MTU 4096) is wanted by "
-        "profile test (port.mtu at-least); the switch port must carry it"
+        "default (port.mtu at-least); the switch port must carry it"
     )
     assert (verdict.observed, verdict.expected) == ("1500", "4200")
 

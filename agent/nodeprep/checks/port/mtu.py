@@ -124,7 +124,7 @@ def asked(port: Port, link: Link, usual: Mapping[str, Expectancy[int] | None], s
     if want.at_least != Want().at_least:
         return Expectancy(want.at_least, "port.mtu at-least", firm=True)
     if expected.is_firm(port):
-        return Expectancy(want.at_least, f"{expected.by} (port.mtu at-least)", firm=True)
+        return Expectancy(want.at_least, "default (port.mtu at-least)", firm=True)
     return None if link.master else usual.get(port.like)
 
 
