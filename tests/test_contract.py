@@ -199,13 +199,13 @@ def test_a_check_that_may_close_the_gate_can(check: Check) -> None:
 
 @pytest.mark.parametrize("name", sorted(GATES | set(BY_WISH)))
 def test_a_gate_of_a_profile_may_close_it(name: str) -> None:
-    (check,) = (one for one in ALL if one.id == name)
+    check = CHECKS[name]
     assert check.severity is Severity.GATE
     assert (name in GATES) != (name in BY_WISH)
 
 
 def test_one_that_never_could_would_be_seen() -> None:
-    (gate,) = (one for one in ALL if one.id == "port.state")
+    gate = CHECKS["port.state"]
     tame = tuple(one for one in gate.reasons if one.status is not Status.FAIL)
     assert never_closes(replace(gate, reasons=tame)) == ["no reason of it fails"]
     assert never_closes(replace(gate, id="port.unlisted")) == ["no profile lists it"]

@@ -7,12 +7,12 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from nodeprep import typed_yaml
-from nodeprep.checks import ALL
+from nodeprep.checks import CHECKS
 from nodeprep.model import Check
 from nodeprep.typed_yaml import InvalidValueError, ValueKind
 from nodeprep.values import field_names
 
-NUMBERS = [(check, name) for check in ALL if check.want for name in field_names(check.want)]
+NUMBERS = [(check, name) for check in CHECKS.values() if check.want for name in field_names(check.want)]
 
 
 def numeric(annotation: Any) -> bool:
