@@ -34,25 +34,25 @@ class LinkWish(Value):
         return missed
 
 
-class Likes(Value):
+class LinkPeers(Value):
     """What most NICs of one kind have in common."""
 
     width: Expectancy[Any] | None
     speed: Expectancy[Any] | None
 
     @classmethod
-    def of(cls, nics: tuple[PciDevice, ...]) -> Likes:
+    def of(cls, nics: tuple[PciDevice, ...]) -> LinkPeers:
         return cls(majority(nics, "width"), majority(nics, "speed"))
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     # A virtual function does not show a link of its own.
     nics = [nic for nic in seen[Pci].nics if not nic.virtual_function]
-    likes = {mine: Likes.of(found) for mine, found in grouped(nics, lambda nic: kind(nic, seen)).items()}
+    likes = {mine: LinkPeers.of(found) for mine, found in grouped(nics, lambda nic: kind(nic, seen)).items()}
     yield from seen.each(nics, lambda nic: verdict(nic, likes[kind(nic, seen)], seen))
 
 
-def verdict(nic: PciDevice, likes: Likes, seen: Seen) -> Verdict | None:
+def verdict(nic: PciDevice, likes: LinkPeers, seen: Seen) -> Verdict | None:
     if nic.width is None and nic.speed is None:
         return None
     system = seen.get(System)
@@ -85,7 +85,7 @@ def link(width: int | None, speed: float | None) -> str:
     return " at ".join(filter(None, (f"x{width}" if width else "", f"{speed:g} GT/s" if speed else "")))
 
 
-def wish_of(nic: PciDevice, likes: Likes, seen: Seen, emulated: bool) -> LinkWish:
+def wish_of(nic: PciDevice, likes: LinkPeers, seen: Seen, emulated: bool) -> LinkWish:
     expected = seen[Expected]
     width = expected.device(nic, lambda device: device.width)
     speed = expected.device(nic, lambda device: device.speed)

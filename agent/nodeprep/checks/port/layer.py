@@ -14,7 +14,7 @@ from nodeprep.values import Value
 PEERS = 4  # of the same card; with fewer, one that differs may be meant to
 
 
-class Likes(Value):
+class LayerPeers(Value):
     """Ports on the same kind of card: how many, how many of them ACTIVE, and the layers that they speak."""
 
     count: int
@@ -22,17 +22,17 @@ class Likes(Value):
     layers: Mapping[object, int]
 
     @classmethod
-    def of(cls, ports: tuple[Port, ...]) -> Likes:
+    def of(cls, ports: tuple[Port, ...]) -> LayerPeers:
         return cls(len(ports), sum(map(inventory.is_active, ports)), Counter(raw(port)["layer"] for port in ports))
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     expected, ports = seen[Expected], seen[Rdma].ports
-    likes = {hardware: Likes.of(found) for hardware, found in grouped(ports, lambda port: port.hardware).items()}
+    likes = {hardware: LayerPeers.of(found) for hardware, found in grouped(ports, lambda port: port.hardware).items()}
     yield from seen.each(ports, lambda port: verdict(port, expected, likes[port.hardware]))
 
 
-def verdict(port: Port, expected: Expected, likes: Likes) -> Verdict | None:
+def verdict(port: Port, expected: Expected, likes: LayerPeers) -> Verdict | None:
     if expected.of(port) is None and isinstance(raw(port)["layer"], Unreadable):
         return None
     shows = f"{port.where} speaks {port.layer}"
@@ -51,7 +51,7 @@ def verdict(port: Port, expected: Expected, likes: Likes) -> Verdict | None:
     )
 
 
-def odd_one_out(port: Port, likes: Likes) -> str | None:
+def odd_one_out(port: Port, likes: LayerPeers) -> str | None:
     """The layer that all its likes speak and are ACTIVE by, where it speaks another and is not."""
     if not port.hardware or likes.count < PEERS or inventory.is_active(port) or likes.active != likes.count - 1:
         return None
