@@ -45,9 +45,11 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def is_judged(port: Port, expected: Expected) -> bool:
-    """Whether somebody wants it; of the front end, what is up is held against its likes."""
+    """Whether somebody wants it or states its MTU; of the front end, what is up is held against its likes."""
     member = expected.unwanted(port)
-    return (expected.of_rail(port) or expected.of(port)) is not None or (member is not None and member.live)
+    if expected.of_rail(port) or expected.of(port) or expected.port(port, lambda one: one.mtu):
+        return True
+    return member is not None and member.live
 
 
 def verdict(port: Port, seen: Seen) -> Verdict | None:
