@@ -18,7 +18,6 @@ GONE_ERRNOS = (errno.ENOENT, errno.ENOTDIR)
 DENIED = (errno.EACCES, errno.EPERM)
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 NUMBER = Pattern(r"-?[0-9]{1,20}")
-NUMBERS = range(-(1 << 63), 1 << 64)  # what fits the kernel's 64 bits
 FILE, DIRECTORY = "a file", "a directory"
 
 
@@ -96,12 +95,12 @@ class Files:
         text = self.text(path)
         return Unreadable(Why.MISSING, path) if text is None else text
 
-    def number(self, path: str, among: range = NUMBERS) -> int | None | Unreadable:
-        """A decimal. It is malformed if it is not `among` those that the kernel writes there."""
+    def number(self, path: str) -> int | None | Unreadable:
+        """A decimal that fits the kernel's 64 bits."""
         text = self.text(path)
         if not isinstance(text, str):
             return text
-        if NUMBER.fullmatch(text) and int(text) in among:
+        if NUMBER.fullmatch(text) and -(1 << 63) <= int(text) < 1 << 64:
             return int(text)
         return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no number")
 
