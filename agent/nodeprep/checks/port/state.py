@@ -31,12 +31,14 @@ FAR_END = "nothing from the far end: cable or switch port"
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    yield from seen.each(seen[Rdma].ports, lambda port: verdict(port, seen))
+    lost = seen[Expected].lost_legs
+    yield from seen.each(seen[Rdma].ports, lambda port: verdict(port, lost, seen))
 
 
-def verdict(port: Port, seen: Seen) -> Verdict:
+def verdict(port: Port, lost: frozenset[str], seen: Seen) -> Verdict:
     expected = seen[Expected]
-    wanted_by = expected.of(port) or expected.of_lost_leg(port)
+    lost_leg = port.place in lost or port.netdev in lost
+    wanted_by = expected.of(port) or (expected.by if lost_leg else None)
     state, physical = port.state.partition(":")[0], port.physical.partition(":")[0]
     shows = f"{port.where} is {port.state!r}, {port.physical!r}"
     if state == ACTIVE and physical == LINK_UP:

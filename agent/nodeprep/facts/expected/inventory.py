@@ -85,10 +85,10 @@ class Expected(Value):
         want = self.firm.get(port.subject.key)
         return self.by if want is not None and want.bonded else self.of(port)
 
-    def of_lost_leg(self, port: Port) -> str | None:
-        """Who wants this port up because it was the leg of a bond, and no bond stands for it now."""
-        lost = {leg.place for bond in self.bonds if bond.want.carrier for leg in bond.legs if not leg.joined}
-        return self.by if port.place in lost or port.netdev in lost else None
+    @property
+    def lost_legs(self) -> frozenset[str]:
+        """PCI addresses, or netdevs, of the legs that left a bond which must have a carrier: each must be up itself."""
+        return frozenset(leg.place for bond in self.bonds if bond.want.carrier for leg in bond.legs if not leg.joined)
 
     def is_firm(self, port: Port) -> bool:
         """Whether an operator's profile wants it, and not only its like ports or what the hardware suggests."""
