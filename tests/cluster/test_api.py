@@ -73,7 +73,8 @@ def test_all_that_it_knows_of_a_node(filled: Cluster) -> None:
     assert found.erdma is not None
     assert [device.status for device in found.erdma.devices] == ["Failed", ""]
     assert found.eni_config is not None
-    assert found.eni_config.settings["ipam_type"] == "crd"
+    assert found.eni_config.settings["vswitches"] == {"cn-hangzhou-j": ("vsw-bp1first",)}
+    assert "ipam_type" not in found.eni_config.settings, "no check asks for it (docs/adr/0032)"
     assert "SECRET" not in repr(found)
 
 
