@@ -71,6 +71,14 @@ def test_what_is_said(one: dict[str, Any], renewed: float | None, state: str, re
     assert (said.state, said.reason, said.readiness) == (state, reason, readiness)
 
 
+@pytest.mark.parametrize(
+    ("spec", "cordoned"), [({}, False), ({"unschedulable": True}, True), ({"unschedulable": False}, False)]
+)
+def test_a_cordon_is_shown_and_is_no_fault(spec: dict[str, Any], cordoned: bool) -> None:
+    said = told(node(**spec))
+    assert (said.cordoned, said.readiness) == (cordoned, Readiness.READY)
+
+
 def test_a_silent_agent_is_silent_since_its_last_word() -> None:
     said = told(node("Unhealthy", "False", "NoSignal"), 999.0)
     assert said.since == NOW - 999
