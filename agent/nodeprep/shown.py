@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cast, dataclass_transform
 
 from nodeprep.values import Value
@@ -84,6 +85,7 @@ class Shown:
     defaults: ClassVar[Mapping[str, Any]] = {}
     _blind: Mapping[str, Unreadable]
     _derived: dict[str, Any]
+    _values: ClassVar[Any]  # a function: all fields of a thing that has no unreadable one, as a tuple
 
     if not TYPE_CHECKING:  # mypy takes the constructor from the fields (dataclass_transform)
 
@@ -116,6 +118,8 @@ class Shown:
             return True
         if not isinstance(other, Shown) or type(self) is not type(other) or self._blind != other._blind:
             return False
+        if not self._blind:
+            return bool(self._values(self) == self._values(other))
         # The unreadable fields are the same in both. The others are compared until one differs.
         blind = self._blind
         return all(name in blind or getattr(self, name) == getattr(other, name) for name in self.__slots__)
@@ -166,12 +170,17 @@ def shown(cls: type[T]) -> type[T]:
     defaults = {name: vars(cls)[name] for name in names if name in vars(cls)}
     body = {name: value for name, value in vars(cls).items() if name not in (*names, "__dict__", "__weakref__")}
     body |= {"__slots__": names, "__match_args__": names, "defaults": defaults}
+    # attrgetter takes many fields at once, in C; of one field it gives no tuple.
+    several = attrgetter(*names) if len(names) > 1 else lambda thing: tuple(getattr(thing, name) for name in names)
+    body["_values"] = staticmethod(several)
     return cast("type[T]", type(cls.__name__, cls.__bases__, body))
 
 
 def raw(thing: Shown) -> dict[str, Any]:
     """Every field of `thing` by name, an Unreadable where it could not be read."""
     blind = thing._blind  # noqa: SLF001 - the only place that reads it from outside
+    if not blind:
+        return dict(zip(thing.__slots__, thing._values(thing), strict=True))  # noqa: SLF001 - as above
     return {name: blind[name] if name in blind else getattr(thing, name) for name in thing.__slots__}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeprep import state_file
-from nodeprep.agent.reconciler import Reconciler
+from nodeprep.agent.reconciler import SETTLED_NODE_PERIOD_SECONDS, Reconciler
 from nodeprep.agent.state_writer import StateWriter
 from nodeprep.agent_state import AgentState, NodeState
 from nodeprep.config import agent_settings
@@ -198,6 +198,28 @@ def test_a_ready_node_without_rdma_is_not_judged_anew_each_round(tmp_path: Path)
     assert choice is not None
     node.sees()
     assert node.reconciler.selection is choice
+
+
+def test_a_ready_node_that_shows_the_same_is_reconciled_again_after_half_a_minute(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings())
+    node.sees_often(9)
+    before = node.sees().desired
+    node.reconciler.reconciled_at = clock.now()
+    assert node.sees().desired is before
+    node.reconciler.reconciled_at = clock.now() - SETTLED_NODE_PERIOD_SECONDS
+    assert node.sees().desired is not before
+
+
+def test_a_ready_node_is_reconciled_at_once_where_a_look_says_something_new(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", settings())
+    before = node.sees_often(10)
+    state = min((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1/state"
+    state.write_text("1: DOWN\n")
+    status = node.sees(after=0.5)
+    assert status.desired is not before.desired
+    (case,) = (one for one in status.agent_state.cases if one.check == "port.state")
+    assert [fault for _, fault in case.looks] == [True]
+    assert node.sees(after=0.5).agent_state is not status.agent_state, "while there is a case, each look counts"
 
 
 def test_a_suspicion_asks_for_a_look_half_a_second_later(root: Path, tmp_path: Path) -> None:

@@ -526,6 +526,25 @@ def test_a_pass_of_a_gate_is_wanted_until_it_is_proven(history: History, at: flo
     assert fault_confirmation.wanted_looks(memory, checks(check()), [], POLICY) == {}
 
 
+PROVEN_STREAK = PassStreak(3, 0.0, 30.0, proven=True)
+COUNTED = [
+    # what the state holds                                                      another look that says the same matters
+    ({"pass_streaks": {"port.state": PROVEN_STREAK}}, False),
+    ({"pass_streaks": {}}, True),
+    ({"pass_streaks": {"port.state": PassStreak(2, 0.0, 20.0)}}, True),
+    ({"pass_streaks": {"port.state": PROVEN_STREAK, "port.gid": PassStreak(1, 0.0, 0.0)}}, False),
+    ({"pass_streaks": {"port.state": PROVEN_STREAK}, "blind": {"port.state": BlindSince(1.0, "no answer")}}, True),
+    ({"pass_streaks": {"port.state": PROVEN_STREAK}, "blind": {"port.gid": BlindSince(1.0, "no answer")}}, False),
+]
+
+
+@pytest.mark.parametrize(("held", "counts"), COUNTED)
+def test_looks_that_say_the_same_matter_while_something_is_open(held: dict[str, Any], counts: bool) -> None:
+    assert fault_confirmation.counts_looks(replace(agent_state(), **held), ["port.state"]) is counts
+    suspected = seen(replace(agent_state(), **held), 100, finding())
+    assert fault_confirmation.counts_looks(suspected, ["port.state"])
+
+
 def test_of_several_wishes_the_first_counts() -> None:
     both = seen(agent_state(), 100, finding())
     both = seen(both, 100.2, finding(), finding(port=2))

@@ -64,6 +64,13 @@ def test_the_newest_count() -> None:
     assert (len(seen.lines), seen.lines[0].number, seen.lines[-1].number) == (LINES_LIMIT, 1, LINES_LIMIT)
 
 
+def test_what_two_looks_find_is_made_once() -> None:
+    old, new = (KmsgRecord(number, 1.0, 3, 0, f"password={number}") for number in (1, 2))
+    before, after = observed(old), observed(old, new)
+    assert after.lines[0] is before.lines[0]
+    assert [one.text for one in after.lines] == ["password=***"] * 2
+
+
 def test_a_log_that_may_not_be_read_is_unreadable() -> None:
     refused = Unreadable(Why.DENIED, "/dev/kmsg", errno.EPERM)
     assert kernel_log.observe(Recorded(refused)) == refused  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ from nodeprep.publish.publisher import NodeAnnotations
 from nodeprep.values import Struct, field, replace
 
 NAMES = {fact.kind: agent_settings.fact_name(fact) for fact in FACTS}
-SETTLED_NODE_PERIOD_SECONDS = 30.0  # seconds for which a ready node of which nothing new is seen need not be thought of
+SETTLED_NODE_PERIOD_SECONDS = 30.0  # seconds for which a ready node is not reconciled if nothing new is seen
 
 
 class Reconciler(Struct):
@@ -69,12 +69,13 @@ class Reconciler(Struct):
     proves_anew: bool = False
     status: NodeStatus | None = None
     rounds: int = 0
+    reconciled_at: float = 0.0
     suppressed: Counter[str] = field(default_factory=Counter)
     _wants: Mapping[str, object] = field(default_factory=dict)
     _would: frozenset[tuple[str, str]] = frozenset()
     _anew: bool = True
     _troubled: AgentTrouble = field(default_factory=AgentTrouble)
-    _thought_at: float = 0.0
+    _reconciled: AgentState | None = None  # as the last reconciliation left it
     _told_of: tuple[AgentState | None, str] = (None, "")
     _configured: bool = False  # other settings came after the first round
     _taints_since: float | None = None  # since when the taint ought to stand, be it withheld or not
@@ -142,14 +143,14 @@ class Reconciler(Struct):
         now = clock.now()
         self._meet_node(now)
         self.agent_state = profile_state.with_new_gates(self.agent_state, selection, now, configured=self._configured)
-        fresh = self.latest.fresh(now)
-        new = anew or bool(fresh) or self.latest.words() != before
+        new = anew or self.latest.words() != before
         if self.status is not None and not new and self._is_settled(now):
             same = not (judged or changed) and self._is_told(assessment)
             report = self.status.report if same else self._report(assessment, selection)
             self.status = self._status(report, self.status.desired, event_sources)
             return self.status
-        self._thought_at, self._troubled = now, self.trouble
+        self.reconciled_at, self._troubled = now, self.trouble
+        fresh = self.latest.fresh(now)
         findings, _ = assessment.waived(self.latest.findings(), self.latest.facts)
         heard = Observed(
             findings,
@@ -160,7 +161,7 @@ class Reconciler(Struct):
         )
         agent_state, told = reconciliation.reconcile(self.agent_state, heard, self._rules(selection), now)
         agent_state = self._with_selection(agent_state, selection)
-        self.agent_state = agent_state
+        self.agent_state = self._reconciled = agent_state
         self.state_writer.keep(agent_state, now)  # before anybody is told
         self._count(told)
         self._taints_since = (self._taints_since or now) if told.taints or told.taint_hindrance else None
@@ -243,13 +244,17 @@ class Reconciler(Struct):
         self._would = due
 
     def _is_settled(self, now: float) -> bool:
-        """Whether nothing but the passing of time could change what is thought, and that was thought of lately."""
-        ready = self.agent_state.state is NodeState.READY
+        """Whether looks that say the same as before change nothing, and the last reconciliation was lately.
+
+        Such looks count together at the next reconciliation.
+        """
         return (
-            ready
+            self.agent_state.state is NodeState.READY
+            and self.agent_state is self._reconciled
             and self.trouble == self._troubled
-            and now - self._thought_at < SETTLED_NODE_PERIOD_SECONDS
+            and now - self.reconciled_at < SETTLED_NODE_PERIOD_SECONDS
             and self.complete
+            and not fault_confirmation.counts_looks(self.agent_state, self._gates())
         )
 
     def _is_told(self, assessment: Assessment) -> bool:

@@ -14,7 +14,16 @@ from nodeprep.facts.machine.kernel_log import PROBE_LINE, KernelLog
 from nodeprep.model import Check, Finding, Severity, Subject
 from nodeprep.values import replace
 
-__all__ = ["RULES", "CheckObservation", "ConfirmationPolicy", "ConfirmationRule", "confirm", "reset", "wanted_looks"]
+__all__ = [
+    "RULES",
+    "CheckObservation",
+    "ConfirmationPolicy",
+    "ConfirmationRule",
+    "confirm",
+    "counts_looks",
+    "reset",
+    "wanted_looks",
+]
 
 PASSED_LIMIT_SUBJECTS = 1000  # subjects; a node of 8 GPUs and 8 NICs has some 200
 
@@ -67,6 +76,17 @@ def wanted_looks(
             at = _next_pass(streak.first, streak.last, policy)
             wanted[gate] = min(at, wanted.get(gate, at))
     return wanted
+
+
+def counts_looks(agent_state: AgentState, gates: Iterable[str]) -> bool:
+    """Whether another look that finds the same matters now: there is a case, or a gate is not proven or blind.
+
+    The passes of other checks are counted too, and nothing waits for them.
+    """
+    streaks, blind = agent_state.pass_streaks, agent_state.blind
+    return bool(agent_state.cases) or any(
+        gate in blind or gate not in streaks or not streaks[gate].proven for gate in gates
+    )
 
 
 def reset(agent_state: AgentState, now: float) -> AgentState:

@@ -35,25 +35,26 @@ class Root:
         self.has_tables_only = live and bool(self.path) and _has_tables_only(self.path)
         self._excluded = excluded
         self._real: dict[str, str] = {}  # where paths led in this look
+        self._walked: set[str] = set()  # those of them that do not stand in `_before`
         self._before: dict[str, tuple[str, str]] = {}  # in earlier looks: where the parent led, and where the path led
         self._there: set[str] = set()  # real directories below real directories, seen in this look
 
     def forget(self) -> None:
         """Follow every link again from now on."""
-        self._real, self._before, self._there = {}, {}, set()
+        self._real, self._walked, self._before, self._there = {}, set(), {}, set()
 
     def look_again(self) -> None:
         """Begin another look. A sysfs link that stays as long as its device leads where it led, if that still exists.
 
         Call `forget` instead after an event, and from time to time.
         """
-        # A copy: a late thread may still write into the dictionary that it began with.
-        led = self._real.copy()
-        self._real, self._there = {}, set()
-        for path, real in led.items():
+        # A copy: a late thread may still write into the set that it began with.
+        led, walked = self._real, self._walked.copy()
+        self._real, self._walked, self._there = {}, set(), set()
+        for path in walked:
             way = led.get(path.rpartition("/")[0])
-            if way is not None and self._before.get(path) != (way, real) and is_kept(path):
-                self._before[path] = way, real
+            if way is not None and is_kept(path):
+                self._before[path] = way, led[path]
 
     def resolve(self, path: str) -> str:
         """Where `path` lies on this machine. Every link on the way is followed inside the root."""
@@ -87,7 +88,7 @@ class Root:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
 
     def _resolved(self, path: str) -> str:
-        led = self._real  # of this look, even if the next one begins meanwhile
+        led, walked = self._real, self._walked  # of this look, even if the next one begins meanwhile
         real = led.get(path)
         if real is not None:
             return real
@@ -95,10 +96,10 @@ class Root:
         way = self._resolved(head) if path else self.path
         before = self._before.get(path)
         if before is not None and before[0] == way and self._stands(before[1]):
-            real = before[1]
-        else:
-            real = self._walk(way, name)
-        led[path] = real
+            led[path] = real = before[1]
+            return real
+        led[path] = real = self._walk(way, name)
+        walked.add(path)
         return real
 
     def _stands(self, real: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from nodeprep import redaction
@@ -75,11 +76,13 @@ def observe(host: Host) -> KernelLog | Unreadable:
     records = host.kernel_log(speaks)
     if isinstance(records, Unreadable):
         return records
-    lines = (
-        KernelLogLine(one.number, one.at, one.level, one.facility == 0, redaction.masked(one.text))
-        for one in records[-LINES_LIMIT:]
-    )
-    return KernelLog(host.now(), tuple(lines))
+    return KernelLog(host.now(), tuple(map(line, records[-LINES_LIMIT:])))
+
+
+@lru_cache(LINES_LIMIT)  # a look finds nearly all records of the look before, and masking costs most of it
+def line(record: KmsgRecord) -> KernelLogLine:
+    """The line of a record."""
+    return KernelLogLine(record.number, record.at, record.level, record.facility == 0, redaction.masked(record.text))
 
 
 def speaks(record: KmsgRecord) -> bool:
