@@ -113,6 +113,7 @@ class Assessment(Value):
                 baseline=baseline(selection.profile, known),
                 checks=len(self.checks) + len(self.deselected),
                 elsewhere=elsewhere,
+                undecided=selection.undecided,
             ),
         )
 

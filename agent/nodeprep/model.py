@@ -403,7 +403,8 @@ class Basis(Value):
     somebody named the profile; else the hardware chose it. `rests_on` are gates without which the profile says nothing.
     `nics` counts the NICs that were seen, None if nobody looked. `baseline` says who knows how many belong here, "" if
     nobody does. `checks` is the number of checks that there are, and `elsewhere` of those that were asked for and are
-    about another platform, if the findings do not name them.
+    about another platform, if the findings do not name them. `undecided` are reasons why nobody can tell which profiles
+    are in force.
     """
 
     is_copy: bool = False
@@ -414,6 +415,7 @@ class Basis(Value):
     baseline: str = ""
     checks: int = 0
     elsewhere: int = 0
+    undecided: tuple[str, ...] = ()
 
 
 class Report(Value):

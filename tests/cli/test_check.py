@@ -145,6 +145,16 @@ def test_a_copy_without_devices_is_about_nothing(profile: str, code: int, words:
     assert (done.returncode, done.stdout.startswith(words)) == (code, True), done.stdout
 
 
+def test_a_node_of_which_nobody_knows_the_profile_is_unknown(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    assign = [{"match": {"pool": "a100"}, "use": ["rdma-roce"]}]
+    config.write_text(json.dumps({"apiVersion": "nodeprep.io/v1", "kind": "Config", "mode": "gate", "assign": assign}))
+    done = nodeprep("check", "--root", str(node("h100-roce", tmp_path)), "--config", str(config))
+    line = " ".join(done.stdout.splitlines()[0].split())
+    assert (done.returncode, line[:21]) == (3, "UNKNOWN: no fault see"), done.stdout
+    assert "the profile is not known: assign[0] of " in " ".join(done.stdout.split())
+
+
 SELECTIONS = [
     # options                        exit  first line
     (("--only", "port.state"), 0, "PASSED: 1 of 1 selected"),

@@ -54,6 +54,7 @@ COPY: Rows = {"is_copy": True}
 ON: Rows = {"rests_on": [STATE]}
 SELECTED: Rows = {"is_selection": True}
 NAMED: Rows = {"is_named": True}
+UNDECIDED: Rows = {"undecided": ["assign[0] of /c.yaml goes by labels of the node, and they are not known yet"]}
 LIVE, LOST = "needs a live node", "no record of /sys/bus/pci/devices"
 BASES: list[tuple[Rows, list[Rows], Rows, bool, str, int]] = [
     # basis                          findings  skipped                        --strict  verdict             exit
@@ -82,6 +83,13 @@ BASES: list[tuple[Rows, list[Rows], Rows, bool, str, int]] = [
     (COPY | {"nics": 0}, FINE, {LOG: LIVE}, False, "nothing-to-judge", 0),
     (ON | NAMED, [*NO_PORT, {"check": LOG, "status": "ok"}], {}, False, "nothing-to-judge", 3),
     (ON, [*NO_PORT, {"check": LOG, "status": "ok"}], {}, False, "nothing-to-judge", 0),
+    # Nobody can tell which gates count.
+    (UNDECIDED, [*FINE, {"check": LOG, "status": "ok"}], {}, False, "unknown", 3),
+    (UNDECIDED | {"nics": 0}, [*FINE, {"check": LOG, "status": "ok"}], {}, False, "unknown", 3),
+    (UNDECIDED, [{"check": STATE, "status": "fail"}], {LOG: LIVE}, False, "not-ready", 1),
+    (UNDECIDED | COPY, FINE, {LOG: LIVE}, False, "unknown", 3),
+    (UNDECIDED | COPY | {"nics": 0}, FINE, {LOG: LIVE}, False, "nothing-to-judge", 0),
+    (UNDECIDED | SELECTED, FINE, {LOG: "deselected"}, False, "passed", 0),
     # A selection is judged, and not the node.
     (SELECTED, FINE, {LOG: "deselected"}, False, "passed", 0),
     (SELECTED, FINE, {LOG: LIVE}, False, "unknown", 3),

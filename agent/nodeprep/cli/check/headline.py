@@ -56,7 +56,7 @@ def _basis(report: Report) -> str:
 
 
 def _doubt(report: Report, seen: Coverage) -> str:
-    """Which gates keep a node from being ready, though no fault was seen."""
+    """Which gates keep a node from being ready, though no fault was seen, or why nobody knows its gates."""
     blind = {
         one.check
         for one in report.findings
@@ -65,10 +65,10 @@ def _doubt(report: Report, seen: Coverage) -> str:
     looked = f"{number(len(blind), 'gate check')} could not look" if blind else ""
     gates = seen.missing if report.basis.is_copy else seen.unjudged
     left = [one for one in gates if one.why != COULD_NOT_LOOK]
-    if not left:
-        return looked
     why = "; ".join(dict.fromkeys(one.why for one in left))
-    return listed(looked, f"{number(len(left), 'gate check')} not judged: {_ids(left)} ({why})")
+    unjudged = f"{number(len(left), 'gate check')} not judged: {_ids(left)} ({why})" if left else ""
+    undecided = report.basis.undecided
+    return listed(looked, unjudged, f"the profile is not known: {'; '.join(undecided)}" if undecided else "")
 
 
 def _nothing(report: Report, seen: Coverage) -> str:

@@ -38,7 +38,9 @@ UNKNOWN = CheckOutcome(VerdictWord.UNKNOWN, 3)
 
 
 def outcome(report: Report, fail_on: FailOn, *, strict: bool = False) -> CheckOutcome:
-    """1 if a finding is at or above `fail_on`; else 3 if gates were not judged that have to be; else 0.
+    """1 if a finding is at or above `fail_on`; else 3 if gates were not judged that have to be, or nobody knows which.
+
+    Else 0.
 
     Consequences and waived findings do not count. On a live node, and in a recording of one, each gate has to be
     judged; on a copy those that the profile rests on, and with `strict` all.
@@ -52,6 +54,8 @@ def outcome(report: Report, fail_on: FailOn, *, strict: bool = False) -> CheckOu
     lacks = seen.missing if report.basis.is_copy and not strict else seen.unjudged
     if report.basis.is_selection:
         return _of_selection(report, seen, is_short=bool(lacks))
+    if report.basis.undecided and not (report.basis.is_copy and is_nothing(report, seen)):
+        return UNKNOWN
     if is_nothing(report, seen) and not (lacks and not report.basis.is_copy):
         return CheckOutcome(VerdictWord.NOTHING, 3 if report.basis.is_named else 0)
     if report.basis.is_copy:
