@@ -527,6 +527,26 @@ def test_what_is_kept_is_where_a_link_led_whose_ends_both_stay(root: Path) -> No
     assert files.text("/sys/class/state") == "b"
 
 
+def test_what_the_kernel_keeps_of_a_device_is_read_again_after_an_event(root: Path) -> None:
+    device = "/sys/devices/0000:5c:00.0"
+    put(root, f"{device}/vendor", "0x15b3")
+    put(root, f"{device}/state", "ACTIVE")
+    files = Files(str(root))
+
+    def look() -> tuple[object, ...]:
+        return files.text(f"{device}/vendor"), files.text(f"{device}/state")
+
+    for _ in range(3):
+        files.look_again()
+        assert look() == ("0x15b3", "ACTIVE")
+    put(root, f"{device}/vendor", "0x1dd8")
+    put(root, f"{device}/state", "DOWN")
+    files.look_again()
+    assert look() == ("0x15b3", "DOWN")
+    files.forget()
+    assert look() == ("0x1dd8", "DOWN")
+
+
 def test_a_look_may_begin_while_a_late_one_goes_on(root: Path) -> None:
     for number in range(3000):
         put(root, f"/sys/devices/{number}/state", "1")

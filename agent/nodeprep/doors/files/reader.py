@@ -17,6 +17,11 @@ PAGE, CHUNK = 4096, 1 << 16  # bytes; an attribute of sysfs fits a page (Documen
 GONE_ERRNOS = (errno.ENOENT, errno.ENOTDIR)
 DENIED = (errno.EACCES, errno.EPERM)
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+# What the kernel keeps of a device from its registration to its end: fields of struct pci_dev (drivers/pci/pci-sysfs.c),
+# of an RDMA device's type (drivers/infiniband/core/sysfs.c) and of its device nodes (core/user_mad.c, uverbs_main.c).
+CONSTANTS = frozenset(
+    {"vendor", "device", "class", "modalias", "subsystem_vendor", "subsystem_device", "node_type", "dev", "ibdev", "port"}
+)
 NUMBER = Pattern(r"-?[0-9]{1,20}")
 FILE, DIRECTORY = "a file", "a directory"
 
@@ -65,14 +70,18 @@ class Files:
         self.root = self._root.path  # "" is this machine's own
         self.shows_processes = not self._root.has_tables_only
         self._plain: set[str] = set()  # attributes that were plain files
+        self._constants: dict[str, bytes] = {}  # by where they lie on this machine
 
     def forget(self) -> None:
         """Forget where links led. They may lead elsewhere at the next look."""
         self._root.forget()
-        self._plain = set()
+        self._plain, self._constants = set(), {}
 
     def look_again(self) -> None:
-        """Begin another look. A link that stays as long as its device is not followed again if its target exists."""
+        """Begin another look.
+
+        What stays as long as its device is not read again: links whose targets exist, and constant attributes.
+        """
         self._root.look_again()
 
     def is_excluded(self, path: str) -> bool:
@@ -126,8 +135,12 @@ class Files:
 
     def _again(self, path: str) -> bytes | Unreadable | None:
         """The bytes of an attribute that was a plain file at its last read; None if it is not one any more."""
+        constants = self._constants  # of this look, even if another one forgets them meanwhile
         try:
-            descriptor = os.open(self._root.beside(path), FLAGS | os.O_NOFOLLOW)
+            real = self._root.beside(path)
+            if real in constants:
+                return constants[real]
+            descriptor = os.open(real, FLAGS | os.O_NOFOLLOW)
         except OSError:
             self._plain.discard(path)
             return None
@@ -137,6 +150,8 @@ class Files:
             return _failed(path, error)
         finally:
             os.close(descriptor)
+        if path.rpartition("/")[2] in CONSTANTS:
+            constants[real] = data
         return data if len(data) < PAGE else None
 
     def _opened(self, path: str) -> int | Unreadable:
