@@ -17,10 +17,12 @@ PAGE, CHUNK = 4096, 1 << 16  # bytes; an attribute of sysfs fits a page (Documen
 GONE_ERRNOS = (errno.ENOENT, errno.ENOTDIR)
 DENIED = (errno.EACCES, errno.EPERM)
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-# What the kernel keeps of a device from its registration to its end: fields of struct pci_dev (drivers/pci/pci-sysfs.c),
-# of an RDMA device's type (drivers/infiniband/core/sysfs.c) and of its device nodes (core/user_mad.c, uverbs_main.c).
+# Attributes that the kernel keeps of a device from its registration to its end: of struct pci_dev
+# (drivers/pci/pci-sysfs.c), of an RDMA device (drivers/infiniband/core/sysfs.c) and of its device nodes
+# (core/user_mad.c, core/uverbs_main.c).
 CONSTANTS = frozenset(
-    {"vendor", "device", "class", "modalias", "subsystem_vendor", "subsystem_device", "node_type", "dev", "ibdev", "port"}
+    ("vendor", "device", "class", "modalias", "subsystem_vendor", "subsystem_device")
+    + ("node_type", "dev", "ibdev", "port")
 )
 NUMBER = Pattern(r"-?[0-9]{1,20}")
 FILE, DIRECTORY = "a file", "a directory"
