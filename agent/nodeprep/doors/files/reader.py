@@ -20,10 +20,9 @@ FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 # Attributes that the kernel keeps of a device from its registration to its end: of struct pci_dev
 # (drivers/pci/pci-sysfs.c), of an RDMA device (drivers/infiniband/core/sysfs.c) and of its device nodes
 # (core/user_mad.c, core/uverbs_main.c).
-CONSTANTS = frozenset(
-    ("vendor", "device", "class", "modalias", "subsystem_vendor", "subsystem_device")
-    + ("node_type", "dev", "ibdev", "port")
-)
+OF_PCI_DEVICE = ("vendor", "device", "class", "modalias", "subsystem_vendor", "subsystem_device")
+OF_RDMA_DEVICE = ("node_type", "dev", "ibdev", "port")
+CONSTANTS = frozenset((*OF_PCI_DEVICE, *OF_RDMA_DEVICE))
 NUMBER = Pattern(r"-?[0-9]{1,20}")
 FILE, DIRECTORY = "a file", "a directory"
 
