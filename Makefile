@@ -8,11 +8,11 @@ unit_packages := strace iproute2 util-linux procps prometheus openssl
 bench_packages := gcc libc6-dev
 cluster_packages := jq
 benches := $(filter-out __init__ limits options,$(basename $(notdir $(wildcard tests/bench/*.py))))
-# With SHORT=1 the benches that wait have these numbers, and all benches take some 40 minutes instead of two hours.
-short_agent := --flaps 40 --rounds 5000 --minutes 5
-short_fleet := --minutes 2
-short_port := --flaps 6
-short_taint := --flaps 48 --minutes 4
+# With SHORT=1 the benches that wait have these numbers, and all benches take half an hour instead of two hours.
+short_agent := --flaps 16 --rounds 5000 --minutes 4
+short_fleet := --minutes 1
+short_port := --flaps 4
+short_taint := --flaps 24 --minutes 3
 # In this order, $(lanes) at a time: long steps first. An emulated guest takes up to a processor, so the two guests have
 # the highest priority. Steps that only compute have the lowest.
 steps := test-guests test-cluster test-lab test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-bare
@@ -162,14 +162,14 @@ image: ## the agent's image as build/nodeprep.tar, without a container tool; NAM
 	$(py) daemonset/image/build.py build/nodeprep.tar $(if $(NAME),--name $(NAME))
 
 .PHONY: bench
-bench: ## figures and their limits: start-up, looks, network, agent, taint, port, fleet, nodes; two hours, SHORT=1: 40 minutes
+bench: ## figures and their limits: start-up, looks, network, agent, taint, port, fleet, nodes; two hours (SHORT=1: half one)
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && \
 	.ci/apt $(bench_packages) $$packages
 	@failed=; $(foreach name,$(benches),echo "## $(name) $(if $(SHORT),$(short_$(name)))"; \
 	    $(py) tests/bench/$(name).py $(if $(SHORT),$(short_$(name))) || failed="$$failed $(name)";) \
 	echo "## taint requests --ack"; \
-	$(py) tests/bench/taint.py requests --ack $(if $(SHORT),--minutes 4) || failed="$$failed taint requests --ack"; \
+	$(py) tests/bench/taint.py requests --ack $(if $(SHORT),--minutes 3) || failed="$$failed taint requests --ack"; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 # More of the cases of `make test`, for hours. Each proof writes its output into proofs/.
