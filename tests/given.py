@@ -8,20 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from tests import values
+from tests import unreadable_fields, values
 
+ASKED_LIMIT = 20  # of one test; a property asks hundreds of times
+
+FAILING: list[values.Asked] = []
 BY_CHECK: set[tuple[str, str, str]] = set()
 
 
 def pytest_runtest_setup() -> None:
     values.GIVEN.clear()
+    values.ASKED.clear()
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """Record only the verdicts of the check that the test belongs to."""
     own = f"{item.path.parent.name}.{item.path.stem.removeprefix('test_').replace('_', '-')}"
     BY_CHECK.update((check, reason, str(status)) for check, reason, status in values.GIVEN if check == own)
+    FAILING.extend(one for one in values.ASKED[:ASKED_LIMIT] if one.check.id == own)
 
 
 def pytest_sessionfinish() -> None:
-    Path(os.environ["GIVEN"]).write_text(json.dumps(sorted(BY_CHECK)))
+    pairs, hidden = unreadable_fields.hidden(FAILING)
+    told = {"given": sorted(BY_CHECK), "pairs": pairs, "hidden": hidden}
+    Path(os.environ["GIVEN"]).write_text(json.dumps(told))

@@ -27,14 +27,17 @@ def test_each_check_says_in_its_own_test_what_it_declares_and_nothing_else(tmp_p
     """The runner refuses an undeclared reason: then the check's test fails."""
     found = tmp_path / "given.json"
     run = [sys.executable, "-m", "pytest", "-q", "-p", "tests.given", "-p", "no:cacheprovider", "tests/checks"]
-    told = {**os.environ, "GIVEN": str(found)}
-    done = subprocess.run(run, cwd=ROOT, env=told, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "GIVEN": str(found)}
+    done = subprocess.run(run, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:]
     everywhere = {(one.name, one.status) for one in EVERYWHERE}
-    given = {(check, reason, Status(status)) for check, reason, status in json.loads(found.read_text())}
+    told = json.loads(found.read_text())
+    given = {(check, reason, Status(status)) for check, reason, status in told["given"]}
     declared = {(check.id, one.name, one.status) for check in CHECKS.values() for one in check.reasons}
     assert declared - given == set(), "declared, and its own test never sees it"
     assert {one for one in given - declared if one[1:] not in everywhere} == set()
+    assert told["hidden"] == [], "a fault that one other unreadable field hides (tests/unreadable_fields.py)"
+    assert told["pairs"] > 5000
 
 
 @EVERY

@@ -4,7 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from nodeprep.model import NODE, CannotLook, Seen, Status, Unreadable, Verdict, Why, raw
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.model import (
+    NODE,
+    CannotLook,
+    Seen,
+    Shown,
+    Status,
+    Unreadable,
+    Verdict,
+    Why,
+    derived,
+    failing_anyway,
+    raw,
+    shown,
+    signs,
+    stands_for_all,
+)
+from nodeprep.shown import supposing
 from tests.values import changed, port
 
 DENIED = Unreadable(Why.DENIED, "/sys/x", 13, "Permission denied")
@@ -74,3 +91,86 @@ def test_each_spoils_only_the_verdict_of_what_was_unreadable() -> None:
 )
 def test_it_says_what_it_is(blind: Unreadable, text: str) -> None:
     assert str(blind) == text
+
+
+@shown
+class Lamp(Shown):
+    """A thing with two fields that may be supposed, and one that may not."""
+
+    colour: str
+    watts: int
+    place: str
+
+    possible = stands_for_all(colour=("red", "green"), watts=lambda lamp: (len(raw(lamp)["place"]),))
+
+    @derived
+    def is_red(self) -> bool:
+        return self.colour == "red"
+
+
+LAMP = Lamp(DENIED, 40, "desk")  # type: ignore[arg-type]
+
+
+def fault(lamp: Lamp) -> Verdict:
+    return Verdict(NODE, Status.FAIL, "Dim", f"{lamp.colour!r} {lamp.watts}", observed=lamp.colour)
+
+
+def unlike(colour: str) -> list[Verdict]:
+    """The fault of a lamp that has another colour."""
+    return [] if LAMP.colour == colour else [fault(LAMP)]
+
+
+@pytest.mark.parametrize(("colour", "fails"), [("blue", True), ("red", False), ("green", False)])
+def test_what_fails_with_each_possible_value_fails(colour: str, fails: bool) -> None:
+    with pytest.raises(CannotLook) as caught:
+        unlike(colour)
+    found = failing_anyway(lambda: unlike(colour), caught.value)
+    assert [one.message for one in found] == [f"unreadable 40; could not look at {DENIED}"] * fails
+    assert [one.observed for one in found] == ["unreadable"] * fails
+
+
+def test_a_field_without_possible_values_is_never_supposed() -> None:
+    lamp = Lamp("red", 40, DENIED)  # type: ignore[arg-type]
+    with pytest.raises(CannotLook) as caught:
+        _ = lamp.place
+    assert failing_anyway(lambda: [fault(lamp)], caught.value) == ()
+
+
+def test_several_unreadable_fields_are_supposed_together() -> None:
+    other = Unreadable(Why.IO_ERROR, "/sys/y", 5)
+    lamp = Lamp(DENIED, other, "desk")  # type: ignore[arg-type]
+    with pytest.raises(CannotLook) as caught:
+        _ = lamp.colour
+    (found,) = failing_anyway(lambda: [fault(lamp)] if lamp.watts == len("desk") else [], caught.value)
+    assert str(DENIED) in found.message
+    assert str(other) in found.message
+
+
+def test_what_is_derived_of_a_supposed_value_is_not_kept() -> None:
+    with pytest.raises(CannotLook) as caught:
+        _ = LAMP.is_red
+    answers = []
+    for value in caught.value.possible:
+        with supposing(caught.value, value):
+            answers.append(LAMP.is_red)
+    assert answers == [True, False]
+    with pytest.raises(CannotLook):
+        _ = LAMP.is_red
+
+
+def test_signs_are_judged_each_alone() -> None:
+    def blind() -> Verdict:
+        raise CannotLook(DENIED)
+
+    fine, bad = Verdict(NODE, Status.OK, "Fine", ""), Verdict(NODE, Status.FAIL, "Bad", "")
+    assert signs(blind, lambda: None, lambda: bad) is bad
+    assert signs(lambda: fine, lambda: bad) is bad
+    assert signs(lambda: None, lambda: fine) is fine
+    assert signs(lambda: None) is None
+    with pytest.raises(CannotLook):
+        signs(lambda: fine, blind)
+
+
+def test_a_fact_that_only_explains_may_be_unreadable() -> None:
+    assert Seen({Pci: DENIED}).explaining(Pci) is None
+    assert Seen({}).explaining(Pci) is None

@@ -11,11 +11,28 @@ from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.rdma import Gid, Port, Rdma, RdmaDevice
 from nodeprep.model import Check, Seen, Shown, Status, Verdict, raw, values_of
-from nodeprep.values import replace
+from nodeprep.values import Value, replace
 
 BDF = "0000:5c:00.0"
 # The verdicts so far: id, reason and status. tests/given.py separates them by test file.
 GIVEN: set[tuple[str, str, Status]] = set()
+# The calls of `verdicts` so far: tests/unreadable_fields.py asks the failing ones again.
+ASKED: list[Asked] = []
+
+
+class Asked(Value):
+    """What a check was asked, and the places of the subjects that failed."""
+
+    check: Check
+    facts: tuple[object, ...]
+    want: object
+    before: tuple[object, ...] | None
+    seconds: float
+    failing: frozenset[tuple[str, int | None]]
+
+    def again(self, facts: tuple[object, ...]) -> tuple[Verdict, ...]:
+        """The verdicts on other facts."""
+        return tuple(_judged(self.check, facts, self.want, self.before, self.seconds))
 
 
 def port(**different: Any) -> Port:
@@ -167,15 +184,23 @@ def verdicts(
     check: Check, *facts: object, want: object = None, before: tuple[object, ...] | None = None, seconds: float = 10.0
 ) -> list[Verdict]:
     """The verdicts of a check on these facts. `before` are the facts of a look `seconds` earlier."""
-    own = {check.want: want or check.want()} if check.want else {}
-    values: dict[type, object] = {type(fact): fact for fact in facts}
-    earlier = None if before is None else Seen({type(fact): fact for fact in before} | own)
-    said = list(check_round.run_check(check, Seen(values | own, earlier, seconds if before is not None else 0.0)))
+    said = _judged(check, facts, want, before, seconds)
+    failing = frozenset((one.subject.place, one.subject.port) for one in said if one.status is Status.FAIL)
+    ASKED.append(Asked(check, facts, want, before, seconds, failing))
     for verdict in said:
         GIVEN.add((check.id, verdict.reason, verdict.status))
         advice = check.advice(verdict.reason, verdict.status)
         assert placeholders(advice) <= values_of(verdict).keys(), f"{short(verdict)}: cannot fill {advice!r}"
     return said
+
+
+def _judged(
+    check: Check, facts: tuple[object, ...], want: object, before: tuple[object, ...] | None, seconds: float
+) -> list[Verdict]:
+    own = {check.want: want or check.want()} if check.want else {}
+    values: dict[type, object] = {type(fact): fact for fact in facts}
+    earlier = None if before is None else Seen({type(fact): fact for fact in before} | own)
+    return list(check_round.run_check(check, Seen(values | own, earlier, seconds if before is not None else 0.0)))
 
 
 def placeholders(fix: str) -> set[str]:

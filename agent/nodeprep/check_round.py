@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 from nodeprep import checks as all_checks
 from nodeprep import fault_boundary
@@ -36,11 +37,13 @@ from nodeprep.model import (
     Shown,
     Skipped,
     Status,
+    Subject,
     Unreadable,
     Verdict,
     Waived,
     Why,
     cannot_look,
+    failing_anyway,
     grouped,
     raw,
 )
@@ -192,14 +195,18 @@ def _is_no_loss(blind: Unreadable, kind: type, check: Check) -> bool:
 def run_check(check: Check, seen: Seen) -> Iterator[Verdict]:
     """Run one check on facts. Its verdicts; ABSENT if it gives none, UNKNOWN if it could not look or broke.
 
-    A check that gives an undeclared reason is broken too.
+    A check that gives an undeclared reason is broken too. If it could not look, it keeps the failures that stand
+    whatever it could not read.
     """
     told = iter(() if check.rates and seen.before is None else check.judge(seen))
-    said = False
+    said, failed = False, set[Subject]()
     while True:
         verdict, broke = fault_boundary.contained(lambda: _declared(check, next(told, None)))
         if isinstance(broke, CannotLook):
-            yield cannot_look(NODE, broke.blind)
+            faults, _ = fault_boundary.contained(partial(failing_anyway, partial(check.judge, seen), broke))
+            yield from (fault for fault in faults or () if fault.subject not in failed)
+            if NODE not in {fault.subject for fault in faults or ()} - failed:
+                yield cannot_look(NODE, broke.blind)
             return
         if broke is not None:
             message = f"{check.id} broke: {fault_boundary.words_of(broke)}; please report it"
@@ -208,6 +215,7 @@ def run_check(check: Check, seen: Seen) -> Iterator[Verdict]:
         if verdict is None:
             break
         said = True
+        failed |= {verdict.subject} if verdict.status is Status.FAIL else set()
         yield verdict
     if not said:
         message = "this node has nothing that the question is about"

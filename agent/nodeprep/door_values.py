@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodeprep.shown import Shown, shown
+from nodeprep.shown import Shown, shown, stands_for_all
 from nodeprep.values import Value
 
 
@@ -81,6 +81,8 @@ class Interface(Shown):
     gateway: str
     vswitch: str
     vswitch_cidr: str
+
+    possible = stands_for_all(prefix=(None,), gateway=("",))
 
 
 @shown

@@ -19,8 +19,10 @@ from nodeprep.shown import (
     not_recorded,
     raw,
     shown,
+    stands_for_all,
+    supposing,
 )
-from nodeprep.values import Value, field
+from nodeprep.values import Value, field, replace
 
 __all__ = [
     "EVERYWHERE",
@@ -52,12 +54,15 @@ __all__ = [
     "cannot_look",
     "derived",
     "excluded",
+    "failing_anyway",
     "filled",
     "grouped",
     "guarded",
     "not_recorded",
     "raw",
     "shown",
+    "signs",
+    "stands_for_all",
     "values_of",
 ]
 
@@ -244,24 +249,100 @@ class Seen:
         """A fact that a check can do without; None if this kind of look does not show it."""
         return self[kind] if kind in self._values else None
 
+    def explaining(self, kind: type[T]) -> T | None:
+        """A fact that only explains a fault: None also if it could not be read."""
+        value = self._values.get(kind)
+        return None if value is None or isinstance(value, Unreadable) else cast(T, value)
+
     def each(
         self, things: Iterable[T], judge: Callable[[T], Verdict | None], subject: Callable[[T], Subject] | None = None
     ) -> Iterator[Verdict]:
         """Judge things one by one: if one of them could not be read, the others keep their verdicts.
 
+        A thing of which something could not be read fails if it fails whatever that is, else it is UNKNOWN.
         `subject` gives the subject of an UNKNOWN, by default the `subject` of the thing.
         """
         for thing in things:
             try:
                 verdict = judge(thing)
             except CannotLook as cannot:
-                if cannot.blind.not_recorded:
+                faults = failing_anyway(lambda: filter(None, (judge(thing),)), cannot)  # noqa: B023 - run at once
+                if faults or cannot.blind.not_recorded:
+                    yield from faults
                     continue
                 about: Subject = subject(thing) if subject else cast(Any, thing).subject
                 yield cannot_look(about, cannot.blind)
                 continue
             if verdict is not None:
                 yield verdict
+
+
+SUPPOSED_LIMIT = 4  # unreadable fields that one verdict is tried without; with more of them it is UNKNOWN
+
+
+def failing_anyway(
+    judge: Callable[[], Iterable[Verdict]], cannot: CannotLook, more: int = SUPPOSED_LIMIT - 1
+) -> tuple[Verdict, ...]:
+    """The failures that stand whatever the field holds that could not be read (docs/adr/0035).
+
+    `judge` is asked again with each possible value of that field, and of `more` other fields that it cannot read. A
+    subject fails if it fails every time. The messages are those of the first value, and name what could not be read.
+    """
+    kept: tuple[Verdict, ...] | None = None
+    for value in cannot.possible:
+        with supposing(cannot, value):
+            failing = _failing(judge, more)
+        subjects = {verdict.subject for verdict in failing}
+        kept = failing if kept is None else tuple(verdict for verdict in kept if verdict.subject in subjects)
+    return tuple(_beside(verdict, cannot.blind) for verdict in kept or ())
+
+
+def _failing(judge: Callable[[], Iterable[Verdict]], more: int) -> tuple[Verdict, ...]:
+    """The failures among the verdicts. Verdicts before a field that cannot be read count too."""
+    found: list[Verdict] = []
+    try:
+        found += (verdict for verdict in judge() if verdict.status is Status.FAIL)
+    except CannotLook as another:
+        known = {verdict.subject for verdict in found}
+        rest = failing_anyway(judge, another, more - 1) if more else ()
+        found += (verdict for verdict in rest if verdict.subject not in known)
+    return tuple(found)
+
+
+def _beside(verdict: Verdict, blind: Unreadable) -> Verdict:
+    """A failure that stands although something could not be read.
+
+    `observed` may be a supposed value: it says so. No repair is planned, for what was not read may be in its way.
+    """
+    return replace(
+        verdict,
+        message=f"{verdict.message}; could not look at {blind}",
+        remedy=None,
+        observed=str(verdict.observed),
+        expected=str(verdict.expected),
+        args={**(verdict.remedy.args if verdict.remedy else {}), **verdict.args},
+    )
+
+
+def signs(*each: Callable[[], Verdict | None]) -> Verdict | None:
+    """Judge several signs of one thing, each alone: the first that fails, else what could not be read, else the first.
+
+    Raises CannotLook if no sign fails and one could not be read.
+    """
+    told: list[Verdict] = []
+    blind: CannotLook | None = None
+    for sign in each:
+        try:
+            verdict = sign()
+        except CannotLook as cannot:
+            blind = blind or cannot
+            continue
+        if verdict is not None and verdict.status is Status.FAIL:
+            return verdict
+        told += [verdict] if verdict is not None else []
+    if blind is not None:
+        raise blind
+    return told[0] if told else None
 
 
 def cannot_look(subject: Subject, blind: Unreadable) -> Verdict:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import StrEnum
 from operator import attrgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cast, dataclass_transform
 
 from nodeprep.values import Value
@@ -67,11 +70,63 @@ def not_recorded(path: str) -> Unreadable:
 
 
 class CannotLook(Exception):
-    """Reading a value that is Unreadable raises it. Only the round and `Seen.each` catch it."""
+    """Reading a value that is Unreadable raises it. Only the round and `Seen.each` catch it.
 
-    def __init__(self, blind: Unreadable) -> None:
+    `field` is the name of the field that was read, "" for a whole fact. `possible` are the values that stand for all
+    that the field may hold (`Shown.possible`).
+    """
+
+    def __init__(self, blind: Unreadable, field: str = "", possible: tuple[object, ...] = ()) -> None:
         super().__init__(str(blind))
         self.blind = blind
+        self.field = field
+        self.possible = possible
+
+
+UNREADABLE = "unreadable"  # the word for a supposed value in a message
+NOTHING: Mapping[tuple[str, Unreadable], object] = MappingProxyType({})
+_SUPPOSED = ContextVar("_SUPPOSED", default=NOTHING)
+
+
+class _Supposed:
+    """A supposed value counts and compares as itself. A message says that it could not be read."""
+
+    def __repr__(self) -> str:
+        return UNREADABLE
+
+    def __format__(self, _: str) -> str:
+        return UNREADABLE
+
+    __str__ = __repr__
+
+
+class _SupposedText(_Supposed, str):
+    __slots__ = ()
+
+
+class _SupposedInteger(_Supposed, int):
+    __slots__ = ()
+
+
+class _SupposedNumber(_Supposed, float):
+    __slots__ = ()
+
+
+@contextmanager
+def supposing(cannot: CannotLook, value: object) -> Iterator[None]:
+    """Read this value in place of the field that could not be read, until the end of the block."""
+    hidden: dict[type, type] = {str: _SupposedText, int: _SupposedInteger, float: _SupposedNumber}
+    supposed = hidden[type(value)](value) if type(value) in hidden else value
+    token = _SUPPOSED.set({**_SUPPOSED.get(), (cannot.field, cannot.blind): supposed})
+    try:
+        yield
+    finally:
+        _SUPPOSED.reset(token)
+
+
+def stands_for_all(**values: object) -> Mapping[str, object]:
+    """The value of `Shown.possible`."""
+    return values
 
 
 class Shown:
@@ -79,10 +134,15 @@ class Shown:
 
     A field may hold an Unreadable instead of its value. Reading that field raises CannotLook, so no check can take it
     for a value. The other fields stay readable. `raw` gives every field as it is.
+
+    `possible` has, for a field that stands beside other signs of a fault, values that stand for all that it may hold:
+    the best one where a better value never makes a verdict worse, else one for each answer that matters. What fails
+    with each of them fails whatever the field holds (docs/adr/0035). A function makes them from the thing.
     """
 
     __slots__ = ("_blind", "_derived")
     defaults: ClassVar[Mapping[str, Any]] = {}
+    possible: ClassVar[Mapping[str, Any]] = {}
     _blind: Mapping[str, Unreadable]
     _derived: dict[str, Any]
     _values: ClassVar[Any]  # a function: all fields of a thing that has no unreadable one, as a tuple
@@ -105,7 +165,11 @@ class Shown:
 
         def __getattr__(self, name: str) -> Any:
             if name not in ("_blind", "_derived") and name in self._blind:
-                raise CannotLook(self._blind[name])
+                blind, supposed = self._blind[name], _SUPPOSED.get()
+                if (name, blind) in supposed:
+                    return supposed[name, blind]
+                possible = self.possible.get(name, ())
+                raise CannotLook(blind, name, possible(self) if callable(possible) else possible)
             raise AttributeError(f"{type(self).__name__} has no {name!r}")
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -148,6 +212,8 @@ class derived(Generic[T]):  # noqa: N801 - used as `property` is
         except AttributeError:
             object.__setattr__(thing, "_derived", known := {})
         if self.name not in known:
+            if _SUPPOSED.get():  # it may rest on a supposed value, which is nobody else's
+                return self.compute(thing)
             known[self.name] = self.compute(thing)
         return cast(T, known[self.name])
 

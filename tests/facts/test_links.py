@@ -151,12 +151,51 @@ def test_what_its_state_means(tmp_path: Path, row: tuple[str, str, str, bool | N
         assert found.up == up
 
 
-@pytest.mark.parametrize(("file", "field"), [("flags", "up"), ("mtu", "mtu"), ("carrier_down_count", "downs")])
+@pytest.mark.parametrize(
+    ("file", "field"),
+    [
+        ("flags", "up"),
+        ("operstate", "operstate"),
+        ("carrier", "carrier"),
+        ("mtu", "mtu"),
+        ("ifindex", "index"),
+        ("address", "mac"),
+        ("carrier_down_count", "downs"),
+    ],
+)
 def test_damage_spoils_its_own_field_only(tmp_path: Path, file: str, field: str) -> None:
     found = one(tmp_path, netdev(**{file: "garbage"}))
     with pytest.raises(CannotLook):
         getattr(found, field)
     assert [name for name, value in raw(found).items() if isinstance(value, Unreadable)] == [field]
+
+
+NEVER_WRITTEN = [
+    ("operstate", "UP"),
+    ("operstate", ""),
+    ("carrier", "2"),
+    ("carrier", "-1"),
+    ("flags", "-0x3"),
+    ("flags", "1003"),
+    ("mtu", "-1"),
+    ("carrier_down_count", "-1"),
+    ("ifindex", "-1"),
+]
+
+
+@pytest.mark.parametrize(("file", "content"), NEVER_WRITTEN)
+def test_what_no_kernel_writes_is_damage(tmp_path: Path, file: str, content: str) -> None:
+    found = one(tmp_path, netdev(**{file: content}))
+    assert len([value for value in raw(found).values() if isinstance(value, Unreadable)]) == 1
+
+
+@pytest.mark.parametrize(("mtu", "taken"), [("67", False), ("0", False), ("68", True), ("65520", True)])
+def test_a_nic_has_an_mtu_of_68_or_more(tmp_path: Path, mtu: str, taken: bool) -> None:
+    files = netdev(HOME, mtu=mtu) | {
+        f"{NET}/eth2": Symlink(f"../../../{HOME}"),
+        f"{HOME}/device": Symlink(f"../../../{AT}"),
+    }
+    assert isinstance(raw(one(tmp_path, files))["mtu"], int) is taken
 
 
 def test_an_mtu_that_is_not_recorded_is_no_damage(tmp_path: Path) -> None:

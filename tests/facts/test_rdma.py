@@ -192,7 +192,12 @@ def test_a_virtual_function_is_known_by_its_physfn_wherever_that_leads(tmp_path:
 
 GARBLED = [
     # file          content                    why
-    ("state", "1000: NEWER", Why.MALFORMED),
+    ("state", "1000: UNKNOWN", Why.MALFORMED),
+    ("state", "9: NEWER", Why.MALFORMED),
+    ("state", "40: ACTIVE", Why.MALFORMED),
+    ("state", "4: UNKNOWN", Why.MALFORMED),
+    ("state", ": UNKNOWN", Why.MALFORMED),
+    ("phys_state", "9: LinkUp", Why.MALFORMED),
     ("state", "4: ACTI", Why.MALFORMED),
     ("state", "ACTIVE", Why.MALFORMED),
     ("state", "5: ACTIVE", Why.MALFORMED),
@@ -226,9 +231,10 @@ def test_damage_spoils_its_own_field_only(tmp_path: Path, file: str, content: Co
 
 
 TAKEN = [
-    ("state", "9: NEWER", "9: NEWER"),
+    ("state", "9: UNKNOWN", "9: UNKNOWN"),
     ("state", "5: ACTIVE_DEFER", "5: ACTIVE_DEFER"),
-    ("state", "999: NEWER", "999: NEWER"),
+    ("state", "999: UNKNOWN", "999: UNKNOWN"),
+    ("phys_state", "9: <unknown>", "9: <unknown>"),
     ("phys_state", "3: Disabled", "3: Disabled"),
     ("rate", "2.5 Gb/sec (1X SDR)", 2.5),
     ("rate", "2.5 Gb/sec (1X)", 2.5),

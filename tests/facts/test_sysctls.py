@@ -10,7 +10,7 @@ import pytest
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.network import sysctls
 from nodeprep.facts.network.sysctls import Persisted, Sysctls
-from nodeprep.model import CannotLook, Unreadable, Why, raw
+from nodeprep.model import CannotLook, Unreadable, Why
 
 CONF = "proc/sys/net/ipv4/conf"
 SYSTEMD = "usr/lib/systemd/systemd-sysctl"
@@ -65,7 +65,11 @@ def test_the_greater_filter_counts(root: Path) -> None:
 def test_a_value_that_is_none(root: Path) -> None:
     put(root, f"{CONF}/all/rp_filter", "yes")
     path = f"/{CONF}/all/rp_filter"
-    assert raw(look(root))["live"] == Unreadable(Why.MALFORMED, path, detail="'yes' is no number")
+    seen = look(root)
+    assert seen.unread == (Unreadable(Why.MALFORMED, path, detail="'yes' is no number"),)
+    assert seen.on("default", "rp_filter") == 1
+    with pytest.raises(CannotLook):
+        seen.on("all", "rp_filter")
 
 
 def test_a_tree_without_them(tmp_path: Path) -> None:

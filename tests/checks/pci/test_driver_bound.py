@@ -50,7 +50,7 @@ PROFILE_ROWS = [
     ({}, PROFILE, modules(available=DENIED), "fail NoDriver kernel_modules(module=mlx5_core)"),
     ({}, PROFILE, None, "fail NoDriver kernel_modules(module=mlx5_core)"),
     ({"driver_override": "vfio-pci"}, PROFILE, modules(), "fail DriverOverride"),
-    ({"driver_override": DENIED}, PROFILE, modules(), "unknown CannotLook"),
+    ({"driver_override": DENIED}, PROFILE, modules(), "fail NoDriver"),
     ({"modalias": DENIED}, PROFILE, modules(), "fail NoDriver kernel_modules(module=mlx5_core)"),
     ({"virtual_function": True}, PROFILE, modules(), "absent Nothing"),
     # A name that a copy lost is found again by modalias; a driver that names its module otherwise too.

@@ -31,14 +31,17 @@ FIRM_ROWS = [
     ({"width": 15}, FULL, "warn Degraded"),  # 472 still carry it
     ({"speed": 16.0}, FULL, "fail BelowPortRate"),
     ({"speed": 128.0}, FULL, "ok AsExpected"),
-    ({"width": 8, "speed": None}, FULL, "warn Degraded"),
-    ({"width": None, "speed": 16.0}, FULL, "warn Degraded"),
+    ({"width": 8, "speed": None}, FULL, "fail BelowPortRate"),  # at any speed of its board
+    ({"width": None, "speed": 16.0}, FULL, "fail BelowPortRate"),
     ({"width": None, "speed": None}, FULL, "absent Nothing"),
     ({"width": 32}, FULL, "ok AsExpected"),
     ({"width": 8}, expected(devices={BDF: DeviceWant(width=8, speed=32.0)}), "ok AsExpected"),  # as captured
     ({"width": 8}, expected(devices={BDF: DeviceWant(width=8)}), "ok AsExpected"),
     ({"width": 8, "virtual_function": True}, FULL, "absent Nothing"),
     ({"width": DAMAGE}, FULL, "unknown CannotLook"),
+    ({"width": DAMAGE, "speed": 2.5}, FULL, "fail BelowPortRate"),
+    ({"width": DAMAGE, "speed": 2.5, "max_width": DAMAGE}, FULL, "fail BelowPortRate"),
+    ({"speed": DAMAGE, "width": 1}, FULL, "fail BelowPortRate"),
 ]
 
 

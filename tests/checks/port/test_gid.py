@@ -53,7 +53,7 @@ CONCERNS = [
     (BARE, expected(firm={KEY: PortWant(gid=True, required=False)}), "absent Nothing"),
     (BARE, expected(), "absent Nothing"),
     (BARE | {"state": "1: DOWN"}, WANTS, "absent Nothing"),
-    (BARE | {"state": BLIND}, WANTS, "absent Nothing"),
+    (BARE | {"state": BLIND}, WANTS, "fail NoRoutableGid"),
     (BARE | {"layer": "InfiniBand"}, WANTS, "absent Nothing"),
     (BARE | {"layer": "Unknown"}, WANTS, "absent Nothing"),
     (BARE | {"layer": BLIND}, WANTS, "unknown CannotLook"),

@@ -43,9 +43,13 @@ def test_says(wants: Expected, rate: object, says: str) -> None:
     assert say(CHECK, rdma(port(rate=rate)), wants) == says
 
 
-@pytest.mark.parametrize("state", ["1: DOWN", "2: INIT", CUT])
+@pytest.mark.parametrize("state", ["1: DOWN", "2: INIT"])
 def test_only_an_active_port_has_a_rate(state: object) -> None:
     assert say(CHECK, rdma(port(state=state, rate=2.5)), FIRM) == "absent Nothing"
+
+
+def test_a_port_whose_state_cannot_be_read_is_slow_or_down() -> None:
+    assert say(CHECK, rdma(port(state=CUT, rate=2.5)), FIRM) == "fail BelowRate"
 
 
 def test_one_unreadable_rate_leaves_the_others_their_verdicts() -> None:

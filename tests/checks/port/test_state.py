@@ -30,9 +30,13 @@ ROWS = [
     ("1: DOWN", "2: Polling", "7 of 8 alike", "fail NoSignal"),
     ("2: INIT", "4: PortConfigurationTraining", "profile", "fail NoAddress"),
     ("3: ARMED", "5: LinkUp", "profile", "fail NotActive"),
-    ("9: NEWER", "0: <unknown>", "profile", "fail NotActive"),
+    ("9: UNKNOWN", "0: <unknown>", "profile", "fail NotActive"),
     (GONE, "5: LinkUp", "profile", "unknown CannotLook"),
     ("4: ACTIVE", GONE, "profile", "unknown CannotLook"),
+    (GONE, GONE, "profile", "unknown CannotLook"),
+    ("1: DOWN", GONE, "profile", "fail NoLink"),
+    ("2: INIT", GONE, "profile", "fail NoAddress"),
+    (GONE, "3: Disabled", "profile", "fail PhysicalNotUp"),
 ]
 
 

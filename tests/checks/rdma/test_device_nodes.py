@@ -117,6 +117,20 @@ def test_one_damaged_class_leaves_the_connection_manager_unknown() -> None:
     assert say(CHECK, ONE, shown) == "ok InPlace; unknown CannotLook"
 
 
+OWNER_LOST = Unreadable(Why.IO_ERROR, "/sys/class/infiniband_verbs/uverbs3/ibdev", 5)
+
+
+@pytest.mark.parametrize(("node", "says"), [(NODE_OF_ENTRY, "absent Nothing"), (DevNode("other", "", None), MISSING)])
+def test_the_node_of_an_entry_is_missed_whosever_it_is(node: DevNode, says: str) -> None:
+    entry = ClassEntry("uverbs3", OWNER_LOST, None, "231:195")  # type: ignore[arg-type]
+    assert say(CHECK, ONE, nodes(node, verbs=(entry,))) == says
+
+
+def test_the_connection_manager_is_judged_where_the_class_cannot_be_listed() -> None:
+    shown = nodes(NODE_OF_ENTRY, verbs=OWNER_LOST, rdma_cm="10:122")
+    assert say(CHECK, ONE, shown) == f"{MISSING}; unknown CannotLook"
+
+
 def test_messages_of_what_is_there_and_what_is_not() -> None:
     (device_says, manager) = verdicts(
         CHECK, ONE, nodes(NODE_OF_ENTRY, DevNode("rdma_cm", "10:122", 0o666), rdma_cm="10:122")

@@ -26,7 +26,7 @@ def verdict(row: EniRow, cluster: Cluster) -> Verdict | None:
         return None
     has, counted = set(row.metadata.addresses), {one.address: one.status for one in row.record.addresses}
     valid = {address for address, status in counted.items() if status == VALID}
-    dead, leaked = sorted(valid - has), sorted(has - counted.keys() - {row.metadata.primary_address})
+    dead = sorted(valid - has)
     where = f"{row.where} has {len(has)} addresses by the metadata"
     if dead and not takes_prefixes(cluster):
         pods = {one.address: one.pod for one in row.record.addresses if one.pod}
@@ -39,6 +39,7 @@ def verdict(row: EniRow, cluster: Cluster) -> Verdict | None:
             f"reaches nobody ({used}); see kubectl get nodes.network.alibabacloud.com, then terway-controlplane's log"
         )
         return Verdict(row.subject, Status.FAIL, "DeadAddress", message, None, listed(dead), "in the metadata")
+    leaked = sorted(has - counted.keys() - {row.metadata.primary_address})
     if leaked:
         message = f"{where}; Terway's record does not know {listed(leaked)}: assigned in the cloud, given to no pod"
         return Verdict(row.subject, Status.WARN, "LeakedAddress", message, None, listed(leaked), "in Terway's record")

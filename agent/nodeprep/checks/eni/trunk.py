@@ -8,9 +8,9 @@ from typing import Annotated
 from nodeprep.facts.alibaba import ledger
 from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.alibaba.ledger import Ledger
-from nodeprep.facts.kubernetes.cluster import TRUNK, Cluster, TerwayNode
+from nodeprep.facts.kubernetes.cluster import TRUNK, Cluster
 from nodeprep.facts.network.links import Links
-from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict, signs
 from nodeprep.values import Value
 
 TYPE, IN_USE = "Trunk", "InUse"  # ENITypeTrunk, ENIStatusInUse (terway pkg/apis, pkg/aliyun/client)
@@ -31,7 +31,8 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         return
     named = seen[Cluster].node.annotations.get(TRUNK, "")
     if named:
-        yield verdict(named, books)
+        verdict = signs(lambda: in_record(named, books), lambda: by_metadata(named, books))
+        yield from (verdict,) if verdict is not None else ()
     elif seen[Want].required:
         message = (
             f"the node has no annotation {TRUNK}, so no trunk ENI; the profile wants one (`required` of eni.trunk): "
@@ -40,12 +41,9 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         yield Verdict(NODE, Status.FAIL, "NoTrunk", message, None, "no annotation", "a trunk ENI")
 
 
-def verdict(named: str, books: Ledger) -> Verdict:
+def by_metadata(named: str, books: Ledger) -> Verdict:
     """Terway's record has the type and the status, the node the link and the attachment."""
     shows = f"the node's annotation {TRUNK} names {named[:60]}"
-    terway = books.terway
-    if terway is not None and (trouble := in_record(named, terway, shows)) is not None:
-        return trouble
     row = next((row for row in books.rows if row.eni == named), None)
     about = row.subject if row else Subject(named, None, named[:60])
     if row is None:
@@ -57,7 +55,10 @@ def verdict(named: str, books: Ledger) -> Verdict:
     return Verdict(about, Status.OK, "Trunk", f"{shows}: {row.where}", observed=row.link.name)
 
 
-def in_record(named: str, terway: TerwayNode, shows: str) -> Verdict | None:
+def in_record(named: str, books: Ledger) -> Verdict | None:
+    shows, terway = f"the node's annotation {TRUNK} names {named[:60]}", books.terway
+    if terway is None:
+        return None
     record = next((one for one in terway.enis if one.id == named), None)
     if record is None:
         about = Subject(named, None, named[:60])

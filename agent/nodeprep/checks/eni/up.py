@@ -12,7 +12,7 @@ from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.network.routes import Routes
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import CannotLook, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 RUNNING = ("up", "unknown")  # IF_OPER_UNKNOWN is what drivers show that do not track it (include/uapi/linux/if.h)
 
@@ -28,7 +28,7 @@ def verdict(row: EniRow, link: Link) -> Verdict | None:
     shows = f"{row.where} is {link.operstate}"
     if is_running(link):
         return Verdict(row.subject, Status.OK, "Up", shows, observed=link.operstate)
-    pods = row.pods()
+    pods = carried(row)
     if not (pods or row.is_primary or row.is_for_pods):
         return None
     if not pods and not row.is_primary:  # Terway brings it up when it gives the first of its addresses to a pod
@@ -46,6 +46,16 @@ def verdict(row: EniRow, link: Link) -> Verdict | None:
         see = f"ethtool {link.name}, dmesg, then the attachment in the cloud"
         message = f"{shows}; it is set up and has no carrier: {see}"
     return Verdict(row.subject, Status.FAIL, "NoCarrier", message, None, link.operstate, "up", args=about)
+
+
+def carried(row: EniRow) -> tuple[str, ...]:
+    """The pods that it carries. The primary ENI carries the node in any case: its pods are only told."""
+    try:
+        return row.pods()
+    except CannotLook:
+        if row.is_primary:
+            return ()
+        raise
 
 
 def is_running(link: Link) -> bool:

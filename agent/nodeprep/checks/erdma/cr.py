@@ -65,7 +65,7 @@ def verdict(eri: ErdmaDevice, seen: Seen) -> Verdict:
     holder = next((one.record for one in seen[Cluster].pod_enis if one.mac.lower() == mac), None)
     if holder:
         return Verdict(subject(eri), Status.OK, "InPod", f"{name} is Ready and {holder} holds it", None, status, READY)
-    link = link_of(mac, seen.get(Links))
+    link = link_of(mac, seen.explaining(Links))
     has = f"its network interface {link} is here" if link else "nor has it a network interface here"
     message = f"{name} is Ready for erdma-controller and no RDMA device is made of its MAC; {has}: ip -d link, rdma dev"
     return Verdict(subject(eri), Status.FAIL, "NoRdmaDevice", message, None, "none", "an RDMA device")
@@ -114,7 +114,8 @@ def is_explained(present: tuple[RdmaDevice, ...], seen: Seen) -> bool:
 
 
 def link_of(mac: str, links: Links | None) -> str | None:
-    macs = ((link.name, (link.permanent_mac or link.mac or "").lower()) for link in (links.links if links else ()))
+    known = ((link, raw(link)["permanent_mac"] or raw(link)["mac"]) for link in (links.links if links else ()))
+    macs = ((link.name, mac.lower()) for link, mac in known if isinstance(mac, str))
     return next((name for name, own in macs if own == mac), None)
 
 

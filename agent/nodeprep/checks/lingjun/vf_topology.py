@@ -17,6 +17,7 @@ from nodeprep.model import (
     Unreadable,
     Verdict,
     Why,
+    cannot_look,
     raw,
 )
 
@@ -26,8 +27,9 @@ DRIVER = "virtio-pci"
 def judge(seen: Seen) -> Iterator[Verdict]:
     for topology in seen[Lingjun].topologies:
         blind = raw(topology)["functions"]
-        if isinstance(blind, Unreadable) and blind.kind is Why.MALFORMED:
-            yield malformed(topology, blind)
+        if isinstance(blind, Unreadable):
+            about = Subject(topology.file, None, topology.file)
+            yield malformed(topology, blind) if blind.kind is Why.MALFORMED else cannot_look(about, blind)
             continue
         yield from (verdict(function, topology.file) for function in topology.functions)
 

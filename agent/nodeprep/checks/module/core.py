@@ -9,7 +9,20 @@ from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.rdma.devnodes import DevNodes
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.model import (
+    NODE,
+    Check,
+    Confirmation,
+    Reason,
+    Remedy,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Subject,
+    Verdict,
+    raw,
+)
 
 CORE = ("ib_core", "ib_uverbs")  # the second pulls in the first
 
@@ -32,18 +45,20 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 def why_core(seen: Seen) -> str:
     """What on this node needs the core modules, "" if nothing does."""
-    rdma, pci, expected = seen[Rdma], seen.get(Pci), seen[Expected]
+    rdma, expected = seen[Rdma], seen[Expected]
     if rdma.devices:
         return f"RDMA device {rdma.devices[0].name}"
     if expected.wants_rdma or set(CORE).intersection(expected.modules):
         return expected.by
+    pci = seen.get(Pci)
     return next((nic.label for nic in (pci.nics if pci else ()) if nic.offers_rdma), "")
 
 
 def proven(seen: Seen) -> frozenset[str]:
     """Modules that must be at work, for they made what is shown."""
-    nodes = seen.get(DevNodes)
-    makes = {"ib_core": bool(seen[Rdma].devices), "ib_uverbs": nodes is not None and nodes.verbs is not None}
+    nodes = seen.explaining(DevNodes)
+    # A class that cannot be listed is there all the same.
+    makes = {"ib_core": bool(seen[Rdma].devices), "ib_uverbs": nodes is not None and raw(nodes)["verbs"] is not None}
     return frozenset(name for name, made in makes.items() if made)
 
 

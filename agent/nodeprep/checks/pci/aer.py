@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from nodeprep.facts.machine.pci import Pci, PciDevice
-from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.machine.pci import Aer, Pci, PciDevice
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 from nodeprep.values import Value
 
 
@@ -38,13 +38,14 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 def verdict(device: PciDevice, then: PciDevice | None, seconds: float, want: Want) -> Verdict | None:
     if then is None or device.aer is None or then.aer is None:
         return None
-    fatal = grown(then.aer.fatal, device.aer.fatal)
-    nonfatal = grown(then.aer.nonfatal, device.aer.nonfatal)
-    correctable = grown(then.aer.correctable, device.aer.correctable)
-    observed = f"fatal {fatal}, nonfatal {nonfatal}, correctable {correctable}"
+    growth = {kind: grown(then.aer, device.aer, kind) for kind in ("fatal", "nonfatal", "correctable")}
+    observed = ", ".join(f"{kind} {'unreadable' if more is None else more}" for kind, more in growth.items())
     shows = f"{device.label} reported in {seconds:.3g} s: {observed}"
-    if fatal:
+    if growth["fatal"]:
         return says(device, Status.FAIL, "Fatal", f"{shows}; after a fatal error its link is reset", observed)
+    for aer in (then.aer, device.aer):
+        _ = (aer.fatal, aer.nonfatal, aer.correctable)  # raises for one that could not be read
+    nonfatal, correctable = growth["nonfatal"] or 0, growth["correctable"] or 0
     if nonfatal:
         return says(device, Status.WARN, "Nonfatal", f"{shows}; transfers were lost", observed)
     if correctable >= want.correctable_at_least and correctable * 60 > want.correctable_per_minute * seconds:
@@ -53,9 +54,16 @@ def verdict(device: PciDevice, then: PciDevice | None, seconds: float, want: Wan
     return says(device, Status.OK, "Quiet", shows, observed)
 
 
-def grown(then: int, now: int) -> int:
-    """How far a total grew. A smaller total began again at 0, because the device was set up again."""
-    return now - then if now >= then else now
+def grown(then: Aer, now: Aer, kind: str) -> int | None:
+    """How far a total grew, None if it could not be read.
+
+    A smaller total began again at 0, because the device was set up again.
+    """
+    before, after = raw(then)[kind], raw(now)[kind]
+    if isinstance(before, Unreadable) or isinstance(after, Unreadable):
+        return None
+    more: int = after - before if after >= before else after
+    return more
 
 
 def says(device: PciDevice, status: Status, reason: str, message: str, observed: str) -> Verdict:

@@ -59,7 +59,7 @@ def unbound(nic: PciDevice, seen: Seen) -> Verdict:
     if override:
         shows = f"{shows}: driver_override lets only {override} have it; it is wanted by {wish.by}"
         return Verdict(nic.subject, Status.FAIL, "DriverOverride", shows, None, "none", wish.driver or "a driver")
-    reason, cause, remedy = why_unbound(nic, wish, seen.get(Modules))
+    reason, cause, remedy = why_unbound(nic, wish, seen.explaining(Modules))
     shows = f"{shows}; it is wanted by {wish.by}; {cause}"
     return Verdict(nic.subject, Status.FAIL, reason, shows, remedy, "none", wish.driver or "a driver")
 

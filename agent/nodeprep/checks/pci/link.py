@@ -60,7 +60,9 @@ def verdict(nic: PciDevice, likes: LinkPeers, seen: Seen) -> Verdict | None:
     wish = wish_of(nic, likes, seen, emulated=bool(virtual))
     carries = bandwidth(nic.width, nic.speed)
     rate = port_rate(nic, seen)
-    too_slow = carries is not None and carries < rate
+    # A part that is not shown is taken for the best that it can be.
+    most = bandwidth(nic.width or nic.max_width, nic.speed or nic.max_speed)
+    too_slow = most is not None and most < rate
     shows = f"{nic.label} has {link(nic.width, nic.speed)}" + (f", {carries:.4g} Gb/s" if carries else "")
     if missed := wish.missed_by(nic):
         shows = f"{shows}; {' and '.join(missed)}"

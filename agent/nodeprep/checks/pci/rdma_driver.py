@@ -53,7 +53,7 @@ def offered(nic: PciDevice) -> Verdict:
 
 
 def no_link(nic: PciDevice, want: DeviceWant, kind: str, seen: Seen) -> Verdict:
-    module, modules = SOFTWARE.get(kind, ""), seen.get(Modules)
+    module, modules = SOFTWARE.get(kind, ""), seen.explaining(Modules)
     shows = f"{nic.label} carries no {kind} device; {want.rdma} is wanted by {seen[Expected].by}"
     if modules is not None and module and not modules.is_loaded(module):
         load = None if modules.has(module) is False else Remedy("kernel_modules", {"module": module})
@@ -70,7 +70,7 @@ def no_driver(nic: PciDevice, offer: str, want: DeviceWant | None, seen: Seen) -
     shows = f"{nic.label} offers {offer}, which no RDMA driver took"
     if want is not None and not want.rdma:
         return Verdict(nic.subject, Status.OK, "NotNeeded", f"{shows}; {expected.by} expects none")
-    module, modules = AUXILIARY_DRIVERS.get(offer.rpartition(".")[0], ""), seen.get(Modules)
+    module, modules = AUXILIARY_DRIVERS.get(offer.rpartition(".")[0], ""), seen.explaining(Modules)
     # A link type that is not in this table: its alias names it, and modprobe takes the alias too.
     load = {"module": module or f"auxiliary:{offer.rpartition('.')[0]}"}
     kin = carriers(seen).intersection(one.address for one in likes)

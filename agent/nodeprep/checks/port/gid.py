@@ -47,7 +47,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     kinds = grouped(seen[Rdma].ports, lambda port: port.like)
     usual = {like: majority(ports) for like, ports in kinds.items()}
     node = GidContext(seen[Expected], seen[Rdma], seen.get(Links), usual)
-    yield from seen.each(filter(inventory.is_active, node.rdma.ports), lambda port: verdict(port, node))
+    yield from seen.each(filter(inventory.may_be_active, node.rdma.ports), lambda port: verdict(port, node))
 
 
 def verdict(port: Port, node: GidContext) -> Verdict | None:

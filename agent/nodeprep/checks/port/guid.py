@@ -20,7 +20,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     # A management device has the GUID of the other device on its PCI function.
     shared = Counter(guid for guid, _ in {(raw(device)["node_guid"], device.place) for device in rdma.devices})
     yield from seen.each(rdma.devices, lambda device: of_device(device, wanted.get(device.name), shared))
-    fabric = [port for port in rdma.ports if inventory.is_active(port) and expected.of(port) is not None]
+    fabric = [port for port in rdma.ports if inventory.may_be_active(port) and expected.of(port) is not None]
     yield from seen.each(fabric, lambda port: of_port(port, expected.of(port)))
 
 

@@ -11,7 +11,7 @@ from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, S
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    expected, rdma, links = seen[Expected], seen[Rdma], seen.get(Links)
+    expected, rdma = seen[Expected], seen[Rdma]
     if expected.missing_devices or expected.missing_ports:
         return  # the kernel counts without gaps: a lost device changes every later name
     devices = {device.name: device.bdf for device in rdma.devices}
@@ -19,6 +19,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         name = expected.device(device, lambda want: want.rdma)
         if name is not None and is_comparable(device, expected):
             yield verdict(device, device.name, name, devices.get(name.value, ""))
+    links = seen.get(Links)
     netdevs = {port.netdev: port.bdf for port in rdma.ports}
     for port in rdma.ports:
         netdev = expected.port(port, lambda want: want.netdev)

@@ -34,8 +34,10 @@ def verdict(port: Port, recorded: Callable[[], bool], seen: Seen) -> Verdict | N
     if port.bdf and link.bdf and link.bdf != port.bdf and not (link.master or is_eri(port, seen)):
         message = f"netdev {link.name} of {port.where} is on another function, {link.bdf}; see ls -l /sys/class/net"
         return Verdict(port.subject, Status.FAIL, "OtherFunction", message, observed=link.bdf, expected=port.bdf)
-    if link.operstate in RUNNING or not inventory.is_active(port):  # of a port that is not ACTIVE, port.state says why
+    runs = link.operstate in RUNNING
+    if not inventory.may_be_active(port) or (runs and link.carrier is not False):  # if not ACTIVE, port.state says why
         return Verdict(port.subject, Status.OK, "Netdev", shows, observed=link.operstate)
+    shows += " and has no carrier" if runs else ""
     shows, about = f"{shows} while the port is ACTIVE; {wants}", {"interface": link.name}
     if link.set_down:
         up = Remedy("link_up", about)

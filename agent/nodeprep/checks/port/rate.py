@@ -13,7 +13,7 @@ from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, S
 def judge(seen: Seen) -> Iterator[Verdict]:
     expected = seen[Expected]
     # The rate of a port that is not ACTIVE is not the rate of a link.
-    yield from seen.each(filter(inventory.is_active, seen[Rdma].ports), lambda port: verdict(port, expected))
+    yield from seen.each(filter(inventory.may_be_active, seen[Rdma].ports), lambda port: verdict(port, expected))
 
 
 def verdict(port: Port, expected: Expected) -> Verdict | None:

@@ -17,6 +17,7 @@ from nodeprep.model import (
     Stage,
     Status,
     Subject,
+    Unreadable,
     Verdict,
     grouped,
     raw,
@@ -42,10 +43,30 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     if not devices or not (found or shown.live):
         return  # a copy that an ordinary user unpacked has no devices: only a copy with some devices can lack others
     nodes = {node.name: node for node in found}
+    if isinstance(raw(shown)["verbs"], Unreadable):  # the other sign first, for nothing comes after
+        yield from connection_manager(shown, nodes)
     verbs, mads = by_device(shown.verbs or ()), by_device(shown.mads or ())
     yield from seen.each(
         devices, lambda device: judge_device(device, verbs.get(device.name, ()), mads.get(device.name, ()), nodes)
     )
+    yield from seen.each(
+        [one for one in shown.verbs or () if is_nobodys(one)], lambda one: ownerless(one, nodes), lambda _: NODE
+    )
+    yield from connection_manager(shown, nodes)
+
+
+def is_nobodys(entry: ClassEntry) -> bool:
+    return isinstance(raw(entry)["device"], Unreadable)
+
+
+def ownerless(entry: ClassEntry, nodes: Mapping[str, DevNode]) -> Verdict | None:
+    """The faults of an entry whose device cannot be read: rdma.verbs-class says that."""
+    where = "an RDMA device that could not be read"
+    found = list(troubles(entry.name, entry.number, nodes, Status.FAIL, where))
+    return verdict(NODE, where, 1, found) if found else None
+
+
+def connection_manager(shown: DevNodes, nodes: Mapping[str, DevNode]) -> Iterator[Verdict]:
     if shown.rdma_cm is not None:
         where = "the connection manager"
         yield verdict(NODE, where, 1, list(troubles("rdma_cm", shown.rdma_cm, nodes, Status.FAIL, where)))

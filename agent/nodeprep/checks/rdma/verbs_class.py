@@ -62,7 +62,7 @@ def shows_that_verbs_are_missing(seen: Seen) -> bool:
     """Whether a dead tree proves it. A class that is missing or empty may not have been copied."""
     if seen[DevNodes].verbs is not None:
         return False
-    modules = seen.get(Modules)
+    modules = seen.explaining(Modules)
     shown = modules is not None and modules.is_loaded("ib_core") and not modules.is_loaded("ib_uverbs")
     return shown or (bool(seen[Expected].verbs) and modules is not None and not modules.is_loaded("ib_uverbs"))
 

@@ -123,7 +123,7 @@ def way_of(primary: Link, seen: Seen) -> str:
 
 def subject(instance: Instance | Unreadable | None, seen: Seen) -> Subject:
     """The primary ENI, where it is known: what is wrong there takes the default route with it."""
-    primary = primary_of(instance, seen.get(Links)) if isinstance(instance, Instance) else None
+    primary = primary_of(instance, seen.explaining(Links)) if isinstance(instance, Instance) else None
     return eni_tables.of(primary) if primary else NODE
 
 

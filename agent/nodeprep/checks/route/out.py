@@ -74,11 +74,11 @@ def is_isolated(seen: Seen) -> bool:
 
 
 def is_cut_off(answer: RouteAnswer, seen: Seen) -> bool:
-    return bool(answer.errno) and refusal.refusal(answer, seen[Routes], seen.get(Sysctls)).reason == "NoRoute"
+    return bool(answer.errno) and refusal.refusal(answer, seen[Routes], seen.explaining(Sysctls)).reason == "NoRoute"
 
 
 def refused(answer: RouteAnswer, seen: Seen, *, ours: bool) -> WayFault:
-    cause = refusal.refusal(answer, seen[Routes], seen.get(Sysctls))
+    cause = refusal.refusal(answer, seen[Routes], seen.explaining(Sysctls))
     remedy = None
     if ours and cause.key:  # the playbook sets what Terway needs; another CNI may need something else
         remedy = Remedy("sysctl_terway", {"key": cause.key, "value": "1" if cause.reason == "ForwardingOff" else "0"})

@@ -41,9 +41,7 @@ def refusal(answer: RouteAnswer, routes: Routes, sysctls: Sysctls | None) -> Ref
     if route is not None:
         words = f"route {route} in table {route.table} refuses it ({name(code)}); see ip route show table all"
         return Refusal(REASONS[route.kind], words)
-    if code in REVERSE_PATH_ERRNOS and (
-        code == errno.EXDEV or sysctls is None or sysctls.filters(answer.iif) == STRICT_RP_FILTER
-    ):
+    if code in REVERSE_PATH_ERRNOS and (code == errno.EXDEV or sysctls is None or is_strict(answer, sysctls)):
         return strict(answer, code, sysctls)
     if code == errno.EHOSTUNREACH:
         return closed(answer, sysctls)
@@ -60,7 +58,13 @@ def refusing_route(answer: RouteAnswer, routes: Routes, kind: str | None) -> Rou
 
 
 def is_closed(answer: RouteAnswer, sysctls: Sysctls) -> bool:
-    return sysctls.live.get("net.ipv4.ip_forward") == 0 or sysctls.on(answer.iif, "forwarding") == 0
+    return 0 in (sysctls.live.get("net.ipv4.ip_forward"), sysctls.live.get(f"net.ipv4.conf.{answer.iif}.forwarding"))
+
+
+def is_strict(answer: RouteAnswer, sysctls: Sysctls) -> bool:
+    """Whether the settings that could be read make the filter strict."""
+    own, every = (sysctls.live.get(f"net.ipv4.conf.{name}.rp_filter", 0) for name in (answer.iif, "all"))
+    return max(own, every) == STRICT_RP_FILTER
 
 
 def strict(answer: RouteAnswer, code: int, sysctls: Sysctls | None) -> Refusal:

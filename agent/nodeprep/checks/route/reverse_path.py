@@ -9,18 +9,32 @@ from nodeprep.checks.route import refusal
 from nodeprep.facts.alibaba import eni_tables
 from nodeprep.facts.alibaba.eni_tables import FROM_POD, TO_POD
 from nodeprep.facts.alibaba.terway import Terway
-from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.kubernetes.cluster import Cluster, Pod
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.network.routes import Route, RouteAnswer, Routes
 from nodeprep.facts.network.sysctls import Sysctls
-from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import (
+    NODE,
+    CannotLook,
+    Check,
+    Confirmation,
+    Reason,
+    Remedy,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Unreadable,
+    Verdict,
+    raw,
+)
 
 FILTER = "StrictFilter"
 PODS_IN_MESSAGE = 3  # pods in one message
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    routes, sysctls = seen[Routes], seen.get(Sysctls)
+    routes, sysctls = seen[Routes], seen.explaining(Sysctls)
     mute = {answer.pod for answer in routes.out if answer.errno}  # route.out says why
     asked = [answer for answer in routes.back if answer.errno != errno.ENODEV]
     causes = {answer: refusal.refusal(answer, routes, sysctls) for answer in asked if answer.errno}
@@ -36,8 +50,8 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def verdict(stopped: list[RouteAnswer], seen: Seen) -> Verdict:
-    first, terway = stopped[0], seen.get(Terway)
-    cause = refusal.refusal(first, seen[Routes], seen.get(Sysctls))
+    first, terway = stopped[0], seen.explaining(Terway)
+    cause = refusal.refusal(first, seen[Routes], seen.explaining(Sysctls))
     remedy = None
     if cause.key and terway is not None and terway.present:
         remedy = Remedy("sysctl_terway", {"key": cause.key, "value": "0" if cause.reason == FILTER else "1"})
@@ -56,7 +70,9 @@ def without_way(seen: Seen) -> Verdict | None:
     if terway is None or not terway.present:
         return None
     found = list(eni_tables.astray(seen[Routes], seen.get(Links)))
-    pods = (one for one in cluster.pods if not one.deleted and not one.host_network) if cluster else ()
+    known = raw(cluster)["pods"] if cluster else ()
+    listed_pods: tuple[Pod, ...] = () if isinstance(known, Unreadable) else known
+    pods = (one for one in listed_pods if not one.deleted and not one.host_network)
     running = {address for one in pods if one.phase == "Running" for address in one.addresses}
     lost = [(address, route) for address, route in found if route or address in running]
     if lost:
@@ -66,6 +82,8 @@ def without_way(seen: Seen) -> Verdict | None:
             f"route anew when its pod starts, if the pod's veth is up: see ip route get {lost[0][0]}, ip link"
         )
         return Verdict(NODE, Status.FAIL, "NoRouteToPod", message, restart, f"{len(lost)} pods", "none")
+    if found and isinstance(known, Unreadable):
+        raise CannotLook(known)
     if found and cluster is None:  # with Kubernetes, route.rules reports what is left over
         message = (
             f"{listed(found)}, and rules {TO_POD} and {FROM_POD}: nothing reaches the pod, or it is gone and they are "

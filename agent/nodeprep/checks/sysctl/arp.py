@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated
 
 from nodeprep.facts.alibaba.lingjun import Lingjun
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.sysctls import Sysctls
-from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict, signs
 from nodeprep.values import Value
 
 SETTINGS = ("arp_announce", "arp_ignore")
@@ -42,17 +43,22 @@ def is_lingjun(seen: Seen) -> bool:
 
 def verdict(sysctls: Sysctls) -> Verdict:
     keys = [f"net.ipv4.conf.all.{setting}" for setting in SETTINGS]
-    for key in keys:
-        value = sysctls.live.get(key, 0)
-        if value:
-            message = f"{key} is {value}; Terway wants 0 on Lingjun nodes: sysctl -w {key}=0"
-            return Verdict(NODE, Status.FAIL, "ArpRestricted", message, remedy(key), str(value), "0")
+    if restricted := signs(*(partial(now, sysctls, key) for key in keys)):
+        return restricted
     for key in keys:
         line = sysctls.at_boot(key)
         if line is not None and line.value != "0":
             message = f"{line.where} sets {line.key} = {line.value[:20]} at the next boot; Terway wants 0, as it is now"
             return Verdict(NODE, Status.WARN, "ArpRestrictedAtBoot", message, remedy(key), line.value[:20], "0")
     return Verdict(NODE, Status.OK, "Arp", f"{' and '.join(keys)} are 0", observed="0", expected="0")
+
+
+def now(sysctls: Sysctls, key: str) -> Verdict | None:
+    value = sysctls.value(key)
+    if not value:
+        return None
+    message = f"{key} is {value}; Terway wants 0 on Lingjun nodes: sysctl -w {key}=0"
+    return Verdict(NODE, Status.FAIL, "ArpRestricted", message, remedy(key), str(value), "0")
 
 
 def remedy(key: str) -> Remedy:

@@ -38,7 +38,7 @@ def is_ipv6_only(links: Links | None) -> bool:
 
 def of_ipv6(sysctls: Sysctls) -> Verdict:
     line = sysctls.at_boot(SWITCH6)
-    if sysctls.live.get(SWITCH6) == 0:
+    if sysctls.value(SWITCH6) == 0:
         message = f"{SWITCH6} is 0, and this node has no IPv4 address; {WANTED_BECAUSE}: sysctl -w {SWITCH6}=1"
         return Verdict(NODE, Status.WARN, "ForwardingOff", message, None, "0", "1", args={"key": SWITCH6})
     if line is not None and line.value == "0":
@@ -57,7 +57,7 @@ def verdict(sysctls: Sysctls, links: tuple[str, ...], *, ours: bool) -> Verdict:
     def remedy(key: str) -> Remedy | None:
         return Remedy("sysctl_terway", {"key": key, "value": "1"}) if ours else None
 
-    if sysctls.live.get(SWITCH[0]) == 0:
+    if sysctls.value(SWITCH[0]) == 0:
         message = f"{SWITCH[0]} is 0: this node forwards nothing; {WANTED_BECAUSE}: sysctl -w {SWITCH[0]}=1"
         return Verdict(
             NODE, Status.WARN, "ForwardingOff", message, remedy(SWITCH[0]), "0", "1", args={"key": SWITCH[0]}

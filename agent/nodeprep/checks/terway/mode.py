@@ -7,8 +7,21 @@ from typing import Annotated, Literal
 
 from nodeprep.facts.alibaba import terway
 from nodeprep.facts.alibaba.terway import CAPABILITY, ENI_ONLY, Terway
-from nodeprep.facts.kubernetes.cluster import EXCLUSIVE, Cluster
-from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.facts.kubernetes.cluster import EXCLUSIVE, Cluster, TerwayNode
+from nodeprep.model import (
+    NODE,
+    CannotLook,
+    Check,
+    Confirmation,
+    Reason,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Unreadable,
+    Verdict,
+    raw,
+)
 from nodeprep.values import Value
 
 SHARED = "default"
@@ -34,16 +47,19 @@ def judge(seen: Seen) -> Iterator[Verdict]:
             )
             yield Verdict(NODE, Status.FAIL, "NoTerway", message, None, "no Terway", f"{wanted} ENIs")
         return
-    node, capabilities, record = seen[Cluster].node, seen[Terway].capabilities, seen[Cluster].terway
+    node, capabilities, record = seen[Cluster].node, seen[Terway].capabilities, raw(seen[Cluster])["terway"]
     books = {f"the label of Node {node.name}": mode(node.labels, EXCLUSIVE)}
     if capabilities is not None:  # none after a reboot, until terway-init has run: then terway.pod tells why
         books["/var/run/eni/node_capabilities"] = mode(capabilities, CAPABILITY)
-    if record is not None and record.labels:  # Terway copies the Node's labels when it makes the record
+    if isinstance(record, TerwayNode) and record.labels:  # Terway copies the Node's labels when it makes the record
         books["Terway's record of it"] = mode(record.labels, EXCLUSIVE)
     said = ", ".join(f"{book} says {word}" for book, word in books.items())
     label = mode(node.labels, EXCLUSIVE)
     if set(books.values()) == {label}:
-        yield agreed(label, said, wanted)
+        verdict = agreed(label, said, wanted)
+        if isinstance(record, Unreadable) and verdict.status is Status.OK:
+            raise CannotLook(record)
+        yield verdict
         return
     others = next(word for word in books.values() if word != label)
     message = (

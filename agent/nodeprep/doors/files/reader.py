@@ -24,6 +24,7 @@ OF_PCI_DEVICE = ("vendor", "device", "class", "modalias", "subsystem_vendor", "s
 OF_RDMA_DEVICE = ("node_type", "dev", "ibdev", "port")
 CONSTANTS = frozenset((*OF_PCI_DEVICE, *OF_RDMA_DEVICE))
 NUMBER = Pattern(r"-?[0-9]{1,20}")
+NUMBERS = range(-(1 << 63), 1 << 64)  # what fits the kernel's 64 bits
 FILE, DIRECTORY = "a file", "a directory"
 
 
@@ -105,12 +106,12 @@ class Files:
         text = self.text(path)
         return Unreadable(Why.MISSING, path) if text is None else text
 
-    def number(self, path: str) -> int | None | Unreadable:
-        """A decimal that fits the kernel's 64 bits."""
+    def number(self, path: str, among: range = NUMBERS) -> int | None | Unreadable:
+        """A decimal. It is malformed if it is not `among` those that the kernel writes there."""
         text = self.text(path)
         if not isinstance(text, str):
             return text
-        if NUMBER.fullmatch(text) and -(1 << 63) <= int(text) < 1 << 64:
+        if NUMBER.fullmatch(text) and int(text) in among:
             return int(text)
         return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no number")
 

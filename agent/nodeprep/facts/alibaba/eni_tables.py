@@ -48,16 +48,23 @@ class EniTables(Value):
             if any(one.address == address for one in record.addresses):
                 return record.mac
         for interface in self.instance.interfaces if self.instance else ():
-            if address in interface.addresses:
+            known = raw(interface)["addresses"]
+            if not isinstance(known, Unreadable) and address in known:
                 return interface.mac
         return None
+
+    @property
+    def no_addresses(self) -> Unreadable | None:
+        """Why it is not known which addresses an ENI has, None where that is known of each."""
+        known = (raw(interface)["addresses"] for interface in (self.instance.interfaces if self.instance else ()))
+        return next((one for one in known if isinstance(one, Unreadable)), None)
 
     def cannot_tell(self, address: str) -> Unreadable | None:
         """Why it is not known which ENI has this address: what was not read may say so. None where that is all known.
 
         A rule alone does not tell: what leaves by another ENI than its own may do so by a wrong rule.
         """
-        return self.no_links if self.mac_of(address) else self.no_instance or self.no_records
+        return self.no_links if self.mac_of(address) else self.no_instance or self.no_addresses or self.no_records
 
     def link_of(self, address: str) -> Link | None:
         """The interface of the ENI that has this address, by what the cloud or Terway says."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from nodeprep.facts.machine import pci
 from nodeprep.facts.machine.pci import ADDRESS, DEVICES
-from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, not_recorded, shown
+from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, not_recorded, shown, stands_for_all
 from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Erdma(Shown):
     installed: bool
     compat: bool | None
     deferred: tuple[str, ...] | None
+
+    possible = stands_for_all(compat=(None,))  # the kind of the RDMA device says the mode too
 
 
 def mac_of(guid: str | None) -> str | None:
@@ -75,10 +78,8 @@ def observe(host: Host) -> Erdma | Unreadable:
 
 
 def _is_one(files: Files, address: str) -> bool:
-    """False where the vendor cannot be read: on other nodes this would be a false alarm."""
-    vendor, device = VENDOR_DEVICE.split(":")
-    here = f"{DEVICES}/{address}"
-    return files.text(f"{here}/vendor") == f"0x{vendor}" and files.text(f"{here}/device") == f"0x{device}"
+    """False where its ids cannot be read: on other nodes this would be a false alarm."""
+    return pci.id_of(files, f"{DEVICES}/{address}") == VENDOR_DEVICE
 
 
 def _is_live(files: Files) -> bool:

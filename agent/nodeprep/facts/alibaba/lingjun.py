@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nodeprep.facts.machine import pci
 from nodeprep.facts.machine.pci import ADDRESS, DEVICES
-from nodeprep.model import Fact, Shown, Subject, Unreadable, Why, guarded, shown
+from nodeprep.model import Fact, Shown, Subject, Unreadable, Why, guarded, shown, stands_for_all
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -49,6 +49,8 @@ class Lingjun(Shown):
 
     at: float
     topologies: tuple[VfTopology, ...]
+
+    possible = stands_for_all(topologies=((),))
 
 
 def observe(host: Host) -> Lingjun:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nodeprep.facts.network import cni
 from nodeprep.facts.network.cni import Cni
-from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, not_recorded, raw, shown
+from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, not_recorded, raw, shown, stands_for_all
 from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -70,6 +70,13 @@ class Terway(Shown):
     daemon: UnixSocket | None
     policy: UnixSocket | None
     device_plugins: tuple[str, ...]
+
+    # Nothing, and all that excuses something elsewhere.
+    possible = stands_for_all(
+        present=(True, False),
+        capabilities=(None, {"erdma": "true", CAPABILITY: ENI_ONLY, "datapath": "veth"}),
+        bpffs=(True,),
+    )
 
     @property
     def is_exclusive(self) -> bool:
@@ -147,7 +154,9 @@ def _capabilities(files: Files) -> Mapping[str, str] | None | Unreadable:
 def _missing(files: Files) -> tuple[str, ...] | Unreadable:
     stands = {path: files.entry(path) for path in DIRECTORIES}
     blind = next((entry for entry in stands.values() if isinstance(entry, Unreadable)), None)
-    return blind or tuple(path for path, entry in stands.items() if not _is_directory(entry))
+    seen = {path: entry for path, entry in stands.items() if not isinstance(entry, Unreadable)}
+    lacking = tuple(path for path, entry in seen.items() if not _is_directory(entry))
+    return lacking or blind or ()
 
 
 def _is_directory(entry: FileEntry | None | Unreadable) -> bool:

@@ -12,7 +12,7 @@ from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.job_profile import DeviceWant, PortWant, Profile
-from nodeprep.model import CannotLook, Subject, grouped
+from nodeprep.model import CannotLook, Subject, Unreadable, grouped, raw
 from nodeprep.values import Value
 
 T = TypeVar("T")
@@ -169,6 +169,15 @@ def is_active(port: Port) -> bool:
         return port.state.partition(":")[0] == ACTIVE
     except CannotLook:
         return False
+
+
+def may_be_active(port: Port) -> bool:
+    """Whether nothing denies that it is ACTIVE.
+
+    A wanted port whose state cannot be read has a fault in either case: it is not ACTIVE, or it lacks what an ACTIVE
+    port must have.
+    """
+    return isinstance(raw(port)["state"], Unreadable) or is_active(port)
 
 
 def _majorities(ports: tuple[Port, ...], holds: Callable[[Port], bool]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodeprep.facts.alibaba import terway as terway_facts
-from nodeprep.model import Shown, shown
+from nodeprep.model import Shown, shown, stands_for_all
 from nodeprep.pattern import Pattern
 
 EXCLUSIVE = "k8s.aliyun.com/exclusive-mode-eni-type"
@@ -264,3 +264,5 @@ class Cluster(Shown):
     pod_enis: tuple[PodEni, ...]
     erdma: ErdmaRecord | None
     eni_config: EniConfig | None
+
+    possible = stands_for_all(erdma=(None,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from nodeprep.model import Fact, Shown, Unreadable, Why, guarded, not_recorded, shown
+from nodeprep.model import Fact, Shown, Unreadable, Why, guarded, not_recorded, shown, stands_for_all
 from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class RuntimeProcess(Shown):
     unit: str
     soft: int | None
     hard: int | None
+
+    possible = stands_for_all(soft=(None,), hard=(None,))
 
     @property
     def is_runtime(self) -> bool:

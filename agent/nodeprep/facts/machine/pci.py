@@ -21,6 +21,7 @@ from nodeprep.model import (
     not_recorded,
     raw,
     shown,
+    stands_for_all,
 )
 from nodeprep.pattern import Pattern
 
@@ -36,6 +37,13 @@ DISPLAY = ("0300", "0302")
 NVIDIA = "10de"
 AUXILIARY = Pattern(r"\.(rdma|roce|iwarp|ib)\.\d+$")  # names of RDMA auxiliary devices, any driver (modules.alias)
 UNNAMED = "unnamed"  # a driver is bound, and a copy lost its name
+ID = Pattern(r"0x[0-9a-f]{4}")
+# pci_uevent (drivers/pci/pci-driver.c): ids and class once more.
+MODALIAS = Pattern(r"pci:v0000([0-9A-F]{4})d0000([0-9A-F]{4})sv[0-9A-F]+sd[0-9A-F]+bc([0-9A-F]{2})sc([0-9A-F]{2})i.*")
+SPEEDS = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0)  # GT/s (pci_speed_string, drivers/pci/probe.c); each new one is the double
+WIDTHS = (1, 2, 4, 8, 12, 16, 32)  # enum pcie_link_width (include/linux/pci.h)
+POWER_STATES = ("error", "D0", "D1", "D2", "D3hot", "D3cold", "unknown")  # pci_power_names (drivers/pci/pci.c)
+NODES = range(-1, 1 << 10)  # -1 is NUMA_NO_NODE; MAX_NUMNODES has ten bits at most
 HEADER = 64  # bytes of configuration space that every user may read
 EXTENDED = 0x100  # where the extended capabilities begin (PCIe base specification 7.6)
 ACS = 0x000D
@@ -95,6 +103,17 @@ class PciDevice(Shown):
     auxiliaries: tuple[Auxiliary, ...]
     rdma: tuple[str, ...]
     netdevs: tuple[str, ...]
+
+    possible = stands_for_all(
+        id=("",),  # only another's word for what belongs here is found by it
+        driver_override=(None, "vfio-pci"),
+        answers=(True,),
+        power=("D0",),
+        speed=lambda nic: (_most(nic, "max_speed", SPEEDS[-1]),),
+        width=lambda nic: (_most(nic, "max_width", WIDTHS[-1]),),
+        max_speed=(None,),
+        max_width=(None,),
+    )
 
     @property
     def subject(self) -> Subject:
@@ -187,18 +206,18 @@ def _device(files: Files, address: str) -> PciDevice | None:
     virtual_function = files.link(f"{here}/physfn") is not None or files.exists(f"{here}/physfn")
     return PciDevice(
         address=address,
-        id=guarded(_id(files.text(f"{here}/vendor"), files.text(f"{here}/device"))),
+        id=guarded(id_of(files, here)),
         pci_class=short,
         driver=driver_of(files, here),
         driver_override=guarded(_override(files.text(f"{here}/driver_override"))),
         modalias=guarded(files.text(f"{here}/modalias") or ""),
         answers=guarded(_answers(files.data(f"{here}/config", HEADER, head=True), virtual_function)),
-        power=guarded(files.text(f"{here}/power_state")),
+        power=guarded(_power(files, f"{here}/power_state")),
         speed=guarded(_speed(files, f"{here}/current_link_speed")),
-        width=guarded(_width(files.number(f"{here}/current_link_width"))),
+        width=guarded(_width(files, f"{here}/current_link_width")),
         max_speed=guarded(_speed(files, f"{here}/max_link_speed")),
-        max_width=guarded(_width(files.number(f"{here}/max_link_width"))),
-        numa=guarded(_numa(files.number(f"{here}/numa_node"))),
+        max_width=guarded(_width(files, f"{here}/max_link_width")),
+        numa=guarded(_numa(files.number(f"{here}/numa_node", NODES))),
         virtual_function=virtual_function,
         iommu=guarded(files.text(f"{here}/iommu_group/type")),
         aer=guarded(_aer(files, here)),
@@ -210,13 +229,16 @@ def _device(files: Files, address: str) -> PciDevice | None:
 
 
 def class_of(files: Files, device: str) -> str:
-    """Six digits: from the file of that name or, where that cannot be read, from the uevent."""
+    """Six digits: from the file of that name or, where that cannot be read, from the uevent or the modalias."""
     text = files.text(f"{device}/class")
     if isinstance(text, Unreadable) and text.kind is Why.DENIED:
         raise CannotLook(text)  # a function that may not be read may be a NIC: nothing can be said about this bus
     if isinstance(text, str) and re.fullmatch(r"0x[0-9a-f]{6}", text):
         return text.removeprefix("0x")
-    return _uevent(files, device, "PCI_CLASS").lower().zfill(6)
+    told = _uevent(files, device, "PCI_CLASS")
+    alias = "" if told else files.text(f"{device}/modalias")
+    match = MODALIAS.fullmatch(alias) if isinstance(alias, str) else None
+    return f"{match[3]}{match[4]}00".lower() if match else told.lower().zfill(6)
 
 
 def driver_of(files: Files, device: str) -> str | None:
@@ -235,6 +257,12 @@ def _uevent(files: Files, device: str, key: str) -> str:
     return next((value for name, _, value in pairs if name == key), "")
 
 
+def _most(nic: PciDevice, field: str, otherwise: float) -> float:
+    """The best that its link can be: what the function can do, else what PCIe can."""
+    known = raw(nic)[field]
+    return known if isinstance(known, int | float) else otherwise
+
+
 def address_in(path: str) -> str | None:
     """The last PCI address in a sysfs path: the function that the thing at its end belongs to."""
     found = [part for part in path.split("/") if ADDRESS.fullmatch(part)]
@@ -248,10 +276,30 @@ def slot_in(uevent: str | None | Unreadable) -> str:
     return said if ADDRESS.fullmatch(said) else ""
 
 
-def _id(vendor: str | None | Unreadable, device: str | None | Unreadable) -> str | Unreadable:
+def id_of(files: Files, here: str) -> str | Unreadable:
+    """Vendor and device of a function, such as "15b3:1021": from their files, else from the modalias; "" for none."""
+    vendor, device = (_id_part(files, f"{here}/{part}") for part in ("vendor", "device"))
     if isinstance(vendor, str) and isinstance(device, str):
         return f"{vendor.removeprefix('0x')}:{device.removeprefix('0x')}"
+    alias = files.text(f"{here}/modalias")
+    match = MODALIAS.fullmatch(alias) if isinstance(alias, str) else None
+    if match:
+        return f"{match[1]}:{match[2]}".lower()
     return next((one for one in (vendor, device) if isinstance(one, Unreadable)), "")
+
+
+def _id_part(files: Files, path: str) -> str | None | Unreadable:
+    text = files.text(path)
+    if not isinstance(text, str) or ID.fullmatch(text):
+        return text
+    return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no PCI id")
+
+
+def _power(files: Files, path: str) -> str | None | Unreadable:
+    text = files.text(path)
+    if not isinstance(text, str) or text in POWER_STATES:
+        return text
+    return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no power state")
 
 
 def _override(text: str | None | Unreadable) -> str | None | Unreadable:
@@ -270,12 +318,21 @@ def _speed(files: Files, path: str) -> float | None | Unreadable:
     text = files.text(path)
     if not isinstance(text, str) or text.startswith("Unknown"):  # as virtual functions say
         return text if isinstance(text, Unreadable) else None
-    match = re.fullmatch(r"(\d{1,3}(?:\.\d)?) GT/s(?: PCIe)?", text)
-    return float(match[1]) if match else Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no link speed")
+    match = re.fullmatch(r"(\d{1,4}(?:\.\d)?) GT/s(?: PCIe)?", text)
+    speed = float(match[1]) if match else 0.0
+    if speed in SPEEDS or speed in (SPEEDS[-1] * 2, SPEEDS[-1] * 4):
+        return speed
+    return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no link speed")
 
 
-def _width(lanes: int | None | Unreadable) -> int | None | Unreadable:
-    return None if lanes in (0, 255) else lanes  # 0 and 255 are what the kernel prints for "unknown"
+def _width(files: Files, path: str) -> int | None | Unreadable:
+    lanes = files.number(path)
+    if lanes in (0, 255):  # what the kernel prints for "unknown"
+        return None
+    if lanes in WIDTHS or not isinstance(lanes, int):
+        return lanes
+    # 63 is what a function says that has left the bus: all ones.
+    return Unreadable(Why.MALFORMED, path, detail=f"no link has {lanes} lanes")
 
 
 def _numa(node: int | None | Unreadable) -> int | None | Unreadable:

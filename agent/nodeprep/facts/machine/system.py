@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from nodeprep.model import Fact, Shown, Unreadable, guarded, shown
+from nodeprep.model import Fact, Shown, Unreadable, guarded, shown, stands_for_all
 from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class System(Shown):
     vendor: str
     product: str
     cmdline: str
+
+    possible = stands_for_all(virtual=(True, False), cmdline=("",))
 
     def kernel_at_least(self, major: int, minor: int) -> bool | None:
         """Whether the kernel is that new; None if its release does not say."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 from nodeprep.facts.machine import pci
@@ -18,7 +19,9 @@ from nodeprep.model import (
     not_recorded,
     raw,
     shown,
+    stands_for_all,
 )
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -28,7 +31,13 @@ if TYPE_CHECKING:
 NET = "/sys/class/net"
 IFF_UP = 0x1  # include/uapi/linux/if.h
 BONDS = ("bond", "team")
-NO_CARRIER = ("notpresent", "down", "lowerlayerdown")  # of the words in net/core/net-sysfs.c
+NO_CARRIER = ("notpresent", "down", "lowerlayerdown")
+OPERSTATES = (*NO_CARRIER, "unknown", "testing", "dormant", "up")  # operstates (net/core/net-sysfs.c)
+FLAGS = Pattern(r"0x[0-9a-f]{1,8}")  # fmt_hex of the same file
+MAC = Pattern(r"(?:[0-9a-f]{2}(?::[0-9a-f]{2}){0,31})?")  # MAX_ADDR_LEN is 32; some interfaces have none
+COUNTS = range(1 << 32)
+# What dev_validate_mtu allows: a NIC takes 68 or more (ETH_MIN_MTU), some interfaces of software take 0.
+NIC_MTUS, MTUS = range(68, 1 << 31), range(1 << 31)
 
 
 @shown
@@ -55,6 +64,9 @@ class Link(Shown):
     physical: bool
     downs: int | None
 
+    # Who set an interface down decides whether a lost carrier counts.
+    possible = stands_for_all(up=(True, False), operstate=("up",), carrier=(True,), downs=(None,))
+
     @property
     def subject(self) -> Subject:
         return Subject(self.bdf or self.name, None, self.name)
@@ -77,8 +89,10 @@ class Link(Shown):
     @property
     def has_carrier(self) -> bool | None:
         """As `connected`. None where nothing that can be read tells."""
-        operstate: str | Unreadable = raw(self)["operstate"]
-        return None if self.carrier is None and isinstance(operstate, Unreadable) else self.connected
+        carrier, operstate = raw(self)["carrier"], raw(self)["operstate"]
+        if isinstance(carrier, bool):
+            return carrier
+        return None if isinstance(operstate, Unreadable) else operstate not in NO_CARRIER
 
     @property
     def connected(self) -> bool:
@@ -244,21 +258,22 @@ def _from_files(files: Files, name: str) -> Link:
     here = f"{NET}/{name}"
     master = files.link(f"{here}/master")
     bdf = _recorded_bdf(files, f"{here}/device")
-    operstate, carrier = files.text(f"{here}/operstate"), _carrier(files.number(f"{here}/carrier"))
+    physical = bool(bdf) or files.exists(f"{here}/device")
+    operstate, carrier = _operstate(files, f"{here}/operstate"), _carrier(files, f"{here}/carrier")
     return Link(
         name=name,
-        index=guarded(files.number(f"{here}/ifindex")),
-        mac=guarded(files.text(f"{here}/address")),
+        index=guarded(files.number(f"{here}/ifindex", COUNTS)),
+        mac=guarded(_mac(files, f"{here}/address")),
         permanent_mac=None,  # sysfs has only the present one, which for the leg of a bond is the bond's
         bdf=bdf,
         up=guarded(_up(files, f"{here}/flags", operstate, carrier)),
         operstate=guarded("unknown" if operstate is None else operstate),
-        carrier=carrier,
-        mtu=guarded(_needed(files.number(f"{here}/mtu"), f"{here}/mtu")),
+        carrier=guarded(carrier),
+        mtu=guarded(_needed(files.number(f"{here}/mtu", NIC_MTUS if physical else MTUS), f"{here}/mtu")),
         master=master.rpartition("/")[2] if master else None,
         kind="bond" if files.exists(f"{here}/bonding") else None,
-        physical=bool(bdf) or files.exists(f"{here}/device"),
-        downs=guarded(files.number(f"{here}/carrier_down_count")),
+        physical=physical,
+        downs=guarded(files.number(f"{here}/carrier_down_count", COUNTS)),
     )
 
 
@@ -267,7 +282,9 @@ def _recorded_bdf(files: Files, device: str) -> str:
     return linked or pci.slot_in(files.text(f"{device}/uevent"))
 
 
-def _up(files: Files, path: str, operstate: str | None | Unreadable, carrier: bool | None) -> bool | Unreadable:
+def _up(
+    files: Files, path: str, operstate: str | None | Unreadable, carrier: bool | None | Unreadable
+) -> bool | Unreadable:
     """IFF_UP, what the administrator wants.
 
     Where flags are not recorded, two other files can prove that it was set. The kernel shows a carrier only of an
@@ -276,19 +293,38 @@ def _up(files: Files, path: str, operstate: str | None | Unreadable, carrier: bo
     """
     text = files.text(path)
     if text is None:
-        proven = carrier is not None or (isinstance(operstate, str) and operstate != "down")
+        proven = isinstance(carrier, bool) or (isinstance(operstate, str) and operstate != "down")
         return True if proven else not_recorded(path)
     if isinstance(text, Unreadable):
         return text
-    try:
-        return bool(int(text, 16) & IFF_UP)
-    except ValueError:
+    if FLAGS.fullmatch(text) is None:
         return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no number")
+    return bool(int(text, 16) & IFF_UP)
 
 
-def _carrier(number: int | None | Unreadable) -> bool | None:
-    """Reading it is EINVAL while the interface is down: the kernel then knows no carrier."""
-    return bool(number) if isinstance(number, int) else None
+def _operstate(files: Files, path: str) -> str | None | Unreadable:
+    text = files.text(path)
+    if not isinstance(text, str) or text in OPERSTATES:
+        return text
+    return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is not one of {', '.join(OPERSTATES)}")
+
+
+def _carrier(files: Files, path: str) -> bool | None | Unreadable:
+    """Reading it is EINVAL while the interface is down, and a copy of it is empty: the kernel then knows no carrier."""
+    text = files.text(path)
+    if not text or (isinstance(text, Unreadable) and text.errno == errno.EINVAL):
+        return None
+    if isinstance(text, Unreadable):
+        return text
+    known = {"0": False, "1": True}.get(text)
+    return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is neither 0 nor 1") if known is None else known
+
+
+def _mac(files: Files, path: str) -> str | None | Unreadable:
+    text = files.text(path)
+    if not isinstance(text, str) or MAC.fullmatch(text):
+        return text
+    return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no address")
 
 
 def _needed(number: int | None | Unreadable, path: str) -> int | Unreadable:

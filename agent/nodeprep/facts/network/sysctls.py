@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from nodeprep.model import Fact, Shown, Unreadable, guarded, not_recorded, shown
+from nodeprep.model import CannotLook, Fact, Shown, Unreadable, guarded, not_recorded, shown
 from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Persisted(Shown):
 class Sysctls(Shown):
     """`live` by dotted key, such as "net.ipv4.conf.eth0.rp_filter"; an interface's own dots are kept.
 
+    `unread` are the settings that could not be read: `value` raises for them, and `live` lacks them.
     `persisted` are the lines of all sysctl.d directories that take effect on a judged key, in the order of
     systemd-sysctl.
     """
@@ -57,6 +58,14 @@ class Sysctls(Shown):
     at: float
     live: Mapping[str, int]
     persisted: tuple[Persisted, ...]
+    unread: tuple[Unreadable, ...] = ()
+
+    def value(self, key: str) -> int | None:
+        """A setting by its dotted key, None where there is none. Raises CannotLook if it could not be read."""
+        for blind in self.unread:
+            if blind.path.removeprefix(f"{SYS}/").replace("/", ".") == key:
+                raise CannotLook(blind)
+        return self.live.get(key)
 
     def links(self) -> tuple[str, ...]:
         """Names of the interfaces that have settings; without the loopback, which neither filters nor forwards."""
@@ -66,7 +75,7 @@ class Sysctls(Shown):
 
     def on(self, link: str, setting: str) -> int | None:
         """An interface's IPv4 setting ("all" and "default" too); None where it does not exist."""
-        return self.live.get(f"net.ipv4.conf.{link}.{setting}")
+        return self.value(f"net.ipv4.conf.{link}.{setting}")
 
     def filters(self, link: str) -> int:
         """What rp_filter does on this interface: the greater of its own and that of "all" (ip-sysctl.rst)."""
@@ -112,18 +121,20 @@ def observe(host: Host) -> Sysctls | Unreadable:
         return names
     if names is None:
         return not_recorded(f"{SYS}/{CONF}")
-    return Sysctls(host.now(), guarded(_live(host.files, names)), guarded(_persisted(host.files)))
+    live, unread = _live(host.files, names)
+    return Sysctls(host.now(), live, guarded(_persisted(host.files)), unread)
 
 
-def _live(files: Files, links: tuple[str, ...]) -> Mapping[str, int] | Unreadable:
+def _live(files: Files, links: tuple[str, ...]) -> tuple[Mapping[str, int], tuple[Unreadable, ...]]:
     live: dict[str, int] = {}
+    unread: list[Unreadable] = []
     for path in (*SINGLE_SETTINGS, *(f"{CONF}/{link}/{setting}" for link in links for setting in PER_LINK)):
         value = files.number(f"{SYS}/{path}")
         if isinstance(value, Unreadable):
-            return value
-        if value is not None:  # not recorded, or an interface that has just gone
+            unread.append(value)
+        elif value is not None:  # not recorded, or an interface that has just gone
             live[path.replace("/", ".")] = value
-    return live
+    return live, tuple(unread)
 
 
 def _persisted(files: Files) -> tuple[Persisted, ...] | Unreadable:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, shown
+from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, shown, stands_for_all
+from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 VERBS = "/sys/class/infiniband_verbs"
 MAD = "/sys/class/infiniband_mad"
 RDMA_CM = "/sys/class/misc/rdma_cm"
+CLASS = "/sys/class/infiniband"
 NODES = "/dev/infiniband"
+NUMBER = Pattern(r"\d{1,4}:\d{1,7}")  # print_dev_t: 12 bits, 20 bits
 
 
 @shown
@@ -28,6 +31,8 @@ class ClassEntry(Shown):
     port: int | None
     number: str | None
 
+    possible = stands_for_all(number=(None,))
+
 
 @shown
 class DevNode(Shown):
@@ -39,6 +44,8 @@ class DevNode(Shown):
     name: str
     number: str | None
     mode: int | None
+
+    possible = stands_for_all(mode=(None,))
 
 
 @shown
@@ -57,6 +64,8 @@ class DevNodes(Shown):
     rdma_cm: str | None
     nodes: tuple[DevNode, ...] | None
 
+    possible = stands_for_all(mads=(None,), rdma_cm=(None,), verbs_abi=(None,))
+
 
 def observe(host: Host) -> DevNodes:
     files = host.files
@@ -66,7 +75,7 @@ def observe(host: Host) -> DevNodes:
         verbs=guarded(_entries(files, VERBS, "uverbs")),
         verbs_abi=guarded(files.text(f"{VERBS}/abi_version")),
         mads=guarded(_entries(files, MAD, "umad")),
-        rdma_cm=guarded(files.text(f"{RDMA_CM}/dev")),
+        rdma_cm=guarded(_number(files, f"{RDMA_CM}/dev")),
         nodes=guarded(_nodes(host)),
     )
 
@@ -82,10 +91,25 @@ def _entry(files: Files, directory: str, name: str) -> ClassEntry:
     here = f"{directory}/{name}"
     return ClassEntry(
         name=name,
-        device=guarded(files.text(f"{here}/ibdev")),
+        device=guarded(_owner(files, f"{here}/ibdev")),
         port=guarded(files.number(f"{here}/port")),
-        number=guarded(files.text(f"{here}/dev")),
+        number=guarded(_number(files, f"{here}/dev")),
     )
+
+
+def _owner(files: Files, path: str) -> str | None | Unreadable:
+    """The RDMA device of a class entry. A name that no device has is damage."""
+    name = files.text(path)
+    if not isinstance(name, str) or (name and files.exists(f"{CLASS}/{name}")) or not files.exists(CLASS):
+        return name
+    return Unreadable(Why.MALFORMED, path, detail=f"{name[:40]!r} is no RDMA device here")
+
+
+def _number(files: Files, path: str) -> str | None | Unreadable:
+    text = files.text(path)
+    if not isinstance(text, str) or NUMBER.fullmatch(text):
+        return text
+    return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no device number")
 
 
 def _nodes(host: Host) -> tuple[DevNode, ...] | None | Unreadable:

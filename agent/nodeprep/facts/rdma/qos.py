@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nodeprep.facts.machine import pci
 from nodeprep.facts.rdma.rdma import CLASS
-from nodeprep.model import Fact, Shown, Unreadable, derived, guarded, shown
+from nodeprep.model import Fact, Shown, Unreadable, derived, guarded, shown, stands_for_all
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -31,6 +31,8 @@ class NetdevQos(Shown):
     pfc: tuple[int, ...] | None
     ecn: tuple[int, ...] | None
     dscp: tuple[tuple[int, int], ...] | None
+
+    possible = stands_for_all(trust=(None,), pfc=(None,), ecn=(None,), dscp=(None,))
 
 
 @shown

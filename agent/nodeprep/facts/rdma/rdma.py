@@ -22,6 +22,7 @@ from nodeprep.model import (
     grouped,
     guarded,
     shown,
+    stands_for_all,
 )
 from nodeprep.pattern import Pattern
 
@@ -46,6 +47,17 @@ PHYSICAL = {
     "6": "LinkErrorRecovery",
     "7": "Phy Test",
 }
+# enum rdma_node_type and the words of node_type_show.
+NODE_TYPES = {
+    "1": "CA",
+    "2": "switch",
+    "3": "router",
+    "4": "RNIC",
+    "5": "usNIC",
+    "6": "usNIC UDP",
+    "7": "unspecified",
+}
+UNNAMED = ("UNKNOWN", "<unknown>")  # the kernel's words for a number that has no name
 LAYERS = ("InfiniBand", "Ethernet", "Unknown")
 RATE = Pattern(r"([1-9]\d{0,4}(?:\.5)?) Gb/sec \(([1-9]\d?)X(?: ([A-Z]{3}\d{0,2}))?\)")
 # Gb/s of one lane (sysfs.c rate_show); FDR10 is 10 there.
@@ -74,6 +86,15 @@ class Port(Shown):
     sm_lid: str | None
     gids: tuple[Gid, ...] | None
     like: str
+
+    possible = stands_for_all(
+        state=("4: ACTIVE",),
+        physical=("5: LinkUp",),
+        rate=(0.0, float("inf")),  # a port that is slow, and one that needs more lanes than its slot has
+        layer=LAYERS,
+        lid=("0x1",),
+        sm_lid=("0x1",),
+    )
 
     @property
     def name(self) -> str:
@@ -118,6 +139,8 @@ class RdmaDevice(Shown):
     id: str
     virtual_function: bool
     traffic_class: str | None
+
+    possible = stands_for_all(parent=(None, "?"), node_type=("1: CA", "4: RNIC"), board=(None,), firmware=(None,))
 
     @property
     def place(self) -> str:
@@ -213,19 +236,18 @@ class Holders:
 def _device(files: Files, name: str, holders: Holders) -> RdmaDevice:
     here = f"{CLASS}/{name}"
     parent = files.text(f"{here}/parent")
-    vendor, device = files.text(f"{here}/device/vendor"), files.text(f"{here}/device/device")
-    known = isinstance(vendor, str) and isinstance(device, str)
+    function = pci.id_of(files, f"{here}/device")
     return RdmaDevice(
         name=name,
         bdf=_bdf(files, here, _text(parent), holders),
         parent=guarded(parent),
-        node_type=guarded(files.text(f"{here}/node_type")),
+        node_type=guarded(_node_type(files, f"{here}/node_type")),
         node_guid=guarded(_guid(files, f"{here}/node_guid")),
         system_guid=guarded(_guid(files, f"{here}/sys_image_guid")),
         firmware=guarded(files.text(f"{here}/fw_ver")),
         hca_type=guarded(files.text(f"{here}/hca_type")),
         board=guarded(files.text(f"{here}/board_id")),
-        id=f"{str(vendor).removeprefix('0x')}:{str(device).removeprefix('0x')}" if known else "",
+        id=function if isinstance(function, str) else "",
         virtual_function=_is_virtual(files, f"{here}/device"),
         traffic_class=guarded(files.text(f"{here}/tc/1/traffic_class")),
     )
@@ -350,14 +372,21 @@ def _with_mac(files: Files, mac: str | None) -> str | None:
 
 
 def _word(files: Files, path: str, words: dict[str, str]) -> str | Unreadable:
-    """Text such as "4: ACTIVE"; a number that is new to us passes, a known one with another word does not."""
+    """Text such as "4: ACTIVE". A number has the word that the kernel writes for it: a new one has none yet."""
     text = files.need(path)
     if isinstance(text, Unreadable):
         return text
     number, colon, word = text.partition(": ")
-    if colon and number.isdecimal() and len(number) < 4 and words.get(number, word) == word and word.isprintable():
+    known = words.get(number)
+    if word == known or (known is None and colon and number.isdecimal() and len(number) < 4 and word in UNNAMED):
         return text
     return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is not what the kernel writes")
+
+
+def _node_type(files: Files, path: str) -> str | None | Unreadable:
+    """Text such as "1: CA", None where a tree does not show it."""
+    text = _word(files, path, NODE_TYPES)
+    return None if isinstance(text, Unreadable) and text.kind is Why.MISSING else text
 
 
 def _rate(files: Files, path: str) -> float | Unreadable:

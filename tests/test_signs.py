@@ -1,0 +1,228 @@
+"""One readable sign convicts: damage beside a sign of a fault hides it from no check, and damage alone is no fault.
+
+Trees: each fault of tests/trees/cases, with each other file of the node damaged. Values: each failing verdict of the
+tests of checks, with each other field unreadable (tests/given.py collects them, tests/test_reasons.py runs it).
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodeprep import check_round, facts
+from nodeprep.checks import CHECKS
+from nodeprep.doors.files.reader import LIMIT, Files
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.expected import profile_capture
+from nodeprep.facts.machine.modules import Modules
+from nodeprep.facts.machine.pci import DEVICES, Pci
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.devnodes import DevNodes
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.job_profile import Expectation, Profile
+from nodeprep.look import Look
+from nodeprep.model import CannotLook, Check, Status, Unreadable, Why
+from tests.rigs import faults, trees
+
+EVERY = tuple(CHECKS.values())
+CASES = {path.stem: yaml.safe_load(path.read_text()) for path in trees.cases()}
+NOBODY = Profile(name="nobody", expect=Expectation())
+# Text that the kernel does not write: any text may stand there.
+FAULTS_THEMSELVES = {
+    ("cni.parse", "N-terway.conflist"): "a configuration: what its reader cannot parse is the fault",
+    ("port.present", "hca_type"): "a driver's own word: another one is another card, where nothing else tells",
+}
+Content = bytes | None | Unreadable
+Failing = dict[tuple[str, str, int | None], str]  # check, place and port; the message
+OTHERS = ("garbage", "empty", "gone")  # the damages beside "unreadable"
+# What stands between a sign and its meaning, by check and file: without it nobody can say that there is a fault.
+LARGE = {"h100-ib", "h100-roce", "a100-azure"}  # the same files as on smaller nodes, at ten times the cost
+LEFT_OUT = {
+    ("port.gid", "node_type"): "tells RoCE from iWARP, which has no such addresses",
+    ("port.gid", "link_layer"): "tells RoCE from InfiniBand, which needs no such addresses",
+    ("port.gid", "N"): "the sign itself: the entry that cannot be read may be the address",
+    ("cni.binaries", "N-terway.conflist"): "names the programs",
+    ("cni.parse", "N-terway.conflist"): "the sign itself: what its reader cannot parse",
+    ("cni.parse", "N-hostile.conflist"): "the sign itself: what its reader cannot parse",
+    ("limits.memlock", "comm"): "names the process: another one's limit is nobody's concern",
+}
+
+
+class DamagedFiles(Files):
+    """Files of which some have another content. They record what was asked for."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.instead: dict[str, Content] = {}
+        self.asked: set[str] = set()
+
+    def data(self, path: str, limit: int = LIMIT, head: bool = False) -> bytes | None | Unreadable:
+        self.asked.add(path)
+        return self.instead[path] if path in self.instead else super().data(path, limit, head)
+
+
+class Node:
+    """A tree, its facts by kind, and the files that each fact read."""
+
+    def __init__(self, root: Path, profile: Profile | None = None) -> None:
+        self.host = Host(str(root), live=False)
+        self.files = DamagedFiles(str(root))
+        self.host.files = self.files
+        self.read: dict[type, set[str]] = {}
+        self.facts: dict[type, object] = {}
+        for fact in facts.ALL:
+            if not fact.live:
+                self.files.asked = set()
+                self.facts[fact.kind] = observed(fact.observe, self.host)
+                self.read[fact.kind] = self.files.asked
+        self.profile = profile or self.captured()
+
+    def captured(self) -> Profile:
+        look = Look(0.0, False, self.facts)
+        rdma = look.get(Rdma)
+        shown = {kind: look.get(kind) for kind in (Pci, Links, DevNodes, Modules)}
+        given = dict(zip(("pci", "links", "devnodes", "modules"), shown.values(), strict=True))
+        return (profile_capture.capture("captured", rdma, **given) if rdma else None) or NOBODY  # type: ignore[arg-type]
+
+    def content(self, path: str) -> Content:
+        return Files.data(self.files, path)
+
+    def failing(self, asked: tuple[Check, ...], **instead: Content) -> Failing:
+        """The failures of these checks, with other contents of some files."""
+        self.files.instead = instead
+        seen = self.facts | {
+            fact.kind: observed(fact.observe, self.host)
+            for fact in facts.ALL
+            if not self.read.get(fact.kind, set()).isdisjoint(instead)
+        }
+        self.files.instead = {}
+        found = check_round.unfolded(asked, Look(0.0, False, seen), None, self.profile, {}).findings
+        return {
+            (one.check, one.subject.place, one.subject.port): one.verdict.message
+            for one in found
+            if one.status is Status.FAIL
+        }
+
+    def files_of(self, asked: tuple[Check, ...]) -> list[str]:
+        """Every file that these checks read, by their facts."""
+        kinds = {fact.kind for fact in check_round.needed(asked)}
+        paths = {path for kind in kinds for path in self.read.get(kind, ())}
+        return sorted(path for path in paths if isinstance(self.content(path), bytes))
+
+
+def observed(observe: Any, host: Host) -> object:
+    try:
+        return observe(host)
+    except CannotLook as cannot:
+        return cannot.blind
+
+
+def damaged(path: str) -> Iterator[tuple[str, Content]]:
+    yield "unreadable", Unreadable(Why.IO_ERROR, path, errno.EIO)
+    yield "garbage", b"garbage\n"
+    yield "empty", b""
+    yield "gone", None
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Node]:
+    at = tmp_path_factory.mktemp("nodes")
+    return {name: Node(trees.build(name, at / name)) for name in trees.names()}
+
+
+def kind_of(path: str) -> str:
+    """A path without what tells one device from another."""
+    return re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "N", path)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_damage_beside_a_sign_hides_no_fault(good: dict[str, Node], tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    root = trees.build(case["node"], tmp_path / "node")
+    faults.apply(case, root)
+    node = Node(root, good[case["node"]].profile)
+    failing = node.failing(EVERY)
+    asked = tuple(check for check in EVERY if any(check.id == one for one, _, _ in failing))
+    wrong, pairs = [], 0
+    for path, hows in chosen(node, asked, failing):
+        healthy = good[case["node"]].content(path)
+        kept = node.failing(asked, **{path: healthy}) if healthy != node.content(path) else failing
+        for how, content in damaged(path):
+            if how in hows:
+                now = node.failing(asked, **{path: content})
+                still = {check for check, _, _ in now}  # of a device that cannot be named, the node has the verdict
+                wrong += [(one, path, how) for one in failing if one in kept and one[0] not in still]
+                wrong += [(one, path, f"{how} fails") for one in failing if one not in kept and one in now]
+                pairs += 1
+    told = {
+        (check, kind_of(path), how)
+        for (check, _, _), path, how in wrong
+        if how != "gone fails" and (check, kind_of(path).rpartition("/")[2]) not in LEFT_OUT
+    }
+    assert not told, "\n".join(map(str, sorted(told)))
+    assert pairs or not failing
+
+
+def chosen(node: Node, asked: tuple[Check, ...], failing: Failing) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """One file of each kind: of the faulty devices with every damage, of others and of the node with one."""
+    seen: set[tuple[str, bool]] = set()
+    places = {place for _, place, _ in failing if place}
+    for path in node.files_of(asked):
+        own = any(part in places for part in node.files.place(path).split("/")) or not path.startswith("/sys/class")
+        own = (own and not path.startswith(f"{DEVICES}/")) or any(f"/{place}/" in path for place in places)
+        if (kind_of(path), own) not in seen:
+            seen.add((kind_of(path), own))
+            yield path, ("unreadable", OTHERS[len(seen) % 3]) if own else ("unreadable",)
+
+
+@pytest.mark.parametrize("name", sorted(set(trees.names()) - LARGE))
+def test_damage_alone_is_no_fault(good: dict[str, Node], name: str) -> None:
+    node = good[name]
+    one_of_each = {kind_of(path): path for path in node.files_of(EVERY)}
+    found = []
+    for kind, path in one_of_each.items():
+        for how, content in (*damaged(path), ("-1", b"-1\n")):
+            if how not in ("gone", "empty"):
+                found += [(check, kind, how) for check, _, _ in node.failing(EVERY, **{path: content})]
+    told = {one for one in found if (one[0], one[1].rpartition("/")[2]) not in FAULTS_THEMSELVES}
+    assert not told, "\n".join(map(str, sorted(told)))
+
+
+IB, ROCE = "sys/class/infiniband/mlx5_4/ports/1", "sys/class/infiniband/mlx5_2"
+NIC = "sys/bus/pci/devices/0000:5d:00.0"
+ETH = "sys/class/net/eth2"
+EXAMPLES = [
+    # node        a sign                                   damage beside it                      check
+    ("h100-roce", {f"{ETH}/operstate": "down"}, {f"{ETH}/flags": "garbage"}, "port.netdev"),
+    ("h100-roce", {f"{ETH}/operstate": "down"}, {f"{ETH}/flags": {"directory": True}}, "port.netdev"),
+    ("h100-roce", {f"{ETH}/operstate": "down"}, {f"{ETH}/carrier": "garbage"}, "port.netdev"),
+    ("h100-roce", {f"{ETH}/carrier": "0"}, {f"{ETH}/operstate": None}, "port.netdev"),
+    ("h100-roce", {f"{ETH}/carrier": "0"}, {f"{ETH}/operstate": "garbage"}, "port.netdev"),
+    ("h100-roce", {f"{ETH}/carrier": "0"}, {f"{ROCE}/ports/1/state": "garbage"}, "port.netdev"),
+    ("h100-ib", {f"{IB}/state": "1: DOWN"}, {f"{IB}/phys_state": ""}, "port.state"),
+    ("h100-ib", {f"{IB}/phys_state": "2: Polling"}, {f"{IB}/state": ""}, "port.state"),
+    ("h100-ib", {f"{IB}/sm_lid": "0x0"}, {f"{IB}/lid": "garbage"}, "port.guid"),
+    ("h100-ib", {f"{IB}/lid": "0x0"}, {f"{IB}/sm_lid": {"fifo": True}}, "port.guid"),
+    ("h100-ib", {f"{IB}/sm_lid": "0x0"}, {f"{IB}/state": "garbage"}, "port.guid"),
+    ("h100-ib", {f"{IB}/rate": "200 Gb/sec (4X HDR)"}, {f"{IB}/state": "garbage"}, "port.rate"),
+    ("h100-ib", {f"{NIC}/current_link_speed": "2.5 GT/s PCIe"}, {f"{NIC}/current_link_width": "garbage"}, "pci.link"),
+    ("h100-ib", {f"{NIC}/current_link_speed": "2.5 GT/s PCIe"}, {f"{NIC}/current_link_width": None}, "pci.link"),
+    ("h100-ib", {f"{NIC}/current_link_width": "1"}, {f"{NIC}/current_link_speed": "garbage"}, "pci.link"),
+    ("h100-ib", {f"{NIC}/power_state": "D3cold"}, {f"{NIC}/config": {"directory": True}}, "pci.answers"),
+    ("h100-ib", {f"{NIC}/config": {"hex": "ff" * 64}}, {f"{NIC}/power_state": "garbage"}, "pci.answers"),
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: str(example[1:3]))
+def test_one_readable_sign_convicts(good: dict[str, Node], tmp_path: Path, example: Any) -> None:
+    name, sign, damage, check = example
+    root = trees.build(name, tmp_path / "node")
+    faults.apply({"change": sign | damage}, root)
+    failing = Node(root, good[name].profile).failing(EVERY)
+    assert check in {one for one, _, _ in failing}
