@@ -26,7 +26,7 @@ from nodeprep.decide.state_table import TABLE, ReadinessPolicy
 from nodeprep.decide.taint_toleration import ABSENT_LIMIT_SECONDS
 from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
 from nodeprep.facts import ALL as FACTS
-from nodeprep.facts.expected.inventory import PEERS
+from nodeprep.facts.expected.inventory import SLOWER
 from nodeprep.facts.kubernetes.cluster_requests import FACT
 from nodeprep.publish import agent_lease, node_patches, node_writing, pace, probes, publisher, side_writes
 from nodeprep.publish.node_patches import REFRESH_SECONDS, REFRESH_SPREAD
@@ -149,7 +149,7 @@ BURST = f"a burst of {pace.BURST_REQUESTS:g}, and {pace.GATE_TOKENS:g} of that b
 SAID = [
     # section, its text with the code's number
     ("2.3", f"{WAIVER_LIMIT_DAYS} days at most"),
-    ("2.3", "three or more of them" if PEERS == 3 else str(PEERS)),
+    ("2.3", "less than half of the rails' rate" if SLOWER == 2 else str(SLOWER)),
     ("3.2", f"may be {RECORD_VALIDITY_SECONDS:g} s old beside it"),
     ("3.2", f"For {EVENT_STORM_SECONDS:g} s after it the topic is not listened to"),
     ("3.2", f"Facts that fall due within {EARLY_LOOK_SECONDS:g} s are looked at together"),

@@ -41,6 +41,7 @@ WORSE = (
     Worse(Pci, "devices", "numa", 7),
     Worse(Links, "links", "mtu", 1280),
     Worse(Links, "links", "carrier", False),
+    Worse(Links, "links", "operstate", "down"),
 )
 NODES = ("h100-ib", "h100-roce", "roce-bonds", "iwarp")
 

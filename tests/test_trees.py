@@ -25,6 +25,8 @@ from tests.rigs import faults, trees
 
 CASES = Path(__file__).parent / "trees" / "cases"
 BAD = ("fail", "warn", "unknown")
+# One of its four front-end ports is up, as recorded: a mixture is told (docs/adr/0030).
+MIXED = {"h100-ib": ["warn port.state mlx5_7/1 UnlikeOthers"]}
 
 
 def nodeprep(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -78,7 +80,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("name", trees.names())
 def test_a_healthy_node_raises_no_alarm_without_a_profile(good: dict[str, Path], name: str) -> None:
     code, report = checked(good[name], None)
-    assert told(report) == []
+    assert told(report) == MIXED.get(name, [])
     assert code == 0
 
 

@@ -6,10 +6,13 @@ from string import Formatter
 from typing import Any
 
 from nodeprep import check_round
+from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.rdma import Gid, Port, Rdma, RdmaDevice
+from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
+from nodeprep.job_profile import AtLeast, Expectation, Profile
 from nodeprep.model import Check, Seen, Shown, Status, Verdict, raw, values_of
 from nodeprep.values import Value, replace
 
@@ -153,8 +156,8 @@ NOTHING_EXPECTED = Expected(
     counted_rate=None,
     counted_layer=None,
     counted_firm=True,
-    alike={},
-    alike_rates={},
+    rails={},
+    best_rates={},
     missing_devices=(),
     missing_ports=(),
     shortage=None,
@@ -171,7 +174,19 @@ def expected(**different: Any) -> Expected:
 
 def wanted(port: Port, by: str | None) -> Expected:
     """Somebody wants this port up, or nobody."""
-    return expected(alike={port.subject.key: by} if by else {})
+    return expected(rails={port.subject.key: by} if by else {})
+
+
+def beside(**different: Any) -> Port:
+    """mlx5_4/1, the port of the second function of the card under `port()`."""
+    return port(**({"device": "mlx5_4", "bdf": "0000:5c:00.1", "netdev": "eth3"} | different))
+
+
+def by_kind(*facts: object, layer: str | None = None, suggested: bool = True) -> Expected:
+    """What nothing but the kinds of these facts wants, under a profile that asks for one port of this link layer."""
+    known: dict[type, Any] = {type(fact): fact for fact in facts}
+    profile = Profile("test", expect=Expectation(at_least=AtLeast(1, layer, suggested=suggested)))
+    return inventory.derive(profile, known.get(Pci), known.get(Rdma), known.get(Links), known.get(RdmaNetlink))
 
 
 def changed(thing: Any, **different: Any) -> Any:

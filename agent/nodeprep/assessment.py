@@ -9,6 +9,7 @@ from nodeprep.agent_state import AgentState
 from nodeprep.checks import CHECKS
 from nodeprep.config import waiver_rules, wants
 from nodeprep.config.configuration import Settings
+from nodeprep.facts.expected import soundness, unjudged
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.machine.system import System
 from nodeprep.facts.network.links import Links
@@ -22,7 +23,7 @@ from nodeprep.values import Value
 METADATA_LISTS_ENIS = "eni.missing-link"  # holds the metadata's list of ENIs against the kernel's links
 HIDDEN_NAMED = 4  # names of hidden devices in a note
 UNCAPTURED = (
-    "nothing says which devices belong here, so only a port unlike most of its kind can be told from a good one; "
+    "nothing says which devices belong here, so a port can only be held against the best of its kind; "
     "on a good node, nodeprep profile capture writes down what belongs"
 )
 
@@ -102,7 +103,7 @@ class Assessment(Value):
             findings=known,
             skipped=(*skipped, *self.deselected),
             missing_hardware=selection.missing_hardware,
-            notes=(*expired, *hidden_devices(facts), *notes(selection)),
+            notes=(*expired, *hidden_devices(facts), *notes(selection), *unjudged_here(facts, selection.profile)),
             agent=str(self.agent_state.state) if self.agent_state else "",
             basis=Basis(
                 is_copy=is_copy,
@@ -193,6 +194,14 @@ def baseline(profile: Profile, findings: Iterable[Finding]) -> str:
         return f"at least {expect.at_least.count} ports in profile {profile.name}"
     listed = any(one.check == METADATA_LISTS_ENIS and one.status is Status.OK for one in findings)
     return "the ENIs in the metadata" if listed else ""
+
+
+def unjudged_here(facts: Mapping[type, object], profile: Profile) -> Iterator[str]:
+    """What nothing on this node can judge, in words."""
+    look = Look(0.0, live=True, facts=facts)
+    expected = check_round.expect(look, profile)
+    if not isinstance(expected, Unreadable):
+        yield from unjudged.told(expected, look.get(Pci), soundness.indexed(look.get(Links)))
 
 
 def _text(thing: object, name: str) -> str:

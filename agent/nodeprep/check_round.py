@@ -18,6 +18,7 @@ from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.job_profile import Profile
 from nodeprep.look import Look
 from nodeprep.model import (
@@ -56,9 +57,9 @@ ELSEWHERE = Verdict(NODE, OTHER_PLATFORM.status, OTHER_PLATFORM.name, "this is n
 
 
 def needed(checks: Iterable[Check]) -> tuple[Fact, ...]:
-    """The facts that these checks need or can use. The inventory needs three of them."""
+    """The facts that these checks need or can use. The inventory needs three of them and uses a fourth."""
     kinds = {kind for check in checks for kind in (*check.needs, *check.uses)}
-    kinds |= {Pci, Rdma, Links} if Expected in kinds else set()
+    kinds |= {Pci, Rdma, Links, RdmaNetlink} if Expected in kinds else set()
     return tuple(fact for fact in FACTS if fact.kind in kinds)
 
 
@@ -147,7 +148,7 @@ def expect(look: Look, profile: Profile) -> Expected | Unreadable:
     return (
         rdma
         if isinstance(rdma, Unreadable)
-        else inventory.derive(profile, look.get(Pci), look.get(Rdma), look.get(Links))
+        else inventory.derive(profile, look.get(Pci), look.get(Rdma), look.get(Links), look.get(RdmaNetlink))
     )
 
 

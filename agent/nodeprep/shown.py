@@ -250,6 +250,12 @@ def raw(thing: Shown) -> dict[str, Any]:
     return {name: blind[name] if name in blind else getattr(thing, name) for name in thing.__slots__}
 
 
+def field_of(thing: Shown, name: str) -> Any:
+    """One field of `thing`, as `raw` gives it."""
+    blind = thing._blind  # noqa: SLF001 - as `raw`
+    return blind[name] if name in blind else getattr(thing, name)
+
+
 def guarded(value: T | Unreadable) -> T:
     """Type a value for a field of a Shown class. mypy does not see the Unreadable; reading the field raises."""
     return cast(T, value)

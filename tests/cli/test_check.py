@@ -55,10 +55,10 @@ def test_a_copy_of_a_healthy_node_shows_no_fault(healthy: Path) -> None:
 def test_a_fault_is_named_on_its_device_and_exits_with_1(faulty: Path) -> None:
     done = nodeprep("check", "--root", str(faulty))
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("NOT READY: 1 fault on 1 device\n")
+    assert done.stdout.startswith("NOT READY: 1 fault on 1 device, 1 warning\n")
     assert "FAIL      port.state: NoSignal (1 of 12)" in done.stdout
     assert "mlx5_3/1" in done.stdout
-    assert "7 of 8 alike" in done.stdout
+    assert "7 of them up" in done.stdout
     assert "nodeprep explain port.state" in done.stdout
 
 
@@ -68,7 +68,7 @@ def test_a_gate_check_that_could_not_look_exits_with_3(healthy: Path) -> None:
     state.mkdir()
     done = nodeprep("check", "--root", str(healthy), "--only", "port.state")
     assert (done.returncode, done.stderr) == (3, "")
-    assert done.stdout.startswith("UNKNOWN: no fault seen, but 1 gate check could not look\n")
+    assert done.stdout.startswith("UNKNOWN: no fault seen, but 1 gate check could not look, 1 warning\n")
     assert "ports/1/state: io-error (EISDIR" in " ".join(done.stdout.split())
 
 
@@ -97,8 +97,8 @@ def test_a_warning_fails_only_where_it_is_asked_to(healthy: Path) -> None:
     lenient, strict = nodeprep(*arguments), nodeprep(*arguments, "--fail-on", "warn")
     assert (lenient.returncode, strict.returncode) == (0, 1)
     assert lenient.stdout.startswith("PASSED: ")
-    assert "1 warning" in " ".join(lenient.stdout.split("\n\n")[0].split())
-    assert strict.stdout.startswith("NOT READY: 1 warning\n")
+    assert "2 warnings" in " ".join(lenient.stdout.split("\n\n")[0].split())
+    assert strict.stdout.startswith("NOT READY: 2 warnings\n")
 
 
 def test_only_and_skip_choose_what_runs(faulty: Path) -> None:
@@ -334,7 +334,7 @@ def test_waiting_ends_when_the_node_is_ready(faulty: Path) -> None:
         )
     ) as child:
         assert child.stderr is not None
-        assert child.stderr.readline() == "waiting: NOT READY: 1 fault on 1 device\n"
+        assert child.stderr.readline() == "waiting: NOT READY: 1 fault on 1 device, 1 warning\n"
         port = faulty / "sys/class/infiniband/mlx5_3/ports/1"
         (port / "phys_state").write_text("5: LinkUp\n")
         (port / "state").write_text("4: ACTIVE\n")
@@ -350,7 +350,7 @@ def test_waiting_in_vain_ends_with_the_last_verdict(faulty: Path) -> None:
     assert time.monotonic() - began > 1.5
     assert done.returncode == 1
     assert done.stdout.count("NOT READY") == 1
-    assert done.stderr == "waiting: NOT READY: 1 fault on 1 device\n"
+    assert done.stderr == "waiting: NOT READY: 1 fault on 1 device, 1 warning\n"
 
 
 def test_watching_ends_with_ctrl_c_and_the_last_verdict(faulty: Path) -> None:
@@ -369,7 +369,7 @@ def test_watching_ends_when_nobody_reads(faulty: Path) -> None:
     script = f"{NODEPREP} check --root {faulty} --watch 0.1 | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(("bash", "-c", script), capture_output=True, text=True, check=False, timeout=20)
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout == "NOT READY: 1 fault on 1 device\n"
+    assert done.stdout == "NOT READY: 1 fault on 1 device, 1 warning\n"
 
 
 def test_ctrl_c_while_waiting_is_130_and_no_traceback(faulty: Path) -> None:

@@ -1,4 +1,4 @@
-"""What ought to be on a node: matched by address, by name, by count, or by what most like ports have in common."""
+"""What ought to be on a node: matched by address, by name, by count, or by the best of like ports."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import Expectancy, Expected
-from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.machine.pci import Auxiliary, Pci
 from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.job_profile import NO_PROFILE, AtLeast, DeviceWant, Expectation, PortWant, Profile
 from nodeprep.model import Unreadable, Why
 from nodeprep.values import replace
@@ -33,14 +34,19 @@ def rail(index: int, bus: int = 0x10, **different: Any) -> Port:
 
 
 def front_end(index: int = 8, **different: Any) -> Port:
-    """A 25 Gb/s Ethernet port of another card that is down, as on many nodes."""
+    """A 25 Gb/s Ethernet port of another, slower card that is down, as on many nodes."""
     return rail(index, like=f"{CX6} MT_0000000359 Ethernet", **(DOWN | different))
 
 
 def node(*ports: Port, chip: str = CX7, **of_devices: Any) -> tuple[Pci, Rdma]:
     """PCI and RDMA listing of these ports, each a device of its own."""
     devices = tuple(device(name=one.device, bdf=one.bdf, id=chip, **of_devices) for one in ports)
-    nics = tuple(nic(address=one.bdf, id=chip, rdma=(one.device,)) for one in ports if one.bdf)
+    slow = {"max_speed": 8.0, "max_width": 8}
+    nics = tuple(
+        nic(address=one.bdf, id=chip, rdma=(one.device,), **(slow if one.like.startswith(CX6) else {}))
+        for one in ports
+        if one.bdf
+    )
     return pci(*nics), rdma(*ports, devices=devices)
 
 
@@ -111,6 +117,34 @@ class TestByAddress:
         expected = inventory.derive(profile, *node(rail(1), rail(3)))
         assert expected.of(rail(1)) == "profile hand"
         assert missing(expected) == [f"{at(2)}/1"]
+
+    def test_one_of_eight_like_devices_is_named_and_no_other_stands_in(self) -> None:
+        """A.4: nor are two of eight taken for those of a sibling with other slots."""
+        for named in (1, 2):
+            few = {at(30 + index): DeviceWant(id=CX7, rdma=f"mlx5_{index}") for index in range(named)}
+            expected = inventory.derive(Profile("hand", expect=Expectation(few)), *node(*map(rail, range(RAILS))))
+            assert len(missing(expected)) == named
+
+    def test_what_a_pod_has_is_elsewhere_and_not_missing(self) -> None:
+        """B.11: RDMA namespaces are exclusive, and the device is in one of a pod."""
+        listing, seen = node(*map(rail, range(RAILS)))
+        taken = (Auxiliary("mlx5_core.rdma.0", "mlx5_ib.rdma"),)
+        lent = pci(changed(listing.devices[0], rdma=(), auxiliaries=taken), *listing.devices[1:])
+        rest = rdma(*seen.ports[1:], devices=seen.devices[1:])
+        exclusive = RdmaNetlink(0.0, True, (), (), (), (), (), (), "exclusive", ())
+        for profile in (captured(), at_least(), at_least(rate=None)):
+            expected = inventory.derive(profile, lent, rest, None, exclusive)
+            assert (missing(expected), expected.shortage) == ([], None)
+            gone = inventory.derive(profile, lent, rest, None, None)
+            assert missing(gone) == ([f"mlx5_0/1 at {at(0)}"] if profile.expect.ports else [])
+
+    def test_what_is_handed_on_is_short_of_an_operators_count_only(self) -> None:
+        listing, seen = node(*map(rail, range(RAILS)))
+        lent = pci(changed(listing.devices[0], rdma=(), driver="vfio-pci"), *listing.devices[1:])
+        rest = rdma(*seen.ports[1:], devices=seen.devices[1:])
+        counted = inventory.derive(at_least(), lent, rest)
+        assert counted.shortage is not None
+        assert len(counted.rails) == RAILS - 1
 
 
 class TestOnASibling:
@@ -215,10 +249,45 @@ class TestAtLeast:
         expected = inventory.derive(at_least(), *node(*ports))
         assert [expected.of(one) for one in ports] == [self.BY] * RAILS + [None]
 
-    def test_where_none_fits_and_no_kind_is_enough_all_are_suspects(self) -> None:
+    def test_where_none_fits_a_slower_kind_fills_no_count(self) -> None:
         ports = (rail(0, **DOWN), front_end())
         expected = inventory.derive(at_least(2), *node(*ports))
-        assert set(wanted(expected, ports).values()) == {"profile rails (at least 2 ports)"}
+        assert [expected.of(one) for one in ports] == ["profile rails (at least 2 ports)", None]
+        assert expected.shortage is not None
+        assert (expected.shortage.have, expected.shortage.want) == (1, 2)
+
+    @pytest.mark.parametrize(
+        ("down", "front", "have", "blamed"),
+        [(0, 100.0, None, 0), (4, 100.0, None, 4), (8, 100.0, None, 8)],
+    )
+    def test_a_count_without_a_rate_is_not_filled_up_by_the_front_end(
+        self, down: int, front: float, have: int | None, blamed: int
+    ) -> None:
+        up: dict[str, Any] = {"state": "4: ACTIVE", "physical": "5: LinkUp", "rate": front}
+        fronts = [front_end(8 + index, **up) for index in range(4)]
+        ports = (*(rail(n, **DOWN) for n in range(down)), *(rail(n) for n in range(down, RAILS)), *fronts)
+        expected = inventory.derive(at_least(rate=None), *node(*ports))
+        assert (expected.shortage.have if expected.shortage else None) == have
+        assert [expected.of(one) for one in ports] == [self.BY] * RAILS + [None] * 4
+        assert len([one for one in ports[:RAILS] if not inventory.is_active(one)]) == blamed
+
+    def test_four_rails_and_four_front_end_ports_are_not_eight_but_two_models_of_rails_are(self) -> None:
+        up: dict[str, Any] = {"state": "4: ACTIVE", "physical": "5: LinkUp"}
+        for rate, short in ((100.0, 4), (200.0, None)):
+            ports = (*map(rail, range(4)), *(front_end(8 + index, rate=rate, **up) for index in range(4)))
+            shortage = inventory.derive(at_least(rate=None), *node(*ports)).shortage
+            assert (shortage.have if shortage else None) == short
+
+    def test_spares_are_blamed_only_where_too_few_others_are_up(self) -> None:
+        cards = [
+            port(device=f"m{n}{f}", bdf=f"0000:1{n}:00.{f}", netdev=f"e{n}{f}", **(DOWN if f else {}))
+            for n in range(4)
+            for f in (0, 1)
+        ]
+        for count, blamed in ((4, 4), (8, 8)):
+            expected = inventory.derive(at_least(count, rate=None), *node(*cards))
+            assert expected.shortage is None
+            assert sum(expected.of(one) is not None for one in cards) == blamed
 
     def test_another_link_layer_does_not_count(self) -> None:
         ports = tuple(rail(index, layer="InfiniBand") for index in range(RAILS))
@@ -235,7 +304,7 @@ class TestAtLeast:
         ports = (rail(0, rate=2.5), rail(1, rate=BLIND))
         expected = inventory.derive(at_least(2, rate=None), *node(*ports))
         assert expected.shortage is None
-        assert (expected.of(ports[1]), expected.rate(ports[0])) == ("profile rails (at least 2 ports)", None)
+        assert expected.of(ports[1]) == "profile rails (at least 2 ports)"
 
     def test_virtual_functions_do_not_count(self) -> None:
         ports = tuple(map(rail, range(RAILS)))
@@ -243,61 +312,67 @@ class TestAtLeast:
         assert expected.shortage is not None
 
 
-class TestMajority:
-    """Without a profile, three or more like ports may say what is normal."""
+class TestKinds:
+    """Without a profile, one good port of a kind shows what the others can do."""
 
-    @pytest.mark.parametrize(
-        ("active", "down", "by"),
-        [(7, 1, "7 of 8 alike"), (2, 1, "2 of 3 alike"), (1, 1, None), (2, 2, None), (1, 3, None), (2, 0, None)],
-    )
-    def test_a_strict_majority_of_three_or_more(self, active: int, down: int, by: str | None) -> None:
-        ports = (*map(rail, range(active)), *(rail(active + index, **DOWN) for index in range(down)))
+    @pytest.mark.parametrize("down", range(9))
+    def test_each_rail_is_wanted_however_many_are_down(self, down: int) -> None:
+        ports = (*(rail(index, **DOWN) for index in range(down)), *map(rail, range(down, RAILS)))
         expected = inventory.derive(NO_PROFILE, *node(*ports))
-        assert set(wanted(expected, ports).values()) == {by}
+        assert set(wanted(expected, ports).values()) == {f"one of 8 rails, {RAILS - down} of them up"}
         assert not any(map(expected.is_firm, ports))
 
-    def test_other_hardware_has_no_say(self) -> None:
+    def test_slower_hardware_is_the_front_end(self) -> None:
         ports = (*map(rail, range(RAILS)), front_end(), front_end(9), front_end(10))
         assert inventory.derive(NO_PROFILE, *node(*ports)).of(ports[-1]) is None
 
-    def test_the_rate_of_most_active_ones(self) -> None:
-        ports = (*map(rail, range(RAILS - 1)), rail(7, rate=200.0), rail(8, **DOWN))
+    def test_rails_are_the_fastest_kind_also_where_all_of_them_are_down(self) -> None:
+        """What slot and card carry, 400 Gb/s, is more than the front end runs at."""
+        up: dict[str, Any] = {"state": "4: ACTIVE", "physical": "5: LinkUp", "rate": 100.0}
+        ports = (*(rail(index, **DOWN) for index in range(RAILS)), front_end(**up), front_end(9, **up))
         expected = inventory.derive(NO_PROFILE, *node(*ports))
-        assert expected.rate(ports[7]) == Expectancy(400.0, "7 of 8 alike", firm=False)
-        assert expected.rate(ports[8]) is None
+        assert [expected.of(one) is not None for one in ports] == [True] * RAILS + [False] * 2
 
-    def test_three_of_one_rate_are_enough(self) -> None:
-        ports = tuple(rail(index) for index in range(3))
-        assert inventory.derive(NO_PROFILE, *node(*ports)).rate(ports[0]) == Expectancy(
-            400.0, "3 of 3 alike", firm=False
-        )
-
-    @pytest.mark.parametrize("rates", [(400.0, 200.0), (400.0, 400.0), (400.0, 400.0, 200.0, 200.0)])
-    def test_no_majority_has_no_rate(self, rates: tuple[float, ...]) -> None:
-        ports = tuple(rail(index, rate=rate) for index, rate in enumerate(rates))
-        assert inventory.derive(NO_PROFILE, *node(*ports)).rate(ports[0]) is None
+    @pytest.mark.parametrize(
+        ("rates", "best"),
+        [((400.0, 200.0), 400.0), ((200.0, 400.0, 200.0, 200.0), 400.0), ((200.0, 200.0), 200.0), ((200.0,), None)],
+    )
+    def test_the_best_rate_of_the_kind(self, rates: tuple[float, ...], best: float | None) -> None:
+        ports = (*(rail(index, rate=rate) for index, rate in enumerate(rates)),)
+        expected = inventory.derive(NO_PROFILE, *node(*ports))
+        assert {value_of(expected.rate(one)) for one in ports} == {best}
+        down = (*ports, rail(8, **DOWN))
+        assert value_of(inventory.derive(NO_PROFILE, *node(*down)).rate(down[-1])) == (best or rates[0])
 
     def test_one_whose_link_layer_cannot_be_read_is_like_its_card(self) -> None:
-        odd = rail(7, layer=BLIND, like=f"{CX7} MT_0000000838")
+        odd = rail(7, layer=BLIND, like=f"{CX7} MT_0000000838", **DOWN)
         ports = (*map(rail, range(7)), odd)
-        assert inventory.derive(NO_PROFILE, *node(*ports)).of(odd) == "8 of 8 alike"
-        mixed = (*ports, *(rail(n, like=f"{CX7} MT_0000000838 InfiniBand") for n in (8, 9, 10)))
-        assert inventory.derive(NO_PROFILE, *node(*mixed)).of(odd) is None
+        expected = inventory.derive(NO_PROFILE, *node(*ports))
+        assert expected.of(odd) == "one of 8 rails, 7 of them up"
+        assert len(expected.kinds.by_kind) == 1
+        mixed = (*ports, *(rail(n, layer="InfiniBand") for n in (8, 9, 10)))
+        assert len(inventory.derive(NO_PROFILE, *node(*mixed)).kinds.by_kind) == 3
 
     def test_legs_that_share_a_bond_are_not_wanted_for_themselves(self) -> None:
         ports = (*map(rail, range(5)), rail(5, **DOWN), rail(6, netdev=None, bdf="0000:70:00.0", **DOWN), rail(7))
         legs = [link(name=f"eth{index}", bdf=at(index), master="bond0") for index in (4, 5)]
         hidden = link(name="ens7", bdf="0000:70:00.0", master="bond0")
         single = link(name="eth7", bdf=at(7), master="bond1")
+        others = [link(name=f"eth{index}", bdf=at(index)) for index in range(4)]
         listing = node(*ports)
-        expected = inventory.derive(NO_PROFILE, *listing, links(*legs, hidden, single))
-        assert [expected.of(one) for one in ports] == ["5 of 5 alike"] * 4 + [None] * 3 + ["5 of 5 alike"]
-        assert inventory.derive(NO_PROFILE, *listing).of(ports[5]) == "6 of 8 alike"
+        expected = inventory.derive(NO_PROFILE, *listing, links(*others, *legs, hidden, single, addresses=None))
+        assert [expected.of(one) is not None for one in ports] == [True] * 4 + [False] * 3 + [True]
+        assert expected.of_bond(ports[5]) is not None
+        assert inventory.derive(NO_PROFILE, *listing).of(ports[5]) is not None
 
     def test_virtual_functions_have_no_say_and_nobody_wants_them(self) -> None:
         ports = (*map(rail, range(7)), rail(7, **DOWN))
         expected = inventory.derive(NO_PROFILE, *node(*ports, virtual_function=True))
         assert set(wanted(expected, ports).values()) == {None}
+
+
+def value_of(wish: Expectancy[float] | None) -> float | None:
+    return None if wish is None else wish.value
 
 
 def test_nothing_seen_at_all_is_everything_missing() -> None:
@@ -328,5 +403,5 @@ def test_renaming_every_device_changes_nothing_of_who_is_wanted(
     renamed = tuple(changed(one, device=name, netdev=f"net-{name}") for one, name in zip(ports, names, strict=False))
     before, after = inventory.derive(profile, *node(*ports)), inventory.derive(profile, *node(*renamed))
     assert [before.of(one) for one in ports] == [after.of(one) for one in renamed]
-    assert [before.rate(one) for one in ports] == [after.rate(one) for one in renamed]
+    assert [value_of(before.rate(one)) for one in ports] == [value_of(after.rate(one)) for one in renamed]
     assert (before.shortage, missing(before)) == (after.shortage, missing(after))

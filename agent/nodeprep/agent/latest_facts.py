@@ -14,12 +14,14 @@ from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.job_profile import Profile
 from nodeprep.look import Look
 from nodeprep.model import Check, Finding, Shown, Skipped, Status, Subject, Unreadable, Why, raw, shortest
 from nodeprep.observer import Observation
 
 EXPECTATION_SOURCES = frozenset({Pci, Rdma, Links})  # what ought to be there is reckoned from these
+EXPECTATION_USES = EXPECTATION_SOURCES | {RdmaNetlink}  # and from this where it can be had
 RECORDS = frozenset(fact.kind for fact in FACTS if fact.rest)
 TRANSIENT_CAUSES = (Why.TIMEOUT, Why.BUSY)  # what a record lacks for a moment; what is denied stays denied
 OBSERVATION_RETRY_SECONDS = (
@@ -120,8 +122,8 @@ class LatestFacts:
         anew: bool = False,
     ) -> bool:
         """Judge what may have another answer now; whether anything was judged. `anew`: everything is."""
-        seen = changed | {Expected} if changed & EXPECTATION_SOURCES else changed
-        if anew or changed & EXPECTATION_SOURCES:
+        seen = changed | {Expected} if changed & EXPECTATION_USES else changed
+        if anew or changed & EXPECTATION_USES:
             self._expected = None
         due = [one for one in self.checks if anew or self._is_new(one) or not seen.isdisjoint(self._sees[one.id])]
         due = [check for check in due if not check.rates and self._complete(check)]

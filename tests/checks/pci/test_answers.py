@@ -9,7 +9,7 @@ import pytest
 from nodeprep.checks.pci.answers import CHECK
 from nodeprep.job_profile import DeviceWant
 from nodeprep.model import Unreadable, Why
-from tests.values import BDF, expected, nic, pci, say, verdicts
+from tests.values import BDF, beside, by_kind, expected, nic, pci, port, rdma, say, verdicts
 
 DEAF = Unreadable(Why.IO_ERROR, "/sys/bus/pci/devices/0000:5c:00.0/config", errno.EIO)
 PLAIN = {"rdma": (), "id": "8086:1533"}
@@ -39,6 +39,12 @@ def test_says(different: dict[str, object], says: str) -> None:
 def test_a_plain_nic_without_power_counts_if_the_profile_expects_it() -> None:
     wants = expected(devices={BDF: DeviceWant()})
     assert say(CHECK, pci(nic(power="D3cold", **PLAIN)), wants) == "fail NoPower"
+
+
+def test_a_spare_or_front_end_function_without_power_only_warns() -> None:
+    bus = pci(nic(), nic(address="0000:5c:00.1", rdma=("mlx5_4",), power="D3cold"))
+    seen = rdma(port(), beside())
+    assert say(CHECK, bus, by_kind(bus, seen)) == "ok Answers; warn NoPower"
 
 
 def test_machines_read_the_power_state() -> None:

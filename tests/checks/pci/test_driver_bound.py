@@ -8,13 +8,13 @@ import pytest
 
 from nodeprep.checks.pci.driver_bound import CHECK
 from nodeprep.facts.alibaba.erdma import Erdma
-from nodeprep.facts.expected.inventory import Shortage
+from nodeprep.facts.expected.inventory import Expected, Shortage
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import PciDevice
 from nodeprep.job_profile import DeviceWant
 from nodeprep.model import Unreadable, Why
 from tests.erdma_values import erdma
-from tests.values import BDF, expected, nic, pci, say, verdicts
+from tests.values import BDF, by_kind, expected, nic, pci, port, rdma, say, verdicts
 
 ALIAS = "pci:v000015B3d00001021sv000015B3sd00000041bc02sc00i00"
 PROFILE = expected(devices={BDF: DeviceWant(driver="mlx5_core")})
@@ -105,19 +105,42 @@ def last(*devices: PciDevice, **wants: Any) -> str:
     return say(CHECK, pci(*devices), expected(**wants), modules(available=None, wanted=())).rpartition("; ")[2]
 
 
-MAJORITY_ROWS = [
-    (2, 1, "fail NoDriver kernel_modules(module=mlx5_core)"),  # 2 of 3
-    (2, 2, "ok NotNeeded"),  # 2 of 4: no majority
-    (3, 2, "fail NoDriver kernel_modules(module=mlx5_core)"),  # 3 of 5
-    (1, 1, "ok NotNeeded"),  # two are too few to compare
-    (0, 3, "ok NotNeeded"),
+LIKES = [
+    # carry RDMA, have no driver   says of the last
+    (2, 1, "fail NoDriver kernel_modules(module=mlx5_core)"),
+    (2, 2, "fail NoDriver kernel_modules(module=mlx5_core)"),
+    (1, 7, "fail NoDriver kernel_modules(module=mlx5_core)"),
+    (0, 3, "fail NoDriver"),
 ]
 
 
-@pytest.mark.parametrize(("bound", "spare", "says"), MAJORITY_ROWS)
-def test_a_majority_of_its_likes_says_that_a_driver_is_wanted(bound: int, spare: int, says: str) -> None:
-    spares = [unbound(address=f"0000:8{index}:00.0") for index in range(spare)]
-    assert last(*others(bound, rdma=()), *spares) == says
+def kinds_of(*devices: PciDevice) -> Expected:
+    carriers = [one for one in devices if one.rdma]
+    ports = (port(device=f"mlx5_{n}", bdf=one.address) for n, one in enumerate(carriers))
+    return by_kind(pci(*devices), rdma(*ports))
+
+
+@pytest.mark.parametrize(("bound", "bare", "says"), LIKES)
+def test_each_rail_needs_its_driver(bound: int, bare: int, says: str) -> None:
+    found = [*others(bound), *(unbound(address=f"0000:8{index}:00.0") for index in range(bare))]
+    said = say(CHECK, pci(*found), kinds_of(*found), modules(available=None, wanted=())).split("; ")
+    assert said[bound:] == [says] * bare
+
+
+def test_a_spare_without_a_driver_warns_and_names_both_camps() -> None:
+    found = [*others(1), *others(1, address="0000:01:00.1"), *others(1, address="0000:02:00.0")]
+    found.append(unbound(address="0000:02:00.1"))
+    *_, verdict = verdicts(CHECK, pci(*found), kinds_of(*found), modules())
+    assert verdict.message == (
+        "0000:02:00.1 (15b3:1021) has no driver; of 2 spares alike, up: mlx5_1/1; down: 0000:02:00.1 (15b3:1021); "
+        "no job is known to need it"
+    )
+
+
+def test_a_plain_nic_without_a_driver_warns_where_its_likes_have_theirs() -> None:
+    plain = {"id": "8086:1533", "rdma": ()}
+    assert last(*others(3, **plain), unbound(id="8086:1533")) == "warn UnlikeOthers"
+    assert last(*others(3, **plain), unbound(id="8086:1572")) == "ok NotNeeded"
 
 
 def test_likes_that_are_handed_on_do_not_speak_for_a_driver() -> None:
@@ -134,7 +157,8 @@ def test_other_hardware_is_no_like() -> None:
 
 def test_one_set_aside_for_a_guest_is_left_alone_unless_the_profile_wants_it() -> None:
     assert last(*others(4), unbound(driver_override="vfio-pci")) == "ok PassedThrough"
-    assert last(*others(4), unbound(driver_override="nouveau")) == "fail DriverOverride"
+    taken = [*others(4), unbound(driver_override="nouveau")]
+    assert say(CHECK, pci(*taken), kinds_of(*taken)).endswith("fail DriverOverride")
 
 
 def test_an_infiniband_controller_always_needs_its_driver() -> None:
@@ -157,7 +181,7 @@ def test_ports_that_a_profile_misses_make_its_likes_suspects() -> None:
     assert last(*others(1), unbound(), shortage=SHORT) == fail
     assert last(*others(1), unbound(id="8086:1533"), shortage=SHORT) == "ok NotNeeded"
     assert last(*others(1, rdma=()), unbound(), shortage=SHORT) == fail  # nothing carries RDMA: any may be it
-    assert last(*others(1), unbound()) == "ok NotNeeded"
+    assert last(*others(1), unbound()) == "warn UnlikeOthers"
 
 
 def test_a_tree_without_driver_links_is_not_judged() -> None:
@@ -170,7 +194,8 @@ def test_the_usual_driver_decides_between_modules_that_claim_it() -> None:
     assert say(CHECK, pci(unbound()), PROFILE, claimed) == "fail NoDriver kernel_modules(module=mlx5_core)"
     assert say(CHECK, infiniband, expected(), claimed) == "fail NoModule"  # catch_all is what modprobe would try
     named = [*others(1, driver="unnamed"), *others(1, address="0000:02:00.0"), unbound()]
-    assert last(*named) == "fail NoDriver kernel_modules(module=mlx5_core)"
+    told = say(CHECK, pci(*named), kinds_of(*named), modules(available=None, wanted=()))
+    assert told.endswith("fail NoDriver kernel_modules(module=mlx5_core)")
 
 
 DEFERRED = erdma(functions=(BDF,), deferred=(BDF,))

@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeprep.checks.pci import link
-from nodeprep.checks.pci.link import CHECK, LANE
+from nodeprep.checks.pci.link import CHECK
 from nodeprep.facts.expected.inventory import Expectancy, Expected
+from nodeprep.facts.machine import pcie
 from nodeprep.facts.machine.pci import PciDevice
+from nodeprep.facts.machine.pcie import LANE
 from nodeprep.facts.machine.system import System
 from nodeprep.job_profile import DeviceWant
 from nodeprep.model import Unreadable, Why
-from tests.values import BDF, expected, nic, pci, port, rdma, say, verdicts
+from tests.values import BDF, by_kind, changed, expected, nic, pci, port, rdma, say, verdicts
 
 FULL = expected(devices={BDF: DeviceWant(width=16, speed=32.0)})
 DAMAGE = Unreadable(Why.MALFORMED, "/sys/bus/pci/devices/0000:5c:00.0/current_link_width")
@@ -70,7 +71,7 @@ def test_what_its_port_needs(below: Any, says: str) -> None:
 
 def test_a_port_that_is_down_needs_what_it_is_wanted_to_run_at() -> None:
     down = port(state="1: DOWN", rate=10.0)
-    wants = expected(devices=FULL.devices, alike_rates={down.subject.key: Expectancy(400.0, "7 of 8 alike", False)})
+    wants = expected(devices=FULL.devices, best_rates={down.subject.key: Expectancy(400.0, "7 of 8 alike", False)})
     assert say(CHECK, pci(nic(width=8)), rdma(down), wants) == "fail BelowPortRate"
 
 
@@ -103,17 +104,25 @@ def rails(count: int, **different: Any) -> list[PciDevice]:
 
 def last(*nics: PciDevice, virtual: bool | None = None) -> str:
     ports = (port(bdf=one.address, device=f"mlx5_{index}") for index, one in enumerate(nics))
-    return say(CHECK, pci(*nics), rdma(*ports), expected(), machine(virtual)).rpartition("; ")[2]
+    seen = rdma(*ports)
+    return say(CHECK, pci(*nics), seen, by_kind(pci(*nics), seen), machine(virtual)).rpartition("; ")[2]
 
 
-def test_a_majority_of_its_likes_says_what_is_wanted() -> None:
+def test_one_good_like_shows_what_is_wanted() -> None:
     assert last(*rails(2), nic(width=8)) == "fail BelowPortRate"
     assert last(*rails(3), nic(speed=16.0)) == "fail BelowPortRate"
     assert last(*rails(3), nic(width=15)) == "warn Degraded"
     assert last(*rails(3), nic(width=8), virtual=True) == "ok AsExpected"
-    assert last(*rails(1), nic(width=8)) == "ok AsExpected"
-    assert last(*rails(2), nic(width=8), nic(address="0000:5d:00.0", width=8)) == "ok AsExpected"
+    assert last(*rails(1), nic(width=8)) == "fail BelowPortRate"
+    assert last(*rails(1), nic(width=8), nic(address="0000:5d:00.0", width=8)) == "fail BelowPortRate"
     assert last(*rails(3, virtual_function=True), nic(width=8)) == "ok AsExpected"
+
+
+def test_a_spare_or_front_end_only_warns() -> None:
+    bus = pci(*rails(2), nic(address="0000:00:00.1"), nic(address="0000:01:00.1", width=8))
+    ports = [port(bdf=one.address, device=f"mlx5_{index}") for index, one in enumerate(bus.devices)]
+    seen = rdma(*ports[:3], changed(ports[3], state="1: DOWN"))
+    assert say(CHECK, bus, seen, by_kind(bus, seen)).endswith("warn Degraded")
 
 
 def test_all_alike_in_narrow_slots_are_fine() -> None:
@@ -127,7 +136,9 @@ def test_another_board_is_no_like() -> None:
     front = nic(width=8)
     ports = (port(bdf=f"0000:0{index}:00.0") for index in range(4))
     seen = rdma(*ports, port(bdf=BDF, like="15b3:1021 MT_0000000001 Ethernet"))
-    assert say(CHECK, pci(*rails(4), front), seen, expected()).endswith("ok AsExpected")
+    bus = pci(*rails(4), front)
+    assert say(CHECK, bus, seen, by_kind(bus, seen)).endswith("ok AsExpected")
+    assert last(*rails(4), nic(width=8, subsystem="15b3:0041")) == "ok AsExpected"
 
 
 def test_one_damaged_file_leaves_the_other_nics_their_verdicts() -> None:
@@ -146,14 +157,14 @@ def test_message() -> None:
 
 @given(st.sampled_from(sorted(LANE)), st.sampled_from((1, 2, 4, 8, 12, 16, 32)))
 def test_bandwidth_is_below_the_raw_rate_and_loses_a_fifth_at_most(speed: float, width: int) -> None:
-    found = link.bandwidth(width, speed)
+    found = pcie.bandwidth(width, speed)
     assert found is not None
     assert 0.8 * speed * width <= found < speed * width
 
 
 @given(st.floats(allow_nan=False).filter(lambda speed: speed not in LANE), st.integers(1, 32))
 def test_a_speed_that_is_newer_than_the_table_gives_no_number(speed: float, width: int) -> None:
-    assert link.bandwidth(width, speed) is None
+    assert pcie.bandwidth(width, speed) is None
 
 
 KERNEL_SAYS = [(8.0, 8, 63.008), (16.0, 16, 252.048), (32.0, 16, 504.112), (5.0, 8, 32.0), (64.0, 16, 1008.0)]
@@ -161,4 +172,4 @@ KERNEL_SAYS = [(8.0, 8, 63.008), (16.0, 16, 252.048), (32.0, 16, 504.112), (5.0,
 
 @pytest.mark.parametrize(("speed", "width", "gbps"), KERNEL_SAYS)
 def test_bandwidth_is_what_the_kernel_prints_at_probe(speed: float, width: int, gbps: float) -> None:
-    assert link.bandwidth(width, speed) == pytest.approx(gbps, rel=0.001)
+    assert pcie.bandwidth(width, speed) == pytest.approx(gbps, rel=0.001)

@@ -30,7 +30,7 @@ def bus(nics: list[Any], gpus: list[Any]) -> Pci:
 
 def says(nics: list[Any], gpus: list[Any], virtual: bool | None = False, wanted: bool = True) -> list[str]:
     ports = [port(bdf=f"0000:0{index}:00.0") for index in range(len(nics))]
-    wants = expected(alike={one.subject.key: "7 of 8 alike" for one in ports} if wanted else {})
+    wants = expected(rails={one.subject.key: "7 of 8 alike" for one in ports} if wanted else {})
     return say(CHECK, bus(nics, gpus), rdma(*ports), machine(virtual), wants).split("; ")
 
 
@@ -72,7 +72,7 @@ def test_plain_nics_and_virtual_functions_are_not_judged() -> None:
 
 def test_message() -> None:
     ports = [port(bdf=f"0000:0{index}:00.0") for index in range(4)]
-    wants = expected(alike={one.subject.key: "7 of 8 alike" for one in ports})
+    wants = expected(rails={one.subject.key: "7 of 8 alike" for one in ports})
     *_, verdict = verdicts(CHECK, bus([0, 1, 2, 3], [0, 1, 2, 4]), rdma(*ports), machine(), wants)
     assert verdict.message == (
         "0000:03:00.0 (15b3:1021, mlx5_3/eth2) is on NUMA node 3; GPUs are on nodes 0, 1, 2, 4; "

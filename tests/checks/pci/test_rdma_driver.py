@@ -10,11 +10,13 @@ from nodeprep.checks.pci.rdma_driver import AUXILIARY_DRIVERS, CHECK
 from nodeprep.facts.expected.inventory import Expected, Shortage
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import AUXILIARY, Auxiliary, PciDevice
+from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import RdmaDevice
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.job_profile import DeviceWant
 from nodeprep.model import Unreadable, Why
-from tests.values import BDF, device, expected, link, links, nic, pci, rdma, say, verdicts
+from nodeprep.values import replace
+from tests.values import BDF, by_kind, device, expected, link, links, nic, pci, port, rdma, say, verdicts
 
 IDLE = Auxiliary("mlx5_core.rdma.0", None)
 TAKEN = Auxiliary("mlx5_core.rdma.0", "mlx5_ib.rdma")
@@ -93,8 +95,13 @@ def test_a_front_end_whose_rdma_nobody_loads_only_warns_where_others_carry_rdma(
     short = expected(shortage=SHORT)
     assert say(CHECK, pci(rail, bare(**FRONT_END)), rdma(), short, modules()) == f"ok Offered; {FAIL}"
     assert say(CHECK, pci(rail, bare(**FRONT_END)), rdma(), WANTS, modules()) == f"ok Offered; {FAIL}"
-    kin = nic(address="0000:02:00.0", id="8086:1593")
-    assert say(CHECK, pci(rail, kin, bare(**FRONT_END)), rdma(), expected(), modules()).endswith(f"; {FAIL}")
+
+
+def test_rails_whose_rdma_nobody_loads_fail_though_a_front_end_carries_rdma() -> None:
+    front = nic(address="0000:80:00.0", id="15b3:101d", rdma=("mlx5_8",), max_speed=16.0)
+    bus = pci(front, *(bare(address=f"0000:0{n}:00.0", auxiliaries=(IDLE,)) for n in range(3)))
+    seen = rdma(port(device="mlx5_8", bdf=front.address, rate=100.0, like="15b3:101d B Ethernet"))
+    assert say(CHECK, bus, seen, by_kind(bus, seen), modules("mlx5_ib")).count("fail NotBound") == 3
 
 
 SOFTWARE_ROWS = [
@@ -133,40 +140,54 @@ def test_a_copy_that_lost_the_way_from_device_to_nic_blames_none() -> None:
     assert say(CHECK, pci(bare()), rdma(devices=(device(bdf=""),)), WANTS) == "absent Nothing"
 
 
-MAJORITY_ROWS = [
+LIKES = [
     (2, 1, {}, "fail NoRdmaDevice"),
-    (2, 2, {}, "absent"),
-    (3, 2, {}, "fail NoRdmaDevice"),
-    (1, 1, {}, "absent"),
+    (1, 3, {}, "fail NoRdmaDevice"),
     (4, 1, {"driver": None}, "absent"),  # pci.driver-bound says it
-    (4, 1, {"id": "15b3:101d"}, "absent"),
+    (4, 1, {"id": "8086:1533"}, "absent"),
     (4, 1, {"virtual_function": True}, "absent"),
 ]
 
 
-@pytest.mark.parametrize(("having", "lacking", "different", "says"), MAJORITY_ROWS)
-def test_a_majority_of_its_likes(having: int, lacking: int, different: dict[str, Any], says: str) -> None:
-    found = say(CHECK, pci(*rails(having, lacking, **different)), rdma(), expected()).split("; ")
+def kinds_of(*nics: PciDevice, found: Links | None = None, netns: RdmaNetlink | None = None) -> Expected:
+    ports = [port(device=one.rdma[0], bdf=one.address, netdev=None) for one in nics if one.rdma]
+    devices = tuple(device(name=one.device, bdf=one.bdf) for one in ports)
+    facts = [pci(*nics), rdma(*ports, devices=devices), *([found] if found else []), *([netns] if netns else [])]
+    return by_kind(*facts)
+
+
+@pytest.mark.parametrize(("having", "lacking", "different", "says"), LIKES)
+def test_each_rail_needs_one(having: int, lacking: int, different: dict[str, Any], says: str) -> None:
+    nics = rails(having, lacking, **different)
+    found = say(CHECK, pci(*nics), rdma(), kinds_of(*nics)).split("; ")
     assert found[having:] == ([says] * lacking if says != "absent" else [])
+
+
+def test_a_spare_without_one_warns() -> None:
+    second = {"address": "0000:00:00.1", "netdevs": ("eth9",)}
+    nics = [*rails(2, 0), nic(address="0000:01:00.1", rdma=("mlx5_9",)), bare(**second)]
+    wants = kinds_of(*nics, found=links(LONER, addresses=None))
+    assert say(CHECK, pci(*nics), rdma(), wants).endswith("warn NoRdmaDevice")
 
 
 def test_the_class_directory_says_too_who_carries_rdma() -> None:
     nics = [bare(address=f"0000:0{index}:00.0") for index in range(4)]
-    hardware = rdma(devices=tuple(device(name=f"mlx5_{index}", bdf=nics[index].address) for index in range(3)))
-    assert say(CHECK, pci(*nics), hardware, expected()).split("; ")[3:] == ["fail NoRdmaDevice"]
+    ports = [port(device=f"mlx5_{index}", bdf=nics[index].address) for index in range(3)]
+    hardware = rdma(*ports, devices=tuple(device(name=one.device, bdf=one.bdf) for one in ports))
+    assert say(CHECK, pci(*nics), hardware, by_kind(pci(*nics), hardware)).split("; ")[3:] == ["fail NoRdmaDevice"]
     links_only = rdma(devices=tuple(software(name=f"rxe{index}", bdf=nics[index].address) for index in range(3)))
     assert say(CHECK, pci(*nics), links_only, expected()) == "absent Nothing"
 
 
 TWIN = nic(address="0000:00:00.1", rdma=(), netdevs=("eth9",))
-LEG, LONER = link(name="eth9", master="bond0"), link(name="eth9")
+LEG, LONER = link(name="eth9", bdf="", master="bond0"), link(name="eth9", bdf="")
 BOND_ROWS = [
-    (TWIN, (links(LEG),), "ok Offered"),
-    (TWIN, (links(LONER),), "fail NoRdmaDevice"),
+    (TWIN, (links(LEG, addresses=None),), "ok Offered"),
+    (TWIN, (links(LONER, addresses=None),), "ok Offered"),  # a spare, as all of its kind
     (TWIN, (), "ok Offered"),  # who is in a bond is not shown
-    (nic(address="0000:00:00.1", rdma=(), netdevs=()), (links(LONER),), "ok Offered"),
-    (nic(address="0000:00:00.1", rdma=(), netdevs=("eth8",)), (links(LONER),), "ok Offered"),
-    (nic(address="0000:07:00.0", rdma=(), netdevs=("eth9",)), (links(LEG),), "fail NoRdmaDevice"),
+    (nic(address="0000:00:00.1", rdma=(), netdevs=()), (links(LONER, addresses=None),), "ok Offered"),
+    (nic(address="0000:00:00.1", rdma=(), netdevs=("eth8",)), (links(LONER, addresses=None),), "ok Offered"),
+    (nic(address="0000:07:00.0", rdma=(), netdevs=("eth9",)), (links(LEG, addresses=None),), "fail NoRdmaDevice"),
 ]
 
 
@@ -174,7 +195,9 @@ BOND_ROWS = [
 def test_the_second_port_of_a_bond_has_no_device_of_its_own(
     second: PciDevice, shown: tuple[object, ...], says: str
 ) -> None:
-    assert say(CHECK, pci(*rails(3, 0), second), rdma(), expected(), *shown).rpartition("; ")[2] == says
+    nics = [*rails(3, 0), second]
+    wants = kinds_of(*nics, found=next(iter(shown), None))  # type: ignore[arg-type]
+    assert say(CHECK, pci(*nics), rdma(), wants).rpartition("; ")[2] == says
 
 
 NAMESPACE_ROWS = [
@@ -189,7 +212,9 @@ NAMESPACE_ROWS = [
 def test_a_device_that_was_moved_into_a_pod_is_not_missing(
     mode: str | None, auxiliaries: tuple[Auxiliary, ...], says: str
 ) -> None:
-    assert say(CHECK, pci(bare(auxiliaries=auxiliaries)), rdma(), WANTS, netlink(mode)) == says
+    bus = pci(bare(auxiliaries=auxiliaries))
+    wants = replace(WANTS, kinds=by_kind(bus, rdma(), netlink(mode)).kinds)
+    assert say(CHECK, bus, rdma(), wants) == says
 
 
 def test_a_damaged_id_is_unknown_for_that_nic_only() -> None:
@@ -205,6 +230,6 @@ def test_messages() -> None:
         "mlx5_3 is wanted by profile test; load mlx5_ib"
     )
     assert verdict.expected == "mlx5_3"
-    *_, verdict = verdicts(CHECK, pci(*rails(3, 1)), rdma(), expected())
+    *_, verdict = verdicts(CHECK, pci(*rails(3, 1)), rdma(), kinds_of(*rails(3, 1)))
     assert verdict.expected == "an RDMA device"
-    assert "one is wanted by 3 of 4 alike" in verdict.message
+    assert "one is wanted by profile test (one of 4 rails, 3 of them up)" in verdict.message

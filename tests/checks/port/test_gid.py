@@ -8,11 +8,11 @@ import pytest
 
 from nodeprep.checks.port.gid import CHECK
 from nodeprep.facts.expected.inventory import Expected
-from nodeprep.facts.network.links import Address
+from nodeprep.facts.network.links import Address, Links
 from nodeprep.facts.rdma.rdma import Gid, Port, RdmaDevice
 from nodeprep.job_profile import PortWant
 from nodeprep.model import Unreadable, Why
-from tests.values import device, expected, gid, link, links, port, rdma, say, verdicts
+from tests.values import beside, by_kind, device, expected, gid, link, links, port, rdma, say, verdicts
 
 KEY = "0000:5c:00.0/1"
 WANTS = expected(firm={KEY: PortWant(gid=True)})
@@ -79,34 +79,39 @@ def rail(index: int, *gids: Gid, **different: Any) -> Port:
     return port(device=f"mlx5_{index}", bdf=f"0000:{index:02x}:00.0", netdev=f"eth{index}", gids=gids, **different)
 
 
-MAJORITIES = [
-    ((V4, V4, None), "fail NoRoutableGid"),
-    ((V4, None, None), "absent Nothing"),
-    ((V4, None), "absent Nothing"),
-    ((V4, V4, None, None), "absent Nothing"),
-    ((V4, V4, V4, None, None), "fail NoRoutableGid"),
-]
+@pytest.mark.parametrize("bad", range(1, 5))
+@pytest.mark.parametrize("suggested", [False, True])
+def test_each_rail_needs_one_be_it_one_or_all_that_have_none(bad: int, suggested: bool) -> None:
+    seen = rdma(*(rail(index, *([] if index < bad else [V4])) for index in range(4)))
+    wants = by_kind(seen, layer="Ethernet", suggested=suggested)
+    assert say(CHECK, seen, wants).count("fail NoRoutableGid") == bad
 
 
-@pytest.mark.parametrize(("having", "says"), MAJORITIES)
-def test_without_a_profile_a_majority_of_like_ports_says_that_one_is_needed(
-    having: tuple[Gid | None, ...], says: str
-) -> None:
-    ports = [rail(index, *filter(None, [one])) for index, one in enumerate(having)]
-    last = expected(alike={ports[-1].subject.key: "all alike"})
-    assert say(CHECK, rdma(*ports), last) == says
-
-
-def test_the_likes_are_told() -> None:
-    ports = [rail(0, V4), rail(1, V4), rail(2, LOCAL), rail(3, like="another card")]
-    (verdict,) = verdicts(CHECK, rdma(*ports), expected(alike={ports[2].subject.key: "all alike"}))
+def test_who_wants_it_is_told() -> None:
+    seen = rdma(rail(0, V4), rail(1, V4), rail(2, LOCAL))
+    *_, verdict = verdicts(CHECK, seen, by_kind(seen))
     assert verdict.message == (
-        "mlx5_2/1 at 0000:02:00.0 (eth2) has no GID made of a routable address; one is wanted by 2 of 3 alike: "
-        "ip address show eth2"
+        "mlx5_2/1 at 0000:02:00.0 (eth2) has no GID made of a routable address; one is wanted by "
+        "profile test (one of 3 rails, 3 of them up): ip address show eth2"
     )
 
 
-@pytest.mark.parametrize("wants", [COUNTED, expected(alike={KEY: "8 of 8 alike"})])
+CARDS = [
+    # second port of the card   netdevs                                  says of it
+    ({"gids": (LOCAL,)}, links(link(), link(name="eth3"), addresses=None), "warn NoRoutableGid"),
+    ({}, links(link(), link(name="eth3"), addresses=(Address("eth2", "10.99.0.2", 24, "global", False),)), "warn"),
+    ({}, links(link(), link(name="eth3"), addresses=None), "ok RoutableGid"),
+]
+
+
+@pytest.mark.parametrize(("second", "found", "says"), CARDS)
+def test_the_other_port_of_the_card_stands_in(second: dict[str, Any], found: Links, says: str) -> None:
+    own = {"gids": (gid(netdev="eth3"),)}
+    seen = rdma(port(), beside(**(own | second)))
+    assert say(CHECK, seen, by_kind(seen, found), found).split("; ")[1].startswith(says)
+
+
+@pytest.mark.parametrize("wants", [COUNTED, expected(rails={KEY: "8 of 8 alike"})])
 def test_a_leg_of_a_bond_needs_none_of_its_own(wants: Expected) -> None:
     others = [rail(index, V4) for index in range(3)]
     bonded = links(link(master="bond0"), link(name="bond0", bdf="", kind="bond"))

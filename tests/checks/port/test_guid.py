@@ -9,7 +9,7 @@ import pytest
 from nodeprep.checks.port.guid import CHECK
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Unreadable, Why
-from tests.values import device, port, rdma, say, verdicts, wanted
+from tests.values import beside, by_kind, device, port, rdma, say, verdicts, wanted
 
 ZERO, ONE, TWO = "0000:0000:0000:0000", "5054:00ff:fe12:3456", "5054:00ff:fe12:3457"
 CUT = Unreadable(Why.MALFORMED, "/sys/class/infiniband/mlx5_3/node_guid")
@@ -92,3 +92,21 @@ def test_messages() -> None:
         "mlx5_3/1 at 0000:5c:00.0 is ACTIVE without a LID of a subnet manager (0x0); wanted by 7 of 8 alike: "
         "see the SM (sminfo, ibstat)"
     )
+
+
+SECOND = [
+    # second port and device of a card whose first is good   says of them
+    ({}, {"node_guid": ZERO}, "warn ZeroGuid"),
+    ({}, {"node_guid": ONE}, "warn SharedGuid"),
+    (IB | {"sm_lid": "0x0"}, {"node_guid": TWO}, "warn NoSubnetManager"),
+    (IB | {"lid": "0x0"}, {"node_guid": TWO}, "warn NoLid"),
+]
+
+
+@pytest.mark.parametrize(("what", "of_device", "says"), SECOND)
+def test_the_other_port_of_the_card_stands_in(what: dict[str, Any], of_device: dict[str, Any], says: str) -> None:
+    layer = {"layer": what.get("layer", "Ethernet"), "lid": "0x1", "sm_lid": "0x1"}
+    other = device(name="mlx5_4", bdf="0000:5c:00.1", **of_device)
+    twin = what or {"state": "1: DOWN"}
+    seen = rdma(port(**layer), beside(**twin), devices=(device(), other))
+    assert says in say(CHECK, seen, by_kind(seen)).split("; ")

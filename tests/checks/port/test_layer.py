@@ -10,7 +10,7 @@ from nodeprep.checks.port.layer import CHECK
 from nodeprep.facts.rdma.rdma import Port
 from nodeprep.job_profile import PortWant
 from nodeprep.model import Unreadable, Why
-from tests.values import expected, port, rdma, say, verdicts, wanted
+from tests.values import by_kind, expected, nic, pci, port, rdma, say, verdicts, wanted
 
 KEY = "0000:5c:00.0/1"
 CARD = "15b3:1021 MT_0000000838"
@@ -50,35 +50,56 @@ ODD = rail(0, "Ethernet", state=DOWN)
 PEERS = (rail(1), rail(2), rail(3))
 
 
-def test_the_odd_one_of_four_that_is_not_active_is_in_the_wrong_mode_perhaps() -> None:
-    assert of_first(ODD, *PEERS) == "warn OddLayer"
-    (verdict, *others) = verdicts(CHECK, rdma(ODD, *PEERS), expected())
+def of_kinds(*ports: Port, layer: str | None = "InfiniBand") -> str:
+    return say(CHECK, rdma(*ports), by_kind(rdma(*ports), layer=layer)).split("; ")[0]
+
+
+MODES = [
+    # ports                                                                     says of the first
+    ((ODD, *PEERS), "fail OddLayer"),
+    ((ODD, PEERS[0]), "fail OddLayer"),
+    ((ODD, rail(4, "Ethernet", state=DOWN), rail(5, "Ethernet", state=DOWN), rail(1)), "fail OddLayer"),
+    ((ODD, *(rail(n, state=DOWN) for n in (1, 2, 3))), "fail OddLayer"),
+    ((rail(0, "Ethernet"), *PEERS), "warn OddLayer"),
+    ((rail(0, "Ethernet"), rail(4, "Ethernet"), *PEERS[:2]), "warn OddLayer"),
+    ((rail(0, "Ethernet"), *PEERS[:2]), "ok Layer"),  # too few: it may be meant to
+    ((ODD, *(rail(n, card="15b3:101d MT_1") for n in (1, 2, 3))), "ok Layer"),
+    ((rail(0, "Ethernet", card="", state=DOWN), *(rail(n, card="") for n in (1, 2, 3))), "ok Layer"),
+    ((rail(0, state=DOWN), *PEERS), "ok Layer"),
+]
+
+
+@pytest.mark.parametrize(("ports", "says"), MODES)
+def test_a_card_in_another_mode_than_its_model(ports: tuple[Port, ...], says: str) -> None:
+    assert of_kinds(*ports) == says
+
+
+def test_without_a_layer_in_the_profile_those_that_are_up_decide() -> None:
+    assert of_kinds(ODD, *PEERS, layer=None) == "fail OddLayer"
+    assert of_kinds(rail(0, "Ethernet"), *PEERS, layer=None) == "warn OddLayer"
+
+
+def test_a_front_end_card_in_another_mode_only_warns() -> None:
+    front = [rail(n, "Ethernet", card="15b3:101d MT_1", rate=100.0) for n in (5, 6, 7)]
+    odd = rail(4, card="15b3:101d MT_1", state=DOWN)
+    slow = (nic(address=one.bdf, rdma=(), id="15b3:101d", max_speed=16.0) for one in (odd, *front))
+    seen = rdma(odd, *front, *PEERS)
+    assert say(CHECK, seen, by_kind(pci(*slow), seen, layer="InfiniBand")).startswith("warn OddLayer")
+
+
+def test_both_camps_are_named() -> None:
+    seen = rdma(ODD, *PEERS)
+    (verdict, *others) = verdicts(CHECK, seen, by_kind(seen, layer="InfiniBand"))
     assert {other.status for other in others} == {"ok"}
     assert verdict.message == (
-        "mlx5_0/1 at 0000:00:00.0 speaks Ethernet and is not ACTIVE; its 3 likes speak InfiniBand and are: "
+        "mlx5_0/1 at 0000:00:00.0 speaks Ethernet; of its model mlx5_1/1, mlx5_2/1, mlx5_3/1 speak InfiniBand: "
         "in the wrong mode?"
     )
 
 
-NORMAL = [
-    ("it is in use as it is", (rail(0, "Ethernet"), *PEERS)),
-    ("three are too few", (ODD, *PEERS[:2])),
-    ("two differ", (ODD, rail(4, "Ethernet", state=DOWN), *PEERS)),
-    ("a peer is down too", (ODD, *PEERS, rail(4, state=DOWN))),
-    ("other cards", (ODD, *(rail(n, card="15b3:101d MT_1") for n in (1, 2, 3)))),
-    ("nothing names the card", (rail(0, "Ethernet", card="", state=DOWN), *(rail(n, card="") for n in (1, 2, 3)))),
-    ("it has the same layer", (rail(0, state=DOWN), *PEERS)),
-]
-
-
-@pytest.mark.parametrize("ports", [ports for _, ports in NORMAL], ids=[why for why, _ in NORMAL])
-def test_says_nothing_where(ports: tuple[Port, ...]) -> None:
-    assert of_first(*ports) == "ok Layer"
-
-
 def test_a_peer_that_cannot_be_read_has_no_say() -> None:
     blind = [port(device=f"m{n}", bdf=f"0000:1{n}:00.0", layer=CUT, like=CARD) for n in range(3)]
-    assert of_first(ODD, *blind) == "ok Layer"
+    assert of_kinds(ODD, *blind, layer=None) == "ok Layer"
 
 
 def test_what_the_profile_says_comes_first() -> None:

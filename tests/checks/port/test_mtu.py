@@ -15,7 +15,7 @@ from nodeprep.facts.rdma.rdma import Port
 from nodeprep.job_profile import BondWant, PortWant
 from nodeprep.model import Unreadable, Why, not_recorded
 from tests.cluster_values import cluster, erdma_record
-from tests.values import device, expected, link, links, port, rdma, say, verdicts
+from tests.values import by_kind, changed, device, expected, link, links, port, rdma, say, verdicts
 
 KEY = "0000:5c:00.0/1"
 FILE = "/sys/class/net/eth2/mtu"
@@ -36,7 +36,7 @@ ROWS = [
     (FIRM, 4199, "warn BelowMtu mtu(interface=eth2, mtu=4200)"),
     (COUNTED, 4199, "warn BelowMtu mtu(interface=eth2, mtu=4200)"),
     (COUNTED, 9000, "ok Mtu"),
-    (expected(alike={KEY: "8 of 8 alike"}), 1500, "ok NothingExpected"),
+    (expected(rails={KEY: "8 of 8 alike"}), 1500, "ok NothingExpected"),
     (expected(), 1500, "absent Nothing"),
     (expected(), CUT, "absent Nothing"),
     (expected(firm={KEY: PortWant(mtu=9000, required=False)}), 1500, "absent Nothing"),
@@ -49,7 +49,7 @@ def test_says(wants: Expected, mtu: object, says: str) -> None:
 
 
 def test_an_operators_number_holds_for_every_wanted_port_but_not_over_a_stated_one() -> None:
-    alike, small = expected(alike={KEY: "8 of 8 alike"}), links(link(mtu=8499))
+    alike, small = expected(rails={KEY: "8 of 8 alike"}), links(link(mtu=8499))
     assert say(CHECK, rdma(port()), alike, small, want=Want(8500)) == "warn BelowMtu mtu(interface=eth2, mtu=8500)"
     assert say(CHECK, rdma(port()), COUNTED, links(link(mtu=8500)), want=Want(8500)) == "ok Mtu"
     assert say(CHECK, rdma(port()), STATED, links(link(mtu=9000)), want=Want(9500)) == "ok Mtu"
@@ -116,32 +116,44 @@ def rails(*mtus: int, **different: Any) -> tuple[tuple[Port, ...], tuple[Link, .
     return ports, tuple(found)
 
 
-MAJORITIES = [
+LIKES = [
     ((9000, 9000, 9000), "ok Mtu"),
     ((9000, 9000, 1500), "warn BelowMtu mtu(interface=eth2, mtu=9000)"),
-    ((9000, 1500), "ok NothingExpected"),
-    ((9000, 9000, 1500, 1500), "ok NothingExpected"),
+    ((9000, 1500), "warn BelowMtu mtu(interface=eth1, mtu=9000)"),
+    ((1500, 1500, 9000, 1500), "warn BelowMtu mtu(interface=eth3, mtu=9000)"),
     ((1500, 1500, 1500), "ok Mtu"),
-    ((1500, 1500, 9000), "warn OtherMtu mtu(interface=eth2, mtu=1500)"),
+    ((1500, 1500, 9000), "ok Mtu"),
+    ((1500,), "ok NothingExpected"),
 ]
 
 
-@pytest.mark.parametrize(("mtus", "says"), MAJORITIES)
-def test_without_a_profile_rails_are_compared(mtus: tuple[int, ...], says: str) -> None:
+@pytest.mark.parametrize(("mtus", "says"), LIKES)
+def test_one_good_rail_shows_what_the_others_can_have(mtus: tuple[int, ...], says: str) -> None:
     ports, found = rails(*mtus)
-    wants = expected(alike={one.subject.key: "all alike" for one in ports})
-    assert say(CHECK, rdma(*ports), wants, links(*found)).split("; ")[-1] == says
+    seen, netdevs = rdma(*ports), links(*found)
+    assert say(CHECK, seen, by_kind(seen, netdevs), netdevs).split("; ")[-1] == says
 
 
-def test_ports_that_nobody_wants_and_legs_of_bonds_have_no_say() -> None:
+def test_a_named_profile_wants_no_less_than_the_best_either() -> None:
+    ports, found = rails(9000, 9000, 4500)
+    seen, netdevs = rdma(*ports), links(*found)
+    wants = by_kind(seen, netdevs, suggested=False)
+    assert say(CHECK, seen, wants, netdevs) == "ok Mtu; ok Mtu; warn BelowMtu mtu(interface=eth2, mtu=9000)"
+    small = links(*rails(1500, 1500, 1500)[1])
+    assert say(CHECK, seen, by_kind(seen, small, suggested=False), small).count("mtu=4200") == 3
+
+
+def test_legs_of_a_bond_are_likes_and_a_dead_front_end_is_not_judged() -> None:
     ports, found = rails(9000, 9000, 1500)
-    only = expected(alike={ports[-1].subject.key: "all alike", ports[0].subject.key: "all alike"})
-    assert say(CHECK, rdma(*ports), only, links(*found)) == "ok NothingExpected; ok NothingExpected"
-    ports, found = rails(9000, 9000, 9000, 1500, master="bond0")
-    wants = expected(alike={one.subject.key: "all alike" for one in ports})
-    assert say(CHECK, rdma(*ports), wants, links(*found)) == "ok Mtu; ok Mtu; ok Mtu; ok NothingExpected"
-    ports, found = rails(9000, 1500, 9000, master="bond0")
-    assert say(CHECK, rdma(*ports), wants, links(*found)).startswith("ok NothingExpected")
+    legs = links(*(changed(one, master="bond0") for one in found), link(name="bond0", bdf="", kind="bond"))
+    seen = rdma(*ports)
+    assert say(CHECK, seen, by_kind(seen, legs), legs).split("; ")[-1].startswith("warn BelowMtu")
+    ports, found = rails(9000, 1500, 1500)
+    slow = [changed(one, rate=100.0, like="15b3:101d B Ethernet") for one in ports[1:]]
+    for state, says in (("4: ACTIVE", "ok Mtu; ok Mtu"), ("1: DOWN", "ok Mtu")):
+        front = [changed(one, state=state) if n else one for n, one in enumerate(slow)]
+        seen, netdevs = rdma(ports[0], *front), links(*found)
+        assert say(CHECK, seen, by_kind(seen, netdevs), netdevs).split("; ", 1)[1] == says
 
 
 PAYLOADS = [
@@ -161,7 +173,7 @@ PAYLOADS = [
 
 @pytest.mark.parametrize(("mtu", "payload"), PAYLOADS)
 def test_message_says_what_roce_makes_of_it(mtu: int, payload: int) -> None:
-    wants = expected(alike={KEY: "8 of 8 alike"})
+    wants = expected(rails={KEY: "8 of 8 alike"})
     (verdict,) = verdicts(CHECK, rdma(port(), devices=(device(),)), wants, links(link(mtu=mtu)))
     assert verdict.message == f"mlx5_3/1 at 0000:5c:00.0: MTU of eth2 is {mtu} (RoCE MTU {payload})"
 
@@ -213,7 +225,7 @@ def test_one_exact_mtu_overrides_a_stated_one_and_is_mended() -> None:
 
 
 def test_an_exact_mtu_does_not_hide_that_the_usual_one_is_only_a_default() -> None:
-    alike = expected(alike={KEY: "8 of 8 alike"})
+    alike = expected(rails={KEY: "8 of 8 alike"})
     assert say(CHECK, rdma(port()), alike, links(link(mtu=1500)), want=Want()) == "ok NothingExpected"
 
 

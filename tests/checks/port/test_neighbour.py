@@ -12,7 +12,7 @@ from tests.values import expected, link, links, port, rdma, say, verdicts
 
 A = port()
 B = port(device="mlx5_4", bdf="0000:5d:00.0", netdev="eth3")
-BOTH = expected(alike={A.subject.key: "8 of 8 alike", B.subject.key: "8 of 8 alike"})
+BOTH = expected(rails={A.subject.key: "8 of 8 alike", B.subject.key: "8 of 8 alike"})
 ETH2, ETH3 = link(), link(name="eth3", bdf="0000:5d:00.0")
 CUT = Unreadable(Why.MALFORMED, "/sys/class/infiniband/mlx5_3/ports/1/link_layer")
 
@@ -60,8 +60,8 @@ def test_says(entries: tuple[str, ...], says: str) -> None:
 
 
 def test_a_rail_that_nobody_wants_is_not_asked_about_and_proves_nothing() -> None:
-    assert of_a(SILENT, FINE, wants=expected(alike={B.subject.key: "profile"})) == ""
-    assert of_a(SILENT, FINE, wants=expected(alike={A.subject.key: "profile"})) == "ok SomeSilent"
+    assert of_a(SILENT, FINE, wants=expected(rails={B.subject.key: "profile"})) == ""
+    assert of_a(SILENT, FINE, wants=expected(rails={A.subject.key: "profile"})) == "ok SomeSilent"
 
 
 def test_other_fabrics_are_not_asked_about_and_prove_nothing() -> None:

@@ -8,15 +8,15 @@ import pytest
 
 from nodeprep.checks.port.netdev import CHECK
 from nodeprep.facts.expected.inventory import Expected
-from nodeprep.facts.network.links import Links
+from nodeprep.facts.network.links import Link, Links
 from nodeprep.job_profile import PortWant
 from nodeprep.model import Unreadable, Why
-from tests.values import device, expected, link, links, port, rdma, say, verdicts
+from tests.values import beside, by_kind, changed, device, expected, link, links, port, rdma, say, verdicts
 
 KEY = "0000:5c:00.0/1"
 NAMED = expected(firm={KEY: PortWant(netdev="eth2")})
 PLAIN = expected(firm={KEY: PortWant()})
-ALIKE = expected(alike={KEY: "7 of 8 alike"})
+ALIKE = expected(rails={KEY: "7 of 8 alike"})
 CUT = Unreadable(Why.MALFORMED, "/sys/class/net/eth2/operstate")
 FLAGS = Unreadable(Why.MISSING, "/sys/class/net/eth2/flags")
 DOWN = {"state": "1: DOWN"}
@@ -109,7 +109,7 @@ def test_messages() -> None:
     assert unknown.message.endswith("wanted up by 7 of 8 alike: ip link show eth2 (flag UP), dmesg")
     (gone,) = verdicts(CHECK, rdma(port(netdev=None), OTHER), NAMED, DEAD)
     assert gone.message == (
-        "mlx5_3/1 at 0000:5c:00.0 has no netdev here (eth2); profile test wants this rail: "
+        "mlx5_3/1 at 0000:5c:00.0 has no netdev here (eth2); wanted by profile test: "
         "see whether its driver made one (dmesg, ip -d link)"
     )
     (other,) = verdicts(CHECK, rdma(port()), NAMED, links(link(bdf="0000:5d:00.0")))
@@ -122,3 +122,43 @@ def test_the_netdev_of_an_elastic_rdma_interface_is_another_functions() -> None:
     beside = links(link(bdf="0000:5d:00.0"))
     assert say(CHECK, rdma(port(), devices=(device(id="1ded:107f"),)), PLAIN, beside) == "ok Netdev"
     assert say(CHECK, rdma(port(), devices=(device(),)), PLAIN, beside) == "fail OtherFunction"
+
+
+LEFT, RIGHT = link(), link(name="eth3", bdf="0000:5c:00.1")
+SECOND = [
+    # netdev of the second port of a card whose first is good   says of the second
+    ((LEFT, changed(RIGHT, operstate="down")), "warn NetdevNotRunning"),
+    ((LEFT, changed(RIGHT, operstate="down", up=False)), "warn NetdevDown link_up(interface=eth3)"),
+    ((LEFT, RIGHT), "ok Netdev"),
+]
+
+
+@pytest.mark.parametrize(("found", "says"), SECOND)
+def test_the_other_port_of_the_card_stands_in(found: tuple[Link, ...], says: str) -> None:
+    seen, netdevs = rdma(port(), beside()), links(*found, addresses=None)
+    assert say(CHECK, seen, by_kind(seen, netdevs), netdevs) == f"ok Netdev; {says}"
+
+
+def test_a_second_port_without_an_address_only_warns_of_its_netdev() -> None:
+    seen = rdma(port(), beside(gids=()))
+    far = links(LEFT, changed(RIGHT, bdf="0000:5d:00.0"), addresses=None)
+    assert say(CHECK, seen, by_kind(seen, far), far) == "ok Netdev; warn OtherFunction"
+    none = links(LEFT, addresses=None)
+    assert say(CHECK, seen, by_kind(seen, none), none) == "ok Netdev; warn NoNetdev"
+
+
+IB = {"layer": "InfiniBand", "lid": "0x1", "sm_lid": "0x1"}
+IPOIB = [
+    # states of two IPoIB interfaces   says
+    (("up", "up"), "absent Nothing"),
+    (("up", "down"), "warn IpoibDown"),
+    (("down", "down"), "absent Nothing"),
+]
+
+
+@pytest.mark.parametrize(("states", "says"), IPOIB)
+def test_an_ipoib_interface_is_told_where_its_likes_have_theirs_up(states: tuple[str, str], says: str) -> None:
+    other = port(device="mlx5_4", bdf="0000:5d:00.0", netdev="eth3", **IB)
+    netdevs = links(link(operstate=states[0]), link(name="eth3", bdf="0000:5d:00.0", operstate=states[1]))
+    seen = rdma(port(**IB), other)
+    assert say(CHECK, seen, by_kind(seen, netdevs), netdevs) == says

@@ -14,7 +14,7 @@ KEY = "0000:5c:00.0/1"
 CUT = Unreadable(Why.MALFORMED, "/sys/class/infiniband/mlx5_3/ports/1/rate")
 FIRM = expected(firm={KEY: PortWant(rate=400.0)})
 COUNTED = expected(counted={KEY: "profile"}, counted_rate=400.0)
-ALIKE = expected(alike={KEY: "7 of 8 alike"}, alike_rates={KEY: Expectancy(400.0, "7 of 8 alike", firm=False)})
+ALIKE = expected(rails={KEY: "7 of 8 alike"}, best_rates={KEY: Expectancy(400.0, "7 of 8 alike", firm=False)})
 PRESENT = expected(firm={KEY: PortWant()})
 UNNEEDED = expected(firm={KEY: PortWant(rate=400.0, required=False)})
 

@@ -13,10 +13,25 @@ from nodeprep.facts.expected.bonds import ExpectedBond, ExpectedLeg
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma import rdma as rdma_fact
-from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.job_profile import BondWant, PortWant
 from nodeprep.model import Seen, Status, Unreadable, Why
-from tests.values import BDF, device, expected, link, links, port, rdma, say, verdicts, wanted
+from tests.values import (
+    BDF,
+    beside,
+    by_kind,
+    device,
+    expected,
+    link,
+    links,
+    nic,
+    pci,
+    port,
+    rdma,
+    say,
+    verdicts,
+    wanted,
+)
 
 GONE = Unreadable(Why.MISSING, "/sys/class/infiniband/mlx5_3/ports/1/state")
 
@@ -145,14 +160,44 @@ def test_messages_say_who_only_where_it_is_known() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("layer", "says"),
-    [("Ethernet", "warn UnlikeOthers"), ("InfiniBand", "fail NoSignal"), (GONE, "unknown CannotLook")],
-)
-def test_front_end_ports_of_another_network_only_warn(layer: str, says: str) -> None:
-    seen = port(state="1: DOWN", physical="2: Polling", layer=layer)
-    asked = expected(alike={seen.subject.key: "3 of 4 alike"}, counted_layer="InfiniBand")
-    assert say(CHECK, rdma(seen), asked) == says
+FRONT = {"device": "mlx5_7", "bdf": "0000:80:00.0", "rate": 100.0, "like": "15b3:101d MT_1 Ethernet"}
+DEAD = {"state": "1: DOWN", "physical": "2: Polling"}
+UNWANTED = [
+    # other port                                       the port                       says of the port
+    (port(**FRONT), FRONT | DEAD | {"bdf": "0000:81:00.0"}, "warn UnlikeOthers"),
+    (port(**FRONT | DEAD), FRONT | DEAD | {"bdf": "0000:81:00.0"}, "ok NotNeeded"),
+    (port(**FRONT), FRONT | {"bdf": "0000:81:00.0", "physical": "2: Polling"}, "warn UnlikeOthers"),
+    (port(**FRONT), FRONT | DEAD | {"bdf": "0000:81:00.0", "state": GONE}, "unknown CannotLook"),
+]
+
+
+@pytest.mark.parametrize(("other", "different", "says"), UNWANTED)
+def test_a_mixture_of_the_front_end_warns_and_a_dead_one_is_nobodys(
+    other: Port, different: dict[str, Any], says: str
+) -> None:
+    slow = {"max_speed": 16.0, "rdma": (), "id": "15b3:101d"}
+    listing = pci(nic(), nic(address=other.bdf, **slow), nic(address="0000:81:00.0", **slow))
+    seen = rdma(port(), other, port(**different))
+    assert say(CHECK, seen, by_kind(listing, seen)).split("; ")[-1] == says
+
+
+def test_a_spare_warns_where_others_like_it_are_up() -> None:
+    twins = (port(device="mlx5_5", bdf="0000:6c:00.0"), port(device="mlx5_6", bdf="0000:6c:00.1"))
+    seen = rdma(*twins, port(), beside(**DEAD))
+    found = verdicts(CHECK, seen, by_kind(seen))
+    assert [one.reason for one in found] == ["Active", "Active", "Active", "UnlikeOthers"]
+    assert found[-1].message == (
+        "mlx5_4/1 at 0000:5c:00.1 is '1: DOWN', '2: Polling'; of 2 spares alike, up: mlx5_6/1; down: mlx5_4/1; "
+        "no job is known to need it"
+    )
+    alone = rdma(port(), beside(**DEAD))
+    assert say(CHECK, alone, by_kind(alone)) == "ok Active; ok NotNeeded"
+
+
+def test_each_rail_fails_be_it_one_or_all() -> None:
+    for bad in range(1, 5):
+        seen = rdma(*(port(device=f"m{n}", bdf=f"0000:1{n}:00.0", **(DEAD if n < bad else {})) for n in range(4)))
+        assert say(CHECK, seen, by_kind(seen)).count("fail NoSignal") == bad
 
 
 def leg(place: str, *, joined: bool, carrier: bool = True) -> Expected:

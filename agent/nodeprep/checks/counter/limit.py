@@ -53,7 +53,7 @@ def verdict(port: Port, before: Seen, seen: Seen, limits: list[Limit]) -> Verdic
     names = {limit.counter for limit in limits}
     grown = {name: events for name, events in now.since(then).items() if name in names}
     stuck, unread = sorted(names & set(then.saturated)), [blind for blind in now.unread if is_one_of(blind, names)]
-    wanted_by = seen[Expected].of(port)
+    wanted_by = seen[Expected].of_use(port)
     if not grown and not stuck:
         if unread and wanted_by is not None:
             raise CannotLook(unread[0])

@@ -13,17 +13,19 @@ POWERED_OFF_STATE = "D3cold"  # Documentation/power/pci.rst: no power, so no dri
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     expected = seen[Expected]
-    yield from seen.each(seen[Pci].nics, lambda nic: verdict(nic, nic.address in expected.devices))
+    yield from seen.each(seen[Pci].nics, lambda nic: verdict(nic, expected))
 
 
-def verdict(nic: PciDevice, expected: bool) -> Verdict | None:
+def verdict(nic: PciDevice, expected: Expected) -> Verdict | None:
     if nic.answers is False:
         shows = f"{nic.label} is listed, but its configuration space reads as all ones: it has left the bus"
         return Verdict(nic.subject, Status.FAIL, "NoAnswer", shows, None, "ff ff ff ff", "vendor and device")
     # A NIC without a cable or without a driver may sleep. A NIC that carries RDMA may not.
-    if nic.power == POWERED_OFF_STATE and nic.driver and (expected or nic.offers_rdma):
+    if nic.power == POWERED_OFF_STATE and nic.driver and (nic.address in expected.devices or nic.offers_rdma):
         shows = f"{nic.label} is bound to {nic.driver} and in power state {nic.power}: it has no power"
-        return Verdict(nic.subject, Status.FAIL, "NoPower", shows, None, nic.power, "D0")
+        needed = nic.address in expected.devices or expected.is_needed(nic.address)
+        status = Status.FAIL if needed else Status.WARN
+        return Verdict(nic.subject, status, "NoPower", shows, None, nic.power, "D0")
     if nic.answers is None:
         return None
     return Verdict(nic.subject, Status.OK, "Answers", f"{nic.label} answers", None, nic.power or "")
@@ -37,6 +39,7 @@ CHECK = Check(
     reasons=(
         Reason("NoAnswer", Status.FAIL),
         Reason("NoPower", Status.FAIL),
+        Reason("NoPower", Status.WARN),
         Reason("Answers", Status.OK),
     ),
     source="PCI Express base specification (a read without an answer is all ones); NVSentinel nic-health-monitor",

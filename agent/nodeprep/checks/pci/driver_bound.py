@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE, Erdma
-from nodeprep.facts.expected.inventory import PEERS, Expected
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.expected.kinds import HANDING_ON
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import INFINIBAND, UNNAMED, Pci, PciDevice
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict, raw
 from nodeprep.values import Value
 
-# Drivers that give a device to a virtual machine or to user space: somebody did this on purpose.
-HANDING_ON = ("vfio-pci", "pci-stub", "uio_pci_generic", "igb_uio", "pciback", "xen-pciback")
 ERDMA = "erdma"
 OWN_LOADER = {ERDMA: "erdma_load"}  # needs a parameter that depends on the node
 
@@ -51,11 +50,18 @@ def unbound(nic: PciDevice, seen: Seen) -> Verdict:
     erdma = seen.get(Erdma)
     if erdma is not None and nic.address in (erdma.deferred or ()):
         return Verdict(nic.subject, Status.OK, "Deferred", f"{shows} yet: it waits, and erdma.device says for what")
-    if wish is None:
-        return Verdict(nic.subject, Status.OK, "NotNeeded", f"{shows}; nothing asks for it")
     override = nic.driver_override
-    if override in HANDING_ON and not wish.firm:
+    if override in HANDING_ON and (wish is None or not wish.firm):
         return Verdict(nic.subject, Status.OK, "PassedThrough", f"{shows}; it is kept for {override}")
+    if wish is None:
+        if camps := seen[Expected].camps_at(nic.address):
+            shows = f"{shows}; {camps}; no job is known to need it"
+            return Verdict(nic.subject, Status.WARN, "UnlikeOthers", shows, None, "none", "a driver")
+        bound = [one.label for one in seen[Pci].alike(nic) if one.driver and one.driver not in HANDING_ON]
+        if bound:
+            shows = f"{shows}, while {len(bound)} like it have theirs, as {bound[0]} has; no job is known to need it"
+            return Verdict(nic.subject, Status.WARN, "UnlikeOthers", shows, None, "none", "a driver")
+        return Verdict(nic.subject, Status.OK, "NotNeeded", f"{shows}; nothing asks for it")
     if override:
         shows = f"{shows}: driver_override lets only {override} have it; it is wanted by {wish.by}"
         return Verdict(nic.subject, Status.FAIL, "DriverOverride", shows, None, "none", wish.driver or "a driver")
@@ -71,8 +77,9 @@ def wish_of(nic: PciDevice, pci: Pci, expected: Expected) -> DriverWish | None:
     likes = pci.alike(nic)
     bound = Counter(one.driver for one in likes if one.driver and one.driver not in HANDING_ON)
     usual = next((driver for driver, _ in bound.most_common() if driver != UNNAMED), None)
-    if len(likes) >= PEERS and 2 * bound.total() > len(likes):
-        return DriverWish(f"{bound.total()} of {len(likes)} alike", usual)
+    wanted_by = expected.of_function(nic.address)
+    if wanted_by is not None:
+        return DriverWish(wanted_by, usual)
     if nic.pci_class.startswith(INFINIBAND):
         return DriverWish("its class, an InfiniBand controller", usual)
     if raw(nic)["id"] == VENDOR_DEVICE:
@@ -128,6 +135,7 @@ CHECK = Check(
         Reason("Bound", Status.OK),
         Reason("Deferred", Status.OK),
         Reason("NotNeeded", Status.OK),
+        Reason("UnlikeOthers", Status.WARN),
         Reason(
             "DriverOverride",
             Status.FAIL,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from nodeprep.facts.expected import inventory
-from nodeprep.facts.expected.inventory import PEERS, Expectancy, Expected
+from nodeprep.facts.expected.inventory import Expectancy, Expected
+from nodeprep.facts.machine import pcie
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.machine.system import System
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, grouped, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.shown import field_of
 from nodeprep.values import Value
-
-# Gb/s that a lane carries at so many GT/s, encoding taken off (include/linux/pci.h, PCIE_SPEED2MBS_ENC).
-LANE = {2.5: 2.0, 5.0: 4.0, 8.0: 7.88, 16.0: 15.75, 32.0: 31.5, 64.0: 63.0}
 
 
 class LinkWish(Value):
@@ -34,31 +32,26 @@ class LinkWish(Value):
         return missed
 
 
-class LinkPeers(Value):
-    """What most NICs of one kind have in common."""
-
-    width: Expectancy[Any] | None
-    speed: Expectancy[Any] | None
-
-    @classmethod
-    def of(cls, nics: tuple[PciDevice, ...]) -> LinkPeers:
-        return cls(majority(nics, "width"), majority(nics, "speed"))
+NO_WISH = LinkWish(None, None)
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     # A virtual function does not show a link of its own.
     nics = [nic for nic in seen[Pci].nics if not nic.virtual_function]
-    likes = {mine: LinkPeers.of(found) for mine, found in grouped(nics, lambda nic: kind(nic, seen)).items()}
-    yield from seen.each(nics, lambda nic: verdict(nic, likes[kind(nic, seen)], seen))
+    likes: dict[tuple[Any, ...], list[PciDevice]] = {}
+    for nic in nics:
+        likes.setdefault(kind(nic, seen[Expected]), []).append(nic)
+    bests = {alike: LinkWish(best(found, "width"), best(found, "speed")) for alike, found in likes.items()}
+    yield from seen.each(nics, lambda nic: verdict(nic, bests[kind(nic, seen[Expected])], seen))
 
 
-def verdict(nic: PciDevice, likes: LinkPeers, seen: Seen) -> Verdict | None:
+def verdict(nic: PciDevice, of_likes: LinkWish, seen: Seen) -> Verdict | None:
     if nic.width is None and nic.speed is None:
         return None
     system = seen.get(System)
     virtual = system.virtual if system else None
-    wish = wish_of(nic, likes, seen, emulated=bool(virtual))
-    carries = bandwidth(nic.width, nic.speed)
+    wish = wish_of(nic, of_likes if nic.id and not virtual else NO_WISH, seen[Expected])
+    carries = pcie.bandwidth(nic.width, nic.speed)
     rate = port_rate(nic, seen)
     # A part that is not shown is taken for the best that it can be.
     most = bandwidth(nic.width or nic.max_width, nic.speed or nic.max_speed)
@@ -66,7 +59,7 @@ def verdict(nic: PciDevice, likes: LinkPeers, seen: Seen) -> Verdict | None:
     shows = f"{nic.label} has {link(nic.width, nic.speed)}" + (f", {carries:.4g} Gb/s" if carries else "")
     if missed := wish.missed_by(nic):
         shows = f"{shows}; {' and '.join(missed)}"
-        if too_slow:
+        if too_slow and seen[Expected].is_needed(nic.address):
             shows = f"{shows}; its port runs at {rate:g} Gb/s"
             return says(nic, Status.FAIL, "BelowPortRate", shows, wish)
         return says(nic, Status.WARN, "Degraded", shows, wish)
@@ -78,43 +71,37 @@ def verdict(nic: PciDevice, likes: LinkPeers, seen: Seen) -> Verdict | None:
     return says(nic, Status.OK, "AsExpected", f"{shows}; {capable}" if capable else shows, wish)
 
 
-def bandwidth(width: int | None, speed: float | None) -> float | None:
-    """Gb/s in one direction; None where a part is not shown, or the speed is newer than this table."""
-    return width * LANE[speed] if width is not None and speed in LANE else None
-
-
 def link(width: int | None, speed: float | None) -> str:
     return " at ".join(filter(None, (f"x{width}" if width else "", f"{speed:g} GT/s" if speed else "")))
 
 
-def wish_of(nic: PciDevice, likes: LinkPeers, seen: Seen, emulated: bool) -> LinkWish:
-    expected = seen[Expected]
+def wish_of(nic: PciDevice, of_likes: LinkWish, expected: Expected) -> LinkWish:
     width = expected.device(nic, lambda device: device.width)
     speed = expected.device(nic, lambda device: device.speed)
-    if emulated or not nic.id:
-        return LinkWish(width, speed)
-    return LinkWish(width or likes.width, speed or likes.speed)
+    return LinkWish(width or of_likes.width, speed or of_likes.speed)
 
 
-def kind(nic: PciDevice, seen: Seen) -> tuple[Any, ...]:
+def kind(nic: PciDevice, expected: Expected) -> tuple[Any, ...]:
     """What makes two NICs comparable. The same chip sits on boards that differ: rails, and a front end with less."""
-    shown = raw(nic)
-    like = next((port.like for port in seen[Rdma].ports_at(nic.address)), "")
-    return (shown["id"], shown["max_width"], shown["max_speed"], like)
+    alike = next(((one.kind.hardware, one.kind.function) for one in expected.kinds.at(nic.address)), None)
+    return (*(field_of(nic, name) for name in ("id", "subsystem", "max_width", "max_speed")), alike)
 
 
-def majority(likes: tuple[PciDevice, ...], field: str) -> Expectancy[Any] | None:
-    values = [value for one in likes if isinstance(value := raw(one)[field], int | float)]
-    for value, count in Counter(values).items():
-        if len(values) >= PEERS and 2 * count > len(values):
-            return Expectancy(value, f"{count} of {len(values)} alike", firm=False)
-    return None
+def best(likes: list[PciDevice], field: str) -> Expectancy[Any] | None:
+    """One good member of a kind shows what the others could have."""
+    values = [(value, one) for one in likes if isinstance(value := field_of(one, field), int | float)]
+    if len(values) < 2:
+        return None
+    most = max(value for value, _ in values)
+    having = [one for value, one in values if value == most]
+    more = f" and {len(having) - 1} more" if len(having) > 1 else ""
+    return Expectancy(most, f"the best of {len(values)} of its kind, {having[0].label}{more}", firm=False)
 
 
 def port_rate(nic: PciDevice, seen: Seen) -> float:
     """Gb/s of the fastest of its ports. Not the sum: two ports of a board need not be full at once."""
     expected = seen[Expected]
-    ports = [port for port in seen[Rdma].ports_at(nic.address) if is_own(port, nic)]
+    ports = [port for port in seen[Rdma].ports if port.bdf == nic.address and is_own(port, nic)]
     wanted = [want.value for port in ports if (want := expected.rate(port)) is not None]
     return max([*wanted, *(port.rate for port in ports if inventory.is_active(port))], default=0.0)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from nodeprep.facts.expected.inventory import PEERS, Expected
+from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.machine.system import System
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
+
+PEERS = 3  # NICs near GPUs; fewer say nothing of how the node is laid out
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.facts.expected.inventory import PEERS, Expected
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.expected.kinds import ANOTHER_RDMA_NAMESPACE
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import Pci, PciDevice
-from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.job_profile import DeviceWant
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
@@ -23,6 +22,7 @@ AUXILIARY_DRIVERS = {
     "bnxt_en.rdma": "bnxt_re",
     "mana.rdma": "mana_ib",
 }
+OFFERED_AGAIN = "devlink dev param show pci/{place} (enable_roce, enable_rdma), then the firmware's settings."
 SOFTWARE = {"rxe": "rdma_rxe", "siw": "siw"}  # link type and module (alias rdma-link-*)
 
 
@@ -44,8 +44,7 @@ def verdict(nic: PciDevice, seen: Seen) -> Verdict | None:
     idle = [one.name for one in nic.auxiliaries if one.driver is None] if seen[Pci].drivers_shown else []
     if idle:
         return no_driver(nic, idle[0], want, seen)
-    by = wanted_by(nic, want, seen)
-    return no_device(nic, by, seen) if by else None
+    return no_device(nic, want, seen)
 
 
 def offered(nic: PciDevice) -> Verdict:
@@ -66,16 +65,16 @@ def no_link(nic: PciDevice, want: DeviceWant, kind: str, seen: Seen) -> Verdict:
 
 
 def no_driver(nic: PciDevice, offer: str, want: DeviceWant | None, seen: Seen) -> Verdict:
-    expected, likes = seen[Expected], seen[Pci].alike(nic)
+    expected = seen[Expected]
     shows = f"{nic.label} offers {offer}, which no RDMA driver took"
     if want is not None and not want.rdma:
         return Verdict(nic.subject, Status.OK, "NotNeeded", f"{shows}; {expected.by} expects none")
     module, modules = AUXILIARY_DRIVERS.get(offer.rpartition(".")[0], ""), seen.explaining(Modules)
     # A link type that is not in this table: its alias names it, and modprobe takes the alias too.
     load = {"module": module or f"auxiliary:{offer.rpartition('.')[0]}"}
-    kin = carriers(seen).intersection(one.address for one in likes)
-    if want is None and expected.shortage is None and carriers(seen) and not kin:
-        shows = f"{shows}; none of its kind carries RDMA here while other NICs do: kept so on purpose?"
+    if want is None and expected.shortage is None and expected.of_function(nic.address) is None and carriers(seen):
+        camps = expected.camps_at(nic.address)
+        shows = f"{shows}; {camps or 'the rails of this node are other NICs'}: kept so on purpose?"
         return Verdict(nic.subject, Status.WARN, "NoRdmaDriver", shows, None, offer, args=load)
     rdma = want.rdma if want else None
     shows = f"{shows}; {rdma} is wanted by {expected.by}" if rdma else shows
@@ -88,33 +87,24 @@ def no_driver(nic: PciDevice, offer: str, want: DeviceWant | None, seen: Seen) -
     return fails(nic, "NoRdmaDriver", f"{shows}; load {module}", Remedy("kernel_modules", load), rdma, **load)
 
 
-def no_device(nic: PciDevice, by: str, seen: Seen) -> Verdict:
-    told = seen.get(RdmaNetlink)
-    shows = f"{nic.label} shows no RDMA device; one is wanted by {by}"
-    if told is not None and told.netns_mode == "exclusive" and nic.auxiliaries:
+def no_device(nic: PciDevice, want: DeviceWant | None, seen: Seen) -> Verdict | None:
+    expected = seen[Expected]
+    shows = f"{nic.label} shows no RDMA device"
+    if expected.kinds.away.get(nic.address) == ANOTHER_RDMA_NAMESPACE:
         shows = f"{shows}; its RDMA driver is bound and RDMA namespaces are exclusive: a pod has it"
         return Verdict(nic.subject, Status.OK, "InAnotherNamespace", shows)
-    shows = f"{shows}; its driver offers none: RDMA is off in firmware or devlink (devlink dev param show)"
-    return fails(nic, "NoRdmaDevice", shows, None, None)
-
-
-def wanted_by(nic: PciDevice, want: DeviceWant | None, seen: Seen) -> str | None:
-    if want is not None:
-        return seen[Expected].by if want.rdma else None
-    pci, carrying = seen[Pci], carriers(seen)
-    likes = pci.alike(nic)
-    having = sum(one.address in carrying for one in likes)
-    if len(likes) < PEERS or 2 * having <= len(likes) or nic.driver is None:
-        return None
-    slot = nic.address.rpartition(".")[0]
-    twin = any(one.address in carrying and one.address.rpartition(".")[0] == slot for one in likes)
-    return None if twin and may_be_bonded(nic, seen.get(Links)) else f"{having} of {len(likes)} alike"
-
-
-def may_be_bonded(nic: PciDevice, links: Links | None) -> bool:
-    """Two ports of a board in a bond share one RDMA device, and the other function shows it."""
-    found = [links.named(name) for name in nic.netdevs] if links else []
-    return not found or any(link is None or link.master is not None for link in found)
+    if want is None and carriers(seen) and not nic.id:
+        return None  # nobody is like it; where its id cannot be read, that is unknown
+    off = "its driver offers none: RDMA is off in firmware or devlink (devlink dev param show)"
+    by = expected.of_function(nic.address) if want is None else expected.by if want.rdma else None
+    if nic.driver is None and want is None:
+        return None  # pci.driver-bound says so
+    if by is not None:
+        return fails(nic, "NoRdmaDevice", f"{shows}; one is wanted by {by}; {off}", None, None)
+    if want is None and (camps := expected.camps_at(nic.address)):
+        shows = f"{shows}; {camps}; {off}"
+        return Verdict(nic.subject, Status.WARN, "NoRdmaDevice", shows, None, "no RDMA device", "an RDMA device")
+    return None
 
 
 def carriers(seen: Seen) -> frozenset[str]:
@@ -151,18 +141,15 @@ CHECK = Check(
         ),
         Reason("NoModule", Status.FAIL, "Install the module {module} for the running kernel (uname -r)."),
         Reason("InAnotherNamespace", Status.OK),
-        Reason(
-            "NoRdmaDevice",
-            Status.FAIL,
-            "devlink dev param show pci/{place} (enable_roce, enable_rdma), then the firmware's settings.",
-        ),
+        Reason("NoRdmaDevice", Status.FAIL, OFFERED_AGAIN),
+        Reason("NoRdmaDevice", Status.WARN, OFFERED_AGAIN),
     ),
     source="Linux Documentation/driver-api/auxiliary_bus.rst, devlink-params.rst; rdma-core rdma-link(8)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
     confirmation=Confirmation.FAST,
     needs=(Pci, Rdma, Expected),
-    uses=(Modules, Links, RdmaNetlink),
+    uses=(Modules,),
     after=("pci.driver-bound", "module.core", "erdma.device"),
     remedies=("kernel_modules", "rdma_link_add"),
     judge=judge,

@@ -2,51 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
-from nodeprep.facts.expected import inventory
-from nodeprep.facts.expected.inventory import PEERS, Expected
+from nodeprep.facts.expected import inventory, soundness
+from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Links
-from nodeprep.facts.rdma.gid import ROCE_V2, Gid
+from nodeprep.facts.rdma.gid import ROCE_V2
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import (
-    CannotLook,
-    Check,
-    Confirmation,
-    Reason,
-    Remedy,
-    Seen,
-    Severity,
-    Stage,
-    Status,
-    Unreadable,
-    Verdict,
-    grouped,
-    raw,
-)
+from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 from nodeprep.values import Value
 
 ETHERNET = "Ethernet"
+ADDRESS_AGAIN = (
+    "Give the rail's netdev its IP address again, and take the old one away (ip address); if the GID stays, set the "
+    "netdev down and up while no job uses it."
+)
 IWARP = "4"  # RDMA_NODE_RNIC (include/rdma/ib_verbs.h): its one GID is made of its MAC
 
 
 class GidContext(Value):
-    """The facts that one port is held against; `links` is None where a tree does not show them.
-
-    `usual` says for each kind of port whether most have a routable GID.
-    """
+    """The facts that one port is held against; `links` is None where a tree does not show them."""
 
     expected: Expected
     rdma: Rdma
     links: Links | None
-    usual: Mapping[str, str | None | Unreadable]
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    kinds = grouped(seen[Rdma].ports, lambda port: port.like)
-    usual = {like: majority(ports) for like, ports in kinds.items()}
-    node = GidContext(seen[Expected], seen[Rdma], seen.get(Links), usual)
+    node = GidContext(seen[Expected], seen[Rdma], seen.get(Links))
     yield from seen.each(filter(inventory.may_be_active, node.rdma.ports), lambda port: verdict(port, node))
 
 
@@ -55,23 +39,25 @@ def verdict(port: Port, node: GidContext) -> Verdict | None:
     if wanted_by is None or port.gids is None or not is_roce(port, node.rdma):
         return None
     shows, wants = f"{port.where} ({port.netdev or 'no netdev'})", f"one is wanted by {wanted_by}"
+    # Of two ports of a card one may have no address: the card still carries the job's traffic.
+    status = Status.FAIL if node.expected.of(port) is not None else Status.WARN
     # An unreadable entry matters only where no readable entry fits: then reading it raises.
     routable = [gid for gid in port.gids if gid.readable and gid.routable] or [gid for gid in port.gids if gid.routable]
     if not routable:
         message = (
             f"{shows} has no GID made of a routable address; {wants}: ip address show {port.netdev or ''}".rstrip()
         )
-        return Verdict(port.subject, Status.FAIL, "NoRoutableGid", message, remedy(port, node))
+        return Verdict(port.subject, status, "NoRoutableGid", message, remedy(port, node))
     second = [gid for gid in routable if gid.kind in (ROCE_V2, None)]
     if not second:
         message = f"{shows} has routable GIDs of RoCE v1 only, which no router carries; {wants} of RoCE v2"
         about = {"device": port.device}
         return Verdict(port.subject, Status.WARN, "OnlyRoceV1", message, None, "IB/RoCE v1", ROCE_V2, args=about)
-    fresh = [gid for gid in second if is_fresh(gid, port, node.links)]
+    fresh = [gid for gid in second if soundness.is_fresh(gid, port, node.links)]
     if not fresh:
         stale = ", ".join(f"GID {gid.index} {gid.address}" for gid in second)
         message = f"{shows} shows {stale}, no address of its netdev any more; {wants}: ip address show"
-        return Verdict(port.subject, Status.FAIL, "StaleGid", message, remedy(port, node))
+        return Verdict(port.subject, status, "StaleGid", message, remedy(port, node))
     first = next((gid for gid in fresh if gid.ipv4), fresh[0])
     message = f"{shows}: GID {first.index} is {first.address}; NCCL_IB_GID_INDEX={first.index}"
     return Verdict(port.subject, Status.OK, "RoutableGid", message, observed=str(first.index))
@@ -88,42 +74,9 @@ def who_wants(port: Port, node: GidContext) -> str | None:
     if port.subject.key in node.expected.firm:
         want = node.expected.port(port, lambda want: want.gid)
         return want.by if want and want.value else None
-    wanted_by = node.expected.of(port)
     # The addresses of a bond show up on one of its legs, and not always on the same.
-    if wanted_by is None or (node.links and node.links.bond_of(port.netdev, port.bdf)):
-        return None
-    if node.expected.is_firm(port):
-        return wanted_by
-    usual = node.usual[port.like]
-    if isinstance(usual, Unreadable):
-        raise CannotLook(usual)
-    return usual
-
-
-def majority(likes: tuple[Port, ...]) -> str | None | Unreadable:
-    shown = [raw(other)["gids"] for other in likes]
-    blind = next((gids for gids in shown if isinstance(gids, Unreadable)), None)
-    if blind is not None:
-        return blind
-    tables = [gids for gids in shown if gids is not None]
-    having = sum(any(gid.readable and gid.routable for gid in gids) for gids in tables)
-    return f"{having} of {len(tables)} alike" if len(tables) >= PEERS and 2 * having > len(tables) else None
-
-
-def is_fresh(gid: Gid, port: Port, links: Links | None) -> bool:
-    """Whether its address is still on its netdev. True where addresses or the netdev are not shown."""
-    link = links.named(gid.netdev or port.netdev) if links else None
-    if links is None or link is None or links.addresses is None:
-        return True
-    there = [address.address for address in links.addresses if address.netdev in (link.name, link.master)]
-    return gid.address in there or gid.value in map(eight_groups, there)
-
-
-def eight_groups(address: str) -> str:
-    """An IPv6 address as the GID table writes it."""
-    head, _, tail = address.partition("::")
-    left, right = [group for group in head.split(":") if group], [group for group in tail.split(":") if group]
-    return ":".join(group.zfill(4) for group in (*left, *["0"] * (8 - len(left) - len(right)), *right))
+    bonded = node.links is not None and node.links.bond_of(port.netdev, port.bdf) is not None
+    return None if bonded else node.expected.of_use(port)
 
 
 def remedy(port: Port, node: GidContext) -> Remedy | None:
@@ -141,18 +94,15 @@ CHECK = Check(
     fix="Give the rail's netdev its IP address (DHCP, CNI or cloud configuration); the kernel makes the GID of it.",
     reasons=(
         Reason("NoRoutableGid", Status.FAIL),
+        Reason("NoRoutableGid", Status.WARN),
         Reason(
             "OnlyRoceV1",
             Status.WARN,
             "Let the driver offer RoCE v2 (cma_roce_mode -d {device} -m 2; firmware with RoCE v2), or start the job "
             "with a GID index that its peers have too.",
         ),
-        Reason(
-            "StaleGid",
-            Status.FAIL,
-            "Give the rail's netdev its IP address again, and take the old one away (ip address); if the GID stays, "
-            "set the netdev down and up while no job uses it.",
-        ),
+        Reason("StaleGid", Status.FAIL, ADDRESS_AGAIN),
+        Reason("StaleGid", Status.WARN, ADDRESS_AGAIN),
         Reason("RoutableGid", Status.OK),
     ),
     source="Linux drivers/infiniband/core/{cache,roce_gid_mgmt}.c; NCCL_IB_GID_INDEX",

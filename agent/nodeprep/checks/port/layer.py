@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from nodeprep.facts.expected import inventory
+from nodeprep.facts.expected import kinds
 from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.expected.kinds import Member, Role
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict, grouped, raw
-from nodeprep.values import Value
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 
-PEERS = 4  # of the same card; with fewer, one that differs may be meant to
-
-
-class LayerPeers(Value):
-    """Ports on the same kind of card: how many, how many of them ACTIVE, and the layers that they speak."""
-
-    count: int
-    active: int
-    layers: Mapping[object, int]
-
-    @classmethod
-    def of(cls, ports: tuple[Port, ...]) -> LayerPeers:
-        return cls(len(ports), sum(map(inventory.is_active, ports)), Counter(raw(port)["layer"] for port in ports))
+PEERS = 4  # ports of one model; with fewer, one that is up and differs may be meant to
+OTHER_MODE = (
+    "mlxconfig -d {place} set LINK_TYPE_P1=1 (InfiniBand) or 2 (Ethernet), so that it speaks {expected}; then reset "
+    "the card or reboot. If it is meant to differ, capture a profile."
+)
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    expected, ports = seen[Expected], seen[Rdma].ports
-    likes = {hardware: LayerPeers.of(found) for hardware, found in grouped(ports, lambda port: port.hardware).items()}
-    yield from seen.each(ports, lambda port: verdict(port, expected, likes[port.hardware]))
+    expected = seen[Expected]
+    yield from seen.each(seen[Rdma].ports, lambda port: verdict(port, expected))
 
 
-def verdict(port: Port, expected: Expected, likes: LayerPeers) -> Verdict | None:
+def verdict(port: Port, expected: Expected) -> Verdict | None:
     if expected.of(port) is None and isinstance(raw(port)["layer"], Unreadable):
         return None
     shows = f"{port.where} speaks {port.layer}"
@@ -42,21 +32,38 @@ def verdict(port: Port, expected: Expected, likes: LayerPeers) -> Verdict | None
             f"{shows}; {wanted.value} is wanted by {wanted.by}: the card is in the other mode (mlxconfig LINK_TYPE_P)"
         )
         return Verdict(port.subject, Status.FAIL, "WrongLayer", message, observed=port.layer, expected=wanted.value)
-    layer = odd_one_out(port, likes) if wanted is None else None
-    if layer is not None:
-        message = f"{shows} and is not ACTIVE; its {likes.count - 1} likes speak {layer} and are: in the wrong mode?"
-        return Verdict(port.subject, Status.WARN, "OddLayer", message, observed=port.layer, expected=layer)
-    return Verdict(
+    member = expected.kinds.of(port) if wanted is None and expected.by_kind else None
+    odd = of_its_model(port, member, expected) if member is not None else None
+    return odd or Verdict(
         port.subject, Status.OK, "Layer", shows, observed=port.layer, expected=wanted.value if wanted else ""
     )
 
 
-def odd_one_out(port: Port, likes: LayerPeers) -> str | None:
-    """The layer that all its likes speak and are ACTIVE by, where it speaks another and is not."""
-    if not port.hardware or likes.count < PEERS or inventory.is_active(port) or likes.active != likes.count - 1:
+def of_its_model(port: Port, member: Member, expected: Expected) -> Verdict | None:
+    """A port that speaks another layer than the others of its model: FAIL if its card is dead by it."""
+    found, mine = expected.kinds, member.kind
+    place = (mine.model, mine.function, mine.number)
+    models = [one for one in found.by_kind if (one.model, one.function, one.number) == place]
+    camps: dict[str, list[Member]] = {}
+    for kind in models:
+        if kind.layer is not None:
+            camps.setdefault(kind.layer, []).extend(found.by_kind[kind])
+    used = {layer for layer, camp in camps.items() if any(one.role is Role.RAIL for one in camp)}
+    said = expected.counted_layer
+    right = said if said in used else max(camps, key=lambda one: rank(camps[one]))
+    dead = not any(one.live for one in found.members if one.card == member.card)
+    few = sum(len(found.by_kind[kind]) for kind in models) < PEERS
+    if port.layer == right or not mine.hardware or mine.software or (few and not dead):
         return None
-    layers = [layer for layer, count in likes.layers.items() if count > (layer == port.layer)]
-    return layers[0] if len(layers) == 1 and isinstance(layers[0], str) and layers[0] != port.layer else None
+    message = (
+        f"{port.where} speaks {port.layer}; of its model {kinds.names(camps[right])} speak {right}: in the wrong mode?"
+    )
+    status = Status.FAIL if dead and right in used else Status.WARN
+    return Verdict(port.subject, status, "OddLayer", message, observed=port.layer, expected=right)
+
+
+def rank(camp: list[Member]) -> tuple[int, int]:
+    return (sum(one.live for one in camp), len(camp))
 
 
 CHECK = Check(
@@ -67,7 +74,8 @@ CHECK = Check(
     "reset the card or reboot.",
     reasons=(
         Reason("WrongLayer", Status.FAIL),
-        Reason("OddLayer", Status.WARN, against_likes=True),
+        Reason("OddLayer", Status.FAIL, OTHER_MODE),
+        Reason("OddLayer", Status.WARN, OTHER_MODE, against_likes=True),
         Reason("Layer", Status.OK),
     ),
     source="Linux drivers/infiniband/core/sysfs.c link_layer_show; facebookresearch/gcm (critical)",

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
 from nodeprep.facts.expected.bonds import ExpectedBond
-from nodeprep.facts.expected.inventory import PEERS, Expectancy, Expected
+from nodeprep.facts.expected.inventory import Expectancy, Expected
+from nodeprep.facts.expected.kinds import Member
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma import payload
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
-from nodeprep.shown import grouped
 from nodeprep.values import Value
 
 ETHERNET = "Ethernet"
@@ -38,33 +37,38 @@ class Want(Value):
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    expected, links = seen[Expected], seen[Links]
-    ports = [port for port in seen[Rdma].ports if expected.of(port) or expected.port(port, lambda one: one.mtu)]
-    kinds = grouped((port for port in ports if expected.of(port) is not None), lambda port: port.like)
-    usual = {like: majority([links.under(rail.netdev, rail.bdf) for rail in rails]) for like, rails in kinds.items()}
-    yield from seen.each(ports, lambda port: verdict(port, usual, seen))
-    judged = {link.name for port in ports if (link := links.under(port.netdev, port.bdf)) is not None}
+    expected = seen[Expected]
+    ports = [port for port in seen[Rdma].ports if is_judged(port, expected)]
+    yield from seen.each(ports, lambda port: verdict(port, seen))
+    judged = {link.name for port in ports if (link := seen[Links].under(port.netdev, port.bdf)) is not None}
     yield from seen.each(expected.bonds, lambda bond: None if bond.now in judged else of_bond(bond, seen))
 
 
-def verdict(port: Port, usual: Mapping[str, Expectancy[int] | None], seen: Seen) -> Verdict | None:
+def is_judged(port: Port, expected: Expected) -> bool:
+    """Whether somebody wants it or states its MTU; of the front end, what is up is held against its likes."""
+    member = expected.unwanted(port)
+    if expected.of_rail(port) or expected.of(port) or expected.port(port, lambda one: one.mtu):
+        return True
+    return member is not None and member.live
+
+
+def verdict(port: Port, seen: Seen) -> Verdict | None:
     link = seen[Links].under(port.netdev, port.bdf)
     if port.layer != ETHERNET or link is None or not is_recorded(link):
         return None
     shows = f"{port.where}: MTU of {link.name} is {payload.shown(link.mtu, port, seen[Rdma])}"
     if seen[Want].exactly:
         return exact(port, link, shows, seen)
-    wanted = asked(port, link, usual, seen)
+    wanted = asked(port, link, seen)
     if wanted is None:
         return Verdict(port.subject, Status.OK, "NothingExpected", shows, observed=str(link.mtu))
-    right = link.mtu >= wanted.value if wanted.firm else link.mtu == wanted.value
+    right = link.mtu >= wanted.value
     has, wants = str(link.mtu), str(wanted.value)
     if right:
         return Verdict(port.subject, Status.OK, "Mtu", shows, observed=has, expected=wants)
     asks = f"{payload.shown(wanted.value, port, seen[Rdma])} is wanted by {wanted.by}"
     message = f"{shows}; {asks}; the switch port must carry it"
-    reason = "BelowMtu" if link.mtu < wanted.value else "OtherMtu"
-    return Verdict(port.subject, Status.WARN, reason, message, change(port, link, wanted.value, seen), has, wants)
+    return Verdict(port.subject, Status.WARN, "BelowMtu", message, change(port, link, wanted.value, seen), has, wants)
 
 
 def of_bond(bond: ExpectedBond, seen: Seen) -> Verdict | None:
@@ -115,26 +119,25 @@ def is_recorded(link: Link) -> bool:
     return not (isinstance(mtu, Unreadable) and mtu.not_recorded)
 
 
-def asked(port: Port, link: Link, usual: Mapping[str, Expectancy[int] | None], seen: Seen) -> Expectancy[int] | None:
-    """What the profile states, or an operator's number; else what most of the like rails have."""
+def asked(port: Port, link: Link, seen: Seen) -> Expectancy[int] | None:
+    """What the profile states, or an operator's number; else the best of the like rails."""
     expected, want = seen[Expected], seen[Want]
     stated = expected.port(port, lambda one: one.mtu)
     if stated is not None:
         return stated
     if want.at_least != Want().at_least:
         return Expectancy(want.at_least, "port.mtu at-least", firm=True)
-    if expected.is_firm(port):
-        return Expectancy(want.at_least, "default (port.mtu at-least)", firm=True)
-    return None if link.master else usual.get(port.like)
+    by_likes = expected.best(port, lambda like: mtu_of(like, seen[Links]))
+    if not expected.is_firm(port):
+        return by_likes
+    least = Expectancy(want.at_least, "default (port.mtu at-least)", firm=True)
+    return by_likes if by_likes is not None and link.mtu >= least.value else least
 
 
-def majority(links: list[Link | None]) -> Expectancy[int] | None:
-    """What most rails have in common. A bond's legs are no rails: they follow the bond."""
-    mtus = [mtu for one in links if one and not one.master and isinstance(mtu := raw(one)["mtu"], int)]
-    mtu, count = Counter(mtus).most_common(1)[0] if mtus else (0, 0)
-    if len(mtus) < PEERS or 2 * count <= len(mtus):
-        return None
-    return Expectancy(mtu, f"{count} of {len(mtus)} alike", firm=False)
+def mtu_of(member: Member, links: Links) -> int | None:
+    link = links.under(member.port.netdev, member.port.bdf) if member.port is not None else None
+    mtu = raw(link)["mtu"] if link is not None else None
+    return mtu if isinstance(mtu, int) else None
 
 
 CHECK = Check(
@@ -147,7 +150,6 @@ CHECK = Check(
         Reason("NothingExpected", Status.OK),
         Reason("Mtu", Status.OK),
         Reason("BelowMtu", Status.WARN, against_likes=True),
-        Reason("OtherMtu", Status.WARN, against_likes=True),
         Reason(
             "WrongMtu",
             Status.FAIL,

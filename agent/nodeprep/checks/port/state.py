@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
+from nodeprep.facts.expected import soundness
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
@@ -44,9 +45,7 @@ def verdict(port: Port, lost: frozenset[str], seen: Seen) -> Verdict:
     if state == ACTIVE and physical == LINK_UP:
         return says(port, Status.OK, "Active", shows)
     if wanted_by is None:
-        return says(port, Status.OK, "NotNeeded", f"{shows}; nothing asks for this port")
-    if expected.is_front_end(port):
-        return says(port, Status.WARN, "UnlikeOthers", f"{shows}, unlike {wanted_by}; no job is known to need it")
+        return unwanted(port, shows, expected)
     shows = f"{shows}; ACTIVE is wanted by {wanted_by}"
     if state == ACTIVE:
         return says(port, Status.FAIL, "PhysicalNotUp", f"{shows}; the link under it is not up")
@@ -97,6 +96,15 @@ def links_of(seen: Seen) -> Links | None:
         return seen.get(Links)
     except CannotLook:
         return None
+
+
+def unwanted(port: Port, shows: str, expected: Expected) -> Verdict:
+    """A spare, or a port of the front end: a mixture is told, and where none of its kind is up nobody needs it."""
+    member = expected.unwanted(port)
+    camps = expected.camps(member) if member is not None else ""
+    if camps and not soundness.is_live(port):
+        return says(port, Status.WARN, "UnlikeOthers", f"{shows}; {camps}; no job is known to need it")
+    return says(port, Status.OK, "NotNeeded", f"{shows}; nothing asks for this port")
 
 
 def set_up(netdev: str, device: RdmaDevice | None) -> Remedy:

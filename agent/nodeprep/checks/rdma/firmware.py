@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from nodeprep.facts.expected.inventory import PEERS, Expected
+from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.rdma.rdma import Rdma, RdmaDevice
-from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, grouped, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
 from nodeprep.values import Value
 
 
@@ -29,24 +28,25 @@ class Want(Value):
                 raise ValueError(f'allowed: found {rule!r}, wanted "BOARD VERSION"')
 
 
-Usual = tuple[str, str]  # a version, and who has it
-
-
 def judge(seen: Seen) -> Iterator[Verdict]:
     devices, expected, allowed = seen[Rdma].devices, seen[Expected], seen[Want].allowed
-    boards = grouped((raw(device) for device in devices), lambda shown: shown["board"])
-    usual = {board: most([shown["firmware"] for shown in found]) for board, found in boards.items()}
-    yield from seen.each(devices, lambda device: verdict(device, usual, expected, allowed))
+    yield from seen.each(devices, lambda device: verdict(device, devices, expected, allowed))
 
 
 def verdict(
-    device: RdmaDevice, usual: Mapping[object, Usual | None], expected: Expected, allowed: tuple[str, ...]
+    device: RdmaDevice, devices: tuple[RdmaDevice, ...], expected: Expected, allowed: tuple[str, ...]
 ) -> Verdict | None:
     board, version = device.board, device.firmware
     if not board or not version:
         return None  # software has no firmware, and cloud drivers that show no board invent a version
     shows = f"{device.where} (board {board}) runs firmware {version}"
-    wanted, by = wish(device, board, usual[board], expected, allowed)
+    wanted, by = wish(device, board, expected, allowed)
+    camps = camps_of(board, devices) if wanted is None else {}
+    if len(camps) > 1 and len(camps[version]) <= max(len(found) for other, found in camps.items() if other != version):
+        told = "; ".join(f"{other}: {', '.join(found)}" for other, found in sorted(camps.items()))
+        others = " or ".join(sorted(set(camps) - {version}))
+        message = f"{shows}; devices with this board differ, {told}: which one is right nothing here says"
+        return Verdict(device.subject, Status.WARN, "OtherFirmware", message, None, version, others)
     if wanted is None:
         return Verdict(
             device.subject, Status.OK, "NothingWanted", f"{shows}; nothing to hold it against", None, version
@@ -58,8 +58,18 @@ def verdict(
     return Verdict(device.subject, Status.WARN, "OtherFirmware", message, None, version, versions)
 
 
+def camps_of(board: str, devices: tuple[RdmaDevice, ...]) -> dict[str, list[str]]:
+    """The devices with this board by the firmware that they run. No version is the best: a mixture is told."""
+    camps: dict[str, list[str]] = {}
+    for other in devices:
+        version = raw(other)["firmware"]
+        if raw(other)["board"] == board and isinstance(version, str) and version:
+            camps.setdefault(version, []).append(other.name)
+    return camps
+
+
 def wish(
-    device: RdmaDevice, board: str, usual: Usual | None, expected: Expected, allowed: tuple[str, ...]
+    device: RdmaDevice, board: str, expected: Expected, allowed: tuple[str, ...]
 ) -> tuple[tuple[str, ...] | None, str]:
     """The versions that are right, as patterns, and who says so; None if nobody does."""
     rules = [rule.split() for rule in allowed]
@@ -69,15 +79,7 @@ def wish(
     firm = expected.device(device, lambda want: want.firmware)
     if firm is not None:
         return (firm.value,), firm.by
-    return (None, "") if usual is None else ((usual[0],), usual[1])
-
-
-def most(versions: list[object]) -> Usual | None:
-    """The version that most devices with one board have, and how many have it; None where there is no majority."""
-    known = Counter(version for version in versions if isinstance(version, str) and version).most_common(1)
-    if len(versions) < PEERS or not known or 2 * known[0][1] <= len(versions):
-        return None
-    return known[0][0], f"{known[0][1]} of {len(versions)} with this board"
+    return None, ""
 
 
 CHECK = Check(

@@ -1,4 +1,4 @@
-"""What should be on this node, and who says so: a profile, captured or written, or the majority of like ports."""
+"""What should be on this node, and who says so: a profile, captured or written, or the best of like ports."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
-from nodeprep.facts.expected import bonds, matching
+from nodeprep.facts.expected import bonds, kinds, matching
 from nodeprep.facts.expected.bonds import ExpectedBond
+from nodeprep.facts.expected.kinds import Kind, Kinds, Member, Role
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
-from nodeprep.job_profile import DeviceWant, PortWant, Profile
-from nodeprep.model import CannotLook, Subject, Unreadable, grouped, raw
-from nodeprep.values import Value
+from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
+from nodeprep.job_profile import AtLeast, DeviceWant, PortWant, Profile
+from nodeprep.model import CannotLook, Subject, Unreadable, raw
+from nodeprep.values import Value, field
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 ACTIVE = "4"
-PEERS = 3  # fewer like ports than this make no majority (design 2.3)
+SLOWER = 2.0  # times: a kind that is slower than the rails by more than this is not counted with them (docs/adr/0030)
+NO_KINDS = Kinds()
 
 
 class Expectancy(Value, Generic[T]):
@@ -48,7 +52,9 @@ class Shortage(Value):
 class Expected(Value):
     """Who wants what. Ports and devices are found by place and number, names are for messages only.
 
-    `moved` are the places of devices that the profile knows by another address: of another node of the same kind.
+    `rails` says by port who wants a rail, also one that a bond stands for. `kinds` are the node's ports by what they
+    are; where the profile names its ports, they decide nothing, and `by_kind` is False. `moved` are the places of
+    devices that the profile knows by another address: of another node of the same kind.
     """
 
     profile: str
@@ -58,8 +64,8 @@ class Expected(Value):
     counted_rate: float | None
     counted_layer: str | None
     counted_firm: bool
-    alike: Mapping[str, str]
-    alike_rates: Mapping[str, Expectancy[float]]
+    rails: Mapping[str, str]
+    best_rates: Mapping[str, Expectancy[float]]
     missing_devices: tuple[MissingDevice, ...]
     missing_ports: tuple[MissingDevice, ...]
     shortage: Shortage | None
@@ -68,6 +74,8 @@ class Expected(Value):
     wants_rdma: bool
     moved: frozenset[str] = frozenset()
     bonds: tuple[ExpectedBond, ...] = ()
+    kinds: Kinds = field(default_factory=Kinds)
+    by_kind: bool = True
 
     @property
     def by(self) -> str:
@@ -78,12 +86,39 @@ class Expected(Value):
         key = port.subject.key
         if key in self.firm:
             return self.by if self.firm[key].required else None
-        return self.counted.get(key) or self.alike.get(key)
+        return self.of_key(key)
+
+    def of_key(self, key: str) -> str | None:
+        """As `of`, of a port that no profile names; it may be one whose RDMA device is not there."""
+        member = self.kinds.by_key.get(key)
+        if member is not None and member.leg:
+            return None
+        return self.counted.get(key) or self.rails.get(key)
+
+    def of_function(self, place: str) -> str | None:
+        """Who wants the ports of this PCI function up, where no profile names them."""
+        return next((by for one in self.kinds.at(place) if (by := self.of_key(one.key))), None)
 
     def of_bond(self, port: Port) -> str | None:
         """Who wants the bond that this port shares to have a carrier."""
         want = self.firm.get(port.subject.key)
-        return self.by if want is not None and want.bonded else self.of(port)
+        if want is not None:
+            return self.by if want.bonded else self.of(port)
+        return self.of_rail(port)
+
+    def of_rail(self, port: Port) -> str | None:
+        """Who wants this port where no profile names it, whether it is a leg of a bond or not."""
+        key = port.subject.key
+        return None if key in self.firm else self.counted.get(key) or self.rails.get(key)
+
+    def of_use(self, port: Port) -> str | None:
+        """Who has a use for this port, up or not: as `of_bond`, and for a spare of a rail its card."""
+        member = self.kinds.of(port) if port.subject.key not in self.firm else None
+        spare = f"the card of a rail ({member.card})" if self.is_spare(member) and member else None
+        return self.of_bond(port) or spare
+
+    def is_spare(self, member: Member | None) -> bool:
+        return member is not None and self.by_kind and member.role is Role.SPARE
 
     @property
     def lost_legs(self) -> frozenset[str]:
@@ -95,18 +130,52 @@ class Expected(Value):
         return port.subject.key in self.firm or (self.counted_firm and port.subject.key in self.counted)
 
     def is_front_end(self, port: Port) -> bool:
-        """Whether only its like ports want it, and the profile wants ports of another network."""
-        asked = port.subject.key in self.firm or port.subject.key in self.counted
-        return not asked and self.counted_layer not in (None, port.layer)
+        """Whether it is of a slower kind than the rails, and nobody wants it."""
+        member = self.kinds.of(port) if self.by_kind else None
+        return member is not None and member.role is Role.FRONT_END and self.of_rail(port) is None
+
+    def unwanted(self, port: Port) -> Member | None:
+        """A port by its kind, if it is a spare or one of the front end: nobody wants it up."""
+        member = self.kinds.of(port)
+        if member is None or not self.by_kind or port.subject.key in self.firm or self.of_bond(port) is not None:
+            return None
+        return None if member.leg else member
+
+    def camps(self, member: Member) -> str:
+        """Who of its kind is up and who is not, "" where all are the one or the other."""
+        likes = self.kinds.likes(member)
+        up, down = [one for one in likes if one.live], [one for one in likes if not kinds.is_up(one)]
+        if not up or not down:
+            return ""
+        what = "spares" if member.role is Role.SPARE else "front-end ports"
+        return f"of {len(up) + len(down)} {what} alike, up: {kinds.names(up)}; down: {kinds.names(down)}"
+
+    def camps_at(self, place: str) -> str:
+        """As `camps`, of the ports of a PCI function that nobody wants."""
+        members = self.kinds.at(place) if self.by_kind else ()
+        return next((told for one in members if self.of_key(one.key) is None and (told := self.camps(one))), "")
+
+    def is_needed(self, place: str) -> bool:
+        """Whether a job may lack this PCI function: not if it is a spare's or the front end's, which only warns."""
+        members = self.kinds.at(place) if self.by_kind else ()
+        return not members or any(one.role is Role.RAIL or self.of_key(one.key) for one in members)
+
+    def best(self, port: Port, value: Callable[[Member], int | None]) -> Expectancy[int] | None:
+        """The largest value of its kind, and who shows it: one good member shows what the others can have."""
+        member = self.kinds.of(port) if self.by_kind else None
+        return None if member is None else _best(self.kinds.likes(member), value)
 
     def rate(self, port: Port) -> Expectancy[float] | None:
-        """Gb/s that this port must run at."""
+        """Gb/s that this port must run at: what a profile says, and no less than the best of its kind."""
         want = self._port(port)
         if want is not None:
-            return None if want.rate is None else Expectancy(want.rate, self.by, True)
-        if port.subject.key in self.counted and self.counted_rate is not None:
-            return Expectancy(self.counted_rate, self.by, True)
-        return self.alike_rates.get(port.subject.key)
+            # Of a bond a leg that is down only warns, so one that is slow does no more.
+            return None if want.rate is None else Expectancy(want.rate, self.by, firm=want.required)
+        key, best = port.subject.key, self.best_rates.get(port.subject.key)
+        if key not in self.counted or self.counted_rate is None:
+            return best if key not in self.firm else None
+        counted = Expectancy(self.counted_rate, self.by, True)
+        return best if best is not None and best.value > counted.value and _reaches(port, counted.value) else counted
 
     def port(self, port: Port, value: Callable[[PortWant], T | None]) -> Expectancy[T] | None:
         """One value that the profile states for this port."""
@@ -125,41 +194,57 @@ class Expected(Value):
         return want if want is not None and (want.required or want.bonded) else None
 
 
-def derive(profile: Profile, pci: Pci | None, rdma: Rdma | None, links: Links | None = None) -> Expected:
+def derive(
+    profile: Profile,
+    pci: Pci | None,
+    rdma: Rdma | None,
+    links: Links | None = None,
+    netlink: RdmaNetlink | None = None,
+) -> Expected:
     """Compare a profile with what was seen. None stands for what could not be seen at all."""
     ports = rdma.ports if rdma else ()
     places = matching.match(profile.expect, pci, rdma)
     by = f"profile {profile.name}"
     firm = {seen: profile.expect.ports[key] for key, seen in places.ports.items()}
-    virtual = {device.name for device in (rdma.devices if rdma else ()) if device.virtual_function}
-    physical = tuple(port for port in ports if port.device not in virtual)
-    counted, shortage = _count(profile, physical)
-    spare = redundant(ports, links)
-    rest = tuple(port for port in physical if port.subject.key not in firm and port.subject.key not in spare)
-    active = {port.subject.key: is_active(port) for port in rest}
+    count = profile.expect.at_least
+    legs = redundant(ports, links)
+    found = kinds.derive(
+        pci,
+        rdma,
+        links,
+        netlink,
+        legs,
+        layer=count.layer if count else None,
+        rate=count.rate if count else None,
+        wanted=count is not None,
+    )
+    by_kind = not profile.expect.ports
+    counted, shortage = _count(profile, found) if count else ({}, None)
     wants = profile.expect.ports.values()
-    wants_rdma = bool(profile.expect.at_least or any(want.required or want.bonded for want in wants))
     return Expected(
         profile=profile.name,
         firm=firm,
         devices={seen: profile.expect.devices[key] for key, seen in places.devices.items()},
         counted=counted,
-        counted_rate=profile.expect.at_least.rate if profile.expect.at_least else None,
-        counted_layer=profile.expect.at_least.layer if profile.expect.at_least else None,
-        counted_firm=not (profile.expect.at_least and profile.expect.at_least.suggested),
-        alike=_majorities(rest, lambda port: active[port.subject.key]),
-        alike_rates=_rates(tuple(port for port in rest if active[port.subject.key])),
+        counted_rate=count.rate if count else None,
+        counted_layer=count.layer if count else None,
+        counted_firm=not (count and count.suggested),
+        rails=_rails(profile, found) if by_kind else {},
+        best_rates=_best_rates(found) if by_kind else {},
         missing_devices=tuple(MissingDevice(_device(key, want), want.id, by) for key, want in places.missing_devices),
         missing_ports=tuple(
             MissingDevice(_place(key, profile, places.devices), _model(key, profile), by)
             for key in places.missing_ports
+            if _where(key, places.devices) not in found.away
         ),
         shortage=shortage,
         modules=profile.expect.modules,
         verbs=profile.expect.verbs,
-        wants_rdma=wants_rdma,
+        wants_rdma=bool(count or any(want.required or want.bonded for want in wants)),
         moved=frozenset(seen for key, seen in places.devices.items() if key != seen),
         bonds=bonds.find(profile.expect, places.devices, links),
+        kinds=found,
+        by_kind=by_kind,
     )
 
 
@@ -180,18 +265,6 @@ def may_be_active(port: Port) -> bool:
     return isinstance(raw(port)["state"], Unreadable) or is_active(port)
 
 
-def _majorities(ports: tuple[Port, ...], holds: Callable[[Port], bool]) -> dict[str, str]:
-    """For each port, "7 of 8 alike" if a strict majority of three or more like ports has something in common."""
-    like = _likes(ports)
-    likes = Counter(like.values())
-    having = Counter(like[port.subject.key] for port in ports if holds(port))
-    return {
-        key: f"{having[kind]} of {likes[kind]} alike"
-        for key, kind in like.items()
-        if likes[kind] >= PEERS and 2 * having[kind] > likes[kind]
-    }
-
-
 def redundant(ports: tuple[Port, ...], links: Links | None) -> frozenset[str]:
     """Ports that share a bond: one of them may be down, so its like ports say nothing about it.
 
@@ -203,92 +276,80 @@ def redundant(ports: tuple[Port, ...], links: Links | None) -> frozenset[str]:
     return frozenset(key for key, master in masters.items() if shared[master] > 1)
 
 
-def _likes(ports: tuple[Port, ...]) -> dict[str, str]:
-    """The kind of each port. One without a readable link layer takes the kind of its hardware, if there is only one."""
-    kinds: dict[str, set[str]] = {}
-    for port in ports:
-        if _layer(port) is not None:
-            kinds.setdefault(port.hardware, set()).add(port.like)
-    return {
-        port.subject.key: min(kinds[port.hardware])
-        if _layer(port) is None and len(kinds.get(port.hardware, ())) == 1
-        else port.like
-        for port in ports
-    }
-
-
-def _rates(active: tuple[Port, ...]) -> dict[str, Expectancy[float]]:
-    found: dict[str, Expectancy[float]] = {}
-    for likes in grouped(active, lambda port: port.like).values():
-        rates = [rate for other in likes if (rate := _rate(other)) is not None]
-        rate, count = Counter(rates).most_common(1)[0] if rates else (0.0, 0)
-        if len(rates) >= PEERS and 2 * count > len(rates):
-            wish = Expectancy(rate, f"{count} of {len(rates)} alike", False)
-            found |= {port.subject.key: wish for port in likes}
-    return found
-
-
-def _rate(port: Port) -> float | None:
+def _reaches(port: Port, rate: float) -> bool:
     try:
-        return port.rate
+        return port.rate >= rate
     except CannotLook:
+        return True
+
+
+def _rails(profile: Profile, found: Kinds) -> dict[str, str]:
+    """Who wants each rail up: all of them are used together."""
+    rails = found.rails
+    up = sum(kinds.is_up(one) for one in rails)
+    told = f"one of {len(rails)} rails, {up} of them up" if len(rails) > 1 else "the only rail"
+    by = f"profile {profile.name} ({told})" if profile.expect.at_least else told
+    return {one.key: by for one in rails}
+
+
+def _best_rates(found: Kinds) -> dict[str, Expectancy[float]]:
+    """One good member shows what its kind can do."""
+    best: dict[str, Expectancy[float]] = {}
+    for likes in found.by_kind.values():
+        rate = _best(likes, lambda one: one.rate)
+        best |= {one.key: rate for one in likes} if rate is not None else {}
+    return best
+
+
+def _best(likes: tuple[Member, ...], value: Callable[[Member], N | None]) -> Expectancy[N] | None:
+    values = [(known, one) for one in likes if (known := value(one)) is not None]
+    if len(likes) < 2 or not values:
         return None
+    best = max(known for known, _ in values)
+    having = [one.name for known, one in values if known == best]
+    more = f" and {len(having) - 1} more" if len(having) > 1 else ""
+    return Expectancy(best, f"the best of {len(likes)} of its kind, {having[0]}{more}", False)
 
 
-def _count(profile: Profile, ports: tuple[Port, ...]) -> tuple[dict[str, str], Shortage | None]:
+def _count(profile: Profile, found: Kinds) -> tuple[dict[str, str], Shortage | None]:
     """Which ports an `at-least` rests on, and how many are missing.
 
-    Of more than enough, the fastest kinds are meant. Where too few are fit, those of the same kind as a fit one are
-    suspects, then those of the same chip: a front-end port is not blamed for a rail. Where none is fit, a kind of which
-    there are enough is meant, else all are.
+    Whole kinds count, the fastest first and dead members included, until there are enough. A spare is blamed only
+    where too few others are up. What a pod has in its namespace counts as there; what is handed on, only where nobody
+    but the hardware counts.
     """
-    want = profile.expect.at_least
-    if want is None:
-        return {}, None
+    want = profile.expect.at_least or AtLeast(0)
     by = f"profile {profile.name} (at least {want.count} port{'' if want.count == 1 else 's'})"
-    candidates = [port for port in ports if _layer(port) in (want.layer or _layer(port), None)]
-    rests_on = [port for port in candidates if is_active(port) and (_rate(port) or 0.0) >= (want.rate or 0.0)]
-    if rests_on:
-        rests_on = _fastest(rests_on, want.count)
-        for kind in (_kind, _chip):
-            if len(rests_on) < want.count:
-                kinds, meant = {kind(port) for port in rests_on}, {port.subject.key for port in rests_on}
-                rests_on = [port for port in candidates if port.subject.key in meant or kind(port) in kinds]
-    else:
-        kinds_of = Counter(_kind(port) for port in candidates)
-        enough = [port for port in candidates if kinds_of[_kind(port)] >= want.count]
-        rests_on = enough or candidates
+    lent = [place for place, whom in found.away.items() if want.suggested or whom in kinds.NAMESPACES]
+    taken: list[Member] = []
+    for kind in _in_order(found, want):
+        if len(taken) + len(lent) < want.count or any(one.role is Role.RAIL for one in found.by_kind[kind]):
+            taken += found.by_kind[kind]
+    up = sum(kinds.is_up(one) for one in taken) + len(lent)
     what = " ".join(filter(None, (want.layer, f"{want.rate:g} Gb/s" if want.rate else "", "ports")))
-    short = Shortage(len(rests_on), want.count, what, by) if len(rests_on) < want.count else None
-    return {port.subject.key: by for port in rests_on}, short
+    have = len(taken) + len(lent)
+    short = Shortage(have, want.count, what, by) if have < want.count else None
+    blamed = [one for one in taken if one.role is not Role.SPARE or up < want.count]
+    rails = _rails(profile, found) if want.count <= 1 else {}
+    return {one.key: rails.get(one.key, by) for one in blamed}, short
 
 
-def _fastest(fit: list[Port], count: int) -> list[Port]:
-    """Whole kinds of ports, the fastest first, until there are enough: rails are faster than front-end ports."""
-    kinds: dict[str, list[Port]] = {}
-    for port in fit:
-        kinds.setdefault(_kind(port), []).append(port)
-    taken: list[Port] = []
-    for ports in sorted(kinds.values(), key=lambda ports: max(_rate(port) or 0.0 for port in ports), reverse=True):
-        if len(taken) < count:
-            taken += ports
-    return taken
+def _in_order(found: Kinds, want: AtLeast) -> list[Kind]:
+    """The kinds that a count may mean: the rails, then what is as fast as is asked for and not much slower."""
+    speeds = {kind: found.speeds[kind] for kind in found.by_kind if kinds.fits(kind, want.layer)}
+    top = max((speed for kind, speed in speeds.items() if speed and _has_rail(found, kind)), default=0.0)
+    least = max(want.rate or 0.0, top / SLOWER)
+    meant = [kind for kind, speed in speeds.items() if _has_rail(found, kind) or speed is None or speed >= least]
+    return sorted(meant, key=lambda kind: (not _has_rail(found, kind), -(speeds[kind] or top)))
 
 
-def _kind(port: Port) -> str:
-    return port.hardware
+def _has_rail(found: Kinds, kind: Kind) -> bool:
+    return any(one.role is Role.RAIL for one in found.by_kind[kind])
 
 
-def _chip(port: Port) -> str:
-    return port.hardware.partition(" ")[0]
-
-
-def _layer(port: Port) -> str | None:
-    """None where it cannot be read: the profile may want this very port."""
-    try:
-        return port.layer
-    except CannotLook:
-        return None
+def _where(key: str, seen: Mapping[str, str]) -> str:
+    known = key.rpartition("/")[0]
+    return seen.get(known, known)
 
 
 def _device(key: str, want: DeviceWant) -> Subject:

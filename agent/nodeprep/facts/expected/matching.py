@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from nodeprep.facts.machine.pci import ADDRESS, Pci
@@ -32,7 +33,8 @@ def match(expect: Expectation, pci: Pci | None, rdma: Rdma | None) -> PlaceMatch
     """Match what a profile names against what was seen.
 
     Order counts only where the profile was captured on a node with other slots. Where half of the addresses fit,
-    it is the same kind of node: what does not fit there is missing, and no other device may stand in for it.
+    it is the same kind of node: what does not fit there is missing, and no other device may stand in for it. Nor may
+    one of many: a profile that names two of eight like devices means these two.
     """
     wanted = {key: (want.rdma or key, _of_kind(want.id or "", want.software)) for key, want in expect.devices.items()}
     legs = frozenset(leg for bond in expect.bonds.values() for leg in bond.legs if ":" in leg and leg not in wanted)
@@ -79,12 +81,22 @@ def _pair(
         key: key for key, (_, kind) in wanted.items() if key in kinds and (":" in key or _compatible(kind, kinds[key]))
     }
     fit = len(pairs) + len(beside & kinds.keys())
-    if any(":" in key for key in wanted) and fit * 2 >= len(wanted) + len(beside):
+    if any(":" in key for key in wanted) and (fit * 2 >= len(wanted) + len(beside) or _are_others(pairs, wanted, seen)):
         return pairs
     others = [one for one in seen if one.key not in beside]  # a leg at its own address stands in for no other device
     _extend(pairs, wanted, others, lambda name, kind, one: name == one.name and _compatible(kind, one.kind))
     _extend(pairs, wanted, others, lambda _, kind, one: bool(kind) and kind == one.kind)
     return pairs
+
+
+def _are_others(pairs: Mapping[str, str], wanted: Mapping[str, tuple[str, str]], seen: Iterable[Candidate]) -> bool:
+    """Whether there are more devices of a missing kind than are missing: then the profile means some of many.
+
+    A sibling with other slots has as many as the profile names.
+    """
+    missing = Counter(kind for key, (_, kind) in wanted.items() if key not in pairs and kind)
+    free = Counter(one.kind for one in seen if one.key not in pairs.values())
+    return any(free[kind] > count for kind, count in missing.items())
 
 
 def _compatible(kind: str, other: str) -> bool:

@@ -6,6 +6,8 @@ from collections import Counter
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
 from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.expected import kinds, soundness
+from nodeprep.facts.expected.kinds import HANDING_ON
 from nodeprep.facts.machine.pci import DISPLAY, NVIDIA, Pci, PciDevice
 from nodeprep.facts.network.cni import Cni
 from nodeprep.facts.rdma.rdma import CLASS, Port, Rdma
@@ -40,17 +42,21 @@ def suited(pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
     elsewhere = {port.bdf for port in ports}.union(nic.address for nic in nics if _offers_rdma(nic))
     if interfaces and not elsewhere.difference(one.address for one in interfaces):
         return _elastic(interfaces, pci)
-    layers = Counter(map(_layer, ports))
+    controllers = [nic for nic in nics if nic.pci_class.startswith(INFINIBAND_CLASS)]
+    silent = [nic for nic in controllers if not nic.rdma and nic.driver not in HANDING_ON]
+    odd = _odd_models(ports, silent)
+    layers = Counter(_layer(port) for port in ports if _layer(port) != "InfiniBand" or _model(port) not in odd)
     if layers["InfiniBand"]:
         return SuitedProfile(INFINIBAND, _number(layers["InfiniBand"], "InfiniBand port"))
+    if any(raw(nic)["id"] not in odd for nic in silent):
+        return SuitedProfile(INFINIBAND, _number(len(controllers), "InfiniBand controller"))
     if layers["Ethernet"]:
         return SuitedProfile(ROCE, _number(layers["Ethernet"], "Ethernet RDMA port"))
     if layers["Unknown"]:  # EFA and others that are neither
         return SuitedProfile(None, f"{_number(layers['Unknown'], 'RDMA port')} of neither InfiniBand nor Ethernet")
-    controllers = [nic for nic in nics if nic.pci_class.startswith(INFINIBAND_CLASS)]
     if controllers:
         return SuitedProfile(INFINIBAND, _number(len(controllers), "InfiniBand controller"))
-    able = [nic for nic in nics if _offers_rdma(nic)]
+    able = [nic for nic in nics if _offers_rdma(nic) or (nic.driver is None and kinds.carries_rdma(nic))]
     if able:
         return SuitedProfile(ROCE, _number(len(able), "RDMA-capable NIC"))
     if ports:
@@ -69,6 +75,20 @@ def suited_to_network(terway: Terway | None, cni: Cni | None) -> SuitedProfile |
     if isinstance(files, tuple) and files:
         return SuitedProfile(BASE, f"no RDMA device, the CNI configuration {files[0].name[:60]}")
     return None
+
+
+def _odd_models(ports: tuple[Port, ...], silent: list[PciDevice]) -> set[str]:
+    """Cards that are dead on InfiniBand while their likes are on Ethernet: in the wrong mode they choose no network."""
+    ethernet = [port for port in ports if _layer(port) == "Ethernet"]
+    fabric = [port for port in ports if _layer(port) == "InfiniBand"]
+    alive, fine = ({_model(port) for port in found if soundness.is_live(port)} for found in (fabric, ethernet))
+    most = Counter(map(_model, ethernet))
+    most.subtract([*map(_model, fabric), *(str(raw(nic)["id"]) for nic in silent)])
+    return {model for model in most if model and model not in alive and (model in fine or most[model] > 0)}
+
+
+def _model(port: Port) -> str:
+    return port.hardware.partition(" ")[0]
 
 
 def _elastic(interfaces: list[PciDevice], pci: Pci | None) -> SuitedProfile:

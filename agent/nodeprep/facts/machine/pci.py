@@ -79,8 +79,8 @@ class Bridge(Shown):
 class PciDevice(Shown):
     """A PCI function. Speeds are GT/s per lane; `answers` is None where its configuration space is not shown.
 
-    `id` is vendor:device, "" where not shown; `numa` is None if the firmware does not say; `virtual_function` means
-    that a physical one owns it.
+    `id` is vendor:device and `subsystem` its board's, "" where not shown; `numa` is None if the firmware does not say;
+    `virtual_function` means that a physical one owns it.
     """
 
     address: str
@@ -103,6 +103,7 @@ class PciDevice(Shown):
     auxiliaries: tuple[Auxiliary, ...]
     rdma: tuple[str, ...]
     netdevs: tuple[str, ...]
+    subsystem: str = ""
 
     possible = stands_for_all(
         id=("",),  # only another's word for what belongs here is found by it
@@ -225,6 +226,7 @@ def _device(files: Files, address: str) -> PciDevice | None:
         auxiliaries=_auxiliaries(files, here),
         rdma=_children(files, f"{here}/infiniband"),
         netdevs=_netdevs(files, here),
+        subsystem=guarded(_id(files.text(f"{here}/subsystem_vendor"), files.text(f"{here}/subsystem_device"))),
     )
 
 

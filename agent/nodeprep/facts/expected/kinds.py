@@ -1,0 +1,414 @@
+"""Which ports of a node are alike, and what its jobs use them for: rails, spares and the front end (docs/adr/0030)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+from nodeprep.facts.expected import soundness
+from nodeprep.facts.machine import pcie
+from nodeprep.facts.machine.pci import Pci, PciDevice
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
+from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
+from nodeprep.pattern import Pattern
+from nodeprep.shown import field_of
+from nodeprep.values import Value, field, replace
+
+# Drivers that hand a device on, to a virtual machine or to user space: somebody took it from us on purpose.
+HANDING_ON = ("vfio-pci", "pci-stub", "uio_pci_generic", "igb_uio", "pciback", "xen-pciback")
+ANOTHER_RDMA_NAMESPACE, ANOTHER_NETWORK_NAMESPACE = "another RDMA namespace", "another network namespace"
+NAMESPACES = (ANOTHER_RDMA_NAMESPACE, ANOTHER_NETWORK_NAMESPACE)
+INFINIBAND_CLASS = "0207"  # PCI_CLASS_NETWORK_INFINIBAND (include/linux/pci_ids.h)
+# Functions that carry RDMA whatever they show: of a whole vendor, or by device. From the tables of the drivers
+# mlx4_core and mlx5_core, efa, erdma, irdma (ice: E810, i40e: X722), hns3 (RoCE) and bnxt_en (P5 and P7) in Linux.
+CARRIES_RDMA = Pattern(r"15b3:|1d0f:efa|1ded:107f|8086:(159[1239ab]|37d[0-3])|19e5:a22[2-8]|14e4:(175[012]|1760)")
+# The rates that ports of NICs are sold with, Gb/s: a slot's bandwidth is more than its card uses.
+PORT_RATES = (10.0, 25.0, 40.0, 50.0, 56.0, 100.0, 200.0, 400.0, 800.0, 1600.0)
+ONE_PORT_DRIVER = "mlx5_core"  # one port a function: a device's other ports are representors (switchdev)
+NAMES_IN_MESSAGE = 16
+
+
+class Role(StrEnum):
+    """What a port is for. A spare is one of a rail card that another port of the card stands in for."""
+
+    RAIL = "rail"
+    SPARE = "spare"
+    FRONT_END = "front-end"
+
+
+class Kind(Value):
+    """What like ports have in common.
+
+    `hardware` is the PCI id (or chip) and the board, `subsystem` the PCI subsystem, "" where not shown; `function` is
+    the PCI function's number on its card and `number` the port's. `layer` is None where it cannot be read.
+    """
+
+    hardware: str
+    subsystem: str
+    layer: str | None
+    function: int
+    number: int
+    software: bool
+
+    @property
+    def model(self) -> tuple[str, str, bool]:
+        """The card, whatever its ports are set to."""
+        return (self.hardware.partition(" ")[0], self.subsystem, self.software)
+
+    def refines(self, other: Kind) -> bool:
+        """Whether it says all that the other says, and more."""
+        return (
+            self != other
+            and (self.function, self.number, self.software) == (other.function, other.number, other.software)
+            and (other.hardware in ("", self.hardware) or self.hardware.startswith(f"{other.hardware} "))
+            and other.subsystem in ("", self.subsystem)
+            and other.layer in (None, self.layer)
+        )
+
+
+class Member(Value):
+    """One port of a physical function that carries RDMA, or of one like it that lost its RDMA device.
+
+    `card` is the PCI slot. `port` is None where no RDMA device is shown. `live` is ACTIVE with its link up, `sound`
+    live and lacking nothing. `leg` shares a bond, which is judged in its place. `capacity` is Gb/s of slot and card.
+    """
+
+    place: str
+    name: str
+    card: str
+    kind: Kind
+    port: Port | None
+    live: bool
+    sound: bool
+    leg: bool
+    capacity: float | None
+    role: Role = Role.RAIL
+
+    @property
+    def key(self) -> str:
+        return f"{self.place}/{self.kind.number}"
+
+    @property
+    def rate(self) -> float | None:
+        """Gb/s, None where it is not live or does not show it."""
+        rate = field_of(self.port, "rate") if self.port is not None and self.live else None
+        return rate if isinstance(rate, float | int) else None
+
+
+class Kinds(Value):
+    """Every member by role and kind. `away` are PCI functions that are given away, and to whom.
+
+    `speeds` are Gb/s by kind, None where nothing tells.
+    """
+
+    members: tuple[Member, ...] = ()
+    by_key: Mapping[str, Member] = field(default_factory=dict)
+    by_place: Mapping[str, tuple[Member, ...]] = field(default_factory=dict)
+    by_kind: Mapping[Kind, tuple[Member, ...]] = field(default_factory=dict)
+    speeds: Mapping[Kind, float | None] = field(default_factory=dict)
+    away: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, port: Port) -> Member | None:
+        return self.by_key.get(port.subject.key)
+
+    def at(self, place: str) -> tuple[Member, ...]:
+        """The members of one PCI function."""
+        return self.by_place.get(place, ())
+
+    def likes(self, member: Member) -> tuple[Member, ...]:
+        """All members of its kind, itself included."""
+        return self.by_kind[member.kind]
+
+    @property
+    def rails(self) -> tuple[Member, ...]:
+        return tuple(one for one in self.members if one.role is Role.RAIL)
+
+
+class NodeView(Value):
+    """The facts that members are found in, by what they are looked up by."""
+
+    pci: Mapping[str, PciDevice]
+    drivers_shown: bool
+    devices: Mapping[str, RdmaDevice]
+    links: Links | None
+    netdevs: soundness.NetdevIndex
+
+
+def derive(
+    pci: Pci | None,
+    rdma: Rdma | None,
+    links: Links | None,
+    netlink: RdmaNetlink | None,
+    legs: frozenset[str] = frozenset(),
+    *,
+    layer: str | None = None,
+    rate: float | None = None,
+    wanted: bool = False,
+) -> Kinds:
+    """Sort the ports of a node.
+
+    `legs` are keys of ports that share a bond; `layer` and `rate` (Gb/s) are the profile's. `wanted`: it asks for RDMA.
+    """
+    view = NodeView(
+        pci={nic.address: nic for nic in (pci.nics if pci else ())},
+        drivers_shown=pci is not None and pci.drivers_shown,
+        devices={device.name: device for device in (rdma.devices if rdma else ())},
+        links=links,
+        netdevs=soundness.indexed(links),
+    )
+    away = _away(view, netlink)
+    ports = [port for port in (rdma.ports if rdma else ()) if _is_own(port, view)]
+    away |= {port.place: ANOTHER_NETWORK_NAMESPACE for port in ports if _is_without_netdev(port, view)}
+    shown = [_member(port, view, legs, rate or 0.0) for port in ports if port.place not in away]
+    members = _joined([*shown, *_silent(shown, view, away, wanted=wanted or bool(shown))])
+    by_kind = _grouped(members)
+    speeds = _speeds(by_kind)
+    members = _with_roles(members, by_kind, speeds, layer)
+    by_place: dict[str, list[Member]] = {}
+    for one in members:
+        by_place.setdefault(one.place, []).append(one)
+    return Kinds(
+        members=tuple(members),
+        by_key={one.key: one for one in members},
+        by_place={place: tuple(found) for place, found in by_place.items()},
+        by_kind=_grouped(members),
+        speeds=speeds,
+        away=away,
+    )
+
+
+def names(members: Iterable[Member]) -> str:
+    """Members as a message names them: some of them, and how many more."""
+    every = [one.name for one in members]
+    more = len(every) - NAMES_IN_MESSAGE
+    return ", ".join(every[:NAMES_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
+
+
+def is_up(member: Member) -> bool:
+    """Whether it is what a rail must be: live; of a leg, its bond says so."""
+    return member.live or member.leg
+
+
+def fits(kind: Kind, layer: str | None) -> bool:
+    """Whether a profile that asks for this link layer may mean it."""
+    return layer is None or kind.layer in (None, layer)
+
+
+def _is_own(port: Port, view: NodeView) -> bool:
+    """Whether it is a port of a physical function or of a software device, not one of a virtual function or for one."""
+    device, nic = view.devices.get(port.device), view.pci.get(port.bdf)
+    if (device is not None and device.virtual_function) or (nic is not None and nic.virtual_function):
+        return False
+    return not (port.number > 1 and nic is not None and nic.driver == ONE_PORT_DRIVER)
+
+
+def _is_without_netdev(port: Port, view: NodeView) -> bool:
+    """Whether its netdev is in another network namespace: RoCE drivers take an ACTIVE state from a netdev."""
+    carries = field_of(port, "layer") == soundness.ETHERNET and soundness.is_live(port)
+    return view.netdevs.live and bool(port.bdf) and carries and view.netdevs.under(port) is None
+
+
+def _away(view: NodeView, netlink: RdmaNetlink | None) -> dict[str, str]:
+    exclusive = netlink is not None and netlink.netns_mode == "exclusive"
+    carriers = {device.bdf for device in view.devices.values()}
+    found: dict[str, str] = {}
+    for nic in view.pci.values():
+        override = field_of(nic, "driver_override")
+        if nic.driver in HANDING_ON:
+            found[nic.address] = nic.driver
+        elif nic.driver is None and override in HANDING_ON:
+            found[nic.address] = override
+        elif exclusive and nic.driver and nic.address not in carriers and any(one.driver for one in nic.auxiliaries):
+            found[nic.address] = ANOTHER_RDMA_NAMESPACE
+    return found
+
+
+def _member(port: Port, view: NodeView, legs: frozenset[str], rate: float) -> Member:
+    device, nic = view.devices.get(port.device), view.pci.get(port.bdf)
+    software = device is not None and isinstance(field_of(device, "parent"), str)
+    layer = field_of(port, "layer")
+    slot, dot, function = port.bdf.rpartition(".")
+    kind = Kind(
+        hardware=f"{port.hardware} {_text(nic, 'id')}".strip() if software else port.hardware,
+        subsystem=_text(nic, "subsystem"),
+        layer=layer if isinstance(layer, str) else None,
+        function=int(function, 16) if dot and not software else 0,
+        number=port.number,
+        software=software,
+    )
+    return Member(
+        place=port.place,
+        name=port.name,
+        card=slot if dot and not software else port.device,
+        kind=kind,
+        port=port,
+        live=soundness.is_live(port),
+        sound=soundness.is_awake(nic, device) and soundness.is_sound(port, device, view.links, view.netdevs, rate),
+        leg=port.subject.key in legs,
+        capacity=_capacity(nic),
+    )
+
+
+def _silent(shown: list[Member], view: NodeView, away: Mapping[str, str], *, wanted: bool) -> list[Member]:
+    """Ports of functions that carry RDMA, by themselves or by their likes, and show no RDMA device.
+
+    Where RDMA is `wanted` here, a function that its driver's tables name is one too: every like of it may be silent.
+    """
+    if not view.drivers_shown:
+        return []
+    carriers = {device.bdf for device in view.devices.values() if not isinstance(field_of(device, "parent"), str)}
+    models: dict[tuple[str, str], list[Kind]] = {}
+    for one in shown:
+        if not one.kind.software and (nic := view.pci.get(one.place)) is not None and _text(nic, "id"):
+            models.setdefault(_model(nic), []).append(one.kind)
+    lost = "" in carriers  # a copy that lost the way from device to NIC: a bound one may be its
+    slots = {place.rpartition(".")[0] for place in carriers}
+    found = []
+    for nic in view.pci.values():
+        if nic.virtual_function or nic.rdma or nic.address in carriers or nic.address in away:
+            continue
+        like = next((one for key, one in models.items() if _is_like(key, _model(nic))), None)
+        tells = nic.offers_rdma or (wanted and carries_rdma(nic))
+        twin = nic.address.rpartition(".")[0] in slots and nic.driver is not None and may_be_bonded(nic, view.netdevs)
+        idle = any(one.driver is None for one in nic.auxiliaries)
+        if (like or tells) and not (nic.driver is not None and lost) and (idle or not twin):
+            found += _ports_of(nic, like or [])
+    return found
+
+
+def _ports_of(nic: PciDevice, like: list[Kind]) -> list[Member]:
+    slot, _, function = nic.address.rpartition(".")
+    mine = int(function, 16)
+    numbers = {one.number for one in like if one.function == mine} or {one.number for one in like} or {1}
+    # Its class says whether it is an InfiniBand controller now, unless its likes are of one network only.
+    own = soundness.INFINIBAND if nic.pci_class.startswith(INFINIBAND_CLASS) else soundness.ETHERNET
+    layer = own if not like or any(one.layer == own for one in like) else None
+    return [
+        Member(
+            place=nic.address,
+            name=nic.label,
+            card=slot,
+            kind=Kind(_text(nic, "id"), _text(nic, "subsystem"), layer, mine, number, software=False),
+            port=None,
+            live=False,
+            sound=False,
+            leg=False,
+            capacity=_capacity(nic),
+        )
+        for number in sorted(numbers)
+    ]
+
+
+def carries_rdma(nic: PciDevice) -> bool:
+    """Whether it is made for RDMA by what it is, though nothing of it shows a device or an offer."""
+    return CARRIES_RDMA.match(_text(nic, "id")) is not None
+
+
+def may_be_bonded(nic: PciDevice, netdevs: soundness.NetdevIndex) -> bool:
+    """Two ports of a board in a bond share one RDMA device, and the other function shows it."""
+    found = [netdevs.by_name.get(name) for name in nic.netdevs] if netdevs.by_name else []
+    return not found or any(link is None or link.master is not None for link in found)
+
+
+def _model(nic: PciDevice) -> tuple[str, str]:
+    return (_text(nic, "id"), _text(nic, "subsystem"))
+
+
+def _is_like(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    return bool(one[0]) and one[0] == other[0] and (one[1] == other[1] or "" in (one[1], other[1]))
+
+
+def _text(nic: PciDevice | None, name: str) -> str:
+    value = field_of(nic, name) if nic is not None else ""
+    return value if isinstance(value, str) else ""
+
+
+def _capacity(nic: PciDevice | None) -> float | None:
+    """The fastest port that slot and card can carry, None where nothing tells."""
+    width, speed = (field_of(nic, name) if nic is not None else None for name in ("max_width", "max_speed"))
+    carries = pcie.bandwidth(
+        width if isinstance(width, int) else None, speed if isinstance(speed, float | int) else None
+    )
+    return max((rate for rate in PORT_RATES if rate <= carries), default=carries) if carries is not None else None
+
+
+def _joined(members: list[Member]) -> list[Member]:
+    """A kind of which something cannot be read is the one that it fits, where it fits one only."""
+    kinds = set(map(_kind, members))
+    joined: dict[Kind, Kind] = {}
+    for kind in kinds:
+        finer = [other for other in kinds if other.refines(kind)]
+        finest = [one for one in finer if not any(other.refines(one) for other in finer)]
+        joined[kind] = finest[0] if len(finest) == 1 else kind
+    return [one if joined[one.kind] == one.kind else replace(one, kind=joined[one.kind]) for one in members]
+
+
+def _kind(member: Member) -> Kind:
+    return member.kind
+
+
+def _grouped(members: Iterable[Member]) -> dict[Kind, tuple[Member, ...]]:
+    found: dict[Kind, list[Member]] = {}
+    for one in members:
+        found.setdefault(one.kind, []).append(one)
+    return {kind: tuple(likes) for kind, likes in found.items()}
+
+
+def _speeds(by_kind: Mapping[Kind, tuple[Member, ...]]) -> dict[Kind, float | None]:
+    """Gb/s by kind: the best of its live members, else of its model's other ports, else what slot and card carry."""
+    alive = {kind: _best(likes) for kind, likes in by_kind.items() if any(one.live for one in likes)}
+    models: dict[tuple[object, ...], float] = {}
+    for kind, rate in alive.items():
+        for layer in (kind.layer, None):
+            models[(*kind.model, layer)] = max(rate or 0.0, models.get((*kind.model, layer), 0.0))
+    hardware = any(not kind.software for kind in by_kind)
+    speeds: dict[Kind, float | None] = {}
+    for kind, likes in by_kind.items():
+        if kind in alive:
+            speeds[kind] = alive[kind]
+        elif kind.software and hardware:
+            speeds[kind] = 0.0
+        else:
+            known = [one.capacity for one in likes if one.capacity is not None]
+            speeds[kind] = models.get((*kind.model, kind.layer)) or max(known, default=None)
+    return speeds
+
+
+def _best(likes: Iterable[Member]) -> float | None:
+    return max((rate for one in likes if (rate := one.rate) is not None), default=None)
+
+
+def _with_roles(
+    members: list[Member],
+    by_kind: Mapping[Kind, tuple[Member, ...]],
+    speeds: Mapping[Kind, float | None],
+    layer: str | None,
+) -> list[Member]:
+    up = {one.card for one in members if one.live}
+    competing = [
+        kind
+        for kind, likes in by_kind.items()
+        if fits(kind, layer) and not all(_stands_aside(one, up) for one in likes)
+    ]
+    top = max((rate for kind in competing if (rate := speeds[kind]) is not None), default=0.0)
+    rails = {kind for kind in competing if (rate := speeds[kind]) is None or rate >= top}
+    carried = {one.card for one in members if one.kind in rails and one.sound}
+    alive = {kind for kind in rails if any(one.live for one in by_kind[kind])}
+    models = {kind.model for kind in alive}
+
+    def role(one: Member) -> Role:
+        if one.kind not in rails:
+            return Role.SPARE if _stands_aside(one, up) else Role.FRONT_END
+        if one.sound:
+            return Role.RAIL
+        if one.card in carried:
+            return Role.SPARE
+        return Role.RAIL if one.live or one.kind in alive or one.kind.model not in models else Role.SPARE
+
+    return [replace(one, role=role(one)) for one in members]
+
+
+def _stands_aside(one: Member, up: set[str]) -> bool:
+    """Whether it is down and another port of its card is up."""
+    return not one.live and not one.leg and one.card in up

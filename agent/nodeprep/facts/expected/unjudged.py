@@ -1,0 +1,103 @@
+"""What nothing on a node can judge, for the header of a report: all alike, or nobody's port (docs/adr/0030)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.expected.kinds import Member, Role
+from nodeprep.facts.expected.soundness import INFINIBAND, RUNNING, NetdevIndex
+from nodeprep.facts.machine.pci import Pci, PciDevice
+from nodeprep.shown import field_of
+
+NOTHING_SAYS = "nothing here says what they should"
+
+
+def told(expected: Expected, pci: Pci | None, netdevs: NetdevIndex) -> Iterator[str]:
+    """One sentence for each thing. Where a rail is down, it may have been the good one: then the others are named."""
+    if not expected.by_kind:
+        return
+    nics = {nic.address: nic for nic in (pci.nics if pci else ())}
+    alike: dict[tuple[str, str], list[Member]] = {}
+    for likes in expected.kinds.by_kind.values():
+        judged = [one for one in likes if one.role is Role.RAIL]
+        what = "rails"
+        if not judged and any(one.leg and not one.live for one in likes):
+            judged, what = (
+                list(likes),
+                "front-end ports",
+            )  # a leg that is down is its bond's: no mixture names the others
+        for shows in _shown([one for one in judged if one.live], expected, nics, netdevs):
+            alike.setdefault((what, shows), []).extend(judged)
+    for (what, shows), members in alike.items():
+        if len(members) > 1:
+            yield f"{_all_of(members, what)} {shows}; {NOTHING_SAYS}"
+    for role, what in ((Role.SPARE, "spare"), (Role.FRONT_END, "front-end")):
+        down = [one for one in expected.kinds.members if one.role is role and _is_nobodys(one, expected)]
+        if down:
+            models = {one.kind.model for one in down}
+            up = [one for one in expected.kinds.members if one.live and one.role is not Role.RAIL]
+            up = [one for one in up if one.kind.model in models]
+            beside = f"; up: {_names(up)}" if up else ""
+            yield f"{len(down)} {what} port{'' if len(down) == 1 else 's'} down: {_names(down)}{beside}"
+    yield from _ipoib(expected, netdevs)
+
+
+def _all_of(members: list[Member], what: str) -> str:
+    live = [one for one in members if one.live]
+    if len(live) == len(members):
+        return f"all {len(members)} {what}"
+    return f"all {len(live)} {what} that are up ({_names(live)})"
+
+
+def _names(members: list[Member]) -> str:
+    return ", ".join(one.name for one in members)
+
+
+def _is_nobodys(one: Member, expected: Expected) -> bool:
+    """Whether it is down, as all of its kind are, and nobody asks for it."""
+    likes = [like for like in expected.kinds.likes(one) if not like.leg]
+    return not one.leg and expected.of_key(one.key) is None and not any(like.live for like in likes)
+
+
+def _shown(live: list[Member], expected: Expected, nics: dict[str, PciDevice], netdevs: NetdevIndex) -> Iterator[str]:
+    """What live ports of one kind show, all of them the same."""
+    rate = _same(live, lambda one: one.rate)
+    if rate is not None and expected.counted_rate is None:
+        yield f"run at {rate:g} Gb/s"
+    ethernet = bool(live) and live[0].kind.layer != INFINIBAND
+    mtu = _same(live, lambda one: _mtu(one, netdevs)) if ethernet else None
+    width = _same(live, lambda one: _number(nics.get(one.place), "width"))
+    speed = _same(live, lambda one: _number(nics.get(one.place), "speed"))
+    parts = [f"MTU {mtu:g}" if mtu else "", f"PCIe x{width:g} at {speed:g} GT/s" if width and speed else ""]
+    if any(parts):
+        yield f"have {' and '.join(filter(None, parts))}"
+
+
+def _same(members: list[Member], value: Callable[[Member], float | None]) -> float | None:
+    """What all of them show, None where they differ or one does not show it."""
+    values = {value(one) for one in members}
+    return values.pop() if len(values) == 1 else None
+
+
+def _mtu(one: Member, netdevs: NetdevIndex) -> float | None:
+    link = netdevs.under(one.port) if one.port is not None else None
+    mtu = field_of(link, "mtu") if link is not None else None
+    return mtu if isinstance(mtu, int) else None
+
+
+def _number(nic: PciDevice | None, name: str) -> float | None:
+    value = field_of(nic, name) if nic is not None else None
+    return value if isinstance(value, int | float) else None
+
+
+def _ipoib(expected: Expected, netdevs: NetdevIndex) -> Iterator[str]:
+    """InfiniBand rails whose IPoIB interfaces are all down: the rails carry verbs without them."""
+    links = [
+        link
+        for one in expected.kinds.rails
+        if one.port is not None and one.kind.layer == INFINIBAND and (link := netdevs.under(one.port)) is not None
+    ]
+    down = [link.name for link in links if field_of(link, "operstate") not in RUNNING]
+    if down and len(down) == len(links):
+        yield f"the IPoIB interfaces of all {len(down)} rails that have one are down: {', '.join(down)}"
