@@ -54,7 +54,7 @@ def verdict(nic: PciDevice, of_likes: LinkWish, seen: Seen) -> Verdict | None:
     carries = pcie.bandwidth(nic.width, nic.speed)
     rate = port_rate(nic, seen)
     # A part that is not shown is taken for the best that it can be.
-    most = bandwidth(nic.width or nic.max_width, nic.speed or nic.max_speed)
+    most = pcie.bandwidth(nic.width or nic.max_width, nic.speed or nic.max_speed)
     too_slow = most is not None and most < rate
     shows = f"{nic.label} has {link(nic.width, nic.speed)}" + (f", {carries:.4g} Gb/s" if carries else "")
     if missed := wish.missed_by(nic):

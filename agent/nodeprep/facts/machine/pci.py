@@ -38,8 +38,11 @@ NVIDIA = "10de"
 AUXILIARY = Pattern(r"\.(rdma|roce|iwarp|ib)\.\d+$")  # names of RDMA auxiliary devices, any driver (modules.alias)
 UNNAMED = "unnamed"  # a driver is bound, and a copy lost its name
 ID = Pattern(r"0x[0-9a-f]{4}")
-# pci_uevent (drivers/pci/pci-driver.c): ids and class once more.
-MODALIAS = Pattern(r"pci:v0000([0-9A-F]{4})d0000([0-9A-F]{4})sv[0-9A-F]+sd[0-9A-F]+bc([0-9A-F]{2})sc([0-9A-F]{2})i.*")
+# pci_uevent (drivers/pci/pci-driver.c): ids, the board's ids and class once more.
+MODALIAS = Pattern(
+    r"pci:v0000([0-9A-F]{4})d0000([0-9A-F]{4})sv(?:0000)?([0-9A-F]+)sd(?:0000)?([0-9A-F]+)"
+    r"bc([0-9A-F]{2})sc([0-9A-F]{2})i.*"
+)
 SPEEDS = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0)  # GT/s (pci_speed_string, drivers/pci/probe.c); each new one is the double
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)  # enum pcie_link_width (include/linux/pci.h)
 POWER_STATES = ("error", "D0", "D1", "D2", "D3hot", "D3cold", "unknown")  # pci_power_names (drivers/pci/pci.c)
@@ -226,7 +229,7 @@ def _device(files: Files, address: str) -> PciDevice | None:
         auxiliaries=_auxiliaries(files, here),
         rdma=_children(files, f"{here}/infiniband"),
         netdevs=_netdevs(files, here),
-        subsystem=guarded(_id(files.text(f"{here}/subsystem_vendor"), files.text(f"{here}/subsystem_device"))),
+        subsystem=guarded(_subsystem(files, here)),
     )
 
 
@@ -240,7 +243,7 @@ def class_of(files: Files, device: str) -> str:
     told = _uevent(files, device, "PCI_CLASS")
     alias = "" if told else files.text(f"{device}/modalias")
     match = MODALIAS.fullmatch(alias) if isinstance(alias, str) else None
-    return f"{match[3]}{match[4]}00".lower() if match else told.lower().zfill(6)
+    return f"{match[5]}{match[6]}00".lower() if match else told.lower().zfill(6)
 
 
 def driver_of(files: Files, device: str) -> str | None:
@@ -280,13 +283,22 @@ def slot_in(uevent: str | None | Unreadable) -> str:
 
 def id_of(files: Files, here: str) -> str | Unreadable:
     """Vendor and device of a function, such as "15b3:1021": from their files, else from the modalias; "" for none."""
-    vendor, device = (_id_part(files, f"{here}/{part}") for part in ("vendor", "device"))
+    return _pair(files, here, "", 1)
+
+
+def _subsystem(files: Files, here: str) -> str | Unreadable:
+    """Vendor and device of its board, as `id_of`."""
+    return _pair(files, here, "subsystem_", 3)
+
+
+def _pair(files: Files, here: str, prefix: str, group: int) -> str | Unreadable:
+    vendor, device = (_id_part(files, f"{here}/{prefix}{part}") for part in ("vendor", "device"))
     if isinstance(vendor, str) and isinstance(device, str):
         return f"{vendor.removeprefix('0x')}:{device.removeprefix('0x')}"
     alias = files.text(f"{here}/modalias")
     match = MODALIAS.fullmatch(alias) if isinstance(alias, str) else None
     if match:
-        return f"{match[1]}:{match[2]}".lower()
+        return ":".join(part.zfill(4) for part in match.group(group, group + 1)).lower()
     return next((one for one in (vendor, device) if isinstance(one, Unreadable)), "")
 
 
