@@ -12,7 +12,7 @@ import pytest
 
 from nodeprep import check_round, checks, job_profile
 from nodeprep.config import profile_files
-from nodeprep.facts.expected import profile_capture, soundness, suited, unjudged
+from nodeprep.facts.expected import profile_capture, suited, unjudged
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.machine.system import System
@@ -75,7 +75,7 @@ def judged(machine: Machine, profile: Profile | None) -> Judgement:
     counted = [one for one in findings if one.counts]
     code = 3 if any(one.status is Status.UNKNOWN and one.severity is Severity.GATE for one in counted) else 0
     code = 1 if any(one.status is Status.FAIL for one in counted) else code
-    notes = list(unjudged.told(expected, look.get(Pci), soundness.indexed(look.get(Links))))
+    notes = list(unjudged.told(expected, look.get(Pci), look.get(Links)))
     bad = [one for one in findings if one.status not in (Status.OK, Status.ABSENT)]
     counts = [note.partition("; up: ")[0] for note in notes if " down: " in note]
     blamed = [*(one.subject.place for one in bad), *counts]

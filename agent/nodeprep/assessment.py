@@ -9,7 +9,7 @@ from nodeprep.agent_state import AgentState
 from nodeprep.checks import CHECKS
 from nodeprep.config import waiver_rules, wants
 from nodeprep.config.configuration import Settings
-from nodeprep.facts.expected import soundness, unjudged
+from nodeprep.facts.expected import unjudged
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.machine.system import System
 from nodeprep.facts.network.links import Links
@@ -201,7 +201,7 @@ def unjudged_here(facts: Mapping[type, object], profile: Profile) -> Iterator[st
     look = Look(0.0, live=True, facts=facts)
     expected = check_round.expect(look, profile)
     if not isinstance(expected, Unreadable):
-        yield from unjudged.told(expected, look.get(Pci), soundness.indexed(look.get(Links)))
+        yield from unjudged.told(expected, look.get(Pci), look.get(Links))
 
 
 def _text(thing: object, name: str) -> str:

@@ -11,7 +11,7 @@ from nodeprep.facts.machine import pcie
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.machine.system import System
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, grouped
 from nodeprep.shown import field_of
 from nodeprep.values import Value
 
@@ -38,10 +38,8 @@ NO_WISH = LinkWish(None, None)
 def judge(seen: Seen) -> Iterator[Verdict]:
     # A virtual function does not show a link of its own.
     nics = [nic for nic in seen[Pci].nics if not nic.virtual_function]
-    likes: dict[tuple[Any, ...], list[PciDevice]] = {}
-    for nic in nics:
-        likes.setdefault(kind(nic, seen[Expected]), []).append(nic)
-    bests = {alike: LinkWish(best(found, "width"), best(found, "speed")) for alike, found in likes.items()}
+    kinds = grouped(nics, lambda nic: kind(nic, seen[Expected]))
+    bests = {alike: LinkWish(best(likes, "width"), best(likes, "speed")) for alike, likes in kinds.items()}
     yield from seen.each(nics, lambda nic: verdict(nic, bests[kind(nic, seen[Expected])], seen))
 
 
@@ -87,7 +85,7 @@ def kind(nic: PciDevice, expected: Expected) -> tuple[Any, ...]:
     return (*(field_of(nic, name) for name in ("id", "subsystem", "max_width", "max_speed")), alike)
 
 
-def best(likes: list[PciDevice], field: str) -> Expectancy[Any] | None:
+def best(likes: tuple[PciDevice, ...], field: str) -> Expectancy[Any] | None:
     """One good member of a kind shows what the others could have."""
     values = [(value, one) for one in likes if isinstance(value := field_of(one, field), int | float)]
     if len(values) < 2:
@@ -101,7 +99,7 @@ def best(likes: list[PciDevice], field: str) -> Expectancy[Any] | None:
 def port_rate(nic: PciDevice, seen: Seen) -> float:
     """Gb/s of the fastest of its ports. Not the sum: two ports of a board need not be full at once."""
     expected = seen[Expected]
-    ports = [port for port in seen[Rdma].ports if port.bdf == nic.address and is_own(port, nic)]
+    ports = [port for port in seen[Rdma].ports_at(nic.address) if is_own(port, nic)]
     wanted = [want.value for port in ports if (want := expected.rate(port)) is not None]
     return max([*wanted, *(port.rate for port in ports if inventory.is_active(port))], default=0.0)
 

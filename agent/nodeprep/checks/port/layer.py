@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from nodeprep.facts.expected import kinds
 from nodeprep.facts.expected.inventory import Expected
-from nodeprep.facts.expected.kinds import Member, Role
+from nodeprep.facts.expected.kinds import Kind, Member, Role
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.values import Value
 
 PEERS = 4  # ports of one model; with fewer, one that is up and differs may be meant to
 OTHER_MODE = (
@@ -17,12 +18,37 @@ OTHER_MODE = (
 )
 
 
+Place = tuple[object, int, int]  # model, function and number
+
+
+class Model(Value):
+    """What the `count` ports of one model and place on their cards speak.
+
+    `right` is what they should, `having` the names of those that do, and `used` whether rails are among them.
+    """
+
+    count: int
+    right: str
+    having: str
+    used: bool
+
+    @classmethod
+    def of(cls, camps: Mapping[str | None, list[Member]], wanted: str | None) -> Model:
+        """`wanted` is what the profile asks for; else the camp with most live ports is right."""
+        known = {layer: camp for layer, camp in camps.items() if layer is not None}
+        used = {layer for layer, camp in known.items() if any(one.role is Role.RAIL for one in camp)}
+        right = wanted if wanted in used else max(known, key=lambda one: rank(known[one]), default="")
+        having = kinds.names(known.get(right, ()))
+        return cls(sum(map(len, camps.values())), right or "", having, right in used)
+
+
 def judge(seen: Seen) -> Iterator[Verdict]:
     expected = seen[Expected]
-    yield from seen.each(seen[Rdma].ports, lambda port: verdict(port, expected))
+    models = of_models(expected) if expected.by_kind else {}
+    yield from seen.each(seen[Rdma].ports, lambda port: verdict(port, models, expected))
 
 
-def verdict(port: Port, expected: Expected) -> Verdict | None:
+def verdict(port: Port, models: Mapping[Place, Model], expected: Expected) -> Verdict | None:
     if expected.of(port) is None and isinstance(raw(port)["layer"], Unreadable):
         return None
     shows = f"{port.where} speaks {port.layer}"
@@ -33,33 +59,33 @@ def verdict(port: Port, expected: Expected) -> Verdict | None:
         )
         return Verdict(port.subject, Status.FAIL, "WrongLayer", message, observed=port.layer, expected=wanted.value)
     member = expected.kinds.of(port) if wanted is None and expected.by_kind else None
-    odd = of_its_model(port, member, expected) if member is not None else None
+    odd = of_its_model(port, member, models[place(member.kind)], expected) if member is not None else None
     return odd or Verdict(
         port.subject, Status.OK, "Layer", shows, observed=port.layer, expected=wanted.value if wanted else ""
     )
 
 
-def of_its_model(port: Port, member: Member, expected: Expected) -> Verdict | None:
+def of_models(expected: Expected) -> dict[Place, Model]:
+    """The ports of one model, function and number by what they speak."""
+    camps: dict[Place, dict[str | None, list[Member]]] = {}
+    for kind, likes in expected.kinds.by_kind.items():
+        camps.setdefault(place(kind), {}).setdefault(kind.layer, []).extend(likes)
+    return {one: Model.of(found, expected.counted_layer) for one, found in camps.items()}
+
+
+def of_its_model(port: Port, member: Member, model: Model, expected: Expected) -> Verdict | None:
     """A port that speaks another layer than the others of its model: FAIL if its card is dead by it."""
-    found, mine = expected.kinds, member.kind
-    place = (mine.model, mine.function, mine.number)
-    models = [one for one in found.by_kind if (one.model, one.function, one.number) == place]
-    camps: dict[str, list[Member]] = {}
-    for kind in models:
-        if kind.layer is not None:
-            camps.setdefault(kind.layer, []).extend(found.by_kind[kind])
-    used = {layer for layer, camp in camps.items() if any(one.role is Role.RAIL for one in camp)}
-    said = expected.counted_layer
-    right = said if said in used else max(camps, key=lambda one: rank(camps[one]))
-    dead = not any(one.live for one in found.members if one.card == member.card)
-    few = sum(len(found.by_kind[kind]) for kind in models) < PEERS
-    if port.layer == right or not mine.hardware or mine.software or (few and not dead):
+    dead = member.card not in expected.kinds.live_cards
+    few = model.count < PEERS
+    if port.layer == model.right or not member.kind.hardware or member.kind.software or (few and not dead):
         return None
-    message = (
-        f"{port.where} speaks {port.layer}; of its model {kinds.names(camps[right])} speak {right}: in the wrong mode?"
-    )
-    status = Status.FAIL if dead and right in used else Status.WARN
-    return Verdict(port.subject, status, "OddLayer", message, observed=port.layer, expected=right)
+    message = f"{port.where} speaks {port.layer}; of its model {model.having} speak {model.right}: in the wrong mode?"
+    status = Status.FAIL if dead and model.used else Status.WARN
+    return Verdict(port.subject, status, "OddLayer", message, observed=port.layer, expected=model.right)
+
+
+def place(kind: Kind) -> Place:
+    return (kind.model, kind.function, kind.number)
 
 
 def rank(camp: list[Member]) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma import payload
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.shown import field_of
 from nodeprep.values import Value
 
 ETHERNET = "Ethernet"
@@ -39,7 +40,8 @@ class Want(Value):
 def judge(seen: Seen) -> Iterator[Verdict]:
     expected = seen[Expected]
     ports = [port for port in seen[Rdma].ports if is_judged(port, expected)]
-    yield from seen.each(ports, lambda port: verdict(port, seen))
+    bests = expected.bests(lambda member: mtu_of(member, seen[Links]))
+    yield from seen.each(ports, lambda port: verdict(port, bests.get(port.subject.key), seen))
     judged = {link.name for port in ports if (link := seen[Links].under(port.netdev, port.bdf)) is not None}
     yield from seen.each(expected.bonds, lambda bond: None if bond.now in judged else of_bond(bond, seen))
 
@@ -52,14 +54,14 @@ def is_judged(port: Port, expected: Expected) -> bool:
     return member is not None and member.live
 
 
-def verdict(port: Port, seen: Seen) -> Verdict | None:
+def verdict(port: Port, best: Expectancy[int] | None, seen: Seen) -> Verdict | None:
     link = seen[Links].under(port.netdev, port.bdf)
     if port.layer != ETHERNET or link is None or not is_recorded(link):
         return None
     shows = f"{port.where}: MTU of {link.name} is {payload.shown(link.mtu, port, seen[Rdma])}"
     if seen[Want].exactly:
         return exact(port, link, shows, seen)
-    wanted = asked(port, link, seen)
+    wanted = asked(port, link, best, seen)
     if wanted is None:
         return Verdict(port.subject, Status.OK, "NothingExpected", shows, observed=str(link.mtu))
     right = link.mtu >= wanted.value
@@ -119,7 +121,7 @@ def is_recorded(link: Link) -> bool:
     return not (isinstance(mtu, Unreadable) and mtu.not_recorded)
 
 
-def asked(port: Port, link: Link, seen: Seen) -> Expectancy[int] | None:
+def asked(port: Port, link: Link, best: Expectancy[int] | None, seen: Seen) -> Expectancy[int] | None:
     """What the profile states, or an operator's number; else the best of the like rails."""
     expected, want = seen[Expected], seen[Want]
     stated = expected.port(port, lambda one: one.mtu)
@@ -127,16 +129,15 @@ def asked(port: Port, link: Link, seen: Seen) -> Expectancy[int] | None:
         return stated
     if want.at_least != Want().at_least:
         return Expectancy(want.at_least, "port.mtu at-least", firm=True)
-    by_likes = expected.best(port, lambda like: mtu_of(like, seen[Links]))
     if not expected.is_firm(port):
-        return by_likes
+        return best
     least = Expectancy(want.at_least, "default (port.mtu at-least)", firm=True)
-    return by_likes if by_likes is not None and link.mtu >= least.value else least
+    return best if best is not None and link.mtu >= least.value else least
 
 
 def mtu_of(member: Member, links: Links) -> int | None:
     link = links.under(member.port.netdev, member.port.bdf) if member.port is not None else None
-    mtu = raw(link)["mtu"] if link is not None else None
+    mtu = field_of(link, "mtu") if link is not None else None
     return mtu if isinstance(mtu, int) else None
 
 

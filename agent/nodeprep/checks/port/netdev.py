@@ -85,11 +85,11 @@ def ipoib(port: Port, seen: Seen) -> Verdict | None:
     member = expected.kinds.of(port) if expected.by_kind else None
     if link is None or member is None or link.operstate in RUNNING:
         return None
-    running = [one.name for one in expected.kinds.likes(member) if runs(one, seen[Links])]
-    if not running:
+    running = next((one.name for one in expected.kinds.likes(member) if runs(one, seen[Links])), None)
+    if running is None:
         return None
     shows = f"IPoIB interface {link.name} of {port.where} is {link.operstate}"
-    shows += f", while {len(running)} of its kind have theirs up, {running[0]} among them"
+    shows += f", while others of its kind have theirs up, {running} among them"
     return Verdict(port.subject, Status.WARN, "IpoibDown", shows, None, link.operstate, "up")
 
 

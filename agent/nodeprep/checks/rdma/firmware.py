@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated
 
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.rdma.rdma import Rdma, RdmaDevice
-from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, grouped
+from nodeprep.shown import field_of
 from nodeprep.values import Value
+
+NAMED = 16  # devices of a camp in a message
 
 
 class Want(Value):
@@ -30,21 +33,22 @@ class Want(Value):
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     devices, expected, allowed = seen[Rdma].devices, seen[Expected], seen[Want].allowed
-    yield from seen.each(devices, lambda device: verdict(device, devices, expected, allowed))
+    boards = {board: camps(likes) for board, likes in grouped(devices, board_of).items()}
+    yield from seen.each(devices, lambda device: verdict(device, boards[board_of(device)], expected, allowed))
 
 
 def verdict(
-    device: RdmaDevice, devices: tuple[RdmaDevice, ...], expected: Expected, allowed: tuple[str, ...]
+    device: RdmaDevice, of_board: Mapping[str, list[str]], expected: Expected, allowed: tuple[str, ...]
 ) -> Verdict | None:
     board, version = device.board, device.firmware
     if not board or not version:
         return None  # software has no firmware, and cloud drivers that show no board invent a version
     shows = f"{device.where} (board {board}) runs firmware {version}"
     wanted, by = wish(device, board, expected, allowed)
-    camps = camps_of(board, devices) if wanted is None else {}
-    if len(camps) > 1 and len(camps[version]) <= max(len(found) for other, found in camps.items() if other != version):
-        told = "; ".join(f"{other}: {', '.join(found)}" for other, found in sorted(camps.items()))
-        others = " or ".join(sorted(set(camps) - {version}))
+    sizes = {other: len(names) for other, names in of_board.items()} if wanted is None else {}
+    if len(sizes) > 1 and sizes[version] <= max(size for other, size in sizes.items() if other != version):
+        told = "; ".join(f"{other}: {shown(names)}" for other, names in sorted(of_board.items()))
+        others = " or ".join(sorted(set(sizes) - {version}))
         message = f"{shows}; devices with this board differ, {told}: which one is right nothing here says"
         return Verdict(device.subject, Status.WARN, "OtherFirmware", message, None, version, others)
     if wanted is None:
@@ -58,14 +62,23 @@ def verdict(
     return Verdict(device.subject, Status.WARN, "OtherFirmware", message, None, version, versions)
 
 
-def camps_of(board: str, devices: tuple[RdmaDevice, ...]) -> dict[str, list[str]]:
-    """The devices with this board by the firmware that they run. No version is the best: a mixture is told."""
-    camps: dict[str, list[str]] = {}
-    for other in devices:
-        version = raw(other)["firmware"]
-        if raw(other)["board"] == board and isinstance(version, str) and version:
-            camps.setdefault(version, []).append(other.name)
-    return camps
+def board_of(device: RdmaDevice) -> object:
+    return field_of(device, "board")
+
+
+def camps(likes: tuple[RdmaDevice, ...]) -> dict[str, list[str]]:
+    """The names of devices with one board by the firmware that they run. No version is the best: a mixture is told."""
+    found: dict[str, list[str]] = {}
+    for one in likes:
+        version = field_of(one, "firmware")
+        if isinstance(version, str) and version:
+            found.setdefault(version, []).append(one.name)
+    return found
+
+
+def shown(names: list[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def wish(

@@ -143,8 +143,7 @@ class Expected(Value):
 
     def camps(self, member: Member) -> str:
         """Who of its kind is up and who is not, "" where all are the one or the other."""
-        likes = self.kinds.likes(member)
-        up, down = [one for one in likes if one.live], [one for one in likes if not kinds.is_up(one)]
+        up, down = self.kinds.up.get(member.kind, ()), self.kinds.down.get(member.kind, ())
         if not up or not down:
             return ""
         what = "spares" if member.role is Role.SPARE else "front-end ports"
@@ -160,10 +159,9 @@ class Expected(Value):
         members = self.kinds.at(place) if self.by_kind else ()
         return not members or any(one.role is Role.RAIL or self.of_key(one.key) for one in members)
 
-    def best(self, port: Port, value: Callable[[Member], int | None]) -> Expectancy[int] | None:
-        """The largest value of its kind, and who shows it: one good member shows what the others can have."""
-        member = self.kinds.of(port) if self.by_kind else None
-        return None if member is None else _best(self.kinds.likes(member), value)
+    def bests(self, value: Callable[[Member], N | None]) -> dict[str, Expectancy[N]]:
+        """The largest value of its kind for each port, and who shows it; none where a profile names the ports."""
+        return bests(self.kinds, value) if self.by_kind else {}
 
     def rate(self, port: Port) -> Expectancy[float] | None:
         """Gb/s that this port must run at: what a profile says, and no less than the best of its kind."""
@@ -230,7 +228,7 @@ def derive(
         counted_layer=count.layer if count else None,
         counted_firm=not (count and count.suggested),
         rails=_rails(profile, found) if by_kind else {},
-        best_rates=_best_rates(found) if by_kind else {},
+        best_rates=bests(found, _rate) if by_kind else {},
         missing_devices=tuple(MissingDevice(_device(key, want), want.id, by) for key, want in places.missing_devices),
         missing_ports=tuple(
             MissingDevice(_place(key, profile, places.devices), _model(key, profile), by)
@@ -292,13 +290,17 @@ def _rails(profile: Profile, found: Kinds) -> dict[str, str]:
     return {one.key: by for one in rails}
 
 
-def _best_rates(found: Kinds) -> dict[str, Expectancy[float]]:
-    """One good member shows what its kind can do."""
-    best: dict[str, Expectancy[float]] = {}
+def bests(found: Kinds, value: Callable[[Member], N | None]) -> dict[str, Expectancy[N]]:
+    """By port, the largest value of its kind: one good member shows what the others can have."""
+    best: dict[str, Expectancy[N]] = {}
     for likes in found.by_kind.values():
-        rate = _best(likes, lambda one: one.rate)
-        best |= {one.key: rate for one in likes} if rate is not None else {}
+        most = _best(likes, value)
+        best |= {one.key: most for one in likes} if most is not None else {}
     return best
+
+
+def _rate(member: Member) -> float | None:
+    return member.rate
 
 
 def _best(likes: tuple[Member, ...], value: Callable[[Member], N | None]) -> Expectancy[N] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from nodeprep.facts.expected import soundness
@@ -99,13 +99,17 @@ class Member(Value):
 class Kinds(Value):
     """Every member by role and kind. `away` are PCI functions that are given away, and to whom.
 
-    `speeds` are Gb/s by kind, None where nothing tells.
+    `speeds` are Gb/s by kind, None where nothing tells. `up` and `down` are the two camps of each kind.
+    `live_cards` are cards of which a port is live.
     """
 
     members: tuple[Member, ...] = ()
     by_key: Mapping[str, Member] = field(default_factory=dict)
     by_place: Mapping[str, tuple[Member, ...]] = field(default_factory=dict)
     by_kind: Mapping[Kind, tuple[Member, ...]] = field(default_factory=dict)
+    up: Mapping[Kind, tuple[Member, ...]] = field(default_factory=dict)
+    down: Mapping[Kind, tuple[Member, ...]] = field(default_factory=dict)
+    live_cards: frozenset[str] = frozenset()
     speeds: Mapping[Kind, float | None] = field(default_factory=dict)
     away: Mapping[str, str] = field(default_factory=dict)
 
@@ -132,7 +136,6 @@ class NodeView(Value):
     drivers_shown: bool
     devices: Mapping[str, RdmaDevice]
     links: Links | None
-    netdevs: soundness.NetdevIndex
 
 
 def derive(
@@ -155,7 +158,6 @@ def derive(
         drivers_shown=pci is not None and pci.drivers_shown,
         devices={device.name: device for device in (rdma.devices if rdma else ())},
         links=links,
-        netdevs=soundness.indexed(links),
     )
     away = _away(view, netlink)
     ports = [port for port in (rdma.ports if rdma else ()) if _is_own(port, view)]
@@ -173,16 +175,18 @@ def derive(
         by_key={one.key: one for one in members},
         by_place={place: tuple(found) for place, found in by_place.items()},
         by_kind=_grouped(members),
+        up=_grouped(one for one in members if one.live),
+        down=_grouped(one for one in members if not is_up(one)),
+        live_cards=frozenset(one.card for one in members if one.live),
         speeds=speeds,
         away=away,
     )
 
 
-def names(members: Iterable[Member]) -> str:
+def names(members: Sequence[Member]) -> str:
     """Members as a message names them: some of them, and how many more."""
-    every = [one.name for one in members]
-    more = len(every) - NAMES_IN_MESSAGE
-    return ", ".join(every[:NAMES_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
+    more = len(members) - NAMES_IN_MESSAGE
+    return ", ".join(one.name for one in members[:NAMES_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
 
 
 def is_up(member: Member) -> bool:
@@ -206,7 +210,9 @@ def _is_own(port: Port, view: NodeView) -> bool:
 def _is_without_netdev(port: Port, view: NodeView) -> bool:
     """Whether its netdev is in another network namespace: RoCE drivers take an ACTIVE state from a netdev."""
     carries = field_of(port, "layer") == soundness.ETHERNET and soundness.is_live(port)
-    return view.netdevs.live and bool(port.bdf) and carries and view.netdevs.under(port) is None
+    links = view.links
+    shown = links is not None and links.addresses is not None  # the kernel told all of them, and no copy of files
+    return shown and carries and bool(port.bdf) and links is not None and links.under(port.netdev, port.bdf) is None
 
 
 def _away(view: NodeView, netlink: RdmaNetlink | None) -> dict[str, str]:
@@ -244,7 +250,7 @@ def _member(port: Port, view: NodeView, legs: frozenset[str], rate: float) -> Me
         kind=kind,
         port=port,
         live=soundness.is_live(port),
-        sound=soundness.is_awake(nic, device) and soundness.is_sound(port, device, view.links, view.netdevs, rate),
+        sound=soundness.is_awake(nic, device) and soundness.is_sound(port, device, view.links, rate),
         leg=port.subject.key in legs,
         capacity=_capacity(nic),
     )
@@ -258,10 +264,10 @@ def _silent(shown: list[Member], view: NodeView, away: Mapping[str, str], *, wan
     if not view.drivers_shown:
         return []
     carriers = {device.bdf for device in view.devices.values() if not isinstance(field_of(device, "parent"), str)}
-    models: dict[tuple[str, str], list[Kind]] = {}
+    models: dict[tuple[str, str], dict[Kind, None]] = {}
     for one in shown:
         if not one.kind.software and (nic := view.pci.get(one.place)) is not None and _text(nic, "id"):
-            models.setdefault(_model(nic), []).append(one.kind)
+            models.setdefault(_model(nic), {})[one.kind] = None
     lost = "" in carriers  # a copy that lost the way from device to NIC: a bound one may be its
     slots = {place.rpartition(".")[0] for place in carriers}
     found = []
@@ -270,14 +276,14 @@ def _silent(shown: list[Member], view: NodeView, away: Mapping[str, str], *, wan
             continue
         like = next((one for key, one in models.items() if _is_like(key, _model(nic))), None)
         tells = nic.offers_rdma or (wanted and carries_rdma(nic))
-        twin = nic.address.rpartition(".")[0] in slots and nic.driver is not None and may_be_bonded(nic, view.netdevs)
+        twin = nic.address.rpartition(".")[0] in slots and nic.driver is not None and may_be_bonded(nic, view.links)
         idle = any(one.driver is None for one in nic.auxiliaries)
         if (like or tells) and not (nic.driver is not None and lost) and (idle or not twin):
-            found += _ports_of(nic, like or [])
+            found += _ports_of(nic, tuple(like or ()))
     return found
 
 
-def _ports_of(nic: PciDevice, like: list[Kind]) -> list[Member]:
+def _ports_of(nic: PciDevice, like: tuple[Kind, ...]) -> list[Member]:
     slot, _, function = nic.address.rpartition(".")
     mine = int(function, 16)
     numbers = {one.number for one in like if one.function == mine} or {one.number for one in like} or {1}
@@ -305,9 +311,9 @@ def carries_rdma(nic: PciDevice) -> bool:
     return CARRIES_RDMA.match(_text(nic, "id")) is not None
 
 
-def may_be_bonded(nic: PciDevice, netdevs: soundness.NetdevIndex) -> bool:
+def may_be_bonded(nic: PciDevice, links: Links | None) -> bool:
     """Two ports of a board in a bond share one RDMA device, and the other function shows it."""
-    found = [netdevs.by_name.get(name) for name in nic.netdevs] if netdevs.by_name else []
+    found = [links.named(name) for name in nic.netdevs] if links is not None and links.links else []
     return not found or any(link is None or link.master is not None for link in found)
 
 

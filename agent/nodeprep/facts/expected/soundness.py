@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from nodeprep.facts.machine.pci import PciDevice
-from nodeprep.facts.network.links import Link, Links
+from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Gid, Port, RdmaDevice
 from nodeprep.model import Unreadable
 from nodeprep.shown import field_of
-from nodeprep.values import Value
 
 ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"
 ACTIVE, LINK_UP = "4", "5"  # enum ib_port_state, ib_port_phys_state (include/rdma/ib_verbs.h)
@@ -15,36 +14,6 @@ POWERED_OFF = "D3cold"  # Documentation/power/pci.rst: no power, so no driver ca
 ZERO_GUID = "0000:0000:0000:0000"
 IWARP = "4"  # RDMA_NODE_RNIC (include/rdma/ib_verbs.h): its one GID is made of its MAC
 RUNNING = ("up", "unknown")  # IF_OPER_UNKNOWN is what drivers show that do not track it (include/uapi/linux/if.h)
-
-
-class NetdevIndex(Value):
-    """Interfaces by name and by PCI function. `live` is whether the kernel told them, and not a copy of files."""
-
-    by_name: dict[str, Link]
-    by_function: dict[str, list[Link]]
-    live: bool
-
-    def under(self, port: Port) -> Link | None:
-        """As `Links.under`, for many ports."""
-        if port.netdev is not None:
-            return self.by_name.get(port.netdev)
-        here = self.by_function.get(port.bdf, []) if port.bdf else []
-        return here[0] if len(here) == 1 else None
-
-    def bond_of(self, port: Port) -> Link | None:
-        """As `Links.bond_of`, for many ports."""
-        one = self.under(port)
-        above = self.by_name.get(one.master or "") if one and not one.is_bond else one
-        return above if above and above.is_bond else None
-
-
-def indexed(links: Links | None) -> NetdevIndex:
-    by_name: dict[str, Link] = {}
-    by_function: dict[str, list[Link]] = {}
-    for link in links.links if links else ():
-        by_name.setdefault(link.name, link)
-        by_function.setdefault(link.bdf, []).append(link)
-    return NetdevIndex(by_name, by_function, live=links is not None and links.addresses is not None)
 
 
 def is_live(port: Port) -> bool:
@@ -61,7 +30,7 @@ def is_awake(nic: PciDevice | None, device: RdmaDevice | None) -> bool:
     return not gone and (device is None or field_of(device, "node_guid") != ZERO_GUID)
 
 
-def is_sound(port: Port, device: RdmaDevice | None, links: Links | None, netdevs: NetdevIndex, rate: float) -> bool:
+def is_sound(port: Port, device: RdmaDevice | None, links: Links | None, rate: float) -> bool:
     """Live, and nothing that can be read is amiss that would close a gate. `rate` is Gb/s that a profile asks for."""
     layer, runs_at = field_of(port, "layer"), field_of(port, "rate")
     if not is_live(port) or (isinstance(runs_at, float) and runs_at < rate):
@@ -71,12 +40,13 @@ def is_sound(port: Port, device: RdmaDevice | None, links: Links | None, netdevs
         return not any(isinstance(lid, str) and not int(lid, 16) for lid in lids)
     if layer != ETHERNET:
         return True
-    link = netdevs.under(port)
+    link = links.under(port.netdev, port.bdf) if links else None
     operstate = field_of(link, "operstate") if link else "unknown"
     if isinstance(operstate, str) and operstate not in RUNNING:
         return False
     iwarp = device is not None and str(field_of(device, "node_type")).startswith(IWARP)
-    if iwarp or port.gids is None or netdevs.bond_of(port) is not None:
+    bonded = links is not None and links.bond_of(port.netdev, port.bdf) is not None
+    if iwarp or port.gids is None or bonded:
         return True
     return any(not gid.readable or (gid.routable and is_fresh(gid, port, links)) for gid in port.gids)
 
@@ -86,7 +56,8 @@ def is_fresh(gid: Gid, port: Port, links: Links | None) -> bool:
     link = links.named(gid.netdev or port.netdev) if links else None
     if links is None or link is None or links.addresses is None:
         return True
-    there = [address.address for address in links.addresses if address.netdev in (link.name, link.master)]
+    names = {link.name, link.master} - {None}
+    there = [one.address for name in names for one in links.on(name or "") or ()]
     return gid.address in there or gid.value in map(eight_groups, there)
 
 

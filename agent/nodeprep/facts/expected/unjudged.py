@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator
 
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.expected.kinds import Member, Role
-from nodeprep.facts.expected.soundness import INFINIBAND, RUNNING, NetdevIndex
+from nodeprep.facts.expected.soundness import INFINIBAND, RUNNING
 from nodeprep.facts.machine.pci import Pci, PciDevice
+from nodeprep.facts.network.links import Link, Links
 from nodeprep.shown import field_of
 
 NOTHING_SAYS = "nothing here says what they should"
 
 
-def told(expected: Expected, pci: Pci | None, netdevs: NetdevIndex) -> Iterator[str]:
+def told(expected: Expected, pci: Pci | None, links: Links | None) -> Iterator[str]:
     """One sentence for each thing. Where a rail is down, it may have been the good one: then the others are named."""
     if not expected.by_kind:
         return
@@ -27,7 +28,7 @@ def told(expected: Expected, pci: Pci | None, netdevs: NetdevIndex) -> Iterator[
                 list(likes),
                 "front-end ports",
             )  # a leg that is down is its bond's: no mixture names the others
-        for shows in _shown([one for one in judged if one.live], expected, nics, netdevs):
+        for shows in _shown([one for one in judged if one.live], expected, nics, links):
             alike.setdefault((what, shows), []).extend(judged)
     for (what, shows), members in alike.items():
         if len(members) > 1:
@@ -40,7 +41,7 @@ def told(expected: Expected, pci: Pci | None, netdevs: NetdevIndex) -> Iterator[
             up = [one for one in up if one.kind.model in models]
             beside = f"; up: {_names(up)}" if up else ""
             yield f"{len(down)} {what} port{'' if len(down) == 1 else 's'} down: {_names(down)}{beside}"
-    yield from _ipoib(expected, netdevs)
+    yield from _ipoib(expected, links)
 
 
 def _all_of(members: list[Member], what: str) -> str:
@@ -56,17 +57,17 @@ def _names(members: list[Member]) -> str:
 
 def _is_nobodys(one: Member, expected: Expected) -> bool:
     """Whether it is down, as all of its kind are, and nobody asks for it."""
-    likes = [like for like in expected.kinds.likes(one) if not like.leg]
-    return not one.leg and expected.of_key(one.key) is None and not any(like.live for like in likes)
+    up = expected.kinds.up.get(one.kind, ())
+    return not one.leg and expected.of_key(one.key) is None and all(like.leg for like in up)
 
 
-def _shown(live: list[Member], expected: Expected, nics: dict[str, PciDevice], netdevs: NetdevIndex) -> Iterator[str]:
+def _shown(live: list[Member], expected: Expected, nics: dict[str, PciDevice], links: Links | None) -> Iterator[str]:
     """What live ports of one kind show, all of them the same."""
     rate = _same(live, lambda one: one.rate)
     if rate is not None and expected.counted_rate is None:
         yield f"run at {rate:g} Gb/s"
     ethernet = bool(live) and live[0].kind.layer != INFINIBAND
-    mtu = _same(live, lambda one: _mtu(one, netdevs)) if ethernet else None
+    mtu = _same(live, lambda one: _mtu(one, links)) if ethernet else None
     width = _same(live, lambda one: _number(nics.get(one.place), "width"))
     speed = _same(live, lambda one: _number(nics.get(one.place), "speed"))
     parts = [f"MTU {mtu:g}" if mtu else "", f"PCIe x{width:g} at {speed:g} GT/s" if width and speed else ""]
@@ -80,10 +81,14 @@ def _same(members: list[Member], value: Callable[[Member], float | None]) -> flo
     return values.pop() if len(values) == 1 else None
 
 
-def _mtu(one: Member, netdevs: NetdevIndex) -> float | None:
-    link = netdevs.under(one.port) if one.port is not None else None
+def _mtu(one: Member, links: Links | None) -> float | None:
+    link = _under(one, links)
     mtu = field_of(link, "mtu") if link is not None else None
     return mtu if isinstance(mtu, int) else None
+
+
+def _under(one: Member, links: Links | None) -> Link | None:
+    return links.under(one.port.netdev, one.port.bdf) if links is not None and one.port is not None else None
 
 
 def _number(nic: PciDevice | None, name: str) -> float | None:
@@ -91,13 +96,10 @@ def _number(nic: PciDevice | None, name: str) -> float | None:
     return value if isinstance(value, int | float) else None
 
 
-def _ipoib(expected: Expected, netdevs: NetdevIndex) -> Iterator[str]:
+def _ipoib(expected: Expected, links: Links | None) -> Iterator[str]:
     """InfiniBand rails whose IPoIB interfaces are all down: the rails carry verbs without them."""
-    links = [
-        link
-        for one in expected.kinds.rails
-        if one.port is not None and one.kind.layer == INFINIBAND and (link := netdevs.under(one.port)) is not None
-    ]
-    down = [link.name for link in links if field_of(link, "operstate") not in RUNNING]
-    if down and len(down) == len(links):
+    rails = [one for one in expected.kinds.rails if one.kind.layer == INFINIBAND]
+    theirs = [link for one in rails if (link := _under(one, links)) is not None]
+    down = [link.name for link in theirs if field_of(link, "operstate") not in RUNNING]
+    if down and len(down) == len(theirs):
         yield f"the IPoIB interfaces of all {len(down)} rails that have one are down: {', '.join(down)}"
