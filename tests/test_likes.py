@@ -12,6 +12,7 @@ from nodeprep import check_round, facts, profile_selection
 from nodeprep.checks import CHECKS
 from nodeprep.config.configuration import Settings
 from nodeprep.doors.node_host import Host
+from nodeprep.facts.expected.kinds import Role
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
@@ -90,9 +91,17 @@ def held_against_likes(look: Look, worse: Worse) -> Iterator[tuple[str, str, str
     healthy = warnings(look)
     all_bad = {(check, reason) for check, _, reason in warnings(with_worse(look, worse, {*range(count)}))}
     for index in range(count):
-        for check, place, reason in warnings(with_worse(look, worse, {index})) - healthy:
-            if (check, reason) not in all_bad:
+        one_bad = with_worse(look, worse, {index})
+        for check, place, reason in warnings(one_bad) - healthy:
+            if (check, reason) not in all_bad and (declared(check, reason) or not is_of_a_spare(one_bad, place)):
                 yield check, place, reason
+
+
+def is_of_a_spare(look: Look, place: str) -> bool:
+    """Whether the fault only warns because another port of the card stands in: its likes say nothing of it."""
+    expected = check_round.expect(look, profile_selection.select(Settings(), look).profile)
+    assert not isinstance(expected, Unreadable)
+    return any(one.role is Role.SPARE for one in expected.kinds.at(place))
 
 
 @pytest.mark.parametrize("node", NODES)

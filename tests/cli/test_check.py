@@ -157,10 +157,11 @@ def test_a_node_of_which_nobody_knows_the_profile_is_unknown(tmp_path: Path) -> 
 
 SELECTIONS = [
     # options                        exit  first line
-    (("--only", "port.state"), 0, "PASSED: 1 of 1 selected"),
+    (("--only", "port.rate"), 0, "PASSED: 1 of 1 selected"),
+    (("--only", "port.state"), 0, "PASSED: 0 of 1 selected, 1 warning"),
     (("--only", "klog.nic"), 3, "NOT JUDGED: 0 of 1 selected: 1 check needs a live node"),
-    (("--only", "klog.nic,port.state"), 0, "PASSED: 1 of 2 selected, 1 check needs a live node"),
-    (("--only", "klog.nic,port.state", "--strict"), 3, "UNKNOWN: "),
+    (("--only", "klog.nic,port.rate"), 0, "PASSED: 1 of 2 selected, 1 check needs a live node"),
+    (("--only", "klog.nic,port.rate", "--strict"), 3, "UNKNOWN: "),
     (("--only", "eni"), 0, "NOT JUDGED: 0 of 12 selected: 12 checks found nothing here to judge"),
     (("--skip", "port.state"), 0, "PASSED: "),
 ]

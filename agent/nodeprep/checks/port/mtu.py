@@ -14,7 +14,6 @@ from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma import payload
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
-from nodeprep.shown import field_of
 from nodeprep.values import Value
 
 ETHERNET = "Ethernet"
@@ -137,7 +136,7 @@ def asked(port: Port, link: Link, best: Expectancy[int] | None, seen: Seen) -> E
 
 def mtu_of(member: Member, links: Links) -> int | None:
     link = links.under(member.port.netdev, member.port.bdf) if member.port is not None else None
-    mtu = field_of(link, "mtu") if link is not None else None
+    mtu = raw(link)["mtu"] if link is not None else None
     return mtu if isinstance(mtu, int) else None
 
 

@@ -32,8 +32,9 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def is_live_spare(port: Port, expected: Expected) -> bool:
-    """Whether it is up, and another port of its card stands in for what it lacks."""
-    return expected.is_spare(expected.kinds.of(port)) and inventory.is_active(port)
+    """Whether it is up, and another port of its card stands in for what it lacks. Its bond stands in for a leg."""
+    member = expected.kinds.of(port)
+    return member is not None and expected.is_spare(member) and not member.leg and inventory.is_active(port)
 
 
 def verdict(port: Port, seen: Seen) -> Verdict | None:

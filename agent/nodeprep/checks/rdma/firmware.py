@@ -12,7 +12,7 @@ from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, S
 from nodeprep.shown import field_of
 from nodeprep.values import Value
 
-NAMED = 16  # devices of a camp in a message
+NAMES_IN_MESSAGE = 16  # devices of a camp in a message
 
 
 class Want(Value):
@@ -77,8 +77,8 @@ def camps(likes: tuple[RdmaDevice, ...]) -> dict[str, list[str]]:
 
 
 def shown(names: list[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - NAMES_IN_MESSAGE
+    return ", ".join(names[:NAMES_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
 
 
 def wish(

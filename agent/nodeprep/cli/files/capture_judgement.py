@@ -10,6 +10,7 @@ from nodeprep.cli import terminal
 from nodeprep.cli.check import check_selection
 from nodeprep.cli.usage import UsageError
 from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.expected.kinds import Role
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.look import Look
@@ -98,7 +99,8 @@ def rails(look: Look, selection: ProfileSelection) -> frozenset[str]:
 def is_front_end(port: Port, expected: Expected) -> bool:
     """Whether no job needs it; what cannot be read may be a rail."""
     try:
-        return expected.is_front_end(port)
+        member = expected.kinds.of(port)
+        return member is not None and member.role is Role.FRONT_END and expected.of_rail(port) is None
     except CannotLook:
         return False
 

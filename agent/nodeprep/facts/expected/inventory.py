@@ -129,11 +129,6 @@ class Expected(Value):
         """Whether an operator's profile wants it, and not only its like ports or what the hardware suggests."""
         return port.subject.key in self.firm or (self.counted_firm and port.subject.key in self.counted)
 
-    def is_front_end(self, port: Port) -> bool:
-        """Whether it is of a slower kind than the rails, and nobody wants it."""
-        member = self.kinds.of(port) if self.by_kind else None
-        return member is not None and member.role is Role.FRONT_END and self.of_rail(port) is None
-
     def unwanted(self, port: Port) -> Member | None:
         """A port by its kind, if it is a spare or one of the front end: nobody wants it up."""
         member = self.kinds.of(port)
