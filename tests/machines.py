@@ -147,6 +147,7 @@ STATES: dict[str, Fault] = {
     "no subnet manager": lambda one: replace(one, subnet_manager=False),
     "answers all ones": lambda one: replace(one, answers=False),
     "no power": lambda one: replace(one, powered=False),
+    "RDMA switched off": lambda one: replace(one, rdma="off"),
     "dead in the other mode": lambda one: down(replace(one, odd=True)) if one.bond is None else one,
 }
 # Of these one good port of a kind must be left: with all alike nothing on the node says what they should be.
@@ -160,7 +161,6 @@ SPEEDS: dict[str, Fault] = {
 # Only a captured profile says that these are faults.
 GONE: dict[str, Fault] = {
     "left the bus": lambda one: replace(one, on_bus=False),
-    "RDMA switched off": lambda one: replace(one, rdma="off"),
 }
 
 
@@ -181,8 +181,9 @@ class Machine:
             for name in sorted({one.bond for one in here if one.bond})
             for up in [any(one.live and one.driver for one in here if one.bond == name)]
         ]
+        gpu = nic(address="0000:01:00.0", id="10de:2330", pci_class="030200", driver="nvidia", rdma=(), netdevs=())
         return (
-            pci(*(one.nic() for one in here)),
+            pci(*(one.nic() for one in here), gpu),
             rdma(*(one.port() for one in shown), devices=tuple(one.device() for one in shown)),
             links(*(one.link() for one in here if one.driver), *bonds, addresses=None, neighbours=None),
         )

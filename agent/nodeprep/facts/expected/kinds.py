@@ -270,13 +270,16 @@ def _silent(shown: list[Member], view: NodeView, away: Mapping[str, str], *, wan
             models.setdefault(_model(nic), {})[one.kind] = None
     lost = "" in carriers  # a copy that lost the way from device to NIC: a bound one may be its
     slots = {place.rpartition(".")[0] for place in carriers}
+    legs = {(_model(nic), one.kind.function) for one in shown if one.leg and (nic := view.pci.get(one.place))}
     found = []
     for nic in view.pci.values():
         if nic.virtual_function or nic.rdma or nic.address in carriers or nic.address in away:
             continue
         like = next((one for key, one in models.items() if _is_like(key, _model(nic))), None)
         tells = nic.offers_rdma or (wanted and carries_rdma(nic))
-        twin = nic.address.rpartition(".")[0] in slots and nic.driver is not None and may_be_bonded(nic, view.links)
+        slot, _, function = nic.address.rpartition(".")
+        shares = slot in slots and nic.driver is not None and may_be_bonded(nic, view.links)
+        twin = shares and (_model(nic), int(function, 16)) not in legs  # else its like legs show devices of their own
         idle = any(one.driver is None for one in nic.auxiliaries)
         if (like or tells) and not (nic.driver is not None and lost) and (idle or not twin):
             found += _ports_of(nic, tuple(like or ()))

@@ -61,6 +61,11 @@ def suited(pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
         return SuitedProfile(ROCE, _number(len(able), "RDMA-capable NIC"))
     if ports:
         return SuitedProfile(ROCE, f"{_number(len(ports), 'RDMA port')} whose link layer could not be read")
+    made = [nic for nic in nics if _lost_rdma(nic)]
+    gpus = [one for one in (pci.devices if pci else ()) if _is_gpu(one)]
+    if made and gpus:
+        what = f"{_number(len(made), 'NIC')} made for RDMA and {_number(len(gpus), 'GPU')}"
+        return SuitedProfile(ROCE, f"{what}: without RDMA devices")
     nic = "no NIC that offers RDMA" if pci else "no record of PCI devices"
     return SuitedProfile(None, f"no RDMA device in {CLASS}, {nic}", nothing=True)
 
@@ -109,6 +114,12 @@ def _is_gpu(device: PciDevice) -> bool:
 def _offers_rdma(nic: PciDevice) -> bool:
     """Whether it has RDMA devices, or its Ethernet driver offers one on the auxiliary bus."""
     return bool(nic.rdma or nic.auxiliaries)
+
+
+def _lost_rdma(nic: PciDevice) -> bool:
+    """Whether it carries Ethernet, and RDMA is off that it could carry. Beside GPUs that is a fault, else on purpose."""
+    bound = nic.driver is not None and nic.driver not in HANDING_ON
+    return bound and bool(nic.netdevs) and not nic.virtual_function and kinds.carries_rdma(nic)
 
 
 def _layer(port: Port) -> str | None:
