@@ -269,21 +269,46 @@ def _silent(shown: list[Member], view: NodeView, away: Mapping[str, str], *, wan
         if not one.kind.software and (nic := view.pci.get(one.place)) is not None and _text(nic, "id"):
             models.setdefault(_model(nic), {})[one.kind] = None
     lost = "" in carriers  # a copy that lost the way from device to NIC: a bound one may be its
-    slots = {place.rpartition(".")[0] for place in carriers}
-    legs = {(_model(nic), one.kind.function) for one in shown if one.leg and (nic := view.pci.get(one.place))}
+    lag = _LagLegs(shown, carriers, view)
     found = []
     for nic in view.pci.values():
         if nic.virtual_function or nic.rdma or nic.address in carriers or nic.address in away:
             continue
         like = next((one for key, one in models.items() if _is_like(key, _model(nic))), None)
         tells = nic.offers_rdma or (wanted and carries_rdma(nic))
-        slot, _, function = nic.address.rpartition(".")
-        shares = slot in slots and nic.driver is not None and may_be_bonded(nic, view.links)
-        twin = shares and (_model(nic), int(function, 16)) not in legs  # else its like legs show devices of their own
         idle = any(one.driver is None for one in nic.auxiliaries)
-        if (like or tells) and not (nic.driver is not None and lost) and (idle or not twin):
+        if (like or tells) and (nic.driver is None or not (lost or (lag.may_be(nic) and not idle))):
             found += _ports_of(nic, tuple(like or ()))
     return found
+
+
+class _LagLegs:
+    """Finds functions whose RDMA device may be the first function's of their card: of a RoCE LAG (a bond's two ports).
+
+    The first function of the bond has the device of all (mlx5_lag_add_devices, drivers/net/ethernet/mellanox/mlx5).
+    Where another leg of that model and function shows a device of its own, bonds are no LAG on this node.
+    """
+
+    def __init__(self, shown: list[Member], carriers: set[str], view: NodeView) -> None:
+        self._links = view.links
+        self._first: dict[str, str] = {}
+        for place in sorted(carriers, reverse=True):
+            self._first[place.rpartition(".")[0]] = place
+        self._own = {
+            (_model(nic), one.kind.function)
+            for one in shown
+            if one.port is not None and (nic := view.pci.get(one.place)) is not None and self._has_bond(one.port)
+        }
+
+    def may_be(self, nic: PciDevice) -> bool:
+        slot, _, function = nic.address.rpartition(".")
+        first = self._first.get(slot)
+        if first is None or first > nic.address or (_model(nic), int(function, 16)) in self._own:
+            return False
+        return may_be_bonded(nic, self._links)
+
+    def _has_bond(self, port: Port) -> bool:
+        return self._links is not None and self._links.bond_of(port.netdev, port.bdf) is not None
 
 
 def _ports_of(nic: PciDevice, like: tuple[Kind, ...]) -> list[Member]:

@@ -117,7 +117,7 @@ def _offers_rdma(nic: PciDevice) -> bool:
 
 
 def _lost_rdma(nic: PciDevice) -> bool:
-    """Whether it carries Ethernet, and RDMA is off that it could carry. Beside GPUs that is a fault, else on purpose."""
+    """Whether it carries Ethernet, and could carry RDMA. Beside GPUs it is a fault that it does not."""
     bound = nic.driver is not None and nic.driver not in HANDING_ON
     return bound and bool(nic.netdevs) and not nic.virtual_function and kinds.carries_rdma(nic)
 
