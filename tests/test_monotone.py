@@ -86,7 +86,7 @@ def judged(machine: Machine, profile: Profile | None) -> Judgement:
 
 def devices_in(texts: list[str], machine: Machine) -> frozenset[str]:
     """The functions that texts name: by address, by what they are called, by the bond above."""
-    words = set(re.findall(r"[\w:.]+", "\n".join(texts)))
+    words = {word.rstrip(":.") for word in re.findall(r"[\w:.]+", "\n".join(texts))}
     names = (
         (one.address, {one.address, one.name, f"eth{one.index}", None if one.live else one.bond})
         for one in machine.functions

@@ -41,6 +41,14 @@ ROWS = [
     ((ERI, GPU), (port(bdf=ERI.address),), "rdma-erdma-gpu"),
     ((BARE_ERI, GPU), (), "rdma-erdma-gpu"),
     ((BARE_ERI, CONSOLE, UNNAMED_GPU), (), "rdma-erdma-cpu"),
+    # RDMA is off: beside GPUs it is wanted
+    ((PLAIN, GPU), (), "rdma-roce"),
+    ((PLAIN, CONSOLE), (), None),
+    ((nic(rdma=(), id="8086:1521"), GPU), (), None),
+    ((nic(rdma=(), virtual_function=True), GPU), (), None),
+    ((nic(rdma=(), driver="vfio-pci"), GPU), (), None),
+    ((nic(rdma=(), netdevs=()), GPU), (), None),
+    ((CONTROLLER, GPU), (), "rdma-infiniband"),
     # beside rails it is the front end's
     ((ERI, OFFERS), (), "rdma-roce"),
     ((ERI, PLAIN, GPU), (port(bdf=ERI.address), ROCE), "rdma-roce"),

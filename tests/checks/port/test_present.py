@@ -9,13 +9,14 @@ import pytest
 from nodeprep.checks.port.present import CHECK
 from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import MissingDevice, Shortage
-from nodeprep.facts.machine.pci import PciDevice
+from nodeprep.facts.machine.pci import Auxiliary, PciDevice
 from nodeprep.facts.rdma.rdma import RdmaDevice
 from nodeprep.job_profile import DeviceWant, Expectation, PortWant, Profile
 from nodeprep.model import SEVERAL, Subject, Unreadable, Why
 from tests.values import BDF, device, expected, nic, pci, port, rdma, say, verdicts
 
 UNREAD = Unreadable(Why.MALFORMED, "/sys/bus/pci/devices/0000:5c:00.0/vendor")
+OFFER = Auxiliary("mlx5_core.rdma.0", None)
 GONE = MissingDevice(Subject("0000:5d:00.0", 1, "mlx5_4/1 at 0000:5d:00.0"), None, "profile rails")
 OTHER = MissingDevice(Subject("0000:5e:00.0", 1, "mlx5_5/1 at 0000:5e:00.0"), None, "profile rails")
 SHORT = Shortage(7, 8, "Ethernet 400 Gb/s ports", "profile rails (at least 8 ports)")
@@ -101,6 +102,27 @@ def test_ports_that_are_there_and_do_not_count_are_named() -> None:
         "ports are there; not counted: mlx5_3/2 (ACTIVE, 100 Gb/s, Ethernet), mlx5_3/3 (DOWN, Ethernet); wanted by"
         in verdict.message
     )
+
+
+ON_THE_BUS = [
+    # what is on the bus beside the rail                                   named
+    (nic(address="0000:9a:00.0", rdma=(), netdevs=("eth9",), driver=None), "0000:9a:00.0 (15b3:1021, eth9)"),
+    (nic(address="0000:9a:00.0", rdma=(), netdevs=(), id="14e4:16d7"), ""),  # not made for RDMA
+    (nic(address="0000:9a:00.0", rdma=(), netdevs=(), id=UNREAD, auxiliaries=(OFFER,)), "0000:9a:00.0"),
+    (nic(address="0000:9a:00.0", rdma=(), netdevs=(), virtual_function=True), ""),
+    (nic(address="0000:9b:00.0", rdma=()), ""),  # it carries a software device
+    (nic(address=BDF, rdma=()), ""),  # it counts
+    (nic(address="0000:9a:00.0"), ""),
+]
+
+
+@pytest.mark.parametrize(("beside", "named"), ON_THE_BUS)
+def test_nics_that_are_made_for_rdma_and_have_no_device_are_named(beside: PciDevice, named: str) -> None:
+    wants = expected(shortage=SHORT, wants_rdma=True, counted={port().subject.key: SHORT.by})
+    seen = rdma(port(), devices=(device(name="rxe0", bdf="0000:9b:00.0", parent="eth5"),))
+    (verdict,) = verdicts(CHECK, seen, wants, pci(nic(), beside))
+    told = f"; on the bus without an RDMA device: {named}" if named else ""
+    assert f"ports are there{told}; wanted by" in verdict.message
 
 
 def test_nothing_there_and_nothing_expected_is_no_question() -> None:

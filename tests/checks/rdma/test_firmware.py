@@ -87,7 +87,7 @@ def test_message_names_board_both_versions_and_who_wants_it() -> None:
     found = verdicts(CHECK, node("28.1", "28.1", "28.2"), expected())
     assert found[2].message == (
         "mlx5_2 at 0000:02:00.0 (board MT_0000000838) runs firmware 28.2; devices with this board differ, "
-        "28.1: mlx5_0, mlx5_1; 28.2: mlx5_2: which one is right nothing here says"
+        "28.1: mlx5_0, mlx5_1; 28.2: mlx5_2; which one is right nothing here says"
     )
     assert (found[2].observed, found[2].expected) == ("28.2", "28.1")
     wanted = expected(profile="rdma-roce", devices={BDF: DeviceWant(firmware="28.2")})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nodeprep.facts.expected import kinds
 from nodeprep.facts.expected.inventory import Expected, MissingDevice, Shortage
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.rdma.rdma import Port, Rdma
@@ -30,7 +31,8 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         yield missing(absent, have, instead(absent, seen))
     if expected.shortage:
         others = [port for port in seen[Rdma].ports if expected.of(port) is None]
-        yield short(expected.shortage, tuple(sorted({key.rpartition("/")[0] for key in expected.counted})), others)
+        counted = tuple(sorted({key.rpartition("/")[0] for key in expected.counted}))
+        yield short(expected.shortage, counted, others, without_device(seen, counted))
     elif have and not expected.missing_ports:
         yield Verdict(NODE, Status.OK, "Present", f"{number(have)}, none of the expected ones missing")
 
@@ -58,9 +60,18 @@ def instead(absent: MissingDevice, seen: Seen) -> str:
     return known[0] if known and wanted and wanted not in known else ""
 
 
-def short(shortage: Shortage, counted: tuple[str, ...], others: list[Port]) -> Verdict:
+def without_device(seen: Seen, counted: tuple[str, ...]) -> list[str]:
+    """NICs on the bus that are made for RDMA, carry no RDMA device and do not count."""
+    pci, rdma = seen.explaining(Pci), seen[Rdma]
+    nics = [nic for nic in (pci.nics if pci else ()) if not nic.virtual_function and nic.address not in counted]
+    silent = [nic for nic in nics if not nic.rdma and not rdma.at_address(nic.address)]
+    return [nic.label for nic in silent if nic.offers_rdma or kinds.carries_rdma(nic)]
+
+
+def short(shortage: Shortage, counted: tuple[str, ...], others: list[Port], silent: list[str]) -> Verdict:
     """The ports that are there and do not count are named: they are down, slower or of another kind."""
     beside = f"; not counted: {', '.join(shows(port) for port in others)}" if others else ""
+    beside += f"; on the bus without an RDMA device: {', '.join(silent)}" if silent else ""
     message = (
         f"{shortage.have} of at least {shortage.want} {shortage.of} are there{beside}; wanted by {shortage.by}; "
         "compare ls /sys/class/infiniband with lspci -nn"

@@ -49,7 +49,7 @@ def verdict(
     if len(sizes) > 1 and sizes[version] <= max(size for other, size in sizes.items() if other != version):
         told = "; ".join(f"{other}: {shown(names)}" for other, names in sorted(of_board.items()))
         others = " or ".join(sorted(set(sizes) - {version}))
-        message = f"{shows}; devices with this board differ, {told}: which one is right nothing here says"
+        message = f"{shows}; devices with this board differ, {told}; which one is right nothing here says"
         return Verdict(device.subject, Status.WARN, "OtherFirmware", message, None, version, others)
     if wanted is None:
         return Verdict(

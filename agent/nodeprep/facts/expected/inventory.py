@@ -14,7 +14,8 @@ from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.job_profile import AtLeast, DeviceWant, PortWant, Profile
-from nodeprep.model import CannotLook, Subject, Unreadable, raw
+from nodeprep.model import CannotLook, Subject, Unreadable
+from nodeprep.shown import field_of
 from nodeprep.values import Value, field
 
 T = TypeVar("T")
@@ -255,7 +256,7 @@ def may_be_active(port: Port) -> bool:
     A wanted port whose state cannot be read has a fault in either case: it is not ACTIVE, or it lacks what an ACTIVE
     port must have.
     """
-    return isinstance(raw(port)["state"], Unreadable) or is_active(port)
+    return isinstance(field_of(port, "state"), Unreadable) or is_active(port)
 
 
 def redundant(ports: tuple[Port, ...], links: Links | None) -> frozenset[str]:

@@ -24,6 +24,7 @@ from nodeprep.model import (
     stands_for_all,
 )
 from nodeprep.pattern import Pattern
+from nodeprep.shown import field_of
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -126,7 +127,7 @@ class PciDevice(Shown):
     @property
     def label(self) -> str:
         """Address and id, and what the kernel calls it if it does."""
-        known = raw(self)["id"]  # a name must not depend on what can be read
+        known = field_of(self, "id")  # a name must not depend on what can be read
         words = (known if isinstance(known, str) else "", "/".join((*self.rdma, *self.netdevs)))
         inside = ", ".join(filter(None, words))
         return f"{self.address} ({inside})" if inside else self.address
