@@ -27,6 +27,7 @@ from tests.machines import ETHERNET, GONE, INFINIBAND, SHAPES, SPEEDS, STATES, F
 FACTS = {Pci, Rdma, Links, System, Expected}
 CHECKS = tuple(check for check in checks.CHECKS.values() if set(check.needs) <= FACTS and not check.rates)
 AFTER = {check.id: check.after for check in CHECKS}
+CAPTURED, COUNTING = 0.3, 0.2  # so often a captured profile decides, and one that counts ports
 ORDER = {0: 0, 3: 1, 1: 2}
 LONGEST = 12  # faults on one node
 DRAWS, SEEDS = 5_000, (13, 14, 15, 16)  # faults for each seed: beside each other on several processors
@@ -145,14 +146,15 @@ def sequence(shape: str, draw: random.Random, profile: Profile | None) -> Iterat
     """Faults one after the other; what got better by each, "" if nothing did."""
     machine, told = SHAPES[shape], list[str]()
     before = judged(machine, profile)
-    families = STATES | SPEEDS | (GONE if profile else {})
+    is_captured = profile is not None and bool(profile.expect.ports)
+    families = STATES | SPEEDS | (GONE if is_captured else {})
     for _ in range(LONGEST):
         family = draw.choice(sorted(families))
         position = draw.randrange(len(machine.functions))
         fault = families[family]
-        if profile is None and family in SPEEDS and is_like_all(machine, SHAPES[shape], position, fault):
+        if not is_captured and family in SPEEDS and is_like_all(machine, SHAPES[shape], position, fault):
             continue
-        if profile is None and is_like_a_lag(machine.with_fault(fault, position)):
+        if not is_captured and is_like_a_lag(machine.with_fault(fault, position)):
             continue
         machine = machine.with_fault(fault, *whole_card(machine, position, fault))
         told.append(f"{family} on {machine.functions[position].name}")
@@ -171,17 +173,39 @@ def captured(shape: str) -> Profile:
     return job_profile.extend(profile, profile_files.effective(profile.extends))
 
 
+@cache
+def counting(shape: str, count: int) -> Profile:
+    """What an operator asks for who counts ports."""
+    profile = named(chosen(SHAPES[shape].look()).name)
+    assert profile.expect.at_least is not None
+    wants = replace(profile.expect.at_least, count=count, suggested=False)
+    return replace(profile, expect=replace(profile.expect, at_least=wants))
+
+
+def name_of(profile: Profile | None) -> str:
+    count = profile.expect.at_least.count if profile and profile.expect.at_least else 1
+    return "no profile" if profile is None else profile.name if profile.expect.ports else f"at least {count}"
+
+
+def drawn_profile(shape: str, draw: random.Random) -> Profile | None:
+    """A captured one, one that counts, or None: the hardware chooses."""
+    kind = draw.random()
+    if kind < CAPTURED:
+        return captured(shape)
+    return counting(shape, draw.choice((1, 2, 4, 8))) if kind < CAPTURED + COUNTING else None
+
+
 def run(draws: int, seed: int) -> tuple[int, list[str]]:
     """So many faults drawn over all shapes, with a captured profile and without; and what got better."""
     draw, drawn, wrong = random.Random(seed), 0, list[str]()
     shapes = sorted(SHAPES)
     while drawn < draws:
         shape = draw.choice(shapes)
-        profile = captured(shape) if draw.random() < 0.3 else None
+        profile = drawn_profile(shape, draw)
         for told, better in sequence(shape, draw, profile):
             drawn += 1
             if better:
-                wrong.append(f"{shape}{', captured' if profile else ''}: {better} by {'; '.join(told)}")
+                wrong.append(f"{shape}, {name_of(profile)}: {better} by {'; '.join(told)}")
                 break
     return drawn, wrong
 

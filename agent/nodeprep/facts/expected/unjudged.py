@@ -21,13 +21,12 @@ def told(expected: Expected, pci: Pci | None, links: Links | None) -> Iterator[s
     nics = {nic.address: nic for nic in (pci.nics if pci else ())}
     alike: dict[tuple[str, str], list[Member]] = {}
     for likes in expected.kinds.by_kind.values():
-        judged = [one for one in likes if one.role is Role.RAIL]
-        what = "rails"
+        judged, what = [one for one in likes if one.role is Role.RAIL], "rails"
+        if not judged:
+            judged, what = [one for one in likes if expected.of_key(one.key)], "counted ports"
         if not judged and any(one.leg and not one.live for one in likes):
-            judged, what = (
-                list(likes),
-                "front-end ports",
-            )  # a leg that is down is its bond's: no mixture names the others
+            # A leg that is down is its bond's: no mixture names the others.
+            judged, what = list(likes), "front-end ports"
         for shows in _shown([one for one in judged if one.live], expected, nics, links):
             alike.setdefault((what, shows), []).extend(judged)
     for (what, shows), members in alike.items():
