@@ -28,8 +28,6 @@ from tests.rigs import trees
 SIZES = (6, 12, 24)  # devices; from one to the next, twice as many
 MOST = 2.2  # times the work, from one size to the next
 FEW = 40  # instructions or files more or less that say nothing
-# The majority of likes is asked for each device that lacks something, and goes over all likes (issue 13, point 1).
-LIKES = ("wanted_by", "carriers")
 PACKAGE = str(Path(facts.__file__).parents[1])
 FACTS = [fact for fact in facts.ALL if not fact.live]
 
@@ -134,7 +132,7 @@ def grown(
     """Functions whose work grew faster than the devices, with how many times as fast."""
     for code, last in most.items():
         first, second = more[code] - few[code], last - more[code]
-        if not code.co_filename.startswith(inside) or code.co_qualname.startswith(LIKES):
+        if not code.co_filename.startswith(inside):
             continue
         if second > MOST * max(first, 0) + FEW:
             where = f"{Path(code.co_filename).name}:{code.co_firstlineno}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.expected.kinds import ANOTHER_RDMA_NAMESPACE
@@ -11,6 +11,7 @@ from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import DeviceWant
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.shown import field_of
 
 # What an Ethernet driver offers on the auxiliary bus, and the module that takes it (modules.alias, auxiliary:*).
 AUXILIARY_DRIVERS = {
@@ -29,10 +30,15 @@ SOFTWARE = {"rxe": "rdma_rxe", "siw": "siw"}  # link type and module (alias rdma
 def judge(seen: Seen) -> Iterator[Verdict]:
     # Virtual functions are not expected: what they offer is for their user.
     nics = [nic for nic in seen[Pci].nics if not nic.virtual_function]
-    yield from seen.each(nics, lambda nic: verdict(nic, seen))
+    devices = seen[Rdma].devices
+    known = any(field_of(one, "parent") is None for one in devices) or any(nic.rdma for nic in seen[Pci].nics)
+    yield from seen.each(
+        nics, lambda nic: verdict(nic, seen, lambda: known or any(one.parent is None for one in devices))
+    )
 
 
-def verdict(nic: PciDevice, seen: Seen) -> Verdict | None:
+def verdict(nic: PciDevice, seen: Seen, others: Callable[[], bool]) -> Verdict | None:
+    """`others` says whether some NIC of this node carries a hardware RDMA device."""
     want = seen[Expected].devices.get(nic.address)
     here = seen[Rdma].at_address(nic.address)
     if want is not None and want.rdma and want.software:
@@ -43,8 +49,8 @@ def verdict(nic: PciDevice, seen: Seen) -> Verdict | None:
         return None  # a copy that lost the links from device to NIC: any of them may belong to this NIC
     idle = [one.name for one in nic.auxiliaries if one.driver is None] if seen[Pci].drivers_shown else []
     if idle:
-        return no_driver(nic, idle[0], want, seen)
-    return no_device(nic, want, seen)
+        return no_driver(nic, idle[0], want, seen, others)
+    return no_device(nic, want, seen, others)
 
 
 def offered(nic: PciDevice) -> Verdict:
@@ -64,7 +70,7 @@ def no_link(nic: PciDevice, want: DeviceWant, kind: str, seen: Seen) -> Verdict:
     return fails(nic, "NoRdmaLink", shows, Remedy("rdma_link_add", add) if add else None, want.rdma, **words)
 
 
-def no_driver(nic: PciDevice, offer: str, want: DeviceWant | None, seen: Seen) -> Verdict:
+def no_driver(nic: PciDevice, offer: str, want: DeviceWant | None, seen: Seen, others: Callable[[], bool]) -> Verdict:
     expected = seen[Expected]
     shows = f"{nic.label} offers {offer}, which no RDMA driver took"
     if want is not None and not want.rdma:
@@ -72,7 +78,7 @@ def no_driver(nic: PciDevice, offer: str, want: DeviceWant | None, seen: Seen) -
     module, modules = AUXILIARY_DRIVERS.get(offer.rpartition(".")[0], ""), seen.explaining(Modules)
     # A link type that is not in this table: its alias names it, and modprobe takes the alias too.
     load = {"module": module or f"auxiliary:{offer.rpartition('.')[0]}"}
-    if want is None and expected.shortage is None and expected.of_function(nic.address) is None and carriers(seen):
+    if want is None and expected.shortage is None and expected.of_function(nic.address) is None and others():
         camps = expected.camps_at(nic.address)
         shows = f"{shows}; {camps or 'the rails of this node are other NICs'}: kept so on purpose?"
         return Verdict(nic.subject, Status.WARN, "NoRdmaDriver", shows, None, offer, args=load)
@@ -87,13 +93,13 @@ def no_driver(nic: PciDevice, offer: str, want: DeviceWant | None, seen: Seen) -
     return fails(nic, "NoRdmaDriver", f"{shows}; load {module}", Remedy("kernel_modules", load), rdma, **load)
 
 
-def no_device(nic: PciDevice, want: DeviceWant | None, seen: Seen) -> Verdict | None:
+def no_device(nic: PciDevice, want: DeviceWant | None, seen: Seen, others: Callable[[], bool]) -> Verdict | None:
     expected = seen[Expected]
     shows = f"{nic.label} shows no RDMA device"
     if expected.kinds.away.get(nic.address) == ANOTHER_RDMA_NAMESPACE:
         shows = f"{shows}; its RDMA driver is bound and RDMA namespaces are exclusive: a pod has it"
         return Verdict(nic.subject, Status.OK, "InAnotherNamespace", shows)
-    if want is None and carriers(seen) and not nic.id:
+    if want is None and others() and not nic.id:
         return None  # nobody is like it; where its id cannot be read, that is unknown
     off = "its driver offers none: RDMA is off in firmware or devlink (devlink dev param show)"
     by = expected.of_function(nic.address) if want is None else expected.by if want.rdma else None
@@ -105,12 +111,6 @@ def no_device(nic: PciDevice, want: DeviceWant | None, seen: Seen) -> Verdict | 
         shows = f"{shows}; {camps}; {off}"
         return Verdict(nic.subject, Status.WARN, "NoRdmaDevice", shows, None, "no RDMA device", "an RDMA device")
     return None
-
-
-def carriers(seen: Seen) -> frozenset[str]:
-    """The PCI functions that carry a hardware RDMA device."""
-    shown = {device.bdf for device in seen[Rdma].devices if device.parent is None}
-    return frozenset(shown.union(nic.address for nic in seen[Pci].nics if nic.rdma))
 
 
 def fails(nic: PciDevice, reason: str, message: str, remedy: Remedy | None, wanted: str | None, **args: str) -> Verdict:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
-from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict
+from nodeprep.shown import field_of
 
 INFINIBAND = "InfiniBand"
 SET_GUID = "Set the VF's GUID (ip link set PF vf N node_guid GUID port_guid GUID), or reset the card."
@@ -24,7 +25,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     expected, rdma = seen[Expected], seen[Rdma]
     wanted = {port.device: by for port in rdma.ports if (by := expected.of(port)) is not None}
     # A management device has the GUID of the other device on its PCI function.
-    shared = Counter(guid for guid, _ in {(raw(device)["node_guid"], device.place) for device in rdma.devices})
+    shared = Counter(guid for guid, _ in {(field_of(device, "node_guid"), device.place) for device in rdma.devices})
 
     def status(device: RdmaDevice) -> Status:
         return Status.FAIL if device.name in wanted or expected.is_needed(device.place) else Status.WARN
@@ -35,7 +36,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def of_device(device: RdmaDevice, wanted_by: str | None, shared: Counter[str | None], bad: Status) -> Verdict | None:
-    if wanted_by is None and (device.virtual_function or isinstance(raw(device)["node_guid"], Unreadable)):
+    if wanted_by is None and (device.virtual_function or isinstance(field_of(device, "node_guid"), Unreadable)):
         return None
     guid = device.node_guid
     if guid is None:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from nodeprep.facts.machine.pci import ADDRESS, Pci
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.job_profile import DeviceWant, Expectation
-from nodeprep.model import CannotLook, raw
+from nodeprep.model import CannotLook
+from nodeprep.shown import field_of
 from nodeprep.values import Value
 
 
@@ -122,7 +123,7 @@ def _extend(
 def _seen_devices(pci: Pci | None, rdma: Rdma | None) -> tuple[Candidate, ...]:
     """PCI NICs without virtual functions, which are never expected; RDMA devices where no PCI address is shown."""
     names = {device.place: device.name for device in (rdma.devices if rdma else ())}
-    software = {device.place: raw(device)["parent"] for device in (rdma.devices if rdma else ())}
+    software = {device.place: field_of(device, "parent") for device in (rdma.devices if rdma else ())}
     found = {}
     for nic in pci.nics if pci else ():
         if not nic.virtual_function:
