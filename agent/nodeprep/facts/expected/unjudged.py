@@ -11,7 +11,8 @@ from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.shown import field_of
 
-NOTHING_SAYS = "nothing here says what they should"
+NOTHING_SAYS = "nothing here says what"
+SINGULAR = {"run": "runs", "have": "has"}
 
 
 def told(expected: Expected, pci: Pci | None, links: Links | None) -> Iterator[str]:
@@ -31,7 +32,7 @@ def told(expected: Expected, pci: Pci | None, links: Links | None) -> Iterator[s
             alike.setdefault((what, shows), []).extend(judged)
     for (what, shows), members in alike.items():
         if len(members) > 1:
-            yield f"{_all_of(members, what)} {shows}; {NOTHING_SAYS}"
+            yield _alike(members, what, shows)
     for role, what in ((Role.SPARE, "spare"), (Role.FRONT_END, "front-end")):
         down = [one for one in expected.kinds.members if one.role is role and _is_nobodys(one, expected)]
         if down:
@@ -43,11 +44,15 @@ def told(expected: Expected, pci: Pci | None, links: Links | None) -> Iterator[s
     yield from _ipoib(expected, links)
 
 
-def _all_of(members: list[Member], what: str) -> str:
+def _alike(members: list[Member], what: str, shows: str) -> str:
+    """`shows` is what all live ones of them show, and begins with a verb."""
     live = [one for one in members if one.live]
-    if len(live) == len(members):
-        return f"all {len(members)} {what}"
-    return f"all {len(live)} {what} that are up ({_names(live)})"
+    if len(live) == 1:
+        verb, _, rest = shows.partition(" ")
+        who = f"the one of {len(members)} {what} that is up ({live[0].name})"
+        return f"{who} {SINGULAR[verb]} {rest}; {NOTHING_SAYS} it should"
+    who = f"all {len(live)} {what}" + ("" if len(live) == len(members) else f" that are up ({_names(live)})")
+    return f"{who} {shows}; {NOTHING_SAYS} they should"
 
 
 def _names(members: list[Member]) -> str:
