@@ -126,6 +126,48 @@ def work(root: Path, profile_of: str) -> tuple[Counter[CodeType], int]:
     return counted.of, files.reads
 
 
+class SystemCalls:
+    """How many calls of the module os were made: each is a system call, or a few."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        self._before = sys.getprofile()
+        sys.setprofile(self._called)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(self._before)
+
+    def _called(self, _: FrameType, event: str, called: Any) -> None:
+        self.count += event == "c_call" and called.__module__ == "posix"
+
+
+def system_calls(root: Path) -> int:
+    host = Host(str(root), live=False)
+    with SystemCalls() as counted:
+        for fact in FACTS:
+            observed(fact, host)
+    return counted.count
+
+
+# Calls of os that all facts make for one more function. They were 424 and 132 when a thousand functions took a second.
+MOST_CALLS = {"with an RDMA device": 300, "bare and virtual": 100}
+
+
+def test_a_device_costs_few_system_calls(tmp_path: Path) -> None:
+    added = {}
+    for name, shape in (("with an RDMA device", {}), ("bare and virtual", {"rdma": None, "virtual": True})):
+        few, more = (built(tmp_path / name / str(size), size, shape) for size in SIZES[:2])
+        system_calls(few)  # what is imported once is no work
+        added[name] = (system_calls(more) - system_calls(few)) / (SIZES[1] - SIZES[0])
+    usual = added["with an RDMA device"]
+    added["bare and virtual"] = 2 * added["bare and virtual"] - usual  # half of the functions are usual ones
+    assert min(added.values()) > 50  # else nothing was counted
+    assert {name: calls for name, calls in added.items() if calls > MOST_CALLS[name]} == {}
+
+
 def grown(
     few: Counter[CodeType], more: Counter[CodeType], most: Counter[CodeType], inside: str = PACKAGE
 ) -> Iterator[str]:

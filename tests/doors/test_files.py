@@ -613,6 +613,83 @@ def test_long_targets_behind_each_other_do_not_exhaust_anything(root: Path) -> N
     assert Files(str(root)).text("/l0/y") == "value"
 
 
+# What a listing of this look says
+
+
+def asked(files: Files, path: str) -> tuple[object, ...]:
+    return files.text(path), files.names(path), files.link(path), files.exists(path), files.entry(path)
+
+
+@pytest.mark.parametrize("rooted", [True, False])
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_listing_changes_no_answer(root: Path, *, listed: bool, rooted: bool) -> None:
+    """Files, directories, links and what is absent: the same with and without a listing of their directory before."""
+    put(root, "/sys/dev/state", "ACTIVE")
+    put(root, "/sys/dev/long", "x" * 5000)
+    put(root, "/sys/dev/inner/deep", "deep")
+    (root / "sys/dev/driver").symlink_to("inner")
+    (root / "sys/dev/same").symlink_to("state")
+    (root / "sys/dev/gone").symlink_to("nowhere")
+    os.mkfifo(root / "sys/dev/fifo")
+    plain = {"state": "ACTIVE", "long": "x" * 5000, "inner/deep": "deep", "driver/deep": "deep", "same": "ACTIVE"}
+    files = Files(str(root)) if rooted else Files()
+    above = "" if rooted else str(root)
+    if listed:
+        for directory in ("/sys/dev", "/sys/dev/inner", "/sys/dev/driver"):
+            assert files.names(above + directory)
+    for name, text in plain.items():
+        assert (files.text(f"{above}/sys/dev/{name}"), files.exists(f"{above}/sys/dev/{name}")) == (text, True)
+    for name in ("nothing", "gone", "nothing/below", "state/below", "inner/nothing", "driver/nothing"):
+        target = "nowhere" if name == "gone" else None
+        assert asked(files, f"{above}/sys/dev/{name}") == (None, None, target, False, None)
+    assert files.text(f"{above}/sys/dev/./state") == files.text(f"{above}/sys/dev/inner/../state") == "ACTIVE"
+    assert files.link(f"{above}/sys/dev/driver") == "inner"
+    assert files.names(f"{above}/sys/dev/") == files.names(f"{above}/sys/dev/.") == files.names(f"{above}/sys/dev")
+    assert files.data(f"{above}/sys/dev/long", 64, head=True) == b"x" * 64
+    assert unreadable(files.text(f"{above}/sys/dev/inner")).detail == "a directory"
+    assert unreadable(files.text(f"{above}/sys/dev/fifo")).detail == "a FIFO"
+
+
+def test_a_listing_serves_one_look(root: Path) -> None:
+    put(root, "/sys/dev/state", "DOWN")
+    files = Files(str(root))
+    for again in (files.look_again, files.forget):
+        assert files.names("/sys/dev") == ("state",)
+        put(root, "/sys/dev/rate", "400")
+        assert files.text("/sys/dev/rate") is None  # it came after the listing
+        again()
+        assert files.text("/sys/dev/rate") == "400"
+        (root / "sys/dev/rate").unlink()
+        again()
+
+
+def test_a_file_that_changed_after_its_listing(root: Path) -> None:
+    """What was plain is a link outwards, or gone, or shut now."""
+    for name in ("led", "gone", "replaced"):
+        put(root, f"/sys/dev/{name}", "old")
+    files = Files(str(root))
+    assert files.names("/sys/dev") == ("gone", "led", "replaced")
+    (root / "sys/dev/led").unlink()
+    (root / "sys/dev/led").symlink_to(root.parent / "secret")
+    (root / "sys/dev/gone").unlink()
+    (root / "sys/dev/replaced").unlink()
+    (root / "sys/dev/replaced").mkdir()
+    assert files.text("/sys/dev/led") is None
+    assert files.text("/sys/dev/gone") is None
+    assert unreadable(files.text("/sys/dev/replaced")).errno == errno.EISDIR
+
+
+@pytest.mark.parametrize("rooted", [True, False])
+def test_what_is_excluded_is_not_there_after_a_listing_either(root: Path, *, rooted: bool) -> None:
+    put(root, "/sys/dev/bad", "bad")
+    put(root, "/sys/dev/good", "good")
+    above = "" if rooted else str(root)
+    files = Files(str(root) if rooted else "/", (f"{above}/sys/dev/bad",))
+    assert files.names(f"{above}/sys/dev") == ("bad", "good")
+    assert files.text(f"{above}/sys/dev/bad") is None
+    assert files.text(f"{above}/sys/dev/good") == "good"
+
+
 # The root itself
 
 

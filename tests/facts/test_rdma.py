@@ -306,9 +306,9 @@ class TestGids:
         with pytest.raises(CannotLook):
             _ = gids[0].value
 
-    def test_infiniband_asks_for_no_types(self, tmp_path: Path) -> None:
-        port = one_port(tmp_path, kernel_tree({1: port_files(link_layer="InfiniBand")}))
-        assert [gid.kind for gid in port.gids or ()] == [None, None]
+    def test_those_of_infiniband_are_not_read(self, tmp_path: Path) -> None:
+        assert one_port(tmp_path, kernel_tree({1: port_files(link_layer="InfiniBand")})).gids is None
+        assert one_port(tmp_path / "unknown", kernel_tree({1: port_files(link_layer="Unknown")})).gids != ()
 
 
 ADDRESSES = [

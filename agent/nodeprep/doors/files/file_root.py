@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from nodeprep.pattern import Pattern
@@ -38,10 +39,12 @@ class Root:
         self._walked: set[str] = set()  # those of them that do not stand in `_before`
         self._before: dict[str, tuple[str, str]] = {}  # in earlier looks: where the parent led, and where the path led
         self._there: set[str] = set()  # real directories below real directories, seen in this look
+        self._no_links: set[str] = set()  # real paths that exist and are no links, seen in this look
 
     def forget(self) -> None:
         """Follow every link again from now on."""
         self._real, self._walked, self._before, self._there = {}, set(), {}, set()
+        self._no_links = set()
 
     def look_again(self) -> None:
         """Begin another look. A sysfs link that stays as long as its device leads where it led, if that still exists.
@@ -51,10 +54,15 @@ class Root:
         # A copy: a late thread may still write into the set that it began with.
         led, walked = self._real, self._walked.copy()
         self._real, self._walked, self._there = {}, set(), set()
+        self._no_links = set()
         for path in walked:
             way = led.get(path.rpartition("/")[0])
             if way is not None and is_kept(path):
                 self._before[path] = way, led[path]
+
+    def know_directories(self, places: Iterable[str]) -> None:
+        """A listing in this look showed directories, and no links, at these places on this machine."""
+        self._no_links.update(places)
 
     def resolve(self, path: str) -> str:
         """Where `path` lies on this machine. Every link on the way is followed inside the root."""
@@ -115,20 +123,26 @@ class Root:
         return stands
 
     def _walk(self, real: str, path: str) -> str:
-        """Walk on from a directory, component by component as path_resolution(7) does, with our root for its "/"."""
+        """Walk on from a directory, component by component as path_resolution(7) does, with our root for its "/".
+
+        The links of all devices lead through the same directories of /sys/devices: each is asked once in a look.
+        """
+        there, no_links = self._there, self._no_links  # of this look, as in `_resolved`
         ahead = path.split("/")[::-1]
         links = 0
         while ahead:
             name = ahead.pop()
-            if name in (".", "..") or not (name or ahead):
+            if (name in (".", "..") or not (name or ahead)) and real not in there:
                 os.lstat(f"{real}/.")  # only a directory has these, or a slash at its end
+                there.add(real)
             if name == "..":
                 real = real if real == self.path else real.rpartition("/")[0]
             if name in ("", ".", ".."):
                 continue
-            target = _target(f"{real}/{name}")
+            place = f"{real}/{name}"
+            target = None if place in no_links else _target(place, no_links)
             if target is None:
-                real = f"{real}/{name}"
+                real = place
                 continue
             links += 1
             if links > LINKS:
@@ -147,9 +161,11 @@ def _has_tables_only(root: str) -> bool:
     return os.path.exists(f"{root}/proc/1/mountinfo") and not os.path.exists(f"{root}/proc/1/stat")
 
 
-def _target(path: str) -> str | None:
-    """The target of a link; None if there is no link at this path."""
+def _target(path: str, no_links: set[str]) -> str | None:
+    """The target of a link; None if there is no link at this path. What is there and no link joins `no_links`."""
     try:
         return os.readlink(path)
-    except OSError:
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            no_links.add(path)
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 
 from nodeprep.doors.files import file_root
 from nodeprep.doors.files.file_root import ATTRIBUTES, Root
@@ -26,6 +27,8 @@ CONSTANTS = frozenset((*OF_PCI_DEVICE, *OF_RDMA_DEVICE))
 NUMBER = Pattern(r"-?[0-9]{1,20}")
 NUMBERS = range(-(1 << 63), 1 << 64)  # what fits the kernel's 64 bits
 FILE, DIRECTORY = "a file", "a directory"
+OTHER, ABSENT = "neither", "absent"  # what a listing shows of a name, beside FILE and DIRECTORY
+DOTS = {"": OTHER, ".": OTHER, "..": OTHER}  # no listing has them, and they are there
 
 
 class DeviceNode(Value):
@@ -65,19 +68,25 @@ class Files:
     be read. Links are followed inside the root, absolute ones too. A path that matches an `excluded` pattern does not
     exist. Some paths of a `live` host lie outside the root (doors/files/file_root.py). `shows_processes` is whether the
     root has the host's processes.
+
+    A directory of /sys that was listed in this look answers for what is not in it: most files that a fact asks for are
+    of one kind of device only.
     """
 
     def __init__(self, root: str = "/", excluded: tuple[str, ...] = (), *, live: bool = False) -> None:
         self._root = Root(root, excluded, live=live)
         self.root = self._root.path  # "" is this machine's own
         self.shows_processes = not self._root.has_tables_only
+        self._excludes = bool(excluded)
         self._plain: set[str] = set()  # attributes that were plain files
         self._constants: dict[str, bytes] = {}  # by where they lie on this machine
+        # Directories of /sys listed in this look: where each lies on this machine, and what each of its names is.
+        self._listed: dict[str, tuple[str, dict[str, str]]] = {}
 
     def forget(self) -> None:
         """Forget where links led. They may lead elsewhere at the next look."""
         self._root.forget()
-        self._plain, self._constants = set(), {}
+        self._plain, self._constants, self._listed = set(), {}, {}
 
     def look_again(self) -> None:
         """Begin another look.
@@ -85,6 +94,7 @@ class Files:
         What stays as long as its device is not read again: links whose targets exist, and constant attributes.
         """
         self._root.look_again()
+        self._listed = {}
 
     def is_excluded(self, path: str) -> bool:
         """Whether it is not read because an excluded pattern matches it."""
@@ -117,8 +127,11 @@ class Files:
 
     def data(self, path: str, limit: int = LIMIT, head: bool = False) -> bytes | None | Unreadable:
         """The bytes of the file. With `head`, only the first `limit` of them are asked of the device."""
-        if path in self._plain and limit >= PAGE:
-            data = self._again(path)
+        known = self._known(path)
+        if known is None:
+            return None
+        if known and (head or limit >= PAGE):
+            data = self._again(path, known, min(limit, PAGE) if head else PAGE)
             if data is not None:
                 return data
         try:
@@ -135,26 +148,48 @@ class Files:
             os.close(descriptor)
         return data if len(data) <= limit else Unreadable(Why.MALFORMED, path, detail=f"longer than {limit} bytes")
 
-    def _again(self, path: str) -> bytes | Unreadable | None:
-        """The bytes of an attribute that was a plain file at its last read; None if it is not one any more."""
-        constants = self._constants  # of this look, even if another one forgets them meanwhile
+    def _known(self, path: str) -> str | None:
+        """Where an attribute lies that was a plain file when it was seen last; "" if that is not known.
+
+        None if its directory was listed in this look, and does not have it.
+        """
+        directory, _, name = path.rpartition("/")
+        listed = self._listed.get(directory)
+        if listed is not None and listed[1].get(name) == FILE and not self._excludes:
+            return f"{listed[0]}/{name}"
+        if self._listed_as(path) == ABSENT:
+            return None
+        if path not in self._plain:
+            return ""
         try:
-            real = self._root.beside(path)
-            if real in constants:
-                return constants[real]
+            return self._root.beside(path)
+        except OSError:
+            return ""
+
+    def _again(self, path: str, real: str, most: int) -> bytes | Unreadable | None:
+        """The bytes of an attribute that was a plain file when it was seen last, `most` of them at most.
+
+        None if it is not one any more, or may be longer than a page.
+        """
+        constants = self._constants  # of this look, even if another one forgets them meanwhile
+        if real in constants:
+            return constants[real]
+        try:
             descriptor = os.open(real, FLAGS | os.O_NOFOLLOW)
         except OSError:
             self._plain.discard(path)
             return None
         try:
-            data = os.read(descriptor, PAGE)
+            data = os.read(descriptor, most)
         except OSError as error:
             return _failed(path, error)
         finally:
             os.close(descriptor)
-        if path.rpartition("/")[2] in CONSTANTS:
+        if len(data) == PAGE:
+            return None
+        if self.root and path.rpartition("/")[2] in CONSTANTS:
             constants[real] = data
-        return data if len(data) < PAGE else None
+        return data
 
     def _opened(self, path: str) -> int | Unreadable:
         """A descriptor of the file at `path`; raises OSError."""
@@ -181,15 +216,36 @@ class Files:
 
     def names(self, path: str) -> tuple[str, ...] | None | Unreadable:
         """The names in a directory, sorted."""
+        if self._listed_as(path) == ABSENT:
+            return None
+        listed = self._listed  # of this look, even if the next one begins meanwhile
         try:
-            return tuple(sorted(os.listdir(self._root.resolve(path))))
+            real = self._root.resolve(path)
+            if not path.startswith(ATTRIBUTES):
+                return tuple(sorted(os.listdir(real)))
+            found = _shown_in(real)
+            listed[path] = real, DOTS | found
+            self._root.know_directories(f"{real}/{name}" for name, what in found.items() if what == DIRECTORY)
+            return tuple(sorted(found))
         except (OSError, ValueError) as error:
             if isinstance(error, NotADirectoryError) and self.exists(path):
                 return Unreadable(Why.IO_ERROR, path, errno.ENOTDIR, "a file, not a directory")
             return _failed(path, error)
 
+    def _listed_as(self, path: str) -> str:
+        """What a listing in this look shows at `path`; "" if none does. Below what is absent everything is."""
+        if not path.startswith(ATTRIBUTES):
+            return ""
+        above, _, name = path.rpartition("/")
+        listed = self._listed.get(above)
+        if listed is not None:
+            return listed[1].get(name, ABSENT)
+        return ABSENT if self._listed_as(above) == ABSENT else ""
+
     def link(self, path: str) -> str | None:
         """The target of a link as it is written, even if nothing exists there; None if `path` is not a link."""
+        if self._listed_as(path) in (ABSENT, FILE):
+            return None
         head, _, name = path.rpartition("/")
         try:
             return os.readlink(f"{self._root.resolve(head)}/{name}")
@@ -205,6 +261,8 @@ class Files:
         return real.removeprefix(self.root) or "/"
 
     def exists(self, path: str) -> bool:
+        if self._listed_as(path) == ABSENT:
+            return False
         try:
             os.stat(self._root.resolve(path))
         except (OSError, ValueError):
@@ -224,11 +282,30 @@ class Files:
 
     def entry(self, path: str) -> FileEntry | None | Unreadable:
         """The entry at `path`, with links followed. It is not opened."""
+        if self._listed_as(path) == ABSENT:
+            return None
         try:
             found = os.stat(self._root.resolve(path))
         except (OSError, ValueError) as error:
             return _failed(path, error)
         return FileEntry(_what(found.st_mode), found.st_size, stat.S_IMODE(found.st_mode))
+
+
+def _shown_in(directory: str) -> dict[str, str]:
+    """The names in a directory, and what each is. No entry is asked, if the file system lists their types."""
+    found = {}
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            name = sys.intern(entry.name)  # all devices of a kind have the same names
+            found[name] = OTHER
+            try:
+                if entry.is_file(follow_symlinks=False):
+                    found[name] = FILE
+                elif entry.is_dir(follow_symlinks=False):
+                    found[name] = DIRECTORY
+            except OSError:  # nobody may ask for this one
+                continue
+    return found
 
 
 def _read(descriptor: int, most: int, *, at_once: bool = False) -> bytes:

@@ -208,6 +208,7 @@ def _device(files: Files, address: str) -> PciDevice | None:
     short = class_of(files, here)
     if not short.startswith((NETWORK, *DISPLAY)) and not files.exists(f"{here}/infiniband"):
         return None
+    inside = _children(files, here)  # listed first: then what it lacks need not be asked for
     virtual_function = files.link(f"{here}/physfn") is not None or files.exists(f"{here}/physfn")
     return PciDevice(
         address=address,
@@ -227,9 +228,9 @@ def _device(files: Files, address: str) -> PciDevice | None:
         iommu=guarded(files.text(f"{here}/iommu_group/type")),
         aer=guarded(_aer(files, here)),
         bridges=_bridges(files, here, address),
-        auxiliaries=_auxiliaries(files, here),
+        auxiliaries=_auxiliaries(files, here, inside),
         rdma=_children(files, f"{here}/infiniband"),
-        netdevs=_netdevs(files, here),
+        netdevs=_netdevs(files, here, inside),
         subsystem=guarded(_subsystem(files, here)),
     )
 
@@ -372,8 +373,8 @@ def _bridges(files: Files, here: str, address: str) -> tuple[str, ...]:
     return tuple(part for part in parts if ADDRESS.fullmatch(part) and part != address)
 
 
-def _auxiliaries(files: Files, here: str) -> tuple[Auxiliary, ...]:
-    names = filter(AUXILIARY.search, _children(files, here))
+def _auxiliaries(files: Files, here: str, inside: tuple[str, ...]) -> tuple[Auxiliary, ...]:
+    names = filter(AUXILIARY.search, inside)
     return tuple(Auxiliary(name, driver_of(files, f"{here}/{name}")) for name in names)
 
 
@@ -382,12 +383,12 @@ def _children(files: Files, directory: str) -> tuple[str, ...]:
     return names if isinstance(names, tuple) else ()
 
 
-def _netdevs(files: Files, here: str) -> tuple[str, ...]:
+def _netdevs(files: Files, here: str, inside: tuple[str, ...]) -> tuple[str, ...]:
     direct = _children(files, f"{here}/net")
     if direct:
         return function_netdevs.by_parent(files, f"{here}/net", direct)
     # virtio puts a device of its own between the PCI function and its netdev.
-    virtio = (name for name in _children(files, here) if name.startswith("virtio"))
+    virtio = (name for name in inside if name.startswith("virtio"))
     return tuple(net for name in virtio for net in _children(files, f"{here}/{name}/net"))
 
 

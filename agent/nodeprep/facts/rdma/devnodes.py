@@ -72,27 +72,26 @@ def observe(host: Host) -> DevNodes:
     return DevNodes(
         at=host.now(),
         live=host.live,
-        verbs=guarded(_entries(files, VERBS, "uverbs")),
+        verbs=guarded(_entries(files, VERBS, "uverbs", ported=False)),
         verbs_abi=guarded(files.text(f"{VERBS}/abi_version")),
-        mads=guarded(_entries(files, MAD, "umad")),
+        mads=guarded(_entries(files, MAD, "umad", ported=True)),
         rdma_cm=guarded(_number(files, f"{RDMA_CM}/dev")),
         nodes=guarded(_nodes(host)),
     )
 
 
-def _entries(files: Files, directory: str, prefix: str) -> tuple[ClassEntry, ...] | None | Unreadable:
+def _entries(files: Files, directory: str, prefix: str, *, ported: bool) -> tuple[ClassEntry, ...] | None | Unreadable:
     names = files.names(directory)
     if not isinstance(names, tuple):
         return names
-    return tuple(_entry(files, directory, name) for name in names if name.startswith(prefix))
+    return tuple(_entry(files, f"{directory}/{name}", name, ported=ported) for name in names if name.startswith(prefix))
 
 
-def _entry(files: Files, directory: str, name: str) -> ClassEntry:
-    here = f"{directory}/{name}"
+def _entry(files: Files, here: str, name: str, *, ported: bool) -> ClassEntry:
     return ClassEntry(
         name=name,
         device=guarded(_owner(files, f"{here}/ibdev")),
-        port=guarded(files.number(f"{here}/port")),
+        port=guarded(files.number(f"{here}/port")) if ported else None,
         number=guarded(_number(files, f"{here}/dev")),
     )
 
@@ -118,9 +117,7 @@ def _nodes(host: Host) -> tuple[DevNode, ...] | None | Unreadable:
         return names
     if names is None:
         return () if host.live else None
-    # Newer udev rules keep directories of links beside the nodes (by-path, by-ibdev).
-    files = (name for name in names if not isinstance(host.files.names(f"{NODES}/{name}"), tuple))
-    return tuple(node for name in files if (node := _node(host, name)) is not None)
+    return tuple(node for name in names if (node := _node(host, name)) is not None)
 
 
 def _node(host: Host, name: str) -> DevNode | None:
@@ -129,6 +126,9 @@ def _node(host: Host, name: str) -> DevNode | None:
         return None
     if not isinstance(found, Unreadable):
         return DevNode(name, f"{found.major}:{found.minor}" if found.kind == "c" else "", found.mode)
+    entry = host.files.entry(f"{NODES}/{name}")
+    if entry is not None and not isinstance(entry, Unreadable) and entry.is_directory:
+        return None  # newer udev rules keep directories of links beside the nodes (by-path, by-ibdev)
     if not host.live:
         return DevNode(name, None, None)
     if found.kind is Why.MALFORMED:

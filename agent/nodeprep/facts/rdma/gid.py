@@ -54,8 +54,8 @@ class Gid(Shown):
         return ".".join(map(str, packed))
 
 
-def table(files: Files, port: str, *, typed: bool) -> tuple[Gid, ...] | None:
-    """The populated entries of the port at this path, None where no table is shown. InfiniBand's are not `typed`."""
+def table(files: Files, port: str) -> tuple[Gid, ...] | None:
+    """The populated entries of the port at this path, None where no table is shown."""
     names = files.names(f"{port}/gids")
     indices = sorted(int(name) for name in names if name.isdecimal()) if isinstance(names, tuple) else []
     found: list[Gid] = []
@@ -68,8 +68,8 @@ def table(files: Files, port: str, *, typed: bool) -> tuple[Gid, ...] | None:
                 break
             continue
         empty = 0
-        kind = _text(files, f"{port}/gid_attrs/types/{index}") if typed else None
-        netdev = _text(files, f"{port}/gid_attrs/ndevs/{index}") if typed else None
+        kind = _text(files, f"{port}/gid_attrs/types/{index}")
+        netdev = _text(files, f"{port}/gid_attrs/ndevs/{index}")
         found.append(Gid(index, guarded(value), kind, netdev))
     return tuple(found) if indices else None
 

@@ -21,6 +21,7 @@ from nodeprep.model import (
     excluded,
     grouped,
     guarded,
+    raw,
     shown,
     stands_for_all,
 )
@@ -58,7 +59,8 @@ NODE_TYPES = {
     "7": "unspecified",
 }
 UNNAMED = ("UNKNOWN", "<unknown>")  # the kernel's words for a number that has no name
-LAYERS = ("InfiniBand", "Ethernet", "Unknown")
+INFINIBAND = "InfiniBand"
+LAYERS = (INFINIBAND, "Ethernet", "Unknown")
 RATE = Pattern(r"([1-9]\d{0,4}(?:\.5)?) Gb/sec \(([1-9]\d?)X(?: ([A-Z]{3}\d{0,2}))?\)")
 # Gb/s of one lane (sysfs.c rate_show); FDR10 is 10 there.
 LANE = {"SDR": 2.5, "DDR": 5, "QDR": 10, "FDR10": 10, "FDR": 14, "EDR": 25, "HDR": 50, "NDR": 100, "XDR": 200}
@@ -70,8 +72,8 @@ LID = Pattern(r"0x[0-9a-f]{1,8}")
 class Port(Shown):
     """One RDMA port. `bdf` is the PCI address it hangs on, "" where none is shown; `rate` is Gb/s.
 
-    `gids` is None where no GID table is shown; `like` names the kind of hardware that it may be compared with, and
-    ends with the link layer if that could be read.
+    `gids` is None where no GID table is shown, and for InfiniBand: nobody judges its GIDs. `like` names the kind of
+    hardware that it may be compared with, and ends with the link layer if that could be read.
     """
 
     device: str
@@ -212,7 +214,8 @@ def places(files: Files) -> tuple[tuple[str, int, str], ...] | Unreadable:
         name: _bdf(files, f"{CLASS}/{name}", _text(files.text(f"{CLASS}/{name}/parent")), holders)
         for name in names or ()
     }
-    return tuple((name, number, bdf) for name, bdf in bdfs.items() for number in _numbers(files, name))
+    listed = {name: files.names(f"{CLASS}/{name}/ports") for name in bdfs}
+    return tuple((name, number, bdf) for name, bdf in bdfs.items() for number in _numbers(listed[name]))
 
 
 class Holders:
@@ -283,11 +286,12 @@ def _ports(files: Files, device: RdmaDevice) -> tuple[Port, ...]:
     ports = f"{CLASS}/{device.name}/ports"
     listed = files.names(ports)
     if isinstance(listed, Unreadable):
-        return (_unlisted(files, device, listed),)
-    return tuple(_port(files, device, number, f"{ports}/{number}") for number in _numbers(files, device.name))
+        return (_unlisted(device, listed),)
+    numbers = _numbers(listed)
+    return tuple(_port(files, device, number, f"{ports}/{number}", only=len(numbers) == 1) for number in numbers)
 
 
-def _unlisted(files: Files, device: RdmaDevice, why: Unreadable) -> Port:
+def _unlisted(device: RdmaDevice, why: Unreadable) -> Port:
     """Ports that cannot be listed are not gone: the first stands for them, and none of its values can be read."""
     return Port(
         device=device.name,
@@ -301,23 +305,24 @@ def _unlisted(files: Files, device: RdmaDevice, why: Unreadable) -> Port:
         lid=None,
         sm_lid=None,
         gids=None,
-        like=_like(files, device, why),
+        like=_like(device, why),
     )
 
 
-def _numbers(files: Files, name: str) -> list[int]:
-    names = files.names(f"{CLASS}/{name}/ports")
+def _numbers(names: tuple[str, ...] | None | Unreadable) -> list[int]:
+    """The ports in a listing of `ports`."""
     return sorted(int(name) for name in names if name.isdecimal()) if isinstance(names, tuple) else []
 
 
-def _port(files: Files, device: RdmaDevice, number: int, here: str) -> Port:
+def _port(files: Files, device: RdmaDevice, number: int, here: str, *, only: bool) -> Port:
+    files.names(here)  # then each of its attributes is read without another look at it
     layer = _layer(files, f"{here}/link_layer")
-    gids = gid.table(files, here, typed=layer != "InfiniBand")
+    gids = gid.table(files, here) if layer != INFINIBAND else None
     return Port(
         device=device.name,
         number=number,
         bdf=device.bdf,
-        netdev=_netdev(files, device, number, gids),
+        netdev=_netdev(files, device, number, gids, only=only),
         state=guarded(_word(files, f"{here}/state", STATES)),
         physical=guarded(_word(files, f"{here}/phys_state", PHYSICAL)),
         rate=guarded(_rate(files, f"{here}/rate")),
@@ -325,15 +330,14 @@ def _port(files: Files, device: RdmaDevice, number: int, here: str) -> Port:
         lid=guarded(_lid(files, f"{here}/lid")),
         sm_lid=guarded(_lid(files, f"{here}/sm_lid")),
         gids=gids,
-        like=_like(files, device, layer),
+        like=_like(device, layer),
     )
 
 
-def _like(files: Files, device: RdmaDevice, layer: str | Unreadable) -> str:
+def _like(device: RdmaDevice, layer: str | Unreadable) -> str:
     """PCI id or chip, board, and link layer: ports that agree in all three do the same work in a node."""
-    here = f"{CLASS}/{device.name}"
-    chip, board = device.id or files.text(f"{here}/hca_type"), files.text(f"{here}/board_id")
-    parts = (chip, board, "software" if files.exists(f"{here}/parent") else None, layer)
+    read = raw(device)
+    parts = (device.id or read["hca_type"], read["board"], None if read["parent"] is None else "software", layer)
     return " ".join(part for part in parts if isinstance(part, str))
 
 
@@ -341,7 +345,7 @@ def _text(value: str | None | Unreadable) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _netdev(files: Files, device: RdmaDevice, number: int, gids: tuple[Gid, ...] | None) -> str | None:
+def _netdev(files: Files, device: RdmaDevice, number: int, gids: tuple[Gid, ...] | None, *, only: bool) -> str | None:
     """The base netdev: of the first GID, else the software device's parent, else the one on the same function.
 
     That of an Elastic RDMA interface is another function's, and has its MAC.
@@ -349,15 +353,15 @@ def _netdev(files: Files, device: RdmaDevice, number: int, gids: tuple[Gid, ...]
     if gids and gids[0].netdev:
         return gids[0].netdev
     base = _text(files.text(f"{CLASS}/{device.name}/ports/{number}/gid_attrs/ndevs/0"))
-    parent = _text(files.text(f"{CLASS}/{device.name}/parent"))
+    parent = _text(raw(device)["parent"])
     if base or parent:
         return base or parent
     if device.id == VENDOR_DEVICE:
-        return _with_mac(files, erdma.mac_of(_text(_guid(files, f"{CLASS}/{device.name}/node_guid"))))
+        return _with_mac(files, erdma.mac_of(_text(raw(device)["node_guid"])))
     here = f"{CLASS}/{device.name}/device/net"
     listed = files.names(here)
     names = listed if isinstance(listed, tuple) else ()
-    if len(names) == 1 and len(_numbers(files, device.name)) == 1:
+    if len(names) == 1 and only:
         return names[0]
     # Older dual-port cards have the netdevs of both ports on one function (Documentation/ABI/testing/sysfs-class-net).
     same = tuple(name for name in names if files.number(f"{here}/{name}/dev_port") == number - 1)
