@@ -40,6 +40,7 @@ def pins(lock: str) -> dict[str, tuple[str, frozenset[str]]]:
     text = re.sub(r"\\\n", "", (ROOT / lock).read_text())
     entries = [line.partition("--hash=") for line in text.splitlines() if not line.startswith("#")]
     locked = [(Requirement(pin), frozenset(f"--hash={rest}".split())) for pin, _, rest in entries]
+    assert locked
     assert all(len(pin.specifier) == 1 and next(iter(pin.specifier)).operator == "==" for pin, _ in locked)
     return {canonicalize_name(pin.name): (next(iter(pin.specifier)).version, hashes) for pin, hashes in locked}
 

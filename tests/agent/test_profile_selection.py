@@ -126,6 +126,7 @@ def test_the_configurations_word(
 def test_hardware_that_cannot_be_seen(kept: AgentState, unseen: tuple[type, ...], expected: list[str]) -> None:
     selection = chosen(agent_state=kept, unseen=unseen)
     assert words(selection, agent_state=kept) == expected
+    assert bool(selection.undecided) is (expected == ["unknown gates refused"])
     assert all("the host's root is not mounted here" in reason for reason in selection.undecided)
 
 
@@ -190,6 +191,7 @@ def test_hardware_alone(mode: Mode, baseline: dict[str, Any] | None, gate: GateP
 def test_a_profile_that_this_version_does_not_know(kept: AgentState, expected: list[str]) -> None:
     selection = chosen(agent_state=kept)
     assert words(selection, Mode.OBSERVE, kept) == expected
+    assert bool(selection.undecided) is ("unknown gates refused" in expected)
     assert all("rdma-next" in reason and "reset --inventory" in reason for reason in selection.undecided)
 
 

@@ -95,4 +95,4 @@ def test_what_asking_imports(tmp_path: Path) -> None:
     with RawServer(once(OK + b"Content-Length: 0\r\n\r\n"), path=path):
         command = (sys.executable, "-c", LOADED, str(path))
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["[]", "200", "['h11']"], done.stderr
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["[]", "200", "['h11']"]), done.stderr

@@ -181,7 +181,8 @@ def test_only_the_facts_that_selected_checks_look_at_are_observed(healthy: Path)
     except (FileNotFoundError, subprocess.CalledProcessError) as error:
         cannot_start(f"needs strace and leave to trace: {error}")
     arguments = ("check", "--root", str(healthy), "--profile", "rdma-infiniband", "--only", "fs.mounts")
-    subprocess.run((*command, NODEPREP, *arguments), check=False, capture_output=True)
+    done = subprocess.run((*command, NODEPREP, *arguments), check=False, capture_output=True)
+    assert done.returncode == 0, done.stderr
     opened = [line for line in trace.read_text().splitlines() if str(healthy) in line]
     assert any("mountinfo" in line for line in opened)
     assert not any("infiniband" in line for line in opened)

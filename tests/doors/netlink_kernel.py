@@ -99,3 +99,12 @@ def kernel(answer: Answer, *, interrupted: int = 0) -> Iterator[tuple[NetlinkSoc
             theirs.close()
             thread.join(5)
     assert not thread.is_alive()
+
+
+def foreign(value: object) -> list[type]:
+    """The types in a value that JSON does not have: subclasses too, for pyroute2 has its own dict and int."""
+    if type(value) is dict:
+        return [one for pair in value.items() for part in pair for one in foreign(part)]
+    if type(value) in (list, tuple):
+        return [one for part in value for one in foreign(part)]  # type: ignore[attr-defined]
+    return [] if type(value) in (str, int, float, bool, type(None)) else [type(value)]

@@ -259,6 +259,7 @@ def test_a_burst_is_read_in_parts(root: Path) -> None:
         began = time.monotonic()
         assert listener.event_source.drain() == {CONFIG}
         assert time.monotonic() - began < 2
+        assert listener.event_source.drain() == NOTHING, "no part was left"
 
 
 def test_closed_it_says_nothing_and_it_can_be_opened_again(root: Path) -> None:

@@ -30,7 +30,9 @@ def read(mode: str, shape: str = "two-enis") -> tuple[MetadataAnswer | Unreadabl
     with MetadataServer(shape, mode) as server:
         begun = time.monotonic()
         told = Metadata(server.url, PATIENCE, waiting(mode)).read()
-        assert time.monotonic() - begun < SOON
+        took = time.monotonic() - begun
+        assert took < SOON
+        assert isinstance(told, Unreadable) or 0 < told.milliseconds <= took * 1e3
         return told, server.asked
 
 
@@ -90,7 +92,6 @@ def test_it_is_told_the_instance(mode: str, required: bool, requests: int) -> No
     told, asked = read(mode)
     assert isinstance(told, MetadataAnswer), told
     assert told.instance == the_instance(token_required=required)
-    assert 0 < told.milliseconds < SOON * 1e3
     assert len(asked) == requests, asked
 
 
@@ -248,12 +249,25 @@ def test_what_answered_wrongly_is_asked_again() -> None:
         assert isinstance(door.read(), MetadataAnswer)
 
 
+@pytest.mark.parametrize("mode", ["hang", "drip", "always-429", "always-500"])
+def test_a_look_costs_two_seconds_at_most(mode: str) -> None:
+    """The others here have time, so that they hold on a busy machine. This one is not busy each time."""
+
+    def seconds() -> float:
+        with MetadataServer("two-enis", mode) as server:
+            begun = time.monotonic()
+            assert isinstance(Metadata(server.url).read(), Unreadable)
+            return time.monotonic() - begun
+
+    assert any(seconds() < 2.0 for _ in range(5))
+
+
 def test_retries_end_with_the_time_that_is_given() -> None:
     with MetadataServer("two-enis", "always-429") as server:
         told = Metadata(server.url, total=0.8).read()
-        assert len(server.asked) < 5
+        assert 1 <= len(server.asked) <= 2  # a third would come after 1.1 s
     assert isinstance(told, Unreadable)
-    assert "it throttles" in told.detail
+    assert f"answered 429 to {len(server.asked)} request" in told.detail
 
 
 def test_nobody_listens() -> None:
@@ -307,4 +321,4 @@ def test_the_rig_is_a_program() -> None:
     )
     rig = [sys.executable, str(Path(imds_server.__file__)), "run", "--shape", "eris", "--mode", "optional", "--"]
     done = subprocess.run([*rig, sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.stdout == "b'00:16:3e:00:00:01'\n", done.stderr
+    assert (done.returncode, done.stdout) == (0, "b'00:16:3e:00:00:01'\n"), done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import struct
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from nodeprep.doors.netlink import dcbnl, interfaces
 from nodeprep.doors.netlink.interfaces import AddressInfo, LinkInfo, NeighbourInfo, RouteNetlink
 from nodeprep.values import asdict, field_names
-from tests.doors.netlink_kernel import kernel, nest, nla, text, u8, u32
+from tests.doors.netlink_kernel import foreign, kernel, nest, nla, text, u8, u32
 from tests.rigs.unshared import seen_in
 
 AGENT = Path(interfaces.__file__).parents[3]
@@ -165,7 +164,9 @@ def test_veth_has_no_dcb(said: dict[str, Any]) -> None:
 
 def test_this_host_agrees_with_its_own_sysfs() -> None:
     """Also what a veth cannot show: a bus device under a netdev."""
-    for link in interfaces.read().links:
+    links = interfaces.read().links
+    assert {link.name for link in links} == {path.name for path in Path("/sys/class/net").iterdir() if path.is_dir()}
+    for link in links:
         shown = Path("/sys/class/net") / link.name
         assert (shown / "mtu").read_text().strip() == str(link.mtu)
         assert (shown / "address").read_text().strip() == (link.address or "")
@@ -226,7 +227,9 @@ def only(link: bytes = b"", *, address: bytes = b"") -> RouteNetlink:
 
 def test_values_are_plain() -> None:
     """They go into snapshots: nothing of pyroute2's may be left in them."""
-    json.dumps(asdict(interfaces.read()))
+    read = asdict(interfaces.read())
+    assert read["links"]
+    assert foreign(read) == []
 
 
 def test_reading_leaves_no_descriptor_behind() -> None:

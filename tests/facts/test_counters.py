@@ -97,6 +97,7 @@ def test_einval_means_not_offered(tmp_path: Path) -> None:
     done = subprocess.run([*argv, str(tmp_path), sys.executable, EINVAL], capture_output=True, text=True, check=False)
     if done.stderr.startswith("unshare:"):
         cannot_start(f"no user namespace: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
     assert done.stdout == f"(('port_rcv_errors', 0),) () ['/{HERE}/counters/symbol_error']\n", done.stderr
 
 

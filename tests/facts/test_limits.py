@@ -241,6 +241,7 @@ def test_what_a_pod_inherited_is_its_own_limit(root: Path) -> None:
     )
     if done.stderr.startswith("unshare: "):
         cannot_start(f"no PID namespace: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
     soft, hard, made = done.stdout.split()
     assert (soft, hard) == ("32768", "65536")
     assert began - 60 <= datetime.fromisoformat(made).timestamp() <= time.time()

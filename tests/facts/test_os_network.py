@@ -212,4 +212,6 @@ def test_what_cannot_be_read_is_not_passed_over(tmp_path: Path, files: Tree) -> 
 
 
 def test_this_machines_files_can_be_read() -> None:
-    assert isinstance(os_network.observe(Host()), OsNetwork)
+    seen = os_network.observe(Host())
+    assert isinstance(seen, OsNetwork)
+    assert [one for one in seen.claims if not (Path(one.file).exists() and one.says)] == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.machine import pci
-from nodeprep.facts.machine.pci import Aer, Auxiliary, Bridge, Pci, PciDevice
+from nodeprep.facts.machine.pci import Aer, Auxiliary, Pci, PciDevice
 from nodeprep.model import CannotLook, Unreadable, Why, raw
 from tests.rigs.trees import Content, Link, Tree, write
 from tests.values import nic
@@ -334,4 +334,8 @@ def test_gpus_are_told_by_vendor_and_class() -> None:
 def test_this_machines_bus_can_be_read() -> None:
     seen = pci.observe(Host())
     assert isinstance(seen, Pci)
-    assert all(isinstance(one, Bridge) for one in seen.bridges)
+    classes = {path.parent.name: path.read_text() for path in Path(pci.DEVICES).glob("*/class")}
+    assert {at for at, word in classes.items() if word.startswith("0x02")} == {
+        one.address for one in seen.devices if one.pci_class.startswith("02")
+    }
+    assert {one.address for one in seen.bridges} == {at for one in seen.devices for at in one.bridges}

@@ -169,6 +169,7 @@ def test_any_arguments_leave_a_line_in_its_class(row: printk_table.Row, prefix: 
 
 
 def test_every_format_of_the_table_is_of_its_class() -> None:
+    assert {row.kind for row in ROWS} == {"-", *LineClass}
     arguments = {**dict.fromkeys("diuoxX", "7"), "c": "+", "s": "word", "%": "%"}
     for row in ROWS:
         line = M5 + CONVERSION.sub(lambda found: arguments.get(found[1] or "%", "word"), row.format)
@@ -217,7 +218,8 @@ def test_a_message_begins_the_line_or_follows_a_prefix(text: str) -> None:
 
 @given(st.text(max_size=200))
 def test_no_text_breaks_it(text: str) -> None:
-    printk.class_of(text)
+    found = printk.class_of(text)
+    assert found is None or found in LineClass
 
 
 def test_help_does_not_import_the_formats() -> None:

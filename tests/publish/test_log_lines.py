@@ -212,7 +212,7 @@ def test_what_follows_from_a_conviction_comes_after_it_and_names_it(
     why: str, cases: tuple[Case, ...], cut: str
 ) -> None:
     *convicted, state, profile = words(status(), status(**closed(why, cases=cases)))
-    assert all(line.startswith("! convicted ") for line in convicted)
+    assert [line.startswith("! convicted ") for line in convicted] == [True] * sum(one.convicted for one in cases)
     assert state == f"! state from=Ready to=Unhealthy why={cut}"
     assert profile == f"! profile-device-ready {STANDING} device_stage=True why=so: {cut}"
 

@@ -110,6 +110,7 @@ PREFIXES = (AT, AT + "wait_func:1195:(pid 7): ", AT[:-2] + " eth2: ", f"mlx5_cor
 
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_every_format_of_the_table_is_judged_by_its_class(prefix: str) -> None:
+    assert {row.kind for row, _ in LINES} >= VERDICTS.keys()
     for row, text in LINES:
         level = int(row.level) if row.level.isdecimal() else 3
         heard = KernelLog(0.0, (KernelLogLine(1, 1.0, level, True, prefix + text),))
@@ -119,9 +120,10 @@ def test_every_format_of_the_table_is_judged_by_its_class(prefix: str) -> None:
 
 @pytest.mark.parametrize("kind", ["GONE", "RECOVERS", "STALLED", "HOT", "POWER"])
 def test_every_line_that_counts_is_kept_of_the_log(kind: str) -> None:
-    for row, text in LINES:
-        if row.kind == kind and row.level.isdecimal():
-            assert speaks(KmsgRecord(1, 1.0, int(row.level), 0, AT + text)), row
+    rows = [(row, text) for row, text in LINES if row.kind == kind and row.level.isdecimal()]
+    assert rows
+    for row, text in rows:
+        assert speaks(KmsgRecord(1, 1.0, int(row.level), 0, AT + text)), row
 
 
 @pytest.mark.parametrize("text", [text for texts, _ in ROWS for text in texts])

@@ -383,4 +383,4 @@ def test_what_a_request_without_tls_imports() -> None:
     with RawServer(always(TWO)) as server:
         command = (sys.executable, "-c", LOADED, str(server.port))
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["False False", "b'ab'", "h11"], done.stderr
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["False False", "b'ab'", "h11"]), done.stderr

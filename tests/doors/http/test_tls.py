@@ -258,7 +258,8 @@ def test_a_proxy_may_speak_tls_itself(keys: Path) -> None:
             )
             for authority in ("ca", "stranger")
         )
-    assert trusting.stdout == "b'ab'\n", trusting.stderr
+    assert (trusting.returncode, trusting.stdout) == (0, "b'ab'\n"), trusting.stderr
+    assert wary.returncode == 1
     assert "its certificate is not accepted" in wary.stderr
 
 
