@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nodeprep.doors.files import kmsg
@@ -195,7 +195,12 @@ def test_parse_refuses_what_is_no_record(data: bytes) -> None:
     assert kmsg.parse(data) is None
 
 
-@given(st.binary(max_size=200))
+FIELDS = st.lists(st.one_of(st.integers(0, 1 << 70).map(lambda one: b"%d" % one), st.binary(max_size=8)), max_size=5)
+RECORDS = st.builds(lambda fields, text: b",".join(fields) + b";" + text, FIELDS, st.binary(max_size=200))
+
+
+@given(st.one_of(st.binary(max_size=200), RECORDS))
+@example(b"4,5,6,-;a\nb")
 def test_parse_never_breaks(data: bytes) -> None:
     found = kmsg.parse(data)
     assert found is None or (found.level in range(8) and found.number >= 0 and "\n" not in found.text)
@@ -243,9 +248,21 @@ def test_the_newest_count() -> None:
     assert (len(records), records[0].at, records[-1].at) == (kmsg.RECORDS_LIMIT, 1.0, float(kmsg.RECORDS_LIMIT))
 
 
-@given(st.binary(max_size=200))
+LINES = st.builds(
+    lambda priority, second, text: b"<%d>[%5d.000001] " % (priority, second) + text,
+    st.integers(0, 300),
+    st.integers(0, 99_999),
+    st.binary(max_size=40),
+)
+
+
+@given(st.lists(st.one_of(st.binary(max_size=60), LINES), max_size=6).map(b"\n".join))
 def test_parse_syslog_breaks_only_by_saying_so(data: bytes) -> None:
     try:
-        kmsg.parse_syslog(data)
+        records = kmsg.parse_syslog(data).records
     except OSError as error:
         assert "not one line" in str(error)  # noqa: PT017 - both ends are right, and only these
+        return
+    numbers = [one.number for one in records]
+    assert numbers == sorted(set(numbers))
+    assert {one.level for one in records} <= set(range(8))
