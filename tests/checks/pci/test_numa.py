@@ -10,7 +10,7 @@ from nodeprep.checks.pci.numa import CHECK
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.machine.system import System
 from nodeprep.model import Unreadable, Why
-from tests.values import expected, nic, pci, port, rdma, say, verdicts
+from tests.values import by_kind, expected, nic, pci, port, rdma, say, verdicts
 
 DAMAGE = Unreadable(Why.MALFORMED, "/sys/bus/pci/devices/0000:00:00.0/numa_node")
 
@@ -40,8 +40,10 @@ ROWS = [
     ([0, None, 1], [0, 1], [NEAR, NONE, NEAR]),
     ([0, 1, 2, 3], [0, 1, 2, 4], [NEAR, NEAR, NEAR, FAR]),
     ([0, 1, 2, 3], [0, 1, 2], [NEAR, NEAR, NEAR, DESIGN]),  # every GPU has one: storage, front end
-    ([0, 1, 3], [0, 1, 2], [NEAR, NEAR, DESIGN]),  # two near ones are no majority to go by
-    ([0, 1, 2, 3, 3, 3], [0, 1, 2, 4], [NEAR, NEAR, NEAR, DESIGN, DESIGN, DESIGN]),
+    ([0, 1, 3], [0, 1, 2], [NEAR, NEAR, FAR]),
+    ([0, 1, 2, 3, 3, 3], [0, 1, 2, 4], [NEAR, NEAR, NEAR, FAR, FAR, FAR]),
+    ([0, 3, 3, 3], [0, 1], [NEAR, FAR, FAR, FAR]),  # one good rail shows how the node is laid out
+    ([3, 3, 3, 3], [0, 1], [DESIGN] * 4),  # none does
     ([0, 1, 2, 3, 3], [0, 1, 2, 4], [NEAR, NEAR, NEAR, FAR, FAR]),
     ([DAMAGE, 0, 1], [0, 1], ["unknown CannotLook", NEAR, NEAR]),
     ([0, None], [0, 0], ["absent Nothing"]),
@@ -53,6 +55,13 @@ ROWS = [
 @pytest.mark.parametrize(("nics", "gpus", "found"), ROWS)
 def test_says(nics: list[Any], gpus: list[Any], found: list[str]) -> None:
     assert says(nics, gpus) == found
+
+
+def test_a_rail_that_lost_its_driver_still_shows_the_layout() -> None:
+    near = nic(address="0000:00:00.0", numa=0, driver=None, rdma=())
+    far = nic(address="0000:01:00.0", numa=3)
+    listing, seen = pci(near, far, *bus([], [0, 1]).devices), rdma(port(bdf="0000:01:00.0"))
+    assert say(CHECK, listing, seen, machine(), by_kind(listing, seen)) == FAR
 
 
 def test_a_nic_that_nobody_wants_may_sit_anywhere() -> None:

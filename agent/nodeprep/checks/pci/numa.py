@@ -9,21 +9,29 @@ from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.machine.system import System
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
+from nodeprep.values import Value
 
-PEERS = 3  # NICs near GPUs; fewer say nothing of how the node is laid out
+
+class Layout(Value):
+    """The NUMA nodes that have GPUs, those of them without a NIC, and whether any rail is near GPUs."""
+
+    homes: frozenset[int]
+    orphans: frozenset[int]
+    any_near: bool
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     system, pci = seen[System], seen[Pci]
-    homes = set(nodes(pci.gpus))
+    homes = frozenset(nodes(pci.gpus))
     nics = [nic for nic in pci.nics if nic.rdma and not nic.virtual_function]
     # Virtual machines show what their host invented. With one NUMA node or without GPUs there is nothing to be near to.
     if system.virtual is not False or len(homes) < 2:
         return
     expected = seen[Expected]
     wanted = {port.bdf: by for port in seen[Rdma].ports if (by := expected.of(port))}
-    places = nodes(nics)
-    yield from seen.each(nics, lambda nic: verdict(nic, places, homes, wanted.get(nic.address)))
+    rails = [nic for nic in pci.nics if nic.address in wanted or expected.of_function(nic.address)]
+    layout = Layout(homes, homes.difference(nodes(nics)), bool(homes.intersection(nodes(rails))))
+    yield from seen.each(nics, lambda nic: verdict(nic, layout, wanted.get(nic.address)))
 
 
 def nodes(devices: Iterable[PciDevice]) -> list[int]:
@@ -31,7 +39,8 @@ def nodes(devices: Iterable[PciDevice]) -> list[int]:
     return [node for device in devices if isinstance(node := raw(device)["numa"], int)]
 
 
-def verdict(nic: PciDevice, places: list[int], homes: set[int], by: str | None) -> Verdict:
+def verdict(nic: PciDevice, layout: Layout, by: str | None) -> Verdict:
+    homes = layout.homes
     gpus = f"GPUs are on nodes {', '.join(map(str, sorted(homes)))}"
     if nic.numa is None:
         shows = f"{nic.label}: the firmware does not say its NUMA node; {gpus}"
@@ -39,16 +48,16 @@ def verdict(nic: PciDevice, places: list[int], homes: set[int], by: str | None) 
     shows = f"{nic.label} is on NUMA node {nic.numa}; {gpus}"
     if nic.numa in homes:
         return says(nic, Status.OK, "NearGpus", shows, homes)
-    near = [place for place in places if place in homes]
-    orphans = sorted(homes.difference(places))
-    # Storage and front-end NICs sit elsewhere by design: it is a misplaced rail only if some GPUs have none.
-    if by is None or not orphans or len(near) < PEERS or 2 * len(near) <= len(places):
+    # Storage and front-end NICs sit elsewhere by design. It is a misplaced rail only if some GPUs have none, and if one
+    # rail that is near GPUs shows that this is how the node is laid out.
+    if by is None or not layout.orphans or not layout.any_near:
         return says(nic, Status.OK, "ElsewhereByDesign", shows, homes)
-    shows = f"{shows}; it is wanted by {by}, and the GPUs of node {', '.join(map(str, orphans))} have no NIC near them"
+    orphans = ", ".join(map(str, sorted(layout.orphans)))
+    shows = f"{shows}; it is wanted by {by}, and the GPUs of node {orphans} have no NIC near them"
     return says(nic, Status.WARN, "FarFromGpus", shows, homes)
 
 
-def says(nic: PciDevice, status: Status, reason: str, message: str, homes: set[int]) -> Verdict:
+def says(nic: PciDevice, status: Status, reason: str, message: str, homes: frozenset[int]) -> Verdict:
     return Verdict(nic.subject, status, reason, message, None, str(nic.numa), " ".join(map(str, sorted(homes))))
 
 
