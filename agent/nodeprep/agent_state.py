@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from nodeprep.model import Remedy, Subject
+from nodeprep.model import Lack, Remedy, Subject
 from nodeprep.values import Value, field
 
 
@@ -46,8 +46,8 @@ class Case(Value):
     look. `passes` since `passing_since` are those in a row at the end that did not fail. `convicted_at` is when the
     look that convicted it began, None until there is one. `latched` since `latched_at` says why only a human, a new
     boot or a new probe of the device frees it. `flaps` are the times of its releases. Until `deferred_until`, a
-    conviction that only a new version sees does not close the gate. `reason`, `message`, `observed` and `remedy` are
-    those of the last failure.
+    conviction that only a new version sees does not close the gate. `reason`, `message`, `observed`, `remedy` and
+    `lack` are those of the last failure.
     """
 
     check: str
@@ -68,6 +68,7 @@ class Case(Value):
     deferred_until: float | None = None
     latched_at: float | None = None
     blind: bool = False
+    lack: Lack | None = None
 
     @property
     def subject(self) -> Subject:

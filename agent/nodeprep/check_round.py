@@ -315,7 +315,5 @@ def fold(findings: Iterable[Finding], after: Mapping[str, tuple[str, ...]]) -> t
 
 def _enough(near: list[Finding], lack: Lack) -> list[Finding]:
     """The failures that explain a count that lacks something: all, if there are as many; else those of the node."""
-    places = {one.subject.place for one in near} - {NODE.place, *lack.counted}
-    if len(places) >= lack.count:
-        return [one for one in near if one.subject.place in (NODE.place, *places)]
-    return [one for one in near if one.subject.place == NODE.place]
+    places = fault_causes.explain_lack((one.subject.place for one in near), lack)
+    return [one for one in near if one.subject.place in places]

@@ -8,6 +8,8 @@ import pytest
 
 from nodeprep.agent_state import Case
 from nodeprep.decide import active_faults
+from nodeprep.model import Lack
+from nodeprep.values import replace
 from tests.agent_state_values import case, check, checks
 
 CHECKS = checks(
@@ -19,10 +21,21 @@ CHECKS = checks(
 ELSEWHERE = "0000:ff:00.0"
 
 
-def wrong(check_id: str, *, place: str = "0000:5c:00.0", port: int | None = None) -> Case:
-    return case(check_id, place=place, port=port)
+def wrong(check_id: str, *, place: str = "0000:5c:00.0", port: int | None = None, **different: Any) -> Case:
+    return case(check_id, place=place, port=port, **different)
 
 
+def short(count: int, *counted: str) -> Case:
+    """Too few ports."""
+    return wrong("port.present", place="*", lack=Lack(count, counted))
+
+
+def passing(one: Case) -> Case:
+    """It passed in its last look, or was waived."""
+    return replace(one, passes=1, passing_since=110.0)
+
+
+UNBOUND, UNBOUND_TOO = wrong("pci.driver-bound"), wrong("pci.driver-bound", place="0000:ff:00.0")
 PORT_1, PORT_2 = wrong("port.state", port=1), wrong("port.state", port=2)
 ROWS: list[tuple[tuple[Case, ...], list[str]]] = [
     ((), []),
@@ -37,6 +50,20 @@ ROWS: list[tuple[tuple[Case, ...], list[str]]] = [
     ((wrong("port.state"), wrong("pci.driver-bound", place="*")), ["pci.driver-bound", "port.state"]),
     ((PORT_1, PORT_2), ["port.state", "port.state"]),
     ((wrong("no.such"), wrong("port.gid"), PORT_1), ["port.state", "port.gid", "no.such"]),
+    # A shortage of n is explained by n faults.
+    ((short(1), UNBOUND), ["pci.driver-bound"]),
+    ((short(2), UNBOUND), ["pci.driver-bound", "port.present"]),
+    ((short(2), UNBOUND, UNBOUND_TOO), ["pci.driver-bound", "pci.driver-bound"]),
+    ((short(5), UNBOUND, UNBOUND_TOO), ["pci.driver-bound", "pci.driver-bound", "port.present"]),
+    ((short(1, UNBOUND.place), UNBOUND), ["pci.driver-bound", "port.present"]),
+    ((short(5), wrong("pci.driver-bound", place="")), ["pci.driver-bound"]),
+    # What passes now explains nothing that fails, and is looked at later.
+    ((short(5), passing(UNBOUND)), ["port.present", "pci.driver-bound"]),
+    ((short(1), passing(UNBOUND)), ["port.present", "pci.driver-bound"]),
+    ((PORT_1, passing(UNBOUND)), ["port.state", "pci.driver-bound"]),
+    ((passing(PORT_1), passing(UNBOUND)), ["pci.driver-bound"]),
+    ((passing(PORT_1), UNBOUND), ["pci.driver-bound"]),
+    ((PORT_1, passing(UNBOUND_TOO)), ["port.state", "pci.driver-bound"]),
 ]
 
 

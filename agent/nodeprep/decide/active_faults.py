@@ -30,13 +30,20 @@ def suspected_case(agent_state: AgentState, gates: Collection[str], now: float) 
 
 
 def roots(cases: Iterable[Case], checks: Mapping[str, Check]) -> tuple[Case, ...]:
-    """The cases that no other of them explains, in the order in which a person would look at them."""
+    """The cases that no other of them explains, in the order in which a person would look at them.
+
+    What fails now comes before what passed in its last look, or is waived: that one is on its way to its release.
+    """
     found = tuple(cases)
     if not found:
         return ()
     order = {check: number for number, check in enumerate(checks)}
     first = [case for case in found if not _is_consequence(case, found, checks)]
-    return tuple(sorted(first, key=lambda case: (order.get(case.check, len(order)), case.place, case.port or 0)))
+
+    def place(case: Case) -> tuple[bool, int, str, int]:
+        return case.passes > 0, order.get(case.check, len(order)), case.place, case.port or 0
+
+    return tuple(sorted(first, key=place))
 
 
 def is_repairable(case: Case, least_age: float, now: float) -> bool:
@@ -52,5 +59,8 @@ def summary(case: Case) -> str:
 
 
 def _is_consequence(case: Case, others: tuple[Case, ...], checks: Mapping[str, Check]) -> bool:
+    """Whether others explain it. What passes now explains nothing that still fails."""
     causes = fault_causes.ancestors(case.check, {name: check.after for name, check in checks.items()})
-    return any(other.check in causes and fault_causes.explains(other.subject, case.subject) for other in others)
+    near = [one for one in others if one.check in causes and fault_causes.explains(one.subject, case.subject)]
+    places = [one.place for one in near if not one.passes or case.passes]
+    return bool(places if case.lack is None else fault_causes.explain_lack(places, case.lack))

@@ -117,6 +117,7 @@ def _with_failure(case: Case, finding: Finding) -> Case:
         message=truncated(verdict.message, MESSAGE_LIMIT_CHARACTERS),
         observed=truncated(verdict.observed, OBSERVED_LIMIT_CHARACTERS),
         remedy=verdict.remedy,
+        lack=verdict.lack,
     )
 
 

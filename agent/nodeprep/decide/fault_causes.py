@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from nodeprep.model import NODE, SEVERAL, Subject
+from nodeprep.model import NODE, SEVERAL, Lack, Subject
 
 
 def ancestors(check: str, after: Mapping[str, tuple[str, ...]]) -> set[str]:
@@ -28,6 +28,16 @@ def explains(cause: Subject, effect: Subject) -> bool:
     if cause.place == NODE.place or effect.place in (NODE.place, SEVERAL.place):
         return True
     return is_same_place(cause, effect)
+
+
+def explain_lack(places: Iterable[str], lack: Lack) -> set[str]:
+    """Of the places of faults, those that explain that a count lacks things: all, if they are as many (ADR 0033).
+
+    A fault of the whole node explains it alone. A place that is counted explains nothing.
+    """
+    known = set(places)
+    others = known - {NODE.place, *lack.counted}
+    return others | (known & {NODE.place}) if len(others) >= lack.count else known & {NODE.place}
 
 
 def is_same_place(one: Subject, other: Subject) -> bool:
