@@ -136,6 +136,23 @@ def test_a_software_device_does_not_stand_in_for_hardware() -> None:
     assert say(CHECK, pci(bare()), rdma(devices=(device(),)), WANTS) == "ok Offered"
 
 
+def test_a_software_rail_asks_no_device_of_the_nic_under_it() -> None:
+    nics = [bare(address=f"0000:0{index}:00.0", id="1af4:1041") for index in (1, 2)]
+    devices = tuple(software(name=f"rxe{index}", bdf=one.address) for index, one in enumerate(nics))
+    ports = [port(device=one.name, bdf=one.bdf) for one in devices]
+    there = rdma(*ports, devices=devices)
+    assert say(CHECK, pci(*nics), there, by_kind(pci(*nics), there)) == "absent Nothing"
+
+
+def test_a_software_device_hides_no_rail_that_lost_its_own() -> None:
+    nics = rails(3, 1)
+    ports = [port(device=one.rdma[0], bdf=one.address, netdev=None) for one in nics[:3]]
+    devices = tuple(device(name=one.device, bdf=one.bdf) for one in ports)
+    rxe = software(bdf=nics[3].address)
+    there = rdma(*ports, port(device="rxe0", bdf=nics[3].address), devices=(*devices, rxe))
+    assert say(CHECK, pci(*nics), there, by_kind(pci(*nics), there)).endswith("fail NoRdmaDevice")
+
+
 def test_a_copy_that_lost_the_way_from_device_to_nic_blames_none() -> None:
     assert say(CHECK, pci(bare()), rdma(devices=(device(bdf=""),)), WANTS) == "absent Nothing"
 

@@ -97,8 +97,12 @@ class Expected(Value):
         return self.counted.get(key) or self.rails.get(key)
 
     def of_function(self, place: str) -> str | None:
-        """Who wants the ports of this PCI function up, where no profile names them."""
-        return next((by for one in self.kinds.at(place) if (by := self.of_key(one.key))), None)
+        """Who wants the ports of this PCI function up, where no profile names them.
+
+        A software device on its netdev asks nothing of the function.
+        """
+        hardware = (one for one in self.kinds.at(place) if not one.kind.software)
+        return next((by for one in hardware if (by := self.of_key(one.key))), None)
 
     def of_bond(self, port: Port) -> str | None:
         """Who wants the bond that this port shares to have a carrier."""
