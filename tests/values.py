@@ -13,8 +13,8 @@ from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.rdma import Gid, Port, Rdma, RdmaDevice
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.job_profile import AtLeast, Expectation, Profile
-from nodeprep.model import Check, Seen, Shown, Status, Verdict, raw, values_of
-from nodeprep.values import Value, replace
+from nodeprep.model import Check, Seen, Shown, Status, Verdict, WantedBy, raw, values_of
+from nodeprep.values import Value, asdict, replace
 
 BDF = "0000:5c:00.0"
 # The verdicts so far: id, reason and status. tests/given.py separates them by test file.
@@ -212,10 +212,17 @@ def verdicts(
 def _judged(
     check: Check, facts: tuple[object, ...], want: object, before: tuple[object, ...] | None, seconds: float
 ) -> list[Verdict]:
-    own = {check.want: want or check.want()} if check.want else {}
+    own: dict[type, object] = {check.want: want or check.want(), WantedBy: stated(want)} if check.want else {}
     values: dict[type, object] = {type(fact): fact for fact in facts}
     earlier = None if before is None else Seen({type(fact): fact for fact in before} | own)
     return list(check_round.run_check(check, Seen(values | own, earlier, seconds if before is not None else 0.0)))
+
+
+def stated(want: Any) -> WantedBy:
+    """`profile site` states the numbers that are no defaults."""
+    usual = asdict(type(want)()) if want is not None else {}
+    given = asdict(want) if want is not None else {}
+    return WantedBy({name.replace("_", "-"): "profile site" for name in given if given[name] != usual[name]})
 
 
 def placeholders(fix: str) -> set[str]:

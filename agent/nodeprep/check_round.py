@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from nodeprep import checks as all_checks
-from nodeprep import fault_boundary
+from nodeprep import fault_boundary, job_profile
 from nodeprep.checks import CHECKS
 from nodeprep.decide import fault_causes
 from nodeprep.facts import ALL as FACTS
@@ -42,6 +42,7 @@ from nodeprep.model import (
     Unreadable,
     Verdict,
     Waived,
+    WantedBy,
     Why,
     cannot_look,
     failing_anyway,
@@ -133,9 +134,10 @@ def unfolded(
             skipped.append(Skipped(check.id, why))
             continue
         want = wants.get(check.id) or (check.want() if check.want else None)
-        earlier = None if before is None else Seen(_values(check, before, expected, want))
+        by = WantedBy(job_profile.stated_by(profile, check.id))
+        earlier = None if before is None else Seen(_values(check, before, expected, want, by))
         seconds = 0.0 if before is None else look.at - before.at
-        seen = Seen(_values(check, look, expected, want), earlier, seconds)
+        seen = Seen(_values(check, look, expected, want, by), earlier, seconds)
         said += ((check, verdict) for verdict in run_check(check, seen))
     return RoundFindings(
         tuple(check.finding(verdict) for check, verdict in _convict(said, look, before)), tuple(skipped)
@@ -173,7 +175,9 @@ def _has_no_ports(look: Look) -> bool:
     return rdma is not None and not rdma.ports
 
 
-def _values(check: Check, look: Look, expected: Expected | Unreadable, want: object) -> dict[type, object]:
+def _values(
+    check: Check, look: Look, expected: Expected | Unreadable, want: object, by: WantedBy
+) -> dict[type, object]:
     """What a check may see: the facts that it names, if this kind of look shows them, and its own Want."""
     values: dict[type, object] = {}
     for kind in (*check.needs, *check.uses):
@@ -181,7 +185,7 @@ def _values(check: Check, look: Look, expected: Expected | Unreadable, want: obj
         if value is not None and not (isinstance(value, Unreadable) and _is_no_loss(value, kind, check)):
             values[kind] = value
     if check.want is not None:
-        values[check.want] = want
+        values |= {check.want: want, WantedBy: by}
     return values
 
 

@@ -93,7 +93,8 @@ class Profile(Value):
 
     `gates` are the checks that may close the gate; `want` holds numbers by check and key; `exclude` are patterns of
     paths that must not be read; `description` says which jobs need it. `rests_on` are gates without which it says
-    nothing of a node (docs/adr/0033).
+    nothing of a node (docs/adr/0033). `want_by` says who states a number of `want`, if it is not this profile: one that
+    it extends, or the configuration. It is not written in a profile.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Profile(Value):
     want: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     exclude: tuple[str, ...] = ()
     rests_on: tuple[str, ...] = ()
+    want_by: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def needed_gates(self) -> tuple[str, ...]:
@@ -115,6 +117,12 @@ class Profile(Value):
 
 
 NO_PROFILE = Profile("none")
+
+
+def stated_by(profile: Profile, check: str) -> dict[str, str]:
+    """Who states each number of a check, by key: `profile NAME`, or a file of the configuration."""
+    known = profile.want_by.get(check, {})
+    return {key: known.get(key, f"profile {profile.name}") for key in profile.want.get(check, {})}
 
 
 def extend(child: Profile, parent: Profile) -> Profile:
@@ -141,7 +149,17 @@ def extend(child: Profile, parent: Profile) -> Profile:
         want={check: {**parent.want.get(check, {}), **child.want.get(check, {})} for check in checks},
         exclude=tuple(dict.fromkeys(parent.exclude + child.exclude)),
         rests_on=child.rests_on or parent.rests_on,
+        want_by=_stated_elsewhere(child, parent),
     )
+
+
+def _stated_elsewhere(child: Profile, parent: Profile) -> dict[str, dict[str, str]]:
+    """`want_by` of the child that extends the parent: who states what the child does not state itself."""
+    own, found = f"profile {child.name}", {}
+    for check in dict.fromkeys((*parent.want, *child.want)):
+        stated = {**stated_by(parent, check), **stated_by(child, check)}
+        found[check] = {key: by for key, by in stated.items() if by != own}
+    return {check: stated for check, stated in found.items() if stated}
 
 
 def parse(given: object) -> Profile:

@@ -225,6 +225,15 @@ def values_of(verdict: Verdict) -> dict[str, str]:
     return {name: str(value) for name, value in known.items() if value}
 
 
+class WantedBy(Value):
+    """Who states numbers of one check's Want, by the key that a profile writes. The other numbers are defaults."""
+
+    stated: Mapping[str, str] = field(default_factory=dict)
+
+    def words(self, key: str) -> str:
+        return f"by {self.stated.get(key, 'default')} ({key})"
+
+
 class Seen:
     """What one check may see of one look: facts and its own Want by type, and for rates the look before.
 
@@ -253,6 +262,10 @@ class Seen:
         """A fact that only explains a fault: None also if it could not be read."""
         value = self._values.get(kind)
         return None if value is None or isinstance(value, Unreadable) else cast(T, value)
+
+    def wanted_by(self, key: str) -> str:
+        """Who wants a number of the check's Want: `by default (max-error)`, `by profile site (max-error)`."""
+        return (self.get(WantedBy) or WantedBy()).words(key)
 
     def each(
         self, things: Iterable[T], judge: Callable[[T], Verdict | None], subject: Callable[[T], Subject] | None = None

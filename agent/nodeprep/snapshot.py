@@ -26,7 +26,7 @@ from nodeprep.job_profile import Profile
 from nodeprep.look import Look
 from nodeprep.model import Unreadable, raw
 from nodeprep.typed_yaml import InvalidValueError
-from nodeprep.values import Value, replace
+from nodeprep.values import Value, field, replace
 
 FORMAT = 1
 KINDS: Mapping[str, type] = {fact.kind.__name__: fact.kind for fact in facts.ALL}
@@ -47,6 +47,7 @@ class Snapshot(Value):
 
     `profile` is the effective one, as a mapping that `job_profile.parse` reads. `missing_hardware` says which hardware
     was searched for and not found, if no profile applies for that reason. `by_hardware`: only the hardware chose it.
+    `want_by` is that of the profile.
     """
 
     node: str
@@ -61,6 +62,7 @@ class Snapshot(Value):
     missing_hardware: str = ""
     by_hardware: bool = False
     nodeprep: str = __version__
+    want_by: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def today(self) -> str:
@@ -74,7 +76,7 @@ class Snapshot(Value):
             wants.wants(profile)
         except InvalidValueError as error:
             raise CodecError(("content", "profile", *error.keys), repr(error.found), error.wanted) from error
-        return profile
+        return replace(profile, want_by=self.want_by)
 
     def look(self) -> tuple[Look, Look | None]:
         """The last look and the one before it."""

@@ -74,7 +74,9 @@ class Settings(Value):
 
     def over(self, profile: Profile) -> Profile:
         """The profile with the numbers and exclusions of this configuration, which win over its own."""
-        own = Profile(profile.name, want=self.want, exclude=self.exclude)
+        ours = self.file or "the configuration"
+        by = {check: dict.fromkeys(numbers, ours) for check, numbers in self.want.items()}
+        own = Profile(profile.name, want=self.want, exclude=self.exclude, want_by=by)
         return (
             replace(job_profile.extend(own, profile), extends=profile.extends) if self.want or self.exclude else profile
         )

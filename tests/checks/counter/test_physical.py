@@ -101,8 +101,9 @@ def test_the_gravest_comes_first_and_all_are_told() -> None:
     (verdict,) = verdicts(CHECK, *seen, now, before=(*seen, then))
     assert (verdict.status, verdict.reason, verdict.observed) == ("fail", "SymbolErrors", "+200")
     assert verdict.message == (
-        "mlx5_3/1 at 0000:5c:00.0: symbol_error +200 (more than 120 at once), "
-        "port_rcv_errors +500 (more than 10 a second) in 10 s; wanted by profile rails; "
+        "mlx5_3/1 at 0000:5c:00.0: symbol_error +200 in 10 s, at most 120 at once wanted by default "
+        "(symbol-errors-per-hour); port_rcv_errors +500 in 10 s, at most 10 a second wanted by default "
+        "(receive-errors-per-second); the port is wanted by profile rails; "
         "cat /sys/class/infiniband/mlx5_3/ports/*/*counters/*"
     )
 
@@ -257,6 +258,6 @@ def test_the_message_says_why_nothing_is_held_against_it() -> None:
     before = (rdma(port(state="1: DOWN")), wanted(PORT, "profile"), counters(symbol_error=0))
     (verdict,) = verdicts(CHECK, rdma(PORT), wanted(PORT, "profile"), counters(symbol_error=900), before=before)
     assert verdict.message == (
-        "mlx5_3/1 at 0000:5c:00.0: symbol_error +900 (more than 120 at once) in 10 s; its link was not up before, "
-        "which moves counters without a fault"
+        "mlx5_3/1 at 0000:5c:00.0: symbol_error +900 in 10 s, at most 120 at once wanted by default "
+        "(symbol-errors-per-hour); its link was not up before, which moves counters without a fault"
     )

@@ -125,6 +125,6 @@ def test_message() -> None:
     (verdict,) = verdicts(CHECK, *seen, now, before=(*seen, then))
     assert verdict.status is Status.FAIL
     assert verdict.message == (
-        "mlx5_3/1 at 0000:5c:00.0: retry_rnr_exceeded_err +2 (none is right) in 10 s; wanted by profile rails; "
-        "cat /sys/class/infiniband/mlx5_3/ports/*/*counters/*"
+        "mlx5_3/1 at 0000:5c:00.0: retry_rnr_exceeded_err +2 in 10 s, none is right; the port is wanted by profile "
+        "rails; cat /sys/class/infiniband/mlx5_3/ports/*/*counters/*"
     )

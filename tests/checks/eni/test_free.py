@@ -60,6 +60,6 @@ def test_an_operator_may_want_more() -> None:
     (found,) = verdicts(CHECK, imds(), node(6, EXCLUSIVE), want=Want(at_least=2))
     assert (found.reason, found.observed, found.expected) == ("NoneFree", "1", "at least 2")
     assert found.message == (
-        "aliyun/eni: pods hold 6 of the 7 ENIs that this instance type can give them; 1 left, 2 wanted: "
-        "the next pod waits; see kubectl get podenis,networkinterfaces -A"
+        "aliyun/eni: pods hold 6 of the 7 ENIs that this instance type can give them; 1 left, 2 wanted by profile "
+        "site (at-least): the next pod waits; see kubectl get podenis,networkinterfaces -A"
     )

@@ -49,7 +49,7 @@ def test_messages() -> None:
     (verdict,) = verdicts(CHECK, DEFAULT, rdma(), want=Want("compat"))
     assert verdict.message == (
         "0000:00:07.0 (1ded:107f): erdma runs in default mode (/sys/module/erdma/parameters/compat_mode is N); compat "
-        "is wanted by the profile (`mode` of erdma.mode): when no job holds /dev/infiniband, "
+        "is wanted by profile site (mode): when no job holds /dev/infiniband, "
         "rmmod erdma && modprobe erdma compat_mode=Y, and the same in /etc/modprobe.d"
     )
     assert (verdict.subject.place, verdict.observed, verdict.expected) == (FIRST, "default", "compat")

@@ -69,8 +69,8 @@ def test_each_listed_point_is_judged_by_itself() -> None:
 
 def test_messages_say_what_is_mounted_and_what_to_run() -> None:
     (missing,) = verdicts(CHECK, mounts(ROOT), want=Want(mounts=("/data",)))
-    assert missing.message.startswith("nothing is mounted at /data, wanted by this check's `mounts`; try: mount /data;")
+    assert missing.message.startswith("nothing is mounted at /data, wanted by profile site (mounts); try: mount /data;")
     (hung,) = verdicts(CHECK, mounts(mount(answer=HUNG)), want=Want(mounts=("/data",)))
     assert hung.message.startswith(
-        f"/data is nfs4 from nas:/x, wanted by this check's `mounts`, and does not answer ({HUNG}); see its server"
+        f"/data is nfs4 from nas:/x, wanted by profile site (mounts), and does not answer ({HUNG}); see its server"
     )

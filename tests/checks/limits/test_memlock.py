@@ -118,8 +118,9 @@ def test_in_a_pod_the_message_says_since_when_and_that_the_pod_must_be_made_anew
     assert verdict.subject.key == "containerd"
     assert verdict.message == (
         "containerd (containerd.service) lets this agent's container, made 2026-11-22T18:00Z, lock 8 MiB, and so "
-        "containers without CAP_IPC_LOCK; RDMA wants unlimited: set LimitMEMLOCK=infinity for containerd.service and "
-        "restart it; then stop this pod, which keeps the limit of that time: kubectl -n nodeprep delete pod POD, or "
+        "containers without CAP_IPC_LOCK; RDMA wants unlimited, and 1 GiB at least are wanted by default (fail-below): "
+        "set LimitMEMLOCK=infinity for containerd.service and restart it; then stop this pod, which keeps the limit of "
+        "that time: kubectl -n nodeprep delete pod POD, or "
         "crictl stopp"
     )
     (nameless,) = verdicts(CHECK, inherited("", ""), NIC, expected())

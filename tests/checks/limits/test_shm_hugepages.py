@@ -70,9 +70,11 @@ def test_subjects_do_not_collide_and_messages_say_what_is_there() -> None:
     want = Want(huge_pages={2048: 2048, 1048576: 8})
     found = verdicts(CHECK, limits(MIB, TAKEN), want=want)
     assert [one.subject.key for one in found] == ["/dev/shm", "hugepages-2048kB", "hugepages-1048576kB"]
-    assert found[0].message.startswith("/dev/shm has 1048576 bytes; 67108864 are wanted;")
-    assert found[1].message.startswith("1024 huge pages of 2048 KiB; 2048 are wanted;")
-    assert found[2].message.startswith("this kernel has no huge pages of 1048576 KiB; 8 are wanted;")
+    assert found[0].message.startswith("/dev/shm has 1048576 bytes; 67108864 are wanted by default (shm-at-least);")
+    assert found[1].message.startswith("1024 huge pages of 2048 KiB; 2048 are wanted by profile site (huge-pages);")
+    assert found[2].message.startswith(
+        "this kernel has no huge pages of 1048576 KiB; 8 are wanted by profile site (huge-pages);"
+    )
     (_, unknown) = verdicts(CHECK, limits(0, SPOILT), want=Want(huge_pages={2048: 1}))
     assert (unknown.subject.key, unknown.reason) == ("hugepages-2048kB", "CannotLook")
     (unmounted,) = verdicts(CHECK, limits(0))

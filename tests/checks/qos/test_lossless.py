@@ -119,7 +119,7 @@ def test_both_legs_of_a_bond_count() -> None:
     assert say(CHECK, *facts, settings(bare, qos("p0"), qos("p1")), want=ALL) == "ok AsWanted"
     (verdict,) = verdicts(CHECK, *facts, settings(bare, qos("p0"), qos("p1", trust="pcp")), want=ALL)
     assert verdict.reason == "OtherSettings"
-    assert "p1 has trust pcp, wanted dscp" in verdict.message
+    assert "p1 has trust pcp; dscp is wanted by profile site (trust)" in verdict.message
     assert "p0" not in verdict.message
 
 
@@ -128,12 +128,12 @@ def test_message_names_every_setting_that_differs() -> None:
     shown = qos(trust="pcp", pfc=(), ecn=(5, 4), dscp=((26, 4), (26, 5)))
     (verdict,) = verdicts(CHECK, *facts, settings(shown), want=ALL)
     assert verdict.message == (
-        "mlx5_3/1 at 0000:5c:00.0: eth2 has PFC off, wanted on 3; eth2 has ECN on 4,5, wanted on 3; "
-        "eth2 has trust pcp, wanted dscp; eth2 has DSCP 26 to 4 and 5, wanted priority 3; "
-        "wanted by this check's numbers, as the switches must have it"
+        "mlx5_3/1 at 0000:5c:00.0: eth2 has PFC off; on 3 is wanted by profile site (pfc); eth2 has ECN on 4,5; on 3 "
+        "is wanted by profile site (ecn); eth2 has trust pcp; dscp is wanted by profile site (trust); eth2 has DSCP "
+        "26 to 4 and 5; priority 3 is wanted by profile site (dscp); the switches must have it too"
     )
     (verdict,) = verdicts(CHECK, *facts, settings(qos(dscp=())), want=ALL)
-    assert "eth2 has DSCP 26 to no priority, wanted priority 3" in verdict.message
+    assert "eth2 has DSCP 26 to no priority; priority 3 is wanted" in verdict.message
 
 
 def test_what_is_shown_is_told_when_nothing_is_wanted() -> None:

@@ -54,6 +54,6 @@ def test_messages() -> None:
     )
     (stale,) = verdicts(CHECK, terway(), cluster(node=node_object(conditions=(condition(age=3600.0),))))
     assert stale.message == (
-        "Terway said True (SufficientIP: node has sufficient IP) 60 min ago and nothing since, wanted every 15 min: "
-        "see whether its pod runs (terway.pod)"
+        "Terway said True (SufficientIP: node has sufficient IP) 60 min ago and nothing since; a word within 15 min is "
+        "wanted by default (heartbeat): see whether its pod runs (terway.pod)"
     )

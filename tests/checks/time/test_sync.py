@@ -45,6 +45,10 @@ def test_messages_say_how_far_and_where_to_look() -> None:
     (unkept,) = verdicts(CHECK, Clock(0.0, False, 0.0, 16.0))
     assert "no NTP or PTP service runs, or it reaches no server; see chronyc tracking" in unkept.message
     (large,) = verdicts(CHECK, Clock(0.0, True, 0.25, 1.5))
-    assert large.message.startswith("the clock is off by 0.250 s, at most by 1.500 s, 1 s are allowed")
+    assert large.message.startswith(
+        "the clock is off by 0.250 s, at most by 1.500 s; 1 s at most are wanted by default (max-error)"
+    )
     (offset,) = verdicts(CHECK, Clock(0.0, True, 0.25, 0.5))
-    assert offset.message.startswith("the clock is off by 0.250 s, at most by 0.500 s, 0.1 s are allowed")
+    assert offset.message.startswith(
+        "the clock is off by 0.250 s, at most by 0.500 s; 0.1 s at most are wanted by default (max-offset)"
+    )

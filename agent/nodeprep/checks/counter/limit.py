@@ -18,7 +18,8 @@ SPANS = {None: "at once", 1.0: "a second", 60.0: "a minute"}
 class Limit(Value):
     """More than `most` events in `per` seconds is too much; where `per` is None, more than `most` between two looks.
 
-    `source` says who says so. A limit that convicts (FAIL) needs another source than us.
+    `source` says who says so. `key` is the number of the Want that `most` comes from, "" for none. A limit that
+    convicts (FAIL) needs another source than us.
     """
 
     counter: str
@@ -27,15 +28,17 @@ class Limit(Value):
     status: Status
     reason: str
     source: str
+    key: str = ""
 
     def broken_by(self, events: int, seconds: float) -> bool:
         if self.per is None:
             return events > self.most
         return events >= EVENTS and events * self.per > self.most * seconds
 
-    def words(self, events: int) -> str:
-        allowed = f"more than {self.most:g} {SPANS[self.per]}" if self.most else "none is right"
-        return f"{self.counter} +{events} ({allowed})"
+    def words(self, events: int, seen: Seen) -> str:
+        by = f" wanted {seen.wanted_by(self.key)}" if self.key else ""
+        allowed = f"at most {self.most:g} {SPANS[self.per]}{by}" if self.most else "none is right"
+        return f"{self.counter} +{events} in {seen.seconds:.0f} s, {allowed}"
 
 
 def weigh(seen: Seen, limits: tuple[Limit, ...], exclude: tuple[str, ...]) -> Iterator[Verdict]:
@@ -59,21 +62,20 @@ def verdict(port: Port, before: Seen, seen: Seen, limits: list[Limit]) -> Verdic
             raise CannotLook(unread[0])
         return None
     broken = [limit for limit in limits if limit.broken_by(grown.get(limit.counter, 0), seen.seconds)]
-    where, window = port.where, f"in {seen.seconds:.0f} s"
+    where = port.where
     if not broken:
-        return quiet(port, f"{where}: no counter grew too fast {window}", stuck, unread)
+        return quiet(port, f"{where}: no counter grew too fast in {seen.seconds:.0f} s", stuck, unread)
     gravest = {limit.counter: limit for limit in reversed(broken)}
-    told = ", ".join(limit.words(grown[limit.counter]) for limit in broken if gravest[limit.counter] is limit)
+    told = "; ".join(limit.words(grown[limit.counter], seen) for limit in broken if gravest[limit.counter] is limit)
     if wanted_by is None:
-        return Verdict(port.subject, Status.OK, "NotNeeded", f"{where}: {told} {window}; nothing asks for this port")
+        return Verdict(port.subject, Status.OK, "NotNeeded", f"{where}: {told}; nothing asks for this port")
     unsettled = transitions.unsettled(port, seen, before)
     if unsettled:
-        message = f"{where}: {told} {window}; {unsettled}, which moves counters without a fault"
+        message = f"{where}: {told}; {unsettled}, which moves counters without a fault"
         return Verdict(port.subject, Status.OK, "Unsettled", message)
     worst = broken[0]
-    message = (
-        f"{where}: {told} {window}; wanted by {wanted_by}; cat /sys/class/infiniband/{port.device}/ports/*/*counters/*"
-    )
+    look = f"cat /sys/class/infiniband/{port.device}/ports/*/*counters/*"
+    message = f"{where}: {told}; the port is wanted by {wanted_by}; {look}"
     return Verdict(port.subject, worst.status, worst.reason, message, observed=f"+{grown[worst.counter]}")
 
 

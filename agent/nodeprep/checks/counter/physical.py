@@ -15,6 +15,9 @@ from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, S
 from nodeprep.values import Value
 
 HOUR_SECONDS = 3600.0
+# Keys of the Want.
+PER_HOUR, OVERRUNS, RECOVERIES = "symbol-errors-per-hour", "overruns-per-minute", "recoveries-per-minute"
+ERRORS, DISCARDS = "receive-errors-per-second", "discards-per-second"
 ABI = "Linux Documentation/ABI/stable/sysfs-class-infiniband"
 SENTINEL = "NVIDIA/NVSentinel NIC monitor defaults"
 INTEGRITY = f"IBTA LocalLinkIntegrityErrors: local physical errors exceeded LocalPhyErrors; {SENTINEL} (fatal, any)"
@@ -51,14 +54,31 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 def limits(want: Want, seconds: float) -> tuple[Limit, ...]:
     """Without link_downed, which is port.flap's."""
     allowance = want.symbol_errors_per_hour * max(seconds, HOUR_SECONDS) / HOUR_SECONDS
+    rates = (
+        ("symbol_error", want.symbol_errors_per_hour / 60, 60.0, "SymbolErrorsSeen", BIT_ERRORS, PER_HOUR),
+        (
+            "excessive_buffer_overrun_errors",
+            want.overruns_per_minute,
+            60.0,
+            "BufferOverrun",
+            ABI,
+            "overruns-per-minute",
+        ),
+        ("link_error_recovery", want.recoveries_per_minute, 60.0, "LinkRetrains", SENTINEL, RECOVERIES),
+        (
+            "port_rcv_errors",
+            want.receive_errors_per_second,
+            1.0,
+            "ReceiveErrors",
+            SENTINEL,
+            "receive-errors-per-second",
+        ),
+        ("port_xmit_discards", want.discards_per_second, 1.0, "TransmitDiscards", SENTINEL, DISCARDS),
+    )
     return (
         Limit("local_link_integrity_errors", 0, None, Status.FAIL, "LinkIntegrityLost", INTEGRITY),
-        Limit("symbol_error", allowance, None, Status.FAIL, "SymbolErrors", BIT_ERRORS),
-        Limit("symbol_error", want.symbol_errors_per_hour / 60, 60.0, Status.WARN, "SymbolErrorsSeen", BIT_ERRORS),
-        Limit("excessive_buffer_overrun_errors", want.overruns_per_minute, 60.0, Status.WARN, "BufferOverrun", ABI),
-        Limit("link_error_recovery", want.recoveries_per_minute, 60.0, Status.WARN, "LinkRetrains", SENTINEL),
-        Limit("port_rcv_errors", want.receive_errors_per_second, 1.0, Status.WARN, "ReceiveErrors", SENTINEL),
-        Limit("port_xmit_discards", want.discards_per_second, 1.0, Status.WARN, "TransmitDiscards", SENTINEL),
+        Limit("symbol_error", allowance, None, Status.FAIL, "SymbolErrors", BIT_ERRORS, PER_HOUR),
+        *(Limit(name, most, per, Status.WARN, *said) for name, most, per, *said in rates),
     )
 
 

@@ -12,7 +12,7 @@ from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.counters import Counters
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
-from nodeprep.values import Value
+from nodeprep.values import Value, asdict
 
 SENTINEL = "NVIDIA/NVSentinel NIC monitor defaults"
 KUBERNETES = "aws/eks-node-monitoring-agent, rules for EFA"
@@ -73,20 +73,30 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 def limits(want: Want) -> tuple[Limit, ...]:
     """Without np_cnp_sent, rp_cnp_handled and *_flush_error, which healthy jobs move (NVIDIA/NVSentinel)."""
     rates = (
-        (("rnr_nak_retry_err",), want.not_ready_per_second, "ReceiverNotReady", OURS),
-        (("local_ack_timeout_err",), want.local_ack_timeouts_per_second, "AckTimeouts", SENTINEL),
-        (("roce_slow_restart",), want.slow_restarts_per_second, "SlowRestarts", SENTINEL),
-        (OUT_OF_SEQUENCE, want.out_of_sequence_per_second, "OutOfSequence", OURS),
-        (SOFTWARE_SEQUENCE, want.software_sequence_errors_per_second, "OutOfSequence", OURS),
-        (EFA_EVENTS, want.efa_events_per_second, "EfaErrors", KUBERNETES),
-        (("retrans_pkts",), want.retransmitted_packets_per_second, "Retransmissions", KUBERNETES),
-        (("retrans_bytes",), want.retransmitted_bytes_per_second, "Retransmissions", KUBERNETES),
+        (("rnr_nak_retry_err",), "not_ready", "ReceiverNotReady", OURS),
+        (("local_ack_timeout_err",), "local_ack_timeouts", "AckTimeouts", SENTINEL),
+        (("roce_slow_restart",), "slow_restarts", "SlowRestarts", SENTINEL),
+        (OUT_OF_SEQUENCE, "out_of_sequence", "OutOfSequence", OURS),
+        (SOFTWARE_SEQUENCE, "software_sequence_errors", "OutOfSequence", OURS),
+        (EFA_EVENTS, "efa_events", "EfaErrors", KUBERNETES),
+        (("retrans_pkts",), "retransmitted_packets", "Retransmissions", KUBERNETES),
+        (("retrans_bytes",), "retransmitted_bytes", "Retransmissions", KUBERNETES),
     )
+    numbers = asdict(want)
     return (
         *(Limit(name, 0, None, Status.FAIL, "ReceiverNotReady", RETRIES_ENDED) for name in RECEIVER_NOT_READY),
         *(Limit(name, 0, None, Status.WARN, "RetriesExceeded", OURS) for name in GAVE_UP),
-        *(Limit(name, most, 1.0, Status.WARN, *said) for names, most, *said in rates for name in names),
+        *(
+            Limit(name, numbers[f"{what}_per_second"], 1.0, Status.WARN, reason, source, key(what))
+            for names, what, reason, source in rates
+            for name in names
+        ),
     )
+
+
+def key(what: str) -> str:
+    """The key of a number of the Want."""
+    return f"{what}_per_second".replace("_", "-")
 
 
 CHECK = Check(

@@ -25,12 +25,12 @@ class Want(Value):
 def judge(seen: Seen) -> Iterator[Verdict]:
     if seen[Imds].instance is None:
         return
-    cluster, least = seen[Cluster], seen[Want].at_least
+    cluster, least, by = seen[Cluster], seen[Want].at_least, seen.wanted_by("at-least")
     ordinary, total = cluster.node.limit(ORDINARY), cluster.node.limit(TOTAL)
     if cluster.node.is_exclusive and ordinary is not None:
-        yield verdict(ENI, ordinary - 1, held(cluster, member=False), least)  # one is the node's own
+        yield verdict(ENI, ordinary - 1, held(cluster, member=False), least, by)  # one is the node's own
     if cluster.node.annotations.get(TRUNK) and ordinary is not None and total is not None:
-        yield verdict(MEMBER_ENI, total - ordinary, held(cluster, member=True), least)
+        yield verdict(MEMBER_ENI, total - ordinary, held(cluster, member=True), least, by)
 
 
 def held(cluster: Cluster, *, member: bool) -> int:
@@ -38,13 +38,15 @@ def held(cluster: Cluster, *, member: bool) -> int:
     return len({one.mac or one.eni or one.record for one in cluster.pod_enis if (one.type == MEMBER_TYPE) is member})
 
 
-def verdict(resource: str, most: int, used: int, least: int) -> Verdict:
+def verdict(resource: str, most: int, used: int, least: int, by: str) -> Verdict:
     about = Subject(resource, None, resource)
     left = max(most - used, 0)
     shows = f"{resource}: pods hold {used} of the {most} ENIs that this instance type can give them"
     if left >= least:
         return Verdict(about, Status.OK, "Free", shows, observed=str(left), expected=f"at least {least}")
-    message = f"{shows}; {left} left, {least} wanted: the next pod waits; see kubectl get podenis,networkinterfaces -A"
+    message = (
+        f"{shows}; {left} left, {least} wanted {by}: the next pod waits; see kubectl get podenis,networkinterfaces -A"
+    )
     return Verdict(about, Status.WARN, "NoneFree", message, None, str(left), f"at least {least}")
 
 

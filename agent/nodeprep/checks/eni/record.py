@@ -34,19 +34,20 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     books = ledger.ledger(seen)
     if books is None or books.terway is None:
         return
-    yield from stale(books.terway, seen[Want])
+    yield from stale(books.terway, seen[Want], seen.wanted_by("synced-within"))
     yield from seen.each(books.terway.enis, lambda record: verdict(record, books), subject_of)
     yield from seen.each([row for row in books.attached if not row.is_primary], unrecorded)
 
 
-def stale(terway: TerwayNode, want: Want) -> Iterator[Verdict]:
+def stale(terway: TerwayNode, want: Want, by: str) -> Iterator[Verdict]:
     """A record that was never synced belongs to a node that had no pod yet."""
     hours = (terway.synced or 0.0) / 3600
     if hours > want.synced_within:
-        message = (
-            f"Terway held its record of this node against the cloud {hours:.0f} h ago: see terway-controlplane's log"
-        )
         limit = f"{want.synced_within} h"
+        message = (
+            f"Terway held its record of this node against the cloud {hours:.0f} h ago; at most {limit} are wanted "
+            f"{by}: see terway-controlplane's log"
+        )
         yield Verdict(NODE, Status.WARN, "NotSynced", message, None, f"{hours:.0f} h", limit)
 
 

@@ -35,7 +35,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         yield from (verdict,) if verdict is not None else ()
     elif seen[Want].required:
         message = (
-            f"the node has no annotation {TRUNK}, so no trunk ENI; the profile wants one (`required` of eni.trunk): "
+            f"the node has no annotation {TRUNK}, so no trunk ENI; one is wanted {seen.wanted_by('required')}: "
             "set enable_eni_trunking in eni-config, and see whether this instance type can (EniTrunkSupported)"
         )
         yield Verdict(NODE, Status.FAIL, "NoTrunk", message, None, "no annotation", "a trunk ENI")

@@ -42,7 +42,7 @@ def verdict(function: Subject, seen: Seen) -> Verdict | None:
         return Verdict(function, Status.OK, "AsWanted", f"{shows}, as wanted", None, mode, wanted)
     parameter = "Y" if wanted == "compat" else "N"
     message = (
-        f"{shows}; {wanted} is wanted by the profile (`mode` of erdma.mode): when no job holds /dev/infiniband, "
+        f"{shows}; {wanted} is wanted {seen.wanted_by('mode')}: when no job holds /dev/infiniband, "
         f"rmmod erdma && modprobe erdma compat_mode={parameter}, and the same in /etc/modprobe.d"
     )
     return Verdict(function, Status.FAIL, "OtherMode", message, None, mode, wanted, args={"parameter": parameter})

@@ -35,8 +35,8 @@ class Want(Value):
 def judge(seen: Seen) -> Iterator[Verdict]:
     if seen[Want].required and not seen[Erdma].functions:
         message = (
-            f"no function {VENDOR_DEVICE} is on the PCI bus; the profile wants an Elastic RDMA interface (`required` "
-            "of erdma.module): is this an instance type with ERIs, and is one attached?"
+            f"no function {VENDOR_DEVICE} is on the PCI bus; an Elastic RDMA interface is wanted "
+            f"{seen.wanted_by('required')}: is this an instance type with ERIs, and is one attached?"
         )
         yield Verdict(NODE, Status.FAIL, "NoInterface", message, None, "none", VENDOR_DEVICE)
     # One verdict for each function: its other faults follow from this one, and those of other NICs do not.

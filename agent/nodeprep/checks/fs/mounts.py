@@ -22,9 +22,9 @@ class Want(Value):
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    mounts = seen[Mounts]
+    mounts, by = seen[Mounts], f"wanted {seen.wanted_by('mounts')}"
     listed = dict.fromkeys(point.rstrip("/") or "/" for point in seen[Want].mounts)
-    yield from seen.each(listed, lambda point: wanted(point, mounts.at_point(point)), subject)
+    yield from seen.each(listed, lambda point: wanted(point, mounts.at_point(point), by), subject)
     yield from others([mount for mount in mounts.mounts if mount.remote and mount.point not in listed])
 
 
@@ -32,8 +32,7 @@ def subject(point: str) -> Subject:
     return Subject(point, None, point)
 
 
-def wanted(point: str, mount: Mount | None) -> Verdict:
-    by = "wanted by this check's `mounts`"
+def wanted(point: str, mount: Mount | None, by: str) -> Verdict:
     if mount is None:
         message = f"nothing is mounted at {point}, {by}; try: mount {point}; see /etc/fstab and the server"
         return Verdict(subject(point), Status.FAIL, "NotMounted", message, None, "nothing", "a mount")

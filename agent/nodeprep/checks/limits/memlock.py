@@ -34,14 +34,14 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         return
     own = raw(seen[Limits])["inherited"]
     if own is not None:
-        yield from seen.each([seen[Limits]], lambda limits: given(limits.inherited, seen[Want]), lambda _: maker(own))
+        yield from seen.each([seen[Limits]], lambda limits: given(limits.inherited, seen), lambda _: maker(own))
         return
     processes = seen[Limits].processes
     # Containers inherit from the runtime; the kubelet's own limit counts where no runtime can be seen.
     judged = [process for process in processes if process.is_runtime] or list(processes)
     by_name = {process.name: [one for one in judged if one.name == process.name] for process in judged}
     yield from seen.each(
-        by_name.values(), lambda alike: verdict(tightest(alike), seen[Want]), lambda alike: subject(alike[0])
+        by_name.values(), lambda alike: verdict(tightest(alike), seen), lambda alike: subject(alike[0])
     )
 
 
@@ -53,22 +53,30 @@ def subject(process: RuntimeProcess) -> Subject:
     return Subject(process.name, None, process.name)
 
 
-def verdict(process: RuntimeProcess, want: Want) -> Verdict:
+def verdict(process: RuntimeProcess, seen: Seen) -> Verdict:
     about, limit = subject(process), process.soft
     if limit is None:
         message = f"{process.name} (pid {process.pid}) may lock unlimited memory"
         return Verdict(about, Status.OK, "Unlimited", message, None, "unlimited", "unlimited")
     unit = UNITS[process.name]
     ours = process.unit in ("", f"{unit}.service")
-    status = Status.FAIL if limit < want.fail_below else Status.WARN
+    status, wants = wish(limit, seen)
     message = (
         f"{process.name} (pid {process.pid}, {process.unit or 'unit not shown'}) may lock {size(limit)}, and so may "
-        "containers without CAP_IPC_LOCK; RDMA wants unlimited: set LimitMEMLOCK=infinity for its unit and restart it"
+        f"containers without CAP_IPC_LOCK; {wants}: set LimitMEMLOCK=infinity for its unit and restart it"
     )
     remedy = Remedy("memlock", {"unit": unit}) if ours else None
     return Verdict(
         about, status, "Limited", message, remedy, str(limit), "unlimited", args={"unit": process.unit or unit}
     )
+
+
+def wish(limit: int, seen: Seen) -> tuple[Status, str]:
+    """How bad a limit is, and what is wanted in its place."""
+    least = seen[Want].fail_below
+    if limit >= least:
+        return Status.WARN, "RDMA wants unlimited"
+    return Status.FAIL, f"RDMA wants unlimited, and {size(least)} at least are wanted {seen.wanted_by('fail-below')}"
 
 
 def maker(own: object) -> Subject:
@@ -77,7 +85,7 @@ def maker(own: object) -> Subject:
     return Subject(name, None, name)
 
 
-def given(own: InheritedLimit | None, want: Want) -> Verdict | None:
+def given(own: InheritedLimit | None, seen: Seen) -> Verdict | None:
     """By the agent's own container: the runtime gives each container the limit that it had when it made the pod."""
     if own is None:
         return None
@@ -86,13 +94,13 @@ def given(own: InheritedLimit | None, want: Want) -> Verdict | None:
     if limit is None:
         message = f"{by} lets this agent's container, made {own.made}, lock unlimited memory, and so containers of jobs"
         return Verdict(maker(own), Status.OK, "Unlimited", message, None, "unlimited", "unlimited")
+    status, wants = wish(limit, seen)
     message = (
         f"{by} lets this agent's container, made {own.made}, lock {size(limit)}, and so containers without "
-        f"CAP_IPC_LOCK; RDMA wants unlimited: set LimitMEMLOCK=infinity for {own.unit or 'its unit'} and restart it; "
+        f"CAP_IPC_LOCK; {wants}: set LimitMEMLOCK=infinity for {own.unit or 'its unit'} and restart it; "
         f"{ANEW}"
     )
     remedy = Remedy("memlock", {"unit": UNITS[own.runtime]}) if own.unit else None
-    status = Status.FAIL if limit < want.fail_below else Status.WARN
     unit = {"unit": own.unit or UNITS.get(own.runtime, "RUNTIME")}
     return Verdict(maker(own), status, "Limited", message, remedy, str(limit), "unlimited", args=unit)
 

@@ -27,29 +27,31 @@ class Want(Value):
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     want = seen[Want]
-    yield from seen.each([seen[Limits]], lambda limits: shm(limits, want.shm_at_least), lambda _: SHM)
-    yield from seen.each(want.huge_pages.items(), lambda item: pool(seen[Limits], *item), lambda item: named(item[0]))
+    yield from seen.each([seen[Limits]], lambda limits: shm(limits, seen), lambda _: SHM)
+    yield from seen.each(want.huge_pages.items(), lambda item: pool(*item, seen), lambda item: named(item[0]))
 
 
-def shm(limits: Limits, at_least: int) -> Verdict | None:
-    size = limits.shm
+def shm(limits: Limits, seen: Seen) -> Verdict | None:
+    size, at_least = limits.shm, seen[Want].shm_at_least
     if size is None:
         return None
     shows = f"{PLACE} has {size} bytes" if size else f"nothing is mounted at {PLACE}"
     if size >= at_least:
         return Verdict(SHM, Status.OK, "Enough", shows, None, str(size), str(at_least))
-    message = f"{shows}; {at_least} are wanted; try: mount -o remount,size=50% /dev/shm, and see /etc/fstab"
+    wants = f"{at_least} are wanted {seen.wanted_by('shm-at-least')}"
+    message = f"{shows}; {wants}; try: mount -o remount,size=50% /dev/shm, and see /etc/fstab"
     return Verdict(SHM, Status.WARN, "ShmSmall", message, None, str(size), str(at_least))
 
 
-def pool(limits: Limits, size: int, wanted: int) -> Verdict:
-    found = next((pages for pages in limits.huge_pages if pages.size == size), None)
+def pool(size: int, wanted: int, seen: Seen) -> Verdict:
+    found = next((pages for pages in seen[Limits].huge_pages if pages.size == size), None)
     total = found.total if found else 0
     about, sysfs = named(size), f"/sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages"
     shows = f"{total} huge pages of {size} KiB" if found else f"this kernel has no huge pages of {size} KiB"
     if total >= wanted:
         return Verdict(about, Status.OK, "Enough", f"{shows}, {wanted} are wanted", None, str(total), str(wanted))
-    message = f"{shows}; {wanted} are wanted; memory may be too scattered: write to {sysfs} early in the boot"
+    wants = f"{wanted} are wanted {seen.wanted_by('huge-pages')}"
+    message = f"{shows}; {wants}; memory may be too scattered: write to {sysfs} early in the boot"
     return Verdict(about, Status.WARN, "HugePagesShort", message, None, str(total), str(wanted))
 
 

@@ -70,10 +70,14 @@ def verdict(port: Port, seen: Seen, want: Want) -> Verdict | None:
         message = f"{port.where}: {shows}; no profile says what the switches have"
         return Verdict(port.subject, Status.OK, "NothingWanted", message)
     found = [(qos, *one) for qos in netdevs for one in compare(qos, want)]
-    wrong = [f"{qos.netdev} has {name} {seen_as}, wanted {wanted}" for qos, name, seen_as, wanted in found if seen_as]
+    wrong = [
+        f"{qos.netdev} has {name} {seen_as}; {wanted} is wanted {seen.wanted_by(name.partition(' ')[0].lower())}"
+        for qos, name, seen_as, wanted in found
+        if seen_as
+    ]
     if wrong:
         status = Status.FAIL if want.strict else Status.WARN
-        message = f"{port.where}: {'; '.join(wrong)}; wanted by this check's numbers, as the switches must have it"
+        message = f"{port.where}: {'; '.join(wrong)}; the switches must have it too"
         first = next(qos.netdev for qos, _, seen_as, _ in found if seen_as)
         return Verdict(port.subject, status, "OtherSettings", message, args={"interface": first})
     hidden = [f"{qos.netdev} {name}" for qos, name, seen_as, _ in found if not seen_as]

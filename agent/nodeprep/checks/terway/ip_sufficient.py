@@ -31,8 +31,8 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     minutes = f"{(condition.age or 0) / 60:.0f} min ago"
     if condition.age is not None and condition.age > limit:
         message = (
-            f"Terway said {condition.status} ({said}) {minutes} and nothing since, wanted every {limit / 60:g} min: "
-            "see whether its pod runs (terway.pod)"
+            f"Terway said {condition.status} ({said}) {minutes} and nothing since; a word within {limit / 60:g} min is "
+            f"wanted {seen.wanted_by('heartbeat')}: see whether its pod runs (terway.pod)"
         )
         yield Verdict(NODE, Status.WARN, "Stale", message, None, minutes, f"{limit / 60:g} min")
     elif condition.status == "False":

@@ -42,8 +42,8 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     if not seen[Terway].present or seen[Cluster].node.ignored_by_terway:
         if wanted is not None:
             message = (
-                f"Terway is not this node's CNI, and {wanted} ENIs of it are wanted by the profile (`mode` of "
-                "terway.mode): take a node of a pool that runs Terway"
+                f"Terway is not this node's CNI, and {wanted} ENIs of it are wanted {seen.wanted_by('mode')}: take a "
+                "node of a pool that runs Terway"
             )
             yield Verdict(NODE, Status.FAIL, "NoTerway", message, None, "no Terway", f"{wanted} ENIs")
         return
@@ -56,7 +56,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     said = ", ".join(f"{book} says {word}" for book, word in books.items())
     label = mode(node.labels, EXCLUSIVE)
     if set(books.values()) == {label}:
-        verdict = agreed(label, said, wanted)
+        verdict = agreed(label, said, wanted, seen.wanted_by("mode"))
         if isinstance(record, Unreadable) and verdict.status is Status.OK:
             raise CannotLook(record)
         yield verdict
@@ -69,12 +69,12 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     yield Verdict(NODE, Status.FAIL, "ModeMismatch", message, observed=label, expected=others)
 
 
-def agreed(label: str, said: str, wanted: Literal["shared", "exclusive"] | None) -> Verdict:
+def agreed(label: str, said: str, wanted: Literal["shared", "exclusive"] | None, by: str) -> Verdict:
     if wanted is None or WORDS[wanted] == label:
         return Verdict(NODE, Status.OK, "Mode", said, None, label, wanted or "")
     message = (
-        f"{said}; {wanted} ENIs are wanted by the profile (`mode` of terway.mode): the mode is fixed when a node is "
-        f"made, take a node of a pool with {EXCLUSIVE}={WORDS[wanted]}"
+        f"{said}; {wanted} ENIs are wanted {by}: the mode is fixed when a node is made, take a node of a pool with "
+        f"{EXCLUSIVE}={WORDS[wanted]}"
     )
     return Verdict(NODE, Status.FAIL, "OtherMode", message, None, label, WORDS[wanted])
 

@@ -34,10 +34,12 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         message = f"nothing keeps the node's clock: no NTP or PTP service runs, or it reaches no server; {look}"
         yield Verdict(NODE, Status.WARN, "NotSynchronised", message, None, "not synchronised", "synchronised")
     elif clock.max_error > want.max_error:
-        message = f"{shows}, {want.max_error:g} s are allowed: the time service lost its servers; {look}"
+        allowed = f"{want.max_error:g} s at most are wanted {seen.wanted_by('max-error')}"
+        message = f"{shows}; {allowed}: the time service lost its servers; {look}"
         yield Verdict(NODE, Status.WARN, "ErrorLarge", message, None, f"{clock.max_error}", f"{want.max_error}")
     elif abs(clock.offset) > want.max_offset:
-        message = f"{shows}, {want.max_offset:g} s are allowed: the time service is still correcting it; {look}"
+        allowed = f"{want.max_offset:g} s at most are wanted {seen.wanted_by('max-offset')}"
+        message = f"{shows}; {allowed}: the time service is still correcting it; {look}"
         yield Verdict(NODE, Status.WARN, "OffsetLarge", message, None, f"{clock.offset}", f"{want.max_offset}")
     else:
         yield Verdict(NODE, Status.OK, "Kept", shows)

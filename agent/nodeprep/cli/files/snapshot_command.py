@@ -96,4 +96,5 @@ def _snapshot(
         waivers=assessment.settings.waivers,
         missing_hardware=selection.missing_hardware,
         by_hardware=selection.by_hardware,
+        want_by=selection.profile.want_by,
     )
