@@ -651,6 +651,14 @@ def test_a_listing_changes_no_answer(root: Path, *, listed: bool, rooted: bool) 
     assert unreadable(files.text(f"{above}/sys/dev/fifo")).detail == "a FIFO"
 
 
+def test_a_constant_attribute_that_is_damaged_is_read_whole(root: Path) -> None:
+    put(root, "/sys/dev/modalias", "x" * 5000)
+    files = Files(str(root))
+    for _ in range(4):
+        assert files.text("/sys/dev/modalias") == "x" * 5000
+        files.look_again()
+
+
 def test_a_listing_serves_one_look(root: Path) -> None:
     put(root, "/sys/dev/state", "DOWN")
     files = Files(str(root))
