@@ -181,6 +181,32 @@ def test_a_rail_whose_netdev_is_in_a_pod_is_given_away_where_the_kernel_told_all
         assert found.away == away
 
 
+KINDS: list[tuple[str, list[tuple[str, object]], int]] = [
+    # board and subsystem of each rail                                                                kinds
+    ("one board", [("A", ""), ("A", "")], 1),
+    ("two boards, and no subsystem is shown", [("A", ""), ("B", "")], 2),
+    ("two boards of one subsystem", [("A", "15b3:1"), ("B", "15b3:1")], 1),
+    ("two subsystems of one board", [("A", "15b3:1"), ("A", "15b3:2")], 2),
+    ("one subsystem cannot be read", [("A", "15b3:1"), ("A", BLIND), ("B", "15b3:1")], 1),
+    ("nor which one it is", [("A", "15b3:1"), ("A", BLIND), ("A", "15b3:2")], 3),
+]
+
+
+@pytest.mark.parametrize(("shape", "rails", "count"), KINDS)
+def test_the_subsystem_makes_the_kind_and_the_board_where_none_is_shown(
+    shape: str, rails: list[tuple[str, object]], count: int
+) -> None:
+    ports = [on(f"1{n}.0", like=f"15b3:1021 {board} Ethernet") for n, (board, _) in enumerate(rails)]
+    bus = pci(*(under(one, subsystem=shown) for one, (_, shown) in zip(ports, rails, strict=True)))
+    assert len(kinds.derive(bus, rdma(*ports), None, None).by_kind) == count, shape
+
+
+def test_a_dead_card_whose_board_cannot_be_read_is_a_rail() -> None:
+    """A kind of its own that is dead: no port of its card takes the blame."""
+    dead = on("12.0", like="15b3:1021 garbage Ethernet", **DOWN)
+    assert roles(sorted_out(on("10.0"), on("11.0"), dead)) == {"10.0": "rail", "11.0": "rail", "12.0": "rail"}
+
+
 def test_camps_and_live_cards() -> None:
     found = sorted_out(on("10.0"), on("11.0", **DOWN), on("12.0"))
     (kind,) = found.by_kind

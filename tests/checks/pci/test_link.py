@@ -103,7 +103,10 @@ def rails(count: int, **different: Any) -> list[PciDevice]:
 
 
 def last(*nics: PciDevice, virtual: bool | None = None) -> str:
-    ports = (port(bdf=one.address, device=f"mlx5_{index}") for index, one in enumerate(nics))
+    ports = (
+        port(bdf=one.address, device=f"mlx5_{index}", like=f"{one.id or 'MT4129'} MT_0000000838 Ethernet")
+        for index, one in enumerate(nics)
+    )
     seen = rdma(*ports)
     return say(CHECK, pci(*nics), seen, by_kind(pci(*nics), seen), machine(virtual)).rpartition("; ")[2]
 
@@ -131,6 +134,9 @@ def test_all_alike_in_narrow_slots_are_fine() -> None:
 
 def test_another_board_is_no_like() -> None:
     assert last(*rails(4), nic(width=8, max_width=8)) == "ok AsExpected"
+    assert last(*rails(4), nic(width=8, max_width=8, max_speed=DAMAGE)) == "unknown CannotLook"
+    assert last(*rails(4), nic(width=8, max_speed=DAMAGE)) == "fail BelowPortRate"
+    assert last(*rails(4), nic(width=8, max_speed=DAMAGE, max_width=DAMAGE)) == "fail BelowPortRate"
     assert last(*rails(4), nic(width=8, id="15b3:101d")) == "ok AsExpected"
     assert last(*rails(4, id=""), nic(width=8, id="")) == "ok AsExpected"
     front = nic(width=8)
@@ -138,7 +144,8 @@ def test_another_board_is_no_like() -> None:
     seen = rdma(*ports, port(bdf=BDF, like="15b3:1021 MT_0000000001 Ethernet"))
     bus = pci(*rails(4), front)
     assert say(CHECK, bus, seen, by_kind(bus, seen)).endswith("ok AsExpected")
-    assert last(*rails(4), nic(width=8, subsystem="15b3:0041")) == "ok AsExpected"
+    assert last(*rails(4, subsystem="15b3:0040"), nic(width=8, subsystem="15b3:0041")) == "ok AsExpected"
+    assert last(*rails(4, subsystem="15b3:0041"), nic(width=8, subsystem=DAMAGE)) == "fail BelowPortRate"
 
 
 def test_one_damaged_file_leaves_the_other_nics_their_verdicts() -> None:

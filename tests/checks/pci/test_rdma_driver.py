@@ -16,7 +16,7 @@ from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.job_profile import DeviceWant
 from nodeprep.model import Unreadable, Why
 from nodeprep.values import replace
-from tests.values import BDF, by_kind, device, expected, link, links, nic, pci, port, rdma, say, verdicts
+from tests.values import BDF, by_kind, changed, device, expected, link, links, nic, pci, port, rdma, say, verdicts
 
 IDLE = Auxiliary("mlx5_core.rdma.0", None)
 TAKEN = Auxiliary("mlx5_core.rdma.0", "mlx5_ib.rdma")
@@ -129,6 +129,16 @@ def test_a_software_device_is_there_whatever_it_is_called() -> None:
     assert say(CHECK, pci(bare()), there, RXE, modules()) == "ok Offered"
     elsewhere = rdma(devices=(software(bdf="0000:01:00.0"),))
     assert say(CHECK, pci(bare()), elsewhere, RXE, modules()).startswith("fail ModuleNotLoaded")
+
+
+def test_a_nic_under_a_software_device_is_not_asked_for_another() -> None:
+    """Neither where it is the only one of its kind, nor where one of two is down: a guest with Soft-RoCE."""
+    plain = [bare(address=f"0000:0{index}:00.0", id="1af4:1041") for index in range(2)]
+    for count, state in ((1, "4: ACTIVE"), (1, "1: DOWN"), (2, "1: DOWN")):
+        devices = tuple(software(name=f"rxe{index}", bdf=plain[index].address, id="") for index in range(count))
+        ports = [port(device=one.name, bdf=one.bdf, like="1af4:1041 software Ethernet") for one in devices]
+        seen = rdma(*ports[:-1], changed(ports[-1], state=state), devices=devices)
+        assert say(CHECK, pci(*plain), seen, by_kind(pci(*plain), seen)) == "absent Nothing"
 
 
 def test_a_software_device_does_not_stand_in_for_hardware() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import Expectancy, Expected
@@ -14,6 +14,8 @@ from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, grouped
 from nodeprep.shown import field_of
 from nodeprep.values import Value
+
+N = TypeVar("N", int, float)
 
 
 class LinkWish(Value):
@@ -76,13 +78,22 @@ def link(width: int | None, speed: float | None) -> str:
 def wish_of(nic: PciDevice, of_likes: LinkWish, expected: Expected) -> LinkWish:
     width = expected.device(nic, lambda device: device.width)
     speed = expected.device(nic, lambda device: device.speed)
-    return LinkWish(width or of_likes.width, speed or of_likes.speed)
+    return LinkWish(
+        width or within(of_likes.width, nic, "max_width"), speed or within(of_likes.speed, nic, "max_speed")
+    )
 
 
-def kind(nic: PciDevice, expected: Expected) -> tuple[Any, ...]:
-    """What makes two NICs comparable. The same chip sits on boards that differ: rails, and a front end with less."""
-    alike = next(((one.kind.hardware, one.kind.function) for one in expected.kinds.at(nic.address)), None)
-    return (*(field_of(nic, name) for name in ("id", "subsystem", "max_width", "max_speed")), alike)
+def within(wish: Expectancy[N] | None, nic: PciDevice, most: str) -> Expectancy[N] | None:
+    """The wish, None if this board is known to be less able than its like."""
+    able = field_of(nic, most)
+    return None if wish is not None and isinstance(able, int | float) and able < wish.value else wish
+
+
+def kind(nic: PciDevice, expected: Expected) -> tuple[object, ...]:
+    """What makes two NICs comparable, whatever the network that they are set to."""
+    for one in expected.kinds.at(nic.address):
+        return (one.kind.hardware, one.kind.subsystem, one.kind.function)
+    return (field_of(nic, "id"), field_of(nic, "subsystem"))
 
 
 def best(likes: tuple[PciDevice, ...], field: str) -> Expectancy[Any] | None:

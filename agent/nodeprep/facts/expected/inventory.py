@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from nodeprep.facts.expected import bonds, kinds, matching
@@ -97,12 +97,8 @@ class Expected(Value):
         return self.counted.get(key) or self.rails.get(key)
 
     def of_function(self, place: str) -> str | None:
-        """Who wants the ports of this PCI function up, where no profile names them.
-
-        A software device on its netdev asks nothing of the function.
-        """
-        hardware = (one for one in self.kinds.at(place) if not one.kind.software)
-        return next((by for one in hardware if (by := self.of_key(one.key))), None)
+        """Who wants the ports of this PCI function up, where no profile names them; not those of a software device."""
+        return next((by for one in self._hardware_at(place) if (by := self.of_key(one.key))), None)
 
     def of_bond(self, port: Port) -> str | None:
         """Who wants the bond that this port shares to have a carrier."""
@@ -151,7 +147,7 @@ class Expected(Value):
 
     def camps_at(self, place: str) -> str:
         """As `camps`, of the ports of a PCI function that nobody wants."""
-        members = self.kinds.at(place) if self.by_kind else ()
+        members = self._hardware_at(place) if self.by_kind else ()
         return next((told for one in members if self.of_key(one.key) is None and (told := self.camps(one))), "")
 
     def is_needed(self, place: str) -> bool:
@@ -186,6 +182,9 @@ class Expected(Value):
         want = self.devices.get(at.subject.place)
         found = value(want) if want is not None else None
         return None if found is None else Expectancy(found, self.by, True)
+
+    def _hardware_at(self, place: str) -> Iterator[Member]:
+        return (one for one in self.kinds.at(place) if not one.kind.software)
 
     def _port(self, port: Port) -> PortWant | None:
         want = self.firm.get(port.subject.key)

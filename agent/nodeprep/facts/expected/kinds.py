@@ -40,7 +40,7 @@ class Role(StrEnum):
 class Kind(Value):
     """What like ports have in common.
 
-    `hardware` is the PCI id (or chip) and the board, `subsystem` the PCI subsystem, "" where not shown; `function` is
+    `hardware` is the PCI id (or chip), and the board where no PCI `subsystem` is shown, which is "" then; `function` is
     the PCI function's number on its card and `number` the port's. `layer` is None where it cannot be read.
     """
 
@@ -136,6 +136,7 @@ class NodeView(Value):
     drivers_shown: bool
     devices: Mapping[str, RdmaDevice]
     links: Links | None
+    subsystems: Mapping[str, str]  # by id and board, where all that show one show the same
 
 
 def derive(
@@ -153,11 +154,13 @@ def derive(
 
     `legs` are keys of ports that share a bond; `layer` and `rate` (Gb/s) are the profile's. `wanted`: it asks for RDMA.
     """
+    nics = {nic.address: nic for nic in (pci.nics if pci else ())}
     view = NodeView(
-        pci={nic.address: nic for nic in (pci.nics if pci else ())},
+        pci=nics,
         drivers_shown=pci is not None and pci.drivers_shown,
         devices={device.name: device for device in (rdma.devices if rdma else ())},
         links=links,
+        subsystems=_subsystems(rdma, nics),
     )
     away = _away(view, netlink)
     ports = [port for port in (rdma.ports if rdma else ()) if _is_own(port, view)]
@@ -199,6 +202,14 @@ def fits(kind: Kind, layer: str | None) -> bool:
     return layer is None or kind.layer in (None, layer)
 
 
+def _subsystems(rdma: Rdma | None, nics: Mapping[str, PciDevice]) -> dict[str, str]:
+    known: dict[str, set[str]] = {}
+    for port in rdma.ports if rdma else ():
+        if text := _text(nics.get(port.bdf), "subsystem"):
+            known.setdefault(port.hardware, set()).add(text)
+    return {hardware: found.pop() for hardware, found in known.items() if len(found) == 1}
+
+
 def _is_own(port: Port, view: NodeView) -> bool:
     """Whether it is a port of a physical function or of a software device, not one of a virtual function or for one."""
     device, nic = view.devices.get(port.device), view.pci.get(port.bdf)
@@ -235,9 +246,11 @@ def _member(port: Port, view: NodeView, legs: frozenset[str], rate: float) -> Me
     software = device is not None and isinstance(field_of(device, "parent"), str)
     layer = field_of(port, "layer")
     slot, dot, function = port.bdf.rpartition(".")
+    subsystem = _text(nic, "subsystem") or view.subsystems.get(port.hardware, "")
+    hardware = port.hardware.partition(" ")[0] if subsystem else port.hardware
     kind = Kind(
-        hardware=f"{port.hardware} {_text(nic, 'id')}".strip() if software else port.hardware,
-        subsystem=_text(nic, "subsystem"),
+        hardware=f"{port.hardware} {_text(nic, 'id')}".strip() if software else hardware,
+        subsystem=subsystem,
         layer=layer if isinstance(layer, str) else None,
         function=int(function, 16) if dot and not software else 0,
         number=port.number,
@@ -429,7 +442,7 @@ def _with_roles(
     rails = {kind for kind in competing if (rate := speeds[kind]) is None or rate >= top}
     carried = {one.card for one in members if one.kind in rails and one.sound}
     alive = {kind for kind in rails if any(one.live for one in by_kind[kind])}
-    models = {kind.model for kind in alive}
+    blamed = {one.card for one in members if one.kind in alive}  # for a card that is down, that port takes the blame
 
     def role(one: Member) -> Role:
         if one.kind not in rails:
@@ -438,7 +451,7 @@ def _with_roles(
             return Role.RAIL
         if one.card in carried:
             return Role.SPARE
-        return Role.RAIL if one.live or one.kind in alive or one.kind.model not in models else Role.SPARE
+        return Role.RAIL if one.live or one.kind in alive or one.card not in blamed else Role.SPARE
 
     return [replace(one, role=role(one)) for one in members]
 

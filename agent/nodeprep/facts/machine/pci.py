@@ -289,8 +289,9 @@ def id_of(files: Files, here: str) -> str | Unreadable:
 
 
 def _subsystem(files: Files, here: str) -> str | Unreadable:
-    """Vendor and device of its board, as `id_of`."""
-    return _pair(files, here, "subsystem_", 3)
+    """Vendor and device of its board, as `id_of`; zeros are none."""
+    shown = _pair(files, here, "subsystem_", 3)
+    return "" if shown == "0000:0000" else shown
 
 
 def _pair(files: Files, here: str, prefix: str, group: int) -> str | Unreadable:
