@@ -23,9 +23,21 @@ ERI, BARE_ERI = eri(), eri(driver=None, rdma=())
 GPU = nic(address="0000:00:0a.0", id="10de:2330", pci_class="030200", rdma=(), netdevs=())
 CONSOLE = nic(address="0000:00:02.0", id="1013:00b8", pci_class="030000", rdma=(), netdevs=())
 UNNAMED_GPU = nic(address="0000:00:0b.0", id=BLIND, pci_class="030200", rdma=(), netdevs=())
+
+
+def roce_ports(count: int, rate: float) -> list[Port]:
+    """Ethernet ports of another model."""
+    like = "15b3:a2dc MT_0000000884 Ethernet"
+    return [port(device=f"roce{one}", bdf=f"0000:0{one}:00.0", like=like, rate=rate) for one in range(count)]
+
+
 ROWS = [
     # PCI functions         ports                            profile
-    ((), (IB, ROCE, ROCE), "rdma-infiniband"),
+    # The network of the fastest ports
+    ((), (IB, *roce_ports(2, 100.0)), "rdma-infiniband"),
+    ((), (IB, *roce_ports(2, 400.0)), "rdma"),
+    ((), (port(layer="InfiniBand", rate=100.0), *roce_ports(8, 400.0)), "rdma-roce"),
+    ((), (port(layer="InfiniBand", state="1: DOWN", physical="2: Polling"), *roce_ports(8, 400.0)), "rdma-infiniband"),
     ((), (ROCE, OTHER), "rdma-roce"),
     ((OFFERS,), (OTHER,), None),
     ((PLAIN,), (), None),

@@ -162,6 +162,13 @@ def test_message() -> None:
     assert (verdict.observed, verdict.expected) == ("x8 at 16 GT/s", "x16 at 32 GT/s")
 
 
+def test_a_width_that_cannot_be_read_is_said_and_gives_no_bandwidth() -> None:
+    (verdict,) = verdicts(CHECK, pci(nic(width=DAMAGE, speed=2.5)), rdma(port()), FULL)
+    shows = "0000:5c:00.0 (15b3:1021, mlx5_3/eth2) has a width that cannot be read at 2.5 GT/s; "
+    assert verdict.message.startswith(shows), verdict.message
+    assert verdict.observed == "a width that cannot be read at 2.5 GT/s"
+
+
 @given(st.sampled_from(sorted(LANE)), st.sampled_from((1, 2, 4, 8, 12, 16, 32)))
 def test_bandwidth_is_below_the_raw_rate_and_loses_a_fifth_at_most(speed: float, width: int) -> None:
     found = pcie.bandwidth(width, speed)

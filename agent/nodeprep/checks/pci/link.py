@@ -11,7 +11,7 @@ from nodeprep.facts.machine import pcie
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.machine.system import System
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, grouped
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict, grouped
 from nodeprep.shown import field_of
 from nodeprep.values import Value
 
@@ -51,12 +51,13 @@ def verdict(nic: PciDevice, of_likes: LinkWish, seen: Seen) -> Verdict | None:
     system = seen.get(System)
     virtual = system.virtual if system else None
     wish = wish_of(nic, of_likes if nic.id and not virtual else NO_WISH, seen[Expected])
-    carries = pcie.bandwidth(nic.width, nic.speed)
+    width, speed = field_of(nic, "width"), field_of(nic, "speed")
+    carries = None if isinstance(width, Unreadable) or isinstance(speed, Unreadable) else pcie.bandwidth(width, speed)
     rate = port_rate(nic, seen)
     # A part that is not shown is taken for the best that it can be.
     most = pcie.bandwidth(nic.width or nic.max_width, nic.speed or nic.max_speed)
     too_slow = most is not None and most < rate
-    shows = f"{nic.label} has {link(nic.width, nic.speed)}" + (f", {carries:.4g} Gb/s" if carries else "")
+    shows = f"{nic.label} has {link(width, speed)}" + (f", {carries:.4g} Gb/s" if carries else "")
     if missed := wish.missed_by(nic):
         shows = f"{shows}; {' and '.join(missed)}"
         if too_slow and seen[Expected].is_needed(nic.address):
@@ -71,8 +72,10 @@ def verdict(nic: PciDevice, of_likes: LinkWish, seen: Seen) -> Verdict | None:
     return says(nic, Status.OK, "AsExpected", f"{shows}; {capable}" if capable else shows, wish)
 
 
-def link(width: int | None, speed: float | None) -> str:
-    return " at ".join(filter(None, (f"x{width}" if width else "", f"{speed:g} GT/s" if speed else "")))
+def link(width: int | Unreadable | None, speed: float | Unreadable | None) -> str:
+    lanes = "a width that cannot be read" if isinstance(width, Unreadable) else f"x{width}" if width else ""
+    rate = "a speed that cannot be read" if isinstance(speed, Unreadable) else f"{speed:g} GT/s" if speed else ""
+    return " at ".join(filter(None, (lanes, rate)))
 
 
 def wish_of(nic: PciDevice, of_likes: LinkWish, expected: Expected) -> LinkWish:
@@ -128,7 +131,8 @@ def below_capability(nic: PciDevice) -> str:
 
 def says(nic: PciDevice, status: Status, reason: str, message: str, wish: LinkWish) -> Verdict:
     wanted = link(wish.width.value if wish.width else None, wish.speed.value if wish.speed else None)
-    return Verdict(nic.subject, status, reason, message, None, link(nic.width, nic.speed), wanted)
+    seen = link(field_of(nic, "width"), field_of(nic, "speed"))
+    return Verdict(nic.subject, status, reason, message, None, seen, wanted)
 
 
 CHECK = Check(

@@ -14,7 +14,7 @@ from nodeprep.facts.rdma.rdma import CLASS, Port, Rdma
 from nodeprep.model import CannotLook, Unreadable, raw
 from nodeprep.values import Value
 
-ROCE, INFINIBAND = "rdma-roce", "rdma-infiniband"
+ROCE, INFINIBAND, RDMA = "rdma-roce", "rdma-infiniband", "rdma"
 BASE, SHARED_ENI, EXCLUSIVE_ENI = "base", "tcp-shared-eni", "mpijob-exclusive-eni"
 ERDMA_CPU, ERDMA_GPU = "rdma-erdma-cpu", "rdma-erdma-gpu"
 INFINIBAND_CLASS = "0207"  # PCI_CLASS_NETWORK_INFINIBAND (include/linux/pci_ids.h)
@@ -38,7 +38,7 @@ def suited(pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
     """
     ports = rdma.ports if rdma else ()
     nics = pci.nics if pci else ()
-    interfaces = [one for one in (pci.devices if pci else ()) if raw(one)["id"] == VENDOR_DEVICE]
+    interfaces = _elastic_interfaces(pci)
     elsewhere = {port.bdf for port in ports}.union(nic.address for nic in nics if _offers_rdma(nic))
     if interfaces and not elsewhere.difference(one.address for one in interfaces):
         return _elastic(interfaces, pci)
@@ -47,7 +47,7 @@ def suited(pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
     odd = _odd_models(ports, silent)
     layers = Counter(_layer(port) for port in ports if _layer(port) != "InfiniBand" or _model(port) not in odd)
     if layers["InfiniBand"]:
-        return SuitedProfile(INFINIBAND, _number(layers["InfiniBand"], "InfiniBand port"))
+        return _with_infiniband(layers, pci, rdma)
     if any(raw(nic)["id"] not in odd for nic in silent):
         return SuitedProfile(INFINIBAND, _number(len(controllers), "InfiniBand controller"))
     if layers["Ethernet"]:
@@ -82,6 +82,24 @@ def suited_to_network(terway: Terway | None, cni: Cni | None) -> SuitedProfile |
     return None
 
 
+def _with_infiniband(layers: Counter[str | None], pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
+    """The network of the fastest ports, dead ones included. A slower InfiniBand port beside them is for storage.
+
+    Where nothing tells how fast one of them is, InfiniBand decides.
+    """
+    told = _number(layers[soundness.INFINIBAND], "InfiniBand port")
+    found = kinds.derive(pci, rdma, None, None, wanted=True) if layers[soundness.ETHERNET] else kinds.Kinds()
+    elastic = {one.address for one in _elastic_interfaces(pci)}
+    rails = [one for one in found.rails if one.place not in elastic]
+    networks = {one.kind.layer for one in rails}
+    if soundness.ETHERNET not in networks or any(found.speeds[one.kind] is None for one in rails):
+        return SuitedProfile(INFINIBAND, told)
+    ethernet = _number(layers[soundness.ETHERNET], "Ethernet RDMA port")
+    if soundness.INFINIBAND not in networks:
+        return SuitedProfile(ROCE, ethernet)
+    return SuitedProfile(RDMA, f"{told} and {ethernet}, equally fast")
+
+
 def _odd_models(ports: tuple[Port, ...], silent: list[PciDevice]) -> set[str]:
     """Cards that are dead on InfiniBand while their likes are on Ethernet: in the wrong mode they choose no network."""
     ethernet = [port for port in ports if _layer(port) == "Ethernet"]
@@ -94,6 +112,10 @@ def _odd_models(ports: tuple[Port, ...], silent: list[PciDevice]) -> set[str]:
 
 def _model(port: Port) -> str:
     return port.hardware.partition(" ")[0]
+
+
+def _elastic_interfaces(pci: Pci | None) -> list[PciDevice]:
+    return [one for one in (pci.devices if pci else ()) if raw(one)["id"] == VENDOR_DEVICE]
 
 
 def _elastic(interfaces: list[PciDevice], pci: Pci | None) -> SuitedProfile:
