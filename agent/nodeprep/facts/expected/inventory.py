@@ -13,7 +13,7 @@ from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.job_profile import DeviceWant, PortWant, Profile
 from nodeprep.model import CannotLook, Subject, grouped
-from nodeprep.values import Value
+from nodeprep.values import Value, field
 
 T = TypeVar("T")
 ACTIVE = "4"
@@ -49,6 +49,7 @@ class Expected(Value):
     """Who wants what. Ports and devices are found by place and number, names are for messages only.
 
     `moved` are the places of devices that the profile knows by another address: of another node of the same kind.
+    `resources` are the extended resources that the node must offer to pods, with how many.
     """
 
     profile: str
@@ -68,6 +69,7 @@ class Expected(Value):
     wants_rdma: bool
     moved: frozenset[str] = frozenset()
     bonds: tuple[ExpectedBond, ...] = ()
+    resources: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def by(self) -> str:
@@ -160,6 +162,7 @@ def derive(profile: Profile, pci: Pci | None, rdma: Rdma | None, links: Links | 
         wants_rdma=wants_rdma,
         moved=frozenset(seen for key, seen in places.devices.items() if key != seen),
         bonds=bonds.find(profile.expect, places.devices, links),
+        resources=profile.expect.resources,
     )
 
 
