@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodeprep.facts.expected import inventory, suited
+from nodeprep.facts.expected.kinds import HANDING_ON
 from nodeprep.facts.expected.suited import ERDMA_CPU, ERDMA_GPU, INFINIBAND, ROCE
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import UNNAMED, Pci, PciDevice
@@ -16,12 +17,14 @@ from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.devnodes import DevNodes
 from nodeprep.facts.rdma.gid import ROCE_V2
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
-from nodeprep.job_profile import BondWant, DeviceWant, Expectation, PortWant, Profile
-from nodeprep.model import Shown, Unreadable, raw
+from nodeprep.job_profile import BondWant, DeviceWant, Expectation, GpuWant, PortWant, Profile
+from nodeprep.model import CannotLook, Shown, Unreadable, raw
 from nodeprep.values import replace
 
 # What a job needs beside the NIC's own driver, where the captured node had it: verbs, connection managers, MADs.
 CORE = ("ib_core", "ib_uverbs", "rdma_cm", "rdma_ucm", "ib_umad")
+# No built-in profile asks for a GPU: where one was captured, its faults close the gate (docs/adr/0037).
+GPU_GATES = ("gpu.expected", "gpu.driver", "gpu.initialised", "gpu.fabric-manager", "klog.xid")
 LONGEST, MOST = 200, 1e9  # characters of a name and the size of a number beyond which it is damage
 RXE = "rxe"  # the only software device that shows the netdev under it (drivers/infiniband/sw/rxe/rxe_verbs.c)
 
@@ -35,7 +38,9 @@ def capture(
     devnodes: DevNodes | None = None,
     modules: Modules | None = None,
 ) -> Profile | None:
-    """The profile of a node as it is now, None if it has no RDMA device of its own. None stands for what is not shown.
+    """The profile of a node as it is now. None stands for what is not shown.
+
+    The profile is None for a node that has neither an RDMA device of its own nor a GPU.
 
     A value that could not be read is not expected. A port that is not ACTIVE is not required.
     """
@@ -43,7 +48,8 @@ def capture(
     for device in rdma.devices:
         if not device.virtual_function:
             own.setdefault(device.place, device)  # two software devices may share a place; the profile has one
-    if not own:
+    gpus = _gpus(pci)
+    if not own and not gpus:
         return None
     names = {device.name for device in own.values()}
     spare = inventory.redundant(rdma.ports, links)
@@ -56,14 +62,25 @@ def capture(
     return Profile(
         name=name,
         extends=_parent(layers, suited.suited(pci, rdma).profile),
+        gates=GPU_GATES if gpus else (),
         expect=Expectation(
             devices={place: _device(device, nics[place]) for place, device in sorted(own.items())},
             ports=dict(sorted(ports.items())),
             modules=_modules(modules),
             verbs=True if _seen(devnodes, "verbs") else None,  # an empty class may be a copy that lost its links
             bonds=_bonds(tuple(port for port in rdma.ports if port.device in names), rdma, links),
+            gpus=gpus,
         ),
     )
+
+
+def _gpus(pci: Pci | None) -> dict[str, GpuWant]:
+    """The GPUs, without those whose vendor cannot be read and those that are handed on to virtual machines."""
+    try:
+        found = pci.gpus if pci else ()
+    except CannotLook:
+        return {}
+    return {gpu.address: GpuWant(id=_seen(gpu, "id")) for gpu in found if gpu.driver not in HANDING_ON}
 
 
 def _bonds(ports: tuple[Port, ...], rdma: Rdma, links: Links | None) -> dict[str, BondWant]:
