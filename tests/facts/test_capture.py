@@ -17,11 +17,12 @@ from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.devnodes import DevNodes
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.job_profile import BondWant, DeviceWant, PortWant, Profile
+from nodeprep.job_profile import BondWant, DeviceWant, GpuWant, PortWant, Profile
 from nodeprep.look import Look
 from nodeprep.model import Status, Unreadable, Why
 from nodeprep.observer import Observer
 from tests.erdma_values import FIRST, erdma_0, eri
+from tests.gpu_values import AT, OTHER, gpu, nvswitch
 from tests.rigs import trees
 from tests.values import BDF, device, gid, link, links, nic, pci, port, rdma
 
@@ -320,3 +321,20 @@ def test_the_whole_profile_knows_ports_by_name_only(tmp_path: Path, name: str) -
         expect=job_profile.parse({**job_profile.mapping(profile), "expect": {"ports": {"at-least": 1}}}).expect,
     )
     assert job_profile.extend(profile, parent).expect.at_least is None
+
+
+def test_gpus_are_kept_and_gate() -> None:
+    bus = pci(nic(), gpu(), gpu(address=OTHER, driver="vfio-pci"), nvswitch())
+    found = profile_capture.capture("site", rdma(port(), devices=(device(),)), pci=bus)
+    assert found is not None
+    assert found.expect.gpus == {AT: GpuWant("10de:2330")}
+    assert found.gates == profile_capture.GPU_GATES
+    assert found.extends == "rdma-roce"
+
+
+def test_a_node_with_gpus_and_without_rdma_has_a_profile() -> None:
+    found = profile_capture.capture("site", rdma(), pci=pci(gpu()))
+    assert found is not None
+    assert (found.extends, found.expect.gpus, found.expect.devices) == ("base", {AT: GpuWant("10de:2330")}, {})
+    assert profile_capture.capture("site", rdma(), pci=pci(gpu(driver="vfio-pci"))) is None
+    assert profile_capture.capture("site", rdma(), pci=pci(gpu(id=GONE))) is None
