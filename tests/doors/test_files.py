@@ -659,6 +659,24 @@ def test_a_constant_attribute_that_is_damaged_is_read_whole(root: Path) -> None:
         files.look_again()
 
 
+@pytest.mark.parametrize("name", ["ports", "counters", "hw_counters", "gids"])
+def test_a_directory_whose_names_stay_with_its_device_is_listed_once_between_events(name: str, root: Path) -> None:
+    directory, elsewhere = f"/sys/devices/dev/{name}", "/sys/devices/dev/state"
+    put(root, f"{directory}/1", "0")
+    put(root, elsewhere, "ACTIVE")
+    files = Files(str(root))
+    assert files.names(directory) == ("1",)
+    put(root, f"{directory}/2", "0")
+    files.look_again()
+    assert files.names(directory) == ("1",)
+    files.forget()
+    assert files.names(directory) == ("1", "2")
+    shutil.rmtree(root / directory[1:])
+    files.look_again()
+    assert (files.names(directory), files.text(f"{directory}/1")) == (None, None)
+    assert files.text(elsewhere) == "ACTIVE"
+
+
 def test_a_listing_serves_one_look(root: Path) -> None:
     put(root, "/sys/dev/state", "DOWN")
     files = Files(str(root))

@@ -24,6 +24,9 @@ FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 OF_PCI_DEVICE = ("vendor", "device", "class", "modalias", "subsystem_vendor", "subsystem_device")
 OF_RDMA_DEVICE = ("node_type", "dev", "ibdev", "port")
 CONSTANTS = frozenset((*OF_PCI_DEVICE, *OF_RDMA_DEVICE))
+# Directories whose names the kernel makes when it registers an RDMA device, and takes away with it
+# (drivers/infiniband/core/sysfs.c: ib_setup_port_attrs, setup_gid_attrs, setup_hw_port_stats).
+CONSTANT_DIRECTORIES = frozenset(("ports", "counters", "hw_counters", "gids"))
 NUMBER = Pattern(r"-?[0-9]{1,20}")
 NUMBERS = range(-(1 << 63), 1 << 64)  # what fits the kernel's 64 bits
 FILE, DIRECTORY = "a file", "a directory"
@@ -80,18 +83,20 @@ class Files:
         self._excludes = bool(excluded)
         self._plain: set[str] = set()  # attributes that were plain files
         self._constants: dict[str, bytes] = {}  # by where they lie on this machine
+        self._constant_names: dict[str, dict[str, str]] = {}  # as `_constants`, of directories
         # Directories of /sys listed in this look: where each lies on this machine, and what each of its names is.
         self._listed: dict[str, tuple[str, dict[str, str]]] = {}
 
     def forget(self) -> None:
         """Forget where links led. They may lead elsewhere at the next look."""
         self._root.forget()
-        self._plain, self._constants, self._listed = set(), {}, {}
+        self._plain, self._constants, self._constant_names, self._listed = set(), {}, {}, {}
 
     def look_again(self) -> None:
         """Begin another look.
 
-        What stays as long as its device is not read again: links whose targets exist, and constant attributes.
+        What stays as long as its device is not read again: links whose targets exist, constant attributes, and the
+        names in constant directories.
         """
         self._root.look_again()
         self._listed = {}
@@ -223,7 +228,7 @@ class Files:
             real = self._root.resolve(path)
             if not path.startswith(ATTRIBUTES):
                 return tuple(sorted(os.listdir(real)))
-            found = _shown_in(real)
+            found = self._shown_in(real)
             listed[path] = real, DOTS | found
             self._root.know_directories(f"{real}/{name}" for name, what in found.items() if what == DIRECTORY)
             return tuple(sorted(found))
@@ -231,6 +236,16 @@ class Files:
             if isinstance(error, NotADirectoryError) and self.exists(path):
                 return Unreadable(Why.IO_ERROR, path, errno.ENOTDIR, "a file, not a directory")
             return _failed(path, error)
+
+    def _shown_in(self, real: str) -> dict[str, str]:
+        """What a directory of /sys shows. One whose names stay with its device is asked only whether it is there."""
+        constants = self._constant_names  # of this look, as in `_again`
+        if real in constants and stat.S_ISDIR(os.lstat(real).st_mode):
+            return constants[real]
+        found = _shown_in(real)
+        if self.root and real.rpartition("/")[2] in CONSTANT_DIRECTORIES:
+            constants[real] = found
+        return found
 
     def _listed_as(self, path: str) -> str:
         """What a listing in this look shows at `path`; "" if none does. Below what is absent everything is."""
