@@ -661,9 +661,8 @@ def test_a_constant_attribute_that_is_damaged_is_read_whole(root: Path) -> None:
 
 @pytest.mark.parametrize("name", ["ports", "counters", "hw_counters", "gids"])
 def test_a_directory_whose_names_stay_with_its_device_is_listed_once_between_events(name: str, root: Path) -> None:
-    directory, elsewhere = f"/sys/devices/dev/{name}", "/sys/devices/dev/state"
+    directory = f"/sys/devices/dev/{name}"
     put(root, f"{directory}/1", "0")
-    put(root, elsewhere, "ACTIVE")
     files = Files(str(root))
     assert files.names(directory) == ("1",)
     put(root, f"{directory}/2", "0")
@@ -674,7 +673,9 @@ def test_a_directory_whose_names_stay_with_its_device_is_listed_once_between_eve
     shutil.rmtree(root / directory[1:])
     files.look_again()
     assert (files.names(directory), files.text(f"{directory}/1")) == (None, None)
-    assert files.text(elsewhere) == "ACTIVE"
+    put(root, directory, "a file")
+    files.look_again()
+    assert unreadable(files.names(directory)).detail == "a file, not a directory"
 
 
 def test_a_listing_serves_one_look(root: Path) -> None:

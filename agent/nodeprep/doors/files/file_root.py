@@ -103,19 +103,19 @@ class Root:
         head, _, name = path.rpartition("/")
         way = self._resolved(head) if path else self.path
         before = self._before.get(path)
-        if before is not None and before[0] == way and self._stands(before[1]):
+        if before is not None and before[0] == way and self.stands(before[1]):
             led[path] = real = before[1]
             return real
         led[path] = real = self._walk(way, name)
         walked.add(path)
         return real
 
-    def _stands(self, real: str) -> bool:
+    def stands(self, real: str) -> bool:
         """Whether this and everything above it, up to the root, are directories and not links."""
         if real in self._there or real == self.path:
             return True
         try:
-            stands = self._stands(real.rpartition("/")[0]) and stat.S_ISDIR(os.lstat(real).st_mode)
+            stands = self.stands(real.rpartition("/")[0]) and stat.S_ISDIR(os.lstat(real).st_mode)
         except OSError:
             return False
         if stands:

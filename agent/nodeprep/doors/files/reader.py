@@ -25,7 +25,7 @@ OF_PCI_DEVICE = ("vendor", "device", "class", "modalias", "subsystem_vendor", "s
 OF_RDMA_DEVICE = ("node_type", "dev", "ibdev", "port")
 CONSTANTS = frozenset((*OF_PCI_DEVICE, *OF_RDMA_DEVICE))
 # Directories whose names the kernel makes when it registers an RDMA device, and takes away with it
-# (drivers/infiniband/core/sysfs.c: ib_setup_port_attrs, setup_gid_attrs, setup_hw_port_stats).
+# (ib_setup_port_attrs, setup_port and alloc_hw_stats_port in drivers/infiniband/core/sysfs.c).
 CONSTANT_DIRECTORIES = frozenset(("ports", "counters", "hw_counters", "gids"))
 NUMBER = Pattern(r"-?[0-9]{1,20}")
 NUMBERS = range(-(1 << 63), 1 << 64)  # what fits the kernel's 64 bits
@@ -240,9 +240,9 @@ class Files:
     def _shown_in(self, real: str) -> dict[str, str]:
         """What a directory of /sys shows. One whose names stay with its device is asked only whether it is there."""
         constants = self._constant_names  # of this look, as in `_again`
-        if real in constants and stat.S_ISDIR(os.lstat(real).st_mode):
+        if real in constants and self._root.stands(real):
             return constants[real]
-        found = _shown_in(real)
+        found = _scanned(real)
         if self.root and real.rpartition("/")[2] in CONSTANT_DIRECTORIES:
             constants[real] = found
         return found
@@ -306,7 +306,7 @@ class Files:
         return FileEntry(_what(found.st_mode), found.st_size, stat.S_IMODE(found.st_mode))
 
 
-def _shown_in(directory: str) -> dict[str, str]:
+def _scanned(directory: str) -> dict[str, str]:
     """The names in a directory, and what each is. No entry is asked, if the file system lists their types."""
     found = {}
     with os.scandir(directory) as entries:
