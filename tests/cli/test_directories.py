@@ -17,13 +17,14 @@ import pytest
 from nodeprep.cli.daemon import directories
 from nodeprep.cli.daemon.directories import AgentDirectories
 from nodeprep.cli.usage import UsageError
+from tests.rigs.absent import needs_root
 from tests.rigs.agent import LONG, Agent, environment
 from tests.rigs.ending import ending
 
 DEFAULT = AgentDirectories("/var/lib/nodeprep", "/run/nodeprep", "/run/nodeprep-agent")
 VARIABLES = {"state": "NODEPREP_STATE_DIR", "run": "NODEPREP_RUN_DIR", "socket": "NODEPREP_SOCKET_DIR"}
 HALVES = [names for size in (1, 2) for names in combinations(VARIABLES, size)]
-ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="wants a directory of another user")
+ROOT = needs_root("wants a directory of another user")
 
 
 def variables(*names: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ import pytest
 
 from tests import api_objects
 from tests.cli.program import NODEPREP, nodeprep
+from tests.rigs.absent import needs_root
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import steadily
 
@@ -93,7 +94,7 @@ shift && exec "$@"
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="it mounts, which needs root")
+@needs_root("it mounts, which needs root")
 def test_in_a_pod_the_name_of_its_node_is_enough(cluster: Cluster, node: str, tmp_path: Path) -> None:
     """A mount namespace with a service account where pods have it; the kernel's own /var/run is a link to /run."""
     cluster.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "in-pod"}})

@@ -10,10 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.daemonset.manifests import ROOT, agent, combined, mounts
-from tests.rigs.absent import cannot_start
+from tests.rigs.absent import cannot_start, needs_root
 
 NO_MOUNT = 77  # what our script exits with
 BLIND = {
@@ -67,7 +65,7 @@ def findings(told: dict[str, Any]) -> dict[tuple[str, str], tuple[str, str]]:
     }
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace of root")
+@needs_root("a mount namespace of root")
 def test_a_pod_sees_what_root_sees_on_the_host(tmp_path: Path) -> None:
     """What this machine has nothing of may be asked in a pod all the same: there is a kubelet where one runs."""
     check = [sys.executable, "-m", "nodeprep", "check", "-o", "json", "--settle", "0"]

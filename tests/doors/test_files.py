@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from nodeprep.doors.files.file_root import DEPTH, LINKS
 from nodeprep.doors.files.reader import LIMIT, DeviceNode, FileEntry, Files
 from nodeprep.model import Unreadable, Why
+from tests.rigs.absent import cannot_start
 
 SECRET = "not of this root"
 NOBODY = 65534
@@ -201,7 +202,7 @@ def test_devices_are_looked_at_and_not_opened(root: Path) -> None:
         os.mknod(root / "dev/uverbs0", stat.S_IFCHR | 0o666, os.makedev(231, 192))
         os.mknod(root / "dev/disk", stat.S_IFBLK | 0o600, os.makedev(7, 200))
     except PermissionError:
-        pytest.skip("device nodes can only be made with CAP_MKNOD")
+        cannot_start("device nodes can only be made with CAP_MKNOD")
     (root / "dev/uverbs0").chmod(0o640)
     put(root, "/dev/placeholder", "")
     files = Files(str(root))
@@ -282,7 +283,7 @@ def test_names_are_sorted(root: Path) -> None:
 def as_nobody(question: Callable[[], object]) -> object:
     """What another user is told: the file system's user id belongs to a thread (setfsuid(2))."""
     if os.geteuid() != 0:
-        pytest.skip("only root can become another user")
+        cannot_start("only root can become another user")
     answers: list[object] = []
 
     def ask() -> None:

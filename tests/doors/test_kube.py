@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, Peer
 from nodeprep.doors.node_host import Host
 from nodeprep.model import NO_ACCESS, Unreadable, Why
 from tests.rigs import api_server
+from tests.rigs.absent import needs_root
 from tests.rigs.api_server import Answer, Handler, Server, endless, raw, refused, sent, silent, told
 
 NODES, PODS = "/api/v1/nodes/n1", "/api/v1/pods"
@@ -210,7 +210,7 @@ shift && exec "$@"
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="it mounts, which needs root")
+@needs_root("it mounts, which needs root")
 def test_a_name_server_that_does_not_answer(tmp_path: Path) -> None:
     (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:30 attempts:5\n")
     away = ("unshare", "--mount", "--propagation", "private", "--net", "sh", "-c", DUMB, "sh", str(tmp_path))

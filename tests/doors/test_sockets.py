@@ -15,6 +15,7 @@ import pytest
 from nodeprep.doors import socket_probe
 from nodeprep.doors.node_host import Host
 from nodeprep.model import Unreadable, Why
+from tests.rigs.absent import cannot_start
 
 DEADLINE = 5.0
 
@@ -132,7 +133,7 @@ def test_host_connects_below_its_root_and_follows_links_inside_it(tmp_path: Path
 
 def test_host_says_what_it_may_not_try(tmp_path: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("another user's directory is needed")
+        cannot_start("another user's directory is needed")
     (tmp_path / "eni").mkdir(mode=0o700)
     reading, writing = os.pipe()
     child = os.fork()

@@ -7,13 +7,12 @@ import os
 import stat
 from pathlib import Path
 
-import pytest
-
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.rdma import devnodes
 from nodeprep.facts.rdma.devnodes import ClassEntry, DevNode, DevNodes
 from nodeprep.model import Unreadable, Why, raw
 from tests.rigs import trees
+from tests.rigs.absent import cannot_start
 
 
 def put(root: Path, path: str, text: str) -> None:
@@ -28,7 +27,7 @@ def char(root: Path, path: str, major: int, minor: int, mode: int) -> None:
     try:
         os.mknod(target, stat.S_IFCHR | mode, os.makedev(major, minor))
     except PermissionError:
-        pytest.skip("device nodes can only be made with CAP_MKNOD")
+        cannot_start("device nodes can only be made with CAP_MKNOD")
     target.chmod(mode)
 
 
@@ -115,7 +114,7 @@ def test_a_block_device_is_no_character_device(tmp_path: Path) -> None:
     try:
         os.mknod(tmp_path / "dev/infiniband/uverbs0", stat.S_IFBLK | 0o600, os.makedev(231, 192))
     except PermissionError:
-        pytest.skip("device nodes can only be made with CAP_MKNOD")
+        cannot_start("device nodes can only be made with CAP_MKNOD")
     (node,) = live(tmp_path).nodes or ()
     assert node.number == ""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.rigs.absent import cannot_start
 from tests.rigs.lab import FRONT_END, RAIL, RDMA_DEVICE, Guest
 from tests.rigs.lab_guest import REPOSITORY
 
@@ -103,7 +104,7 @@ def test_listening_loads_no_module(guest: Guest) -> None:
     gone = "modprobe -r rdma_ucm rdma_rxe ib_umad ib_uverbs rdma_cm iw_cm ib_cm ib_core 2>/dev/null || true"
     guest.shell(gone)
     if guest.run(("test", "-e", "/sys/class/infiniband")).returncode == 0:
-        pytest.skip("ib_core does not leave this guest's kernel: what listening loads was not seen")
+        cannot_start("ib_core does not leave this guest's kernel: what listening loads was not seen")
     states = listen(guest, "", "").states
     assert states["rdma"] == (False, "no RDMA device and no ib_core in this kernel")
     assert guest.run(("test", "-e", "/sys/module/ib_core")).returncode != 0
