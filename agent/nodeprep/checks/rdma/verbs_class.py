@@ -55,6 +55,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         names = owners(entries)
         reachable = {device.place for device in devices if device.name in names}
         yield from seen.each(devices, lambda device: reached(device, names, reachable))
+        yield from too_few(entries, [one.where for one in devices if one.place not in reachable])
     yield from umads(seen)
 
 
@@ -88,6 +89,17 @@ def reached(device: RdmaDevice, names: dict[object, str], reachable: set[str]) -
         "it; its driver did not finish, see the kernel log"
     )
     return Verdict(device.subject, Status.FAIL, "NoEntry", message, observed="no entry", expected="an uverbs entry")
+
+
+def too_few(entries: tuple[ClassEntry, ...], lacking: list[str]) -> Iterator[Verdict]:
+    """Fewer entries of a device that cannot be read than devices without one: whose they are, one has none."""
+    unnamed = sum(not isinstance(raw(entry)["device"], str) for entry in entries)
+    if 0 < unnamed < len(lacking):
+        message = (
+            f"{', '.join(lacking)}: {unnamed} entries in /sys/class/infiniband_verbs for {len(lacking)} devices; whose "
+            "entry it is cannot be read; see the kernel log"
+        )
+        yield Verdict(NODE, Status.FAIL, "NoEntry", message, None, str(unnamed), str(len(lacking)))
 
 
 def umads(seen: Seen) -> Iterator[Verdict]:
