@@ -13,6 +13,11 @@ from nodeprep.shown import field_of
 from nodeprep.values import Value
 
 NAMES_IN_MESSAGE = 16  # devices of a camp in a message
+CHOOSE_ONE = (
+    "Choose one of {expected} for all devices of board {board}, and keep it in the profile: "
+    "`want: {{rdma.firmware: {{allowed: [{board} VERSION]}}}}`. Then flash those that run another, and reset them or "
+    "reboot while no job runs."
+)
 
 
 class Want(Value):
@@ -48,9 +53,11 @@ def verdict(
     sizes = {other: len(names) for other, names in of_board.items()} if wanted is None else {}
     if len(sizes) > 1 and sizes[version] <= max(size for other, size in sizes.items() if other != version):
         told = "; ".join(f"{other}: {shown(names)}" for other, names in sorted(of_board.items()))
-        others = " or ".join(sorted(set(sizes) - {version}))
         message = f"{shows}; devices with this board differ, {told}; which one is right nothing here says"
-        return Verdict(device.subject, Status.WARN, "OtherFirmware", message, None, version, others)
+        versions = " or ".join(sorted(sizes))
+        return Verdict(
+            device.subject, Status.WARN, "MixedFirmware", message, None, version, versions, args={"board": board}
+        )
     if wanted is None:
         return Verdict(
             device.subject, Status.OK, "NothingWanted", f"{shows}; nothing to hold it against", None, version
@@ -104,6 +111,7 @@ CHECK = Check(
         Reason("NothingWanted", Status.OK),
         Reason("AsWanted", Status.OK),
         Reason("OtherFirmware", Status.WARN, against_likes=True),
+        Reason("MixedFirmware", Status.WARN, CHOOSE_ONE, against_likes=True),
     ),
     source="facebookresearch/gcm check_iblink (a mismatch is a warning there too)",
     severity=Severity.WARN,
