@@ -16,7 +16,6 @@ from nodeprep.facts.machine.pci import Aer, Auxiliary, Pci, PciDevice
 from nodeprep.model import CannotLook, Unreadable, Why, raw
 from tests.rigs.trees import Content, Link, Tree, write
 from tests.values import nic
-from tests.values import pci as bus
 
 AT, ABOVE = "0000:5c:00.0", "0000:5b:01.0"
 HOME = f"sys/devices/pci0000:5b/{ABOVE}/{AT}"
