@@ -36,14 +36,22 @@ class Want(Value):
                 raise ValueError(f'allowed: found {rule!r}, wanted "BOARD VERSION"')
 
 
+class Allowed(Value):
+    """The operator's rules, and who states them."""
+
+    rules: tuple[str, ...]
+    by: str
+
+
 def judge(seen: Seen) -> Iterator[Verdict]:
-    devices, expected, allowed = seen[Rdma].devices, seen[Expected], seen[Want].allowed
+    devices, expected = seen[Rdma].devices, seen[Expected]
+    allowed = Allowed(seen[Want].allowed, seen.wanted_by("allowed").removeprefix("by "))
     boards = {board: camps(likes) for board, likes in grouped(devices, board_of).items()}
     yield from seen.each(devices, lambda device: verdict(device, boards[board_of(device)], expected, allowed))
 
 
 def verdict(
-    device: RdmaDevice, of_board: Mapping[str, list[str]], expected: Expected, allowed: tuple[str, ...]
+    device: RdmaDevice, of_board: Mapping[str, list[str]], expected: Expected, allowed: Allowed
 ) -> Verdict | None:
     board, version = device.board, device.firmware
     if not board or not version:
@@ -88,14 +96,12 @@ def shown(names: list[str]) -> str:
     return ", ".join(names[:NAMES_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
 
 
-def wish(
-    device: RdmaDevice, board: str, expected: Expected, allowed: tuple[str, ...]
-) -> tuple[tuple[str, ...] | None, str]:
+def wish(device: RdmaDevice, board: str, expected: Expected, allowed: Allowed) -> tuple[tuple[str, ...] | None, str]:
     """The versions that are right, as patterns, and who says so; None if nobody does."""
-    rules = [rule.split() for rule in allowed]
+    rules = [rule.split() for rule in allowed.rules]
     versions = tuple(version for pattern, version in rules if fnmatchcase(board, pattern))
     if versions:
-        return versions, "rdma.firmware allowed"
+        return versions, allowed.by
     firm = expected.device(device, lambda want: want.firmware)
     if firm is not None:
         return (firm.value,), firm.by
