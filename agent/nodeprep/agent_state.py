@@ -94,8 +94,8 @@ class AgentState(Value):
 
     Profiles: `hardware_profiles` are the names of all profiles that the hardware ever chose; only a human removes them.
     `profile` is the effective profile in force, as a mapping that `job_profile.parse` reads. `want_by` says who states
-    its numbers. `chosen_by` says who chose it (`by_hardware`: nobody else). `parts` are the profiles that it is made of,
-    each with the `names` of its lineage and its `want_by`.
+    its numbers. `chosen_by` says who chose it (`by_hardware`: nobody else). `parts` are the profiles that it is made
+    of, each with the `names` of its lineage and its `want_by`.
     `waivers` are those of the configuration. `baseline` is the profile of what this node had when it was first ready,
     in the same form, None before.
 
