@@ -135,7 +135,7 @@ ROWS: list[tuple[str, tuple[Port, ...], dict[str, Any], list[str]]] = [
         [
             "both rails run at 400 Gb/s; nothing here says what they should",
             "both rails have PCIe x16 at 32 GT/s; nothing here says what they should",
-            "the IPoIB interfaces of both rails are down: e10.0, e11.0",
+            "the IPoIB interfaces of both rails that have one are down: e10.0, e11.0",
         ],
     ),
     (

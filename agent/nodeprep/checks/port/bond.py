@@ -65,9 +65,10 @@ def bonds(seen: Seen) -> list[Bond]:
 
 def dead(ports: list[Port], links: Links) -> frozenset[str]:
     """The netdevs of those ports of a bond that are DOWN. One port for the whole bond (RoCE LAG) is no single leg's."""
-    under = {port: links.under(port.netdev, port.bdf) for port in ports if len(ports) > 1}
-    down = (link for port, link in under.items() if str(field_of(port, "state")).partition(":")[0] == soundness.DOWN)
-    return frozenset(link.name for link in down if link is not None)
+    own = ports if len(ports) > 1 else []
+    down = [port for port in own if str(field_of(port, "state")).partition(":")[0] == soundness.DOWN]
+    found = (links.under(port.netdev, port.bdf) for port in down)
+    return frozenset(link.name for link in found if link is not None)
 
 
 def verdict(bond: Bond, seen: Seen) -> Verdict | None:

@@ -110,7 +110,6 @@ def _ipoib(expected: Expected, links: Links | None) -> Iterator[str]:
     theirs = [link for one in rails if (link := _under(one, links)) is not None]
     down = [link.name for link in theirs if field_of(link, "operstate") not in RUNNING]
     if down and len(down) == len(theirs):
-        whose = (
-            "interface of the rail that has one is" if len(down) == 1 else f"interfaces of {_all(len(down))} rails are"
-        )
+        several = f"interfaces of {_all(len(down))} rails that have one are"
+        whose = several if len(down) > 1 else "interface of the rail that has one is"
         yield f"the IPoIB {whose} down: {', '.join(down)}"
