@@ -65,6 +65,19 @@ def test_says(on: str, verbs: object, wanted: bool | None, says: str) -> None:
     assert say(CHECK, ONE, shown, expected(verbs=wanted)) == says
 
 
+@pytest.mark.parametrize(
+    ("entries", "says"),
+    [
+        ((ClassEntry("uverbs0", BROKEN, None, None),), "unknown CannotLook; unknown CannotLook; fail NoEntry"),  # type: ignore[arg-type]
+        ((NAMELESS,), "fail NoEntry"),
+        ((NAMELESS, ClassEntry("uverbs1", None, None, None)), "absent Nothing"),
+    ],
+)
+def test_two_devices_and_one_entry_are_one_too_few_whosever_it_is(entries: Any, says: str) -> None:
+    two = rdma(port(), devices=(device(), OTHER))
+    assert say(CHECK, two, nodes(verbs=entries), expected()) == says
+
+
 def test_no_rdma_device_needs_no_verbs() -> None:
     assert say(CHECK, rdma(), nodes(verbs=None, mads=None), expected(verbs=True)) == "absent Nothing"
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE, Erdma
+from nodeprep.facts.expected import like_nics
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.expected.kinds import HANDING_ON
+from nodeprep.facts.expected.like_nics import LikesOf
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import INFINIBAND, UNNAMED, Pci, PciDevice
-from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict, grouped, raw
+from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict, raw
 from nodeprep.values import Value
 
 ERDMA = "erdma"
@@ -25,39 +26,12 @@ class DriverWish(Value):
     firm: bool = False
 
 
-class LikeNics(Value):
-    """NICs of one id. `usual` is the driver that most have, `bound` are those that have one for our use.
-
-    `offer`: one of them shows that it is made for RDMA, or no NIC of the node does.
-    """
-
-    usual: str | None = None
-    bound: tuple[PciDevice, ...] = ()
-    offer: bool = False
-
-    @classmethod
-    def of(cls, likes: tuple[PciDevice, ...], *, none_offers: bool) -> LikeNics:
-        bound = tuple(one for one in likes if one.driver and one.driver not in HANDING_ON)
-        usual = Counter(one.driver for one in bound if one.driver != UNNAMED).most_common(1)
-        return cls(usual[0][0] if usual else None, bound, none_offers or any(one.offers_rdma for one in likes))
-
-
-LikesOf = Callable[[PciDevice], LikeNics]
-
-
 def judge(seen: Seen) -> Iterator[Verdict]:
     pci = seen[Pci]
     if not pci.drivers_shown:
         return
     nics = [nic for nic in pci.nics if not nic.virtual_function]  # virtual functions wait for their user
-    none_offers = not any(one.offers_rdma for one in pci.nics)
-    by_id = grouped(nics, lambda nic: raw(nic)["id"])
-    likes = {known: LikeNics.of(found, none_offers=none_offers) for known, found in by_id.items() if known}
-    nameless = LikeNics(offer=none_offers)
-
-    def like(nic: PciDevice) -> LikeNics:
-        return likes.get(nic.id, nameless)
-
+    like = like_nics.of(pci)
     yield from seen.each(nics, lambda nic: verdict(nic, seen) if nic.driver else unbound(nic, like, seen))
 
 

@@ -96,10 +96,8 @@ def too_few(entries: tuple[ClassEntry, ...], lacking: list[str]) -> Iterator[Ver
     """Fewer entries of a device that cannot be read than devices without one: whose they are, one has none."""
     unnamed = sum(not isinstance(raw(entry)["device"], str) for entry in entries)
     if 0 < unnamed < len(lacking):
-        message = (
-            f"{', '.join(lacking)}: {unnamed} entries in /sys/class/infiniband_verbs for {len(lacking)} devices; whose "
-            "entry it is cannot be read; see the kernel log"
-        )
+        shows = f"{', '.join(lacking)}: entries in /sys/class/infiniband_verbs for only {unnamed} of these"
+        message = f"{shows}, and whose they are cannot be read; see the kernel log"
         yield Verdict(NODE, Status.FAIL, "NoEntry", message, None, str(unnamed), str(len(lacking)))
 
 
@@ -109,10 +107,8 @@ def umads(seen: Seen) -> Iterator[Verdict]:
         needy = [port for port in ports if seen[DevNodes].live and needs_umad(port, seen)]
         if needy:
             asks = next((by for port in needy if (by := who_asks(port, seen))), "")
-            message = (
-                f"no /sys/class/infiniband_mad, wanted{asks} for {', '.join(port.name for port in needy)}: ib_umad is "
-                "not loaded; try: modprobe ib_umad"
-            )
+            wants = f"wanted{asks} for {', '.join(port.name for port in needy)}"
+            message = f"no /sys/class/infiniband_mad, {wants}: ib_umad is not loaded; try: modprobe ib_umad"
             load = Remedy("kernel_modules", {"module": "ib_umad"})
             yield Verdict(NODE, Status.WARN, "UmadNotLoaded", message, load, "no class", "ib_umad")
         return
@@ -135,10 +131,8 @@ def who_asks(port: Port, seen: Seen) -> str:
 
 def lacks_umad(port: Port, seen: Seen) -> Verdict:
     asks = who_asks(port, seen)
-    message = (
-        f"{port.where} has no umad entry though ib_umad is loaded{asks and f'; one is wanted{asks}'}: subnet tools and "
-        "the device plugin cannot use it"
-    )
+    shows = f"{port.where} has no umad entry{asks and f', wanted{asks},'} though ib_umad is loaded"
+    message = f"{shows}: subnet tools and the device plugin cannot use it"
     return Verdict(port.subject, Status.WARN, "NoUmad", message, observed="no entry", expected="a umad entry")
 
 
