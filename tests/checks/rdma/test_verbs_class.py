@@ -68,8 +68,8 @@ def test_says(on: str, verbs: object, wanted: bool | None, says: str) -> None:
 @pytest.mark.parametrize(
     ("entries", "says"),
     [
-        ((ClassEntry("uverbs0", BROKEN, None, None),), "unknown CannotLook; unknown CannotLook; fail NoEntry"),  # type: ignore[arg-type]
-        ((NAMELESS,), "fail NoEntry"),
+        ((ClassEntry("uverbs0", BROKEN, None, None),), "unknown CannotLook; unknown CannotLook; fail TooFewEntries"),  # type: ignore[arg-type]
+        ((NAMELESS,), "fail TooFewEntries"),
         ((NAMELESS, ClassEntry("uverbs1", None, None, None)), "absent Nothing"),
     ],
 )

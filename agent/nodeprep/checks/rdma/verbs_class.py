@@ -85,10 +85,8 @@ def reached(device: RdmaDevice, names: dict[object, str], reachable: set[str]) -
         if isinstance(owner, Unreadable):
             raise CannotLook(owner)
         return None  # a copy that lost what its entries point to
-    message = (
-        f"{device.where} has no entry in /sys/class/infiniband_verbs though ib_uverbs is loaded: no process can open "
-        "it; its driver did not finish, see the kernel log"
-    )
+    shows = f"{device.where} has no entry in /sys/class/infiniband_verbs though ib_uverbs is loaded"
+    message = f"{shows}: no process can open it; its driver did not finish, see the kernel log"
     return Verdict(device.subject, Status.FAIL, "NoEntry", message, observed="no entry", expected="an uverbs entry")
 
 
@@ -98,7 +96,7 @@ def too_few(entries: tuple[ClassEntry, ...], lacking: list[str]) -> Iterator[Ver
     if 0 < unnamed < len(lacking):
         shows = f"{', '.join(lacking)}: entries in /sys/class/infiniband_verbs for only {unnamed} of these"
         message = f"{shows}, and whose they are cannot be read; see the kernel log"
-        yield Verdict(NODE, Status.FAIL, "NoEntry", message, None, str(unnamed), str(len(lacking)))
+        yield Verdict(NODE, Status.FAIL, "TooFewEntries", message, None, str(unnamed), str(len(lacking)))
 
 
 def umads(seen: Seen) -> Iterator[Verdict]:
@@ -150,6 +148,7 @@ CHECK = Check(
             Status.FAIL,
             "See the kernel log: dmesg | grep -e {name} -e {place}; then drain the node and reload its driver.",
         ),
+        Reason("TooFewEntries", Status.FAIL),
         Reason("UmadNotLoaded", Status.WARN, "modprobe ib_umad; keep it with a line in /etc/modules-load.d/."),
         Reason(
             "NoUmad",
