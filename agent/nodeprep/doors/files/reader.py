@@ -27,6 +27,9 @@ CONSTANTS = frozenset((*OF_PCI_DEVICE, *OF_RDMA_DEVICE))
 # Directories whose names the kernel makes when it registers an RDMA device, and takes away with it
 # (ib_setup_port_attrs, setup_port and alloc_hw_stats_port in drivers/infiniband/core/sysfs.c).
 CONSTANT_DIRECTORIES = frozenset(("ports", "counters", "hw_counters", "gids"))
+# An empty entry of a GID table stays empty until a netdev or an address changes, of which we hear too
+# (the notifiers of drivers/infiniband/core/roce_gid_mgmt.c). Most entries that are read are empty.
+EMPTY_GID = b"0000:0000:0000:0000:0000:0000:0000:0000"
 NUMBER = Pattern(r"-?[0-9]{1,20}")
 NUMBERS = range(-(1 << 63), 1 << 64)  # what fits the kernel's 64 bits
 FILE, DIRECTORY = "a file", "a directory"
@@ -95,8 +98,8 @@ class Files:
     def look_again(self) -> None:
         """Begin another look.
 
-        What stays as long as its device is not read again: links whose targets exist, constant attributes, and the
-        names in constant directories.
+        What stays without an event is not read again: links whose targets exist, constant attributes, empty entries of
+        GID tables, and the names in constant directories.
         """
         self._root.look_again()
         self._listed = {}
@@ -192,7 +195,7 @@ class Files:
             os.close(descriptor)
         if len(data) == PAGE:
             return None
-        if self.root and path.rpartition("/")[2] in CONSTANTS:
+        if self.root and (path.rpartition("/")[2] in CONSTANTS or data.startswith(EMPTY_GID)):
             constants[real] = data
         return data
 
