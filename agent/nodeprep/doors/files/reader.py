@@ -29,7 +29,7 @@ CONSTANTS = frozenset((*OF_PCI_DEVICE, *OF_RDMA_DEVICE))
 CONSTANT_DIRECTORIES = frozenset(("ports", "counters", "hw_counters", "gids"))
 # An empty entry of a GID table stays empty until a netdev or an address changes, of which we hear too
 # (the notifiers of drivers/infiniband/core/roce_gid_mgmt.c). Most entries that are read are empty.
-EMPTY_GID = b"0000:0000:0000:0000:0000:0000:0000:0000"
+EMPTY_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 NUMBER = Pattern(r"-?[0-9]{1,20}")
 NUMBERS = range(-(1 << 63), 1 << 64)  # what fits the kernel's 64 bits
 FILE, DIRECTORY = "a file", "a directory"
@@ -87,6 +87,7 @@ class Files:
         self._plain: set[str] = set()  # attributes that were plain files
         self._constants: dict[str, bytes] = {}  # by where they lie on this machine
         self._constant_names: dict[str, dict[str, str]] = {}  # as `_constants`, of directories
+        self._empty: set[str] = set()  # empty entries of GID tables. Who asks for one lists its table first.
         # Directories of /sys listed in this look: where each lies on this machine, and what each of its names is.
         self._listed: dict[str, tuple[str, dict[str, str]]] = {}
 
@@ -94,6 +95,7 @@ class Files:
         """Forget where links led. They may lead elsewhere at the next look."""
         self._root.forget()
         self._plain, self._constants, self._constant_names, self._listed = set(), {}, {}, {}
+        self._empty = set()
 
     def look_again(self) -> None:
         """Begin another look.
@@ -110,6 +112,9 @@ class Files:
 
     def text(self, path: str, limit: int = LIMIT) -> str | None | Unreadable:
         """The text of the file without blanks, tabs and line ends at its end; the kernel writes no others there."""
+        empty = self._empty  # of this look, as in `_again`
+        if path in empty:
+            return EMPTY_GID
         data = self.data(path, limit)
         if not isinstance(data, bytes):
             return data
@@ -117,6 +122,8 @@ class Files:
             text = data.decode().rstrip(" \t\n")
         except UnicodeDecodeError:
             return Unreadable(Why.MALFORMED, path, detail="not UTF-8")
+        if text == EMPTY_GID and path in self._plain:
+            empty.add(path)
         return Unreadable(Why.MALFORMED, path, detail="holds NUL bytes") if "\0" in text else text
 
     def need(self, path: str) -> str | Unreadable:
@@ -195,7 +202,7 @@ class Files:
             os.close(descriptor)
         if len(data) == PAGE:
             return None
-        if self.root and (path.rpartition("/")[2] in CONSTANTS or data.startswith(EMPTY_GID)):
+        if self.root and path.rpartition("/")[2] in CONSTANTS:
             constants[real] = data
         return data
 
