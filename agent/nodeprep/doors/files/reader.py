@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import sys
+from typing import Any
 
 from nodeprep.doors.files import file_root
 from nodeprep.doors.files.file_root import ATTRIBUTES, Root
@@ -76,13 +77,14 @@ class Files:
     root has the host's processes.
 
     A directory of /sys that was listed in this look answers for what is not in it: most files that a fact asks for are
-    of one kind of device only.
+    of one kind of device only. `found` is for facts: what they made of these files that stays without an event.
     """
 
     def __init__(self, root: str = "/", excluded: tuple[str, ...] = (), *, live: bool = False) -> None:
         self._root = Root(root, excluded, live=live)
         self.root = self._root.path  # "" is this machine's own
         self.shows_processes = not self._root.has_tables_only
+        self.found: dict[object, Any] = {}
         self._excludes = bool(excluded)
         self._plain: set[str] = set()  # attributes that were plain files
         self._constants: dict[str, bytes] = {}  # by where they lie on this machine
@@ -95,7 +97,7 @@ class Files:
         """Forget where links led. They may lead elsewhere at the next look."""
         self._root.forget()
         self._plain, self._constants, self._constant_names, self._listed = set(), {}, {}, {}
-        self._empty = set()
+        self._empty, self.found = set(), {}
 
     def look_again(self) -> None:
         """Begin another look.

@@ -205,17 +205,27 @@ def observe(host: Host) -> Rdma | Unreadable:
 
 
 def places(files: Files) -> tuple[tuple[str, int, str], ...] | Unreadable:
-    """Every port as (device, number, PCI address), without reading anything that asks the hardware."""
+    """Every port as (device, number, PCI address), without reading anything that asks the hardware.
+
+    Both stay with the device, so between events they are found once.
+    """
     names = files.names(CLASS)
     if isinstance(names, Unreadable):
         return names
+    found = files.found  # of this look, even if an event makes another one meanwhile
+    if (places, names) in found:
+        known: tuple[tuple[str, int, str], ...] = found[places, names]
+        return known
     holders = Holders(files)
     bdfs = {
         name: _bdf(files, f"{CLASS}/{name}", _text(files.text(f"{CLASS}/{name}/parent")), holders)
         for name in names or ()
     }
     listed = {name: files.names(f"{CLASS}/{name}/ports") for name in bdfs}
-    return tuple((name, number, bdf) for name, bdf in bdfs.items() for number in _numbers(listed[name]))
+    ports = tuple((name, number, bdf) for name, bdf in bdfs.items() for number in _numbers(listed[name]))
+    if not any(isinstance(one, Unreadable) for one in listed.values()):
+        found[places, names] = ports
+    return ports
 
 
 class Holders:
