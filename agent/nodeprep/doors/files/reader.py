@@ -124,7 +124,7 @@ class Files:
             text = data.decode().rstrip(" \t\n")
         except UnicodeDecodeError:
             return Unreadable(Why.MALFORMED, path, detail="not UTF-8")
-        if text == EMPTY_GID and path in self._plain:
+        if text == EMPTY_GID and path.startswith(ATTRIBUTES):
             empty.add(path)
         return Unreadable(Why.MALFORMED, path, detail="holds NUL bytes") if "\0" in text else text
 

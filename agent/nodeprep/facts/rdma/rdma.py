@@ -248,11 +248,10 @@ class Holders:
 
 def _device(files: Files, name: str, holders: Holders) -> RdmaDevice:
     here = f"{CLASS}/{name}"
-    parent = files.text(f"{here}/parent")
-    function = pci.id_of(files, f"{here}/device")
+    parent, bdf, function, virtual_function = _origin(files, here, holders)
     return RdmaDevice(
         name=name,
-        bdf=_bdf(files, here, _text(parent), holders),
+        bdf=bdf,
         parent=guarded(parent),
         node_type=guarded(_node_type(files, f"{here}/node_type")),
         node_guid=guarded(_guid(files, f"{here}/node_guid")),
@@ -260,10 +259,27 @@ def _device(files: Files, name: str, holders: Holders) -> RdmaDevice:
         firmware=guarded(files.text(f"{here}/fw_ver")),
         hca_type=guarded(files.text(f"{here}/hca_type")),
         board=guarded(files.text(f"{here}/board_id")),
-        id=function if isinstance(function, str) else "",
-        virtual_function=_is_virtual(files, f"{here}/device"),
+        id=function,
+        virtual_function=virtual_function,
         traffic_class=guarded(files.text(f"{here}/tc/1/traffic_class")),
     )
+
+
+def _origin(files: Files, here: str, holders: Holders) -> tuple[str | None | Unreadable, str, str, bool]:
+    """What a device is on: a netdev, a PCI address, that function's id, whether it is virtual. Found once, as `places`.
+
+    A parent that cannot be read, and an id that is not shown, are asked for each time.
+    """
+    found = files.found  # of this look, as in `places`
+    if (_origin, here) in found:
+        known: tuple[str | None, str, str, bool] = found[_origin, here]
+        return known
+    parent, function = files.text(f"{here}/parent"), pci.id_of(files, f"{here}/device")
+    shown_id = function if isinstance(function, str) else ""
+    origin = parent, _bdf(files, here, _text(parent), holders), shown_id, _is_virtual(files, f"{here}/device")
+    if not isinstance(parent, Unreadable) and shown_id:
+        found[_origin, here] = origin
+    return origin
 
 
 def _is_virtual(files: Files, device: str) -> bool:
