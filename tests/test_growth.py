@@ -23,7 +23,7 @@ from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.look import Look
 from nodeprep.model import Unreadable
 from nodeprep.observer import observed
-from tests.rigs import trees
+from tests.rigs import faults, trees
 
 SIZES = (6, 12, 24)  # devices; from one to the next, twice as many
 MOST = 2.2  # times the work, from one size to the next
@@ -45,6 +45,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "in the other mode": {"layer": "InfiniBand", "state": "1: DOWN", "physical": "2: Polling"},
     "with a small MTU": {"mtu": 1500},
     "of a bond": {"bond": "bond0"},
+    "without a driver": {"unbound": True},
 }
 
 
@@ -82,6 +83,8 @@ def built(root: Path, count: int, shape: dict[str, Any]) -> Path:
     trees.write(trees.tree(described), root)
     for address in described["nics"][1]["at"] if shape.get("virtual") else ():
         (root / f"sys/bus/pci/devices/{address}/physfn").symlink_to("../none")
+    for address in described["nics"][1]["at"] if shape.get("unbound") else ():
+        faults.unbind(root, address)
     return root
 
 

@@ -1,7 +1,9 @@
 """One readable sign convicts: damage beside a sign of a fault hides it from no check, and damage alone is no fault.
 
-Trees: each fault of tests/trees/cases, with each other file of the node damaged. Values: each failing verdict of the
-tests of checks, with each other field unreadable (tests/given.py collects them, tests/test_reasons.py runs it).
+Trees: each fault of tests/trees/cases, with each other file of the node damaged. Small nodes: each fault of one device,
+with each file damaged in each way, and with all files of a netdev; the exit code must not fall, without a profile and
+with a captured one. Values: each failing verdict of the tests of checks, with each other field unreadable
+(tests/given.py collects them, tests/test_reasons.py runs it).
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from nodeprep import check_round, facts
 from nodeprep.checks import CHECKS
 from nodeprep.doors.files.reader import LIMIT, Files
 from nodeprep.doors.node_host import Host
-from nodeprep.facts.expected import profile_capture
+from nodeprep.facts.expected import profile_capture, suited
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import DEVICES, Pci
 from nodeprep.facts.network.links import Links
@@ -27,8 +29,10 @@ from nodeprep.facts.rdma.devnodes import DevNodes
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import Expectation, Profile
 from nodeprep.look import Look
-from nodeprep.model import CannotLook, Check, Status, Unreadable, Why
+from nodeprep.model import CannotLook, Check, Severity, Status, Unreadable, Why
 from tests.rigs import faults, trees
+from tests.rigs.trees import ZERO_GID
+from tests.test_monotone import ORDER, named
 
 EVERY = tuple(CHECKS.values())
 CASES = {path.stem: yaml.safe_load(path.read_text()) for path in trees.cases()}
@@ -44,8 +48,6 @@ OTHERS = ("garbage", "empty", "gone")  # the damages beside "unreadable"
 # What stands between a sign and its meaning, by check and file: without it nobody can say that there is a fault.
 LARGE = {"h100-ib", "h100-roce", "a100-azure"}  # the same files as on smaller nodes, at ten times the cost
 LEFT_OUT = {
-    ("port.gid", "node_type"): "tells RoCE from iWARP, which has no such addresses",
-    ("port.gid", "link_layer"): "tells RoCE from InfiniBand, which needs no such addresses",
     ("port.gid", "N"): "the sign itself: the entry that cannot be read may be the address",
     ("cni.binaries", "N-terway.conflist"): "names the programs",
     ("cni.parse", "N-terway.conflist"): "the sign itself: what its reader cannot parse",
@@ -93,8 +95,8 @@ class Node:
     def content(self, path: str) -> Content:
         return Files.data(self.files, path)
 
-    def failing(self, asked: tuple[Check, ...], **instead: Content) -> Failing:
-        """The failures of these checks, with other contents of some files."""
+    def look(self, **instead: Content) -> Look:
+        """What is seen, with other contents of some files."""
         self.files.instead = instead
         seen = self.facts | {
             fact.kind: observed(fact.observe, self.host)
@@ -102,12 +104,27 @@ class Node:
             if not self.read.get(fact.kind, set()).isdisjoint(instead)
         }
         self.files.instead = {}
-        found = check_round.unfolded(asked, Look(0.0, False, seen), None, self.profile, {}).findings
+        return Look(0.0, False, seen)
+
+    def failing(self, asked: tuple[Check, ...], **instead: Content) -> Failing:
+        """The failures of these checks, with other contents of some files."""
+        found = check_round.unfolded(asked, self.look(**instead), None, self.profile, {}).findings
         return {
             (one.check, one.subject.place, one.subject.port): one.verdict.message
             for one in found
             if one.status is Status.FAIL
         }
+
+    def code(self, profile: Profile | None, likely: tuple[Check, ...] = EVERY, **instead: Content) -> int:
+        """The exit code. The checks that fail `likely` are asked first; None is the profile that hardware chooses."""
+        look = self.look(**instead)
+        profile = profile or named(suited.suited(look.get(Pci), look.get(Rdma)).profile)
+        if any(one.status is Status.FAIL for one in check_round.unfolded(likely, look, None, profile, {}).findings):
+            return 1
+        found = check_round.unfolded(EVERY, look, None, profile, {}).findings
+        if any(one.status is Status.FAIL for one in found):
+            return 1
+        return 3 if any(one.status is Status.UNKNOWN and one.severity is Severity.GATE for one in found) else 0
 
     def files_of(self, asked: tuple[Check, ...]) -> list[str]:
         """Every file that these checks read, by their facts."""
@@ -226,3 +243,179 @@ def test_one_readable_sign_convicts(good: dict[str, Node], tmp_path: Path, examp
     faults.apply({"change": sign | damage}, root)
     failing = Node(root, good[name].profile).failing(EVERY)
     assert check in {one for one, _, _ in failing}
+
+
+# Small nodes, and what breaks on them at one device: the fault leaves other signs, of which each must do alone.
+AT = ["0000:19:00.0", "0000:3b:00.0", "0000:4c:00.0"]
+RAILS = {"rdma": ["mlx5_0", "mlx5_1", "mlx5_2"], "at": AT}
+FRONT = {"kind": "cx6dx", "rdma": ["mlx5_3", "mlx5_4"], "at": ["0000:2a:00.0", "0000:2a:00.1"], "netdev": ["e3", "e4"]}
+LEGS = {"rdma": ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"], "netdev": ["e0", "e1", "e2", "e3"]}
+PAIRS = {"at": ["0000:19:00.0", "0000:19:00.1", "0000:4c:00.0", "0000:4c:00.1"], "bond": ["b0", "b0", "b1", "b1"]}
+SMALL: dict[str, dict[str, Any]] = {
+    "roce": {
+        "name": "roce",
+        "nics": [
+            {"kind": "cx7-roce", "netdev": ["e0", "e1", "e2"], **RAILS},
+            FRONT | {"gids": False, "bond": "b0"},
+        ],
+    },
+    "ib": {"name": "ib", "nics": [{"kind": "cx7-ib", "netdev": ["e0", "e1", "e2"], **RAILS}, FRONT]},
+    "bonds": {"name": "bonds", "nics": [{"kind": "cx7-roce", **LEGS, **PAIRS}]},
+}
+Change = dict[str, Any]
+
+
+def at_port(name: str, **files: Any) -> Change:
+    return {f"sys/class/infiniband/{name}/ports/1/{file}": content for file, content in files.items()}
+
+
+def at_netdev(*names: str, **files: Any) -> Change:
+    return {f"sys/class/net/{name}/{file}": content for name in names for file, content in files.items()}
+
+
+def at_function(**files: Any) -> Change:
+    return {f"sys/bus/pci/devices/{AT[2]}/{file}": content for file, content in files.items()}
+
+
+CABLE_OUT = {"state": "1: DOWN", "phys_state": "3: Disabled", "rate": "40 Gb/sec (4X QDR)"}  # as mlx5 shows it
+SILENT = {"state": "1: DOWN", "phys_state": "2: Polling", "rate": "10 Gb/sec (4X SDR)"}
+WITHOUT_CARRIER = {"carrier": "0", "operstate": "down"}
+SET_DOWN = {"carrier": None, "operstate": "down", "flags": "0x1002"}
+LEGS_OUT = at_port("mlx5_2", **CABLE_OUT) | at_port("mlx5_3", **CABLE_OUT)
+ANY_NETWORK: dict[str, dict[str, Any]] = {
+    "driver gone": {"unbind": [AT[2]]},
+    "config reads as all ones": {"change": at_function(config={"hex": "ff" * 64})},
+    "without power": {"change": at_function(power_state="D3cold")},
+    "narrow": {"change": at_function(current_link_width="4")},
+    "slow slot": {"change": at_function(current_link_speed="2.5 GT/s PCIe")},
+    "GUID of zeros": {"change": {"sys/class/infiniband/mlx5_2/node_guid": "0000:0000:0000:0000"}},
+    "uverbs entry gone": {"change": {"sys/class/infiniband_verbs/uverbs2": None}},
+    "uverbs node gone": {"change": {"dev/infiniband/uverbs2": None}},
+    "no link under an active port": {"change": at_port("mlx5_2", phys_state="2: Polling")},
+}
+BROKEN: dict[str, dict[str, dict[str, Any]]] = {
+    "roce": ANY_NETWORK
+    | {
+        "cable out": {"change": at_port("mlx5_2", **CABLE_OUT) | at_netdev("e2", **WITHOUT_CARRIER)},
+        "set down": {"change": at_port("mlx5_2", **CABLE_OUT) | at_netdev("e2", **SET_DOWN)},
+        "netdev set down": {"change": at_netdev("e2", **SET_DOWN)},
+        "netdev without carrier": {"change": at_netdev("e2", **WITHOUT_CARRIER)},
+        "no routable GID": {"change": at_port("mlx5_2", **{"gids/3": ZERO_GID})},
+        "in the other mode": {
+            "change": at_port("mlx5_2", link_layer="InfiniBand", **SILENT) | at_function(**{"class": "0x020700"})
+        },
+    },
+    "ib": ANY_NETWORK
+    | {
+        "no signal": {"change": at_port("mlx5_2", **SILENT) | at_netdev("e2", **WITHOUT_CARRIER)},
+        "disabled": {"change": at_port("mlx5_2", **CABLE_OUT) | at_netdev("e2", **WITHOUT_CARRIER)},
+        "INIT": {"change": at_port("mlx5_2", state="2: INIT", sm_lid="0x0", lid="0x0")},
+        "no subnet manager": {"change": at_port("mlx5_2", sm_lid="0x0")},
+        "no LID": {"change": at_port("mlx5_2", lid="0x0")},
+        "in the other mode": {
+            "change": at_port("mlx5_2", link_layer="Ethernet", lid="0x0", sm_lid="0x0", **CABLE_OUT)
+            | at_function(**{"class": "0x020000"})
+        },
+    },
+    "bonds": {
+        "cables of both legs out": {"change": LEGS_OUT | at_netdev("e2", "e3", "b1", **WITHOUT_CARRIER)},
+        "both legs set down": {
+            "change": LEGS_OUT | at_netdev("e2", "e3", **SET_DOWN) | at_netdev("b1", **WITHOUT_CARRIER)
+        },
+        "bond set down": {"change": LEGS_OUT | at_netdev("b1", **SET_DOWN)},
+        "bond without carrier": {"change": at_netdev("b1", **WITHOUT_CARRIER)},
+        "narrow": {"change": at_function(current_link_width="4")},
+    },
+}
+PLACES = {
+    "roce": (AT[2], "mlx5_2", "e2", "uverbs2", "umad2"),
+    "ib": (AT[2], "mlx5_2", "e2", "uverbs2", "umad2"),
+    "bonds": (AT[2], AT[2][:-1] + "1", "mlx5_2", "mlx5_3", "e2", "e3", "b1"),
+}
+# The damaged file is the sign itself, or the only other thing that could be one, so nobody can tell any more.
+UNTOLD = {
+    ("narrow", AT[0]): "of two functions the only other one",
+    ("no routable GID", "gids"): "the entry that cannot be read may be the address",
+    ("no routable GID", "types"): "without its type an entry may be one of RoCE v2",
+}
+
+
+def damages(node: Node, places: tuple[str, ...], changed: set[str]) -> Iterator[tuple[str, dict[str, Content]]]:
+    """Each file damaged in each way; of other devices one of each kind. Then all files of a netdev that are no sign."""
+    kinds: set[str] = set()
+    directories: dict[str, list[str]] = {}
+    for path in node.files_of(EVERY):
+        own = any(place in path.split("/") for place in places) or not path.startswith("/sys/")
+        if own or kind_of(path) not in kinds:
+            kinds.add(kind_of(path))
+            yield from ((f"{how} {path}", {path: content}) for how, content in damaged(path))
+        if own and path.startswith("/sys/class/net/") and path.removeprefix("/") not in changed:
+            directories.setdefault(str(PurePosixPath(path).parent), []).append(path)
+    for directory, paths in directories.items():
+        for how in ("unreadable", "gone"):
+            yield f"{how} {directory}/*", {path: dict(damaged(path))[how] for path in paths}
+
+
+@pytest.mark.parametrize("with_profile", [False, True], ids=["no profile", "captured"])
+@pytest.mark.parametrize(("name", "fault"), [(name, fault) for name, known in BROKEN.items() for fault in known])
+def test_damage_beside_a_fault_never_lowers_the_exit_code(
+    tmp_path: Path, name: str, fault: str, with_profile: bool
+) -> None:
+    for at in ("good", "bad"):
+        trees.write(trees.tree(SMALL[name]), tmp_path / at)
+    faults.apply(BROKEN[name][fault], tmp_path / "bad")
+    good = Node(tmp_path / "good")
+    node, profile = Node(tmp_path / "bad", good.profile), good.profile if with_profile else None
+    before = node.code(profile)
+    changed = set(BROKEN[name][fault].get("change", {}))
+    assert before == 1
+    likely = tuple(check for check in EVERY if any(check.id == one for one, *_ in node.failing(EVERY)))
+    wrong, pairs = [], 0
+    for told, instead in damages(node, PLACES[name], changed):
+        pairs += 1
+        if ORDER[node.code(profile, likely, **instead)] >= ORDER[before]:
+            continue
+        healthy = {path: good.content(path) for path in instead}
+        signs = any(path.removeprefix("/") in changed for path in instead)
+        if not (signs and node.code(profile, likely, **healthy) == 0):
+            wrong.append(told)
+    left_out = {part for one, part in UNTOLD if one == fault}
+    assert [told for told in wrong if left_out.isdisjoint(told.split("/"))] == []
+    assert pairs > 100
+
+
+BARE = [
+    # node        signs                                                  damage beside them
+    ("roce", at_netdev("e2", flags="0x1002", carrier=None), at_netdev("e2", operstate=None)),
+    ("roce", at_netdev("e2", flags="0x1002", carrier=None), at_netdev("e2", operstate="garbage")),
+    (
+        "bonds",
+        LEGS_OUT | at_netdev("e2", **WITHOUT_CARRIER),
+        at_netdev("e3", operstate=None, carrier=None, flags=None),
+    ),
+    ("ib", at_port("mlx5_2", sm_lid="0x0"), at_port("mlx5_2", link_layer=None)),
+]
+
+
+@pytest.mark.parametrize("example", BARE, ids=lambda example: str(example[1:]))
+def test_one_readable_sign_convicts_without_a_profile(tmp_path: Path, example: tuple[str, Change, Change]) -> None:
+    name, signs, damage = example
+    trees.write(trees.tree(SMALL[name]), tmp_path)
+    faults.apply({"change": signs | damage}, tmp_path)
+    assert Node(tmp_path, NOBODY).code(None) == 1
+
+
+def test_a_front_end_bond_without_carrier_is_told_whatever_its_state_says(tmp_path: Path) -> None:
+    codes, told = [], []
+    for number, operstate in enumerate(("down", "garbage")):
+        root = tmp_path / str(number)
+        trees.write(trees.tree(SMALL["roce"]), root)
+        faults.apply({"change": at_netdev("b0", carrier="0", operstate=operstate)}, root)
+        node = Node(root, NOBODY)
+        codes.append(node.code(None))
+        bond = CHECKS["port.bond"]
+        look = node.look()
+        profile = named(suited.suited(look.get(Pci), look.get(Rdma)).profile)
+        told.append([str(one.status) for one in check_round.unfolded([bond], look, None, profile, {}).findings])
+    assert told == [["warn"], ["unknown"]]
+    assert codes == [0, 3]

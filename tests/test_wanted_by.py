@@ -7,14 +7,20 @@ from typing import Any
 
 import pytest
 
-from nodeprep import check_round, job_profile, snapshot
+from nodeprep import check_round, job_profile, profile_selection, snapshot, state_file
+from nodeprep.agent import profile_state
+from nodeprep.agent_state import AgentState
 from nodeprep.checks import CHECKS
 from nodeprep.config import profile_files, wants
 from nodeprep.config.configuration import Settings
+from nodeprep.config.profile_files import NamedProfile
+from nodeprep.decide import stored_state
 from nodeprep.facts.machine.clock import Clock
-from nodeprep.job_profile import NO_PROFILE, Profile
+from nodeprep.facts.machine.pci import Aer
+from nodeprep.job_profile import NO_PROFILE, PortWant, Profile
 from nodeprep.look import Look
 from nodeprep.model import Seen, WantedBy
+from nodeprep.profile_selection import ProfileSelection
 from nodeprep.values import field_names, replace
 from tests.checks.counter.test_physical import counters as physical
 from tests.checks.counter.test_transport import counters as transport
@@ -23,16 +29,17 @@ from tests.checks.erdma import test_mode as erdma_mode
 from tests.checks.fs import test_mounts
 from tests.checks.limits import test_memlock, test_shm_hugepages
 from tests.checks.qos import test_lossless
+from tests.checks.rdma import test_netns_mode, test_verbs_class
 from tests.cluster_values import cluster, condition, node_object, terway_node
 from tests.cni_values import terway
 from tests.eni_values import kernel, known, recorded
 from tests.erdma_values import erdma
 from tests.imds_values import imds
 from tests.rigs import snapshots
-from tests.values import device, expected, port, rdma, wanted
+from tests.values import device, expected, link, links, nic, pci, port, rdma, wanted
 
 Facts = tuple[object, ...]
-LEFT = ("pci", "port", "rdma")  # families that are rewritten now (issue 13)
+SMALL = (rdma(port()), expected(firm={port().subject.key: PortWant()}), links(link(mtu=1500)))
 RAIL = (rdma(port(), devices=(device(),)), wanted(port(), "profile rails"))
 
 
@@ -90,6 +97,13 @@ ROWS: list[tuple[str, str, Facts, Facts | None, Any]] = [
     ("limits.memlock", "fail-below", memlock(4096), None, None),
     ("limits.shm-hugepages", "shm-at-least", shm(1), None, None),
     ("limits.shm-hugepages", "huge-pages", shm(1 << 30), None, {"2048": 4096}),
+    ("pci.aer", "correctable-per-minute", (pci(nic(aer=Aer(900, 0, 0))),), (pci(nic(aer=Aer(0, 0, 0))),), None),
+    ("port.flap", "fail-at", (*RAIL, links(link(downs=9))), (*RAIL, links(link(downs=0))), None),
+    ("port.mtu", "at-least", SMALL, None, None),
+    ("port.mtu", "exactly", SMALL, None, [1400]),
+    ("rdma.firmware", "allowed", RAIL, None, ["* 1.2.*"]),
+    ("rdma.netns-mode", "mode", (test_netns_mode.told("exclusive"),), None, "shared"),
+    ("rdma.verbs-class", "umad", (*RAIL, test_verbs_class.nodes(mads=None)), None, True),
     ("qos.lossless", "pfc", qos(pfc=()), None, [3]),
     ("qos.lossless", "ecn", qos(ecn=()), None, [3]),
     ("qos.lossless", "trust", qos(trust="pcp"), None, "dscp"),
@@ -109,6 +123,7 @@ ROWS: list[tuple[str, str, Facts, Facts | None, Any]] = [
 SILENT = {
     ("counter.physical", "exclude"): "names of counters",
     ("counter.transport", "exclude"): "names of counters",
+    ("pci.aer", "correctable-at-least"): "fewer say nothing of a rate; the rate itself is told",
     ("counter.stalled", "exclude"): "names of counters",
     ("counter.stalled", "over"): "how long to look; what is seen meanwhile is told with its seconds",
     ("klog.nic", "accept-userspace"): "whose lines are read",
@@ -148,7 +163,7 @@ def test_every_number_is_in_the_table() -> None:
     numbers = {
         (check.id, name.replace("_", "-"))
         for check in CHECKS.values()
-        if check.want is not None and not check.id.startswith(LEFT)
+        if check.want is not None
         for name in field_names(check.want)
     }
     assert numbers == {(check, key) for check, key, *_ in ROWS} | SILENT.keys()
@@ -191,3 +206,24 @@ def test_a_round_tells_it_and_a_snapshot_keeps_it() -> None:
     assert "1 s at most are wanted by default (max-error)" in said(Profile("site"))
     kept = replace(snapshots.whole(), profile=snapshot.recorded(profile), want_by=profile.want_by)
     assert said(snapshot.loads(snapshot.dumps(kept)).in_force()) == said(profile)
+
+
+def test_what_the_agent_remembers_tells_it_after_a_reboot_too() -> None:
+    """`check` judges by the agent's profile, and the agent by it while it does not know the labels of its node."""
+    profile = Settings(file="/etc/nodeprep/config.yaml", want={"time.sync": {"max-error": 3}}).over(Profile("site"))
+    selection = ProfileSelection(profile, "", (NamedProfile(profile, ("site",)),))
+    kept = state_file.dumps(profile_state.with_selection(AgentState(), selection))
+    agent_state = stored_state.surviving_reboot(state_file.loads(kept))
+    found = profile_selection.by_agent(agent_state)
+    assert found is not None
+    (part,) = profile_selection.remembered_profiles(agent_state)
+    for one in (found.profile, part.profile):
+        assert "3 s at most are wanted by /etc/nodeprep/config.yaml (max-error)" in said(one)
+
+
+def test_of_two_profiles_in_force_the_one_that_states_it() -> None:
+    rack = Profile("rack", want={"time.sync": {"max-error": 2}})
+    site = Profile("site", want={"time.sync": {"max-offset": 1}})
+    both = profile_selection.merged([NamedProfile(one, (one.name,)) for one in (rack, site)])
+    assert both.name == "rack+site"
+    assert by(both) == {"max-error": "profile rack", "max-offset": "profile site"}

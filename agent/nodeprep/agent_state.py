@@ -93,8 +93,9 @@ class AgentState(Value):
     stage). `serial` grows by one with every saved change.
 
     Profiles: `hardware_profiles` are the names of all profiles that the hardware ever chose; only a human removes them.
-    `profile` is the effective profile in force, as a mapping that `job_profile.parse` reads. `chosen_by` says who chose
-    it (`by_hardware`: nobody else). `parts` are the profiles that it is made of, each with the `names` of its lineage.
+    `profile` is the effective profile in force, as a mapping that `job_profile.parse` reads. `want_by` says who states
+    its numbers. `chosen_by` says who chose it (`by_hardware`: nobody else). `parts` are the profiles that it is made
+    of, each with the `names` of its lineage and its `want_by`.
     `waivers` are those of the configuration. `baseline` is the profile of what this node had when it was first ready,
     in the same form, None before.
 
@@ -124,6 +125,7 @@ class AgentState(Value):
     blind: Mapping[str, BlindSince] = field(default_factory=dict)
     hardware_profiles: tuple[str, ...] = ()
     profile: Mapping[str, Any] = field(default_factory=dict)
+    want_by: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     chosen_by: str = ""
     by_hardware: bool = False
     parts: tuple[Mapping[str, Any], ...] = ()

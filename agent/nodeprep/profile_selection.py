@@ -80,7 +80,7 @@ def by_agent(agent_state: AgentState) -> ProfileSelection | None:
     if agent_state.profile.get("name", NO_PROFILE.name) == NO_PROFILE.name:
         return None
     try:
-        profile = job_profile.parse(agent_state.profile)
+        profile = replace(job_profile.parse(agent_state.profile), want_by=agent_state.want_by)
     except InvalidValueError:
         return None
     by = f"{agent_state.chosen_by}, according to the agent"
@@ -154,7 +154,10 @@ def remembered_profiles(agent_state: AgentState) -> tuple[NamedProfile, ...]:
     """The profiles that were in force when the agent state was saved; none if they cannot be read."""
     try:
         return tuple(
-            NamedProfile(job_profile.parse(part["profile"]), tuple(part["names"])) for part in agent_state.parts
+            NamedProfile(
+                replace(job_profile.parse(part["profile"]), want_by=part.get("want_by", {})), tuple(part["names"])
+            )
+            for part in agent_state.parts
         )
     except (InvalidValueError, KeyError, TypeError):
         return ()
@@ -173,7 +176,10 @@ def merged(parts: Iterable[NamedProfile]) -> Profile:
     profiles = [part.profile for part in parts]
     whole = reduce(job_profile.extend, profiles)
     rests_on = tuple(dict.fromkeys(gate for profile in profiles for gate in profile.rests_on))
-    return replace(whole, name="+".join(profile.name for profile in profiles), extends=None, rests_on=rests_on)
+    if len(profiles) > 1:
+        by = {check: job_profile.stated_by(whole, check) for check in whole.want}
+        whole = replace(whole, name="+".join(profile.name for profile in profiles), want_by=by)
+    return replace(whole, extends=None, rests_on=rests_on)
 
 
 def _of(by: str, profiles: Iterable[NamedProfile]) -> ProfileSelection:

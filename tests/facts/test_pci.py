@@ -16,7 +16,6 @@ from nodeprep.facts.machine.pci import Aer, Auxiliary, Pci, PciDevice
 from nodeprep.model import CannotLook, Unreadable, Why, raw
 from tests.rigs.trees import Content, Link, Tree, write
 from tests.values import nic
-from tests.values import pci as bus
 
 AT, ABOVE = "0000:5c:00.0", "0000:5b:01.0"
 HOME = f"sys/devices/pci0000:5b/{ABOVE}/{AT}"
@@ -296,19 +295,6 @@ def test_a_label_does_not_depend_on_what_can_be_read() -> None:
     assert nic(id=damage).subject.name == "0000:5c:00.0 (mlx5_3/eth2)"
     assert nic(id="", rdma=(), netdevs=()).label == "0000:5c:00.0"
     assert nic(rdma=()).label == "0000:5c:00.0 (15b3:1021, eth2)"
-
-
-def test_alike_are_physical_functions_of_the_same_id() -> None:
-    damage = Unreadable(Why.MALFORMED, "vendor")
-    mine, twin = nic(), nic(address="0000:5d:00.0")
-    others = (nic(address="0000:5e:00.0", id="15b3:101d"), nic(address="0000:5f:00.0", id=damage))
-    seen = bus(
-        mine, twin, *others, nic(address="0000:5c:00.2", virtual_function=True), nic(address="0000:60:00.0", id="")
-    )
-    assert seen.alike(mine) == (mine, twin)
-    assert seen.alike(nic(id="")) == ()
-    with pytest.raises(CannotLook):
-        seen.alike(nic(id=damage))
 
 
 OFFER_ROWS: list[tuple[dict[str, Any], bool]] = [

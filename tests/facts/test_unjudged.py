@@ -54,35 +54,36 @@ def notes(
 
 PCIE = "MTU 9000 and PCIe x16 at 32 GT/s; nothing here says what they should"
 PCIE_OF_ONE = PCIE.replace("they", "it")
+OF_ONE = ["rail m10.0/1 runs at 400 Gb/s; nothing here says what it should", f"rail m10.0/1 has {PCIE_OF_ONE}"]
 BOND: dict[str, dict[str, Any]] = {"e80.0": {"master": "bond0"}, "e80.1": {"master": "bond0"}}
 ROWS: list[tuple[str, tuple[Port, ...], dict[str, Any], list[str]]] = [
-    ("one rail has no like", (on("10.0"),), {}, []),
+    ("one rail has no like", (on("10.0"),), {}, OF_ONE),
     (
         "all alike",
         (on("10.0"), on("11.0")),
         {},
-        ["all 2 rails run at 400 Gb/s; nothing here says what they should", f"all 2 rails have {PCIE}"],
+        ["both rails run at 400 Gb/s; nothing here says what they should", f"both rails have {PCIE}"],
     ),
-    ("rates differ", (on("10.0"), on("11.0", rate=200.0)), {}, [f"all 2 rails have {PCIE}"]),
+    ("rates differ", (on("10.0"), on("11.0", rate=200.0)), {}, [f"both rails have {PCIE}"]),
     (
         "an operator says at which rate",
         (on("10.0"), on("11.0")),
         {"count": AtLeast(2, rate=400.0)},
-        [f"all 2 rails have {PCIE}"],
+        [f"both rails have {PCIE}"],
     ),
     (
         "MTUs and PCIe differ",
         (on("10.0"), on("11.0")),
         {"nics": {"0000:10:00.0": {"width": 8}}, "netdevs": {"e10.0": {"mtu": 1500}}},
-        ["all 2 rails run at 400 Gb/s; nothing here says what they should"],
+        ["both rails run at 400 Gb/s; nothing here says what they should"],
     ),
     (
         "one of three is down: it may have been the good one",
         (on("10.0"), on("11.0", **DOWN), on("12.0")),
         {},
         [
-            "all 2 rails that are up (m10.0/1, m12.0/1) run at 400 Gb/s; nothing here says what they should",
-            f"all 2 rails that are up (m10.0/1, m12.0/1) have {PCIE}",
+            "both rails that are up (m10.0/1, m12.0/1) run at 400 Gb/s; nothing here says what they should",
+            f"both rails that are up (m10.0/1, m12.0/1) have {PCIE}",
         ],
     ),
     (
@@ -99,19 +100,20 @@ ROWS: list[tuple[str, tuple[Port, ...], dict[str, Any], list[str]]] = [
         "spares and a front end that nobody cabled",
         (on("10.0"), on("10.1", **DOWN), on("80.0", **(SLOW | DOWN)), on("80.1", **(SLOW | DOWN))),
         {"nics": {f"0000:80:00.{one}": {"max_speed": 16.0} for one in (0, 1)}},
-        ["1 spare port down: m10.1/1", "2 front-end ports down: m80.0/1, m80.1/1"],
+        [*OF_ONE, "1 spare port down: m10.1/1", "2 front-end ports down: m80.0/1, m80.1/1"],
     ),
     (
         "a card of the front end is dead, the other has one port",
         (on("10.0"), on("80.0", **SLOW), on("80.1", **(SLOW | DOWN)), on("81.1", **(SLOW | DOWN))),
         {},
-        ["1 spare port down: m80.1/1; up: m80.0/1", "1 front-end port down: m81.1/1; up: m80.0/1"],
+        [*OF_ONE, "1 spare port down: m80.1/1; up: m80.0/1", "1 front-end port down: m81.1/1; up: m80.0/1"],
     ),
     (
         "a leg of the front end is down: its bond says so, and nobody names the others",
         (on("10.0"), on("80.0", **SLOW), on("80.1", **(SLOW | DOWN)), on("81.1", **SLOW)),
         {"netdevs": BOND},
         [
+            *OF_ONE,
             "the one of 2 front-end ports that is up (m81.1/1) runs at 100 Gb/s; nothing here says what it should",
             f"the one of 2 front-end ports that is up (m81.1/1) has {PCIE_OF_ONE}",
         ],
@@ -121,8 +123,9 @@ ROWS: list[tuple[str, tuple[Port, ...], dict[str, Any], list[str]]] = [
         (on("10.0"), on("80.0", **(SLOW | {"rate": 200.0})), on("81.0", **(SLOW | {"rate": 200.0}))),
         {"count": AtLeast(3)},
         [
-            "all 2 counted ports run at 200 Gb/s; nothing here says what they should",
-            f"all 2 counted ports have {PCIE}",
+            *OF_ONE,
+            "both counted ports run at 200 Gb/s; nothing here says what they should",
+            f"both counted ports have {PCIE}",
         ],
     ),
     (
@@ -130,9 +133,19 @@ ROWS: list[tuple[str, tuple[Port, ...], dict[str, Any], list[str]]] = [
         (on("10.0", **FABRIC), on("11.0", **FABRIC)),
         {"netdevs": {"e10.0": {"operstate": "down"}, "e11.0": {"operstate": "down"}}},
         [
-            "all 2 rails run at 400 Gb/s; nothing here says what they should",
-            "all 2 rails have PCIe x16 at 32 GT/s; nothing here says what they should",
-            "the IPoIB interfaces of all 2 rails that have one are down: e10.0, e11.0",
+            "both rails run at 400 Gb/s; nothing here says what they should",
+            "both rails have PCIe x16 at 32 GT/s; nothing here says what they should",
+            "the IPoIB interfaces of both rails that have one are down: e10.0, e11.0",
+        ],
+    ),
+    (
+        "the only IPoIB interface is down",
+        (on("10.0", **FABRIC),),
+        {"netdevs": {"e10.0": {"operstate": "down"}}},
+        [
+            OF_ONE[0],
+            "rail m10.0/1 has PCIe x16 at 32 GT/s; nothing here says what it should",
+            "the IPoIB interface of the rail that has one is down: e10.0",
         ],
     ),
     (
@@ -140,8 +153,8 @@ ROWS: list[tuple[str, tuple[Port, ...], dict[str, Any], list[str]]] = [
         (on("10.0", **FABRIC), on("11.0", **FABRIC)),
         {"netdevs": {"e10.0": {"operstate": "down"}}},
         [
-            "all 2 rails run at 400 Gb/s; nothing here says what they should",
-            "all 2 rails have PCIe x16 at 32 GT/s; nothing here says what they should",
+            "both rails run at 400 Gb/s; nothing here says what they should",
+            "both rails have PCIe x16 at 32 GT/s; nothing here says what they should",
         ],
     ),
 ]

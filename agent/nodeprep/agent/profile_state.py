@@ -95,17 +95,24 @@ def with_selection(agent_state: AgentState, selection: ProfileSelection) -> Agen
     """The agent state with the profiles in force; as it was if the selection is temporary."""
     if selection.temporary:
         return agent_state
-    parts = tuple({"names": part.names, "profile": job_profile.mapping(part.profile)} for part in selection.parts)
+    parts = tuple(map(_remembered, selection.parts))
     chosen = (part.profile.name for part in selection.parts if selection.by_hardware)
     after = replace(
         agent_state,
         profile=job_profile.mapping(selection.profile),
+        want_by=selection.profile.want_by,
         parts=parts,
         hardware_profiles=tuple(dict.fromkeys((*agent_state.hardware_profiles, *chosen))),
         chosen_by=selection.chosen_by,
         by_hardware=selection.by_hardware,
     )
     return agent_state if after == agent_state else after
+
+
+def _remembered(part: NamedProfile) -> dict[str, object]:
+    """A profile as `profile_selection.remembered_profiles` reads it."""
+    told: dict[str, object] = {"names": part.names, "profile": job_profile.mapping(part.profile)}
+    return told | {"want_by": part.profile.want_by} if part.profile.want_by else told
 
 
 def with_waivers(agent_state: AgentState, waivers: Iterable[Waiver]) -> AgentState:

@@ -11,7 +11,7 @@ from nodeprep.facts.expected.bonds import ExpectedBond, ExpectedLeg
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.job_profile import BondWant
 from nodeprep.model import Subject, Unreadable, Why
-from tests.values import device, expected, link, links, port, rdma, say, verdicts, wanted
+from tests.values import by_kind, device, expected, link, links, port, rdma, say, verdicts, wanted
 
 PORT = port(device="mlx5_bond_0", netdev="bond0")
 UP, DOWN = {"carrier": True}, {"carrier": False, "operstate": "down"}
@@ -79,6 +79,40 @@ def test_two_ports_on_one_bond_are_one_verdict_and_one_who_wants_it_is_enough() 
     assert say(CHECK, rdma(first, second), wanted(second, "profile"), bonded(DOWN, DOWN)) == "fail NoLeg"
 
 
+NO_RECORD = {"carrier": None, "operstate": "unknown"}
+OWN_PORTS = [
+    # legs                    state of the RDMA port of each        says
+    ((NO_RECORD, NO_RECORD), ("4: ACTIVE", "4: ACTIVE"), "ok AllLegs"),
+    ((NO_RECORD, NO_RECORD), ("1: DOWN", "1: DOWN"), "fail NoLeg"),
+    ((DOWN, NO_RECORD), ("1: DOWN", "1: DOWN"), "fail NoLeg"),
+    ((DOWN, NO_RECORD), ("1: DOWN", CUT), "warn LegDown"),
+    ((UP, {"carrier": None, "operstate": "unknown", "up": False}), ("4: ACTIVE", CUT), "warn LegDown"),
+]
+
+
+@pytest.mark.parametrize(("legs", "states", "says"), OWN_PORTS)
+def test_the_port_of_a_leg_is_a_sign_too(legs: Any, states: Any, says: str) -> None:
+    ports = [
+        port(device=f"mlx5_{n}", bdf=f"0000:5c:00.{n}", netdev=f"leg{n}", state=state) for n, state in enumerate(states)
+    ]
+    assert say(CHECK, rdma(*ports), wanted(ports[0], "profile"), bonded(*legs)) == says
+
+
+@pytest.mark.parametrize(
+    ("by", "shows", "says"),
+    [
+        ("profile", {"carrier": False}, "fail NoCarrier"),
+        (None, {"carrier": False}, "warn NoCarrier"),
+        ("profile", {"carrier": CUT, "operstate": "down"}, "fail NoCarrier"),
+        ("profile", {"carrier": False, "operstate": CUT}, "fail NoCarrier"),
+        (None, {"carrier": False, "operstate": CUT}, "unknown CannotLook"),
+    ],
+)
+def test_a_bond_without_carrier_over_legs_that_have_one(by: str | None, shows: dict[str, Any], says: str) -> None:
+    seen = links(bond(**shows), *bonded(UP, UP).links[1:])
+    assert say(CHECK, rdma(PORT), wanted(PORT, by), seen) == says
+
+
 def test_message_shows_the_legs() -> None:
     (verdict,) = verdicts(CHECK, rdma(PORT), wanted(PORT, "profile rails"), bonded(DOWN, DOWN))
     assert verdict.message == (
@@ -91,6 +125,15 @@ def test_message_shows_the_legs() -> None:
         "bond bond0: leg0 up, leg1 down; 1 of 2 legs have a carrier: the bond has lost bandwidth and its spare; "
         "see cable, switch port"
     )
+
+
+def test_who_wants_it_counts_no_dead_leg_as_up() -> None:
+    ports = [port(device=f"mlx5_{n}", bdf=f"0000:5c:00.{n}", netdev=f"leg{n}", state="1: DOWN") for n in (0, 1)]
+    ports += [port(device=f"mlx5_{n}", bdf=f"0000:{n}c:00.0", netdev=f"eth{n}") for n in (6, 7)]
+    seen, netdevs = rdma(*ports), bonded(DOWN, DOWN)
+    found = verdicts(CHECK, seen, by_kind(seen, netdevs), netdevs)
+    assert [one.reason for one in found] == ["NoLeg"]
+    assert "(one of 2 rails, 0 of them up)" in found[0].message
 
 
 FIRST, SECOND = "0000:5c:00.0", "0000:5c:00.1"

@@ -164,7 +164,7 @@ def test_message_counts_and_says_who_wants_it_steady() -> None:
     (verdict,) = verdicts(CHECK, rdma(PORT), WANTED, links(link(downs=4)), before=then, seconds=12.4)
     assert verdict.message == (
         "mlx5_3/1 at 0000:5c:00.0 lost its link 4 times in 12 s; a steady link is wanted by profile rails: "
-        "cable, transceiver or switch port (dmesg, ethtool -m)"
+        "cable, transceiver or switch port (dmesg, ethtool -m); fewer than 3 times are wanted by default (fail-at)"
     )
     assert (verdict.observed, verdict.expected) == ("4", "0")
 

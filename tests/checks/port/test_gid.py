@@ -56,7 +56,8 @@ CONCERNS = [
     (BARE | {"state": BLIND}, WANTS, "fail NoRoutableGid"),
     (BARE | {"layer": "InfiniBand"}, WANTS, "absent Nothing"),
     (BARE | {"layer": "Unknown"}, WANTS, "absent Nothing"),
-    (BARE | {"layer": BLIND}, WANTS, "unknown CannotLook"),
+    (BARE | {"layer": BLIND}, WANTS, "fail NoRoutableGid"),  # its entry of RoCE v2 says that it is Ethernet
+    ({"gids": (), "layer": BLIND}, WANTS, "unknown CannotLook"),
     (BARE | {"layer": BLIND}, expected(), "absent Nothing"),
 ]
 

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from nodeprep import check_round
+from nodeprep.checks.port import state
 from nodeprep.checks.port.layer import CHECK
 from nodeprep.facts.rdma.rdma import Port
-from nodeprep.job_profile import PortWant
+from nodeprep.job_profile import AtLeast, Expectation, PortWant, Profile
 from nodeprep.model import Unreadable, Why
+from tests.machines import SHAPES, STATES
 from tests.values import by_kind, expected, nic, pci, port, rdma, say, verdicts, wanted
 
 KEY = "0000:5c:00.0/1"
@@ -105,3 +108,11 @@ def test_a_peer_that_cannot_be_read_has_no_say() -> None:
 def test_what_the_profile_says_comes_first() -> None:
     wants = expected(firm={ODD.subject.key: PortWant(layer="Ethernet")})
     assert say(CHECK, rdma(ODD, *PEERS), wants).startswith("ok Layer")
+
+
+def test_a_port_in_the_wrong_mode_is_one_finding_and_what_its_state_says_follows() -> None:
+    machine = SHAPES["8 x 400 RoCE"].with_fault(STATES["dead in the other mode"], 2)
+    look = machine.look()
+    profile = Profile("test", expect=Expectation(at_least=AtLeast(1, suggested=True)))
+    bad = [one for one in check_round.judge((state.CHECK, CHECK), look, None, profile, {}).findings if one.fix]
+    assert {(one.check, one.root) for one in bad} == {("port.layer", None), ("port.state", "port.layer")}

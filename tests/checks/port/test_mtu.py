@@ -182,7 +182,7 @@ def test_message_names_who_wants_what() -> None:
     (verdict,) = verdicts(CHECK, rdma(port()), COUNTED, links(link(mtu=1500)))
     assert verdict.message == (
         "mlx5_3/1 at 0000:5c:00.0: MTU of eth2 is 1500 (RoCE MTU 1024); 4200 (RoCE MTU 4096) is wanted by "
-        "default (port.mtu at-least); the switch port must carry it"
+        "default (at-least); the switch port must carry it"
     )
     assert (verdict.observed, verdict.expected) == ("1500", "4200")
 
@@ -239,7 +239,7 @@ def test_the_message_says_who_wants_exactly_what_and_why() -> None:
     facts = (rdma(port(), devices=ERI), COUNTED, links(link(mtu=1400)), cluster(erdma=record))
     (verdict,) = verdicts(CHECK, *facts, want=EXACT)
     assert verdict.message == (
-        "mlx5_3/1 at 0000:5c:00.0: MTU of eth2 is 1400 (RoCE MTU 1024); exactly 8500 is wanted by port.mtu exactly and "
-        "erdma-controller's record (jumbo frames): with another NCCL may corrupt data in silence"
+        "mlx5_3/1 at 0000:5c:00.0: MTU of eth2 is 1400 (RoCE MTU 1024); exactly 8500 is wanted by profile site "
+        "(exactly) and by erdma-controller's record (jumbo frames): with another NCCL may corrupt data in silence"
     )
     assert (verdict.observed, verdict.expected) == ("1400", "8500")

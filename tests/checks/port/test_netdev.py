@@ -29,6 +29,8 @@ STATES = [
     ({}, {"operstate": "down", "up": True}, "fail NetdevNotRunning"),
     ({}, {"operstate": "down", "up": FLAGS}, "fail NetdevNotRunning"),  # nobody is accused
     ({}, {"operstate": "up", "up": FLAGS}, "ok Netdev"),
+    ({}, {"operstate": CUT, "up": False}, "fail NetdevDown"),
+    ({}, {"operstate": "unknown", "carrier": None, "up": False}, "fail NetdevDown link_up(interface=eth2)"),
     ({}, {"operstate": "lowerlayerdown"}, "fail NetdevNotRunning"),
     ({}, {"operstate": "dormant"}, "fail NetdevNotRunning"),
     ({}, {"operstate": CUT}, "unknown CannotLook"),
@@ -53,7 +55,8 @@ CONCERNS = [
     ({}, expected(firm={KEY: PortWant(netdev="eth2", required=False)}), "absent Nothing"),
     ({"layer": "InfiniBand"}, PLAIN, "absent Nothing"),
     ({"layer": "InfiniBand"}, NAMED, "fail NetdevNotRunning"),
-    ({"layer": CUT}, PLAIN, "unknown CannotLook"),
+    ({"layer": CUT}, PLAIN, "fail NetdevNotRunning"),  # its entry of RoCE v2 says that it is Ethernet
+    ({"layer": CUT, "gids": ()}, PLAIN, "unknown CannotLook"),
     ({"layer": CUT}, expected(), "absent Nothing"),
 ]
 

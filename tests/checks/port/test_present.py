@@ -12,7 +12,7 @@ from nodeprep.facts.expected.inventory import MissingDevice, Shortage
 from nodeprep.facts.machine.pci import Auxiliary, PciDevice
 from nodeprep.facts.rdma.rdma import RdmaDevice
 from nodeprep.job_profile import DeviceWant, Expectation, PortWant, Profile
-from nodeprep.model import SEVERAL, Subject, Unreadable, Why
+from nodeprep.model import SEVERAL, Lack, Subject, Unreadable, Why
 from tests.values import BDF, device, expected, nic, pci, port, rdma, say, verdicts
 
 UNREAD = Unreadable(Why.MALFORMED, "/sys/bus/pci/devices/0000:5c:00.0/vendor")
@@ -102,6 +102,14 @@ def test_ports_that_are_there_and_do_not_count_are_named() -> None:
         "ports are there; not counted: mlx5_3/2 (ACTIVE, 100 Gb/s, Ethernet), mlx5_3/3 (DOWN, Ethernet); wanted by"
         in verdict.message
     )
+
+
+def test_a_nic_without_its_rdma_device_is_none_of_the_ports_that_are_there() -> None:
+    counted = {port().subject.key: SHORT.by, "0000:9a:00.0/1": SHORT.by}
+    (verdict,) = verdicts(CHECK, rdma(port()), expected(shortage=SHORT, wants_rdma=True, counted=counted))
+    told = "6 of at least 8 Ethernet 400 Gb/s ports are there, and 1 without an RDMA device: 0000:9a:00.0/1; wanted by"
+    assert verdict.message.startswith(told)
+    assert (verdict.observed, verdict.lack) == ("6", Lack(1, ("0000:5c:00.0", "0000:9a:00.0")))
 
 
 ON_THE_BUS = [

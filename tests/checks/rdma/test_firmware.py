@@ -25,10 +25,10 @@ def node(*versions: object, **different: object) -> Rdma:
 LIKES = [
     # versions of boards that are alike   says
     (("28.1", "28.1", "28.1"), "ok NothingWanted; ok NothingWanted; ok NothingWanted"),
-    (("28.1", "28.1", "28.2"), "ok NothingWanted; ok NothingWanted; warn OtherFirmware"),
-    (("28.1", "28.2"), "warn OtherFirmware; warn OtherFirmware"),
-    (("28.1", "28.1", "28.2", "28.2"), "; ".join(["warn OtherFirmware"] * 4)),
-    (("28.1", "28.2", "28.2", "28.2"), "; ".join(["warn OtherFirmware", *["ok NothingWanted"] * 3])),
+    (("28.1", "28.1", "28.2"), "ok NothingWanted; ok NothingWanted; warn MixedFirmware"),
+    (("28.1", "28.2"), "warn MixedFirmware; warn MixedFirmware"),
+    (("28.1", "28.1", "28.2", "28.2"), "; ".join(["warn MixedFirmware"] * 4)),
+    (("28.1", "28.2", "28.2", "28.2"), "; ".join(["warn MixedFirmware", *["ok NothingWanted"] * 3])),
     (("28.1", "28.1", BROKEN), "ok NothingWanted; ok NothingWanted; unknown CannotLook"),
     (("28.1", BROKEN, BROKEN), "ok NothingWanted; unknown CannotLook; unknown CannotLook"),
     (("28.1", "", ""), "ok NothingWanted"),
@@ -89,7 +89,16 @@ def test_message_names_board_both_versions_and_who_wants_it() -> None:
         "mlx5_2 at 0000:02:00.0 (board MT_0000000838) runs firmware 28.2; devices with this board differ, "
         "28.1: mlx5_0, mlx5_1; 28.2: mlx5_2; which one is right nothing here says"
     )
-    assert (found[2].observed, found[2].expected) == ("28.2", "28.1")
+    assert (found[2].observed, found[2].expected) == ("28.2", "28.1 or 28.2")
     wanted = expected(profile="rdma-roce", devices={BDF: DeviceWant(firmware="28.2")})
     (verdict,) = verdicts(CHECK, rdma(devices=ONE), wanted)
     assert verdict.message.endswith("28.2 is wanted by profile rdma-roce")
+
+
+def test_each_camp_of_a_mixture_is_told_to_choose_once() -> None:
+    (fix,) = {CHECK.fix_of(one) for one in verdicts(CHECK, node("28.1", "28.2"), expected())}
+    assert fix == (
+        "Choose one of 28.1 or 28.2 for all devices of board MT_0000000838, and keep it in the profile: "
+        "`want: {rdma.firmware: {allowed: [MT_0000000838 VERSION]}}`. Then flash those that run another, and reset "
+        "them or reboot while no job runs."
+    )

@@ -28,14 +28,15 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     if before is None:
         return
     earlier, want = before[Pci], seen[Want]
+    limit = f"at most {want.correctable_per_minute:g} a minute are wanted {seen.wanted_by('correctable-per-minute')}"
 
     def one(device: PciDevice) -> Verdict | None:
-        return verdict(device, earlier.at_address(device.address), seen.seconds, want)
+        return verdict(device, earlier.at_address(device.address), seen.seconds, want, limit)
 
     yield from seen.each(seen[Pci].devices, one)
 
 
-def verdict(device: PciDevice, then: PciDevice | None, seconds: float, want: Want) -> Verdict | None:
+def verdict(device: PciDevice, then: PciDevice | None, seconds: float, want: Want, limit: str) -> Verdict | None:
     if then is None or device.aer is None or then.aer is None:
         return None
     growth = {kind: grown(then.aer, device.aer, kind) for kind in ("fatal", "nonfatal", "correctable")}
@@ -49,8 +50,7 @@ def verdict(device: PciDevice, then: PciDevice | None, seconds: float, want: Wan
     if nonfatal:
         return says(device, Status.WARN, "Nonfatal", f"{shows}; transfers were lost", observed)
     if correctable >= want.correctable_at_least and correctable * 60 > want.correctable_per_minute * seconds:
-        wanted = f"at most {want.correctable_per_minute:g} a minute are wanted; the link is marginal"
-        return says(device, Status.WARN, "ManyCorrectable", f"{shows}; {wanted}", observed)
+        return says(device, Status.WARN, "ManyCorrectable", f"{shows}; {limit}; the link is marginal", observed)
     return says(device, Status.OK, "Quiet", shows, observed)
 
 

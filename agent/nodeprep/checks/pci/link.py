@@ -10,6 +10,7 @@ from nodeprep.facts.expected.inventory import Expectancy, Expected
 from nodeprep.facts.machine import pcie
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.machine.system import System
+from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict, grouped
 from nodeprep.shown import field_of
@@ -113,14 +114,19 @@ def best(likes: tuple[PciDevice, ...], field: str) -> Expectancy[Any] | None:
 def port_rate(nic: PciDevice, seen: Seen) -> float:
     """Gb/s of the fastest of its ports. Not the sum: two ports of a board need not be full at once."""
     expected = seen[Expected]
-    ports = [port for port in seen[Rdma].ports_at(nic.address) if is_own(port, nic)]
+    links = seen.explaining(Links)
+    ports = [port for port in seen[Rdma].ports_at(nic.address) if is_own(port, nic, links)]
     wanted = [want.value for port in ports if (want := expected.rate(port)) is not None]
-    return max([*wanted, *(port.rate for port in ports if inventory.is_active(port))], default=0.0)
+    return max([*wanted, *(port.rate for port in ports if inventory.may_be_active(port))], default=0.0)
 
 
-def is_own(port: Port, nic: PciDevice) -> bool:
-    """Whether the port is this NIC's alone; the port of a bond shows the rate of all its legs."""
-    return port.netdev is None or not nic.netdevs or port.netdev in nic.netdevs
+def is_own(port: Port, nic: PciDevice, links: Links | None) -> bool:
+    """Whether the port is this NIC's alone; the port of a bond shows the rate of all its legs.
+
+    A name that no interface has is no bond's.
+    """
+    named = port.netdev is None or not nic.netdevs or port.netdev in nic.netdevs
+    return named or (links is not None and links.named(port.netdev) is None)
 
 
 def below_capability(nic: PciDevice) -> str:
@@ -157,7 +163,7 @@ CHECK = Check(
     stage=Stage.DEVICE,
     confirmation=Confirmation.SLOW,
     needs=(Pci, Rdma, Expected),
-    uses=(System,),
+    uses=(System, Links),
     after=("pci.answers",),
     judge=judge,
 )

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nodeprep.facts.expected import soundness
 from nodeprep.facts.expected.bonds import ExpectedBond, ExpectedLeg
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict
+from nodeprep.shown import field_of
 from nodeprep.values import Value
+
+SEE_BOND = "cat /proc/net/bonding/{name}: LACP, min_links; ip link set {name} up."
 
 
 class Bond(Value):
-    """A bond of this node. `wanted_by` wants a carrier on it. `named` is what the profile says of it."""
+    """A bond of this node. `wanted_by` wants a carrier on it. `named` is what the profile says of it.
+
+    `dead` are the legs whose own RDMA port is DOWN: a sign that stands where no netdev of theirs is shown.
+    """
 
     link: Link
     wanted_by: str | None
+    dead: frozenset[str]
     named: ExpectedBond | None = None
 
     @property
@@ -51,8 +59,16 @@ def bonds(seen: Seen) -> list[Bond]:
         askers = [by for port in ports.get(name, []) if (by := expected.of_bond(port)) is not None]
         if known is not None and known.want.carrier:
             askers.append(expected.by)
-        found.append(Bond(link, askers[0] if askers else None, known))
+        found.append(Bond(link, askers[0] if askers else None, dead(ports.get(name, []), links), known))
     return found
+
+
+def dead(ports: list[Port], links: Links) -> frozenset[str]:
+    """The netdevs of those ports of a bond that are DOWN. One port for the whole bond (RoCE LAG) is no single leg's."""
+    own = ports if len(ports) > 1 else []
+    down = [port for port in own if str(field_of(port, "state")).partition(":")[0] == soundness.DOWN]
+    found = (links.under(port.netdev, port.bdf) for port in down)
+    return frozenset(link.name for link in found if link is not None)
 
 
 def verdict(bond: Bond, seen: Seen) -> Verdict | None:
@@ -61,7 +77,7 @@ def verdict(bond: Bond, seen: Seen) -> Verdict | None:
     if not legs and links.addresses is None and bond.link.connected:
         return None  # a dead tree that does not record the masters of links
     shows = f"bond {name}: " + (", ".join(f"{leg.name} {leg.operstate}" for leg in legs) or "no legs")
-    up = [leg for leg in legs if leg.connected]
+    up = [leg for leg in legs if leg.connected and leg.name not in bond.dead]
     count = max(len(legs), len(bond.named.legs) if bond.named else 0)
     told = f"{len(up)} of {count}"
     if not up and bond.wanted_by is None:
@@ -71,9 +87,11 @@ def verdict(bond: Bond, seen: Seen) -> Verdict | None:
     if not up:
         message = f"{shows}; no leg has a carrier; {wants}"
         return Verdict(bond.subject, Status.FAIL, "NoLeg", message, observed=told, expected="all")
-    if bond.wanted_by is not None and not bond.link.connected:
+    if not bond.link.connected:
+        status = Status.WARN if bond.wanted_by is None else Status.FAIL
+        wants = wants if bond.wanted_by else "nothing asks for the RDMA port on it"
         message = f"{shows}; {told} legs have a carrier, and the bond has none; {wants}"
-        return Verdict(bond.subject, Status.FAIL, "NoCarrier", message, observed=bond.link.operstate, expected="up")
+        return Verdict(bond.subject, status, "NoCarrier", message, observed=bond.link.operstate, expected="up")
     if devices := split(bond, seen[Rdma]):
         message = f"{shows}; one RDMA device for all legs is wanted by {seen[Expected].by}; {devices} are there"
         return Verdict(bond.subject, Status.FAIL, "LagSplit", message, observed=devices, expected="one RDMA device")
@@ -125,11 +143,8 @@ CHECK = Check(
         Reason("LegDown", Status.WARN, against_likes=True),
         Reason("NoLegUnneeded", Status.WARN),
         Reason("NoLeg", Status.FAIL),
-        Reason(
-            "NoCarrier",
-            Status.FAIL,
-            "cat /proc/net/bonding/{name}: LACP, min_links; ip link set {name} up.",
-        ),
+        Reason("NoCarrier", Status.FAIL, SEE_BOND),
+        Reason("NoCarrier", Status.WARN, SEE_BOND),
         Reason(
             "LeftBond",
             Status.FAIL,

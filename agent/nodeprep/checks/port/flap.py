@@ -47,7 +47,8 @@ def verdict(port: Port, seen: Seen, before: Seen) -> Verdict | None:
     shows = f"{shows}; a steady link is wanted by {wanted_by}: cable, transceiver or switch port (dmesg, ethtool -m)"
     coming_up = transitions.coming_up(port, before)
     if times >= seen[Want].fail_at and not coming_up:
-        return says(port, Status.FAIL, "Flapping", shows, times)
+        limit = f"fewer than {seen[Want].fail_at} times are wanted {seen.wanted_by('fail-at')}"
+        return says(port, Status.FAIL, "Flapping", f"{shows}; {limit}", times)
     shows += f"; {coming_up}, and a link that comes up may be lost again" if coming_up else ""
     return says(port, Status.WARN, "LinkLost", shows, times)
 

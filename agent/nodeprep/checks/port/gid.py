@@ -10,7 +10,8 @@ from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.gid import ROCE_V2
 from nodeprep.facts.rdma.rdma import Port, Rdma
-from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict
+from nodeprep.shown import field_of
 from nodeprep.values import Value
 
 ETHERNET = "Ethernet"
@@ -65,7 +66,10 @@ def verdict(port: Port, node: GidContext) -> Verdict | None:
 
 def is_roce(port: Port, rdma: Rdma) -> bool:
     device = rdma.device(port.device)
-    node_type = device.node_type if device else None
+    node_type = field_of(device, "node_type") if device else None
+    if device is not None and isinstance(node_type, Unreadable):
+        # iWARP has no entry of RoCE v2. Where there is none either, reading the node type raises.
+        node_type = "" if any(gid.kind == ROCE_V2 for gid in port.gids or ()) else device.node_type
     return port.layer == ETHERNET and not (node_type or "").startswith(IWARP)
 
 

@@ -91,7 +91,7 @@ def exact(port: Port, link: Link, shows: str, seen: Seen) -> Verdict:
     if link.mtu in right:
         return Verdict(port.subject, Status.OK, "Mtu", shows, observed=has, expected=wants)
     remedy = change(port, link, right[0], seen) if len(right) == 1 else None
-    message = f"{shows}; exactly {wants} is wanted by {by}: with another NCCL may corrupt data in silence"
+    message = f"{shows}; exactly {wants} is wanted {by}: with another NCCL may corrupt data in silence"
     args = {"interface": link.name, "mtu": wants}
     return Verdict(port.subject, Status.FAIL, "WrongMtu", message, remedy, has, wants, args=args)
 
@@ -101,9 +101,9 @@ def allowed(port: Port, seen: Seen) -> tuple[tuple[int, ...], str]:
     exactly, cluster = seen[Want].exactly, seen.get(Cluster) if is_eri(port, seen) else None
     record = cluster.erdma if cluster else None
     if record is None:
-        return exactly, "port.mtu exactly"
+        return exactly, seen.wanted_by("exactly")
     value, frames = (max(exactly), "jumbo frames") if record.jumbo else (min(exactly), "no jumbo frames")
-    return (value,), f"port.mtu exactly and erdma-controller's record ({frames})"
+    return (value,), f"{seen.wanted_by('exactly')} and by erdma-controller's record ({frames})"
 
 
 def change(port: Port, link: Link, mtu: int, seen: Seen) -> Remedy:
@@ -122,15 +122,15 @@ def is_recorded(link: Link) -> bool:
 
 def asked(port: Port, link: Link, best: Expectancy[int] | None, seen: Seen) -> Expectancy[int] | None:
     """What the profile states, or an operator's number; else the best of the like rails."""
-    expected, want = seen[Expected], seen[Want]
+    expected, want, by = seen[Expected], seen[Want], seen.wanted_by("at-least").removeprefix("by ")
     stated = expected.port(port, lambda one: one.mtu)
     if stated is not None:
         return stated
     if want.at_least != Want().at_least:
-        return Expectancy(want.at_least, "port.mtu at-least", firm=True)
+        return Expectancy(want.at_least, by, firm=True)
     if not expected.is_firm(port):
         return best
-    least = Expectancy(want.at_least, "default (port.mtu at-least)", firm=True)
+    least = Expectancy(want.at_least, by, firm=True)
     return best if best is not None and link.mtu >= least.value else least
 
 

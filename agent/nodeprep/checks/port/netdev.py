@@ -51,7 +51,8 @@ def verdict(port: Port, seen: Seen) -> Verdict | None:
         message = f"netdev {link.name} of {port.where} is on another function, {link.bdf}; see ls -l /sys/class/net"
         return Verdict(port.subject, status, "OtherFunction", message, observed=link.bdf, expected=port.bdf)
     runs = link.operstate in RUNNING
-    if not inventory.may_be_active(port) or (runs and link.carrier is not False):  # if not ACTIVE, port.state says why
+    carries = link.carrier is not False and link.has_carrier is not False
+    if not inventory.may_be_active(port) or (runs and carries):  # if not ACTIVE, port.state says why
         return Verdict(port.subject, Status.OK, "Netdev", shows, observed=link.operstate)
     shows += " and has no carrier" if runs else ""
     shows, about = f"{shows} while the port is ACTIVE; {wants}", {"interface": link.name}

@@ -32,7 +32,8 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     if expected.shortage:
         others = [port for port in seen[Rdma].ports if expected.of(port) is None]
         counted = tuple(sorted({key.rpartition("/")[0] for key in expected.counted}))
-        yield short(expected.shortage, counted, others, without_device(seen, counted))
+        bare = sorted(expected.counted.keys() - {port.subject.key for port in seen[Rdma].ports})
+        yield short(expected.shortage, counted, others, without_device(seen, counted), bare)
     elif have and not expected.missing_ports:
         yield Verdict(NODE, Status.OK, "Present", f"{number(have)}, none of the expected ones missing")
 
@@ -68,15 +69,22 @@ def without_device(seen: Seen, counted: tuple[str, ...]) -> list[str]:
     return [nic.label for nic in silent if nic.offers_rdma or kinds.carries_rdma(nic)]
 
 
-def short(shortage: Shortage, counted: tuple[str, ...], others: list[Port], silent: list[str]) -> Verdict:
-    """The ports that are there and do not count are named: they are down, slower or of another kind."""
-    beside = f"; not counted: {', '.join(shows(port) for port in others)}" if others else ""
+def short(
+    shortage: Shortage, counted: tuple[str, ...], others: list[Port], silent: list[str], bare: list[str]
+) -> Verdict:
+    """The ports that are there and do not count are named: they are down, slower or of another kind.
+
+    `bare` are those that count, because their NIC is there, and show no RDMA port.
+    """
+    beside = f", and {len(bare)} without an RDMA device: {', '.join(bare)}" if bare else ""
+    beside += f"; not counted: {', '.join(shows(port) for port in others)}" if others else ""
     beside += f"; on the bus without an RDMA device: {', '.join(silent)}" if silent else ""
+    there = shortage.have - len(bare)
     message = (
-        f"{shortage.have} of at least {shortage.want} {shortage.of} are there{beside}; wanted by {shortage.by}; "
+        f"{there} of at least {shortage.want} {shortage.of} are there{beside}; wanted by {shortage.by}; "
         "compare ls /sys/class/infiniband with lspci -nn"
     )
-    seen, wanted = str(shortage.have), f"at least {shortage.want}"
+    seen, wanted = str(there), f"at least {shortage.want}"
     lack = Lack(shortage.want - shortage.have, counted)
     return Verdict(SEVERAL, Status.FAIL, "TooFewPorts", message, observed=seen, expected=wanted, lack=lack)
 

@@ -160,7 +160,7 @@ CHECK = Check(
     confirmation=Confirmation.FAST,
     needs=(Rdma, Expected),
     uses=(Links,),
-    after=("pci.rdma-driver", "port.present"),
+    after=("pci.rdma-driver", "port.present", "port.layer"),
     remedies=("link_up", "eri_netdev_up"),
     judge=judge,
 )

@@ -56,12 +56,12 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def is_nobodys(entry: ClassEntry) -> bool:
-    return isinstance(raw(entry)["device"], Unreadable)
+    return not isinstance(raw(entry)["device"], str)
 
 
 def ownerless(entry: ClassEntry, nodes: Mapping[str, DevNode]) -> Verdict | None:
-    """The faults of an entry whose device cannot be read: rdma.verbs-class says that."""
-    where = "an RDMA device that could not be read"
+    """The faults of an entry that does not tell its device: rdma.verbs-class says that."""
+    where = f"the RDMA device of {entry.name}"
     found = list(troubles(entry.name, entry.number, nodes, Status.FAIL, where))
     return verdict(NODE, where, 1, found) if found else None
 

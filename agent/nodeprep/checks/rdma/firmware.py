@@ -13,6 +13,11 @@ from nodeprep.shown import field_of
 from nodeprep.values import Value
 
 NAMES_IN_MESSAGE = 16  # devices of a camp in a message
+CHOOSE_ONE = (
+    "Choose one of {expected} for all devices of board {board}, and keep it in the profile: "
+    "`want: {{rdma.firmware: {{allowed: [{board} VERSION]}}}}`. Then flash those that run another, and reset them or "
+    "reboot while no job runs."
+)
 
 
 class Want(Value):
@@ -31,14 +36,22 @@ class Want(Value):
                 raise ValueError(f'allowed: found {rule!r}, wanted "BOARD VERSION"')
 
 
+class Allowed(Value):
+    """The operator's rules, and who states them."""
+
+    rules: tuple[str, ...]
+    by: str
+
+
 def judge(seen: Seen) -> Iterator[Verdict]:
-    devices, expected, allowed = seen[Rdma].devices, seen[Expected], seen[Want].allowed
+    devices, expected = seen[Rdma].devices, seen[Expected]
+    allowed = Allowed(seen[Want].allowed, seen.wanted_by("allowed").removeprefix("by "))
     boards = {board: camps(likes) for board, likes in grouped(devices, board_of).items()}
     yield from seen.each(devices, lambda device: verdict(device, boards[board_of(device)], expected, allowed))
 
 
 def verdict(
-    device: RdmaDevice, of_board: Mapping[str, list[str]], expected: Expected, allowed: tuple[str, ...]
+    device: RdmaDevice, of_board: Mapping[str, list[str]], expected: Expected, allowed: Allowed
 ) -> Verdict | None:
     board, version = device.board, device.firmware
     if not board or not version:
@@ -48,9 +61,11 @@ def verdict(
     sizes = {other: len(names) for other, names in of_board.items()} if wanted is None else {}
     if len(sizes) > 1 and sizes[version] <= max(size for other, size in sizes.items() if other != version):
         told = "; ".join(f"{other}: {shown(names)}" for other, names in sorted(of_board.items()))
-        others = " or ".join(sorted(set(sizes) - {version}))
         message = f"{shows}; devices with this board differ, {told}; which one is right nothing here says"
-        return Verdict(device.subject, Status.WARN, "OtherFirmware", message, None, version, others)
+        versions = " or ".join(sorted(sizes))
+        return Verdict(
+            device.subject, Status.WARN, "MixedFirmware", message, None, version, versions, args={"board": board}
+        )
     if wanted is None:
         return Verdict(
             device.subject, Status.OK, "NothingWanted", f"{shows}; nothing to hold it against", None, version
@@ -81,14 +96,12 @@ def shown(names: list[str]) -> str:
     return ", ".join(names[:NAMES_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
 
 
-def wish(
-    device: RdmaDevice, board: str, expected: Expected, allowed: tuple[str, ...]
-) -> tuple[tuple[str, ...] | None, str]:
+def wish(device: RdmaDevice, board: str, expected: Expected, allowed: Allowed) -> tuple[tuple[str, ...] | None, str]:
     """The versions that are right, as patterns, and who says so; None if nobody does."""
-    rules = [rule.split() for rule in allowed]
+    rules = [rule.split() for rule in allowed.rules]
     versions = tuple(version for pattern, version in rules if fnmatchcase(board, pattern))
     if versions:
-        return versions, "rdma.firmware allowed"
+        return versions, allowed.by
     firm = expected.device(device, lambda want: want.firmware)
     if firm is not None:
         return (firm.value,), firm.by
@@ -104,6 +117,7 @@ CHECK = Check(
         Reason("NothingWanted", Status.OK),
         Reason("AsWanted", Status.OK),
         Reason("OtherFirmware", Status.WARN, against_likes=True),
+        Reason("MixedFirmware", Status.WARN, CHOOSE_ONE, against_likes=True),
     ),
     source="facebookresearch/gcm check_iblink (a mismatch is a warning there too)",
     severity=Severity.WARN,

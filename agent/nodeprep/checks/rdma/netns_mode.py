@@ -50,7 +50,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     else:
         value = str(int(wanted == "shared"))
         message = (
-            f"{shows}; {wanted} is wanted by this check's `mode`: set netns_mode={value} of "
+            f"{shows}; {wanted} is wanted {seen.wanted_by('mode')}: set netns_mode={value} of "
             "ib_core in /etc/modprobe.d and reboot"
         )
         yield Verdict(NODE, Status.WARN, "OtherMode", message, None, mode, wanted, args={"value": value})

@@ -26,6 +26,7 @@ from nodeprep.model import (
 )
 from nodeprep.values import Value
 
+INFINIBAND = "InfiniBand"
 RNIC = "4"  # enum rdma_node_type: iWARP has no management datagrams, so no umad entries
 
 
@@ -55,6 +56,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         names = owners(entries)
         reachable = {device.place for device in devices if device.name in names}
         yield from seen.each(devices, lambda device: reached(device, names, reachable))
+        yield from too_few(entries, [one.where for one in devices if one.place not in reachable])
     yield from umads(seen)
 
 
@@ -90,14 +92,26 @@ def reached(device: RdmaDevice, names: dict[object, str], reachable: set[str]) -
     return Verdict(device.subject, Status.FAIL, "NoEntry", message, observed="no entry", expected="an uverbs entry")
 
 
+def too_few(entries: tuple[ClassEntry, ...], lacking: list[str]) -> Iterator[Verdict]:
+    """Fewer entries of a device that cannot be read than devices without one: whose they are, one has none."""
+    unnamed = sum(not isinstance(raw(entry)["device"], str) for entry in entries)
+    if 0 < unnamed < len(lacking):
+        message = (
+            f"{', '.join(lacking)}: {unnamed} entries in /sys/class/infiniband_verbs for {len(lacking)} devices; whose "
+            "entry it is cannot be read; see the kernel log"
+        )
+        yield Verdict(NODE, Status.FAIL, "NoEntry", message, None, str(unnamed), str(len(lacking)))
+
+
 def umads(seen: Seen) -> Iterator[Verdict]:
     entries, ports = seen[DevNodes].mads, seen[Rdma].ports
     if entries is None:
-        needy = [port.name for port in ports if seen[DevNodes].live and needs_umad(port, seen)]
+        needy = [port for port in ports if seen[DevNodes].live and needs_umad(port, seen)]
         if needy:
+            asks = next((by for port in needy if (by := who_asks(port, seen))), "")
             message = (
-                f"no /sys/class/infiniband_mad, wanted for {', '.join(needy)}: ib_umad is not loaded; "
-                "try: modprobe ib_umad"
+                f"no /sys/class/infiniband_mad, wanted{asks} for {', '.join(port.name for port in needy)}: ib_umad is "
+                "not loaded; try: modprobe ib_umad"
             )
             load = Remedy("kernel_modules", {"module": "ib_umad"})
             yield Verdict(NODE, Status.WARN, "UmadNotLoaded", message, load, "no class", "ib_umad")
@@ -105,18 +119,25 @@ def umads(seen: Seen) -> Iterator[Verdict]:
     if all(isinstance(owner, str) for owner in owners(entries)) and (entries or seen[DevNodes].live):
         held = {(entry.device, raw(entry)["port"]) for entry in entries}
         lacking = (port for port in ports if not held & {(port.device, port.number), (port.device, None)})
-        yield from seen.each(lacking, lambda port: lacks_umad(port) if needs_umad(port, seen) else None)
+        yield from seen.each(lacking, lambda port: lacks_umad(port, seen) if needs_umad(port, seen) else None)
 
 
 def needs_umad(port: Port, seen: Seen) -> bool:
     device = seen[Rdma].device(port.device)
     is_rnic = device is not None and (device.node_type or "").startswith(RNIC)
-    return port.layer == "InfiniBand" or (seen[Want].umad and port.layer == "Ethernet" and not is_rnic)
+    return port.layer == INFINIBAND or (seen[Want].umad and port.layer == "Ethernet" and not is_rnic)
 
 
-def lacks_umad(port: Port) -> Verdict:
+def who_asks(port: Port, seen: Seen) -> str:
+    """Who wants a umad entry, "" for an InfiniBand port, which always needs one."""
+    return "" if port.layer == INFINIBAND else f" {seen.wanted_by('umad')}"
+
+
+def lacks_umad(port: Port, seen: Seen) -> Verdict:
+    asks = who_asks(port, seen)
     message = (
-        f"{port.where} has no umad entry though ib_umad is loaded: subnet tools and the device plugin cannot use it"
+        f"{port.where} has no umad entry though ib_umad is loaded{asks and f'; one is wanted{asks}'}: subnet tools and "
+        "the device plugin cannot use it"
     )
     return Verdict(port.subject, Status.WARN, "NoUmad", message, observed="no entry", expected="a umad entry")
 

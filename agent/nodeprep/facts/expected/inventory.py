@@ -283,7 +283,7 @@ def _reaches(port: Port, rate: float) -> bool:
 def _rails(profile: Profile, found: Kinds) -> dict[str, str]:
     """Who wants each rail up: all of them are used together."""
     rails = found.rails
-    up = sum(kinds.is_up(one) for one in rails)
+    up = sum(one.live for one in rails)
     told = f"one of {len(rails)} rails, {up} of them up" if len(rails) > 1 else "the only rail"
     by = f"profile {profile.name} ({told})" if profile.expect.at_least else told
     return {one.key: by for one in rails}

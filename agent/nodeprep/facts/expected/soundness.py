@@ -9,7 +9,7 @@ from nodeprep.model import Unreadable
 from nodeprep.shown import field_of
 
 ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"
-ACTIVE, LINK_UP = "4", "5"  # enum ib_port_state, ib_port_phys_state (include/rdma/ib_verbs.h)
+DOWN, ACTIVE, LINK_UP = "1", "4", "5"  # enum ib_port_state, ib_port_phys_state (include/rdma/ib_verbs.h)
 POWERED_OFF = "D3cold"  # Documentation/power/pci.rst: no power, so no driver can be talking to it
 ZERO_GUID = "0000:0000:0000:0000"
 IWARP = "4"  # RDMA_NODE_RNIC (include/rdma/ib_verbs.h): its one GID is made of its MAC
@@ -17,11 +17,15 @@ RUNNING = ("up", "unknown")  # IF_OPER_UNKNOWN is what drivers show that do not 
 
 
 def is_live(port: Port) -> bool:
-    """ACTIVE, and nothing says that the link under it is down."""
+    """ACTIVE, and nothing says that the link under it is down.
+
+    On Ethernet drivers make both of the same netdev, so LinkUp tells it where the state cannot be read.
+    """
     state, physical = field_of(port, "state"), field_of(port, "physical")
-    if isinstance(state, Unreadable) or state.partition(":")[0] != ACTIVE:
-        return False
-    return isinstance(physical, Unreadable) or physical.partition(":")[0] == LINK_UP
+    has_link = isinstance(physical, str) and physical.partition(":")[0] == LINK_UP
+    if isinstance(state, Unreadable):
+        return has_link and field_of(port, "layer") == ETHERNET
+    return state.partition(":")[0] == ACTIVE and (has_link or isinstance(physical, Unreadable))
 
 
 def is_awake(nic: PciDevice | None, device: RdmaDevice | None) -> bool:
@@ -42,7 +46,7 @@ def is_sound(port: Port, device: RdmaDevice | None, links: Links | None, rate: f
         return True
     link = links.under(port.netdev, port.bdf) if links else None
     operstate = field_of(link, "operstate") if link else "unknown"
-    if isinstance(operstate, str) and operstate not in RUNNING:
+    if (isinstance(operstate, str) and operstate not in RUNNING) or (link is not None and link.has_carrier is False):
         return False
     iwarp = device is not None and str(field_of(device, "node_type")).startswith(IWARP)
     bonded = links is not None and links.bond_of(port.netdev, port.bdf) is not None

@@ -31,8 +31,7 @@ def told(expected: Expected, pci: Pci | None, links: Links | None) -> Iterator[s
         for shows in _shown([one for one in judged if one.live], expected, nics, links):
             alike.setdefault((what, shows), []).extend(judged)
     for (what, shows), members in alike.items():
-        if len(members) > 1:
-            yield _alike(members, what, shows)
+        yield _alike(members, what, shows)
     for role, what in ((Role.SPARE, "spare"), (Role.FRONT_END, "front-end")):
         down = [one for one in expected.kinds.members if one.role is role and _is_nobodys(one, expected)]
         if down:
@@ -50,9 +49,14 @@ def _alike(members: list[Member], what: str, shows: str) -> str:
     if len(live) == 1:
         verb, _, rest = shows.partition(" ")
         who = f"the one of {len(members)} {what} that is up ({live[0].name})"
+        who = f"{what.removesuffix('s')} {live[0].name}" if len(members) == 1 else who
         return f"{who} {SINGULAR[verb]} {rest}; {NOTHING_SAYS} it should"
-    who = f"all {len(live)} {what}" + ("" if len(live) == len(members) else f" that are up ({_names(live)})")
+    who = f"{_all(len(live))} {what}" + ("" if len(live) == len(members) else f" that are up ({_names(live)})")
     return f"{who} {shows}; {NOTHING_SAYS} they should"
+
+
+def _all(number: int) -> str:
+    return "both" if number == 2 else f"all {number}"
 
 
 def _names(members: list[Member]) -> str:
@@ -106,4 +110,6 @@ def _ipoib(expected: Expected, links: Links | None) -> Iterator[str]:
     theirs = [link for one in rails if (link := _under(one, links)) is not None]
     down = [link.name for link in theirs if field_of(link, "operstate") not in RUNNING]
     if down and len(down) == len(theirs):
-        yield f"the IPoIB interfaces of all {len(down)} rails that have one are down: {', '.join(down)}"
+        several = f"interfaces of {_all(len(down))} rails that have one are"
+        whose = several if len(down) > 1 else "interface of the rail that has one is"
+        yield f"the IPoIB {whose} down: {', '.join(down)}"

@@ -16,7 +16,6 @@ from nodeprep.model import (
     Why,
     derived,
     excluded,
-    grouped,
     guarded,
     not_recorded,
     raw,
@@ -111,7 +110,7 @@ class PciDevice(Shown):
 
     possible = stands_for_all(
         id=("",),  # only another's word for what belongs here is found by it
-        driver_override=(None, "vfio-pci"),
+        driver_override=(None,),  # a function without a driver is a sign by itself
         answers=(True,),
         power=("D0",),
         speed=lambda nic: (_most(nic, "max_speed", SPEEDS[-1]),),
@@ -169,15 +168,6 @@ class Pci(Shown):
     @derived
     def nics(self) -> tuple[PciDevice, ...]:
         return tuple(device for device in self.devices if device.is_nic)
-
-    def alike(self, nic: PciDevice) -> tuple[PciDevice, ...]:
-        """The physical functions with this one's id, itself included; none where it shows no id."""
-        mine = nic.id
-        return self._physical_by_id.get(mine, ()) if mine else ()
-
-    @derived
-    def _physical_by_id(self) -> dict[object, tuple[PciDevice, ...]]:
-        return grouped((one for one in self.nics if not one.virtual_function), lambda one: raw(one)["id"])
 
     @derived
     def gpus(self) -> tuple[PciDevice, ...]:

@@ -35,7 +35,7 @@ class System(Shown):
     product: str
     cmdline: str
 
-    possible = stands_for_all(virtual=(True, False), cmdline=("",))
+    possible = stands_for_all(virtual=(None,), cmdline=("",))  # flags that cannot be read tell what missing ones tell
 
     def kernel_at_least(self, major: int, minor: int) -> bool | None:
         """Whether the kernel is that new; None if its release does not say."""

@@ -32,7 +32,8 @@ NET = "/sys/class/net"
 IFF_UP = 0x1  # include/uapi/linux/if.h
 BONDS = ("bond", "team")
 NO_CARRIER = ("notpresent", "down", "lowerlayerdown")
-OPERSTATES = (*NO_CARRIER, "unknown", "testing", "dormant", "up")  # operstates (net/core/net-sysfs.c)
+UNKNOWN = "unknown"  # IF_OPER_UNKNOWN (include/uapi/linux/if.h): the driver does not track it
+OPERSTATES = (*NO_CARRIER, UNKNOWN, "testing", "dormant", "up")  # operstates (net/core/net-sysfs.c)
 FLAGS = Pattern(r"0x[0-9a-f]{1,8}")  # fmt_hex of the same file
 MAC = Pattern(r"(?:[0-9a-f]{2}(?::[0-9a-f]{2}){0,31})?")  # MAX_ADDR_LEN is 32; some interfaces have none
 COUNTS = range(1 << 32)
@@ -88,16 +89,18 @@ class Link(Shown):
 
     @property
     def has_carrier(self) -> bool | None:
-        """As `connected`. None where nothing that can be read tells."""
+        """Whether it has a carrier: each sign against it is enough. None where nothing that can be read tells."""
         carrier, operstate = raw(self)["carrier"], raw(self)["operstate"]
-        if isinstance(carrier, bool):
-            return carrier
-        return None if isinstance(operstate, Unreadable) else operstate not in NO_CARRIER
+        if carrier is False or operstate in NO_CARRIER or self.set_down:
+            return False
+        tells = carrier is True or not (isinstance(operstate, Unreadable) or operstate == UNKNOWN)
+        return True if tells else None
 
     @property
     def connected(self) -> bool:
-        """Whether it has a carrier. Where no carrier is recorded, the operational state decides."""
-        return self.operstate not in NO_CARRIER if self.carrier is None else self.carrier
+        """As `has_carrier`, but it raises for a sign that cannot be read. Where nothing tells, it has one."""
+        _ = (self.carrier, self.operstate)
+        return self.has_carrier is not False
 
 
 @shown
@@ -260,14 +263,17 @@ def _from_files(files: Files, name: str) -> Link:
     bdf = _recorded_bdf(files, f"{here}/device")
     physical = bool(bdf) or files.exists(f"{here}/device")
     operstate, carrier = _operstate(files, f"{here}/operstate"), _carrier(files, f"{here}/carrier")
+    up = _up(files, f"{here}/flags", operstate, carrier)
+    if operstate is None:
+        operstate = "down" if up is False else UNKNOWN  # operstate_show: "down" is all that one set down can show
     return Link(
         name=name,
         index=guarded(files.number(f"{here}/ifindex", COUNTS)),
         mac=guarded(_mac(files, f"{here}/address")),
         permanent_mac=None,  # sysfs has only the present one, which for the leg of a bond is the bond's
         bdf=bdf,
-        up=guarded(_up(files, f"{here}/flags", operstate, carrier)),
-        operstate=guarded("unknown" if operstate is None else operstate),
+        up=guarded(up),
+        operstate=guarded(operstate),
         carrier=guarded(carrier),
         mtu=guarded(_needed(files.number(f"{here}/mtu", NIC_MTUS if physical else MTUS), f"{here}/mtu")),
         master=master.rpartition("/")[2] if master else None,

@@ -9,7 +9,7 @@ from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
 from nodeprep.facts.machine import function_netdevs, pci
 from nodeprep.facts.machine.pci import ADDRESS, DEVICES
 from nodeprep.facts.rdma import gid
-from nodeprep.facts.rdma.gid import Gid
+from nodeprep.facts.rdma.gid import ROCE_V2, Gid
 from nodeprep.model import (
     Fact,
     Shown,
@@ -26,6 +26,7 @@ from nodeprep.model import (
     stands_for_all,
 )
 from nodeprep.pattern import Pattern
+from nodeprep.shown import field_of
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -60,12 +61,23 @@ NODE_TYPES = {
 }
 UNNAMED = ("UNKNOWN", "<unknown>")  # the kernel's words for a number that has no name
 INFINIBAND = "InfiniBand"
-LAYERS = (INFINIBAND, "Ethernet", "Unknown")
+ETHERNET = "Ethernet"
+LAYERS = (INFINIBAND, ETHERNET, "Unknown")
 RATE = Pattern(r"([1-9]\d{0,4}(?:\.5)?) Gb/sec \(([1-9]\d?)X(?: ([A-Z]{3}\d{0,2}))?\)")
 # Gb/s of one lane (sysfs.c rate_show); FDR10 is 10 there.
 LANE = {"SDR": 2.5, "DDR": 5, "QDR": 10, "FDR10": 10, "FDR": 14, "EDR": 25, "HDR": 50, "NDR": 100, "XDR": 200}
 GUID = Pattern(r"[0-9a-f]{4}(?::[0-9a-f]{4}){3}")
+MELLANOX = "15b3:"
+PSID = Pattern(r"[A-Z0-9_]{8,16}")  # 16 bytes (vsd_contd_psid of mlx5_ifc.h): MT_0000000838, DEL0000000004
 LID = Pattern(r"0x[0-9a-f]{1,8}")
+
+
+def _layers(port: Port) -> tuple[str, ...]:
+    """What its link layer can be, by its addresses. Drivers for Ethernet show LID 0 or 1 (irdma) and no SM LID."""
+    if any(one.kind == ROCE_V2 for one in port.gids or ()):
+        return (ETHERNET,)
+    lid, sm_lid = (int(text, 16) if isinstance(text := field_of(port, name), str) else 0 for name in ("lid", "sm_lid"))
+    return (INFINIBAND,) if lid > 1 or sm_lid else LAYERS
 
 
 @shown
@@ -93,7 +105,7 @@ class Port(Shown):
         state=("4: ACTIVE",),
         physical=("5: LinkUp",),
         rate=(0.0, float("inf")),  # a port that is slow, and one that needs more lanes than its slot has
-        layer=LAYERS,
+        layer=_layers,
         lid=("0x1",),
         sm_lid=("0x1",),
     )
@@ -258,7 +270,7 @@ def _device(files: Files, name: str, holders: Holders) -> RdmaDevice:
         system_guid=guarded(_guid(files, f"{here}/sys_image_guid")),
         firmware=guarded(files.text(f"{here}/fw_ver")),
         hca_type=guarded(files.text(f"{here}/hca_type")),
-        board=guarded(files.text(f"{here}/board_id")),
+        board=guarded(_board(files, f"{here}/board_id", function)),
         id=function,
         virtual_function=virtual_function,
         traffic_class=guarded(files.text(f"{here}/tc/1/traffic_class")),
@@ -439,6 +451,14 @@ def _layer(files: Files, path: str) -> str | Unreadable:
     if isinstance(text, Unreadable) or text in LAYERS:
         return text
     return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is not one of {', '.join(LAYERS)}")
+
+
+def _board(files: Files, path: str, function: str | Unreadable) -> str | None | Unreadable:
+    """A driver's own word, None for none. mlx5 and mlx4 show the PSID of the firmware there."""
+    text = files.text(path)
+    if not isinstance(text, str) or not str(function).startswith(MELLANOX) or not text or PSID.fullmatch(text):
+        return text or None
+    return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no PSID")
 
 
 def _lid(files: Files, path: str) -> str | None | Unreadable:
