@@ -75,7 +75,7 @@ def of_models(expected: Expected) -> dict[Place, Model]:
 
 def of_its_model(port: Port, member: Member, model: Model, expected: Expected) -> Verdict | None:
     """A port that speaks another layer than the others of its model: FAIL if its card is dead by it."""
-    dead = member.card not in expected.kinds.live_cards
+    dead = not member.live and member.card not in expected.kinds.carrying
     few = model.count < PEERS
     if port.layer == model.right or not member.kind.hardware or member.kind.software or (few and not dead):
         return None

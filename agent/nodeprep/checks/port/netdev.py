@@ -32,9 +32,10 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def is_live_spare(port: Port, expected: Expected) -> bool:
-    """Whether it is up, and another port of its card stands in for what it lacks. Its bond stands in for a leg."""
+    """Whether it is up, and another port stands in for what it lacks, or it for others. Its bond stands in for a leg."""
     member = expected.kinds.of(port)
-    return member is not None and expected.is_spare(member) and not member.leg and inventory.is_active(port)
+    of_use = expected.is_spare(member) or expected.is_stand_in(member)
+    return member is not None and of_use and not member.leg and inventory.is_active(port)
 
 
 def verdict(port: Port, seen: Seen) -> Verdict | None:

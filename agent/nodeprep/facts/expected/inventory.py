@@ -116,10 +116,15 @@ class Expected(Value):
         """Who has a use for this port, up or not: as `of_bond`, and for a spare of a rail its card."""
         member = self.kinds.of(port) if port.subject.key not in self.firm else None
         spare = f"the card of a rail ({member.card})" if self.is_spare(member) and member else None
-        return self.of_bond(port) or spare
+        fastest = "its speed, as no port of a faster kind is up" if self.is_stand_in(member) else None
+        return self.of_bond(port) or spare or fastest
 
     def is_spare(self, member: Member | None) -> bool:
         return member is not None and self.by_kind and member.role is Role.SPARE
+
+    def is_stand_in(self, member: Member | None) -> bool:
+        """Whether it is one of the fastest ports that are up, where the rails are a faster kind of which none is."""
+        return member is not None and self.by_kind and member.kind in self.kinds.stand_ins
 
     @property
     def lost_legs(self) -> frozenset[str]:
@@ -154,6 +159,12 @@ class Expected(Value):
         """Whether a job may lack this PCI function: not if it is a spare's or the front end's, which only warns."""
         members = self.kinds.at(place) if self.by_kind else ()
         return not members or any(one.role is Role.RAIL or self.of_key(one.key) for one in members)
+
+    def is_content(self, place: str, carries: float) -> bool:
+        """Whether another port of this function's card needs no more than `carries` Gb/s, and stands in for its own."""
+        cards = {one.card for one in self._hardware_at(place)}
+        others = (one for card in cards for one in self.kinds.carrying.get(card, ()) if one.place != place)
+        return self.by_kind and any(one.rate is not None and one.rate <= carries for one in others)
 
     def bests(self, value: Callable[[Member], N | None]) -> dict[str, Expectancy[N]]:
         """The largest value of its kind for each port, and who shows it; none where a profile names the ports."""
@@ -212,6 +223,7 @@ def derive(
         netlink,
         legs,
         layer=count.layer if count else None,
+        firm=bool(count and not count.suggested),
         rate=count.rate if count else None,
         wanted=count is not None,
     )

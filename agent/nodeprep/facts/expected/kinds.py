@@ -100,7 +100,8 @@ class Kinds(Value):
     """Every member by role and kind. `away` are PCI functions that are given away, and to whom.
 
     `speeds` are Gb/s by kind, None where nothing tells. `up` and `down` are the two camps of each kind.
-    `live_cards` are cards of which a port is live.
+    `carrying` are the sound ports by card, those that the profile may mean. `stand_ins` are the fastest kinds that are up, where the rails are
+    a faster kind of which nothing is up.
     """
 
     members: tuple[Member, ...] = ()
@@ -109,8 +110,9 @@ class Kinds(Value):
     by_kind: Mapping[Kind, tuple[Member, ...]] = field(default_factory=dict)
     up: Mapping[Kind, tuple[Member, ...]] = field(default_factory=dict)
     down: Mapping[Kind, tuple[Member, ...]] = field(default_factory=dict)
-    live_cards: frozenset[str] = frozenset()
+    carrying: Mapping[str, tuple[Member, ...]] = field(default_factory=dict)
     speeds: Mapping[Kind, float | None] = field(default_factory=dict)
+    stand_ins: frozenset[Kind] = frozenset()
     away: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, port: Port) -> Member | None:
@@ -147,12 +149,14 @@ def derive(
     legs: frozenset[str] = frozenset(),
     *,
     layer: str | None = None,
+    firm: bool = False,
     rate: float | None = None,
     wanted: bool = False,
 ) -> Kinds:
     """Sort the ports of a node.
 
-    `legs` are keys of ports that share a bond; `layer` and `rate` (Gb/s) are the profile's. `wanted`: it asks for RDMA.
+    `legs` are keys of ports that share a bond; `layer` and `rate` (Gb/s) are the profile's. `firm`: an operator asks
+    for this layer, and not only the hardware suggests it. `wanted`: the profile asks for RDMA.
     """
     nics = {nic.address: nic for nic in (pci.nics if pci else ())}
     view = NodeView(
@@ -168,8 +172,9 @@ def derive(
     shown = [_member(port, view, legs, rate or 0.0) for port in ports if port.place not in away]
     members = _joined([*shown, *_silent(shown, view, away, wanted=wanted or bool(shown))])
     by_kind = _grouped(members)
-    speeds = _speeds(by_kind)
-    members = _with_roles(members, by_kind, speeds, layer)
+    speeds = _speeds(by_kind, layer)
+    carrying = _carrying(members, layer if firm else None)
+    members, stand_ins = _with_roles(members, by_kind, speeds, layer, frozenset(carrying))
     by_place: dict[str, list[Member]] = {}
     for one in members:
         by_place.setdefault(one.place, []).append(one)
@@ -180,8 +185,9 @@ def derive(
         by_kind=_grouped(members),
         up=_grouped(one for one in members if one.live),
         down=_grouped(one for one in members if not is_up(one)),
-        live_cards=frozenset(one.card for one in members if one.live),
+        carrying=carrying,
         speeds=speeds,
+        stand_ins=stand_ins,
         away=away,
     )
 
@@ -402,13 +408,20 @@ def _grouped(members: Iterable[Member]) -> dict[Kind, tuple[Member, ...]]:
     return {kind: tuple(likes) for kind, likes in found.items()}
 
 
-def _speeds(by_kind: Mapping[Kind, tuple[Member, ...]]) -> dict[Kind, float | None]:
-    """Gb/s by kind: the best of its live members, else of its model's other ports, else what slot and card carry."""
+def _speeds(by_kind: Mapping[Kind, tuple[Member, ...]], layer: str | None) -> dict[Kind, float | None]:
+    """Gb/s by kind: the best of its live members, else of its model's other ports, else what slot and card carry.
+
+    A model's other ports do not tell how fast its dead first ports are, where these can be faster than all that lives:
+    the first port of a card is cabled first.
+    """
     alive = {kind: _best(likes) for kind, likes in by_kind.items() if any(one.live for one in likes)}
+    top = max((rate for kind, rate in alive.items() if rate is not None and fits(kind, layer)), default=0.0)
     models: dict[tuple[object, ...], float] = {}
+    first: dict[object, tuple[int, int]] = {}
     for kind, rate in alive.items():
-        for layer in (kind.layer, None):
-            models[(*kind.model, layer)] = max(rate or 0.0, models.get((*kind.model, layer), 0.0))
+        first[kind.model] = min((kind.function, kind.number), first.get(kind.model, (kind.function, kind.number)))
+        for told in (kind.layer, None):
+            models[(*kind.model, told)] = max(rate or 0.0, models.get((*kind.model, told), 0.0))
     hardware = any(not kind.software for kind in by_kind)
     speeds: dict[Kind, float | None] = {}
     for kind, likes in by_kind.items():
@@ -417,8 +430,10 @@ def _speeds(by_kind: Mapping[Kind, tuple[Member, ...]]) -> dict[Kind, float | No
         elif kind.software and hardware:
             speeds[kind] = 0.0
         else:
-            known = [one.capacity for one in likes if one.capacity is not None]
-            speeds[kind] = models.get((*kind.model, kind.layer)) or max(known, default=None)
+            carried = max((one.capacity for one in likes if one.capacity is not None), default=None)
+            model = models.get((*kind.model, kind.layer)) or models.get((*kind.model, None))
+            faster = (kind.function, kind.number) < first.get(kind.model, (0, 0)) and (carried or 0.0) >= top
+            speeds[kind] = carried if not model or (model < top and faster) else model
     return speeds
 
 
@@ -426,36 +441,58 @@ def _best(likes: Iterable[Member]) -> float | None:
     return max((rate for one in likes if (rate := one.rate) is not None), default=None)
 
 
+def _carrying(members: Iterable[Member], layer: str | None) -> dict[str, tuple[Member, ...]]:
+    found: dict[str, list[Member]] = {}
+    for one in members:
+        if one.sound and fits(one.kind, layer):
+            found.setdefault(one.card, []).append(one)
+    return {card: tuple(ports) for card, ports in found.items()}
+
+
 def _with_roles(
     members: list[Member],
     by_kind: Mapping[Kind, tuple[Member, ...]],
     speeds: Mapping[Kind, float | None],
     layer: str | None,
-) -> list[Member]:
-    up = {one.card for one in members if one.live}
+    carried: frozenset[str],
+) -> tuple[list[Member], frozenset[Kind]]:
+    """The members with their roles, and the kinds that stand in for rails of which none is up.
+
+    `carried` are cards that are up, because one of their ports is, whatever that one's kind: the others are spares
+    then, for every number of them.
+    """
     competing = [
         kind
         for kind, likes in by_kind.items()
-        if fits(kind, layer) and not all(_stands_aside(one, up) for one in likes)
+        if fits(kind, layer) and not all(_stands_aside(one, carried) for one in likes)
     ]
-    top = max((rate for kind in competing if (rate := speeds[kind]) is not None), default=0.0)
-    rails = {kind for kind in competing if (rate := speeds[kind]) is None or rate >= top}
-    carried = {one.card for one in members if one.kind in rails and one.sound}
-    alive = {kind for kind in rails if any(one.live for one in by_kind[kind])}
-    blamed = {one.card for one in members if one.kind in alive}  # for a card that is down, that port takes the blame
+    alive = {kind for kind in competing if any(one.live for one in by_kind[kind])}
+    rails = _fastest(competing, speeds)
+    stand_ins = frozenset() if rails & alive else frozenset(_fastest(alive, speeds))
+    cards = {one.card for one in members if one.kind in rails & alive}  # for such a card, that port takes the blame
+    top = max((speeds[kind] or 0.0 for kind in rails), default=0.0)
 
     def role(one: Member) -> Role:
+        rate = speeds[one.kind]
         if one.kind not in rails:
-            return Role.SPARE if _stands_aside(one, up) else Role.FRONT_END
+            aside = _stands_aside(one, carried) and (not one.live or rate is None or rate >= top)
+            return Role.SPARE if aside else Role.FRONT_END
         if one.sound:
             return Role.RAIL
         if one.card in carried:
             return Role.SPARE
-        return Role.RAIL if one.live or one.kind in alive or one.card not in blamed else Role.SPARE
+        return Role.RAIL if one.live or one.kind in alive or one.card not in cards else Role.SPARE
 
-    return [replace(one, role=role(one)) for one in members]
+    return [replace(one, role=role(one)) for one in members], stand_ins
 
 
-def _stands_aside(one: Member, up: set[str]) -> bool:
-    """Whether it is down and another port of its card is up."""
-    return not one.live and not one.leg and one.card in up
+def _fastest(competing: Iterable[Kind], speeds: Mapping[Kind, float | None]) -> set[Kind]:
+    """Of kinds the fastest, and those of which nothing tells how fast they are."""
+    known = list(competing)
+    top = max((rate for kind in known if (rate := speeds[kind]) is not None), default=0.0)
+    return {kind for kind in known if (rate := speeds[kind]) is None or rate >= top}
+
+
+def _stands_aside(one: Member, carried: frozenset[str]) -> bool:
+    """Whether it lacks something that another port of its card has. A bond stands for its leg."""
+    return not one.sound and not one.leg and one.card in carried

@@ -47,9 +47,9 @@ def suited(pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
     odd = _odd_models(ports, silent)
     layers = Counter(_layer(port) for port in ports if _layer(port) != "InfiniBand" or _model(port) not in odd)
     if layers["InfiniBand"]:
-        return _with_infiniband(layers, pci, rdma)
+        return _with_infiniband(_number(layers["InfiniBand"], "InfiniBand port"), layers, pci, rdma)
     if any(raw(nic)["id"] not in odd for nic in silent):
-        return SuitedProfile(INFINIBAND, _number(len(controllers), "InfiniBand controller"))
+        return _with_infiniband(_number(len(controllers), "InfiniBand controller"), layers, pci, rdma)
     if layers["Ethernet"]:
         return SuitedProfile(ROCE, _number(layers["Ethernet"], "Ethernet RDMA port"))
     if layers["Unknown"]:  # EFA and others that are neither
@@ -82,12 +82,13 @@ def suited_to_network(terway: Terway | None, cni: Cni | None) -> SuitedProfile |
     return None
 
 
-def _with_infiniband(layers: Counter[str | None], pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
+def _with_infiniband(
+    told: str, layers: Counter[str | None], pci: Pci | None, rdma: Rdma | None
+) -> SuitedProfile:
     """The network of the fastest ports, dead ones included. A slower InfiniBand port beside them is for storage.
 
-    Where nothing tells how fast one of them is, InfiniBand decides.
+    Where nothing tells how fast one of them is, InfiniBand decides. `told` is how many speak it.
     """
-    told = _number(layers[soundness.INFINIBAND], "InfiniBand port")
     found = kinds.derive(pci, rdma, None, None, wanted=True) if layers[soundness.ETHERNET] else kinds.Kinds()
     elastic = {one.address for one in _elastic_interfaces(pci)}
     rails = [one for one in found.rails if one.place not in elastic]
