@@ -156,13 +156,21 @@ def whole_card(machine: Machine, position: int, fault: Fault) -> tuple[int, ...]
     return tuple(other for other, one in enumerate(machine.functions) if one.address[:-2] == card)
 
 
-def differ(before: Judgement, after: Judgement) -> str:
+def without_good(machine: Machine, healthy: Machine) -> frozenset[str]:
+    """Functions whose kind shows nowhere any more what it can do. Of the front end no header names them."""
+    kinds = ((one.address, kin(healthy, position)) for position, one in enumerate(machine.functions))
+    return frozenset(
+        address for address, likes in kinds if not any(shows_best(machine, healthy, other) for other in likes)
+    )
+
+
+def differ(before: Judgement, after: Judgement, without_good: frozenset[str] = frozenset()) -> str:
     """What got better, "" if nothing did."""
     if ORDER[after.code] < ORDER[before.code]:
         return f"exit code {before.code} became {after.code}"
-    # Where the good ones of a kind are lost too, nothing says which of its values is right: then the header, or the
-    # finding on the other camp, names what only differs.
-    lost = (before.blamed - before.unlike - after.blamed) | (before.unlike - after.mentioned)
+    # Nothing says which of two modes or versions is right, nor which value where the good ports of a kind are lost too.
+    # Then the finding on the other camp, or the header, names what only differs.
+    lost = (before.blamed - before.unlike - after.blamed) | (before.unlike - after.mentioned - without_good)
     return f"no longer named: {sorted(lost)}" if lost else ""
 
 
@@ -184,7 +192,7 @@ def sequence(shape: str, draw: random.Random, profile: Profile | None) -> Iterat
         machine = machine.with_fault(fault, *whole_card(machine, position, fault))
         told.append(f"{family} on {machine.functions[position].name}")
         after = judged(machine, profile)
-        yield told, differ(before, after)
+        yield told, differ(before, after, without_good(machine, SHAPES[shape]))
         before = after
 
 

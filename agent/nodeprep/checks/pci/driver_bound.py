@@ -80,7 +80,7 @@ def wish_of(nic: PciDevice, pci: Pci, expected: Expected) -> DriverWish | None:
     wanted_by = expected.of_function(nic.address)
     if wanted_by is not None:
         return DriverWish(wanted_by, usual)
-    if nic.pci_class.startswith(INFINIBAND):
+    if nic.pci_class.startswith(INFINIBAND) and expected.is_needed(nic.address):
         return DriverWish("its class, an InfiniBand controller", usual)
     if raw(nic)["id"] == VENDOR_DEVICE:
         return DriverWish("its kind, an Elastic RDMA interface", ERDMA)

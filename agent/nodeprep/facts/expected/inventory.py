@@ -133,7 +133,8 @@ class Expected(Value):
 
     def is_firm(self, port: Port) -> bool:
         """Whether an operator's profile wants it, and not only its like ports or what the hardware suggests."""
-        return port.subject.key in self.firm or (self.counted_firm and port.subject.key in self.counted)
+        counts = port.subject.key in self.counted or self.is_stand_in(self.kinds.of(port))
+        return port.subject.key in self.firm or (self.counted_firm and counts)
 
     def unwanted(self, port: Port) -> Member | None:
         """A port by its kind, if it is a spare or one of the front end: nobody wants it up."""
@@ -327,32 +328,51 @@ def _best(likes: tuple[Member, ...], value: Callable[[Member], N | None]) -> Exp
 def _count(profile: Profile, found: Kinds) -> tuple[dict[str, str], Shortage | None]:
     """Which ports an `at-least` rests on, and how many are missing.
 
-    Whole kinds count, the fastest first and dead members included, until there are enough. A spare is blamed only
-    where too few others are up. What a pod has in its namespace counts as there; what is handed on, only where nobody
-    but the hardware counts.
+    Whole kinds count, the fastest first and dead members included, until there are enough. Where too few of these are
+    up, the next kinds count for them, and are blamed only where there are too few still, as spares are. What a pod has
+    in its namespace counts as there; what is handed on, only where nobody but the hardware counts.
     """
     want = profile.expect.at_least or AtLeast(0)
     by = f"profile {profile.name} (at least {want.count} port{'' if want.count == 1 else 's'})"
     lent = [place for place, whom in found.away.items() if want.suggested or whom in kinds.NAMESPACES]
     taken: list[Member] = []
+    beside: list[Member] = []
     for kind in _in_order(found, want):
-        if len(taken) + len(lent) < want.count or any(one.role is Role.RAIL for one in found.by_kind[kind]):
-            taken += found.by_kind[kind]
-    up = sum(kinds.is_up(one) for one in taken) + len(lent)
+        likes = found.by_kind[kind]
+        if len(taken) + len(lent) < want.count or _has_rail(found, kind):
+            taken += likes
+        elif _up([*taken, *beside]) + len(lent) < want.count:
+            beside += likes
+    enough = _up([*taken, *beside]) + len(lent) >= want.count
     what = " ".join(filter(None, (want.layer, f"{want.rate:g} Gb/s" if want.rate else "", "ports")))
     have = len(taken) + len(lent)
     short = Shortage(have, want.count, what, by) if have < want.count else None
-    blamed = [one for one in taken if one.role is not Role.SPARE or up < want.count]
+    blamed = [one for one in taken if one.role is not Role.SPARE or not enough]
+    blamed += [] if enough else beside
     rails = _rails(profile, found) if want.count <= 1 else {}
     return {one.key: rails.get(one.key, by) for one in blamed}, short
 
 
+def _up(members: list[Member]) -> int:
+    return sum(kinds.is_up(one) for one in members)
+
+
 def _in_order(found: Kinds, want: AtLeast) -> list[Kind]:
-    """The kinds that a count may mean: the rails, then what is as fast as is asked for and not much slower."""
+    """The kinds that a count may mean: the rails, what shares their cards, and what is not much slower.
+
+    None of them is slower than is asked for.
+    """
     speeds = {kind: found.speeds[kind] for kind in found.by_kind if kinds.fits(kind, want.layer)}
     top = max((speed for kind, speed in speeds.items() if speed and _has_rail(found, kind)), default=0.0)
-    least = max(want.rate or 0.0, top / SLOWER)
-    meant = [kind for kind, speed in speeds.items() if _has_rail(found, kind) or speed is None or speed >= least]
+    cards = {one.card for one in found.rails}
+    meant = [
+        kind
+        for kind, speed in speeds.items()
+        if _has_rail(found, kind)
+        or speed is None
+        or speed >= max(want.rate or 0.0, top / SLOWER)
+        or (speed >= (want.rate or 0.0) and any(one.card in cards for one in found.by_kind[kind]))
+    ]
     return sorted(meant, key=lambda kind: (not _has_rail(found, kind), -(speeds[kind] or top)))
 
 

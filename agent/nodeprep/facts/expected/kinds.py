@@ -297,8 +297,17 @@ def _silent(shown: list[Member], view: NodeView, away: Mapping[str, str], *, wan
         tells = nic.offers_rdma or (wanted and carries_rdma(nic))
         idle = any(one.driver is None for one in nic.auxiliaries)
         if (like or tells) and (nic.driver is None or not (lost or (lag.may_be(nic) and not idle))):
-            found += _ports_of(nic, tuple(like or ()))
+            found += _ports_of(nic, tuple(like or ()), carries=_carries(nic, view.links))
     return found
+
+
+def _carries(nic: PciDevice, links: Links | None) -> bool:
+    """Whether it carries a network without RDMA; taken for granted where no netdev is shown on this node."""
+    if links is None or not links.links:
+        return True
+    return any(
+        link is not None and field_of(link, "operstate") in soundness.RUNNING for link in map(links.named, nic.netdevs)
+    )
 
 
 class _LagLegs:
@@ -330,13 +339,15 @@ class _LagLegs:
         return self._links is not None and self._links.bond_of(port.netdev, port.bdf) is not None
 
 
-def _ports_of(nic: PciDevice, like: tuple[Kind, ...]) -> list[Member]:
+def _ports_of(nic: PciDevice, like: tuple[Kind, ...], *, carries: bool) -> list[Member]:
     slot, _, function = nic.address.rpartition(".")
     mine = int(function, 16)
     numbers = {one.number for one in like if one.function == mine} or {one.number for one in like} or {1}
     # Its class says whether it is an InfiniBand controller now, unless its likes are of one network only.
     own = soundness.INFINIBAND if nic.pci_class.startswith(INFINIBAND_CLASS) else soundness.ETHERNET
     layer = own if not like or any(one.layer == own for one in like) else None
+    if own == soundness.ETHERNET and not carries and any(one.layer == soundness.INFINIBAND for one in like):
+        layer = None  # a rail that is dead in the other mode shows as much
     return [
         Member(
             place=nic.address,
