@@ -207,12 +207,12 @@ def test_a_dead_card_whose_board_cannot_be_read_is_a_rail() -> None:
     assert roles(sorted_out(on("10.0"), on("11.0"), dead)) == {"10.0": "rail", "11.0": "rail", "12.0": "rail"}
 
 
-def test_camps_and_live_cards() -> None:
+def test_camps_and_carrying_ports() -> None:
     found = sorted_out(on("10.0"), on("11.0", **DOWN), on("12.0"))
     (kind,) = found.by_kind
     assert [one.name for one in found.up[kind]] == ["m10.0/1", "m12.0/1"]
     assert [one.name for one in found.down[kind]] == ["m11.0/1"]
-    assert found.live_cards == {"0000:10:00", "0000:12:00"}
+    assert found.carrying == {"0000:10:00": (found.members[0],), "0000:12:00": (found.members[2],)}
     assert found.speeds == {kind: 400.0}
 
 

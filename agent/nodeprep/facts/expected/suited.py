@@ -82,23 +82,36 @@ def suited_to_network(terway: Terway | None, cni: Cni | None) -> SuitedProfile |
     return None
 
 
-def _with_infiniband(
-    told: str, layers: Counter[str | None], pci: Pci | None, rdma: Rdma | None
-) -> SuitedProfile:
+def _with_infiniband(told: str, layers: Counter[str | None], pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
     """The network of the fastest ports, dead ones included. A slower InfiniBand port beside them is for storage.
 
     Where nothing tells how fast one of them is, InfiniBand decides. `told` is how many speak it.
     """
-    found = kinds.derive(pci, rdma, None, None, wanted=True) if layers[soundness.ETHERNET] else kinds.Kinds()
+    lost = _without_rdma(pci)
+    if not layers[soundness.ETHERNET] and not lost:
+        return SuitedProfile(INFINIBAND, told)
+    found = kinds.derive(pci, rdma, None, None, wanted=True)
     elastic = {one.address for one in _elastic_interfaces(pci)}
     rails = [one for one in found.rails if one.place not in elastic]
     networks = {one.kind.layer for one in rails}
     if soundness.ETHERNET not in networks or any(found.speeds[one.kind] is None for one in rails):
         return SuitedProfile(INFINIBAND, told)
     ethernet = _number(layers[soundness.ETHERNET], "Ethernet RDMA port")
-    if soundness.INFINIBAND not in networks:
-        return SuitedProfile(ROCE, ethernet)
-    return SuitedProfile(RDMA, f"{told} and {ethernet}, equally fast")
+    if layers[soundness.ETHERNET]:
+        both = f"{told} and {ethernet}, equally fast"
+        return SuitedProfile(RDMA, both) if soundness.INFINIBAND in networks else SuitedProfile(ROCE, ethernet)
+    # Fewer of them may be a front end that is used without RDMA.
+    if soundness.INFINIBAND in networks or len(rails) <= layers[soundness.INFINIBAND]:
+        return SuitedProfile(INFINIBAND, told)
+    return SuitedProfile(ROCE, f"{_number(len(rails), 'faster NIC')} made for RDMA beside {told}, without RDMA devices")
+
+
+def _without_rdma(pci: Pci | None) -> list[PciDevice]:
+    """Ethernet NICs that are made for RDMA and show no RDMA device, beside GPUs."""
+    if pci is None or not any(map(_is_gpu, pci.devices)):
+        return []
+    ethernet = (one for one in pci.nics if not one.pci_class.startswith(INFINIBAND_CLASS) and not one.virtual_function)
+    return [one for one in ethernet if not one.rdma and kinds.carries_rdma(one)]
 
 
 def _odd_models(ports: tuple[Port, ...], silent: list[PciDevice]) -> set[str]:
