@@ -36,7 +36,7 @@ AGAINST_LIKES = ("port.rate", "port.mtu", "pci.link", "port.layer", "rdma.firmwa
 # What is not drawn without a captured profile, and why: nothing on the node tells it from a node that was built so.
 LEFT_OUT = {
     "left the bus": "only a profile says that a device was there (issue 13 A.1)",
-    "rate, MTU, PCIe width or speed, firmware on the last good port of a kind": "nothing says what is right (A.1); with "
+    "rate, MTU, PCIe width or speed on the last good port of a kind": "nothing says what is right (A.1); with "
     "slow ports only it may also be slower than another kind, as a front end is, in whichever order they became so",
     "RDMA switched off on every second leg of bonds": "a RoCE LAG looks so: the first leg carries RDMA for both, and a "
     "FAIL would close every node that has one",
@@ -195,7 +195,8 @@ def sequence(shape: str, draw: random.Random, profile: Profile | None) -> Iterat
         family = draw.choice(sorted(families))
         position = draw.randrange(len(machine.functions))
         fault = families[family]
-        if not is_captured and family in SPEEDS and is_like_all(machine, SHAPES[shape], position, fault):
+        best = family in SPEEDS and family != "other firmware"  # of versions none is the best
+        if not is_captured and best and is_like_all(machine, SHAPES[shape], position, fault):
             continue
         broken = machine.with_fault(fault, position)
         if not is_captured and (is_built_so(broken) or falls_behind(broken, SHAPES[shape])):
@@ -358,3 +359,20 @@ def operators(name: str, count: int) -> Profile:
     wants = replace(profile.expect.at_least, count=count)
     assert not wants.suggested
     return replace(profile, expect=replace(profile.expect, at_least=wants))
+
+
+def test_what_was_never_cabled_in_a_faster_slot_is_told_with_the_ways_out() -> None:
+    """Four dead cards of another model look the same, so it is a fault: its message says what to do if it is none."""
+    told = judged(SHAPES["8 x 200, two cards never cabled in faster slots"], None)
+    assert told.code == 1
+    down = [one.verdict.message for one in told.findings if one.status is Status.FAIL]
+    assert down
+    for message in down:
+        assert "none of its kind is up, and it can carry 400 Gb/s" in message
+        assert "nodeprep profile capture --accept port.state" in message
+        assert "exclude" in message
+    usual = judged(SHAPES["8 x 200, two cards never cabled in faster slots"].with_fault(STATES["port down"], 0), None)
+    about = [
+        one.verdict.message for one in usual.findings if one.check == "port.state" and "mlx5_0/1" in one.verdict.message
+    ]
+    assert [("capture" in message) for message in about] == [False]

@@ -22,6 +22,7 @@ T = TypeVar("T")
 N = TypeVar("N", int, float)
 ACTIVE = "4"
 SLOWER = 2.0  # times: a kind that is slower than the rails by more than this is not counted with them (docs/adr/0030)
+NEVER_CABLED = "say so with nodeprep profile capture --accept port.state, or with exclude"
 NO_KINDS = Kinds()
 
 
@@ -298,8 +299,20 @@ def _rails(profile: Profile, found: Kinds) -> dict[str, str]:
     rails = found.rails
     up = sum(kinds.is_up(one) for one in rails)
     told = f"one of {len(rails)} rails, {up} of them up" if len(rails) > 1 else "the only rail"
-    by = f"profile {profile.name} ({told})" if profile.expect.at_least else told
-    return {one.key: by for one in rails}
+    lives = {one.kind for one in found.members if kinds.is_up(one)}
+
+    def by(one: Member) -> str:
+        why = told if not lives or one.kind in lives else f"{told}; {_never_up(one, found)}"
+        return f"profile {profile.name} ({why})" if profile.expect.at_least else why
+
+    return {one.key: by(one) for one in rails}
+
+
+def _never_up(one: Member, found: Kinds) -> str:
+    """Why a port counts as a rail of whose kind none is up, beside others that are; and what to do where it is none."""
+    speed = found.speeds[one.kind]
+    fast = f"can carry {speed:g} Gb/s" if speed else "may be as fast as any"
+    return f"none of its kind is up, and it {fast}: if none was ever cabled, {NEVER_CABLED}"
 
 
 def bests(found: Kinds, value: Callable[[Member], N | None]) -> dict[str, Expectancy[N]]:
