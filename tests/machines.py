@@ -279,6 +279,9 @@ SHAPES: dict[str, Machine] = {
     "8 InfiniBand, one live in Ethernet mode": Machine(
         tuple(replace(one, odd=one.index == 3) for one in rails(8, INFINIBAND))
     ),
+    "two cards never cabled in different modes": Machine(
+        tuple(replace(down(one), odd=one.index == 1) for one in rails(2, INFINIBAND))
+    ),
     "8 InfiniBand, a front end of their model": Machine(
         (*rails(8, INFINIBAND), replace(Function(8, "0000:90:00.0"), rate=100.0, front=True))
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import re
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from nodeprep.job_profile import NO_PROFILE, Profile
 from nodeprep.look import Look
 from nodeprep.model import Finding, Severity, Status, Unreadable
 from nodeprep.values import replace
+from tests import machines
 from tests.machines import ETHERNET, GONE, INFINIBAND, SHAPES, SPEEDS, STATES, Fault, Function, Machine
 
 FACTS = {Pci, Rdma, Links, System, Expected}
@@ -376,3 +378,33 @@ def test_what_was_never_cabled_in_a_faster_slot_is_told_with_the_ways_out() -> N
         one.verdict.message for one in usual.findings if one.check == "port.state" and "mlx5_0/1" in one.verdict.message
     ]
     assert [("capture" in message) for message in about] == [False]
+
+
+@pytest.mark.parametrize("layer", [INFINIBAND, ETHERNET])
+def test_k_of_n_live_in_the_other_mode(layer: str) -> None:
+    """Each k warns. The camp that has most live ports is taken for right, and of two alike none: both are named."""
+    healthy = Machine(machines.rails(8, layer))
+    for k in range(1, 8):
+        told = judged(healthy.with_fault(live_in_the_other_mode, *range(8 - k, 8)), None)
+        odd = {one.subject.place for one in told.findings if one.check == "port.layer" and one.status is Status.WARN}
+        few, many = sorted(
+            ({f"0000:{0x10 + one:02x}:00.0" for one in part} for part in (range(8 - k), range(8 - k, 8))), key=len
+        )
+        assert odd == (few | many if k == 4 else few), k
+        assert told.code == 0
+        assert {one.address for one in healthy.functions} == told.mentioned
+
+
+def live_in_the_other_mode(one: Function) -> Function:
+    return dataclasses.replace(one, odd=True)
+
+
+def test_which_of_two_dead_cards_is_in_the_wrong_mode_does_not_go_by_their_names() -> None:
+    shape = SHAPES["two cards never cabled in different modes"]
+    renamed = Machine(tuple(dataclasses.replace(one, index=9 - one.index) for one in shape.functions))
+    for machine in (shape, renamed, Machine(renamed.functions[::-1])):
+        told = [one for one in judged(machine, None).findings if one.check == "port.layer"]
+        assert {(one.subject.place, one.status) for one in told} == {
+            ("0000:10:00.0", Status.FAIL),
+            ("0000:11:00.0", Status.FAIL),
+        }
