@@ -408,3 +408,9 @@ def test_which_of_two_dead_cards_is_in_the_wrong_mode_does_not_go_by_their_names
             ("0000:10:00.0", Status.FAIL),
             ("0000:11:00.0", Status.FAIL),
         }
+
+
+def test_ports_of_rails_cards_of_which_one_is_cabled_are_not_all_called_spares() -> None:
+    told = judged(SHAPES["4 dual-port cards, one second port cabled"], None)
+    (message, *_) = [one.verdict.message for one in told.findings if one.verdict.reason == "UnlikeOthers"]
+    assert "of 4 ports of rails' cards alike, up: mlx5_7/1; down: mlx5_1/1, mlx5_3/1, mlx5_5/1" in message

@@ -149,7 +149,9 @@ class Expected(Value):
         up, down = self.kinds.up.get(member.kind, ()), self.kinds.down.get(member.kind, ())
         if not up or not down:
             return ""
-        what = "spares" if member.role is Role.SPARE else "front-end ports"
+        roles = {one.role for one in self.kinds.likes(member)}
+        spares = "ports of rails' cards" if Role.RAIL in roles else "spares"
+        what = spares if member.role is Role.SPARE else "front-end ports"
         return f"of {len(up) + len(down)} {what} alike, up: {kinds.names(up)}; down: {kinds.names(down)}"
 
     def camps_at(self, place: str) -> str:
