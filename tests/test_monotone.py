@@ -134,7 +134,7 @@ def shows_best(machine: Machine, healthy: Machine, position: int) -> bool:
 
 def falls_behind(machine: Machine, healthy: Machine) -> bool:
     """Whether a kind is left with slow ports only, and another kind is faster: the front end looks so."""
-    for position, one in enumerate(machine.functions):
+    for position in range(len(machine.functions)):
         likes = kin(healthy, position)
         live = [machine.functions[other].rate for other in likes if is_live(machine.functions[other])]
         best = max(healthy.functions[other].rate for other in likes)
@@ -312,35 +312,35 @@ def test_k_of_n_of_a_kind(family: str) -> None:
 
 
 # Cards of two kinds of ports, and profiles: what the exit codes of k dead first ports and k dead second ports are.
-TWO_KINDS: list[tuple[str, str | None, int, list[int], list[int]]] = [
+TWO_KINDS: list[tuple[str, str | None, int, tuple[list[int], list[int]]]] = [
     # shape                                 an operator's profile and count      first ports      second ports
-    ("4 cards, ports of 400 and 100", None, 1, [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]),
-    ("4 cards, ports of 400 and 100", "rdma-roce", 1, [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]),
-    ("4 cards, ports of 400 and 100", "rdma-roce", 4, [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]),
-    ("4 cards, ports of 400 and 100", "rdma-roce", 6, [0, 0, 0, 1, 1], [0, 0, 0, 1, 1]),
-    ("4 cards, ports of 400 and 100", "rdma-roce", 8, [0, 1, 1, 1, 1], [0, 1, 1, 1, 1]),
-    ("4 cards, ports of 400 and 100, 2 x 200 front end", None, 1, [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]),
-    ("4 cards, ports of 400 and 100, only the second cabled", None, 1, [0, 0, 0, 0, 0], [0, 1, 1, 1, 1]),
-    ("4 VPI cards of one speed", None, 1, [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]),
-    ("4 VPI cards of one speed", "rdma", 1, [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]),
-    ("4 VPI cards of one speed", "rdma-infiniband", 1, [0, 1, 1, 1, 1], [0, 0, 0, 0, 0]),
-    ("4 VPI cards of one speed", "rdma-roce", 1, [0, 0, 0, 0, 0], [0, 1, 1, 1, 1]),
-    ("4 VPI cards, Ethernet at 100", None, 1, [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]),
-    ("4 VPI cards, Ethernet at 100", "rdma-infiniband", 1, [0, 1, 1, 1, 1], [0, 0, 0, 0, 0]),
+    ("4 cards, ports of 400 and 100", None, 1, ([0, 0, 0, 0, 0], [0, 0, 0, 0, 0])),
+    ("4 cards, ports of 400 and 100", "rdma-roce", 1, ([0, 0, 0, 0, 0], [0, 0, 0, 0, 0])),
+    ("4 cards, ports of 400 and 100", "rdma-roce", 4, ([0, 0, 0, 0, 0], [0, 0, 0, 0, 0])),
+    ("4 cards, ports of 400 and 100", "rdma-roce", 6, ([0, 0, 0, 1, 1], [0, 0, 0, 1, 1])),
+    ("4 cards, ports of 400 and 100", "rdma-roce", 8, ([0, 1, 1, 1, 1], [0, 1, 1, 1, 1])),
+    ("4 cards, ports of 400 and 100, 2 x 200 front end", None, 1, ([0, 0, 0, 0, 0], [0, 0, 0, 0, 0])),
+    ("4 cards, ports of 400 and 100, only the second cabled", None, 1, ([0, 0, 0, 0, 0], [0, 1, 1, 1, 1])),
+    ("4 VPI cards of one speed", None, 1, ([0, 0, 0, 0, 0], [0, 0, 0, 0, 0])),
+    ("4 VPI cards of one speed", "rdma", 1, ([0, 0, 0, 0, 0], [0, 0, 0, 0, 0])),
+    ("4 VPI cards of one speed", "rdma-infiniband", 1, ([0, 1, 1, 1, 1], [0, 0, 0, 0, 0])),
+    ("4 VPI cards of one speed", "rdma-roce", 1, ([0, 0, 0, 0, 0], [0, 1, 1, 1, 1])),
+    ("4 VPI cards, Ethernet at 100", None, 1, ([0, 0, 0, 0, 0], [0, 0, 0, 0, 0])),
+    ("4 VPI cards, Ethernet at 100", "rdma-infiniband", 1, ([0, 1, 1, 1, 1], [0, 0, 0, 0, 0])),
 ]
 OF_ANY_NETWORK = ("port down", "port set down", "driver gone", "RDMA driver gone", "RDMA switched off")
 
 
 @pytest.mark.parametrize("family", OF_ANY_NETWORK)
-@pytest.mark.parametrize(("shape", "name", "count", "first", "second"), TWO_KINDS)
+@pytest.mark.parametrize(("shape", "name", "count", "codes"), TWO_KINDS)
 def test_k_of_n_first_or_second_ports(
-    shape: str, name: str | None, count: int, first: list[int], second: list[int], family: str
+    shape: str, name: str | None, count: int, codes: tuple[list[int], list[int]], family: str
 ) -> None:
     """A card is up if one of its ports is, whatever that one's kind: the dead one is a spare then, for every k."""
     profile = operators(name, count) if name is not None else None
-    for places, codes in (((0, 2, 4, 6), first), ((1, 3, 5, 7), second)):
+    for places, wanted in zip(((0, 2, 4, 6), (1, 3, 5, 7)), codes, strict=True):
         told = [judged(SHAPES[shape].with_fault(STATES[family], *places[:k]), profile) for k in range(5)]
-        assert [one.code for one in told] == codes
+        assert [one.code for one in told] == wanted
         assert [differ(*pair) for pair in pairwise(told)] == ["", "", "", ""]
         assert {SHAPES[shape].functions[place].address for place in places} <= told[-1].blamed
 

@@ -7,10 +7,11 @@ from enum import StrEnum
 
 from nodeprep.facts.expected import soundness
 from nodeprep.facts.machine import pcie
-from nodeprep.facts.machine.pci import Pci, PciDevice
+from nodeprep.facts.machine.pci import INFINIBAND_CLASS, Pci, PciDevice
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
+from nodeprep.link_layers import ETHERNET, INFINIBAND
 from nodeprep.pattern import Pattern
 from nodeprep.shown import field_of
 from nodeprep.values import Value, field, replace
@@ -19,7 +20,6 @@ from nodeprep.values import Value, field, replace
 HANDING_ON = ("vfio-pci", "pci-stub", "uio_pci_generic", "igb_uio", "pciback", "xen-pciback")
 ANOTHER_RDMA_NAMESPACE, ANOTHER_NETWORK_NAMESPACE = "another RDMA namespace", "another network namespace"
 NAMESPACES = (ANOTHER_RDMA_NAMESPACE, ANOTHER_NETWORK_NAMESPACE)
-INFINIBAND_CLASS = "0207"  # PCI_CLASS_NETWORK_INFINIBAND (include/linux/pci_ids.h)
 # Functions that carry RDMA whatever they show: of a whole vendor, or by device. From the tables of the drivers
 # mlx4_core and mlx5_core, efa, erdma, irdma (ice: E810, i40e: X722), hns3 (RoCE) and bnxt_en (P5 and P7) in Linux.
 CARRIES_RDMA = Pattern(r"15b3:|1d0f:efa|1ded:107f|8086:(159[1239ab]|37d[0-3])|19e5:a22[2-8]|14e4:(175[012]|1760)")
@@ -99,9 +99,9 @@ class Member(Value):
 class Kinds(Value):
     """Every member by role and kind. `away` are PCI functions that are given away, and to whom.
 
-    `speeds` are Gb/s by kind, None where nothing tells. `up` and `down` are the two camps of each kind.
-    `carrying` are the sound ports by card, those that the profile may mean. `stand_ins` are the fastest kinds that are up, where the rails are
-    a faster kind of which nothing is up.
+    `speeds` are Gb/s by kind, None where nothing tells. `up` and `down` are the two camps of each kind. `carrying` are
+    the sound ports by card, those that the profile may mean. `stand_ins` are the fastest kinds that are up, where the
+    rails are a faster kind of which nothing is up.
     """
 
     members: tuple[Member, ...] = ()
@@ -194,8 +194,13 @@ def derive(
 
 def names(members: Sequence[Member]) -> str:
     """Members as a message names them: some of them, and how many more."""
-    more = len(members) - NAMES_IN_MESSAGE
-    return ", ".join(one.name for one in members[:NAMES_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
+    return listed([one.name for one in members])
+
+
+def listed(names: Sequence[str]) -> str:
+    """Some of the names, and how many more."""
+    more = len(names) - NAMES_IN_MESSAGE
+    return ", ".join(names[:NAMES_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
 
 
 def is_up(member: Member) -> bool:
@@ -226,7 +231,7 @@ def _is_own(port: Port, view: NodeView) -> bool:
 
 def _is_without_netdev(port: Port, view: NodeView) -> bool:
     """Whether its netdev is in another network namespace: RoCE drivers take an ACTIVE state from a netdev."""
-    carries = field_of(port, "layer") == soundness.ETHERNET and soundness.is_live(port)
+    carries = field_of(port, "layer") == ETHERNET and soundness.is_live(port)
     links = view.links
     shown = links is not None and links.addresses is not None  # the kernel told all of them, and no copy of files
     return shown and carries and bool(port.bdf) and links is not None and links.under(port.netdev, port.bdf) is None
@@ -344,9 +349,9 @@ def _ports_of(nic: PciDevice, like: tuple[Kind, ...], *, carries: bool) -> list[
     mine = int(function, 16)
     numbers = {one.number for one in like if one.function == mine} or {one.number for one in like} or {1}
     # Its class says whether it is an InfiniBand controller now, unless its likes are of one network only.
-    own = soundness.INFINIBAND if nic.pci_class.startswith(INFINIBAND_CLASS) else soundness.ETHERNET
+    own = INFINIBAND if nic.pci_class.startswith(INFINIBAND_CLASS) else ETHERNET
     layer = own if not like or any(one.layer == own for one in like) else None
-    if own == soundness.ETHERNET and not carries and any(one.layer == soundness.INFINIBAND for one in like):
+    if own == ETHERNET and not carries and any(one.layer == INFINIBAND for one in like):
         layer = None  # a rail that is dead in the other mode shows as much
     return [
         Member(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from nodeprep import link_layers
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.expected import kinds, soundness
 from nodeprep.facts.expected.kinds import HANDING_ON
-from nodeprep.facts.machine.pci import DISPLAY, NVIDIA, Pci, PciDevice
+from nodeprep.facts.machine.pci import DISPLAY, INFINIBAND_CLASS, NVIDIA, Pci, PciDevice
 from nodeprep.facts.network.cni import Cni
 from nodeprep.facts.rdma.rdma import CLASS, Port, Rdma
 from nodeprep.model import CannotLook, Unreadable, raw
@@ -17,7 +18,6 @@ from nodeprep.values import Value
 ROCE, INFINIBAND, RDMA = "rdma-roce", "rdma-infiniband", "rdma"
 BASE, SHARED_ENI, EXCLUSIVE_ENI = "base", "tcp-shared-eni", "mpijob-exclusive-eni"
 ERDMA_CPU, ERDMA_GPU = "rdma-erdma-cpu", "rdma-erdma-gpu"
-INFINIBAND_CLASS = "0207"  # PCI_CLASS_NETWORK_INFINIBAND (include/linux/pci_ids.h)
 
 
 class SuitedProfile(Value):
@@ -45,13 +45,15 @@ def suited(pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
     controllers = [nic for nic in nics if nic.pci_class.startswith(INFINIBAND_CLASS)]
     silent = [nic for nic in controllers if not nic.rdma and nic.driver not in HANDING_ON]
     odd = _odd_models(ports, silent)
-    layers = Counter(_layer(port) for port in ports if _layer(port) != "InfiniBand" or _model(port) not in odd)
-    if layers["InfiniBand"]:
-        return _with_infiniband(_number(layers["InfiniBand"], "InfiniBand port"), layers, pci, rdma)
+    layers = Counter(
+        _layer(port) for port in ports if _layer(port) != link_layers.INFINIBAND or _model(port) not in odd
+    )
+    if layers[link_layers.INFINIBAND]:
+        return _with_infiniband(_number(layers[link_layers.INFINIBAND], "InfiniBand port"), layers, pci, rdma)
     if any(raw(nic)["id"] not in odd for nic in silent):
         return _with_infiniband(_number(len(controllers), "InfiniBand controller"), layers, pci, rdma)
-    if layers["Ethernet"]:
-        return SuitedProfile(ROCE, _number(layers["Ethernet"], "Ethernet RDMA port"))
+    if layers[link_layers.ETHERNET]:
+        return SuitedProfile(ROCE, _number(layers[link_layers.ETHERNET], "Ethernet RDMA port"))
     if layers["Unknown"]:  # EFA and others that are neither
         return SuitedProfile(None, f"{_number(layers['Unknown'], 'RDMA port')} of neither InfiniBand nor Ethernet")
     if controllers:
@@ -87,21 +89,21 @@ def _with_infiniband(told: str, layers: Counter[str | None], pci: Pci | None, rd
 
     Where nothing tells how fast one of them is, InfiniBand decides. `told` is how many speak it.
     """
-    lost = _without_rdma(pci)
-    if not layers[soundness.ETHERNET] and not lost:
+    if not layers[link_layers.ETHERNET] and not _without_rdma(pci):
         return SuitedProfile(INFINIBAND, told)
     found = kinds.derive(pci, rdma, None, None, wanted=True)
     elastic = {one.address for one in _elastic_interfaces(pci)}
     rails = [one for one in found.rails if one.place not in elastic]
     networks = {one.kind.layer for one in rails}
-    if soundness.ETHERNET not in networks or any(found.speeds[one.kind] is None for one in rails):
+    if link_layers.ETHERNET not in networks or any(found.speeds[one.kind] is None for one in rails):
         return SuitedProfile(INFINIBAND, told)
-    ethernet = _number(layers[soundness.ETHERNET], "Ethernet RDMA port")
-    if layers[soundness.ETHERNET]:
+    ethernet = _number(layers[link_layers.ETHERNET], "Ethernet RDMA port")
+    if layers[link_layers.ETHERNET]:
         both = f"{told} and {ethernet}, equally fast"
-        return SuitedProfile(RDMA, both) if soundness.INFINIBAND in networks else SuitedProfile(ROCE, ethernet)
+        return SuitedProfile(RDMA, both) if link_layers.INFINIBAND in networks else SuitedProfile(ROCE, ethernet)
+    fabric = [one for one in found.members if one.kind.layer == link_layers.INFINIBAND]
     # Fewer of them may be a front end that is used without RDMA.
-    if soundness.INFINIBAND in networks or len(rails) <= layers[soundness.INFINIBAND]:
+    if link_layers.INFINIBAND in networks or len(rails) <= len(fabric):
         return SuitedProfile(INFINIBAND, told)
     return SuitedProfile(ROCE, f"{_number(len(rails), 'faster NIC')} made for RDMA beside {told}, without RDMA devices")
 
@@ -116,8 +118,8 @@ def _without_rdma(pci: Pci | None) -> list[PciDevice]:
 
 def _odd_models(ports: tuple[Port, ...], silent: list[PciDevice]) -> set[str]:
     """Cards that are dead on InfiniBand while their likes are on Ethernet: in the wrong mode they choose no network."""
-    ethernet = [port for port in ports if _layer(port) == "Ethernet"]
-    fabric = [port for port in ports if _layer(port) == "InfiniBand"]
+    ethernet = [port for port in ports if _layer(port) == link_layers.ETHERNET]
+    fabric = [port for port in ports if _layer(port) == link_layers.INFINIBAND]
     alive, fine = ({_model(port) for port in found if soundness.is_live(port)} for found in (fabric, ethernet))
     most = Counter(map(_model, ethernet))
     most.subtract([*map(_model, fabric), *(str(raw(nic)["id"]) for nic in silent)])

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.expected.kinds import Member, Role
-from nodeprep.facts.expected.soundness import INFINIBAND, RUNNING
+from nodeprep.facts.expected.soundness import RUNNING
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Link, Links
+from nodeprep.link_layers import INFINIBAND
 from nodeprep.shown import field_of
 
 NOTHING_SAYS = "nothing here says what"
@@ -39,6 +40,12 @@ def told(expected: Expected, pci: Pci | None, links: Links | None) -> Iterator[s
     for (what, shows), members in alike.items():
         if len(members) > 1:
             yield _alike(members, what, shows)
+    yield from _idle(expected)
+    yield from _ipoib(expected, links)
+
+
+def _idle(expected: Expected) -> Iterator[str]:
+    """Ports that are down, as all of their kind are, and that nobody asks for."""
     idle: dict[str, list[Member]] = {}
     for one in expected.kinds.members:
         if one.role is not Role.RAIL and _is_nobodys(one, expected):
@@ -49,7 +56,6 @@ def told(expected: Expected, pci: Pci | None, links: Links | None) -> Iterator[s
         up = [one for one in beside if one.kind.model in models]
         more = f"; up: {_names(up)}" if up else ""
         yield f"{len(down)} {what.format(s='' if len(down) == 1 else 's')}: {_names(down)}{more}"
-    yield from _ipoib(expected, links)
 
 
 def _what(one: Member, expected: Expected) -> str:
