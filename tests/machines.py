@@ -105,7 +105,7 @@ class Function:
         )
 
     def link(self) -> Link:
-        up = self.netdev_up and (self.live or self.shows == INFINIBAND)
+        up = self.netdev_up and self.live
         return link(
             name=f"eth{self.index}",
             index=self.index + 2,

@@ -66,12 +66,12 @@ def chosen(look: Look) -> Profile:
 class Judgement:
     """What a node's report comes to. `blamed` are devices that findings are about or that the header counts as down.
 
-    `unlike` are those of them that only differ from their likes. `mentioned` are also the likes that a message names.
+    `unlike` are check and device where a device only differs from its likes. `mentioned` are also the likes that a message names.
     """
 
     code: int
     blamed: frozenset[str]
-    unlike: frozenset[str]
+    unlike: frozenset[tuple[str, str]]
     mentioned: frozenset[str]
     findings: tuple[Finding, ...]
 
@@ -90,12 +90,13 @@ def judged(machine: Machine, profile: Profile | None) -> Judgement:
     bad = [one for one in findings if one.status not in (Status.OK, Status.ABSENT)]
     counts = [note.partition("; up: ")[0] for note in notes if " down: " in note]
     blamed = [*(one.subject.place for one in bad if one.check not in AGAINST_LIKES), *counts]
-    unlike = [one.subject.place for one in bad if one.check in AGAINST_LIKES]
+    unlike = [(one.check, one.subject.place) for one in bad if one.check in AGAINST_LIKES]
     mentioned = [*(one.verdict.message for one in bad if one.check in AGAINST_LIKES), *notes]
-    named = (devices_in(texts, machine) for texts in (blamed, unlike, mentioned))
-    convicted, differing, beside = named
-    every = convicted | differing
-    return Judgement(code, every, every - convicted, every | beside, findings)
+    convicted, beside = devices_in(blamed, machine), devices_in(mentioned, machine)
+    pairs = frozenset((check, address) for check, place in unlike for address in devices_in([place], machine))
+    every = convicted | {address for _, address in pairs}
+    pairs = frozenset(pair for pair in pairs if pair[1] not in convicted)
+    return Judgement(code, every, pairs, every | beside, findings)
 
 
 def devices_in(texts: list[str], machine: Machine) -> frozenset[str]:
@@ -133,13 +134,14 @@ def shows_best(machine: Machine, healthy: Machine, position: int) -> bool:
 
 
 def falls_behind(machine: Machine, healthy: Machine) -> bool:
-    """Whether a kind is left with slow ports only, and another kind is faster: the front end looks so."""
+    """Whether a kind is left with slow ports only, and another kind is faster or on the same card: they look meant so."""
     for position in range(len(machine.functions)):
         likes = kin(healthy, position)
         live = [machine.functions[other].rate for other in likes if is_live(machine.functions[other])]
         best = max(healthy.functions[other].rate for other in likes)
         others = (like for other, like in enumerate(machine.functions) if other not in likes and is_live(like))
-        if live and max(live) < best and any(like.rate > max(live) for like in others):
+        cards = {healthy.functions[other].address[:-2] for other in likes}
+        if live and max(live) < best and any(like.rate > max(live) or like.address[:-2] in cards for like in others):
             return True
     return False
 
@@ -169,21 +171,27 @@ def whole_card(machine: Machine, position: int, fault: Fault) -> tuple[int, ...]
     return tuple(other for other, one in enumerate(machine.functions) if one.address[:-2] == card)
 
 
-def without_good(machine: Machine, healthy: Machine) -> frozenset[str]:
-    """Functions whose kind shows nowhere any more what it can do. Of the front end no header names them."""
-    kinds = ((one.address, kin(healthy, position)) for position, one in enumerate(machine.functions))
-    return frozenset(
-        address for address, likes in kinds if not any(shows_best(machine, healthy, other) for other in likes)
-    )
+def without_good(machine: Machine, healthy: Machine) -> frozenset[tuple[str, str]]:
+    """Check and function where nothing shows any more what is better: of the front end no header names them."""
+    found = set[tuple[str, str]]()
+    for position, one in enumerate(machine.functions):
+        versions = {like.firmware for like in machine.functions if like.carries and like.chip == one.chip}
+        if len(versions) < 2:
+            found.add(("rdma.firmware", one.address))
+        if not any(shows_best(machine, healthy, other) for other in kin(healthy, position)):
+            found |= {(check, one.address) for check in AGAINST_LIKES}
+    return frozenset(found)
 
 
-def differ(before: Judgement, after: Judgement, without_good: frozenset[str] = frozenset()) -> str:
+def differ(before: Judgement, after: Judgement, without_good: frozenset[tuple[str, str]] = frozenset()) -> str:
     """What got better, "" if nothing did."""
     if ORDER[after.code] < ORDER[before.code]:
         return f"exit code {before.code} became {after.code}"
     # Nothing says which of two modes or versions is right, nor which value where the good ports of a kind are lost too.
     # Then the finding on the other camp, or the header, names what only differs.
-    lost = (before.blamed - before.unlike - after.blamed) | (before.unlike - after.mentioned - without_good)
+    only = {address for _, address in before.unlike}
+    lost = before.blamed - only - after.blamed
+    lost |= {address for _, address in before.unlike - without_good} - after.mentioned
     return f"no longer named: {sorted(lost)}" if lost else ""
 
 
@@ -295,7 +303,7 @@ def test_k_of_n_of_a_kind(family: str) -> None:
         before = judged(healthy, None)
         for k in range(1, most + 1):
             bad = rails[-k:]
-            if is_like_a_lag(healthy.with_fault(fault, *bad)):
+            if is_built_so(healthy.with_fault(fault, *bad)):
                 continue
             after = judged(healthy.with_fault(fault, *bad), None)
             assert differ(before, after) == "", (shape, k)

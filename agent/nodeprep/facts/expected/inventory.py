@@ -54,7 +54,8 @@ class Shortage(Value):
 class Expected(Value):
     """Who wants what. Ports and devices are found by place and number, names are for messages only.
 
-    `rails` says by port who wants a rail, also one that a bond stands for. `kinds` are the node's ports by what they
+    `counted` says by port who wants it up by number, and `counting` are all that this number counts. `rails` says by
+    port who wants a rail, also one that a bond stands for. `kinds` are the node's ports by what they
     are; where the profile names its ports, they decide nothing, and `by_kind` is False. `moved` are the places of
     devices that the profile knows by another address: of another node of the same kind.
     """
@@ -66,6 +67,7 @@ class Expected(Value):
     counted_rate: float | None
     counted_layer: str | None
     counted_firm: bool
+    counting: frozenset[str]
     rails: Mapping[str, str]
     best_rates: Mapping[str, Expectancy[float]]
     missing_devices: tuple[MissingDevice, ...]
@@ -134,7 +136,7 @@ class Expected(Value):
 
     def is_firm(self, port: Port) -> bool:
         """Whether an operator's profile wants it, and not only its like ports or what the hardware suggests."""
-        counts = port.subject.key in self.counted or self.is_stand_in(self.kinds.of(port))
+        counts = port.subject.key in self.counting or self.is_stand_in(self.kinds.of(port))
         return port.subject.key in self.firm or (self.counted_firm and counts)
 
     def unwanted(self, port: Port) -> Member | None:
@@ -232,7 +234,7 @@ def derive(
         wanted=count is not None,
     )
     by_kind = not profile.expect.ports
-    counted, shortage = _count(profile, found) if count else ({}, None)
+    counted, counting, shortage = _count(profile, found) if count else ({}, frozenset[str](), None)
     wants = profile.expect.ports.values()
     return Expected(
         profile=profile.name,
@@ -242,6 +244,7 @@ def derive(
         counted_rate=count.rate if count else None,
         counted_layer=count.layer if count else None,
         counted_firm=not (count and count.suggested),
+        counting=counting,
         rails=_rails(profile, found) if by_kind else {},
         best_rates=bests(found, _rate) if by_kind else {},
         missing_devices=tuple(MissingDevice(_device(key, want), want.id, by) for key, want in places.missing_devices),
@@ -340,8 +343,8 @@ def _best(likes: tuple[Member, ...], value: Callable[[Member], N | None]) -> Exp
     return Expectancy(best, f"the best of {len(likes)} of its kind, {having[0]}{more}", False)
 
 
-def _count(profile: Profile, found: Kinds) -> tuple[dict[str, str], Shortage | None]:
-    """Which ports an `at-least` rests on, and how many are missing.
+def _count(profile: Profile, found: Kinds) -> tuple[dict[str, str], frozenset[str], Shortage | None]:
+    """Which ports an `at-least` wants up, which ones count, and how many are missing.
 
     Whole kinds count, the fastest first and dead members included, until there are enough. Where too few of these are
     up, the next kinds count for them, and are blamed only where there are too few still, as spares are. What a pod has
@@ -362,10 +365,11 @@ def _count(profile: Profile, found: Kinds) -> tuple[dict[str, str], Shortage | N
     what = " ".join(filter(None, (want.layer, f"{want.rate:g} Gb/s" if want.rate else "", "ports")))
     have = len(taken) + len(lent)
     short = Shortage(have, want.count, what, by) if have < want.count else None
-    blamed = [one for one in taken if one.role is not Role.SPARE or not enough]
+    blamed = [one for one in taken if not enough or not (one.role is Role.SPARE or found.is_carried(one))]
     blamed += [] if enough else beside
     rails = _rails(profile, found) if want.count <= 1 else {}
-    return {one.key: rails.get(one.key, by) for one in blamed}, short
+    counting = frozenset(one.key for one in (*taken, *beside))
+    return {one.key: rails.get(one.key, by) for one in blamed}, counting, short
 
 
 def _up(members: list[Member]) -> int:

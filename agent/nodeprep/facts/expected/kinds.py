@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from nodeprep.facts.expected import soundness
@@ -100,8 +100,8 @@ class Kinds(Value):
     """Every member by role and kind. `away` are PCI functions that are given away, and to whom.
 
     `speeds` are Gb/s by kind, None where nothing tells. `up` and `down` are the two camps of each kind. `carrying` are
-    the sound ports by card, those that the profile may mean. `stand_ins` are the fastest kinds that are up, where the
-    rails are a faster kind of which nothing is up.
+    the sound ports by card, those that the profile may mean. `stand_ins` are the fastest kinds with a sound
+    port, where the rails are a faster kind without one.
     """
 
     members: tuple[Member, ...] = ()
@@ -121,6 +121,10 @@ class Kinds(Value):
     def at(self, place: str) -> tuple[Member, ...]:
         """The members of one PCI function."""
         return self.by_place.get(place, ())
+
+    def is_carried(self, member: Member) -> bool:
+        """Whether another port of its card stands in for it."""
+        return _stands_aside(member, self.carrying)
 
     def likes(self, member: Member) -> tuple[Member, ...]:
         """All members of its kind, itself included."""
@@ -174,7 +178,7 @@ def derive(
     by_kind = _grouped(members)
     speeds = _speeds(by_kind, layer)
     carrying = _carrying(members, layer if firm else None)
-    members, stand_ins = _with_roles(members, by_kind, speeds, layer, frozenset(carrying))
+    members, stand_ins = _with_roles(members, by_kind, speeds, layer, carrying)
     by_place: dict[str, list[Member]] = {}
     for one in members:
         by_place.setdefault(one.place, []).append(one)
@@ -350,9 +354,9 @@ def _ports_of(nic: PciDevice, like: tuple[Kind, ...], *, carries: bool) -> list[
     numbers = {one.number for one in like if one.function == mine} or {one.number for one in like} or {1}
     # Its class says whether it is an InfiniBand controller now, unless its likes are of one network only.
     own = INFINIBAND if nic.pci_class.startswith(INFINIBAND_CLASS) else ETHERNET
-    layer = own if not like or any(one.layer == own for one in like) else None
-    if own == ETHERNET and not carries and any(one.layer == INFINIBAND for one in like):
-        layer = None  # a rail that is dead in the other mode shows as much
+    speaks = {one.layer for one in like}
+    # Of likes of both networks, one that carries nothing may be a rail that is dead in the other mode.
+    layer = own if not like or (own in speaks and (carries or speaks == {own})) else None
     return [
         Member(
             place=nic.address,
@@ -470,45 +474,50 @@ def _with_roles(
     by_kind: Mapping[Kind, tuple[Member, ...]],
     speeds: Mapping[Kind, float | None],
     layer: str | None,
-    carried: frozenset[str],
+    carrying: Mapping[str, tuple[Member, ...]],
 ) -> tuple[list[Member], frozenset[Kind]]:
     """The members with their roles, and the kinds that stand in for rails of which none is up.
 
-    `carried` are cards that are up, because one of their ports is, whatever that one's kind: the others are spares
-    then, for every number of them.
+    A card is up if one of its ports is, whatever that one's kind: the others are spares then, for every number of them.
+    Where all of a kind are spares that is faster than what is up, what carries their cards is rails too.
     """
-    competing = [
-        kind
-        for kind, likes in by_kind.items()
-        if fits(kind, layer) and not all(_stands_aside(one, carried) for one in likes)
-    ]
+    meant = {kind: likes for kind, likes in by_kind.items() if fits(kind, layer)}
+    competing = [kind for kind, likes in meant.items() if not all(_stands_aside(one, carrying) for one in likes)]
     alive = {kind for kind in competing if any(one.live for one in by_kind[kind])}
     rails = _fastest(competing, speeds)
-    stand_ins = frozenset() if rails & alive else frozenset(_fastest(alive, speeds))
     cards = {one.card for one in members if one.kind in rails & alive}  # for such a card, that port takes the blame
-    top = max((speeds[kind] or 0.0 for kind in rails), default=0.0)
+    good = {one.kind for ports in carrying.values() for one in ports}
+    stand_ins = frozenset() if rails & good else frozenset(_fastest(good, speeds))
+    top = _top(rails, speeds)
+    aside = [
+        one for kind in meant.keys() - competing if (speeds[kind] or 0.0) > _top(alive, speeds) for one in meant[kind]
+    ]
+    rails |= {other.kind for card in {one.card for one in aside} for other in carrying.get(card, ())} & meant.keys()
 
     def role(one: Member) -> Role:
         rate = speeds[one.kind]
         if one.kind not in rails:
-            aside = _stands_aside(one, carried) and (not one.live or rate is None or rate >= top)
-            return Role.SPARE if aside else Role.FRONT_END
+            spare = _stands_aside(one, carrying) and (not one.live or rate is None or rate >= top)
+            return Role.SPARE if spare else Role.FRONT_END
         if one.sound:
             return Role.RAIL
-        if one.card in carried:
+        if one.card in carrying:
             return Role.SPARE
         return Role.RAIL if one.live or one.kind in alive or one.card not in cards else Role.SPARE
 
     return [replace(one, role=role(one)) for one in members], stand_ins
 
 
-def _fastest(competing: Iterable[Kind], speeds: Mapping[Kind, float | None]) -> set[Kind]:
+def _fastest(competing: Collection[Kind], speeds: Mapping[Kind, float | None]) -> set[Kind]:
     """Of kinds the fastest, and those of which nothing tells how fast they are."""
-    known = list(competing)
-    top = max((rate for kind in known if (rate := speeds[kind]) is not None), default=0.0)
-    return {kind for kind in known if (rate := speeds[kind]) is None or rate >= top}
+    top = _top(competing, speeds)
+    return {kind for kind in competing if (rate := speeds[kind]) is None or rate >= top}
 
 
-def _stands_aside(one: Member, carried: frozenset[str]) -> bool:
+def _top(competing: Collection[Kind], speeds: Mapping[Kind, float | None]) -> float:
+    return max((rate for kind in competing if (rate := speeds[kind]) is not None), default=0.0)
+
+
+def _stands_aside(one: Member, carrying: Mapping[str, tuple[Member, ...]]) -> bool:
     """Whether it lacks something that another port of its card has. A bond stands for its leg."""
-    return not one.sound and not one.leg and one.card in carried
+    return not one.sound and not one.leg and one.card in carrying

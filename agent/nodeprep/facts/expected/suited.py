@@ -44,13 +44,13 @@ def suited(pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
         return _elastic(interfaces, pci)
     controllers = [nic for nic in nics if nic.pci_class.startswith(INFINIBAND_CLASS)]
     silent = [nic for nic in controllers if not nic.rdma and nic.driver not in HANDING_ON]
-    odd = _odd_models(ports, silent)
+    odd = _odd_places(ports, silent)
     layers = Counter(
-        _layer(port) for port in ports if _layer(port) != link_layers.INFINIBAND or _model(port) not in odd
+        _layer(port) for port in ports if _layer(port) != link_layers.INFINIBAND or _place(port) not in odd
     )
     if layers[link_layers.INFINIBAND]:
         return _with_infiniband(_number(layers[link_layers.INFINIBAND], "InfiniBand port"), layers, pci, rdma)
-    if any(raw(nic)["id"] not in odd for nic in silent):
+    if any(_first_place(nic) not in odd for nic in silent):
         return _with_infiniband(_number(len(controllers), "InfiniBand controller"), layers, pci, rdma)
     if layers[link_layers.ETHERNET]:
         return SuitedProfile(ROCE, _number(layers[link_layers.ETHERNET], "Ethernet RDMA port"))
@@ -116,18 +116,28 @@ def _without_rdma(pci: Pci | None) -> list[PciDevice]:
     return [one for one in ethernet if not one.rdma and kinds.carries_rdma(one)]
 
 
-def _odd_models(ports: tuple[Port, ...], silent: list[PciDevice]) -> set[str]:
-    """Cards that are dead on InfiniBand while their likes are on Ethernet: in the wrong mode they choose no network."""
+Place = tuple[str, str, int]  # what a card is, the function on it, the port of that
+
+
+def _odd_places(ports: tuple[Port, ...], silent: list[PciDevice]) -> set[Place]:
+    """Places that are dead on InfiniBand on some cards and on Ethernet on their likes.
+
+    In the wrong mode they choose no network. Another place of such a card may well be for the other network.
+    """
     ethernet = [port for port in ports if _layer(port) == link_layers.ETHERNET]
     fabric = [port for port in ports if _layer(port) == link_layers.INFINIBAND]
-    alive, fine = ({_model(port) for port in found if soundness.is_live(port)} for found in (fabric, ethernet))
-    most = Counter(map(_model, ethernet))
-    most.subtract([*map(_model, fabric), *(str(raw(nic)["id"]) for nic in silent)])
-    return {model for model in most if model and model not in alive and (model in fine or most[model] > 0)}
+    alive, fine = ({_place(port) for port in found if soundness.is_live(port)} for found in (fabric, ethernet))
+    most = Counter(map(_place, ethernet))
+    most.subtract([*map(_place, fabric), *map(_first_place, silent)])
+    return {place for place in most if place[0] and place not in alive and (place in fine or most[place] > 0)}
 
 
-def _model(port: Port) -> str:
-    return port.hardware.partition(" ")[0]
+def _place(port: Port) -> Place:
+    return (port.hardware.partition(" ")[0], port.bdf.rpartition(".")[2], port.number)
+
+
+def _first_place(nic: PciDevice) -> Place:
+    return (str(raw(nic)["id"]), nic.address.rpartition(".")[2], 1)
 
 
 def _elastic_interfaces(pci: Pci | None) -> list[PciDevice]:
