@@ -486,7 +486,7 @@ def _with_roles(
     alive = {kind for kind in competing if any(one.live for one in by_kind[kind])}
     rails = _fastest(competing, speeds)
     cards = {one.card for one in members if one.kind in rails & alive}  # for such a card, that port takes the blame
-    good = {one.kind for ports in carrying.values() for one in ports}
+    good = {one.kind for ports in carrying.values() for one in ports} or {one.kind for one in members if one.live}
     stand_ins = frozenset() if rails & good else frozenset(_fastest(good, speeds))
     top = _top(rails, speeds)
     aside = [
