@@ -66,7 +66,8 @@ def chosen(look: Look) -> Profile:
 class Judgement:
     """What a node's report comes to. `blamed` are devices that findings are about or that the header counts as down.
 
-    `unlike` are check and device where a device only differs from its likes. `mentioned` are also the likes that a message names.
+    `unlike` are check and device where a device only differs from its likes. `mentioned` are also the likes that a
+    message names.
     """
 
     code: int
@@ -134,7 +135,7 @@ def shows_best(machine: Machine, healthy: Machine, position: int) -> bool:
 
 
 def falls_behind(machine: Machine, healthy: Machine) -> bool:
-    """Whether a kind is left with slow ports only, and another kind is faster or on the same card: they look meant so."""
+    """Whether a kind is left with slow ports only, and another kind is faster or on its cards: they look meant so."""
     for position in range(len(machine.functions)):
         likes = kin(healthy, position)
         live = [machine.functions[other].rate for other in likes if is_live(machine.functions[other])]

@@ -168,9 +168,10 @@ class Expected(Value):
 
     def is_content(self, place: str, carries: float) -> bool:
         """Whether another port of this function's card needs no more than `carries` Gb/s, and stands in for its own."""
-        cards = {one.card for one in self._hardware_at(place)}
-        others = (one for card in cards for one in self.kinds.carrying.get(card, ()) if one.place != place)
-        return self.by_kind and any(one.rate is not None and one.rate <= carries for one in others)
+        others = [one for here in self._hardware_at(place) for one in self.kinds.carriers.beside(here)]
+        return self.by_kind and any(
+            one.place != place and one.rate is not None and one.rate <= carries for one in others
+        )
 
     def bests(self, value: Callable[[Member], N | None]) -> dict[str, Expectancy[N]]:
         """The largest value of its kind for each port, and who shows it; none where a profile names the ports."""
@@ -365,7 +366,7 @@ def _count(profile: Profile, found: Kinds) -> tuple[dict[str, str], frozenset[st
     what = " ".join(filter(None, (want.layer, f"{want.rate:g} Gb/s" if want.rate else "", "ports")))
     have = len(taken) + len(lent)
     short = Shortage(have, want.count, what, by) if have < want.count else None
-    blamed = [one for one in taken if not enough or not (one.role is Role.SPARE or found.is_carried(one))]
+    blamed = [one for one in taken if not enough or not (one.role is Role.SPARE or found.carriers.stand_in_for(one))]
     blamed += [] if enough else beside
     rails = _rails(profile, found) if want.count <= 1 else {}
     counting = frozenset(one.key for one in (*taken, *beside))

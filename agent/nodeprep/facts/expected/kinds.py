@@ -96,12 +96,50 @@ class Member(Value):
         return rate if isinstance(rate, float | int) else None
 
 
+class Carriers(Value):
+    """The sound ports by card, which stand in for the others of their card.
+
+    `asked` is the network that an operator's profile asks for, or None. A port of it has no stand-in of another.
+    """
+
+    by_card: Mapping[str, tuple[Member, ...]] = field(default_factory=dict)
+    asked: str | None = None
+
+    @classmethod
+    def of(cls, members: Iterable[Member], asked: str | None) -> Carriers:
+        found: dict[str, list[Member]] = {}
+        for one in members:
+            if one.sound:
+                found.setdefault(one.card, []).append(one)
+        return cls({card: tuple(ports) for card, ports in found.items()}, asked)
+
+    def beside(self, member: Member) -> tuple[Member, ...]:
+        """The sound ports that may stand in for it."""
+        found = self.by_card.get(member.card, ())
+        return tuple(
+            one
+            for one in found
+            if one.key != member.key and (fits(one.kind, self.asked) or not fits(member.kind, self.asked))
+        )
+
+    def stand_in_for(self, member: Member) -> bool:
+        """Whether it lacks something that another port of its card has. A bond stands for its leg."""
+        return not member.sound and not member.leg and bool(self.beside(member))
+
+    @property
+    def kinds(self) -> set[Kind]:
+        """What is sound, and may be meant."""
+        return {one.kind for ports in self.by_card.values() for one in ports if fits(one.kind, self.asked)}
+
+
+NO_CARRIERS = Carriers()
+
+
 class Kinds(Value):
     """Every member by role and kind. `away` are PCI functions that are given away, and to whom.
 
-    `speeds` are Gb/s by kind, None where nothing tells. `up` and `down` are the two camps of each kind. `carrying` are
-    the sound ports by card, those that the profile may mean. `stand_ins` are the fastest kinds with a sound
-    port, where the rails are a faster kind without one.
+    `speeds` are Gb/s by kind, None where nothing tells. `up` and `down` are the two camps of each kind. `stand_ins` are
+    the fastest kinds with a sound port, where the rails are a faster kind without one.
     """
 
     members: tuple[Member, ...] = ()
@@ -110,7 +148,7 @@ class Kinds(Value):
     by_kind: Mapping[Kind, tuple[Member, ...]] = field(default_factory=dict)
     up: Mapping[Kind, tuple[Member, ...]] = field(default_factory=dict)
     down: Mapping[Kind, tuple[Member, ...]] = field(default_factory=dict)
-    carrying: Mapping[str, tuple[Member, ...]] = field(default_factory=dict)
+    carriers: Carriers = NO_CARRIERS
     speeds: Mapping[Kind, float | None] = field(default_factory=dict)
     stand_ins: frozenset[Kind] = frozenset()
     away: Mapping[str, str] = field(default_factory=dict)
@@ -121,10 +159,6 @@ class Kinds(Value):
     def at(self, place: str) -> tuple[Member, ...]:
         """The members of one PCI function."""
         return self.by_place.get(place, ())
-
-    def is_carried(self, member: Member) -> bool:
-        """Whether another port of its card stands in for it."""
-        return _stands_aside(member, self.carrying)
 
     def likes(self, member: Member) -> tuple[Member, ...]:
         """All members of its kind, itself included."""
@@ -177,8 +211,8 @@ def derive(
     members = _joined([*shown, *_silent(shown, view, away, wanted=wanted or bool(shown))])
     by_kind = _grouped(members)
     speeds = _speeds(by_kind, layer)
-    carrying = _carrying(members, layer if firm else None)
-    members, stand_ins = _with_roles(members, by_kind, speeds, layer, carrying)
+    carriers = Carriers.of(members, layer if firm else None)
+    members, stand_ins = _with_roles(members, by_kind, speeds, layer, carriers)
     by_place: dict[str, list[Member]] = {}
     for one in members:
         by_place.setdefault(one.place, []).append(one)
@@ -189,7 +223,7 @@ def derive(
         by_kind=_grouped(members),
         up=_grouped(one for one in members if one.live),
         down=_grouped(one for one in members if not is_up(one)),
-        carrying=carrying,
+        carriers=carriers,
         speeds=speeds,
         stand_ins=stand_ins,
         away=away,
@@ -461,20 +495,12 @@ def _best(likes: Iterable[Member]) -> float | None:
     return max((rate for one in likes if (rate := one.rate) is not None), default=None)
 
 
-def _carrying(members: Iterable[Member], layer: str | None) -> dict[str, tuple[Member, ...]]:
-    found: dict[str, list[Member]] = {}
-    for one in members:
-        if one.sound and fits(one.kind, layer):
-            found.setdefault(one.card, []).append(one)
-    return {card: tuple(ports) for card, ports in found.items()}
-
-
 def _with_roles(
     members: list[Member],
     by_kind: Mapping[Kind, tuple[Member, ...]],
     speeds: Mapping[Kind, float | None],
     layer: str | None,
-    carrying: Mapping[str, tuple[Member, ...]],
+    carriers: Carriers,
 ) -> tuple[list[Member], frozenset[Kind]]:
     """The members with their roles, and the kinds that stand in for rails of which none is up.
 
@@ -482,26 +508,26 @@ def _with_roles(
     Where all of a kind are spares that is faster than what is up, what carries their cards is rails too.
     """
     meant = {kind: likes for kind, likes in by_kind.items() if fits(kind, layer)}
-    competing = [kind for kind, likes in meant.items() if not all(_stands_aside(one, carrying) for one in likes)]
+    competing = [kind for kind, likes in meant.items() if not all(map(carriers.stand_in_for, likes))]
     alive = {kind for kind in competing if any(one.live for one in by_kind[kind])}
     rails = _fastest(competing, speeds)
     cards = {one.card for one in members if one.kind in rails & alive}  # for such a card, that port takes the blame
-    good = {one.kind for ports in carrying.values() for one in ports} or {one.kind for one in members if one.live}
+    good = carriers.kinds or {one.kind for one in members if one.live}
     stand_ins = frozenset() if rails & good else frozenset(_fastest(good, speeds))
     top = _top(rails, speeds)
     aside = [
         one for kind in meant.keys() - competing if (speeds[kind] or 0.0) > _top(alive, speeds) for one in meant[kind]
     ]
-    rails |= {other.kind for card in {one.card for one in aside} for other in carrying.get(card, ())} & meant.keys()
+    rails |= {other.kind for one in aside for other in carriers.beside(one)} & meant.keys()
 
     def role(one: Member) -> Role:
         rate = speeds[one.kind]
         if one.kind not in rails:
-            spare = _stands_aside(one, carrying) and (not one.live or rate is None or rate >= top)
+            spare = carriers.stand_in_for(one) and (not one.live or rate is None or rate >= top)
             return Role.SPARE if spare else Role.FRONT_END
         if one.sound:
             return Role.RAIL
-        if one.card in carrying:
+        if carriers.beside(one):
             return Role.SPARE
         return Role.RAIL if one.live or one.kind in alive or one.card not in cards else Role.SPARE
 
@@ -516,8 +542,3 @@ def _fastest(competing: Collection[Kind], speeds: Mapping[Kind, float | None]) -
 
 def _top(competing: Collection[Kind], speeds: Mapping[Kind, float | None]) -> float:
     return max((rate for kind in competing if (rate := speeds[kind]) is not None), default=0.0)
-
-
-def _stands_aside(one: Member, carrying: Mapping[str, tuple[Member, ...]]) -> bool:
-    """Whether it lacks something that another port of its card has. A bond stands for its leg."""
-    return not one.sound and not one.leg and one.card in carrying

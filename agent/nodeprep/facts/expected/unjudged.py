@@ -61,7 +61,7 @@ def _idle(expected: Expected) -> Iterator[str]:
 def _what(one: Member, expected: Expected) -> str:
     if one.role is Role.FRONT_END:
         return FRONT_END
-    return SPARE if one.card in expected.kinds.carrying else OTHER
+    return SPARE if expected.kinds.carriers.beside(one) else OTHER
 
 
 def _alike(members: list[Member], what: str, shows: str) -> str:
