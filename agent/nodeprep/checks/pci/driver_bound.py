@@ -9,7 +9,7 @@ from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE, Erdma
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.expected.kinds import HANDING_ON
 from nodeprep.facts.machine.modules import Modules
-from nodeprep.facts.machine.pci import INFINIBAND, UNNAMED, Pci, PciDevice
+from nodeprep.facts.machine.pci import INFINIBAND_CLASS, UNNAMED, Pci, PciDevice
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict, grouped, raw
 from nodeprep.values import Value
 
@@ -106,7 +106,7 @@ def wish_of(nic: PciDevice, like: LikesOf, expected: Expected) -> DriverWish | N
     likes, wanted_by = like(nic), expected.of_function(nic.address)
     if wanted_by is not None:
         return DriverWish(wanted_by, likes.usual)
-    if nic.pci_class.startswith(INFINIBAND):
+    if nic.pci_class.startswith(INFINIBAND_CLASS) and expected.is_needed(nic.address):
         return DriverWish("its class, an InfiniBand controller", likes.usual)
     if raw(nic)["id"] == VENDOR_DEVICE:
         return DriverWish("its kind, an Elastic RDMA interface", ERDMA)

@@ -13,10 +13,9 @@ from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma import payload
 from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.link_layers import ETHERNET
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 from nodeprep.values import Value
-
-ETHERNET = "Ethernet"
 
 
 class Want(Value):

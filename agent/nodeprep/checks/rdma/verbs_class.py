@@ -9,6 +9,7 @@ from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.rdma.devnodes import ClassEntry, DevNodes
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
+from nodeprep.link_layers import ETHERNET, INFINIBAND
 from nodeprep.model import (
     NODE,
     CannotLook,
@@ -26,7 +27,6 @@ from nodeprep.model import (
 )
 from nodeprep.values import Value
 
-INFINIBAND = "InfiniBand"
 RNIC = "4"  # enum rdma_node_type: iWARP has no management datagrams, so no umad entries
 
 
@@ -125,7 +125,7 @@ def umads(seen: Seen) -> Iterator[Verdict]:
 def needs_umad(port: Port, seen: Seen) -> bool:
     device = seen[Rdma].device(port.device)
     is_rnic = device is not None and (device.node_type or "").startswith(RNIC)
-    return port.layer == INFINIBAND or (seen[Want].umad and port.layer == "Ethernet" and not is_rnic)
+    return port.layer == INFINIBAND or (seen[Want].umad and port.layer == ETHERNET and not is_rnic)
 
 
 def who_asks(port: Port, seen: Seen) -> str:

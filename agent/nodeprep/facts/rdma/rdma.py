@@ -10,6 +10,7 @@ from nodeprep.facts.machine import function_netdevs, pci
 from nodeprep.facts.machine.pci import ADDRESS, DEVICES
 from nodeprep.facts.rdma import gid
 from nodeprep.facts.rdma.gid import ROCE_V2, Gid
+from nodeprep.link_layers import ETHERNET, INFINIBAND, LAYERS
 from nodeprep.model import (
     Fact,
     Shown,
@@ -60,9 +61,6 @@ NODE_TYPES = {
     "7": "unspecified",
 }
 UNNAMED = ("UNKNOWN", "<unknown>")  # the kernel's words for a number that has no name
-INFINIBAND = "InfiniBand"
-ETHERNET = "Ethernet"
-LAYERS = (INFINIBAND, ETHERNET, "Unknown")
 RATE = Pattern(r"([1-9]\d{0,4}(?:\.5)?) Gb/sec \(([1-9]\d?)X(?: ([A-Z]{3}\d{0,2}))?\)")
 # Gb/s of one lane (sysfs.c rate_show); FDR10 is 10 there.
 LANE = {"SDR": 2.5, "DDR": 5, "QDR": 10, "FDR10": 10, "FDR": 14, "EDR": 25, "HDR": 50, "NDR": 100, "XDR": 200}
