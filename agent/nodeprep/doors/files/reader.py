@@ -8,6 +8,7 @@ import stat
 import sys
 from typing import Any
 
+from nodeprep.door_values import EMPTY_GID
 from nodeprep.doors.files import file_root
 from nodeprep.doors.files.file_root import ATTRIBUTES, Root
 from nodeprep.model import Unreadable, Why
@@ -28,9 +29,6 @@ CONSTANTS = frozenset((*OF_PCI_DEVICE, *OF_RDMA_DEVICE))
 # Directories whose names the kernel makes when it registers an RDMA device, and takes away with it
 # (ib_setup_port_attrs, setup_port and alloc_hw_stats_port in drivers/infiniband/core/sysfs.c).
 CONSTANT_DIRECTORIES = frozenset(("ports", "counters", "hw_counters", "gids"))
-# An empty entry of a GID table stays empty until a netdev or an address changes, of which we hear too
-# (the notifiers of drivers/infiniband/core/roce_gid_mgmt.c). Most entries that are read are empty.
-EMPTY_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 NUMBER = Pattern(r"-?[0-9]{1,20}")
 NUMBERS = range(-(1 << 63), 1 << 64)  # what fits the kernel's 64 bits
 FILE, DIRECTORY = "a file", "a directory"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from nodeprep.doors.files.reader import EMPTY_GID, Files
+from typing import TYPE_CHECKING
+
+from nodeprep.door_values import EMPTY_GID
 from nodeprep.model import Shown, Unreadable, Why, guarded, raw, shown
 from nodeprep.pattern import Pattern
+
+if TYPE_CHECKING:
+    from nodeprep.doors.files.reader import Files
 
 ROCE_V2 = "RoCE v2"  # gid_attrs/types (drivers/infiniband/core/cache.c)
 FULL_GID = Pattern(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}")
