@@ -136,8 +136,9 @@ class Expected(Value):
 
     def is_firm(self, port: Port) -> bool:
         """Whether an operator's profile wants it, and not only its like ports or what the hardware suggests."""
-        counts = port.subject.key in self.counting or self.is_stand_in(self.kinds.of(port))
-        return port.subject.key in self.firm or (self.counted_firm and counts)
+        key = port.subject.key
+        counts = key in self.counted or key in self.counting or self.is_stand_in(self.kinds.of(port))
+        return key in self.firm or (self.counted_firm and counts)
 
     def unwanted(self, port: Port) -> Member | None:
         """A port by its kind, if it is a spare or one of the front end: nobody wants it up."""

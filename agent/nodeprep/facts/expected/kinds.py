@@ -515,9 +515,8 @@ def _with_roles(
     good = carriers.kinds or {one.kind for one in members if one.live}
     stand_ins = frozenset() if rails & good else frozenset(_fastest(good, speeds))
     top = _top(rails, speeds)
-    aside = [
-        one for kind in meant.keys() - competing if (speeds[kind] or 0.0) > _top(alive, speeds) for one in meant[kind]
-    ]
+    fastest = _top(alive, speeds)
+    aside = [one for kind in meant.keys() - competing if (speeds[kind] or 0.0) > fastest for one in meant[kind]]
     rails |= {other.kind for one in aside for other in carriers.beside(one)} & meant.keys()
 
     def role(one: Member) -> Role:
