@@ -204,7 +204,7 @@ def test_list_names_every_check_in_order() -> None:
         "stage": "device",
         "confirmation": "fast",
         "needs": ["rdma", "inventory"],
-        "after": ["pci.rdma-driver", "port.present"],
+        "after": ["pci.rdma-driver", "port.present", "port.layer"],
         "remedies": ["link_up", "eri_netdev_up"],
     }
     table = nodeprep("list").stdout.splitlines()

@@ -61,7 +61,8 @@ def verdict(nic: PciDevice, of_likes: LinkWish, seen: Seen) -> Verdict | None:
     shows = f"{nic.label} has {link(width, speed)}" + (f", {carries:.4g} Gb/s" if carries else "")
     if missed := wish.missed_by(nic):
         shows = f"{shows}; {' and '.join(missed)}"
-        if too_slow and most is not None and is_needed(nic, most, seen[Expected]):
+        stands_in = seen[Expected].is_content(nic.address, most or 0.0)  # a slower port of the card
+        if too_slow and seen[Expected].is_needed(nic.address) and not stands_in:
             shows = f"{shows}; its port runs at {rate:g} Gb/s"
             return says(nic, Status.FAIL, "BelowPortRate", shows, wish)
         return says(nic, Status.WARN, "Degraded", shows, wish)
@@ -71,11 +72,6 @@ def verdict(nic: PciDevice, of_likes: LinkWish, seen: Seen) -> Verdict | None:
         shows = f"{shows}; {capable}, and its port runs at {rate:g} Gb/s: a narrow slot, or a bad link?"
         return says(nic, Status.WARN, "BelowPortRate", shows, wish)
     return says(nic, Status.OK, "AsExpected", f"{shows}; {capable}" if capable else shows, wish)
-
-
-def is_needed(nic: PciDevice, carries: float, expected: Expected) -> bool:
-    """Whether jobs lack what the link does not carry: a slower port of the card stands in for a faster one."""
-    return expected.is_needed(nic.address) and not expected.is_content(nic.address, carries)
 
 
 def link(width: int | Unreadable | None, speed: float | Unreadable | None) -> str:

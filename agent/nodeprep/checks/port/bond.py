@@ -144,7 +144,7 @@ CHECK = Check(
         Reason("NoLegUnneeded", Status.WARN),
         Reason("NoLeg", Status.FAIL),
         Reason("NoCarrier", Status.FAIL, SEE_BOND),
-        Reason("NoCarrier", Status.WARN, SEE_BOND),
+        Reason("NoCarrier", Status.WARN, SEE_BOND, against_likes=True),
         Reason(
             "LeftBond",
             Status.FAIL,
