@@ -519,7 +519,7 @@ def _with_roles(
     lives = {one.kind for one in members if one.live}
     good = carriers.kinds or lives
     as_fast = frozenset(kind for kind in lives if (speeds[kind] or 0.0) >= _top(good, speeds))
-    stand_ins = frozenset() if rails & good else as_fast
+    stand_ins = frozenset() if rails & good else as_fast - rails
     top = _top(rails, speeds)
     fastest = _top(alive, speeds)
     aside = [one for kind in meant.keys() - competing if (speeds[kind] or 0.0) > fastest for one in meant[kind]]
