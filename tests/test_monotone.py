@@ -423,3 +423,37 @@ def test_ports_of_rails_cards_of_which_one_is_cabled_are_not_all_called_spares()
     told = judged(SHAPES["4 dual-port cards, one second port cabled"], None)
     (message, *_) = [one.verdict.message for one in told.findings if one.verdict.reason == "UnlikeOthers"]
     assert "of 4 ports of rails' cards alike, up: mlx5_7/1; down: mlx5_1/1, mlx5_3/1, mlx5_5/1" in message
+
+
+def test_a_rail_that_is_dead_in_the_other_mode_fails_where_the_operator_asks_for_its_network() -> None:
+    """The other port of its card speaks the other network, so it stands in only for what nobody asks for."""
+    wrong = SHAPES["4 VPI cards of one speed"].with_fault(STATES["dead in the other mode"], 2)
+    assert judged(wrong, operators("rdma-infiniband", 1)).code == 1
+    assert judged(wrong, None).code == 0
+
+
+# Found by draws of other seeds: each fault in turn must neither lower the exit code nor drop a device.
+FOUND = {
+    "the leg of a bond that is set down keeps its MTU's warning": (
+        "4 bonds of two rails",
+        (("small MTU", 0), ("no routable GID", 1), ("netdev down", 0)),
+    ),
+    "a stand-in that is not sound itself goes on being judged": (
+        "fast and slow model",
+        (
+            *(("driver gone", 0), ("answers all ones", 1), ("RDMA driver gone", 2), ("port in INIT", 3)),
+            *(("answers all ones", 5), ("netdev down", 4), ("RDMA switched off", 6)),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_draws_have_found(name: str) -> None:
+    shape, faults = FOUND[name]
+    machine = SHAPES[shape]
+    told = [judged(machine, None)]
+    for family, place in faults:
+        machine = machine.with_fault((STATES | SPEEDS)[family], place)
+        told.append(judged(machine, None))
+    assert [differ(*pair) for pair in pairwise(told)] == [""] * len(faults)

@@ -78,7 +78,7 @@ def of_models(expected: Expected) -> dict[Place, Model]:
 
 def of_its_model(port: Port, member: Member, model: Model, expected: Expected) -> Verdict | None:
     """A port that speaks another layer than the others of its model: FAIL if its card is dead by it."""
-    dead = not member.live and not expected.kinds.carriers.beside(member)
+    dead = not member.live and not expected.kinds.carriers.carry(member.card)
     few = model.count < PEERS
     if (
         port.layer == model.right

@@ -126,6 +126,10 @@ class Carriers(Value):
         """Whether it lacks something that another port of its card has. A bond stands for its leg."""
         return not member.sound and not member.leg and bool(self.beside(member))
 
+    def carry(self, card: str) -> bool:
+        """Whether one of its sound ports is what the operator asks for."""
+        return any(fits(one.kind, self.asked) for one in self.by_card.get(card, ()))
+
     @property
     def kinds(self) -> set[Kind]:
         """What is sound, and may be meant."""
@@ -139,7 +143,7 @@ class Kinds(Value):
     """Every member by role and kind. `away` are PCI functions that are given away, and to whom.
 
     `speeds` are Gb/s by kind, None where nothing tells. `up` and `down` are the two camps of each kind. `stand_ins` are
-    the fastest kinds with a sound port, where the rails are a faster kind without one.
+    what is up and as fast as the fastest kind with a sound port, where the rails are a faster kind without one.
     """
 
     members: tuple[Member, ...] = ()
@@ -512,8 +516,10 @@ def _with_roles(
     alive = {kind for kind in competing if any(one.live for one in by_kind[kind])}
     rails = _fastest(competing, speeds)
     cards = {one.card for one in members if one.kind in rails & alive}  # for such a card, that port takes the blame
-    good = carriers.kinds or {one.kind for one in members if one.live}
-    stand_ins = frozenset() if rails & good else frozenset(_fastest(good, speeds))
+    lives = {one.kind for one in members if one.live}
+    good = carriers.kinds or lives
+    as_fast = frozenset(kind for kind in lives if (speeds[kind] or 0.0) >= _top(good, speeds))
+    stand_ins = frozenset() if rails & good else as_fast - rails
     top = _top(rails, speeds)
     fastest = _top(alive, speeds)
     aside = [one for kind in meant.keys() - competing if (speeds[kind] or 0.0) > fastest for one in meant[kind]]
