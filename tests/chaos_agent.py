@@ -164,7 +164,8 @@ class Process:
                 self.tell("wrong", text=f"a traceback in the log: {line.strip()[:3000]}")
             said.append(event)
             self._heard(event, entry)
-        if tampered and "started" in said and "start-trouble" not in said:
+        # The trouble is the line after the start's, and a SIGKILL may come between the two.
+        if tampered and said[:1] == ["started"] and said[1:] and "start-trouble" not in said:
             self.tell("wrong", text="the memory was damaged before a start, and the log does not say so")
 
     def _heard(self, event: str, entry: dict[str, Any]) -> None:

@@ -105,7 +105,7 @@ class Function:
         )
 
     def link(self) -> Link:
-        up = self.netdev_up and (self.live or self.shows == INFINIBAND)
+        up = self.netdev_up and self.live
         return link(
             name=f"eth{self.index}",
             index=self.index + 2,
@@ -169,9 +169,11 @@ class Machine:
     """Functions of a node, healthy at first."""
 
     functions: tuple[Function, ...] = field(default=())
+    gpus: bool = True
 
     def with_fault(self, fault: Fault, *places: int) -> Machine:
-        return Machine(tuple(fault(one) if position in places else one for position, one in enumerate(self.functions)))
+        found = tuple(fault(one) if position in places else one for position, one in enumerate(self.functions))
+        return Machine(found, self.gpus)
 
     def facts(self) -> tuple[Pci, Rdma, Links]:
         here = [one for one in self.functions if one.on_bus]
@@ -183,7 +185,7 @@ class Machine:
         ]
         gpu = nic(address="0000:01:00.0", id="10de:2330", pci_class="030200", driver="nvidia", rdma=(), netdevs=())
         return (
-            pci(*(one.nic() for one in here), gpu),
+            pci(*(one.nic() for one in here), *([gpu] if self.gpus else [])),
             rdma(*(one.port() for one in shown), devices=tuple(one.device() for one in shown)),
             links(*(one.link() for one in here if one.driver), *bonds, addresses=None, neighbours=None),
         )
@@ -228,6 +230,17 @@ def bonded(functions: tuple[Function, ...]) -> tuple[Function, ...]:
     return tuple(replace(one, bond=f"bond{position // 2}") for position, one in enumerate(functions))
 
 
+def second_ports(functions: tuple[Function, ...], **different: object) -> tuple[Function, ...]:
+    """The same cards, whose second ports differ."""
+    return tuple(
+        replace(one, **different) if one.address.endswith(".1") else one  # type: ignore[arg-type]
+        for one in functions
+    )
+
+
+TWO_SPEEDS = second_ports(dual(4), rate=100.0)
+VPI = second_ports(dual(4, layer=INFINIBAND), layer=ETHERNET)
+
 SHAPES: dict[str, Machine] = {
     "8 x 400 RoCE": Machine(rails(8)),
     "8 x 400 RoCE, 2 x 2 x 100 front end": Machine((*rails(8), *front_end(2, 8))),
@@ -245,4 +258,31 @@ SHAPES: dict[str, Machine] = {
     "fast and slow model": Machine((*rails(4), *dual(2, 4, chip=CX6, rate=200.0, speed=16.0, max_speed=16.0))),
     "6 x 400 and 2 x 200 of one model": Machine((*rails(6), *(replace(one, rate=200.0) for one in rails(8)[6:]))),
     "16 x 200": Machine(rails(16, rate=200.0)),
+    "4 cards, ports of 400 and 100": Machine(TWO_SPEEDS),
+    "4 cards, ports of 400 and 100, 2 x 200 front end": Machine((*TWO_SPEEDS, *front_end(1, 8, rate=200.0))),
+    "4 cards, ports of 400 and 100, only the second cabled": Machine(never_cabled(TWO_SPEEDS, 0, 2, 4, 6)),
+    "4 VPI cards of one speed": Machine(VPI),
+    "4 VPI cards, Ethernet at 100": Machine(second_ports(VPI, rate=100.0)),
+    "4 VPI cards, Ethernet at 100, 2 x 200 front end": Machine(
+        (*second_ports(VPI, rate=100.0), *front_end(1, 8, rate=200.0))
+    ),
+    "8 x 400 RoCE, an InfiniBand port for storage": Machine(
+        (*rails(8), replace(Function(8, "0000:90:00.0", chip=CX6), layer=INFINIBAND, rate=200.0, max_speed=16.0))
+    ),
+    "8 x 200, two cards never cabled in faster slots": Machine(
+        (*rails(8, rate=200.0), *never_cabled(dual(2, 8, 0x90, chip=BF3, rate=200.0), 0, 1, 2, 3))
+    ),
+    "8 x 200, a front end at 100 in faster slots": Machine(
+        (*rails(8, rate=200.0), *never_cabled(dual(2, 8, 0x90, chip=BF3, rate=100.0), 1, 3))
+    ),
+    "8 x 400 RoCE, no GPU": Machine(rails(8), gpus=False),
+    "8 InfiniBand, one live in Ethernet mode": Machine(
+        tuple(replace(one, odd=one.index == 3) for one in rails(8, INFINIBAND))
+    ),
+    "two cards never cabled in different modes": Machine(
+        tuple(replace(down(one), odd=one.index == 1) for one in rails(2, INFINIBAND))
+    ),
+    "8 InfiniBand, a front end of their model": Machine(
+        (*rails(8, INFINIBAND), replace(Function(8, "0000:90:00.0"), rate=100.0, front=True))
+    ),
 }

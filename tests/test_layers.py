@@ -21,6 +21,7 @@ CONTRACTS = {
 PURE = (
     "values",
     "pattern",
+    "link_layers",
     "redaction",
     "shown",
     "model",

@@ -156,6 +156,7 @@ NOTHING_EXPECTED = Expected(
     counted_rate=None,
     counted_layer=None,
     counted_firm=True,
+    counting=frozenset(),
     rails={},
     best_rates={},
     missing_devices=(),

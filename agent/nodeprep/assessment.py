@@ -10,6 +10,7 @@ from nodeprep.checks import CHECKS
 from nodeprep.config import waiver_rules, wants
 from nodeprep.config.configuration import Settings
 from nodeprep.facts.expected import unjudged
+from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.machine.system import System
 from nodeprep.facts.network.links import Links
@@ -88,10 +89,12 @@ class Assessment(Value):
         *,
         is_copy: bool = False,
         elsewhere: int = 0,
+        expected: Expected | Unreadable | None = None,
     ) -> Report:
         """The report on folded findings, with latched faults added and waived findings marked.
 
-        `elsewhere` counts the checks of other platforms that were not imported.
+        `elsewhere` counts the checks of other platforms that were not imported. `expected` is the inventory that these
+        facts were compared with; None: it is made here.
         """
         known, expired = self.waived(latched(findings, self.agent_state, self.checks), facts)
         return Report(
@@ -103,7 +106,12 @@ class Assessment(Value):
             findings=known,
             skipped=(*skipped, *self.deselected),
             missing_hardware=selection.missing_hardware,
-            notes=(*expired, *hidden_devices(facts), *notes(selection), *unjudged_here(facts, selection.profile)),
+            notes=(
+                *expired,
+                *hidden_devices(facts),
+                *notes(selection),
+                *unjudged_here(facts, selection.profile, expected),
+            ),
             agent=str(self.agent_state.state) if self.agent_state else "",
             basis=Basis(
                 is_copy=is_copy,
@@ -196,10 +204,12 @@ def baseline(profile: Profile, findings: Iterable[Finding]) -> str:
     return "the ENIs in the metadata" if listed else ""
 
 
-def unjudged_here(facts: Mapping[type, object], profile: Profile) -> Iterator[str]:
+def unjudged_here(
+    facts: Mapping[type, object], profile: Profile, expected: Expected | Unreadable | None
+) -> Iterator[str]:
     """What nothing on this node can judge, in words."""
     look = Look(0.0, live=True, facts=facts)
-    expected = check_round.expect(look, profile)
+    expected = check_round.expect(look, profile) if expected is None else expected
     if not isinstance(expected, Unreadable):
         yield from unjudged.told(expected, look.get(Pci), look.get(Links))
 

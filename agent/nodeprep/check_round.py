@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 
 from nodeprep import checks as all_checks
 from nodeprep import fault_boundary, job_profile
@@ -277,13 +277,13 @@ def fold(findings: Iterable[Finding], after: Mapping[str, tuple[str, ...]]) -> t
     not (docs/adr/0033). Of the given findings, only those that a waiver names are waived.
     """
     found = tuple(findings)
-    causes = {check: fault_causes.ancestors(check, after) for check in after}
+    causes = cache(lambda check: fault_causes.ancestors(check, after))
     failed = [finding for finding in found if finding.status is Status.FAIL]
     order = list(after)
     places = grouped(range(len(failed)), lambda number: failed[number].subject.place)
 
     def explaining(finding: Finding) -> list[Finding]:
-        known, place = causes.get(finding.check, set()), finding.subject.place
+        known, place = causes(finding.check), finding.subject.place
         around = [number for one in {place, NODE.place} for number in places.get(one, ())]
         everywhere = place in (NODE.place, SEVERAL.place)
         others = failed if everywhere else [failed[number] for number in sorted(around)]
@@ -309,7 +309,7 @@ def fold(findings: Iterable[Finding], after: Mapping[str, tuple[str, ...]]) -> t
         # A waived cause elsewhere is no cause of what counts.
         roots = {one.check for one in (near if waived is not None else standing)}
         # The one that no other of them explains; among several, the first that a person would look at.
-        first = [one for one in roots if not causes[one] & roots]
+        first = [one for one in roots if not causes(one) & roots]
         root = min(first, key=order.index, default=None)
         same = root == finding.root and waived == finding.waived
         return finding if same else replace(finding, root=root, waived=waived)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from nodeprep.shown import Shown, shown, stands_for_all
 from nodeprep.values import Value
 
+# An empty entry of a GID table stays empty until a netdev or an address changes, of which we hear too
+# (the notifiers of drivers/infiniband/core/roce_gid_mgmt.c). Most entries that are read are empty.
+EMPTY_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
+
 
 class RoutingRule(Value):
     """A policy rule. `source` and `destination` are prefixes such as "192.168.0.134/32", "" for any.

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodeprep import typed_yaml
+from nodeprep.link_layers import LAYERS
 from nodeprep.pattern import Pattern
 from nodeprep.typed_yaml import MAPPING, TEXT, InvalidValueError, Keys, Table, ValueKind
 from nodeprep.values import Value, field, replace
 
 API_VERSION = "nodeprep.io/v1"
-LAYERS = ("InfiniBand", "Ethernet", "Unknown")
 
 EXPECTED_NIC, PORT_GATES = "pci.expected-nic", ("port.present", "port.state")  # who says that what is named is there
 PORT_BOND = "port.bond"

@@ -7,7 +7,7 @@ from contextlib import suppress
 from importlib import import_module
 from math import inf
 from queue import Empty, SimpleQueue
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 
 from nodeprep import fault_boundary
 from nodeprep.doors import clock, processor
@@ -85,6 +85,8 @@ class Observer(Struct):
     _todo: SimpleQueue[PendingFact] = field(default_factory=SimpleQueue)
     _answers: SimpleQueue[Observation] = field(default_factory=SimpleQueue)
     _idle: Event = field(default_factory=Event)
+    _more: SimpleQueue[None] = field(default_factory=SimpleQueue)
+    _parked: Lock = field(default_factory=Lock)  # held while a thread that has no facts left waits for more
     _waited_for: bool = False
     _found_at: float = -inf
 
@@ -198,7 +200,11 @@ class Observer(Struct):
                 yield Observation(one.fact, one.began, now - one.began, blind)
 
     def _another_thread(self) -> None:
-        """Start one more thread. If none can be started, the facts that no thread has taken are given up."""
+        """Let one more thread take facts: the parked one, or a new one. If none can be started, facts are given up."""
+        if self._parked.locked():
+            self._parked.release()
+            self._more.put(None)
+            return
         try:
             # A daemon: a thread that hangs in the kernel must not prevent the end of the process.
             Thread(target=self._work, daemon=True).start()
@@ -209,13 +215,21 @@ class Observer(Struct):
             self._idle.set()
 
     def _work(self) -> None:
+        while True:
+            self._take_facts()
+            self._idle.set()
+            # One thread waits for the next round: to start a thread costs as much as to read a port's counters.
+            if not self._parked.acquire(blocking=False):
+                return
+            self._more.get()
+
+    def _take_facts(self) -> None:
         for one in self._left():
             one.began = began = clock.now()
             value = self._seen(one.fact)
             self._answers.put(Observation(one.fact, began, clock.now() - began, value))
             if not self._waited_for:
                 self.wake()
-        self._idle.set()
 
     def _left(self) -> Iterator[PendingFact]:
         """Take the facts that no thread has taken yet."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nodeprep.agent_state import Case
 from nodeprep.decide import active_faults
@@ -30,9 +33,9 @@ def short(count: int, *counted: str) -> Case:
     return wrong("port.present", place="*", lack=Lack(count, counted))
 
 
-def passing(one: Case) -> Case:
+def passing(one: Case, since: float = 110.0) -> Case:
     """It passed in its last look, or was waived."""
-    return replace(one, passes=1, passing_since=110.0)
+    return replace(one, passes=1, passing_since=since)
 
 
 UNBOUND, UNBOUND_TOO = wrong("pci.driver-bound"), wrong("pci.driver-bound", place="0000:ff:00.0")
@@ -64,6 +67,10 @@ ROWS: list[tuple[tuple[Case, ...], list[str]]] = [
     ((passing(PORT_1), passing(UNBOUND)), ["pci.driver-bound"]),
     ((passing(PORT_1), UNBOUND), ["pci.driver-bound"]),
     ((PORT_1, passing(UNBOUND_TOO)), ["port.state", "pci.driver-bound"]),
+    # Of what passes, the last to pass is looked at first, and an earlier one explains nothing of it.
+    ((passing(PORT_1, 111.0), passing(UNBOUND, 110.0)), ["port.state", "pci.driver-bound"]),
+    ((passing(PORT_1, 110.0), passing(UNBOUND, 111.0)), ["pci.driver-bound"]),
+    ((passing(PORT_1, 110.0), passing(UNBOUND_TOO, 111.0)), ["pci.driver-bound", "port.state"]),
 ]
 
 
@@ -79,6 +86,21 @@ def test_of_the_same_check_the_first_port_comes_first() -> None:
         == active_faults.roots((PORT_1, PORT_2), CHECKS)
         == (PORT_1, PORT_2)
     )
+
+
+@given(ends=st.lists(st.integers(0, 3), min_size=4, max_size=4))
+def test_the_first_fault_does_not_go_to_and_fro_while_all_end(ends: list[int]) -> None:
+    """They begin to pass at these times, and are released in that order: the Node's reason tells each of them once."""
+    every = (PORT_1, PORT_2, UNBOUND, wrong("port.gid", place=ELSEWHERE))
+    first = []
+    for now in range(-1, 4):
+        cases = [passing(one, end) if end <= now else one for one, end in zip(every, ends, strict=True)]
+        first += [active_faults.roots(cases, CHECKS)[0].subject]
+    for now in range(4):
+        cases = [passing(one, end) for one, end in zip(every, ends, strict=True) if end > now]
+        first += [one.subject for one in active_faults.roots(cases, CHECKS)[:1]]
+    told = [subject for subject, _ in groupby(first)]
+    assert len(told) == len(set(told))
 
 
 @pytest.mark.parametrize(

@@ -545,6 +545,23 @@ def test_looks_that_say_the_same_matter_while_something_is_open(held: dict[str, 
     assert fault_confirmation.counts_looks(suspected, ["port.state"])
 
 
+@pytest.mark.parametrize(
+    ("different", "counts"),
+    [
+        ({}, False),
+        ({"convicted_at": None}, True),
+        ({"passes": 1, "passing_since": 110.0}, True),
+        ({"blind": True}, True),
+        ({"latched": "why"}, True),
+        ({"deferred_until": 900.0}, True),
+        ({"remedy": Remedy("link_up", {})}, True),
+    ],
+)
+def test_a_confirmed_fault_that_fails_on_needs_no_count(different: dict[str, Any], counts: bool) -> None:
+    held = agent_state(pass_streaks={"port.state": PROVEN_STREAK}, cases=(case("port.gid", **different),))
+    assert fault_confirmation.counts_looks(held, ["port.state"]) is counts
+
+
 def test_of_several_wishes_the_first_counts() -> None:
     both = seen(agent_state(), 100, finding())
     both = seen(both, 100.2, finding(), finding(port=2))

@@ -679,6 +679,24 @@ def test_a_directory_whose_names_stay_with_its_device_is_listed_once_between_eve
     assert unreadable(files.names(directory)).detail == "a file, not a directory"
 
 
+def test_an_empty_gid_is_read_once_between_events(root: Path) -> None:
+    """Netdevs and addresses fill a GID table, and tell of it. An entry that is taken may change its value in place."""
+    empty, taken, filled = (f"/sys/devices/dev/ports/1/gids/{number}" for number in range(3))
+    none, some, other = (":".join([group] * 8) for group in ("0000", "00ff", "00fe"))
+    put(root, empty, f"{none}\n")
+    put(root, taken, f"{some}\n")
+    put(root, filled, f"{none}\n")
+    files = Files(str(root))
+    assert files.names("/sys/devices/dev/ports/1/gids") == ("0", "1", "2")
+    assert [files.text(path) for path in (empty, taken, filled)] == [none, some, none]
+    files.look_again()
+    put(root, taken, f"{other}\n")
+    put(root, filled, f"{some}\n")
+    assert [files.text(path) for path in (taken, filled)] == [other, none]
+    files.forget()
+    assert files.text(filled) == some
+
+
 def test_a_listing_serves_one_look(root: Path) -> None:
     put(root, "/sys/dev/state", "DOWN")
     files = Files(str(root))

@@ -8,7 +8,7 @@ from enum import IntEnum
 import pytest
 
 from nodeprep.doors.netlink import nlsocket
-from nodeprep.doors.netlink.nlsocket import DUMP_ATTEMPTS, Message, Nest, NetlinkSocket, Refused
+from nodeprep.doors.netlink.nlsocket import DUMP_ATTEMPTS, Message, Nest, NetlinkSocket, Refused, TableDecoder
 from tests.doors.netlink_kernel import kernel, nest, nla, nlmsg, text, u8, u32
 
 
@@ -166,3 +166,26 @@ def test_a_kernel_that_never_answers_is_not_waited_for_for_ever() -> None:
         theirs.settimeout(0.05)
         with pytest.raises(TimeoutError):
             asking.get(Question.ANY, Shown)
+
+
+def test_a_message_that_says_the_same_in_the_next_dump_is_not_decoded_again() -> None:
+    """The number of the question differs each time. What changed, or had gone meanwhile, is decoded."""
+    asked = []
+
+    def name(message: bytes) -> str:
+        asked.append(message)
+        return nlsocket.decoded_one(Shown, message).text("name") or ""
+
+    table = TableDecoder(name)
+    assert table.values([nlmsg(40, text(2, "a"), 1), nlmsg(40, text(2, "b"), 1)]) == ["a", "b"]
+    assert table.values([nlmsg(40, text(2, "a"), 2), nlmsg(40, text(2, "c"), 2)]) == ["a", "c"]
+    assert len(asked) == 3
+    assert table.values([nlmsg(40, text(2, "b"), 3)]) == ["b"]
+    assert len(asked) == 4
+
+
+def test_a_message_that_is_not_valid_is_refused_in_each_dump() -> None:
+    table = TableDecoder(lambda message: nlsocket.decoded_one(Shown, message))
+    for _ in range(2):
+        with pytest.raises(OSError, match="attribute 2 of 99 bytes"):
+            table.values([nlmsg(40, struct.pack("=HH", 99, 2))])

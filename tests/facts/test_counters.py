@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -133,3 +134,24 @@ def test_a_port_is_found_again_by_address_whatever_it_is_called() -> None:
     assert look.of(port(device="mlx5_3")) is look.ports[0]
     assert look.of(port(bdf="0000:5d:00.0")) is None
     assert look.of(counted("mlx5_9")) is look.ports[0]
+
+
+def test_where_ports_lie_is_found_once_between_events(tmp_path: Path) -> None:
+    """A device that came or went is seen at once. Another function behind a device is a device of another life."""
+    host = Host(str(tmp_path), live=False)
+    state, uevent = {f"{HERE}/counters/link_downed": "1"}, "sys/class/infiniband/mlx5_3/device/uevent"
+    assert observed(host, {**state, uevent: "PCI_SLOT_NAME=0000:5c:00.0"}).bdf == "0000:5c:00.0"
+    host.files.look_again()
+    assert observed(host, {uevent: "PCI_SLOT_NAME=0000:5d:00.0", f"{HERE}/counters/link_downed": "2"}).values == (
+        ("link_downed", 2),
+    )
+    host.files.look_again()
+    write({"sys/class/infiniband/mlx5_4/ports/1/state": "4: ACTIVE"}, tmp_path)
+    seen = counters.observe(host)
+    assert isinstance(seen, Counters)
+    assert [one.name for one in seen.ports] == ["mlx5_3/1", "mlx5_4/1"]
+    shutil.rmtree(tmp_path / "sys/class/infiniband/mlx5_4")
+    host.files.look_again()
+    assert observed(host, {}).bdf == "0000:5c:00.0"
+    host.files.forget()
+    assert observed(host, {}).bdf == "0000:5d:00.0"

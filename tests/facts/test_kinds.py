@@ -18,6 +18,7 @@ from tests.values import device, link, links, nic, pci, port, rdma
 BLIND = Unreadable(Why.IO_ERROR, "/sys", 5)
 DOWN: dict[str, Any] = {"state": "1: DOWN", "physical": "2: Polling", "rate": 10.0}
 SLOW: dict[str, Any] = {"rate": 100.0, "like": "15b3:101d MT_1 Ethernet"}
+FABRIC: dict[str, Any] = {"layer": "InfiniBand", "like": "15b3:1021 MT_1 InfiniBand", "lid": "0x1", "sm_lid": "0x1"}
 TAKEN = Auxiliary("mlx5_core.rdma.0", "mlx5_ib.rdma")
 
 
@@ -76,6 +77,39 @@ ROLES: list[tuple[str, tuple[Port, ...], dict[str, str]]] = [
         "a front end whose second card is dead",
         (on("10.0"), on("80.0", **SLOW), on("81.0", **(SLOW | DOWN))),
         {"10.0": "rail", "80.0": "front-end", "81.0": "front-end"},
+    ),
+    (
+        "ports of two rates, a fast one dead",
+        (on("10.0"), on("10.1", rate=100.0), on("11.0", **DOWN), on("11.1", rate=100.0)),
+        {"10.0": "rail", "10.1": "front-end", "11.0": "spare", "11.1": "front-end"},
+    ),
+    (
+        "ports of two rates, the fast ones dead",
+        (on("10.0", **DOWN), on("10.1", rate=100.0), on("11.0", gids=()), on("11.1", rate=100.0)),
+        {"10.0": "spare", "10.1": "rail", "11.0": "spare", "11.1": "rail"},
+    ),
+    (
+        "ports of two rates, the fast ones dead and one card whole",
+        (on("10.0", **DOWN), on("10.1", rate=100.0), on("11.0", **DOWN), on("11.1", **DOWN)),
+        {"10.0": "spare", "10.1": "rail", "11.0": "spare", "11.1": "rail"},
+    ),
+    (
+        "the same beside a third kind that runs between",
+        (
+            *(on("10.0", **DOWN), on("10.1", rate=100.0), on("11.0", **DOWN), on("11.1", **DOWN)),
+            on("80.0", **(SLOW | {"rate": 200.0})),
+        ),
+        {"10.0": "spare", "10.1": "front-end", "11.0": "rail", "11.1": "front-end", "80.0": "front-end"},
+    ),
+    (
+        "the fast ones dead, no card whole, beside a third kind that runs between",
+        (on("10.0", **DOWN), on("10.1", rate=100.0), on("80.0", **(SLOW | {"rate": 200.0}))),
+        {"10.0": "spare", "10.1": "rail", "80.0": "rail"},
+    ),
+    (
+        "a port of each network, the InfiniBand ones dead",
+        (on("10.0", **(FABRIC | DOWN)), on("10.1"), on("11.0", **(FABRIC | DOWN)), on("11.1")),
+        {"10.0": "spare", "10.1": "rail", "11.0": "spare", "11.1": "rail"},
     ),
     (
         "two ports of one function",
@@ -207,12 +241,12 @@ def test_a_dead_card_whose_board_cannot_be_read_is_a_rail() -> None:
     assert roles(sorted_out(on("10.0"), on("11.0"), dead)) == {"10.0": "rail", "11.0": "rail", "12.0": "rail"}
 
 
-def test_camps_and_live_cards() -> None:
+def test_camps_and_carrying_ports() -> None:
     found = sorted_out(on("10.0"), on("11.0", **DOWN), on("12.0"))
     (kind,) = found.by_kind
     assert [one.name for one in found.up[kind]] == ["m10.0/1", "m12.0/1"]
     assert [one.name for one in found.down[kind]] == ["m11.0/1"]
-    assert found.live_cards == {"0000:10:00", "0000:12:00"}
+    assert {card: len(ports) for card, ports in found.carriers.by_card.items()} == {"0000:10:00": 1, "0000:12:00": 1}
     assert found.speeds == {kind: 400.0}
 
 
@@ -225,3 +259,29 @@ def test_a_member_that_cannot_be_told_from_a_rail_is_one() -> None:
     bus = pci(under(on("10.0")), under(dead, max_speed=8.0, max_width=8))
     found = kinds.derive(bus, rdma(on("10.0"), dead), None, None)
     assert [one.role for one in found.members] == [Role.RAIL, Role.FRONT_END]
+
+
+def test_a_port_of_the_other_network_stands_in_only_where_the_hardware_chose_the_network() -> None:
+    ports = (on("10.0", **(FABRIC | DOWN)), on("10.1"), on("11.0", **FABRIC), on("11.1"))
+    found = sorted_out(*ports, layer="InfiniBand", firm=False)
+    assert roles(found)["10.0"] == "spare"
+    assert roles(sorted_out(*ports, layer="InfiniBand", firm=True))["10.0"] == "rail"
+
+
+def test_the_fastest_sound_ports_stand_in_for_a_faster_kind_without_one() -> None:
+    slow = [on(f"8{n}.0", **SLOW) for n in (0, 1)]
+    (front,) = {one.kind for one in sorted_out(*slow).members}
+    assert sorted_out(on("10.0", **DOWN), on("11.0", gids=()), *slow).stand_ins == {front}
+    assert sorted_out(on("10.0", **DOWN), on("11.0"), *slow).stand_ins == set()
+
+
+def test_a_silent_function_of_a_model_of_both_networks_may_be_a_rail_unless_it_carries_something() -> None:
+    ports = (on("10.0", **FABRIC), on("11.0", **FABRIC), on("80.0", rate=100.0))
+    silent = nic(address=at("12.0"), rdma=(), netdevs=("e12.0",), pci_class="020000")
+    devices = tuple(device(name=one.device, bdf=one.bdf) for one in ports)
+    for operstate, layer in (("up", "Ethernet"), ("down", None)):
+        shown = links(
+            *(link(name=one.netdev) for one in ports), link(name="e12.0", operstate=operstate), addresses=None
+        )
+        found = kinds.derive(pci(*map(under, ports), silent), rdma(*ports, devices=devices), shown, None)
+        assert [one.kind.layer for one in found.at(at("12.0"))] == [layer]

@@ -9,21 +9,30 @@ import pytest
 
 from nodeprep.door_values import RoutingRule
 from nodeprep.doors.netlink import routing as door
-from nodeprep.doors.netlink.interfaces import AddressInfo, NeighbourInfo
-from nodeprep.doors.netlink.routing import InterfaceKind, RouteLookup, RoutingTables
+from nodeprep.doors.netlink.interfaces import AddressInfo, LinkInfo, NeighbourInfo
+from nodeprep.doors.netlink.routing import RouteLookup, RoutingTables
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.network import routes as routes_facts
 from nodeprep.facts.network.routes import FACT, PODS_LIMIT, Route, RouteAnswer, Routes
 from nodeprep.model import Unreadable, Why
 from tests.route_values import route, rule
 
+
+def device(index: int, name: str, kind: str | None) -> LinkInfo:
+    unsaid = (name for name in LinkInfo.__struct_fields__ if name not in ("index", "name", "kind"))
+    return LinkInfo(index=index, name=name, kind=kind, **dict.fromkeys(unsaid))  # type: ignore[arg-type]
+
+
 DEVICES = {
-    1: InterfaceKind("lo", None),
-    2: InterfaceKind("eth0", None),
-    3: InterfaceKind("cali1", "veth"),
-    4: InterfaceKind("cni0", "bridge"),
-    5: InterfaceKind("docker0", "bridge"),
-    6: InterfaceKind("wg0", "wireguard"),
+    number: device(number, name, kind)
+    for number, name, kind in (
+        (1, "lo", None),
+        (2, "eth0", None),
+        (3, "cali1", "veth"),
+        (4, "cni0", "bridge"),
+        (5, "docker0", "bridge"),
+        (6, "wg0", "wireguard"),
+    )
 }
 ETH0, CALI, CNI, DOCKER, WG = 2, 3, 4, 5, 6
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.facts.expected import suited
-from nodeprep.facts.machine.pci import Auxiliary, Pci
+from nodeprep.facts.machine.pci import Auxiliary, Pci, PciDevice
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Unreadable, Why
 from tests.cni_values import cni, terway
@@ -31,6 +31,16 @@ def roce_ports(count: int, rate: float) -> list[Port]:
     return [port(device=f"roce{one}", bdf=f"0000:0{one}:00.0", like=like, rate=rate) for one in range(count)]
 
 
+def silent(count: int) -> list[PciDevice]:
+    """Ethernet NICs that are made for RDMA, faster than STORAGE, and show none."""
+    return [nic(address=f"0000:2{one}:00.0", rdma=(), netdevs=(f"e{one}",)) for one in range(count)]
+
+
+DOWN: dict[str, Any] = {"state": "1: DOWN", "physical": "2: Polling"}
+SLOW_IB = port(bdf="0000:90:00.0", layer="InfiniBand", rate=200.0, like="15b3:101b MT_2 InfiniBand")
+STORAGE = nic(address="0000:90:00.0", id="15b3:101b", pci_class="020700", rdma=(), max_speed=16.0)
+
+
 ROWS = [
     # PCI functions         ports                            profile
     # The network of the fastest ports
@@ -38,6 +48,18 @@ ROWS = [
     ((), (IB, *roce_ports(2, 400.0)), "rdma"),
     ((), (port(layer="InfiniBand", rate=100.0), *roce_ports(8, 400.0)), "rdma-roce"),
     ((), (port(layer="InfiniBand", state="1: DOWN", physical="2: Polling"), *roce_ports(8, 400.0)), "rdma-infiniband"),
+    ((CONTROLLER,), tuple(roce_ports(8, 400.0)), "rdma"),
+    ((STORAGE,), tuple(roce_ports(8, 400.0)), "rdma-roce"),
+    ((*silent(8), GPU), (SLOW_IB,), "rdma-roce"),
+    ((*silent(8),), (SLOW_IB,), "rdma-infiniband"),  # it may be a CPU node that uses them without RDMA
+    ((*silent(1), GPU), (SLOW_IB,), "rdma-infiniband"),  # a front end that is used without RDMA
+    # Another port of the card is for the other network, and the dead one is a spare
+    ((), (port(bdf="0000:10:00.0", layer="InfiniBand", **DOWN), port(device="e", bdf="0000:10:00.1")), "rdma-roce"),
+    (
+        (),
+        (port(bdf="0000:10:00.0", layer="InfiniBand", **DOWN), port(device="e", bdf="0000:10:00.1", **DOWN)),
+        "rdma-infiniband",
+    ),
     ((), (ROCE, OTHER), "rdma-roce"),
     ((OFFERS,), (OTHER,), None),
     ((PLAIN,), (), None),

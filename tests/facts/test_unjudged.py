@@ -103,6 +103,17 @@ ROWS: list[tuple[str, tuple[Port, ...], dict[str, Any], list[str]]] = [
         [*OF_ONE, "1 spare port down: m10.1/1", "2 front-end ports down: m80.0/1, m80.1/1"],
     ),
     (
+        "of a card that is dead the second port is no spare",
+        (on("10.0"), on("10.1", **DOWN), on("11.0", **DOWN), on("11.1", **DOWN)),
+        {},
+        [
+            "the one of 2 rails that is up (m10.0/1) runs at 400 Gb/s; nothing here says what it should",
+            f"the one of 2 rails that is up (m10.0/1) has {PCIE_OF_ONE}",
+            "1 spare port down: m10.1/1",
+            "1 other port of dead cards down: m11.1/1",
+        ],
+    ),
+    (
         "a card of the front end is dead, the other has one port",
         (on("10.0"), on("80.0", **SLOW), on("80.1", **(SLOW | DOWN)), on("81.1", **(SLOW | DOWN))),
         {},

@@ -36,7 +36,8 @@ Words = frozenset[tuple[Subject, Status]]
 class LatestFacts:
     """All that is known of the node. `facts` are the newest observations by kind, `begun` when each began.
 
-    `said` are the findings of each check, not folded; `skipped` the checks that could not be run.
+    `said` are the findings of each check, not folded; `skipped` the checks that could not be run. `expected` is the
+    inventory that the last judgement compared these facts with, None before the first.
     """
 
     def __init__(self, checks: tuple[Check, ...]) -> None:
@@ -54,7 +55,7 @@ class LatestFacts:
         self._last: dict[type, object] = {}
         self._moved: set[type] = set()
         self._changed_at: dict[type, float] = {}
-        self._expected: Expected | Unreadable | None = None
+        self.expected: Expected | Unreadable | None = None
         self._folded: tuple[Finding, ...] | None = None
         self._taken: set[type] = set()  # since it was last asked which looks are fresh
         self._every: dict[type, float] = {}
@@ -124,7 +125,7 @@ class LatestFacts:
         """Judge what may have another answer now; whether anything was judged. `anew`: everything is."""
         seen = changed | {Expected} if changed & EXPECTATION_USES else changed
         if anew or changed & EXPECTATION_USES:
-            self._expected = None
+            self.expected = None
         due = [one for one in self.checks if anew or self._is_new(one) or not seen.isdisjoint(self._sees[one.id])]
         due = [check for check in due if not check.rates and self._complete(check)]
         rates = [check for check in self.checks if check.rates and self._complete(check)]
@@ -186,9 +187,9 @@ class LatestFacts:
     ) -> None:
         if not checks:
             return
-        if self._expected is None and self.facts.keys() >= EXPECTATION_SOURCES:
-            self._expected = check_round.expect(look, profile)
-        judged = check_round.unfolded(checks, look, before, profile, wants, expected=self._expected)
+        if self.expected is None and self.facts.keys() >= EXPECTATION_SOURCES:
+            self.expected = check_round.expect(look, profile)
+        judged = check_round.unfolded(checks, look, before, profile, wants, expected=self.expected)
         self._folded = None
         for check in checks:
             self.said[check.id] = tuple(one for one in judged.findings if one.check == check.id)

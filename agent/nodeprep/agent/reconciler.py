@@ -264,7 +264,8 @@ class Reconciler(Struct):
     def _report(self, assessment: Assessment, selection: ProfileSelection) -> Report:
         latest = self.latest
         self._told_of = assessment.agent_state, assessment.today
-        return assessment.report_of(latest.findings(), latest.skipped.values(), latest.facts, selection)
+        skipped, expected = latest.skipped.values(), latest.expected
+        return assessment.report_of(latest.findings(), skipped, latest.facts, selection, expected=expected)
 
     def _status(self, report: Report, told: Desired, event_sources: Mapping[str, EventSourceState]) -> NodeStatus:
         self.rounds += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from math import inf
 
 from nodeprep.agent_state import AgentState, Case
 from nodeprep.decide import fault_causes
@@ -32,7 +33,8 @@ def suspected_case(agent_state: AgentState, gates: Collection[str], now: float) 
 def roots(cases: Iterable[Case], checks: Mapping[str, Check]) -> tuple[Case, ...]:
     """The cases that no other of them explains, in the order in which a person would look at them.
 
-    What fails now comes before what passed in its last look, or is waived: that one is on its way to its release.
+    What fails now comes before what passed in its last look, or is waived: that one is on its way to its release. Of
+    those the last to pass comes first. So while faults end one after the other, the first one never comes back.
     """
     found = tuple(cases)
     if not found:
@@ -40,8 +42,8 @@ def roots(cases: Iterable[Case], checks: Mapping[str, Check]) -> tuple[Case, ...
     order = {check: number for number, check in enumerate(checks)}
     first = [case for case in found if not _is_consequence(case, found, checks)]
 
-    def place(case: Case) -> tuple[bool, int, str, int]:
-        return case.passes > 0, order.get(case.check, len(order)), case.place, case.port or 0
+    def place(case: Case) -> tuple[float, int, str, int]:
+        return -_passes_since(case), order.get(case.check, len(order)), case.place, case.port or 0
 
     return tuple(sorted(first, key=place))
 
@@ -59,8 +61,15 @@ def summary(case: Case) -> str:
 
 
 def _is_consequence(case: Case, others: tuple[Case, ...], checks: Mapping[str, Check]) -> bool:
-    """Whether others explain it. What passes now explains nothing that still fails."""
+    """Whether others explain it. What passes now explains nothing that fails since then or still does."""
     causes = fault_causes.ancestors(case.check, {name: check.after for name, check in checks.items()})
     near = [one for one in others if one.check in causes and fault_causes.explains(one.subject, case.subject)]
-    places = [one.place for one in near if not one.passes or case.passes]
+    places = [one.place for one in near if _passes_since(one) >= _passes_since(case)]
     return bool(places if case.lack is None else fault_causes.explain_lack(places, case.lack))
+
+
+def _passes_since(case: Case) -> float:
+    """When it began to pass; never, if its last look failed."""
+    if not case.passes:
+        return inf
+    return case.opened_at if case.passing_since is None else case.passing_since

@@ -79,14 +79,20 @@ def wanted_looks(
 
 
 def counts_looks(agent_state: AgentState, gates: Iterable[str]) -> bool:
-    """Whether another look that finds the same matters now: there is a case, or a gate is not proven or blind.
+    """Whether another look that finds the same matters now: for a case, or since a gate is not proven or blind.
 
     The passes of other checks are counted too, and nothing waits for them.
     """
     streaks, blind = agent_state.pass_streaks, agent_state.blind
-    return bool(agent_state.cases) or any(
+    return not all(map(_only_fails_on, agent_state.cases)) or any(
         gate in blind or gate not in streaks or not streaks[gate].proven for gate in gates
     )
+
+
+def _only_fails_on(case: Case) -> bool:
+    """Whether another failure changes nothing: it is convicted, waits for nothing and does not pass."""
+    waits = case.deferred_until is not None or case.latched or case.remedy
+    return case.convicted and not (waits or case.passes or case.blind)
 
 
 def reset(agent_state: AgentState, now: float) -> AgentState:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 CONDITION_MESSAGE_LIMIT_CHARACTERS = 512  # characters; a message is for people (design 3.5), details are in the report
 WORD_LIMIT_CHARACTERS = 80  # characters; a longer word is cut in the middle, or hardly anything would be left
-NAMES_IN_MESSAGE = 3
+NAMES_IN_CONDITION = 3
 LABEL_LIMIT_CHARACTERS = (
     63  # characters of a label's value and of its name (apimachinery, validation.LabelValueMaxLength)
 )
@@ -26,8 +26,8 @@ def line(text: str, most: int = CONDITION_MESSAGE_LIMIT_CHARACTERS, tail: str = 
 
 def few(names: Sequence[str]) -> str:
     """The first names, and the number of the others."""
-    more = len(names) - NAMES_IN_MESSAGE
-    return ", ".join(names[:NAMES_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - NAMES_IN_CONDITION
+    return ", ".join(names[:NAMES_IN_CONDITION]) + (f" and {more} more" if more > 0 else "")
 
 
 def reason(text: str) -> str:

@@ -133,8 +133,8 @@ def test_a_spare_without_a_driver_warns_and_names_both_camps() -> None:
     *_, verdict = verdicts(CHECK, pci(*found), kinds_of(*found), modules())
     assert (verdict.status, verdict.reason) == ("warn", "UnlikeOthers")
     assert verdict.message == (
-        "0000:02:00.1 (15b3:1021) has no driver; of 2 spares alike, up: mlx5_1/1; down: 0000:02:00.1 (15b3:1021); "
-        "no job is known to need it"
+        "0000:02:00.1 (15b3:1021) has no driver; of 2 ports of rails' cards alike, up: mlx5_1/1; "
+        "down: 0000:02:00.1 (15b3:1021); no job is known to need it"
     )
 
 

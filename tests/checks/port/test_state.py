@@ -187,8 +187,8 @@ def test_a_spare_warns_where_others_like_it_are_up() -> None:
     found = verdicts(CHECK, seen, by_kind(seen))
     assert [one.reason for one in found] == ["Active", "Active", "Active", "UnlikeOthers"]
     assert found[-1].message == (
-        "mlx5_4/1 at 0000:5c:00.1 is '1: DOWN', '2: Polling'; of 2 spares alike, up: mlx5_6/1; down: mlx5_4/1; "
-        "no job is known to need it"
+        "mlx5_4/1 at 0000:5c:00.1 is '1: DOWN', '2: Polling'; of 2 ports of rails' cards alike, up: mlx5_6/1; "
+        "down: mlx5_4/1; no job is known to need it"
     )
     alone = rdma(port(), beside(**DEAD))
     assert say(CHECK, alone, by_kind(alone)) == "ok Active; ok NotNeeded"

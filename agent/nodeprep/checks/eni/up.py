@@ -8,13 +8,12 @@ from nodeprep.facts.alibaba import ledger
 from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.alibaba.ledger import EniRow
 from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.expected.soundness import RUNNING
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.network.routes import Routes
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import CannotLook, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
-
-RUNNING = ("up", "unknown")  # IF_OPER_UNKNOWN is what drivers show that do not track it (include/uapi/linux/if.h)
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.expected.soundness import POWERED_OFF
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
-
-POWERED_OFF_STATE = "D3cold"  # Documentation/power/pci.rst: no power, so no driver can be talking to it
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -21,7 +20,7 @@ def verdict(nic: PciDevice, expected: Expected) -> Verdict | None:
         shows = f"{nic.label} is listed, but its configuration space reads as all ones: it has left the bus"
         return Verdict(nic.subject, Status.FAIL, "NoAnswer", shows, None, "ff ff ff ff", "vendor and device")
     # A NIC without a cable or without a driver may sleep. A NIC that carries RDMA may not.
-    if nic.power == POWERED_OFF_STATE and nic.driver and (nic.address in expected.devices or nic.offers_rdma):
+    if nic.power == POWERED_OFF and nic.driver and (nic.address in expected.devices or nic.offers_rdma):
         shows = f"{nic.label} is bound to {nic.driver} and in power state {nic.power}: it has no power"
         needed = nic.address in expected.devices or expected.is_needed(nic.address)
         status = Status.FAIL if needed else Status.WARN

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE, Erdma
 from nodeprep.facts.expected import like_nics
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.expected.kinds import HANDING_ON
-from nodeprep.facts.expected.like_nics import LikesOf
+from nodeprep.facts.expected.like_nics import LikeNics
 from nodeprep.facts.machine.modules import Modules
-from nodeprep.facts.machine.pci import INFINIBAND, UNNAMED, Pci, PciDevice
+from nodeprep.facts.machine.pci import INFINIBAND_CLASS, UNNAMED, Pci, PciDevice
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict, raw
 from nodeprep.values import Value
 
+LikesById = Mapping[object, LikeNics]
 ERDMA = "erdma"
 OWN_LOADER = {ERDMA: "erdma_load"}  # needs a parameter that depends on the node
 
@@ -31,8 +32,8 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     if not pci.drivers_shown:
         return
     nics = [nic for nic in pci.nics if not nic.virtual_function]  # virtual functions wait for their user
-    like = like_nics.of(pci)
-    yield from seen.each(nics, lambda nic: verdict(nic, seen) if nic.driver else unbound(nic, like, seen))
+    likes = like_nics.by_id(nics, pci)
+    yield from seen.each(nics, lambda nic: verdict(nic, seen) if nic.driver else unbound(nic, likes, seen))
 
 
 def verdict(nic: PciDevice, seen: Seen) -> Verdict:
@@ -46,9 +47,9 @@ def verdict(nic: PciDevice, seen: Seen) -> Verdict:
     return Verdict(nic.subject, Status.OK, "Bound", shows, None, driver, want.value if want else "")
 
 
-def unbound(nic: PciDevice, like: LikesOf, seen: Seen) -> Verdict:
+def unbound(nic: PciDevice, likes: LikesById, seen: Seen) -> Verdict:
     shows = f"{nic.label} has no driver"
-    wish = wish_of(nic, like, seen[Expected])
+    wish = wish_of(nic, likes, seen[Expected])
     erdma = seen.get(Erdma)
     if erdma is not None and nic.address in (erdma.deferred or ()):
         return Verdict(nic.subject, Status.OK, "Deferred", f"{shows} yet: it waits, and erdma.device says for what")
@@ -59,7 +60,7 @@ def unbound(nic: PciDevice, like: LikesOf, seen: Seen) -> Verdict:
         if camps := seen[Expected].camps_at(nic.address):
             shows = f"{shows}; {camps}; no job is known to need it"
             return Verdict(nic.subject, Status.WARN, "UnlikeOthers", shows, None, "none", "a driver")
-        if bound := like(nic).bound:
+        if bound := likes[nic.id].bound:
             shows = (
                 f"{shows}, while {len(bound)} like it have theirs, as {bound[0].label} has; no job is known to need it"
             )
@@ -73,19 +74,19 @@ def unbound(nic: PciDevice, like: LikesOf, seen: Seen) -> Verdict:
     return Verdict(nic.subject, Status.FAIL, reason, shows, remedy, "none", wish.driver or "a driver")
 
 
-def wish_of(nic: PciDevice, like: LikesOf, expected: Expected) -> DriverWish | None:
+def wish_of(nic: PciDevice, likes: LikesById, expected: Expected) -> DriverWish | None:
     want = expected.device(nic, lambda device: device)
     if want is not None and (want.value.driver or want.value.rdma):
         return DriverWish(want.by, None if want.value.driver == UNNAMED else want.value.driver, firm=True)
-    likes, wanted_by = like(nic), expected.of_function(nic.address)
+    like, wanted_by = likes[nic.id], expected.of_function(nic.address)
     if wanted_by is not None:
-        return DriverWish(wanted_by, likes.usual)
-    if nic.pci_class.startswith(INFINIBAND):
-        return DriverWish("its class, an InfiniBand controller", likes.usual)
+        return DriverWish(wanted_by, like.usual)
+    if nic.pci_class.startswith(INFINIBAND_CLASS) and expected.is_needed(nic.address):
+        return DriverWish("its class, an InfiniBand controller", like.usual)
     if raw(nic)["id"] == VENDOR_DEVICE:
         return DriverWish("its kind, an Elastic RDMA interface", ERDMA)
-    if expected.shortage is not None and likes.offer:
-        return DriverWish(f"{expected.shortage.by}, which finds {expected.shortage.have}", likes.usual)
+    if expected.shortage is not None and like.offer:
+        return DriverWish(f"{expected.shortage.by}, which finds {expected.shortage.have}", like.usual)
     return None
 
 

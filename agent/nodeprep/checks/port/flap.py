@@ -10,11 +10,11 @@ from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma import transitions
 from nodeprep.facts.rdma.counters import Counters
 from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.link_layers import INFINIBAND
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
 from nodeprep.values import Value
 
 LINK_DOWNED = "link_downed"
-INFINIBAND = "InfiniBand"
 
 
 class Want(Value):

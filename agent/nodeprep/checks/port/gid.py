@@ -10,11 +10,11 @@ from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.gid import ROCE_V2
 from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.link_layers import ETHERNET
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict
 from nodeprep.shown import field_of
 from nodeprep.values import Value
 
-ETHERNET = "Ethernet"
 ADDRESS_AGAIN = (
     "Give the rail's netdev its IP address again, and take the old one away (ip address); if the GID stays, set the "
     "netdev down and up while no job uses it."

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
+from nodeprep.link_layers import INFINIBAND
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict
 from nodeprep.shown import field_of
 
-INFINIBAND = "InfiniBand"
 SET_GUID = "Set the VF's GUID (ip link set PF vf N node_guid GUID port_guid GUID), or reset the card."
 REFLASH_GUID = (
     "Re-flash the copied GUID: mstflint -d {place} query, then mstflint -d {place} sg with the one on the card's label."

@@ -24,22 +24,25 @@ Place = tuple[object, int, int]  # model, function and number
 class Model(Value):
     """What the `count` ports of one model and place on their cards speak.
 
-    `right` is what they should, `having` the names of those that do, and `used` whether rails are among them.
+    `right` is what they should, "" where nothing says it. `camps` are the names of those that speak each. `used` is
+    whether rails speak what is right, or any of the camps where nothing says which.
     """
 
     count: int
     right: str
-    having: str
+    camps: Mapping[str, str]
     used: bool
 
     @classmethod
     def of(cls, camps: Mapping[str | None, list[Member]], wanted: str | None) -> Model:
-        """`wanted` is what the profile asks for; else the camp with most live ports is right."""
+        """`wanted` is what the profile asks for; else the camp with most live ports is right, if one has most."""
         known = {layer: camp for layer, camp in camps.items() if layer is not None}
         used = {layer for layer, camp in known.items() if any(one.role is Role.RAIL for one in camp)}
-        right = wanted if wanted in used else max(known, key=lambda one: rank(known[one]), default="")
-        having = kinds.names(known.get(right, ()))
-        return cls(sum(map(len, camps.values())), right or "", having, right in used)
+        most = max(map(rank, known.values()), default=(0, 0))
+        largest = [layer for layer, camp in known.items() if rank(camp) == most]
+        right = wanted if wanted in used else largest[0] if len(largest) == 1 else ""
+        told = {layer: kinds.names(camp) for layer, camp in known.items()}
+        return cls(sum(map(len, camps.values())), right or "", told, right in used if right else bool(used))
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -75,13 +78,23 @@ def of_models(expected: Expected) -> dict[Place, Model]:
 
 def of_its_model(port: Port, member: Member, model: Model, expected: Expected) -> Verdict | None:
     """A port that speaks another layer than the others of its model: FAIL if its card is dead by it."""
-    dead = member.card not in expected.kinds.live_cards
+    dead = not member.live and not expected.kinds.carriers.carry(member.card)
     few = model.count < PEERS
-    if port.layer == model.right or not member.kind.hardware or member.kind.software or (few and not dead):
+    if (
+        port.layer == model.right
+        or len(model.camps) < 2
+        or not member.kind.hardware
+        or member.kind.software
+        or (few and not dead)
+    ):
         return None
-    message = f"{port.where} speaks {port.layer}; of its model {model.having} speak {model.right}: in the wrong mode?"
     status = Status.FAIL if dead and model.used else Status.WARN
-    return Verdict(port.subject, status, "OddLayer", message, observed=port.layer, expected=model.right)
+    others = sorted(layer for layer in model.camps if layer != port.layer)
+    right = model.right or " or ".join(others)
+    having = " and ".join(f"{model.camps[layer]} speak {layer}" for layer in ([model.right] if model.right else others))
+    why = "in the wrong mode?" if model.right else "which one is in the wrong mode, nothing here says"
+    message = f"{port.where} speaks {port.layer}; of its model {having}: {why}"
+    return Verdict(port.subject, status, "OddLayer", message, observed=port.layer, expected=right)
 
 
 def place(kind: Kind) -> Place:

@@ -13,10 +13,9 @@ from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma import payload
 from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.link_layers import ETHERNET
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 from nodeprep.values import Value
-
-ETHERNET = "Ethernet"
 
 
 class Want(Value):
@@ -46,11 +45,15 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def is_judged(port: Port, expected: Expected) -> bool:
-    """Whether somebody wants it or states its MTU; of the front end, what is up is held against its likes."""
-    member = expected.unwanted(port)
+    """Whether somebody wants it or states its MTU; of the front end, what is up is held against its likes.
+
+    So is the leg of a rails' bond, though another leg stands in for it.
+    """
     if expected.of_rail(port) or expected.of(port) or expected.port(port, lambda one: one.mtu):
         return True
-    return member is not None and member.live
+    member = expected.kinds.of(port)
+    held = expected.unwanted(port) is not None or (expected.is_spare(member) and port.subject.key not in expected.firm)
+    return member is not None and member.live and held
 
 
 def verdict(port: Port, best: Expectancy[int] | None, seen: Seen) -> Verdict | None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Links, Neighbour
 from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.link_layers import ETHERNET
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
 
-ETHERNET = "Ethernet"
 # NUD states (include/uapi/linux/neighbour.h). PROBE tells nothing yet; multicast and loopback have NOARP.
 SILENT_STATES = ("FAILED", "INCOMPLETE")
 ANSWERED_STATES = ("REACHABLE", "STALE", "DELAY", "PERMANENT")

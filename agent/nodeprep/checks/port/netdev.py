@@ -11,9 +11,9 @@ from nodeprep.facts.expected.kinds import Member
 from nodeprep.facts.expected.soundness import RUNNING
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.link_layers import ETHERNET, INFINIBAND
 from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 
-ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"
 NOT_RUNNING = (
     "ip link show {interface}. Without the flag UP: ip link set {interface} up. With it: ethtool {interface}, "
     "dmesg | grep {interface}; then the cable, the switch port, the card."
@@ -32,9 +32,10 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 
 def is_live_spare(port: Port, expected: Expected) -> bool:
-    """Whether it is up, and another port of its card stands in for what it lacks. Its bond stands in for a leg."""
+    """Whether it is up, and another port stands in for what it lacks, or it for others. A leg has its bond."""
     member = expected.kinds.of(port)
-    return member is not None and expected.is_spare(member) and not member.leg and inventory.is_active(port)
+    of_use = expected.is_spare(member) or expected.is_stand_in(member)
+    return member is not None and of_use and not member.leg and inventory.is_active(port)
 
 
 def verdict(port: Port, seen: Seen) -> Verdict | None:

@@ -9,6 +9,7 @@ from nodeprep.facts.expected import soundness
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
+from nodeprep.link_layers import ETHERNET, INFINIBAND
 from nodeprep.model import (
     CannotLook,
     Check,
@@ -27,7 +28,6 @@ from nodeprep.model import (
 # enum ib_port_state, ib_port_phys_state (include/rdma/ib_verbs.h): the number is the kernel's ABI.
 DOWN, INIT, ARMED, ACTIVE = "1", "2", "3", "4"
 POLLING, DISABLED, LINK_UP = "2", "3", "5"
-ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"
 FAR_END = "nothing from the far end: cable or switch port"
 
 

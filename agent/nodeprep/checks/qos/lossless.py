@@ -9,6 +9,7 @@ from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.qos import NetdevQos, QosSettings
 from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.link_layers import ETHERNET
 from nodeprep.model import (
     Check,
     Confirmation,
@@ -55,7 +56,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 def is_roce(port: Port, rdma: Rdma) -> bool:
     device = rdma.device(port.device)
-    return port.layer == "Ethernet" and not (device is not None and (device.node_type or "").startswith(RNIC))
+    return port.layer == ETHERNET and not (device is not None and (device.node_type or "").startswith(RNIC))
 
 
 def verdict(port: Port, seen: Seen, want: Want) -> Verdict | None:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated
 
+from nodeprep.facts.expected import kinds
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.rdma.rdma import Rdma, RdmaDevice
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, grouped
 from nodeprep.shown import field_of
 from nodeprep.values import Value
 
-NAMES_IN_MESSAGE = 16  # devices of a camp in a message
 CHOOSE_ONE = (
     "Choose one of {expected} for all devices of board {board}, and keep it in the profile: "
     "`want: {{rdma.firmware: {{allowed: [{board} VERSION]}}}}`. Then flash those that run another, and reset them or "
@@ -60,7 +60,7 @@ def verdict(
     wanted, by = wish(device, board, expected, allowed)
     sizes = {other: len(names) for other, names in of_board.items()} if wanted is None else {}
     if len(sizes) > 1 and sizes[version] <= max(size for other, size in sizes.items() if other != version):
-        told = "; ".join(f"{other}: {shown(names)}" for other, names in sorted(of_board.items()))
+        told = "; ".join(f"{other}: {kinds.listed(names)}" for other, names in sorted(of_board.items()))
         message = f"{shows}; devices with this board differ, {told}; which one is right nothing here says"
         versions = " or ".join(sorted(sizes))
         return Verdict(
@@ -89,11 +89,6 @@ def camps(likes: tuple[RdmaDevice, ...]) -> dict[str, list[str]]:
         if isinstance(version, str) and version:
             found.setdefault(version, []).append(one.name)
     return found
-
-
-def shown(names: list[str]) -> str:
-    more = len(names) - NAMES_IN_MESSAGE
-    return ", ".join(names[:NAMES_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
 
 
 def wish(device: RdmaDevice, board: str, expected: Expected, allowed: Allowed) -> tuple[tuple[str, ...] | None, str]:

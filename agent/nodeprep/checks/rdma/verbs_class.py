@@ -9,6 +9,7 @@ from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.rdma.devnodes import ClassEntry, DevNodes
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
+from nodeprep.link_layers import ETHERNET, INFINIBAND
 from nodeprep.model import (
     NODE,
     CannotLook,
@@ -26,7 +27,7 @@ from nodeprep.model import (
 )
 from nodeprep.values import Value
 
-INFINIBAND = "InfiniBand"
+LOAD_UVERBS, LOAD_UMAD = (Remedy("kernel_modules", {"module": name}) for name in ("ib_uverbs", "ib_umad"))
 RNIC = "4"  # enum rdma_node_type: iWARP has no management datagrams, so no umad entries
 
 
@@ -50,8 +51,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
             message = (
                 f"no /sys/class/infiniband_verbs, wanted by {by}: ib_uverbs is not loaded; try: modprobe ib_uverbs"
             )
-            load = Remedy("kernel_modules", {"module": "ib_uverbs"})
-            yield Verdict(NODE, Status.FAIL, "VerbsNotLoaded", message, load, "no class", "ib_uverbs")
+            yield Verdict(NODE, Status.FAIL, "VerbsNotLoaded", message, LOAD_UVERBS, "no class", "ib_uverbs")
             return
         names = owners(entries)
         reachable = {device.place for device in devices if device.name in names}
@@ -85,8 +85,10 @@ def reached(device: RdmaDevice, names: dict[object, str], reachable: set[str]) -
         if isinstance(owner, Unreadable):
             raise CannotLook(owner)
         return None  # a copy that lost what its entries point to
-    shows = f"{device.where} has no entry in /sys/class/infiniband_verbs though ib_uverbs is loaded"
-    message = f"{shows}: no process can open it; its driver did not finish, see the kernel log"
+    message = (
+        f"{device.where} has no entry in /sys/class/infiniband_verbs though ib_uverbs is loaded: no process can open "
+        "it; its driver did not finish, see the kernel log"
+    )
     return Verdict(device.subject, Status.FAIL, "NoEntry", message, observed="no entry", expected="an uverbs entry")
 
 
@@ -102,35 +104,37 @@ def too_few(entries: tuple[ClassEntry, ...], lacking: list[str]) -> Iterator[Ver
 def umads(seen: Seen) -> Iterator[Verdict]:
     entries, ports = seen[DevNodes].mads, seen[Rdma].ports
     if entries is None:
-        needy = [port for port in ports if seen[DevNodes].live and needs_umad(port, seen)]
+        wishes = {port.name: umad_wish(port, seen) for port in ports if seen[DevNodes].live}
+        needy = {name: asks for name, asks in wishes.items() if asks is not None}
         if needy:
-            asks = next((by for port in needy if (by := who_asks(port, seen))), "")
-            wants = f"wanted{asks} for {', '.join(port.name for port in needy)}"
-            message = f"no /sys/class/infiniband_mad, {wants}: ib_umad is not loaded; try: modprobe ib_umad"
-            load = Remedy("kernel_modules", {"module": "ib_umad"})
-            yield Verdict(NODE, Status.WARN, "UmadNotLoaded", message, load, "no class", "ib_umad")
+            message = (
+                f"no /sys/class/infiniband_mad, wanted{max(needy.values())} for {', '.join(needy)}: ib_umad is not "
+                "loaded; try: modprobe ib_umad"
+            )
+            yield Verdict(NODE, Status.WARN, "UmadNotLoaded", message, LOAD_UMAD, "no class", "ib_umad")
         return
     if all(isinstance(owner, str) for owner in owners(entries)) and (entries or seen[DevNodes].live):
         held = {(entry.device, raw(entry)["port"]) for entry in entries}
         lacking = (port for port in ports if not held & {(port.device, port.number), (port.device, None)})
-        yield from seen.each(lacking, lambda port: lacks_umad(port, seen) if needs_umad(port, seen) else None)
+        yield from seen.each(lacking, lambda port: umad_missing(port, seen))
 
 
-def needs_umad(port: Port, seen: Seen) -> bool:
-    device = seen[Rdma].device(port.device)
-    is_rnic = device is not None and (device.node_type or "").startswith(RNIC)
-    return port.layer == INFINIBAND or (seen[Want].umad and port.layer == "Ethernet" and not is_rnic)
+def umad_wish(port: Port, seen: Seen) -> str | None:
+    """Who wants a umad entry: "" for an InfiniBand port, which always needs one; None if nobody does."""
+    if port.layer == INFINIBAND:
+        return ""
+    is_rnic = ((device := seen[Rdma].device(port.device)) is not None) and (device.node_type or "").startswith(RNIC)
+    return f" {seen.wanted_by('umad')}" if seen[Want].umad and port.layer == ETHERNET and not is_rnic else None
 
 
-def who_asks(port: Port, seen: Seen) -> str:
-    """Who wants a umad entry, "" for an InfiniBand port, which always needs one."""
-    return "" if port.layer == INFINIBAND else f" {seen.wanted_by('umad')}"
-
-
-def lacks_umad(port: Port, seen: Seen) -> Verdict:
-    asks = who_asks(port, seen)
-    shows = f"{port.where} has no umad entry{asks and f', wanted{asks},'} though ib_umad is loaded"
-    message = f"{shows}: subnet tools and the device plugin cannot use it"
+def umad_missing(port: Port, seen: Seen) -> Verdict | None:
+    asks = umad_wish(port, seen)
+    if asks is None:
+        return None
+    message = (
+        f"{port.where} has no umad entry though ib_umad is loaded{asks and f'; one is wanted{asks}'}: subnet tools and "
+        "the device plugin cannot use it"
+    )
     return Verdict(port.subject, Status.WARN, "NoUmad", message, observed="no entry", expected="a umad entry")
 
 
@@ -150,11 +154,7 @@ CHECK = Check(
         ),
         Reason("TooFewEntries", Status.FAIL),
         Reason("UmadNotLoaded", Status.WARN, "modprobe ib_umad; keep it with a line in /etc/modules-load.d/."),
-        Reason(
-            "NoUmad",
-            Status.WARN,
-            "See the kernel log: dmesg | grep {place}; then rmmod ib_umad && modprobe ib_umad.",
-        ),
+        Reason("NoUmad", Status.WARN, "See the kernel log: dmesg | grep {place}; rmmod ib_umad && modprobe ib_umad."),
     ),
     source="NVSentinel's check of character devices; k8s-rdma-shared-dev-plugin rdma_device_spec.go; NHC check_hw_ib",
     severity=Severity.GATE,

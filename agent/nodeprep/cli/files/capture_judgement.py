@@ -85,13 +85,14 @@ def is_refused(finding: Finding, rails: frozenset[str]) -> bool:
 def rails(look: Look, selection: ProfileSelection) -> frozenset[str]:
     """The places of RDMA ports and of their bonds, without those of the front end.
 
-    A port of the same card as a rail is no front end, whatever it speaks: it may be a rail in the wrong mode.
+    A port of the same card as a rail is no front end, whatever it speaks: it may be a rail in the wrong mode. One that
+    carries traffic in that mode, slower than any rail, is used so.
     """
     expected, rdma, links = check_round.expect(look, selection.profile), look.get(Rdma), look.get(Links)
     if rdma is None or not isinstance(expected, Expected):
         return frozenset()
     cards = {port.hardware for port in rdma.ports if not is_front_end(port, expected)}
-    ports = [port for port in rdma.ports if port.hardware in cards]
+    ports = [port for port in rdma.ports if port.hardware in cards and not is_slower_network(port, expected)]
     bonds = [bond for port in ports if links and (bond := links.bond_of(port.netdev, port.bdf)) is not None]
     return frozenset((*(port.place for port in ports), *(bond.subject.place for bond in bonds)))
 
@@ -103,6 +104,16 @@ def is_front_end(port: Port, expected: Expected) -> bool:
         return member is not None and member.role is Role.FRONT_END and expected.of_rail(port) is None
     except CannotLook:
         return False
+
+
+def is_slower_network(port: Port, expected: Expected) -> bool:
+    """Whether it carries traffic, in another mode and slower than each rail that is up."""
+    member = expected.kinds.of(port)
+    if member is None or not member.sound or member.rate is None or not is_front_end(port, expected):
+        return False
+    rails = [one for one in expected.kinds.rails if one.rate is not None]
+    others = all(one.kind.layer != member.kind.layer and member.rate < (one.rate or 0.0) for one in rails)
+    return bool(rails) and others
 
 
 def rows(findings: Iterable[Finding]) -> list[tuple[str, ...]]:

@@ -14,10 +14,10 @@ from threading import Event, Lock, Thread
 from nodeprep.doors import clock
 from nodeprep.doors.events.event_source import EventSource
 from nodeprep.doors.files.reader import FLAGS, PAGE, FileEntry, Files
+from nodeprep.link_layers import INFINIBAND
 from nodeprep.model import Topic
 
 CLASS = "/sys/class/infiniband"
-INFINIBAND = "InfiniBand"  # ports/N/link_layer; the other word, Ethernet, has netlink notices
 STATES = ("state", "phys_state")
 PORT_POLL_SECONDS = 1.0  # seconds between two polls (design 7)
 LISTING = 60.0  # seconds between two lists of the ports while no other event source announces devices

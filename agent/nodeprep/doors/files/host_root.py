@@ -28,6 +28,7 @@ class HostRoot:
 
     def __init__(self, files: Files) -> None:
         self._files = files
+        self._boot_id = ""  # of this machine, once read: it stays as long as we live
         self._proven: tuple[int, ...] = ()  # which files proved it, so that a table of megabytes is read once
 
     def lacks(self) -> str:
@@ -37,7 +38,9 @@ class HostRoot:
             found = files.text(BOOT_ID)
             if not found:
                 return f"no {root}{BOOT_ID}"
-            return "" if found == Files().text(BOOT_ID) else f"{root}{BOOT_ID} is not that of this boot"
+            own = self._boot_id or Files().text(BOOT_ID)
+            self._boot_id = own if isinstance(own, str) else ""
+            return "" if found == own else f"{root}{BOOT_ID} is not that of this boot"
         missing = [f"{root}{path}" for path in (HOSTS, *WITNESSES) if not os.path.exists(f"{root}{path}")]
         if missing:
             return f"no {root}{FIRST_PROCESS}, and no {' and no '.join(missing)}"

@@ -6,7 +6,9 @@ import errno
 import os
 import stat
 import sys
+from typing import Any
 
+from nodeprep.door_values import EMPTY_GID
 from nodeprep.doors.files import file_root
 from nodeprep.doors.files.file_root import ATTRIBUTES, Root
 from nodeprep.model import Unreadable, Why
@@ -73,17 +75,19 @@ class Files:
     root has the host's processes.
 
     A directory of /sys that was listed in this look answers for what is not in it: most files that a fact asks for are
-    of one kind of device only.
+    of one kind of device only. `found` is for facts: what they made of these files that stays without an event.
     """
 
     def __init__(self, root: str = "/", excluded: tuple[str, ...] = (), *, live: bool = False) -> None:
         self._root = Root(root, excluded, live=live)
         self.root = self._root.path  # "" is this machine's own
         self.shows_processes = not self._root.has_tables_only
+        self.found: dict[object, Any] = {}
         self._excludes = bool(excluded)
         self._plain: set[str] = set()  # attributes that were plain files
         self._constants: dict[str, bytes] = {}  # by where they lie on this machine
         self._constant_names: dict[str, dict[str, str]] = {}  # as `_constants`, of directories
+        self._empty: set[str] = set()  # empty entries of GID tables. Who asks for one lists its table first.
         # Directories of /sys listed in this look: where each lies on this machine, and what each of its names is.
         self._listed: dict[str, tuple[str, dict[str, str]]] = {}
 
@@ -91,12 +95,13 @@ class Files:
         """Forget where links led. They may lead elsewhere at the next look."""
         self._root.forget()
         self._plain, self._constants, self._constant_names, self._listed = set(), {}, {}, {}
+        self._empty, self.found = set(), {}
 
     def look_again(self) -> None:
         """Begin another look.
 
-        What stays as long as its device is not read again: links whose targets exist, constant attributes, and the
-        names in constant directories.
+        What stays without an event is not read again: links whose targets exist, constant attributes, empty entries of
+        GID tables, and the names in constant directories.
         """
         self._root.look_again()
         self._listed = {}
@@ -107,6 +112,9 @@ class Files:
 
     def text(self, path: str, limit: int = LIMIT) -> str | None | Unreadable:
         """The text of the file without blanks, tabs and line ends at its end; the kernel writes no others there."""
+        empty = self._empty  # of this look, as in `_again`
+        if path in empty:
+            return EMPTY_GID
         data = self.data(path, limit)
         if not isinstance(data, bytes):
             return data
@@ -114,6 +122,8 @@ class Files:
             text = data.decode().rstrip(" \t\n")
         except UnicodeDecodeError:
             return Unreadable(Why.MALFORMED, path, detail="not UTF-8")
+        if text == EMPTY_GID and path.startswith(ATTRIBUTES):
+            empty.add(path)
         return Unreadable(Why.MALFORMED, path, detail="holds NUL bytes") if "\0" in text else text
 
     def need(self, path: str) -> str | Unreadable:

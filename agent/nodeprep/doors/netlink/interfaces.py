@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from nodeprep.doors.netlink import nlsocket
 from nodeprep.doors.netlink.dcbnl import Dcb
-from nodeprep.doors.netlink.nlsocket import Message, Nest, NetlinkSocket
+from nodeprep.doors.netlink.nlsocket import Message, Nest, NetlinkSocket, TableDecoder
 from nodeprep.values import Value
 
 __all__ = [
@@ -164,12 +164,12 @@ def read() -> RouteNetlink:
 
 def links(kernel: NetlinkSocket) -> tuple[LinkInfo, ...]:
     body = bytes(16) + nlsocket.attribute(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS)
-    return tuple(_link(said) for said in kernel.dump(LinkCommand.RTM_GETLINK, LinkMessage, body))
+    return tuple(LINKS.values(kernel.undecoded(LinkCommand.RTM_GETLINK, body, dump=True)))
 
 
 def addresses(kernel: NetlinkSocket) -> tuple[AddressInfo, ...]:
-    said = kernel.dump(LinkCommand.RTM_GETADDR, AddressMessage, bytes(8))
-    return tuple(_address(one) for one in said if one.field("family") in FAMILIES)
+    said = kernel.undecoded(LinkCommand.RTM_GETADDR, bytes(8), dump=True)
+    return tuple(one for one in ADDRESSES.values(said) if one is not None)
 
 
 def neighbours(kernel: NetlinkSocket) -> tuple[NeighbourInfo, ...]:
@@ -177,7 +177,8 @@ def neighbours(kernel: NetlinkSocket) -> tuple[NeighbourInfo, ...]:
     return tuple(_neighbour(one) for one in said if one.field("family") in FAMILIES)
 
 
-def _link(said: LinkMessage) -> LinkInfo:
+def _link(message: bytes) -> LinkInfo:
+    said = nlsocket.decoded_one(LinkMessage, message)
     operstate, carrier = said.number("operstate") or 0, said.number("carrier")
     return LinkInfo(
         index=said.field("index"),
@@ -200,7 +201,11 @@ def _link(said: LinkMessage) -> LinkInfo:
     )
 
 
-def _address(said: AddressMessage) -> AddressInfo:
+def _address(message: bytes) -> AddressInfo | None:
+    """None for an address of another family than IP's."""
+    said = nlsocket.decoded_one(AddressMessage, message)
+    if said.field("family") not in FAMILIES:
+        return None
     scope = said.field("scope")
     return AddressInfo(
         index=said.field("index"),
@@ -233,3 +238,6 @@ def _ip(said: Message, data: bytes | None) -> str:
 def _hardware(data: bytes | None) -> str | None:
     """A link-layer address as sysfs writes it: "52:54:00:12:34:56", or twenty pairs."""
     return data.hex(":") if data else None
+
+
+LINKS, ADDRESSES = TableDecoder(_link), TableDecoder(_address)

@@ -9,19 +9,19 @@ import socket
 import struct
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from itertools import chain
 from typing import NamedTuple
 
 from nodeprep.door_values import RoutingRule
 from nodeprep.doors.netlink import interfaces, nlsocket
-from nodeprep.doors.netlink.interfaces import FAMILIES, NETLINK_ROUTE, SCOPES, AddressInfo, NeighbourInfo
-from nodeprep.doors.netlink.nlsocket import ATTRIBUTE, HEADER, NLA_TYPE_MASK, Message, Nest, NetlinkSocket, Refused
+from nodeprep.doors.netlink.interfaces import FAMILIES, NETLINK_ROUTE, SCOPES, AddressInfo, LinkInfo, NeighbourInfo
+from nodeprep.doors.netlink.nlsocket import ATTRIBUTE, HEADER, NLA_TYPE_MASK, NetlinkSocket, Refused, TableDecoder
 from nodeprep.values import Value
 
 
 class RouteCommand(IntEnum):
     """Message types of include/uapi/linux/rtnetlink.h."""
 
-    RTM_GETLINK = 18
     RTM_GETROUTE = 26
     RTM_GETRULE = 34
 
@@ -54,13 +54,6 @@ FRA_DST, FRA_SRC, FRA_IIFNAME, FRA_PRIORITY, FRA_FWMARK, FRA_TABLE, FRA_OIFNAME 
 ACTIONS = {1: "lookup", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
 FIB_RULE_INVERT = 2
 BRIDGE = "bridge"
-
-
-class InterfaceKind(Value):
-    """The name and kind of an interface. A physical interface has no kind."""
-
-    name: str
-    kind: str | None
 
 
 class KernelRoute(Value):
@@ -102,23 +95,11 @@ class RoutingTables(Value):
     Without a bridge, `neighbours` are not asked for: each of 60 pods has one or two, and its route tells more.
     """
 
-    devices: dict[int, InterfaceKind]
+    devices: dict[int, LinkInfo]
     addresses: tuple[AddressInfo, ...]
     neighbours: tuple[NeighbourInfo, ...]
     rules: tuple[RoutingRule, ...]
     routes: tuple[KernelRoute, ...]
-
-
-class DeviceMessage(Message):
-    """struct ifinfomsg with the only two attributes that are needed here of the links of 60 pods."""
-
-    fields = (("family", "B"), ("pad", "B"), ("type", "H"), ("index", "i"), ("flags", "I"), ("change", "I"))
-    nla_map = ((3, "name", "asciiz"), (18, "info", "KindInfo"))
-
-    class KindInfo(Nest):
-        """IFLA_LINKINFO."""
-
-        nla_map = ((1, "kind", "asciiz"),)
 
 
 class RouteMessage(NamedTuple):
@@ -156,7 +137,7 @@ def read() -> RoutingTables:
         OSError: the kernel refused, or gave no valid answer.
     """
     with NetlinkSocket(NETLINK_ROUTE) as kernel:
-        found = devices(kernel)
+        found = {link.index: link for link in interfaces.links(kernel)}
         bridged = any(device.kind == BRIDGE for device in found.values())
         beside = interfaces.neighbours(kernel) if bridged else ()
         return RoutingTables(found, interfaces.addresses(kernel), beside, rules(kernel), routes(kernel))
@@ -168,23 +149,16 @@ def ask(packets: Sequence[Packet]) -> tuple[RouteLookup, ...]:
         return tuple(way(kernel, packet) for packet in packets)
 
 
-def devices(kernel: NetlinkSocket) -> dict[int, InterfaceKind]:
-    said = kernel.dump(RouteCommand.RTM_GETLINK, DeviceMessage, bytes(16))
-    return {one.field("index"): InterfaceKind(one.text("name") or "", one.nest("info").text("kind")) for one in said}
-
-
 def rules(kernel: NetlinkSocket) -> tuple[RoutingRule, ...]:
     """Rules of IPv4 and IPv6, each family in the order in which the kernel tries them."""
-    said = map(_opened, kernel.undecoded(RouteCommand.RTM_GETRULE, bytes(RTMSG.size), dump=True))
-    return tuple(_rule(one) for one in said if one.family in FAMILIES)
+    told = kernel.undecoded(RouteCommand.RTM_GETRULE, bytes(RTMSG.size), dump=True)
+    return tuple(chain.from_iterable(RULES.values(told)))
 
 
 def routes(kernel: NetlinkSocket) -> tuple[KernelRoute, ...]:
     """All routes. Of more than MANY only those that `counts`: to decode all routes of a router takes seconds."""
     told = kernel.undecoded(RouteCommand.RTM_GETROUTE, bytes(RTMSG.size), dump=True)
-    said = map(_opened, filter(counts, told) if len(told) > MANY else told)
-    kept = (one for one in said if one.family in FAMILIES and not one.flags & RTM_F_CLONED)
-    return tuple(route for one in kept for route in _routes(one))
+    return tuple(chain.from_iterable(ROUTES.values(filter(counts, told) if len(told) > MANY else told)))
 
 
 def counts(data: bytes) -> bool:
@@ -211,6 +185,18 @@ def way(kernel: NetlinkSocket, packet: Packet) -> RouteLookup:
         raise nlsocket.malformed("RTM_GETROUTE: acknowledged, but not answered")
     (first, *_) = _routes(_opened(said[0]))
     return RouteLookup(first.oif, first.via, first.table, first.kind, None)
+
+
+def _rules_in(message: bytes) -> tuple[RoutingRule, ...]:
+    """The rule of a message; none if it is of another family than IP's."""
+    said = _opened(message)
+    return (_rule(said),) if said.family in FAMILIES else ()
+
+
+def _routes_in(message: bytes) -> tuple[KernelRoute, ...]:
+    """The next hops of a message; none if it is of another family than IP's, or a copy in a cache."""
+    said = _opened(message)
+    return tuple(_routes(said)) if said.family in FAMILIES and not said.flags & RTM_F_CLONED else ()
 
 
 def _rule(said: RouteMessage) -> RoutingRule:
@@ -300,3 +286,6 @@ def _address(family: int, data: bytes) -> str:
         return socket.inet_ntop(family, data)
     except ValueError as error:
         raise nlsocket.malformed(f"{data!r} is no address of family {family}") from error
+
+
+RULES, ROUTES = TableDecoder(_rules_in), TableDecoder(_routes_in)

@@ -22,6 +22,7 @@ T = TypeVar("T")
 N = TypeVar("N", int, float)
 ACTIVE = "4"
 SLOWER = 2.0  # times: a kind that is slower than the rails by more than this is not counted with them (docs/adr/0030)
+NEVER_CABLED = "say so with nodeprep profile capture --accept port.state, or with exclude"
 NO_KINDS = Kinds()
 
 
@@ -53,7 +54,8 @@ class Shortage(Value):
 class Expected(Value):
     """Who wants what. Ports and devices are found by place and number, names are for messages only.
 
-    `rails` says by port who wants a rail, also one that a bond stands for. `kinds` are the node's ports by what they
+    `counted` says by port who wants it up by number, and `counting` are all that this number counts. `rails` says by
+    port who wants a rail, also one that a bond stands for. `kinds` are the node's ports by what they
     are; where the profile names its ports, they decide nothing, and `by_kind` is False. `moved` are the places of
     devices that the profile knows by another address: of another node of the same kind.
     """
@@ -65,6 +67,7 @@ class Expected(Value):
     counted_rate: float | None
     counted_layer: str | None
     counted_firm: bool
+    counting: frozenset[str]
     rails: Mapping[str, str]
     best_rates: Mapping[str, Expectancy[float]]
     missing_devices: tuple[MissingDevice, ...]
@@ -116,10 +119,15 @@ class Expected(Value):
         """Who has a use for this port, up or not: as `of_bond`, and for a spare of a rail its card."""
         member = self.kinds.of(port) if port.subject.key not in self.firm else None
         spare = f"the card of a rail ({member.card})" if self.is_spare(member) and member else None
-        return self.of_bond(port) or spare
+        fastest = "its speed, as no port of a faster kind is up" if self.is_stand_in(member) else None
+        return self.of_bond(port) or spare or fastest
 
     def is_spare(self, member: Member | None) -> bool:
         return member is not None and self.by_kind and member.role is Role.SPARE
+
+    def is_stand_in(self, member: Member | None) -> bool:
+        """Whether it is one of the fastest ports that are up, where the rails are a faster kind of which none is."""
+        return member is not None and self.by_kind and member.kind in self.kinds.stand_ins
 
     @property
     def lost_legs(self) -> frozenset[str]:
@@ -128,7 +136,9 @@ class Expected(Value):
 
     def is_firm(self, port: Port) -> bool:
         """Whether an operator's profile wants it, and not only its like ports or what the hardware suggests."""
-        return port.subject.key in self.firm or (self.counted_firm and port.subject.key in self.counted)
+        key = port.subject.key
+        counts = key in self.counted or key in self.counting or self.is_stand_in(self.kinds.of(port))
+        return key in self.firm or (self.counted_firm and counts)
 
     def unwanted(self, port: Port) -> Member | None:
         """A port by its kind, if it is a spare or one of the front end: nobody wants it up."""
@@ -142,7 +152,9 @@ class Expected(Value):
         up, down = self.kinds.up.get(member.kind, ()), self.kinds.down.get(member.kind, ())
         if not up or not down:
             return ""
-        what = "spares" if member.role is Role.SPARE else "front-end ports"
+        roles = {one.role for one in self.kinds.likes(member)}
+        spares = "ports of rails' cards" if Role.RAIL in roles else "spares"
+        what = spares if member.role is Role.SPARE else "front-end ports"
         return f"of {len(up) + len(down)} {what} alike, up: {kinds.names(up)}; down: {kinds.names(down)}"
 
     def camps_at(self, place: str) -> str:
@@ -154,6 +166,13 @@ class Expected(Value):
         """Whether a job may lack this PCI function: not if it is a spare's or the front end's, which only warns."""
         members = self.kinds.at(place) if self.by_kind else ()
         return not members or any(one.role is Role.RAIL or self.of_key(one.key) for one in members)
+
+    def is_content(self, place: str, carries: float) -> bool:
+        """Whether another port of this function's card needs no more than `carries` Gb/s, and stands in for its own."""
+        others = [one for here in self._hardware_at(place) for one in self.kinds.carriers.beside(here)]
+        return self.by_kind and any(
+            one.place != place and one.rate is not None and one.rate <= carries for one in others
+        )
 
     def bests(self, value: Callable[[Member], N | None]) -> dict[str, Expectancy[N]]:
         """The largest value of its kind for each port, and who shows it; none where a profile names the ports."""
@@ -212,11 +231,12 @@ def derive(
         netlink,
         legs,
         layer=count.layer if count else None,
+        firm=bool(count and not count.suggested),
         rate=count.rate if count else None,
         wanted=count is not None,
     )
     by_kind = not profile.expect.ports
-    counted, shortage = _count(profile, found) if count else ({}, None)
+    counted, counting, shortage = _count(profile, found) if count else ({}, frozenset[str](), None)
     wants = profile.expect.ports.values()
     return Expected(
         profile=profile.name,
@@ -226,6 +246,7 @@ def derive(
         counted_rate=count.rate if count else None,
         counted_layer=count.layer if count else None,
         counted_firm=not (count and count.suggested),
+        counting=counting,
         rails=_rails(profile, found) if by_kind else {},
         best_rates=bests(found, _rate) if by_kind else {},
         missing_devices=tuple(MissingDevice(_device(key, want), want.id, by) for key, want in places.missing_devices),
@@ -285,8 +306,20 @@ def _rails(profile: Profile, found: Kinds) -> dict[str, str]:
     rails = found.rails
     up = sum(one.live for one in rails)
     told = f"one of {len(rails)} rails, {up} of them up" if len(rails) > 1 else "the only rail"
-    by = f"profile {profile.name} ({told})" if profile.expect.at_least else told
-    return {one.key: by for one in rails}
+    lives = {one.kind for one in found.members if kinds.is_up(one)}
+
+    def by(one: Member) -> str:
+        why = told if not lives or one.kind in lives else f"{told}; {_never_up(one, found)}"
+        return f"profile {profile.name} ({why})" if profile.expect.at_least else why
+
+    return {one.key: by(one) for one in rails}
+
+
+def _never_up(one: Member, found: Kinds) -> str:
+    """Why a port counts as a rail of whose kind none is up, beside others that are; and what to do where it is none."""
+    speed = found.speeds[one.kind]
+    fast = f"can carry {speed:g} Gb/s" if speed else "may be as fast as any"
+    return f"none of its kind is up, and it {fast}: if none was ever cabled, {NEVER_CABLED}"
 
 
 def bests(found: Kinds, value: Callable[[Member], N | None]) -> dict[str, Expectancy[N]]:
@@ -312,35 +345,55 @@ def _best(likes: tuple[Member, ...], value: Callable[[Member], N | None]) -> Exp
     return Expectancy(best, f"the best of {len(likes)} of its kind, {having[0]}{more}", False)
 
 
-def _count(profile: Profile, found: Kinds) -> tuple[dict[str, str], Shortage | None]:
-    """Which ports an `at-least` rests on, and how many are missing.
+def _count(profile: Profile, found: Kinds) -> tuple[dict[str, str], frozenset[str], Shortage | None]:
+    """Which ports an `at-least` wants up, which ones count, and how many are missing.
 
-    Whole kinds count, the fastest first and dead members included, until there are enough. A spare is blamed only
-    where too few others are up. What a pod has in its namespace counts as there; what is handed on, only where nobody
-    but the hardware counts.
+    Whole kinds count, the fastest first and dead members included, until there are enough. Where too few of these are
+    up, the next kinds count for them, and are blamed only where there are too few still, as spares are. What a pod has
+    in its namespace counts as there; what is handed on, only where nobody but the hardware counts.
     """
     want = profile.expect.at_least or AtLeast(0)
     by = f"profile {profile.name} (at least {want.count} port{'' if want.count == 1 else 's'})"
     lent = [place for place, whom in found.away.items() if want.suggested or whom in kinds.NAMESPACES]
     taken: list[Member] = []
+    beside: list[Member] = []
     for kind in _in_order(found, want):
-        if len(taken) + len(lent) < want.count or any(one.role is Role.RAIL for one in found.by_kind[kind]):
-            taken += found.by_kind[kind]
-    up = sum(kinds.is_up(one) for one in taken) + len(lent)
+        likes = found.by_kind[kind]
+        if len(taken) + len(lent) < want.count or _has_rail(found, kind):
+            taken += likes
+        elif _up([*taken, *beside]) + len(lent) < want.count:
+            beside += likes
+    enough = _up([*taken, *beside]) + len(lent) >= want.count
     what = " ".join(filter(None, (want.layer, f"{want.rate:g} Gb/s" if want.rate else "", "ports")))
     have = len(taken) + len(lent)
     short = Shortage(have, want.count, what, by) if have < want.count else None
-    blamed = [one for one in taken if one.role is not Role.SPARE or up < want.count]
+    blamed = [one for one in taken if not enough or not (one.role is Role.SPARE or found.carriers.stand_in_for(one))]
+    blamed += [] if enough else beside
     rails = _rails(profile, found) if want.count <= 1 else {}
-    return {one.key: rails.get(one.key, by) for one in blamed}, short
+    counting = frozenset(one.key for one in (*taken, *beside))
+    return {one.key: rails.get(one.key, by) for one in blamed}, counting, short
+
+
+def _up(members: list[Member]) -> int:
+    return sum(kinds.is_up(one) for one in members)
 
 
 def _in_order(found: Kinds, want: AtLeast) -> list[Kind]:
-    """The kinds that a count may mean: the rails, then what is as fast as is asked for and not much slower."""
+    """The kinds that a count may mean: the rails, what shares their cards, and what is not much slower.
+
+    None of them is slower than is asked for.
+    """
     speeds = {kind: found.speeds[kind] for kind in found.by_kind if kinds.fits(kind, want.layer)}
     top = max((speed for kind, speed in speeds.items() if speed and _has_rail(found, kind)), default=0.0)
-    least = max(want.rate or 0.0, top / SLOWER)
-    meant = [kind for kind, speed in speeds.items() if _has_rail(found, kind) or speed is None or speed >= least]
+    cards = {one.card for one in found.rails}
+    meant = [
+        kind
+        for kind, speed in speeds.items()
+        if _has_rail(found, kind)
+        or speed is None
+        or speed >= max(want.rate or 0.0, top / SLOWER)
+        or (speed >= (want.rate or 0.0) and any(one.card in cards for one in found.by_kind[kind]))
+    ]
     return sorted(meant, key=lambda kind: (not _has_rail(found, kind), -(speeds[kind] or top)))
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from nodeprep.facts.expected import soundness
 from nodeprep.facts.machine import pcie
-from nodeprep.facts.machine.pci import Pci, PciDevice
+from nodeprep.facts.machine.pci import INFINIBAND_CLASS, Pci, PciDevice
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
+from nodeprep.link_layers import ETHERNET, INFINIBAND
 from nodeprep.pattern import Pattern
 from nodeprep.shown import field_of
 from nodeprep.values import Value, field, replace
@@ -19,7 +20,6 @@ from nodeprep.values import Value, field, replace
 HANDING_ON = ("vfio-pci", "pci-stub", "uio_pci_generic", "igb_uio", "pciback", "xen-pciback")
 ANOTHER_RDMA_NAMESPACE, ANOTHER_NETWORK_NAMESPACE = "another RDMA namespace", "another network namespace"
 NAMESPACES = (ANOTHER_RDMA_NAMESPACE, ANOTHER_NETWORK_NAMESPACE)
-INFINIBAND_CLASS = "0207"  # PCI_CLASS_NETWORK_INFINIBAND (include/linux/pci_ids.h)
 # Functions that carry RDMA whatever they show: of a whole vendor, or by device. From the tables of the drivers
 # mlx4_core and mlx5_core, efa, erdma, irdma (ice: E810, i40e: X722), hns3 (RoCE) and bnxt_en (P5 and P7) in Linux.
 CARRIES_RDMA = Pattern(r"15b3:|1d0f:efa|1ded:107f|8086:(159[1239ab]|37d[0-3])|19e5:a22[2-8]|14e4:(175[012]|1760)")
@@ -96,11 +96,54 @@ class Member(Value):
         return rate if isinstance(rate, float | int) else None
 
 
+class Carriers(Value):
+    """The sound ports by card, which stand in for the others of their card.
+
+    `asked` is the network that an operator's profile asks for, or None. A port of it has no stand-in of another.
+    """
+
+    by_card: Mapping[str, tuple[Member, ...]] = field(default_factory=dict)
+    asked: str | None = None
+
+    @classmethod
+    def of(cls, members: Iterable[Member], asked: str | None) -> Carriers:
+        found: dict[str, list[Member]] = {}
+        for one in members:
+            if one.sound:
+                found.setdefault(one.card, []).append(one)
+        return cls({card: tuple(ports) for card, ports in found.items()}, asked)
+
+    def beside(self, member: Member) -> tuple[Member, ...]:
+        """The sound ports that may stand in for it."""
+        found = self.by_card.get(member.card, ())
+        return tuple(
+            one
+            for one in found
+            if one.key != member.key and (fits(one.kind, self.asked) or not fits(member.kind, self.asked))
+        )
+
+    def stand_in_for(self, member: Member) -> bool:
+        """Whether it lacks something that another port of its card has. A bond stands for its leg."""
+        return not member.sound and not member.leg and bool(self.beside(member))
+
+    def carry(self, card: str) -> bool:
+        """Whether one of its sound ports is what the operator asks for."""
+        return any(fits(one.kind, self.asked) for one in self.by_card.get(card, ()))
+
+    @property
+    def kinds(self) -> set[Kind]:
+        """What is sound, and may be meant."""
+        return {one.kind for ports in self.by_card.values() for one in ports if fits(one.kind, self.asked)}
+
+
+NO_CARRIERS = Carriers()
+
+
 class Kinds(Value):
     """Every member by role and kind. `away` are PCI functions that are given away, and to whom.
 
-    `speeds` are Gb/s by kind, None where nothing tells. `up` and `down` are the two camps of each kind.
-    `live_cards` are cards of which a port is live.
+    `speeds` are Gb/s by kind, None where nothing tells. `up` and `down` are the two camps of each kind. `stand_ins` are
+    what is up and as fast as the fastest kind with a sound port, where the rails are a faster kind without one.
     """
 
     members: tuple[Member, ...] = ()
@@ -109,8 +152,9 @@ class Kinds(Value):
     by_kind: Mapping[Kind, tuple[Member, ...]] = field(default_factory=dict)
     up: Mapping[Kind, tuple[Member, ...]] = field(default_factory=dict)
     down: Mapping[Kind, tuple[Member, ...]] = field(default_factory=dict)
-    live_cards: frozenset[str] = frozenset()
+    carriers: Carriers = NO_CARRIERS
     speeds: Mapping[Kind, float | None] = field(default_factory=dict)
+    stand_ins: frozenset[Kind] = frozenset()
     away: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, port: Port) -> Member | None:
@@ -147,12 +191,14 @@ def derive(
     legs: frozenset[str] = frozenset(),
     *,
     layer: str | None = None,
+    firm: bool = False,
     rate: float | None = None,
     wanted: bool = False,
 ) -> Kinds:
     """Sort the ports of a node.
 
-    `legs` are keys of ports that share a bond; `layer` and `rate` (Gb/s) are the profile's. `wanted`: it asks for RDMA.
+    `legs` are keys of ports that share a bond; `layer` and `rate` (Gb/s) are the profile's. `firm`: an operator asks
+    for this layer, and not only the hardware suggests it. `wanted`: the profile asks for RDMA.
     """
     nics = {nic.address: nic for nic in (pci.nics if pci else ())}
     view = NodeView(
@@ -168,8 +214,9 @@ def derive(
     shown = [_member(port, view, legs, rate or 0.0) for port in ports if port.place not in away]
     members = _joined([*shown, *_silent(shown, view, away, wanted=wanted or bool(shown))])
     by_kind = _grouped(members)
-    speeds = _speeds(by_kind)
-    members = _with_roles(members, by_kind, speeds, layer)
+    speeds = _speeds(by_kind, layer)
+    carriers = Carriers.of(members, layer if firm else None)
+    members, stand_ins = _with_roles(members, by_kind, speeds, layer, carriers)
     by_place: dict[str, list[Member]] = {}
     for one in members:
         by_place.setdefault(one.place, []).append(one)
@@ -180,16 +227,22 @@ def derive(
         by_kind=_grouped(members),
         up=_grouped(one for one in members if one.live),
         down=_grouped(one for one in members if not is_up(one)),
-        live_cards=frozenset(one.card for one in members if one.live),
+        carriers=carriers,
         speeds=speeds,
+        stand_ins=stand_ins,
         away=away,
     )
 
 
 def names(members: Sequence[Member]) -> str:
     """Members as a message names them: some of them, and how many more."""
-    more = len(members) - NAMES_IN_MESSAGE
-    return ", ".join(one.name for one in members[:NAMES_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
+    return listed([one.name for one in members])
+
+
+def listed(names: Sequence[str]) -> str:
+    """Some of the names, and how many more."""
+    more = len(names) - NAMES_IN_MESSAGE
+    return ", ".join(names[:NAMES_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
 
 
 def is_up(member: Member) -> bool:
@@ -220,7 +273,7 @@ def _is_own(port: Port, view: NodeView) -> bool:
 
 def _is_without_netdev(port: Port, view: NodeView) -> bool:
     """Whether its netdev is in another network namespace: RoCE drivers take an ACTIVE state from a netdev."""
-    carries = field_of(port, "layer") == soundness.ETHERNET and soundness.is_live(port)
+    carries = field_of(port, "layer") == ETHERNET and soundness.is_live(port)
     links = view.links
     shown = links is not None and links.addresses is not None  # the kernel told all of them, and no copy of files
     return shown and carries and bool(port.bdf) and links is not None and links.under(port.netdev, port.bdf) is None
@@ -291,8 +344,17 @@ def _silent(shown: list[Member], view: NodeView, away: Mapping[str, str], *, wan
         tells = nic.offers_rdma or (wanted and carries_rdma(nic))
         idle = any(one.driver is None for one in nic.auxiliaries)
         if (like or tells) and (nic.driver is None or not (lost or (lag.may_be(nic) and not idle))):
-            found += _ports_of(nic, tuple(like or ()))
+            found += _ports_of(nic, tuple(like or ()), carries=_carries(nic, view.links))
     return found
+
+
+def _carries(nic: PciDevice, links: Links | None) -> bool:
+    """Whether it carries a network without RDMA; taken for granted where no netdev is shown on this node."""
+    if links is None or not links.links:
+        return True
+    return any(
+        link is not None and field_of(link, "operstate") in soundness.RUNNING for link in map(links.named, nic.netdevs)
+    )
 
 
 class _LagLegs:
@@ -324,13 +386,15 @@ class _LagLegs:
         return self._links is not None and self._links.bond_of(port.netdev, port.bdf) is not None
 
 
-def _ports_of(nic: PciDevice, like: tuple[Kind, ...]) -> list[Member]:
+def _ports_of(nic: PciDevice, like: tuple[Kind, ...], *, carries: bool) -> list[Member]:
     slot, _, function = nic.address.rpartition(".")
     mine = int(function, 16)
     numbers = {one.number for one in like if one.function == mine} or {one.number for one in like} or {1}
     # Its class says whether it is an InfiniBand controller now, unless its likes are of one network only.
-    own = soundness.INFINIBAND if nic.pci_class.startswith(INFINIBAND_CLASS) else soundness.ETHERNET
-    layer = own if not like or any(one.layer == own for one in like) else None
+    own = INFINIBAND if nic.pci_class.startswith(INFINIBAND_CLASS) else ETHERNET
+    speaks = {one.layer for one in like}
+    # Of likes of both networks, one that carries nothing may be a rail that is dead in the other mode.
+    layer = own if not like or (own in speaks and (carries or speaks == {own})) else None
     return [
         Member(
             place=nic.address,
@@ -402,13 +466,20 @@ def _grouped(members: Iterable[Member]) -> dict[Kind, tuple[Member, ...]]:
     return {kind: tuple(likes) for kind, likes in found.items()}
 
 
-def _speeds(by_kind: Mapping[Kind, tuple[Member, ...]]) -> dict[Kind, float | None]:
-    """Gb/s by kind: the best of its live members, else of its model's other ports, else what slot and card carry."""
+def _speeds(by_kind: Mapping[Kind, tuple[Member, ...]], layer: str | None) -> dict[Kind, float | None]:
+    """Gb/s by kind: the best of its live members, else of its model's other ports, else what slot and card carry.
+
+    A model's other ports do not tell how fast its dead first ports are, where these can be faster than all that lives:
+    the first port of a card is cabled first.
+    """
     alive = {kind: _best(likes) for kind, likes in by_kind.items() if any(one.live for one in likes)}
+    top = max((rate for kind, rate in alive.items() if rate is not None and fits(kind, layer)), default=0.0)
     models: dict[tuple[object, ...], float] = {}
+    first: dict[object, tuple[int, int]] = {}
     for kind, rate in alive.items():
-        for layer in (kind.layer, None):
-            models[(*kind.model, layer)] = max(rate or 0.0, models.get((*kind.model, layer), 0.0))
+        first[kind.model] = min((kind.function, kind.number), first.get(kind.model, (kind.function, kind.number)))
+        for told in (kind.layer, None):
+            models[(*kind.model, told)] = max(rate or 0.0, models.get((*kind.model, told), 0.0))
     hardware = any(not kind.software for kind in by_kind)
     speeds: dict[Kind, float | None] = {}
     for kind, likes in by_kind.items():
@@ -417,8 +488,10 @@ def _speeds(by_kind: Mapping[Kind, tuple[Member, ...]]) -> dict[Kind, float | No
         elif kind.software and hardware:
             speeds[kind] = 0.0
         else:
-            known = [one.capacity for one in likes if one.capacity is not None]
-            speeds[kind] = models.get((*kind.model, kind.layer)) or max(known, default=None)
+            carried = max((one.capacity for one in likes if one.capacity is not None), default=None)
+            model = models.get((*kind.model, kind.layer)) or models.get((*kind.model, None))
+            faster = (kind.function, kind.number) < first.get(kind.model, (0, 0)) and (carried or 0.0) >= top
+            speeds[kind] = carried if not model or (model < top and faster) else model
     return speeds
 
 
@@ -431,31 +504,46 @@ def _with_roles(
     by_kind: Mapping[Kind, tuple[Member, ...]],
     speeds: Mapping[Kind, float | None],
     layer: str | None,
-) -> list[Member]:
-    up = {one.card for one in members if one.live}
-    competing = [
-        kind
-        for kind, likes in by_kind.items()
-        if fits(kind, layer) and not all(_stands_aside(one, up) for one in likes)
-    ]
-    top = max((rate for kind in competing if (rate := speeds[kind]) is not None), default=0.0)
-    rails = {kind for kind in competing if (rate := speeds[kind]) is None or rate >= top}
-    carried = {one.card for one in members if one.kind in rails and one.sound}
-    alive = {kind for kind in rails if any(one.live for one in by_kind[kind])}
-    blamed = {one.card for one in members if one.kind in alive}  # for a card that is down, that port takes the blame
+    carriers: Carriers,
+) -> tuple[list[Member], frozenset[Kind]]:
+    """The members with their roles, and the kinds that stand in for rails of which none is up.
+
+    A card is up if one of its ports is, whatever that one's kind: the others are spares then, for every number of them.
+    Where all of a kind are spares that is faster than what is up, what carries their cards is rails too.
+    """
+    meant = {kind: likes for kind, likes in by_kind.items() if fits(kind, layer)}
+    competing = [kind for kind, likes in meant.items() if not all(map(carriers.stand_in_for, likes))]
+    alive = {kind for kind in competing if any(one.live for one in by_kind[kind])}
+    rails = _fastest(competing, speeds)
+    cards = {one.card for one in members if one.kind in rails & alive}  # for such a card, that port takes the blame
+    lives = {one.kind for one in members if one.live}
+    good = carriers.kinds or lives
+    as_fast = frozenset(kind for kind in lives if (speeds[kind] or 0.0) >= _top(good, speeds))
+    stand_ins = frozenset() if rails & good else as_fast - rails
+    top = _top(rails, speeds)
+    fastest = _top(alive, speeds)
+    aside = [one for kind in meant.keys() - competing if (speeds[kind] or 0.0) > fastest for one in meant[kind]]
+    rails |= {other.kind for one in aside for other in carriers.beside(one)} & meant.keys()
 
     def role(one: Member) -> Role:
+        rate = speeds[one.kind]
         if one.kind not in rails:
-            return Role.SPARE if _stands_aside(one, up) else Role.FRONT_END
+            spare = carriers.stand_in_for(one) and (not one.live or rate is None or rate >= top)
+            return Role.SPARE if spare else Role.FRONT_END
         if one.sound:
             return Role.RAIL
-        if one.card in carried:
+        if carriers.beside(one):
             return Role.SPARE
-        return Role.RAIL if one.live or one.kind in alive or one.card not in blamed else Role.SPARE
+        return Role.RAIL if one.live or one.kind in alive or one.card not in cards else Role.SPARE
 
-    return [replace(one, role=role(one)) for one in members]
+    return [replace(one, role=role(one)) for one in members], stand_ins
 
 
-def _stands_aside(one: Member, up: set[str]) -> bool:
-    """Whether it is down and another port of its card is up."""
-    return not one.live and not one.leg and one.card in up
+def _fastest(competing: Collection[Kind], speeds: Mapping[Kind, float | None]) -> set[Kind]:
+    """Of kinds the fastest, and those of which nothing tells how fast they are."""
+    top = _top(competing, speeds)
+    return {kind for kind in competing if (rate := speeds[kind]) is None or rate >= top}
+
+
+def _top(competing: Collection[Kind], speeds: Mapping[Kind, float | None]) -> float:
+    return max((rate for kind in competing if (rate := speeds[kind]) is not None), default=0.0)

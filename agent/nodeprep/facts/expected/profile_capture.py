@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nodeprep import link_layers
 from nodeprep.facts.expected import inventory, suited
 from nodeprep.facts.expected.suited import ERDMA_CPU, ERDMA_GPU, INFINIBAND, ROCE
 from nodeprep.facts.machine.modules import Modules
@@ -50,7 +51,7 @@ def capture(
     ports = {port.subject.key: _port(port, links, spare) for port in rdma.ports if port.device in names}
     nics = {place: pci.at_address(place) if pci else None for place in own}
     layers = {port.layer for port in ports.values() if port.required or port.bonded}
-    if "InfiniBand" in layers:
+    if link_layers.INFINIBAND in layers:
         # Its Ethernet ports belong to the front end: training does not use the addresses there.
         ports = {key: replace(port, gid=None) for key, port in ports.items()}
     return Profile(
@@ -87,11 +88,11 @@ def _bond(bond: Link, rdma: Rdma, links: Links) -> BondWant:
 
 def _parent(layers: set[str | None], suits: str | None) -> str:
     """The built-in profile of the network that the required ports are on."""
-    if suits in (ERDMA_CPU, ERDMA_GPU) and "Ethernet" in layers:
+    if suits in (ERDMA_CPU, ERDMA_GPU) and link_layers.ETHERNET in layers:
         return suits
-    if "InfiniBand" in layers:
+    if link_layers.INFINIBAND in layers:
         return INFINIBAND
-    return ROCE if "Ethernet" in layers else "rdma" if layers else "base"
+    return ROCE if link_layers.ETHERNET in layers else "rdma" if layers else "base"
 
 
 def _device(device: RdmaDevice, nic: PciDevice | None) -> DeviceWant:
@@ -124,7 +125,7 @@ def _port(port: Port, links: Links | None, spare: frozenset[str]) -> PortWant:
         return PortWant(rate=rate, layer=layer, mtu=mtu, required=False, bonded=True)
     down = _seen(link, "up") is False
     # InfiniBand carries verbs whether its IPoIB interface is up or not.
-    if not inventory.is_active(port) or (down and layer != "InfiniBand"):
+    if not inventory.is_active(port) or (down and layer != link_layers.INFINIBAND):
         return PortWant(layer=layer, required=False)
     bonded = links is not None and links.bond_of(port.netdev, port.bdf) is not None
     return PortWant(
@@ -133,7 +134,7 @@ def _port(port: Port, links: Links | None, spare: frozenset[str]) -> PortWant:
         # A bond's own netdev and GIDs show up on one of its legs, and after a fail-over on another.
         netdev=None if down or bonded else _name(port, link),
         mtu=None if down else _seen(link, "mtu"),
-        gid=None if bonded or layer != "Ethernet" else _has_gid(port),
+        gid=None if bonded or layer != link_layers.ETHERNET else _has_gid(port),
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from nodeprep.facts.machine.pci import PciDevice
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Gid, Port, RdmaDevice
+from nodeprep.link_layers import ETHERNET, INFINIBAND
 from nodeprep.model import Unreadable
 from nodeprep.shown import field_of
 
-ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"
 DOWN, ACTIVE, LINK_UP = "1", "4", "5"  # enum ib_port_state, ib_port_phys_state (include/rdma/ib_verbs.h)
 POWERED_OFF = "D3cold"  # Documentation/power/pci.rst: no power, so no driver can be talking to it
 ZERO_GUID = "0000:0000:0000:0000"

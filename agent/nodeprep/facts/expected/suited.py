@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from nodeprep import link_layers
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.expected import kinds, soundness
 from nodeprep.facts.expected.kinds import HANDING_ON
-from nodeprep.facts.machine.pci import DISPLAY, NVIDIA, Pci, PciDevice
+from nodeprep.facts.machine.pci import DISPLAY, INFINIBAND_CLASS, NVIDIA, Pci, PciDevice
 from nodeprep.facts.network.cni import Cni
 from nodeprep.facts.rdma.rdma import CLASS, Port, Rdma
 from nodeprep.model import CannotLook, Unreadable, raw
@@ -17,7 +18,6 @@ from nodeprep.values import Value
 ROCE, INFINIBAND, RDMA = "rdma-roce", "rdma-infiniband", "rdma"
 BASE, SHARED_ENI, EXCLUSIVE_ENI = "base", "tcp-shared-eni", "mpijob-exclusive-eni"
 ERDMA_CPU, ERDMA_GPU = "rdma-erdma-cpu", "rdma-erdma-gpu"
-INFINIBAND_CLASS = "0207"  # PCI_CLASS_NETWORK_INFINIBAND (include/linux/pci_ids.h)
 
 
 class SuitedProfile(Value):
@@ -44,14 +44,16 @@ def suited(pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
         return _elastic(interfaces, pci)
     controllers = [nic for nic in nics if nic.pci_class.startswith(INFINIBAND_CLASS)]
     silent = [nic for nic in controllers if not nic.rdma and nic.driver not in HANDING_ON]
-    odd = _odd_models(ports, silent)
-    layers = Counter(_layer(port) for port in ports if _layer(port) != "InfiniBand" or _model(port) not in odd)
-    if layers["InfiniBand"]:
-        return _with_infiniband(layers, pci, rdma)
-    if any(raw(nic)["id"] not in odd for nic in silent):
-        return SuitedProfile(INFINIBAND, _number(len(controllers), "InfiniBand controller"))
-    if layers["Ethernet"]:
-        return SuitedProfile(ROCE, _number(layers["Ethernet"], "Ethernet RDMA port"))
+    odd = _odd_places(ports, silent)
+    layers = Counter(
+        _layer(port) for port in ports if _layer(port) != link_layers.INFINIBAND or _place(port) not in odd
+    )
+    if layers[link_layers.INFINIBAND]:
+        return _with_infiniband(_number(layers[link_layers.INFINIBAND], "InfiniBand port"), layers, pci, rdma)
+    if any(_first_place(nic) not in odd for nic in silent):
+        return _with_infiniband(_number(len(controllers), "InfiniBand controller"), layers, pci, rdma)
+    if layers[link_layers.ETHERNET]:
+        return SuitedProfile(ROCE, _number(layers[link_layers.ETHERNET], "Ethernet RDMA port"))
     if layers["Unknown"]:  # EFA and others that are neither
         return SuitedProfile(None, f"{_number(layers['Unknown'], 'RDMA port')} of neither InfiniBand nor Ethernet")
     if controllers:
@@ -82,36 +84,60 @@ def suited_to_network(terway: Terway | None, cni: Cni | None) -> SuitedProfile |
     return None
 
 
-def _with_infiniband(layers: Counter[str | None], pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
+def _with_infiniband(told: str, layers: Counter[str | None], pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
     """The network of the fastest ports, dead ones included. A slower InfiniBand port beside them is for storage.
 
-    Where nothing tells how fast one of them is, InfiniBand decides.
+    Where nothing tells how fast one of them is, InfiniBand decides. `told` is how many speak it.
     """
-    told = _number(layers[soundness.INFINIBAND], "InfiniBand port")
-    found = kinds.derive(pci, rdma, None, None, wanted=True) if layers[soundness.ETHERNET] else kinds.Kinds()
+    if not layers[link_layers.ETHERNET] and not _without_rdma(pci):
+        return SuitedProfile(INFINIBAND, told)
+    found = kinds.derive(pci, rdma, None, None, wanted=True)
     elastic = {one.address for one in _elastic_interfaces(pci)}
     rails = [one for one in found.rails if one.place not in elastic]
     networks = {one.kind.layer for one in rails}
-    if soundness.ETHERNET not in networks or any(found.speeds[one.kind] is None for one in rails):
+    if link_layers.ETHERNET not in networks or any(found.speeds[one.kind] is None for one in rails):
         return SuitedProfile(INFINIBAND, told)
-    ethernet = _number(layers[soundness.ETHERNET], "Ethernet RDMA port")
-    if soundness.INFINIBAND not in networks:
-        return SuitedProfile(ROCE, ethernet)
-    return SuitedProfile(RDMA, f"{told} and {ethernet}, equally fast")
+    ethernet = _number(layers[link_layers.ETHERNET], "Ethernet RDMA port")
+    if layers[link_layers.ETHERNET]:
+        both = f"{told} and {ethernet}, equally fast"
+        return SuitedProfile(RDMA, both) if link_layers.INFINIBAND in networks else SuitedProfile(ROCE, ethernet)
+    fabric = [one for one in found.members if one.kind.layer == link_layers.INFINIBAND]
+    # Fewer of them may be a front end that is used without RDMA.
+    if link_layers.INFINIBAND in networks or len(rails) <= len(fabric):
+        return SuitedProfile(INFINIBAND, told)
+    return SuitedProfile(ROCE, f"{_number(len(rails), 'faster NIC')} made for RDMA beside {told}, without RDMA devices")
 
 
-def _odd_models(ports: tuple[Port, ...], silent: list[PciDevice]) -> set[str]:
-    """Cards that are dead on InfiniBand while their likes are on Ethernet: in the wrong mode they choose no network."""
-    ethernet = [port for port in ports if _layer(port) == "Ethernet"]
-    fabric = [port for port in ports if _layer(port) == "InfiniBand"]
-    alive, fine = ({_model(port) for port in found if soundness.is_live(port)} for found in (fabric, ethernet))
-    most = Counter(map(_model, ethernet))
-    most.subtract([*map(_model, fabric), *(str(raw(nic)["id"]) for nic in silent)])
-    return {model for model in most if model and model not in alive and (model in fine or most[model] > 0)}
+def _without_rdma(pci: Pci | None) -> list[PciDevice]:
+    """Ethernet NICs that are made for RDMA and show no RDMA device, beside GPUs."""
+    if pci is None or not any(map(_is_gpu, pci.devices)):
+        return []
+    ethernet = (one for one in pci.nics if not one.pci_class.startswith(INFINIBAND_CLASS) and not one.virtual_function)
+    return [one for one in ethernet if not one.rdma and kinds.carries_rdma(one)]
 
 
-def _model(port: Port) -> str:
-    return port.hardware.partition(" ")[0]
+Place = tuple[str, str, int]  # what a card is, the function on it, the port of that
+
+
+def _odd_places(ports: tuple[Port, ...], silent: list[PciDevice]) -> set[Place]:
+    """Places that are dead on InfiniBand on some cards and on Ethernet on their likes.
+
+    In the wrong mode they choose no network. Another place of such a card may well be for the other network.
+    """
+    ethernet = [port for port in ports if _layer(port) == link_layers.ETHERNET]
+    fabric = [port for port in ports if _layer(port) == link_layers.INFINIBAND]
+    alive, fine = ({_place(port) for port in found if soundness.is_live(port)} for found in (fabric, ethernet))
+    most = Counter(map(_place, ethernet))
+    most.subtract([*map(_place, fabric), *map(_first_place, silent)])
+    return {place for place in most if place[0] and place not in alive and (place in fine or most[place] > 0)}
+
+
+def _place(port: Port) -> Place:
+    return (port.hardware.partition(" ")[0], port.bdf.rpartition(".")[2], port.number)
+
+
+def _first_place(nic: PciDevice) -> Place:
+    return (str(raw(nic)["id"]), nic.address.rpartition(".")[2], 1)
 
 
 def _elastic_interfaces(pci: Pci | None) -> list[PciDevice]:

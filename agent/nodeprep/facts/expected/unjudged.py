@@ -6,12 +6,19 @@ from collections.abc import Callable, Iterator
 
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.expected.kinds import Member, Role
-from nodeprep.facts.expected.soundness import INFINIBAND, RUNNING
+from nodeprep.facts.expected.soundness import RUNNING
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Link, Links
+from nodeprep.link_layers import INFINIBAND
 from nodeprep.shown import field_of
 
 NOTHING_SAYS = "nothing here says what"
+# A spare is one whose card another port carries. Of a dead card a rail is blamed, and its other ports are no spares.
+NOT_NEEDED = (SPARE, OTHER, FRONT_END) = (
+    "spare port{s} down",
+    "other port{s} of dead cards down",
+    "front-end port{s} down",
+)
 SINGULAR = {"run": "runs", "have": "has"}
 
 
@@ -32,15 +39,28 @@ def told(expected: Expected, pci: Pci | None, links: Links | None) -> Iterator[s
             alike.setdefault((what, shows), []).extend(judged)
     for (what, shows), members in alike.items():
         yield _alike(members, what, shows)
-    for role, what in ((Role.SPARE, "spare"), (Role.FRONT_END, "front-end")):
-        down = [one for one in expected.kinds.members if one.role is role and _is_nobodys(one, expected)]
-        if down:
-            models = {one.kind.model for one in down}
-            up = [one for one in expected.kinds.members if one.live and one.role is not Role.RAIL]
-            up = [one for one in up if one.kind.model in models]
-            beside = f"; up: {_names(up)}" if up else ""
-            yield f"{len(down)} {what} port{'' if len(down) == 1 else 's'} down: {_names(down)}{beside}"
+    yield from _idle(expected)
     yield from _ipoib(expected, links)
+
+
+def _idle(expected: Expected) -> Iterator[str]:
+    """Ports that are down, as all of their kind are, and that nobody asks for."""
+    idle: dict[str, list[Member]] = {}
+    for one in expected.kinds.members:
+        if one.role is not Role.RAIL and _is_nobodys(one, expected):
+            idle.setdefault(_what(one, expected), []).append(one)
+    beside = [one for one in expected.kinds.members if one.live and one.role is not Role.RAIL]
+    for what, down in sorted(idle.items(), key=lambda told: NOT_NEEDED.index(told[0])):
+        models = {one.kind.model for one in down}
+        up = [one for one in beside if one.kind.model in models]
+        more = f"; up: {_names(up)}" if up else ""
+        yield f"{len(down)} {what.format(s='' if len(down) == 1 else 's')}: {_names(down)}{more}"
+
+
+def _what(one: Member, expected: Expected) -> str:
+    if one.role is Role.FRONT_END:
+        return FRONT_END
+    return SPARE if expected.kinds.carriers.beside(one) else OTHER
 
 
 def _alike(members: list[Member], what: str, shows: str) -> str:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 DEVICES = "/sys/bus/pci/devices"
 ADDRESS = Pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 NETWORK = "02"  # PCI base class (include/linux/pci_ids.h)
-INFINIBAND = "0207"
+INFINIBAND_CLASS = "0207"  # PCI_CLASS_NETWORK_INFINIBAND
 DISPLAY = ("0300", "0302")
 NVIDIA = "10de"
 AUXILIARY = Pattern(r"\.(rdma|roce|iwarp|ib)\.\d+$")  # names of RDMA auxiliary devices, any driver (modules.alias)
@@ -138,7 +138,7 @@ class PciDevice(Shown):
     @property
     def offers_rdma(self) -> bool:
         """Whether it shows that it is made for RDMA: by class, by what its driver offers, or by an RDMA device."""
-        return self.pci_class.startswith(INFINIBAND) or bool(self.auxiliaries or self.rdma)
+        return self.pci_class.startswith(INFINIBAND_CLASS) or bool(self.auxiliaries or self.rdma)
 
     @property
     def is_gpu(self) -> bool:

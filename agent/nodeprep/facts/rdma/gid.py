@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nodeprep.door_values import EMPTY_GID
 from nodeprep.model import Shown, Unreadable, Why, guarded, raw, shown
 from nodeprep.pattern import Pattern
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
 ROCE_V2 = "RoCE v2"  # gid_attrs/types (drivers/infiniband/core/cache.c)
 FULL_GID = Pattern(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}")
-EMPTY_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 IPV4 = "0000:0000:0000:0000:0000:ffff:"
 IPV4_LINK_LOCAL = IPV4 + "a9fe:"  # 169.254.0.0/16 (RFC 3927)
 LINK_LOCAL = Pattern(r"fe[89ab]")  # fe80::/10 (RFC 4291)

@@ -10,6 +10,7 @@ from nodeprep.facts.machine import function_netdevs, pci
 from nodeprep.facts.machine.pci import ADDRESS, DEVICES
 from nodeprep.facts.rdma import gid
 from nodeprep.facts.rdma.gid import ROCE_V2, Gid
+from nodeprep.link_layers import ETHERNET, INFINIBAND, LAYERS
 from nodeprep.model import (
     Fact,
     Shown,
@@ -60,9 +61,6 @@ NODE_TYPES = {
     "7": "unspecified",
 }
 UNNAMED = ("UNKNOWN", "<unknown>")  # the kernel's words for a number that has no name
-INFINIBAND = "InfiniBand"
-ETHERNET = "Ethernet"
-LAYERS = (INFINIBAND, ETHERNET, "Unknown")
 RATE = Pattern(r"([1-9]\d{0,4}(?:\.5)?) Gb/sec \(([1-9]\d?)X(?: ([A-Z]{3}\d{0,2}))?\)")
 # Gb/s of one lane (sysfs.c rate_show); FDR10 is 10 there.
 LANE = {"SDR": 2.5, "DDR": 5, "QDR": 10, "FDR10": 10, "FDR": 14, "EDR": 25, "HDR": 50, "NDR": 100, "XDR": 200}
@@ -217,17 +215,27 @@ def observe(host: Host) -> Rdma | Unreadable:
 
 
 def places(files: Files) -> tuple[tuple[str, int, str], ...] | Unreadable:
-    """Every port as (device, number, PCI address), without reading anything that asks the hardware."""
+    """Every port as (device, number, PCI address), without reading anything that asks the hardware.
+
+    Both stay with the device, so between events they are found once.
+    """
     names = files.names(CLASS)
     if isinstance(names, Unreadable):
         return names
+    found = files.found  # of this look, even if an event makes another one meanwhile
+    if (places, names) in found:
+        known: tuple[tuple[str, int, str], ...] = found[places, names]
+        return known
     holders = Holders(files)
     bdfs = {
         name: _bdf(files, f"{CLASS}/{name}", _text(files.text(f"{CLASS}/{name}/parent")), holders)
         for name in names or ()
     }
     listed = {name: files.names(f"{CLASS}/{name}/ports") for name in bdfs}
-    return tuple((name, number, bdf) for name, bdf in bdfs.items() for number in _numbers(listed[name]))
+    ports = tuple((name, number, bdf) for name, bdf in bdfs.items() for number in _numbers(listed[name]))
+    if not any(isinstance(one, Unreadable) for one in listed.values()):
+        found[places, names] = ports
+    return ports
 
 
 class Holders:
@@ -250,11 +258,10 @@ class Holders:
 
 def _device(files: Files, name: str, holders: Holders) -> RdmaDevice:
     here = f"{CLASS}/{name}"
-    parent = files.text(f"{here}/parent")
-    function = pci.id_of(files, f"{here}/device")
+    parent, bdf, function, virtual_function = _origin(files, here, holders)
     return RdmaDevice(
         name=name,
-        bdf=_bdf(files, here, _text(parent), holders),
+        bdf=bdf,
         parent=guarded(parent),
         node_type=guarded(_node_type(files, f"{here}/node_type")),
         node_guid=guarded(_guid(files, f"{here}/node_guid")),
@@ -262,10 +269,27 @@ def _device(files: Files, name: str, holders: Holders) -> RdmaDevice:
         firmware=guarded(files.text(f"{here}/fw_ver")),
         hca_type=guarded(files.text(f"{here}/hca_type")),
         board=guarded(_board(files, f"{here}/board_id", function)),
-        id=function if isinstance(function, str) else "",
-        virtual_function=_is_virtual(files, f"{here}/device"),
+        id=function,
+        virtual_function=virtual_function,
         traffic_class=guarded(files.text(f"{here}/tc/1/traffic_class")),
     )
+
+
+def _origin(files: Files, here: str, holders: Holders) -> tuple[str | None | Unreadable, str, str, bool]:
+    """What a device is on: a netdev, a PCI address, that function's id, whether it is virtual. Found once, as `places`.
+
+    A parent that cannot be read, and an id that is not shown, are asked for each time.
+    """
+    found = files.found  # of this look, as in `places`
+    if (_origin, here) in found:
+        known: tuple[str | None, str, str, bool] = found[_origin, here]
+        return known
+    parent, function = files.text(f"{here}/parent"), pci.id_of(files, f"{here}/device")
+    shown_id = function if isinstance(function, str) else ""
+    origin = parent, _bdf(files, here, _text(parent), holders), shown_id, _is_virtual(files, f"{here}/device")
+    if not isinstance(parent, Unreadable) and shown_id:
+        found[_origin, here] = origin
+    return origin
 
 
 def _is_virtual(files: Files, device: str) -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.counters import Counters
 from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.link_layers import ETHERNET
 from nodeprep.model import CannotLook, Seen, T, Unreadable, raw
 
 BOOT_SECONDS = 180.0  # of CLOCK_BOOTTIME: links come up while drivers and the network's configuration start (ours)
 ACTIVE, LINK_UP = "4", "5"
-ETHERNET = "Ethernet"
 
 
 def unsettled(port: Port, seen: Seen, before: Seen) -> str:
