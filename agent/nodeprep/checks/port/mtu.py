@@ -66,13 +66,12 @@ def verdict(port: Port, best: Expectancy[int] | None, seen: Seen) -> Verdict | N
     wanted = asked(port, link, best, seen)
     if wanted is None:
         return Verdict(port.subject, Status.OK, "NothingExpected", shows, observed=str(link.mtu))
-    right = link.mtu >= wanted.value
     has, wants = str(link.mtu), str(wanted.value)
-    if right:
+    if link.mtu >= wanted.value:
         return Verdict(port.subject, Status.OK, "Mtu", shows, observed=has, expected=wants)
-    asks = f"{payload.shown(wanted.value, port, seen[Rdma])} is wanted by {wanted.by}"
-    message = f"{shows}; {asks}; the switch port must carry it"
-    return Verdict(port.subject, Status.WARN, "BelowMtu", message, change(port, link, wanted.value, seen), has, wants)
+    asks = f"{payload.shown(wanted.value, port, seen[Rdma])} is wanted by {wanted.by}; the switch port must carry it"
+    up = change(port, link, wanted.value, seen)
+    return Verdict(port.subject, Status.WARN, "BelowMtu", f"{shows}; {asks}", up, has, wants)
 
 
 def of_bond(bond: ExpectedBond, seen: Seen) -> Verdict | None:
@@ -125,15 +124,13 @@ def is_recorded(link: Link) -> bool:
 
 def asked(port: Port, link: Link, best: Expectancy[int] | None, seen: Seen) -> Expectancy[int] | None:
     """What the profile states, or an operator's number; else the best of the like rails."""
-    expected, want, by = seen[Expected], seen[Want], seen.wanted_by("at-least").removeprefix("by ")
+    expected, number = seen[Expected], seen[Want].at_least
+    least = Expectancy(number, seen.wanted_by("at-least").removeprefix("by "), firm=True)
     stated = expected.port(port, lambda one: one.mtu)
-    if stated is not None:
-        return stated
-    if want.at_least != Want().at_least:
-        return Expectancy(want.at_least, by, firm=True)
+    if stated is not None or number != Want().at_least:
+        return stated or least
     if not expected.is_firm(port):
         return best
-    least = Expectancy(want.at_least, by, firm=True)
     return best if best is not None and link.mtu >= least.value else least
 
 
@@ -147,8 +144,7 @@ CHECK = Check(
     id="port.mtu",
     question="Is the MTU of every RoCE and iWARP rail as large as is expected of it?",
     why="A rail at MTU 1500 sends 1024 bytes in a packet where the others send 4096, and cannot talk to jumbo peers.",
-    fix="ip link set {interface} mtu {mtu} and the same in the network configuration; the switch port must carry it "
-    "too.",
+    fix="ip link set {interface} mtu {mtu}, also in the network configuration; the switch port must carry it too.",
     reasons=(
         Reason("NothingExpected", Status.OK),
         Reason("Mtu", Status.OK),
@@ -156,7 +152,7 @@ CHECK = Check(
         Reason(
             "WrongMtu",
             Status.FAIL,
-            "ip link set {interface} mtu {mtu} while no job uses the port, and the same in the network configuration.",
+            "ip link set {interface} mtu {mtu} while no job uses the port, also in the network configuration.",
         ),
     ),
     source="Linux include/rdma/ib_addr.h iboe_get_mtu; facebookresearch/gcm (warning); Alibaba Cloud ECS guide to "
