@@ -104,8 +104,8 @@ def too_few(entries: tuple[ClassEntry, ...], lacking: list[str]) -> Iterator[Ver
 def umads(seen: Seen) -> Iterator[Verdict]:
     entries, ports = seen[DevNodes].mads, seen[Rdma].ports
     if entries is None:
-        wishes = {port.name: umad_wish(port, seen) for port in ports if seen[DevNodes].live}
-        needy = {name: asks for name, asks in wishes.items() if asks is not None}
+        asked = {port.name: umad_wish(port, seen) for port in ports if seen[DevNodes].live}
+        needy = {name: asks for name, asks in asked.items() if asks is not None}
         if needy:
             message = (
                 f"no /sys/class/infiniband_mad, wanted{max(needy.values())} for {', '.join(needy)}: ib_umad is not "
