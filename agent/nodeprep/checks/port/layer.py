@@ -12,10 +12,12 @@ from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, S
 from nodeprep.values import Value
 
 PEERS = 4  # ports of one model; with fewer, one that is up and differs may be meant to
-OTHER_MODE = (
-    "mlxconfig -d {place} set LINK_TYPE_P1=1 (InfiniBand) or 2 (Ethernet), so that it speaks {expected}; then reset "
-    "the card or reboot. If it is meant to differ, capture a profile."
+# One device of a card sets the modes of both its ports (LINK_TYPE_P1, LINK_TYPE_P2 of mlxconfig).
+SET_MODE = (
+    "mlxconfig -d {place} set LINK_TYPE_P1 (LINK_TYPE_P2 for the card's second port, function .1) to 1 (InfiniBand) or "
+    "2 (Ethernet), so that it speaks {expected}; then reset the card or reboot."
 )
+OTHER_MODE = f"{SET_MODE} If it is meant to differ, capture a profile."
 
 
 Place = tuple[object, int, int]  # model, function and number
@@ -109,8 +111,7 @@ CHECK = Check(
     id="port.layer",
     question="Does every RDMA port speak the link layer that is expected of it?",
     why="A card that came back from repair in Ethernet mode may have a link, but no way into the InfiniBand fabric.",
-    fix="mlxconfig -d {place} set LINK_TYPE_P1=1 (InfiniBand) or 2 (Ethernet), so that it speaks {expected}; then "
-    "reset the card or reboot.",
+    fix=SET_MODE,
     reasons=(
         Reason("WrongLayer", Status.FAIL),
         Reason("OddLayer", Status.FAIL, OTHER_MODE),
