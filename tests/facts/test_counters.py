@@ -155,3 +155,11 @@ def test_where_ports_lie_is_found_once_between_events(tmp_path: Path) -> None:
     assert observed(host, {}).bdf == "0000:5c:00.0"
     host.files.forget()
     assert observed(host, {}).bdf == "0000:5d:00.0"
+
+
+def test_an_address_that_was_not_shown_is_asked_for_again(tmp_path: Path) -> None:
+    host = Host(str(tmp_path), live=False)
+    assert observed(host, {f"{HERE}/counters/link_downed": "1"}).bdf == ""
+    host.files.look_again()
+    uevent = "sys/class/infiniband/mlx5_3/device/uevent"
+    assert observed(host, {uevent: "PCI_SLOT_NAME=0000:5c:00.0"}).bdf == "0000:5c:00.0"

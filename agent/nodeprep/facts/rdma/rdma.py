@@ -217,7 +217,7 @@ def observe(host: Host) -> Rdma | Unreadable:
 def places(files: Files) -> tuple[tuple[str, int, str], ...] | Unreadable:
     """Every port as (device, number, PCI address), without reading anything that asks the hardware.
 
-    Both stay with the device, so between events they are found once.
+    Both stay with the device, so between events they are found once. An address that is not shown is asked for again.
     """
     names = files.names(CLASS)
     if isinstance(names, Unreadable):
@@ -233,7 +233,7 @@ def places(files: Files) -> tuple[tuple[str, int, str], ...] | Unreadable:
     }
     listed = {name: files.names(f"{CLASS}/{name}/ports") for name in bdfs}
     ports = tuple((name, number, bdf) for name, bdf in bdfs.items() for number in _numbers(listed[name]))
-    if not any(isinstance(one, Unreadable) for one in listed.values()):
+    if all(bdfs.values()) and not any(isinstance(one, Unreadable) for one in listed.values()):
         found[places, names] = ports
     return ports
 
@@ -278,7 +278,7 @@ def _device(files: Files, name: str, holders: Holders) -> RdmaDevice:
 def _origin(files: Files, here: str, holders: Holders) -> tuple[str | None | Unreadable, str, str, bool]:
     """What a device is on: a netdev, a PCI address, that function's id, whether it is virtual. Found once, as `places`.
 
-    A parent that cannot be read, and an id that is not shown, are asked for each time.
+    A parent that cannot be read, and an address or id that is not shown, are asked for each time.
     """
     found = files.found  # of this look, as in `places`
     if (_origin, here) in found:
@@ -287,7 +287,7 @@ def _origin(files: Files, here: str, holders: Holders) -> tuple[str | None | Unr
     parent, function = files.text(f"{here}/parent"), pci.id_of(files, f"{here}/device")
     shown_id = function if isinstance(function, str) else ""
     origin = parent, _bdf(files, here, _text(parent), holders), shown_id, _is_virtual(files, f"{here}/device")
-    if not isinstance(parent, Unreadable) and shown_id:
+    if not isinstance(parent, Unreadable) and origin[1] and shown_id:
         found[_origin, here] = origin
     return origin
 
