@@ -187,7 +187,7 @@ class Machine:
         return (
             pci(*(one.nic() for one in here), *([gpu] if self.gpus else [])),
             rdma(*(one.port() for one in shown), devices=tuple(one.device() for one in shown)),
-            links(*(one.link() for one in here if one.driver), *bonds, addresses=None, neighbours=None),
+            links(*(one.link() for one in here if one.driver), *bonds, addresses=None),
         )
 
     def look(self) -> Look:

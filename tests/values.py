@@ -144,7 +144,7 @@ def pci(*devices: PciDevice, **different: Any) -> Pci:
 
 
 def links(*found: Link, **different: Any) -> Links:
-    usual: dict[str, Any] = {"at": 0.0, "links": found, "addresses": (), "neighbours": ()}
+    usual: dict[str, Any] = {"at": 0.0, "links": found, "addresses": ()}
     return Links(**(usual | different))
 
 

@@ -28,7 +28,7 @@ def ip(*question):
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
     asking.sendto(b"is anybody there?", ("10.1.0.99", 9))
 print(json.dumps({{
-    "ours": asdict(interfaces.read()),
+    "ours": asdict(interfaces.read()) | {{"neighbours": [asdict(one) for one in interfaces.read_neighbours()]}},
     "dcb": dcbnl.dcb("rail0"),
     "links": ip("link", "show"),
     "addresses": ip("address", "show"),
@@ -222,7 +222,7 @@ def only(link: bytes = b"", *, address: bytes = b"") -> RouteNetlink:
         return [body for body in ({RTM_GETLINK: link, RTM_GETADDR: address}.get(kind),) if body]
 
     with kernel(answer) as (asking, _):
-        return RouteNetlink(interfaces.links(asking), interfaces.addresses(asking), interfaces.neighbours(asking))
+        return RouteNetlink(interfaces.links(asking), interfaces.addresses(asking))
 
 
 def test_values_are_plain() -> None:

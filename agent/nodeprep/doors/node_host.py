@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nodeprep.doors.files.statvfs import Statvfs
     from nodeprep.doors.http.imds import Metadata, MetadataAnswer
     from nodeprep.doors.kube.reader import ApiAccess, ApiReader
-    from nodeprep.doors.netlink.interfaces import Dcb, RouteNetlink
+    from nodeprep.doors.netlink.interfaces import Dcb, NeighbourInfo, RouteNetlink
     from nodeprep.doors.netlink.nldev import NldevTables
     from nodeprep.doors.netlink.routing import RouteLookup, RoutingTables
     from nodeprep.doors.own_process import OwnMemlock
@@ -107,6 +107,14 @@ class Host:
             from nodeprep.doors.netlink import interfaces
 
             return interfaces.read()
+
+        return _asked("netlink route", ask)
+
+    def neighbours(self) -> tuple[NeighbourInfo, ...] | Unreadable:
+        def ask() -> tuple[NeighbourInfo, ...]:
+            from nodeprep.doors.netlink import interfaces
+
+            return interfaces.read_neighbours()
 
         return _asked("netlink route", ask)
 

@@ -3,7 +3,7 @@
 from nodeprep.facts.alibaba import erdma, imds, lingjun, terway
 from nodeprep.facts.kubernetes import cluster_requests
 from nodeprep.facts.machine import clock, gpu, kernel_log, limits, modules, mounts, pci, system
-from nodeprep.facts.network import cni, links, netfilter, os_network, routes, sysctls
+from nodeprep.facts.network import cni, links, neighbours, netfilter, os_network, routes, sysctls
 from nodeprep.facts.rdma import counters, devnodes, qos, rdma, rdma_netlink
 
 ALL = (
@@ -16,6 +16,7 @@ ALL = (
     erdma.FACT,
     lingjun.FACT,
     links.FACT,
+    neighbours.FACT,
     routes.FACT,
     sysctls.FACT,
     netfilter.FACT,

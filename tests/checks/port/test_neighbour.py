@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import pytest
 
+from nodeprep.checks import CHECKS
 from nodeprep.checks.port.neighbour import CHECK
 from nodeprep.facts.expected.inventory import Expected
-from nodeprep.facts.network.links import Link, Links, Neighbour
+from nodeprep.facts.network.links import Link
+from nodeprep.facts.network.neighbours import Neighbour, Neighbours
 from nodeprep.model import Unreadable, Why
 from tests.values import expected, link, links, port, rdma, say, verdicts
 
 A = port()
 B = port(device="mlx5_4", bdf="0000:5d:00.0", netdev="eth3")
 BOTH = expected(rails={A.subject.key: "8 of 8 alike", B.subject.key: "8 of 8 alike"})
-ETH2, ETH3 = link(), link(name="eth3", bdf="0000:5d:00.0")
+ETH2, ETH3 = link(), link(name="eth3", index=5, bdf="0000:5d:00.0")
+INDEX = {"eth2": ETH2.index, "eth3": ETH3.index, "bond0": 6}
+LINKS = links(ETH2, ETH3)
 CUT = Unreadable(Why.MALFORMED, "/sys/class/infiniband/mlx5_3/ports/1/link_layer")
 
 
-def table(*entries: str, rails: tuple[Link, ...] = (ETH2, ETH3)) -> Links:
+def table(*entries: str) -> Neighbours:
     """Entries such as "eth2 10.99.0.1 FAILED"."""
-    return links(*rails, neighbours=tuple(Neighbour(*entry.split()) for entry in entries))
+    told = (entry.split() for entry in entries)
+    return Neighbours(0.0, tuple(Neighbour(INDEX[netdev], address, state) for netdev, address, state in told))
 
 
 def of_a(*entries: str, wants: Expected = BOTH, rails: tuple[Link, ...] = (ETH2, ETH3)) -> str:
     """What is said of A."""
-    found = verdicts(CHECK, rdma(A, B), wants, table(*entries, rails=rails))
+    found = verdicts(CHECK, rdma(A, B), wants, links(*rails), table(*entries))
     return "; ".join(f"{one.status} {one.reason}" for one in found if one.subject == A.subject)
 
 
@@ -66,30 +71,30 @@ def test_a_rail_that_nobody_wants_is_not_asked_about_and_proves_nothing() -> Non
 
 def test_other_fabrics_are_not_asked_about_and_prove_nothing() -> None:
     ib = port(device="mlx5_4", bdf="0000:5d:00.0", netdev="eth3", layer="InfiniBand")
-    assert say(CHECK, rdma(A, ib), BOTH, table(SILENT, FINE)) == "ok SomeSilent"
-    assert say(CHECK, rdma(ib), BOTH, table("eth3 10.99.1.1 FAILED")) == "absent Nothing"
+    assert say(CHECK, rdma(A, ib), BOTH, LINKS, table(SILENT, FINE)) == "ok SomeSilent"
+    assert say(CHECK, rdma(ib), BOTH, LINKS, table("eth3 10.99.1.1 FAILED")) == "absent Nothing"
 
 
 def test_an_unreadable_link_layer_is_no_pass() -> None:
-    assert say(CHECK, rdma(port(layer=CUT), B), BOTH, table(SILENT, FINE)) == "unknown CannotLook; ok Answered"
+    assert say(CHECK, rdma(port(layer=CUT), B), BOTH, LINKS, table(SILENT, FINE)) == "unknown CannotLook; ok Answered"
 
 
 def test_the_neighbours_of_a_leg_are_its_bonds() -> None:
-    rails = (link(master="bond0"), ETH3, link(name="bond0", bdf="", kind="bond"))
+    rails = (link(master="bond0"), ETH3, link(name="bond0", index=6, bdf="", kind="bond"))
     assert of_a("bond0 10.99.0.1 FAILED", FINE, rails=rails) == "warn NobodyAnswers"
     assert of_a("bond0 10.99.0.1 FAILED", FINE) == ""
 
 
-def test_a_dead_tree_has_no_neighbours_to_ask() -> None:
-    assert say(CHECK, rdma(A, B), BOTH, links(ETH2, ETH3, neighbours=None)) == "absent Nothing"
+def test_states_that_change_by_the_second_judge_this_check_alone() -> None:
+    assert [check.id for check in CHECKS.values() if Neighbours in (*check.needs, *check.uses)] == [CHECK.id]
 
 
 def test_a_rail_without_netdev_is_port_netdevs_affair() -> None:
-    assert say(CHECK, rdma(port(netdev=None)), BOTH, table(SILENT)) == "absent Nothing"
+    assert say(CHECK, rdma(port(netdev=None)), BOTH, LINKS, table(SILENT)) == "absent Nothing"
 
 
 def test_message_names_the_silent_ones_and_a_rail_that_works() -> None:
-    verdict, _ = verdicts(CHECK, rdma(A, B), BOTH, table(SILENT, "eth2 10.99.0.2 INCOMPLETE", FINE))
+    verdict, _ = verdicts(CHECK, rdma(A, B), BOTH, LINKS, table(SILENT, "eth2 10.99.0.2 INCOMPLETE", FINE))
     assert verdict.message == (
         "mlx5_3/1 at 0000:5c:00.0 (eth2): 0 neighbours answered, 2 did not (10.99.0.1 FAILED, 10.99.0.2 INCOMPLETE), "
         "while on mlx5_4/1 at 0000:5d:00.0 some do; wanted by 8 of 8 alike: wrong VLAN, or the wrong switch port? "

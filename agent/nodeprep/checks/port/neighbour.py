@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.expected.inventory import Expected
-from nodeprep.facts.network.links import Links, Neighbour
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.network.neighbours import Neighbour, Neighbours
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.link_layers import ETHERNET
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict, raw
@@ -16,8 +17,6 @@ ANSWERED_STATES = ("REACHABLE", "STALE", "DELAY", "PERMANENT")
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
-    if seen[Links].neighbours is None:
-        return
     rails = [port for port in seen[Rdma].ports if seen[Expected].of(port) is not None]
     yield from seen.each(rails, lambda port: verdict(port, rails, seen))
 
@@ -25,14 +24,14 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 def verdict(port: Port, rails: list[Port], seen: Seen) -> Verdict | None:
     if port.layer != ETHERNET:
         return None
-    silent, answered = around(port, seen[Links], SILENT_STATES), around(port, seen[Links], ANSWERED_STATES)
+    silent, answered = around(port, seen, SILENT_STATES), around(port, seen, ANSWERED_STATES)
     if not silent and not answered:
         return None
     shows = f"{port.where} ({port.netdev}): {len(answered)} neighbours answered, {len(silent)} did not"
     if not silent:
         return Verdict(port.subject, Status.OK, "Answered", shows)
     shows += f" ({', '.join(f'{one.address} {one.state}' for one in silent)})"
-    elsewhere = next((rail for rail in rails if around(rail, seen[Links], ANSWERED_STATES)), None)
+    elsewhere = next((rail for rail in rails if around(rail, seen, ANSWERED_STATES)), None)
     if answered or elsewhere is None:
         return Verdict(port.subject, Status.OK, "SomeSilent", f"{shows}; single ones that are gone are normal")
     message = (
@@ -43,12 +42,14 @@ def verdict(port: Port, rails: list[Port], seen: Seen) -> Verdict | None:
     return Verdict(port.subject, Status.WARN, "NobodyAnswers", message, None, f"0 of {len(silent)}", "any", args=about)
 
 
-def around(port: Port, links: Links, states: tuple[str, ...]) -> list[Neighbour]:
+def around(port: Port, seen: Seen, states: tuple[str, ...]) -> list[Neighbour]:
     """The unicast neighbours on a rail in one of these states; those of a bond are its own, not its leg's."""
+    links = seen[Links]
     link = links.named(port.netdev)
     if link is None or raw(port)["layer"] != ETHERNET:
         return []
-    found = [one for one in links.neighbours or () if one.netdev in (link.name, link.master) and one.state in states]
+    places = {one.index for one in (link, links.named(link.master)) if one is not None}
+    found = [one for one in seen[Neighbours].entries if one.index in places and one.state in states]
     return [one for one in found if not is_multicast(one.address)]
 
 
@@ -73,7 +74,7 @@ CHECK = Check(
     severity=Severity.WARN,
     stage=Stage.DEVICE,
     confirmation=Confirmation.SLOW,
-    needs=(Rdma, Links, Expected),
+    needs=(Rdma, Links, Neighbours, Expected),
     after=("port.gid",),
     judge=judge,
 )

@@ -98,11 +98,10 @@ class NeighbourInfo(Value):
 
 
 class RouteNetlink(Value):
-    """The tables of this network namespace, in the kernel's order."""
+    """Links and addresses of this network namespace, in the kernel's order."""
 
     links: tuple[LinkInfo, ...]
     addresses: tuple[AddressInfo, ...]
-    neighbours: tuple[NeighbourInfo, ...]
 
 
 class LinkMessage(Message):
@@ -153,13 +152,19 @@ class NeighbourMessage(Message):
 
 
 def read() -> RouteNetlink:
-    """All tables, asked over one socket.
+    """Both tables, asked over one socket.
 
     Raises:
         OSError: the kernel refused, or gave no valid answer.
     """
     with NetlinkSocket(NETLINK_ROUTE) as kernel:
-        return RouteNetlink(links(kernel), addresses(kernel), neighbours(kernel))
+        return RouteNetlink(links(kernel), addresses(kernel))
+
+
+def read_neighbours() -> tuple[NeighbourInfo, ...]:
+    """The neighbour table, asked over a socket of its own. Raises OSError as `read` does."""
+    with NetlinkSocket(NETLINK_ROUTE) as kernel:
+        return neighbours(kernel)
 
 
 def links(kernel: NetlinkSocket) -> tuple[LinkInfo, ...]:

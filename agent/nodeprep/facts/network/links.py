@@ -1,4 +1,4 @@
-"""Network interfaces, their addresses and neighbours: by rtnetlink on a live node, by sysfs in a dead tree."""
+"""Network interfaces and their addresses: by rtnetlink on a live node, by sysfs in a dead tree."""
 
 from __future__ import annotations
 
@@ -115,22 +115,12 @@ class Address(Shown):
 
 
 @shown
-class Neighbour(Shown):
-    """A neighbour-table entry; `state` is the kernel's word, such as REACHABLE or FAILED."""
-
-    netdev: str
-    address: str
-    state: str
-
-
-@shown
 class Links(Shown):
-    """`addresses` and `neighbours` are None in a dead tree: files do not show them."""
+    """`addresses` is None in a dead tree: files do not show them."""
 
     at: float
     links: tuple[Link, ...]
     addresses: tuple[Address, ...] | None
-    neighbours: tuple[Neighbour, ...] | None
 
     def named(self, name: str | None) -> Link | None:
         return self._by_name.get(name)
@@ -209,9 +199,6 @@ def _live(host: Host) -> Links | Unreadable:
             Address(names.get(found.index, ""), found.address, found.prefixlen, found.scope, found.dynamic)
             for found in told.addresses
         ),
-        neighbours=tuple(
-            Neighbour(names.get(found.index, ""), found.address, found.state) for found in told.neighbours
-        ),
     )
 
 
@@ -254,7 +241,7 @@ def _recorded(host: Host) -> Links | Unreadable:
         return not_recorded(NET)
     # The bonding driver puts a file of its own, bonding_masters, among the interfaces.
     links = tuple(_from_files(files, name) for name in names if isinstance(files.names(f"{NET}/{name}"), tuple))
-    return Links(host.now(), links, None, None)
+    return Links(host.now(), links, None)
 
 
 def _from_files(files: Files, name: str) -> Link:
