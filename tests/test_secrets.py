@@ -287,6 +287,6 @@ def test_every_fact_is_among_those_that_were_thought_of() -> None:
     plain = {
         *("System", "Pci", "Modules", "Rdma", "RdmaNetlink", "DevNodes", "Erdma", "Lingjun", "Links", "Routes"),
         *("Sysctls", "Netfilter", "Imds", "Cluster", "OsNetwork", "Cni", "Terway", "Counters", "KernelLog"),
-        *("GpuDriver", "QosSettings", "Limits", "Mounts", "Clock"),
+        *("GpuDriver", "QosSettings", "Limits", "Mounts", "Clock", "Neighbours"),
     }
     assert {fact.kind.__name__ for fact in facts.ALL} == plain

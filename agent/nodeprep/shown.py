@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
@@ -248,6 +248,11 @@ def raw(thing: Shown) -> dict[str, Any]:
     if not blind:
         return dict(zip(thing.__slots__, thing._values(thing), strict=True))  # noqa: SLF001 - as above
     return {name: blind[name] if name in blind else getattr(thing, name) for name in thing.__slots__}
+
+
+def unreadable_fields(thing: Shown) -> Collection[str]:
+    """The names of its fields that could not be read."""
+    return thing._blind.keys()  # noqa: SLF001 - as `raw`
 
 
 def field_of(thing: Shown, name: str) -> Any:

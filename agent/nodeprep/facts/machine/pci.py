@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nodeprep.facts.machine import function_netdevs
 from nodeprep.model import (
@@ -199,30 +199,47 @@ def _device(files: Files, address: str) -> PciDevice | None:
     if not short.startswith((NETWORK, *DISPLAY)) and not files.exists(f"{here}/infiniband"):
         return None
     inside = _children(files, here)  # listed first: then what it lacks need not be asked for
-    virtual_function = files.link(f"{here}/physfn") is not None or files.exists(f"{here}/physfn")
+    stays = _staying(files, here, address)
     return PciDevice(
         address=address,
-        id=guarded(id_of(files, here)),
         pci_class=short,
         driver=driver_of(files, here),
         driver_override=guarded(_override(files.text(f"{here}/driver_override"))),
-        modalias=guarded(files.text(f"{here}/modalias") or ""),
-        answers=guarded(_answers(files.data(f"{here}/config", HEADER, head=True), virtual_function)),
+        answers=guarded(_answers(files.data(f"{here}/config", HEADER, head=True), virtual=stays["virtual_function"])),
         power=guarded(_power(files, f"{here}/power_state")),
         speed=guarded(_speed(files, f"{here}/current_link_speed")),
         width=guarded(_width(files, f"{here}/current_link_width")),
-        max_speed=guarded(_speed(files, f"{here}/max_link_speed")),
-        max_width=guarded(_width(files, f"{here}/max_link_width")),
-        numa=guarded(_numa(files.number(f"{here}/numa_node", NODES))),
-        virtual_function=virtual_function,
         iommu=guarded(files.text(f"{here}/iommu_group/type")),
         aer=guarded(_aer(files, here)),
-        bridges=_bridges(files, here, address),
         auxiliaries=_auxiliaries(files, here, inside),
         rdma=_children(files, f"{here}/infiniband"),
         netdevs=_netdevs(files, here, inside),
-        subsystem=guarded(_subsystem(files, here)),
+        **stays,
     )
+
+
+def _staying(files: Files, here: str, address: str) -> dict[str, Any]:
+    """The fields that stay as long as the function is on its bus. Between events they are found once.
+
+    What cannot be read is asked for each time.
+    """
+    found = files.found  # of this look, even if an event makes another one meanwhile
+    if (_staying, here) in found:
+        known: dict[str, Any] = found[_staying, here]
+        return known
+    fields = {
+        "id": id_of(files, here),
+        "modalias": files.text(f"{here}/modalias") or "",
+        "max_speed": _speed(files, f"{here}/max_link_speed"),
+        "max_width": _width(files, f"{here}/max_link_width"),
+        "numa": _numa(files.number(f"{here}/numa_node", NODES)),
+        "virtual_function": files.link(f"{here}/physfn") is not None or files.exists(f"{here}/physfn"),
+        "bridges": _bridges(files, here, address),
+        "subsystem": _subsystem(files, here),
+    }
+    if not any(isinstance(value, Unreadable) for value in fields.values()):
+        found[_staying, here] = fields
+    return fields
 
 
 def class_of(files: Files, device: str) -> str:
@@ -313,11 +330,11 @@ def _override(text: str | None | Unreadable) -> str | None | Unreadable:
     return None if text in ("", "(null)") else text  # the kernel prints "(null)" where nothing is set
 
 
-def _answers(config: bytes | None | Unreadable, virtual_function: bool) -> bool | None | Unreadable:
+def _answers(config: bytes | None | Unreadable, *, virtual: bool) -> bool | None | Unreadable:
     if not isinstance(config, bytes) or len(config) < 4:
         return config if isinstance(config, Unreadable) else None
     # A function that has left the bus reads as all ones; of a virtual one, vendor and device always do (SR-IOV 3.4.1).
-    gone = config if virtual_function else config[:4]
+    gone = config if virtual else config[:4]
     return gone != b"\xff" * len(gone)
 
 

@@ -194,12 +194,21 @@ def _live(host: Host) -> Links | Unreadable:
     names = {link.index: link.name for link in told.links}
     return Links(
         at=host.now(),
-        links=tuple(_link(host, link, names) for link in told.links),
+        links=_links(host, told.links, names),
         addresses=tuple(
             Address(names.get(found.index, ""), found.address, found.prefixlen, found.scope, found.dynamic)
             for found in told.addresses
         ),
     )
+
+
+def _links(host: Host, told: tuple[NetlinkLink, ...], names: dict[int, str]) -> tuple[Link, ...]:
+    """Where the kernel says what it said at the last look, it is the same as then."""
+    found = host.files.found  # of this look, even if an event makes another one meanwhile
+    if _links not in found or found[_links][0] != told:
+        found[_links] = told, tuple(_link(host, link, names) for link in told)
+    links: tuple[Link, ...] = found[_links][1]
+    return links
 
 
 def _link(host: Host, link: NetlinkLink, names: dict[int, str]) -> Link:

@@ -38,4 +38,4 @@ def observe(host: Host) -> Neighbours | Unreadable:
     return Neighbours(host.now(), tuple(Neighbour(one.index, one.address, one.state) for one in told))
 
 
-FACT = Fact(Neighbours, observe, live=True, doors=("nodeprep.doors.netlink.interfaces",))
+FACT = Fact(Neighbours, observe, every=60.0, live=True, doors=("nodeprep.doors.netlink.interfaces",))

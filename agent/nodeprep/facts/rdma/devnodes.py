@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, shown, stands_for_all
 from nodeprep.pattern import Pattern
+from nodeprep.shown import unreadable_fields
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -81,10 +82,20 @@ def observe(host: Host) -> DevNodes:
 
 
 def _entries(files: Files, directory: str, prefix: str, *, ported: bool) -> tuple[ClassEntry, ...] | None | Unreadable:
+    """An entry stays as it is as long as its device, so between events each class is read once."""
     names = files.names(directory)
     if not isinstance(names, tuple):
         return names
-    return tuple(_entry(files, f"{directory}/{name}", name, ported=ported) for name in names if name.startswith(prefix))
+    found, key = files.found, (_entries, directory, names, files.names(CLASS))  # `found` of this look
+    if key in found:
+        known: tuple[ClassEntry, ...] = found[key]
+        return known
+    entries = tuple(
+        _entry(files, f"{directory}/{name}", name, ported=ported) for name in names if name.startswith(prefix)
+    )
+    if not any(unreadable_fields(entry) for entry in entries):
+        found[key] = entries
+    return entries
 
 
 def _entry(files: Files, here: str, name: str, *, ported: bool) -> ClassEntry:

@@ -27,7 +27,7 @@ from nodeprep.model import (
     stands_for_all,
 )
 from nodeprep.pattern import Pattern
-from nodeprep.shown import field_of
+from nodeprep.shown import field_of, unreadable_fields
 
 if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
@@ -257,9 +257,18 @@ class Holders:
 
 
 def _device(files: Files, name: str, holders: Holders) -> RdmaDevice:
+    """What stays with the device is found once, as `places`: only its traffic class may be set meanwhile.
+
+    What cannot be read, and an address or id that is not shown, are asked for each time.
+    """
     here = f"{CLASS}/{name}"
+    traffic_class = files.text(f"{here}/tc/1/traffic_class")
+    found = files.found  # of this look, as in `places`
+    if (_device, here, traffic_class) in found:
+        known: RdmaDevice = found[_device, here, traffic_class]
+        return known
     parent, bdf, function, virtual_function = _origin(files, here, holders)
-    return RdmaDevice(
+    device = RdmaDevice(
         name=name,
         bdf=bdf,
         parent=guarded(parent),
@@ -271,25 +280,18 @@ def _device(files: Files, name: str, holders: Holders) -> RdmaDevice:
         board=guarded(_board(files, f"{here}/board_id", function)),
         id=function,
         virtual_function=virtual_function,
-        traffic_class=guarded(files.text(f"{here}/tc/1/traffic_class")),
+        traffic_class=guarded(traffic_class),
     )
+    if bdf and function and not unreadable_fields(device):
+        found[_device, here, traffic_class] = device
+    return device
 
 
 def _origin(files: Files, here: str, holders: Holders) -> tuple[str | None | Unreadable, str, str, bool]:
-    """What a device is on: a netdev, a PCI address, that function's id, whether it is virtual. Found once, as `places`.
-
-    A parent that cannot be read, and an address or id that is not shown, are asked for each time.
-    """
-    found = files.found  # of this look, as in `places`
-    if (_origin, here) in found:
-        known: tuple[str | None, str, str, bool] = found[_origin, here]
-        return known
+    """What a device is on: a netdev, a PCI address, that function's id, whether it is virtual."""
     parent, function = files.text(f"{here}/parent"), pci.id_of(files, f"{here}/device")
     shown_id = function if isinstance(function, str) else ""
-    origin = parent, _bdf(files, here, _text(parent), holders), shown_id, _is_virtual(files, f"{here}/device")
-    if not isinstance(parent, Unreadable) and origin[1] and shown_id:
-        found[_origin, here] = origin
-    return origin
+    return parent, _bdf(files, here, _text(parent), holders), shown_id, _is_virtual(files, f"{here}/device")
 
 
 def _is_virtual(files: Files, device: str) -> bool:
