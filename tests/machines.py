@@ -282,7 +282,27 @@ SHAPES: dict[str, Machine] = {
     "two cards never cabled in different modes": Machine(
         tuple(replace(down(one), odd=one.index == 1) for one in rails(2, INFINIBAND))
     ),
+    "2 cards of a rail and a leg of the front end's bond": Machine(
+        second_ports(dual(2), rate=100.0, bond="bond0", mtu=1500),
+    ),
+    "2 x 200 InfiniBand, a faster RoCE card of their model": Machine(
+        (
+            *dual(1),
+            *(replace(one, index=one.index + 2) for one in rails(2, INFINIBAND, rate=200.0)),
+            *front_end(1, 4),
+        )
+    ),
     "8 InfiniBand, a front end of their model": Machine(
         (*rails(8, INFINIBAND), replace(Function(8, "0000:90:00.0"), rate=100.0, front=True))
     ),
 }
+
+# Not drawn at random: on such cards a warning about a spare may go when the port that carries its card dies too
+# (docs/adr/0030). The exit code holds.
+THREE_SPEEDS = Machine(
+    tuple(
+        replace(Function(3 * card + function, f"0000:{0x40 + card:02x}:00.{function}"), rate=rate)
+        for card in (0, 1)
+        for function, rate in ((1, 400.0), (0, 200.0), (2, 100.0))
+    )
+)

@@ -25,7 +25,20 @@ from nodeprep.look import Look
 from nodeprep.model import Finding, Severity, Status, Unreadable
 from nodeprep.values import replace
 from tests import machines
-from tests.machines import ETHERNET, GONE, INFINIBAND, SHAPES, SPEEDS, STATES, Fault, Function, Machine
+from tests.machines import (
+    BF3,
+    ETHERNET,
+    GONE,
+    INFINIBAND,
+    SHAPES,
+    SPEEDS,
+    STATES,
+    Fault,
+    Function,
+    Machine,
+    never_cabled,
+    rails,
+)
 
 FACTS = {Pci, Rdma, Links, System, Expected}
 CHECKS = tuple(check for check in checks.CHECKS.values() if set(check.needs) <= FACTS and not check.rates)
@@ -90,14 +103,18 @@ def judged(machine: Machine, profile: Profile | None) -> Judgement:
     notes = list(unjudged.told(expected, look.get(Pci), look.get(Links)))
     bad = [one for one in findings if one.status not in (Status.OK, Status.ABSENT)]
     counts = [note.partition("; up: ")[0] for note in notes if " down: " in note]
-    blamed = [*(one.subject.place for one in bad if one.check not in AGAINST_LIKES), *counts]
-    unlike = [(one.check, one.subject.place) for one in bad if one.check in AGAINST_LIKES]
-    mentioned = [*(one.verdict.message for one in bad if one.check in AGAINST_LIKES), *notes]
+    blamed = [*(one.subject.place for one in bad if not is_against_likes(one)), *counts]
+    unlike = [(one.check, one.subject.place) for one in bad if is_against_likes(one)]
+    mentioned = [*(one.verdict.message for one in bad if is_against_likes(one)), *notes]
     convicted, beside = devices_in(blamed, machine), devices_in(mentioned, machine)
     pairs = frozenset((check, address) for check, place in unlike for address in devices_in([place], machine))
     every = convicted | {address for _, address in pairs}
     pairs = frozenset(pair for pair in pairs if pair[1] not in convicted)
     return Judgement(code, every, pairs, every | beside, findings)
+
+
+def is_against_likes(finding: Finding) -> bool:
+    return finding.check in AGAINST_LIKES or finding.verdict.reason == "IpoibDown"
 
 
 def devices_in(texts: list[str], machine: Machine) -> frozenset[str]:
@@ -181,6 +198,9 @@ def without_good(machine: Machine, healthy: Machine) -> frozenset[tuple[str, str
             found.add(("rdma.firmware", one.address))
         if not any(shows_best(machine, healthy, other) for other in kin(healthy, position)):
             found |= {(check, one.address) for check in AGAINST_LIKES}
+        likes = (machine.functions[other] for other in kin(healthy, position))
+        if not any(is_live(like) and like.netdev_up for like in likes):
+            found.add(("port.netdev", one.address))  # IPoIB interfaces that are all down
     return frozenset(found)
 
 
@@ -389,6 +409,21 @@ def test_what_was_never_cabled_in_a_faster_slot_is_told_with_the_ways_out() -> N
     assert [("capture" in message) for message in about] == [False]
 
 
+@pytest.mark.parametrize("pattern", ["0000:90:00.0", "mlx5_8", "mlx5_8/1", "0000:90:*"])
+def test_a_dead_card_that_is_waived_tells_nothing_about_the_others(pattern: str) -> None:
+    """A.3: a waiver of the faster card that was never cabled made the rails a front end, and 7 of 8 down passed."""
+    unused = never_cabled((Function(8, "0000:90:00.0", chip=BF3),), 0)
+    healthy = Machine((*rails(8, rate=200.0, speed=16.0, max_speed=16.0), *unused))
+    for count in range(8):
+        machine = healthy.with_fault(STATES["port down"], *range(count))
+        profile = chosen(machine.look())
+        failing = {one.subject.place for one in judged(machine, profile).findings if one.status is Status.FAIL}
+        assert failing == {"0000:90:00.0"}, "not waived, it is the rail"
+        told = judged(machine, replace(profile, excused=(pattern,)))
+        failing = {one.subject.place for one in told.findings if one.status is Status.FAIL}
+        assert failing == {"0000:90:00.0", *(one.address for one in machine.functions[:count])}
+
+
 @pytest.mark.parametrize("layer", [INFINIBAND, ETHERNET])
 def test_k_of_n_live_in_the_other_mode(layer: str) -> None:
     """Each k warns. The camp that has most live ports is taken for right, and of two alike none: both are named."""
@@ -437,6 +472,14 @@ FOUND = {
     "the leg of a bond that is set down keeps its MTU's warning": (
         "4 bonds of two rails",
         (("small MTU", 0), ("no routable GID", 1), ("netdev down", 0)),
+    ),
+    "a leg takes no blame for the rail of its card": (
+        "2 cards of a rail and a leg of the front end's bond",
+        (("port down", 3), ("port down", 2), ("driver gone", 0)),
+    ),
+    "the mode of a model stays the right one when the last port of it dies": (
+        "2 x 200 InfiniBand, a faster RoCE card of their model",
+        (("port down", 2), ("port down", 0)),
     ),
     "a stand-in that is not sound itself goes on being judged": (
         "fast and slow model",

@@ -21,6 +21,7 @@ from nodeprep.model import NODE, SEVERAL, Finding, Lack, Status, Subject, Verdic
 from nodeprep.values import replace
 from tests.cli import reports
 from tests.cli.program import node, nodeprep
+from tests.machines import BF3, STATES, Function, Machine, never_cabled, rails
 from tests.rigs import faults
 
 AFTER = {check.id: check.after for check in CHECKS.values()}
@@ -173,3 +174,29 @@ def test_a_waived_nic_hides_no_nic_that_left_the_bus(pulled: int, code: int, tmp
 
 def today_plus_a_month() -> str:
     return (datetime.now(UTC).date() + timedelta(days=30)).isoformat()
+
+
+UNUSED = never_cabled((Function(8, "0000:90:00.0", chip=BF3),), 0)
+SLOWER = Machine((*rails(8, rate=200.0, speed=16.0, max_speed=16.0), *UNUSED))
+OF_A_CARD = [
+    # waiver of the faster card                          FAIL that counts with 0, 1 and 7 rails down
+    (None, [1, 1, 1]),
+    (Waiver("port.state", UNTIL, "never cabled", "0000:90:00.0"), [0, 1, 7]),
+    (Waiver("port.state", UNTIL, "never cabled", "mlx5_8"), [0, 1, 7]),
+    (Waiver("port.state", UNTIL, "never cabled", "mlx5_8", ("another-node",)), [1, 1, 1]),
+    (Waiver("port.state", "2026-11-20", "never cabled", "mlx5_8"), [1, 1, 1]),
+    # Another fault of that card is not excused, and the rails are judged by themselves all the same.
+    (Waiver("port.rate", UNTIL, "known", "mlx5_8"), [1, 2, 8]),
+]
+
+
+@pytest.mark.parametrize(("waiver", "counts"), OF_A_CARD)
+def test_a_waiver_of_a_dead_card_does_not_excuse_the_rails(waiver: Waiver | None, counts: list[int]) -> None:
+    """A faster card that was never cabled is the rail, and made 7 of 8 others that are down a front end's."""
+    asked = Assessment(("port.state",), (), Settings(waivers=(waiver,) if waiver else ()), TODAY)
+    told = []
+    for count in (0, 1, 7):
+        look = SLOWER.with_fault(STATES["port down"], *range(count)).look()
+        findings = asked.report(look, None, asked.select(look)).findings
+        told.append(sum(one.status is Status.FAIL and one.counts for one in findings))
+    assert told == counts

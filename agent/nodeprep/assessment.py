@@ -19,7 +19,7 @@ from nodeprep.job_profile import NO_PROFILE, Profile
 from nodeprep.look import Look
 from nodeprep.model import Basis, Finding, Report, Severity, Shown, Skipped, Status, Unreadable, Verdict, raw
 from nodeprep.profile_selection import ProfileSelection
-from nodeprep.values import Value
+from nodeprep.values import Value, replace
 
 METADATA_LISTS_ENIS = "eni.missing-link"  # holds the metadata's list of ENIs against the kernel's links
 HIDDEN_NAMED = 4  # names of hidden devices in a note
@@ -66,7 +66,8 @@ class Assessment(Value):
         known = {finding.check for finding in others}
         checks = [CHECKS[one] for one in self._to_run(look, selection)]
         own = [check for check in checks if check.id not in known]
-        judged = check_round.unfolded(own, look, before, selection.profile, numbers, insisted=frozenset(self.requested))
+        profile = self.in_force(selection.profile, look.facts)
+        judged = check_round.unfolded(own, look, before, profile, numbers, insisted=frozenset(self.requested))
         order = {check_id: number for number, check_id in enumerate(self.checks)}
         every = sorted((*judged.findings, *others), key=lambda one: order[one.check])
         findings = check_round.fold(every, {check.id: check.after for check in checks})
@@ -110,7 +111,7 @@ class Assessment(Value):
                 *expired,
                 *hidden_devices(facts),
                 *notes(selection),
-                *unjudged_here(facts, selection.profile, expected),
+                *unjudged_here(facts, self.in_force(selection.profile, facts), expected),
             ),
             agent=str(self.agent_state.state) if self.agent_state else "",
             basis=Basis(
@@ -125,6 +126,11 @@ class Assessment(Value):
                 undecided=selection.undecided,
             ),
         )
+
+    def in_force(self, profile: Profile, facts: Mapping[type, object]) -> Profile:
+        """The profile with the devices of today's waivers on this node."""
+        name = _text(facts.get(System), "name")
+        return replace(profile, excused=waiver_rules.excused_devices(self.settings.waivers, name, self.today))
 
     def waived(
         self, findings: tuple[Finding, ...], facts: Mapping[type, object]

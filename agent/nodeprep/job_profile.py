@@ -78,7 +78,10 @@ class AtLeast(Value):
 
 
 class Expectation(Value):
-    """What should be on the node. `modules` are kernel modules; `verbs`: user space must reach the devices."""
+    """What should be on the node. `modules` are kernel modules; `verbs`: user space must reach the devices.
+
+    `any_slot`: on a sibling whose firmware numbers its buses in another way the devices lie at other addresses.
+    """
 
     devices: Mapping[str, DeviceWant] = field(default_factory=dict)
     ports: Mapping[str, PortWant] = field(default_factory=dict)
@@ -86,6 +89,7 @@ class Expectation(Value):
     modules: tuple[str, ...] = ()
     verbs: bool | None = None
     bonds: Mapping[str, BondWant] = field(default_factory=dict)
+    any_slot: bool = False
 
 
 class Profile(Value):
@@ -94,7 +98,8 @@ class Profile(Value):
     `gates` are the checks that may close the gate; `want` holds numbers by check and key; `exclude` are patterns of
     paths that must not be read; `description` says which jobs need it. `rests_on` are gates without which it says
     nothing of a node (docs/adr/0033). `want_by` says who states a number of `want`, if it is not this profile: one that
-    it extends, or the configuration. It is not written in a profile.
+    it extends, or the configuration. `excused` are patterns of devices of which an operator waived something here: a
+    dead one tells nothing about the others. Both are not written in a profile.
     """
 
     name: str
@@ -106,6 +111,7 @@ class Profile(Value):
     exclude: tuple[str, ...] = ()
     rests_on: tuple[str, ...] = ()
     want_by: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    excused: tuple[str, ...] = ()
 
     @property
     def needed_gates(self) -> tuple[str, ...]:
@@ -139,6 +145,7 @@ def extend(child: Profile, parent: Profile) -> Profile:
         modules=tuple(dict.fromkeys(its.modules + own.modules)),
         verbs=its.verbs if own.verbs is None else own.verbs,
         bonds=own.bonds or its.bonds,
+        any_slot=own.any_slot if own.devices or own.ports else its.any_slot,
     )
     checks = dict.fromkeys((*parent.want, *child.want))
     return replace(
@@ -177,6 +184,7 @@ def mapping(profile: Profile) -> dict[str, Any]:
         "bonds": {name: _said(want, BOND) for name, want in expect.bonds.items()},
         "modules": expect.modules,
         "verbs": expect.verbs,
+        "any-slot": expect.any_slot or None,
     }
     said = {
         "extends": profile.extends,
@@ -268,6 +276,7 @@ EXPECTATION = typed_yaml.fields_of(
         "bonds": ("bonds", BONDS),
         "modules": ("modules", TEXTS),
         "verbs": ("verbs", typed_yaml.TRUTH),
+        "any-slot": ("any_slot", typed_yaml.TRUTH),
     }
 )
 PROFILE = typed_yaml.record(

@@ -130,6 +130,14 @@ class Subject(Value):
     def key(self) -> str:
         return self.place if self.port is None else f"{self.place}/{self.port}"
 
+    @property
+    def names(self) -> set[str]:
+        """What it may be called: place, port, and each name in a label such as "ADDRESS (ID, mlx5_0/eth0)"."""
+        _, bracket, inside = self.name.removesuffix(")").partition(" (")
+        device = {self.name.rpartition("/")[0]} if self.port is not None and "/" in self.name else set()
+        known = {one for word in inside.split(", ") for one in word.split("/")} if bracket else set()
+        return {self.place, self.key, self.name} | device | (known - {""})
+
 
 NODE = Subject()
 # Several devices together, such as a count of ports. Its fault follows from a fault of any device and explains none.

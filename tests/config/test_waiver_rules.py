@@ -79,3 +79,17 @@ def test_what_is_said_of_one_that_excuses_nothing(
 def test_of_two_that_excuse_the_same_neither_is_said() -> None:
     waivers = (Waiver("port.state", "2026-03-01", "RMA"), Waiver("port.*", "2026-03-01", "RMA"))
     assert waiver_rules.apply_waivers([found(Status.FAIL)], waivers, "gpu-17", "2026-02-01")[1] == ()
+
+
+def test_devices_of_which_something_is_excused_here_and_today() -> None:
+    """One for all devices names none."""
+    named = [
+        Waiver("port.state", "2026-12-21", "known", "mlx5_8"),
+        Waiver("port.rate", "2026-12-21", "known", "mlx5_8"),
+        Waiver("port.state", "2026-12-21", "known", "0000:90:*", ("node-1*",)),
+        Waiver("port.state", "2026-12-21", "known", "mlx5_1", ("node-2",)),
+        Waiver("port.state", "2026-11-24", "over", "mlx5_2"),
+        Waiver("port.state", "2027-11-24", "too far", "mlx5_3"),
+        Waiver("port.state", "2026-12-21", "all"),
+    ]
+    assert waiver_rules.excused_devices(named, "node-17", "2026-11-25") == ("0000:90:*", "mlx5_8")

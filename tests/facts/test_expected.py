@@ -51,10 +51,10 @@ def node(*ports: Port, chip: str = CX7, **of_devices: Any) -> tuple[Pci, Rdma]:
 
 
 def captured(count: int = RAILS, **different: Any) -> Profile:
-    """A profile of a node with so many rails, by address."""
+    """A profile captured on a node with so many rails, by address."""
     devices = {at(index): DeviceWant(id=CX7, rdma=f"mlx5_{index}") for index in range(count)}
     wants = {f"{at(index)}/1": PortWant(rate=400.0, **different) for index in range(count)}
-    return Profile("good", expect=Expectation(devices=devices, ports=wants))
+    return Profile("good", expect=Expectation(devices=devices, ports=wants, any_slot=True))
 
 
 def at_least(count: int = RAILS, layer: str | None = "Ethernet", rate: float | None = 400.0) -> Profile:
@@ -118,6 +118,25 @@ class TestByAddress:
         assert expected.of(rail(1)) == "profile hand"
         assert missing(expected) == [f"{at(2)}/1"]
 
+    @pytest.mark.parametrize("gone", range(5))
+    def test_four_of_eight_are_named_by_hand_and_the_other_four_do_not_stand_in(self, gone: int) -> None:
+        """A.4: neither for the devices nor for the ports, for every number of them that left the bus."""
+        devices = {at(index): DeviceWant(id=CX7, rdma=f"mlx5_{index}") for index in range(4)}
+        ports = {f"{at(index)}/1": PortWant() for index in range(4)}
+        for expect, each in (
+            (Expectation(devices), 1),
+            (Expectation(ports=ports), 1),
+            (Expectation(devices, ports), 2),
+        ):
+            expected = inventory.derive(Profile("hand", expect=expect), *node(*map(rail, range(gone, RAILS))))
+            assert len(missing(expected)) == each * gone
+
+    def test_a_device_whose_address_is_not_shown_may_lie_at_the_one_that_is_named(self) -> None:
+        shown = replace(captured(1), expect=replace(captured(1).expect, any_slot=False))
+        _, seen = node(rail(0))
+        bare = rdma(*(changed(one, bdf="") for one in seen.ports), devices=(changed(seen.devices[0], bdf=""),))
+        assert missing(inventory.derive(shown, None, bare, None)) == []
+
     def test_one_of_eight_like_devices_is_named_and_no_other_stands_in(self) -> None:
         """A.4: nor are two of eight taken for those of a sibling with other slots."""
         for named in (1, 2):
@@ -176,7 +195,7 @@ class TestOnASibling:
         assert len(missing(inventory.derive(captured(), *node(*ports, chip=CX6)))) == 2 * RAILS
 
     def test_a_name_without_a_kind_is_enough(self) -> None:
-        names = Expectation({at(n): DeviceWant(rdma=f"mlx5_{n}") for n in range(4)})
+        names = Expectation({at(n): DeviceWant(rdma=f"mlx5_{n}") for n in range(4)}, any_slot=True)
         ports = tuple(rail(index, bus=0x40) for index in range(4))
         assert missing(inventory.derive(Profile("names", expect=names), *node(*ports))) == []
 

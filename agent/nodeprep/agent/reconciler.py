@@ -74,6 +74,7 @@ class Reconciler(Struct):
     _wants: Mapping[str, object] = field(default_factory=dict)
     _would: frozenset[tuple[str, str]] = frozenset()
     _anew: bool = True
+    _excused: tuple[str, ...] = ()  # patterns of devices of which something was waived at the last judgement
     _troubled: AgentTrouble = field(default_factory=AgentTrouble)
     _reconciled: AgentState | None = None  # as the last reconciliation left it
     _told_of: tuple[AgentState | None, str] = (None, "")
@@ -138,8 +139,10 @@ class Reconciler(Struct):
         assessment = self.assessment()
         selection = self._select(changed)
         before = self.latest.words()
-        judged = self.latest.judge(observed, changed, selection.profile, self._wants, anew=self._anew)
-        anew, self._anew = self._anew, False
+        profile = assessment.in_force(selection.profile, self.latest.facts)
+        anew = self._anew or profile.excused != self._excused
+        judged = self.latest.judge(observed, changed, profile, self._wants, anew=anew)
+        self._anew, self._excused = False, profile.excused
         now = clock.now()
         self._meet_node(now)
         self.agent_state = profile_state.with_new_gates(self.agent_state, selection, now, configured=self._configured)

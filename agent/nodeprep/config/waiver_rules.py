@@ -35,18 +35,19 @@ class Waiver(Value):
 
     def means(self, subject: Subject) -> bool:
         """Whether its device is this subject, or what this subject is a port or an interface of."""
-        return any(fnmatchcase(name, self.device) for name in names(subject))
+        return any(fnmatchcase(name, self.device) for name in subject.names)
+
+    def is_in_force(self, today: str) -> bool:
+        return 0 <= self.days_left(today) <= WAIVER_LIMIT_DAYS
 
     def is_of(self, node: str) -> bool:
         return any(fnmatchcase(node, pattern) for pattern in self.nodes)
 
 
-def names(subject: Subject) -> set[str]:
-    """What a subject may be called: place, port, and each name in a label such as "ADDRESS (ID, mlx5_0/eth0)"."""
-    _, bracket, inside = subject.name.removesuffix(")").partition(" (")
-    device = {subject.name.rpartition("/")[0]} if subject.port is not None and "/" in subject.name else set()
-    known = {one for word in inside.split(", ") for one in word.split("/")} if bracket else set()
-    return {subject.place, subject.key, subject.name} | device | (known - {""})
+def excused_devices(waivers: Iterable[Waiver], node: str, today: str) -> tuple[str, ...]:
+    """The patterns of devices of which something is excused by name on this node and day."""
+    named = {one.device for one in waivers if one.device != "*" and one.is_in_force(today) and one.is_of(node)}
+    return tuple(sorted(named))
 
 
 def apply_waivers(
@@ -63,7 +64,7 @@ def apply_waivers(
     given = tuple(waivers)
     if not given:
         return tuple(findings), ()
-    in_force = [waiver for waiver in given if 0 <= waiver.days_left(today) <= WAIVER_LIMIT_DAYS]
+    in_force = [waiver for waiver in given if waiver.is_in_force(today)]
     expired = [waiver for waiver in given if waiver not in in_force]
     excused: list[Finding] = []
     judged = tuple(findings)

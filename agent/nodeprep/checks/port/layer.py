@@ -27,24 +27,38 @@ class Model(Value):
     """What the `count` ports of one model and place on their cards speak.
 
     `right` is what they should, "" where nothing says it. `camps` are the names of those that speak each. `used` is
-    whether rails speak what is right, or any of the camps where nothing says which.
+    whether rails speak what is right, or any of the camps where nothing says which. `ranks` are how many of each camp
+    are live, and how many there are.
     """
 
     count: int
     right: str
     camps: Mapping[str, str]
     used: bool
+    ranks: Mapping[str, tuple[int, int]]
 
     @classmethod
     def of(cls, camps: Mapping[str | None, list[Member]], wanted: str | None) -> Model:
         """`wanted` is what the profile asks for; else the camp with most live ports is right, if one has most."""
         known = {layer: camp for layer, camp in camps.items() if layer is not None}
-        used = {layer for layer, camp in known.items() if any(one.role is Role.RAIL for one in camp)}
-        most = max(map(rank, known.values()), default=(0, 0))
-        largest = [layer for layer, camp in known.items() if rank(camp) == most]
+        ranks = {layer: rank(camp) for layer, camp in known.items()}
+        dead = not any(live for live, _ in ranks.values())
+        # A dead spare may be the one in the wrong mode.
+        serve = {
+            layer: {one.role for one in camp if one.live or dead or one.role is Role.RAIL}
+            for layer, camp in known.items()
+        }
+        used = {layer for layer, roles in serve.items() if roles & {Role.RAIL, Role.SPARE}}
+        most = max(ranks.values(), default=(0, 0))
+        largest = [layer for layer, one in ranks.items() if one == most]
         right = wanted if wanted in used else largest[0] if len(largest) == 1 else ""
         told = {layer: kinds.names(camp) for layer, camp in known.items()}
-        return cls(sum(map(len, camps.values())), right or "", told, right in used if right else bool(used))
+        return cls(sum(map(len, camps.values())), right or "", told, right in used if right else bool(used), ranks)
+
+    def is_meant(self, layer: str) -> bool:
+        """Whether what speaks this layer is meant to: no smaller a camp than the right one, and half of it is live."""
+        live, count = self.ranks[layer]
+        return self.right in self.ranks and 2 * live >= count >= self.ranks[self.right][1]
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -88,6 +102,7 @@ def of_its_model(port: Port, member: Member, model: Model, expected: Expected) -
         or not member.kind.hardware
         or member.kind.software
         or (few and not dead)
+        or (dead and model.is_meant(port.layer))
     ):
         return None
     status = Status.FAIL if dead and model.used else Status.WARN

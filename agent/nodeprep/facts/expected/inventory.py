@@ -234,6 +234,7 @@ def derive(
         firm=bool(count and not count.suggested),
         rate=count.rate if count else None,
         wanted=count is not None,
+        excused=profile.excused,
     )
     by_kind = not profile.expect.ports
     counted, counting, shortage = _count(profile, found) if count else ({}, frozenset[str](), None)

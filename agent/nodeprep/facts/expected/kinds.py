@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 from nodeprep.facts.expected import soundness
 from nodeprep.facts.machine import pcie
@@ -12,6 +13,7 @@ from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.link_layers import ETHERNET, INFINIBAND
+from nodeprep.model import Subject
 from nodeprep.pattern import Pattern
 from nodeprep.shown import field_of
 from nodeprep.values import Value, field, replace
@@ -88,6 +90,10 @@ class Member(Value):
     @property
     def key(self) -> str:
         return f"{self.place}/{self.kind.number}"
+
+    @property
+    def subject(self) -> Subject:
+        return Subject(self.place, None if self.port is None else self.kind.number, self.name)
 
     @property
     def rate(self) -> float | None:
@@ -194,11 +200,13 @@ def derive(
     firm: bool = False,
     rate: float | None = None,
     wanted: bool = False,
+    excused: Collection[str] = (),
 ) -> Kinds:
     """Sort the ports of a node.
 
     `legs` are keys of ports that share a bond; `layer` and `rate` (Gb/s) are the profile's. `firm`: an operator asks
-    for this layer, and not only the hardware suggests it. `wanted`: the profile asks for RDMA.
+    for this layer, and not only the hardware suggests it. `wanted`: the profile asks for RDMA. `excused` are patterns
+    of devices of which something is waived: a dead one keeps its role, and nothing follows from it for the others.
     """
     nics = {nic.address: nic for nic in (pci.nics if pci else ())}
     view = NodeView(
@@ -213,10 +221,14 @@ def derive(
     away |= {port.place: ANOTHER_NETWORK_NAMESPACE for port in ports if _is_without_netdev(port, view)}
     shown = [_member(port, view, legs, rate or 0.0) for port in ports if port.place not in away]
     members = _joined([*shown, *_silent(shown, view, away, wanted=wanted or bool(shown))])
-    by_kind = _grouped(members)
-    speeds = _speeds(by_kind, layer)
     carriers = Carriers.of(members, layer if firm else None)
-    members, stand_ins = _with_roles(members, by_kind, speeds, layer, carriers)
+    members, stand_ins, speeds = _sorted(members, layer, carriers)
+    telling = [one for one in members if one.live or not _is_called(one, excused)]
+    if len(telling) < len(members):
+        rest, stand_ins, own = _sorted(telling, layer, carriers)
+        roles = {one.key: one.role for one in rest if one.role is not Role.FRONT_END}
+        members = [one if one.role is Role.RAIL else replace(one, role=roles.get(one.key, one.role)) for one in members]
+        speeds |= own
     by_place: dict[str, list[Member]] = {}
     for one in members:
         by_place.setdefault(one.place, []).append(one)
@@ -445,13 +457,18 @@ def _capacity(nic: PciDevice | None) -> float | None:
 
 
 def _joined(members: list[Member]) -> list[Member]:
-    """A kind of which something cannot be read is the one that it fits, where it fits one only."""
+    """A kind of which something cannot be read is the one that it fits, where it fits one only.
+
+    Not so without a device in a model of both networks: it may be a rail in the other mode (`_ports_of`).
+    """
     kinds = set(map(_kind, members))
     joined: dict[Kind, Kind] = {}
     for kind in kinds:
         finer = [other for other in kinds if other.refines(kind)]
         finest = [one for one in finer if not any(other.refines(one) for other in finer)]
         joined[kind] = finest[0] if len(finest) == 1 else kind
+    alone = [one for one in members if one.port is None and one.kind.layer is None]
+    joined |= {one.kind: one.kind for one in alone}
     return [one if joined[one.kind] == one.kind else replace(one, kind=joined[one.kind]) for one in members]
 
 
@@ -499,6 +516,19 @@ def _best(likes: Iterable[Member]) -> float | None:
     return max((rate for one in likes if (rate := one.rate) is not None), default=None)
 
 
+def _is_called(member: Member, patterns: Collection[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in member.subject.names)
+
+
+def _sorted(
+    members: list[Member], layer: str | None, carriers: Carriers
+) -> tuple[list[Member], frozenset[Kind], dict[Kind, float | None]]:
+    """The members with their roles, the kinds that stand in for rails, and the speeds of all kinds."""
+    by_kind = _grouped(members)
+    speeds = _speeds(by_kind, layer)
+    return *_with_roles(members, by_kind, speeds, layer, carriers), speeds
+
+
 def _with_roles(
     members: list[Member],
     by_kind: Mapping[Kind, tuple[Member, ...]],
@@ -515,9 +545,10 @@ def _with_roles(
     competing = [kind for kind, likes in meant.items() if not all(map(carriers.stand_in_for, likes))]
     alive = {kind for kind in competing if any(one.live for one in by_kind[kind])}
     rails = _fastest(competing, speeds)
-    cards = {one.card for one in members if one.kind in rails & alive}  # for such a card, that port takes the blame
+    # For such a card that port takes the blame. A leg takes none: its bond does.
+    cards = {one.card for one in members if one.kind in rails & alive and not one.leg}
     lives = {one.kind for one in members if one.live}
-    good = carriers.kinds or lives
+    good = carriers.kinds
     as_fast = frozenset(kind for kind in lives if (speeds[kind] or 0.0) >= _top(good, speeds))
     stand_ins = frozenset() if rails & good else as_fast - rails
     top = _top(rails, speeds)

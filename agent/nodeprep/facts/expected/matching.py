@@ -1,4 +1,4 @@
-"""Finds a profile's devices and ports again on a node: by PCI address, else by name, else by kind and slot order."""
+"""Finds a profile's devices and ports again on a node: by PCI address; of a sibling by name, kind and slot order."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Candidate(Value):
 def match(expect: Expectation, pci: Pci | None, rdma: Rdma | None) -> PlaceMatch:
     """Match what a profile names against what was seen.
 
-    Order counts only where the profile was captured on a node with other slots. Where half of the addresses fit,
-    it is the same kind of node: what does not fit there is missing, and no other device may stand in for it. Nor may
-    one of many: a profile that names two of eight like devices means these two.
+    An address means what is there, and no other device stands in for it. Only of a profile that allows `any_slot`, as a
+    captured one does, names and order count, where the node has other slots than the captured one. Where half of the
+    addresses fit, it has not. Nor does one of many stand in: a profile that names two of eight alike means these two.
     """
     wanted = {key: (want.rdma or key, _of_kind(want.id or "", want.software)) for key, want in expect.devices.items()}
     legs = frozenset(leg for bond in expect.bonds.values() for leg in bond.legs if ":" in leg and leg not in wanted)
-    devices = _pair(wanted, _seen_devices(pci, rdma), legs)
+    devices = _pair(wanted, _seen_devices(pci, rdma), legs, any_slot=expect.any_slot)
     found = _ports(expect, devices, rdma)
     return PlaceMatch(
         devices=devices,
@@ -69,11 +69,15 @@ def _ports(expect: Expectation, devices: Mapping[str, str], rdma: Rdma | None) -
             held[key] = f"{devices[place]}/{number}"
     taken = set(held.values())
     free = tuple(Candidate(port.subject.key, port.name, "") for port in ports if port.subject.key not in taken)
-    return held | _pair(alone, free)
+    return held | _pair(alone, free, any_slot=expect.any_slot)
 
 
 def _pair(
-    wanted: Mapping[str, tuple[str, str]], seen: tuple[Candidate, ...], beside: frozenset[str] = frozenset()
+    wanted: Mapping[str, tuple[str, str]],
+    seen: tuple[Candidate, ...],
+    beside: frozenset[str] = frozenset(),
+    *,
+    any_slot: bool,
 ) -> dict[str, str]:
     """What was seen, by what is wanted. `beside` are more addresses of the captured node."""
     kinds = {candidate.key: candidate.kind for candidate in seen}
@@ -82,11 +86,18 @@ def _pair(
         key: key for key, (_, kind) in wanted.items() if key in kinds and (":" in key or _compatible(kind, kinds[key]))
     }
     fit = len(pairs) + len(beside & kinds.keys())
-    if any(":" in key for key in wanted) and (fit * 2 >= len(wanted) + len(beside) or _are_others(pairs, wanted, seen)):
+    placed = {key: want for key, want in wanted.items() if ":" in key}
+    if placed and (fit * 2 >= len(wanted) + len(beside) or _are_others(pairs, wanted, seen)):
         return pairs
     others = [one for one in seen if one.key not in beside]  # a leg at its own address stands in for no other device
-    _extend(pairs, wanted, others, lambda name, kind, one: name == one.name and _compatible(kind, one.kind))
-    _extend(pairs, wanted, others, lambda _, kind, one: bool(kind) and kind == one.kind)
+    searches = [(wanted, others)]
+    if not any_slot:
+        # A device whose address is not shown may lie there; another one lies elsewhere.
+        named = {key: want for key, want in wanted.items() if key not in placed}
+        searches = [(placed, [one for one in others if ":" not in one.key]), (named, others)]
+    for wants, among in searches:
+        _extend(pairs, wants, among, lambda name, kind, one: name == one.name and _compatible(kind, one.kind))
+        _extend(pairs, wants, among, lambda _, kind, one: bool(kind) and kind == one.kind)
     return pairs
 
 

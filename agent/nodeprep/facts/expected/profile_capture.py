@@ -63,6 +63,7 @@ def capture(
             modules=_modules(modules),
             verbs=True if _seen(devnodes, "verbs") else None,  # an empty class may be a copy that lost its links
             bonds=_bonds(tuple(port for port in rdma.ports if port.device in names), rdma, links),
+            any_slot=True,
         ),
     )
 
