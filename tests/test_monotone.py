@@ -22,7 +22,7 @@ from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import NO_PROFILE, Profile
 from nodeprep.look import Look
-from nodeprep.model import Finding, Severity, Status, Unreadable
+from nodeprep.model import Finding, Severity, Status, Unreadable, Why
 from nodeprep.values import replace
 from tests import machines
 from tests.machines import (
@@ -39,6 +39,7 @@ from tests.machines import (
     never_cabled,
     rails,
 )
+from tests.values import changed, rdma
 
 FACTS = {Pci, Rdma, Links, System, Expected}
 CHECKS = tuple(check for check in checks.CHECKS.values() if set(check.needs) <= FACTS and not check.rates)
@@ -92,7 +93,10 @@ class Judgement:
 
 def judged(machine: Machine, profile: Profile | None) -> Judgement:
     look = machine.look()
-    profile = profile or chosen(look)
+    return judged_look(look, machine, profile or chosen(look))
+
+
+def judged_look(look: Look, machine: Machine, profile: Profile) -> Judgement:
     expected = check_round.expect(look, profile)
     assert not isinstance(expected, Unreadable)
     said = check_round.unfolded(CHECKS, look, None, profile, {}, expected=expected).findings
@@ -500,3 +504,40 @@ def test_what_draws_have_found(name: str) -> None:
         machine = machine.with_fault((STATES | SPEEDS)[family], place)
         told.append(judged(machine, None))
     assert [differ(*pair) for pair in pairwise(told)] == [""] * len(faults)
+
+
+CUT = Unreadable(
+    Why.MALFORMED, "/sys/class/infiniband/mlx5_0/ports/1", detail="'garbage' is not what the kernel writes"
+)
+
+
+def with_damage(machine: Machine, device: str, field: str) -> Look:
+    """What is seen if this file of the device's port has been damaged."""
+    look = machine.look()
+    seen = look.facts[Rdma]
+    assert isinstance(seen, Rdma)
+    ports = (changed(one, **{field: CUT}) if one.device == device else one for one in seen.ports)
+    return Look(0.0, live=False, facts={**look.facts, Rdma: rdma(*ports, devices=seen.devices)})
+
+
+# Shape and file where one damaged file may choose another profile: the model speaks both networks, and that file tells
+# which of them is the rails'. Then it is exit code 3.
+TELLS_THE_NETWORK = {
+    ("8 InfiniBand, a front end of their model", "rate"),
+    ("8 InfiniBand, one live in Ethernet mode", "layer"),
+    ("2 x 200 InfiniBand, a faster RoCE card of their model", "layer"),
+}
+
+
+@pytest.mark.parametrize("field", ["state", "physical", "rate", "layer"])
+def test_one_damaged_file_of_a_port_is_no_fault_of_any(field: str) -> None:
+    """A.6: a front end whose rate could not be read was a rail, and a state that could not convicted a spare."""
+    for name, machine in SHAPES.items():
+        usual = judged(machine, None)
+        if usual.code == 1:
+            continue
+        for one in machine.functions:
+            look = with_damage(machine, one.name, field)
+            assert judged_look(look, machine, chosen(look)).code != 1, (name, one.name)
+            if (name, field) not in TELLS_THE_NETWORK:
+                assert chosen(look) == chosen(machine.look()), (name, one.name)

@@ -10,7 +10,8 @@ from nodeprep.checks.rdma.verbs_class import CHECK, Want
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.rdma.devnodes import ClassEntry, DevNodes
 from nodeprep.model import NODE, Unreadable, Why
-from tests.values import device, expected, port, rdma, say, verdicts
+from tests.machines import SHAPES
+from tests.values import by_kind, device, expected, port, rdma, say, verdicts
 
 BROKEN = Unreadable(Why.IO_ERROR, "/sys/class/infiniband_verbs/uverbs0/ibdev", 5)
 ENTRY = ClassEntry("uverbs0", "mlx5_3", None, "231:192")
@@ -97,6 +98,16 @@ def test_a_dead_tree_may_show_that_the_module_is_missing(loaded: tuple[str, ...]
 
 def test_an_empty_class_in_a_dead_tree_says_nothing_of_modules() -> None:
     assert say(CHECK, ONE, nodes(verbs=(), live=False), expected(), modules("ib_core")) == "absent Nothing"
+
+
+def test_a_device_of_the_front_end_only_warns() -> None:
+    """As it does without an RDMA device: a driver that is gone too must not make the node better."""
+    pci, seen, links = SHAPES["8 x 400 RoCE, 2 x 2 x 100 front end"].facts()
+    names = [one.name for one in seen.devices]
+    for lacking, status in (("mlx5_0", "fail"), ("mlx5_8", "warn")):
+        entries = tuple(ClassEntry(f"uverbs{name}", name, None, None) for name in names if name != lacking)
+        found = verdicts(CHECK, pci, seen, links, nodes(verbs=entries), by_kind(pci, seen, links))
+        assert [str(one.status) for one in found if one.reason == "NoEntry"] == [status]
 
 
 def test_each_device_is_judged_by_itself() -> None:

@@ -28,6 +28,7 @@ from nodeprep.model import (
 from nodeprep.values import Value
 
 LOAD_UVERBS, LOAD_UMAD = (Remedy("kernel_modules", {"module": name}) for name in ("ib_uverbs", "ib_umad"))
+RELOAD = "See the kernel log: dmesg | grep -e {name} -e {place}; then drain the node and reload its driver."
 RNIC = "4"  # enum rdma_node_type: iWARP has no management datagrams, so no umad entries
 
 
@@ -55,7 +56,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
             return
         names = owners(entries)
         reachable = {device.place for device in devices if device.name in names}
-        yield from seen.each(devices, lambda device: reached(device, names, reachable))
+        yield from seen.each(devices, lambda device: reached(device, names, reachable, seen[Expected]))
         yield from too_few(entries, [one.where for one in devices if one.place not in reachable])
     yield from umads(seen)
 
@@ -74,7 +75,7 @@ def owners(entries: tuple[ClassEntry, ...]) -> dict[object, str]:
     return {raw(entry)["device"]: entry.name for entry in reversed(entries)}
 
 
-def reached(device: RdmaDevice, names: dict[object, str], reachable: set[str]) -> Verdict | None:
+def reached(device: RdmaDevice, names: dict[object, str], reachable: set[str], expected: Expected) -> Verdict | None:
     entry = names.get(device.name)
     if entry is not None:
         return Verdict(device.subject, Status.OK, "Reachable", f"{device.where} is {entry}", observed=entry)
@@ -89,7 +90,8 @@ def reached(device: RdmaDevice, names: dict[object, str], reachable: set[str]) -
         f"{device.where} has no entry in /sys/class/infiniband_verbs though ib_uverbs is loaded: no process can open "
         "it; its driver did not finish, see the kernel log"
     )
-    return Verdict(device.subject, Status.FAIL, "NoEntry", message, observed="no entry", expected="an uverbs entry")
+    status = Status.FAIL if expected.is_needed(device.place) else Status.WARN
+    return Verdict(device.subject, status, "NoEntry", message, observed="no entry", expected="an uverbs entry")
 
 
 def too_few(entries: tuple[ClassEntry, ...], lacking: list[str]) -> Iterator[Verdict]:
@@ -147,11 +149,8 @@ CHECK = Check(
         Reason("VerbsNotLoaded", Status.FAIL, "modprobe ib_uverbs; keep it with a line in /etc/modules-load.d/."),
         Reason("Reachable", Status.OK),
         Reason("BesideAnother", Status.OK),
-        Reason(
-            "NoEntry",
-            Status.FAIL,
-            "See the kernel log: dmesg | grep -e {name} -e {place}; then drain the node and reload its driver.",
-        ),
+        Reason("NoEntry", Status.FAIL, RELOAD),
+        Reason("NoEntry", Status.WARN, RELOAD),  # of the front end, and of a spare
         Reason("TooFewEntries", Status.FAIL),
         Reason("UmadNotLoaded", Status.WARN, "modprobe ib_umad; keep it with a line in /etc/modules-load.d/."),
         Reason("NoUmad", Status.WARN, "See the kernel log: dmesg | grep {place}; rmmod ib_umad && modprobe ib_umad."),

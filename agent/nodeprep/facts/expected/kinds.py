@@ -486,6 +486,8 @@ def _grouped(members: Iterable[Member]) -> dict[Kind, tuple[Member, ...]]:
 def _speeds(by_kind: Mapping[Kind, tuple[Member, ...]], layer: str | None) -> dict[Kind, float | None]:
     """Gb/s by kind: the best of its live members, else of its model's other ports, else what slot and card carry.
 
+    A live one whose rate cannot be read tells nothing.
+
     A model's other ports do not tell how fast its dead first ports are, where these can be faster than all that lives:
     the first port of a card is cabled first.
     """
@@ -500,7 +502,7 @@ def _speeds(by_kind: Mapping[Kind, tuple[Member, ...]], layer: str | None) -> di
     hardware = any(not kind.software for kind in by_kind)
     speeds: dict[Kind, float | None] = {}
     for kind, likes in by_kind.items():
-        if kind in alive:
+        if alive.get(kind) is not None:
             speeds[kind] = alive[kind]
         elif kind.software and hardware:
             speeds[kind] = 0.0

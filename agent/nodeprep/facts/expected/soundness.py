@@ -19,12 +19,13 @@ RUNNING = ("up", "unknown")  # IF_OPER_UNKNOWN is what drivers show that do not 
 def is_live(port: Port) -> bool:
     """ACTIVE, and nothing says that the link under it is down.
 
-    On Ethernet drivers make both of the same netdev, so LinkUp tells it where the state cannot be read.
+    LinkUp tells it where the state cannot be read: on Ethernet drivers make both of the same netdev, and an InfiniBand
+    port that no subnet manager set up has no LID.
     """
     state, physical = field_of(port, "state"), field_of(port, "physical")
     has_link = isinstance(physical, str) and physical.partition(":")[0] == LINK_UP
     if isinstance(state, Unreadable):
-        return has_link and field_of(port, "layer") == ETHERNET
+        return has_link
     return state.partition(":")[0] == ACTIVE and (has_link or isinstance(physical, Unreadable))
 
 
