@@ -14,9 +14,7 @@ from __future__ import annotations
 import fcntl
 import ipaddress
 import json
-import os
 import socket
-import statistics
 import struct
 import subprocess
 import sys
@@ -31,6 +29,7 @@ from typing import Any
 from tests.bench import limits
 from tests.bench.limits import Figure, latencies, quantiles
 from tests.bench.options import Options, decimal, whole
+from tests.bench.whole_rounds import resident
 from tests.rigs import trees
 from tests.rigs.netns import Node
 from tests.rigs.netns_node import Shape, Unavailable
@@ -54,7 +53,7 @@ FIRST_LOOK, DECISION = 0.050, 0.8  # seconds, p99 (issue 5)
 MEMORY, CPU = 40.0, 0.06  # MiB and % of a core (issue 12)
 BEGIN = 150  # seconds, after which bootstrap is over and rates have stood still for their windows
 ROUNDS = 500  # after which MEMORY holds
-STEADY, SLOPE = 5000, 100.0  # rounds after which memory grows by at most so many KiB per 1,000 rounds
+STEADY, SLOPE = 5000, 1.0  # rounds after which each leaves at most so many blocks of Python behind
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 LONG = 60.0
 MEMORY_FILES = Path("/dev/shm")
@@ -195,54 +194,28 @@ def host() -> Iterator[Path]:
         yield root
 
 
-def rounds(count: int, root: str) -> int:
-    """Whole rounds one after another: every fact observed, every check due."""
-    from nodeprep.agent.loop import Agent, AgentParts
-    from nodeprep.config.configuration import Settings
-    from nodeprep.doors.events.listener import EventSources
-    from nodeprep.doors.files.state_store import Store
-    from nodeprep.doors.node_host import Host
-    from nodeprep.publish.metrics import MetricsPage
-
-    with tempfile.TemporaryDirectory() as place:
-        metrics = MetricsPage()
-        means = AgentParts(
-            host_of=lambda excluded, metadata: Host(root, excluded=excluded, metadata=metadata),
-            read_settings=Settings,
-            event_sources=EventSources(root),
-            store=Store(place, place),
-            run_directory=place,
-            listeners=(metrics.show,),
-        )
-        agent = Agent(means, Settings())
-        agent._begin()
-        sizes = []
-        for number in range(1, count + 1):
-            agent._schedule.begun_at.clear()
-            agent.turn(frozenset())
-            if number % 10 == 0:
-                metrics.page()
-            if number % (count // 20) == 0:
-                sizes.append((number, resident(os.getpid())))
-                print(f"  round {number:6}: {sizes[-1][1]:.1f} MiB")
-    slope = statistics.linear_regression(*zip(*sizes[len(sizes) // 2 :], strict=True)).slope * 1000 * 1024
-    print(f"after {count} rounds {sizes[-1][1]:.1f} MiB resident; slope {slope:.0f} KiB per 1,000 rounds")
-    print(f"limit {MEMORY:.0f} MiB; from {STEADY} rounds on, slope {SLOPE:.0f} KiB per 1,000 rounds")
-    figures = [Figure("resident memory", sizes[-1][1], most=MEMORY, unit="MiB")]
-    if count >= STEADY:
-        figures.append(Figure("slope of the memory", slope, most=SLOPE, unit="KiB per 1,000 rounds"))
-    return limits.code(figures)
-
-
 def memory(count: int) -> int:
+    """What whole rounds leave behind.
+
+    Resident memory grows by arenas of a MiB, so growth is told by the blocks that Python has allocated. Their number
+    rises and falls, so the least of the last third is held against the least of the third before.
+    """
     with host() as root:
-        return subprocess.run([sys.executable, __file__, "rounds", str(count), str(root)], check=False).returncode
-
-
-def resident(pid: int) -> float:
-    """MiB."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
+        command = beside_nics(root, [sys.executable, str(HERE / "whole_rounds.py"), str(count), str(root)])
+        lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    told = [json.loads(line) for line in lines if line.startswith("{")]
+    for one in told:
+        print(f"  round {one['round']:6}: {one['resident']:.1f} MiB, {one['blocks']} blocks")
+    third = len(told) // 3
+    middle, last = (min(one["blocks"] for one in part) for part in (told[-2 * third : -third], told[-third:]))
+    slope = (last - middle) / (count / 3)
+    size = told[-1]["resident"]
+    print(f"after {count} rounds {size:.1f} MiB resident; {slope:.2f} blocks more with each round")
+    print(f"limit {MEMORY:.0f} MiB; from {STEADY} rounds on, {SLOPE:g} blocks with each round")
+    figures = [Figure("resident memory", size, most=MEMORY, unit="MiB")]
+    if count >= STEADY:
+        figures.append(Figure("growth of the memory", slope, most=SLOPE, unit="blocks with each round"))
+    return limits.code(figures)
 
 
 def used(pid: int) -> float:
@@ -270,6 +243,11 @@ def nics(root: Path) -> str:
     return "\n".join(commands)
 
 
+def beside_nics(root: Path, command: list[str]) -> list[str]:
+    """The command in a network namespace with the tree's NICs."""
+    return ["unshare", "--net", "sh", "-c", f'{nics(root)}\nexec "$@"', "sh", *command]
+
+
 def cpu(minutes: float) -> int:
     with host() as root, tempfile.TemporaryDirectory() as place:
         (Path(place) / "tree.yaml").write_text(TREE_PROFILE)
@@ -278,9 +256,8 @@ def cpu(minutes: float) -> int:
         options = ["--config", str(config), "--host-root", str(root), "--port", "0"]
         directories = [word for name in ("state", "run", "socket") for word in (f"--{name}-dir", f"{place}/{name}")]
         command = [sys.executable, "-m", "nodeprep", "agent", *options, *directories]
-        inside = ["unshare", "--net", "sh", "-c", f'{nics(root)}\nexec "$@"', "sh", *command]
         log = Path(place) / "log"
-        process = subprocess.Popen(inside, stderr=log.open("w"), text=True)
+        process = subprocess.Popen(beside_nics(root, command), stderr=log.open("w"), text=True)
         try:
             time.sleep(BEGIN)
             if not (Path(place) / "run" / "tree.ready").exists():
@@ -319,6 +296,4 @@ if __name__ == "__main__":
             sys.exit(noting(rest))
         case ["flaps", number]:
             sys.exit(limits.ended(lambda: flaps(int(number))))
-        case ["rounds", number, root]:
-            sys.exit(rounds(int(number), root))
     sys.exit(limits.ended(main, Unavailable))

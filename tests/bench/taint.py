@@ -13,6 +13,7 @@ After two faults an agent is reset, because by default the third would be latche
 
 from __future__ import annotations
 
+import http.client
 import json
 import sys
 import tempfile
@@ -21,7 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -69,13 +70,23 @@ class Announced:
     _news: threading.Condition = field(default_factory=threading.Condition)
 
     def follow(self) -> None:
-        link = self.cluster.link()
-        assert link.sock is None
-        link.timeout = None
-        link.request("GET", "/api/v1/nodes?watch=1")
-        for line in link.getresponse():
-            at = boottime()
-            self.take(json.loads(line)["object"], at)
+        """Listen as long as the server runs. It ends the watch of who cannot keep up: then all Nodes are read again."""
+        with suppress(OSError, ValueError, KeyError, http.client.HTTPException):
+            while True:
+                nodes = self.cluster.call("GET", "/api/v1/nodes")[1]
+                for node in nodes["items"]:
+                    self.take(node, boottime())
+                link = self.cluster.link()
+                assert link.sock is None
+                link.timeout = None
+                link.request("GET", f"/api/v1/nodes?watch=1&resourceVersion={nodes['metadata']['resourceVersion']}")
+                for line in link.getresponse():
+                    at = boottime()
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        break
+                    self.take(event["object"], at)
+                link.close()
 
     def take(self, node: dict[str, Any], at: float) -> None:
         name = node["metadata"]["name"]
