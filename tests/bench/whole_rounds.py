@@ -1,4 +1,4 @@
-"""Whole rounds of the agent one after another: every fact observed, every check due. Prints a line of JSON now and then.
+"""Whole rounds of the agent, one after another: every fact observed, every check due. Prints lines of JSON.
 
     python tests/bench/whole_rounds.py COUNT HOST-ROOT
 

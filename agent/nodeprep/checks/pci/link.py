@@ -54,7 +54,9 @@ def verdict(nic: PciDevice, of_likes: LinkWish, seen: Seen) -> Verdict | None:
     wish = wish_of(nic, of_likes if nic.id and not virtual else NO_WISH, seen[Expected])
     width, speed = field_of(nic, "width"), field_of(nic, "speed")
     carries = None if isinstance(width, Unreadable) or isinstance(speed, Unreadable) else pcie.bandwidth(width, speed)
-    rate = port_rate(nic, seen)
+    runs, wants = port_rates(nic, seen)
+    rate = max(runs, wants)
+    needs = f"its port {'runs' if runs >= wants else 'ought to run'} at {rate:g} Gb/s"
     # A part that is not shown is taken for the best that it can be.
     most = pcie.bandwidth(nic.width or nic.max_width, nic.speed or nic.max_speed)
     too_slow = most is not None and most < rate
@@ -63,13 +65,12 @@ def verdict(nic: PciDevice, of_likes: LinkWish, seen: Seen) -> Verdict | None:
         shows = f"{shows}; {' and '.join(missed)}"
         stands_in = seen[Expected].is_content(nic.address, most or 0.0)  # a slower port of the card
         if too_slow and seen[Expected].is_needed(nic.address) and not stands_in:
-            shows = f"{shows}; its port runs at {rate:g} Gb/s"
-            return says(nic, Status.FAIL, "BelowPortRate", shows, wish)
+            return says(nic, Status.FAIL, "BelowPortRate", f"{shows}; {needs}", wish)
         return says(nic, Status.WARN, "Degraded", shows, wish)
     capable = below_capability(nic)
     unjudged = wish.width is None and wish.speed is None
     if too_slow and capable and unjudged and virtual is False:
-        shows = f"{shows}; {capable}, and its port runs at {rate:g} Gb/s: a narrow slot, or a bad link?"
+        shows = f"{shows}; {capable}, and {needs}: a narrow slot, or a bad link?"
         return says(nic, Status.WARN, "BelowPortRate", shows, wish)
     return says(nic, Status.OK, "AsExpected", f"{shows}; {capable}" if capable else shows, wish)
 
@@ -112,13 +113,16 @@ def best(likes: tuple[PciDevice, ...], field: str) -> Expectancy[Any] | None:
     return Expectancy(most, f"the best of {len(values)} of its kind, {having[0].label}{more}", firm=False)
 
 
-def port_rate(nic: PciDevice, seen: Seen) -> float:
-    """Gb/s of the fastest of its ports. Not the sum: two ports of a board need not be full at once."""
+def port_rates(nic: PciDevice, seen: Seen) -> tuple[float, float]:
+    """Gb/s that the fastest of its ports runs at, and that one of them is wanted to.
+
+    Not the sum: two ports of a board need not be full at once.
+    """
     expected = seen[Expected]
     links = seen.explaining(Links)
     ports = [port for port in seen[Rdma].ports_at(nic.address) if is_own(port, nic, links)]
     wanted = [want.value for port in ports if (want := expected.rate(port)) is not None]
-    return max([*wanted, *(port.rate for port in ports if inventory.may_be_active(port))], default=0.0)
+    return max((port.rate for port in ports if inventory.may_be_active(port)), default=0.0), max(wanted, default=0.0)
 
 
 def is_own(port: Port, nic: PciDevice, links: Links | None) -> bool:

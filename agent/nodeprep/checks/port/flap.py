@@ -39,7 +39,7 @@ def verdict(port: Port, seen: Seen, before: Seen) -> Verdict | None:
     if not downs:
         return None
     wanted_by, times = seen[Expected].of_use(port), max(downs)  # both count the same event
-    shows = f"{port.where} lost its link {times} times in {seen.seconds:.0f} s"
+    shows = f"{port.where} lost its link {times} time{'' if times == 1 else 's'} in {seen.seconds:.0f} s"
     if not times:
         return says(port, Status.OK, "Steady", f"{port.where} kept its link for {seen.seconds:.0f} s", times)
     if wanted_by is None:

@@ -108,7 +108,8 @@ def of_its_model(port: Port, member: Member, model: Model, expected: Expected) -
     status = Status.FAIL if dead and model.used else Status.WARN
     others = sorted(layer for layer in model.camps if layer != port.layer)
     right = model.right or " or ".join(others)
-    having = " and ".join(f"{model.camps[layer]} speak {layer}" for layer in ([model.right] if model.right else others))
+    told = [model.right] if model.right else others
+    having = " and ".join(f"{model.camps[one]} speak{'s' if model.ranks[one][1] == 1 else ''} {one}" for one in told)
     why = "in the wrong mode?" if model.right else "which one is in the wrong mode, nothing here says"
     message = f"{port.where} speaks {port.layer}; of its model {having}: {why}"
     return Verdict(port.subject, status, "OddLayer", message, observed=port.layer, expected=right)

@@ -27,7 +27,10 @@ def verdict(port: Port, rails: list[Port], seen: Seen) -> Verdict | None:
     silent, answered = around(port, seen, SILENT_STATES), around(port, seen, ANSWERED_STATES)
     if not silent and not answered:
         return None
-    shows = f"{port.where} ({port.netdev}): {len(answered)} neighbours answered, {len(silent)} did not"
+    count = len(answered)
+    shows = (
+        f"{port.where} ({port.netdev}): {count} neighbour{'' if count == 1 else 's'} answered, {len(silent)} did not"
+    )
     if not silent:
         return Verdict(port.subject, Status.OK, "Answered", shows)
     shows += f" ({', '.join(f'{one.address} {one.state}' for one in silent)})"
