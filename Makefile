@@ -7,12 +7,13 @@ lint_packages := shellcheck
 unit_packages := strace iproute2 util-linux procps prometheus openssl
 bench_packages := gcc libc6-dev
 cluster_packages := jq
-benches := $(filter-out __init__ limits options,$(basename $(notdir $(wildcard tests/bench/*.py))))
+benches := $(filter-out __init__ limits options whole_rounds,$(basename $(notdir $(wildcard tests/bench/*.py)))) ack
 # With SHORT=1 the benches that wait have these numbers, and all benches take half an hour instead of two hours.
-short_agent := --flaps 16 --rounds 5000 --minutes 4
+short_agent := --flaps 16 --rounds 20000 --minutes 4
 short_fleet := --minutes 1
 short_port := --flaps 4
 short_taint := --flaps 24 --minutes 3
+short_ack := --minutes 3
 # In this order, $(lanes) at a time: long steps first. An emulated guest takes up to a processor, so the two guests have
 # the highest priority. Steps that only compute have the lowest.
 steps := test-guests test-cluster test-lab test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-bare
@@ -163,14 +164,15 @@ image: ## the agent's image as build/nodeprep.tar, without a container tool; NAM
 
 .PHONY: bench
 bench: ## figures and their limits: start-up, looks, network, agent, taint, port, fleet, nodes; two hours (SHORT=1: half one)
+	@failed=; for bench in $(benches); do $(MAKE) bench-$$bench || failed="$$failed $$bench"; done; \
+	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+
+.PHONY: $(addprefix bench-,$(benches))
+$(addprefix bench-,$(benches)): bench-%:
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && \
 	.ci/apt $(bench_packages) $$packages
-	@failed=; $(foreach name,$(benches),echo "## $(name) $(if $(SHORT),$(short_$(name)))"; \
-	    $(py) tests/bench/$(name).py $(if $(SHORT),$(short_$(name))) || failed="$$failed $(name)";) \
-	echo "## taint requests --ack"; \
-	$(py) tests/bench/taint.py requests --ack $(if $(SHORT),--minutes 3) || failed="$$failed taint requests --ack"; \
-	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+	$(py) tests/bench/$(if $(filter ack,$*),taint.py requests --ack,$*.py) $(if $(SHORT),$(short_$*))
 
 # More of the cases of `make test`, for hours. Each proof writes its output into proofs/.
 .PHONY: prove
@@ -178,15 +180,18 @@ prove: setup ## the long proofs: a million histories, an hour of chaos, long tes
 	@failed=; for proof in $(proofs); do $(MAKE) prove-$$proof || failed="$$failed $$proof"; done; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
-.PHONY: $(addprefix prove-,$(proofs))
-prove-fuzz prove-histories prove-chaos prove-coverage prove-bench: prove-%:
+.PHONY: $(addprefix prove-,$(proofs) $(addprefix bench-,$(benches)))
+prove-fuzz prove-histories prove-chaos prove-coverage $(addprefix prove-bench-,$(benches)): prove-%:
 	@.ci/prove $* $(MAKE) $*
 prove-tests:
 	@.ci/prove tests $(py) -m pytest -m prove tests
 prove-fuzz: COUNT := 30000
 prove-histories: COUNT := 1000000
 prove-chaos: MINUTES := 60
-prove-bench: SHORT := 1
+prove-bench:
+	@failed=; for bench in $(benches); do $(MAKE) prove-bench-$$bench || failed="$$failed $$bench"; done; \
+	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+prove-bench prove-bench-%: SHORT := 1
 export COUNT MINUTES SHORT
 
 .PHONY: docs

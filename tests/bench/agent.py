@@ -53,7 +53,7 @@ FIRST_LOOK, DECISION = 0.050, 0.8  # seconds, p99 (issue 5)
 MEMORY, CPU = 40.0, 0.06  # MiB and % of a core (issue 12)
 BEGIN = 150  # seconds, after which bootstrap is over and rates have stood still for their windows
 ROUNDS = 500  # after which MEMORY holds
-STEADY, SLOPE = 5000, 1.0  # rounds after which each leaves at most so many blocks of Python behind
+STEADY, SLOPE = 20_000, 1.0  # rounds after which each leaves at most so many blocks of Python behind
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 LONG = 60.0
 MEMORY_FILES = Path("/dev/shm")
@@ -278,7 +278,7 @@ def main() -> int:
     parser = Options(__doc__)
     parser.add_argument("what", nargs="?", choices=["latency", "memory", "cpu"], help="by default, all")
     parser.add_argument("--flaps", type=whole(2), default=200)
-    parser.add_argument("--rounds", type=whole(ROUNDS), default=5000)
+    parser.add_argument("--rounds", type=whole(ROUNDS), default=STEADY)
     parser.add_argument("--minutes", type=decimal(1), default=5.0)
     given = parser.parse_args()
     parts: dict[str, Callable[[], int]] = {
