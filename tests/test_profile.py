@@ -30,6 +30,7 @@ EXPECTATIONS = st.builds(
     st.none(),
     st.lists(WORD, max_size=2).map(tuple),
     st.none() | st.booleans(),
+    any_slot=st.booleans(),
 ) | st.builds(Expectation, at_least=st.builds(AtLeast, st.integers(0, 64), LAYERS, AMOUNT))
 PROFILES = st.builds(
     Profile,
@@ -193,6 +194,26 @@ def test_what_is_named_by_address_is_needed(expect: Expectation, gates: tuple[st
 def test_numbers_are_taken_key_by_key() -> None:
     whole = job_profile.extend(Profile("child", want={"port.mtu": {"at-least": 9000}, "pci.link": {"x": 1}}), PARENT)
     assert whole.want == {"port.mtu": {"at-least": 9000, "deep": 1}, "port.flap": {"fail-at": 2}, "pci.link": {"x": 1}}
+
+
+DEVICE_AT = {"0000:5c:00.0": DeviceWant(id="15b3:1021")}
+ANY_SLOT = [
+    # the child                        its parent                                          any slot
+    (Expectation(), Expectation(DEVICE_AT, any_slot=True), True),
+    (Expectation(DEVICE_AT), Expectation(DEVICE_AT, any_slot=True), False),
+    (Expectation(DEVICE_AT, any_slot=True), Expectation(DEVICE_AT), True),
+    (Expectation(ports={"0000:5c:00.0/1": PortWant()}), Expectation(DEVICE_AT, any_slot=True), False),
+    (Expectation(at_least=AtLeast(8)), Expectation(DEVICE_AT, any_slot=True), True),
+]
+
+
+@pytest.mark.parametrize(("own", "its", "any_slot"), ANY_SLOT)
+def test_the_slots_are_those_of_who_names_the_devices(own: Expectation, its: Expectation, *, any_slot: bool) -> None:
+    whole = job_profile.extend(Profile("child", expect=own), Profile("parent", expect=its))
+    assert whole.expect.any_slot is any_slot
+    said = job_profile.mapping(whole)
+    assert ("any-slot" in said["expect"]) is any_slot
+    assert job_profile.parse(said).expect.any_slot is any_slot
 
 
 def test_verbs_said_to_be_false_stay_false() -> None:

@@ -138,6 +138,13 @@ def test_what_a_healthy_roce_nic_comes_to() -> None:
     assert profile.expect.ports == {f"{BDF}/1": PortWant(400.0, "Ethernet", "eth2", 9000, True, True)}
 
 
+def test_a_capture_is_for_siblings_with_other_slots_too() -> None:
+    seen = rdma(port(), devices=(device(),))
+    profile = profile_capture.capture("good", seen)
+    assert profile is not None
+    assert job_profile.mapping(profile)["expect"]["any-slot"] is True
+
+
 def test_nothing_that_tells_one_node_from_the_next_is_kept() -> None:
     text = yaml_document.dump(job_profile.mapping(wants(pci=pci(nic()), links=links(link()))))
     assert not [word for word in ("5054", "00:16:3e", "0a63", "10.99", "downs") if word in text]
