@@ -16,6 +16,7 @@ from nodeprep.facts.rdma import rdma as rdma_fact
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.job_profile import BondWant, PortWant
 from nodeprep.model import Seen, Status, Unreadable, Why
+from tests.machines import SHAPES
 from tests.values import (
     BDF,
     beside,
@@ -235,9 +236,16 @@ def test_one_damaged_file_leaves_the_other_ports_their_verdicts() -> None:
     ]
 
 
+def test_of_a_spare_nobody_wants_a_state() -> None:
+    pci, seen, links = SHAPES["8 x 400 RoCE, front end half cabled"].facts()
+    told = {one.reason: one.expected for one in verdicts(CHECK, pci, seen, links, by_kind(pci, seen, links))}
+    assert told == {"Active": "", "UnlikeOthers": "", "NotNeeded": ""}
+
+
 def test_message_names_device_state_wanted_and_by_whom() -> None:
     seen = port(state="1: DOWN", physical="2: Polling")
     (verdict,) = verdicts(CHECK, rdma(seen), wanted(seen, "7 of 8 alike"))
+    assert verdict.expected == "4: ACTIVE"
     assert verdict.message == (
         "mlx5_3/1 at 0000:5c:00.0 is '1: DOWN', '2: Polling'; ACTIVE is wanted by 7 of 8 alike; "
         "nothing from the far end: cable or switch port"

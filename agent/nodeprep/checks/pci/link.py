@@ -54,9 +54,8 @@ def verdict(nic: PciDevice, of_likes: LinkWish, seen: Seen) -> Verdict | None:
     wish = wish_of(nic, of_likes if nic.id and not virtual else NO_WISH, seen[Expected])
     width, speed = field_of(nic, "width"), field_of(nic, "speed")
     carries = None if isinstance(width, Unreadable) or isinstance(speed, Unreadable) else pcie.bandwidth(width, speed)
-    runs, wants = port_rates(nic, seen)
-    rate = max(runs, wants)
-    needs = f"its port {'runs' if runs >= wants else 'ought to run'} at {rate:g} Gb/s"
+    rate = max(rates := port_rates(nic, seen))
+    needs = f"its port {'runs' if rate == rates[0] else 'ought to run'} at {rate:g} Gb/s"
     # A part that is not shown is taken for the best that it can be.
     most = pcie.bandwidth(nic.width or nic.max_width, nic.speed or nic.max_speed)
     too_slow = most is not None and most < rate
@@ -114,10 +113,7 @@ def best(likes: tuple[PciDevice, ...], field: str) -> Expectancy[Any] | None:
 
 
 def port_rates(nic: PciDevice, seen: Seen) -> tuple[float, float]:
-    """Gb/s that the fastest of its ports runs at, and that one of them is wanted to.
-
-    Not the sum: two ports of a board need not be full at once.
-    """
+    """Gb/s that the fastest port runs at, and is wanted to. Not the sum: two ports need not be full at once."""
     expected = seen[Expected]
     links = seen.explaining(Links)
     ports = [port for port in seen[Rdma].ports_at(nic.address) if is_own(port, nic, links)]
