@@ -38,15 +38,13 @@ class Root:
         self._real: dict[str, str] = {}  # where paths led in this look
         self._walked: set[str] = set()  # those of them that do not stand in `_before`
         self._before: dict[str, tuple[str, str]] = {}  # in earlier looks: where the parent led, and where the path led
-        self._passed: dict[str, str] = {}  # as `_real`, of directories on the way that are no links, not looked at
         self._there: set[str] = set()  # real directories below real directories, seen in this look
-        self._inodes: dict[str, tuple[int, int]] = {}  # of such directories, seen in any look: st_dev, st_ino
         self._no_links: set[str] = set()  # real paths that exist and are no links, seen in this look
 
     def forget(self) -> None:
         """Follow every link again from now on."""
         self._real, self._walked, self._before, self._there = {}, set(), {}, set()
-        self._passed, self._inodes, self._no_links = {}, {}, set()
+        self._no_links = set()
 
     def look_again(self) -> None:
         """Begin another look. A sysfs link that stays as long as its device leads where it led, if that still exists.
@@ -56,7 +54,7 @@ class Root:
         # A copy: a late thread may still write into the set that it began with.
         led, walked = self._real, self._walked.copy()
         self._real, self._walked, self._there = {}, set(), set()
-        self._passed, self._no_links = {}, set()
+        self._no_links = set()
         for path in walked:
             way = led.get(path.rpartition("/")[0])
             if way is not None and is_kept(path):
@@ -103,49 +101,26 @@ class Root:
         if real is not None:
             return real
         head, _, name = path.rpartition("/")
+        way = self._resolved(head) if path else self.path
         before = self._before.get(path)
-        if before is not None and before[0] == self._through(head) and self.stands(before[1]):
+        if before is not None and before[0] == way and self.stands(before[1]):
             led[path] = real = before[1]
             return real
-        led[path] = real = self._walk(self._resolved(head) if path else self.path, name)
+        led[path] = real = self._walk(way, name)
         walked.add(path)
         return real
 
-    def _through(self, path: str) -> str:
-        """Where a directory on the way to another lies. A link is asked; what is none is seen at the end of the way."""
-        passed = self._passed  # of this look, as in `_resolved`
-        real = self._real.get(path) or passed.get(path)
-        if real is not None:
-            return real
-        head, _, name = path.rpartition("/")
-        before = self._before.get(path)
-        if before is None or before[1] != f"{before[0]}/{name}" or before[0] != self._through(head):
-            return self._resolved(path)
-        passed[path] = real = before[1]
-        return real
-
     def stands(self, real: str) -> bool:
-        """Whether this and everything above it, up to the root, are directories and not links.
-
-        If it has the inode that it had when that was seen, it is the same directory, and nothing above is asked.
-        """
+        """Whether this and everything above it, up to the root, are directories and not links."""
         if real in self._there or real == self.path:
             return True
-        inodes = self._inodes  # since the last `forget`, even if another one comes meanwhile
-        known = inodes.get(real)
         try:
-            if known is None and not self.stands(real.rpartition("/")[0]):
-                return False
-            found = os.lstat(real)
+            stands = self.stands(real.rpartition("/")[0]) and stat.S_ISDIR(os.lstat(real).st_mode)
         except OSError:
             return False
-        inode = found.st_dev, found.st_ino
-        if not stat.S_ISDIR(found.st_mode) or known not in (None, inode):
-            inodes.pop(real, None)
-            return False
-        inodes[real] = inode
-        self._there.add(real)
-        return True
+        if stands:
+            self._there.add(real)
+        return stands
 
     def _walk(self, real: str, path: str) -> str:
         """Walk on from a directory, component by component as path_resolution(7) does, with our root for its "/".
