@@ -14,6 +14,7 @@ short_fleet := --minutes 1
 short_port := --flaps 4
 short_taint := --flaps 24 --minutes 3
 short_ack := --minutes 3
+program_ack := taint.py requests --ack
 # In this order, $(lanes) at a time: long steps first. An emulated guest takes up to a processor, so the two guests have
 # the highest priority. Steps that only compute have the lowest.
 steps := test-guests test-cluster test-lab test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-bare
@@ -172,7 +173,7 @@ $(addprefix bench-,$(benches)): bench-%:
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && \
 	.ci/apt $(bench_packages) $$packages
-	$(py) tests/bench/$(if $(filter ack,$*),taint.py requests --ack,$*.py) $(if $(SHORT),$(short_$*))
+	$(py) tests/bench/$(or $(program_$*),$*.py) $(if $(SHORT),$(short_$*))
 
 # More of the cases of `make test`, for hours. Each proof writes its output into proofs/.
 .PHONY: prove

@@ -249,6 +249,9 @@ SHAPES: dict[str, Machine] = {
     "4 dual-port cards": Machine(dual(4, rate=200.0)),
     "4 dual-port cards, second ports never cabled": Machine(never_cabled(dual(4, rate=200.0), 1, 3, 5, 7)),
     "4 dual-port cards, one second port cabled": Machine(never_cabled(dual(4, rate=200.0), 1, 3, 5)),
+    "a dual-port InfiniBand card, its second port never cabled": Machine(
+        never_cabled(dual(1, layer=INFINIBAND, rate=200.0), 1)
+    ),
     "a single NIC": Machine(rails(1)),
     "two NICs": Machine(rails(2)),
     "8 InfiniBand, Ethernet front end": Machine((*rails(8, INFINIBAND), *front_end(2, 8))),

@@ -471,6 +471,13 @@ def test_a_rail_that_is_dead_in_the_other_mode_fails_where_the_operator_asks_for
     assert judged(wrong, None).code == 0
 
 
+def test_a_dead_spare_in_the_other_mode_puts_no_live_port_in_the_wrong() -> None:
+    """The second ports are Ethernet, and three of them live: the fourth is dead on InfiniBand, as the rails are."""
+    machine = SHAPES["4 VPI cards, Ethernet at 100, 2 x 200 front end"]
+    told = judged(machine.with_fault(STATES["dead in the other mode"], 7), None).findings
+    assert [one.subject.place for one in told if one.verdict.reason == "OddLayer"] == ["0000:43:00.1"]
+
+
 # Found by draws of other seeds: each fault in turn must neither lower the exit code nor drop a device.
 FOUND = {
     "the leg of a bond that is set down keeps its MTU's warning": (
@@ -484,6 +491,25 @@ FOUND = {
     "the mode of a model stays the right one when the last port of it dies": (
         "2 x 200 InfiniBand, a faster RoCE card of their model",
         (("port down", 2), ("port down", 0)),
+    ),
+    "a live spare still says which mode is right": (
+        "2 x 200 InfiniBand, a faster RoCE card of their model",
+        (("RDMA switched off", 3), ("port down", 2), ("no power", 2), ("netdev down", 2), ("no power", 0)),
+    ),
+    "a dead card that loses its RDMA device may be a rail in the other mode": (
+        "2 x 200 InfiniBand, a faster RoCE card of their model",
+        (
+            *(("dead in the other mode", 2), ("no power", 4), ("half speed", 2)),
+            *(("dead in the other mode", 0), ("no routable GID", 0), ("RDMA switched off", 2)),
+        ),
+    ),
+    "stand-ins are judged where nothing is sound any more": (
+        "4 VPI cards, Ethernet at 100",
+        (
+            *(("RDMA driver gone", 6), ("netdev down", 5), ("netdev down", 0), ("RDMA driver gone", 1)),
+            *(("port in INIT", 2), ("port down", 3), ("GUID of zeros", 0), ("RDMA switched off", 4)),
+            *(("RDMA switched off", 2), ("RDMA switched off", 7)),
+        ),
     ),
     "a stand-in that is not sound itself goes on being judged": (
         "fast and slow model",

@@ -130,6 +130,12 @@ class Subject(Value):
     def key(self) -> str:
         return self.place if self.port is None else f"{self.place}/{self.port}"
 
+    def is_called(self, pattern: str) -> bool:
+        """Whether the pattern matches it, or what it is a port or an interface of."""
+        from fnmatch import fnmatchcase  # noqa: PLC0415 - only waivers ask
+
+        return any(fnmatchcase(name, pattern) for name in self.names)
+
     @property
     def names(self) -> set[str]:
         """What it may be called: place, port, and each name in a label such as "ADDRESS (ID, mlx5_0/eth0)"."""

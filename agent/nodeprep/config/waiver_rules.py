@@ -35,7 +35,7 @@ class Waiver(Value):
 
     def means(self, subject: Subject) -> bool:
         """Whether its device is this subject, or what this subject is a port or an interface of."""
-        return any(fnmatchcase(name, self.device) for name in subject.names)
+        return subject.is_called(self.device)
 
     def is_in_force(self, today: str) -> bool:
         return 0 <= self.days_left(today) <= WAIVER_LIMIT_DAYS

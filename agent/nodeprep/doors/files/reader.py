@@ -6,7 +6,8 @@ import errno
 import os
 import stat
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 from nodeprep.door_values import EMPTY_GID
 from nodeprep.doors.files import file_root
@@ -15,6 +16,7 @@ from nodeprep.model import Unreadable, Why
 from nodeprep.pattern import Pattern
 from nodeprep.values import Value
 
+T = TypeVar("T")
 LIMIT = 1 << 20  # bytes; no kernel attribute comes near 1 MiB
 PAGE, CHUNK = 4096, 1 << 16  # bytes; an attribute of sysfs fits a page (Documentation/filesystems/sysfs.rst)
 GONE_ERRNOS = (errno.ENOENT, errno.ENOTDIR)
@@ -75,14 +77,14 @@ class Files:
     root has the host's processes.
 
     A directory of /sys that was listed in this look answers for what is not in it: most files that a fact asks for are
-    of one kind of device only. `found` is for facts: what they made of these files that stays without an event.
+    of one kind of device only. `kept` is for facts: what they make of these files that stays without an event.
     """
 
     def __init__(self, root: str = "/", excluded: tuple[str, ...] = (), *, live: bool = False) -> None:
         self._root = Root(root, excluded, live=live)
         self.root = self._root.path  # "" is this machine's own
         self.shows_processes = not self._root.has_tables_only
-        self.found: dict[object, Any] = {}
+        self._kept: dict[object, Any] = {}
         self._excludes = bool(excluded)
         self._plain: set[str] = set()  # attributes that were plain files
         self._constants: dict[str, bytes] = {}  # by where they lie on this machine
@@ -95,7 +97,7 @@ class Files:
         """Forget where links led. They may lead elsewhere at the next look."""
         self._root.forget()
         self._plain, self._constants, self._constant_names, self._listed = set(), {}, {}, {}
-        self._empty, self.found = set(), {}
+        self._empty, self._kept = set(), {}
 
     def look_again(self) -> None:
         """Begin another look.
@@ -105,6 +107,16 @@ class Files:
         """
         self._root.look_again()
         self._listed = {}
+
+    def kept(self, key: object, make: Callable[[], T], is_whole: Callable[[T], bool] = lambda _: True) -> T:
+        """What `make` gives, made once until `forget`. What is not whole, as a file could not be read, is made anew."""
+        kept = self._kept  # of this look, as in `_again`
+        if key not in kept:
+            made = make()
+            if not is_whole(made):
+                return made
+            kept[key] = made
+        return cast(T, kept[key])
 
     def is_excluded(self, path: str) -> bool:
         """Whether it is not read because an excluded pattern matches it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
-from fnmatch import fnmatchcase
 
 from nodeprep.facts.expected import soundness
 from nodeprep.facts.machine import pcie
@@ -223,7 +222,7 @@ def derive(
     members = _joined([*shown, *_silent(shown, view, away, wanted=wanted or bool(shown))])
     carriers = Carriers.of(members, layer if firm else None)
     members, stand_ins, speeds = _sorted(members, layer, carriers)
-    telling = [one for one in members if one.live or not _is_called(one, excused)]
+    telling = [one for one in members if one.live or not any(map(one.subject.is_called, excused))]
     if len(telling) < len(members):
         rest, stand_ins, own = _sorted(telling, layer, carriers)
         roles = {one.key: one.role for one in rest if one.role is not Role.FRONT_END}
@@ -516,10 +515,6 @@ def _speeds(by_kind: Mapping[Kind, tuple[Member, ...]], layer: str | None) -> di
 
 def _best(likes: Iterable[Member]) -> float | None:
     return max((rate for one in likes if (rate := one.rate) is not None), default=None)
-
-
-def _is_called(member: Member, patterns: Collection[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns for name in member.subject.names)
 
 
 def _sorted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from nodeprep.facts.machine import function_netdevs
@@ -199,7 +200,7 @@ def _device(files: Files, address: str) -> PciDevice | None:
     if not short.startswith((NETWORK, *DISPLAY)) and not files.exists(f"{here}/infiniband"):
         return None
     inside = _children(files, here)  # listed first: then what it lacks need not be asked for
-    stays = _staying(files, here, address)
+    stays = files.kept((_staying, here), lambda: _staying(files, here, address), _is_read)
     return PciDevice(
         address=address,
         pci_class=short,
@@ -219,15 +220,8 @@ def _device(files: Files, address: str) -> PciDevice | None:
 
 
 def _staying(files: Files, here: str, address: str) -> dict[str, Any]:
-    """The fields that stay as long as the function is on its bus. Between events they are found once.
-
-    What cannot be read is asked for each time.
-    """
-    found = files.found  # of this look, even if an event makes another one meanwhile
-    if (_staying, here) in found:
-        known: dict[str, Any] = found[_staying, here]
-        return known
-    fields = {
+    """The fields that stay as long as the function is on its bus."""
+    return {
         "id": id_of(files, here),
         "modalias": files.text(f"{here}/modalias") or "",
         "max_speed": _speed(files, f"{here}/max_link_speed"),
@@ -237,9 +231,10 @@ def _staying(files: Files, here: str, address: str) -> dict[str, Any]:
         "bridges": _bridges(files, here, address),
         "subsystem": _subsystem(files, here),
     }
-    if not any(isinstance(value, Unreadable) for value in fields.values()):
-        found[_staying, here] = fields
-    return fields
+
+
+def _is_read(fields: Mapping[str, Any]) -> bool:
+    return not any(isinstance(value, Unreadable) for value in fields.values())
 
 
 def class_of(files: Files, device: str) -> str:

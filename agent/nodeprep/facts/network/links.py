@@ -204,11 +204,7 @@ def _live(host: Host) -> Links | Unreadable:
 
 def _links(host: Host, told: tuple[NetlinkLink, ...], names: dict[int, str]) -> tuple[Link, ...]:
     """Where the kernel says what it said at the last look, it is the same as then."""
-    found = host.files.found  # of this look, even if an event makes another one meanwhile
-    if _links not in found or found[_links][0] != told:
-        found[_links] = told, tuple(_link(host, link, names) for link in told)
-    links: tuple[Link, ...] = found[_links][1]
-    return links
+    return host.files.kept((_links, told), lambda: tuple(_link(host, link, names) for link in told))
 
 
 def _link(host: Host, link: NetlinkLink, names: dict[int, str]) -> Link:

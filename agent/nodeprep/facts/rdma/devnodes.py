@@ -86,16 +86,12 @@ def _entries(files: Files, directory: str, prefix: str, *, ported: bool) -> tupl
     names = files.names(directory)
     if not isinstance(names, tuple):
         return names
-    found, key = files.found, (_entries, directory, names, files.names(CLASS))  # `found` of this look
-    if key in found:
-        known: tuple[ClassEntry, ...] = found[key]
-        return known
-    entries = tuple(
-        _entry(files, f"{directory}/{name}", name, ported=ported) for name in names if name.startswith(prefix)
+    own = [name for name in names if name.startswith(prefix)]
+    return files.kept(
+        (_entries, directory, names, files.names(CLASS)),
+        lambda: tuple(_entry(files, f"{directory}/{name}", name, ported=ported) for name in own),
+        lambda entries: not any(map(unreadable_fields, entries)),
     )
-    if not any(unreadable_fields(entry) for entry in entries):
-        found[key] = entries
-    return entries
 
 
 def _entry(files: Files, here: str, name: str, *, ported: bool) -> ClassEntry:

@@ -217,25 +217,26 @@ def observe(host: Host) -> Rdma | Unreadable:
 def places(files: Files) -> tuple[tuple[str, int, str], ...] | Unreadable:
     """Every port as (device, number, PCI address), without reading anything that asks the hardware.
 
-    Both stay with the device, so between events they are found once. An address that is not shown is asked for again.
+    Both stay with the device. An address or a port that is not shown is asked for again.
     """
     names = files.names(CLASS)
     if isinstance(names, Unreadable):
         return names
-    found = files.found  # of this look, even if an event makes another one meanwhile
-    if (places, names) in found:
-        known: tuple[tuple[str, int, str], ...] = found[places, names]
-        return known
+    shown = names or ()
+    return files.kept(
+        (places, names),
+        lambda: _places(files, shown),
+        lambda found: {name for name, _, bdf in found if bdf} == set(shown),
+    )
+
+
+def _places(files: Files, names: tuple[str, ...]) -> tuple[tuple[str, int, str], ...]:
     holders = Holders(files)
     bdfs = {
-        name: _bdf(files, f"{CLASS}/{name}", _text(files.text(f"{CLASS}/{name}/parent")), holders)
-        for name in names or ()
+        name: _bdf(files, f"{CLASS}/{name}", _text(files.text(f"{CLASS}/{name}/parent")), holders) for name in names
     }
     listed = {name: files.names(f"{CLASS}/{name}/ports") for name in bdfs}
-    ports = tuple((name, number, bdf) for name, bdf in bdfs.items() for number in _numbers(listed[name]))
-    if all(bdfs.values()) and not any(isinstance(one, Unreadable) for one in listed.values()):
-        found[places, names] = ports
-    return ports
+    return tuple((name, number, bdf) for name, bdf in bdfs.items() for number in _numbers(listed[name]))
 
 
 class Holders:
@@ -257,18 +258,20 @@ class Holders:
 
 
 def _device(files: Files, name: str, holders: Holders) -> RdmaDevice:
-    """What stays with the device is found once, as `places`: only its traffic class may be set meanwhile.
-
-    What cannot be read, and an address or id that is not shown, are asked for each time.
-    """
+    """A device, of which only the traffic class may change. An address or id that is not shown is asked for again."""
     here = f"{CLASS}/{name}"
     traffic_class = files.text(f"{here}/tc/1/traffic_class")
-    found = files.found  # of this look, as in `places`
-    if (_device, here, traffic_class) in found:
-        known: RdmaDevice = found[_device, here, traffic_class]
-        return known
+    return files.kept(
+        (_device, here, traffic_class),
+        lambda: _made(files, name, traffic_class, holders),
+        lambda device: bool(device.bdf and device.id) and not unreadable_fields(device),
+    )
+
+
+def _made(files: Files, name: str, traffic_class: str | None | Unreadable, holders: Holders) -> RdmaDevice:
+    here = f"{CLASS}/{name}"
     parent, bdf, function, virtual_function = _origin(files, here, holders)
-    device = RdmaDevice(
+    return RdmaDevice(
         name=name,
         bdf=bdf,
         parent=guarded(parent),
@@ -282,9 +285,6 @@ def _device(files: Files, name: str, holders: Holders) -> RdmaDevice:
         virtual_function=virtual_function,
         traffic_class=guarded(traffic_class),
     )
-    if bdf and function and not unreadable_fields(device):
-        found[_device, here, traffic_class] = device
-    return device
 
 
 def _origin(files: Files, here: str, holders: Holders) -> tuple[str | None | Unreadable, str, str, bool]:
