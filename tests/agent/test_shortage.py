@@ -96,3 +96,15 @@ def test_as_many_faults_as_are_missing_explain_it(node: Node) -> None:
     assert told(status)[TRAINING_READY] == NOT_BOUND
     counted = {one.check for one in status.report.findings if one.counts and one.status is Status.FAIL}
     assert "port.present" not in counted
+
+
+def test_a_waiver_that_begins_or_ends_with_a_day_judges_anew(node: Node) -> None:
+    """Without any new fact: what a dead card tells about the others hangs on it."""
+    judged = node.reconciler.latest.expected
+    node.sees_often(1)
+    assert node.reconciler.latest.expected is judged
+    for waivers in ((WAIVER,), ()):
+        node.reconciler.settings = replace(node.reconciler.settings, waivers=waivers)  # as at midnight, not by a reload
+        node.sees_often(1)
+        assert node.reconciler.latest.expected is not judged
+        judged = node.reconciler.latest.expected
