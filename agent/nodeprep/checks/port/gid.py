@@ -96,7 +96,7 @@ CHECK = Check(
     question="Has every RoCE rail an address that routers carry?",
     why="Without a routable GID, queue pairs reach no other subnet: NCCL fails to connect on a port that looks fine.",
     fix="Give the rail's netdev its IP address (DHCP, CNI or cloud configuration); the kernel makes the GID of it. If "
-    "this is no rail: nodeprep profile capture --accept port.gid@{name}.",
+    "{name} is not a rail: nodeprep profile capture --accept port.gid@{name}.",
     reasons=(
         Reason("NoRoutableGid", Status.FAIL),
         Reason("NoRoutableGid", Status.WARN),

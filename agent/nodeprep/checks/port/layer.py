@@ -56,7 +56,7 @@ class Model(Value):
         return cls(sum(map(len, camps.values())), right or "", told, right in used if right else bool(used), ranks)
 
     def is_meant(self, layer: str) -> bool:
-        """Whether what speaks this layer is meant to: no smaller a camp than the right one, and half of it is live."""
+        """Whether what speaks this layer is meant to: as many as speak the right one, and half of them live."""
         live, count = self.ranks[layer]
         return self.right in self.ranks and 2 * live >= count >= self.ranks[self.right][1]
 

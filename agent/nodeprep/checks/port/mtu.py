@@ -145,7 +145,7 @@ CHECK = Check(
     question="Is the MTU of every RoCE and iWARP rail as large as is expected of it?",
     why="A rail at MTU 1500 sends 1024 bytes in a packet where the others send 4096, and cannot talk to jumbo peers.",
     fix="ip link set {interface} mtu {mtu}, also in the network configuration; the switch port must carry it too. If "
-    "this is no rail, leave it: nodeprep profile capture --accept port.mtu@{name}.",
+    "{name} is not a rail, leave it: nodeprep profile capture --accept port.mtu@{name}.",
     reasons=(
         Reason("NothingExpected", Status.OK),
         Reason("Mtu", Status.OK),

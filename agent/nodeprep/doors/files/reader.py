@@ -109,7 +109,7 @@ class Files:
         self._listed = {}
 
     def kept(self, key: object, make: Callable[[], T], is_whole: Callable[[T], bool] = lambda _: True) -> T:
-        """What `make` gives, made once until `forget`. What is not whole, as a file could not be read, is made anew."""
+        """What `make` gives. It is made once until `forget`, and again if it was not whole: a file was unreadable."""
         kept = self._kept  # of this look, as in `_again`
         if key not in kept:
             made = make()
