@@ -518,6 +518,13 @@ FOUND = {
             *(("answers all ones", 5), ("netdev down", 4), ("RDMA switched off", 6)),
         ),
     ),
+    "a spare of the front end tells no mode of rails": (
+        "fast and slow model",
+        (
+            *(("port set down", 7), ("half rate", 2), ("port set down", 4)),
+            *(("dead in the other mode", 6), ("RDMA switched off", 6)),
+        ),
+    ),
 }
 
 

@@ -38,17 +38,17 @@ class Model(Value):
     ranks: Mapping[str, tuple[int, int]]
 
     @classmethod
-    def of(cls, camps: Mapping[str | None, list[Member]], wanted: str | None) -> Model:
+    def of(cls, camps: Mapping[str | None, list[Member]], wanted: str | None, for_jobs: frozenset[str]) -> Model:
         """`wanted` is what the profile asks for; else the camp with most live ports is right, if one has most."""
         known = {layer: camp for layer, camp in camps.items() if layer is not None}
         ranks = {layer: rank(camp) for layer, camp in known.items()}
         dead = not any(live for live, _ in ranks.values())
         # A dead spare may be the one in the wrong mode.
-        serve = {
-            layer: {one.role for one in camp if one.live or dead or one.role is Role.RAIL}
+        used = {
+            layer
             for layer, camp in known.items()
+            if any(one.key in for_jobs and (one.live or dead or one.role is Role.RAIL) for one in camp)
         }
-        used = {layer for layer, roles in serve.items() if roles & {Role.RAIL, Role.SPARE}}
         most = max(ranks.values(), default=(0, 0))
         largest = [layer for layer, one in ranks.items() if one == most]
         right = wanted if wanted in used else largest[0] if len(largest) == 1 else ""
@@ -89,7 +89,8 @@ def of_models(expected: Expected) -> dict[Place, Model]:
     camps: dict[Place, dict[str | None, list[Member]]] = {}
     for kind, likes in expected.kinds.by_kind.items():
         camps.setdefault(place(kind), {}).setdefault(kind.layer, []).extend(likes)
-    return {one: Model.of(found, expected.counted_layer) for one, found in camps.items()}
+    for_jobs = expected.kinds.for_jobs
+    return {one: Model.of(found, expected.counted_layer, for_jobs) for one, found in camps.items()}
 
 
 def of_its_model(port: Port, member: Member, model: Model, expected: Expected) -> Verdict | None:

@@ -31,7 +31,7 @@ NAMES_IN_MESSAGE = 16
 
 
 class Role(StrEnum):
-    """What a port is for. A spare is one of a rail card that another port of the card stands in for."""
+    """What a port is for. A spare is one that another port of its card stands in for."""
 
     RAIL = "rail"
     SPARE = "spare"
@@ -176,6 +176,13 @@ class Kinds(Value):
     @property
     def rails(self) -> tuple[Member, ...]:
         return tuple(one for one in self.members if one.role is Role.RAIL)
+
+    @property
+    def for_jobs(self) -> frozenset[str]:
+        """The keys of the rails and of their spares. A card of the front end has spares too."""
+        cards, found = {one.card for one in self.rails}, {one.kind for one in self.rails}
+        spares = (one for one in self.members if one.role is Role.SPARE and (one.card in cards or one.kind in found))
+        return frozenset(one.key for one in (*self.rails, *spares))
 
 
 class NodeView(Value):
