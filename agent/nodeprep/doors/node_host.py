@@ -11,13 +11,14 @@ from nodeprep.doors.files import mount_table
 from nodeprep.doors.files.host_root import BOOT_ID, HostRoot
 from nodeprep.doors.files.mount_table import HOSTS, LIMIT, OWN, MountRow
 from nodeprep.doors.files.reader import DENIED, Files
-from nodeprep.model import NO_ACCESS, Unreadable, Why, not_recorded
+from nodeprep.model import NO_ACCESS, Unreadable, Why, excluded, not_recorded
 
 if TYPE_CHECKING:
     from nodeprep.door_values import Chain
     from nodeprep.doors.clock import ClockState
     from nodeprep.doors.files.kmsg import KernelLogReader, KmsgRecord
     from nodeprep.doors.files.statvfs import Statvfs
+    from nodeprep.doors.grpc.grpc_socket import GrpcSocket
     from nodeprep.doors.http.imds import Metadata, MetadataAnswer
     from nodeprep.doors.kube.reader import ApiAccess, ApiReader
     from nodeprep.doors.netlink.interfaces import Dcb, NeighbourInfo, RouteNetlink
@@ -60,6 +61,7 @@ class Host:
         self._log: KernelLogReader | None = None
         self._metadata_url = metadata
         self._metadata: Metadata | None = None
+        self._grpc: dict[str, GrpcSocket] = {}
 
     def now(self) -> float:
         return clock.now()
@@ -190,6 +192,19 @@ class Host:
 
             self._metadata = Metadata(self._metadata_url)
         return self._metadata.read()
+
+    def grpc(
+        self, socket: str, method: str, request: bytes, *, deadline: float, limit: int, rest: float
+    ) -> bytes | Unreadable:
+        """The answer of the gRPC server at a unix socket of the node to one call (`GrpcSocket.call`)."""
+        from nodeprep.doors.grpc.grpc_socket import GrpcSocket
+
+        if self.files.is_excluded(socket):
+            return excluded(socket)
+        known = self._grpc.get(socket)
+        if known is None:
+            known = self._grpc[socket] = GrpcSocket(socket, lambda: f"{self.files.root}{self.files.place(socket)}")
+        return known.call(method, request, deadline=deadline, limit=limit, rest=rest)
 
     def clock_state(self) -> ClockState | Unreadable:
         return _asked("adjtimex", clock.state)

@@ -37,12 +37,14 @@ def busy_since(then: ProcessorMoment, tasks: str = TASKS) -> float:
     The kernel counts a wait after its end. So if another thread of ours waits now, the whole time counts. The waits of
     threads that have ended are not counted.
     """
+    return clock.now() - then.at if _another_is_runnable(tasks) else counted_since(then, tasks)
+
+
+def counted_since(then: ProcessorMoment, tasks: str = TASKS) -> float:
+    """As `busy_since`, without a wait that has not ended: for a thread that was itself idle until now."""
     now = moment(tasks)
-    passed = now.at - then.at
-    if _another_is_runnable(tasks):
-        return passed
     waited = sum(nanoseconds - then.waited.get(thread, 0) for thread, nanoseconds in now.waited.items())
-    return min(passed, now.computed - then.computed + waited / 1e9)
+    return min(now.at - then.at, now.computed - then.computed + waited / 1e9)
 
 
 def _another_is_runnable(tasks: str) -> bool:
