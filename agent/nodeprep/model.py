@@ -16,6 +16,7 @@ from nodeprep.shown import (
     excluded,
     grouped,
     guarded,
+    not_mounted,
     not_recorded,
     raw,
     shown,
@@ -58,6 +59,7 @@ __all__ = [
     "filled",
     "grouped",
     "guarded",
+    "not_mounted",
     "not_recorded",
     "raw",
     "shown",
@@ -173,6 +175,7 @@ class Reason(Value):
 
 # Reasons of the runner itself, and reasons that every check may give without a declaration.
 CANNOT_LOOK = Reason("CannotLook", Status.UNKNOWN)
+NOT_MOUNTED = Reason("NotMounted", Status.UNKNOWN)
 CHECK_BROKE = Reason("CheckBroke", Status.UNKNOWN)
 NOTHING_HERE = Reason("Nothing", Status.ABSENT)
 OTHER_PLATFORM = Reason("OtherPlatform", Status.ABSENT)
@@ -181,7 +184,7 @@ SILENT_DEVICE = (
     Reason("DeviceNotAnswering", Status.FAIL, _REPLACE),
     Reason("DeviceNotAnswering", Status.WARN, _REPLACE),
 )
-EVERYWHERE = (CANNOT_LOOK, CHECK_BROKE, NOTHING_HERE, OTHER_PLATFORM, *SILENT_DEVICE)
+EVERYWHERE = (CANNOT_LOOK, NOT_MOUNTED, CHECK_BROKE, NOTHING_HERE, OTHER_PLATFORM, *SILENT_DEVICE)
 
 
 class Lack(Value):
@@ -376,7 +379,8 @@ def cannot_look(subject: Subject, blind: Unreadable) -> Verdict:
     """The verdict for a subject of which something necessary could not be read."""
     at = f" at {subject.place}" if ":" in subject.place and subject.place not in subject.name else ""
     message = f"{subject.name}{at}: could not look at {blind}"
-    return Verdict(subject, CANNOT_LOOK.status, CANNOT_LOOK.name, message, observed=blind.kind, blind=blind)
+    reason = NOT_MOUNTED if blind.is_not_mounted else CANNOT_LOOK
+    return Verdict(subject, reason.status, reason.name, message, observed=blind.kind, blind=blind)
 
 
 def shortest(_: object) -> float:
@@ -418,7 +422,7 @@ class Check(Value):
 
     def declares(self, name: str, status: Status) -> bool:
         """Whether it may give this reason with this status."""
-        return any(one.name == name and one.status is status for one in (*self.reasons, CANNOT_LOOK))
+        return any(one.name == name and one.status is status for one in (*self.reasons, CANNOT_LOOK, NOT_MOUNTED))
 
     def advice(self, name: str, status: Status) -> str:
         """What to do about a reason, as a template; "" if the status needs no action."""

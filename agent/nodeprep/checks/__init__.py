@@ -91,6 +91,8 @@ IDS = (
     "cni.binaries",
     "cni.stale-conf",
     "cni.rdma-netns",
+    "kubelet.health",
+    "kubelet.runtime",
     "plugin.tolerates-gate",
     "route.default",
     "sysctl.forward",

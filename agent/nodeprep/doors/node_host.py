@@ -206,6 +206,16 @@ class Host:
             known = self._grpc[socket] = GrpcSocket(socket, lambda: f"{self.files.root}{self.files.place(socket)}")
         return known.call(method, request, deadline=deadline, limit=limit, rest=rest)
 
+    def page(self, port: int, path: str, *, deadline: float, limit: int) -> tuple[int, bytes] | None | Unreadable:
+        """Status and body of a page that a server on the loopback gives; None where nobody listens."""
+        from nodeprep.doors.http import loopback
+
+        return loopback.page(port, path, deadline=deadline, limit=limit)
+
+    def wall(self) -> float:
+        """Seconds since 1970, as times of files are counted."""
+        return clock.wall()
+
     def clock_state(self) -> ClockState | Unreadable:
         return _asked("adjtimex", clock.state)
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from threading import get_native_id
 
 from nodeprep.doors import clock
+from nodeprep.model import Why
 from nodeprep.values import Value
 
 TASKS = "/proc/self/task"
@@ -45,6 +46,12 @@ def counted_since(then: ProcessorMoment, tasks: str = TASKS) -> float:
     now = moment(tasks)
     waited = sum(nanoseconds - then.waited.get(thread, 0) for thread, nanoseconds in now.waited.items())
     return min(now.at - then.at, now.computed - then.computed + waited / 1e9)
+
+
+def silence(then: ProcessorMoment, deadline: float, tasks: str = TASKS) -> Why:
+    """What it means that nothing answered within a deadline since `then`: BUSY if we were idle for less than half."""
+    idle = clock.now() - then.at - counted_since(then, tasks)
+    return Why.BUSY if idle < deadline / 2 else Why.TIMEOUT
 
 
 def _another_is_runnable(tasks: str) -> bool:

@@ -71,10 +71,10 @@ class FileEntry(Value):
 class Files:
     """The files under one root.
 
-    `text`, `names`, `number`, `node` and `entry` return None if there is no such file, and an Unreadable if it cannot
-    be read. Links are followed inside the root, absolute ones too. A path that matches an `excluded` pattern does not
-    exist. Some paths of a `live` host lie outside the root (doors/files/file_root.py). `shows_processes` is whether the
-    root has the host's processes.
+    `text`, `names`, `number`, `node`, `entry` and `modified` return None if there is no such file, and an Unreadable if
+    it cannot be read. Links are followed inside the root, absolute ones too. A path that matches an `excluded` pattern
+    does not exist. Some paths of a `live` host lie outside the root (doors/files/file_root.py). `shows_processes` is
+    whether the root has the host's processes.
 
     A directory of /sys that was listed in this look answers for what is not in it: most files that a fact asks for are
     of one kind of device only. `kept` is for facts: what they make of these files that stays without an event.
@@ -326,6 +326,13 @@ class Files:
         except (OSError, ValueError) as error:
             return _failed(path, error)
         return FileEntry(_what(found.st_mode), found.st_size, stat.S_IMODE(found.st_mode))
+
+    def modified(self, path: str) -> float | None | Unreadable:
+        """When the entry at `path` was last written, in seconds since 1970: of a socket, when it was made."""
+        try:
+            return os.stat(self._root.resolve(path)).st_mtime
+        except (OSError, ValueError) as error:
+            return _failed(path, error)
 
 
 def _scanned(directory: str) -> dict[str, str]:

@@ -56,10 +56,9 @@ class GrpcSocket:
             failed = _refused(self.path, Why.IO_ERROR, error.errno, error.strerror or str(error))
         if failed.kind is not Why.TIMEOUT:
             return failed
-        idle = clock.now() - began - processor.counted_since(moment)
-        if idle < deadline / 2:  # it may have answered
-            return replace(failed, kind=Why.BUSY)
-        self._late = began + rest, failed
+        failed = replace(failed, kind=processor.silence(moment, deadline))
+        if failed.kind is Why.TIMEOUT:
+            self._late = began + rest, failed
         return failed
 
     def _asked(self, method: str, request: bytes, until: float, limit: int) -> bytes:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from urllib.parse import unquote_to_bytes
 
+from nodeprep import redaction
 from nodeprep.model import Why
 
 MESSAGE_CHARACTERS = 200  # of grpc-message that are kept: it quotes the server
-# google/rpc/code.proto; doc/statuscodes.md of grpc/grpc.
+# The status codes of grpc/grpc, as in google/rpc/code.proto.
 NAMES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
     *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"),
@@ -20,7 +21,7 @@ KINDS = {
     "UNIMPLEMENTED": Why.MISSING,
     "UNAUTHENTICATED": Why.DENIED,
 }  # every other status is an IO_ERROR
-# doc/http-grpc-status-mapping.md of grpc/grpc: what an answer means that is not gRPC's.
+# The HTTP to gRPC status mapping of grpc/grpc: what an answer means that is not gRPC's.
 OF_HTTP = {
     "400": "INTERNAL",
     "401": "UNAUTHENTICATED",
@@ -44,7 +45,7 @@ def refused(code: str, message: bytes) -> GrpcFailure:
         return GrpcFailure(Why.MALFORMED, f"grpc-status {_printable(code)!r} is no number")
     number = int(code)
     name = NAMES[number] if number < len(NAMES) else "of no known name"
-    said = _printable(unquote_to_bytes(message).decode(errors="replace"))
+    said = _printable(redaction.masked(unquote_to_bytes(message).decode(errors="replace")))
     return GrpcFailure(KINDS.get(name, Why.IO_ERROR), f"grpc-status {number} {name}" + (f": {said}" if said else ""))
 
 

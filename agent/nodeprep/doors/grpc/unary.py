@@ -1,6 +1,6 @@
 """One unary gRPC call on a connection: a request, and the one message that answers it.
 
-PROTOCOL-HTTP2.md of grpc/grpc, and RFC 9113.
+The document "gRPC over HTTP2" of grpc/grpc, and RFC 9113.
 """
 
 from __future__ import annotations
