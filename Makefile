@@ -164,7 +164,7 @@ image: ## the agent's image as build/nodeprep.tar, without a container tool; NAM
 	$(py) daemonset/image/build.py build/nodeprep.tar $(if $(NAME),--name $(NAME))
 
 .PHONY: bench
-bench: ## figures and their limits: start-up, looks, network, agent, taint, port, fleet, nodes; two hours (SHORT=1: half one)
+bench: ## figures and their limits: start-up, looks, network, agent, kubelet, taint, port, fleet, nodes; two hours (SHORT=1: half one)
 	@failed=; for bench in $(benches); do $(MAKE) bench-$$bench || failed="$$failed $$bench"; done; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 

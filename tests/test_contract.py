@@ -19,8 +19,8 @@ from nodeprep.decide import fault_causes
 from nodeprep.facts.alibaba import terway
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.kubernetes import cluster, cluster_records
+from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
 from nodeprep.facts.kubernetes.device_plugins import DevicePlugins
-from nodeprep.facts.kubernetes.kubelet import AllocatableDevices
 from nodeprep.model import Check, Severity, Status
 from nodeprep.values import field_names, replace
 

@@ -14,11 +14,16 @@ import pytest
 
 from nodeprep.doors import clock
 from nodeprep.doors.node_host import Host
-from nodeprep.facts.kubernetes import container_runtime, kubelet, pod_resources
+from nodeprep.facts.kubernetes import allocatable_devices, container_runtime, device_plugins, kubelet, pod_resources
+from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
 from nodeprep.facts.kubernetes.container_runtime import ContainerRuntime, RuntimeCondition
-from nodeprep.facts.kubernetes.kubelet import AllocatableDevices, Healthz, Kubelet
+from nodeprep.facts.kubernetes.device_plugins import DevicePlugins
+from nodeprep.facts.kubernetes.kubelet import Healthz, Kubelet
 from nodeprep.facts.kubernetes.pod_resources import ContainerDevices, PluginDevices, PodDevices
+from nodeprep.facts.machine import system
+from nodeprep.facts.machine.system import System
 from nodeprep.model import CannotLook, Unreadable, Why
+from nodeprep.observer import Observation, Observer
 from tests.kubelet_values import (
     GPU,
     answer,
@@ -92,7 +97,7 @@ def test_a_kubelet_that_answers(root: Path) -> None:
         assert found.started == kubelet.observe(host).started, "the same in each look"
         assert (found.port_silence, found.socket_silence) == (None, None)
         assert host.asked[0] == (10248, "/healthz")
-        advertised = kubelet.observe_allocatable(host)
+        advertised = allocatable_devices.observe(host)
         assert advertised.devices == (PluginDevices(GPU, ("GPU-1",), (0,)), PluginDevices(GPU, ("GPU-2",), (1,)))
 
 
@@ -164,7 +169,7 @@ def test_a_kubelet_that_hangs_costs_a_second_once(root: Path) -> None:
             assert silence is not None
             assert silence.kind in (Why.TIMEOUT, Why.BUSY)
         if found.socket_silence is not None and found.socket_silence.kind is Why.TIMEOUT:
-            kubelet.observe_allocatable(host)
+            allocatable_devices.observe(host)
             assert server.connections == 1, "for 30 s it is not asked again"
 
 
@@ -177,7 +182,7 @@ def test_an_answer_that_is_no_protobuf(root: Path, nobody: int, message: bytes) 
         host = KubeletHost(root, nobody)
         for silence in (
             kubelet.observe(host).socket_silence,
-            unreadable(kubelet.observe_allocatable(host)),
+            unreadable(allocatable_devices.observe(host)),
         ):
             assert silence is not None
             assert (silence.kind, silence.path) == (Why.MALFORMED, kubelet.SOCKET)
@@ -191,7 +196,7 @@ def unreadable(found: AllocatableDevices) -> Unreadable:
 
 def test_an_old_kubelet_that_does_not_know_the_method(root: Path, nobody: int) -> None:
     with serving(socket_of(root), {pod_resources.LIST: LISTED}):
-        silence = unreadable(kubelet.observe_allocatable(KubeletHost(root, nobody)))
+        silence = unreadable(allocatable_devices.observe(KubeletHost(root, nobody)))
     assert silence.kind is Why.MISSING
     assert silence.errno is None
     assert "UNIMPLEMENTED" in silence.detail
@@ -210,7 +215,7 @@ def test_a_host_without_a_kubelet_is_asked_nothing(tmp_path: Path, nobody: int) 
     (tmp_path / "proc/1/stat").write_text("1 (init) S")
     host = KubeletHost(tmp_path, nobody)
     assert kubelet.observe(host).present is False
-    assert kubelet.observe_allocatable(host).present is False
+    assert allocatable_devices.observe(host).present is False
     assert container_runtime.observe(host).asked is False
     assert host.asked == []
 
@@ -230,7 +235,7 @@ def test_a_pod_without_the_mount_says_which_manifest_has_it(root: Path) -> None:
         found = kubelet.observe(host)
         assert found.present, "it was started by a kubelet"
         assert found.healthz == Healthz(200, ())
-        for silence in (found.socket_silence, unreadable(kubelet.observe_allocatable(host))):
+        for silence in (found.socket_silence, unreadable(allocatable_devices.observe(host))):
             assert silence is not None
             assert silence.is_not_mounted
             assert str(silence) == (
@@ -251,9 +256,9 @@ def test_a_pod_with_the_mount(root: Path, nobody: int) -> None:
 LOOK = """
 import sys
 from nodeprep.doors.node_host import Host
-from nodeprep.facts.kubernetes import container_runtime, device_plugins, kubelet
+from nodeprep.facts.kubernetes import allocatable_devices, container_runtime, device_plugins, kubelet
 host = Host({root!r})
-for observe in (kubelet.observe, kubelet.observe_allocatable, device_plugins.observe, container_runtime.observe):
+for observe in (kubelet.observe, allocatable_devices.observe, device_plugins.observe, container_runtime.observe):
     observe(host)
 print(sorted(name for name in sys.modules if name.partition(".")[0] in ("h2", "hpack", "hyperframe", "h11", "socket")))
 """
@@ -331,5 +336,32 @@ def test_a_runtime_that_answers_garbage(root: Path) -> None:
         _ = found.conditions
 
 
-def test_values_are_what_they_say() -> None:
-    assert Kubelet(10.0, True, 4.0, None, ()).age == 6.0
+AGES = [
+    # started   age     starting
+    (None, None, False),
+    (4000.0, 0.0, True),
+    (3701.0, 299.0, True),
+    (3700.0, 300.0, False),
+    (-50.0, 4050.0, False),
+]
+
+
+@pytest.mark.parametrize(("started", "age", "starting"), AGES)
+def test_five_minutes_of_grace_from_its_start(started: float | None, age: float | None, starting: bool) -> None:
+    found = Kubelet(4000.0, True, started, None, ())
+    assert (found.age, found.is_starting) == (age, starting)
+
+
+@pytest.mark.timeout(120)
+def test_a_kubelet_that_hangs_delays_nothing_beside_it(root: Path) -> None:
+    """Its two facts wait at the same time, and others have answered before them."""
+    with RawServer(silent) as health, RawServer(silent, path=socket_of(root)):
+        observer = Observer(KubeletHost(root, health.port))
+        observer.begin((kubelet.FACT, allocatable_devices.FACT, system.FACT, device_plugins.FACT))
+        found: dict[type, Observation] = {}
+        while len(found) < 4:
+            found |= {one.fact.kind: one for one in observer.gather()}
+    ended = {kind: one.began + one.seconds for kind, one in found.items()}
+    assert max(ended[System], ended[DevicePlugins]) < min(ended[Kubelet], ended[AllocatableDevices])
+    assert found[AllocatableDevices].began < ended[Kubelet], "not one after the other"
+    assert found[Kubelet].began < ended[AllocatableDevices]

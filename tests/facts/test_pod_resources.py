@@ -46,6 +46,18 @@ def test_who_holds_what() -> None:
     )
 
 
+# Marshalled by k8s.io/kubelet 0.36.3: with CPUs, memory and a claim.
+OF_GO = (
+    "0a5a0a08776f726b65722d3112046a6f62731a480a05747261696e121d0a0e6e76696469612e636f6d2f67707512054750552d311a040a020801"
+    "1a040001ac02220f0a066d656d6f7279108080808080202a091201631a046a6f6273"
+)
+
+
+def test_the_message_of_a_real_library() -> None:
+    held = ContainerDevices("train", (PluginDevices(GPU, ("GPU-1",), (1,)),), 1)
+    assert pod_resources.pods(bytes.fromhex(OF_GO)) == (PodDevices("jobs", "worker-1", (held,)),)
+
+
 NUMA = [
     # nodes as they come   as they are
     ((), ()),

@@ -1,7 +1,13 @@
 """What a node shows, as values: one file per thing, each with the values and `observe`."""
 
 from nodeprep.facts.alibaba import erdma, imds, lingjun, terway
-from nodeprep.facts.kubernetes import cluster_requests, container_runtime, device_plugins, kubelet
+from nodeprep.facts.kubernetes import (
+    allocatable_devices,
+    cluster_requests,
+    container_runtime,
+    device_plugins,
+    kubelet,
+)
 from nodeprep.facts.machine import clock, gpu, kernel_log, limits, modules, mounts, pci, system
 from nodeprep.facts.network import cni, links, neighbours, netfilter, os_network, routes, sysctls
 from nodeprep.facts.rdma import counters, devnodes, qos, rdma, rdma_netlink
@@ -23,7 +29,7 @@ ALL = (
     imds.FACT,
     cluster_requests.FACT,
     kubelet.FACT,
-    kubelet.ALLOCATABLE_FACT,
+    allocatable_devices.FACT,
     device_plugins.FACT,
     container_runtime.FACT,
     os_network.FACT,

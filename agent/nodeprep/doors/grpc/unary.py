@@ -25,6 +25,7 @@ from nodeprep.model import Why
 STREAM = 1  # of the only call of a connection
 PREFIX = struct.Struct(">BI")  # of a message: whether it is compressed, and its bytes
 FRAME_HEAD_BYTES, FRAME_BYTES = 9, 1 << 14  # RFC 9113, 4.1 and 4.2: the most that a peer may send unasked
+SERVER_SECONDS = 1.0  # after our end, the one that the server is told: then grpc-go resets the stream, as for a fault
 GOAWAY = 7  # the type of the frame
 GOAWAY_WORDS = struct.Struct(">II")  # the last stream that is served, and an error
 HEADERS_BYTES = 1 << 14  # of one block; gRPC's own limit is 8 KiB
@@ -78,7 +79,7 @@ class Exchange:
         self._going = ""
 
     def begin(self, method: str, request: bytes, until: float) -> None:
-        milliseconds = max(1, int((until - clock.now()) * 1e3))
+        milliseconds = max(1, int((until + SERVER_SECONDS - clock.now()) * 1e3))
         headers = (
             *((":method", "POST"), (":scheme", "http"), (":path", method), (":authority", "localhost")),
             *(("te", "trailers"), ("content-type", CONTENT_TYPE), ("grpc-timeout", f"{min(milliseconds, 99999999)}m")),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from nodeprep.facts.kubernetes import pod_resources, protobuf
-from nodeprep.facts.kubernetes.pod_resources import PluginDevices, PodDevices
+from nodeprep.facts.kubernetes.pod_resources import PodDevices
 from nodeprep.facts.kubernetes.protobuf import NotProtobuf
 from nodeprep.model import Fact, Shown, Unreadable, Why, guarded, not_mounted, raw, shown
 
@@ -27,6 +27,9 @@ ANSWER_SECONDS = 1.0  # for the answer of a kubelet; 60 pods take it some millis
 LAST_SECONDS = 0.2  # for the socket, if the port has used up the time before
 ANSWER_BYTES = 16 << 20  # 110 pods with 1,000 ids each have 2 MiB
 REST_SECONDS = 30.0  # a kubelet that hangs is not asked again for so long
+# A plugin that sees the new socket registers within seconds; the kubelet forgets one that does not after 5 minutes
+# (endpointStopGracePeriod).
+GRACE_SECONDS = 300.0
 FAILED = "[-]"  # how /healthz names a check that failed: "[-]syncloop failed: reason withheld"
 NAMED_CHECKS = 8
 OK = 200
@@ -65,6 +68,11 @@ class Kubelet(Shown):
         return None if self.started is None else self.at - self.started
 
     @property
+    def is_starting(self) -> bool:
+        """Whether it began so lately that its plugins may not have registered again."""
+        return self.age is not None and self.age < GRACE_SECONDS
+
+    @property
     def port_silence(self) -> Unreadable | None:
         """Why its health port gave no answer; None if it gave one, or if nobody listens there."""
         silence: object = raw(self)["healthz"]
@@ -75,18 +83,6 @@ class Kubelet(Shown):
         """Why its PodResources socket gave no answer; None if it gave one."""
         silence: object = raw(self)["pods"]
         return silence if isinstance(silence, Unreadable) else None
-
-
-@shown
-class AllocatableDevices(Shown):
-    """The healthy devices that plugins have registered with the kubelet; `present` as of the kubelet.
-
-    They are those of now: what the Node says is up to 10 s older (`nodeStatusUpdateFrequency`).
-    """
-
-    at: float
-    present: bool
-    devices: tuple[PluginDevices, ...]
 
 
 def is_present(host: Host) -> bool:
@@ -100,18 +96,12 @@ def observe(host: Host) -> Kubelet:
     at = host.now()
     healthz = _healthz(host)
     late = isinstance(healthz, Unreadable) and healthz.kind is Why.TIMEOUT
-    listed = _asked(host, pod_resources.LIST, pod_resources.pods, LAST_SECONDS if late else ANSWER_SECONDS)
+    listed = asked(host, pod_resources.LIST, pod_resources.pods, LAST_SECONDS if late else ANSWER_SECONDS)
     return Kubelet(at, True, guarded(_started(host, at)), guarded(healthz), guarded(listed))
 
 
-def observe_allocatable(host: Host) -> AllocatableDevices:
-    if not is_present(host):
-        return AllocatableDevices(host.now(), False, ())
-    found = _asked(host, pod_resources.ALLOCATABLE, pod_resources.devices, ANSWER_SECONDS)
-    return AllocatableDevices(host.now(), True, guarded(found))
-
-
-def _asked(host: Host, method: str, read: Callable[[bytes], T], deadline: float) -> T | Unreadable:
+def asked(host: Host, method: str, read: Callable[[bytes], T], deadline: float = ANSWER_SECONDS) -> T | Unreadable:
+    """The kubelet's answer to one method of PodResources, as `read` makes a value of it."""
     unseen = _unseen(host)
     if unseen is not None:
         return unseen
@@ -153,4 +143,3 @@ def _healthz(host: Host) -> Healthz | None | Unreadable:
 
 
 FACT = Fact(Kubelet, observe, live=True)
-ALLOCATABLE_FACT = Fact(AllocatableDevices, observe_allocatable, every=10.0, live=True)

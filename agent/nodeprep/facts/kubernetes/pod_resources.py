@@ -20,6 +20,7 @@ POD_NAME, POD_NAMESPACE, POD_CONTAINERS = 1, 2, 3
 CONTAINER_NAME, CONTAINER_DEVICES, CONTAINER_CLAIMS = 1, 2, 5
 DEVICE_RESOURCE, DEVICE_IDS, DEVICE_TOPOLOGY = 1, 2, 3
 TOPOLOGY_NODES, NODE_ID = 1, 1
+KEPT_PODS = 256  # GKE's and EKS's limits of a node are below
 KEPT_MESSAGES = 2048  # a plugin for shared devices advertises a thousand; each message has some 40 bytes
 
 
@@ -68,7 +69,9 @@ def devices(answer: bytes) -> tuple[PluginDevices, ...]:
     return _grouped(protobuf.parts(answer, DEVICES))
 
 
+@lru_cache(KEPT_PODS)
 def _pod(message: bytes) -> PodDevices:
+    """Most pods hold nothing, and their messages are the same in each look."""
     name = namespace = ""
     containers: list[ContainerDevices] = []
     for number, value in protobuf.fields(message):
