@@ -42,6 +42,7 @@ AGENT = {
     "/host/sys/kernel/mm": ("/sys/kernel/mm", DEEPLY),
     "/host/sys/module": ("/sys/module", DEEPLY),
     "/host/usr": ("/usr", DEEPLY),
+    "/host/var/lib/kubelet/pod-resources": ("/var/lib/kubelet/pod-resources", NODE_READS),
     "/host/var/lib/kubelet/pods": ("", NOTHING),
     "/host/var/lib/nodeprep": ("/var/lib/nodeprep", WRITES),
     "/var/run/secrets/kubernetes.io/serviceaccount": ("a token of an hour", POD),

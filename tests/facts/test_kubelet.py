@@ -51,6 +51,10 @@ class KubeletHost(Host):
         self.port = port
         self.asked: list[tuple[int, str]] = []
 
+    def unmounted(self) -> Unreadable | None:
+        """A directory of a test is taken for the root of this machine."""
+        return None
+
     def page(self, port: int, path: str, *, deadline: float, limit: int) -> tuple[int, bytes] | None | Unreadable:
         self.asked.append((port, path))
         return super().page(self.port, path, deadline=deadline, limit=limit)
@@ -253,6 +257,14 @@ def test_a_pod_with_the_mount(root: Path, nobody: int) -> None:
         assert container_runtime.observe(host).asked is False, "a pod never asks the runtime"
 
 
+def test_a_pod_on_a_node_whose_kubelet_is_at_home_elsewhere(root: Path, nobody: int) -> None:
+    """The runtime made an empty directory for the mount."""
+    silence = kubelet.observe(KubeletHost(pod(root), nobody)).socket_silence
+    assert silence is not None
+    assert silence.errno is None, "nobody says that the kubelet is dead"
+    assert "its --root-dir is another" in silence.detail
+
+
 LOOK = """
 import sys
 from nodeprep.doors.node_host import Host
@@ -361,6 +373,7 @@ def test_a_kubelet_that_hangs_delays_nothing_beside_it(root: Path) -> None:
         found: dict[type, Observation] = {}
         while len(found) < 4:
             found |= {one.fact.kind: one for one in observer.gather()}
+    assert all(isinstance(one.value, kind) for kind, one in found.items())
     ended = {kind: one.began + one.seconds for kind, one in found.items()}
     assert max(ended[System], ended[DevicePlugins]) < min(ended[Kubelet], ended[AllocatableDevices])
     assert found[AllocatableDevices].began < ended[Kubelet], "not one after the other"

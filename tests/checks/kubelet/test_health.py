@@ -28,6 +28,7 @@ DENIED = Unreadable(Why.DENIED, SOCKET, errno.EACCES, "Permission denied")
 LIMITED = Unreadable(Why.IO_ERROR, SOCKET, None, "grpc-status 8 RESOURCE_EXHAUSTED: rejected by rate limit")
 ODD = Unreadable(Why.MALFORMED, SOCKET, None, "List: byte 3: a number that is cut")
 UNSEEN = not_mounted("/var/lib/kubelet/pod-resources", "daemonset/base/daemonset.yaml")
+ELSEWHERE = Unreadable(Why.MISSING, SOCKET, detail="no socket: the kubelet starts, or its --root-dir is another")
 PODS = ()
 
 ROWS = [
@@ -41,6 +42,7 @@ ROWS = [
     (FINE, LIMITED, "ok Answers"),
     (FINE, ODD, "ok Answers"),
     (FINE, UNSEEN, "ok Answers"),
+    (FINE, ELSEWHERE, "ok Answers"),
     (UNHEALTHY, PODS, "fail Unhealthy"),
     (UNHEALTHY, LATE, "fail Unhealthy"),
     (UNHEALTHY, UNSEEN, "fail Unhealthy"),
@@ -66,6 +68,7 @@ ROWS = [
     (None, DENIED, "unknown CannotLook"),
     (None, LIMITED, "unknown CannotLook"),
     (None, UNSEEN, "unknown NotMounted"),
+    (None, ELSEWHERE, "unknown CannotLook"),
 ]
 
 

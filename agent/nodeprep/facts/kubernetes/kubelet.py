@@ -115,10 +115,13 @@ def asked(host: Host, method: str, read: Callable[[bytes], T], deadline: float =
 
 
 def _unseen(host: Host) -> Unreadable | None:
-    """Why the directory of the socket is not seen in a pod of the agent."""
+    """Why the socket is not seen in a pod of the agent, although a kubelet started that pod."""
     files = host.files
-    is_hidden = not files.shows_processes and files.entry(DIRECTORY) is None
-    return not_mounted(DIRECTORY, MANIFEST) if is_hidden else None
+    if files.shows_processes or files.entry(SOCKET) is not None:
+        return None
+    if files.entry(DIRECTORY) is None:
+        return not_mounted(DIRECTORY, MANIFEST)
+    return Unreadable(Why.MISSING, SOCKET, detail="no socket: the kubelet starts, or its --root-dir is another")
 
 
 def _started(host: Host, at: float) -> float | None | Unreadable:
