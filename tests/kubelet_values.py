@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
 from nodeprep.facts.kubernetes.container_runtime import ContainerRuntime, RuntimeCondition
+from nodeprep.facts.kubernetes.device_plugins import DevicePlugins, PluginSocket
 from nodeprep.facts.kubernetes.kubelet import Healthz, Kubelet
 from nodeprep.facts.kubernetes.pod_resources import ContainerDevices, PluginDevices, PodDevices
 
@@ -24,6 +26,30 @@ def kubelet(**different: Any) -> Kubelet:
         "pods": (PodDevices("jobs", "worker-0", (held,)),),
     }
     return Kubelet(**(usual | different))
+
+
+def allocatable(ids: Mapping[str, Iterable[str]]) -> AllocatableDevices:
+    """The kubelet's healthy devices, by resource."""
+    return AllocatableDevices(4000.0, True, tuple(PluginDevices(name, tuple(own), ()) for name, own in ids.items()))
+
+
+def holding(where: str, resource: str, *ids: str, claims: int = 0) -> PodDevices:
+    """A pod, by namespace/name, that holds these devices in one container."""
+    namespace, _, name = where.partition("/")
+    devices = (PluginDevices(resource, ids, ()),) if ids else ()
+    return PodDevices(namespace, name, (ContainerDevices("train", devices, claims),))
+
+
+def plugins(*sockets: PluginSocket, **different: Any) -> DevicePlugins:
+    """The kubelet's directory of plugins: its own socket, these, and no checkpoint."""
+    own = PluginSocket("kubelet.sock", None, 1.7e9)
+    usual: dict[str, Any] = {"at": 4000.0, "present": True, "sockets": (own, *sockets), "checkpoint": None}
+    return DevicePlugins(**(usual | different))
+
+
+def socket(name: str, errno: int | None = None) -> PluginSocket:
+    """A plugin's socket; `errno` is None where somebody listens."""
+    return PluginSocket(name, errno, 1.7e9)
 
 
 def runtime(*conditions: RuntimeCondition, **different: Any) -> ContainerRuntime:

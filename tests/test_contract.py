@@ -19,8 +19,6 @@ from nodeprep.decide import fault_causes
 from nodeprep.facts.alibaba import terway
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.kubernetes import cluster, cluster_records
-from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
-from nodeprep.facts.kubernetes.device_plugins import DevicePlugins
 from nodeprep.model import Check, Severity, Status
 from nodeprep.values import field_names, replace
 
@@ -28,7 +26,6 @@ PACKAGE = Path(importlib.import_module("nodeprep").__file__ or "").parent
 TESTS = Path(__file__).resolve().parent
 KINDS = {fact.kind for fact in facts.ALL} | {Expected}
 LATER = {"gpu.driver"}  # named in an `after`, and not yet written
-FACTS_FOR_LATER = {AllocatableDevices, DevicePlugins}  # the checks plugin.* will look at them
 CHECK_LINES = 170  # with its declared reasons and their fixes
 
 
@@ -120,7 +117,7 @@ def test_what_is_of_alibaba_cloud_compares_no_looks() -> None:
 
 def test_all_checks_look_at_all_facts() -> None:
     needed = check_round.needed(CHECKS.values())
-    assert needed == tuple(fact for fact in facts.ALL if fact.kind not in FACTS_FOR_LATER)
+    assert needed == facts.ALL
 
 
 @each_check()
@@ -185,6 +182,10 @@ def test_it_asks_only_for_keys_that_a_snapshot_keeps(check: Check) -> None:
 # A GATE check that no built-in profile lists, and why.
 BY_WISH = {
     "qos.lossless": "it judges only what an operator states for the switches, who lists it as a gate too",
+    "plugin.kubelet-socket": "the agent's pod does not see the socket without a component of its own",
+    "plugin.sockets": "the agent's pod does not see the sockets without a component of its own",
+    "plugin.registered": "it judges what a profile or a baseline expects, and no built-in profile does",
+    "plugin.allocatable": "it judges what a profile or a baseline expects, and no built-in profile does",
     "kubelet.health": "a kubelet that is silent makes its Node NotReady, which keeps pods away without us",
 }
 GATES = {gate for name in BUILT_IN for gate in profile_files.effective(name).gates}

@@ -16,6 +16,8 @@ API_VERSION = "nodeprep.io/v1"
 
 EXPECTED_NIC, PORT_GATES = "pci.expected-nic", ("port.present", "port.state")  # who says that what is named is there
 PORT_BOND = "port.bond"
+# k8s.io/kubernetes pkg/apis/core/v1/helper, IsExtendedResourceName: a name with a domain.
+RESOURCE = Pattern(r"[a-z0-9]([a-z0-9.-]{0,250}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 ADDRESS = Pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # a PCI function as the kernel writes it
 
 
@@ -81,6 +83,7 @@ class Expectation(Value):
     """What should be on the node. `modules` are kernel modules; `verbs`: user space must reach the devices.
 
     `any_slot`: on a sibling whose firmware numbers its buses in another way the devices lie at other addresses.
+    `resources` are extended resources that the node must offer to pods, with how many: ("nvidia.com/gpu", 8).
     """
 
     devices: Mapping[str, DeviceWant] = field(default_factory=dict)
@@ -90,6 +93,7 @@ class Expectation(Value):
     verbs: bool | None = None
     bonds: Mapping[str, BondWant] = field(default_factory=dict)
     any_slot: bool = False
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 class Profile(Value):
@@ -146,6 +150,7 @@ def extend(child: Profile, parent: Profile) -> Profile:
         verbs=its.verbs if own.verbs is None else own.verbs,
         bonds=own.bonds or its.bonds,
         any_slot=own.any_slot if own.devices or own.ports else its.any_slot,
+        resources={**its.resources, **own.resources},
     )
     checks = dict.fromkeys((*parent.want, *child.want))
     return replace(
@@ -182,6 +187,7 @@ def mapping(profile: Profile) -> dict[str, Any]:
         "devices": {at: _said(want, DEVICE) for at, want in expect.devices.items()},
         "ports": _said(expect.at_least, AT_LEAST) if expect.at_least else ports,
         "bonds": {name: _said(want, BOND) for name, want in expect.bonds.items()},
+        "resources": dict(expect.resources),
         "modules": expect.modules,
         "verbs": expect.verbs,
         "any-slot": expect.any_slot or None,
@@ -220,6 +226,12 @@ def _place(value: object, here: Keys) -> str:
     if re.fullmatch("[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", place) and not ADDRESS.fullmatch(place):
         raise InvalidValueError(here, place, 'a PCI address as the kernel writes it, such as "0000:5c:00.0"')
     return place
+
+
+def _resource(value: object, here: Keys) -> str:
+    if not RESOURCE.fullmatch(str(value)):
+        raise InvalidValueError(here, value, 'an extended resource such as "nvidia.com/gpu"')
+    return str(value)
 
 
 def _said(want: object, table: Table) -> dict[str, Any]:
@@ -269,11 +281,13 @@ COUNTED_PORTS = typed_yaml.record(AtLeast, AT_LEAST)
 NAMED_PORTS = typed_yaml.mapping_of(typed_yaml.record(PortWant, PORT), key=ValueKind("a port", _port_place))
 DEVICES = typed_yaml.mapping_of(typed_yaml.record(DeviceWant, DEVICE), key=ValueKind("a device", _place))
 BONDS = typed_yaml.mapping_of(typed_yaml.record(BondWant, BOND), key=NAME)
+RESOURCES = typed_yaml.mapping_of(COUNT, key=ValueKind("an extended resource", _resource))
 EXPECTATION = typed_yaml.fields_of(
     {
         "devices": ("devices", DEVICES),
         "ports": ("ports", MAPPING),  # named or counted
         "bonds": ("bonds", BONDS),
+        "resources": ("resources", RESOURCES),
         "modules": ("modules", TEXTS),
         "verbs": ("verbs", typed_yaml.TRUTH),
         "any-slot": ("any_slot", typed_yaml.TRUTH),

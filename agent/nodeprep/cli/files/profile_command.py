@@ -25,6 +25,7 @@ from nodeprep.config.document import ConfigError
 from nodeprep.config.profile_files import BUILT_IN
 from nodeprep.doors import clock
 from nodeprep.facts.expected import profile_capture
+from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.machine import modules, pci, system
 from nodeprep.facts.network import links
 from nodeprep.facts.rdma import devnodes, rdma
@@ -192,6 +193,7 @@ def _profile(look: Look, at: NodePlace, name: str | None) -> Profile:
         links=look.get(links.Links),
         devnodes=look.get(devnodes.DevNodes),
         modules=look.get(modules.Modules),
+        cluster=look.get(Cluster),
     )
     if profile is None:
         raise UsageError(f"nothing to capture in {at.root}: looked for RDMA devices in {rdma.CLASS}")

@@ -58,6 +58,7 @@ class Expected(Value):
     port who wants a rail, also one that a bond stands for. `kinds` are the node's ports by what they
     are; where the profile names its ports, they decide nothing, and `by_kind` is False. `moved` are the places of
     devices that the profile knows by another address: of another node of the same kind.
+    `resources` are the extended resources that the node must offer to pods, with how many.
     """
 
     profile: str
@@ -80,6 +81,7 @@ class Expected(Value):
     bonds: tuple[ExpectedBond, ...] = ()
     kinds: Kinds = field(default_factory=Kinds)
     by_kind: bool = True
+    resources: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def by(self) -> str:
@@ -264,6 +266,7 @@ def derive(
         bonds=bonds.find(profile.expect, places.devices, links),
         kinds=found,
         by_kind=by_kind,
+        resources=profile.expect.resources,
     )
 
 

@@ -11,6 +11,8 @@ from typing import Any
 from nodeprep import link_layers
 from nodeprep.facts.expected import inventory, suited
 from nodeprep.facts.expected.suited import ERDMA_CPU, ERDMA_GPU, INFINIBAND, ROCE
+from nodeprep.facts.kubernetes import device_books
+from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import UNNAMED, Pci, PciDevice
 from nodeprep.facts.network.links import Link, Links
@@ -35,10 +37,12 @@ def capture(
     links: Links | None = None,
     devnodes: DevNodes | None = None,
     modules: Modules | None = None,
+    cluster: Cluster | None = None,
 ) -> Profile | None:
     """The profile of a node as it is now, None if it has no RDMA device of its own. None stands for what is not shown.
 
-    A value that could not be read is not expected. A port that is not ACTIVE is not required.
+    A value that could not be read is not expected. A port that is not ACTIVE is not required. Of Kubernetes it keeps
+    the names and counts of the extended resources of which every device is healthy.
     """
     own: dict[str, RdmaDevice] = {}
     for device in rdma.devices:
@@ -64,6 +68,7 @@ def capture(
             verbs=True if _seen(devnodes, "verbs") else None,  # an empty class may be a copy that lost its links
             bonds=_bonds(tuple(port for port in rdma.ports if port.device in names), rdma, links),
             any_slot=True,
+            resources=_resources(cluster),
         ),
     )
 
@@ -155,6 +160,15 @@ def _modules(modules: Modules | None) -> tuple[str, ...]:
     """The modules of the RDMA core that were at work. Those that drive a NIC are missed on the NIC itself."""
     loaded = _seen(modules, "loaded") or ()
     return tuple(name for name in CORE if name in loaded)
+
+
+def _resources(cluster: Cluster | None) -> dict[str, int]:
+    """What device plugins advertise here. A count below the capacity is left out: some device of it is sick."""
+    node = None if cluster is None else raw(cluster)["node"]
+    if not isinstance(node, KubeNode):
+        return {}
+    found = device_books.extended(node.capacity), device_books.extended(node.allocatable)
+    return {name: count for name, count in sorted(found[0].items()) if 0 < count == found[1].get(name)}
 
 
 def _seen(thing: Shown | None, name: str) -> Any:
