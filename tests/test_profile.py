@@ -91,6 +91,12 @@ ROWS = [
         "expect.devices.0000:5C:00.0: found '0000:5C:00.0', wanted " + ADDRESS_AS,
     ),
     (TOP | {"expect": {"devices": {"5c:00.0": {}}}}, None),
+    (TOP | {"expect": {"resources": {"nvidia.com/gpu": "8"}}}, None),
+    (TOP | {"expect": {"resources": {"nvidia.com/gpu": -1}}}, None),
+    (
+        TOP | {"expect": {"resources": {"gpu": 8}}},
+        "expect.resources.gpu: found 'gpu', wanted an extended resource such as \"nvidia.com/gpu\"",
+    ),
     (
         TOP | {"expect": {"ports": {BDF: {}}}},
         f"expect.ports.{BDF}: found '{BDF}', wanted a port such as \"0000:5c:00.0/1\", or at-least for a count",
@@ -214,6 +220,13 @@ def test_the_slots_are_those_of_who_names_the_devices(own: Expectation, its: Exp
     said = job_profile.mapping(whole)
     assert ("any-slot" in said["expect"]) is any_slot
     assert job_profile.parse(said).expect.any_slot is any_slot
+
+
+def test_resources_are_taken_name_by_name() -> None:
+    parent = Profile("parent", expect=Expectation(resources={"nvidia.com/gpu": 8, "rdma/hca": 63}))
+    child = Profile("child", expect=Expectation(resources={"rdma/hca": 0}))
+    assert job_profile.extend(child, parent).expect.resources == {"nvidia.com/gpu": 8, "rdma/hca": 0}
+    assert job_profile.parse(job_profile.mapping(parent)) == parent
 
 
 def test_verbs_said_to_be_false_stay_false() -> None:

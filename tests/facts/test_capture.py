@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from nodeprep import check_round, facts, job_profile
+from nodeprep.agent import profile_state
+from nodeprep.agent_state import AgentState
 from nodeprep.checks import CHECKS
 from nodeprep.config import yaml_document
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.expected import inventory, profile_capture
+from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Link, Links
@@ -21,6 +24,7 @@ from nodeprep.job_profile import BondWant, DeviceWant, PortWant, Profile
 from nodeprep.look import Look
 from nodeprep.model import Status, Unreadable, Why
 from nodeprep.observer import Observer
+from tests import cluster_values
 from tests.erdma_values import FIRST, erdma_0, eri
 from tests.rigs import trees
 from tests.values import BDF, device, gid, link, links, nic, pci, port, rdma
@@ -322,3 +326,25 @@ def test_the_whole_profile_knows_ports_by_name_only(tmp_path: Path, name: str) -
         expect=job_profile.parse({**job_profile.mapping(profile), "expect": {"ports": {"at-least": 1}}}).expect,
     )
     assert job_profile.extend(profile, parent).expect.at_least is None
+
+
+OFFERED = [
+    # capacity                            allocatable                      expected of a sibling
+    ({"nvidia.com/gpu": "8", "cpu": "64"}, None, {"nvidia.com/gpu": 8}),
+    ({"nvidia.com/gpu": "8", "rdma/hca": "1k"}, None, {"nvidia.com/gpu": 8, "rdma/hca": 1000}),
+    ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu": "7"}, {}),  # one is sick: how many belong here is not known
+    ({"nvidia.com/gpu": "0"}, None, {}),
+    ({"hugepages-2Mi": "4Gi", "requests.kubernetes.io/x": "1"}, None, {}),
+]
+
+
+@pytest.mark.parametrize(("capacity", "offers", "resources"), OFFERED, ids=range(len(OFFERED)))
+def test_what_plugins_advertise_is_kept(capacity: Any, offers: Any, resources: dict[str, int]) -> None:
+    node = cluster_values.node_object(capacity=capacity, allocatable=capacity if offers is None else offers)
+    told = cluster_values.cluster(node=node)
+    found = profile_capture.capture("site", rdma(port(), devices=(device(),)), cluster=told)
+    assert found is not None
+    assert found.expect.resources == resources
+    assert inventory.derive(found, None, None).resources == resources
+    state = profile_state.with_baseline(AgentState(), {Rdma: rdma(port(), devices=(device(),)), Cluster: told})
+    assert job_profile.parse(state.baseline).expect.resources == resources

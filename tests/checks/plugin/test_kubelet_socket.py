@@ -44,11 +44,11 @@ def test_without_the_socket(alive: Any, says: str) -> None:
 
 def test_a_node_without_it() -> None:
     assert say(CHECK, plugins(present=False, sockets=()), kubelet()) == "absent Nothing"
-    assert say(CHECK, plugins(sockets=None)) == "absent Nothing", "a copy has no sockets"
+    assert say(CHECK, plugins(sockets=None), kubelet()) == "absent Nothing", "a copy has no sockets"
 
 
 def test_its_words() -> None:
-    (found,) = verdicts(CHECK, plugins(sockets=(socket("kubelet.sock", errno.ECONNREFUSED),)))
+    (found,) = verdicts(CHECK, plugins(sockets=(socket("kubelet.sock", errno.ECONNREFUSED),)), kubelet())
     assert found.message == (
         "nobody listens on /var/lib/kubelet/device-plugins/kubelet.sock (ECONNREFUSED): the kubelet does not run, or "
         "it has left this file behind"

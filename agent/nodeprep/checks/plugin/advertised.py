@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from nodeprep.checks.plugin.tolerates_gate import PLUGINS, serves
+from nodeprep.checks.plugin import tolerates_gate
 from nodeprep.facts.kubernetes import device_books
 from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
 from nodeprep.facts.kubernetes.cluster import Cluster, Pod
@@ -18,7 +18,7 @@ from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import CannotLook, Remedy, Seen, Status, Subject, Unreadable, Verdict, raw
 
 T = TypeVar("T")
-PLACES = tuple(map(PurePosixPath, PLUGINS))
+PLACES = tuple(map(PurePosixPath, tolerates_gate.PLUGINS))
 WAIT = "wait-ready"  # our init container (docs/plugins.md)
 
 
@@ -74,7 +74,7 @@ def serving_pods(seen: Seen) -> tuple[Pod, ...]:
     cluster = known(seen, Cluster)
     pods = raw(cluster)["pods"] if cluster is not None else ()
     found = pods if isinstance(pods, tuple) else ()
-    return tuple(pod for pod in found if not pod.finished and not pod.deleted and serves(pod, PLACES))
+    return tuple(pod for pod in found if not pod.finished and not pod.deleted and tolerates_gate.serves(pod, PLACES))
 
 
 def is_held(pod: Pod) -> bool:
@@ -82,10 +82,10 @@ def is_held(pod: Pod) -> bool:
     return any(one.init and WAIT in one.name and one.state == "running" for one in pod.containers)
 
 
-def restart(seen: Seen) -> Remedy | None:
-    """The planned restart of the plugin, where only one pod can be it."""
+def remedy(playbook: str, seen: Seen) -> Remedy | None:
+    """What is planned for the pod of the plugin, where only one pod here can be it."""
     pods = serving_pods(seen)
-    return Remedy("plugin_restart", {"pod": pods[0].where}) if len(pods) == 1 else None
+    return Remedy(playbook, {"pod": pods[0].where}) if len(pods) == 1 else None
 
 
 def about_pods(seen: Seen) -> str:

@@ -15,10 +15,10 @@ from nodeprep.facts.kubernetes.device_plugins import DevicePlugins
 from nodeprep.facts.kubernetes.kubelet import Kubelet
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 from nodeprep.values import Value, field
 
-SHOWN = 4  # devices in a message
+DEVICES_LISTED = 4  # in a message
 
 
 class Want(Value):
@@ -67,7 +67,7 @@ def verdict(book: Book, seen: Seen) -> Verdict | None:
 
 def advertised_but_dead(book: Book) -> Verdict:
     """The scheduler believes in devices that are not there. A restart of the plugin may even hide it."""
-    names = ", ".join(one if one.isprintable() else repr(one) for one in book.dead[:SHOWN])
+    names = ", ".join(one if one.isprintable() else repr(one) for one in book.dead[:DEVICES_LISTED])
     which = f" ({names})" if names else ""
     message = f"{book.line}: it stands for devices that this node does not have{which}; jobs that get one die"
     observed, expected = f"{book.devices_offered or book.offered}", f"{book.hardware}"
@@ -94,7 +94,7 @@ def fault(book: Book, seen: Seen, reason: str, message: str, *, restart: bool = 
     wanted, by = seen[Expected].resources.get(book.resource, 0), seen[Expected].by
     offered = book.offered or 0
     about, expected = advertised.subject(book), str(wanted or book.total or book.hardware)
-    remedy: Remedy | None = advertised.restart(seen) if restart else None  # "plugin_restart"
+    remedy = advertised.remedy("plugin_restart", seen) if restart else None
     if offered < wanted:
         message = f"{message}; {by} wants {wanted}"
         return Verdict(about, Status.FAIL, reason, message, remedy, str(offered), expected)

@@ -21,7 +21,7 @@ from nodeprep.model import (
 
 SOCKET = f"{DIRECTORY}/{REGISTRATION}"
 ACCEPTS = "accepts"
-FULL = (errno.EAGAIN, errno.ETIMEDOUT)  # the queue of its connections is full
+HUNG_CODES = (errno.EAGAIN, errno.ETIMEDOUT)  # the queue of its connections is full
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -34,8 +34,8 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 
 def missing(seen: Seen) -> Verdict:
     """Without the socket: a kubelet that runs makes it at its start."""
-    kubelet = seen.get(Kubelet)
-    if kubelet is not None and kubelet.present and kubelet.is_starting:
+    kubelet = seen[Kubelet]
+    if kubelet.present and kubelet.is_starting:
         message = f"there is no {SOCKET} yet: the kubelet began {kubelet.age:.0f} s ago"
         return Verdict(NODE, Status.UNKNOWN, "Starting", message, observed="absent")
     message = f"there is no {SOCKET}: somebody removed it, and no plugin can register"
@@ -48,7 +48,7 @@ def verdict(socket: PluginSocket) -> Verdict:
         message = f"the kubelet accepts connections on {SOCKET}"
         return Verdict(NODE, Status.OK, "Accepts", message, None, ACCEPTS, ACCEPTS)
     name = errno.errorcode.get(code, str(code))
-    if code in FULL:
+    if code in HUNG_CODES:
         message = f"nobody takes connections on {SOCKET} ({name}): the kubelet hangs, and no plugin can register"
         return Verdict(NODE, Status.FAIL, "Hangs", message, None, name, ACCEPTS)
     message = f"nobody listens on {SOCKET} ({name}): the kubelet does not run, or it has left this file behind"
@@ -71,8 +71,7 @@ CHECK = Check(
     severity=Severity.GATE,
     stage=Stage.NODE,
     confirmation=Confirmation.SLOW,
-    needs=(DevicePlugins,),
-    uses=(Kubelet,),
+    needs=(DevicePlugins, Kubelet),
     after=("kubelet.health",),
     judge=judge,
 )

@@ -13,8 +13,6 @@ from nodeprep.facts.kubernetes.device_plugins import DevicePlugins
 from nodeprep.facts.kubernetes.kubelet import Kubelet
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
-RESTARTED = "plugin_restart"
-
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     wanted = {name: count for name, count in seen[Expected].resources.items() if count}
@@ -39,7 +37,7 @@ def verdict(book: Book, seen: Seen) -> Verdict | None:
         message = f"{book.line}; its plugin was registered and is gone; {by} wants {wanted}"
         reason, observed = "Lost", "0"
     message += advertised.about_pods(seen)
-    remedy = advertised.restart(seen)
+    remedy = advertised.remedy("plugin_restart", seen)
     args = {"node": node.name}
     return Verdict(about, Status.FAIL, reason, message, remedy, observed, wanted, args=args)
 
@@ -70,6 +68,6 @@ CHECK = Check(
     needs=(Kubelet, AllocatableDevices, Cluster, Expected),
     uses=(DevicePlugins,),
     after=("plugin.kubelet-socket",),
-    remedies=(RESTARTED,),
+    remedies=("plugin_restart",),
     judge=judge,
 )

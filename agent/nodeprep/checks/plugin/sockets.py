@@ -17,7 +17,7 @@ from nodeprep.facts.kubernetes.kubelet import Kubelet
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict, raw
 from nodeprep.pattern import Pattern
 
-FULL = (errno.EAGAIN, errno.ETIMEDOUT)  # the queue of its connections is full: it hangs
+HUNG_CODES = (errno.EAGAIN, errno.ETIMEDOUT)  # the queue of its connections is full: it hangs
 STARTED = Pattern(r"(?:\d{9,11}-)?(.*)")  # Alibaba's plugins put the time of their start before the name
 GPU_NAMES = ("nvidia-gpu", "nvidia.com_gpu", "nvidia", "nvidia-gpu-shared")
 NAMES = {  # of sockets, where they do not follow from the name of the resource
@@ -45,7 +45,7 @@ def verdict(socket: PluginSocket, seen: Seen, sockets: tuple[PluginSocket, ...])
     if socket.errno is None:
         return Verdict(subject(socket), Status.OK, "Listens", f"a plugin listens on {path}")
     code = errno.errorcode.get(socket.errno, str(socket.errno))
-    shows = f"nobody {'takes connections' if socket.errno in FULL else 'listens'} on {path} ({code})"
+    shows = f"nobody {'takes connections' if socket.errno in HUNG_CODES else 'listens'} on {path} ({code})"
     args = {"path": path}
     alive = next((one for one in sockets if is_alive(one) and serves(one) == serves(socket)), None)
     if alive is not None:
@@ -64,7 +64,7 @@ def verdict(socket: PluginSocket, seen: Seen, sockets: tuple[PluginSocket, ...])
     if excuse is not None:
         return excuse
     message = f"{shows}: the plugin of {book.resource} is dead{advertised.about_pods(seen)}"
-    remedy = advertised.restart(seen)  # "plugin_restart"
+    remedy = advertised.remedy("plugin_restart", seen)
     return Verdict(about, Status.FAIL, "Dead", message, remedy, code, "a plugin that listens", args=args)
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from nodeprep.facts.alibaba import erdma
+from nodeprep.facts.kubernetes import cluster_objects
 from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
 from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode, Pod
-from nodeprep.facts.kubernetes.cluster_objects import whole
 from nodeprep.facts.kubernetes.device_plugins import Checkpoint, DevicePlugins
 from nodeprep.facts.kubernetes.kubelet import Kubelet
 from nodeprep.facts.kubernetes.pod_resources import PodDevices
@@ -179,7 +179,7 @@ def device_of(resource: str, unit: str) -> str | None:
 def extended(quantities: Mapping[str, str]) -> dict[str, int]:
     """The extended resources among a Node's quantities. One that is no whole number is left out."""
     names = (name for name in quantities if "/" in name and not name.partition("/")[0].endswith(NATIVE))
-    counts = ((name, whole(quantities[name])) for name in names)
+    counts = ((name, cluster_objects.whole(quantities[name])) for name in names)
     return {name: count for name, count in counts if count is not None}
 
 
