@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from nodeprep import check_round
 from nodeprep.checks.plugin.allocatable import CHECK, Want
 from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
-from nodeprep.model import Unreadable, Why, not_mounted
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.model import Seen, Unreadable, Why, not_mounted
 from tests import cluster_values, values
 from tests.kubelet_values import GPU, allocatable, holding, kubelet, plugins
 from tests.values import expected, say, verdicts
@@ -163,10 +165,6 @@ def test_what_controllers_write_is_the_nodes_word() -> None:
 def test_a_silent_api_server_leaves_the_local_books() -> None:
     silent: Any = Unreadable(Why.TIMEOUT, "https://10.0.0.1:443", detail="no answer in 5 s")
     hope = expected(resources={GPU: 8, HCA: 63})
-    from nodeprep import check_round
-    from nodeprep.facts.kubernetes.cluster import Cluster
-    from nodeprep.model import Seen
-
     facts = (kubelet(pods=()), allocatable({GPU: uuids(8)}), gpus(8), values.rdma(), hope, Want(), plugins())
     seen = Seen({type(one): one for one in facts} | {Cluster: silent})
     found = list(check_round.run_check(CHECK, seen))
