@@ -81,6 +81,12 @@ def test_what_the_checkpoint_knows_is_needed_too() -> None:
     assert judged((), plugins=known) == f"fail Dead {RESTART}"
 
 
+def test_an_old_copy_of_the_node_accuses_nobody() -> None:
+    node = cluster_values.node_object(capacity={GPU: "8"}, allocatable={GPU: "8"})
+    told = cluster_values.cluster(node=node, pods=(PLUGIN,))
+    assert say(CHECK, plugins(DEAD), kubelet(pods=()), allocatable({}), expected(), told) == "warn Unclaimed"
+
+
 def test_plugins_that_may_still_come() -> None:
     assert judged((DEAD,), (GPU,), kubelet=kubelet(started=3990.0, pods=())) == "unknown Starting"
     assert judged((DEAD,), (GPU,), pods=(HELD,)) == "ok HeldByGate"

@@ -80,7 +80,9 @@ def serves(socket: PluginSocket) -> str:
 
 
 def whose(socket: PluginSocket, seen: Seen) -> Book | None:
-    """The book of a resource that the node advertises or should advertise, by the name of the socket.
+    """The book of a resource that the node needs a plugin for, by the name of the socket.
+
+    It is expected, or the kubelet itself knows of it. The Node is no reason: our copy of it may be 10 minutes old.
 
     The shared RDMA plugin names its socket after the resource (hca_a.sock), others after the whole name
     (nvidia.com_mlnx.sock).
@@ -88,7 +90,7 @@ def whose(socket: PluginSocket, seen: Seen) -> Book | None:
     name = serves(socket)
     wanted = [one for one, count in expected(seen).items() if count]
     for book in advertised.books(seen, wanted):
-        used = book.resource in wanted or book.total or book.holders or book.registered
+        used = book.resource in wanted or book.healthy or book.holders or book.registered
         if used and name in (book.resource, book.resource.replace("/", "_"), book.resource.rpartition("/")[2]):
             return book
     return None
