@@ -383,6 +383,11 @@ def cannot_look(subject: Subject, blind: Unreadable) -> Verdict:
     return Verdict(subject, reason.status, reason.name, message, observed=blind.kind, blind=blind)
 
 
+def never_frees(_line: object, _place: str) -> bool:
+    """What ends a latch of most checks: only that the kernel sets the device up again (facts/machine/kernel_log)."""
+    return False
+
+
 def shortest(_: object) -> float:
     """The time over which the agent computes rates, in seconds: the period of the counters (design 2.1)."""
     return 10.0
@@ -394,8 +399,9 @@ class Check(Value):
     It is not run if the node does not show one of its `needs`. `uses` are facts that it can do without. `after`: if one
     of these checks fails on the same PCI device, this finding is shown as its consequence. `want` is the Value of the
     operator's numbers for this check. `rates`: it compares two looks, and the agent lets at least `window(want)`
-    seconds pass between them. `reasons` are all that it may give, with their statuses; the runner refuses any other.
-    `fix` is a template for reasons without a fix of their own.
+    seconds pass between them. `frees` says of a line of the kernel log and a PCI address whether the line ends a latch
+    there; a line that says that the device was set up again ends each. `reasons` are all that it may give, with their
+    statuses; the runner refuses any other. `fix` is a template for reasons without a fix of their own.
     """
 
     id: str
@@ -415,6 +421,7 @@ class Check(Value):
     want: type | None = None
     rates: bool = False
     window: Callable[[Any], float] = shortest
+    frees: Callable[[Any, str], bool] = never_frees
 
     @property
     def family(self) -> str:

@@ -105,9 +105,10 @@ def _tell(profile: Profile, look: Look, at: NodePlace) -> None:
     expect = profile.expect
     required = sum(port.required for port in expect.ports.values())
     bonds = f", {len(expect.bonds)} bond{'' if len(expect.bonds) == 1 else 's'}" if expect.bonds else ""
+    gpus = f", {len(expect.gpus)} GPU{'' if len(expect.gpus) == 1 else 's'}" if expect.gpus else ""
     terminal.complain(
         f"captured {len(expect.devices)} RDMA devices and {len(expect.ports)} ports, {required} of them required"
-        f"{bonds}, from {at.where}; extends {profile.extends}"
+        f"{bonds}{gpus}, from {at.where}; extends {profile.extends}"
     )
     idle = [(key, port) for key, port in expect.ports.items() if not port.required]
     if idle:
@@ -196,7 +197,7 @@ def _profile(look: Look, at: NodePlace, name: str | None) -> Profile:
         cluster=look.get(Cluster),
     )
     if profile is None:
-        raise UsageError(f"nothing to capture in {at.root}: looked for RDMA devices in {rdma.CLASS}")
+        raise UsageError(f"nothing to capture in {at.root}: looked for RDMA devices in {rdma.CLASS} and for GPUs")
     return replace(profile, description=f"as {called or at.root} was on {clock.today()}")
 
 

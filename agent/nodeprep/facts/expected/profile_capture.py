@@ -10,6 +10,7 @@ from typing import Any
 
 from nodeprep import link_layers
 from nodeprep.facts.expected import inventory, suited
+from nodeprep.facts.expected.kinds import HANDING_ON
 from nodeprep.facts.expected.suited import ERDMA_CPU, ERDMA_GPU, INFINIBAND, ROCE
 from nodeprep.facts.kubernetes import device_books
 from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode
@@ -19,12 +20,14 @@ from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.devnodes import DevNodes
 from nodeprep.facts.rdma.gid import ROCE_V2
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
-from nodeprep.job_profile import BondWant, DeviceWant, Expectation, PortWant, Profile
-from nodeprep.model import Shown, Unreadable, raw
+from nodeprep.job_profile import BondWant, DeviceWant, Expectation, GpuWant, PortWant, Profile
+from nodeprep.model import CannotLook, Shown, Unreadable, raw
 from nodeprep.values import replace
 
 # What a job needs beside the NIC's own driver, where the captured node had it: verbs, connection managers, MADs.
 CORE = ("ib_core", "ib_uverbs", "rdma_cm", "rdma_ucm", "ib_umad")
+# No built-in profile asks for a GPU: where one was captured, its faults close the gate (docs/adr/0037).
+GPU_GATES = ("gpu.expected", "gpu.driver", "gpu.initialised", "gpu.fabric-manager", "klog.xid")
 LONGEST, MOST = 200, 1e9  # characters of a name and the size of a number beyond which it is damage
 RXE = "rxe"  # the only software device that shows the netdev under it (drivers/infiniband/sw/rxe/rxe_verbs.c)
 
@@ -39,7 +42,9 @@ def capture(
     modules: Modules | None = None,
     cluster: Cluster | None = None,
 ) -> Profile | None:
-    """The profile of a node as it is now, None if it has no RDMA device of its own. None stands for what is not shown.
+    """The profile of a node as it is now. None stands for what is not shown.
+
+    The profile is None for a node that has neither an RDMA device of its own nor a GPU.
 
     A value that could not be read is not expected. A port that is not ACTIVE is not required. Of Kubernetes it keeps
     the names and counts of the extended resources of which every device is healthy.
@@ -48,7 +53,8 @@ def capture(
     for device in rdma.devices:
         if not device.virtual_function:
             own.setdefault(device.place, device)  # two software devices may share a place; the profile has one
-    if not own:
+    gpus = _gpus(pci)
+    if not own and not gpus:
         return None
     names = {device.name for device in own.values()}
     spare = inventory.redundant(rdma.ports, links)
@@ -61,6 +67,7 @@ def capture(
     return Profile(
         name=name,
         extends=_parent(layers, suited.suited(pci, rdma).profile),
+        gates=GPU_GATES if gpus else (),
         expect=Expectation(
             devices={place: _device(device, nics[place]) for place, device in sorted(own.items())},
             ports=dict(sorted(ports.items())),
@@ -69,8 +76,18 @@ def capture(
             bonds=_bonds(tuple(port for port in rdma.ports if port.device in names), rdma, links),
             any_slot=True,
             resources=_resources(cluster),
+            gpus=gpus,
         ),
     )
+
+
+def _gpus(pci: Pci | None) -> dict[str, GpuWant]:
+    """The GPUs, without those whose vendor cannot be read and those that are handed on to virtual machines."""
+    try:
+        found = pci.gpus if pci else ()
+    except CannotLook:
+        return {}
+    return {gpu.address: GpuWant(id=_seen(gpu, "id")) for gpu in found if gpu.driver not in HANDING_ON}
 
 
 def _bonds(ports: tuple[Port, ...], rdma: Rdma, links: Links | None) -> dict[str, BondWant]:

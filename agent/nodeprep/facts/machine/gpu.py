@@ -99,6 +99,8 @@ class GpuDriver(Shown):
     amd: tuple[AmdGpu, ...] = ()
     kfd: bool | None = None
 
+    possible = stands_for_all(version=(None, ""), gpus=(None,), nodes=(None,), users=(None,))
+
     @property
     def is_open(self) -> bool:
         """Whether it is the open kernel module, the one that exports DMA-BUF."""
