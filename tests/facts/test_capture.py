@@ -30,7 +30,7 @@ from tests.rigs import trees
 from tests.values import BDF, device, gid, link, links, nic, pci, port, rdma
 
 GONE = Unreadable(Why.IO_ERROR, "/sys/x", 5)
-CAPTURED = ["h100-ib", "h100-roce", "h100-flat", "a100-azure", "efa", "iwarp"]
+CAPTURED = ["h100-ib", "h100-roce", "h100-flat", "a100-azure", "efa", "iwarp", "hgx-h100", "gb200", "mi300"]
 
 
 def look_at(root: Path) -> Look:
@@ -65,6 +65,7 @@ def test_a_node_meets_its_own_profile(tmp_path: Path, name: str) -> None:
     assert set(expected.devices) == set(profile.expect.devices)
     assert set(expected.firm) == set(profile.expect.ports)
     assert (expected.missing_devices, expected.missing_ports, expected.moved) == ((), (), frozenset())
+    assert (set(expected.gpus), expected.missing_gpus) == (set(profile.expect.gpus), ())
     assert bad(look, profile) == []
 
 
@@ -73,7 +74,11 @@ def sibling(name: str) -> dict[str, Any]:
     description = trees.described(name)
     for group in description["nics"]:
         group["at"] = list(map(moved, group["at"]))
-    return description | {"gpus": list(map(moved, description.get("gpus", [])))}
+    gpus = [
+        one | {"at": list(map(moved, one["at"]))} if isinstance(one, dict) else moved(one)
+        for one in description.get("gpus", [])
+    ]
+    return description | {"gpus": gpus}
 
 
 def moved(at: str) -> str:

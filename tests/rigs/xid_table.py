@@ -13,7 +13,7 @@ from typing import NamedTuple
 HERE = Path(__file__).resolve().parents[2]
 TABLE = HERE / "docs" / "kernel_log" / "xids.tsv"
 SHIPPED = HERE / "agent" / "nodeprep" / "facts" / "machine" / "xid_codes.py"
-HEAD = '''"""Xids and SXids by class, and what an Xid means; made by tests/rigs/xid_table.py from docs/kernel_log/xids.tsv."""
+HEAD = '''"""Xids and SXids by class; made by tests/rigs/xid_table.py from docs/kernel_log/xids.tsv."""
 
 # fmt: off
 # ruff: noqa: E501

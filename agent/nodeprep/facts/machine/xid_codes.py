@@ -1,4 +1,4 @@
-"""Xids and SXids by class, and what an Xid means; made by tests/rigs/xid_table.py from docs/kernel_log/xids.tsv."""
+"""Xids and SXids by class; made by tests/rigs/xid_table.py from docs/kernel_log/xids.tsv."""
 
 # fmt: off
 # ruff: noqa: E501
