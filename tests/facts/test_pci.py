@@ -14,6 +14,7 @@ from nodeprep.doors.node_host import Host
 from nodeprep.facts.machine import pci
 from nodeprep.facts.machine.pci import Aer, Auxiliary, Pci, PciDevice
 from nodeprep.model import CannotLook, Unreadable, Why, raw
+from tests import values
 from tests.rigs.trees import Content, Link, Tree, write
 from tests.values import nic
 
@@ -359,7 +360,7 @@ def test_gpus_and_nvswitches_by_class_and_vendor(
 
 def test_a_share_of_a_gpu_is_no_gpu() -> None:
     whole = nic(id="10de:20b2", pci_class="030200")
-    assert pci(whole, nic(id="10de:20b2", pci_class="030200", virtual_function=True)).gpus == (whole,)
+    assert values.pci(whole, nic(id="10de:20b2", pci_class="030200", virtual_function=True)).gpus == (whole,)
 
 
 def test_a_device_of_a_gpus_class_whose_vendor_cannot_be_read_is_kept(tmp_path: Path) -> None:
