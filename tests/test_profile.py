@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeprep import job_profile
-from nodeprep.job_profile import AtLeast, DeviceWant, Expectation, PortWant, Profile
+from nodeprep.job_profile import AtLeast, DeviceWant, Expectation, GpuCount, GpuWant, PortWant, Profile
 from nodeprep.typed_yaml import InvalidValueError
 
 TOP: dict[str, Any] = {"apiVersion": "nodeprep.io/v1", "kind": "Profile", "name": "site"}
@@ -115,7 +115,39 @@ ROWS = [
         TOP | {"expect": {"ports": {f"{BDF}/1": {"link-layer": "RoCE"}}}},
         f"expect.ports.{BDF}/1.link-layer: found 'RoCE', wanted one of InfiniBand, Ethernet, Unknown",
     ),
+    (
+        TOP | {"expect": {"gpus": {"gpu0": {}}}},
+        "expect.gpus.gpu0: found 'gpu0', wanted a PCI address such as \"0000:1b:00.0\", or at-least for a count",
+    ),
+    (TOP | {"expect": {"gpus": {BDF: {"model": "H100"}}}}, f"expect.gpus.{BDF}.model: found 'model', wanted one of id"),
+    (TOP | {"expect": {"gpus": {BDF: {"id": 10}}}}, None),
+    (TOP | {"expect": {"gpus": {"at-least": "8"}}}, None),
+    (TOP | {"expect": {"gpus": {"at-least": 8, BDF: {}}}}, None),
+    (TOP | {"expect": {"gpus": 8}}, None),
 ]
+
+
+GPUS = [
+    (Expectation(gpus={BDF: GpuWant("10de:2330")}), {"gpus": {BDF: {"id": "10de:2330"}}}),
+    (Expectation(gpus={BDF: GpuWant()}), {"gpus": {BDF: {}}}),
+    (Expectation(gpu_count=GpuCount(8)), {"gpus": {"at-least": 8}}),
+    (Expectation(gpu_count=GpuCount(8, "10de:2330")), {"gpus": {"at-least": 8, "id": "10de:2330"}}),
+]
+
+
+@pytest.mark.parametrize(("expect", "written"), GPUS)
+def test_gpus_are_named_or_counted(expect: Expectation, written: dict[str, object]) -> None:
+    profile = Profile("site", gates=("gpu.expected",), expect=expect)
+    assert job_profile.mapping(profile)["expect"] == written
+    assert job_profile.parse(job_profile.mapping(profile)) == profile
+    assert profile.needed_gates == ("gpu.expected",)
+    assert job_profile.extend(Profile("child"), profile).expect == expect
+
+
+def test_a_child_that_counts_gpus_names_none_of_its_parents() -> None:
+    parent = Profile("parent", expect=Expectation(gpus={BDF: GpuWant()}))
+    whole = job_profile.extend(Profile("child", expect=Expectation(gpu_count=GpuCount(4))), parent).expect
+    assert (whole.gpus, whole.gpu_count) == ({}, GpuCount(4))
 
 
 @pytest.mark.parametrize(("given", "says"), ROWS, ids=range(len(ROWS)))

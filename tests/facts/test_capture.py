@@ -20,12 +20,13 @@ from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.devnodes import DevNodes
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.job_profile import BondWant, DeviceWant, PortWant, Profile
+from nodeprep.job_profile import BondWant, DeviceWant, GpuWant, PortWant, Profile
 from nodeprep.look import Look
 from nodeprep.model import Status, Unreadable, Why
 from nodeprep.observer import Observer
 from tests import cluster_values
 from tests.erdma_values import FIRST, erdma_0, eri
+from tests.gpu_values import AT, OTHER, gpu, nvswitch
 from tests.rigs import trees
 from tests.values import BDF, device, gid, link, links, nic, pci, port, rdma
 
@@ -353,3 +354,20 @@ def test_what_plugins_advertise_is_kept(capacity: Any, offers: Any, resources: d
     assert inventory.derive(found, None, None).resources == resources
     state = profile_state.with_baseline(AgentState(), {Rdma: rdma(port(), devices=(device(),)), Cluster: told})
     assert job_profile.parse(state.baseline).expect.resources == resources
+
+
+def test_gpus_are_kept_and_gate() -> None:
+    bus = pci(nic(), gpu(), gpu(address=OTHER, driver="vfio-pci"), nvswitch())
+    found = profile_capture.capture("site", rdma(port(), devices=(device(),)), pci=bus)
+    assert found is not None
+    assert found.expect.gpus == {AT: GpuWant("10de:2330")}
+    assert found.gates == profile_capture.GPU_GATES
+    assert found.extends == "rdma-roce"
+
+
+def test_a_node_with_gpus_and_without_rdma_has_a_profile() -> None:
+    found = profile_capture.capture("site", rdma(), pci=pci(gpu()))
+    assert found is not None
+    assert (found.extends, found.expect.gpus, found.expect.devices) == ("base", {AT: GpuWant("10de:2330")}, {})
+    assert profile_capture.capture("site", rdma(), pci=pci(gpu(driver="vfio-pci"))) is None
+    assert profile_capture.capture("site", rdma(), pci=pci(gpu(id=GONE))) is None

@@ -174,7 +174,7 @@ def test_every_code_of_the_table_has_its_class(row: xid_table.Row) -> None:
         assert (found.meaning == row.meaning) is (row.kind == "Xid")
 
 
-# rdma-gpu.md 4.6, from NVIDIA's catalog
+# The classes of NVIDIA's catalog, as leptonai/gpud has them
 CATALOG = {
     APPLICATION: (8, 11, 13, 25, 31, 32, 39, 40, 41, 68, 69, 80, 94),
     NOTHING: (37, 38, 44, 63, 66, 67, 92, 106, 107, 121, 137, 141, 157, 160, 161),

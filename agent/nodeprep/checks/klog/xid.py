@@ -24,7 +24,7 @@ FAILED = {
     XidClass.RESET: "ResetNeeded",
     XidClass.LINK: "LinkFailed",
 }
-HELD = "held until the node boots or its driver is loaded again; a reset of the GPU leaves no line in the log"
+HOLDS_UNTIL = "held until the node boots or its driver is loaded again; a reset of the GPU leaves no line in the log"
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -77,7 +77,7 @@ def of_node(others: Events) -> Verdict:
 
 
 def says(about: Subject, status: Status, reason: str, events: Events, one: GpuEvent) -> Verdict:
-    held = f"; {HELD}" if status is Status.FAIL else ""
+    held = f"; {HOLDS_UNTIL}" if status is Status.FAIL else ""
     return Verdict(about, status, reason, gpu_events.told(about.name, events, one) + held, None, gpu_events.code(one))
 
 
