@@ -110,9 +110,7 @@ def _lines(one: IntolerantDaemonSet) -> tuple[str, ...]:
 def _why(one: IntolerantDaemonSet) -> str:
     """The effect on a Node."""
     if not one.serves:
-        return (
-            "serves no devices, drivers or network: a tainted Node that lost its pod gets no new one until it is ready"
-        )
+        return "serves no device, driver or network: a tainted Node that lost its pod gets no new one until it is ready"
     serves = f"serves a device plugin, a driver or the network of pods (it may write to {one.serves}): "
     if one.lifts_taint:
         return f"{serves}a Node that lost its pod would never get a new one, so our taint is not set where one runs"
