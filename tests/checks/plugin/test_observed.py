@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,12 +45,15 @@ class TestHost(Host):
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "proc/1").mkdir(parents=True)
-    (tmp_path / "proc/1/stat").write_text("1 (init) S")
-    for name in ("pod-resources", "device-plugins"):
-        (tmp_path / "var/lib/kubelet" / name).mkdir(parents=True)
-    return tmp_path
+def root() -> Iterator[Path]:
+    """Its path is short: the name of a socket has 107 characters at most (unix(7))."""
+    with tempfile.TemporaryDirectory(prefix="node-") as directory:
+        place = Path(directory)
+        (place / "proc/1").mkdir(parents=True)
+        (place / "proc/1/stat").write_text("1 (init) S")
+        for name in ("pod-resources", "device-plugins"):
+            (place / "var/lib/kubelet" / name).mkdir(parents=True)
+        yield place
 
 
 @contextmanager
