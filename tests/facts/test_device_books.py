@@ -102,8 +102,9 @@ COUNTS = [
     (ERDMA, ("erdma_0/0",), {"rdma": values.rdma(devices=(values.device(id=""),))}, 0, 0),
     (EFA, ("rdmap0s6",), {"rdma": values.rdma(devices=(values.device(id="1d0f:efa1"),))}, 0, 0),
     (EFA, ("rdmap0s6", "rdmap0s7"), {"rdma": values.rdma(devices=(values.device(id="1d0f:efa1"),))}, 1, 0),
-    ("amd.com/gpu", ("a", "b"), {"pci": values.pci()}, 0, 0),
-    ("amd.com/gpu", ("a", "b"), {"pci": values.pci(gpu(1, id="1002:74a1"))}, 1, 0),
+    ("amd.com/gpu", ("a", "b"), {"pci": values.pci()}, 2, 0),
+    ("amd.com/gpu", ("a", "b"), {"pci": values.pci(gpu(1, id="1002:74a1", pci_class="120000"))}, 1, 0),
+    ("amd.com/gpu", ("a", "b"), {"pci": values.pci(gpu(1, id="1002:73bf", pci_class="030000"))}, 0, 0),  # a Radeon
     ("example.com/foo", ("a", "b"), {"pci": values.pci(), "rdma": values.rdma()}, 0, 0),
 ]
 

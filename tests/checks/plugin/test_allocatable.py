@@ -8,10 +8,16 @@ import pytest
 
 from nodeprep import check_round
 from nodeprep.checks.plugin.allocatable import CHECK, Want
+from nodeprep.doors.files.kmsg import KmsgRecord
+from nodeprep.facts.expected.inventory import MissingDevice
 from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
 from nodeprep.facts.kubernetes.cluster import Cluster
-from nodeprep.model import Seen, Unreadable, Why, not_mounted
+from nodeprep.facts.machine import kernel_log
+from nodeprep.facts.machine.gpu import GpuDriver
+from nodeprep.facts.machine.kernel_log import KernelLog
+from nodeprep.model import Seen, Subject, Unreadable, Why, not_mounted
 from tests import cluster_values, values
+from tests.gpu_values import driver, information
 from tests.kubelet_values import GPU, allocatable, holding, kubelet, plugins
 from tests.values import expected, say, verdicts
 
@@ -169,6 +175,82 @@ def test_a_silent_api_server_leaves_the_local_books() -> None:
     seen = Seen({type(one): one for one in facts} | {Cluster: silent})
     found = list(check_round.run_check(CHECK, seen))
     assert [(one.subject.place, one.reason) for one in found] == [(GPU, "All"), (HCA, "CannotLook")]
+
+
+NAMES = {f"GPU-{number}": f"0000:{number:02x}:00.0" for number in range(8)}
+
+
+def listed(**different: Any) -> GpuDriver:
+    """NVIDIA's driver lists eight GPUs, by the UUIDs that its plugin advertises."""
+    found = tuple(information(address=at, uuid=uuid, minor=int(uuid[4:])) for uuid, at in NAMES.items())
+    return driver(**({"gpus": found} | different))
+
+
+def xid(number: int, place: str = "0000:05:00") -> KernelLog:
+    text = f"NVRM: Xid (PCI:{place}): {number}, pid=3, name=python, Contained error"
+    return KernelLog(4000.0, (kernel_log.line(KmsgRecord(1, 3601.0, 5, 0, text)),))
+
+
+EXPLAINED = [
+    # what the driver lists                        the log                  the line ends with
+    (listed(), (), "0000:05:00.0 is not advertised"),
+    (listed(), (xid(94),), "0000:05:00.0 is not advertised: Xid 94, 3601 s after boot"),
+    (listed(), (xid(31),), "0000:05:00.0 is not advertised"),  # what a program did
+    (listed(), (xid(94, "0000:06:00"),), "0000:05:00.0 is not advertised"),
+    (listed(gpus=(information(uuid=None),)), (xid(94),), "in use 0"),  # persistence is off: nobody knows which
+    (listed(gpus=LATE), (xid(94),), "in use 0"),
+    (driver(), (xid(94),), "in use 0"),  # two of eight
+]
+
+
+@pytest.mark.parametrize(("lists", "log", "ends"), EXPLAINED, ids=range(len(EXPLAINED)))
+def test_which_gpu_is_not_advertised_and_why(lists: GpuDriver, log: tuple[KernelLog, ...], ends: str) -> None:
+    ids = tuple(uuid for uuid in NAMES if uuid != "GPU-5")
+    told = cluster({GPU: "8"}, {GPU: "7"})
+    facts = (kubelet(pods=()), allocatable({GPU: ids}), told, gpus(8), values.rdma(), expected(), lists, *log)
+    (verdict,) = verdicts(CHECK, *facts)
+    assert verdict.reason == "SomeUnhealthy"
+    assert verdict.message.partition(": 1 unhealthy")[0].endswith(ends)
+
+
+def test_several_that_are_not_advertised() -> None:
+    facts = (kubelet(pods=()), allocatable({GPU: ("GPU-0", "GPU-1")}), cluster({GPU: "8"}), gpus(8), values.rdma())
+    (verdict,) = verdicts(CHECK, *facts, expected(), listed(), xid(94))
+    assert (
+        "; 0000:02:00.0, 0000:03:00.0, 0000:04:00.0, 0000:05:00.0 and 2 more are not advertised "
+        "(0000:05:00.0: Xid 94, 3601 s after boot): 6 unhealthy"
+    ) in verdict.message
+
+
+def test_a_gpu_that_the_driver_is_told_to_leave_alone_is_no_hardware() -> None:
+    found = (*(raw_gpu for raw_gpu in listed().gpus or () if raw_gpu.uuid != "GPU-5"),)
+    left = information(address="0000:05:00.0", uuid="GPU-5", excluded=True)
+    ids = tuple(uuid for uuid in NAMES if uuid != "GPU-5")
+    facts = (kubelet(pods=()), allocatable({GPU: ids}), cluster({GPU: "7"}), gpus(8), values.rdma(), expected())
+    (verdict,) = verdicts(CHECK, *facts, listed(gpus=(*found, left)))
+    assert (verdict.reason, "hardware 7" in verdict.message) == ("All", True)
+
+
+MENDED = [
+    # beside the plugin                                  planned
+    ((), f"fail NothingLeft {RESTART}"),
+    ((xid(31),), f"fail NothingLeft {RESTART}"),
+    ((xid(94),), "fail NothingLeft"),
+]
+
+
+@pytest.mark.parametrize(("beside", "says"), MENDED, ids=range(len(MENDED)))
+def test_no_restart_of_a_plugin_is_planned_where_an_xid_explains_it(beside: Any, says: str) -> None:
+    hope = expected(profile="hgx", resources={GPU: 8})
+    facts = (kubelet(pods=()), allocatable({}), cluster({GPU: "0"}, None, PLUGIN), gpus(8), values.rdma(), hope)
+    assert say(CHECK, *facts, *beside) == says
+
+
+def test_no_restart_of_a_plugin_is_planned_where_a_gpu_is_missing() -> None:
+    lost = (MissingDevice(Subject("0000:09:00.0"), "10de:2330", "profile hgx"),)
+    hope = expected(profile="hgx", resources={GPU: 8}, missing_gpus=lost)
+    facts = (kubelet(pods=()), allocatable({}), cluster({GPU: "0"}, None, PLUGIN), gpus(7), values.rdma(), hope)
+    assert say(CHECK, *facts) == "fail NothingLeft"
 
 
 def test_its_words() -> None:

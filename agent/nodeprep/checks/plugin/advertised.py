@@ -13,12 +13,17 @@ from nodeprep.facts.kubernetes.cluster import Cluster, Pod
 from nodeprep.facts.kubernetes.device_books import Book, Numbers
 from nodeprep.facts.kubernetes.device_plugins import DevicePlugins
 from nodeprep.facts.kubernetes.kubelet import GRACE_SECONDS, Kubelet
+from nodeprep.facts.machine import xid
+from nodeprep.facts.machine.gpu import GpuDriver, GpuInformation
+from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import CannotLook, Remedy, Seen, Status, Subject, Unreadable, Verdict, raw
 
 T = TypeVar("T")
 PLACES = tuple(map(PurePosixPath, tolerates_gate.PLUGINS))
+# Xids after which NVIDIA's plugin goes on calling a GPU healthy (k8s-device-plugin internal/rm/health.go).
+SKIPPED_XIDS = (13, 31, 43, 45, 68, 109)
 WAIT = "wait-ready"  # our init container (docs/plugins.md)
 
 
@@ -36,8 +41,49 @@ def books(seen: Seen, names: Iterable[str], numbers: Numbers | None = None) -> t
         cluster=known(seen, Cluster),
         pci=known(seen, Pci),
         rdma=known(seen, Rdma),
+        gpus=gpus_by_uuid(seen),
+        excluded=excluded_gpus(seen),
+        reasons=last_xids(seen),
         numbers=numbers,
     )
+
+
+def gpus_by_uuid(seen: Seen) -> dict[str, str] | None:
+    """The PCI addresses of the GPUs that NVIDIA's driver may use; None if one has no UUID yet, or it cannot be read."""
+    found: dict[str, str] = {}
+    for gpu in _listed_gpus(seen):
+        known_gpu = raw(gpu)
+        if known_gpu["excluded"] is True:
+            continue
+        if not isinstance(known_gpu["uuid"], str):
+            return None
+        found[known_gpu["uuid"]] = gpu.address
+    return found or None
+
+
+def excluded_gpus(seen: Seen) -> frozenset[str]:
+    """The PCI addresses of the GPUs that NVIDIA's driver is told to leave alone."""
+    return frozenset(gpu.address for gpu in _listed_gpus(seen) if raw(gpu)["excluded"] is True)
+
+
+def last_xids(seen: Seen) -> dict[str, str]:
+    """What the kernel log said last of each GPU, by PCI address, of what makes its plugin call it unhealthy."""
+    log, pci = known(seen, KernelLog), known(seen, Pci)
+    if log is None or pci is None:
+        return {}
+    found: dict[str, str] = {}
+    for event in xid.events(log.heard()):
+        if event.code is None or event.of_switch or event.code in SKIPPED_XIDS:
+            continue
+        told = f"Xid {event.code}, {event.line.at:.0f} s after boot"
+        found |= {gpu.address: told for gpu in pci.gpus if event.place and event.is_about(gpu.address)}
+    return found
+
+
+def _listed_gpus(seen: Seen) -> tuple[GpuInformation, ...]:
+    driver = known(seen, GpuDriver)
+    listed = raw(driver)["gpus"] if driver is not None else None
+    return listed if isinstance(listed, tuple) else ()
 
 
 def known(seen: Seen, kind: type[T]) -> T | None:

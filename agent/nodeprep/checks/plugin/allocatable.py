@@ -13,6 +13,8 @@ from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.kubernetes.device_books import Book, Numbers
 from nodeprep.facts.kubernetes.device_plugins import DevicePlugins
 from nodeprep.facts.kubernetes.kubelet import Kubelet
+from nodeprep.facts.machine.gpu import GpuDriver
+from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
@@ -83,10 +85,15 @@ def nothing_left(book: Book, seen: Seen) -> Verdict:
     alive = f"; {book.hardware} on this node could serve it" if book.hardware else ""
     if book.capacity is None:
         return fault(book, seen, "NotAdvertised", f"{book.line}{alive}")
-    is_whole = book.hardware is None or book.hardware > 0  # a plugin without a device has nothing to register
-    return fault(
-        book, seen, "NothingLeft", f"{book.line}: its plugin is gone or sees no device{alive}", restart=is_whole
-    )
+    message = f"{book.line}: its plugin is gone or sees no device{alive}"
+    return fault(book, seen, "NothingLeft", message, restart=is_of_plugin(book, seen))
+
+
+def is_of_plugin(book: Book, seen: Seen) -> bool:
+    """Whether the plugin may be the reason: nothing is known against the devices themselves."""
+    if book.hardware == 0:
+        return False  # a plugin without a device has nothing to register
+    return not device_books.is_of_gpus(book.resource) or not (book.reasons or seen[Expected].missing_gpus)
 
 
 def fault(book: Book, seen: Seen, reason: str, message: str, *, restart: bool = False) -> Verdict:
@@ -143,7 +150,7 @@ CHECK = Check(
     stage=Stage.NODE,
     confirmation=Confirmation.RECORDS,
     needs=(Kubelet, AllocatableDevices, Cluster, Pci, Rdma, Expected),
-    uses=(DevicePlugins,),
+    uses=(DevicePlugins, GpuDriver, KernelLog),
     after=("plugin.registered", "gpu.driver", "port.present"),
     remedies=("plugin_restart",),
     want=Want,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 from nodeprep.facts.alibaba import erdma
@@ -18,7 +18,7 @@ from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode, Pod
 from nodeprep.facts.kubernetes.device_plugins import Checkpoint, DevicePlugins
 from nodeprep.facts.kubernetes.kubelet import Kubelet
 from nodeprep.facts.kubernetes.pod_resources import PodDevices
-from nodeprep.facts.machine.pci import ADDRESS, NVIDIA, Pci
+from nodeprep.facts.machine.pci import ADDRESS, AMD, NVIDIA, Pci
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Shown, Unreadable, raw
 from nodeprep.values import Value, field
@@ -31,7 +31,6 @@ RDMA = "rdma/"  # the domain of the shared RDMA plugin (resourcePrefix)
 EFA = "vpc.amazonaws.com/efa"
 EFA_ID = "1d0f:efa"  # drivers/infiniband/hw/efa/efa_main.c: efa0 to efa3
 VFIO = "vfio-pci"  # a function that was handed to a virtual machine
-AMD_ID, AMD_CLASSES = "1002:", ("0302", "0380", "1200")
 # Terway's controller writes these to the Node itself where it manages addresses by CRD (pkg/controller/node).
 WRITTEN_BY_CONTROLLERS = (ENI, MEMBER_ENI)
 NATIVE = "kubernetes.io"  # the domain of Kubernetes' own names, which are no extended resources
@@ -67,7 +66,8 @@ class Book(Value):
     healthy ids of the kubelet's checkpoint, which may be old. `capacity` and `allocatable` are the Node's. `healthy`
     are the ids that the kubelet calls healthy now. `per_device` is the factor that the operator states. `limit` is the
     most that the instance type allows, where that is not hardware. `is_split`: another resource offers the same devices
-    too, so this one need not offer all. `addresses` are PCI addresses of present devices that have other names (UUIDs).
+    too, so this one need not offer all. `addresses` are PCI addresses of present devices that have other names (UUIDs),
+    and `reasons` say by address what was heard of a device.
     """
 
     resource: str
@@ -82,6 +82,7 @@ class Book(Value):
     limit: int | None = None
     is_split: bool = False
     addresses: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def offered(self) -> int | None:
@@ -147,9 +148,18 @@ class Book(Value):
         parts = [f"{name} {number}" for name, number in numbers if number is not None]
         parts += [] if self.offered is None else [f"allocatable {self.offered}"]
         parts += [] if self.holders is None else [in_use(self.holders)]
-        names = ", ".join(self.missing[:MISSING_LISTED])
-        tail = f"; {names} {'is' if len(self.missing) == 1 else 'are'} not advertised" if names else ""
+        tail = f"; {self._not_advertised}" if self.missing else ""
         return f"{self.resource}: {', '.join(parts) or 'not advertised'}{tail}"
+
+    @property
+    def _not_advertised(self) -> str:
+        told = "is not advertised" if len(self.missing) == 1 else "are not advertised"
+        reasons = [f"{one}: {self.reasons[one]}" for one in self.missing if one in self.reasons][:MISSING_LISTED]
+        if len(self.missing) == 1 and reasons:
+            return f"{self.missing[0]} {told}: {self.reasons[self.missing[0]]}"
+        more = len(self.missing) - MISSING_LISTED
+        names = ", ".join(self.missing[:MISSING_LISTED]) + (f" and {more} more" if more > 0 else "")
+        return f"{names} {told}" + (f" ({'; '.join(reasons)})" if reasons else "")
 
 
 def in_use(holders: tuple[Holder, ...]) -> str:
@@ -193,11 +203,14 @@ def books(
     pci: Pci | None = None,
     rdma: Rdma | None = None,
     gpus: Mapping[str, str] | None = None,
+    excluded: Collection[str] = (),
+    reasons: Mapping[str, str] | None = None,
     numbers: Numbers | None = None,
 ) -> tuple[Book, ...]:
     """The book of each named resource and of each that somebody here tells of. None stands for what is not known.
 
-    `gpus` are the PCI addresses of NVIDIA's GPUs by UUID, which are the ids of its plugin.
+    `gpus` are the PCI addresses of NVIDIA's GPUs by UUID, which are the ids of its plugin; None if one is not known.
+    `excluded` are the addresses of those that its driver is told to leave alone. `reasons` are those of `Book`.
     """
     node = _readable(cluster, "node", KubeNode)
     capacity, offers = (extended(one) for one in ((node.capacity, node.allocatable) if node else ({}, {})))
@@ -217,7 +230,7 @@ def books(
         return healthy.get(name, () if name in plugged or name in wanted else None)
 
     def book(name: str) -> Book:
-        count, present = _hardware(name, pci, rdma, stated)
+        count, present = _hardware(name, pci, rdma, stated, excluded)
         units = ids(name)
         if name in stated.virtual_functions and not all(map(ADDRESS.fullmatch, units or ())):
             present = None  # a plugin of subfunctions names auxiliary devices
@@ -237,6 +250,7 @@ def books(
             per_device=stated.per_device.get(name) or None,
             limit=_limit(name, node),
             addresses=gpus or {},
+            reasons=reasons or {},
             is_split=any(capacity.get(one) or (healthy or {}).get(one) for one in others) or name.startswith(MIG),
         )
 
@@ -295,7 +309,7 @@ def _healthy(allocatable: AllocatableDevices | None) -> dict[str, tuple[str, ...
 
 
 def _hardware(
-    name: str, pci: Pci | None, rdma: Rdma | None, numbers: Numbers
+    name: str, pci: Pci | None, rdma: Rdma | None, numbers: Numbers, excluded: Collection[str]
 ) -> tuple[int | None, frozenset[str] | None]:
     """How many devices can serve a resource, and their names where the plugin's ids are names of devices."""
     pci = None if pci is None or pci.hidden else pci  # of what is excluded nobody knows what it is
@@ -305,11 +319,13 @@ def _hardware(
         found = frozenset(one.address for one in pci.nics if one.virtual_function and _id(one) in ids)
         return len(found), found
     if is_nvidia(name) and pci is not None:
-        return sum(_id(gpu).startswith(NVIDIA) and raw(gpu)["driver"] != VFIO for gpu in pci.gpus), None
+        usable = (gpu for gpu in pci.gpus if gpu.address not in excluded and raw(gpu)["driver"] != VFIO)
+        return sum(_id(gpu).startswith(NVIDIA) for gpu in usable), None
     if name == AMD_GPU and pci is not None:
-        # 0 is no statement: not every AMD accelerator is among the functions that are kept.
-        amd = [one for one in pci.devices if _id(one).startswith(AMD_ID) and one.pci_class.startswith(AMD_CLASSES)]
-        return len(amd) or None, None
+        count = sum(_id(gpu).startswith(AMD) and raw(gpu)["driver"] != VFIO for gpu in pci.gpus)
+        # Where none of its accelerators is here, one of its other display controllers may serve.
+        displays = any(_id(one).startswith(AMD) for one in pci.devices if not one.is_nic)
+        return None if displays and not count else count, None
     if rdma is None:
         return None, None
     if name in (ERDMA, EFA):
