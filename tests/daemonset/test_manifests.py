@@ -54,6 +54,9 @@ NOT_SHOWN = {
     "/run/k3s": "as /run/containerd",
     "/run/NetworkManager": "in /run are the sockets of the container runtime; its unit in /etc/systemd says as well",
     "/run/cloud-init": "in /run; /var/lib/cloud says as well",
+    "/run/nvidia": "in /run; with a driver container the agent sees the module and the nodes, and not whose they are",
+    "/run/nvidia-persistenced": "in /run, and a socket; the GPUs' UUIDs are there as well where it runs",
+    "/var/run/nvidia-persistenced": "as /run/nvidia-persistenced",
     "/run/sysctl.d": "in /run, and no distribution puts anything there",
     "/run/systemd": "in it is the socket of systemd; its units in /etc/systemd say as well",
     "/var/lib/kubelet": "whoever connects to a socket in device-plugins registers plugins; the rest are secrets",
@@ -115,7 +118,7 @@ def named_paths() -> dict[str, str]:
 
 
 def test_it_sees_all_that_its_facts_read_but_for_this(tmp_path: Path) -> None:
-    shown = mounts(combined(tmp_path, [ROOT / "overlays/ack"], "lingjun"))
+    shown = mounts(combined(tmp_path, [ROOT / "overlays/ack"], "lingjun", "kubelet-books"))
     read = {path for path in named_paths() if path != "/proc" and not OF_ALL.match(path)}  # the rest: in its own /proc
     seen = {path: next((one for one in shown if f"{path}/".startswith(f"{one}/")), None) for path in read}
     hidden = {path for path, by in seen.items() if by is None}

@@ -16,7 +16,7 @@ from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
 from nodeprep.model import Shown, raw
 from nodeprep.observer import Observer
-from tests.daemonset.manifests import OVERLAYS, ROOT, UPSTREAM, Object, agent, combined, of, overlay
+from tests.daemonset.manifests import OVERLAYS, ROOT, UPSTREAM, Object, agent, combined, of, overlay, pod_of
 from tests.rigs import trees
 
 NODE_READS, DEEPLY, WRITES = "read", "read, also what is mounted inside", "read and write"
@@ -60,9 +60,15 @@ LINGJUN = {
     "/host/var/rdma": ("/var/rdma", NODE_READS),
     "/host/var/run/hc-eni-host": ("/var/run/hc-eni-host", NODE_READS),
 }
+BOOKS = "nodeprep-kubelet-books"
+KUBELET_BOOKS = {"/host/run/nodeprep-kubelet-books": ("/run/nodeprep-kubelet-books", NODE_READS)}
+OF_BOOKS = {
+    "/host/var/lib/kubelet/device-plugins": ("/var/lib/kubelet/device-plugins", NODE_READS),
+    "/run/nodeprep-kubelet-books": ("/run/nodeprep-kubelet-books", WRITES),
+}
 WAIT_READY = {"/run/nodeprep": ("/run/nodeprep", NODE_READS)}
 SHIPPED = {"ack": AGENT | TERWAY, "generic": AGENT, "lab": AGENT}
-BY_COMPONENT = {"terway": TERWAY, "lingjun": LINGJUN}
+BY_COMPONENT = {"terway": TERWAY, "lingjun": LINGJUN, "kubelet-books": KUBELET_BOOKS}
 
 
 def mounted(pod: Object, container: Object) -> dict[str, tuple[str, str]]:
@@ -93,12 +99,36 @@ def test_every_mount_of_the_agent(name: str) -> None:
 
 @pytest.mark.parametrize("component", sorted(path.name for path in (ROOT / "components").iterdir()))
 def test_every_mount_that_a_component_adds(component: str, tmp_path: Path) -> None:
-    """None adds a pod, nor a container to the agent's."""
+    """One adds a pod. None adds a container to the agent's."""
     objects = combined(tmp_path, [ROOT / "base"], component)
-    assert mounted(*agent(objects)) == AGENT | BY_COMPONENT.get(component, {})
+    pod, container = agent(objects)
+    assert mounted(pod, container) == AGENT | BY_COMPONENT.get(component, {})
+    assert "initContainers" not in pod
     workloads = [one for one in objects if "template" in one.get("spec", {})]
     assert workloads == of(objects, "DaemonSet")
-    assert "initContainers" not in workloads[0]["spec"]["template"]["spec"]
+    more = {BOOKS} if component == "kubelet-books" else set()
+    assert {one["metadata"]["name"] for one in workloads} == {"nodeprep"} | more
+
+
+def test_the_pod_that_sees_the_plugins_directory_has_no_right(tmp_path: Path) -> None:
+    """Whoever connects to the kubelet's socket there registers plugins (docs/adr/0022): it can do nothing else."""
+    pod, container = pod_of(combined(tmp_path, [ROOT / "base"], "kubelet-books"), BOOKS)
+    assert mounted(pod, container) == OF_BOOKS
+    assert "initContainers" not in pod
+    assert {key: pod.get(key) for key in ("hostNetwork", "hostPID", "hostIPC", "serviceAccountName")} == dict.fromkeys(
+        ("hostNetwork", "hostPID", "hostIPC", "serviceAccountName")
+    )
+    assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False)
+    assert pod["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
+    assert container["securityContext"] == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "privileged": False,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not {"ports", "startupProbe", "livenessProbe", "readinessProbe"} & container.keys()
 
 
 def test_every_mount_of_a_plugin_that_waits(tmp_path: Path) -> None:
@@ -143,6 +173,9 @@ def test_security_md_says_of_each_what_may_be_mounted_inside() -> None:
     table = page.partition("### What is mounted inside a mount")[2].partition("\n## ")[0]
     told = set(re.findall(r"`(/[^`]+)`", "".join(row.split("|")[1] for row in table.splitlines() if row[:1] == "|")))
     shown = {
-        source for rows in (AGENT, TERWAY, LINGJUN, WAIT_READY) for source, _ in rows.values() if source[:1] == "/"
+        source
+        for rows in (AGENT, TERWAY, LINGJUN, KUBELET_BOOKS, OF_BOOKS, WAIT_READY)
+        for source, _ in rows.values()
+        if source[:1] == "/"
     }
     assert told == shown

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nodeprep.door_values import Chain
     from nodeprep.doors.clock import ClockState
     from nodeprep.doors.files.kmsg import KernelLogReader, KmsgRecord
+    from nodeprep.doors.files.reports import Report
     from nodeprep.doors.files.statvfs import Statvfs
     from nodeprep.doors.grpc.grpc_socket import GrpcSocket
     from nodeprep.doors.http.imds import Metadata, MetadataAnswer
@@ -80,6 +81,13 @@ class Host:
         """The id of this boot, "" where it cannot be read."""
         found = self.files.text(BOOT_ID)
         return found if isinstance(found, str) else ""
+
+    def report(self, path: str, *, period: float, limit: int) -> Report | None | Unreadable:
+        """What another pod of ours wrote at `path`, each `period` seconds; None where it never wrote."""
+        from nodeprep.doors.files import reports
+
+        max_age = reports.MISSED_PERIODS * period
+        return reports.read(self.files, path, reports.ReportTerms(self.boot_id(), self.now(), max_age, limit))
 
     def writable_mounts(self, own: Sequence[str]) -> tuple[str, ...]:
         """The mount points below a live host's root in which we may write, without our `own`.

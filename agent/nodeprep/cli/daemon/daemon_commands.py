@@ -1,4 +1,4 @@
-"""The commands of the agent: `agent`, `wait-ready`, `reset`."""
+"""The commands of the agent: `agent`, `wait-ready`, `reset`, `kubelet-books`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from nodeprep.cli.options import (
     StateDir,
 )
 
+REPORT_DIRECTORY = "/run/nodeprep-kubelet-books"  # as in facts/kubernetes/device_plugins, which this need not import
 app = program.commands()
 
 
@@ -100,5 +101,28 @@ def reset(
         from nodeprep.cli.daemon import reset as command
 
         return command.run(host_root, socket_dir, inventory=inventory)
+
+    program.end(body)
+
+
+@app.command("kubelet-books")
+def kubelet_books(
+    *,
+    host_root: HostRoot = None,
+    directory: Annotated[
+        str, typer.Option("--directory", metavar="DIR", help="Where the report goes; the agent mounts it read-only.")
+    ] = REPORT_DIRECTORY,
+    once: Annotated[bool, typer.Option("--once", help="Write one report and end.")] = False,
+) -> None:
+    """Tell the agent of this node what lies in the kubelet's directory of plugins.
+
+    It runs in a pod of its own (daemonset/components/kubelet-books): whoever may connect to the kubelet's socket in
+    that directory can register plugins, so the agent's pod does not mount it.
+    """
+
+    def body() -> int:
+        from nodeprep.cli.daemon import kubelet_books as command
+
+        return command.run(host_root, directory, once=once)
 
     program.end(body)

@@ -175,6 +175,29 @@ class Files:
             os.close(descriptor)
         return data if len(data) <= limit else Unreadable(Why.MALFORMED, path, detail=f"longer than {limit} bytes")
 
+    def plain(self, path: str, limit: int) -> bytes | None | Unreadable:
+        """The bytes of a file that others may put there: neither a link nor anything else than a plain file is opened.
+
+        It is opened without a wait, and what was opened is asked, so that nobody can swap it between.
+        """
+        head, _, name = path.rpartition("/")
+        try:
+            descriptor = os.open(f"{self._root.resolve(head)}/{name}", FLAGS | os.O_NOFOLLOW)
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno == errno.ELOOP:
+                return Unreadable(Why.MALFORMED, path, errno.ELOOP, "a link, wanted a plain file")
+            return _failed(path, error)
+        try:
+            found = os.fstat(descriptor).st_mode
+            if not stat.S_ISREG(found):
+                return Unreadable(Why.MALFORMED, path, detail=f"{_what(found)}, wanted a plain file")
+            data = _read(descriptor, limit + 1)
+        except OSError as error:
+            return _failed(path, error)
+        finally:
+            os.close(descriptor)
+        return data if len(data) <= limit else Unreadable(Why.MALFORMED, path, detail=f"longer than {limit} bytes")
+
     def _known(self, path: str) -> str | None:
         """Where an attribute lies that was a plain file when it was seen last; "" if that is not known.
 

@@ -1,15 +1,18 @@
 """What device plugins leave with the kubelet: their sockets, and its checkpoint of who holds which device.
 
 The directory has the kubelet's registration socket. Whoever may connect to that one registers plugins in others' names
-(docs/adr/0022), so the agent's pod does not mount it.
+(docs/adr/0022), so the agent's pod does not mount it. In a cluster `nodeprep kubelet-books` looks at the directory, in
+a pod of its own without rights, and the agent reads its report.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from nodeprep.codec import Codec, CodecError
 from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, not_mounted, not_recorded, shown
 from nodeprep.pattern import Pattern
 
@@ -21,6 +24,10 @@ CHECKPOINT = f"{DIRECTORY}/kubelet_internal_checkpoint"
 REGISTRATION = "kubelet.sock"
 SUFFIX = ".sock"
 MANIFEST = "daemonset/components/kubelet-books"
+REPORT_DIRECTORY, REPORT_NAME = "/run/nodeprep-kubelet-books", "books.json"
+REPORT = f"{REPORT_DIRECTORY}/{REPORT_NAME}"
+REPORT_SECONDS = 10.0  # seconds between two reports, as between two looks at the kubelet's devices
+REPORT_BYTES = 1 << 20  # 8 NICs with a thousand shares each have 200 KiB, registered and held
 CHECKPOINT_BYTES = 16 << 20  # with an AllocResp of some hundred bytes for each container
 CONNECT_SECONDS = 1.0  # for all sockets together
 WORDS = 120  # characters of what is wrong with a checkpoint
@@ -83,7 +90,7 @@ def observe(host: Host) -> DevicePlugins | Unreadable:
     files = host.files
     names = files.names(DIRECTORY)
     if names is None and host.live and not files.shows_processes:
-        return not_mounted(DIRECTORY, MANIFEST)
+        return _reported(host)
     if names is None:
         return DevicePlugins(host.now(), False, (), None) if host.live else not_recorded(DIRECTORY)
     if isinstance(names, Unreadable):
@@ -94,6 +101,31 @@ def observe(host: Host) -> DevicePlugins | Unreadable:
         sockets=guarded(_sockets(host, names)) if host.live else None,
         checkpoint=guarded(_checkpoint(host)),
     )
+
+
+def as_content(found: DevicePlugins | Unreadable) -> object:
+    """What a report says of an observation, as plain JSON."""
+    return _codec().encode(found)
+
+
+def _reported(host: Host) -> DevicePlugins | Unreadable:
+    """What the pod reported that sees the directory."""
+    report = host.report(REPORT, period=REPORT_SECONDS, limit=REPORT_BYTES)
+    if report is None:
+        return not_mounted(DIRECTORY, MANIFEST)
+    if isinstance(report, Unreadable):
+        return report
+    is_blind = isinstance(report.content, dict) and report.content.get("_") == Unreadable.__name__
+    try:
+        kind: type[DevicePlugins | Unreadable] = Unreadable if is_blind else DevicePlugins
+        return _codec().decode(kind, report.content)[0]
+    except (CodecError, RecursionError) as error:
+        return Unreadable(Why.MALFORMED, REPORT, detail=str(error)[:WORDS])
+
+
+@cache
+def _codec() -> Codec:
+    return Codec((DevicePlugins,))
 
 
 def _sockets(host: Host, names: tuple[str, ...]) -> tuple[PluginSocket, ...] | Unreadable:
