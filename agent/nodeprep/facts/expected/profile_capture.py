@@ -56,7 +56,7 @@ def capture(
         ports = {key: replace(port, gid=None) for key, port in ports.items()}
     return Profile(
         name=name,
-        extends=_parent(layers, suited.suited(pci, rdma).profile),
+        extends=_parent(layers, suited.suited(pci, rdma, links).profile),
         expect=Expectation(
             devices={place: _device(device, nics[place]) for place, device in sorted(own.items())},
             ports=dict(sorted(ports.items())),

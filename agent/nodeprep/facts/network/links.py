@@ -141,6 +141,12 @@ class Links(Shown):
         above = self.named(one.master) if one and not one.is_bond else one
         return above if above and above.is_bond else None
 
+    @derived
+    def bonds_by_place(self) -> dict[str, str]:
+        """The names of bonds by the PCI functions whose netdevs are their legs."""
+        bonds = {link.name for link in self.links if link.is_bond}
+        return {link.bdf: link.master for link in self.links if link.bdf and link.master in bonds}
+
     def legs(self, bond: str) -> tuple[Link, ...]:
         return self._by_master.get(bond, ())
 
