@@ -518,6 +518,10 @@ FOUND = {
             *(("answers all ones", 5), ("netdev down", 4), ("RDMA switched off", 6)),
         ),
     ),
+    "the MTU of a bonded rail stays told when the front end's bond dies": (
+        "4 bonds of two rails, a bonded front end at 100 in a faster slot",
+        (("small MTU", 5), ("port down", 8), ("port set down", 9)),
+    ),
     "a spare of the front end tells no mode of rails": (
         "fast and slow model",
         (

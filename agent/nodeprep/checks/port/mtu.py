@@ -47,12 +47,13 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 def is_judged(port: Port, expected: Expected) -> bool:
     """Whether somebody wants it or states its MTU; of the front end, what is up is held against its likes.
 
-    So is the leg of a rails' bond, though another leg stands in for it.
+    So is the leg of a rails' bond, though another leg stands in for it, or dead ports of a faster kind are the rails.
     """
     if expected.of_rail(port) or expected.of(port) or expected.port(port, lambda one: one.mtu):
         return True
     member = expected.kinds.of(port)
-    held = expected.unwanted(port) is not None or (expected.is_spare(member) and port.subject.key not in expected.firm)
+    spare = expected.is_spare(member) and port.subject.key not in expected.firm
+    held = spare or expected.unwanted(port) is not None or expected.is_stand_in(member)
     return member is not None and member.live and held
 
 
