@@ -25,7 +25,7 @@ print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "Exec
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def node(cluster: Cluster) -> str:
     cluster.create("/api/v1/nodes", api_objects.node("checked"))
     return "checked"

@@ -130,7 +130,9 @@ def asked(port: Port, link: Link, best: Expectancy[int] | None, seen: Seen) -> E
     stated = expected.port(port, lambda one: one.mtu)
     if stated is not None or number != Want().at_least:
         return stated or least
-    if not expected.is_firm(port):
+    member = expected.kinds.of(port)
+    displaced = member is not None and member.leg and expected.is_stand_in(member)  # nobody wants its bond's legs
+    if displaced or not expected.is_firm(port):
         return best
     return best if best is not None and link.mtu >= least.value else least
 
