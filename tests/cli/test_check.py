@@ -173,6 +173,24 @@ def test_a_selection_is_judged_and_not_the_node(healthy: Path, options: tuple[st
     assert (done.returncode, done.stdout.startswith(line)) == (code, True), done.stdout
 
 
+ABSENT = [
+    # options                                        exit
+    (("--only", "port.state"), 0),
+    (("--only", "port.state", "--profile", "auto"), 0),
+    (("--only", "port.state", "--profile", "rdma-roce"), 3),
+]
+
+
+@pytest.mark.parametrize(("options", "code"), ABSENT)
+def test_a_selection_without_anything_that_a_named_profile_is_about_is_3(
+    options: tuple[str, ...], code: int, tmp_path: Path
+) -> None:
+    root = node("plain-vm", tmp_path)
+    (root / "sys/class/infiniband").mkdir(exist_ok=True)
+    told = report("--root", str(root), *options)
+    assert (told["verdict"], told["exitCode"]) == ("not-judged", code)
+
+
 def test_only_the_facts_that_selected_checks_look_at_are_observed(healthy: Path) -> None:
     trace = healthy.parent / "trace"
     command = ("strace", "-f", "-qq", "-e", "trace=openat", "-o", str(trace))
