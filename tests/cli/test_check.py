@@ -96,7 +96,7 @@ def test_a_warning_fails_only_where_it_is_asked_to(healthy: Path) -> None:
     arguments = ("check", "--root", str(healthy), "--only", "port")
     lenient, strict = nodeprep(*arguments), nodeprep(*arguments, "--fail-on", "warn")
     assert (lenient.returncode, strict.returncode) == (0, 1)
-    assert lenient.stdout.startswith("PASSED: ")
+    assert lenient.stdout.startswith("NO FAULT: ")
     assert "2 warnings" in " ".join(lenient.stdout.split("\n\n")[0].split())
     assert strict.stdout.startswith("NOT READY: 2 warnings\n")
 
@@ -158,7 +158,7 @@ def test_a_node_of_which_nobody_knows_the_profile_is_unknown(tmp_path: Path) -> 
 SELECTIONS = [
     # options                        exit  first line
     (("--only", "port.rate"), 0, "PASSED: 1 of 1 selected"),
-    (("--only", "port.state"), 0, "PASSED: 0 of 1 selected, 1 warning"),
+    (("--only", "port.state"), 0, "NO FAULT: 0 of 1 selected passed, 1 warning"),
     (("--only", "klog.nic"), 3, "NOT JUDGED: 0 of 1 selected: 1 check needs a live node"),
     (("--only", "klog.nic,port.rate"), 0, "PASSED: 1 of 2 selected, 1 check needs a live node"),
     (("--only", "klog.nic,port.rate", "--strict"), 3, "UNKNOWN: "),

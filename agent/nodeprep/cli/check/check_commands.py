@@ -81,7 +81,8 @@ def check(
       3  no such finding, but a gate was not judged: on a live node any gate,
          on a copy (--root) a gate that the profile rests on
     \b
-    A copy is never READY, and --only and --skip judge a selection: PASSED.
+    A copy is never READY. --only and --skip judge a selection: PASSED, or
+    NO FAULT with a warning.
 
     \b
     Examples:
