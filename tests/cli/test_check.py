@@ -420,7 +420,10 @@ def test_a_snapshot_keeps_the_waivers_and_what_was_looked_for(faulty: Path, tmp_
     waiver = f"{{check: port.state, until: {time.strftime('%Y-%m-%d', time.gmtime())}, reason: cable on order}}"
     config.write_text(f"apiVersion: nodeprep.io/v1\nkind: Config\nwaivers: [{waiver}]\n")
     for root in (faulty, node("plain-vm", tmp_path)):
-        assert nodeprep("snapshot", "--root", str(root), "-o", recording, "--config", str(config)).returncode == 0
+        assert (
+            nodeprep("snapshot", "--root", str(root), "-o", recording, "--force", "--config", str(config)).returncode
+            == 0
+        )
         told = nodeprep("check", "-o", "json", "--root", str(root), "--config", str(config))
         assert nodeprep("check", "-o", "json", "--snapshot", recording).stdout == told.stdout
         assert told.returncode == 0

@@ -217,7 +217,7 @@ def test_what_is_accepted_by_name_is_written_into_the_profile(nodeprep: Runs, tm
     assert profile_files.effective(str(tmp_path / "site.yaml")).description.endswith(
         "; accepted: port.state@0000:5d:00.0/1 (AdministrativelyDown); port.state@0000:db:00.0/1 (NoSignal)"
     )
-    assert nodeprep(*capture, "--accept", "port.state").returncode == 0
+    assert nodeprep(*capture, "--accept", "port.state", "--force").returncode == 0
     assert nodeprep("check", "--root", "node", "--profile", "site.yaml").returncode == 0
 
 

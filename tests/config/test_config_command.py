@@ -93,9 +93,13 @@ def test_init_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert str(file) in capsys.readouterr().err
     assert config_command.validate(str(file)) == 0
     file.write_text("mine\n")
-    with pytest.raises(UsageError, match="found a file there already, wanted a new one: nothing is overwritten"):
+    with pytest.raises(
+        UsageError, match=r"config\.yaml: it exists already, and nothing is overwritten without --force"
+    ):
         config_command.init(str(file))
     assert file.read_text() == "mine\n"
+    assert config_command.init(str(file), force=True) == 0
+    assert file.read_text() == starter.starter()
 
 
 @pytest.mark.parametrize("name", ["no/such/directory.yaml", "", "a\0b"])
@@ -108,6 +112,6 @@ def test_init_says_why_it_cannot_write(tmp_path: Path, name: str) -> None:
 def test_init_follows_no_link_to_a_file_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "there.yaml").write_text("mine\n")
     (tmp_path / "config.yaml").symlink_to("there.yaml")
-    with pytest.raises(UsageError, match="nothing is overwritten"):
+    with pytest.raises(UsageError, match="nothing is overwritten without --force"):
         config_command.init(str(tmp_path / "config.yaml"))
     assert (tmp_path / "there.yaml").read_text() == "mine\n"

@@ -11,6 +11,7 @@ from nodeprep.cli.check.choices import FailOn, Format, ListFormat
 from nodeprep.cli.options import (
     Config,
     Context,
+    Force,
     HostRoot,
     Kubeconfig,
     NodeName,
@@ -161,6 +162,7 @@ def snapshot(
     node: NodeName = None,
     config: Config = None,
     settle: Settle = "1",
+    force: Force = False,
 ) -> None:
     """Record everything that `check` looks at in one file, for `check --snapshot`."""
 
@@ -170,7 +172,14 @@ def snapshot(
 
         cluster = ClusterOptions(kubeconfig, context, node)
         return command.run(
-            output, root=root, host_root=host_root, cluster=cluster, settle=settle, profile=profile, config=config
+            output,
+            root=root,
+            host_root=host_root,
+            cluster=cluster,
+            settle=settle,
+            profile=profile,
+            config=config,
+            force=force,
         )
 
     program.end(body)

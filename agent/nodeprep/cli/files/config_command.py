@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from nodeprep.cli import terminal, usage
-from nodeprep.cli.files import profile_command
+from nodeprep.cli.files import output_file
 from nodeprep.cli.usage import UsageError
 from nodeprep.config import configuration, starter, written, yaml_document
 from nodeprep.config.agent_settings import AgentSettings
@@ -44,19 +43,11 @@ def show(file: str | None) -> int:
     return 0
 
 
-def init(output: str | None) -> int:
-    """Write a file with every key at its default, or print it. Raises UsageError; no file is ever overwritten."""
-    if output is None:
-        profile_command.write(starter.starter(), None)
-        return 0
-    try:
-        with Path(output).open("x", encoding="utf-8") as file:
-            file.write(starter.starter())
-    except FileExistsError:
-        raise UsageError(f"{output}: found a file there already, wanted a new one: nothing is overwritten") from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot write {output!r}: {getattr(error, 'strerror', error)}") from error
-    terminal.complain(f"wrote {output}; nodeprep config validate {output} checks it after each edit")
+def init(output: str | None, *, force: bool = False) -> int:
+    """Write a file with every key at its default, or print it. `force` replaces a file. Raises UsageError."""
+    output_file.write(starter.starter(), output, force=force)
+    if output is not None:
+        terminal.complain(f"wrote {output}; nodeprep config validate {output} checks it after each edit")
     return 0
 
 
