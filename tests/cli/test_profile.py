@@ -38,6 +38,10 @@ def nodeprep(tmp_path: Path) -> Runs:
 PROFILES = [
     # content                                              the one line on stderr
     ("", "site.yaml:1: the file: found nothing, wanted keys with values"),
+    (
+        "apiVersion: nodeprep.io/v1\nkind: Config\ndefault: base\n",
+        "site.yaml:2: kind: found 'Config', wanted Profile",
+    ),
     ("- a\n", "site.yaml:1: the file: found a list, wanted keys with values"),
     (HEAD + "gates: [", "site.yaml:5: the file: found no YAML (did not find expected node content), wanted YAML"),
     (HEAD + "name: other\n", "site.yaml:4: name: found it twice (first in line 3), wanted it once"),
@@ -130,7 +134,8 @@ def test_show_prints_what_a_profile_comes_to(nodeprep: Runs) -> None:
 def test_show_of_an_unknown_name_is_one_line(nodeprep: Runs) -> None:
     done = nodeprep("profile", "show", "rdma-rose")
     assert done.returncode == 2
-    assert "rdma-rose: profile: found none of that name, wanted a file or one of base, rdma, " in done.stderr
+    assert done.stderr.startswith("there is no profile 'rdma-rose'; nearest: rdma-roce, ")
+    assert "; wanted a file or one of base, rdma, " in done.stderr
 
 
 def test_capture_writes_a_profile_that_holds(nodeprep: Runs, tmp_path: Path) -> None:
@@ -169,7 +174,7 @@ def test_capture_names_what_it_had_to_leave_out(nodeprep: Runs, tmp_path: Path) 
     ("words", "says"),
     [
         (("--root", "plain"), "nothing to capture in plain: looked for RDMA devices in /sys/class/infiniband"),
-        (("--root", "nowhere"), "--root 'nowhere' is not a directory"),
+        (("--root", "nowhere"), "nowhere: no such directory"),
         (("--root", "h100", "-o", "no/where"), "cannot write 'no/where': "),
     ],
 )
@@ -321,7 +326,8 @@ def test_config_is_validated_and_shown(nodeprep: Runs, tmp_path: Path) -> None:
             "config.yaml:4: want.pci.lnk: found 'pci.lnk', wanted the id of a check such as ",
         ),
         (CONFIG + "waivers: [{check: a}]\n", "config.yaml:4: waivers[0].until: found nothing, wanted a date"),
-        (None, "config.yaml: the file: found none there, wanted a file in YAML"),
+        ("apiVersion: nodeprep.io/v1\nkind: Profile\nname: x\n", "config.yaml:2: kind: found 'Profile', wanted Config"),
+        (None, "config.yaml: no such file"),
     ],
 )
 def test_a_mistake_in_the_configuration_is_one_line_for_every_command(

@@ -110,6 +110,7 @@ def load_settings(file: str | None, today: str | None, checks: Mapping[str, Chec
 
 def parse_settings(document: Document, today: str | None, checks: Mapping[str, Check]) -> Settings:
     """Read the settings of a document, and its default profile. Raises ConfigError."""
+    document.require_kind("Config")
     try:
         settings = _settings(document, today, checks)
     except InvalidValueError as error:
