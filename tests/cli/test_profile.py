@@ -43,7 +43,7 @@ PROFILES = [
         "site.yaml:2: kind: found 'Config', wanted Profile",
     ),
     ("- a\n", "site.yaml:1: the file: found a list, wanted keys with values"),
-    (HEAD + "gates: [", "site.yaml:5: the file: found no YAML (did not find expected node content), wanted YAML"),
+    (HEAD + "gates: [", "site.yaml:5: this is no YAML: did not find expected node content"),
     (HEAD + "name: other\n", "site.yaml:4: name: found it twice (first in line 3), wanted it once"),
     (
         HEAD + "gates: [port.sate]\n",

@@ -36,8 +36,7 @@ def read(data: bytes, source: str) -> Document:
     try:
         document = _Composer(source, yaml.parse(text, Loader=LOADER)).document()
     except yaml.MarkedYAMLError as error:
-        line = _line_of(error.problem_mark)
-        raise ConfigError.at(source, line, "the file", f"no YAML ({error.problem})", "YAML") from error
+        raise ConfigError(f"{source}:{_line_of(error.problem_mark)}: this is no YAML: {error.problem}") from error
     except yaml.reader.ReaderError as error:
         line = _line(text.encode()[: error.position])
         raise ConfigError.at(

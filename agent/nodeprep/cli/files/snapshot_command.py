@@ -13,7 +13,7 @@ from nodeprep.cli.files import output_file
 from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.place import NodePlace
 from nodeprep.cli.usage import UsageError
-from nodeprep.codec import CodecError
+from nodeprep.codec import CodecError, NotJsonError
 from nodeprep.config import wants
 from nodeprep.doors import clock
 from nodeprep.doors.files.reader import Files
@@ -70,6 +70,8 @@ def read(file: str) -> Snapshot:
         raise UsageError(
             f"{file}: byte {error.start} is not UTF-8; wanted a file that nodeprep snapshot wrote"
         ) from error
+    except NotJsonError as error:
+        raise UsageError(f"{file}:{error.line}: {error}" if error.line else f"{file}: {error}") from error
     except CodecError as error:
         raise UsageError(f"{file}: {error}") from error
 
