@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,35 @@ def test_what_is_allowed_and_worth_a_thought_is_said(
     first, *others = capsys.readouterr().out.splitlines()
     assert first == f"{file}: default profile auto, numbers of 0 checks, 0 waivers"
     assert [line for line in others if "note: " in line] == [f"{file}: note: {note}" for note in notes]
+
+
+ENDS = [
+    # days from today    note
+    (-1, "waivers[0].until: {} has passed, so the waiver of port.state excuses nothing"),
+    (0, "waivers[0].until: the waiver of port.state ends on {}, which is today"),
+    (1, "waivers[0].until: the waiver of port.state ends on {}, in 1 day"),
+    (14, "waivers[0].until: the waiver of port.state ends on {}, in 14 days"),
+    (15, None),
+]
+
+
+@pytest.mark.parametrize(("days", "note"), ENDS)
+def test_the_end_of_a_waiver_is_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], days: int, note: str | None
+) -> None:
+    file = tmp_path / "config.yaml"
+    until = _without_midnight() + timedelta(days=days)
+    file.write_text(f"{HEAD}waivers: [{{check: port.state, until: {until}, reason: cable}}]\n")
+    assert config_command.validate(str(file)) == 0
+    _, *others = capsys.readouterr().out.splitlines()
+    assert others == ([] if note is None else [f"{file}: note: {note.format(until)}"])
+
+
+def _without_midnight() -> date:
+    """Today in UTC, asked for when it stays today for the next minute."""
+    while (now := datetime.now(UTC)).hour == 23 and now.minute == 59:
+        time.sleep(1)
+    return now.date()
 
 
 def test_validate_says_what_the_agent_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,19 +16,21 @@ from nodeprep.decide.gate_readiness import Mode
 from nodeprep.doors import clock
 from nodeprep.doors.node_host import METADATA
 
+ENDS_SOON_DAYS = 14  # days before the end of a waiver in which `config validate` tells it
 ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - named to be warned of
 
 
 def validate(file: str) -> int:
     """Say that a file is valid, and print notes on it. Raises UsageError if it is not."""
+    today = clock.today()
     with usage.usage():
-        settings = configuration.load_settings(file, clock.today())
+        settings = configuration.load_settings(file, today)
     waivers = _number(len(settings.waivers), "waiver")
     terminal.put(f"{file}: default profile {settings.default}, numbers of {len(settings.want)} checks, {waivers}")
     if settings.agent_part is not None:
         rules = _number(len(settings.agent.assign), "rule")
         terminal.put(f"{file}: agent in mode {settings.agent.mode}, {rules} to assign profiles")
-    for note in _notes(settings):
+    for note in _notes(settings, today):
         terminal.put(f"{file}: note: {note}")
     return 0
 
@@ -84,10 +86,23 @@ def _number(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _notes(settings: Settings) -> tuple[str, ...]:
+def _notes(settings: Settings, today: str) -> tuple[str, ...]:
     """What is valid and may still be a mistake, one line each."""
     agent = settings.agent
-    return (*_sooner(agent), *_modes(agent), *_rules(agent), *_pages(agent))
+    return (*_waivers(settings, today), *_sooner(agent), *_modes(agent), *_rules(agent), *_pages(agent))
+
+
+def _waivers(settings: Settings, today: str) -> Iterator[str]:
+    for index, waiver in enumerate(settings.waivers):
+        left, key = waiver.days_left(today), f"waivers[{index}].until"
+        if left < 0:
+            yield f"{key}: {waiver.until} has passed, so the waiver of {waiver.check} excuses nothing"
+        elif left <= ENDS_SOON_DAYS:
+            yield f"{key}: the waiver of {waiver.check} ends on {waiver.until}, {_days(left)}"
+
+
+def _days(left: int) -> str:
+    return f"in {_number(left, 'day')}" if left else "which is today"
 
 
 def _sooner(agent: AgentSettings) -> Iterator[str]:
