@@ -137,15 +137,23 @@ def list_(
 
 @app.command()
 def explain(
-    check_id: Annotated[str, typer.Argument(metavar="ID", help="Such as port.state.", autocompletion=_complete_check)],
+    wanted: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID|FAMILY|REASON", help="Such as port.state, port, NoSignal.", autocompletion=_complete_check
+        ),
+    ],
     no_color: Annotated[bool, typer.Option("--no-color", help="Never use colour.")] = False,
 ) -> None:
-    """Say what a check asks, why, what it needs and what to do when it fails."""
+    """Say what a check asks, why, what it needs and what to do when it fails.
+
+    Of a family it lists the checks, and of a reason the checks that say it.
+    """
 
     def body() -> int:
         from nodeprep.cli.check import check_sheet as command
 
-        return command.explain(check_id, no_color)
+        return command.explain(wanted, no_color)
 
     program.end(body)
 
