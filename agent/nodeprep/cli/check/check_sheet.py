@@ -60,7 +60,8 @@ def explain(wanted: str, no_color: bool) -> int:
 
 def family_rows(family: str) -> list[str]:
     """The checks of a family with their questions; none if there is no such family."""
-    rows = [(check.id, check.question) for check in CHECKS.values() if check.id.partition(".")[0] == family]
+    of = (check for check in CHECKS.values() if check.id.partition(".")[0] == family)
+    rows: list[tuple[str, ...]] = [(check.id, check.question) for check in of]
     return page_layout.columns(rows) if rows else []
 
 
