@@ -52,8 +52,7 @@ def is_judged(port: Port, expected: Expected) -> bool:
     if expected.of_rail(port) or expected.of(port) or expected.port(port, lambda one: one.mtu):
         return True
     member = expected.kinds.of(port)
-    spare = expected.is_spare(member) and port.subject.key not in expected.firm
-    held = spare or expected.unwanted(port) is not None or expected.is_stand_in(member)
+    held = expected.unwanted(port) is not None or expected.is_spare(member) or expected.is_stand_in(member)
     return member is not None and member.live and held
 
 
@@ -130,9 +129,7 @@ def asked(port: Port, link: Link, best: Expectancy[int] | None, seen: Seen) -> E
     stated = expected.port(port, lambda one: one.mtu)
     if stated is not None or number != Want().at_least:
         return stated or least
-    member = expected.kinds.of(port)
-    displaced = member is not None and member.leg and expected.is_stand_in(member)  # nobody wants its bond's legs
-    if displaced or not expected.is_firm(port):
+    if not expected.is_firm(port):
         return best
     return best if best is not None and link.mtu >= least.value else least
 
