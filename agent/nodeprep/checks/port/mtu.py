@@ -57,7 +57,7 @@ def is_judged(port: Port, expected: Expected) -> bool:
 
 
 def verdict(port: Port, best: Expectancy[int] | None, seen: Seen) -> Verdict | None:
-    link = seen[Links].under(port.netdev, port.bdf)
+    link = seen[Links].shown_under(port.netdev, port.bdf)
     if port.layer != ETHERNET or link is None or not is_recorded(link):
         return None
     shows = f"{port.where}: MTU of {link.name} is {payload.shown(link.mtu, port, seen[Rdma])}"
