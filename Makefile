@@ -24,7 +24,7 @@ next := nice -n 5
 # Tests that wait longest begin first. An idle process takes tests from the one that has most of them.
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
 last := nice -n 15
-proofs := fuzz histories chaos coverage tests bench
+proofs := fuzz histories chaos coverage planted tests bench
 rigs := netns lab cluster kubernetes daemonset
 
 .PHONY: help
@@ -142,6 +142,10 @@ sabotage: ## every check that is made blind fails its own test
 	@.ci/venv dev
 	$(last) $(py) tests/sabotage.py
 
+.PHONY: planted
+planted: setup ## plants faults in decide/, publish/ and doors/, one at a time; each must make a test fail
+	$(py) tests/planted_faults.py
+
 .PHONY: coverage
 coverage: ## code coverage of the tests of values, trees, doors and namespaces, with all their child processes
 	@.ci/venv dev
@@ -182,7 +186,7 @@ prove: setup ## the long proofs: a million histories, an hour of chaos, long tes
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 .PHONY: $(addprefix prove-,$(proofs) $(addprefix bench-,$(benches)))
-prove-fuzz prove-histories prove-chaos prove-coverage $(addprefix prove-bench-,$(benches)): prove-%:
+prove-fuzz prove-histories prove-chaos prove-coverage prove-planted $(addprefix prove-bench-,$(benches)): prove-%:
 	@.ci/prove $* $(MAKE) $*
 prove-tests:
 	@.ci/prove tests $(py) -m pytest -m prove tests

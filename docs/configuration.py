@@ -29,7 +29,7 @@ assign:
 want:
   port.mtu: {at-least: 4200}
 waivers:
-  - {check: pci.link, device: "0000:5c:00.0", nodes: ["gpu-1*"], until: 2026-03-01, reason: "riser on order, T-4711"}
+  - {check: pci.link, device: "0000:5c:00.0", nodes: ["gpu-1*"], until: YYYY-MM-DD, reason: "riser on order, T-4711"}
 gate:
   profiles: ["rdma*", mpijob-exclusive-eni]
   effect: PreferNoSchedule

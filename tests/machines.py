@@ -230,6 +230,11 @@ def bonded(functions: tuple[Function, ...]) -> tuple[Function, ...]:
     return tuple(replace(one, bond=f"bond{position // 2}") for position, one in enumerate(functions))
 
 
+def older(functions: tuple[Function, ...]) -> tuple[Function, ...]:
+    """The same places with the model before, at half the rate, in slots that carry no more."""
+    return tuple(replace(one, chip=CX6, rate=200.0, speed=16.0, max_speed=16.0) for one in functions)
+
+
 def second_ports(functions: tuple[Function, ...], **different: object) -> tuple[Function, ...]:
     """The same cards, whose second ports differ."""
     return tuple(
@@ -238,6 +243,8 @@ def second_ports(functions: tuple[Function, ...], **different: object) -> tuple[
     )
 
 
+SLOW_RAILS = older(rails(8))
+LEGS = dual(1, 8, 0x90, chip=BF3, rate=100.0, bond="bond0", mtu=1500)
 TWO_SPEEDS = second_ports(dual(4), rate=100.0)
 VPI = second_ports(dual(4, layer=INFINIBAND), layer=ETHERNET)
 
@@ -294,6 +301,16 @@ SHAPES: dict[str, Machine] = {
             *(replace(one, index=one.index + 2) for one in rails(2, INFINIBAND, rate=200.0)),
             *front_end(1, 4),
         )
+    ),
+    "8 x 200 RoCE, a bonded front end at 100 in a faster slot": Machine((*SLOW_RAILS, *LEGS)),
+    "8 x 200 InfiniBand, a bonded front end at 100 in a faster slot": Machine(
+        (*(replace(one, layer=INFINIBAND) for one in SLOW_RAILS), *LEGS)
+    ),
+    "4 bonds of two rails, a bonded front end at 100 in a faster slot": Machine(
+        (*bonded(older(dual(4))), *(replace(one, bond="bond9") for one in LEGS))
+    ),
+    "8 x 200 RoCE, a front end of two models in one bond": Machine(
+        (*SLOW_RAILS, LEGS[0], replace(Function(9, "0000:91:00.0", mtu=1500), rate=100.0, bond="bond0"))
     ),
     "8 InfiniBand, a front end of their model": Machine(
         (*rails(8, INFINIBAND), replace(Function(8, "0000:90:00.0"), rate=100.0, front=True))

@@ -65,8 +65,8 @@ DOCUMENTS = [
     (b"# only a remark\n", "F:1: the file: found nothing, wanted keys with values"),
     (b"- a\n- b\n", "F:1: the file: found a list, wanted keys with values"),
     (b"\nhello\n", "F:2: the file: found 'hello', wanted keys with values"),
-    (b"a: 1\nb: [\n", "F:3: the file: found no YAML (did not find expected node content), wanted YAML"),
-    (b"a: 1\nb: c: d\n", "F:2: the file: found no YAML (mapping values are not allowed in this context), wanted YAML"),
+    (b"a: 1\nb: [\n", "F:3: this is no YAML: did not find expected node content"),
+    (b"a: 1\nb: c: d\n", "F:2: this is no YAML: mapping values are not allowed in this context"),
     (b"a: 1\n\tb: 2\n", None),
     (b"a: \xff\n", "F:1: the file: found byte 0xff, wanted UTF-8"),
     (b"a: 1\nb: \x80\n", "F:2: the file: found byte 0x80, wanted UTF-8"),
@@ -134,12 +134,12 @@ def test_whatever_the_bytes_are_it_is_read_or_refused(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        (str, "found none there, wanted a file in YAML"),
-        (Path.mkdir, "found a directory, wanted a file in YAML of at most 1048576 bytes"),
-        (os.mkfifo, "found a FIFO, wanted a file in YAML of at most 1048576 bytes"),
+        (str, "no such file"),
+        (Path.mkdir, "the file: found a directory, wanted a file in YAML of at most 1048576 bytes"),
+        (os.mkfifo, "the file: found a FIFO, wanted a file in YAML of at most 1048576 bytes"),
         (
             lambda path: path.write_bytes(b"a: 1 # " + b"x" * (1 << 20)),
-            "found longer than 1048576 bytes, wanted a file in YAML of at most 1048576 bytes",
+            "the file: found longer than 1048576 bytes, wanted a file in YAML of at most 1048576 bytes",
         ),
     ],
 )
@@ -149,7 +149,7 @@ def test_what_is_no_file_of_reasonable_size_is_not_read(tmp_path: Path, made: ob
     made(path)
     with pytest.raises(ConfigError) as error:
         config_file.load(str(path))
-    assert str(error.value) == f"{path}: the file: {says}"
+    assert str(error.value) == f"{path}: {says}"
 
 
 def test_dumped_text_is_read_back_and_leaves_no_room_for_doubt() -> None:
@@ -334,7 +334,7 @@ def test_a_file_is_validated_whatever_its_name(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     (tmp_path / "base").write_text("apiVersion: nodeprep.io/v1\nkind: Profile\nname: mine\n")
     assert profile_files.validate("base").name == "mine"
-    with pytest.raises(ConfigError, match="found none of that name, wanted a file or one of base"):
+    with pytest.raises(ConfigError, match="there is no profile 'mine'; wanted a file or one of base"):
         profile_files.effective("mine")
 
 

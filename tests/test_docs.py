@@ -71,6 +71,17 @@ def test_each_reason_is_told_with_its_status_and_its_fix(check: Check) -> None:
         assert filled(reason.fix) in lines
 
 
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md"])
+def test_an_example_of_ready_counts_the_checks_that_there_are(page: str) -> None:
+    text = " ".join((DOCS.parent / page).read_text(encoding="utf-8").split())
+    assert set(re.findall(r"by \d+ of (\d+) checks", text)) == {str(len(CHECKS))}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/configuration.md"])
+def test_an_example_of_a_waiver_has_no_date_that_passes(page: str) -> None:
+    assert set(re.findall(r"until: ([^,}]+)", (DOCS.parent / page).read_text(encoding="utf-8"))) == {"YYYY-MM-DD"}
+
+
 def test_what_any_check_may_say_is_told_once() -> None:
     page = (DOCS / "checks.md").read_text()
     assert all(page.count(f"`{one.status} {one.name}`") == 1 for one in EVERYWHERE)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 
@@ -73,7 +73,7 @@ def named(name: str | None) -> Profile:
 
 
 def chosen(look: Look) -> Profile:
-    return named(suited.suited(look.get(Pci), look.get(Rdma)).profile)
+    return named(suited.suited(look.get(Pci), look.get(Rdma), look.get(Links)).profile)
 
 
 @dataclass(frozen=True)
@@ -518,6 +518,10 @@ FOUND = {
             *(("answers all ones", 5), ("netdev down", 4), ("RDMA switched off", 6)),
         ),
     ),
+    "the MTU of a bonded rail stays told when the front end's bond dies": (
+        "4 bonds of two rails, a bonded front end at 100 in a faster slot",
+        (("small MTU", 5), ("port down", 8), ("port set down", 9)),
+    ),
     "a spare of the front end tells no mode of rails": (
         "fast and slow model",
         (
@@ -537,6 +541,29 @@ def test_what_draws_have_found(name: str) -> None:
         machine = machine.with_fault((STATES | SPEEDS)[family], place)
         told.append(judged(machine, None))
     assert [differ(*pair) for pair in pairwise(told)] == [""] * len(faults)
+
+
+LEGS_IN_FASTER_SLOTS = [
+    shape for shape, machine in SHAPES.items() if machine.functions[-1].bond and len(machine.functions) == 10
+]
+OF_RAILS = ("port down", "no routable GID", "driver gone", "RDMA switched off", "GUID of zeros")
+OF_LEGS = ("port down", "driver gone", "RDMA switched off", "no power", "port set down", "dead in the other mode")
+
+
+@pytest.mark.parametrize("legs", [(8,), (9,), (8, 9)], ids=str)
+@pytest.mark.parametrize("shape", LEGS_IN_FASTER_SLOTS)
+def test_a_leg_of_the_front_end_in_a_faster_slot_displaces_no_rail(shape: str, legs: tuple[int, ...]) -> None:
+    for of_rails, of_legs, count in product(OF_RAILS, OF_LEGS, (0, 1, 2, 4, 7, 8)):
+        before = SHAPES[shape].with_fault(STATES[of_rails], *range(count))
+        after = before.with_fault(STATES[of_legs], *legs)
+        better = differ(judged(before, None), judged(after, None))
+        assert not better, (of_rails, of_legs, count)
+
+
+def test_the_leg_of_a_front_end_chooses_no_network() -> None:
+    machine = SHAPES["8 x 200 InfiniBand, a bonded front end at 100 in a faster slot"]
+    for fault in OF_LEGS:
+        assert chosen(machine.with_fault(STATES[fault], 8).look()).name == "rdma-infiniband", fault
 
 
 CUT = Unreadable(

@@ -24,6 +24,14 @@ TEXTS = [
     ("CIFS: mount of //u:p@h/share failed", "CIFS: mount of //***@h/share failed"),
     ("the secret is abc", "the secret is ***"),
     ("-----BEGIN RSA PRIVATE KEY-----\nabc\n", "***"),
+    ("mount --password hunter2 /x", "mount --password *** /x"),
+    ('a1="--password" a2="hunter2"', 'a1="--password" a2="***"'),
+    ("wpa psk=hunter2", "wpa psk=***"),
+    ("passcode=hunter2", "passcode=***"),
+    ("x?password%3Dhunter2&y", "x?password%3D***&y"),
+    ("ceph: AQBabcdefghijklmnopqrstuvwxyz0123456789ab==", "ceph: ***"),
+    ("dhchap DHHC-1:00:abcdef+/=: bad", "dhchap ***: bad"),
+    ("clone ghp_abcdefghijklmnopqrstuv", "clone ***"),
     # what devices say has none
     *(
         (text, text)
@@ -56,6 +64,14 @@ SOURCES = [
     ("admin@fsid.name=/", "fsid.name=/"),
     ("10.0.0.1@o2ib,10.0.0.2@tcp1:mds@o2ib:/lustre", "10.0.0.1@o2ib,10.0.0.2@tcp1:mds@o2ib:/lustre"),
     ("/dev/disk/by-id/a@b", "/dev/disk/by-id/a@b"),
+    ("h:/share?token=X", "h:/share"),
+    ("s3fs#bucket,passwd=X", "s3fs"),
+    ("dev#token=X", "dev"),
+    ("https://h/dav;auth=X", "https://h/dav;auth=***"),
+    ("rclone:s3,secret_access_key=X:bucket", "rclone:s3,secret_access_key=***"),
+    (":s3,secret_access_key='X':bucket", ":s3,secret_access_key='***':bucket"),
+    ("oss://bucket/AccessKeySecret=X", "oss://bucket/AccessKeySecret=***"),
+    ("admin@fsid.fs=/,secret=X", "fsid.fs=/,secret=***"),
     ("tmpfs", "tmpfs"),
     ("", ""),
 ]

@@ -278,7 +278,7 @@ def test_the_file_is_its_owners_alone(tmp_path: Path, before: int | None) -> Non
         file.write_text("old" * 100_000)
         file.chmod(before)
     os.umask(umask := os.umask(0))
-    snapshot_command.run(str(file), root=str(root))
+    snapshot_command.run(str(file), root=str(root), force=True)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert os.umask(umask) == umask
     assert snapshot_command.read(str(file)).root == str(root)

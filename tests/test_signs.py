@@ -118,7 +118,7 @@ class Node:
     def code(self, profile: Profile | None, likely: tuple[Check, ...] = EVERY, **instead: Content) -> int:
         """The exit code. The checks that fail `likely` are asked first; None is the profile that hardware chooses."""
         look = self.look(**instead)
-        profile = profile or named(suited.suited(look.get(Pci), look.get(Rdma)).profile)
+        profile = profile or named(suited.suited(look.get(Pci), look.get(Rdma), look.get(Links)).profile)
         if any(one.status is Status.FAIL for one in check_round.unfolded(likely, look, None, profile, {}).findings):
             return 1
         found = check_round.unfolded(EVERY, look, None, profile, {}).findings
@@ -415,7 +415,7 @@ def test_a_front_end_bond_without_carrier_is_told_whatever_its_state_says(tmp_pa
         codes.append(node.code(None))
         bond = CHECKS["port.bond"]
         look = node.look()
-        profile = named(suited.suited(look.get(Pci), look.get(Rdma)).profile)
+        profile = named(suited.suited(look.get(Pci), look.get(Rdma), look.get(Links)).profile)
         told.append([str(one.status) for one in check_round.unfolded([bond], look, None, profile, {}).findings])
     assert told == [["warn"], ["unknown"]]
     assert codes == [0, 3]

@@ -228,7 +228,9 @@ def test_a_snapshot_that_was_tampered_with_is_refused(change: Callable[[Any], ob
 FILES = [
     # content                       says
     (None, "{}: no such file"),
-    (b"", "{}: $: found no JSON (Expecting value: line 1 column 1 (char 0)), wanted a document that nodeprep wrote"),
+    (b"", "{}:1: this is no JSON: Expecting value; wanted a document that nodeprep wrote"),
+    (b'{"format": 1,\n"nodeprep": }', "{}:2: this is no JSON: Expecting value; wanted a document that nodeprep wrote"),
+    (b"NaN", "{}: this is no JSON: found NaN; wanted a document that nodeprep wrote"),
     (b"\xff", "{}: byte 0 is not UTF-8; wanted a file that nodeprep snapshot wrote"),
     (
         b'{"format": 7, "nodeprep": "3.1.4", "content": {}}',

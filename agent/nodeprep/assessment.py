@@ -174,11 +174,11 @@ def notes(selection: ProfileSelection) -> Iterator[str]:
 
 def hidden_devices(facts: Mapping[type, object]) -> Iterator[str]:
     """A note for each list of devices of which `exclude` hides something."""
-    for kind, what in ((Rdma, "RDMA devices"), (Pci, "PCI functions")):
+    for kind, what in ((Rdma, "RDMA devices"), (Pci, "PCI functions"), (Links, "interfaces")):
         fact = facts.get(kind)
         if isinstance(fact, Unreadable) and fact.is_excluded:
             yield f"exclude hides {fact.path}: nothing can be said of {what}"
-        elif isinstance(fact, (Rdma, Pci)) and fact.hidden:
+        elif isinstance(fact, (Rdma, Pci, Links)) and fact.hidden:
             more = f" and {len(fact.hidden) - HIDDEN_NAMED} more" if len(fact.hidden) > HIDDEN_NAMED else ""
             yield f"exclude hides {what}: {', '.join(fact.hidden[:HIDDEN_NAMED])}{more}; nothing can be said of them"
 

@@ -33,6 +33,15 @@ class CodecError(Exception):
         super().__init__(f"${path}: found {found}, wanted {wanted}")
 
 
+class NotJsonError(CodecError):
+    """No JSON at all. `line` is that of the mistake, None if it is no single place."""
+
+    def __init__(self, why: str, line: int | None = None) -> None:
+        super().__init__((), "no JSON", "a document that nodeprep wrote")
+        self.args = (f"this is no JSON: {why}; wanted a document that nodeprep wrote",)
+        self.line = line
+
+
 class Shape(Value):
     """The values that are allowed in one place, at most one reading for each kind of JSON value.
 
@@ -80,8 +89,10 @@ class Codec:
         """The value in a document, and its unknown fields. Raises nothing but CodecError for any text."""
         try:
             given = json.loads(text, parse_constant=_not_json, object_pairs_hook=_unique)
+        except json.JSONDecodeError as error:
+            raise NotJsonError(error.msg, error.lineno) from error
         except (ValueError, RecursionError) as error:
-            raise CodecError((), f"no JSON ({_short(str(error))})", "a document that nodeprep wrote") from error
+            raise NotJsonError(_short(str(error))) from error
         if not isinstance(given, dict) or not {"format", "nodeprep", "content"} <= given.keys():
             raise CodecError((), _found(given), "an object with format, nodeprep and content")
         written, by = given["format"], given["nodeprep"]
@@ -276,7 +287,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _not_json(word: str) -> None:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"found {word}")
 
 
 def _found(given: object) -> str:

@@ -28,6 +28,7 @@ from nodeprep.facts.expected.suited import INFINIBAND, ROCE
 from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.network.cni import Cni
+from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import NO_PROFILE, Profile
 from nodeprep.look import Look
@@ -35,7 +36,7 @@ from nodeprep.model import Unreadable, raw
 from nodeprep.typed_yaml import InvalidValueError
 from nodeprep.values import Value, replace
 
-SELECTION_FACTS = frozenset({Pci, Rdma, Terway, Cni, Cluster})  # `select` reads these and no other facts
+SELECTION_FACTS = frozenset({Pci, Rdma, Links, Terway, Cni, Cluster})  # `select` reads these and no other facts
 FORGET = "nodeprep reset --inventory forgets it"
 NO_STATE = AgentState()
 
@@ -238,7 +239,7 @@ def _by_hardware(settings: Settings, look: Look, agent_state: AgentState, checks
     rdma, pci = look.facts.get(Rdma), look.facts.get(Pci)
     if isinstance(rdma, Unreadable):
         return _of_hardware(names, "as remembered", settings, look, checks) if names else _unread(rdma, settings)
-    found = suited.suited(look.get(Pci), look.get(Rdma))
+    found = suited.suited(look.get(Pci), look.get(Rdma), look.get(Links))
     found = (suited.suited_to_network(look.get(Terway), look.get(Cni)) if found.nothing else None) or found
     if found.profile is None and not names:
         if isinstance(pci, Unreadable) and found.nothing:

@@ -99,6 +99,14 @@ def nearest(found: str, names: Iterable[str], what: str) -> str:
     return what if len(known) > NAMES_LISTED else f"{what} {', '.join(known)}"
 
 
+def similar(found: str, names: Iterable[str]) -> str:
+    """The most similar names as `nearest: A, B`, "" if none is."""
+    from difflib import get_close_matches  # noqa: PLC0415 - 6 ms that only an error costs
+
+    close = get_close_matches(found, list(names), n=3, cutoff=0.5)
+    return f"nearest: {', '.join(close)}" if close else ""
+
+
 def _near(found: str, names: Iterable[str]) -> str | None:
     from difflib import get_close_matches  # noqa: PLC0415 - 6 ms that only an error costs
 

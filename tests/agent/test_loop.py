@@ -144,7 +144,7 @@ def test_a_configuration_that_changes_nothing_is_told_to_who_asked_for_it_alone(
 
 def test_a_bad_one_says_which_holds(tmp_path: Path) -> None:
     rounds = Rounds(tmp_path, tmp_path)
-    rounds.bad = ConfigError("c.yaml", 3, "mode", "'gates'", "'gate'")
+    rounds.bad = ConfigError.at("c.yaml", 3, "mode", "'gates'", "'gate'")
     rounds.agent.reload()
     with listening() as lines:
         rounds.agent._reload()

@@ -96,10 +96,3 @@ def basis(given: dict[str, Any]) -> Basis:
     """By the names of its fields."""
     stated: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in given.items()}
     return Basis(**stated)
-
-
-def checks(given: dict[str, Any]) -> dict[str, Check]:
-    """One for each id in the findings; `fixes` says what its fixes are."""
-    fixes = given.get("fixes", {})
-    ids = dict.fromkeys(one["check"] for one in given.get("findings", ()))
-    return {check_id: check(check_id, fixes.get(check_id, LOOK)) for check_id in ids}

@@ -94,9 +94,9 @@ def test_a_run_directory_that_cannot_be_made_is_named(agent: Agent, under: str) 
 
 WORDS = [
     # what is typed      says
-    (("--colour", "b"), "No such option: --colour"),
-    (("--port", "65536"), "Invalid value for '--port'"),
-    (("--port", "many"), "Invalid value for '--port'"),
+    (("--colour", "b"), "no such option: --colour"),
+    (("--port", "65536"), "invalid value for '--port'"),
+    (("--port", "many"), "invalid value for '--port'"),
     (("more",), "unexpected extra argument"),
     (("--node", "n"), "--node"),
 ]

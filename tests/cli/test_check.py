@@ -96,7 +96,7 @@ def test_a_warning_fails_only_where_it_is_asked_to(healthy: Path) -> None:
     arguments = ("check", "--root", str(healthy), "--only", "port")
     lenient, strict = nodeprep(*arguments), nodeprep(*arguments, "--fail-on", "warn")
     assert (lenient.returncode, strict.returncode) == (0, 1)
-    assert lenient.stdout.startswith("PASSED: ")
+    assert lenient.stdout.startswith("NO FAULT: ")
     assert "2 warnings" in " ".join(lenient.stdout.split("\n\n")[0].split())
     assert strict.stdout.startswith("NOT READY: 2 warnings\n")
 
@@ -158,7 +158,7 @@ def test_a_node_of_which_nobody_knows_the_profile_is_unknown(tmp_path: Path) -> 
 SELECTIONS = [
     # options                        exit  first line
     (("--only", "port.rate"), 0, "PASSED: 1 of 1 selected"),
-    (("--only", "port.state"), 0, "PASSED: 0 of 1 selected, 1 warning"),
+    (("--only", "port.state"), 0, "NO FAULT: 0 of 1 selected passed, 1 warning"),
     (("--only", "klog.nic"), 3, "NOT JUDGED: 0 of 1 selected: 1 check needs a live node"),
     (("--only", "klog.nic,port.rate"), 0, "PASSED: 1 of 2 selected, 1 check needs a live node"),
     (("--only", "klog.nic,port.rate", "--strict"), 3, "UNKNOWN: "),
@@ -173,6 +173,24 @@ def test_a_selection_is_judged_and_not_the_node(healthy: Path, options: tuple[st
     assert (done.returncode, done.stdout.startswith(line)) == (code, True), done.stdout
 
 
+ABSENT = [
+    # options                                        exit
+    (("--only", "port.state"), 0),
+    (("--only", "port.state", "--profile", "auto"), 0),
+    (("--only", "port.state", "--profile", "rdma-roce"), 3),
+]
+
+
+@pytest.mark.parametrize(("options", "code"), ABSENT)
+def test_a_selection_without_anything_that_a_named_profile_is_about_is_3(
+    options: tuple[str, ...], code: int, tmp_path: Path
+) -> None:
+    root = node("plain-vm", tmp_path)
+    (root / "sys/class/infiniband").mkdir(exist_ok=True)
+    told = report("--root", str(root), *options)
+    assert (told["verdict"], told["exitCode"]) == ("not-judged", code)
+
+
 def test_only_the_facts_that_selected_checks_look_at_are_observed(healthy: Path) -> None:
     trace = healthy.parent / "trace"
     command = ("strace", "-f", "-qq", "-e", "trace=openat", "-o", str(trace))
@@ -182,7 +200,7 @@ def test_only_the_facts_that_selected_checks_look_at_are_observed(healthy: Path)
         cannot_start(f"needs strace and leave to trace: {error}")
     arguments = ("check", "--root", str(healthy), "--profile", "rdma-infiniband", "--only", "fs.mounts")
     done = subprocess.run((*command, NODEPREP, *arguments), check=False, capture_output=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 3, done.stderr  # a copy has no mounts, and somebody named the profile
     opened = [line for line in trace.read_text().splitlines() if str(healthy) in line]
     assert any("mountinfo" in line for line in opened)
     assert not any("infiniband" in line for line in opened)
@@ -197,13 +215,19 @@ REFUSED = [
     (("--settle", "nan"), "--settle: found 'nan'"),
     (("--wait", "5x"), "--wait: found '5x'"),
     (("--watch", "1", "--wait", "1"), "give one of them"),
-    (("--root", "/nowhere-at-all"), "--root '/nowhere-at-all' is not a directory"),
+    (("--root", "/nowhere-at-all"), "/nowhere-at-all: no such directory"),
+    (("--root", "/etc/passwd"), "/etc/passwd: not a directory"),
     (("--root", "/usr"), "--root '/usr' holds none of sys/class"),
     (("--root", "/", "--host-root", "/"), "give one of them"),
-    (("--host-root", "/nowhere-at-all"), "'/nowhere-at-all' is not a directory"),
-    (("--profile", "rdma-roc"), "rdma-roc"),
-    (("--profile", "/nowhere.yaml"), "/nowhere.yaml"),
-    (("--config", "/nowhere.yaml"), "/nowhere.yaml"),
+    (("--host-root", "/nowhere-at-all"), "/nowhere-at-all: no such directory; --host-root"),
+    (("--profile", "rdma-rose"), "there is no profile 'rdma-rose'; nearest: rdma-roce, "),
+    (("--profile", "rdma-rose"), "; wanted a file or one of base, rdma, rdma-roce, "),
+    (("--profile", "q"), "there is no profile 'q'; wanted a file or one of base, "),
+    (("--profile", "/nowhere.yaml"), "/nowhere.yaml: no such file"),
+    (("--profile", "missing.yaml"), "missing.yaml: no such file"),
+    (("--profile", "missing.json"), "missing.json: no such file"),
+    (("--config", "/nowhere.yaml"), "/nowhere.yaml: no such file"),
+    (("--kubeconfig", "/nowhere", "--node", "n1"), "/nowhere: no such file"),
     (("--snapshot", "/nowhere.json"), "/nowhere.json: no such file"),
     (("--snapshot", "/dev/null"), "/dev/null: "),
     (("--snapshot", "/usr"), "/usr: "),
@@ -217,13 +241,14 @@ def test_wrong_use_is_one_line_and_2(arguments: tuple[str, ...], words: str) -> 
     done = nodeprep("check", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
+    assert done.stderr.startswith(words) or not words.endswith(("no such file", "directory"))
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_the_environment_says_where_the_host_is(healthy: Path) -> None:
     done = nodeprep("check", NODEPREP_HOST_ROOT="/nowhere-at-all")
     assert done.returncode == 2
-    assert "'/nowhere-at-all' is not a directory" in done.stderr
+    assert "/nowhere-at-all: no such directory" in done.stderr
     # A live host's root that is not this host's: nothing may be concluded from it.
     done = nodeprep("check", "-o", "json", "--host-root", str(healthy))
     assert done.returncode == 3
@@ -402,7 +427,10 @@ def test_a_snapshot_keeps_the_waivers_and_what_was_looked_for(faulty: Path, tmp_
     waiver = f"{{check: port.state, until: {time.strftime('%Y-%m-%d', time.gmtime())}, reason: cable on order}}"
     config.write_text(f"apiVersion: nodeprep.io/v1\nkind: Config\nwaivers: [{waiver}]\n")
     for root in (faulty, node("plain-vm", tmp_path)):
-        assert nodeprep("snapshot", "--root", str(root), "-o", recording, "--config", str(config)).returncode == 0
+        assert (
+            nodeprep("snapshot", "--root", str(root), "-o", recording, "--force", "--config", str(config)).returncode
+            == 0
+        )
         told = nodeprep("check", "-o", "json", "--root", str(root), "--config", str(config))
         assert nodeprep("check", "-o", "json", "--snapshot", recording).stdout == told.stdout
         assert told.returncode == 0

@@ -164,6 +164,8 @@ HIDDEN = [
     ("/sys/bus/pci/*", "exclude hides /sys/bus/pci/devices: nothing can be said of PCI functions", 3),
     ("/sys/class/infiniband/mlx5_3", "exclude hides RDMA devices: mlx5_3; nothing can be said of them", 0),
     ("*/mlx5_3/*", "exclude hides RDMA devices: mlx5_3; nothing can be said of them", 0),
+    ("/sys/class/net/**", "exclude hides /sys/class/net: nothing can be said of interfaces", 3),
+    ("/sys/class/net/ibp59s0/**", "exclude hides interfaces: ibp59s0; nothing can be said of them", 3),
     ("*/0000:5d:00.0*", "exclude hides PCI functions: 0000:5d:00.0; nothing can be said of them", 0),
     ("*/ports/1/counters/*", "", 0),
 ]

@@ -95,7 +95,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     def says(file: str) -> str:
         return refused(file).removeprefix(f"--kubeconfig {file!r}")
 
-    assert says(f"{tmp_path}/none") == ": no such file"
+    assert says(f"{tmp_path}/none") == f"{tmp_path}/none: no such file"
     assert says(str(tmp_path)) == ": Is a directory"
     text = tmp_path / "text"
     for content, words in CONTENTS:

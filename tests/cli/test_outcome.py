@@ -99,6 +99,9 @@ BASES: list[tuple[Rows, list[Rows], Rows, bool, str, int]] = [
     (SELECTED | COPY | ON, [FINE[1]], {STATE: "deselected", LOG: "deselected"}, False, "passed", 0),
     (SELECTED | COPY, [], {LOG: LIVE, STATE: "deselected", RATE: "deselected"}, False, "not-judged", 3),
     (SELECTED, [NO_PORT[0]], {RATE: "deselected", LOG: "deselected"}, False, "not-judged", 0),
+    (SELECTED | NAMED, [NO_PORT[0]], {RATE: "deselected", LOG: "deselected"}, False, "not-judged", 3),
+    (SELECTED | NAMED, NO_PORT, {LOG: "deselected"}, False, "passed", 0),
+    (SELECTED | NAMED | {"elsewhere": 2}, [], dict.fromkeys(GATES, "deselected"), False, "not-judged", 3),
     (SELECTED, [{"check": STATE, "status": "fail"}], {LOG: "deselected"}, False, "not-ready", 1),
 ]
 

@@ -38,8 +38,12 @@ def nodeprep(tmp_path: Path) -> Runs:
 PROFILES = [
     # content                                              the one line on stderr
     ("", "site.yaml:1: the file: found nothing, wanted keys with values"),
+    (
+        "apiVersion: nodeprep.io/v1\nkind: Config\ndefault: base\n",
+        "site.yaml:2: kind: found 'Config', wanted Profile",
+    ),
     ("- a\n", "site.yaml:1: the file: found a list, wanted keys with values"),
-    (HEAD + "gates: [", "site.yaml:5: the file: found no YAML (did not find expected node content), wanted YAML"),
+    (HEAD + "gates: [", "site.yaml:5: this is no YAML: did not find expected node content"),
     (HEAD + "name: other\n", "site.yaml:4: name: found it twice (first in line 3), wanted it once"),
     (
         HEAD + "gates: [port.sate]\n",
@@ -130,7 +134,8 @@ def test_show_prints_what_a_profile_comes_to(nodeprep: Runs) -> None:
 def test_show_of_an_unknown_name_is_one_line(nodeprep: Runs) -> None:
     done = nodeprep("profile", "show", "rdma-rose")
     assert done.returncode == 2
-    assert "rdma-rose: profile: found none of that name, wanted a file or one of base, rdma, " in done.stderr
+    assert done.stderr.startswith("there is no profile 'rdma-rose'; nearest: rdma-roce, ")
+    assert "; wanted a file or one of base, rdma, " in done.stderr
 
 
 def test_capture_writes_a_profile_that_holds(nodeprep: Runs, tmp_path: Path) -> None:
@@ -169,7 +174,7 @@ def test_capture_names_what_it_had_to_leave_out(nodeprep: Runs, tmp_path: Path) 
     ("words", "says"),
     [
         (("--root", "plain"), "nothing to capture in plain: looked for RDMA devices in /sys/class/infiniband"),
-        (("--root", "nowhere"), "--root 'nowhere' is not a directory"),
+        (("--root", "nowhere"), "nowhere: no such directory"),
         (("--root", "h100", "-o", "no/where"), "cannot write 'no/where': "),
     ],
 )
@@ -217,7 +222,7 @@ def test_what_is_accepted_by_name_is_written_into_the_profile(nodeprep: Runs, tm
     assert profile_files.effective(str(tmp_path / "site.yaml")).description.endswith(
         "; accepted: port.state@0000:5d:00.0/1 (AdministrativelyDown); port.state@0000:db:00.0/1 (NoSignal)"
     )
-    assert nodeprep(*capture, "--accept", "port.state").returncode == 0
+    assert nodeprep(*capture, "--accept", "port.state", "--force").returncode == 0
     assert nodeprep("check", "--root", "node", "--profile", "site.yaml").returncode == 0
 
 
@@ -286,7 +291,10 @@ def test_config_is_validated_and_shown(nodeprep: Runs, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(f"{CONFIG}want: {{port.mtu: {{at-least: 9000}}}}\nwaivers: [{waiver}]\n")
     done = nodeprep("config", "validate", "config.yaml")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "config.yaml: default profile rdma-roce, numbers of 1 checks, 1 waiver\n"
+    assert done.stdout == (
+        "config.yaml: default profile rdma-roce, numbers of 1 checks, 1 waiver\n"
+        "config.yaml: note: waivers[0].until: 2020-01-01 has passed, so the waiver of pci.link excuses nothing\n"
+    )
     shown = nodeprep("config", "show", "config.yaml")
     assert shown.returncode == 0
     told = yaml_document.read(shown.stdout.encode(), "F").value
@@ -321,7 +329,8 @@ def test_config_is_validated_and_shown(nodeprep: Runs, tmp_path: Path) -> None:
             "config.yaml:4: want.pci.lnk: found 'pci.lnk', wanted the id of a check such as ",
         ),
         (CONFIG + "waivers: [{check: a}]\n", "config.yaml:4: waivers[0].until: found nothing, wanted a date"),
-        (None, "config.yaml: the file: found none there, wanted a file in YAML"),
+        ("apiVersion: nodeprep.io/v1\nkind: Profile\nname: x\n", "config.yaml:2: kind: found 'Profile', wanted Config"),
+        (None, "config.yaml: no such file"),
     ],
 )
 def test_a_mistake_in_the_configuration_is_one_line_for_every_command(

@@ -164,8 +164,9 @@ def test_the_line_of_a_command_in_the_list_is_the_first_of_its_own_help() -> Non
     }
 
 
-def test_version() -> None:
-    done = nodeprep("version")
+@pytest.mark.parametrize("word", ["version", "--version"])
+def test_version(word: str) -> None:
+    done = nodeprep(word)
     assert (done.returncode, done.stdout) == (0, f"nodeprep {__version__}\n")
 
 
@@ -177,11 +178,34 @@ def test_nothing_asked_is_help_and_2() -> None:
         assert f"  {command} " in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("arguments", [("chek",), ("check", "--rot", "x"), ("explain",), ("check", "-o", "yaml")])
-def test_wrong_use_is_2(arguments: tuple[str, ...]) -> None:
-    done = nodeprep(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "Usage: nodeprep" in done.stderr
+WRONG_USE = [
+    # words                         the command         what is wrong with it
+    (("chek",), "nodeprep", "no such command 'chek'"),
+    (("--nope",), "nodeprep", "no such option: --nope"),
+    (("check", "--rot", "x"), "nodeprep check", "no such option: --rot"),
+    (("check", "foo"), "nodeprep check", "got unexpected extra argument"),
+    (("check", "-o", "xml"), "nodeprep check", "invalid value for '--output' / '-o': 'xml' is not one of "),
+    (("check", "--fail-on", "nope"), "nodeprep check", "invalid value for '--fail-on': 'nope' is not one of "),
+    (("explain",), "nodeprep explain", "missing argument 'ID|FAMILY|REASON'; see "),
+    (("profile", "validate"), "nodeprep profile validate", "missing argument 'FILE...'; see "),
+    (("nodes", "--nope"), "nodeprep nodes list", "no such option: --nope; see "),
+]
+
+
+@pytest.mark.parametrize(("words", "command", "says"), WRONG_USE)
+def test_wrong_use_is_one_line_and_2(words: tuple[str, ...], command: str, says: str) -> None:
+    done = nodeprep(*words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert done.stderr.startswith(f"{command}: {says}")
+    assert done.stderr.endswith(f"; see {command} --help\n")
+
+
+@pytest.mark.parametrize("group", ["profile", "config"])
+def test_a_group_without_a_command_is_its_help_and_2(group: str) -> None:
+    done = nodeprep(group)
+    assert done.returncode == 2
+    assert f"Usage: nodeprep {group}" in done.stdout + done.stderr
+    assert "  validate " in done.stdout + done.stderr
 
 
 def test_list_names_every_check_in_order() -> None:

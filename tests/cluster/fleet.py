@@ -71,8 +71,7 @@ def say(cluster: Cluster, name: str, status: str, reason: str) -> None:
 @contextmanager
 def few_nodes(cluster: Cluster) -> Iterator[None]:
     """One ready, one not, one whose agent fell silent, one without an agent; three GPUs of the first are in use."""
-    code, told = cluster.call("POST", "/api/v1/namespaces", {"metadata": {"name": "nodeprep"}})
-    assert code in (201, 409), told
+    cluster.namespace("nodeprep")
     node(cluster, "fleet-1")
     node(cluster, "fleet-2", "Unhealthy")
     node(cluster, "fleet-3", renewed=603)

@@ -68,19 +68,19 @@ NOBODYS = {"metadata": {"name": FOREIGN_LEASE}}
 AREA = NodeCondition(next(iter(AREAS)), "False", "PortDown", "mlx5_0/1 is down")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def policy_enforced(cluster: Cluster) -> Cluster:
     """Two Nodes, four slots, and the admission policy in force."""
     enforce_policies(cluster)
     return cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def bound(policy_enforced: Cluster) -> Send:
     return agent(policy_enforced, NODE)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def unbound(policy_enforced: Cluster) -> Send:
     return sender(policy_enforced, policy_enforced.token(NAMESPACE, ACCOUNT.name))
 

@@ -29,7 +29,7 @@ TERWAY = f"/apis/{ALIBABA}/v1beta1"
 SLACK = 60.0  # seconds that a busy machine may take longer
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def filled(cluster: Cluster) -> Cluster:
     """The node of tests/api_objects with all its records, and another that has none."""
     cluster.create(f"{V1}/nodes", api_objects.node())

@@ -25,7 +25,7 @@ print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "Exec
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def node(cluster: Cluster) -> str:
     cluster.create("/api/v1/nodes", api_objects.node("checked"))
     return "checked"
@@ -104,7 +104,7 @@ def test_in_a_pod_the_name_of_its_node_is_enough(cluster: Cluster, node: str, tm
     (account / "ca.crt").write_bytes(cluster.authority.read_bytes())
     server = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(cluster.port)}
     words = ("unshare", "--mount", "--propagation", "private", "sh", "-c", IN_POD, "sh", str(account))
-    command = (*words, NODEPREP, "snapshot", "-o", str(file), "--settle", "0")
+    command = (*words, NODEPREP, "snapshot", "--force", "-o", str(file), "--settle", "0")
     environment = os.environ | server | {"NODE_NAME": node}
 
     def recorded() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,35 @@ def test_what_is_allowed_and_worth_a_thought_is_said(
     assert [line for line in others if "note: " in line] == [f"{file}: note: {note}" for note in notes]
 
 
+ENDS = [
+    # days from today    note
+    (-1, "waivers[0].until: {} has passed, so the waiver of port.state excuses nothing"),
+    (0, "waivers[0].until: the waiver of port.state ends on {}, which is today"),
+    (1, "waivers[0].until: the waiver of port.state ends on {}, in 1 day"),
+    (14, "waivers[0].until: the waiver of port.state ends on {}, in 14 days"),
+    (15, None),
+]
+
+
+@pytest.mark.parametrize(("days", "note"), ENDS)
+def test_the_end_of_a_waiver_is_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], days: int, note: str | None
+) -> None:
+    file = tmp_path / "config.yaml"
+    until = _without_midnight() + timedelta(days=days)
+    file.write_text(f"{HEAD}waivers: [{{check: port.state, until: {until}, reason: cable}}]\n")
+    assert config_command.validate(str(file)) == 0
+    _, *others = capsys.readouterr().out.splitlines()
+    assert others == ([] if note is None else [f"{file}: note: {note.format(until)}"])
+
+
+def _without_midnight() -> date:
+    """Today in UTC, asked for when it stays today for the next minute."""
+    while (now := datetime.now(UTC)).hour == 23 and now.minute == 59:
+        time.sleep(1)
+    return now.date()
+
+
 def test_validate_says_what_the_agent_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(HEAD + "mode: gate\nassign: [{use: [base]}]\n")
@@ -93,9 +124,13 @@ def test_init_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert str(file) in capsys.readouterr().err
     assert config_command.validate(str(file)) == 0
     file.write_text("mine\n")
-    with pytest.raises(UsageError, match="found a file there already, wanted a new one: nothing is overwritten"):
+    with pytest.raises(
+        UsageError, match=r"config\.yaml: it exists already, and nothing is overwritten without --force"
+    ):
         config_command.init(str(file))
     assert file.read_text() == "mine\n"
+    assert config_command.init(str(file), force=True) == 0
+    assert file.read_text() == starter.starter()
 
 
 @pytest.mark.parametrize("name", ["no/such/directory.yaml", "", "a\0b"])
@@ -108,6 +143,6 @@ def test_init_says_why_it_cannot_write(tmp_path: Path, name: str) -> None:
 def test_init_follows_no_link_to_a_file_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "there.yaml").write_text("mine\n")
     (tmp_path / "config.yaml").symlink_to("there.yaml")
-    with pytest.raises(UsageError, match="nothing is overwritten"):
+    with pytest.raises(UsageError, match="nothing is overwritten without --force"):
         config_command.init(str(tmp_path / "config.yaml"))
     assert (tmp_path / "there.yaml").read_text() == "mine\n"

@@ -203,7 +203,7 @@ def test_the_page_says_what_a_reload_does_and_in_which_unit() -> None:
 def test_the_pages_example_is_sound(tmp_path: Path) -> None:
     (example_,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "h100.yaml").write_text(CAPTURED)
-    (tmp_path / "config.yaml").write_text(example_)
+    (tmp_path / "config.yaml").write_text(example_.replace("YYYY-MM-DD", "2026-02-01"))
     read_ = settings_file.load_settings(str(tmp_path / "config.yaml"), TODAY)
     assert [rule.match for rule in read_.agent.assign] == [
         {"node.kubernetes.io/instance-type": "ecs.ebmgn*"},

@@ -37,10 +37,10 @@ def listed(one: Object) -> str:
     return f"/{'apis' if '/' in version else 'api'}/{version}{inside}/{plural}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def served(cluster: Cluster) -> Cluster:
     """The namespace, and the kind of rules that another project brings."""
-    cluster.create(f"{V1}/namespaces", {"metadata": {"name": "nodeprep"}})
+    cluster.namespace("nodeprep")
     cluster.apply(READINESS)
     rules = "/apis/readiness.node.x-k8s.io/v1alpha1/nodereadinessrules"
     until(lambda: cluster.call("GET", rules)[0] == 200, rules)
@@ -88,7 +88,7 @@ def test_a_rule_that_its_controller_would_refuse_is_told(served: Cluster, tmp_pa
     assert tried(served, rule)[0] == 422
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def installed(served: Cluster) -> Cluster:
     """The overlay for ACK, a Node with all its records, and another one."""
     served.apply(ROOT / "overlays/ack")
@@ -103,12 +103,12 @@ def installed(served: Cluster) -> Cluster:
     return served
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def token(installed: Cluster) -> str:
     return bound_token(installed, NODE)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def send(installed: Cluster, token: str) -> Send:
     return sender(installed, token)
 

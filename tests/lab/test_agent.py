@@ -17,7 +17,7 @@ HOME = "/run/agent-test"
 # What convicts stands at its default; what releases is short, for the guest is emulated and the tests are many.
 SET_UP = f"""
 mkdir -p {HOME}/etc
-nodeprep profile capture -o {HOME}/etc/lab.yaml --name lab
+nodeprep profile capture --force -o {HOME}/etc/lab.yaml --name lab
 cat > {HOME}/etc/config.yaml <<'END'
 apiVersion: nodeprep.io/v1
 kind: Config

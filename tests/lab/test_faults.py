@@ -160,7 +160,7 @@ def rail_is_up(guest: Guest) -> None:
 @pytest.fixture(scope="module")
 def prepared(guest: Guest) -> Guest:
     """A guest with a profile captured while it was well, and a container runtime that may lock all memory."""
-    guest.shell(f"nodeprep profile capture --name lab -o {PROFILE}; printf '{DRILL}' >> {PROFILE}")
+    guest.shell(f"nodeprep profile capture --force --name lab -o {PROFILE}; printf '{DRILL}' >> {PROFILE}")
     guest.shell(f"cp /bin/sleep {SLEEPER}; prlimit --memlock=unlimited:unlimited {SLEEPER} 100000 > /dev/null 2>&1 &")
     return guest
 
@@ -239,7 +239,7 @@ def test_a_snapshot_of_a_faulty_guest_says_the_same_here(prepared: Guest) -> Non
 
 
 def from_a_snapshot(guest: Guest) -> Completed:
-    guest.shell(f"nodeprep snapshot --settle 0 --profile {PROFILE} -o {SNAPSHOT}", timeout=LONG)
+    guest.shell(f"nodeprep snapshot --force --settle 0 --profile {PROFILE} -o {SNAPSHOT}", timeout=LONG)
     return guest.run(("nodeprep", "check", "--snapshot", SNAPSHOT, "-o", "json"))
 
 

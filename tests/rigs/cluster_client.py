@@ -82,6 +82,12 @@ class Client:
             return answer.status, {"message": answer.data.decode(errors="replace")}
         return answer.status, json.loads(answer.data or b"{}")
 
+    def namespace(self, name: str) -> None:
+        """Makes a namespace, if it is not there: tests share a server, and a worker takes them in any order."""
+        code, told = self.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        if code not in (201, 409):
+            raise RuntimeError(f"namespace {name}: {code} {told.get('message')}")
+
     def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Makes an object below the path of its list. Also writes its status if that is a subresource."""
         code, made = self.call("POST", path, body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -74,8 +74,19 @@ app = program.commands(cls=Program, name="nodeprep", add_completion=True, no_arg
 app.info.context_settings = {"help_option_names": ["-h", "--help"]}
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from nodeprep.cli import version_command
+
+        version_command.version()
+
+
 @app.callback()
-def nodeprep() -> None:
+def nodeprep(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
     """Proves that a node is ready for distributed training."""
 
 

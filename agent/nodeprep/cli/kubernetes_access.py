@@ -69,7 +69,7 @@ def of_file(option: str, file: str, context: str | None, node: str = "") -> ApiA
     """The access by the kubeconfig that `option` names. Raises UsageError."""
     where = f"{option} {file!r}"
     directory = os.path.dirname(os.path.abspath(file))  # noqa: PTH100, PTH120 - of the link, if it is one
-    return loaded(where, read(where, file), context, node, directory)
+    return loaded(where, read(option, file), context, node, directory)
 
 
 def loaded(where: str, whole: dict[str, Any], context: str | None, node: str, directory: str) -> ApiAccess:
@@ -106,16 +106,18 @@ def loaded(where: str, whole: dict[str, Any], context: str | None, node: str, di
     return ApiAccess(node, _peer(told, proxy), lambda: _headers(told), plugin)
 
 
-def read(where: str, file: str) -> dict[str, Any]:
+def read(option: str, file: str) -> dict[str, Any]:
     """A kubeconfig's mapping, with lists of mappings where a kubeconfig has them. Raises UsageError."""
     from kubernetes.config.config_exception import ConfigException
     from kubernetes.config.kube_config import KubeConfigMerger
 
+    where = f"{option} {file!r}"
     try:
         with Path(file).open(encoding="utf-8") as text:
             whole = KubeConfigMerger(text).config
     except FileNotFoundError as error:
-        raise UsageError(f"{where}: no such file") from error
+        named_by = "" if option.startswith("--") else f" ({option})"
+        raise UsageError(f"{file}: no such file{named_by}") from error
     except OSError as error:
         raise UsageError(f"{where}: {error.strerror or error}") from error
     except ConfigException as error:

@@ -52,6 +52,7 @@ Settle = Annotated[
     str, typer.Option("--settle", metavar="SECONDS", help="Time between the two looks for rates; 0: one look.")
 ]
 Output = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="By default, stdout.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file of --output if it exists.")]
 StateDir = Annotated[
     str | None,
     typer.Option(

@@ -61,17 +61,19 @@ def place(root: str | None, host_root: str | None, cluster: ClusterOptions = NO_
     if root is None:
         live = node_host.live_root(host_root)
         if not _is_directory(live):
-            raise UsageError(
-                f"{live!r} is not a directory; --host-root (NODEPREP_HOST_ROOT) needs the root of this host"
-            )
+            raise UsageError(f"{_no_directory(live)}; --host-root (NODEPREP_HOST_ROOT) needs the root of this host")
         return NodePlace(live, live=True, kubernetes=kubernetes_access.access(cluster))
     if not _is_directory(root):
-        raise UsageError(f"--root {root!r} is not a directory")
+        raise UsageError(_no_directory(root))
     if not os.access(root, os.R_OK | os.X_OK):
         raise UsageError(f"--root {root!r}: permission denied")
     if not any(_is_directory(f"{root}/{part}") for part in RECORDS):
         raise UsageError(f"--root {root!r} holds none of {', '.join(RECORDS)}: it is not a copy of a node's root")
     return NodePlace(root, live=False)
+
+
+def _no_directory(path: str) -> str:
+    return f"{path}: not a directory" if os.path.lexists(path) else f"{path}: no such directory"
 
 
 def _is_directory(path: str) -> bool:

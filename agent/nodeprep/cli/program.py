@@ -8,6 +8,9 @@ from typing import Any, NoReturn
 
 import typer
 
+# click's UsageError, which typer names by its parts alone: an option, argument or command that cannot be meant.
+WRONG_USE: Any = typer.BadParameter.__base__
+
 
 def commands(*, add_completion: bool = False, **settings: Any) -> typer.Typer:
     """A Typer without rich, which would add 50 ms to every --help. Its tracebacks do not help an operator either."""
@@ -17,16 +20,30 @@ def commands(*, add_completion: bool = False, **settings: Any) -> typer.Typer:
 def run(app: typer.Typer) -> int:
     """Run what the command line says; returns the exit code."""
     try:
-        app(prog_name="nodeprep")
+        return app(prog_name="nodeprep", standalone_mode=False) or 0
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else int(bool(left.code))
+    except WRONG_USE as error:
+        _refuse(error)
+        return 2
     except OSError as error:  # --help is written before any of our commands runs
         from nodeprep.cli import terminal
 
         terminal.silence()
         terminal.complain(f"cannot write to stdout: {error.strerror}")
         return 2
-    return 0
+
+
+def _refuse(error: Any) -> None:
+    """One line on stderr; the help of a group that was called without a command."""
+    from nodeprep.cli import terminal
+
+    if type(error).show is not WRONG_USE.show:
+        error.show()
+        return
+    command = error.ctx.command_path if error.ctx else "nodeprep"
+    message = error.format_message().rstrip(".?")
+    terminal.complain(f"{command}: {message[:1].lower()}{message[1:]}; see {command} --help")
 
 
 def end(body: Callable[[], int]) -> NoReturn:

@@ -20,9 +20,9 @@ def load(path: str) -> Document:
     """Read a file. Raises ConfigError."""
     data = Files().data(str(Path(path).absolute()), FILE_LIMIT_BYTES)
     if data is None:
-        raise ConfigError(path, None, "the file", "none there", "a file in YAML")
+        raise ConfigError(f"{path}: no such file")
     if isinstance(data, Unreadable):
-        raise ConfigError(path, None, "the file", data.detail, f"a file in YAML of at most {FILE_LIMIT_BYTES} bytes")
+        raise ConfigError.at(path, None, "the file", data.detail, f"a file in YAML of at most {FILE_LIMIT_BYTES} bytes")
     from nodeprep.config import yaml_document  # noqa: PLC0415 - 8 ms, and most nodes have no file of an operator's
 
     return yaml_document.read(data, path)

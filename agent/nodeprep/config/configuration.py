@@ -5,7 +5,7 @@ kind: Config
 default: rdma-roce          # a built-in profile, a file beside this one, or auto: by hardware
 want: {port.mtu: {at-least: 9000}}
 waivers:
-  - {check: pci.link, device: "0000:5c:00.0", nodes: ["gpu-1*"], until: 2026-03-01, reason: riser on order, T-4711}
+  - {check: pci.link, device: "0000:5c:00.0", nodes: ["gpu-1*"], until: YYYY-MM-DD, reason: riser on order, T-4711}
 exclude: ["/sys/class/infiniband/*/hw_counters/*"]
 metadata-url: http://100.100.100.200    # where ECS instances ask for their metadata; this is the default
 mode: observe               # this and more is the agent's: agent_settings.py
@@ -110,6 +110,7 @@ def load_settings(file: str | None, today: str | None, checks: Mapping[str, Chec
 
 def parse_settings(document: Document, today: str | None, checks: Mapping[str, Check]) -> Settings:
     """Read the settings of a document, and its default profile. Raises ConfigError."""
+    document.require_kind("Config")
     try:
         settings = _settings(document, today, checks)
     except InvalidValueError as error:

@@ -10,11 +10,13 @@ from nodeprep.values import Value, field
 
 
 class ConfigError(Exception):
-    """An operator wrote something invalid: `FILE:LINE: KEY: found X, wanted Y`."""
+    """An operator wrote something invalid, or named a file that cannot be read. Its text is one line."""
 
-    def __init__(self, source: str, line: int | None, key: str, found: str, wanted: str) -> None:
+    @classmethod
+    def at(cls, source: str, line: int | None, key: str, found: str, wanted: str) -> ConfigError:
+        """`FILE:LINE: KEY: found X, wanted Y`."""
         place = f"{source}:{line}" if line else source
-        super().__init__(f"{place}: {typed_yaml.printable(key)}: found {found}, wanted {wanted}")
+        return cls(f"{place}: {typed_yaml.printable(key)}: found {found}, wanted {wanted}")
 
 
 class Document(Value):
@@ -28,7 +30,13 @@ class Document(Value):
         """An error at a key; if the key is missing, at the mapping that lacks it."""
         near = next((keys[:end] for end in range(len(keys), -1, -1) if keys[:end] in self.lines), ())
         line, key = self.lines.get(near, 1), typed_yaml.dotted(keys)
-        return ConfigError(self.source, line, key, typed_yaml.words(found), wanted)
+        return ConfigError.at(self.source, line, key, typed_yaml.words(found), wanted)
+
+    def require_kind(self, kind: str) -> None:
+        """Raise ConfigError for a document of another kind, before its keys are said to be unknown."""
+        found = self.value.get("kind", kind) if isinstance(self.value, Mapping) else kind
+        if found != kind:
+            raise self.error(("kind",), found, kind)
 
     def located(self, error: InvalidValueError) -> ConfigError:
         return self.error(error.keys, error.found, error.wanted)

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
-from nodeprep import job_profile
+from nodeprep import job_profile, typed_yaml
 from nodeprep.checks import CHECKS
 from nodeprep.config import built_in_profiles, config_file, wants
 from nodeprep.config.document import ConfigError, Document
@@ -99,9 +99,19 @@ def _lineage(asked: str, beside: str, known: Mapping[str, Check]) -> list[_Sourc
 class NoSuchProfileError(ConfigError):
     """Neither a built-in profile nor a file."""
 
+    wanted = f"a file or one of {', '.join(BUILT_IN)}"
+
     def __init__(self, asked: str) -> None:
-        self.wanted = f"a file or one of {', '.join(BUILT_IN)}"
-        super().__init__(asked, None, "profile", "none of that name", self.wanted)
+        super().__init__(f"{asked}: no such file" if _is_path(asked) else self._named(asked))
+
+    def _named(self, asked: str) -> str:
+        near = typed_yaml.similar(asked, BUILT_IN)
+        return f"there is no profile {asked!r}; {f'{near}; ' if near else ''}wanted {self.wanted}"
+
+
+def _is_path(asked: str) -> bool:
+    """Whether a word can only mean a file."""
+    return "/" in asked or asked.endswith((".yaml", ".yml", ".json"))
 
 
 def _source(asked: str, beside: str, known: Mapping[str, Check]) -> _Source:
@@ -111,6 +121,7 @@ def _source(asked: str, beside: str, known: Mapping[str, Check]) -> _Source:
     if not config_file.is_there(path):
         raise NoSuchProfileError(asked)
     document = config_file.load(path)
+    document.require_kind("Profile")
     try:
         profile = job_profile.parse(document.value)
         wants.check_gates(profile, known)

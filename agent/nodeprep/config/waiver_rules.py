@@ -16,8 +16,9 @@ EXCUSABLE = (Status.FAIL, Status.WARN, Status.UNKNOWN)
 class Waiver(Value):
     """Excuses findings of the checks, devices and nodes that its patterns match, up to and including the date `until`.
 
-    `device` is compared with the PCI address, with `address/port`, and with the names of the device, its port and its
-    interface: `0000:5d:00.0`, `0000:5d:00.0/1`, `mlx5_0`, `mlx5_0/1`, `eth0`. `until` is YYYY-MM-DD.
+    `device` is compared with the PCI address, with `address/port`, and with the names of the device and its port, or of
+    the interface that a finding is about: `0000:5d:00.0`, `0000:5d:00.0/1`, `mlx5_0`, `mlx5_0/1`, `eth0`. `until` is
+    YYYY-MM-DD.
     """
 
     check: str

@@ -32,15 +32,14 @@ def read(data: bytes, source: str) -> Document:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         found = f"byte 0x{data[error.start]:02x}"
-        raise ConfigError(source, _line(data[: error.start]), "the file", found, "UTF-8") from error
+        raise ConfigError.at(source, _line(data[: error.start]), "the file", found, "UTF-8") from error
     try:
         document = _Composer(source, yaml.parse(text, Loader=LOADER)).document()
     except yaml.MarkedYAMLError as error:
-        line = _line_of(error.problem_mark)
-        raise ConfigError(source, line, "the file", f"no YAML ({error.problem})", "YAML") from error
+        raise ConfigError(f"{source}:{_line_of(error.problem_mark)}: this is no YAML: {error.problem}") from error
     except yaml.reader.ReaderError as error:
         line = _line(text.encode()[: error.position])
-        raise ConfigError(
+        raise ConfigError.at(
             source, line, "the file", f"character {error.character:#04x}", "YAML, which is text"
         ) from error
     if not isinstance(document.value, Mapping):
@@ -73,7 +72,7 @@ class _Composer:
         return Document(self.source, value, self.lines)
 
     def error(self, event: Any, keys: Keys, found: str, wanted: str) -> ConfigError:
-        return ConfigError(self.source, _line_of(event.start_mark), typed_yaml.dotted(keys), found, wanted)
+        return ConfigError.at(self.source, _line_of(event.start_mark), typed_yaml.dotted(keys), found, wanted)
 
     def value(self, event: Any, keys: Keys) -> object:
         self.lines.setdefault(keys, _line_of(event.start_mark))

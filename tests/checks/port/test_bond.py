@@ -54,6 +54,13 @@ def test_a_dead_tree_may_not_record_who_is_whose_master() -> None:
     assert say(CHECK, rdma(PORT), profile, links(bond(**DOWN), addresses=None)) == "fail NoLeg"
 
 
+def test_an_excluded_interface_may_be_the_leg_that_is_missed() -> None:
+    gone = ExpectedBond("bond0", BondWant(legs=("0000:5c:00.0",)), None, (ExpectedLeg("0000:5c:00.0", "", False),))
+    nothing = links(hidden=("leg0",), addresses=None)
+    assert say(CHECK, rdma(PORT), expected(bonds=(gone,)), nothing) == "unknown CannotLook"
+    assert "fail BondGone" in say(CHECK, rdma(PORT), expected(bonds=(gone,)), links(addresses=None))
+
+
 LEADS = [
     (port(netdev="bond0"), "warn LegDown"),
     (port(netdev="leg0"), "warn LegDown"),

@@ -81,6 +81,11 @@ def test_a_bond_has_the_mtu_that_its_profile_states(profile: Expected, mtu: obje
     assert say(CHECK, rdma(port()), profile, links(link(mtu=4200, master="bond0"), bond)) == says
 
 
+def test_the_mtu_of_an_excluded_netdev_is_unknown() -> None:
+    wants = expected(firm={port().subject.key: PortWant(mtu=9000)})
+    assert say(CHECK, rdma(port()), wants, links(hidden=("eth2",), addresses=None)) == "unknown CannotLook"
+
+
 def test_a_bond_that_is_the_netdev_of_a_port_is_judged_once() -> None:
     profile = expected(firm={KEY: PortWant(mtu=9000)}, bonds=bonded(9000).bonds)
     bond = link(name="bond0", bdf="", kind="bond", mtu=1500)

@@ -102,11 +102,16 @@ def test_where_the_tree_shows_no_name_the_one_on_the_function_counts() -> None:
     )
 
 
+def test_an_excluded_netdev_is_not_a_missing_one() -> None:
+    assert say(CHECK, rdma(port()), PLAIN, links(hidden=("eth2",), addresses=None)) == "unknown CannotLook"
+    assert say(CHECK, rdma(port()), PLAIN, links(link(), hidden=("eth7",), addresses=None)) == "ok Netdev"
+
+
 def test_messages() -> None:
     (down,) = verdicts(CHECK, rdma(port()), ALIKE, links(link(operstate="down", up=False)))
     assert down.message == (
-        "netdev eth2 of mlx5_3/1 at 0000:5c:00.0 is down while the port is ACTIVE; it is wanted up by 7 of 8 alike, "
-        "and was set down here"
+        "netdev eth2 of mlx5_3/1 at 0000:5c:00.0 was set down here while the port is ACTIVE; "
+        "it is wanted up by 7 of 8 alike"
     )
     (unknown,) = verdicts(CHECK, rdma(port()), ALIKE, links(link(operstate="down", up=FLAGS)))
     assert unknown.message.endswith("wanted up by 7 of 8 alike: ip link show eth2 (flag UP), dmesg")

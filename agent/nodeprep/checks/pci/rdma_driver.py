@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from nodeprep.facts.expected.inventory import Expected
-from nodeprep.facts.expected.kinds import ANOTHER_RDMA_NAMESPACE
+from nodeprep.facts.expected.kinds import ANOTHER_RDMA_NAMESPACE, HANDING_ON
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.rdma.rdma import Rdma
@@ -102,6 +102,7 @@ def no_device(nic: PciDevice, want: DeviceWant | None, seen: Seen, others: Calla
     if want is None and others() and not nic.id:
         return None  # nobody is like it; where its id cannot be read, that is unknown
     off = "its driver offers none: RDMA is off in firmware or devlink (devlink dev param show)"
+    off = f"it is bound to {nic.driver}" if nic.driver in HANDING_ON else off
     by = expected.of_function(nic.address) if want is None else expected.by if want.rdma else None
     if nic.driver is None and want is None:
         return None  # pci.driver-bound says so

@@ -35,6 +35,7 @@ class Bond(Value):
 def judge(seen: Seen) -> Iterator[Verdict]:
     expected = seen[Expected]
     for known in expected.bonds:
+        seen[Links].require_all()
         yield from (left(leg, known, expected.by) for leg in known.legs if not leg.joined)
         if known.now is None:
             yield dissolved(known, seen[Links], expected.by)

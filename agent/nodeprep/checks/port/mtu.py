@@ -47,17 +47,17 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 def is_judged(port: Port, expected: Expected) -> bool:
     """Whether somebody wants it or states its MTU; of the front end, what is up is held against its likes.
 
-    So is the leg of a rails' bond, though another leg stands in for it.
+    So is the leg of a rails' bond, though another leg stands in for it, or dead ports of a faster kind are the rails.
     """
     if expected.of_rail(port) or expected.of(port) or expected.port(port, lambda one: one.mtu):
         return True
     member = expected.kinds.of(port)
-    held = expected.unwanted(port) is not None or (expected.is_spare(member) and port.subject.key not in expected.firm)
+    held = expected.unwanted(port) is not None or expected.is_spare(member) or expected.is_stand_in(member)
     return member is not None and member.live and held
 
 
 def verdict(port: Port, best: Expectancy[int] | None, seen: Seen) -> Verdict | None:
-    link = seen[Links].under(port.netdev, port.bdf)
+    link = seen[Links].shown_under(port.netdev, port.bdf)
     if port.layer != ETHERNET or link is None or not is_recorded(link):
         return None
     shows = f"{port.where}: MTU of {link.name} is {payload.shown(link.mtu, port, seen[Rdma])}"

@@ -42,7 +42,7 @@ def verdict(port: Port, seen: Seen) -> Verdict | None:
     named = seen[Expected].port(port, lambda want: want.netdev)
     if port.layer != ETHERNET and named is None:
         return ipoib(port, seen) if port.layer == INFINIBAND else None
-    link = seen[Links].under(port.netdev, port.bdf)
+    link = seen[Links].shown_under(port.netdev, port.bdf)
     if link is None:
         return without(port, named.value if named else None, seen)
     shows = f"netdev {link.name} of {port.where} is {link.operstate}"
@@ -55,12 +55,12 @@ def verdict(port: Port, seen: Seen) -> Verdict | None:
     carries = link.carrier is not False and link.has_carrier is not False
     if not inventory.may_be_active(port) or (runs and carries):  # if not ACTIVE, port.state says why
         return Verdict(port.subject, Status.OK, "Netdev", shows, observed=link.operstate)
-    shows += " and has no carrier" if runs else ""
-    shows, about = f"{shows} while the port is ACTIVE; {wants}", {"interface": link.name}
+    about = {"interface": link.name}
     if link.set_down:
-        up = Remedy("link_up", about)
-        message = f"{shows}, and was set down here"
-        return Verdict(port.subject, status, "NetdevDown", message, up, link.operstate, "up")
+        message = f"netdev {link.name} of {port.where} was set down here while the port is ACTIVE; {wants}"
+        return Verdict(port.subject, status, "NetdevDown", message, Remedy("link_up", about), link.operstate, "up")
+    shows += " and has no carrier" if runs else ""
+    shows = f"{shows} while the port is ACTIVE; {wants}"
     # Where its flags cannot be read, the command tells whether it was set down.
     see = f"ethtool {link.name}, dmesg" if link.set_down is False else f"ip link show {link.name} (flag UP), dmesg"
     return Verdict(port.subject, status, "NetdevNotRunning", f"{shows}: {see}", None, link.operstate, "up", args=about)

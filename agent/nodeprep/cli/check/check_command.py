@@ -6,7 +6,7 @@ from functools import partial
 
 from nodeprep import check_round
 from nodeprep.assessment import Assessment
-from nodeprep.checks import CHECKS, IDS
+from nodeprep.checks import IDS
 from nodeprep.cli import duration, place, terminal
 from nodeprep.cli.check import agent_knowledge, assessments, check_selection, headline, look_pair, outcome, table
 from nodeprep.cli.check.choices import FailOn, Format
@@ -133,7 +133,7 @@ class ReportWriter(Value):
             self.asked.strict,
             terminal.whole_width(),
         )
-        lines = table.wide(report, style) if self.asked.output is Format.WIDE else table.table(report, CHECKS, style)
+        lines = table.wide(report, style) if self.asked.output is Format.WIDE else table.table(report, style)
         return "\n".join(lines)
 
     def code(self, report: Report) -> int:

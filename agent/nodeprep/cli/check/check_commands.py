@@ -11,6 +11,7 @@ from nodeprep.cli.check.choices import FailOn, Format, ListFormat
 from nodeprep.cli.options import (
     Config,
     Context,
+    Force,
     HostRoot,
     Kubeconfig,
     NodeName,
@@ -81,7 +82,8 @@ def check(
       3  no such finding, but a gate was not judged: on a live node any gate,
          on a copy (--root) a gate that the profile rests on
     \b
-    A copy is never READY, and --only and --skip judge a selection: PASSED.
+    A copy is never READY. --only and --skip judge a selection: PASSED, or
+    NO FAULT with a warning.
 
     \b
     Examples:
@@ -135,15 +137,23 @@ def list_(
 
 @app.command()
 def explain(
-    check_id: Annotated[str, typer.Argument(metavar="ID", help="Such as port.state.", autocompletion=_complete_check)],
+    wanted: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID|FAMILY|REASON", help="Such as port.state, port, NoSignal.", autocompletion=_complete_check
+        ),
+    ],
     no_color: Annotated[bool, typer.Option("--no-color", help="Never use colour.")] = False,
 ) -> None:
-    """Say what a check asks, why, what it needs and what to do when it fails."""
+    """Say what a check asks, why, what it needs and what to do when it fails.
+
+    Of a family it lists the checks, and of a reason the checks that say it.
+    """
 
     def body() -> int:
         from nodeprep.cli.check import check_sheet as command
 
-        return command.explain(check_id, no_color)
+        return command.explain(wanted, no_color)
 
     program.end(body)
 
@@ -160,6 +170,7 @@ def snapshot(
     node: NodeName = None,
     config: Config = None,
     settle: Settle = "1",
+    force: Force = False,
 ) -> None:
     """Record everything that `check` looks at in one file, for `check --snapshot`."""
 
@@ -169,7 +180,14 @@ def snapshot(
 
         cluster = ClusterOptions(kubeconfig, context, node)
         return command.run(
-            output, root=root, host_root=host_root, cluster=cluster, settle=settle, profile=profile, config=config
+            output,
+            root=root,
+            host_root=host_root,
+            cluster=cluster,
+            settle=settle,
+            profile=profile,
+            config=config,
+            force=force,
         )
 
     program.end(body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
+from nodeprep import typed_yaml
 from nodeprep.cli.usage import UsageError
 from nodeprep.model import Check, Skipped
 
@@ -33,10 +34,7 @@ def find(checks: Mapping[str, Check], wanted: str) -> Check:
 
 def nearest(wanted: str, names: list[str]) -> str:
     """The most similar names, or where to find all."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(wanted, names, n=3, cutoff=0.5)
-    return f"nearest: {', '.join(close)}" if close else "`nodeprep list` names them all"
+    return typed_yaml.similar(wanted, names) or "`nodeprep list` names them all"
 
 
 def _patterns(given: Iterable[str]) -> list[str]:

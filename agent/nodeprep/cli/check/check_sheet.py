@@ -11,7 +11,7 @@ from nodeprep.cli import page_layout, terminal
 from nodeprep.cli.check import check_selection, json_report
 from nodeprep.cli.check.choices import ListFormat
 from nodeprep.cli.page_layout import Page, Paint
-from nodeprep.model import Check, Confirmation, Reason, Severity, Stage, filled
+from nodeprep.model import EVERYWHERE, Check, Confirmation, Reason, Severity, Stage, Status, filled
 from nodeprep.values import Value, field_defaults
 
 SEVERITIES = {
@@ -51,9 +51,38 @@ def list_all(form: ListFormat) -> int:
 
 
 def explain(wanted: str, no_color: bool) -> int:
-    """`nodeprep explain`. Raises UsageError."""
-    terminal.put("\n".join(sheet(check_selection.find(CHECKS, wanted), terminal.width(), terminal.colourful(no_color))))
+    """`nodeprep explain` of a check, a family or a reason. Raises UsageError."""
+    width, colour = terminal.width(), terminal.colourful(no_color)
+    several = [] if wanted in CHECKS else family_rows(wanted) or reason_sheet(wanted, width, colour)
+    terminal.put("\n".join(several or sheet(check_selection.find(CHECKS, wanted), width, colour)))
     return 0
+
+
+def family_rows(family: str) -> list[str]:
+    """The checks of a family with their questions; none if there is no such family."""
+    of = (check for check in CHECKS.values() if check.id.partition(".")[0] == family)
+    rows: list[tuple[str, ...]] = [(check.id, check.question) for check in of]
+    return page_layout.columns(rows) if rows else []
+
+
+def reason_sheet(name: str, width: int, colour: bool = False) -> list[str]:
+    """Each check that says a reason, with its status and what to do; nothing if none says it."""
+    page = Page(width, colour)
+    for check in CHECKS.values():
+        for reason in check.reasons:
+            if reason.name == name:
+                _says(page, check.id, reason.status, filled(check.advice(name, reason.status)))
+    for reason in EVERYWHERE:
+        if reason.name == name:
+            _says(page, "any check", reason.status, filled(reason.fix))
+    return page.lines
+
+
+def _says(page: Page, who: str, status: Status, fix: str) -> None:
+    page.gap()
+    page.say(f"{who}: {status}", Paint.STRONG)
+    if fix:
+        page.item("fix", fix)
 
 
 def needs(check: Check) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ NOT_KNOWN = "this nodeprep has no such check"
 class Coverage(Value):
     """The selected checks in numbers, and the gates of the profile among them.
 
-    `judged` checks found something to judge, `absent` ones nothing, `passed` ones nothing wrong. `unjudged` are gates
+    `judged` checks found something to judge, `absent` ones nothing. `passed` ones found it right. `unjudged` are gates
     that were not judged, and why. `missing` are those of them that the profile rests on. `is_empty`: the profile rests
     on gates, and each of them found nothing on this node that it is about.
     """
@@ -52,7 +52,7 @@ def coverage(report: Report) -> Coverage:
     return Coverage(
         selected=len(said) + len(skipped) - len(deselected) + report.basis.elsewhere,
         judged=sum(bool(statuses - {Status.ABSENT, Status.UNKNOWN}) for statuses in said.values()),
-        passed=sum(statuses == {Status.OK} for statuses in said.values()),
+        passed=sum(statuses - {Status.ABSENT} == {Status.OK} for statuses in said.values()),
         absent=sum(statuses == {Status.ABSENT} for statuses in said.values()) + report.basis.elsewhere,
         gates=len(gates),
         unjudged=tuple(unjudged),

@@ -13,6 +13,7 @@ from nodeprep.cli.check.outcome import CheckOutcome, VerdictWord
 from nodeprep.model import OTHER_PLATFORM, Report, Skipped, Status
 
 IDS_IN_HEADLINE = 4
+NOT_PASSED = (Status.FAIL, Status.WARN)
 
 
 def headline(report: Report, end: CheckOutcome) -> str:
@@ -33,9 +34,7 @@ def headline(report: Report, end: CheckOutcome) -> str:
         case VerdictWord.NO_FAULT:
             return f"NO FAULT SEEN: {listed(_of_copy(report, seen), warnings, open_)}{_rests(seen)}"
         case VerdictWord.PASSED:
-            absent = f"{seen.absent} found nothing to judge" if seen.absent else ""
-            passed = f"{seen.passed} of {seen.selected} selected"
-            return f"PASSED: {listed(passed, absent, not_run(_selected(report)), warnings, open_)}"
+            return listed(_passed(report, seen), warnings, open_)
         case VerdictWord.NOT_JUDGED:
             why = not_run(_selected(report)) or f"{number(seen.absent, 'check')} found nothing here to judge"
             return f"NOT JUDGED: 0 of {seen.selected} selected: {listed(why, open_)}"
@@ -80,6 +79,15 @@ def _nothing(report: Report, seen: Coverage) -> str:
         return f"nothing here that profile {report.profile} rests on: {', '.join(report.basis.rests_on)}"
     asked = len({one.check for one in report.findings if one.verdict.reason != OTHER_PLATFORM.name})
     return f"{number(asked, 'check')} found nothing that {'it is' if asked == 1 else 'they are'} about"
+
+
+def _passed(report: Report, seen: Coverage) -> str:
+    """How many of a selection passed. PASSED is said where all did of which there was anything to judge."""
+    of = f"{seen.passed} of {seen.selected} selected"
+    absent = f"{seen.absent} found nothing to judge" if seen.absent else ""
+    waived = len({one.check for one in report.findings if one.waived is not None and one.status in NOT_PASSED})
+    words = f"PASSED: {of}" if seen.passed == seen.judged else f"NO FAULT: {of} passed"
+    return listed(words, absent, not_run(_selected(report)), f"{waived} waived" if waived else "")
 
 
 def _of_copy(report: Report, seen: Coverage) -> str:

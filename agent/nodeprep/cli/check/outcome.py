@@ -64,12 +64,18 @@ def outcome(report: Report, fail_on: FailOn, *, strict: bool = False) -> CheckOu
 
 
 def _of_selection(report: Report, seen: Coverage, *, is_short: bool) -> CheckOutcome:
-    """A selection is judged, and not the node. One of which nothing could run is not judged at all."""
+    """A selection is judged, and not the node.
+
+    One of which nothing could run is not judged at all. Nor is one that found nothing that it is about: whoever named a
+    profile says that something is here.
+    """
     if not report.findings and not report.basis.elsewhere:
         return CheckOutcome(VerdictWord.NOT_JUDGED, 3)
     if is_short:
         return UNKNOWN
-    return CheckOutcome(VerdictWord.PASSED if seen.judged else VerdictWord.NOT_JUDGED, 0)
+    if not seen.judged:
+        return CheckOutcome(VerdictWord.NOT_JUDGED, 3 if report.basis.is_named else 0)
+    return CheckOutcome(VerdictWord.PASSED, 0)
 
 
 def is_nothing(report: Report, seen: Coverage) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from nodeprep.cli import page_layout
 from nodeprep.cli.check import finding_groups, headline, outcome, unread
@@ -11,7 +11,7 @@ from nodeprep.cli.check.choices import FailOn
 from nodeprep.cli.check.finding_groups import Group, UnreadableGroup
 from nodeprep.cli.check.outcome import VerdictWord
 from nodeprep.cli.page_layout import Page, Paint
-from nodeprep.model import OTHER_PLATFORM, Check, Finding, Report, Status, filled
+from nodeprep.model import OTHER_PLATFORM, Finding, Report, Status
 from nodeprep.values import Value, replace
 
 PAINTS = {
@@ -41,11 +41,8 @@ class Style(Value):
     whole_width: int | None = None
 
 
-def table(report: Report, checks: Mapping[str, Check], style: Style) -> list[str]:
-    """The report as lines. `checks` by id are those that may have findings in it.
-
-    Checks of a platform that this node is not of are counted and not named.
-    """
+def table(report: Report, style: Style) -> list[str]:
+    """The report as lines. Checks of a platform that this node is not of are counted and not named."""
     page = Page(style.width, style.colour)
     end = outcome.outcome(report, style.fail_on, strict=style.strict)
     page.say(headline.headline(report, end), PAINTS[end.word])
@@ -57,7 +54,7 @@ def table(report: Report, checks: Mapping[str, Check], style: Style) -> list[str
     warning = finding_groups.faults(report.findings, Status.WARN)
     loose = finding_groups.attach(failing, report.findings)
     for group in (*failing, *warning):
-        _fault(page, group, checks[group.check], report.findings)
+        _fault(page, group, report.findings)
     for blind in finding_groups.blinds(report.findings):
         _blind(page, blind)
     _waived(page, report.findings, [finding for finding in loose if not finding.waived])
@@ -87,17 +84,20 @@ def _header(page: Page, report: Report, style: Style) -> None:
         page.item("note", note)
 
 
-def _fault(page: Page, group: Group, check: Check, findings: Iterable[Finding]) -> None:
+def _fault(page: Page, group: Group, findings: Iterable[Finding]) -> None:
     page.gap()
     status = group.findings[0].status
     reason = group.findings[0].verdict.reason
-    among = {finding.subject.key for finding in findings if finding.check == check.id}
+    among = {finding.subject.key for finding in findings if finding.check == group.check}
     of = f" ({len(group.findings)} of {len(among)})" if len(among) > 1 else ""
-    page.item(status.upper(), f"{check.id}: {reason}{of}", paint=Paint.BAD if status is Status.FAIL else Paint.DOUBT)
+    page.item(status.upper(), f"{group.check}: {reason}{of}", paint=Paint.BAD if status is Status.FAIL else Paint.DOUBT)
     for finding in group.findings:
         page.item("", told(finding), bullet=len(group.findings) > 1)
-    page.item("fix", fix_of(group, check), indent=2)
-    page.item("more", f"nodeprep explain {check.id}", indent=2)
+    first, *others = (finding.fix for finding in group.findings)
+    page.item("fix", first, indent=2)
+    if any(other != first for other in others):
+        page.item("", "the same for the other" if len(others) == 1 else f"the same for the {len(others)} others")
+    page.item("more", f"nodeprep explain {group.check}", indent=2)
     _consequences(page, group.consequences)
 
 
@@ -119,15 +119,6 @@ def told(finding: Finding) -> str:
 def _says(words: str, value: str) -> bool:
     """Whether a message has a value; of "4: ACTIVE", the word is enough."""
     return value in words or value.rpartition(": ")[2] in words
-
-
-def fix_of(group: Group, check: Check) -> str:
-    """What to do about a fault. If the fixes of several devices differ, placeholders are words in capitals."""
-    first, *others = (finding.fix for finding in group.findings)
-    if all(other == first for other in others):
-        return first
-    verdict = group.findings[0].verdict
-    return filled(check.advice(verdict.reason, verdict.status))
 
 
 def _blind(page: Page, blind: UnreadableGroup) -> None:

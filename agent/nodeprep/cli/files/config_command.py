@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from nodeprep.cli import terminal, usage
-from nodeprep.cli.files import profile_command
+from nodeprep.cli.files import output_file
 from nodeprep.cli.usage import UsageError
 from nodeprep.config import configuration, starter, written, yaml_document
 from nodeprep.config.agent_settings import AgentSettings
@@ -17,19 +16,21 @@ from nodeprep.decide.gate_readiness import Mode
 from nodeprep.doors import clock
 from nodeprep.doors.node_host import METADATA
 
+ENDS_SOON_DAYS = 14  # days before the end of a waiver in which `config validate` tells it
 ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - named to be warned of
 
 
 def validate(file: str) -> int:
     """Say that a file is valid, and print notes on it. Raises UsageError if it is not."""
+    today = clock.today()
     with usage.usage():
-        settings = configuration.load_settings(file, clock.today())
+        settings = configuration.load_settings(file, today)
     waivers = _number(len(settings.waivers), "waiver")
     terminal.put(f"{file}: default profile {settings.default}, numbers of {len(settings.want)} checks, {waivers}")
     if settings.agent_part is not None:
         rules = _number(len(settings.agent.assign), "rule")
         terminal.put(f"{file}: agent in mode {settings.agent.mode}, {rules} to assign profiles")
-    for note in _notes(settings):
+    for note in _notes(settings, today):
         terminal.put(f"{file}: note: {note}")
     return 0
 
@@ -44,19 +45,11 @@ def show(file: str | None) -> int:
     return 0
 
 
-def init(output: str | None) -> int:
-    """Write a file with every key at its default, or print it. Raises UsageError; no file is ever overwritten."""
-    if output is None:
-        profile_command.write(starter.starter(), None)
-        return 0
-    try:
-        with Path(output).open("x", encoding="utf-8") as file:
-            file.write(starter.starter())
-    except FileExistsError:
-        raise UsageError(f"{output}: found a file there already, wanted a new one: nothing is overwritten") from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot write {output!r}: {getattr(error, 'strerror', error)}") from error
-    terminal.complain(f"wrote {output}; nodeprep config validate {output} checks it after each edit")
+def init(output: str | None, *, force: bool = False) -> int:
+    """Write a file with every key at its default, or print it. `force` replaces a file. Raises UsageError."""
+    output_file.write(starter.starter(), output, force=force)
+    if output is not None:
+        terminal.complain(f"wrote {output}; nodeprep config validate {output} checks it after each edit")
     return 0
 
 
@@ -93,10 +86,23 @@ def _number(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _notes(settings: Settings) -> tuple[str, ...]:
+def _notes(settings: Settings, today: str) -> tuple[str, ...]:
     """What is valid and may still be a mistake, one line each."""
     agent = settings.agent
-    return (*_sooner(agent), *_modes(agent), *_rules(agent), *_pages(agent))
+    return (*_waivers(settings, today), *_sooner(agent), *_modes(agent), *_rules(agent), *_pages(agent))
+
+
+def _waivers(settings: Settings, today: str) -> Iterator[str]:
+    for index, waiver in enumerate(settings.waivers):
+        left, key = waiver.days_left(today), f"waivers[{index}].until"
+        if left < 0:
+            yield f"{key}: {waiver.until} has passed, so the waiver of {waiver.check} excuses nothing"
+        elif left <= ENDS_SOON_DAYS:
+            yield f"{key}: the waiver of {waiver.check} ends on {waiver.until}, {_days(left)}"
+
+
+def _days(left: int) -> str:
+    return f"in {_number(left, 'day')}" if left else "which is today"
 
 
 def _sooner(agent: AgentSettings) -> Iterator[str]:

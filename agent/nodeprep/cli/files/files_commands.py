@@ -9,6 +9,7 @@ import typer
 from nodeprep.cli import program
 from nodeprep.cli.options import (
     Config,
+    Force,
     Output,
     Root,
 )
@@ -30,6 +31,7 @@ def capture(
             help="Take the node with this finding, and name it in the profile; repeat it for others.",
         ),
     ] = None,
+    force: Force = False,
 ) -> None:
     """Write what this good node has as a profile for similar nodes.
 
@@ -39,7 +41,7 @@ def capture(
     def body() -> int:
         from nodeprep.cli.files import profile_command as command
 
-        return command.capture(root, output, name, accept or ())
+        return command.capture(root, output, name, accept or (), force=force)
 
     program.end(body)
 
@@ -95,13 +97,13 @@ def validate_config(file: Annotated[str, typer.Argument(metavar="FILE")]) -> Non
 
 
 @configs.command("init")
-def init_config(output: Output = None) -> None:
-    """Print a configuration with every key at its default, or write it to a new file."""
+def init_config(output: Output = None, force: Force = False) -> None:
+    """Print a configuration with every key at its default, or write it to a file."""
 
     def body() -> int:
         from nodeprep.cli.files import config_command as command
 
-        return command.init(output)
+        return command.init(output, force=force)
 
     program.end(body)
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,7 +12,7 @@ from nodeprep.cli import page_layout, place, terminal, usage
 from nodeprep.cli.check import agent_knowledge, assessments
 from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.cli.check.node_watch import NodeWatch
-from nodeprep.cli.files import capture_judgement
+from nodeprep.cli.files import capture_judgement, output_file
 from nodeprep.cli.files.capture_judgement import CaptureJudgement
 from nodeprep.cli.place import NodePlace
 from nodeprep.cli.usage import UsageError
@@ -41,12 +38,15 @@ NOTES_LIMIT = 5
 SETTLE_SECONDS = 1.0  # between the two looks at a live node, as `check` does by default
 
 
-def capture(root: str | None, output: str | None, name: str | None, accept: Iterable[str] = ()) -> int:
+def capture(
+    root: str | None, output: str | None, name: str | None, accept: Iterable[str] = (), *, force: bool = False
+) -> int:
     """Write the profile of this node, or of a copy of one, to a file or stdout; 1 if it is no model for others.
 
-    Raises UsageError.
+    `force` replaces a file that is there. Raises UsageError.
     """
     accepted = capture_judgement.acceptances(accept)
+    output_file.refuse_existing(output, force=force)
     at = place.place(root, None)
     look, report, rails = _judged(at)
     profile = _profile(look, at, name)
@@ -58,7 +58,7 @@ def capture(root: str | None, output: str | None, name: str | None, accept: Iter
         names = (f"{capture_judgement.name(one)} ({one.verdict.reason})" for one in judgement.accepted)
         taken = "; ".join(sorted(names))
         profile = replace(profile, description=f"{profile.description}; accepted: {taken}")
-    write(yaml_document.dump(job_profile.mapping(profile)), output)
+    output_file.write(yaml_document.dump(job_profile.mapping(profile)), output, force=force)
     _tell(profile, look, at)
     if judgement.listed:
         terminal.complain("seen on this node, and no part of the profile:")
@@ -156,28 +156,6 @@ def check_files(files: Iterable[str]) -> int:
             f"{file}: profile {profile.name}, {len(profile.gates)} gates, {len(expect.devices)} devices, {ports}"
         )
     return code
-
-
-def write(text: str, output: str | None, *, private: bool = False) -> None:
-    """To a file, or to stdout if no file is named. A `private` file is its owner's alone (0600). Raises UsageError."""
-    if output is None:
-        if sys.stdout is None:
-            raise UsageError("stdout is closed; -o FILE names a file")
-        terminal.put(text.rstrip("\n"))
-        return
-    try:
-        with open(output, "w", encoding="utf-8", opener=_private if private else None) as file:
-            file.write(text)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot write {output!r}: {getattr(error, 'strerror', error)}") from error
-
-
-def _private(path: str, flags: int) -> int:
-    """Open a file for its owner alone, whoever could read it before. Anything else, such as a pipe, stays as it is."""
-    opened = os.open(path, flags, 0o600)
-    if stat.S_ISREG(os.fstat(opened).st_mode):
-        os.fchmod(opened, 0o600)
-    return opened
 
 
 def _profile(look: Look, at: NodePlace, name: str | None) -> Profile:

@@ -9,11 +9,11 @@ from nodeprep.cli import duration, place, terminal
 from nodeprep.cli.check import assessments
 from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.cli.check.node_watch import NodeWatch
-from nodeprep.cli.files import profile_command
+from nodeprep.cli.files import output_file
 from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.place import NodePlace
 from nodeprep.cli.usage import UsageError
-from nodeprep.codec import CodecError
+from nodeprep.codec import CodecError, NotJsonError
 from nodeprep.config import wants
 from nodeprep.doors import clock
 from nodeprep.doors.files.reader import Files
@@ -36,12 +36,14 @@ def run(
     settle: str = "1",
     profile: str | None = None,
     config: str | None = None,
+    force: bool = False,
 ) -> int:
-    """Record a node in a file, or on stdout. Raises UsageError."""
+    """Record a node in a file, or on stdout. `force` replaces a file that is there. Raises UsageError."""
+    output_file.refuse_existing(output, force=force)
     assessment = assessments.of_node(profile, config, clock.today())
     at = place.place(root, host_root, cluster)
     taken = take(assessment, at, duration.seconds("--settle", settle))
-    profile_command.write(snapshot.dumps(taken), output, private=True)
+    output_file.write(snapshot.dumps(taken), output, force=force, private=True)
     looks = "1 look" if len(taken.looks) == 1 else f"{len(taken.looks)} looks"
     terminal.complain(f"recorded {looks} at {at.where}, profile {taken.profile['name']} ({taken.chosen_by})")
     return 0
@@ -68,6 +70,8 @@ def read(file: str) -> Snapshot:
         raise UsageError(
             f"{file}: byte {error.start} is not UTF-8; wanted a file that nodeprep snapshot wrote"
         ) from error
+    except NotJsonError as error:
+        raise UsageError(f"{file}:{error.line}: {error}" if error.line else f"{file}: {error}") from error
     except CodecError as error:
         raise UsageError(f"{file}: {error}") from error
 

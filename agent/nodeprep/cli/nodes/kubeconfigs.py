@@ -68,7 +68,7 @@ def _merged(files: list[str], context: str | None) -> ApiAccess:
         raise UsageError(f"{where}: no such files")
     whole: dict[str, Any] = {"contexts": [], "clusters": [], "users": []}
     for file in there:
-        content = kubernetes_access.read(f"KUBECONFIG {file!r}", file)
+        content = kubernetes_access.read("KUBECONFIG", file)
         if content.get("current-context"):
             whole.setdefault("current-context", content["current-context"])
         for kind in ("contexts", "clusters", "users"):

@@ -142,8 +142,9 @@ class Expected(Value):
 
     def is_firm(self, port: Port) -> bool:
         """Whether an operator's profile wants it, and not only its like ports or what the hardware suggests."""
-        key = port.subject.key
-        counts = key in self.counted or key in self.counting or self.is_stand_in(self.kinds.of(port))
+        key, member = port.subject.key, self.kinds.of(port)
+        stands_in = self.is_stand_in(member) and not (member is not None and member.leg)  # of a leg its bond is wanted
+        counts = key in self.counted or key in self.counting or stands_in
         return key in self.firm or (self.counted_firm and counts)
 
     def unwanted(self, port: Port) -> Member | None:

@@ -207,12 +207,14 @@ def derive(
     rate: float | None = None,
     wanted: bool = False,
     excused: Collection[str] = (),
+    bonds: Mapping[str, str] | None = None,
 ) -> Kinds:
     """Sort the ports of a node.
 
     `legs` are keys of ports that share a bond; `layer` and `rate` (Gb/s) are the profile's. `firm`: an operator asks
     for this layer, and not only the hardware suggests it. `wanted`: the profile asks for RDMA. `excused` are patterns
     of devices of which something is waived: a dead one keeps its role, and nothing follows from it for the others.
+    `bonds` are the bonds of PCI functions, if not those of `links`.
     """
     nics = {nic.address: nic for nic in (pci.nics if pci else ())}
     view = NodeView(
@@ -228,10 +230,11 @@ def derive(
     shown = [_member(port, view, legs, rate or 0.0) for port in ports if port.place not in away]
     members = _joined([*shown, *_silent(shown, view, away, wanted=wanted or bool(shown))])
     carriers = Carriers.of(members, layer if firm else None)
-    members, stand_ins, speeds = _sorted(members, layer, carriers)
+    beside = _rates_of_bonds(members, links.bonds_by_place if bonds is None and links is not None else bonds or {})
+    members, stand_ins, speeds = _sorted(members, layer, carriers, beside)
     telling = [one for one in members if one.live or not any(map(one.subject.is_called, excused))]
     if len(telling) < len(members):
-        rest, stand_ins, own = _sorted(telling, layer, carriers)
+        rest, stand_ins, own = _sorted(telling, layer, carriers, beside)
         roles = {one.key: one.role for one in rest if one.role is not Role.FRONT_END}
         members = [one if one.role is Role.RAIL else replace(one, role=roles.get(one.key, one.role)) for one in members]
         speeds |= own
@@ -489,10 +492,34 @@ def _grouped(members: Iterable[Member]) -> dict[Kind, tuple[Member, ...]]:
     return {kind: tuple(likes) for kind, likes in found.items()}
 
 
-def _speeds(by_kind: Mapping[Kind, tuple[Member, ...]], layer: str | None) -> dict[Kind, float | None]:
+def _rates_of_bonds(members: Iterable[Member], bonds: Mapping[str, str]) -> dict[str, float]:
+    """Gb/s of dead legs by key: what a live leg of their bond runs at, for legs of a bond are alike.
+
+    A function that lost its netdev shows no bond. It is taken for a leg if a live port of its card is one.
+    """
+    found = tuple(members)
+    rates: dict[str, float] = {}
+    cards: dict[str, str] = {}
+    for one in found:
+        bond = bonds.get(one.place)
+        if bond is not None and one.live:
+            cards.setdefault(one.card, bond)
+            rates[bond] = max(one.rate or 0.0, rates.get(bond, 0.0))
+    dead = ((one, bonds.get(one.place) or _lost_bond(one, cards)) for one in found if not one.live)
+    return {one.key: rates[bond] for one, bond in dead if bond and rates.get(bond)}
+
+
+def _lost_bond(member: Member, cards: Mapping[str, str]) -> str | None:
+    return cards.get(member.card) if member.port is None else None
+
+
+def _speeds(
+    by_kind: Mapping[Kind, tuple[Member, ...]], layer: str | None, beside: Mapping[str, float]
+) -> dict[Kind, float | None]:
     """Gb/s by kind: the best of its live members, else of its model's other ports, else what slot and card carry.
 
-    A live one whose rate cannot be read tells nothing.
+    A live one whose rate cannot be read tells nothing. `beside` are the rates of dead legs' bonds. They come first
+    where all of a kind are dead legs: nothing says that a leg was faster than what carries its bond.
 
     A model's other ports do not tell how fast its dead first ports are, where these can be faster than all that lives:
     the first port of a card is cabled first.
@@ -512,6 +539,8 @@ def _speeds(by_kind: Mapping[Kind, tuple[Member, ...]], layer: str | None) -> di
             speeds[kind] = alive[kind]
         elif kind.software and hardware:
             speeds[kind] = 0.0
+        elif all(one.key in beside for one in likes):
+            speeds[kind] = max(beside[one.key] for one in likes)
         else:
             carried = max((one.capacity for one in likes if one.capacity is not None), default=None)
             model = models.get((*kind.model, kind.layer)) or models.get((*kind.model, None))
@@ -525,11 +554,11 @@ def _best(likes: Iterable[Member]) -> float | None:
 
 
 def _sorted(
-    members: list[Member], layer: str | None, carriers: Carriers
+    members: list[Member], layer: str | None, carriers: Carriers, beside: Mapping[str, float]
 ) -> tuple[list[Member], frozenset[Kind], dict[Kind, float | None]]:
     """The members with their roles, the kinds that stand in for rails, and the speeds of all kinds."""
     by_kind = _grouped(members)
-    speeds = _speeds(by_kind, layer)
+    speeds = _speeds(by_kind, layer, beside)
     return *_with_roles(members, by_kind, speeds, layer, carriers), speeds
 
 

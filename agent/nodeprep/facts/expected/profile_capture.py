@@ -66,7 +66,7 @@ def capture(
         ports = {key: replace(port, gid=None) for key, port in ports.items()}
     return Profile(
         name=name,
-        extends=_parent(layers, suited.suited(pci, rdma).profile),
+        extends=_parent(layers, suited.suited(pci, rdma, links).profile),
         gates=GPU_GATES if gpus else (),
         expect=Expectation(
             devices={place: _device(device, nics[place]) for place, device in sorted(own.items())},

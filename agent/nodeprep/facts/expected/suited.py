@@ -11,6 +11,7 @@ from nodeprep.facts.expected import kinds, soundness
 from nodeprep.facts.expected.kinds import HANDING_ON
 from nodeprep.facts.machine.pci import DISPLAY, INFINIBAND_CLASS, NVIDIA, Pci, PciDevice
 from nodeprep.facts.network.cni import Cni
+from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import CLASS, Port, Rdma
 from nodeprep.model import CannotLook, Unreadable, raw
 from nodeprep.values import Value
@@ -31,8 +32,10 @@ class SuitedProfile(Value):
     nothing: bool = False
 
 
-def suited(pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
+def suited(pci: Pci | None, rdma: Rdma | None, links: Links | None = None) -> SuitedProfile:
     """Ports count more than NICs: a port says which network it is for. None stands for what could not be seen.
+
+    Of `links` only the bonds count: a leg is not faster than the bond that carries on without it.
 
     An Elastic RDMA interface decides where it is all the RDMA there is: beside rails it is the front end's.
     """
@@ -49,9 +52,9 @@ def suited(pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
         _layer(port) for port in ports if _layer(port) != link_layers.INFINIBAND or _place(port) not in odd
     )
     if layers[link_layers.INFINIBAND]:
-        return _with_infiniband(_number(layers[link_layers.INFINIBAND], "InfiniBand port"), layers, pci, rdma)
+        return _with_infiniband(_number(layers[link_layers.INFINIBAND], "InfiniBand port"), layers, pci, rdma, links)
     if any(_first_place(nic) not in odd for nic in silent):
-        return _with_infiniband(_number(len(controllers), "InfiniBand controller"), layers, pci, rdma)
+        return _with_infiniband(_number(len(controllers), "InfiniBand controller"), layers, pci, rdma, links)
     if layers[link_layers.ETHERNET]:
         return SuitedProfile(ROCE, _number(layers[link_layers.ETHERNET], "Ethernet RDMA port"))
     if layers["Unknown"]:  # EFA and others that are neither
@@ -84,14 +87,17 @@ def suited_to_network(terway: Terway | None, cni: Cni | None) -> SuitedProfile |
     return None
 
 
-def _with_infiniband(told: str, layers: Counter[str | None], pci: Pci | None, rdma: Rdma | None) -> SuitedProfile:
+def _with_infiniband(
+    told: str, layers: Counter[str | None], pci: Pci | None, rdma: Rdma | None, links: Links | None
+) -> SuitedProfile:
     """The network of the fastest ports, dead ones included. A slower InfiniBand port beside them is for storage.
 
     Where nothing tells how fast one of them is, InfiniBand decides. `told` is how many speak it.
     """
     if not layers[link_layers.ETHERNET] and not _without_rdma(pci):
         return SuitedProfile(INFINIBAND, told)
-    found = kinds.derive(pci, rdma, None, None, wanted=True)
+    bonds = links.bonds_by_place if links is not None else None
+    found = kinds.derive(pci, rdma, None, None, wanted=True, bonds=bonds)
     elastic = {one.address for one in _elastic_interfaces(pci)}
     rails = [one for one in found.rails if one.place not in elastic]
     networks = {one.kind.layer for one in rails}

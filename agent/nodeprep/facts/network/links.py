@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nodeprep.facts.machine import pci
 from nodeprep.model import (
+    CannotLook,
     Fact,
     Shown,
     Subject,
@@ -14,6 +15,7 @@ from nodeprep.model import (
     Unreadable,
     Why,
     derived,
+    excluded,
     grouped,
     guarded,
     not_recorded,
@@ -116,11 +118,12 @@ class Address(Shown):
 
 @shown
 class Links(Shown):
-    """`addresses` is None in a dead tree: files do not show them."""
+    """`addresses` is None in a dead tree: files do not show them. `hidden` are the names that `exclude` hides there."""
 
     at: float
     links: tuple[Link, ...]
     addresses: tuple[Address, ...] | None
+    hidden: tuple[str, ...] = ()
 
     def named(self, name: str | None) -> Link | None:
         return self._by_name.get(name)
@@ -135,11 +138,28 @@ class Links(Shown):
         here = self._by_bdf.get(bdf, ()) if netdev is None and bdf else ()
         return here[0] if len(here) == 1 else self.named(netdev)
 
+    def shown_under(self, netdev: str | None, bdf: str) -> Link | None:
+        """As `under`. Raises CannotLook for one that `exclude` hides: it may well be there."""
+        if netdev in self.hidden:
+            raise CannotLook(excluded(f"{NET}/{netdev}"))
+        return self.under(netdev, bdf)
+
+    def require_all(self) -> None:
+        """Raises CannotLook if `exclude` hides an interface: it may be the one that is missed."""
+        if self.hidden:
+            raise CannotLook(excluded(f"{NET}/{self.hidden[0]}"))
+
     def bond_of(self, netdev: str | None, bdf: str) -> Link | None:
         """The bond that carries this RDMA port's traffic: its netdev, or what its netdev is a leg of."""
         one = self.under(netdev, bdf)
         above = self.named(one.master) if one and not one.is_bond else one
         return above if above and above.is_bond else None
+
+    @derived
+    def bonds_by_place(self) -> dict[str, str]:
+        """The names of bonds by the PCI functions whose netdevs are their legs."""
+        bonds = {link.name for link in self.links if link.is_bond}
+        return {link.bdf: link.master for link in self.links if link.bdf and link.master in bonds}
 
     def legs(self, bond: str) -> tuple[Link, ...]:
         return self._by_master.get(bond, ())
@@ -245,8 +265,12 @@ def _recorded(host: Host) -> Links | Unreadable:
     if names is None:
         return not_recorded(NET)
     # The bonding driver puts a file of its own, bonding_masters, among the interfaces.
-    links = tuple(_from_files(files, name) for name in names if isinstance(files.names(f"{NET}/{name}"), tuple))
-    return Links(host.now(), links, None)
+    hidden = tuple(name for name in names if files.is_excluded(f"{NET}/{name}/operstate"))
+    shown = [name for name in names if name not in hidden]
+    if files.is_excluded(NET) or (hidden and not shown):
+        return excluded(NET)
+    links = tuple(_from_files(files, name) for name in shown if isinstance(files.names(f"{NET}/{name}"), tuple))
+    return Links(host.now(), links, None, hidden)
 
 
 def _from_files(files: Files, name: str) -> Link:
