@@ -2,7 +2,7 @@
 
     python tests/planted_faults.py [NAME ...]
 
-Each fault is planted alone in a copy of the agent. The tests of its room run over that copy until one fails. Exits 1
+Each fault is planted alone in a copy of the repository. The tests of its room run there until one fails. Exits 1
 and names every fault that no test noticed. tests/sabotage.py does so for the checks, tests/decide/test_mutations.py for
 whole histories.
 """
@@ -229,8 +229,9 @@ FAULTS = (
 
 
 def planted(scratch: Path, fault: Planted | None) -> None:
-    """Make a copy of the agent in `scratch`, with the fault."""
-    shutil.copytree(REPOSITORY / "agent", scratch / "agent", ignore=shutil.ignore_patterns("__pycache__"))
+    """Make a copy of the repository in `scratch`, with the fault: some tests find the agent beside themselves."""
+    apart = shutil.ignore_patterns("__pycache__", ".*", "build")
+    shutil.copytree(REPOSITORY, scratch, ignore=apart, dirs_exist_ok=True, symlinks=True)
     if fault is None:
         return
     module = scratch / PACKAGE / fault.module
@@ -241,13 +242,11 @@ def planted(scratch: Path, fault: Planted | None) -> None:
 
 
 def run(scratch: Path, tests: Iterable[str]) -> tuple[int, str]:
-    """The exit code of these tests over the copy, and what they print."""
-    environment = os.environ | {"PYTHONPATH": f"{scratch / 'agent'}:{REPOSITORY}", "PYTHONDONTWRITEBYTECODE": "1"}
+    """The exit code of these tests in the copy, and what they print."""
+    environment = os.environ | {"PYTHONPATH": f"{scratch / 'agent'}:{scratch}", "PYTHONDONTWRITEBYTECODE": "1"}
     apart = [argument for file in LEFT_OUT for argument in ("--ignore", file)]
-    # pytest's own setting would put the repository's agent first.
-    paths = ("-o", f"pythonpath={scratch / 'agent'} {REPOSITORY}")
-    argv = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "-p", "no:cacheprovider", *paths, *apart, *tests]
-    done = subprocess.run(argv, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+    argv = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "-p", "no:cacheprovider", *apart, *tests]
+    done = subprocess.run(argv, cwd=scratch, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
