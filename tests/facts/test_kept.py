@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nodeprep.doors.files.reader import Files
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.machine import pci
 from nodeprep.facts.rdma import devnodes, rdma
@@ -114,3 +115,18 @@ def test_what_has_gone_is_not_shown(host: Host, seen: Callable[[Host], Any], pat
         shutil.rmtree(place)
     host.files.look_again()
     assert seen(host) is None
+
+
+def test_only_the_last_state_is_kept() -> None:
+    """Links change without an event where their event source is gone: no state before the last may stay in memory."""
+    files, made = Files(), list[int]()
+
+    def kept(state: int) -> list[int]:
+        def make() -> list[int]:
+            made.append(state)
+            return [state]
+
+        return files.kept("links", state, make)
+
+    assert [kept(state) for state in (1, 1, 2, 2, 1)] == [[1], [1], [2], [2], [1]]
+    assert made == [1, 2, 1]

@@ -108,15 +108,21 @@ class Files:
         self._root.look_again()
         self._listed = {}
 
-    def kept(self, key: object, make: Callable[[], T], is_whole: Callable[[T], bool] = lambda _: True) -> T:
-        """What `make` gives. It is made once until `forget`, and again if it was not whole: a file was unreadable."""
+    def kept(
+        self, key: object, state: object, make: Callable[[], T], is_whole: Callable[[T], bool] = lambda _: True
+    ) -> T:
+        """What `make` gives of `key` in this `state`, made once until `forget`. Only the last state of a key is kept.
+
+        It is made again if it was not whole: a file was unreadable.
+        """
         kept = self._kept  # of this look, as in `_again`
-        if key not in kept:
-            made = make()
-            if not is_whole(made):
-                return made
-            kept[key] = made
-        return cast(T, kept[key])
+        known = kept.get(key)
+        if known is not None and known[0] == state:
+            return cast(T, known[1])
+        made = make()
+        if is_whole(made):
+            kept[key] = state, made
+        return made
 
     def is_excluded(self, path: str) -> bool:
         """Whether it is not read because an excluded pattern matches it."""

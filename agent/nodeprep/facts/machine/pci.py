@@ -219,7 +219,7 @@ def _device(files: Files, address: str) -> PciDevice | None:
     if not _matters(files, here, short) and not files.exists(f"{here}/infiniband"):
         return None
     inside = _children(files, here)  # listed first: then what it lacks need not be asked for
-    stays = files.kept((_staying, here), lambda: _staying(files, here, address), _is_read)
+    stays = files.kept((_staying, here), None, lambda: _staying(files, here, address), _is_read)
     return PciDevice(
         address=address,
         pci_class=short,

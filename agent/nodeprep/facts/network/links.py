@@ -224,7 +224,7 @@ def _live(host: Host) -> Links | Unreadable:
 
 def _links(host: Host, told: tuple[NetlinkLink, ...], names: dict[int, str]) -> tuple[Link, ...]:
     """Where the kernel says what it said at the last look, it is the same as then."""
-    return host.files.kept((_links, told), lambda: tuple(_link(host, link, names) for link in told))
+    return host.files.kept(_links, told, lambda: tuple(_link(host, link, names) for link in told))
 
 
 def _link(host: Host, link: NetlinkLink, names: dict[int, str]) -> Link:

@@ -88,7 +88,8 @@ def _entries(files: Files, directory: str, prefix: str, *, ported: bool) -> tupl
         return names
     own = [name for name in names if name.startswith(prefix)]
     return files.kept(
-        (_entries, directory, names, files.names(CLASS)),
+        (_entries, directory),
+        (names, files.names(CLASS)),
         lambda: tuple(_entry(files, f"{directory}/{name}", name, ported=ported) for name in own),
         lambda entries: not any(map(unreadable_fields, entries)),
     )

@@ -224,7 +224,8 @@ def places(files: Files) -> tuple[tuple[str, int, str], ...] | Unreadable:
         return names
     shown = names or ()
     return files.kept(
-        (places, names),
+        places,
+        names,
         lambda: _places(files, shown),
         lambda found: {name for name, _, bdf in found if bdf} == set(shown),
     )
@@ -262,7 +263,8 @@ def _device(files: Files, name: str, holders: Holders) -> RdmaDevice:
     here = f"{CLASS}/{name}"
     traffic_class = files.text(f"{here}/tc/1/traffic_class")
     return files.kept(
-        (_device, here, traffic_class),
+        (_device, here),
+        traffic_class,
         lambda: _made(files, name, traffic_class, holders),
         lambda device: bool(device.bdf and device.id) and not unreadable_fields(device),
     )
