@@ -250,6 +250,13 @@ def test_a_damaged_id_is_unknown_for_that_nic_only() -> None:
     assert found == "ok Offered; ok Offered; ok Offered; unknown CannotLook"
 
 
+def test_a_nic_that_is_handed_on_has_not_switched_rdma_off() -> None:
+    (verdict,) = verdicts(CHECK, pci(bare(driver="vfio-pci")), rdma(), WANTS, modules())
+    assert verdict.message.endswith("; vfio-pci has it, which hands it on")
+    (switched,) = verdicts(CHECK, pci(bare()), rdma(), WANTS, modules())
+    assert "RDMA is off in firmware" in switched.message
+
+
 def test_messages() -> None:
     (verdict,) = verdicts(CHECK, pci(bare(auxiliaries=(IDLE,))), rdma(), WANTS, modules())
     assert verdict.message == (

@@ -101,8 +101,9 @@ def no_device(nic: PciDevice, want: DeviceWant | None, seen: Seen, others: Calla
         return Verdict(nic.subject, Status.OK, "InAnotherNamespace", shows)
     if want is None and others() and not nic.id:
         return None  # nobody is like it; where its id cannot be read, that is unknown
-    off = "its driver offers none: RDMA is off in firmware or devlink (devlink dev param show)"
-    off = f"it is bound to {nic.driver}" if nic.driver in HANDING_ON else off
+    handed = nic.driver in HANDING_ON
+    none = "its driver offers none: RDMA is off in firmware or devlink (devlink dev param show)"
+    off = f"{nic.driver} has it, which hands it on" if handed else none
     by = expected.of_function(nic.address) if want is None else expected.by if want.rdma else None
     if nic.driver is None and want is None:
         return None  # pci.driver-bound says so
