@@ -17,11 +17,13 @@ from nodeprep.look import Look
 from nodeprep.model import CannotLook, Fact, Unreadable, Why
 from nodeprep.values import Struct, Value, field
 
-# Seconds without an answer after which another thread takes the next fact. Threads that read many small files at the
-# same time only fight for the interpreter: 11 took 1.5 to 3 times as long as one (tests/bench/threads.py). A person
-# waits for `check`. Nobody waits for the agent, and with cold caches more threads cost it three times the CPU.
+# Seconds without an answer after which another thread takes the next fact, unless we computed for that time. Threads
+# that read many small files at the same time only fight for the interpreter: 11 took 1.5 to 3 times as long as one
+# (tests/bench/threads.py). A person waits for `check`. Nobody waits for the agent, and with cold caches more threads
+# cost it three times the CPU.
 CHECK_STALL_SECONDS = 0.02
 AGENT_STALL_SECONDS = 0.1
+BUSY_SHARE = 0.5  # of that time: a thread that hangs does not compute, one that reads thousands of files does
 SYSFS_LINKS_PERIOD_SECONDS = 300.0  # without an event, links of sysfs are followed again after this time
 DEAD_TREE_DEADLINE_SECONDS = 10.0  # a dead tree does not change while a busy machine is slow
 BUSY_DEADLINES = 10  # deadlines after which a fact is given up although we ourselves were too busy to observe it
@@ -142,12 +144,13 @@ class Observer(Struct):
         found: list[Observation] = []
         while any(one.late is None for one in self.under_way.values()):
             # Each answer does not wake us: two threads that wake each other fight for the interpreter.
+            computed = clock.computed()
             idle = self._idle.wait(AGENT_STALL_SECONDS)
             answers = self._drained()
             found += answers
             if idle or not (answers or not self._todo.empty()):
                 break
-            if not answers:
+            if not answers and not _was_busy(computed, AGENT_STALL_SECONDS):
                 self._another_thread()
         self._waited_for = False
         return [*found, *self._drained(), *self._overdue()]
@@ -157,11 +160,12 @@ class Observer(Struct):
         # After all facts have begun we wait and do not poll: a poll computes, and then we would not be idle.
         deadline = self.next_deadline() if self._todo.empty() else None
         seconds = CHECK_STALL_SECONDS if deadline is None else max(deadline - clock.now(), CHECK_STALL_SECONDS)
+        computed = clock.computed()
         try:
             found = [*self._taken(self._answers.get(timeout=seconds))]
         except Empty:
             found = []
-            if not self._todo.empty():
+            if not self._todo.empty() and not _was_busy(computed, seconds):
                 self._another_thread()
         return [*found, *self._drained(), *self._overdue()]
 
@@ -248,6 +252,11 @@ class Observer(Struct):
         """Load the modules that observe this fact on a live node. Returns the exception if one cannot be loaded."""
         doors = fact.doors if self.host.live else ()
         return fault_boundary.contained(lambda: [import_module(door) for door in doors])[1]
+
+
+def _was_busy(computed: float, seconds: float) -> bool:
+    """Whether our threads computed, since they had computed for so long, most of these seconds: none hangs then."""
+    return clock.computed() - computed >= BUSY_SHARE * seconds
 
 
 def observed(fact: Fact, host: Host) -> object:
