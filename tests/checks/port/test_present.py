@@ -10,8 +10,8 @@ from nodeprep.checks.port.present import CHECK
 from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import MissingDevice, Shortage
 from nodeprep.facts.machine.pci import Auxiliary, PciDevice
-from nodeprep.facts.rdma.rdma import RdmaDevice
-from nodeprep.job_profile import DeviceWant, Expectation, PortWant, Profile
+from nodeprep.facts.rdma.rdma import Port, RdmaDevice
+from nodeprep.job_profile import AtLeast, DeviceWant, Expectation, PortWant, Profile
 from nodeprep.model import SEVERAL, Lack, Subject, Unreadable, Why
 from tests.values import BDF, device, expected, nic, pci, port, rdma, say, verdicts
 
@@ -110,6 +110,59 @@ def test_a_nic_without_its_rdma_device_is_none_of_the_ports_that_are_there() -> 
     told = "6 of at least 8 Ethernet 400 Gb/s ports are there, and 1 without an RDMA device: 0000:9a:00.0/1; wanted by"
     assert verdict.message.startswith(told)
     assert (verdict.observed, verdict.lack) == ("6", Lack(1, ("0000:5c:00.0", "0000:9a:00.0")))
+
+
+MIXED = [
+    # fast ports, slower ones, what the profile asks for                says
+    (4, 4, {"count": 8}, "warn SlowerCounted"),
+    (4, 4, {"count": 8, "rate": 200.0}, "ok Present"),  # the operator says that they are enough
+    (4, 4, {"count": 8, "suggested": True}, "ok Present"),
+    (4, 4, {"count": 4}, "ok Present"),
+    (8, 4, {"count": 8}, "ok Present"),
+    (4, 3, {"count": 8}, "fail TooFewPorts"),
+]
+
+
+def mixed(fast: int, slow: int, rate: float = 200.0) -> list[Port]:
+    return [
+        port(
+            device=f"mlx5_{one}",
+            bdf=f"0000:4{one:x}:00.0",
+            netdev=f"eth{one}",
+            rate=400.0 if one < fast else rate,
+            like=f"15b3:{'1021' if one < fast else '101d'} MT_{one < fast} Ethernet",
+        )
+        for one in range(fast + slow)
+    ]
+
+
+def counting(**want: Any) -> Profile:
+    return Profile("rails", expect=Expectation(at_least=AtLeast(**want)))
+
+
+@pytest.mark.parametrize(("fast", "slow", "want", "says"), MIXED)
+def test_slower_ports_that_fill_a_count_are_told(fast: int, slow: int, want: dict[str, Any], says: str) -> None:
+    """Two models may be meant so. Or faster ports left the bus, and the front end's took their place."""
+    seen = rdma(*mixed(fast, slow))
+    assert say(CHECK, seen, inventory.derive(counting(**want), None, seen)) == says
+
+
+def test_what_was_counted_is_told() -> None:
+    seen = rdma(*mixed(4, 2))
+    (verdict,) = verdicts(CHECK, seen, inventory.derive(counting(count=6), None, seen))
+    assert verdict.message == (
+        "6 RDMA ports count, 2 of them slower than the 400 Gb/s of the others: mlx5_4/1, mlx5_5/1; wanted by "
+        "profile rails (at least 6 ports), which states no rate: if faster ports are gone, nothing here says so"
+    )
+    assert verdict.args == {"rate": "200"}
+
+
+@pytest.mark.parametrize(
+    ("rate", "says"), [(None, "fail TooFewPorts"), (100.0, "ok Present"), (150.0, "fail TooFewPorts")]
+)
+def test_ports_at_a_quarter_count_where_the_profile_states_their_rate(rate: float | None, says: str) -> None:
+    seen = rdma(*mixed(8, 4, rate=100.0))
+    assert say(CHECK, seen, inventory.derive(counting(count=12, rate=rate), None, seen)) == says
 
 
 ON_THE_BUS = [

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nodeprep.checks.port.rate import CHECK
+from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import Expectancy, Expected
-from nodeprep.job_profile import PortWant
+from nodeprep.facts.rdma.rdma import Port
+from nodeprep.job_profile import DeviceWant, Expectation, PortWant, Profile
 from nodeprep.model import Unreadable, Why
-from tests.values import expected, port, rdma, say, verdicts, wanted
+from tests.values import device, expected, link, links, port, rdma, say, verdicts, wanted
 
 KEY = "0000:5c:00.0/1"
 CUT = Unreadable(Why.MALFORMED, "/sys/class/infiniband/mlx5_3/ports/1/rate")
@@ -50,6 +54,36 @@ def test_only_an_active_port_has_a_rate(state: object) -> None:
 
 def test_a_port_whose_state_cannot_be_read_is_slow_or_down() -> None:
     assert say(CHECK, rdma(port(state=CUT, rate=2.5)), FIRM) == "fail BelowRate"
+
+
+LEGS = [
+    # Gb/s of two legs, of 200 wanted      says
+    (200.0, 200.0, "ok Rate; ok Rate"),
+    (200.0, 50.0, "ok Rate; warn BelowRate"),  # as a leg that is down: the bond carries on with the other
+    (100.0, 50.0, "fail BelowRate; fail BelowRate"),
+    (None, 50.0, "fail BelowRate"),  # None: it is down
+    (None, 200.0, "ok Rate"),
+    (CUT, 50.0, "unknown CannotLook; warn BelowRate"),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "says"), LEGS)
+def test_of_a_captured_bond_one_leg_that_is_up_must_be_fast(one: Any, other: Any, says: str) -> None:
+    def leg(index: int, rate: Any) -> Port:
+        shows = {"state": "1: DOWN", "rate": 10.0} if rate is None else {"rate": rate}
+        return port(device=f"mlx5_{index}", bdf=f"0000:0{index}:00.0", netdev=f"eth{index}", **shows)
+
+    ports = leg(0, one), leg(1, other)
+    bonded = links(
+        *(link(name=port.netdev, bdf=port.bdf, master="bond0") for port in ports),
+        link(name="bond0", bdf="", kind="bond"),
+    )
+    expect = Expectation(
+        devices={port.bdf: DeviceWant() for port in ports},
+        ports={port.subject.key: PortWant(rate=200.0, required=False, bonded=True) for port in ports},
+    )
+    seen = rdma(*ports, devices=tuple(device(name=one.device, bdf=one.bdf) for one in ports))
+    assert say(CHECK, seen, inventory.derive(Profile("good", expect=expect), None, seen, bonded), bonded) == says
 
 
 def test_one_unreadable_rate_leaves_the_others_their_verdicts() -> None:

@@ -34,6 +34,8 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         counted = tuple(sorted({key.rpartition("/")[0] for key in expected.counted}))
         bare = sorted(expected.counted.keys() - {port.subject.key for port in seen[Rdma].ports})
         yield short(expected.shortage, counted, others, without_device(seen, counted), bare)
+    elif expected.slower_counted:
+        yield slower(expected)
     elif have and not expected.missing_ports:
         yield Verdict(NODE, Status.OK, "Present", f"{number(have)}, none of the expected ones missing")
 
@@ -89,6 +91,20 @@ def short(
     return Verdict(SEVERAL, Status.FAIL, "TooFewPorts", message, observed=seen, expected=wanted, lack=lack)
 
 
+def slower(expected: Expected) -> Verdict:
+    """Enough ports are there, and some are slower than the rails: they may hide that rails are gone."""
+    found, counted = expected.slower_counted, len(expected.counting)
+    fast = max(filter(None, (expected.kinds.speeds[one.kind] for one in expected.kinds.rails)), default=0.0)
+    slow = [rate for one in found if (rate := expected.kinds.speeds[one.kind])]
+    whose = next((by for one in found if (by := expected.counted.get(one.key))), expected.by)
+    message = (
+        f"{number(counted)} count, {len(found)} of them slower than the {fast:g} Gb/s of the others: "
+        f"{kinds.names(found)}; wanted by {whose}, which states no rate: if faster ports are gone, nothing here says so"
+    )
+    args = {"rate": f"{min(slow, default=fast):g}"}
+    return Verdict(NODE, Status.WARN, "SlowerCounted", message, observed=str(counted), args=args)
+
+
 def shows(port: Port) -> str:
     """A port with what of it decides whether it counts."""
     told = {name: value for name, value in raw(port).items() if not isinstance(value, Unreadable)}
@@ -113,7 +129,14 @@ CHECK = Check(
             "TooFewPorts",
             Status.FAIL,
             "Compare ls /sys/class/infiniband with lspci -nn. NIC on the bus: load its RDMA driver (see "
-            "pci.rdma-driver). NIC gone: rescan the bus, then power-cycle.",
+            "pci.rdma-driver). NIC gone: rescan the bus, then power-cycle. Ports at less than half of the rails' rate "
+            "count only where the profile states a rate: expect.ports.rate.",
+        ),
+        Reason(
+            "SlowerCounted",
+            Status.WARN,
+            "See with lspci -nn whether a faster NIC is gone. If these are meant, state the rate that is enough in the "
+            "profile: expect.ports.rate: {rate}.",
         ),
     ),
     source="NVIDIA/NVSentinel missed enumerations; leptonai/gpud expected port counts; /sys/class/infiniband",

@@ -51,15 +51,30 @@ class Shortage(Value):
     by: str
 
 
+class Counted(Value):
+    """What an `at-least` comes to.
+
+    `by_port` says who wants each port up, `every` are all that count. `slower` are those of them that are slower than
+    the rails, if there would be too few without them and the profile states no rate.
+    """
+
+    by_port: Mapping[str, str] = field(default_factory=dict)
+    every: frozenset[str] = frozenset()
+    slower: tuple[Member, ...] = ()
+    shortage: Shortage | None = None
+
+
 class Expected(Value):
     """Who wants what. Ports and devices are found by place and number, names are for messages only.
 
     `counted` says by port who wants it up by number, and `counting` are all that this number counts. `rails` says by
-    port who wants a rail, also one that a bond stands for. `kinds` are the node's ports by what they
-    are; where the profile names its ports, they decide nothing, and `by_kind` is False. `moved` are the places of
-    devices that the profile knows by another address: of another node of the same kind. `gpus` are the GPUs that the
-    profile names, by the address at which they were seen, and `gpu_count` how many it wants at least.
-    `resources` are the extended resources that the node must offer to pods, with how many.
+    port who wants a rail, also one that a bond stands for. `slower_counted` are counted ports that are slower than the
+    rails, where there would be too few without them. `kinds` are the node's ports by what they are; where the profile
+    names its ports, they decide nothing, and `by_kind` is False. `moved` are the places of
+    devices that the profile knows by another address: of another node of the same kind. `slow_legs` are the legs of
+    bonds of which no leg that is up runs at the rate that the profile says. `gpus` are the GPUs that the profile names,
+    by the address at which they were seen, and `gpu_count` how many it wants at least. `resources` are the extended
+    resources that the node must offer to pods, with how many.
     """
 
     profile: str
@@ -83,6 +98,8 @@ class Expected(Value):
     gpus: Mapping[str, GpuWant] = field(default_factory=dict)
     missing_gpus: tuple[MissingDevice, ...] = ()
     gpu_count: GpuCount | None = None
+    slow_legs: frozenset[str] = frozenset()
+    slower_counted: tuple[Member, ...] = ()
     kinds: Kinds = field(default_factory=Kinds)
     by_kind: bool = True
     resources: Mapping[str, int] = field(default_factory=dict)
@@ -189,8 +206,9 @@ class Expected(Value):
         """Gb/s that this port must run at: what a profile says, and no less than the best of its kind."""
         want = self._port(port)
         if want is not None:
-            # Of a bond a leg that is down only warns, so one that is slow does no more.
-            return None if want.rate is None else Expectancy(want.rate, self.by, firm=want.required)
+            # Of a bond a leg that is down only warns, so one that is slow does no more: not so where none is fast.
+            firm = want.required or port.subject.key in self.slow_legs
+            return None if want.rate is None else Expectancy(want.rate, self.by, firm)
         key, best = port.subject.key, self.best_rates.get(port.subject.key)
         if key not in self.counted or self.counted_rate is None:
             return best if key not in self.firm else None
@@ -244,17 +262,17 @@ def derive(
         excused=profile.excused,
     )
     by_kind = not profile.expect.ports
-    counted, counting, shortage = _count(profile, found) if count else ({}, frozenset[str](), None)
+    counted = _count(profile, found) if count else Counted()
     wants = profile.expect.ports.values()
     return Expected(
         profile=profile.name,
         firm=firm,
         devices={seen: profile.expect.devices[key] for key, seen in places.devices.items()},
-        counted=counted,
+        counted=counted.by_port,
         counted_rate=count.rate if count else None,
         counted_layer=count.layer if count else None,
         counted_firm=not (count and count.suggested),
-        counting=counting,
+        counting=counted.every,
         rails=_rails(profile, found) if by_kind else {},
         best_rates=bests(found, _rate) if by_kind else {},
         missing_devices=tuple(MissingDevice(_device(key, want), want.id, by) for key, want in places.missing_devices),
@@ -263,7 +281,7 @@ def derive(
             for key in places.missing_ports
             if _where(key, places.devices) not in found.away
         ),
-        shortage=shortage,
+        shortage=counted.shortage,
         modules=profile.expect.modules,
         verbs=profile.expect.verbs,
         wants_rdma=bool(count or any(want.required or want.bonded for want in wants)),
@@ -276,6 +294,8 @@ def derive(
             if key not in gpus and pci is not None
         ),
         gpu_count=profile.expect.gpu_count,
+        slow_legs=_slow_legs(ports, firm, links),
+        slower_counted=counted.slower,
         kinds=found,
         by_kind=by_kind,
         resources=profile.expect.resources,
@@ -308,6 +328,17 @@ def redundant(ports: tuple[Port, ...], links: Links | None) -> frozenset[str]:
     masters = {key: link.master for key, link in found.items() if link is not None and link.master}
     shared = Counter(masters.values())
     return frozenset(key for key, master in masters.items() if shared[master] > 1)
+
+
+def _slow_legs(ports: tuple[Port, ...], firm: Mapping[str, PortWant], links: Links | None) -> frozenset[str]:
+    """The bonded ports of which none of their bond that is up runs at the rate that a profile says."""
+    bonded: dict[str, list[tuple[Port, PortWant]]] = {}
+    for port in filter(may_be_active, ports if links is not None else ()):
+        want, bond = firm.get(port.subject.key), links.bond_of(port.netdev, port.bdf) if links is not None else None
+        if bond is not None and want is not None and want.bonded:
+            bonded.setdefault(bond.name, []).append((port, want))
+    slow = (legs for legs in bonded.values() if not any(_reaches(port, want.rate or 0.0) for port, want in legs))
+    return frozenset(port.subject.key for legs in slow for port, _ in legs)
 
 
 def _reaches(port: Port, rate: float) -> bool:
@@ -361,7 +392,7 @@ def _best(likes: tuple[Member, ...], value: Callable[[Member], N | None]) -> Exp
     return Expectancy(best, f"the best of {len(likes)} of its kind, {having[0]}{more}", False)
 
 
-def _count(profile: Profile, found: Kinds) -> tuple[dict[str, str], frozenset[str], Shortage | None]:
+def _count(profile: Profile, found: Kinds) -> Counted:
     """Which ports an `at-least` wants up, which ones count, and how many are missing.
 
     Whole kinds count, the fastest first and dead members included, until there are enough. Where too few of these are
@@ -386,8 +417,19 @@ def _count(profile: Profile, found: Kinds) -> tuple[dict[str, str], frozenset[st
     blamed = [one for one in taken if not enough or not (one.role is Role.SPARE or found.carriers.stand_in_for(one))]
     blamed += [] if enough else beside
     rails = _rails(profile, found) if want.count <= 1 else {}
-    counting = frozenset(one.key for one in (*taken, *beside))
-    return {one.key: rails.get(one.key, by) for one in blamed}, counting, short
+    return Counted(
+        by_port={one.key: rails.get(one.key, by) for one in blamed},
+        every=frozenset(one.key for one in (*taken, *beside)),
+        slower=_slower(taken, want.count - len(lent), found) if want.rate is None and not want.suggested else (),
+        shortage=short,
+    )
+
+
+def _slower(taken: list[Member], count: int, found: Kinds) -> tuple[Member, ...]:
+    """Of counted ports those that are slower than the rails and on other cards; none if there are enough others."""
+    cards = {one.card for one in found.rails}
+    slower = tuple(one for one in taken if not _has_rail(found, one.kind) and one.card not in cards)
+    return slower if len(taken) - len(slower) < count <= len(taken) else ()
 
 
 def _up(members: list[Member]) -> int:
@@ -397,7 +439,7 @@ def _up(members: list[Member]) -> int:
 def _in_order(found: Kinds, want: AtLeast) -> list[Kind]:
     """The kinds that a count may mean: the rails, what shares their cards, and what is not much slower.
 
-    None of them is slower than is asked for.
+    None of them is slower than is asked for. Where a rate is asked for, it alone says what is too slow.
     """
     speeds = {kind: found.speeds[kind] for kind in found.by_kind if kinds.fits(kind, want.layer)}
     top = max((speed for kind, speed in speeds.items() if speed and _has_rail(found, kind)), default=0.0)
@@ -407,7 +449,7 @@ def _in_order(found: Kinds, want: AtLeast) -> list[Kind]:
         for kind, speed in speeds.items()
         if _has_rail(found, kind)
         or speed is None
-        or speed >= max(want.rate or 0.0, top / SLOWER)
+        or speed >= (want.rate if want.rate is not None else top / SLOWER)
         or (speed >= (want.rate or 0.0) and any(one.card in cards for one in found.by_kind[kind]))
     ]
     return sorted(meant, key=lambda kind: (not _has_rail(found, kind), -(speeds[kind] or top)))
