@@ -100,7 +100,7 @@ class Function:
             layer=self.shows,
             lid=f"{self.index + 1:#x}" if self.shows == INFINIBAND else "0x0",
             sm_lid="0x1" if self.shows == INFINIBAND and self.subnet_manager else "0x0",
-            gids=(LOCAL, gid()) if self.routable and self.bond is None else (LOCAL,),
+            gids=(LOCAL, gid()) if self.routable else (LOCAL,),
             like=f"{self.chip} B{self.chip} {self.shows}",
         )
 

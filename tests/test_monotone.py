@@ -125,7 +125,7 @@ def devices_in(texts: list[str], machine: Machine) -> frozenset[str]:
     """The functions that texts name: by address, by what they are called, by the bond above."""
     words = {word.rstrip(":.") for word in re.findall(r"[\w:.]+", "\n".join(texts))}
     names = (
-        (one.address, {one.address, one.name, f"eth{one.index}", None if one.live else one.bond})
+        (one.address, {one.address, one.name, f"eth{one.index}", None if one.live and one.routable else one.bond})
         for one in machine.functions
     )
     return frozenset(address for address, known in names if words & known)
@@ -342,6 +342,23 @@ def test_k_of_n_of_a_kind(family: str) -> None:
                 # Most of them may run the other firmware: then the finding on the few names them.
                 assert told <= (after.mentioned if family == "other firmware" else after.blamed), (shape, k)
             before = after
+
+
+BONDED = "4 bonds of two rails"
+
+
+@pytest.mark.parametrize("family", ["no routable GID", "port down", "driver gone"])
+@pytest.mark.parametrize("count", [None, 1, 4])
+def test_k_of_n_bonds_of_rails(family: str, count: int | None) -> None:
+    """Both legs of a bond lack it: each such bond is a fault, be it one or all of them. One leg alone is none."""
+    profile, healthy = (None if count is None else counting(BONDED, count)), SHAPES[BONDED]
+    told = [judged(healthy.with_fault(STATES[family], *range(2 * k)), profile) for k in range(5)]
+    assert [one.code for one in told] == [0, 1, 1, 1, 1]
+    assert [differ(*pair) for pair in pairwise(told)] == ["", "", "", ""]
+    assert {one.address for one in healthy.functions} == told[-1].blamed
+    if family == "no routable GID":
+        assert judged(healthy.with_fault(STATES[family], 0, 2, 4, 6), profile).code == 0
+        assert judged(healthy.with_fault(STATES[family], 0, 1), captured(BONDED)).code == 1
 
 
 # Cards of two kinds of ports, and profiles: what the exit codes of k dead first ports and k dead second ports are.

@@ -58,12 +58,14 @@ class BondWant(Value):
     """One bond under RDMA ports. The operator chose its name, so it is found again by its legs.
 
     `legs` are the PCI functions of its legs, or their netdevs where no address was shown. `carrier`: at least one leg
-    must have a carrier. `mtu` is in bytes. `lag`: one RDMA device carries all legs (RoCE LAG).
+    must have a carrier. `mtu` is in bytes. `gid`: one of its ports has a routable GID. `lag`: one RDMA device carries
+    all legs (RoCE LAG).
     """
 
     legs: tuple[str, ...] = ()
     carrier: bool | None = None
     mtu: int | None = None
+    gid: bool | None = None
     lag: bool | None = None
 
 
@@ -301,6 +303,7 @@ BOND: Table = {
     "legs": ("legs", typed_yaml.list_of(ValueKind("a device", _place), "devices")),
     "carrier": ("carrier", typed_yaml.TRUTH),
     "mtu": ("mtu", COUNT),
+    "gid": ("gid", typed_yaml.TRUTH),
     "lag": ("lag", typed_yaml.TRUTH),
 }
 AT_LEAST: Table = {

@@ -15,15 +15,16 @@ from nodeprep.agent_state import AgentState
 from nodeprep.checks import CHECKS
 from nodeprep.facts.expected import bonds, profile_capture
 from nodeprep.facts.machine.pci import Pci
-from nodeprep.facts.network.links import Links
+from nodeprep.facts.network.links import Address, Links
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import BondWant, DeviceWant, Expectation, Profile
 from nodeprep.look import Look
 from nodeprep.model import Finding, Status
 from nodeprep.values import replace
-from tests.values import device, link, links, nic, pci, port, rdma
+from tests.values import device, gid, link, links, nic, pci, port, rdma
 
 LEGS = ("0000:19:00.0", "0000:19:00.1")
+ADDRESS = gid().address
 SMALL = 1500  # bytes, where the good machine has 9000
 OTHERS = ("0000:4c:00.0", "0000:4c:00.1")
 FAULTY = (Status.FAIL, Status.WARN)
@@ -117,6 +118,7 @@ class Leg:
     rdma: bool
     up: bool = True
     mtu: int = 9000
+    addressed: bool = True  # an address of its bond is among its GIDs
     bound: bool = True
     on_bus: bool = True
 
@@ -149,7 +151,9 @@ class Machine:
                 devices.append(device(name=rdma_name, bdf=leg.at, node_guid=guid, system_guid=guid))
                 ports.append(self._port(leg, rdma_name, netdev))
         netdevs += [self._bond(name, mtu) for name, mtu in self.bonds.items()]
-        facts = {Pci: pci(*nics), Rdma: rdma(*ports, devices=tuple(devices)), Links: links(*netdevs)}
+        addresses = tuple(Address(self.called(name) or "", ADDRESS, 24, "global", False) for name in self.bonds)
+        seen = links(*netdevs, addresses=addresses)
+        facts = {Pci: pci(*nics), Rdma: rdma(*ports, devices=tuple(devices)), Links: seen}
         return Look(0.0, live=True, facts=facts)
 
     def _netdev(self, leg: Leg, name: str) -> Any:
@@ -164,7 +168,8 @@ class Machine:
         shared = self.called(leg.master) if self.lag else None
         up = leg.up or (shared is not None and any(one.up for one in self.legs if one.master == leg.master))
         state, physical = ("4: ACTIVE", "5: LinkUp") if up else ("1: DOWN", "2: Polling")
-        return port(device=name, bdf=leg.at, netdev=shared or netdev, state=state, physical=physical)
+        gids = (gid(netdev=self.called(leg.master)),) if leg.addressed and leg.master else ()
+        return port(device=name, bdf=leg.at, netdev=shared or netdev, state=state, physical=physical, gids=gids)
 
     def called(self, name: str | None) -> str | None:
         return None if name is None else self.names.format(name)
@@ -193,7 +198,7 @@ def judged(broken: Machine, profile: Profile) -> list[Finding]:
 
 def break_down(node: Machine, fault: str, leg: Leg) -> str | None:
     """One fault of a machine; the device that must be named, None where the fault changes nothing any more."""
-    if fault in ("deleted", "emptied", "small"):
+    if fault in ("deleted", "emptied", "small", "bare"):
         return break_bond(node, fault, leg.master) if leg.master else None
     match fault:
         case "down" if leg.bound and leg.up:
@@ -215,7 +220,11 @@ def break_bond(node: Machine, fault: str, name: str) -> str | None:
     if fault == "small" and node.bonds[name] == SMALL:
         return None
     for leg in (leg for leg in node.legs if leg.master == name):
-        leg.master, leg.mtu = (name, SMALL) if fault == "small" else (None, leg.mtu)
+        leg.addressed = leg.addressed and fault != "bare"
+        if fault == "small":
+            leg.mtu = SMALL
+        elif fault != "bare":
+            leg.master = None
     if fault == "deleted":
         del node.bonds[name]
     elif fault == "small":
@@ -225,7 +234,7 @@ def break_bond(node: Machine, fault: str, name: str) -> str | None:
 
 # What alone is a warning: the traffic goes on. Every other fault is a FAIL.
 WARNINGS = ("down", "small")
-FAULTS = ("down", "left", "unbound", "pulled", "deleted", "emptied", "small", "split")
+FAULTS = ("down", "left", "unbound", "pulled", "deleted", "emptied", "small", "split", "bare")
 
 
 @pytest.mark.parametrize("lag", [False, True])
@@ -234,7 +243,7 @@ def test_a_healthy_machine_meets_its_own_profile(lag: bool) -> None:
     profile = captured(node)
     assert profile.expect.bonds == {
         f"bond{card}": BondWant(
-            tuple(leg.at for leg in node.legs if leg.master == f"bond{card}"), True, 9000, True if lag else None
+            tuple(leg.at for leg in node.legs if leg.master == f"bond{card}"), True, 9000, True, True if lag else None
         )
         for card in range(3)
     }
@@ -308,6 +317,8 @@ WORSE = [
     (("deleted", 0), True, "fail port.bond BondGone; fail port.bond LeftBond; fail port.bond LeftBond"),
     (("small", 0), False, "warn port.mtu BelowMtu; warn port.mtu BelowMtu; warn port.mtu BelowMtu"),
     (("small", 0), True, "warn port.mtu BelowMtu"),
+    (("bare", 0), False, "fail port.gid NoRoutableGid"),
+    (("bare", 0), True, "fail port.gid NoRoutableGid"),
     (("split", 1), True, "fail port.bond LagSplit"),
     (("pulled", 1), True, "fail port.bond LegGone; warn port.bond LegDown"),
     (("unbound", 1), False, "fail pci.driver-bound NoDriver; warn port.bond LegDown"),

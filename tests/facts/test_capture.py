@@ -215,16 +215,16 @@ def test_legs_that_share_a_bond_are_nobodys_concern_each() -> None:
     )
     leg = PortWant(rate=400.0, layer="Ethernet", mtu=9000, required=False, bonded=True)
     assert list(profile.expect.ports.values()) == [leg] * 2
-    assert profile.expect.bonds == {"bond0": BondWant((BDF, "0000:5c:00.1"), carrier=True, mtu=9000)}
+    assert profile.expect.bonds == {"bond0": BondWant((BDF, "0000:5c:00.1"), carrier=True, mtu=9000, gid=True)}
     assert profile.extends == "rdma-roce"
 
 
 CAPTURED_BONDS = [
     # the bond                                  kept
-    ({}, BondWant((BDF, "0000:5c:00.1"), carrier=True, mtu=9000, lag=True)),
-    ({"carrier": False}, BondWant((BDF, "0000:5c:00.1"), carrier=False, mtu=9000, lag=True)),
-    ({"operstate": GONE}, BondWant((BDF, "0000:5c:00.1"), mtu=9000, lag=True)),
-    ({"mtu": GONE}, BondWant((BDF, "0000:5c:00.1"), carrier=True, lag=True)),
+    ({}, BondWant((BDF, "0000:5c:00.1"), carrier=True, mtu=9000, gid=True, lag=True)),
+    ({"carrier": False}, BondWant((BDF, "0000:5c:00.1"), carrier=False, mtu=9000, gid=True, lag=True)),
+    ({"operstate": GONE}, BondWant((BDF, "0000:5c:00.1"), mtu=9000, gid=True, lag=True)),
+    ({"mtu": GONE}, BondWant((BDF, "0000:5c:00.1"), carrier=True, gid=True, lag=True)),
 ]
 
 
@@ -238,6 +238,29 @@ def test_the_bond_of_a_roce_lag_is_kept_with_the_leg_that_has_no_rdma_device(
     profile = wants(ports=(port(netdev=shown),), links=links(link(master="bond0"), other, bond))
     assert profile.expect.bonds == {"bond0": kept}
     assert job_profile.parse(job_profile.mapping(profile)) == profile
+
+
+GIDS_OF_LEGS = [
+    # of one leg                                of the other                                    kept
+    ({"gids": (gid(),)}, {"gids": ()}, True),  # active-backup: the backup has none
+    ({"gids": ()}, {"gids": ()}, False),
+    ({"gids": (gid(),), "state": "1: DOWN"}, {"gids": ()}, False),
+    ({"gids": (gid(),)}, {"gids": None}, None),
+    ({"gids": (gid(),), "layer": "InfiniBand"}, {"gids": (), "layer": "InfiniBand"}, None),
+    ({"state": "1: DOWN"}, {"state": "1: DOWN"}, None),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "kept"), GIDS_OF_LEGS)
+def test_whether_a_bond_has_an_address(one: dict[str, Any], other: dict[str, Any], kept: bool | None) -> None:
+    second = {"bdf": "0000:5c:00.1"}
+    bond = link(name="bond0", bdf="", kind="bond")
+    profile = wants(
+        devices=(device(), device(name="mlx5_4", **second)),
+        ports=(port(**one), port(**({"device": "mlx5_4", "netdev": "eth3"} | second | other))),
+        links=links(link(master="bond0"), link(name="eth3", master="bond0", **second), bond),
+    )
+    assert profile.expect.bonds["bond0"].gid is kept
 
 
 def test_a_bond_that_carries_no_rdma_is_not_kept() -> None:

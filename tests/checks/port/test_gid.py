@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.port.gid import CHECK
+from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Address, Links
 from nodeprep.facts.rdma.rdma import Gid, Port, RdmaDevice
-from nodeprep.job_profile import PortWant
-from nodeprep.model import Unreadable, Why
+from nodeprep.job_profile import BondWant, DeviceWant, Expectation, PortWant, Profile
+from nodeprep.model import Subject, Unreadable, Why
+from nodeprep.values import replace
 from tests.values import beside, by_kind, device, expected, gid, link, links, port, rdma, say, verdicts
 
 KEY = "0000:5c:00.0/1"
@@ -77,7 +79,8 @@ def test_iwarp_has_no_gids_of_that_sense(node_type: str | None, says: str) -> No
 
 
 def rail(index: int, *gids: Gid, **different: Any) -> Port:
-    return port(device=f"mlx5_{index}", bdf=f"0000:{index:02x}:00.0", netdev=f"eth{index}", gids=gids, **different)
+    place = {"device": f"mlx5_{index}", "bdf": f"0000:{index:02x}:00.0", "netdev": f"eth{index}", "gids": gids}
+    return port(**(place | different))
 
 
 @pytest.mark.parametrize("bad", range(1, 5))
@@ -112,13 +115,85 @@ def test_the_other_port_of_the_card_stands_in(second: dict[str, Any], found: Lin
     assert say(CHECK, seen, by_kind(seen, found), found).split("; ")[1].startswith(says)
 
 
-@pytest.mark.parametrize("wants", [COUNTED, expected(rails={KEY: "8 of 8 alike"})])
-def test_a_leg_of_a_bond_needs_none_of_its_own(wants: Expected) -> None:
-    others = [rail(index, V4) for index in range(3)]
-    bonded = links(link(master="bond0"), link(name="bond0", bdf="", kind="bond"))
-    seen = rdma(*others, port(gids=(LOCAL,)))
-    assert say(CHECK, seen, wants, bonded) == "absent Nothing"
-    assert say(CHECK, seen, wants, links(link())) == "fail NoRoutableGid"
+BOND = links(
+    *(link(name=f"eth{one}", bdf=f"0000:0{one}:00.0", master="bond0") for one in (0, 1)),
+    link(name="bond0", bdf="", kind="bond"),
+    addresses=None,
+)
+DOWN = {"state": "1: DOWN", "physical": "2: Polling"}
+LEGS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    # of one leg                     of the other                     says of the bond
+    ({"gids": (V4,)}, {"gids": (V4,)}, "ok RoutableGid"),
+    ({"gids": (V4,)}, {"gids": (LOCAL,)}, "ok RoutableGid"),  # active-backup: the backup has none
+    ({"gids": (LOCAL,)}, {"gids": (V6,)}, "ok RoutableGid"),
+    ({"gids": (LOCAL,)}, {"gids": (LOCAL,)}, "fail NoRoutableGid"),
+    ({"gids": (LOCAL,)}, {"gids": ()}, "fail NoRoutableGid"),
+    ({"gids": (V4,)} | DOWN, {"gids": (LOCAL,)}, "fail NoRoutableGid"),  # what is up has none
+    ({"gids": (LOCAL,)} | DOWN, {"gids": (V4,)}, "ok RoutableGid"),
+    ({"gids": (LOCAL,)}, {"gids": None}, "absent Nothing"),
+    ({"gids": None}, {"gids": (V4,)}, "ok RoutableGid"),
+    ({"gids": (BROKEN,)}, {"gids": (V4,)}, "ok RoutableGid"),
+    ({"gids": (BROKEN,)}, {"gids": (LOCAL,)}, "unknown CannotLook"),
+    ({"gids": (FIRST,)}, {"gids": (LOCAL,)}, "warn OnlyRoceV1"),
+    (DOWN, DOWN, "absent Nothing"),  # port.bond says it
+]
+BONDS = [
+    # what the profile says of the bond                    where no leg has one
+    (PortWant(required=False, bonded=True), BondWant(gid=True), "fail NoRoutableGid"),
+    (PortWant(required=False, bonded=True), BondWant(gid=False), "absent Nothing"),
+    (PortWant(required=False, bonded=True), BondWant(), "absent Nothing"),
+    (PortWant(required=False), BondWant(gid=True), "fail NoRoutableGid"),
+    (PortWant(gid=True), BondWant(), "fail NoRoutableGid; fail NoRoutableGid"),  # of each leg, by hand
+]
+
+
+@pytest.mark.parametrize("suggested", [False, True])
+@pytest.mark.parametrize(("one", "other", "says"), LEGS)
+def test_of_a_bond_one_leg_that_is_up_must_have_one(
+    one: dict[str, Any], other: dict[str, Any], says: str, suggested: bool
+) -> None:
+    seen = rdma(rail(0, **one), rail(1, **other))
+    assert say(CHECK, seen, by_kind(seen, BOND, layer="Ethernet", suggested=suggested), BOND) == says
+
+
+@pytest.mark.parametrize("netdev", ["eth0", "bond0"])
+@pytest.mark.parametrize(("gids", "says"), [((V4,), "ok RoutableGid"), ((LOCAL,), "fail NoRoutableGid")])
+def test_a_roce_lag_must_have_one(netdev: str, gids: tuple[Gid, ...], says: str) -> None:
+    seen = rdma(rail(0, gids=gids, netdev=netdev))
+    assert say(CHECK, seen, by_kind(seen, BOND), BOND) == says
+
+
+@pytest.mark.parametrize(("want", "bond", "says"), BONDS)
+def test_a_captured_bond_must_have_one_if_the_good_node_had(want: PortWant, bond: BondWant, says: str) -> None:
+    ports = (rail(0, LOCAL), rail(1, LOCAL))
+    expect = Expectation(
+        devices={one.bdf: DeviceWant() for one in ports},
+        ports={one.subject.key: want for one in ports},
+        bonds={"bond0": replace(bond, legs=tuple(one.bdf for one in ports))},
+    )
+    seen = rdma(*ports, devices=tuple(device(name=one.device, bdf=one.bdf) for one in ports))
+    assert say(CHECK, seen, inventory.derive(Profile("good", expect=expect), None, seen, BOND), BOND) == says
+
+
+def test_a_bond_is_told_with_its_ports() -> None:
+    seen = rdma(rail(0, LOCAL), rail(1, LOCAL))
+    (none,) = verdicts(CHECK, seen, by_kind(seen, BOND), BOND)
+    assert none.subject == Subject("bond0", None, "bond0")
+    assert none.message == (
+        "bond bond0 (mlx5_0/1, mlx5_1/1) has no GID made of a routable address; one is wanted by "
+        "profile test (one of 2 rails, 2 of them up): ip address show bond0"
+    )
+    seen = rdma(rail(0, LOCAL), rail(1, V4))
+    (good,) = verdicts(CHECK, seen, by_kind(seen, BOND), BOND)
+    assert good.message == "bond bond0 (mlx5_0/1, mlx5_1/1): GID 3 of mlx5_1/1 is 10.99.0.2; NCCL_IB_GID_INDEX=3"
+
+
+def test_the_bond_of_a_front_end_needs_none() -> None:
+    fast = [port(device=f"f{one}", bdf=f"0000:4{one}:00.0", netdev=f"f{one}", gids=(V4,)) for one in range(2)]
+    slow = {"rate": 100.0, "like": "15b3:101d MT_0000000359 Ethernet"}
+    legs = (rail(0, LOCAL, **slow), rail(1, LOCAL, **slow))
+    seen = rdma(*fast, *legs)
+    assert say(CHECK, seen, by_kind(seen, BOND), BOND) == "ok RoutableGid; ok RoutableGid"
 
 
 def addresses(*pairs: tuple[str, str]) -> tuple[Address, ...]:

@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
-from nodeprep.facts.expected import inventory, soundness
+from nodeprep.facts.expected import endpoints, soundness
+from nodeprep.facts.expected.endpoints import Endpoint
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.gid import ROCE_V2
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.link_layers import ETHERNET
-from nodeprep.model import Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Unreadable, Verdict
+from nodeprep.model import (
+    Check,
+    Confirmation,
+    Reason,
+    Remedy,
+    Seen,
+    Severity,
+    Stage,
+    Status,
+    Unreadable,
+    Verdict,
+)
 from nodeprep.shown import field_of
 from nodeprep.values import Value
 
@@ -23,7 +35,7 @@ IWARP = "4"  # RDMA_NODE_RNIC (include/rdma/ib_verbs.h): its one GID is made of 
 
 
 class GidContext(Value):
-    """The facts that one port is held against; `links` is None where a tree does not show them."""
+    """The facts that an endpoint is held against; `links` is None where a tree does not show them."""
 
     expected: Expected
     rdma: Rdma
@@ -32,36 +44,40 @@ class GidContext(Value):
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     node = GidContext(seen[Expected], seen[Rdma], seen.get(Links))
-    yield from seen.each(filter(inventory.may_be_active, node.rdma.ports), lambda port: verdict(port, node))
+    found = endpoints.find(node.expected, node.rdma, node.links)
+    yield from seen.each(found, lambda one: verdict(one, node))
 
 
-def verdict(port: Port, node: GidContext) -> Verdict | None:
-    wanted_by = who_wants(port, node)
-    if wanted_by is None or port.gids is None or not is_roce(port, node.rdma):
-        return None
-    shows, wants = f"{port.where} ({port.netdev or 'no netdev'})", f"one is wanted by {wanted_by}"
-    # Of two ports of a card one may have no address: the card still carries the job's traffic.
-    status = Status.FAIL if node.expected.of(port) is not None else Status.WARN
+def verdict(one: Endpoint, node: GidContext) -> Verdict | None:
+    wanted = endpoints.who_wants(one, node.expected)
+    ports = [port for port in one.ports if is_roce(port, node.rdma)] if wanted is not None else []
+    tables = [port.gids for port in ports]
+    every = [(port, gid) for port in ports for gid in port.gids or ()]
     # An unreadable entry matters only where no readable entry fits: then reading it raises.
-    routable = [gid for gid in port.gids if gid.readable and gid.routable] or [gid for gid in port.gids if gid.routable]
+    routable = [(port, gid) for port, gid in every if gid.readable and gid.routable]
+    routable = routable or [(port, gid) for port, gid in every if gid.routable]
+    if wanted is None or not tables or (None in tables and not routable):
+        return None
+    wants = f"one is wanted by {wanted.by}"
+    # Of two ports of a card one may have no address: the card still carries the job's traffic.
+    status = Status.FAIL if wanted.firm else Status.WARN
     if not routable:
-        message = (
-            f"{shows} has no GID made of a routable address; {wants}: ip address show {port.netdev or ''}".rstrip()
-        )
-        return Verdict(port.subject, status, "NoRoutableGid", message, remedy(port, node))
-    second = [gid for gid in routable if gid.kind in (ROCE_V2, None)]
+        message = f"{one.shows} has no GID made of a routable address; {wants}: ip address show {one.netdev or ''}"
+        return Verdict(one.subject, status, "NoRoutableGid", message.rstrip(), remedy(one, node))
+    second = [(port, gid) for port, gid in routable if gid.kind in (ROCE_V2, None)]
     if not second:
-        message = f"{shows} has routable GIDs of RoCE v1 only, which no router carries; {wants} of RoCE v2"
-        about = {"device": port.device}
-        return Verdict(port.subject, Status.WARN, "OnlyRoceV1", message, None, "IB/RoCE v1", ROCE_V2, args=about)
-    fresh = [gid for gid in second if soundness.is_fresh(gid, port, node.links)]
+        message = f"{one.shows} has routable GIDs of RoCE v1 only, which no router carries; {wants} of RoCE v2"
+        about = {"device": ports[0].device}
+        return Verdict(one.subject, Status.WARN, "OnlyRoceV1", message, None, "IB/RoCE v1", ROCE_V2, args=about)
+    fresh = [(port, gid) for port, gid in second if soundness.is_fresh(gid, port, node.links)]
     if not fresh:
-        stale = ", ".join(f"GID {gid.index} {gid.address}" for gid in second)
-        message = f"{shows} shows {stale}, no address of its netdev any more; {wants}: ip address show"
-        return Verdict(port.subject, status, "StaleGid", message, remedy(port, node))
-    first = next((gid for gid in fresh if gid.ipv4), fresh[0])
-    message = f"{shows}: GID {first.index} is {first.address}; NCCL_IB_GID_INDEX={first.index}"
-    return Verdict(port.subject, Status.OK, "RoutableGid", message, observed=str(first.index))
+        stale = ", ".join(f"GID {gid.index} {gid.address}" for _, gid in second)
+        message = f"{one.shows} shows {stale}, no address of its netdev any more; {wants}: ip address show"
+        return Verdict(one.subject, status, "StaleGid", message, remedy(one, node))
+    port, first = next(((port, gid) for port, gid in fresh if gid.ipv4), fresh[0])
+    on = "" if len(one.ports) == 1 else f" of {port.name}"
+    message = f"{one.shows}: GID {first.index}{on} is {first.address}; NCCL_IB_GID_INDEX={first.index}"
+    return Verdict(one.subject, Status.OK, "RoutableGid", message, observed=str(first.index))
 
 
 def is_roce(port: Port, rdma: Rdma) -> bool:
@@ -73,22 +89,12 @@ def is_roce(port: Port, rdma: Rdma) -> bool:
     return port.layer == ETHERNET and not (node_type or "").startswith(IWARP)
 
 
-def who_wants(port: Port, node: GidContext) -> str | None:
-    """Who needs a routable GID here. A profile that was captured without one needs none."""
-    if port.subject.key in node.expected.firm:
-        want = node.expected.port(port, lambda want: want.gid)
-        return want.by if want and want.value else None
-    # The addresses of a bond show up on one of its legs, and not always on the same.
-    bonded = node.links is not None and node.links.bond_of(port.netdev, port.bdf) is not None
-    return None if bonded else node.expected.of_use(port)
-
-
-def remedy(port: Port, node: GidContext) -> Remedy | None:
+def remedy(one: Endpoint, node: GidContext) -> Remedy | None:
     """A remedy for Elastic RDMA interfaces only: the cloud knows their address."""
-    device = node.rdma.device(port.device)
-    if device is None or device.id != VENDOR_DEVICE or not port.netdev:
+    device = node.rdma.device(one.ports[0].device)
+    if device is None or device.id != VENDOR_DEVICE or not one.netdev or one.bond is not None:
         return None
-    return Remedy("eri_netdev_up", {"interface": port.netdev})
+    return Remedy("eri_netdev_up", {"interface": one.netdev})
 
 
 CHECK = Check(
@@ -116,7 +122,7 @@ CHECK = Check(
     confirmation=Confirmation.FAST,
     needs=(Rdma, Expected),
     uses=(Links,),
-    after=("port.state", "port.netdev"),
+    after=("port.state", "port.netdev", "port.bond"),
     remedies=("eri_netdev_up",),
     judge=judge,
 )

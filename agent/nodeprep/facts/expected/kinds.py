@@ -227,7 +227,8 @@ def derive(
     away = _away(view, netlink)
     ports = [port for port in (rdma.ports if rdma else ()) if _is_own(port, view)]
     away |= {port.place: ANOTHER_NETWORK_NAMESPACE for port in ports if _is_without_netdev(port, view)}
-    shown = [_member(port, view, legs, rate or 0.0) for port in ports if port.place not in away]
+    addressed = soundness.bonds_with_address(ports, links)
+    shown = [_member(port, view, legs, rate or 0.0, addressed) for port in ports if port.place not in away]
     members = _joined([*shown, *_silent(shown, view, away, wanted=wanted or bool(shown))])
     carriers = Carriers.of(members, layer if firm else None)
     beside = _rates_of_bonds(members, links.bonds_by_place if bonds is None and links is not None else bonds or {})
@@ -315,7 +316,7 @@ def _away(view: NodeView, netlink: RdmaNetlink | None) -> dict[str, str]:
     return found
 
 
-def _member(port: Port, view: NodeView, legs: frozenset[str], rate: float) -> Member:
+def _member(port: Port, view: NodeView, legs: frozenset[str], rate: float, addressed: Collection[str]) -> Member:
     device, nic = view.devices.get(port.device), view.pci.get(port.bdf)
     software = device is not None and isinstance(field_of(device, "parent"), str)
     layer = field_of(port, "layer")
@@ -337,7 +338,7 @@ def _member(port: Port, view: NodeView, legs: frozenset[str], rate: float) -> Me
         kind=kind,
         port=port,
         live=soundness.is_live(port),
-        sound=soundness.is_awake(nic, device) and soundness.is_sound(port, device, view.links, rate),
+        sound=soundness.is_awake(nic, device) and soundness.is_sound(port, device, view.links, rate, addressed),
         leg=port.subject.key in legs,
         capacity=_capacity(nic),
     )

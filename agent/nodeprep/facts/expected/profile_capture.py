@@ -59,11 +59,13 @@ def capture(
     names = {device.name for device in own.values()}
     spare = inventory.redundant(rdma.ports, links)
     ports = {port.subject.key: _port(port, links, spare) for port in rdma.ports if port.device in names}
+    bonds = _bonds(tuple(port for port in rdma.ports if port.device in names), rdma, links)
     nics = {place: pci.at_address(place) if pci else None for place in own}
     layers = {port.layer for port in ports.values() if port.required or port.bonded}
     if link_layers.INFINIBAND in layers:
         # Its Ethernet ports belong to the front end: training does not use the addresses there.
         ports = {key: replace(port, gid=None) for key, port in ports.items()}
+        bonds = {key: replace(bond, gid=None) for key, bond in bonds.items()}
     return Profile(
         name=name,
         extends=_parent(layers, suited.suited(pci, rdma, links).profile),
@@ -73,7 +75,7 @@ def capture(
             ports=dict(sorted(ports.items())),
             modules=_modules(modules),
             verbs=True if _seen(devnodes, "verbs") else None,  # an empty class may be a copy that lost its links
-            bonds=_bonds(tuple(port for port in rdma.ports if port.device in names), rdma, links),
+            bonds=bonds,
             any_slot=True,
             resources=_resources(cluster),
             gpus=gpus,
@@ -94,17 +96,22 @@ def _bonds(ports: tuple[Port, ...], rdma: Rdma, links: Links | None) -> dict[str
     """The bonds that carry the traffic of these ports, by name. A bond without a carrier need not have one."""
     if links is None:
         return {}
-    found = {bond.name: bond for port in ports if (bond := links.bond_of(port.netdev, port.bdf)) is not None}
-    return {name: _bond(bond, rdma, links) for name, bond in sorted(found.items()) if _is_sayable(name)}
+    found: dict[str, tuple[Link, list[Port]]] = {}
+    for port in ports:
+        bond = links.bond_of(port.netdev, port.bdf)
+        if bond is not None and _is_sayable(bond.name):
+            found.setdefault(bond.name, (bond, []))[1].append(port)
+    return {name: _bond(bond, on, rdma, links) for name, (bond, on) in sorted(found.items())}
 
 
-def _bond(bond: Link, rdma: Rdma, links: Links) -> BondWant:
+def _bond(bond: Link, ports: list[Port], rdma: Rdma, links: Links) -> BondWant:
     legs = sorted(leg.subject.place for leg in links.legs(bond.name))
     carriers = {device.name for device in rdma.devices if not device.virtual_function and device.bdf in legs}
     return BondWant(
         legs=tuple(leg for leg in legs if _is_sayable(leg)),
         carrier=bond.connected if not isinstance(raw(bond)["operstate"], Unreadable) else None,
         mtu=_seen(bond, "mtu"),
+        gid=_has_gid([port for port in ports if inventory.is_active(port)]),
         lag=True if len(legs) > 1 and len(carriers) == 1 else None,
     )
 
@@ -157,7 +164,7 @@ def _port(port: Port, links: Links | None, spare: frozenset[str]) -> PortWant:
         # A bond's own netdev and GIDs show up on one of its legs, and after a fail-over on another.
         netdev=None if down or bonded else _name(port, link),
         mtu=None if down else _seen(link, "mtu"),
-        gid=None if bonded or layer != link_layers.ETHERNET else _has_gid(port),
+        gid=None if bonded or layer != link_layers.ETHERNET else _has_gid([port]),
     )
 
 
@@ -166,11 +173,13 @@ def _name(port: Port, link: Link | None) -> str | None:
     return name
 
 
-def _has_gid(port: Port) -> bool | None:
-    """Whether it has a routable GID of RoCE v2; None where a table is not shown in full."""
-    if port.gids is None or any(not gid.readable or gid.kind is None for gid in port.gids):
+def _has_gid(ports: list[Port]) -> bool | None:
+    """Whether one of them has a routable GID of RoCE v2; None without a port, or where a table is not shown in full."""
+    tables = [port.gids for port in ports]
+    shown = [table for table in tables if table is not None and all(gid.readable and gid.kind for gid in table)]
+    if not tables or len(shown) < len(tables):
         return None
-    return any(gid.routable and gid.kind == ROCE_V2 for gid in port.gids)
+    return any(gid.routable and gid.kind == ROCE_V2 for table in shown for gid in table)
 
 
 def _modules(modules: Modules | None) -> tuple[str, ...]:

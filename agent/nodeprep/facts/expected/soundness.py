@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from nodeprep.facts.machine.pci import PciDevice
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Gid, Port, RdmaDevice
@@ -35,8 +37,13 @@ def is_awake(nic: PciDevice | None, device: RdmaDevice | None) -> bool:
     return not gone and (device is None or field_of(device, "node_guid") != ZERO_GUID)
 
 
-def is_sound(port: Port, device: RdmaDevice | None, links: Links | None, rate: float) -> bool:
-    """Live, and nothing that can be read is amiss that would close a gate. `rate` is Gb/s that a profile asks for."""
+def is_sound(
+    port: Port, device: RdmaDevice | None, links: Links | None, rate: float, addressed: Collection[str]
+) -> bool:
+    """Live, and nothing that can be read is amiss that would close a gate.
+
+    `rate` is Gb/s that a profile asks for, `addressed` are the bonds that have an address (`bonds_with_address`).
+    """
     layer, runs_at = field_of(port, "layer"), field_of(port, "rate")
     if not is_live(port) or (isinstance(runs_at, float) and runs_at < rate):
         return False
@@ -50,10 +57,22 @@ def is_sound(port: Port, device: RdmaDevice | None, links: Links | None, rate: f
     if (isinstance(operstate, str) and operstate not in RUNNING) or (link is not None and link.has_carrier is False):
         return False
     iwarp = device is not None and str(field_of(device, "node_type")).startswith(IWARP)
-    bonded = links is not None and links.bond_of(port.netdev, port.bdf) is not None
-    if iwarp or port.gids is None or bonded:
-        return True
-    return any(not gid.readable or (gid.routable and is_fresh(gid, port, links)) for gid in port.gids)
+    bond = links.bond_of(port.netdev, port.bdf) if links is not None else None
+    return iwarp or (has_address(port, links) if bond is None else bond.name in addressed)
+
+
+def has_address(port: Port, links: Links | None) -> bool:
+    """Whether one of its GIDs is made of an address that routers carry; True where no table of them is shown."""
+    gids = port.gids
+    return gids is None or any(not gid.readable or (gid.routable and is_fresh(gid, port, links)) for gid in gids)
+
+
+def bonds_with_address(ports: Iterable[Port], links: Links | None) -> frozenset[str]:
+    """The bonds of which a live port has an address: it shows up on one leg or on all, after a fail-over on another."""
+    if links is None:
+        return frozenset()
+    live = ((links.bond_of(port.netdev, port.bdf), port) for port in ports if is_live(port))
+    return frozenset(bond.name for bond, port in live if bond is not None and has_address(port, links))
 
 
 def is_fresh(gid: Gid, port: Port, links: Links | None) -> bool:

@@ -1,0 +1,71 @@
+"""What a job's traffic is addressed to: a port, or a bond with the ports that share it."""
+
+from __future__ import annotations
+
+from nodeprep.facts.expected import inventory
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.network.links import Link, Links
+from nodeprep.facts.rdma.rdma import Port, Rdma
+from nodeprep.model import Subject
+from nodeprep.values import Value
+
+
+class AddressWant(Value):
+    """Who wants an address. `firm`: a job fails without it, and the card has no other port that carries its traffic."""
+
+    by: str
+    firm: bool
+
+
+class Endpoint(Value):
+    """One port, or a bond with its live ports, of which one that has an address is enough.
+
+    The addresses of a bond show up on one of its legs or on all, and after a fail-over on another. `shows` is how a
+    message begins. `bond` is None for a port of its own.
+    """
+
+    subject: Subject
+    shows: str
+    netdev: str | None
+    ports: tuple[Port, ...]
+    bond: str | None = None
+
+
+def find(expected: Expected, rdma: Rdma, links: Links | None) -> list[Endpoint]:
+    """The ports that may be ACTIVE, those of a bond together."""
+    found = list[Endpoint]()
+    bonds = dict[str, Endpoint]()
+    for port in filter(inventory.may_be_active, rdma.ports):
+        bond = links.bond_of(port.netdev, port.bdf) if links is not None else None
+        if bond is None or _wants_own(port, expected):
+            shows = f"{port.where} ({port.netdev or 'no netdev'})"
+            found.append(Endpoint(port.subject, shows, port.netdev, (port,)))
+            continue
+        known = bonds.get(bond.name)
+        bonds[bond.name] = _of_bond(bond, (*(known.ports if known else ()), port))
+    return [*found, *bonds.values()]
+
+
+def who_wants(endpoint: Endpoint, expected: Expected) -> AddressWant | None:
+    """Who needs a routable GID here. A profile that was captured without one needs none."""
+    bond = next((one for one in expected.bonds if one.now == endpoint.bond), None) if endpoint.bond else None
+    if bond is not None and bond.want.gid is not None:
+        return AddressWant(expected.by, firm=True) if bond.want.gid else None
+    port = endpoint.ports[0]
+    if any(one.subject.key in expected.firm for one in endpoint.ports):
+        return AddressWant(expected.by, expected.of(port) is not None) if _wants_own(port, expected) else None
+    ask = expected.of if endpoint.bond is None else expected.of_bond
+    firm = next((by for one in endpoint.ports if (by := ask(one)) is not None), None)
+    by = firm or next((by for one in endpoint.ports if (by := expected.of_use(one)) is not None), None)
+    return AddressWant(by, firm is not None) if by is not None else None
+
+
+def _of_bond(bond: Link, ports: tuple[Port, ...]) -> Endpoint:
+    shows = f"bond {bond.name} ({', '.join(port.name for port in ports)})"
+    return Endpoint(bond.subject, shows, bond.name, ports, bond.name)
+
+
+def _wants_own(port: Port, expected: Expected) -> bool:
+    """Whether a profile wants it on this very port."""
+    want = expected.port(port, lambda want: want.gid)
+    return want is not None and want.value
