@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
 from nodeprep.facts.expected import endpoints, soundness
-from nodeprep.facts.expected.endpoints import Endpoint
+from nodeprep.facts.expected.endpoints import RdmaEndpoint
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.gid import ROCE_V2
@@ -48,7 +48,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     yield from seen.each(found, lambda one: verdict(one, node))
 
 
-def verdict(one: Endpoint, node: GidContext) -> Verdict | None:
+def verdict(one: RdmaEndpoint, node: GidContext) -> Verdict | None:
     wanted = endpoints.who_wants(one, node.expected)
     ports = [port for port in one.ports if is_roce(port, node.rdma)] if wanted is not None else []
     tables = [port.gids for port in ports]
@@ -89,7 +89,7 @@ def is_roce(port: Port, rdma: Rdma) -> bool:
     return port.layer == ETHERNET and not (node_type or "").startswith(IWARP)
 
 
-def remedy(one: Endpoint, node: GidContext) -> Remedy | None:
+def remedy(one: RdmaEndpoint, node: GidContext) -> Remedy | None:
     """A remedy for Elastic RDMA interfaces only: the cloud knows their address."""
     device = node.rdma.device(one.ports[0].device)
     if device is None or device.id != VENDOR_DEVICE or not one.netdev or one.bond is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodeprep.facts.expected import inventory
+from nodeprep.facts.expected import inventory, kinds
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.rdma import Port, Rdma
@@ -17,7 +17,7 @@ class AddressWant(Value):
     firm: bool
 
 
-class Endpoint(Value):
+class RdmaEndpoint(Value):
     """One port, or a bond with its live ports, of which one that has an address is enough.
 
     The addresses of a bond show up on one of its legs or on all, and after a fail-over on another. `shows` is how a
@@ -31,22 +31,21 @@ class Endpoint(Value):
     bond: str | None = None
 
 
-def find(expected: Expected, rdma: Rdma, links: Links | None) -> list[Endpoint]:
+def find(expected: Expected, rdma: Rdma, links: Links | None) -> list[RdmaEndpoint]:
     """The ports that may be ACTIVE, those of a bond together."""
-    found = list[Endpoint]()
-    bonds = dict[str, Endpoint]()
+    found = list[RdmaEndpoint]()
+    bonded = dict[str, tuple[Link, list[Port]]]()
     for port in filter(inventory.may_be_active, rdma.ports):
         bond = links.bond_of(port.netdev, port.bdf) if links is not None else None
         if bond is None or _wants_own(port, expected):
             shows = f"{port.where} ({port.netdev or 'no netdev'})"
-            found.append(Endpoint(port.subject, shows, port.netdev, (port,)))
+            found.append(RdmaEndpoint(port.subject, shows, port.netdev, (port,)))
             continue
-        known = bonds.get(bond.name)
-        bonds[bond.name] = _of_bond(bond, (*(known.ports if known else ()), port))
-    return [*found, *bonds.values()]
+        bonded.setdefault(bond.name, (bond, []))[1].append(port)
+    return [*found, *(_of_bond(bond, tuple(ports)) for bond, ports in bonded.values())]
 
 
-def who_wants(endpoint: Endpoint, expected: Expected) -> AddressWant | None:
+def who_wants(endpoint: RdmaEndpoint, expected: Expected) -> AddressWant | None:
     """Who needs a routable GID here. A profile that was captured without one needs none."""
     bond = next((one for one in expected.bonds if one.now == endpoint.bond), None) if endpoint.bond else None
     if bond is not None and bond.want.gid is not None:
@@ -60,9 +59,9 @@ def who_wants(endpoint: Endpoint, expected: Expected) -> AddressWant | None:
     return AddressWant(by, firm is not None) if by is not None else None
 
 
-def _of_bond(bond: Link, ports: tuple[Port, ...]) -> Endpoint:
-    shows = f"bond {bond.name} ({', '.join(port.name for port in ports)})"
-    return Endpoint(bond.subject, shows, bond.name, ports, bond.name)
+def _of_bond(bond: Link, ports: tuple[Port, ...]) -> RdmaEndpoint:
+    shows = f"bond {bond.name} ({kinds.listed([port.name for port in ports])})"
+    return RdmaEndpoint(bond.subject, shows, bond.name, ports, bond.name)
 
 
 def _wants_own(port: Port, expected: Expected) -> bool:
