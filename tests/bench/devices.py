@@ -28,7 +28,7 @@ LIMIT_SECONDS, LIMIT_RATIO = 1.0, 2.2
 
 
 def built(root: Path, functions: int, *, rdma: bool) -> Path:
-    """Cards with as many virtual functions as make so many functions, each with a netdev and, if asked, an RDMA device."""
+    """Cards with so many functions in all. Each virtual one has a netdev, and if asked an RDMA device."""
     each = functions // CARDS
     places = [[f"0000:{16 + 20 * card:02x}:{one // 8:02x}.{one % 8}" for one in range(each)] for card in range(CARDS)]
     cards = [card[0] for card in places]
