@@ -29,13 +29,16 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     if not plugins.present or plugins.sockets is None:
         return
     socket = next((one for one in plugins.sockets if one.name == REGISTRATION), None)
-    yield missing(seen) if socket is None else verdict(socket)
+    if socket is not None:
+        yield verdict(socket)
+    elif seen[Kubelet].present:  # a directory that is left without a kubelet is nobody's
+        yield missing(seen)
 
 
 def missing(seen: Seen) -> Verdict:
     """Without the socket: a kubelet that runs makes it at its start."""
     kubelet = seen[Kubelet]
-    if kubelet.present and kubelet.is_starting:
+    if kubelet.is_starting:
         message = f"there is no {SOCKET} yet: the kubelet began {kubelet.age:.0f} s ago"
         return Verdict(NODE, Status.UNKNOWN, "Starting", message, observed="absent")
     message = f"there is no {SOCKET}: somebody removed it, and no plugin can register"
