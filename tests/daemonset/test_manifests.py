@@ -118,7 +118,7 @@ def named_paths() -> dict[str, str]:
 
 
 def test_it_sees_all_that_its_facts_read_but_for_this(tmp_path: Path) -> None:
-    shown = mounts(combined(tmp_path, [ROOT / "overlays/ack"], "lingjun", "kubelet-books"))
+    shown = mounts(combined(tmp_path, [ROOT / "overlays/ack"], "lingjun", "kubelet-books", "nvml"))
     read = {path for path in named_paths() if path != "/proc" and not OF_ALL.match(path)}  # the rest: in its own /proc
     seen = {path: next((one for one in shown if f"{path}/".startswith(f"{one}/")), None) for path in read}
     hidden = {path for path, by in seen.items() if by is None}

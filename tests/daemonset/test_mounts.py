@@ -66,9 +66,16 @@ OF_BOOKS = {
     "/host/var/lib/kubelet/device-plugins": ("/var/lib/kubelet/device-plugins", NODE_READS),
     "/run/nodeprep-kubelet-books": ("/run/nodeprep-kubelet-books", WRITES),
 }
+NVML = "nodeprep-nvml"
+OF_NVML = {"/run/nodeprep-nvml": ("/run/nodeprep-nvml", WRITES)}
 WAIT_READY = {"/run/nodeprep": ("/run/nodeprep", NODE_READS)}
 SHIPPED = {"ack": AGENT | TERWAY, "generic": AGENT, "lab": AGENT}
-BY_COMPONENT = {"terway": TERWAY, "lingjun": LINGJUN, "kubelet-books": KUBELET_BOOKS}
+BY_COMPONENT = {
+    "terway": TERWAY,
+    "lingjun": LINGJUN,
+    "kubelet-books": KUBELET_BOOKS,
+    "nvml": {"/host/run/nodeprep-nvml": ("/run/nodeprep-nvml", NODE_READS)},
+}
 
 
 def mounted(pod: Object, container: Object) -> dict[str, tuple[str, str]]:
@@ -106,14 +113,21 @@ def test_every_mount_that_a_component_adds(component: str, tmp_path: Path) -> No
     assert "initContainers" not in pod
     workloads = [one for one in objects if "template" in one.get("spec", {})]
     assert workloads == of(objects, "DaemonSet")
-    more = {BOOKS} if component == "kubelet-books" else set()
+    more = {"kubelet-books": {BOOKS}, "nvml": {NVML}}.get(component, set())
     assert {one["metadata"]["name"] for one in workloads} == {"nodeprep"} | more
 
 
-def test_the_pod_that_sees_the_plugins_directory_has_no_right(tmp_path: Path) -> None:
-    """Whoever connects to the kubelet's socket there registers plugins (docs/adr/0022): it can do nothing else."""
-    pod, container = pod_of(combined(tmp_path, [ROOT / "base"], "kubelet-books"), BOOKS)
-    assert mounted(pod, container) == OF_BOOKS
+REPORTING = [("kubelet-books", BOOKS, OF_BOOKS, None), ("nvml", NVML, OF_NVML, "nvidia")]
+
+
+@pytest.mark.parametrize(("component", "name", "shows", "runtime"), REPORTING)
+def test_a_pod_that_reports_has_no_right(
+    tmp_path: Path, component: str, name: str, shows: dict[str, tuple[str, str]], runtime: str | None
+) -> None:
+    """Whoever connects to the kubelet's socket registers plugins (docs/adr/0022), and NVML's pod has all GPUs."""
+    pod, container = pod_of(combined(tmp_path, [ROOT / "base"], component), name)
+    assert mounted(pod, container) == shows
+    assert pod.get("runtimeClassName") == runtime
     assert "initContainers" not in pod
     assert {key: pod.get(key) for key in ("hostNetwork", "hostPID", "hostIPC", "serviceAccountName")} == dict.fromkeys(
         ("hostNetwork", "hostPID", "hostIPC", "serviceAccountName")

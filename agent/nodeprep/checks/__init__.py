@@ -78,6 +78,7 @@ IDS = (
     "gpu.expected",
     "gpu.driver",
     "gpu.initialised",
+    "gpu.nvml",
     "gpu.fabric-manager",
     "gpu.nic-affinity",
     "terway.kernel",

@@ -30,6 +30,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Tell the agent of this node what lies in the kubelet's directory of plugins.",
         "daemon.daemon_commands:app",
     ),
+    "nvml": (
+        "Tell the agent of this node what NVIDIA's library says of its GPUs.",
+        "daemon.daemon_commands:app",
+    ),
     "version": ("Print the version.", "version_command:app"),
     "profile": ("Capture, show and validate what a node should have.", "files.files_commands:profiles"),
     "config": ("Show and validate configuration files.", "files.files_commands:configs"),

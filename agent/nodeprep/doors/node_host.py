@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nodeprep.doors import clock
 from nodeprep.doors.files import mount_table
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nodeprep.doors.netlink.interfaces import Dcb, NeighbourInfo, RouteNetlink
     from nodeprep.doors.netlink.nldev import NldevTables
     from nodeprep.doors.netlink.routing import RouteLookup, RoutingTables
+    from nodeprep.doors.nvml.child import NvmlChild
     from nodeprep.doors.own_process import OwnMemlock
 
 T = TypeVar("T")
@@ -63,6 +64,7 @@ class Host:
         self._metadata_url = metadata
         self._metadata: Metadata | None = None
         self._grpc: dict[str, GrpcSocket] = {}
+        self._nvml: NvmlChild | None = None
 
     def now(self) -> float:
         return clock.now()
@@ -246,6 +248,15 @@ class Host:
             self._statvfs = Statvfs()
         told = self._statvfs.ask([self.files.root + point for point in points], deadline)
         return {path.removeprefix(self.files.root): answer for path, answer in told.items()}
+
+    def nvml(self, *, deadline: float, rest: float) -> dict[str, Any] | Unreadable:
+        """What NVIDIA's library tells, by a child process (`NvmlChild.ask`)."""
+        from nodeprep.doors.nvml.child import NvmlChild
+
+        if self._nvml is None:
+            self._nvml = NvmlChild()
+        known = self._nvml
+        return _asked("libnvidia-ml.so.1", lambda: known.ask(deadline, rest))
 
     def connects(self, address: tuple[str, int] | str, deadline: float) -> int | None | Unreadable:
         """Whether somebody listens: None if a connection was accepted, else the errno.

@@ -8,7 +8,7 @@ from nodeprep.facts.kubernetes import (
     device_plugins,
     kubelet,
 )
-from nodeprep.facts.machine import clock, gpu, kernel_log, limits, modules, mounts, pci, system
+from nodeprep.facts.machine import clock, gpu, kernel_log, limits, modules, mounts, nvml, pci, system
 from nodeprep.facts.network import cni, links, neighbours, netfilter, os_network, routes, sysctls
 from nodeprep.facts.rdma import counters, devnodes, qos, rdma, rdma_netlink
 
@@ -38,6 +38,7 @@ ALL = (
     counters.FACT,
     kernel_log.FACT,
     gpu.FACT,
+    nvml.FACT,
     qos.FACT,
     limits.FACT,
     mounts.FACT,

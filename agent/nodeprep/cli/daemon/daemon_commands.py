@@ -1,4 +1,4 @@
-"""The commands of the agent: `agent`, `wait-ready`, `reset`, `kubelet-books`."""
+"""The commands of the agent: `agent`, `wait-ready`, `reset`, `kubelet-books`, `nvml`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from nodeprep.cli.options import (
     StateDir,
 )
 
-REPORT_DIRECTORY = "/run/nodeprep-kubelet-books"  # as in facts/kubernetes/device_plugins, which this need not import
+# As in facts/kubernetes/device_plugins and facts/machine/nvml, which this need not import.
+BOOKS_DIRECTORY, NVML_DIRECTORY = "/run/nodeprep-kubelet-books", "/run/nodeprep-nvml"
 app = program.commands()
 
 
@@ -105,14 +106,18 @@ def reset(
     program.end(body)
 
 
+ReportDir = Annotated[
+    str, typer.Option("--directory", metavar="DIR", help="Where the report goes; the agent mounts it read-only.")
+]
+Once = Annotated[bool, typer.Option("--once", help="Write one report and end.")]
+
+
 @app.command("kubelet-books")
 def kubelet_books(
     *,
     host_root: HostRoot = None,
-    directory: Annotated[
-        str, typer.Option("--directory", metavar="DIR", help="Where the report goes; the agent mounts it read-only.")
-    ] = REPORT_DIRECTORY,
-    once: Annotated[bool, typer.Option("--once", help="Write one report and end.")] = False,
+    directory: ReportDir = BOOKS_DIRECTORY,
+    once: Once = False,
 ) -> None:
     """Tell the agent of this node what lies in the kubelet's directory of plugins.
 
@@ -121,8 +126,32 @@ def kubelet_books(
     """
 
     def body() -> int:
-        from nodeprep.cli.daemon import kubelet_books as command
+        from nodeprep.cli.daemon import reporter
+        from nodeprep.facts.kubernetes import device_plugins as fact
 
-        return command.run(host_root, directory, once=once)
+        reporting = reporter.Reporting(
+            lambda host: fact.as_content(fact.observe(host)), directory, fact.REPORT_NAME, fact.REPORT_SECONDS
+        )
+        return reporter.run(host_root, reporting, once=once)
+
+    program.end(body)
+
+
+@app.command("nvml")
+def nvml(*, host_root: HostRoot = None, directory: ReportDir = NVML_DIRECTORY, once: Once = False) -> None:
+    """Tell the agent of this node what NVIDIA's library says of its GPUs.
+
+    It runs in a pod of its own (daemonset/components/nvml): a pod with the library does not start where the driver is
+    broken, and then the agent must.
+    """
+
+    def body() -> int:
+        from nodeprep.cli.daemon import reporter
+        from nodeprep.facts.machine import nvml as fact
+
+        reporting = reporter.Reporting(
+            lambda host: fact.as_content(fact.of_library(host)), directory, fact.REPORT_NAME, fact.REPORT_SECONDS
+        )
+        return reporter.run(host_root, reporting, once=once)
 
     program.end(body)
