@@ -31,13 +31,6 @@ def roce_ports(count: int, rate: float) -> list[Port]:
     return [port(device=f"roce{one}", bdf=f"0000:0{one}:00.0", like=like, rate=rate) for one in range(count)]
 
 
-def same(count: int, layer: str, first: int = 0, rate: float = 400.0) -> list[Port]:
-    """Ports of one model and place."""
-    like = f"15b3:1021 MT_0000000838 {layer}"
-    where = [(f"mlx5_{one}", f"0000:4{one}:00.0") for one in range(first, first + count)]
-    return [port(device=name, bdf=at, like=like, layer=layer, rate=rate) for name, at in where]
-
-
 def silent(count: int) -> list[PciDevice]:
     """Ethernet NICs that are made for RDMA, faster than STORAGE, and show none."""
     return [nic(address=f"0000:2{one}:00.0", rdma=(), netdevs=(f"e{one}",)) for one in range(count)]
@@ -67,15 +60,6 @@ ROWS = [
         (port(bdf="0000:10:00.0", layer="InfiniBand", **DOWN), port(device="e", bdf="0000:10:00.1", **DOWN)),
         "rdma-infiniband",
     ),
-    # Of four or more of a model, the few that are in the other mode choose no network
-    ((), (*same(7, "InfiniBand"), *same(1, "Ethernet", 7)), "rdma-infiniband"),
-    ((), (*same(5, "InfiniBand"), *same(3, "Ethernet", 5)), "rdma-infiniband"),
-    ((), (*same(4, "InfiniBand"), *same(4, "Ethernet", 4)), "rdma"),
-    ((), (*same(3, "InfiniBand"), *same(5, "Ethernet", 3)), "rdma-roce"),
-    ((), (*same(1, "InfiniBand"), *same(7, "Ethernet", 1)), "rdma-roce"),
-    ((), (*same(2, "InfiniBand"), *same(1, "Ethernet", 2)), "rdma"),
-    ((), (*same(7, "InfiniBand"), *same(1, "Ethernet", 7, rate=800.0)), "rdma-roce"),  # not the same, and faster
-    ((), (*same(7, "InfiniBand"), *same(1, "Ethernet", 7), *roce_ports(2, 400.0)), "rdma"),
     ((), (ROCE, OTHER), "rdma-roce"),
     ((OFFERS,), (OTHER,), None),
     ((PLAIN,), (), None),

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from nodeprep.facts.expected import kinds
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.expected.kinds import Kind, Member, Role
-from nodeprep.facts.expected.suited import PEERS
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 from nodeprep.values import Value
 
+PEERS = 4  # ports of one model; with fewer, one that is up and differs may be meant to
 # One device of a card sets the modes of both its ports (LINK_TYPE_P1, LINK_TYPE_P2 of mlxconfig).
 SET_MODE = (
     "mlxconfig -d {place} set LINK_TYPE_P1 (LINK_TYPE_P2 for the card's second port, function .1) to 1 (InfiniBand) or "

@@ -8,7 +8,7 @@ from nodeprep import link_layers
 from nodeprep.facts.alibaba.erdma import VENDOR_DEVICE
 from nodeprep.facts.alibaba.terway import Terway
 from nodeprep.facts.expected import kinds, soundness
-from nodeprep.facts.expected.kinds import HANDING_ON, Member
+from nodeprep.facts.expected.kinds import HANDING_ON
 from nodeprep.facts.machine.pci import DISPLAY, INFINIBAND_CLASS, NVIDIA, Pci, PciDevice
 from nodeprep.facts.network.cni import Cni
 from nodeprep.facts.network.links import Links
@@ -19,7 +19,6 @@ from nodeprep.values import Value
 ROCE, INFINIBAND, RDMA = "rdma-roce", "rdma-infiniband", "rdma"
 BASE, SHARED_ENI, EXCLUSIVE_ENI = "base", "tcp-shared-eni", "mpijob-exclusive-eni"
 ERDMA_CPU, ERDMA_GPU = "rdma-erdma-cpu", "rdma-erdma-gpu"
-PEERS = 4  # ports of one model; with fewer, one that differs may be meant to
 
 
 class SuitedProfile(Value):
@@ -46,7 +45,8 @@ def suited(pci: Pci | None, rdma: Rdma | None, links: Links | None = None) -> Su
     elsewhere = {port.bdf for port in ports}.union(nic.address for nic in nics if _offers_rdma(nic))
     if interfaces and not elsewhere.difference(one.address for one in interfaces):
         return _elastic(interfaces, pci)
-    controllers, silent = _controllers(pci), _silent(pci)
+    controllers = [nic for nic in nics if nic.pci_class.startswith(INFINIBAND_CLASS)]
+    silent = [nic for nic in controllers if not nic.rdma and nic.driver not in HANDING_ON]
     odd = _odd_places(ports, silent)
     layers = Counter(
         _layer(port) for port in ports if _layer(port) != link_layers.INFINIBAND or _place(port) not in odd
@@ -88,16 +88,11 @@ def suited_to_network(terway: Terway | None, cni: Cni | None) -> SuitedProfile |
 
 
 def _with_infiniband(
-    told: str,
-    layers: Counter[str | None],
-    pci: Pci | None,
-    rdma: Rdma | None,
-    links: Links | None,
+    told: str, layers: Counter[str | None], pci: Pci | None, rdma: Rdma | None, links: Links | None
 ) -> SuitedProfile:
     """The network of the fastest ports, dead ones included. A slower InfiniBand port beside them is for storage.
 
-    Where nothing tells how fast one of them is, InfiniBand decides. `told` is how many speak it. A card in the other
-    mode than most of its likes chooses no network.
+    Where nothing tells how fast one of them is, InfiniBand decides. `told` is how many speak it.
     """
     if not layers[link_layers.ETHERNET] and not _without_rdma(pci):
         return SuitedProfile(INFINIBAND, told)
@@ -110,26 +105,13 @@ def _with_infiniband(
         return SuitedProfile(INFINIBAND, told)
     ethernet = _number(layers[link_layers.ETHERNET], "Ethernet RDMA port")
     if layers[link_layers.ETHERNET]:
-        few = _few(rdma.ports if rdma else (), _silent(pci))
-        meant = {one.kind.layer for one in rails if few.get(_place_of(one)) != one.kind.layer} or networks
-        if meant == {link_layers.INFINIBAND}:
-            return SuitedProfile(INFINIBAND, told)
         both = f"{told} and {ethernet}, equally fast"
-        return SuitedProfile(RDMA, both) if link_layers.INFINIBAND in meant else SuitedProfile(ROCE, ethernet)
+        return SuitedProfile(RDMA, both) if link_layers.INFINIBAND in networks else SuitedProfile(ROCE, ethernet)
     fabric = [one for one in found.members if one.kind.layer == link_layers.INFINIBAND]
     # Fewer of them may be a front end that is used without RDMA.
     if link_layers.INFINIBAND in networks or len(rails) <= len(fabric):
         return SuitedProfile(INFINIBAND, told)
     return SuitedProfile(ROCE, f"{_number(len(rails), 'faster NIC')} made for RDMA beside {told}, without RDMA devices")
-
-
-def _controllers(pci: Pci | None) -> list[PciDevice]:
-    return [nic for nic in (pci.nics if pci else ()) if nic.pci_class.startswith(INFINIBAND_CLASS)]
-
-
-def _silent(pci: Pci | None) -> list[PciDevice]:
-    """InfiniBand controllers without an RDMA device that are not handed on."""
-    return [nic for nic in _controllers(pci) if not nic.rdma and nic.driver not in HANDING_ON]
 
 
 def _without_rdma(pci: Pci | None) -> list[PciDevice]:
@@ -154,20 +136,6 @@ def _odd_places(ports: tuple[Port, ...], silent: list[PciDevice]) -> set[Place]:
     most = Counter(map(_place, ethernet))
     most.subtract([*map(_place, fabric), *map(_first_place, silent)])
     return {place for place in most if place[0] and place not in alive and (place in fine or most[place] > 0)}
-
-
-def _few(ports: tuple[Port, ...], silent: list[PciDevice]) -> dict[Place, str]:
-    """By place the network that fewer ports of a model speak than the other, where there are enough to tell."""
-    ethernet = Counter(_place(port) for port in ports if _layer(port) == link_layers.ETHERNET)
-    fabric = Counter(_place(port) for port in ports if _layer(port) == link_layers.INFINIBAND)
-    fabric.update(map(_first_place, silent))
-    enough = [one for one in ethernet.keys() & fabric.keys() if one[0] and ethernet[one] + fabric[one] >= PEERS]
-    fewer = {one: ethernet[one] - fabric[one] for one in enough if ethernet[one] != fabric[one]}
-    return {one: link_layers.ETHERNET if more < 0 else link_layers.INFINIBAND for one, more in fewer.items()}
-
-
-def _place_of(member: Member) -> Place:
-    return (member.kind.model[0], f"{member.kind.function:x}", member.kind.number)
 
 
 def _place(port: Port) -> Place:
