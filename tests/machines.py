@@ -138,6 +138,7 @@ def unmanaged(one: Function) -> Function:
 STATES: dict[str, Fault] = {
     "port down": lambda one: down(one) if one.live else one,
     "port set down": lambda one: set_down(one) if one.live else one,
+    "ACTIVE without a link": lambda one: replace(down(one), state="4: ACTIVE") if one.live else one,
     "port in INIT": lambda one: unmanaged(one) if one.live else one,
     "driver gone": lambda one: replace(one, driver=False),
     "RDMA driver gone": lambda one: replace(one, rdma="idle"),
@@ -243,6 +244,14 @@ def second_ports(functions: tuple[Function, ...], **different: object) -> tuple[
     )
 
 
+def others(count: int, first: int, **different: object) -> tuple[Function, ...]:
+    """More NICs of the rails' model."""
+    return tuple(
+        replace(Function(first + one, f"0000:{0x60 + one:02x}:00.0"), **different)  # type: ignore[arg-type]
+        for one in range(count)
+    )
+
+
 SLOW_RAILS = older(rails(8))
 LEGS = dual(1, 8, 0x90, chip=BF3, rate=100.0, bond="bond0", mtu=1500)
 TWO_SPEEDS = second_ports(dual(4), rate=100.0)
@@ -311,6 +320,14 @@ SHAPES: dict[str, Machine] = {
     ),
     "8 x 200 RoCE, a front end of two models in one bond": Machine(
         (*SLOW_RAILS, LEGS[0], replace(Function(9, "0000:91:00.0", mtu=1500), rate=100.0, bond="bond0"))
+    ),
+    "8 x 400 RoCE, 4 InfiniBand of their model": Machine((*rails(8), *others(4, 8, layer=INFINIBAND))),
+    "3 InfiniBand, 4 RoCE of their model": Machine((*rails(3, INFINIBAND), *others(4, 3))),
+    "4 RoCE, 8 InfiniBand of their model": Machine((*rails(4), *others(8, 4, layer=INFINIBAND))),
+    "4 bonds of two rails on two cards each": Machine(bonded(rails(8))),
+    "2 bonds of four rails": Machine(tuple(replace(one, bond=f"bond{one.index // 4}") for one in dual(4, rate=200.0))),
+    "4 cards of a rail and a leg without an address, 2 x 200 front end": Machine(
+        (*second_ports(dual(4), rate=100.0, bond="bond0", mtu=1500, routable=False), *front_end(1, 8, rate=200.0))
     ),
     "8 InfiniBand, a front end of their model": Machine(
         (*rails(8, INFINIBAND), replace(Function(8, "0000:90:00.0"), rate=100.0, front=True))

@@ -302,6 +302,7 @@ def test_a_fault_more_never_makes_the_verdict_better(seed: int, capsys: pytest.C
 EACH_FAILS = {
     "port down": (ETHERNET, INFINIBAND),
     "port set down": (ETHERNET, INFINIBAND),
+    "ACTIVE without a link": (ETHERNET, INFINIBAND),
     "port in INIT": (ETHERNET, INFINIBAND),
     "driver gone": (ETHERNET, INFINIBAND),
     "RDMA driver gone": (ETHERNET, INFINIBAND),
@@ -344,10 +345,22 @@ def test_k_of_n_of_a_kind(family: str) -> None:
             before = after
 
 
-BONDED = "4 bonds of two rails"
+STORAGE = "8 x 400 RoCE, an InfiniBand port for storage"
 
 
 @pytest.mark.parametrize("family", ["no routable GID", "port down", "driver gone"])
+def test_k_of_n_where_a_port_for_storage_was_captured_too(family: str) -> None:
+    """Its network chose the captured profile: with 8 of 8 rails without an address, the node was READY."""
+    healthy, profile = SHAPES[STORAGE], captured(STORAGE)
+    told = [judged(healthy.with_fault(STATES[family], *range(k)), profile) for k in range(9)]
+    assert [one.code for one in told] == [0, *[1] * 8]
+    assert profile.extends == "rdma-roce"
+
+
+BONDED = "4 bonds of two rails"
+
+
+@pytest.mark.parametrize("family", ["no routable GID", "port down", "driver gone", "ACTIVE without a link"])
 @pytest.mark.parametrize("count", [None, 1, 4])
 def test_k_of_n_bonds_of_rails(family: str, count: int | None) -> None:
     """Both legs of a bond lack it: each such bond is a fault, be it one or all of them. One leg alone is none."""
@@ -359,6 +372,9 @@ def test_k_of_n_bonds_of_rails(family: str, count: int | None) -> None:
     if family == "no routable GID":
         assert judged(healthy.with_fault(STATES[family], 0, 2, 4, 6), profile).code == 0
         assert judged(healthy.with_fault(STATES[family], 0, 1), captured(BONDED)).code == 1
+        # The leg that has an address has no link, and the other one has no address.
+        half = healthy.with_fault(STATES[family], 1).with_fault(STATES["ACTIVE without a link"], 0)
+        assert judged(half, profile).code == 1
 
 
 # Cards of two kinds of ports, and profiles: what the exit codes of k dead first ports and k dead second ports are.

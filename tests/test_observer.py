@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,54 @@ def test_while_one_computes_no_other_thread_takes_the_next(*, waits: bool) -> No
 
     # Without a processor for a moment, it looks as one that hangs. This does not happen each time.
     assert any(len(threads()) == 1 for _ in range(10))
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_one_that_hangs_costs_the_others_a_moment_also_while_we_compute(*, waits: bool, pipe: Pipe) -> None:
+    """What another thread of ours does says nothing of the fact that hangs."""
+    done = threading.Event()
+
+    def compute() -> None:
+        while not done.is_set():
+            sum(range(1000))
+
+    def seconds() -> float:
+        observer = Observer(Host("/"), lambda: None)
+        answered = threading.Event()
+        both = [fact(Stuck, pipe.read), fact(Other, lambda _: answered.set())]
+        began = time.monotonic()
+        ask = observer.look if waits else partial(answers_of, observer)
+        asking = threading.Thread(target=ask, args=(both,), daemon=True)
+        asking.start()
+        assert answered.wait(LONG)
+        return time.monotonic() - began
+
+    threading.Thread(target=compute, daemon=True).start()
+    try:
+        assert any(seconds() < 1.0 for _ in range(5))
+    finally:
+        done.set()
+
+
+def answers_of(observer: Observer, facts: list[Fact]) -> None:
+    observer.begin(facts)
+    answers(observer, Other)
+
+
+def test_one_that_computes_for_ever_is_not_waited_for() -> None:
+    """A driver may compute in the kernel while it waits for its device."""
+    ended = threading.Event()
+
+    def computes(_: Host) -> None:
+        while not ended.is_set():
+            sum(range(1000))
+
+    try:
+        observer = Observer(Host("/"), lambda: None)
+        observer.begin([fact(Stuck, computes), OTHER])
+        assert kinds(answers(observer, Other)) == {"Other"}
+    finally:
+        ended.set()
 
 
 def test_one_that_is_late_is_unreadable_once_and_not_begun_again(pipe: Pipe) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from importlib import import_module
 from math import inf
 from queue import Empty, SimpleQueue
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, get_native_id
 
 from nodeprep import fault_boundary
 from nodeprep.doors import clock, processor
@@ -17,13 +17,14 @@ from nodeprep.look import Look
 from nodeprep.model import CannotLook, Fact, Unreadable, Why
 from nodeprep.values import Struct, Value, field
 
-# Seconds without an answer after which another thread takes the next fact, unless we computed for that time. Threads
-# that read many small files at the same time only fight for the interpreter: 11 took 1.5 to 3 times as long as one
-# (tests/bench/threads.py). A person waits for `check`. Nobody waits for the agent, and with cold caches more threads
-# cost it three times the CPU.
+# Seconds without an answer after which another thread takes the next fact, unless a thread computed on its fact for
+# that time. Threads that read many small files at the same time only fight for the interpreter: 11 took 1.5 to 3 times
+# as long as one (tests/bench/threads.py). A person waits for `check`. Nobody waits for the agent, and with cold caches
+# more threads cost it three times the CPU.
 CHECK_STALL_SECONDS = 0.02
 AGENT_STALL_SECONDS = 0.1
-BUSY_SHARE = 0.5  # of that time: a thread that hangs does not compute, one that reads thousands of files does
+BUSY_SHARE = 0.1  # of that time: a thread that hangs computes nothing, one that reads thousands of files does
+BUSY_SECONDS = 1.0  # a driver may also compute in the kernel while it waits: nobody waits longer for such a fact
 SYSFS_LINKS_PERIOD_SECONDS = 300.0  # without an event, links of sysfs are followed again after this time
 DEAD_TREE_DEADLINE_SECONDS = 10.0  # a dead tree does not change while a busy machine is slow
 BUSY_DEADLINES = 10  # deadlines after which a fact is given up although we ourselves were too busy to observe it
@@ -52,6 +53,8 @@ class PendingFact(Struct):
     asked: ProcessorMoment
     began: float | None = None
     late: Unreadable | None = None
+    thread: int = 0  # that took it, by its number of the kernel
+    computed: float = 0.0  # seconds that this thread had computed before
 
     def overdue(self, now: float) -> Unreadable | None:
         """What replaces it from now on; None while it has time."""
@@ -144,13 +147,13 @@ class Observer(Struct):
         found: list[Observation] = []
         while any(one.late is None for one in self.under_way.values()):
             # Each answer does not wake us: two threads that wake each other fight for the interpreter.
-            computed = clock.computed()
+            computed = self._computed()
             idle = self._idle.wait(AGENT_STALL_SECONDS)
             answers = self._drained()
             found += answers
             if idle or not (answers or not self._todo.empty()):
                 break
-            if not answers and not _was_busy(computed, AGENT_STALL_SECONDS):
+            if not answers and not self._is_busy(computed, AGENT_STALL_SECONDS):
                 self._another_thread()
         self._waited_for = False
         return [*found, *self._drained(), *self._overdue()]
@@ -160,14 +163,30 @@ class Observer(Struct):
         # After all facts have begun we wait and do not poll: a poll computes, and then we would not be idle.
         deadline = self.next_deadline() if self._todo.empty() else None
         seconds = CHECK_STALL_SECONDS if deadline is None else max(deadline - clock.now(), CHECK_STALL_SECONDS)
-        computed = clock.computed()
+        computed = self._computed()
         try:
             found = [*self._taken(self._answers.get(timeout=seconds))]
         except Empty:
             found = []
-            if not self._todo.empty() and not _was_busy(computed, seconds):
+            if not self._todo.empty() and not self._is_busy(computed, seconds):
                 self._another_thread()
         return [*found, *self._drained(), *self._overdue()]
+
+    def _computed(self) -> dict[int, float]:
+        """The seconds that each thread has computed that has a fact."""
+        taken = {one.thread for one in self.under_way.values() if one.began is not None and one.late is None}
+        return {thread: clock.computed_by(thread) for thread in taken if thread}
+
+    def _is_busy(self, before: dict[int, float], seconds: float) -> bool:
+        """Whether a thread computed on a fact for most of these seconds, and has not had that fact for long."""
+        now = clock.now()
+        lately = [
+            one
+            for one in self.under_way.values()
+            if one.began is not None and one.late is None and now - one.began < BUSY_SECONDS
+        ]
+        computed = (clock.computed_by(one.thread) - before.get(one.thread, one.computed) for one in lately)
+        return any(one >= BUSY_SHARE * seconds for one in computed)
 
     def _drained(self) -> list[Observation]:
         """The answers that have come."""
@@ -229,6 +248,7 @@ class Observer(Struct):
 
     def _take_facts(self) -> None:
         for one in self._left():
+            one.thread, one.computed = get_native_id(), clock.computed_by(get_native_id())
             one.began = began = clock.now()
             value = self._seen(one.fact)
             self._answers.put(Observation(one.fact, began, clock.now() - began, value))
@@ -252,11 +272,6 @@ class Observer(Struct):
         """Load the modules that observe this fact on a live node. Returns the exception if one cannot be loaded."""
         doors = fact.doors if self.host.live else ()
         return fault_boundary.contained(lambda: [import_module(door) for door in doors])[1]
-
-
-def _was_busy(computed: float, seconds: float) -> bool:
-    """Whether our threads computed, since they had computed for so long, most of these seconds: none hangs then."""
-    return clock.computed() - computed >= BUSY_SHARE * seconds
 
 
 def observed(fact: Fact, host: Host) -> object:

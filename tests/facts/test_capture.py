@@ -274,7 +274,7 @@ PARENTS = [
     # ports (layer, state) of two NICs                                     extends
     ((("Ethernet", "4: ACTIVE"), ("Ethernet", "4: ACTIVE")), "rdma-roce"),
     ((("InfiniBand", "4: ACTIVE"), ("InfiniBand", "4: ACTIVE")), "rdma-infiniband"),
-    ((("InfiniBand", "4: ACTIVE"), ("Ethernet", "4: ACTIVE")), "rdma-infiniband"),
+    ((("InfiniBand", "4: ACTIVE"), ("Ethernet", "4: ACTIVE")), "rdma"),  # equally fast
     ((("InfiniBand", "1: DOWN"), ("Ethernet", "4: ACTIVE")), "rdma-roce"),
     ((("Unknown", "4: ACTIVE"), ("Unknown", "4: ACTIVE")), "rdma"),
     ((("InfiniBand", "1: DOWN"), ("Ethernet", "1: DOWN")), "base"),

@@ -40,7 +40,7 @@ ROWS: list[tuple[str, Machine, tuple[str, ...], list[tuple[str, str]]]] = [
             )
         ),
         (),
-        [("port.gid", "0000:13:00.0"), ("port.layer", "0000:13:00.0")],
+        [("port.layer", "0000:13:00.0")],
     ),
 ]
 

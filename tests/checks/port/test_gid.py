@@ -37,11 +37,12 @@ GIDS = [
     ((LOCAL, FIRST), "warn OnlyRoceV1"),
     ((LOCAL, BROKEN), "unknown CannotLook"),
     (None, "absent Nothing"),
+    (BLIND, "unknown CannotLook"),
 ]
 
 
 @pytest.mark.parametrize(("gids", "says"), GIDS)
-def test_says_by_gids(gids: tuple[Gid, ...] | None, says: str) -> None:
+def test_says_by_gids(gids: tuple[Gid, ...] | Unreadable | None, says: str) -> None:
     assert say(CHECK, rdma(port(gids=gids)), WANTS) == says
 
 
@@ -136,6 +137,9 @@ LEGS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"gids": (BROKEN,)}, {"gids": (LOCAL,)}, "unknown CannotLook"),
     ({"gids": (FIRST,)}, {"gids": (LOCAL,)}, "warn OnlyRoceV1"),
     (DOWN, DOWN, "absent Nothing"),  # port.bond says it
+    ({"gids": (V4,), "physical": "2: Polling"}, {"gids": (LOCAL,)}, "fail NoRoutableGid"),
+    ({"gids": BLIND}, {"gids": (V4,)}, "ok RoutableGid"),
+    ({"gids": BLIND}, {"gids": (LOCAL,)}, "unknown CannotLook"),
 ]
 BONDS = [
     # what the profile says of the bond                    where no leg has one
@@ -186,6 +190,19 @@ def test_a_bond_is_told_with_its_ports() -> None:
     seen = rdma(rail(0, LOCAL), rail(1, V4))
     (good,) = verdicts(CHECK, seen, by_kind(seen, BOND), BOND)
     assert good.message == "bond bond0 (mlx5_0/1, mlx5_1/1): GID 3 of mlx5_1/1 is 10.99.0.2; NCCL_IB_GID_INDEX=3"
+
+
+@pytest.mark.parametrize(("odd", "says"), [(1, "warn NoRoutableGid"), (2, "fail NoRoutableGid; fail NoRoutableGid")])
+def test_one_card_in_the_other_mode_needs_none(odd: int, says: str) -> None:
+    """port.layer warns of it. Two or more of them may be another network, which somebody uses."""
+    like = "15b3:1021 MT_0000000838"
+    ports = [
+        port(device=f"m{n}", bdf=f"0000:4{n}:00.0", layer=layer, like=f"{like} {layer}", gids=(LOCAL,))
+        for n in range(6)
+        for layer in ["Ethernet" if n < odd else "InfiniBand"]
+    ]
+    seen = rdma(*ports)
+    assert say(CHECK, seen, by_kind(seen)) == says
 
 
 def test_the_bond_of_a_front_end_needs_none() -> None:

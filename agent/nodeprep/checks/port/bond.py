@@ -10,7 +10,6 @@ from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict
-from nodeprep.shown import field_of
 from nodeprep.values import Value
 
 SEE_BOND = "cat /proc/net/bonding/{name}: LACP, min_links; ip link set {name} up."
@@ -19,7 +18,7 @@ SEE_BOND = "cat /proc/net/bonding/{name}: LACP, min_links; ip link set {name} up
 class Bond(Value):
     """A bond of this node. `wanted_by` wants a carrier on it. `named` is what the profile says of it.
 
-    `dead` are the legs whose own RDMA port is DOWN: a sign that stands where no netdev of theirs is shown.
+    `dead` are the legs whose own RDMA port is not live: a sign that stands where no netdev of theirs is shown.
     """
 
     link: Link
@@ -65,10 +64,9 @@ def bonds(seen: Seen) -> list[Bond]:
 
 
 def dead(ports: list[Port], links: Links) -> frozenset[str]:
-    """The netdevs of those ports of a bond that are DOWN. One port for the whole bond (RoCE LAG) is no single leg's."""
+    """The netdevs of those ports of a bond that are not live. One port for the whole bond (RoCE LAG) is no leg's."""
     own = ports if len(ports) > 1 else []
-    down = [port for port in own if str(field_of(port, "state")).partition(":")[0] == soundness.DOWN]
-    found = (links.under(port.netdev, port.bdf) for port in down)
+    found = (links.leg_of(port.netdev, port.bdf) for port in own if not soundness.may_be_live(port))
     return frozenset(link.name for link in found if link is not None)
 
 

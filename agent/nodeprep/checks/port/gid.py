@@ -51,12 +51,14 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 def verdict(one: RdmaEndpoint, node: GidContext) -> Verdict | None:
     wanted = endpoints.who_wants(one, node.expected)
     ports = [port for port in one.ports if is_roce(port, node.rdma)] if wanted is not None else []
-    tables = [port.gids for port in ports]
-    every = [(port, gid) for port in ports for gid in port.gids or ()]
+    tables = {port: field_of(port, "gids") for port in ports}
+    every = [(port, gid) for port, table in tables.items() if isinstance(table, tuple) for gid in table]
     # An unreadable entry matters only where no readable entry fits: then reading it raises.
     routable = [(port, gid) for port, gid in every if gid.readable and gid.routable]
     routable = routable or [(port, gid) for port, gid in every if gid.routable]
-    if wanted is None or not tables or (None in tables and not routable):
+    if wanted is None or not tables:
+        return None
+    if not routable and any(port.gids is None for port in ports):  # reading a damaged table raises
         return None
     wants = f"one is wanted by {wanted.by}"
     # Of two ports of a card one may have no address: the card still carries the job's traffic.
@@ -85,8 +87,13 @@ def is_roce(port: Port, rdma: Rdma) -> bool:
     node_type = field_of(device, "node_type") if device else None
     if device is not None and isinstance(node_type, Unreadable):
         # iWARP has no entry of RoCE v2. Where there is none either, reading the node type raises.
-        node_type = "" if any(gid.kind == ROCE_V2 for gid in port.gids or ()) else device.node_type
+        node_type = "" if has_roce_v2(port) else device.node_type
     return port.layer == ETHERNET and not (node_type or "").startswith(IWARP)
+
+
+def has_roce_v2(port: Port) -> bool:
+    table = field_of(port, "gids")
+    return isinstance(table, tuple) and any(gid.kind == ROCE_V2 for gid in table)
 
 
 def remedy(one: RdmaEndpoint, node: GidContext) -> Remedy | None:

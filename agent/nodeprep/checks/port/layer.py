@@ -6,21 +6,17 @@ from collections.abc import Iterator, Mapping
 
 from nodeprep.facts.expected import kinds
 from nodeprep.facts.expected.inventory import Expected
-from nodeprep.facts.expected.kinds import Kind, Member, Role
+from nodeprep.facts.expected.kinds import PEERS, Member, Place, Role
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Unreadable, Verdict, raw
 from nodeprep.values import Value
 
-PEERS = 4  # ports of one model; with fewer, one that is up and differs may be meant to
 # One device of a card sets the modes of both its ports (LINK_TYPE_P1, LINK_TYPE_P2 of mlxconfig).
 SET_MODE = (
     "mlxconfig -d {place} set LINK_TYPE_P1 (LINK_TYPE_P2 for the card's second port, function .1) to 1 (InfiniBand) or "
     "2 (Ethernet), so that it speaks {expected}; then reset the card or reboot."
 )
 OTHER_MODE = f"{SET_MODE} If it is meant to differ, capture a profile."
-
-
-Place = tuple[object, int, int]  # model, function and number
 
 
 class Model(Value):
@@ -56,9 +52,9 @@ class Model(Value):
         return cls(sum(map(len, camps.values())), right or "", told, right in used if right else bool(used), ranks)
 
     def is_meant(self, layer: str) -> bool:
-        """Whether what speaks this layer is meant to: as many as speak the right one, and half of them live."""
+        """Whether what speaks this layer is meant to: live ones as many as speak the right one, and its own dead."""
         live, count = self.ranks[layer]
-        return self.right in self.ranks and 2 * live >= count >= self.ranks[self.right][1]
+        return self.right in self.ranks and live >= self.ranks[self.right][1] + count - live
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -78,7 +74,7 @@ def verdict(port: Port, models: Mapping[Place, Model], expected: Expected) -> Ve
         )
         return Verdict(port.subject, Status.FAIL, "WrongLayer", message, observed=port.layer, expected=wanted.value)
     member = expected.kinds.of(port) if wanted is None and expected.by_kind else None
-    odd = of_its_model(port, member, models[place(member.kind)], expected) if member is not None else None
+    odd = of_its_model(port, member, models[member.kind.place], expected) if member is not None else None
     return odd or Verdict(
         port.subject, Status.OK, "Layer", shows, observed=port.layer, expected=wanted.value if wanted else ""
     )
@@ -88,7 +84,7 @@ def of_models(expected: Expected) -> dict[Place, Model]:
     """The ports of one model, function and number by what they speak."""
     camps: dict[Place, dict[str | None, list[Member]]] = {}
     for kind, likes in expected.kinds.by_kind.items():
-        camps.setdefault(place(kind), {}).setdefault(kind.layer, []).extend(likes)
+        camps.setdefault(kind.place, {}).setdefault(kind.layer, []).extend(likes)
     for_jobs = expected.kinds.for_jobs
     return {one: Model.of(found, expected.counted_layer, for_jobs) for one, found in camps.items()}
 
@@ -114,10 +110,6 @@ def of_its_model(port: Port, member: Member, model: Model, expected: Expected) -
     why = "in the wrong mode?" if model.right else "which one is in the wrong mode, nothing here says"
     message = f"{port.where} speaks {port.layer}; of its model {having}: {why}"
     return Verdict(port.subject, status, "OddLayer", message, observed=port.layer, expected=right)
-
-
-def place(kind: Kind) -> Place:
-    return (kind.model, kind.function, kind.number)
 
 
 def rank(camp: list[Member]) -> tuple[int, int]:

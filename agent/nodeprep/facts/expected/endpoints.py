@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from nodeprep.facts.expected import inventory, kinds
+from nodeprep.facts.expected import inventory, kinds, soundness
 from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.expected.kinds import PEERS
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.model import Subject
@@ -37,6 +38,8 @@ def find(expected: Expected, rdma: Rdma, links: Links | None) -> list[RdmaEndpoi
     bonded = dict[str, tuple[Link, list[Port]]]()
     for port in filter(inventory.may_be_active, rdma.ports):
         bond = links.bond_of(port.netdev, port.bdf) if links is not None else None
+        if bond is not None and not soundness.may_be_live(port):
+            continue  # what it shows is of no use: the other legs carry the traffic
         if bond is None or _wants_own(port, expected):
             shows = f"{port.where} ({port.netdev or 'no netdev'})"
             found.append(RdmaEndpoint(port.subject, shows, port.netdev, (port,)))
@@ -54,7 +57,8 @@ def who_wants(endpoint: RdmaEndpoint, expected: Expected) -> AddressWant | None:
     if any(one.subject.key in expected.firm for one in endpoint.ports):
         return AddressWant(expected.by, expected.of(port) is not None) if _wants_own(port, expected) else None
     ask = expected.of if endpoint.bond is None else expected.of_bond
-    firm = next((by for one in endpoint.ports if (by := ask(one)) is not None), None)
+    asked = endpoint.ports if expected.counted_firm or not _is_the_odd_one(port, expected) else ()
+    firm = next((by for one in asked if (by := ask(one)) is not None), None)
     by = firm or next((by for one in endpoint.ports if (by := expected.of_use(one)) is not None), None)
     return AddressWant(by, firm is not None) if by is not None else None
 
@@ -62,6 +66,16 @@ def who_wants(endpoint: RdmaEndpoint, expected: Expected) -> AddressWant | None:
 def _of_bond(bond: Link, ports: tuple[Port, ...]) -> RdmaEndpoint:
     shows = f"bond {bond.name} ({kinds.listed([port.name for port in ports])})"
     return RdmaEndpoint(bond.subject, shows, bond.name, ports, bond.name)
+
+
+def _is_the_odd_one(port: Port, expected: Expected) -> bool:
+    """Whether it alone speaks this network, of four or more ports of its model and place: port.layer warns of it."""
+    member = expected.kinds.of(port)
+    if member is None:
+        return False
+    kind = member.kind
+    alike = [one for other, likes in expected.kinds.by_kind.items() if other.place == kind.place for one in likes]
+    return len(alike) >= PEERS and [one.key for one in alike if one.kind.layer == kind.layer] == [member.key]
 
 
 def _wants_own(port: Port, expected: Expected) -> bool:

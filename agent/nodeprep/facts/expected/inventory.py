@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from nodeprep.facts.expected import bonds, kinds, matching
+from nodeprep.facts.expected import bonds, kinds, matching, soundness
 from nodeprep.facts.expected.bonds import ExpectedBond
 from nodeprep.facts.expected.kinds import Kind, Kinds, Member, Role
 from nodeprep.facts.machine.pci import Pci, PciDevice
@@ -325,7 +325,9 @@ def redundant(ports: tuple[Port, ...], links: Links | None) -> frozenset[str]:
     A bond that is one RDMA device (RoCE LAG) has one port, and this port counts like any other.
     """
     found = {port.subject.key: links.under(port.netdev, port.bdf) for port in ports} if links else {}
-    masters = {key: link.master for key, link in found.items() if link is not None and link.master}
+    # The netdev of a port is that of its first GID, which may be the bond itself.
+    above = {key: link.name if link.is_bond else link.master for key, link in found.items() if link is not None}
+    masters = {key: master for key, master in above.items() if master}
     shared = Counter(masters.values())
     return frozenset(key for key, master in masters.items() if shared[master] > 1)
 
@@ -333,7 +335,7 @@ def redundant(ports: tuple[Port, ...], links: Links | None) -> frozenset[str]:
 def _slow_legs(ports: tuple[Port, ...], firm: Mapping[str, PortWant], links: Links | None) -> frozenset[str]:
     """The bonded ports of which none of their bond that is up runs at the rate that a profile says."""
     bonded: dict[str, list[tuple[Port, PortWant]]] = {}
-    for port in filter(may_be_active, ports if links is not None else ()):
+    for port in filter(soundness.may_be_live, ports if links is not None else ()):
         want, bond = firm.get(port.subject.key), links.bond_of(port.netdev, port.bdf) if links is not None else None
         if bond is not None and want is not None and want.bonded:
             bonded.setdefault(bond.name, []).append((port, want))

@@ -28,6 +28,8 @@ CARRIES_RDMA = Pattern(r"15b3:|1d0f:efa|1ded:107f|8086:(159[1239ab]|37d[0-3])|19
 PORT_RATES = (10.0, 25.0, 40.0, 50.0, 56.0, 100.0, 200.0, 400.0, 800.0, 1600.0)
 ONE_PORT_DRIVER = "mlx5_core"  # one port a function: a device's other ports are representors (switchdev)
 NAMES_IN_MESSAGE = 16
+PEERS = 4  # ports of one model and place; with fewer, one that is up and speaks another network may be meant to
+Place = tuple[object, int, int]  # what a card is, whatever its ports are set to; a function of it and a port of that
 
 
 class Role(StrEnum):
@@ -56,6 +58,10 @@ class Kind(Value):
     def model(self) -> tuple[str, str, bool]:
         """The card, whatever its ports are set to."""
         return (self.hardware.partition(" ")[0], self.subsystem, self.software)
+
+    @property
+    def place(self) -> Place:
+        return (self.model, self.function, self.number)
 
     def refines(self, other: Kind) -> bool:
         """Whether it says all that the other says, and more."""
@@ -496,22 +502,29 @@ def _grouped(members: Iterable[Member]) -> dict[Kind, tuple[Member, ...]]:
 def _rates_of_bonds(members: Iterable[Member], bonds: Mapping[str, str]) -> dict[str, float]:
     """Gb/s of dead legs by key: what a live leg of their bond runs at, for legs of a bond are alike.
 
-    A function that lost its netdev shows no bond. It is taken for a leg if a live port of its card is one.
+    A function that lost its netdev shows no bond. It is taken for a leg of the bond that a live port of its card is in,
+    if this bond has no other leg, or a leg at the same function of another card. A bond of the second ports of several
+    cards never had their first ports.
     """
     found = tuple(members)
     rates: dict[str, float] = {}
     cards: dict[str, str] = {}
+    functions: dict[str, list[int]] = {}
     for one in found:
         bond = bonds.get(one.place)
+        if bond is not None:
+            functions.setdefault(bond, []).append(one.kind.function)
         if bond is not None and one.live:
             cards.setdefault(one.card, bond)
             rates[bond] = max(one.rate or 0.0, rates.get(bond, 0.0))
-    dead = ((one, bonds.get(one.place) or _lost_bond(one, cards)) for one in found if not one.live)
+
+    def lost(one: Member) -> str | None:
+        bond = cards.get(one.card) if one.port is None else None
+        legs = functions.get(bond or "", [])
+        return bond if len(legs) == 1 or one.kind.function in legs else None
+
+    dead = ((one, bonds.get(one.place) or lost(one)) for one in found if not one.live)
     return {one.key: rates[bond] for one, bond in dead if bond and rates.get(bond)}
-
-
-def _lost_bond(member: Member, cards: Mapping[str, str]) -> str | None:
-    return cards.get(member.card) if member.port is None else None
 
 
 def _speeds(

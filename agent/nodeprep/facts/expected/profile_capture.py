@@ -11,7 +11,7 @@ from typing import Any
 from nodeprep import link_layers
 from nodeprep.facts.expected import inventory, suited
 from nodeprep.facts.expected.kinds import HANDING_ON
-from nodeprep.facts.expected.suited import ERDMA_CPU, ERDMA_GPU, INFINIBAND, ROCE
+from nodeprep.facts.expected.suited import ERDMA_CPU, ERDMA_GPU, INFINIBAND, RDMA, ROCE
 from nodeprep.facts.kubernetes import device_books
 from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode
 from nodeprep.facts.machine.modules import Modules
@@ -22,6 +22,7 @@ from nodeprep.facts.rdma.gid import ROCE_V2
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.job_profile import BondWant, DeviceWant, Expectation, GpuWant, PortWant, Profile
 from nodeprep.model import CannotLook, Shown, Unreadable, raw
+from nodeprep.shown import field_of
 from nodeprep.values import replace
 
 # What a job needs beside the NIC's own driver, where the captured node had it: verbs, connection managers, MADs.
@@ -62,13 +63,14 @@ def capture(
     bonds = _bonds(tuple(port for port in rdma.ports if port.device in names), rdma, links)
     nics = {place: pci.at_address(place) if pci else None for place in own}
     layers = {port.layer for port in ports.values() if port.required or port.bonded}
-    if link_layers.INFINIBAND in layers:
+    parent = _parent(layers, suited.suited(pci, rdma, links).profile)
+    if parent == INFINIBAND:
         # Its Ethernet ports belong to the front end: training does not use the addresses there.
         ports = {key: replace(port, gid=None) for key, port in ports.items()}
         bonds = {key: replace(bond, gid=None) for key, bond in bonds.items()}
     return Profile(
         name=name,
-        extends=_parent(layers, suited.suited(pci, rdma, links).profile),
+        extends=parent,
         gates=GPU_GATES if gpus else (),
         expect=Expectation(
             devices={place: _device(device, nics[place]) for place, device in sorted(own.items())},
@@ -117,12 +119,14 @@ def _bond(bond: Link, ports: list[Port], rdma: Rdma, links: Links) -> BondWant:
 
 
 def _parent(layers: set[str | None], suits: str | None) -> str:
-    """The built-in profile of the network that the required ports are on."""
-    if suits in (ERDMA_CPU, ERDMA_GPU) and link_layers.ETHERNET in layers:
+    """The built-in profile of the network that the required ports are on; of two networks, the faster one's."""
+    if suits in (ERDMA_CPU, ERDMA_GPU, ROCE) and link_layers.ETHERNET in layers:
+        return suits
+    if suits == RDMA and {link_layers.ETHERNET, link_layers.INFINIBAND} <= layers:
         return suits
     if link_layers.INFINIBAND in layers:
         return INFINIBAND
-    return ROCE if link_layers.ETHERNET in layers else "rdma" if layers else "base"
+    return ROCE if link_layers.ETHERNET in layers else RDMA if layers else "base"
 
 
 def _device(device: RdmaDevice, nic: PciDevice | None) -> DeviceWant:
@@ -175,8 +179,8 @@ def _name(port: Port, link: Link | None) -> str | None:
 
 def _has_gid(ports: list[Port]) -> bool | None:
     """Whether one of them has a routable GID of RoCE v2; None without a port, or where a table is not shown in full."""
-    tables = [port.gids for port in ports]
-    shown = [table for table in tables if table is not None and all(gid.readable and gid.kind for gid in table)]
+    tables = [field_of(port, "gids") for port in ports]
+    shown = [one for one in tables if isinstance(one, tuple) and all(gid.readable and gid.kind for gid in one)]
     if not tables or len(shown) < len(tables):
         return None
     return any(gid.routable and gid.kind == ROCE_V2 for table in shown for gid in table)

@@ -31,6 +31,13 @@ def is_live(port: Port) -> bool:
     return state.partition(":")[0] == ACTIVE and (has_link or isinstance(physical, Unreadable))
 
 
+def may_be_live(port: Port) -> bool:
+    """Whether nothing that can be read denies that it is ACTIVE with its link up."""
+    state, physical = field_of(port, "state"), field_of(port, "physical")
+    denied = isinstance(state, str) and state.partition(":")[0] != ACTIVE
+    return not denied and not (isinstance(physical, str) and physical.partition(":")[0] != LINK_UP)
+
+
 def is_awake(nic: PciDevice | None, device: RdmaDevice | None) -> bool:
     """Whether the function answers and has power, and its device an identity, as far as that can be read."""
     gone = nic is not None and (field_of(nic, "answers") is False or field_of(nic, "power") == POWERED_OFF)
@@ -62,9 +69,11 @@ def is_sound(
 
 
 def has_address(port: Port, links: Links | None) -> bool:
-    """Whether one of its GIDs is made of an address that routers carry; True where no table of them is shown."""
-    gids = port.gids
-    return gids is None or any(not gid.readable or (gid.routable and is_fresh(gid, port, links)) for gid in gids)
+    """Whether one of its GIDs is made of an address that routers carry; True where no table of them can be read."""
+    gids = field_of(port, "gids")
+    if not isinstance(gids, tuple):
+        return True
+    return any(not gid.readable or (gid.routable and is_fresh(gid, port, links)) for gid in gids)
 
 
 def bonds_with_address(ports: Iterable[Port], links: Links | None) -> frozenset[str]:

@@ -149,6 +149,12 @@ class Links(Shown):
         if self.hidden:
             raise CannotLook(excluded(f"{NET}/{self.hidden[0]}"))
 
+    def leg_of(self, netdev: str | None, bdf: str) -> Link | None:
+        """The interface of a bonded RDMA port's own function, where the port shows the bond as its netdev."""
+        one = self.under(netdev, bdf)
+        own = self._by_bdf.get(bdf, ()) if one is not None and one.is_bond and bdf else ()
+        return own[0] if len(own) == 1 else one
+
     def bond_of(self, netdev: str | None, bdf: str) -> Link | None:
         """The bond that carries this RDMA port's traffic: its netdev, or what its netdev is a leg of."""
         one = self.under(netdev, bdf)

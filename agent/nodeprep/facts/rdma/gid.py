@@ -54,9 +54,11 @@ class Gid(Shown):
         return ".".join(map(str, packed))
 
 
-def table(files: Files, port: str) -> tuple[Gid, ...] | None:
+def table(files: Files, port: str) -> tuple[Gid, ...] | None | Unreadable:
     """The populated entries of the port at this path, None where no table is shown."""
     names = files.names(f"{port}/gids")
+    if isinstance(names, Unreadable):
+        return names
     indices = sorted(int(name) for name in names if name.isdecimal()) if isinstance(names, tuple) else []
     found: list[Gid] = []
     empty = 0

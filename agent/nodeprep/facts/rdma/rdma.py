@@ -72,7 +72,8 @@ LID = Pattern(r"0x[0-9a-f]{1,8}")
 
 def _layers(port: Port) -> tuple[str, ...]:
     """What its link layer can be, by its addresses. Drivers for Ethernet show LID 0 or 1 (irdma) and no SM LID."""
-    if any(one.kind == ROCE_V2 for one in port.gids or ()):
+    gids = field_of(port, "gids")
+    if isinstance(gids, tuple) and any(one.kind == ROCE_V2 for one in gids):
         return (ETHERNET,)
     lid, sm_lid = (int(text, 16) if isinstance(text := field_of(port, name), str) else 0 for name in ("lid", "sm_lid"))
     return (INFINIBAND,) if lid > 1 or sm_lid else LAYERS
@@ -362,14 +363,14 @@ def _port(files: Files, device: RdmaDevice, number: int, here: str, *, only: boo
         device=device.name,
         number=number,
         bdf=device.bdf,
-        netdev=_netdev(files, device, number, gids, only=only),
+        netdev=_netdev(files, device, number, gids if isinstance(gids, tuple) else None, only=only),
         state=guarded(_word(files, f"{here}/state", STATES)),
         physical=guarded(_word(files, f"{here}/phys_state", PHYSICAL)),
         rate=guarded(_rate(files, f"{here}/rate")),
         layer=guarded(layer),
         lid=guarded(_lid(files, f"{here}/lid")),
         sm_lid=guarded(_lid(files, f"{here}/sm_lid")),
-        gids=gids,
+        gids=guarded(gids),
         like=_like(device, layer),
     )
 
