@@ -29,7 +29,7 @@ UNIT = "nvidia-fabricmanager.service"
 def judge(seen: Seen) -> Iterator[Verdict]:
     switches = seen[Pci].nvswitches
     manager = seen[GpuDriver].fabric_manager
-    if not switches or seen[GpuDriver].version is None or manager is None:
+    if not switches or raw(seen[GpuDriver])["version"] is None or manager is None:
         return  # nothing to manage, or gpu.driver says why nothing can run
     limits = seen.explaining(Limits)
     daemons = raw(limits)["daemons"] if limits is not None else None
@@ -53,7 +53,7 @@ def run(shows: str, manager: FabricManager) -> Verdict:
 
 
 def none_runs(shows: str, manager: FabricManager) -> Iterator[Verdict]:
-    if raw(manager)["listens"] is True:
+    if manager.listens:  # whose it is decides, so one that cannot be read raises
         message = f"{shows}, no process named nv-fabricmanager, and somebody listens on its port {manager.port}"
         yield Verdict(NODE, Status.WARN, "OtherListener", message, None, "another process", UNIT)
         return
