@@ -27,7 +27,7 @@ ROWS = [
     (NONE, SHUT, "fail NotRunning"),
     (NONE, UNSEEN, "fail NotRunning"),
     (NONE, SOCKET, "fail NotRunning"),
-    (NONE, BROKEN, "fail NotRunning"),
+    (NONE, BROKEN, "unknown CannotLook"),  # somebody may listen: another process runs it
     (limits(PERSISTENCED), SHUT, "fail NotRunning"),
     (NONE, OPEN, "warn OtherListener"),
     (POD, OPEN, "ok Running"),
