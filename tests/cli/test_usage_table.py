@@ -14,7 +14,7 @@ from nodeprep.cli.check import usage_table
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.kubernetes.pod_resources import ContainerDevices, PluginDevices, PodDevices
 from nodeprep.facts.machine import holders
-from nodeprep.facts.machine.holders import Holders, NodeHolder
+from nodeprep.facts.machine.holders import NodeHolder, NodeHolders
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.model import Unreadable, Why
 from tests.kubelet_values import kubelet
@@ -28,9 +28,8 @@ def pod(*devices: PluginDevices, claims: int = 0) -> PodDevices:
 
 
 def test_a_row_for_each_device_that_a_pod_holds() -> None:
-    held = pod(
-        PluginDevices("nvidia.com/gpu", ("GPU-1", "GPU-2"), (0,)), PluginDevices("rdma/hca", ("3",), ()), claims=1
-    )
+    gpus, nics = PluginDevices("nvidia.com/gpu", ("GPU-1", "GPU-2"), (0,)), PluginDevices("rdma/hca", ("3",), ())
+    held = pod(gpus, nics, claims=1)
     where = "pod team-a/worker-0 container pytorch"
     assert list(usage_table.of_pods(kubelet(pods=(held,)))) == [
         ("GPU-1", "nvidia.com/gpu", where),
@@ -48,8 +47,8 @@ def test_a_silent_kubelet_is_told_and_an_absent_one_is_no_question() -> None:
 
 
 PROCESSES: list[tuple[Any, list[Any]]] = [
-    (Holders((NodeHolder("/dev/nvidia0", 7, "python3"),), 0), [("/dev/nvidia0", "device node", "pid 7 (python3)")]),
-    (Holders((), 3), ["the open files of 3 processes of other users (run as root)"]),
+    (NodeHolders((NodeHolder("/dev/nvidia0", 7, "python3"),), 0), [("/dev/nvidia0", "device node", "pid 7 (python3)")]),
+    (NodeHolders((), 3), ["the open files of 3 processes of other users (run as root)"]),
     (
         Unreadable(Why.MISSING, "/proc", detail="processes of the node are not shown here"),
         ["which processes have device nodes open (/proc: missing (processes of the node are not shown here))"],
@@ -87,7 +86,7 @@ def root() -> Iterator[Path]:
 
 def test_who_has_a_device_node_open(root: Path) -> None:
     found = holders.observe(Host(str(root), live=True))
-    assert isinstance(found, Holders)
+    assert isinstance(found, NodeHolders)
     assert [(one.node, one.pid, one.command) for one in found.found] == [
         ("/dev/infiniband/uverbs0", 77, "python3"),
         ("/dev/nvidia3", 77, "python3"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nodeprep.doors.files import reports
 from nodeprep.doors.files.reader import Files
-from nodeprep.doors.files.reports import Report, ReportTerms
+from nodeprep.doors.files.reports import NodeReport, ReportTerms
 from nodeprep.model import Unreadable
 from tests.rigs.scratch import in_memory
 
@@ -23,7 +23,7 @@ TERMS = ReportTerms(BOOT, NOW, max_age=30.0, limit=LIMIT)
 GOOD: dict[str, Any] = {"boot-id": BOOT, "at": 990.0, "content": {"sockets": []}}
 
 
-def read(root: Path, terms: ReportTerms = TERMS) -> Report | None | Unreadable:
+def read(root: Path, terms: ReportTerms = TERMS) -> NodeReport | None | Unreadable:
     return reports.read(Files(str(root)), "/run/books/books.json", terms)
 
 
@@ -35,7 +35,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_what_is_written_is_read(tmp_path: Path, place: Path) -> None:
-    report = Report(BOOT, 990.0, {"sockets": [["a.sock", None]]})
+    report = NodeReport(BOOT, 990.0, {"sockets": [["a.sock", None]]})
     reports.write(str(place.parent), place.name, report)
     assert read(tmp_path) == report
     assert [one.name for one in place.parent.iterdir()] == [place.name]

@@ -16,7 +16,7 @@ import pytest
 
 from nodeprep.doors import clock
 from nodeprep.doors.files import reports
-from nodeprep.doors.files.reports import Report
+from nodeprep.doors.files.reports import NodeReport
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.kubernetes import device_plugins
 from nodeprep.facts.kubernetes.device_plugins import REPORT_NAME, DevicePlugins
@@ -121,7 +121,7 @@ STRANGE: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("content", "told"), STRANGE, ids=range(len(STRANGE)))
 def test_a_strangers_word_breaks_nothing(node: Node, content: Any, told: str) -> None:
-    reports.write(str(node.reports), REPORT_NAME, Report(BOOT_ID, clock.now(), content))
+    reports.write(str(node.reports), REPORT_NAME, NodeReport(BOOT_ID, clock.now(), content))
     found = node.seen()
     assert isinstance(found, Unreadable)
     assert told in found.detail
@@ -130,7 +130,7 @@ def test_a_strangers_word_breaks_nothing(node: Node, content: Any, told: str) ->
 def test_an_old_report_is_none(node: Node) -> None:
     found = device_plugins.observe(Host(str(node.host), live=True))
     content = device_plugins.as_content(found)
-    reports.write(str(node.reports), REPORT_NAME, Report(BOOT_ID, clock.now() - 31.0, content))
+    reports.write(str(node.reports), REPORT_NAME, NodeReport(BOOT_ID, clock.now() - 31.0, content))
     seen = node.seen()
     assert isinstance(seen, Unreadable)
     assert "wanted at most 30 s" in seen.detail

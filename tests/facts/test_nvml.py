@@ -15,7 +15,7 @@ import pytest
 
 from nodeprep.doors import clock
 from nodeprep.doors.files import reports
-from nodeprep.doors.files.reports import Report
+from nodeprep.doors.files.reports import NodeReport
 from nodeprep.doors.node_host import Host
 from nodeprep.doors.nvml.child import NvmlChild
 from nodeprep.facts.machine import nvml
@@ -252,7 +252,7 @@ STRANGE: list[Any] = [
 
 @pytest.mark.parametrize("content", STRANGE, ids=range(len(STRANGE)))
 def test_a_strangers_word_breaks_nothing(pod: Pod, content: Any) -> None:
-    reports.write(str(pod.reports), REPORT_NAME, Report(boot_id(), clock.now(), content))
+    reports.write(str(pod.reports), REPORT_NAME, NodeReport(boot_id(), clock.now(), content))
     assert isinstance(pod.seen(), Unreadable)
 
 
@@ -264,7 +264,7 @@ OLD: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("different", "told"), OLD)
 def test_an_old_report_is_none(pod: Pod, different: dict[str, Any], told: str) -> None:
-    report = Report(different.get("boot_id", boot_id()), clock.now() + different.get("at", 0.0), {})
+    report = NodeReport(different.get("boot_id", boot_id()), clock.now() + different.get("at", 0.0), {})
     reports.write(str(pod.reports), REPORT_NAME, report)
     found = pod.seen()
     assert isinstance(found, Unreadable)

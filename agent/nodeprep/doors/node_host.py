@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nodeprep.door_values import Chain
     from nodeprep.doors.clock import ClockState
     from nodeprep.doors.files.kmsg import KernelLogReader, KmsgRecord
-    from nodeprep.doors.files.reports import Report
+    from nodeprep.doors.files.reports import NodeReport
     from nodeprep.doors.files.statvfs import Statvfs
     from nodeprep.doors.grpc.grpc_socket import GrpcSocket
     from nodeprep.doors.http.imds import Metadata, MetadataAnswer
@@ -84,7 +84,7 @@ class Host:
         found = self.files.text(BOOT_ID)
         return found if isinstance(found, str) else ""
 
-    def report(self, path: str, *, period: float, limit: int) -> Report | None | Unreadable:
+    def report(self, path: str, *, period: float, limit: int) -> NodeReport | None | Unreadable:
         """What another pod of ours wrote at `path`, each `period` seconds; None where it never wrote."""
         from nodeprep.doors.files import reports
 

@@ -53,7 +53,7 @@ ROWS = [
     (gpu(), driver(nodes=("nvidia0", "nvidia-uvm")), LOADED, "ok Bound; fail NoNode"),
     (gpu(), driver(version=GARBLED), LOADED, "ok Bound"),
     (gpu(driver=None), driver(version=GARBLED), LOADED, "fail DriverLost"),  # either way
-    (gpu(driver=None), driver(version=GARBLED, gpus=None, nodes=None), ABSENT, "unknown CannotLook"),
+    (gpu(driver=None), driver(version=GARBLED, gpus=None, nodes=None), ABSENT, "fail DriverLost"),  # its file is there
     (amd(), ROCM, modules("amdgpu"), "ok Bound"),
     (amd(), GpuDriver(0.0, None, amd=(AmdGpu(AT, ("renderD128",)),)), None, "ok Bound"),
     (amd(), GpuDriver(0.0, None, amd=(AmdGpu(AT, ("renderD128",)),), kfd=False), None, "ok Bound; fail NoComputeNode"),

@@ -11,7 +11,7 @@ from nodeprep.doors.node_host import Host
 from nodeprep.facts.kubernetes import kubelet
 from nodeprep.facts.kubernetes.kubelet import Kubelet
 from nodeprep.facts.machine import holders
-from nodeprep.facts.machine.holders import Holders
+from nodeprep.facts.machine.holders import NodeHolders
 from nodeprep.facts.rdma import rdma_netlink
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.model import Unreadable, raw
@@ -26,12 +26,8 @@ def lines(host: Host, width: int | None) -> list[str]:
         return []
     rows: list[Row] = []
     unseen: list[str] = []
-    sources = (
-        of_pods(kubelet.observe(host)),
-        of_processes(holders.observe(host)),
-        of_contexts(rdma_netlink.observe(host)),
-    )
-    for found in chain(*sources):
+    pods, processes = of_pods(kubelet.observe(host)), of_processes(holders.observe(host))
+    for found in chain(pods, processes, of_contexts(rdma_netlink.observe(host))):
         if isinstance(found, str):
             unseen.append(f"not seen: {found}; take its devices for used")
         else:
@@ -57,8 +53,8 @@ def of_pods(found: Kubelet) -> Iterator[Row | str]:
                 yield "?", f"{container.claims} by resource claim", where
 
 
-def of_processes(found: Holders | Unreadable) -> Iterator[Row | str]:
-    if not isinstance(found, Holders):
+def of_processes(found: NodeHolders | Unreadable) -> Iterator[Row | str]:
+    if not isinstance(found, NodeHolders):
         yield f"which processes have device nodes open ({found.path}: {unread.unread(found)})"
         return
     yield from ((one.node, "device node", f"pid {one.pid} ({one.command})") for one in found.found)

@@ -11,7 +11,7 @@ from nodeprep.cli.usage import UsageError
 from nodeprep.doors import clock
 from nodeprep.doors.files import reports
 from nodeprep.doors.files.host_root import BOOT_ID
-from nodeprep.doors.files.reports import Report
+from nodeprep.doors.files.reports import NodeReport
 from nodeprep.doors.node_host import Host
 from nodeprep.values import Value
 
@@ -39,7 +39,7 @@ def run(host_root: str | None, reporting: Reporting, *, once: bool = False) -> i
     said = ""
     while True:
         at = host.now()
-        trouble = _write(reporting, Report(boot_id, at, reporting.content(host)))
+        trouble = _write(reporting, NodeReport(boot_id, at, reporting.content(host)))
         if trouble and once:
             raise UsageError(trouble)
         if trouble != said:
@@ -50,7 +50,7 @@ def run(host_root: str | None, reporting: Reporting, *, once: bool = False) -> i
         clock.sleep(reporting.seconds)
 
 
-def _write(reporting: Reporting, report: Report) -> str:
+def _write(reporting: Reporting, report: NodeReport) -> str:
     """Write a report; "" or why it could not be written. The agent takes an old one for none."""
     try:
         reports.write(reporting.directory, reporting.name, report)

@@ -20,7 +20,7 @@ FUTURE_SECONDS = 1.0  # both clocks are CLOCK_BOOTTIME of one kernel
 MODE = 0o644
 
 
-class Report(Value):
+class NodeReport(Value):
     """What a report says. `at` is when it was observed, in CLOCK_BOOTTIME seconds; `content` is plain JSON."""
 
     boot_id: str
@@ -37,13 +37,13 @@ class ReportTerms(Value):
     limit: int
 
 
-def write(directory: str, name: str, report: Report) -> None:
+def write(directory: str, name: str, report: NodeReport) -> None:
     """Replace a report as a whole. Raises OSError."""
     text = json.dumps({"boot-id": report.boot_id, "at": report.at, "content": report.content}, separators=(",", ":"))
     atomic.put(directory, name, f"{text}\n".encode(), MODE)
 
 
-def read(files: Files, path: str, terms: ReportTerms) -> Report | None | Unreadable:
+def read(files: Files, path: str, terms: ReportTerms) -> NodeReport | None | Unreadable:
     """The report at `path`; None where there is none."""
     data = files.plain(path, terms.limit)
     if data is None or isinstance(data, Unreadable):
@@ -61,7 +61,7 @@ def read(files: Files, path: str, terms: ReportTerms) -> Report | None | Unreada
     if not -FUTURE_SECONDS <= age <= terms.max_age:  # NaN is neither
         when = f"{age:.0f} s old" if age > 0 else "of a moment that has not come"
         return _bad(path, f"{when}, wanted at most {terms.max_age:.0f} s: does its writer still run?")
-    return Report(boot_id, float(at), content)
+    return NodeReport(boot_id, float(at), content)
 
 
 def _bad(path: str, detail: str) -> Unreadable:

@@ -31,14 +31,14 @@ class NodeHolder(Value):
     command: str
 
 
-class Holders(Value):
+class NodeHolders(Value):
     """Who holds which device node. `unseen` counts processes whose open files this user may not see."""
 
     found: tuple[NodeHolder, ...]
     unseen: int
 
 
-def observe(host: Host) -> Holders | Unreadable:
+def observe(host: Host) -> NodeHolders | Unreadable:
     """Who has a device node open now. Unreadable where no process of the node is shown."""
     if not host.live or not host.files.shows_processes:
         return Unreadable(Why.MISSING, PROC, detail="processes of the node are not shown here")
@@ -54,7 +54,7 @@ def observe(host: Host) -> Holders | Unreadable:
         elif nodes:
             command = host.files.text(f"{PROC}/{pid}/comm")
             found += [NodeHolder(node, int(pid), command if isinstance(command, str) else "?") for node in nodes]
-    return Holders(tuple(sorted(found, key=lambda one: (one.node, one.pid))), unseen)
+    return NodeHolders(tuple(sorted(found, key=lambda one: (one.node, one.pid))), unseen)
 
 
 def _open_nodes(files: Files, pid: str) -> list[str] | Unreadable:
