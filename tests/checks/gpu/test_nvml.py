@@ -32,6 +32,7 @@ OF_ONE: list[tuple[dict[str, Any], str]] = [
     ({"code": 16, "error": "GPU requires reset"}, "fail ResetRequired"),
     ({"code": 999, "error": "Unknown Error"}, "warn Error"),
     ({"remap_failed": True}, "fail RemapFailed"),
+    ({"code": 999, "error": "Unknown Error", "remap_failed": True}, "fail RemapFailed"),  # the worst gives the reason
     ({"remap_pending": True}, "warn MemoryPending"),
     ({"retired_pending": True}, "warn MemoryPending"),
     ({"uncorrected": 2}, "fail UncorrectedMemory"),
