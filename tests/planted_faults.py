@@ -30,7 +30,7 @@ ROOMS = {
     "doors": ("tests/doors",),
 }
 LEFT_OUT = ("tests/decide/test_mutations.py",)
-TEST_SECONDS = 60  # for each test: with a fault in a deadline, some wait for minutes. The longest takes 20 s without one
+TEST_SECONDS = 60  # for each test: with a fault in a deadline, some wait for minutes. Else the longest takes 20 s
 
 
 @dataclass(frozen=True, slots=True)
