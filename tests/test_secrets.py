@@ -297,6 +297,6 @@ def test_every_fact_is_among_those_that_were_thought_of() -> None:
         *("System", "Pci", "Modules", "Rdma", "RdmaNetlink", "DevNodes", "Erdma", "Lingjun", "Links", "Routes"),
         *("Sysctls", "Netfilter", "Imds", "Cluster", "OsNetwork", "Cni", "Terway", "Counters", "KernelLog"),
         *("GpuDriver", "QosSettings", "Limits", "Mounts", "Clock", "Neighbours"),
-        *("Kubelet", "AllocatableDevices", "DevicePlugins", "ContainerRuntime"),
+        *("Kubelet", "AllocatableDevices", "DevicePlugins", "ContainerRuntime", "Nvml"),
     }
     assert {fact.kind.__name__ for fact in facts.ALL} == plain

@@ -291,5 +291,6 @@ def test_check_tells_a_lost_gpu(library: pytest.MonkeyPatch, root: Path) -> None
     program = [sys.executable, "-m", "nodeprep", "check", "--host-root", str(root), "--only", "gpu.nvml", "-o", "json"]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     findings = json.loads(done.stdout)["findings"]
+    assert done.returncode == 1, done
     bad = [(one["reason"], one["subject"]["place"]) for one in findings if one["status"] == "fail"]
     assert bad == [("GpuLost", GPUS[0])], done

@@ -54,6 +54,15 @@ def silence(then: ProcessorMoment, deadline: float, tasks: str = TASKS) -> Why:
     return Why.BUSY if idle < deadline / 2 else Why.TIMEOUT
 
 
+def is_runnable(thread: int, tasks: str = TASKS) -> bool:
+    """Whether this thread computes or waits for a processor, and so does not wait for a device."""
+    try:
+        with open(f"{tasks}/{thread}/stat", "rb") as file:
+            return file.read(400).rpartition(b") ")[2][:1] == RUNNABLE
+    except OSError:
+        return False
+
+
 def _another_is_runnable(tasks: str) -> bool:
     own = str(get_native_id())
     return any(stat.rpartition(b") ")[2][:1] == RUNNABLE for thread, stat in _read(tasks, "stat") if thread != own)
