@@ -4,7 +4,7 @@
 MAKEFLAGS += --no-print-directory
 py := .venv/bin/python
 lint_packages := shellcheck
-unit_packages := strace iproute2 util-linux procps prometheus openssl
+unit_packages := strace iproute2 util-linux procps prometheus openssl gcc libc6-dev
 bench_packages := gcc libc6-dev
 cluster_packages := jq
 benches := $(filter-out __init__ limits options whole_rounds,$(basename $(notdir $(wildcard tests/bench/*.py)))) ack
@@ -168,7 +168,7 @@ image: ## the agent's image as build/nodeprep.tar, without a container tool; NAM
 	$(py) daemonset/image/build.py build/nodeprep.tar $(if $(NAME),--name $(NAME))
 
 .PHONY: bench
-bench: ## figures and their limits: start-up, looks, network, agent, taint, port, fleet, nodes; two hours (SHORT=1: half one)
+bench: ## figures and their limits: start-up, looks, network, agent, kubelet, taint, port, fleet, nodes; two hours (SHORT=1: half one)
 	@failed=; for bench in $(benches); do $(MAKE) bench-$$bench || failed="$$failed $$bench"; done; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 

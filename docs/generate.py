@@ -27,8 +27,8 @@ Written by `make docs` from the checks; `nodeprep explain ID` prints the same. D
   consequence.
 - **reasons** are stable words for programs, each with its status and, where it has one, its own fix; the others have
   the check's. In a fix, words in capitals stand for what `nodeprep check` fills in. Of any check can be said
-  EVERYWHERE_REASONS: what it needs could not be read, it broke, the node has nothing of the kind or is of
-  another platform, a device is on the bus and did not answer twice.
+  EVERYWHERE_REASONS: what it needs could not be read, or is not mounted in this pod, it broke, the node has
+  nothing of the kind or is of another platform, a device is on the bus and did not answer twice.
 - **tested on**: *values* are rows of facts; *trees* whole nodes' file trees in which it is the root finding; *lab* a
   virtual machine with a real RoCE device and real hot-plug in which it is, *netns* a network namespace with Terway's
   links, rules and a metadata server, *cluster* a real Kubernetes API server. Where only *values* stands, no rig here

@@ -30,6 +30,7 @@ ROOMS = {
     "doors": ("tests/doors",),
 }
 LEFT_OUT = ("tests/decide/test_mutations.py",)
+TEST_SECONDS = 60  # for each test: with a fault in a deadline, some wait for minutes. Else the longest takes 20 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +246,8 @@ def run(scratch: Path, tests: Iterable[str]) -> tuple[int, str]:
     """The exit code of these tests in the copy, and what they print."""
     environment = os.environ | {"PYTHONPATH": f"{scratch / 'agent'}:{scratch}", "PYTHONDONTWRITEBYTECODE": "1"}
     apart = [argument for file in LEFT_OUT for argument in ("--ignore", file)]
-    argv = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "-p", "no:cacheprovider", *apart, *tests]
+    limit = ("--timeout", str(TEST_SECONDS))
+    argv = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "-p", "no:cacheprovider", *limit, *apart, *tests]
     done = subprocess.run(argv, cwd=scratch, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 

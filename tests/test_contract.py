@@ -17,6 +17,7 @@ from nodeprep.config import profile_files
 from nodeprep.config.profile_files import BUILT_IN
 from nodeprep.decide import fault_causes
 from nodeprep.facts.alibaba import terway
+from nodeprep.facts.expected import profile_capture
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.kubernetes import cluster, cluster_records
 from nodeprep.model import Check, Severity, Status
@@ -25,7 +26,6 @@ from nodeprep.values import field_names, replace
 PACKAGE = Path(importlib.import_module("nodeprep").__file__ or "").parent
 TESTS = Path(__file__).resolve().parent
 KINDS = {fact.kind for fact in facts.ALL} | {Expected}
-LATER = {"gpu.driver"}  # named in an `after`, and not yet written
 CHECK_LINES = 170  # with its declared reasons and their fixes
 
 
@@ -61,7 +61,7 @@ def test_it_looks_at_facts_that_are_observed(check: Check) -> None:
 
 @each_check()
 def test_it_follows_from_checks_that_exist(check: Check) -> None:
-    assert set(check.after) <= CHECKS.keys() | LATER
+    assert set(check.after) <= CHECKS.keys()
     assert check.id not in check.after
 
 
@@ -116,7 +116,8 @@ def test_what_is_of_alibaba_cloud_compares_no_looks() -> None:
 
 
 def test_all_checks_look_at_all_facts() -> None:
-    assert check_round.needed(CHECKS.values()) == facts.ALL
+    needed = check_round.needed(CHECKS.values())
+    assert needed == facts.ALL
 
 
 @each_check()
@@ -179,7 +180,17 @@ def test_it_asks_only_for_keys_that_a_snapshot_keeps(check: Check) -> None:
 
 
 # A GATE check that no built-in profile lists, and why.
-BY_WISH = {"qos.lossless": "it judges only what an operator states for the switches, who lists it as a gate too"}
+OF_GPUS = "no built-in profile asks for a GPU; a profile that was captured on a node with GPUs lists it"
+BY_WISH = {
+    "qos.lossless": "it judges only what an operator states for the switches, who lists it as a gate too",
+    "plugin.kubelet-socket": "the agent's pod does not see the socket without a component of its own",
+    "plugin.sockets": "the agent's pod does not see the sockets without a component of its own",
+    "plugin.registered": "it judges what a profile or a baseline expects, and no built-in profile does",
+    "plugin.allocatable": "it judges what a profile or a baseline expects, and no built-in profile does",
+    "gpu.nvml": "the agent's pod does not have the library without a component of its own",
+    "kubelet.health": "a kubelet that is silent makes its Node NotReady, which keeps pods away without us",
+    **dict.fromkeys(profile_capture.GPU_GATES, OF_GPUS),
+}
 GATES = {gate for name in BUILT_IN for gate in profile_files.effective(name).gates}
 
 

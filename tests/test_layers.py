@@ -65,6 +65,8 @@ PLANTED = [
     ("doors/planted.py", "import kubernetes", "one-door"),
     ("doors/http/imds.py", "import h11", "one-door"),
     ("doors/kube/requests.py", "def late():\n    import ssl", "one-door"),
+    ("doors/grpc/grpc_socket.py", "def late():\n    import h2.connection", "one-door"),
+    ("doors/socket_probe.py", "import h2", "one-door"),
     ("facts/planted.py", "import h11", "pure"),
     ("round.py", "import time", "one-door"),
     ("__main__.py", "import typer", "one-door"),

@@ -26,6 +26,8 @@ def test_less_than_nothing_is_refused(check: Check, name: str) -> None:
     if not numeric(annotation):
         return
     kind: ValueKind[Any] = typed_yaml.value_of(check.want)
-    for value in (-1, -0.5, [-1], {"0": -1}, {"2048kB": -1}, {"-1": 1}):
+    keys = get_args(annotation)[:1]
+    # A key that is text may begin with a minus.
+    for value in (-1, -0.5, [-1], {"0": -1}, {"2048kB": -1}, *([] if keys == (str,) else [{"-1": 1}])):
         with pytest.raises(InvalidValueError):
             kind.read({name.replace("_", "-"): value}, ("want", check.id))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeprep import job_profile
-from nodeprep.job_profile import AtLeast, DeviceWant, Expectation, PortWant, Profile
+from nodeprep.job_profile import AtLeast, DeviceWant, Expectation, GpuCount, GpuWant, PortWant, Profile
 from nodeprep.typed_yaml import InvalidValueError
 
 TOP: dict[str, Any] = {"apiVersion": "nodeprep.io/v1", "kind": "Profile", "name": "site"}
@@ -91,6 +91,12 @@ ROWS = [
         "expect.devices.0000:5C:00.0: found '0000:5C:00.0', wanted " + ADDRESS_AS,
     ),
     (TOP | {"expect": {"devices": {"5c:00.0": {}}}}, None),
+    (TOP | {"expect": {"resources": {"nvidia.com/gpu": "8"}}}, None),
+    (TOP | {"expect": {"resources": {"nvidia.com/gpu": -1}}}, None),
+    (
+        TOP | {"expect": {"resources": {"gpu": 8}}},
+        "expect.resources.gpu: found 'gpu', wanted an extended resource such as \"nvidia.com/gpu\"",
+    ),
     (
         TOP | {"expect": {"ports": {BDF: {}}}},
         f"expect.ports.{BDF}: found '{BDF}', wanted a port such as \"0000:5c:00.0/1\", or at-least for a count",
@@ -109,7 +115,39 @@ ROWS = [
         TOP | {"expect": {"ports": {f"{BDF}/1": {"link-layer": "RoCE"}}}},
         f"expect.ports.{BDF}/1.link-layer: found 'RoCE', wanted one of InfiniBand, Ethernet, Unknown",
     ),
+    (
+        TOP | {"expect": {"gpus": {"gpu0": {}}}},
+        "expect.gpus.gpu0: found 'gpu0', wanted a PCI address such as \"0000:1b:00.0\", or at-least for a count",
+    ),
+    (TOP | {"expect": {"gpus": {BDF: {"model": "H100"}}}}, f"expect.gpus.{BDF}.model: found 'model', wanted one of id"),
+    (TOP | {"expect": {"gpus": {BDF: {"id": 10}}}}, None),
+    (TOP | {"expect": {"gpus": {"at-least": "8"}}}, None),
+    (TOP | {"expect": {"gpus": {"at-least": 8, BDF: {}}}}, None),
+    (TOP | {"expect": {"gpus": 8}}, None),
 ]
+
+
+GPUS = [
+    (Expectation(gpus={BDF: GpuWant("10de:2330")}), {"gpus": {BDF: {"id": "10de:2330"}}}),
+    (Expectation(gpus={BDF: GpuWant()}), {"gpus": {BDF: {}}}),
+    (Expectation(gpu_count=GpuCount(8)), {"gpus": {"at-least": 8}}),
+    (Expectation(gpu_count=GpuCount(8, "10de:2330")), {"gpus": {"at-least": 8, "id": "10de:2330"}}),
+]
+
+
+@pytest.mark.parametrize(("expect", "written"), GPUS)
+def test_gpus_are_named_or_counted(expect: Expectation, written: dict[str, object]) -> None:
+    profile = Profile("site", gates=("gpu.expected",), expect=expect)
+    assert job_profile.mapping(profile)["expect"] == written
+    assert job_profile.parse(job_profile.mapping(profile)) == profile
+    assert profile.needed_gates == ("gpu.expected",)
+    assert job_profile.extend(Profile("child"), profile).expect == expect
+
+
+def test_a_child_that_counts_gpus_names_none_of_its_parents() -> None:
+    parent = Profile("parent", expect=Expectation(gpus={BDF: GpuWant()}))
+    whole = job_profile.extend(Profile("child", expect=Expectation(gpu_count=GpuCount(4))), parent).expect
+    assert (whole.gpus, whole.gpu_count) == ({}, GpuCount(4))
 
 
 @pytest.mark.parametrize(("given", "says"), ROWS, ids=range(len(ROWS)))
@@ -214,6 +252,13 @@ def test_the_slots_are_those_of_who_names_the_devices(own: Expectation, its: Exp
     said = job_profile.mapping(whole)
     assert ("any-slot" in said["expect"]) is any_slot
     assert job_profile.parse(said).expect.any_slot is any_slot
+
+
+def test_resources_are_taken_name_by_name() -> None:
+    parent = Profile("parent", expect=Expectation(resources={"nvidia.com/gpu": 8, "rdma/hca": 63}))
+    child = Profile("child", expect=Expectation(resources={"rdma/hca": 0}))
+    assert job_profile.extend(child, parent).expect.resources == {"nvidia.com/gpu": 8, "rdma/hca": 0}
+    assert job_profile.parse(job_profile.mapping(parent)) == parent
 
 
 def test_verbs_said_to_be_false_stay_false() -> None:

@@ -32,6 +32,7 @@ from nodeprep.model import (
     Unreadable,
     Verdict,
     Why,
+    not_mounted,
     not_recorded,
 )
 from nodeprep.values import replace
@@ -160,12 +161,28 @@ def test_an_unreadable_fact_is_unknown_with_path_and_reason() -> None:
     [
         (look_of(live=False), "needs a live node"),
         (look_of(live=False, rdma=not_recorded("/sys/class/infiniband")), "no record of /sys/class/infiniband"),
+        (look_of(rdma=not_mounted("/var/lib/x", "x.yaml")), "not mounted in this pod: x.yaml mounts it"),
     ],
 )
 def test_what_a_dead_tree_cannot_answer_is_not_run(look: Look, why: str) -> None:
     told = check_round.judge([check("port.state", lambda _seen: iter([verdict()]))], look, None, NO_PROFILE, {})
     assert told.findings == ()
     assert [skipped.why for skipped in told.skipped] == [why]
+
+
+def test_a_gate_is_unknown_where_a_mount_is_missing() -> None:
+    """Never absent: that would pass."""
+    gates = Profile("strict", gates=("port.state",))
+
+    def asked(seen: Seen) -> Iterator[Verdict]:
+        yield from (verdict() for _ in seen[Rdma].ports)
+
+    asks = check("port.state", asked)
+    look = look_of(rdma=not_mounted("/var/lib/x", "x.yaml"))
+    (finding,) = check_round.judge([asks], look, None, gates, {}).findings
+    assert (finding.status, finding.verdict.reason) == (Status.UNKNOWN, "NotMounted")
+    told = check_round.judge([asks], look, None, NO_PROFILE, {}, insisted=frozenset(["port.state"]))
+    assert [one.status for one in told.findings] == [Status.UNKNOWN]
 
 
 def test_rates_need_two_looks() -> None:

@@ -98,6 +98,15 @@ FILES = {
     "sys/class/infiniband/mlx5_5/ports/1/pkeys/0": SECRET,
     "root/.kube/config": f"users: [{{name: a, user: {{token: {SECRET}}}}}]",
     "var/lib/kubelet/config.json": json.dumps({"auths": {"r": {"auth": SECRET}}}),
+    "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint": json.dumps(
+        {
+            "Data": {
+                "PodDeviceEntries": [{"PodUID": "u", "DeviceIDs": {"0": ["GPU-1"]}, "AllocResp": SECRET, "E": SECRET}],
+                "RegisteredDevices": {"nvidia.com/gpu": ["GPU-1"]},
+                "Token": SECRET,
+            }
+        }
+    ),
     "etc/kubernetes/kubelet.conf": f"client-key-data: {SECRET}",
 }
 
@@ -288,5 +297,6 @@ def test_every_fact_is_among_those_that_were_thought_of() -> None:
         *("System", "Pci", "Modules", "Rdma", "RdmaNetlink", "DevNodes", "Erdma", "Lingjun", "Links", "Routes"),
         *("Sysctls", "Netfilter", "Imds", "Cluster", "OsNetwork", "Cni", "Terway", "Counters", "KernelLog"),
         *("GpuDriver", "QosSettings", "Limits", "Mounts", "Clock", "Neighbours"),
+        *("Kubelet", "AllocatableDevices", "DevicePlugins", "ContainerRuntime", "Nvml"),
     }
     assert {fact.kind.__name__ for fact in facts.ALL} == plain

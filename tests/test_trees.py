@@ -102,7 +102,10 @@ def test_nor_on_a_sibling_whose_functions_sit_elsewhere(good: dict[str, Path], t
     assert code == 0
 
 
-@pytest.mark.parametrize("name", ["h100-ib", "h100-roce", "h100-flat", "a100-azure", "iwarp", "efa"])
+RENAMED = ["h100-ib", "h100-roce", "h100-flat", "a100-azure", "iwarp", "efa", "hgx-h100", "gb200", "mi300"]
+
+
+@pytest.mark.parametrize("name", RENAMED)
 @pytest.mark.parametrize("with_profile", [False, True])
 def test_names_decide_nothing(good: dict[str, Path], tmp_path: Path, name: str, with_profile: bool) -> None:
     trees.build(name, tmp_path / "renamed")

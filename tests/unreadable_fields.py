@@ -33,6 +33,7 @@ LEFT_OUT = {
     ("imds.identity", "Instance", "id"): ITSELF,
     ("imds.identity", "Instance", "region"): ITSELF,
     ("lingjun.zone", "EniConfig", "settings"): ITSELF,
+    ("plugin.registered", "Cluster", "node"): "a controller may have written the resource to the Node",
     ("port.flap", "Link", "index"): DEAD,
     ("port.gid", "Gid", "value"): ITSELF,
     ("rdma.device-nodes", "DevNode", "number"): ITSELF,

@@ -105,9 +105,9 @@ class AgentState(Value):
     stays open although they have not passed. `came_with_version` are those of them that an upgrade brought. A rollout
     waits for them.
 
-    Taint: `taint_tolerated`: no pod was last seen that serves a device plugin or the network and does not tolerate our
-    taint. Otherwise `intolerant` are their DaemonSets ("namespace/name", "" if unknown), each with the time since when
-    none of its pods was here, None while one is.
+    Taint: `taint_tolerated`: no pod was last seen that serves a device plugin, a driver or the network and does not
+    tolerate our taint. Otherwise `intolerant` are their DaemonSets ("namespace/name", "" if unknown), each with the
+    time since when none of its pods was here, None while one is.
 
     `reset_done` is the last reset on the Node that was carried out.
     """

@@ -202,7 +202,7 @@ def nics_seen(facts: Mapping[type, object]) -> int | None:
 def baseline(profile: Profile, findings: Iterable[Finding]) -> str:
     """Who knows which devices belong on this node, "" if nobody does."""
     expect = profile.expect
-    if expect.devices or expect.ports:
+    if expect.devices or expect.ports or expect.gpus:
         return f"profile {profile.name}"
     if expect.at_least is not None and expect.at_least.count > 1:
         return f"at least {expect.at_least.count} ports in profile {profile.name}"

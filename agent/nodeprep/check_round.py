@@ -164,6 +164,8 @@ def _not_run(check: Check, look: Look, before: Look | None, *, insisted: bool) -
             return "needs a live node"
         if isinstance(value, Unreadable) and value.not_recorded:
             return f"no record of {value.path}"
+        if isinstance(value, Unreadable) and value.is_not_mounted and not insisted:
+            return value.detail
         if isinstance(value, Unreadable) and value.not_asked and not insisted:
             return f"needs access to {value.path} (--kubeconfig FILE --node NAME)"
     return ""

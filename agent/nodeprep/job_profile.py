@@ -15,7 +15,9 @@ from nodeprep.values import Value, field, replace
 API_VERSION = "nodeprep.io/v1"
 
 EXPECTED_NIC, PORT_GATES = "pci.expected-nic", ("port.present", "port.state")  # who says that what is named is there
-PORT_BOND = "port.bond"
+PORT_BOND, EXPECTED_GPU = "port.bond", "gpu.expected"
+# k8s.io/kubernetes pkg/apis/core/v1/helper, IsExtendedResourceName: a name with a domain.
+RESOURCE = Pattern(r"[a-z0-9]([a-z0-9.-]{0,250}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 ADDRESS = Pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # a PCI function as the kernel writes it
 
 
@@ -67,6 +69,19 @@ class BondWant(Value):
     lag: bool | None = None
 
 
+class GpuWant(Value):
+    """One expected GPU, by PCI address; `id` is its vendor and device, such as "10de:2330"."""
+
+    id: str | None = None
+
+
+class GpuCount(Value):
+    """At least `count` GPUs; of this model, if `id` says one."""
+
+    count: int
+    id: str | None = None
+
+
 class AtLeast(Value):
     """At least `count` ACTIVE ports of this layer, each with at least this rate (Gb/s).
 
@@ -83,6 +98,7 @@ class Expectation(Value):
     """What should be on the node. `modules` are kernel modules; `verbs`: user space must reach the devices.
 
     `any_slot`: on a sibling whose firmware numbers its buses in another way the devices lie at other addresses.
+    `resources` are extended resources that the node must offer to pods, with how many: ("nvidia.com/gpu", 8).
     """
 
     devices: Mapping[str, DeviceWant] = field(default_factory=dict)
@@ -92,6 +108,9 @@ class Expectation(Value):
     verbs: bool | None = None
     bonds: Mapping[str, BondWant] = field(default_factory=dict)
     any_slot: bool = False
+    resources: Mapping[str, int] = field(default_factory=dict)
+    gpus: Mapping[str, GpuWant] = field(default_factory=dict)
+    gpu_count: GpuCount | None = None
 
 
 class Profile(Value):
@@ -121,6 +140,7 @@ class Profile(Value):
         names = [EXPECTED_NIC] if any(ADDRESS.fullmatch(at) for at in self.expect.devices) else []
         names += PORT_GATES if any(want.required or want.bonded for want in self.expect.ports.values()) else []
         names += [PORT_BOND] if self.expect.bonds else []
+        names += [EXPECTED_GPU] if self.expect.gpus or self.expect.gpu_count else []
         return tuple(gate for gate in dict.fromkeys((*self.rests_on, *names)) if gate in self.gates)
 
 
@@ -140,6 +160,7 @@ def extend(child: Profile, parent: Profile) -> Profile:
     """
     own, its = child.expect, parent.expect
     counts = bool(own.ports or own.at_least)  # if the child names or counts ports, the parent's ports do not count
+    counts_gpus = bool(own.gpus or own.gpu_count)
     expect = Expectation(
         devices=own.devices or its.devices,
         ports=own.ports if counts else its.ports,
@@ -147,7 +168,10 @@ def extend(child: Profile, parent: Profile) -> Profile:
         modules=tuple(dict.fromkeys(its.modules + own.modules)),
         verbs=its.verbs if own.verbs is None else own.verbs,
         bonds=own.bonds or its.bonds,
-        any_slot=own.any_slot if own.devices or own.ports else its.any_slot,
+        any_slot=own.any_slot if own.devices or own.ports or own.gpus else its.any_slot,
+        resources={**its.resources, **own.resources},
+        gpus=own.gpus if counts_gpus else its.gpus,
+        gpu_count=own.gpu_count if counts_gpus else its.gpu_count,
     )
     checks = dict.fromkeys((*parent.want, *child.want))
     return replace(
@@ -180,10 +204,13 @@ def mapping(profile: Profile) -> dict[str, Any]:
     """The plain mapping that `parse` reads as this profile. Values that it does not state are left out."""
     expect = profile.expect
     ports = {at: _said(want, PORT) for at, want in expect.ports.items()}
+    gpus = {at: _said(want, GPU) for at, want in expect.gpus.items()}
     inventory = {
         "devices": {at: _said(want, DEVICE) for at, want in expect.devices.items()},
         "ports": _said(expect.at_least, AT_LEAST) if expect.at_least else ports,
         "bonds": {name: _said(want, BOND) for name, want in expect.bonds.items()},
+        "resources": dict(expect.resources),
+        "gpus": _said(expect.gpu_count, GPU_COUNT) if expect.gpu_count else gpus,
         "modules": expect.modules,
         "verbs": expect.verbs,
         "any-slot": expect.any_slot or None,
@@ -203,6 +230,11 @@ def mapping(profile: Profile) -> dict[str, Any]:
 
 def _expectation(value: object, here: Keys) -> Expectation:
     stated = EXPECTATION.read(value, here)
+    gpus, at = stated.pop("gpus", {}), (*here, "gpus")
+    if gpus.get("at-least") is not None:
+        stated["gpu_count"] = COUNTED_GPUS.read(gpus, at)
+    else:
+        stated["gpus"] = NAMED_GPUS.read(gpus, at)
     ports, at = stated.pop("ports", {}), (*here, "ports")
     if ports.get("at-least") is not None:
         return Expectation(at_least=COUNTED_PORTS.read(ports, at), **stated)
@@ -217,11 +249,23 @@ def _port_place(value: object, here: Keys) -> str:
     return str(value)
 
 
+def _gpu_place(value: object, here: Keys) -> str:
+    if not ADDRESS.fullmatch(str(value)):
+        raise InvalidValueError(here, value, 'a PCI address such as "0000:1b:00.0", or at-least for a count')
+    return str(value)
+
+
 def _place(value: object, here: Keys) -> str:
     place = str(value)
     if re.fullmatch("[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", place) and not ADDRESS.fullmatch(place):
         raise InvalidValueError(here, place, 'a PCI address as the kernel writes it, such as "0000:5c:00.0"')
     return place
+
+
+def _resource(value: object, here: Keys) -> str:
+    if not RESOURCE.fullmatch(str(value)):
+        raise InvalidValueError(here, value, 'an extended resource such as "nvidia.com/gpu"')
+    return str(value)
 
 
 def _said(want: object, table: Table) -> dict[str, Any]:
@@ -268,15 +312,22 @@ AT_LEAST: Table = {
     "at-least": ("count", COUNT),
     "suggested": ("suggested", typed_yaml.TRUTH),
 }
+GPU: Table = {"id": ("id", TEXT)}
+GPU_COUNT: Table = {"at-least": ("count", COUNT), "id": GPU["id"]}
+COUNTED_GPUS = typed_yaml.record(GpuCount, GPU_COUNT)
+NAMED_GPUS = typed_yaml.mapping_of(typed_yaml.record(GpuWant, GPU), key=ValueKind("a GPU", _gpu_place))
 COUNTED_PORTS = typed_yaml.record(AtLeast, AT_LEAST)
 NAMED_PORTS = typed_yaml.mapping_of(typed_yaml.record(PortWant, PORT), key=ValueKind("a port", _port_place))
 DEVICES = typed_yaml.mapping_of(typed_yaml.record(DeviceWant, DEVICE), key=ValueKind("a device", _place))
 BONDS = typed_yaml.mapping_of(typed_yaml.record(BondWant, BOND), key=NAME)
+RESOURCES = typed_yaml.mapping_of(COUNT, key=ValueKind("an extended resource", _resource))
 EXPECTATION = typed_yaml.fields_of(
     {
         "devices": ("devices", DEVICES),
         "ports": ("ports", MAPPING),  # named or counted
         "bonds": ("bonds", BONDS),
+        "resources": ("resources", RESOURCES),
+        "gpus": ("gpus", MAPPING),  # named or counted
         "modules": ("modules", TEXTS),
         "verbs": ("verbs", typed_yaml.TRUTH),
         "any-slot": ("any_slot", typed_yaml.TRUTH),

@@ -16,6 +16,7 @@ from nodeprep.shown import (
     excluded,
     grouped,
     guarded,
+    not_mounted,
     not_recorded,
     raw,
     shown,
@@ -58,6 +59,7 @@ __all__ = [
     "filled",
     "grouped",
     "guarded",
+    "not_mounted",
     "not_recorded",
     "raw",
     "shown",
@@ -173,6 +175,7 @@ class Reason(Value):
 
 # Reasons of the runner itself, and reasons that every check may give without a declaration.
 CANNOT_LOOK = Reason("CannotLook", Status.UNKNOWN)
+NOT_MOUNTED = Reason("NotMounted", Status.UNKNOWN)
 CHECK_BROKE = Reason("CheckBroke", Status.UNKNOWN)
 NOTHING_HERE = Reason("Nothing", Status.ABSENT)
 OTHER_PLATFORM = Reason("OtherPlatform", Status.ABSENT)
@@ -181,7 +184,7 @@ SILENT_DEVICE = (
     Reason("DeviceNotAnswering", Status.FAIL, _REPLACE),
     Reason("DeviceNotAnswering", Status.WARN, _REPLACE),
 )
-EVERYWHERE = (CANNOT_LOOK, CHECK_BROKE, NOTHING_HERE, OTHER_PLATFORM, *SILENT_DEVICE)
+EVERYWHERE = (CANNOT_LOOK, NOT_MOUNTED, CHECK_BROKE, NOTHING_HERE, OTHER_PLATFORM, *SILENT_DEVICE)
 
 
 class Lack(Value):
@@ -376,7 +379,13 @@ def cannot_look(subject: Subject, blind: Unreadable) -> Verdict:
     """The verdict for a subject of which something necessary could not be read."""
     at = f" at {subject.place}" if ":" in subject.place and subject.place not in subject.name else ""
     message = f"{subject.name}{at}: could not look at {blind}"
-    return Verdict(subject, CANNOT_LOOK.status, CANNOT_LOOK.name, message, observed=blind.kind, blind=blind)
+    reason = NOT_MOUNTED if blind.is_not_mounted else CANNOT_LOOK
+    return Verdict(subject, reason.status, reason.name, message, observed=blind.kind, blind=blind)
+
+
+def never_frees(_line: object, _place: str) -> bool:
+    """What ends a latch of most checks: only that the kernel sets the device up again (facts/machine/kernel_log)."""
+    return False
 
 
 def shortest(_: object) -> float:
@@ -390,8 +399,9 @@ class Check(Value):
     It is not run if the node does not show one of its `needs`. `uses` are facts that it can do without. `after`: if one
     of these checks fails on the same PCI device, this finding is shown as its consequence. `want` is the Value of the
     operator's numbers for this check. `rates`: it compares two looks, and the agent lets at least `window(want)`
-    seconds pass between them. `reasons` are all that it may give, with their statuses; the runner refuses any other.
-    `fix` is a template for reasons without a fix of their own.
+    seconds pass between them. `frees` says of a line of the kernel log and a PCI address whether the line ends a latch
+    there; a line that says that the device was set up again ends each. `reasons` are all that it may give, with their
+    statuses; the runner refuses any other. `fix` is a template for reasons without a fix of their own.
     """
 
     id: str
@@ -411,6 +421,7 @@ class Check(Value):
     want: type | None = None
     rates: bool = False
     window: Callable[[Any], float] = shortest
+    frees: Callable[[Any, str], bool] = never_frees
 
     @property
     def family(self) -> str:
@@ -418,7 +429,7 @@ class Check(Value):
 
     def declares(self, name: str, status: Status) -> bool:
         """Whether it may give this reason with this status."""
-        return any(one.name == name and one.status is status for one in (*self.reasons, CANNOT_LOOK))
+        return any(one.name == name and one.status is status for one in (*self.reasons, CANNOT_LOOK, NOT_MOUNTED))
 
     def advice(self, name: str, status: Status) -> str:
         """What to do about a reason, as a template; "" if the status needs no action."""

@@ -178,15 +178,19 @@ class Observer(Struct):
         return {thread: clock.computed_by(thread) for thread in taken if thread}
 
     def _is_busy(self, before: dict[int, float], seconds: float) -> bool:
-        """Whether a thread computed on a fact for most of these seconds, and has not had that fact for long."""
+        """Whether a thread computed on its fact or waits for a processor, and has not had that fact for long."""
         now = clock.now()
         lately = [
             one
             for one in self.under_way.values()
             if one.began is not None and one.late is None and now - one.began < BUSY_SECONDS
         ]
-        computed = (clock.computed_by(one.thread) - before.get(one.thread, one.computed) for one in lately)
-        return any(one >= BUSY_SHARE * seconds for one in computed)
+        share = BUSY_SHARE * seconds
+        return any(
+            clock.computed_by(one.thread) - before.get(one.thread, one.computed) >= share
+            or processor.is_runnable(one.thread)
+            for one in lately
+        )
 
     def _drained(self) -> list[Observation]:
         """The answers that have come."""

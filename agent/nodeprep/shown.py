@@ -16,6 +16,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 NOT_RECORDED = "not recorded"
 EXCLUDED = "excluded by the configuration"
+NOT_MOUNTED = "not mounted in this pod: "
 NO_ACCESS = "no access was given: --kubeconfig FILE --node NAME"
 
 
@@ -50,6 +51,11 @@ class Unreadable(Value):
         return self.kind is Why.MISSING and self.detail == NO_ACCESS
 
     @property
+    def is_not_mounted(self) -> bool:
+        """Whether the agent's pod lacks a mount of it, which a manifest has that `detail` names."""
+        return self.kind is Why.MISSING and self.detail.startswith(NOT_MOUNTED)
+
+    @property
     def is_excluded(self) -> bool:
         """Whether the operator's `exclude` keeps it from being read."""
         return self.kind is Why.MISSING and self.detail == EXCLUDED
@@ -62,6 +68,11 @@ class Unreadable(Value):
 def excluded(path: str) -> Unreadable:
     """Stands for a fact of which the operator's `exclude` hides the whole list of devices."""
     return Unreadable(Why.MISSING, path, detail=EXCLUDED)
+
+
+def not_mounted(path: str, manifest: str) -> Unreadable:
+    """Replaces what a pod of the agent cannot see before it runs with the mounts of `manifest`. It is never absent."""
+    return Unreadable(Why.MISSING, path, detail=f"{NOT_MOUNTED}{manifest} mounts it")
 
 
 def not_recorded(path: str) -> Unreadable:

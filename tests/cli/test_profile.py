@@ -142,7 +142,7 @@ def test_capture_writes_a_profile_that_holds(nodeprep: Runs, tmp_path: Path) -> 
     trees.build("h100-ib", tmp_path / "good")
     done = nodeprep("profile", "capture", "--root", "good", "-o", "site.yaml", "--name", "rack-7")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "captured 12 RDMA devices and 12 ports, 9 of them required, from good" in done.stderr
+    assert "captured 12 RDMA devices and 12 ports, 9 of them required, 8 GPUs, from good" in done.stderr
     profile = profile_files.effective(str(tmp_path / "site.yaml"))
     assert profile.name == "rack-7"
     assert profile.description.startswith("as h100-ib was on 2")

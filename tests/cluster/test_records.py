@@ -205,7 +205,8 @@ FAULTS = [
     ),
     Fault(
         "one that served aliyun/erdma is gone",
-        ("warn terway.two-erdma-owners SocketLeft",),
+        # Each of both files is nobody's.
+        ("warn terway.two-erdma-owners SocketLeft", "warn plugin.sockets Unclaimed", "warn plugin.sockets Unclaimed"),
         make=TWO_SOCKETS,
         undo=f"rm {SOCKETS}/*",
     ),

@@ -51,7 +51,12 @@ def of(objects: list[Object], kind: str) -> list[Object]:
 
 def agent(objects: list[Object]) -> tuple[Object, Object]:
     """The pod of the agent's DaemonSet, and its one container."""
-    (daemonset,) = of(objects, "DaemonSet")
+    return pod_of(objects, "nodeprep")
+
+
+def pod_of(objects: list[Object], name: str) -> tuple[Object, Object]:
+    """The pod of a DaemonSet, and its one container."""
+    (daemonset,) = (one for one in of(objects, "DaemonSet") if one["metadata"]["name"] == name)
     pod = daemonset["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     return pod, container

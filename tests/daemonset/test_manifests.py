@@ -48,8 +48,15 @@ NOT_SHOWN = {
     "/proc/self": "its own",
     "/sys/kernel/debug": "a file system inside /sys; only an explanation",
     "/etc/sysctl.conf": "a file, which an editor replaces; and where there is none, a mount would make a directory",
+    "/run/containerd": "whoever connects to the runtime is root of the node; its Node says whether it is ready",
+    "/run/cri-dockerd.sock": "as /run/containerd",
+    "/run/crio": "as /run/containerd",
+    "/run/k3s": "as /run/containerd",
     "/run/NetworkManager": "in /run are the sockets of the container runtime; its unit in /etc/systemd says as well",
     "/run/cloud-init": "in /run; /var/lib/cloud says as well",
+    "/run/nvidia": "in /run; with a driver container the agent sees the module and the nodes, and not whose they are",
+    "/run/nvidia-persistenced": "in /run, and a socket; the GPUs' UUIDs are there as well where it runs",
+    "/var/run/nvidia-persistenced": "as /run/nvidia-persistenced",
     "/run/sysctl.d": "in /run, and no distribution puts anything there",
     "/run/systemd": "in it is the socket of systemd; its units in /etc/systemd say as well",
     "/var/lib/kubelet": "whoever connects to a socket in device-plugins registers plugins; the rest are secrets",
@@ -111,7 +118,7 @@ def named_paths() -> dict[str, str]:
 
 
 def test_it_sees_all_that_its_facts_read_but_for_this(tmp_path: Path) -> None:
-    shown = mounts(combined(tmp_path, [ROOT / "overlays/ack"], "lingjun"))
+    shown = mounts(combined(tmp_path, [ROOT / "overlays/ack"], "lingjun", "kubelet-books", "nvml"))
     read = {path for path in named_paths() if path != "/proc" and not OF_ALL.match(path)}  # the rest: in its own /proc
     seen = {path: next((one for one in shown if f"{path}/".startswith(f"{one}/")), None) for path in read}
     hidden = {path for path, by in seen.items() if by is None}

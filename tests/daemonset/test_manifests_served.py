@@ -71,7 +71,20 @@ def test_the_api_server_takes_every_object(served: Cluster, name: str) -> None:
 
 
 def test_and_those_of_every_component(served: Cluster, tmp_path: Path) -> None:
-    taken(served, combined(tmp_path, [ROOT / "overlays/ack"], "gate", "lingjun", "node-readiness"))
+    taken(served, combined(tmp_path, [ROOT / "overlays/ack"], "gate", "kubelet-books", "lingjun", "node-readiness"))
+
+
+def test_and_of_that_which_needs_a_runtime_class(served: Cluster, tmp_path: Path) -> None:
+    """NVIDIA's operator makes the class. Without it the API server refuses the pod."""
+    runtime = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "nvidia"},
+        "handler": "nvidia",
+    }
+    code, told = served.call("POST", "/apis/node.k8s.io/v1/runtimeclasses", runtime)
+    assert code in (201, 409), told
+    taken(served, combined(tmp_path, [ROOT / "base"], "nvml"))
 
 
 def test_a_misspelt_key_would_be_told(served: Cluster) -> None:

@@ -16,7 +16,7 @@ from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
 from nodeprep.model import Shown, raw
 from nodeprep.observer import Observer
-from tests.daemonset.manifests import OVERLAYS, ROOT, UPSTREAM, Object, agent, combined, of, overlay
+from tests.daemonset.manifests import OVERLAYS, ROOT, UPSTREAM, Object, agent, combined, of, overlay, pod_of
 from tests.rigs import trees
 
 NODE_READS, DEEPLY, WRITES = "read", "read, also what is mounted inside", "read and write"
@@ -42,6 +42,7 @@ AGENT = {
     "/host/sys/kernel/mm": ("/sys/kernel/mm", DEEPLY),
     "/host/sys/module": ("/sys/module", DEEPLY),
     "/host/usr": ("/usr", DEEPLY),
+    "/host/var/lib/kubelet/pod-resources": ("/var/lib/kubelet/pod-resources", NODE_READS),
     "/host/var/lib/kubelet/pods": ("", NOTHING),
     "/host/var/lib/nodeprep": ("/var/lib/nodeprep", WRITES),
     "/var/run/secrets/kubernetes.io/serviceaccount": ("a token of an hour", POD),
@@ -59,9 +60,22 @@ LINGJUN = {
     "/host/var/rdma": ("/var/rdma", NODE_READS),
     "/host/var/run/hc-eni-host": ("/var/run/hc-eni-host", NODE_READS),
 }
+BOOKS = "nodeprep-kubelet-books"
+KUBELET_BOOKS = {"/host/run/nodeprep-kubelet-books": ("/run/nodeprep-kubelet-books", NODE_READS)}
+OF_BOOKS = {
+    "/host/var/lib/kubelet/device-plugins": ("/var/lib/kubelet/device-plugins", NODE_READS),
+    "/run/nodeprep-kubelet-books": ("/run/nodeprep-kubelet-books", WRITES),
+}
+NVML = "nodeprep-nvml"
+OF_NVML = {"/run/nodeprep-nvml": ("/run/nodeprep-nvml", WRITES)}
 WAIT_READY = {"/run/nodeprep": ("/run/nodeprep", NODE_READS)}
 SHIPPED = {"ack": AGENT | TERWAY, "generic": AGENT, "lab": AGENT}
-BY_COMPONENT = {"terway": TERWAY, "lingjun": LINGJUN}
+BY_COMPONENT = {
+    "terway": TERWAY,
+    "lingjun": LINGJUN,
+    "kubelet-books": KUBELET_BOOKS,
+    "nvml": {"/host/run/nodeprep-nvml": ("/run/nodeprep-nvml", NODE_READS)},
+}
 
 
 def mounted(pod: Object, container: Object) -> dict[str, tuple[str, str]]:
@@ -92,12 +106,43 @@ def test_every_mount_of_the_agent(name: str) -> None:
 
 @pytest.mark.parametrize("component", sorted(path.name for path in (ROOT / "components").iterdir()))
 def test_every_mount_that_a_component_adds(component: str, tmp_path: Path) -> None:
-    """None adds a pod, nor a container to the agent's."""
+    """One adds a pod. None adds a container to the agent's."""
     objects = combined(tmp_path, [ROOT / "base"], component)
-    assert mounted(*agent(objects)) == AGENT | BY_COMPONENT.get(component, {})
+    pod, container = agent(objects)
+    assert mounted(pod, container) == AGENT | BY_COMPONENT.get(component, {})
+    assert "initContainers" not in pod
     workloads = [one for one in objects if "template" in one.get("spec", {})]
     assert workloads == of(objects, "DaemonSet")
-    assert "initContainers" not in workloads[0]["spec"]["template"]["spec"]
+    more = {"kubelet-books": {BOOKS}, "nvml": {NVML}}.get(component, set())
+    assert {one["metadata"]["name"] for one in workloads} == {"nodeprep"} | more
+
+
+REPORTING = [("kubelet-books", BOOKS, OF_BOOKS, None), ("nvml", NVML, OF_NVML, "nvidia")]
+
+
+@pytest.mark.parametrize(("component", "name", "shows", "runtime"), REPORTING)
+def test_a_pod_that_reports_has_no_right(
+    tmp_path: Path, component: str, name: str, shows: dict[str, tuple[str, str]], runtime: str | None
+) -> None:
+    """Whoever connects to the kubelet's socket registers plugins (docs/adr/0022), and NVML's pod has all GPUs."""
+    pod, container = pod_of(combined(tmp_path, [ROOT / "base"], component), name)
+    assert mounted(pod, container) == shows
+    assert pod.get("runtimeClassName") == runtime
+    assert "initContainers" not in pod
+    assert {key: pod.get(key) for key in ("hostNetwork", "hostPID", "hostIPC", "serviceAccountName")} == dict.fromkeys(
+        ("hostNetwork", "hostPID", "hostIPC", "serviceAccountName")
+    )
+    assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False)
+    assert pod["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
+    assert container["securityContext"] == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "privileged": False,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not {"ports", "startupProbe", "livenessProbe", "readinessProbe"} & container.keys()
 
 
 def test_every_mount_of_a_plugin_that_waits(tmp_path: Path) -> None:
@@ -142,6 +187,9 @@ def test_security_md_says_of_each_what_may_be_mounted_inside() -> None:
     table = page.partition("### What is mounted inside a mount")[2].partition("\n## ")[0]
     told = set(re.findall(r"`(/[^`]+)`", "".join(row.split("|")[1] for row in table.splitlines() if row[:1] == "|")))
     shown = {
-        source for rows in (AGENT, TERWAY, LINGJUN, WAIT_READY) for source, _ in rows.values() if source[:1] == "/"
+        source
+        for rows in (AGENT, TERWAY, LINGJUN, KUBELET_BOOKS, OF_BOOKS, OF_NVML, WAIT_READY)
+        for source, _ in rows.values()
+        if source[:1] == "/"
     }
     assert told == shown

@@ -194,6 +194,46 @@ def test_an_area_is_there_where_it_applies_and_somebody_asks(
     assert kinds(tell(now, *profiles, found=found, full_round=full_round)) == there
 
 
+XID, NIC_LOG, DRIVER = "klog.xid", "klog.nic", "gpu.driver"
+AREA_IDS = (PCI, XID, NIC_LOG, DRIVER, PLUGIN)
+GPU_SAYS, RDMA_SAYS = finding(DRIVER, Status.OK), finding(PCI, Status.OK)
+WIDE = AssignedProfile("rdma-roce", AREA_IDS, gating=True, rdma=True)
+WIDE_PROVEN = {one: PassStreak(3, 100.0, 130.0, proven=True) for one in AREA_IDS}
+AREAS_BY_ID = [
+    # the check that fails, at which place, beside what                  the area that is False
+    (XID, "0000:1b:00.0", (GPU_SAYS, RDMA_SAYS), "GPUReady"),
+    (NIC_LOG, "0000:5c:00.0", (GPU_SAYS, RDMA_SAYS), "RDMAReady"),
+    (DRIVER, "0000:1b:00.0", (RDMA_SAYS,), "GPUReady"),
+    (PLUGIN, "nvidia.com/gpu", (GPU_SAYS, RDMA_SAYS), "GPUReady"),
+    (PLUGIN, "amd.com/gpu", (RDMA_SAYS,), "GPUReady"),
+    (PLUGIN, "rdma/hca", (GPU_SAYS, RDMA_SAYS), "RDMAReady"),
+    (PLUGIN, "rdma/hca_shared_devices_a", (GPU_SAYS,), "RDMAReady"),
+    (PLUGIN, "aliyun/erdma", (GPU_SAYS,), "RDMAReady"),
+    (PLUGIN, "vpc.amazonaws.com/efa", (GPU_SAYS,), "RDMAReady"),
+    (PLUGIN, "aliyun/member-eni", (GPU_SAYS,), "ENIReady"),
+    (PLUGIN, "", (GPU_SAYS, RDMA_SAYS), "GPUReady"),
+    (PLUGIN, "", (RDMA_SAYS,), "RDMAReady"),  # no GPU: what plugins serve is RDMA
+]
+
+
+@pytest.mark.parametrize(("check_id", "place", "beside", "area"), AREAS_BY_ID)
+def test_a_fault_is_of_one_area_by_its_check_and_its_resource(
+    check_id: str, place: str, beside: tuple[Finding, ...], area: str
+) -> None:
+    bad = wrong(check_id, place=place, port=None)
+    now = memory(UNHEALTHY, cases=(bad,), pass_streaks=WIDE_PROVEN)
+    told = tell(now, WIDE, found=(*beside, finding(check_id, place=place, port=None)), gate=GATE)
+    statuses = {one.type.removeprefix("nodeprep.io/"): one.status for one in told.conditions}
+    assert [kind for kind, status in statuses.items() if status == "False"] == ["TrainingReady", area]
+
+
+def test_a_resource_that_is_fine_is_in_no_other_area() -> None:
+    fine = finding(PLUGIN, Status.OK, place="rdma/hca", port=None)
+    told = tell(memory(pass_streaks=WIDE_PROVEN), WIDE, found=(RDMA_SAYS, fine))
+    assert kinds(told) == ["TrainingReady", "RDMAReady"]
+    assert said(told, "RDMAReady") == "True Passed: 3 of 3 gate checks pass"
+
+
 def test_what_is_wrong_with_the_agent_stands_at_the_end_of_a_message_that_is_cut() -> None:
     now = memory(UNHEALTHY, cases=(wrong(message="x" * 600),))
     trouble = AgentTrouble(

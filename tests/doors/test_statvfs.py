@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.doors.files.statvfs import GRACE, Statvfs
+from nodeprep.doors.children import GRACE
+from nodeprep.doors.files.statvfs import Statvfs
 from nodeprep.doors.node_host import Host
 from nodeprep.model import Unreadable, Why
 

@@ -8,25 +8,30 @@ from typing import Any
 import pytest
 
 from nodeprep import check_round, facts, job_profile
+from nodeprep.agent import profile_state
+from nodeprep.agent_state import AgentState
 from nodeprep.checks import CHECKS
 from nodeprep.config import yaml_document
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.expected import inventory, profile_capture
+from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.devnodes import DevNodes
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.job_profile import BondWant, DeviceWant, PortWant, Profile
+from nodeprep.job_profile import BondWant, DeviceWant, GpuWant, PortWant, Profile
 from nodeprep.look import Look
 from nodeprep.model import Status, Unreadable, Why
 from nodeprep.observer import Observer
+from tests import cluster_values
 from tests.erdma_values import FIRST, erdma_0, eri
+from tests.gpu_values import AT, OTHER, gpu, nvswitch
 from tests.rigs import trees
 from tests.values import BDF, device, gid, link, links, nic, pci, port, rdma
 
 GONE = Unreadable(Why.IO_ERROR, "/sys/x", 5)
-CAPTURED = ["h100-ib", "h100-roce", "h100-flat", "a100-azure", "efa", "iwarp"]
+CAPTURED = ["h100-ib", "h100-roce", "h100-flat", "a100-azure", "efa", "iwarp", "hgx-h100", "gb200", "mi300"]
 
 
 def look_at(root: Path) -> Look:
@@ -61,6 +66,7 @@ def test_a_node_meets_its_own_profile(tmp_path: Path, name: str) -> None:
     assert set(expected.devices) == set(profile.expect.devices)
     assert set(expected.firm) == set(profile.expect.ports)
     assert (expected.missing_devices, expected.missing_ports, expected.moved) == ((), (), frozenset())
+    assert (set(expected.gpus), expected.missing_gpus) == (set(profile.expect.gpus), ())
     assert bad(look, profile) == []
 
 
@@ -69,7 +75,11 @@ def sibling(name: str) -> dict[str, Any]:
     description = trees.described(name)
     for group in description["nics"]:
         group["at"] = list(map(moved, group["at"]))
-    return description | {"gpus": list(map(moved, description.get("gpus", [])))}
+    gpus = [
+        one | {"at": list(map(moved, one["at"]))} if isinstance(one, dict) else moved(one)
+        for one in description.get("gpus", [])
+    ]
+    return description | {"gpus": gpus}
 
 
 def moved(at: str) -> str:
@@ -345,3 +355,42 @@ def test_the_whole_profile_knows_ports_by_name_only(tmp_path: Path, name: str) -
         expect=job_profile.parse({**job_profile.mapping(profile), "expect": {"ports": {"at-least": 1}}}).expect,
     )
     assert job_profile.extend(profile, parent).expect.at_least is None
+
+
+OFFERED = [
+    # capacity                            allocatable                      expected of a sibling
+    ({"nvidia.com/gpu": "8", "cpu": "64"}, None, {"nvidia.com/gpu": 8}),
+    ({"nvidia.com/gpu": "8", "rdma/hca": "1k"}, None, {"nvidia.com/gpu": 8, "rdma/hca": 1000}),
+    ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu": "7"}, {}),  # one is sick: how many belong here is not known
+    ({"nvidia.com/gpu": "0"}, None, {}),
+    ({"hugepages-2Mi": "4Gi", "requests.kubernetes.io/x": "1"}, None, {}),
+]
+
+
+@pytest.mark.parametrize(("capacity", "offers", "resources"), OFFERED, ids=range(len(OFFERED)))
+def test_what_plugins_advertise_is_kept(capacity: Any, offers: Any, resources: dict[str, int]) -> None:
+    node = cluster_values.node_object(capacity=capacity, allocatable=capacity if offers is None else offers)
+    told = cluster_values.cluster(node=node)
+    found = profile_capture.capture("site", rdma(port(), devices=(device(),)), cluster=told)
+    assert found is not None
+    assert found.expect.resources == resources
+    assert inventory.derive(found, None, None).resources == resources
+    state = profile_state.with_baseline(AgentState(), {Rdma: rdma(port(), devices=(device(),)), Cluster: told})
+    assert job_profile.parse(state.baseline).expect.resources == resources
+
+
+def test_gpus_are_kept_and_gate() -> None:
+    bus = pci(nic(), gpu(), gpu(address=OTHER, driver="vfio-pci"), nvswitch())
+    found = profile_capture.capture("site", rdma(port(), devices=(device(),)), pci=bus)
+    assert found is not None
+    assert found.expect.gpus == {AT: GpuWant("10de:2330")}
+    assert found.gates == profile_capture.GPU_GATES
+    assert found.extends == "rdma-roce"
+
+
+def test_a_node_with_gpus_and_without_rdma_has_a_profile() -> None:
+    found = profile_capture.capture("site", rdma(), pci=pci(gpu()))
+    assert found is not None
+    assert (found.extends, found.expect.gpus, found.expect.devices) == ("base", {AT: GpuWant("10de:2330")}, {})
+    assert profile_capture.capture("site", rdma(), pci=pci(gpu(driver="vfio-pci"))) is None
+    assert profile_capture.capture("site", rdma(), pci=pci(gpu(id=GONE))) is None

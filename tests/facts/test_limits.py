@@ -18,7 +18,7 @@ import pytest
 from nodeprep.doors.files import mount_table
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.machine import limits as limits_facts
-from nodeprep.facts.machine.limits import HugePages, Limits, RuntimeProcess
+from nodeprep.facts.machine.limits import GpuDaemon, HugePages, Limits, RuntimeProcess
 from nodeprep.model import Unreadable, Why, raw
 from tests.rigs.absent import cannot_start
 
@@ -264,6 +264,40 @@ def test_a_root_with_all_of_proc_is_judged_by_its_processes(root: Path) -> None:
     assert [one.soft for one in found.processes] == [65536]
     assert found.inherited is None
     assert look(root).inherited is None
+
+
+DAEMON_ROWS = [
+    # files of a process                                                                       seen
+    ({"comm": "nv-fabricmanage", "cgroup": "0::/system.slice/nvidia-fabricmanager.service"},
+     GpuDaemon("nv-fabricmanage", 2201, "nvidia-fabricmanager.service")),
+    ({"comm": "nvidia-persiste", "cgroup": "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-2.scope"},
+     GpuDaemon("nvidia-persiste", 2201, "")),
+    ({"comm": "nv-fabricmanage", "status": "Name:\tnv-fabricmanage\nState:\tS (sleeping)\nNSpid:\t2201\t14"},
+     GpuDaemon("nv-fabricmanage", 2201, "")),  # in a container without the host's PID namespace
+    ({"comm": "nv-fabricmanage", "status": "Name:\tnv-fabricmanage\nState:\tZ (zombie)"}, None),
+    ({"comm": "nvidia-imex"}, None),
+    ({"comm": "nvidia-smi"}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "daemon"), DAEMON_ROWS)
+def test_daemons_of_the_gpu_driver(root: Path, files: dict[str, str], daemon: GpuDaemon | None) -> None:
+    for name, text in files.items():
+        put(root, f"proc/2201/{name}", text)
+    assert look(root).daemons == ((daemon,) if daemon else None)
+
+
+def test_no_daemon_is_only_seen_where_all_processes_are(root: Path) -> None:
+    assert look(root).daemons is None  # a copy holds some
+    put(root, "proc/1/stat", "1 (init) S")
+    live = limits_facts.observe(Host(str(root)))
+    assert isinstance(live, Limits)
+    assert live.daemons == ()
+    put(root, "proc/1/mountinfo", "22 1 259:2 / / rw - ext4 /dev/x rw")
+    (root / "proc/1/stat").unlink()
+    pod = limits_facts.observe(Host(str(root)))
+    assert isinstance(pod, Limits)
+    assert pod.daemons is None
 
 
 # This machine

@@ -14,6 +14,7 @@ from nodeprep.doors.node_host import Host
 from nodeprep.facts.machine import pci
 from nodeprep.facts.machine.pci import Aer, Auxiliary, Pci, PciDevice
 from nodeprep.model import CannotLook, Unreadable, Why, raw
+from tests import values
 from tests.rigs.trees import Content, Link, Tree, write
 from tests.values import nic
 
@@ -325,3 +326,45 @@ def test_this_machines_bus_can_be_read() -> None:
         one.address for one in seen.devices if one.pci_class.startswith("02")
     }
     assert {one.address for one in seen.bridges} == {at for one in seen.devices for at in one.bridges}
+
+
+GPU_ROWS = [
+    # class      id           what it is
+    ("0x030200", "10de:2330", "GPU"),
+    ("0x030000", "10de:2236", "GPU"),
+    ("0x120000", "1002:74a1", "GPU"),  # MI300X
+    ("0x038000", "1002:740f", "GPU"),  # MI210
+    ("0x068000", "10de:22a3", "NVSwitch"),  # of HGX H100
+    ("0x030000", "1a03:2000", "other"),  # the console's
+    ("0x030000", "1002:1638", "other"),  # of a processor
+    ("0x038000", "8086:56c0", None),
+    ("0x120000", "1da3:1020", None),
+    ("0x068000", "8086:09a2", None),
+    ("0x068000", "15b3:c2d1", None),
+    ("0x060400", "10de:22a3", None),
+]
+WITHOUT_RDMA: dict[str, Content] = {"modalias": "gone", "infiniband/mlx5_3": "gone", "net/eth2": "gone"}
+
+
+@pytest.mark.parametrize(("pci_class", "identity", "what"), GPU_ROWS)
+def test_gpus_and_nvswitches_by_class_and_vendor(
+    tmp_path: Path, pci_class: str, identity: str, what: str | None
+) -> None:
+    vendor, device = identity.split(":")
+    different: dict[str, Content] = {"class": pci_class, "vendor": f"0x{vendor}", "device": f"0x{device}"}
+    seen = observed(tmp_path, tree(**different, **WITHOUT_RDMA))
+    assert len(seen.devices) == (what is not None)
+    assert [one.address for one in seen.gpus] == [AT] * (what == "GPU")
+    assert [one.address for one in seen.nvswitches] == [AT] * (what == "NVSwitch")
+
+
+def test_a_share_of_a_gpu_is_no_gpu() -> None:
+    whole = nic(id="10de:20b2", pci_class="030200")
+    assert values.pci(whole, nic(id="10de:20b2", pci_class="030200", virtual_function=True)).gpus == (whole,)
+
+
+def test_a_device_of_a_gpus_class_whose_vendor_cannot_be_read_is_kept(tmp_path: Path) -> None:
+    different: dict[str, Content] = {"class": "0x120000", "vendor": b"\xff"}
+    seen = observed(tmp_path, tree(**different, **WITHOUT_RDMA))
+    with pytest.raises(CannotLook):
+        assert seen.gpus

@@ -37,6 +37,7 @@ TERWAY = "/run/eni/eni.socket"  # of its daemon, with components/terway: the age
 CONNECTS = {
     "agent": {
         "/host/run/nodeprep-agent/agent.sock",
+        "/host/var/lib/kubelet/pod-resources/kubelet.sock",  # lists devices and who holds them, and changes nothing
         f"/host/var{TERWAY}",
     },
     "wait-ready": set(),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 # Keys of a case file: what is changed, and what is said of it; and those of each thing that is said.
-KEYS = frozenset({"about", "node", "pull", "unbind", "swap", "rename", "change", "says"})
+KEYS = frozenset({"about", "node", "pull", "unbind", "move", "swap", "rename", "change", "says"})
 SAYS = frozenset({"profile", "exit", "roots"})
 
 
@@ -31,6 +31,8 @@ def apply(case: dict[str, Any], root: Path) -> None:
         pull(root, address)
     for address in case.get("unbind", []):
         unbind(root, address)
+    for address, bridges in case.get("move", {}).items():
+        move(root, address, bridges)
     for one, other in case.get("swap", []):
         swap(root, one, other)
     if case.get("rename"):
@@ -75,6 +77,19 @@ def unbind(root: Path, address: str) -> None:
     for child in home.iterdir():
         if child.is_dir() and child.name.startswith(("infiniband", "net", "mlx5_core.")):
             shutil.rmtree(child)
+
+
+def move(root: Path, address: str, bridges: str) -> None:
+    """The function sits below as many other bridges, "0000:9a:01.0/0000:9b:00.0"; its address is what it was."""
+    home = (root / "sys/bus/pci/devices" / address).resolve()
+    new = root / f"sys/devices/pci{bridges.rpartition('/')[0].partition('/')[0].rpartition(':')[0]}" / bridges / address
+    links = [root / "sys/bus/pci/devices" / address, *(root / "sys/class").glob("*/*")]
+    inside = {link: link.resolve() for link in links if link.is_symlink() and link.resolve().is_relative_to(home)}
+    new.parent.mkdir(parents=True, exist_ok=True)
+    home.rename(new)
+    for link, target in inside.items():
+        link.unlink()
+        link.symlink_to(os.path.relpath(new / target.relative_to(home), link.parent))
 
 
 def swap(root: Path, one: str, other: str) -> None:

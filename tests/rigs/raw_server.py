@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import subprocess
@@ -63,7 +64,9 @@ class RawServer:
             self.port: int = self._listener.getsockname()[1]
         else:
             self._listener = socket.socket(socket.AF_UNIX)
-            self._listener.bind(str(path))
+            here = os.open(path.parent, os.O_PATH)  # an address has 107 bytes at most
+            self._listener.bind(f"/proc/self/fd/{here}/{path.name}")
+            os.close(here)
             self._listener.listen()
 
     def __enter__(self) -> Self:

@@ -63,7 +63,7 @@ def record() -> None:
     with tempfile.TemporaryDirectory(prefix="nodeprep-snapshots-") as scratch:
         for name in NODES:
             root = trees.build(name, Path(scratch) / name)
-            snapshot_command.run(str(FILES / f"{__version__}-{name}.json"), root=str(root))
+            snapshot_command.run(str(FILES / f"{__version__}-{name}.json"), root=str(root), force=True)
     for file in FILES.glob(f"{__version__}-*.json"):
         file.chmod(0o644)
 

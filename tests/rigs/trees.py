@@ -66,8 +66,11 @@ class Nic:
 
     @property
     def home(self) -> str:
-        """Its directory under /sys/devices, below the host bridge and its root port."""
+        """Its directory under /sys/devices, below the host bridge and its root port or the bridges that are given."""
         domain, bus, _ = self.at.split(":")
+        if self["under"]:
+            bridges = self["under"].split("/")
+            return f"sys/devices/pci{bridges[0].rpartition(':')[0]}/{self['under']}/{self.at}"
         bridge = f"{domain}:{int(bus, 16) - 1 & 0xFF:02x}:01.0"
         return f"sys/devices/pci{domain}:{int(bus, 16) - 1 & 0xFF:02x}/{bridge}/{self.at}"
 
@@ -97,9 +100,18 @@ def build_case(name: str, directory: Path) -> Path:
 
 
 def nics(description: dict[str, Any]) -> Iterator[Nic]:
+    return functions(description.get("nics", []))
+
+
+def gpus(description: dict[str, Any]) -> Iterator[Nic]:
+    """GPUs and NVSwitches by kind. A plain list of addresses is H100s of which a copy kept the PCI functions only."""
+    return functions([one for one in description.get("gpus", []) if isinstance(one, dict)])
+
+
+def functions(groups: list[dict[str, Any]]) -> Iterator[Nic]:
     """Each group's lists go together: the third address has the third name. A single value is for all."""
     index = 0
-    for group in description.get("nics", []):
+    for group in groups:
         for position, at in enumerate(group["at"]):
             own = {key: value[position] if isinstance(value, list) else value for key, value in group.items()}
             yield Nic(at, index, KINDS[own["kind"]] | own)
@@ -111,8 +123,10 @@ def tree(description: dict[str, Any]) -> Tree:
     files = _system(description)
     for nic in nics(description):
         files |= _pci(nic) | _rdma(nic) | _netdev(nic)
-    for index, at in enumerate(description.get("gpus", [])):
+    for index, at in enumerate(one for one in description.get("gpus", []) if isinstance(one, str)):
         files |= _gpu(at, index)
+    for gpu in gpus(description):
+        files |= _pci(gpu) | GPU_DRIVERS[gpu["driver"]](gpu)
     files |= description.get("files", {})
     for part in description.get("lacks", []):
         files = {path: content for path, content in files.items() if not _lies_in(path, part)}
@@ -312,6 +326,43 @@ def _gpu(at: str, index: int) -> Tree:
     files["proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release"
     files["sys/module/nvidia/initstate"] = "live"
     return files
+
+
+def _nvidia(gpu: Nic) -> Tree:
+    """What NVIDIA's driver shows of a GPU: its list, its nodes, its module. `uuid: false` is one that nobody opened."""
+    uuid = f"GPU-b850f46d-d5ea-c752-ddf3-c4453e44d3{gpu.index:02x}"
+    unset = "GPU-????????-????-????-????-????????????"
+    return {
+        "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release",
+        f"proc/driver/nvidia/gpus/{gpu.at}/information": f"Model: \t\t {gpu['model']}\nIRQ:   \t\t 312\nGPU UUID: \t "
+        f"{unset if gpu['uuid'] is False else uuid}\nVideo BIOS: \t ??.??.??.??.??\nBus Type: \t PCIe\n"
+        f"Bus Location: \t {gpu.at}\nDevice Minor: \t {gpu.index}\nGPU Excluded:\t {gpu['excluded'] or 'No'}",
+        "sys/module/nvidia/initstate": "live",
+        "sys/module/nvidia/refcnt": str(gpu["refcnt"] or 2),
+        "sys/module/nvidia/holders/nvidia_uvm": None,
+        "sys/module/nvidia/holders/nvidia_modeset": None,
+        "sys/module/nvidia_uvm/initstate": "live",
+        f"dev/nvidia{gpu.index}": Char(195, gpu.index),
+        "dev/nvidiactl": Char(195, 255),
+        "dev/nvidia-uvm": Char(511, 0),
+    }
+
+
+def _nvswitch(switch: Nic) -> Tree:
+    return {f"dev/nvidia-nvswitch{switch.index}": Char(510, switch.index), "dev/nvidia-nvswitchctl": Char(510, 255)}
+
+
+def _amdgpu(gpu: Nic) -> Tree:
+    return {
+        "sys/module/amdgpu/initstate": "live",
+        f"sys/bus/pci/drivers/amdgpu/{gpu.at}": _link("sys/bus/pci/drivers/amdgpu", gpu.home),
+        f"{gpu.home}/drm/renderD{128 + gpu.index}/dev": f"226:{128 + gpu.index}",
+        f"dev/dri/renderD{128 + gpu.index}": Char(226, 128 + gpu.index),
+        "dev/kfd": Char(234, 0),
+    }
+
+
+GPU_DRIVERS = {"nvidia": _nvidia, "nvidia-nvswitch": _nvswitch, "amdgpu": _amdgpu}
 
 
 def _link(directory: str, to: str) -> Link:

@@ -12,6 +12,7 @@ from nodeprep.decide import upgrade
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.gate_readiness import AssignedProfile, Mode
 from nodeprep.facts.expected import profile_capture
+from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.network.links import Links
@@ -134,5 +135,6 @@ def with_baseline(agent_state: AgentState, facts: Mapping[type, object]) -> Agen
         links=look.get(Links),
         devnodes=look.get(DevNodes),
         modules=look.get(Modules),
+        cluster=look.get(Cluster),
     )
     return agent_state if found is None else replace(agent_state, baseline=job_profile.mapping(found))

@@ -26,6 +26,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Make the agent start over: it forgets the faults and passes of this node.",
         "daemon.daemon_commands:app",
     ),
+    "kubelet-books": (
+        "Tell the agent of this node what lies in the kubelet's directory of plugins.",
+        "daemon.daemon_commands:app",
+    ),
+    "nvml": (
+        "Tell the agent of this node what NVIDIA's library says of its GPUs.",
+        "daemon.daemon_commands:app",
+    ),
     "version": ("Print the version.", "version_command:app"),
     "profile": ("Capture, show and validate what a node should have.", "files.files_commands:profiles"),
     "config": ("Show and validate configuration files.", "files.files_commands:configs"),

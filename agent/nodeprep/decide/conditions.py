@@ -8,7 +8,7 @@ from nodeprep.agent_state import AgentState, Case, NodeState
 from nodeprep.decide import active_faults, gate_readiness, kubernetes_text
 from nodeprep.decide.gate_readiness import ProfileReadiness
 from nodeprep.model import Check, Finding, Status
-from nodeprep.values import Value
+from nodeprep.values import Value, replace
 
 PREFIX = "nodeprep.io"
 TRAINING_READY = f"{PREFIX}/TrainingReady"
@@ -18,14 +18,24 @@ PENDING_GATES_PREFIX = "new there and yet to pass:"
 TROUBLE_LIMIT_CHARACTERS = 200  # characters of what is wrong with the agent itself, at the end of a message
 
 # The areas of design 3.5, by families of checks. A family in no area, such as limits, counts for TrainingReady only.
-RDMA_READY = f"{PREFIX}/RDMAReady"
+RDMA_READY, ENI_READY, GPU_READY = f"{PREFIX}/RDMAReady", f"{PREFIX}/ENIReady", f"{PREFIX}/GPUReady"
 AREAS: Mapping[str, frozenset[str]] = {
     RDMA_READY: frozenset(
         {"pci", "rdma", "port", "counter", "klog", "module", "erdma", "lingjun", "qos"},
     ),
-    f"{PREFIX}/ENIReady": frozenset({"imds", "eni"}),
-    f"{PREFIX}/GPUReady": frozenset({"gpu", "plugin"}),
+    ENI_READY: frozenset({"imds", "eni"}),
+    GPU_READY: frozenset({"gpu", "plugin"}),
     f"{PREFIX}/NetworkReady": frozenset({"cni", "route", "sysctl", "terway"}),
+}
+# What is in another area than the rest of its family: checks, and resources of device plugins by how they begin.
+CHECK_AREAS: Mapping[str, str] = {"klog.xid": GPU_READY}
+PLUGIN_FAMILY = "plugin"
+RESOURCE_AREAS: Mapping[str, str] = {
+    "rdma/": RDMA_READY,
+    "aliyun/erdma": RDMA_READY,
+    "vpc.amazonaws.com/efa": RDMA_READY,
+    "aliyun/eni": ENI_READY,
+    "aliyun/member-eni": ENI_READY,
 }
 
 
@@ -89,7 +99,7 @@ class ConditionInputs(Value):
 
 def conditions(inputs: ConditionInputs, trouble: AgentTrouble) -> tuple[NodeCondition, ...]:
     """TrainingReady, and each area of which the node has something."""
-    areas = (_area(inputs, kind, families) for kind, families in AREAS.items())
+    areas = (_area(inputs, kind) for kind in AREAS)
     return (_training_ready(inputs, trouble), *(one for one in areas if one is not None))
 
 
@@ -145,13 +155,17 @@ def state_reason(inputs: ConditionInputs) -> str:
     return TO_BE_CONFIRMED if inputs.agent_state.state is NodeState.READY else inputs.agent_state.state.value
 
 
-def _area(inputs: ConditionInputs, kind: str, families: frozenset[str]) -> NodeCondition | None:
+def _area(inputs: ConditionInputs, kind: str) -> NodeCondition | None:
     """The condition of an area. None if the node has nothing of the area, or if no profile asks for it."""
-    gates = [one for one in inputs.gates if family(one) in families]
     if kind == RDMA_READY and not any(one.rdma for one in inputs.profiles):
         return None
-    if not gates or not _applies(inputs, families):
+    there = _there(inputs)
+    gates = [one for one in inputs.gates if _is_in(inputs, one, kind, there)]
+    if not gates or not any(_area_of(inputs, check, place) == kind for check, place in there):
         return None
+    inputs = replace(
+        inputs, convictions=tuple(one for one in inputs.convictions if _area_of(inputs, one.check, one.place) == kind)
+    )
     first, others = inputs.main_fault(gates)
     if first is not None:
         return NodeCondition(
@@ -178,19 +192,43 @@ def _area(inputs: ConditionInputs, kind: str, families: frozenset[str]) -> NodeC
     return NodeCondition(kind, "True", "Passed", f"{len(gates) - len(unproven)} of {len(gates)} gate checks pass{tail}")
 
 
-def _applies(inputs: ConditionInputs, families: frozenset[str]) -> bool:
-    """Whether the node has what these checks are about.
+def _there(inputs: ConditionInputs) -> frozenset[tuple[str, str]]:
+    """The checks that the node has something for, and the places of that.
 
     A remembered fault counts although its device is gone. Before the first full round, what passed once counts too:
     otherwise a restart would remove the condition for a second.
     """
-    if any(family(one.check) in families and one.status is not Status.ABSENT for one in inputs.findings):
-        return True
-    if any(family(case.check) in families for case in inputs.convictions):
-        return True
-    return not inputs.full_round and any(family(key) in families for key in inputs.agent_state.passed)
+    found = {(one.check, one.subject.place) for one in inputs.findings if one.status is not Status.ABSENT}
+    found |= {(case.check, case.place) for case in inputs.convictions}
+    if not inputs.full_round:
+        found |= {(check, place) for check, place, *_ in (key.split(" ") for key in inputs.agent_state.passed)}
+    return frozenset(found)
+
+
+def _is_in(inputs: ConditionInputs, check: str, kind: str, there: frozenset[tuple[str, str]]) -> bool:
+    """Whether a gate check counts for an area: by its id, or of device plugins by the resources that are there."""
+    if family(check) != PLUGIN_FAMILY:
+        return _area_of(inputs, check, "") == kind
+    return any(one == check and _area_of(inputs, check, place) == kind for one, place in there)
+
+
+def _area_of(inputs: ConditionInputs, check: str, place: str) -> str | None:
+    """The area of what a check says of a place; None if it counts for TrainingReady only."""
+    if check in CHECK_AREAS:
+        return CHECK_AREAS[check]
+    if family(check) == PLUGIN_FAMILY:
+        resource = next((kind for begin, kind in RESOURCE_AREAS.items() if place.startswith(begin)), None)
+        if resource is not None or (not place and _serves_rdma_only(inputs)):
+            return resource or RDMA_READY
+    return next((kind for kind, families in AREAS.items() if family(check) in families), None)
+
+
+def _serves_rdma_only(inputs: ConditionInputs) -> bool:
+    """Whether the node has no GPU and a profile for RDMA: then its device plugins serve that."""
+    gpus = any(family(one.check) == "gpu" and one.status is not Status.ABSENT for one in inputs.findings)
+    return not gpus and any(one.rdma for one in inputs.profiles)
 
 
 def family(check: str) -> str:
-    """The family of a check's id, or of a key of `AgentState.passed`."""
+    """The family of a check's id."""
     return check.partition(".")[0]

@@ -10,7 +10,7 @@ from nodeprep.decide import cases, check_results, stored_state, upgrade
 from nodeprep.decide.cases import MESSAGE_LIMIT_CHARACTERS, OBSERVED_LIMIT_CHARACTERS
 from nodeprep.decide.check_results import CheckObservation, CheckResult
 from nodeprep.decide.confirmation_policy import RULES, ConfirmationPolicy, ConfirmationRule
-from nodeprep.facts.machine.kernel_log import PROBE_LINE, KernelLog
+from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
 from nodeprep.model import Check, Finding, Severity, Subject
 from nodeprep.values import replace
 
@@ -49,7 +49,7 @@ def confirm(  # noqa: PLR0917 - the memory, and what one round says to it
     after = replace(
         before,
         pass_streaks=_pass_streaks(before.pass_streaks, results, policy),
-        cases=_without_freed_latches(_cases(before, results, policy), log, now),
+        cases=_without_freed_latches(_cases(before, results, policy), checks, log, now),
         blind=blind,
         unproven_until=upgrade.pending_until(before, blind, now),
         passed=_passing(before.passed, results),
@@ -141,16 +141,26 @@ def _case_after(
     return cases.after_pass(case, result.observation, result.check, policy)
 
 
-def _without_freed_latches(found: tuple[Case, ...], log: KernelLog | None, now: float) -> tuple[Case, ...]:
-    """The cases, without latches of devices that the kernel probed again. Lines of processes free none."""
+def _without_freed_latches(
+    found: tuple[Case, ...], checks: Mapping[str, Check], log: KernelLog | None, now: float
+) -> tuple[Case, ...]:
+    """The cases, without latches of devices that the kernel set up again. Lines of processes free none."""
     if log is None or not any(case.latched for case in found):
         return found
-    lines = (line for line in log.lines if line.from_kernel and line.at <= now and PROBE_LINE.search(line.text))
+    lines = [line for line in log.lines if line.from_kernel and line.at <= now]
     probed: dict[str, float] = {}
     for line in lines:
-        if line.bdf:
+        if line.sets_up and line.bdf:
             probed[line.bdf] = max(line.at, probed.get(line.bdf, line.at))
-    return tuple(cases.after_probe(case, probed) for case in found)
+    return tuple(_freed(case, checks.get(case.check), lines, probed) if case.latched else case for case in found)
+
+
+def _freed(case: Case, check: Check | None, lines: list[KernelLogLine], probed: Mapping[str, float]) -> Case:
+    """The case, without its latch if a line that came since frees it."""
+    since = case.convicted_at if case.latched_at is None else case.latched_at
+    own = () if check is None or since is None else (one for one in lines if one.at > since)
+    freed = next((one.at for one in own if check is not None and check.frees(one, case.place)), None)
+    return cases.after_probe(case, probed if freed is None else {**probed, case.place: freed})
 
 
 def _pass_streaks(

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nodeprep.doors import clock
 from nodeprep.doors.files import mount_table
 from nodeprep.doors.files.host_root import BOOT_ID, HostRoot
 from nodeprep.doors.files.mount_table import HOSTS, LIMIT, OWN, MountRow
 from nodeprep.doors.files.reader import DENIED, Files
-from nodeprep.model import NO_ACCESS, Unreadable, Why, not_recorded
+from nodeprep.model import NO_ACCESS, Unreadable, Why, excluded, not_recorded
 
 if TYPE_CHECKING:
     from nodeprep.door_values import Chain
     from nodeprep.doors.clock import ClockState
     from nodeprep.doors.files.kmsg import KernelLogReader, KmsgRecord
+    from nodeprep.doors.files.reports import NodeReport
     from nodeprep.doors.files.statvfs import Statvfs
+    from nodeprep.doors.grpc.grpc_socket import GrpcSocket
     from nodeprep.doors.http.imds import Metadata, MetadataAnswer
     from nodeprep.doors.kube.reader import ApiAccess, ApiReader
     from nodeprep.doors.netlink.interfaces import Dcb, NeighbourInfo, RouteNetlink
     from nodeprep.doors.netlink.nldev import NldevTables
     from nodeprep.doors.netlink.routing import RouteLookup, RoutingTables
+    from nodeprep.doors.nvml.child import NvmlChild
     from nodeprep.doors.own_process import OwnMemlock
 
 T = TypeVar("T")
@@ -60,6 +63,8 @@ class Host:
         self._log: KernelLogReader | None = None
         self._metadata_url = metadata
         self._metadata: Metadata | None = None
+        self._grpc: dict[str, GrpcSocket] = {}
+        self._nvml: NvmlChild | None = None
 
     def now(self) -> float:
         return clock.now()
@@ -78,6 +83,13 @@ class Host:
         """The id of this boot, "" where it cannot be read."""
         found = self.files.text(BOOT_ID)
         return found if isinstance(found, str) else ""
+
+    def report(self, path: str, *, period: float, limit: int) -> NodeReport | None | Unreadable:
+        """What another pod of ours wrote at `path`, each `period` seconds; None where it never wrote."""
+        from nodeprep.doors.files import reports
+
+        max_age = reports.MISSED_PERIODS * period
+        return reports.read(self.files, path, reports.ReportTerms(self.boot_id(), self.now(), max_age, limit))
 
     def writable_mounts(self, own: Sequence[str]) -> tuple[str, ...]:
         """The mount points below a live host's root in which we may write, without our `own`.
@@ -191,6 +203,29 @@ class Host:
             self._metadata = Metadata(self._metadata_url)
         return self._metadata.read()
 
+    def grpc(
+        self, socket: str, method: str, request: bytes, *, deadline: float, limit: int, rest: float
+    ) -> bytes | Unreadable:
+        """The answer of the gRPC server at a unix socket of the node to one call (`GrpcSocket.call`)."""
+        from nodeprep.doors.grpc.grpc_socket import GrpcSocket
+
+        if self.files.is_excluded(socket):
+            return excluded(socket)
+        known = self._grpc.get(socket)
+        if known is None:
+            known = self._grpc[socket] = GrpcSocket(socket, lambda: f"{self.files.root}{self.files.place(socket)}")
+        return known.call(method, request, deadline=deadline, limit=limit, rest=rest)
+
+    def page(self, port: int, path: str, *, deadline: float, limit: int) -> tuple[int, bytes] | None | Unreadable:
+        """Status and body of a page that a server on the loopback gives; None where nobody listens."""
+        from nodeprep.doors.http import loopback
+
+        return loopback.page(port, path, deadline=deadline, limit=limit)
+
+    def wall(self) -> float:
+        """Seconds since 1970, as times of files are counted."""
+        return clock.wall()
+
     def clock_state(self) -> ClockState | Unreadable:
         return _asked("adjtimex", clock.state)
 
@@ -213,6 +248,15 @@ class Host:
             self._statvfs = Statvfs()
         told = self._statvfs.ask([self.files.root + point for point in points], deadline)
         return {path.removeprefix(self.files.root): answer for path, answer in told.items()}
+
+    def nvml(self, *, deadline: float, rest: float) -> dict[str, Any] | Unreadable:
+        """What NVIDIA's library tells, by a child process (`NvmlChild.ask`)."""
+        from nodeprep.doors.nvml.child import NvmlChild
+
+        if self._nvml is None:
+            self._nvml = NvmlChild()
+        known = self._nvml
+        return _asked("libnvidia-ml.so.1", lambda: known.ask(deadline, rest))
 
     def connects(self, address: tuple[str, int] | str, deadline: float) -> int | None | Unreadable:
         """Whether somebody listens: None if a connection was accepted, else the errno.

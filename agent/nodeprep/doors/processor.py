@@ -11,6 +11,7 @@ from contextlib import suppress
 from threading import get_native_id
 
 from nodeprep.doors import clock
+from nodeprep.model import Why
 from nodeprep.values import Value
 
 TASKS = "/proc/self/task"
@@ -37,12 +38,29 @@ def busy_since(then: ProcessorMoment, tasks: str = TASKS) -> float:
     The kernel counts a wait after its end. So if another thread of ours waits now, the whole time counts. The waits of
     threads that have ended are not counted.
     """
+    return clock.now() - then.at if _another_is_runnable(tasks) else counted_since(then, tasks)
+
+
+def counted_since(then: ProcessorMoment, tasks: str = TASKS) -> float:
+    """As `busy_since`, without a wait that has not ended: for a thread that was itself idle until now."""
     now = moment(tasks)
-    passed = now.at - then.at
-    if _another_is_runnable(tasks):
-        return passed
     waited = sum(nanoseconds - then.waited.get(thread, 0) for thread, nanoseconds in now.waited.items())
-    return min(passed, now.computed - then.computed + waited / 1e9)
+    return min(now.at - then.at, now.computed - then.computed + waited / 1e9)
+
+
+def silence(then: ProcessorMoment, deadline: float, tasks: str = TASKS) -> Why:
+    """What it means that nothing answered within a deadline since `then`: BUSY if we were idle for less than half."""
+    idle = clock.now() - then.at - counted_since(then, tasks)
+    return Why.BUSY if idle < deadline / 2 else Why.TIMEOUT
+
+
+def is_runnable(thread: int, tasks: str = TASKS) -> bool:
+    """Whether this thread computes or waits for a processor, and so does not wait for a device."""
+    try:
+        with open(f"{tasks}/{thread}/stat", "rb") as file:
+            return file.read(400).rpartition(b") ")[2][:1] == RUNNABLE
+    except OSError:
+        return False
 
 
 def _another_is_runnable(tasks: str) -> bool:

@@ -1,8 +1,14 @@
 """What a node shows, as values: one file per thing, each with the values and `observe`."""
 
 from nodeprep.facts.alibaba import erdma, imds, lingjun, terway
-from nodeprep.facts.kubernetes import cluster_requests
-from nodeprep.facts.machine import clock, gpu, kernel_log, limits, modules, mounts, pci, system
+from nodeprep.facts.kubernetes import (
+    allocatable_devices,
+    cluster_requests,
+    container_runtime,
+    device_plugins,
+    kubelet,
+)
+from nodeprep.facts.machine import clock, gpu, kernel_log, limits, modules, mounts, nvml, pci, system
 from nodeprep.facts.network import cni, links, neighbours, netfilter, os_network, routes, sysctls
 from nodeprep.facts.rdma import counters, devnodes, qos, rdma, rdma_netlink
 
@@ -22,12 +28,17 @@ ALL = (
     netfilter.FACT,
     imds.FACT,
     cluster_requests.FACT,
+    kubelet.FACT,
+    allocatable_devices.FACT,
+    device_plugins.FACT,
+    container_runtime.FACT,
     os_network.FACT,
     cni.FACT,
     terway.FACT,
     counters.FACT,
     kernel_log.FACT,
     gpu.FACT,
+    nvml.FACT,
     qos.FACT,
     limits.FACT,
     mounts.FACT,

@@ -15,7 +15,7 @@ from nodeprep.values import Value, field, replace
 DETECTION_BOUNDS_SECONDS = (0.1, 0.6, 0.8, 1.0, 2.0, 5.0, 17.0, 30.0, 65.0, 120.0, 300.0)
 # Seconds. No gate opens before 30 s of passes. Links train for a minute after a boot. A playbook takes minutes, a human
 # hours. After 60 min, a node that never came up is handed to a human.
-CLOSED_BOUNDS_SECONDS = (35.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
+CLOSED_BOUNDS_SECONDS = (35.0, 60.0, 300.0, 1800.0, 3600.0, 14400.0, 86400.0)
 
 
 class ClosurePhase(StrEnum):

@@ -104,6 +104,19 @@ SERVES: list[tuple[tuple[str, ...], bool]] = [
     (("/var/lib/kubelet/pod-resources", "/var/lib/kubelet/pods"), False),
     (("/var/lib/kubelet/device-plugins-old",), False),
     (("/etc/cni2", "/dev", "/var/log"), False),
+    (("/run/nvidia",), True),  # the GPU operator's driver container
+    (("/run/nvidia/driver",), True),
+    (("/var/run/nvidia/driver",), True),
+    (("/run/nvidia/validations",), False),
+    (("/run/mellanox/drivers",), True),  # the network operator's OFED container
+    (("/run/mellanox/drivers/usr/src",), True),
+    (("/lib/modules",), True),
+    (("/lib/modules/6.8.0-45-generic",), True),
+    (("/usr/lib/modules",), True),
+    (("/run",), False),
+    (("/run/containerd", "/var/run/docker.sock"), False),
+    (("/lib",), False),
+    (("/lib/modules-load.d",), False),
 ]
 
 

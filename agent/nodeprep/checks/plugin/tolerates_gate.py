@@ -1,4 +1,4 @@
-"""Does every pod here that serves a device plugin or the network of pods tolerate nodeprep's taints?"""
+"""Does every pod here that serves a device plugin, a driver or the network of pods tolerate nodeprep's taints?"""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ EXISTS = "Exists"
 DAEMON_SET = "DaemonSet"
 # Constants of the kubelet (pkg/apis/deviceplugin/v1beta1, pkg/kubelet/config): a plugin's socket lies in one of them.
 PLUGINS = ("/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins_registry")
+# Where containers put drivers: the roots of NVIDIA's GPU and network operators, and the modules of the kernel. Many a
+# pod writes elsewhere below /run or /usr, so a directory above them is none, except the operators' own.
+DRIVERS = ("/run/nvidia/driver", "/run/mellanox/drivers", "/lib/modules", "/usr/lib/modules")
+OPERATORS = ("/run/nvidia", "/run/mellanox")
+ALIAS, RUN = "/var/run/", "/run/"  # a link in every distribution
 ROOT = PurePosixPath("/")
 # What the controller itself gives a DaemonSet's pods (pkg/controller/daemon/util, AddOrUpdateDaemonPodTolerations).
 PRESSURES = ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
@@ -69,7 +74,13 @@ def serves(pod: Pod, places: tuple[PurePosixPath, ...]) -> str:
     for path in map(PurePosixPath, pod.writes):
         if path != ROOT and any(path == place or path in place.parents or place in path.parents for place in places):
             return str(path)
-    return ""
+    return next((path for path in pod.writes if is_of_driver(path)), "")
+
+
+def is_of_driver(path: str) -> bool:
+    """Whether who writes there can put a driver there."""
+    real = path.replace(ALIAS, RUN, 1) if path.startswith(ALIAS) else path
+    return real in OPERATORS or any(real == place or real.startswith(f"{place}/") for place in DRIVERS)
 
 
 def verdict(pod: Pod, served: str, want: Want) -> Verdict:
@@ -133,7 +144,8 @@ def is_of_template(toleration: Toleration, pod: Pod) -> bool:
 
 CHECK = Check(
     id="plugin.tolerates-gate",
-    question="Does every pod here that serves a device plugin or the network of pods tolerate nodeprep's taints?",
+    question="Does every pod here that serves a device plugin, a driver or the network of pods tolerate nodeprep's "
+    "taints?",
     why="Under a taint that it does not tolerate a DaemonSet never recreates its pod: the plugin that the node lacks "
     "stays away because the node lacks it. Our own taint is not set while it would keep such a pod away.",
     fix="Paste the tolerations that the message names; where Helm or an operator owns the DaemonSet, set them there "
@@ -145,7 +157,8 @@ CHECK = Check(
         Reason("NotTolerated", Status.WARN),
         Reason("BootstrapNotTolerated", Status.WARN),
     ),
-    source="Kubernetes api/core/v1/toleration.go, pkg/controller/daemon; k8s-rdma-shared-dev-plugin deployment",
+    source="Kubernetes api/core/v1/toleration.go, pkg/controller/daemon; k8s-rdma-shared-dev-plugin deployment; NVIDIA "
+    "GPU Operator and Network Operator (driver containers)",
     severity=Severity.WARN,
     stage=Stage.NODE,
     confirmation=Confirmation.RECORDS,

@@ -52,9 +52,13 @@ class Model(Value):
         return cls(sum(map(len, camps.values())), right or "", told, right in used if right else bool(used), ranks)
 
     def is_meant(self, layer: str) -> bool:
-        """Whether what speaks this layer is meant to: live ones as many as speak the right one, and its own dead."""
+        """Whether what speaks this layer is meant to: its live ones are as many as the right ones, and most of its own.
+
+        Of fewer than four ports half of them are enough.
+        """
         live, count = self.ranks[layer]
-        return self.right in self.ranks and live >= self.ranks[self.right][1] + count - live
+        most = 2 * live > count or (self.count < PEERS and 2 * live == count)
+        return self.right in self.ranks and live >= self.ranks[self.right][1] and most
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:

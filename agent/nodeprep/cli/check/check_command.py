@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from nodeprep import check_round
@@ -19,6 +20,7 @@ from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.place import NodePlace
 from nodeprep.cli.usage import UsageError
 from nodeprep.doors import clock
+from nodeprep.doors.node_host import Host
 from nodeprep.model import Report
 from nodeprep.observer import Observer
 from nodeprep.values import Value, replace
@@ -82,7 +84,7 @@ def run(asked: CheckOptions) -> int:
         agreed, requested=asked.requested, agent_findings=agent_findings, names_elsewhere=asked.names_elsewhere
     )
     watch = NodeWatch(assessment, lambda excluded: _looks(at, assessment, settle, excluded))
-    say = ReportWriter(asked, at.where, found.words)
+    say = ReportWriter(asked, at.where, found.words, at.host)
     if every is not None:
         return _forever(watch, say, every)
     if longest is not None:
@@ -118,6 +120,7 @@ class ReportWriter(Value):
     asked: CheckOptions
     where: str
     agent: str = ""
+    host: Callable[[], Host] | None = None
 
     def text(self, report: Report) -> str:
         if self.asked.output is Format.JSON:
@@ -133,8 +136,17 @@ class ReportWriter(Value):
             self.asked.strict,
             terminal.whole_width(),
         )
-        lines = table.wide(report, style) if self.asked.output is Format.WIDE else table.table(report, style)
-        return "\n".join(lines)
+        if self.asked.output is not Format.WIDE:
+            return "\n".join(table.table(report, style))
+        return "\n".join([*table.wide(report, style), *self.usage(style)])
+
+    def usage(self, style: Style) -> list[str]:
+        """Who uses the node's devices now; nothing of a recording."""
+        if self.host is None:
+            return []
+        from nodeprep.cli.check import usage_table
+
+        return usage_table.lines(self.host(), style.whole_width)
 
     def code(self, report: Report) -> int:
         return self.outcome(report).exit_code

@@ -1,4 +1,4 @@
-"""The commands of the agent: `agent`, `wait-ready`, `reset`."""
+"""The commands of the agent: `agent`, `wait-ready`, `reset`, `kubelet-books`, `nvml`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from nodeprep.cli.options import (
     StateDir,
 )
 
+# As in facts/kubernetes/device_plugins and facts/machine/nvml, which this need not import.
+BOOKS_DIRECTORY, NVML_DIRECTORY = "/run/nodeprep-kubelet-books", "/run/nodeprep-nvml"
 app = program.commands()
 
 
@@ -100,5 +102,56 @@ def reset(
         from nodeprep.cli.daemon import reset as command
 
         return command.run(host_root, socket_dir, inventory=inventory)
+
+    program.end(body)
+
+
+ReportDir = Annotated[
+    str, typer.Option("--directory", metavar="DIR", help="Where the report goes; the agent mounts it read-only.")
+]
+Once = Annotated[bool, typer.Option("--once", help="Write one report and end.")]
+
+
+@app.command("kubelet-books")
+def kubelet_books(
+    *,
+    host_root: HostRoot = None,
+    directory: ReportDir = BOOKS_DIRECTORY,
+    once: Once = False,
+) -> None:
+    """Tell the agent of this node what lies in the kubelet's directory of plugins.
+
+    It runs in a pod of its own (daemonset/components/kubelet-books): whoever may connect to the kubelet's socket in
+    that directory can register plugins, so the agent's pod does not mount it.
+    """
+
+    def body() -> int:
+        from nodeprep.cli.daemon import reporter
+        from nodeprep.facts.kubernetes import device_plugins as fact
+
+        reporting = reporter.Reporting(
+            lambda host: fact.as_content(fact.observe(host)), directory, fact.REPORT_NAME, fact.REPORT_SECONDS
+        )
+        return reporter.run(host_root, reporting, once=once)
+
+    program.end(body)
+
+
+@app.command("nvml")
+def nvml(*, host_root: HostRoot = None, directory: ReportDir = NVML_DIRECTORY, once: Once = False) -> None:
+    """Tell the agent of this node what NVIDIA's library says of its GPUs.
+
+    It runs in a pod of its own (daemonset/components/nvml): a pod with the library does not start where the driver is
+    broken, and then the agent must.
+    """
+
+    def body() -> int:
+        from nodeprep.cli.daemon import reporter
+        from nodeprep.facts.machine import nvml as fact
+
+        reporting = reporter.Reporting(
+            lambda host: fact.as_content(fact.of_library(host)), directory, fact.REPORT_NAME, fact.REPORT_SECONDS
+        )
+        return reporter.run(host_root, reporting, once=once)
 
     program.end(body)

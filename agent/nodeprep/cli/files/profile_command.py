@@ -22,6 +22,7 @@ from nodeprep.config.document import ConfigError
 from nodeprep.config.profile_files import BUILT_IN
 from nodeprep.doors import clock
 from nodeprep.facts.expected import profile_capture
+from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.machine import modules, pci, system
 from nodeprep.facts.network import links
 from nodeprep.facts.rdma import devnodes, rdma
@@ -104,9 +105,10 @@ def _tell(profile: Profile, look: Look, at: NodePlace) -> None:
     expect = profile.expect
     required = sum(port.required for port in expect.ports.values())
     bonds = f", {len(expect.bonds)} bond{'' if len(expect.bonds) == 1 else 's'}" if expect.bonds else ""
+    gpus = f", {len(expect.gpus)} GPU{'' if len(expect.gpus) == 1 else 's'}" if expect.gpus else ""
     terminal.complain(
         f"captured {len(expect.devices)} RDMA devices and {len(expect.ports)} ports, {required} of them required"
-        f"{bonds}, from {at.where}; extends {profile.extends}"
+        f"{bonds}{gpus}, from {at.where}; extends {profile.extends}"
     )
     idle = [(key, port) for key, port in expect.ports.items() if not port.required]
     if idle:
@@ -170,9 +172,10 @@ def _profile(look: Look, at: NodePlace, name: str | None) -> Profile:
         links=look.get(links.Links),
         devnodes=look.get(devnodes.DevNodes),
         modules=look.get(modules.Modules),
+        cluster=look.get(Cluster),
     )
     if profile is None:
-        raise UsageError(f"nothing to capture in {at.root}: looked for RDMA devices in {rdma.CLASS}")
+        raise UsageError(f"nothing to capture in {at.root}: looked for RDMA devices in {rdma.CLASS} and for GPUs")
     return replace(profile, description=f"as {called or at.root} was on {clock.today()}")
 
 

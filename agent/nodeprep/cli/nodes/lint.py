@@ -24,7 +24,7 @@ DAEMON_SETS = "/apis/apps/v1/daemonsets"
 class IntolerantDaemonSet(Value):
     """A DaemonSet, `namespace/name`, whose pods do not tolerate a taint of ours.
 
-    `serves` is the host's path by which it serves a device plugin or the network, "" where it does neither;
+    `serves` is the host's path by which it serves a device plugin, a driver or the network, "" if none;
     `lifts_taint`: where its pods run, our taint is not set; `taints` are those that it does not tolerate;
     `tolerations` (YAML) and `command` add them.
     """
@@ -110,10 +110,8 @@ def _lines(one: IntolerantDaemonSet) -> tuple[str, ...]:
 def _why(one: IntolerantDaemonSet) -> str:
     """The effect on a Node."""
     if not one.serves:
-        return (
-            "serves neither devices nor the network: a tainted Node that lost its pod gets no new one until it is ready"
-        )
-    serves = f"serves a device plugin or the network of pods (it may write to {one.serves}): "
+        return "serves no device, driver or network: a tainted Node that lost its pod gets no new one until it is ready"
+    serves = f"serves a device plugin, a driver or the network of pods (it may write to {one.serves}): "
     if one.lifts_taint:
         return f"{serves}a Node that lost its pod would never get a new one, so our taint is not set where one runs"
     return f"{serves}a new Node needs this pod to get ready, and would not get it"

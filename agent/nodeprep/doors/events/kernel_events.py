@@ -57,9 +57,10 @@ NVIDIA = b"nvidia"  # prefix of nvidia, nvidia-uvm, nvidia-caps and later ones
 
 KMSG = "/dev/kmsg"
 KMSG_DEVICE = os.makedev(1, 11)  # Documentation/admin-guide/devices.txt
-# What facts/machine/kernel_log keeps: warnings and worse, and lines that name a PCI address.
+# What facts/machine/kernel_log keeps: warnings and worse, lines that name a PCI address, lines of NVIDIA's drivers.
 WARNING = 4
 ADDRESS = Pattern(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+GPU_DRIVERS = Pattern(r"\bNVRM: |\bnvidia-nvswitch\d|\bnvidia[-_]peermem\b|\bnv_peer_mem\b")
 
 
 class NetlinkEvents(EventSource):
@@ -233,7 +234,7 @@ class KernelLogEvents(EventSource):
             if not data:
                 raise OSError(errno.EIO, f"{KMSG} came to an end")
             record = kmsg.parse(data)
-            if record is not None and (record.level <= WARNING or ADDRESS.search(record.text)):
+            if record is not None and may_speak(record):
                 return self._rang()
             if clock.now() > end:
                 break
@@ -244,6 +245,13 @@ class KernelLogEvents(EventSource):
         if self._descriptor is not None:
             os.lseek(self._descriptor, 0, os.SEEK_END)
         return self.topics
+
+
+def may_speak(record: kmsg.KmsgRecord) -> bool:
+    """Whether a record may be about a device."""
+    if record.level <= WARNING:
+        return True
+    return ADDRESS.search(record.text) is not None or GPU_DRIVERS.search(record.text) is not None
 
 
 def _is_log(found: os.stat_result) -> bool:

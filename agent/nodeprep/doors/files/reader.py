@@ -71,10 +71,10 @@ class FileEntry(Value):
 class Files:
     """The files under one root.
 
-    `text`, `names`, `number`, `node` and `entry` return None if there is no such file, and an Unreadable if it cannot
-    be read. Links are followed inside the root, absolute ones too. A path that matches an `excluded` pattern does not
-    exist. Some paths of a `live` host lie outside the root (doors/files/file_root.py). `shows_processes` is whether the
-    root has the host's processes.
+    `text`, `names`, `number`, `node`, `entry` and `modified` return None if there is no such file, and an Unreadable if
+    it cannot be read. Links are followed inside the root, absolute ones too. A path that matches an `excluded` pattern
+    does not exist. Some paths of a `live` host lie outside the root (doors/files/file_root.py). `shows_processes` is
+    whether the root has the host's processes.
 
     A directory of /sys that was listed in this look answers for what is not in it: most files that a fact asks for are
     of one kind of device only. `kept` is for facts: what they make of these files that stays without an event.
@@ -175,6 +175,29 @@ class Files:
             return _failed(path, error)
         try:
             data = _read(descriptor, limit if head else limit + 1, at_once=path.startswith(ATTRIBUTES))
+        except OSError as error:
+            return _failed(path, error)
+        finally:
+            os.close(descriptor)
+        return data if len(data) <= limit else Unreadable(Why.MALFORMED, path, detail=f"longer than {limit} bytes")
+
+    def plain(self, path: str, limit: int) -> bytes | None | Unreadable:
+        """The bytes of a file that others may put there: neither a link nor anything else than a plain file is opened.
+
+        It is opened without a wait, and what was opened is asked, so that nobody can swap it between.
+        """
+        head, _, name = path.rpartition("/")
+        try:
+            descriptor = os.open(f"{self._root.resolve(head)}/{name}", FLAGS | os.O_NOFOLLOW)
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno == errno.ELOOP:
+                return Unreadable(Why.MALFORMED, path, errno.ELOOP, "a link, wanted a plain file")
+            return _failed(path, error)
+        try:
+            found = os.fstat(descriptor).st_mode
+            if not stat.S_ISREG(found):
+                return Unreadable(Why.MALFORMED, path, detail=f"{_what(found)}, wanted a plain file")
+            data = _read(descriptor, limit + 1)
         except OSError as error:
             return _failed(path, error)
         finally:
@@ -332,6 +355,13 @@ class Files:
         except (OSError, ValueError) as error:
             return _failed(path, error)
         return FileEntry(_what(found.st_mode), found.st_size, stat.S_IMODE(found.st_mode))
+
+    def modified(self, path: str) -> float | None | Unreadable:
+        """When the entry at `path` was last written, in seconds since 1970: of a socket, when it was made."""
+        try:
+            return os.stat(self._root.resolve(path)).st_mtime
+        except (OSError, ValueError) as error:
+            return _failed(path, error)
 
 
 def _scanned(directory: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
+from nodeprep.doors import children
 from nodeprep.doors.files.reader import DENIED
 from nodeprep.model import Unreadable, Why
 from nodeprep.values import replace
@@ -25,7 +26,6 @@ def ask(number, path):
 for number, path in enumerate(sys.stdin.buffer.read().split(b"\\0")):
     threading.Thread(target=ask, args=(number, path)).start()
 """
-GRACE = 0.1  # seconds for a killed child to end; one in uninterruptible sleep ends when its mount answers
 
 
 class Statvfs:
@@ -60,7 +60,7 @@ class Statvfs:
             said, _ = child.communicate(b"\0".join(map(os.fsencode, paths)), timeout=deadline)
         except subprocess.TimeoutExpired:
             child.kill()
-            said = _last_words(child)
+            said = children.last_words(child)
             unsaid = Unreadable(Why.TIMEOUT, "", detail=f"statvfs gave no answer in {deadline:g} s")
         codes = {int(number): int(code) for number, code in (line.split() for line in said.splitlines())}
         if child.poll() is None:
@@ -70,17 +70,6 @@ class Statvfs:
             path: _answer(path, codes[number]) if number in codes else replace(unsaid, path=unsaid.path or path)
             for number, path in enumerate(paths)
         }
-
-
-def _last_words(child: subprocess.Popen[bytes]) -> bytes:
-    """What the killed child said before its end. Its pipes are closed even if it cannot end."""
-    try:
-        return child.communicate(timeout=GRACE)[0]
-    except subprocess.TimeoutExpired as late:
-        for pipe in (child.stdin, child.stdout):
-            if pipe is not None:
-                pipe.close()
-        return late.output or b""
 
 
 def _answer(path: str, code: int) -> Unreadable | None:

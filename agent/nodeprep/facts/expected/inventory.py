@@ -13,7 +13,7 @@ from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
-from nodeprep.job_profile import AtLeast, DeviceWant, PortWant, Profile
+from nodeprep.job_profile import AtLeast, DeviceWant, GpuCount, GpuWant, PortWant, Profile
 from nodeprep.model import CannotLook, Subject, Unreadable
 from nodeprep.shown import field_of
 from nodeprep.values import Value, field
@@ -72,7 +72,9 @@ class Expected(Value):
     rails, where there would be too few without them. `kinds` are the node's ports by what they are; where the profile
     names its ports, they decide nothing, and `by_kind` is False. `moved` are the places of
     devices that the profile knows by another address: of another node of the same kind. `slow_legs` are the legs of
-    bonds of which no leg that is up runs at the rate that the profile says.
+    bonds of which no leg that is up runs at the rate that the profile says. `gpus` are the GPUs that the profile names,
+    by the address at which they were seen, and `gpu_count` how many it wants at least. `resources` are the extended
+    resources that the node must offer to pods, with how many.
     """
 
     profile: str
@@ -93,10 +95,14 @@ class Expected(Value):
     wants_rdma: bool
     moved: frozenset[str] = frozenset()
     bonds: tuple[ExpectedBond, ...] = ()
+    gpus: Mapping[str, GpuWant] = field(default_factory=dict)
+    missing_gpus: tuple[MissingDevice, ...] = ()
+    gpu_count: GpuCount | None = None
     slow_legs: frozenset[str] = frozenset()
     slower_counted: tuple[Member, ...] = ()
     kinds: Kinds = field(default_factory=Kinds)
     by_kind: bool = True
+    resources: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def by(self) -> str:
@@ -238,7 +244,7 @@ def derive(
 ) -> Expected:
     """Compare a profile with what was seen. None stands for what could not be seen at all."""
     ports = rdma.ports if rdma else ()
-    places = matching.match(profile.expect, pci, rdma)
+    places, gpus = matching.match(profile.expect, pci, rdma), matching.gpus(profile.expect, pci)
     by = f"profile {profile.name}"
     firm = {seen: profile.expect.ports[key] for key, seen in places.ports.items()}
     count = profile.expect.at_least
@@ -281,10 +287,18 @@ def derive(
         wants_rdma=bool(count or any(want.required or want.bonded for want in wants)),
         moved=frozenset(seen for key, seen in places.devices.items() if key != seen),
         bonds=bonds.find(profile.expect, places.devices, links),
+        gpus={seen: profile.expect.gpus[key] for key, seen in gpus.items()},
+        missing_gpus=tuple(
+            MissingDevice(_gpu(key, want), want.id, by)
+            for key, want in profile.expect.gpus.items()
+            if key not in gpus and pci is not None
+        ),
+        gpu_count=profile.expect.gpu_count,
         slow_legs=_slow_legs(ports, firm, links),
         slower_counted=counted.slower,
         kinds=found,
         by_kind=by_kind,
+        resources=profile.expect.resources,
     )
 
 
@@ -455,6 +469,10 @@ def _where(key: str, seen: Mapping[str, str]) -> str:
 def _device(key: str, want: DeviceWant) -> Subject:
     name = f"{key} ({', '.join(filter(None, (want.id, want.rdma)))})" if want.id or want.rdma else key
     return Subject(key, None, name)
+
+
+def _gpu(key: str, want: GpuWant) -> Subject:
+    return Subject(key, None, f"{key} ({want.id})" if want.id else key)
 
 
 def _model(key: str, profile: Profile) -> str | None:

@@ -1,4 +1,4 @@
-"""Finds a profile's devices and ports again on a node: by PCI address; of a sibling by name, kind and slot order."""
+"""Finds a profile's devices, ports and GPUs on a node: by PCI address; of a sibling by name, kind and slot order."""
 
 from __future__ import annotations
 
@@ -54,6 +54,13 @@ def match(expect: Expectation, pci: Pci | None, rdma: Rdma | None) -> PlaceMatch
             key for key, want in expect.ports.items() if key not in found and (want.required or want.bonded)
         ),
     )
+
+
+def gpus(expect: Expectation, pci: Pci | None) -> Mapping[str, str]:
+    """Profile key to seen address of the GPUs that a profile names, matched as devices are."""
+    wanted = {key: (key, want.id or "") for key, want in expect.gpus.items()}
+    seen = tuple(Candidate(gpu.address, gpu.address, _id(gpu.address, pci)) for gpu in (pci.gpus if pci else ()))
+    return _pair(wanted, seen, any_slot=expect.any_slot)
 
 
 def _ports(expect: Expectation, devices: Mapping[str, str], rdma: Rdma | None) -> dict[str, str]:

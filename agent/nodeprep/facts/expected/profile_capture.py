@@ -10,20 +10,25 @@ from typing import Any
 
 from nodeprep import link_layers
 from nodeprep.facts.expected import inventory, suited
+from nodeprep.facts.expected.kinds import HANDING_ON
 from nodeprep.facts.expected.suited import ERDMA_CPU, ERDMA_GPU, INFINIBAND, RDMA, ROCE
+from nodeprep.facts.kubernetes import device_books
+from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import UNNAMED, Pci, PciDevice
 from nodeprep.facts.network.links import Link, Links
 from nodeprep.facts.rdma.devnodes import DevNodes
 from nodeprep.facts.rdma.gid import ROCE_V2
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
-from nodeprep.job_profile import BondWant, DeviceWant, Expectation, PortWant, Profile
-from nodeprep.model import Shown, Unreadable, raw
+from nodeprep.job_profile import BondWant, DeviceWant, Expectation, GpuWant, PortWant, Profile
+from nodeprep.model import CannotLook, Shown, Unreadable, raw
 from nodeprep.shown import field_of
 from nodeprep.values import replace
 
 # What a job needs beside the NIC's own driver, where the captured node had it: verbs, connection managers, MADs.
 CORE = ("ib_core", "ib_uverbs", "rdma_cm", "rdma_ucm", "ib_umad")
+# No built-in profile asks for a GPU: where one was captured, its faults close the gate (docs/adr/0037).
+GPU_GATES = ("gpu.expected", "gpu.driver", "gpu.initialised", "gpu.fabric-manager", "klog.xid")
 LONGEST, MOST = 200, 1e9  # characters of a name and the size of a number beyond which it is damage
 RXE = "rxe"  # the only software device that shows the netdev under it (drivers/infiniband/sw/rxe/rxe_verbs.c)
 
@@ -36,16 +41,21 @@ def capture(
     links: Links | None = None,
     devnodes: DevNodes | None = None,
     modules: Modules | None = None,
+    cluster: Cluster | None = None,
 ) -> Profile | None:
-    """The profile of a node as it is now, None if it has no RDMA device of its own. None stands for what is not shown.
+    """The profile of a node as it is now. None stands for what is not shown.
 
-    A value that could not be read is not expected. A port that is not ACTIVE is not required.
+    The profile is None for a node that has neither an RDMA device of its own nor a GPU.
+
+    A value that could not be read is not expected. A port that is not ACTIVE is not required. Of Kubernetes it keeps
+    the names and counts of the extended resources of which every device is healthy.
     """
     own: dict[str, RdmaDevice] = {}
     for device in rdma.devices:
         if not device.virtual_function:
             own.setdefault(device.place, device)  # two software devices may share a place; the profile has one
-    if not own:
+    gpus = _gpus(pci)
+    if not own and not gpus:
         return None
     names = {device.name for device in own.values()}
     spare = inventory.redundant(rdma.ports, links)
@@ -61,6 +71,7 @@ def capture(
     return Profile(
         name=name,
         extends=parent,
+        gates=GPU_GATES if gpus else (),
         expect=Expectation(
             devices={place: _device(device, nics[place]) for place, device in sorted(own.items())},
             ports=dict(sorted(ports.items())),
@@ -68,8 +79,19 @@ def capture(
             verbs=True if _seen(devnodes, "verbs") else None,  # an empty class may be a copy that lost its links
             bonds=bonds,
             any_slot=True,
+            resources=_resources(cluster),
+            gpus=gpus,
         ),
     )
+
+
+def _gpus(pci: Pci | None) -> dict[str, GpuWant]:
+    """The GPUs, without those whose vendor cannot be read and those that are handed on to virtual machines."""
+    try:
+        found = pci.gpus if pci else ()
+    except CannotLook:
+        return {}
+    return {gpu.address: GpuWant(id=_seen(gpu, "id")) for gpu in found if gpu.driver not in HANDING_ON}
 
 
 def _bonds(ports: tuple[Port, ...], rdma: Rdma, links: Links | None) -> dict[str, BondWant]:
@@ -168,6 +190,15 @@ def _modules(modules: Modules | None) -> tuple[str, ...]:
     """The modules of the RDMA core that were at work. Those that drive a NIC are missed on the NIC itself."""
     loaded = _seen(modules, "loaded") or ()
     return tuple(name for name in CORE if name in loaded)
+
+
+def _resources(cluster: Cluster | None) -> dict[str, int]:
+    """What device plugins advertise here. A count below the capacity is left out: some device of it is sick."""
+    node = None if cluster is None else raw(cluster)["node"]
+    if not isinstance(node, KubeNode):
+        return {}
+    found = device_books.extended(node.capacity), device_books.extended(node.allocatable)
+    return {name: count for name, count in sorted(found[0].items()) if 0 < count == found[1].get(name)}
 
 
 def _seen(thing: Shown | None, name: str) -> Any:

@@ -21,11 +21,12 @@ INSTANCE_TYPE = "alibabacloud.com/instance-type-info"
 OWN_ENI = "k8s.aliyun.com/pod-eni"  # on a pod that has an ENI or a VLAN of its own
 TERWAY_APPS = ("terway-eniip", "terway-eni")  # DaemonSets: today's, and that of exclusive ENIs before Terway 1.11
 SUFFICIENT_IP = "SufficientIP"  # Terway's condition of the Node
+READY = "Ready"  # the kubelet's
 
 # What checks ask for, by name; values of other names stay with the API server.
 NODE_LABELS = (EXCLUSIVE, IGNORED, LINGJUN, "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type")
 NODE_ANNOTATIONS = (TRUNK, INSTANCE_TYPE)
-NODE_CONDITIONS = (SUFFICIENT_IP,)
+NODE_CONDITIONS = (SUFFICIENT_IP, READY)
 INSTANCE_NUMBERS = ("EniQuantity", "EniTotalQuantity", "EriQuantity")  # of INSTANCE_TYPE, which is JSON
 POD_LABELS = ("app", "tier")
 POD_ANNOTATIONS = (OWN_ENI,)
@@ -79,6 +80,11 @@ class KubeNode(Shown):
     @property
     def ignored_by_terway(self) -> bool:
         return self.labels.get(IGNORED) == "true"
+
+    @property
+    def ready(self) -> StatedCondition | None:
+        """What the kubelet says of the node, or the node controller where the kubelet is silent (status Unknown)."""
+        return next((one for one in self.conditions if one.type == READY), None)
 
     @property
     def is_exclusive(self) -> bool:

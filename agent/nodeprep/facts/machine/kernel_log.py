@@ -1,4 +1,4 @@
-"""The part of the kernel log that can speak of devices: lines with a PCI address or at warning level and above."""
+"""The part of the kernel log that can speak of devices: lines with a PCI address, of NVIDIA's drivers, and warnings."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ LINES_LIMIT = 5000  # lines; the newest count
 # What repeats the command line or a part of it: init/main.c, kernel/params.c, lib/cmdline.c.
 PARAMETERS_ECHO = Pattern(r"[Cc]ommand line|invalid for parameter|Malformed early option|Unknown (?:boot|kernel) ")
 IN_TEXT = Pattern(rf"(?<![0-9a-f]){ADDRESS.pattern}(?![0-9a-f])")
+# NVIDIA's drivers name a GPU by its slot, without the function, and some of their messages have several lines.
+GPU_DRIVERS = Pattern(r"\bNVRM: |\bnvidia-nvswitch\d|\bnvidia[-_]peermem\b|\bnv_peer_mem\b")
 # What the kernel prints when a device is set up again. Earlier lines about this device no longer count.
 PROBE_LINE = Pattern(
     r": firmware version: \d"  # mlx5/core/main.c at every load: probe, recovery after a health error, devlink reload
@@ -89,7 +91,9 @@ def speaks(record: KmsgRecord) -> bool:
     """Whether a record can speak of a device; one that repeats the kernel's parameters holds what these hold."""
     if PARAMETERS_ECHO.search(record.text):
         return False
-    return record.level <= WARNING or IN_TEXT.search(record.text) is not None
+    if record.level <= WARNING:
+        return True
+    return IN_TEXT.search(record.text) is not None or GPU_DRIVERS.search(record.text) is not None
 
 
 FACT = Fact(KernelLog, observe, woken_by=frozenset({Topic.KERNEL_LOG}), live=True, deadline=5.0)

@@ -1,8 +1,9 @@
-"""Limits that processes of a job inherit: locked memory of the container runtime, shared memory, huge pages."""
+"""Limits that processes of a job inherit, and the host's daemons: all that is read of the host's processes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nodeprep.model import Fact, Shown, Unreadable, Why, guarded, not_recorded, shown, stands_for_all
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 RUNTIMES = ("containerd", "crio", "dockerd")  # containers inherit their limits
 WATCHED_PROCESSES = (*RUNTIMES, "kubelet")
+# nv-fabricmanager and nvidia-persistenced: the kernel cuts the name of a process to 15 characters (TASK_COMM_LEN).
+FABRIC_MANAGER, PERSISTENCED = "nv-fabricmanage", "nvidia-persiste"
+GPU_DAEMONS = (FABRIC_MANAGER, PERSISTENCED)
 # Where a runtime mounts the root of a container: a part of that path, the runtime and the systemd unit that runs it.
 # k3s and rke2 have a containerd of their own, in a unit whose name depends on what the node is.
 MAKERS = (
@@ -27,6 +31,7 @@ MOUNTS = "/proc/1/mounts"
 MOUNTS_LIMIT = 16 << 20  # bytes; a node with hundreds of containers has megabytes of overlay mounts
 LOCKED_MEMORY_LINE = Pattern(r"^Max locked memory\s+(\S+)\s+(\S+)\s+bytes", re.MULTILINE)
 NAMESPACES = Pattern(r"^NSpid:(.*)$", re.MULTILINE)
+ENDED_LINE = Pattern(r"^State:\s+[ZX]", re.MULTILINE)
 SHM = Pattern(rb"^\S+ /dev/shm tmpfs (\S+)", re.MULTILINE)
 SIZE = Pattern(r"(\d{1,20})([kmg%]?)", re.IGNORECASE)
 UNITS = {"": 0, "k": 10, "m": 20, "g": 30}
@@ -50,6 +55,18 @@ class RuntimeProcess(Shown):
     @property
     def is_runtime(self) -> bool:
         return self.name in RUNTIMES
+
+
+@shown
+class GpuDaemon(Shown):
+    """A daemon of NVIDIA's driver, in a container or not, and its systemd unit ("" where that is not shown).
+
+    `name` is the kernel's, cut to 15 characters.
+    """
+
+    name: str
+    pid: int
+    unit: str
 
 
 @shown
@@ -81,7 +98,8 @@ class Limits(Shown):
     """`memory` and `shm` are bytes: the machine's, and the size of /dev/shm.
 
     They are None where that is not shown; `shm` is 0 where nothing is mounted at /dev/shm. `inherited` stands for
-    `processes` where the host's are not shown, as in a pod; else it is None.
+    `processes` where the host's are not shown, as in a pod; else it is None. `daemons` are those of NVIDIA's driver,
+    None where none is seen and not all processes of the host are shown.
     """
 
     at: float
@@ -90,6 +108,7 @@ class Limits(Shown):
     memory: int | None
     shm: int | None
     inherited: InheritedLimit | None = None
+    daemons: tuple[GpuDaemon, ...] | None = None
 
 
 def observe(host: Host) -> Limits | Unreadable:
@@ -99,16 +118,18 @@ def observe(host: Host) -> Limits | Unreadable:
         return names
     if names is None:
         return not_recorded("/proc")
-    pids = (name for name in names if name.isdecimal())
-    processes = (process for pid in pids if (process := _process(files, pid)) is not None)
+    found = {pid: files.text(f"/proc/{pid}/comm") for pid in names if pid.isdecimal()}
+    processes = (_process(files, pid, name) for pid, name in found.items() if name in WATCHED_PROCESSES)
     memory = _memory(files)
     return Limits(
         at=host.now(),
-        processes=tuple(processes),
+        processes=tuple(process for process in processes if process is not None),
         huge_pages=tuple(_huge(files)),
         memory=guarded(memory),
         shm=guarded(_shm(files.data(MOUNTS, MOUNTS_LIMIT), memory)),
         inherited=None if files.shows_processes else guarded(_inherited(host)),
+        # A copy holds some processes: only those that are there say something.
+        daemons=tuple(_daemons(files, found)) or (() if host.live and files.shows_processes else None),
     )
 
 
@@ -121,9 +142,20 @@ def _inherited(host: Host) -> InheritedLimit | Unreadable:
     return InheritedLimit(runtime, unit, own.made, own.soft, own.hard)
 
 
-def _process(files: Files, pid: str) -> RuntimeProcess | None:
-    name = files.text(f"/proc/{pid}/comm")
-    if name not in WATCHED_PROCESSES or _is_contained(files, pid):
+def _daemons(files: Files, found: Mapping[str, str | None | Unreadable]) -> Iterator[GpuDaemon]:
+    """Those that run. One that ended stays listed until its parent has asked how it ended (a zombie)."""
+    for pid, name in found.items():
+        if isinstance(name, str) and name in GPU_DAEMONS and not _has_ended(files, pid):
+            yield GpuDaemon(name, int(pid), _unit(files.text(f"/proc/{pid}/cgroup")))
+
+
+def _has_ended(files: Files, pid: str) -> bool:
+    status = files.text(f"/proc/{pid}/status")
+    return isinstance(status, str) and ENDED_LINE.search(status) is not None
+
+
+def _process(files: Files, pid: str, name: str) -> RuntimeProcess | None:
+    if _is_contained(files, pid):
         return None
     path = f"/proc/{pid}/limits"
     text = files.text(path)

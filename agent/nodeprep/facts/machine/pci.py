@@ -1,4 +1,4 @@
-"""PCI functions that training depends on: network controllers and GPUs, and the bridges above them."""
+"""PCI functions that training depends on: NICs, GPUs and NVSwitches, and the bridges above them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ ADDRESS = Pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 NETWORK = "02"  # PCI base class (include/linux/pci_ids.h)
 INFINIBAND_CLASS = "0207"  # PCI_CLASS_NETWORK_INFINIBAND
 DISPLAY = ("0300", "0302")
-NVIDIA = "10de"
+NVIDIA, AMD = "10de", "1002"
+AMD_CLASSES = ("0380", "1200")  # display controller (MI200), processing accelerator (MI300), as lspci names them
+NVSWITCH = "0680"  # a bridge of no other kind: NVSwitches up to HGX H200; later ones are on no PCI bus of the node
+# Classes that many a function has: those of one vendor matter.
+OF_VENDOR = {**dict.fromkeys(AMD_CLASSES, AMD), NVSWITCH: NVIDIA}
 AUXILIARY = Pattern(r"\.(rdma|roce|iwarp|ib)\.\d+$")  # names of RDMA auxiliary devices, any driver (modules.alias)
 UNNAMED = "unnamed"  # a driver is bound, and a copy lost its name
 ID = Pattern(r"0x[0-9a-f]{4}")
@@ -143,7 +147,17 @@ class PciDevice(Shown):
 
     @property
     def is_gpu(self) -> bool:
+        if self.pci_class.startswith(AMD_CLASSES):
+            return self.id.startswith(AMD)
         return self.pci_class.startswith(DISPLAY) and self.id.startswith(NVIDIA)
+
+    @property
+    def is_amd(self) -> bool:
+        return self.id.startswith(AMD)
+
+    @property
+    def is_nvswitch(self) -> bool:
+        return self.pci_class.startswith(NVSWITCH) and self.id.startswith(NVIDIA)
 
 
 @shown
@@ -172,7 +186,12 @@ class Pci(Shown):
 
     @derived
     def gpus(self) -> tuple[PciDevice, ...]:
-        return tuple(device for device in self.devices if device.is_gpu)
+        """NVIDIA's GPUs and AMD's accelerators. A virtual function is a share of a GPU that is here too."""
+        return tuple(device for device in self.devices if device.is_gpu and not device.virtual_function)
+
+    @derived
+    def nvswitches(self) -> tuple[PciDevice, ...]:
+        return tuple(device for device in self.devices if device.is_nvswitch)
 
 
 def observe(host: Host) -> Pci | Unreadable:
@@ -197,7 +216,7 @@ def observe(host: Host) -> Pci | Unreadable:
 def _device(files: Files, address: str) -> PciDevice | None:
     here = f"{DEVICES}/{address}"
     short = class_of(files, here)
-    if not short.startswith((NETWORK, *DISPLAY)) and not files.exists(f"{here}/infiniband"):
+    if not _matters(files, here, short) and not files.exists(f"{here}/infiniband"):
         return None
     inside = _children(files, here)  # listed first: then what it lacks need not be asked for
     stays = files.kept((_staying, here), None, lambda: _staying(files, here, address), _is_read)
@@ -235,6 +254,15 @@ def _staying(files: Files, here: str, address: str) -> dict[str, Any]:
 
 def _is_read(fields: Mapping[str, Any]) -> bool:
     return not any(isinstance(value, Unreadable) for value in fields.values())
+
+
+def _matters(files: Files, here: str, pci_class: str) -> bool:
+    """Whether its class does; of some classes only one vendor's, or a device whose vendor cannot be read."""
+    vendor = OF_VENDOR.get(pci_class[:4])
+    if vendor is None:
+        return pci_class.startswith((NETWORK, *DISPLAY))
+    known = id_of(files, here)
+    return not isinstance(known, str) or known.startswith(vendor)
 
 
 def class_of(files: Files, device: str) -> str:

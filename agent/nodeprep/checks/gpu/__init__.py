@@ -1,0 +1,1 @@
+"""Questions to GPUs and to what makes them work together, without a vendor's tool."""

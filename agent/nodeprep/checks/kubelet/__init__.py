@@ -1,0 +1,1 @@
+"""Checks of the kubelet and of the container runtime under it."""

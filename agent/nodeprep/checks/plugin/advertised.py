@@ -1,0 +1,142 @@
+"""What the questions about advertised resources have in common: the books, the grace of a kubelet, a plugin's pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from typing import TypeVar
+
+from nodeprep.checks.plugin import tolerates_gate
+from nodeprep.facts.kubernetes import device_books
+from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
+from nodeprep.facts.kubernetes.cluster import Cluster, Pod
+from nodeprep.facts.kubernetes.device_books import Book, Numbers
+from nodeprep.facts.kubernetes.device_plugins import DevicePlugins
+from nodeprep.facts.kubernetes.kubelet import GRACE_SECONDS, Kubelet
+from nodeprep.facts.machine import xid
+from nodeprep.facts.machine.gpu import GpuDriver, GpuInformation
+from nodeprep.facts.machine.kernel_log import KernelLog
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import CannotLook, Remedy, Seen, Status, Subject, Unreadable, Verdict, raw
+
+T = TypeVar("T")
+PLACES = tuple(map(PurePosixPath, tolerates_gate.PLUGINS))
+# Xids after which NVIDIA's plugin goes on calling a GPU healthy (k8s-device-plugin internal/rm/health.go).
+SKIPPED_XIDS = (13, 31, 43, 45, 68, 109)
+WAIT = "wait-ready"  # our init container (docs/plugins.md)
+
+
+def books(seen: Seen, names: Iterable[str], numbers: Numbers | None = None) -> tuple[Book, ...]:
+    """The books of a look. What cannot be read is not known; a mount that is missing raises CannotLook."""
+    kubelet = seen[Kubelet]
+    started: object = raw(kubelet)["started"]
+    if isinstance(started, Unreadable) and started.is_not_mounted:
+        raise CannotLook(started)
+    return device_books.books(
+        names,
+        kubelet=kubelet,
+        allocatable=known(seen, AllocatableDevices),
+        plugins=known(seen, DevicePlugins),
+        cluster=known(seen, Cluster),
+        pci=known(seen, Pci),
+        rdma=known(seen, Rdma),
+        gpus=gpus_by_uuid(seen),
+        excluded=excluded_gpus(seen),
+        reasons=last_xids(seen),
+        numbers=numbers,
+    )
+
+
+def gpus_by_uuid(seen: Seen) -> dict[str, str] | None:
+    """The PCI addresses of the GPUs that NVIDIA's driver may use; None if one has no UUID yet, or it cannot be read."""
+    found: dict[str, str] = {}
+    for gpu in _listed_gpus(seen):
+        known_gpu = raw(gpu)
+        if known_gpu["excluded"] is True:
+            continue
+        if not isinstance(known_gpu["uuid"], str):
+            return None
+        found[known_gpu["uuid"]] = gpu.address
+    return found or None
+
+
+def excluded_gpus(seen: Seen) -> frozenset[str]:
+    """The PCI addresses of the GPUs that NVIDIA's driver is told to leave alone."""
+    return frozenset(gpu.address for gpu in _listed_gpus(seen) if raw(gpu)["excluded"] is True)
+
+
+def last_xids(seen: Seen) -> dict[str, str]:
+    """What the kernel log said last of each GPU, by PCI address, of what makes its plugin call it unhealthy."""
+    log, pci = known(seen, KernelLog), known(seen, Pci)
+    if log is None or pci is None:
+        return {}
+    found: dict[str, str] = {}
+    for event in xid.events(log.heard()):
+        if event.code is None or event.of_switch or event.code in SKIPPED_XIDS:
+            continue
+        told = f"Xid {event.code}, {event.line.at:.0f} s after boot"
+        found |= {gpu.address: told for gpu in pci.gpus if event.place and event.is_about(gpu.address)}
+    return found
+
+
+def _listed_gpus(seen: Seen) -> tuple[GpuInformation, ...]:
+    driver = known(seen, GpuDriver)
+    listed = raw(driver)["gpus"] if driver is not None else None
+    return listed if isinstance(listed, tuple) else ()
+
+
+def known(seen: Seen, kind: type[T]) -> T | None:
+    """A fact; None where it is not shown or could not be observed."""
+    try:
+        return seen.get(kind)
+    except CannotLook:
+        return None
+
+
+def subject(book: Book) -> Subject:
+    return Subject(book.resource, None, book.resource)
+
+
+def excuse(seen: Seen, book: Book) -> Verdict | None:
+    """Why nothing can be held against a plugin that has not registered: it waits at our gate, or the kubelet started.
+
+    Raises CannotLook if nobody knows since when the kubelet runs.
+    """
+    waiting = next((pod for pod in serving_pods(seen) if is_held(pod)), None)
+    if waiting is not None:
+        message = f"{book.line}; {waiting.where} waits in {WAIT} until the devices are ready, and then registers"
+        return Verdict(subject(book), Status.OK, "HeldByGate", message)
+    kubelet = seen[Kubelet]
+    if kubelet.is_starting:
+        since = f"the kubelet began {kubelet.age:.0f} s ago"
+        message = f"{book.line}; {since}, and plugins have {GRACE_SECONDS:.0f} s to register"
+        return Verdict(subject(book), Status.UNKNOWN, "Starting", message)
+    return None
+
+
+def serving_pods(seen: Seen) -> tuple[Pod, ...]:
+    """The pods here that may serve a device plugin."""
+    cluster = known(seen, Cluster)
+    pods = raw(cluster)["pods"] if cluster is not None else ()
+    found = pods if isinstance(pods, tuple) else ()
+    return tuple(pod for pod in found if not pod.finished and not pod.deleted and tolerates_gate.serves(pod, PLACES))
+
+
+def is_held(pod: Pod) -> bool:
+    """Whether it waits in our init container."""
+    return any(one.init and WAIT in one.name and one.state == "running" for one in pod.containers)
+
+
+def remedy(playbook: str, seen: Seen) -> Remedy | None:
+    """What is planned for the pod of the plugin, where only one pod here can be it."""
+    pods = serving_pods(seen)
+    return Remedy(playbook, {"pod": pods[0].where}) if len(pods) == 1 else None
+
+
+def about_pods(seen: Seen) -> str:
+    """Which pods here may serve the plugin, for a message."""
+    if known(seen, Cluster) is None:
+        return ""
+    names = ", ".join(pod.where for pod in serving_pods(seen)[:4])
+    return f"; pods here that serve plugins: {names}" if names else "; no pod here serves a plugin"

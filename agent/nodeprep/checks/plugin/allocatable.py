@@ -1,0 +1,158 @@
+"""Are the devices that Kubernetes advertises those that the node has and that work?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from nodeprep.checks.plugin import advertised
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.kubernetes import device_books
+from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.kubernetes.device_books import Book, Numbers
+from nodeprep.facts.kubernetes.device_plugins import DevicePlugins
+from nodeprep.facts.kubernetes.kubelet import Kubelet
+from nodeprep.facts.machine.gpu import GpuDriver
+from nodeprep.facts.machine.kernel_log import KernelLog
+from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
+from nodeprep.values import Value, field
+
+DEVICES_LISTED = 4  # in a message
+
+
+class Want(Value):
+    """How the operator's plugins are set up. Where their ids tell the devices, nothing needs to be stated."""
+
+    per_device: Annotated[
+        Mapping[str, int],
+        "units of a resource that each device gives, by resource: 200 of aliyun/erdma (erdma-controller), the "
+        "replicas of time slicing",
+    ] = field(default_factory=dict)
+    virtual_functions: Annotated[
+        Mapping[str, tuple[str, ...]],
+        "vendor:device ids of the virtual functions that an SR-IOV plugin advertises, by resource",
+    ] = field(default_factory=dict)
+
+
+def judge(seen: Seen) -> Iterator[Verdict]:
+    if not seen[Kubelet].present:
+        return
+    numbers = Numbers(seen[Want].per_device, seen[Want].virtual_functions)
+    found = advertised.books(seen, (name for name, count in seen[Expected].resources.items() if count), numbers)
+    yield from seen.each(found, lambda book: verdict(book, seen), advertised.subject)
+
+
+def verdict(book: Book, seen: Seen) -> Verdict | None:
+    wanted = seen[Expected].resources.get(book.resource, 0)
+    offered, total = book.offered, book.total
+    if book.count_dead:
+        return advertised_but_dead(book)
+    if not total:
+        return nothing_left(book, seen) if wanted else None  # a resource of former times stays with 0
+    if not offered:
+        excuse = advertised.excuse(seen, book)
+        message = f"{book.line}: all of its devices are unhealthy, or its plugin has just died"
+        return excuse or fault(book, seen, "NoneHealthy", message, restart=not device_books.is_of_gpus(book.resource))
+    if offered < total:
+        return fault(book, seen, "SomeUnhealthy", f"{book.line}: {total - offered} unhealthy")
+    if book.hidden:
+        message = f"{book.line}: {book.hidden} of {book.hardware} on this node are not advertised"
+        return fault(book, seen, "AliveNotAdvertised", message)
+    if offered < wanted:
+        return fault(book, seen, "TooFew", book.line)
+    is_shared = book.hardware is not None and offered > book.hardware
+    return Verdict(advertised.subject(book), Status.OK, "Shared" if is_shared else "All", book.line)
+
+
+def advertised_but_dead(book: Book) -> Verdict:
+    """The scheduler believes in devices that are not there. A restart of the plugin may even hide it."""
+    names = ", ".join(one if one.isprintable() else repr(one) for one in book.dead[:DEVICES_LISTED])
+    which = f" ({names})" if names else ""
+    message = f"{book.line}: it stands for devices that this node does not have{which}; jobs that get one die"
+    observed, expected = f"{book.devices_offered or book.offered}", f"{book.hardware}"
+    return Verdict(advertised.subject(book), Status.FAIL, "AdvertisedButDead", message, None, observed, expected)
+
+
+def nothing_left(book: Book, seen: Seen) -> Verdict:
+    """A resource that is expected, and absent or 0."""
+    _ = seen[Cluster]  # raises CannotLook: the kubelet does not tell a plugin that is gone from one that never was
+    excuse = advertised.excuse(seen, book)
+    if excuse is not None:
+        return excuse
+    alive = f"; {book.hardware} on this node could serve it" if book.hardware else ""
+    if book.capacity is None:
+        return fault(book, seen, "NotAdvertised", f"{book.line}{alive}")
+    message = f"{book.line}: its plugin is gone or sees no device{alive}"
+    return fault(book, seen, "NothingLeft", message, restart=is_of_plugin(book, seen))
+
+
+def is_of_plugin(book: Book, seen: Seen) -> bool:
+    """Whether the plugin may be the reason: nothing is known against the devices themselves."""
+    if book.hardware == 0:
+        return False  # a plugin without a device has nothing to register
+    return not device_books.is_of_gpus(book.resource) or not (book.reasons or seen[Expected].missing_gpus)
+
+
+def fault(book: Book, seen: Seen, reason: str, message: str, *, restart: bool = False) -> Verdict:
+    """FAIL where fewer are offered than the profile wants, else WARN."""
+    wanted, by = seen[Expected].resources.get(book.resource, 0), seen[Expected].by
+    offered = book.offered or 0
+    about, expected = advertised.subject(book), str(wanted or book.total or book.hardware)
+    remedy = advertised.remedy("plugin_restart", seen) if restart else None
+    if offered < wanted:
+        message = f"{message}; {by} wants {wanted}"
+        return Verdict(about, Status.FAIL, reason, message, remedy, str(offered), expected)
+    return Verdict(about, Status.WARN, reason, message, remedy, str(offered), expected)
+
+
+BOTH = (Status.FAIL, Status.WARN)
+HEALTH = (
+    "Look for the reason before you restart anything: dmesg | grep -e Xid -e mlx5; nodeprep check --only "
+    "'gpu.*,port.*'. A restarted plugin calls every device healthy again."
+)
+CHECK = Check(
+    id="plugin.allocatable",
+    question="Are the devices that Kubernetes advertises those that the node has and that work?",
+    why="The scheduler believes what is advertised. Many plugins call a device healthy for ever, so a job is placed on "
+    "one that is gone, and dies; and a good device that is not advertised earns nothing.",
+    fix="kubectl describe node, and the log of the plugin's pod.",
+    reasons=(
+        Reason("All", Status.OK),
+        Reason("Shared", Status.OK),
+        Reason("HeldByGate", Status.OK),
+        Reason("Starting", Status.UNKNOWN),
+        Reason("NotAdvertised", Status.FAIL),
+        Reason("NothingLeft", Status.FAIL, "Restart the plugin's pod (kubectl delete pod); its log says why it went."),
+        *(Reason("NoneHealthy", status, HEALTH) for status in BOTH),
+        *(Reason("SomeUnhealthy", status, HEALTH) for status in BOTH),
+        *(
+            Reason(
+                "AliveNotAdvertised",
+                status,
+                "The log of the plugin's pod says which devices it found, and by which rule it left one out.",
+            )
+            for status in BOTH
+        ),
+        Reason("TooFew", Status.FAIL, "If the node is right, capture its profile again, or set expect.resources."),
+        Reason(
+            "AdvertisedButDead",
+            Status.FAIL,
+            "kubectl cordon the node: its plugin calls devices healthy that are gone. Then nodeprep check --only "
+            "'pci.*,rdma.*,erdma.*' says which.",
+        ),
+    ),
+    source="kubernetes pkg/kubelet/cm/devicemanager/manager.go; NVIDIA k8s-device-plugin internal/plugin/server.go; "
+    "terway deviceplugin/eni.go (Healthy for ever)",
+    severity=Severity.GATE,
+    stage=Stage.NODE,
+    confirmation=Confirmation.RECORDS,
+    needs=(Kubelet, AllocatableDevices, Cluster, Pci, Rdma, Expected),
+    uses=(DevicePlugins, GpuDriver, KernelLog),
+    after=("plugin.registered", "gpu.driver", "port.present"),
+    remedies=("plugin_restart",),
+    want=Want,
+    judge=judge,
+)

@@ -1,0 +1,1 @@
+"""NVIDIA's management library (NVML), asked by a child process."""

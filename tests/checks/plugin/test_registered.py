@@ -1,0 +1,107 @@
+"""plugin.registered: what profile or baseline expects, and what the kubelet and the Node have of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodeprep.checks.plugin.registered import CHECK
+from nodeprep.model import Unreadable, Why, not_mounted
+from tests import cluster_values
+from tests.kubelet_values import GPU, allocatable, kubelet, plugins
+from tests.values import expected, say, verdicts
+
+WANTED = expected(profile="hgx", resources={GPU: 8})
+NOBODY = expected()
+UNSEEN: Any = not_mounted("/var/lib/kubelet/pod-resources", "daemonset/base/daemonset.yaml")
+LATE: Any = Unreadable(Why.TIMEOUT, "/var/lib/kubelet/pod-resources/kubelet.sock", detail="no answer in 1 s")
+API: Any = Unreadable(Why.TIMEOUT, "https://10.0.0.1:443", detail="no answer in 5 s")
+SERVES = ("/var/lib/kubelet/device-plugins",)
+PLUGIN = cluster_values.pod(namespace="gpu", name="plugin-x", writes=SERVES)
+OTHER = cluster_values.pod(namespace="gpu", name="other-x", writes=SERVES)
+WAITS = cluster_values.container(name="wait-ready", init=True)
+HELD = cluster_values.pod(namespace="gpu", name="plugin-x", writes=SERVES, phase="Pending", containers=(WAITS,))
+PASSED = cluster_values.container(name="wait-ready", init=True, state="terminated: Completed")
+OPENED = cluster_values.pod(namespace="gpu", name="plugin-x", writes=SERVES, containers=(PASSED,))
+GONE = cluster_values.pod(namespace="gpu", name="plugin-x", writes=SERVES, containers=(WAITS,), deleted=True)
+UUIDS = tuple(f"GPU-{number}" for number in range(8))
+
+
+def cluster(capacity: dict[str, str], *pods: Any) -> Any:
+    told = cluster_values.node_object(capacity=capacity, allocatable=capacity)
+    return cluster_values.cluster(node=told, pods=pods)
+
+
+RESTART = "plugin_restart(pod=gpu/plugin-x)"
+ROWS = [
+    # the kubelet's ids    Node            pods            says
+    ({GPU: UUIDS}, {GPU: "8"}, (PLUGIN,), "ok Registered"),
+    ({GPU: UUIDS}, {}, (PLUGIN,), "ok Registered"),  # the Node is 10 s late
+    ({}, {GPU: "8"}, (PLUGIN,), "ok Registered"),  # plugin.allocatable speaks of its devices
+    (None, {GPU: "8"}, (), "ok Registered"),
+    ({}, {}, (), "fail NotRegistered"),
+    ({}, {}, (PLUGIN,), f"fail NotRegistered {RESTART}"),
+    ({}, {}, (PLUGIN, OTHER), "fail NotRegistered"),  # nobody knows which of the two to restart
+    ({}, {GPU: "0"}, (PLUGIN,), f"fail Lost {RESTART}"),
+    ({}, {GPU: "0"}, (), "fail Lost"),
+    (None, {}, (), "fail NotRegistered"),
+    ({}, {}, (HELD,), "ok HeldByGate"),
+    ({}, {GPU: "0"}, (HELD,), "ok HeldByGate"),
+    ({}, {}, (OPENED,), f"fail NotRegistered {RESTART}"),
+    ({}, {}, (GONE,), "fail NotRegistered"),
+]
+
+
+@pytest.mark.parametrize(("ids", "capacity", "pods", "says"), ROWS, ids=range(len(ROWS)))
+def test_what_it_says(ids: Any, capacity: dict[str, str], pods: Any, says: str) -> None:
+    healthy = allocatable({} if ids is None else ids)
+    healthy = healthy if ids is not None else type(healthy)(4000.0, True, LATE)
+    assert say(CHECK, kubelet(), healthy, cluster(capacity, *pods), WANTED) == says
+
+
+STARTED = [
+    # the kubelet began   Node           says
+    (4000.0 - 10, {}, "unknown Starting"),
+    (4000.0 - 299, {}, "unknown Starting"),
+    (4000.0 - 299, {GPU: "0"}, "unknown Starting"),
+    (4000.0 - 301, {}, "fail NotRegistered"),
+    (4000.0 - 10, {GPU: "8"}, "ok Registered"),
+    (LATE, {}, "unknown CannotLook"),
+    (LATE, {GPU: "8"}, "ok Registered"),
+    (UNSEEN, {}, "unknown NotMounted"),
+    (UNSEEN, {GPU: "8"}, "unknown NotMounted"),
+]
+
+
+@pytest.mark.parametrize(("started", "capacity", "says"), STARTED, ids=range(len(STARTED)))
+def test_a_kubelet_that_began_lately(started: Any, capacity: dict[str, str], says: str) -> None:
+    assert say(CHECK, kubelet(started=started), allocatable({}), cluster(capacity), WANTED) == says
+
+
+def test_nobody_expects_anything() -> None:
+    """A GPU is no reason to expect nvidia.com/gpu: it may be given out by claims."""
+    assert say(CHECK, kubelet(), allocatable({}), cluster({}), NOBODY) == "absent Nothing"
+    assert say(CHECK, kubelet(), allocatable({}), cluster({}), expected(resources={GPU: 0})) == "absent Nothing"
+    none = kubelet(present=False, started=None, healthz=None, pods=())
+    assert say(CHECK, none, allocatable({}), cluster({}), WANTED) == "absent Nothing"
+
+
+def test_each_resource_has_a_verdict_of_its_own() -> None:
+    both = expected(resources={GPU: 8, "rdma/hca": 63})
+    found = verdicts(CHECK, kubelet(), allocatable({GPU: UUIDS}), cluster({GPU: "8"}), both, plugins())
+    assert [(one.subject.place, one.reason) for one in found] == [(GPU, "Registered"), ("rdma/hca", "NotRegistered")]
+
+
+def test_its_words() -> None:
+    told = cluster({}, PLUGIN, OTHER)
+    (verdict,) = verdicts(CHECK, kubelet(pods=()), allocatable({}), told, WANTED)
+    assert verdict.message == (
+        f"{cluster_values.NODE} has no nvidia.com/gpu: no plugin registered it; profile hgx wants 8; "
+        "pods here that serve plugins: gpu/plugin-x, gpu/other-x"
+    )
+    (verdict,) = verdicts(CHECK, kubelet(pods=()), allocatable({}), cluster({GPU: "0"}), WANTED)
+    assert verdict.message == (
+        "nvidia.com/gpu: capacity 0, allocatable 0, in use 0; its plugin was registered and is gone; "
+        "profile hgx wants 8; no pod here serves a plugin"
+    )
