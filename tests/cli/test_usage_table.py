@@ -104,5 +104,5 @@ def test_a_copy_and_a_pod_show_no_process(root: Path) -> None:
 
 def test_the_wide_report_ends_with_it() -> None:
     program = [sys.executable, "-m", "nodeprep", "check", "-o", "wide", "--only", "time.sync", "--settle", "0"]
-    told = subprocess.run(program, capture_output=True, text=True, check=False).stdout
+    told = subprocess.run(program, capture_output=True, text=True, check=True).stdout
     assert "HELD BY" in told or "no device is seen in use" in told
