@@ -20,6 +20,7 @@ BLIND = {
     "sysctl.forward-policy": "netfilter wants CAP_NET_ADMIN",
     "kubelet.health": "a pod was started by a kubelet, and this machine has none",
     "kubelet.runtime": "as kubelet.health: it is asked of the kubelet and of the Node",
+    "plugin.in-use": "as kubelet.health",
     "terway.two-erdma-owners": "/var/lib/kubelet/device-plugins is not mounted, and here nobody asks Kubernetes either",
 }
 
