@@ -24,6 +24,7 @@ from nodeprep.doors.grpc.status import GrpcFailure
 from nodeprep.doors.grpc.unary import Exchange
 from nodeprep.doors.node_host import Host
 from nodeprep.model import Unreadable, Why
+from tests.rigs.absent import needs_root
 from tests.rigs.grpc_server import HEAD, STREAM, Answer, GrpcCaller, fine, prefixed, serving, talk
 from tests.rigs.raw_server import Caller, Conversation, RawServer
 
@@ -479,9 +480,8 @@ def as_nobody(question: Callable[[], str]) -> str:
     return said
 
 
+@needs_root("a socket of another user")
 def test_a_socket_of_root_is_denied_to_others(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("another user's socket is needed")
     for directory in (tmp_path, *tmp_path.parents[:2]):
         directory.chmod(0o755)
     (tmp_path / "run").mkdir()

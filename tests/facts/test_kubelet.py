@@ -33,6 +33,7 @@ from tests.kubelet_values import (
     runtime_condition,
     runtime_status,
 )
+from tests.rigs.absent import cannot_start
 from tests.rigs.grpc_server import serving
 from tests.rigs.raw_server import Caller, Conversation, RawServer, once
 
@@ -278,7 +279,7 @@ print(sorted(name for name in sys.modules if name.partition(".")[0] in ("h2", "h
 
 def test_without_a_kubelet_nothing_is_imported_and_no_socket_is_opened(tmp_path: Path) -> None:
     if shutil.which("strace") is None:
-        pytest.skip("no strace")
+        cannot_start("no strace")
     (tmp_path / "proc/1").mkdir(parents=True)
     (tmp_path / "proc/1/stat").write_text("1 (init) S")
     program = [sys.executable, "-c", LOOK.format(root=str(tmp_path))]

@@ -129,7 +129,7 @@ def test_a_strangers_word_breaks_nothing(node: Node, content: Any, told: str) ->
 
 def test_an_old_report_is_none(node: Node) -> None:
     found = device_plugins.observe(Host(str(node.host), live=True))
-    content = device_plugins.as_content(found)
+    content = device_plugins.REPORTED.content(found)
     reports.write(str(node.reports), REPORT_NAME, NodeReport(BOOT_ID, clock.now() - 31.0, content))
     seen = node.seen()
     assert isinstance(seen, Unreadable)

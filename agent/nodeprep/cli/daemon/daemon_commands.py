@@ -130,7 +130,7 @@ def kubelet_books(
         from nodeprep.facts.kubernetes import device_plugins as fact
 
         reporting = reporter.Reporting(
-            lambda host: fact.as_content(fact.observe(host)), directory, fact.REPORT_NAME, fact.REPORT_SECONDS
+            lambda host: fact.REPORTED.content(fact.observe(host)), directory, fact.REPORT_NAME, fact.REPORT_SECONDS
         )
         return reporter.run(host_root, reporting, once=once)
 
@@ -150,7 +150,7 @@ def nvml(*, host_root: HostRoot = None, directory: ReportDir = NVML_DIRECTORY, o
         from nodeprep.facts.machine import nvml as fact
 
         reporting = reporter.Reporting(
-            lambda host: fact.as_content(fact.of_library(host)), directory, fact.REPORT_NAME, fact.REPORT_SECONDS
+            lambda host: fact.REPORTED.content(fact.of_library(host)), directory, fact.REPORT_NAME, fact.REPORT_SECONDS
         )
         return reporter.run(host_root, reporting, once=once)
 

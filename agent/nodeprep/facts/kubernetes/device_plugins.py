@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from nodeprep.codec import Codec, CodecError
-from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, not_mounted, not_recorded, shown
+from nodeprep.facts.pod_report import PodReport
+from nodeprep.model import Fact, Shown, Topic, Unreadable, Why, guarded, not_recorded, shown
 from nodeprep.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def observe(host: Host) -> DevicePlugins | Unreadable:
     files = host.files
     names = files.names(DIRECTORY)
     if names is None and host.live and not files.shows_processes:
-        return _reported(host)
+        return REPORTED.read(host)
     if names is None:
         return DevicePlugins(host.now(), False, (), None) if host.live else not_recorded(DIRECTORY)
     if isinstance(names, Unreadable):
@@ -101,31 +100,6 @@ def observe(host: Host) -> DevicePlugins | Unreadable:
         sockets=guarded(_sockets(host, names)) if host.live else None,
         checkpoint=guarded(_checkpoint(host)),
     )
-
-
-def as_content(found: DevicePlugins | Unreadable) -> object:
-    """What a report says of an observation, as plain JSON."""
-    return _codec().encode(found)
-
-
-def _reported(host: Host) -> DevicePlugins | Unreadable:
-    """What the pod reported that sees the directory."""
-    report = host.report(REPORT, period=REPORT_SECONDS, limit=REPORT_BYTES)
-    if report is None:
-        return not_mounted(DIRECTORY, MANIFEST)
-    if isinstance(report, Unreadable):
-        return report
-    is_blind = isinstance(report.content, dict) and report.content.get("_") == Unreadable.__name__
-    try:
-        kind: type[DevicePlugins | Unreadable] = Unreadable if is_blind else DevicePlugins
-        return _codec().decode(kind, report.content)[0]
-    except (CodecError, RecursionError) as error:
-        return Unreadable(Why.MALFORMED, REPORT, detail=str(error)[:WORDS])
-
-
-@cache
-def _codec() -> Codec:
-    return Codec((DevicePlugins,))
 
 
 def _sockets(host: Host, names: tuple[str, ...]) -> tuple[PluginSocket, ...] | Unreadable:
@@ -202,4 +176,5 @@ def _of(kind: type[Any], given: object, key: str) -> Any:
     return found
 
 
+REPORTED = PodReport(DevicePlugins, REPORT, REPORT_SECONDS, REPORT_BYTES, instead=DIRECTORY, manifest=MANIFEST)
 FACT = Fact(DevicePlugins, observe, woken_by=frozenset({Topic.DEVICE}))

@@ -6,14 +6,13 @@ driver is broken. So the agent's pod never has it: another pod asks (`nodeprep n
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from nodeprep.codec import Codec, CodecError
 from nodeprep.facts.machine import gpu
 from nodeprep.facts.machine.gpu import GpuDriver
 from nodeprep.facts.machine.pci import ADDRESS
-from nodeprep.model import Fact, Shown, Unreadable, Why, not_mounted, raw, shown
+from nodeprep.facts.pod_report import PodReport
+from nodeprep.model import Fact, Shown, Unreadable, Why, raw, shown
 
 if TYPE_CHECKING:
     from nodeprep.doors.node_host import Host
@@ -112,11 +111,6 @@ def is_worth_asking(driver: GpuDriver) -> bool:
     return driver.persistence or bool(isinstance(users, int) and users) or kept
 
 
-def as_content(found: Nvml | Unreadable) -> object:
-    """What a report says of an observation, as plain JSON."""
-    return _codec().encode(found)
-
-
 def _read(told: dict[str, Any], at: float) -> Nvml | Unreadable:
     """The value of the child's JSON; Unreadable for what no child of ours says."""
     try:
@@ -150,23 +144,9 @@ def _reported(host: Host) -> Nvml | Unreadable:
     """What the pod reported that has the library. Without NVIDIA's module nobody asks."""
     if not host.files.exists(gpu.MODULE):
         return Nvml(host.now(), asked=False)
-    report = host.report(REPORT, period=REPORT_SECONDS, limit=REPORT_BYTES)
-    if report is None:
-        return not_mounted(LIBRARY, MANIFEST)
-    if isinstance(report, Unreadable):
-        return report
-    is_blind = isinstance(report.content, dict) and report.content.get("_") == Unreadable.__name__
-    try:
-        kind: type[Nvml | Unreadable] = Unreadable if is_blind else Nvml
-        return _codec().decode(kind, report.content)[0]
-    except (CodecError, RecursionError) as error:
-        return Unreadable(Why.MALFORMED, REPORT, detail=str(error)[:WORDS])
+    return REPORTED.read(host)
 
 
-@cache
-def _codec() -> Codec:
-    return Codec((Nvml,))
-
-
+REPORTED = PodReport(Nvml, REPORT, REPORT_SECONDS, REPORT_BYTES, instead=LIBRARY, manifest=MANIFEST)
 # The child has 10 s, and the look waits for its end.
 FACT = Fact(Nvml, observe, live=True, every=60.0, deadline=ANSWER_SECONDS + 2.0)
