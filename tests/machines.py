@@ -324,6 +324,9 @@ SHAPES: dict[str, Machine] = {
     "8 x 400 RoCE, 4 InfiniBand of their model": Machine((*rails(8), *others(4, 8, layer=INFINIBAND))),
     "3 InfiniBand, 4 RoCE of their model": Machine((*rails(3, INFINIBAND), *others(4, 3))),
     "4 RoCE, 8 InfiniBand of their model": Machine((*rails(4), *others(8, 4, layer=INFINIBAND))),
+    "2 bonds of two rails at 200, a single rail at 400": Machine(
+        (Function(0, "0000:10:00.0", chip=BF3), *bonded(dual(2, 1, rate=200.0)))
+    ),
     "4 bonds of two rails on two cards each": Machine(bonded(rails(8))),
     "2 bonds of four rails": Machine(tuple(replace(one, bond=f"bond{one.index // 4}") for one in dual(4, rate=200.0))),
     "4 cards of a rail and a leg without an address, 2 x 200 front end": Machine(
@@ -334,7 +337,9 @@ SHAPES: dict[str, Machine] = {
     ),
 }
 
-# Not drawn at random: on such cards a warning about a spare may go when the port that carries its card dies too
+# Not drawn at random: of a kind of two speeds the slow ones are warned of, with and without a fault.
+TWO_RATES = Machine((*bonded(dual(2, rate=200.0)), Function(4, "0000:90:00.0")))
+# Nor this: on such cards a warning about a spare may go when the port that carries its card dies too
 # (docs/adr/0030). The exit code holds.
 THREE_SPEEDS = Machine(
     tuple(

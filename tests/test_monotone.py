@@ -254,17 +254,19 @@ def captured(shape: str) -> Profile:
 
 
 @cache
-def counting(shape: str, count: int) -> Profile:
-    """What an operator asks for who counts ports."""
+def counting(shape: str, count: int, rate: float | None = None) -> Profile:
+    """What an operator asks for who counts ports; `rate` is Gb/s that each must run at."""
     profile = named(chosen(SHAPES[shape].look()).name)
     assert profile.expect.at_least is not None
-    wants = replace(profile.expect.at_least, count=count, suggested=False)
+    wants = replace(profile.expect.at_least, count=count, rate=rate, suggested=False)
     return replace(profile, expect=replace(profile.expect, at_least=wants))
 
 
 def name_of(profile: Profile | None) -> str:
-    count = profile.expect.at_least.count if profile and profile.expect.at_least else 1
-    return "no profile" if profile is None else profile.name if profile.expect.ports else f"at least {count}"
+    if profile is None or profile.expect.ports or profile.expect.at_least is None:
+        return "no profile" if profile is None else profile.name
+    rate = profile.expect.at_least.rate
+    return f"at least {profile.expect.at_least.count}" + (f" of {rate:g} Gb/s" if rate else "")
 
 
 def drawn_profile(shape: str, draw: random.Random) -> Profile | None:
@@ -272,7 +274,9 @@ def drawn_profile(shape: str, draw: random.Random) -> Profile | None:
     kind = draw.random()
     if kind < CAPTURED:
         return captured(shape)
-    return counting(shape, draw.choice((1, 2, 4, 8))) if kind < CAPTURED + COUNTING else None
+    if kind >= CAPTURED + COUNTING:
+        return None
+    return counting(shape, draw.choice((1, 2, 4, 8)), draw.choice((None, 100.0)))
 
 
 def run(draws: int, seed: int) -> tuple[int, list[str]]:
@@ -574,6 +578,27 @@ def test_what_draws_have_found(name: str) -> None:
         machine = machine.with_fault((STATES | SPEEDS)[family], place)
         told.append(judged(machine, None))
     assert [differ(*pair) for pair in pairwise(told)] == [""] * len(faults)
+
+
+ONE_SINGLE_RAIL = "2 bonds of two rails at 200, a single rail at 400"
+
+
+@pytest.mark.parametrize("family", ["RDMA switched off", "driver gone", "port down", "GUID of zeros"])
+def test_a_counted_leg_without_a_link_warns_as_one_that_is_gone(family: str) -> None:
+    """It runs at 10 Gb/s where 100 are asked for, and its bond carries on with the other leg."""
+    profile = counting(ONE_SINGLE_RAIL, 2, 100.0)
+    idle = SHAPES[ONE_SINGLE_RAIL].with_fault(STATES["ACTIVE without a link"], 1)
+    assert [judged(one, profile).code for one in (idle, idle.with_fault(STATES[family], 1))] == [0, 0]
+
+
+@pytest.mark.parametrize("family", ["GUID of zeros", "port down", "RDMA switched off"])
+def test_a_port_that_carries_a_rails_card_is_judged_by_its_lanes(family: str) -> None:
+    """Eight lanes of 16 GT/s carry 126 Gb/s, too little for either leg at 200."""
+    machine = machines.TWO_RATES
+    for fault in ("half speed", "half width"):
+        machine = machine.with_fault(SPEEDS[fault], 0, 1)
+    told = [judged(one, None).code for one in (machine, machine.with_fault(STATES[family], 0))]
+    assert told == [1, 1]
 
 
 LEGS_IN_FASTER_SLOTS = [

@@ -10,7 +10,7 @@ from nodeprep.checks.port.rate import CHECK
 from nodeprep.facts.expected import inventory
 from nodeprep.facts.expected.inventory import Expectancy, Expected
 from nodeprep.facts.rdma.rdma import Port
-from nodeprep.job_profile import DeviceWant, Expectation, PortWant, Profile
+from nodeprep.job_profile import AtLeast, DeviceWant, Expectation, PortWant, Profile
 from nodeprep.model import Unreadable, Why
 from tests.values import device, expected, link, links, port, rdma, say, verdicts, wanted
 
@@ -67,23 +67,33 @@ LEGS = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other", "says"), LEGS)
-def test_of_a_captured_bond_one_leg_that_is_up_must_be_fast(one: Any, other: Any, says: str) -> None:
-    def leg(index: int, rate: Any) -> Port:
-        shows = {"state": "1: DOWN", "rate": 10.0} if rate is None else {"rate": rate}
-        return port(device=f"mlx5_{index}", bdf=f"0000:0{index}:00.0", netdev=f"eth{index}", **shows)
+def leg(index: int, rate: Any) -> Port:
+    shows = {"state": "1: DOWN", "rate": 10.0} if rate is None else {"rate": rate}
+    return port(device=f"mlx5_{index}", bdf=f"0000:0{index}:00.0", netdev=f"eth{index}", **shows)
 
-    ports = leg(0, one), leg(1, other)
+
+def of_a_bond(expect: Expectation, *ports: Port) -> str:
     bonded = links(
         *(link(name=port.netdev, bdf=port.bdf, master="bond0") for port in ports),
         link(name="bond0", bdf="", kind="bond"),
     )
+    seen = rdma(*ports, devices=tuple(device(name=one.device, bdf=one.bdf) for one in ports))
+    return say(CHECK, seen, inventory.derive(Profile("good", expect=expect), None, seen, bonded), bonded)
+
+
+@pytest.mark.parametrize(("one", "other", "says"), LEGS)
+def test_of_a_captured_bond_one_leg_that_is_up_must_be_fast(one: Any, other: Any, says: str) -> None:
+    ports = leg(0, one), leg(1, other)
     expect = Expectation(
         devices={port.bdf: DeviceWant() for port in ports},
         ports={port.subject.key: PortWant(rate=200.0, required=False, bonded=True) for port in ports},
     )
-    seen = rdma(*ports, devices=tuple(device(name=one.device, bdf=one.bdf) for one in ports))
-    assert say(CHECK, seen, inventory.derive(Profile("good", expect=expect), None, seen, bonded), bonded) == says
+    assert of_a_bond(expect, *ports) == says
+
+
+@pytest.mark.parametrize(("one", "other", "says"), LEGS)
+def test_of_a_counted_bond_one_leg_that_is_up_must_be_fast(one: Any, other: Any, says: str) -> None:
+    assert of_a_bond(Expectation(at_least=AtLeast(2, rate=200.0)), leg(0, one), leg(1, other)) == says
 
 
 def test_one_unreadable_rate_leaves_the_others_their_verdicts() -> None:

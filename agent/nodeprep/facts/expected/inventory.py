@@ -187,9 +187,14 @@ class Expected(Value):
         return next((told for one in members if self.of_key(one.key) is None and (told := self.camps(one))), "")
 
     def is_needed(self, place: str) -> bool:
-        """Whether a job may lack this PCI function: not if it is a spare's or the front end's, which only warns."""
+        """Whether no job can do without this PCI function. A spare's and the front end's only warn.
+
+        A port that carries the card of a rail is needed as the rail is.
+        """
         members = self.kinds.at(place) if self.by_kind else ()
-        return not members or any(one.role is Role.RAIL or self.of_key(one.key) for one in members)
+        return not members or any(
+            one.role is Role.RAIL or self.of_key(one.key) or self.kinds.carries_a_rail(one) for one in members
+        )
 
     def is_content(self, place: str, carries: float) -> bool:
         """Whether another port of this function's card needs no more than `carries` Gb/s, and stands in for its own."""
@@ -212,7 +217,8 @@ class Expected(Value):
         key, best = port.subject.key, self.best_rates.get(port.subject.key)
         if key not in self.counted or self.counted_rate is None:
             return best if key not in self.firm else None
-        counted = Expectancy(self.counted_rate, self.by, True)
+        member = self.kinds.of(port)
+        counted = Expectancy(self.counted_rate, self.by, member is None or not member.leg or key in self.slow_legs)
         return best if best is not None and best.value > counted.value and _reaches(port, counted.value) else counted
 
     def port(self, port: Port, value: Callable[[PortWant], T | None]) -> Expectancy[T] | None:
@@ -294,7 +300,7 @@ def derive(
             if key not in gpus and pci is not None
         ),
         gpu_count=profile.expect.gpu_count,
-        slow_legs=_slow_legs(ports, firm, links),
+        slow_legs=_slow_legs(ports, _rates_of_legs(ports, firm, counted, count), links),
         slower_counted=counted.slower,
         kinds=found,
         by_kind=by_kind,
@@ -332,15 +338,24 @@ def redundant(ports: tuple[Port, ...], links: Links | None) -> frozenset[str]:
     return frozenset(key for key, master in masters.items() if shared[master] > 1)
 
 
-def _slow_legs(ports: tuple[Port, ...], firm: Mapping[str, PortWant], links: Links | None) -> frozenset[str]:
+def _rates_of_legs(
+    ports: tuple[Port, ...], firm: Mapping[str, PortWant], counted: Counted, count: AtLeast | None
+) -> dict[str, float]:
+    """Gb/s by port that a profile asks of it if it is a leg: what it says of the port, or of all that it counts."""
+    said = {key: want.rate or 0.0 for key, want in firm.items() if want.bonded}
+    rate = count.rate if count is not None else None
+    return said | {port.subject.key: rate for port in ports if rate is not None and port.subject.key in counted.by_port}
+
+
+def _slow_legs(ports: tuple[Port, ...], rates: Mapping[str, float], links: Links | None) -> frozenset[str]:
     """The bonded ports of which none of their bond that is up runs at the rate that a profile says."""
-    bonded: dict[str, list[tuple[Port, PortWant]]] = {}
+    bonded: dict[str, list[Port]] = {}
     for port in filter(soundness.may_be_live, ports if links is not None else ()):
-        want, bond = firm.get(port.subject.key), links.bond_of(port.netdev, port.bdf) if links is not None else None
-        if bond is not None and want is not None and want.bonded:
-            bonded.setdefault(bond.name, []).append((port, want))
-    slow = (legs for legs in bonded.values() if not any(_reaches(port, want.rate or 0.0) for port, want in legs))
-    return frozenset(port.subject.key for legs in slow for port, _ in legs)
+        bond = links.bond_of(port.netdev, port.bdf) if links is not None else None
+        if bond is not None and port.subject.key in rates:
+            bonded.setdefault(bond.name, []).append(port)
+    slow = (legs for legs in bonded.values() if not any(_reaches(port, rates[port.subject.key]) for port in legs))
+    return frozenset(port.subject.key for legs in slow for port in legs)
 
 
 def _reaches(port: Port, rate: float) -> bool:
@@ -454,7 +469,12 @@ def _in_order(found: Kinds, want: AtLeast) -> list[Kind]:
         or speed >= (want.rate if want.rate is not None else top / SLOWER)
         or (speed >= (want.rate or 0.0) and any(one.card in cards for one in found.by_kind[kind]))
     ]
-    return sorted(meant, key=lambda kind: (not _has_rail(found, kind), -(speeds[kind] or top)))
+    return sorted(meant, key=lambda kind: (not _has_rail(found, kind), -(speeds[kind] or top), *_rank(kind)))
+
+
+def _rank(kind: Kind) -> tuple[int, int, str, str]:
+    """An order of kinds that no fault changes."""
+    return kind.function, kind.number, kind.hardware, kind.subsystem
 
 
 def _has_rail(found: Kinds, kind: Kind) -> bool:

@@ -179,6 +179,14 @@ class Kinds(Value):
         """All members of its kind, itself included."""
         return self.by_kind[member.kind]
 
+    def carries_a_rail(self, member: Member) -> bool:
+        """Whether it stands in for another port of its card, of a kind that is a rail elsewhere."""
+        spares = [one for one in self.members if one.role is Role.SPARE and one.card == member.card]
+        stood_for = {
+            one.kind for one in spares if any(beside.key == member.key for beside in self.carriers.beside(one))
+        }
+        return bool(stood_for) and any(one.kind in stood_for for one in self.rails)
+
     @property
     def rails(self) -> tuple[Member, ...]:
         return tuple(one for one in self.members if one.role is Role.RAIL)
