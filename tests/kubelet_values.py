@@ -116,3 +116,22 @@ def runtime_condition(kind: str, holds: bool, reason: str = "", said: str = "") 
 def runtime_status(*conditions: bytes) -> bytes:
     """A StatusResponse of a container runtime, with parts that nobody asks for."""
     return message((1, message(*((1, one) for one in conditions))), (2, b"\x0a\1k"), (3, message((1, "runc"))))
+
+
+def slice_object(
+    *devices: Mapping[str, Any],
+    driver: str = "gpu.nvidia.com",
+    pool: str = "node-1",
+    generation: int = 1,
+    count: int = 1,
+) -> dict[str, Any]:
+    """A ResourceSlice as the API server gives it."""
+    counts = {"name": pool, "generation": generation, "resourceSliceCount": count}
+    return {"spec": {"driver": driver, "nodeName": "node-1", "pool": counts, "devices": list(devices)}}
+
+
+def slice_device(name: str, *effects: str, **attributes: str) -> dict[str, Any]:
+    """A device of a ResourceSlice with taints of these effects."""
+    taints = [{"key": "gpu.nvidia.com/xid", "value": "79", "effect": one} for one in effects]
+    told = {key.replace("__", "/"): {"string": value} for key, value in attributes.items()}
+    return {"name": name, "attributes": told} | ({"taints": taints} if taints else {})

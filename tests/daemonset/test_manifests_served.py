@@ -71,7 +71,9 @@ def test_the_api_server_takes_every_object(served: Cluster, name: str) -> None:
 
 
 def test_and_those_of_every_component(served: Cluster, tmp_path: Path) -> None:
-    taken(served, combined(tmp_path, [ROOT / "overlays/ack"], "gate", "kubelet-books", "lingjun", "node-readiness"))
+    taken(
+        served, combined(tmp_path, [ROOT / "overlays/ack"], "dra", "gate", "kubelet-books", "lingjun", "node-readiness")
+    )
 
 
 def test_and_of_that_which_needs_a_runtime_class(served: Cluster, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from nodeprep.doors.files.kmsg import KmsgRecord
 from nodeprep.facts.expected.inventory import MissingDevice
 from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
 from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.kubernetes.resource_slices import ResourceSlices, SliceDevice
 from nodeprep.facts.machine import kernel_log
 from nodeprep.facts.machine.gpu import GpuDriver
 from nodeprep.facts.machine.kernel_log import KernelLog
@@ -30,6 +31,7 @@ WAITS = cluster_values.container(name="wait-ready", init=True)
 HELD = cluster_values.pod(namespace="gpu", name="plugin-x", writes=SERVES, phase="Pending", containers=(WAITS,))
 RESTART = "plugin_restart(pod=gpu/plugin-x)"
 HARDWARE = 8
+DRA = "gpu.nvidia.com"
 ERI = values.device(name="erdma_0", id="1ded:107f")
 
 
@@ -175,6 +177,66 @@ def test_a_silent_api_server_leaves_the_local_books() -> None:
     seen = Seen({type(one): one for one in facts} | {Cluster: silent})
     found = list(check_round.run_check(CHECK, seen))
     assert [(one.subject.place, one.reason) for one in found] == [(GPU, "All"), (HCA, "CannotLook")]
+
+
+def sliced(count: int, *, first: int = 0, **different: Any) -> ResourceSlices:
+    """So many GPUs that NVIDIA's driver of dynamic resource allocation offers."""
+    devices = tuple(SliceDevice(DRA, f"GPU-{first + number}", is_tainted=False) for number in range(count))
+    return ResourceSlices(**({"at": 4000.0, "asked": True, "drivers": (DRA,), "devices": devices} | different))
+
+
+TAINTED = (SliceDevice(DRA, "GPU-0", is_tainted=True), *(SliceDevice(DRA, f"GPU-{one}", False) for one in range(1, 8)))
+REFUSED: Any = Unreadable(Why.DENIED, "resourceslices.resource.k8s.io", detail="HTTP 403: may not")
+SLICES = [
+    # slices                            Node       wanted  says
+    (sliced(8), {}, 0, "ok InResourceSlices"),
+    (sliced(8), {}, 8, "ok InResourceSlices"),
+    (sliced(8), {GPU: "0"}, 8, "ok InResourceSlices"),  # a plugin of former times
+    (sliced(7), {}, 0, "warn FewerInSlices"),
+    (sliced(7), {}, 7, "warn FewerInSlices"),
+    (sliced(7), {}, 8, "fail FewerInSlices"),
+    (sliced(8, devices=TAINTED), {}, 8, "fail FewerInSlices"),
+    (sliced(0), {}, 8, "fail FewerInSlices"),
+    (sliced(9), {}, 8, "fail AdvertisedButDead"),
+    (sliced(8, first=1), {}, 8, "fail AdvertisedButDead"),  # GPU-8 is no GPU of this node
+    (sliced(7, incomplete=(DRA,)), {}, 8, "ok InResourceSlices"),
+    (sliced(8, devices=tuple(SliceDevice(DRA, f"gpu-{one}", False) for one in range(8))), {}, 8, "ok InResourceSlices"),
+    (ResourceSlices(4000.0, False), {}, 8, "fail NotAdvertised"),
+    (ResourceSlices(4000.0, True), {}, 8, "fail NotAdvertised"),
+    (sliced(8, drivers=("gpu.amd.com",)), {}, 8, "fail NotAdvertised"),
+    (REFUSED, {}, 8, "fail NotAdvertised"),
+    (REFUSED, {}, 0, "absent Nothing"),
+    (sliced(8), {GPU: "8"}, 8, "ok All"),  # both, while a cluster moves from one to the other
+]
+
+
+@pytest.mark.parametrize(("slices", "told", "wanted", "says"), SLICES, ids=range(len(SLICES)))
+def test_gpus_that_are_offered_by_claims(slices: Any, told: dict[str, str], wanted: int, says: str) -> None:
+    hope = expected(profile="hgx", resources={GPU: wanted} if wanted else {})
+    ids = {GPU: uuids(8)} if told.get(GPU) == "8" else {}
+    facts = (kubelet(pods=()), allocatable(ids), cluster(told), gpus(8), values.rdma(), hope, listed(), Want())
+    seen = Seen({type(one): one for one in facts} | {ResourceSlices: slices})
+    of_gpus = [one for one in check_round.run_check(CHECK, seen) if one.subject.place != "gpu.amd.com"]
+    found = "; ".join(f"{one.status} {one.reason}" for one in of_gpus if one.subject.place == GPU)
+    assert (found or "absent Nothing") == says
+
+
+def test_the_words_of_slices() -> None:
+    hope = expected(profile="hgx", resources={GPU: 8})
+    facts = (kubelet(pods=()), allocatable({}), cluster({}), gpus(8), values.rdma(), hope, listed())
+    (verdict,) = verdicts(CHECK, *facts, sliced(8, devices=TAINTED))
+    assert verdict.message == (
+        "nvidia.com/gpu: hardware 8, allocatable 0, in ResourceSlices of gpu.nvidia.com 7: 1 of 8 on this node are not "
+        "in them, or have a taint; profile hgx wants 8"
+    )
+    (verdict,) = verdicts(CHECK, *facts, sliced(8, first=1))
+    assert "that this node does not have (GPU-8); jobs that get one die" in verdict.message
+    seen = Seen({type(one): one for one in (*facts, Want())} | {ResourceSlices: REFUSED})
+    (verdict,) = check_round.run_check(CHECK, seen)
+    assert verdict.message.endswith(
+        "whether ResourceSlices offer them is not known (resourceslices.resource.k8s.io: denied (HTTP 403: may not)): "
+        "kubectl apply -k daemonset/components/dra; profile hgx wants 8"
+    )
 
 
 NAMES = {f"GPU-{number}": f"0000:{number:02x}:00.0" for number in range(8)}

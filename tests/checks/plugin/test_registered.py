@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
+from nodeprep import check_round
 from nodeprep.checks.plugin.registered import CHECK
-from nodeprep.model import Unreadable, Why, not_mounted
+from nodeprep.facts.kubernetes.resource_slices import ResourceSlices, SliceDevice
+from nodeprep.model import Seen, Unreadable, Why, not_mounted
 from tests import cluster_values
 from tests.kubelet_values import GPU, allocatable, kubelet, plugins
 from tests.values import expected, say, verdicts
 
+DRA, HCA = "gpu.nvidia.com", "rdma/hca"
 WANTED = expected(profile="hgx", resources={GPU: 8})
 NOBODY = expected()
 UNSEEN: Any = not_mounted("/var/lib/kubelet/pod-resources", "daemonset/base/daemonset.yaml")
@@ -85,6 +88,26 @@ def test_nobody_expects_anything() -> None:
     assert say(CHECK, kubelet(), allocatable({}), cluster({}), expected(resources={GPU: 0})) == "absent Nothing"
     none = kubelet(present=False, started=None, healthz=None, pods=())
     assert say(CHECK, none, allocatable({}), cluster({}), WANTED) == "absent Nothing"
+
+
+def test_gpus_that_are_offered_by_claims_have_no_resource() -> None:
+    slices = ResourceSlices(4000.0, True, (DRA,), (), (SliceDevice(DRA, "GPU-0", is_tainted=False),))
+    for capacity in ({}, {GPU: "0"}):
+        seen = (kubelet(), allocatable({}), cluster(capacity), expected(profile="hgx", resources={GPU: 8, HCA: 63}))
+        assert say(CHECK, *seen, slices) == "ok InResourceSlices; fail NotRegistered"
+    (verdict, _) = verdicts(CHECK, *seen, slices)
+    assert "in ResourceSlices of gpu.nvidia.com 1" in verdict.message
+    assert say(CHECK, *seen, ResourceSlices(4000.0, True)) == "fail Lost; fail NotRegistered"
+
+
+def test_where_slices_may_not_be_listed_the_message_says_so() -> None:
+    refused: Any = Unreadable(Why.DENIED, "resourceslices.resource.k8s.io", detail="HTTP 403: may not")
+    hope = expected(profile="hgx", resources={GPU: 8, HCA: 63})
+    facts = (kubelet(), allocatable({}), cluster({}), hope)
+    seen = Seen({type(one): one for one in facts} | {ResourceSlices: refused})
+    gpu, hca = check_round.run_check(CHECK, seen)
+    assert gpu.message.endswith("HTTP 403: may not)): kubectl apply -k daemonset/components/dra")
+    assert "ResourceSlices" not in hca.message
 
 
 def test_each_resource_has_a_verdict_of_its_own() -> None:

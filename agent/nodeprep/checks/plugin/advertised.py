@@ -13,6 +13,7 @@ from nodeprep.facts.kubernetes.cluster import Cluster, Pod
 from nodeprep.facts.kubernetes.device_books import Book, Numbers
 from nodeprep.facts.kubernetes.device_plugins import DevicePlugins
 from nodeprep.facts.kubernetes.kubelet import GRACE_SECONDS, Kubelet
+from nodeprep.facts.kubernetes.resource_slices import MANIFEST, ResourceSlices
 from nodeprep.facts.machine import xid
 from nodeprep.facts.machine.gpu import GpuDriver, GpuInformation
 from nodeprep.facts.machine.kernel_log import KernelLog
@@ -45,6 +46,7 @@ def books(seen: Seen, names: Iterable[str], numbers: Numbers | None = None) -> t
         excluded=excluded_gpus(seen),
         reasons=last_xids(seen),
         numbers=numbers,
+        slices=known(seen, ResourceSlices),
     )
 
 
@@ -140,3 +142,12 @@ def about_pods(seen: Seen) -> str:
         return ""
     names = ", ".join(pod.where for pod in serving_pods(seen)[:4])
     return f"; pods here that serve plugins: {names}" if names else "; no pod here serves a plugin"
+
+
+def about_slices(seen: Seen, book: Book) -> str:
+    """Why it is not known whether a driver of dynamic resource allocation offers these GPUs, for a message."""
+    try:
+        _ = seen.get(ResourceSlices) if device_books.is_of_gpus(book.resource) else None
+    except CannotLook as cannot:
+        return f"; whether ResourceSlices offer them is not known ({cannot.blind}): kubectl apply -k {MANIFEST}"
+    return ""

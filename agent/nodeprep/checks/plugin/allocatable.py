@@ -7,12 +7,13 @@ from typing import Annotated
 
 from nodeprep.checks.plugin import advertised
 from nodeprep.facts.expected.inventory import Expected
-from nodeprep.facts.kubernetes import device_books
+from nodeprep.facts.kubernetes import device_books, resource_slices
 from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
 from nodeprep.facts.kubernetes.cluster import Cluster
-from nodeprep.facts.kubernetes.device_books import Book, Numbers
+from nodeprep.facts.kubernetes.device_books import Book, Numbers, SlicedGpus
 from nodeprep.facts.kubernetes.device_plugins import DevicePlugins
 from nodeprep.facts.kubernetes.kubelet import Kubelet
+from nodeprep.facts.kubernetes.resource_slices import ResourceSlices
 from nodeprep.facts.machine.gpu import GpuDriver
 from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.facts.machine.pci import Pci
@@ -49,7 +50,9 @@ def verdict(book: Book, seen: Seen) -> Verdict | None:
     wanted = seen[Expected].resources.get(book.resource, 0)
     offered, total = book.offered, book.total
     if book.count_dead:
-        return advertised_but_dead(book)
+        return advertised_but_dead(book, book.dead, f"{book.devices_offered or book.offered}")
+    if not total and book.sliced is not None:
+        return in_slices(book, book.sliced, seen)
     if not total:
         return nothing_left(book, seen) if wanted else None  # a resource of former times stays with 0
     if not offered:
@@ -67,12 +70,27 @@ def verdict(book: Book, seen: Seen) -> Verdict | None:
     return Verdict(advertised.subject(book), Status.OK, "Shared" if is_shared else "All", book.line)
 
 
-def advertised_but_dead(book: Book) -> Verdict:
+def in_slices(book: Book, sliced: SlicedGpus, seen: Seen) -> Verdict:
+    """No plugin offers these GPUs, but a driver of dynamic resource allocation does."""
+    count, here = len(sliced.gpus), book.hardware
+    if not sliced.whole or here is None:
+        return Verdict(advertised.subject(book), Status.OK, "InResourceSlices", book.line, None, str(count))
+    unknown = sliced.gpus - book.present if book.present is not None else ()
+    dead = tuple(sorted(one for one in unknown if one.startswith(resource_slices.UUID)))
+    if dead or count > here:
+        return advertised_but_dead(book, dead, str(count))
+    if count < here:
+        message = f"{book.line}: {here - count} of {here} on this node are not in them, or have a taint"
+        return fault(book, seen, "FewerInSlices", message, offered=count)
+    return Verdict(advertised.subject(book), Status.OK, "InResourceSlices", book.line, None, str(count))
+
+
+def advertised_but_dead(book: Book, dead: tuple[str, ...], observed: str) -> Verdict:
     """The scheduler believes in devices that are not there. A restart of the plugin may even hide it."""
-    names = ", ".join(one if one.isprintable() else repr(one) for one in book.dead[:DEVICES_LISTED])
+    names = ", ".join(one if one.isprintable() else repr(one) for one in dead[:DEVICES_LISTED])
     which = f" ({names})" if names else ""
     message = f"{book.line}: it stands for devices that this node does not have{which}; jobs that get one die"
-    observed, expected = f"{book.devices_offered or book.offered}", f"{book.hardware}"
+    expected = f"{book.hardware}"
     return Verdict(advertised.subject(book), Status.FAIL, "AdvertisedButDead", message, None, observed, expected)
 
 
@@ -83,6 +101,7 @@ def nothing_left(book: Book, seen: Seen) -> Verdict:
     if excuse is not None:
         return excuse
     alive = f"; {book.hardware} on this node could serve it" if book.hardware else ""
+    alive += advertised.about_slices(seen, book)
     if book.capacity is None:
         return fault(book, seen, "NotAdvertised", f"{book.line}{alive}")
     message = f"{book.line}: its plugin is gone or sees no device{alive}"
@@ -96,10 +115,12 @@ def is_of_plugin(book: Book, seen: Seen) -> bool:
     return not device_books.is_of_gpus(book.resource) or not (book.reasons or seen[Expected].missing_gpus)
 
 
-def fault(book: Book, seen: Seen, reason: str, message: str, *, restart: bool = False) -> Verdict:
-    """FAIL where fewer are offered than the profile wants, else WARN."""
+def fault(
+    book: Book, seen: Seen, reason: str, message: str, *, restart: bool = False, offered: int | None = None
+) -> Verdict:
+    """FAIL where fewer are offered than the profile wants, else WARN. `offered` is by another word than the book's."""
     wanted, by = seen[Expected].resources.get(book.resource, 0), seen[Expected].by
-    offered = book.offered or 0
+    offered = (book.offered or 0) if offered is None else offered
     about, expected = advertised.subject(book), str(wanted or book.total or book.hardware)
     remedy = advertised.remedy("plugin_restart", seen) if restart else None
     if offered < wanted:
@@ -122,6 +143,7 @@ CHECK = Check(
     reasons=(
         Reason("All", Status.OK),
         Reason("Shared", Status.OK),
+        Reason("InResourceSlices", Status.OK),
         Reason("HeldByGate", Status.OK),
         Reason("Starting", Status.UNKNOWN),
         Reason("NotAdvertised", Status.FAIL),
@@ -133,6 +155,14 @@ CHECK = Check(
                 "AliveNotAdvertised",
                 status,
                 "The log of the plugin's pod says which devices it found, and by which rule it left one out.",
+            )
+            for status in BOTH
+        ),
+        *(
+            Reason(
+                "FewerInSlices",
+                status,
+                "kubectl get resourceslices (column NODE), and the log of the driver's kubelet plugin.",
             )
             for status in BOTH
         ),
@@ -150,7 +180,7 @@ CHECK = Check(
     stage=Stage.NODE,
     confirmation=Confirmation.RECORDS,
     needs=(Kubelet, AllocatableDevices, Cluster, Pci, Rdma, Expected),
-    uses=(DevicePlugins, GpuDriver, KernelLog),
+    uses=(DevicePlugins, GpuDriver, KernelLog, ResourceSlices),
     after=("plugin.registered", "gpu.driver", "port.present"),
     remedies=("plugin_restart",),
     want=Want,

@@ -11,6 +11,7 @@ from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.kubernetes.device_books import Book
 from nodeprep.facts.kubernetes.device_plugins import DevicePlugins
 from nodeprep.facts.kubernetes.kubelet import Kubelet
+from nodeprep.facts.kubernetes.resource_slices import ResourceSlices
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 
 
@@ -25,6 +26,8 @@ def verdict(book: Book, seen: Seen) -> Verdict | None:
     about, by = advertised.subject(book), seen[Expected].by
     if book.healthy or book.capacity:
         return Verdict(about, Status.OK, "Registered", book.line)
+    if book.sliced is not None:
+        return Verdict(about, Status.OK, "InResourceSlices", book.line)
     node = seen[Cluster].node  # raises CannotLook: without it nobody knows of a resource that the kubelet does not name
     excuse = advertised.excuse(seen, book)
     if excuse is not None:
@@ -36,7 +39,7 @@ def verdict(book: Book, seen: Seen) -> Verdict | None:
     else:
         message = f"{book.line}; its plugin was registered and is gone; {by} wants {wanted}"
         reason, observed = "Lost", "0"
-    message += advertised.about_pods(seen)
+    message += advertised.about_pods(seen) + advertised.about_slices(seen, book)
     remedy = advertised.remedy("plugin_restart", seen)
     args = {"node": node.name}
     return Verdict(about, Status.FAIL, reason, message, remedy, observed, wanted, args=args)
@@ -51,6 +54,7 @@ CHECK = Check(
     "its log say?",
     reasons=(
         Reason("Registered", Status.OK),
+        Reason("InResourceSlices", Status.OK),
         Reason("HeldByGate", Status.OK),
         Reason("Starting", Status.UNKNOWN),
         Reason("NotRegistered", Status.FAIL),
@@ -66,7 +70,7 @@ CHECK = Check(
     stage=Stage.NODE,
     confirmation=Confirmation.RECORDS,
     needs=(Kubelet, AllocatableDevices, Cluster, Expected),
-    uses=(DevicePlugins,),
+    uses=(DevicePlugins, ResourceSlices),
     after=("plugin.kubelet-socket",),
     remedies=("plugin_restart",),
     judge=judge,

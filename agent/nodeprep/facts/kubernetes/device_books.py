@@ -18,6 +18,7 @@ from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode, Pod
 from nodeprep.facts.kubernetes.device_plugins import Checkpoint, DevicePlugins
 from nodeprep.facts.kubernetes.kubelet import Kubelet
 from nodeprep.facts.kubernetes.pod_resources import PodDevices
+from nodeprep.facts.kubernetes.resource_slices import DRIVERS, ResourceSlices
 from nodeprep.facts.machine.pci import ADDRESS, AMD, NVIDIA, Pci
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Shown, Unreadable, raw
@@ -59,15 +60,26 @@ class Holder(Value):
     count: int
 
 
+class SlicedGpus(Value):
+    """The GPUs that a driver of dynamic resource allocation offers instead of a plugin, by UUID, address or name.
+
+    It is not `whole` while slices of the driver's pool are still to come.
+    """
+
+    driver: str
+    gpus: frozenset[str]
+    whole: bool
+
+
 class Book(Value):
     """One resource. None stands for a number that its source does not tell.
 
     `hardware` counts devices, and `present` are their names where ids of the plugin can name them. `registered` are the
     healthy ids of the kubelet's checkpoint, which may be old. `capacity` and `allocatable` are the Node's. `healthy`
     are the ids that the kubelet calls healthy now. `per_device` is the factor that the operator states. `limit` is the
-    most that the instance type allows, where that is not hardware. `is_split`: another resource offers the same devices
-    too, so this one need not offer all. `addresses` are PCI addresses of present devices that have other names (UUIDs),
-    and `reasons` say by address what was heard of a device.
+    most that the instance type allows, where that is not hardware. `is_split`: another resource, or a driver of dynamic
+    resource allocation (`sliced`), offers the same devices too, so this one need not offer all. `addresses` are PCI
+    addresses of present devices that have other names (UUIDs), and `reasons` say by address what was heard of a device.
     """
 
     resource: str
@@ -81,6 +93,7 @@ class Book(Value):
     per_device: int | None = None
     limit: int | None = None
     is_split: bool = False
+    sliced: SlicedGpus | None = None
     addresses: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
 
@@ -147,7 +160,10 @@ class Book(Value):
         numbers = (("hardware", self.hardware), ("at most", self.limit), ("capacity", self.capacity))
         parts = [f"{name} {number}" for name, number in numbers if number is not None]
         parts += [] if self.offered is None else [f"allocatable {self.offered}"]
-        parts += [] if self.holders is None else [in_use(self.holders)]
+        parts += [] if self.sliced is None else [f"in ResourceSlices of {self.sliced.driver} {len(self.sliced.gpus)}"]
+        # Who holds a claim is not in these numbers (plugin.in-use names those pods).
+        unknown = self.holders is None or (self.sliced is not None and not self.holders)
+        parts += [] if unknown else [in_use(self.holders or ())]
         tail = f"; {self._not_advertised}" if self.missing else ""
         return f"{self.resource}: {', '.join(parts) or 'not advertised'}{tail}"
 
@@ -206,6 +222,7 @@ def books(
     excluded: Collection[str] = (),
     reasons: Mapping[str, str] | None = None,
     numbers: Numbers | None = None,
+    slices: ResourceSlices | None = None,
 ) -> tuple[Book, ...]:
     """The book of each named resource and of each that somebody here tells of. None stands for what is not known.
 
@@ -218,6 +235,7 @@ def books(
     healthy = _healthy(allocatable)
     held = holders(kubelet, plugins, cluster)
     told = {*capacity, *offers, *(healthy or ()), *(held or ()), *(checkpoint.registered if checkpoint else ())}
+    told |= {DRIVERS[driver] for driver in slices.drivers} if slices is not None else set()
     wanted = frozenset(names)
     known = {*wanted, *(name for name in told if "/" in name)}
     plugged = {*(healthy or ()), *(held or ()), *(checkpoint.registered if checkpoint else ())}
@@ -238,6 +256,7 @@ def books(
             present = frozenset(gpus)
         family = _family(name)
         others = {one for one in known if family and _family(one) == family} - {name}
+        sliced = _sliced(name, slices)
         return Book(
             resource=name,
             hardware=count,
@@ -251,10 +270,18 @@ def books(
             limit=_limit(name, node),
             addresses=gpus or {},
             reasons=reasons or {},
-            is_split=any(capacity.get(one) or (healthy or {}).get(one) for one in others) or name.startswith(MIG),
+            is_split=bool(sliced)
+            or any(capacity.get(one) or (healthy or {}).get(one) for one in others)
+            or name.startswith(MIG),
+            sliced=sliced,
         )
 
     return tuple(book(name) for name in sorted(known))
+
+
+def _sliced(name: str, slices: ResourceSlices | None) -> SlicedGpus | None:
+    driver = slices.serves(name) if slices is not None else ""
+    return SlicedGpus(driver, slices.gpus(driver), driver not in slices.incomplete) if slices and driver else None
 
 
 def holders(
