@@ -125,7 +125,8 @@ def _facts() -> Iterator[str]:
     )
     for fact in FACTS:
         woken = ", ".join(sorted(fact.woken_by)) or "nothing: by the clock alone"
-        yield f"| `{agent_settings.fact_name(fact)}` | {fact.every:g} | {woken} | {max(0.5, fact.rest):g} |"
+        period = f"{fact.every:g}" + (f"; {fact.every_heard:g} while it is woken" if fact.every_heard else "")
+        yield f"| `{agent_settings.fact_name(fact)}` | {period} | {woken} | {max(0.5, fact.rest):g} |"
 
 
 def _cell(text: str) -> str:

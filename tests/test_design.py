@@ -94,7 +94,7 @@ def test_facts() -> None:
     has = [
         [
             agent_settings.fact_name(one),
-            f"{one.every:g}",
+            f"{one.every:g}" + (f" (heard {one.every_heard:g})" if one.every_heard else ""),
             f"{one.deadline:g}",
             f"{one.rest:g}",
             ", ".join(sorted(one.woken_by)),

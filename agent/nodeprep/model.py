@@ -457,9 +457,10 @@ class Fact(Value):
 
     `every` is the polling period and `deadline` the longest time of an observation, both in seconds. Milliseconds are
     usual; a second was too short for an emulated node on a busy host. `woken_by` are the topics that make the fact due
-    at once. `live` facts need a running node: a dead tree has none. `rest` is the least time between two observations,
-    in seconds, for servers that serve a whole fleet. `doors` are modules that are loaded before a live node is
-    observed: loading is our own time and does not count for the deadline.
+    at once. `every_heard` is the polling period while all of them are listened to, 0 for `every`: polls then only find
+    what no event told. `live` facts need a running node: a dead tree has none. `rest` is the least time between two
+    observations, in seconds, for servers that serve a whole fleet. `doors` are modules that are loaded before a live
+    node is observed: loading is our own time and does not count for the deadline.
     """
 
     kind: type
@@ -470,6 +471,7 @@ class Fact(Value):
     live: bool = False
     doors: tuple[str, ...] = ()
     rest: float = 0.0
+    every_heard: float = 0.0
 
 
 class Waived(Value):

@@ -243,8 +243,7 @@ def test_periods_go_by_the_files_of_facts_and_are_their_own_where_none_is_given(
     assert len(names) == len(FACTS)
     assert {"rdma", "kernel-log", "counters", "pci", "cluster", "os-network"} <= set(names)
     told = AgentSettings(every={"counters": 20.0})
-    assert told.period(names["counters"]) == 20.0
-    assert told.period(names["rdma"]) == names["rdma"].every
+    assert told.periods([names["counters"], names["rdma"]]) == {names["counters"].kind: 20.0}
 
 
 def test_a_file_without_the_agents_keys_loads_nothing_of_the_agent(tmp_path: Path) -> None:

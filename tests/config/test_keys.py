@@ -22,6 +22,7 @@ from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.fault_confirmation import RULES, ConfirmationPolicy, ConfirmationRule
 from nodeprep.decide.gate_readiness import ReadinessPolicy
 from nodeprep.facts import ALL as FACTS
+from nodeprep.model import Fact
 from nodeprep.values import field_defaults, field_names
 from tests.config_files import CAPTURED, TODAY, settings
 
@@ -188,7 +189,11 @@ def test_the_documented_defaults_are_the_codes() -> None:
 
 def test_the_documented_periods_are_the_facts_own() -> None:
     told = {name: row[1] for name, row in rows().items() if name not in PATHS}
-    assert told == {agent_settings.fact_name(fact): f"{fact.every:g}" for fact in FACTS}
+    assert told == {agent_settings.fact_name(fact): periods(fact) for fact in FACTS}
+
+
+def periods(fact: Fact) -> str:
+    return f"{fact.every:g}" + (f"; {fact.every_heard:g} while it is woken" if fact.every_heard else "")
 
 
 def test_the_page_says_what_a_reload_does_and_in_which_unit() -> None:

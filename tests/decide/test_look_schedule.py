@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,10 @@ from nodeprep.model import Check, Confirmation, Fact, Severity, Stage, Topic
 
 class Links:
     """A fact that an event source wakes."""
+
+
+class Ports:
+    pass
 
 
 class Books:
@@ -63,6 +68,27 @@ def test_everything_is_due_at_the_start() -> None:
 )
 def test_period(now: float, every: dict[type, float] | None, expected: list[str]) -> None:
     assert due(schedule(100.0, 100.0, 100.0, every=every), now) == expected
+
+
+HEARD = [
+    # topics that are heard               the operator's period  due at 130 s, of looks at 100 s
+    (frozenset(), None, ["Links", "Ports"]),
+    (frozenset({Topic.LINK}), None, ["Ports"]),  # one of its two topics is not heard
+    (frozenset({Topic.LINK, Topic.RDMA}), None, []),
+    (frozenset({Topic.LINK, Topic.RDMA}), {Ports: 20.0}, ["Ports"]),
+]
+
+
+@pytest.mark.parametrize(("heard", "every", "expected"), HEARD, ids=range(len(HEARD)))
+def test_what_events_tell_is_polled_less_often(heard: frozenset[Topic], every: Any, expected: list[str]) -> None:
+    links = Fact(Links, nothing, woken_by=frozenset({Topic.LINK}), every_heard=60.0)
+    ports = Fact(Ports, nothing, woken_by=frozenset({Topic.LINK, Topic.RDMA}), every_heard=60.0)
+    plan = Schedule((links, ports), every or {}, {Links: 100.0, Ports: 100.0})
+    plan.heard = heard
+    assert due(plan, 130.0) == expected
+    assert due(plan, 160.0) == ["Links", "Ports"]
+    plan.notify([Topic.LINK], 110.0)
+    assert due(plan, 110.0) == ["Links", "Ports"], "an event asks at once"
 
 
 def test_what_falls_due_in_a_moment_is_looked_at_with_the_rest() -> None:

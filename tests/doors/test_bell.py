@@ -142,6 +142,21 @@ def test_rings_of_several_event_sources_come_together() -> None:
         assert event_sources.wait(LONG) == {LINK, RDMA}
 
 
+def test_a_topic_is_heard_if_all_its_sources_work() -> None:
+    both, link, refused = Pipe(LINK, RDMA, name="both"), Pipe(LINK, name="link"), Pipe(RDMA, name="refused")
+    refused.refusals = [OSError("no"), EventSourceAbsent("none here")]
+    with hung(both, link, refused) as sources:
+        assert sources.heard_topics() == {LINK}, "one of the two sources of RDMA cannot be opened"
+        sources.wait(REOPEN_FIRST_SECONDS + 0.5)
+        assert sources.states()["refused"].absent
+        assert sources.heard_topics() == {LINK, RDMA}, "this node does not have it"
+        assert link.ends is not None
+        os.close(link.ends[1])
+        link.close()
+        sources.wait(0.1)
+        assert LINK not in sources.heard_topics()
+
+
 def test_who_is_deaf_hears_it_later() -> None:
     with hung(pipe := Pipe(LINK), other := Pipe(CONFIG)) as event_sources:
         pipe.ring(LINK)

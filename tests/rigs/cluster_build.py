@@ -16,7 +16,7 @@ from tests.rigs import cache
 from tests.rigs.progress import EVERY, Ended, Heard, clock, follow, say
 
 SOURCE = Path(__file__).with_name("controlplane")
-INPUTS = ("go.mod", "go.sum", "main.go")
+INPUTS = ("go.mod", "go.sum", "main.go", "plugin.go")
 
 
 def stamp() -> str:

@@ -135,6 +135,7 @@ class Agent:
         if self._reconciler.proves_anew:
             self._reconciler.proves_anew = False
             self._schedule.request((fact.kind for fact in FACTS), now)
+        self._schedule.heard = self.means.event_sources.heard_topics()
         self._schedule.notify(rung, now)
         due = self._schedule.due(now, self._observer.under_way)
         anew = not self._schedule.is_calm(now)
@@ -306,7 +307,7 @@ class Agent:
         return self.means.host_of(self._excluded, self.settings.metadata_url)
 
     def _periods(self) -> dict[type, float]:
-        return {fact.kind: self.settings.agent.period(fact) for fact in FACTS}
+        return self.settings.agent.periods(FACTS)
 
     def _ask(self, what: str) -> None:
         self._asked.add(what)

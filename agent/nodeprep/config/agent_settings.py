@@ -5,7 +5,7 @@ It is imported only if a file has such a key: `check` alone does not need the po
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nodeprep import typed_yaml
@@ -59,9 +59,9 @@ class AgentSettings(Value):
             return {}
         return {TOLERATES_GATE.id: {name.replace("_", "-"): value for name, value in names.items()}}
 
-    def period(self, fact: Fact) -> float:
-        """How often a fact is observed if no event announces a change, in seconds."""
-        return self.every.get(fact_name(fact), fact.every)
+    def periods(self, facts: Iterable[Fact]) -> dict[type, float]:
+        """The polling periods that the file gives to facts, in seconds by kind."""
+        return {fact.kind: self.every[fact_name(fact)] for fact in facts if fact_name(fact) in self.every}
 
 
 def fact_name(fact: Fact) -> str:

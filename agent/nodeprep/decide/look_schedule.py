@@ -20,9 +20,10 @@ DERIVED = (Expected, AgentState)  # made from facts, never observed
 class Schedule(Struct):
     """When each fact was last looked at, and what asks for the next look. All times are CLOCK_BOOTTIME seconds.
 
-    `periods` overrides the periods of facts by kind. `begun_at` is when the last look at each fact began.
-    `pending_topics` are topics with an event and no look yet, each with the time of the event. `answered_at` is when
-    each topic last started a look. `wanted_at` is when a look at a fact is wanted beside its period.
+    `periods` overrides the periods of facts by kind. `heard` are the topics whose event sources work. `begun_at` is
+    when the last look at each fact began. `pending_topics` are topics with an event and no look yet, each with the time
+    of the event. `answered_at` is when each topic last started a look. `wanted_at` is when a look at a fact is wanted
+    beside its period.
     """
 
     facts: tuple[Fact, ...]
@@ -31,6 +32,7 @@ class Schedule(Struct):
     pending_topics: dict[Topic, float] = field(default_factory=dict)
     answered_at: dict[Topic, float] = field(default_factory=dict)
     wanted_at: dict[type, float] = field(default_factory=dict)
+    heard: frozenset[Topic] = frozenset()
 
     def notify(self, topics: Iterable[Topic], now: float) -> None:
         """There were events. Their facts are due at once, or as soon as the last look is long enough ago."""
@@ -92,7 +94,8 @@ class Schedule(Struct):
         return last + self._period(fact) <= now + EARLY_LOOK_SECONDS and last + fact.rest <= now
 
     def _period(self, fact: Fact) -> float:
-        return self.periods.get(fact.kind, fact.every)
+        usual = fact.every_heard if fact.every_heard and fact.woken_by <= self.heard else fact.every
+        return self.periods.get(fact.kind, usual)
 
     def _ready_at(self, topic: Topic) -> float:
         return max(self.pending_topics[topic], self.answered_at.get(topic, -inf) + EVENT_STORM_SECONDS)

@@ -7,6 +7,7 @@ from nodeprep.facts.kubernetes import (
     container_runtime,
     device_plugins,
     kubelet,
+    resource_slices,
 )
 from nodeprep.facts.machine import clock, gpu, kernel_log, limits, modules, mounts, nvml, pci, system
 from nodeprep.facts.network import cni, links, neighbours, netfilter, os_network, routes, sysctls
@@ -28,6 +29,7 @@ ALL = (
     netfilter.FACT,
     imds.FACT,
     cluster_requests.FACT,
+    resource_slices.FACT,
     kubelet.FACT,
     allocatable_devices.FACT,
     device_plugins.FACT,

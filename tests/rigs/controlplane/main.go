@@ -1,4 +1,4 @@
-// Command controlplane is etcd, the Kubernetes control plane, the kubelet and kubectl in one file.
+// Command controlplane is etcd, the Kubernetes control plane, the kubelet, kubectl and a device plugin in one file.
 //
 // The first argument, or the name that it is called by, chooses the program; each runs as its own process, because
 // they share process-wide state (klog, feature gates, metric registries, signals).
@@ -22,7 +22,7 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-const usage = "usage: controlplane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kubectl [flags]"
+const usage = "usage: controlplane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kubectl|device-plugin [flags]"
 
 var programs = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
@@ -32,7 +32,7 @@ var programs = map[string]func() *cobra.Command{
 }
 
 func known(name string) bool {
-	return name == "etcd" || name == "kubectl" || programs[name] != nil
+	return name == "etcd" || name == "kubectl" || name == "device-plugin" || programs[name] != nil
 }
 
 func main() {
@@ -47,6 +47,11 @@ func main() {
 	case name == "kubectl":
 		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
 			kubectlutil.CheckErr(err)
+		}
+	case name == "device-plugin":
+		if err := runDevicePlugin(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
 		}
 	case programs[name] != nil:
 		os.Exit(cli.Run(programs[name]()))

@@ -122,6 +122,12 @@ class EventSources:
         """The states by name of the event source."""
         return {event_source.source.name: event_source.state() for event_source in self._event_sources}
 
+    def heard_topics(self) -> frozenset[Topic]:
+        """The topics of which every event source that this node has can announce events."""
+        states = [(one.source.topics, one.state()) for one in self._event_sources]
+        told = {topic for topics, state in states for topic in topics if state.alive}
+        return frozenset(told.difference(*(topics for topics, state in states if not (state.alive or state.absent))))
+
     def close(self) -> None:
         for event_source in self._event_sources:
             _shut(event_source)

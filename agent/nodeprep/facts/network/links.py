@@ -359,4 +359,6 @@ def _needed(number: int | None | Unreadable, path: str) -> int | Unreadable:
     return not_recorded(path) if number is None else number
 
 
-FACT = Fact(Links, observe, woken_by=frozenset({Topic.LINK}), doors=("nodeprep.doors.netlink.interfaces",))
+FACT = Fact(
+    Links, observe, woken_by=frozenset({Topic.LINK}), every_heard=60.0, doors=("nodeprep.doors.netlink.interfaces",)
+)

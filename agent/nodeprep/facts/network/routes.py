@@ -222,4 +222,11 @@ def _name(told: RoutingTables, index: int) -> str:
     return device.name if device else str(index) if index else ""
 
 
-FACT = Fact(Routes, observe, woken_by=frozenset({Topic.LINK}), live=True, doors=("nodeprep.doors.netlink.routing",))
+FACT = Fact(
+    Routes,
+    observe,
+    woken_by=frozenset({Topic.LINK}),
+    every_heard=60.0,
+    live=True,
+    doors=("nodeprep.doors.netlink.routing",),
+)

@@ -144,4 +144,4 @@ def _node(host: Host, name: str) -> DevNode | None:
     return DevNode(name, guarded(found), guarded(found))
 
 
-FACT = Fact(DevNodes, observe, woken_by=frozenset({Topic.RDMA, Topic.DEVICE}))
+FACT = Fact(DevNodes, observe, woken_by=frozenset({Topic.RDMA, Topic.DEVICE}), every_heard=60.0)

@@ -478,4 +478,4 @@ def _guid(files: Files, path: str) -> str | None | Unreadable:
     return Unreadable(Why.MALFORMED, path, detail=f"{text[:40]!r} is no GUID")
 
 
-FACT = Fact(Rdma, observe, woken_by=frozenset({Topic.LINK, Topic.RDMA, Topic.DEVICE}))
+FACT = Fact(Rdma, observe, woken_by=frozenset({Topic.LINK, Topic.RDMA, Topic.DEVICE}), every_heard=60.0)

@@ -76,4 +76,5 @@ FACT = Fact(
     woken_by=frozenset({Topic.RDMA, Topic.LINK}),
     live=True,
     doors=("nodeprep.doors.netlink.nldev",),
+    every_heard=60.0,
 )
