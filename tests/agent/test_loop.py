@@ -13,9 +13,13 @@ from nodeprep.agent.reconciler import Reconciler
 from nodeprep.agent.state_writer import StateWriter
 from nodeprep.config.configuration import Settings
 from nodeprep.config.document import ConfigError
+from nodeprep.doors.events.kernel_events import LinkEvents
 from nodeprep.doors.events.listener import EventSources
 from nodeprep.doors.files.state_store import Store
 from nodeprep.doors.node_host import Host
+from nodeprep.facts import ALL as FACTS
+from nodeprep.facts.network.links import Links
+from nodeprep.model import Topic
 from nodeprep.publish.gate_files import GateFiles
 from nodeprep.publish.node_status import NodeStatus
 from tests.status_values import standing, status
@@ -105,6 +109,22 @@ def test_gate_files_that_cannot_be_removed_are_told_at_once_and_beside_those_tha
     run.mkdir()
     rounds.tell()
     assert (rounds.next, rounds.gates()) == ("", OPEN)
+
+
+def test_it_polls_by_the_event_sources_that_work_now(tmp_path: Path) -> None:
+    root, run, state = (tmp_path / name for name in ("root", "run", "state"))
+    for directory in (root, run, state):
+        directory.mkdir()
+    sources = EventSources(sources=(LinkEvents(),))
+    means = AgentParts(lambda *_: Host(str(root)), Settings, sources, Store(str(state), str(state)), str(run))
+    agent = Agent(means, Settings())
+    agent._begin()
+    agent.turn(frozenset())
+    links = next(fact for fact in FACTS if fact.kind is Links)
+    assert (agent._schedule.heard, agent._schedule._period(links)) == ({Topic.LINK}, links.every_heard)
+    sources.close()
+    agent.turn(frozenset())
+    assert (agent._schedule.heard, agent._schedule._period(links)) == (frozenset(), links.every)
 
 
 class Heard(logging.Handler):
