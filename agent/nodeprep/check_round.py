@@ -285,7 +285,8 @@ def fold(findings: Iterable[Finding], after: Mapping[str, tuple[str, ...]]) -> t
     places = grouped(range(len(failed)), lambda number: failed[number].subject.place)
 
     def explaining(finding: Finding) -> list[Finding]:
-        known, place = causes(finding.check), finding.subject.place
+        named, place = finding.verdict.follows, finding.subject.place
+        known = causes(finding.check) if named is None else {*named}.union(*map(causes, named))
         around = [number for one in {place, NODE.place} for number in places.get(one, ())]
         everywhere = place in (NODE.place, SEVERAL.place)
         others = failed if everywhere else [failed[number] for number in sorted(around)]

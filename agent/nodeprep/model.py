@@ -200,7 +200,8 @@ class Verdict(Value):
     `reason` is the name of a declared Reason. `message` names the device, what was seen, what was wanted and by whom.
     `observed` and `expected` repeat the two values for programs. `blind` is what made it UNKNOWN. `args` are values for
     placeholders of the reason's fix that are nowhere else in the verdict, such as an interface. `lack` is of a
-    verdict on SEVERAL, which follows from other faults only if there are as many of them.
+    verdict on SEVERAL, which follows from other faults only if there are as many of them. `follows` are those of its
+    check's `after` from which it may follow, None for all: what GPUs lack is not explained by a port.
     """
 
     subject: Subject
@@ -213,6 +214,7 @@ class Verdict(Value):
     blind: Unreadable | None = None
     args: Mapping[str, str] = field(default_factory=dict)
     lack: Lack | None = None
+    follows: tuple[str, ...] | None = None
 
     def __hash__(self) -> int:
         return hash((self.subject, self.status, self.reason, self.message))

@@ -123,6 +123,7 @@ class Node:
         name: of its Node object.
         address: its own, which the API server reaches.
         boot_id: of the present boot, as in its /proc and in the Node's status.
+        cluster: the one that it belongs to.
 
     Raises:
         CannotStart: we are not root.
@@ -134,7 +135,7 @@ class Node:
         self.name = name
         self.address = address(number)
         self.boot_id = ""
-        self._cluster = cluster
+        self.cluster = cluster
         self._number = number
         self._tree = cluster.directory / "nodes" / name
         self._tools = cluster_tools.tools()
@@ -147,11 +148,11 @@ class Node:
         assert self._process is None, f"{self.name} runs"
         self.boot_id = str(uuid.uuid4())
         (self._tree / "boot_id").write_text(f"{self.boot_id}\n")
-        inside = ("bash", str(INSIDE), "--apart", str(self._tree), str(self._cluster.program), str(self._tools))
+        inside = ("bash", str(INSIDE), "--apart", str(self._tree), str(self.cluster.program), str(self._tools))
         apart = ("setpriv", "--pdeathsig", "KILL", "unshare", *NAMESPACES)
         with (self._tree / "console.log").open("ab") as log:
             self._process = subprocess.Popen(
-                self._cluster.inside(*apart, "bash", "-c", WAIT, "bash", *inside),
+                self.cluster.inside(*apart, "bash", "-c", WAIT, "bash", *inside),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -179,7 +180,7 @@ class Node:
             select.select([watched], [], [], SECONDS)  # it ends after all others of its PID namespace
             os.close(watched)
         # Else the next boot's kubelet spends 12 s on containers that are gone.
-        cgroup = f"{self._cluster.directory.name}-{self.name}"
+        cgroup = f"{self.cluster.directory.name}-{self.name}"
         until(lambda: remove_cgroups(cgroup), f"cgroups {cgroup} empty", SECONDS)
 
     def reboot(self) -> None:
@@ -196,7 +197,7 @@ class Node:
 
     def object(self) -> dict[str, Any]:
         """Its Node, {} if there is none."""
-        code, found = self._cluster.call("GET", f"/api/v1/nodes/{self.name}")
+        code, found = self.cluster.call("GET", f"/api/v1/nodes/{self.name}")
         return found if code == 200 else {}
 
     def path(self, path: str) -> Path:
@@ -224,7 +225,7 @@ class Node:
         """
         if self._process is None or not self._first():
             raise RuntimeError(f"{self.name} does not run")
-        path = f"PATH={self._tools}/root/usr/bin:{self._cluster.directory}/bin:{PATH}"
+        path = f"PATH={self._tools}/root/usr/bin:{self.cluster.directory}/bin:{PATH}"
         # As the kubelet: COMMAND's own kubeconfig has an address of this machine's loopback.
         return (*self._inside(), "env", path, "KUBECONFIG=/etc/kubernetes/kubeconfig")
 
@@ -265,7 +266,7 @@ class Node:
     def _wire(self, pid: int) -> None:
         """A pair of interfaces: its eth0, and nodeNUMBER in the cluster's namespace."""
         ours = f"node{self._number}"
-        cluster, node = self._cluster.inside(), ("nsenter", "--target", str(pid), "--net")
+        cluster, node = self.cluster.inside(), ("nsenter", "--target", str(pid), "--net")
         subprocess.run((*cluster, "ip", "link", "delete", ours), capture_output=True, check=False)  # of the last boot
         _ip(cluster, f"link add {ours} type veth peer name eth0 netns {pid}", f"link set {ours} up")
         _ip(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodeprep import check_round
+from nodeprep import check_round, checks
 from nodeprep.checks.plugin.allocatable import CHECK, Want
 from nodeprep.doors.files.kmsg import KmsgRecord
 from nodeprep.facts.expected.inventory import MissingDevice
@@ -16,7 +16,7 @@ from nodeprep.facts.kubernetes.resource_slices import ResourceSlices, SliceDevic
 from nodeprep.facts.machine import kernel_log
 from nodeprep.facts.machine.gpu import GpuDriver
 from nodeprep.facts.machine.kernel_log import KernelLog
-from nodeprep.model import Seen, Subject, Unreadable, Why, not_mounted
+from nodeprep.model import NODE, Finding, Seen, Severity, Status, Subject, Unreadable, Verdict, Why, not_mounted
 from tests import cluster_values, values
 from tests.gpu_values import driver, information
 from tests.kubelet_values import GPU, allocatable, holding, kubelet, plugins
@@ -332,3 +332,24 @@ def test_its_words() -> None:
         "aliyun/erdma: hardware 0, allocatable 1, in use 0: it stands for devices that this node does not have "
         "(erdma_0); jobs that get one die"
     )
+
+
+FOLDED = [
+    # what also fails on the node       what the gap of each resource follows from
+    ("port.present", {GPU: None, HCA: "port.present"}),
+    ("gpu.driver", {GPU: "gpu.driver", HCA: None}),
+    ("plugin.kubelet-socket", {GPU: "plugin.kubelet-socket", HCA: "plugin.kubelet-socket"}),
+]
+
+
+@pytest.mark.parametrize(("cause", "roots"), FOLDED)
+def test_a_gap_follows_from_faults_of_its_own_devices(cause: str, roots: dict[str, str | None]) -> None:
+    """A missing RDMA module once hid that a GPU was not advertised."""
+    hope = expected(profile="hgx", resources={GPU: 8, HCA: 63})
+    told = cluster({GPU: "8", HCA: "63"}, {GPU: "7", HCA: "62"})
+    devices = allocatable({GPU: uuids(7), HCA: tuple(map(str, range(62)))})
+    gaps = verdicts(CHECK, kubelet(pods=()), devices, told, gpus(8), values.rdma(devices=(ERI,)), hope)
+    other = Verdict(NODE, Status.FAIL, "Broken", "it is broken")
+    findings = [Finding(cause, Severity.GATE, other), *map(CHECK.finding, gaps)]
+    folded = check_round.fold(findings, {check.id: check.after for check in checks.CHECKS.values()})
+    assert {one.subject.place: one.root for one in folded if one.check == CHECK.id} == roots

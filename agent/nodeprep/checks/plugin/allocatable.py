@@ -90,8 +90,8 @@ def advertised_but_dead(book: Book, dead: tuple[str, ...], observed: str) -> Ver
     names = ", ".join(one if one.isprintable() else repr(one) for one in dead[:DEVICES_LISTED])
     which = f" ({names})" if names else ""
     message = f"{book.line}: it stands for devices that this node does not have{which}; jobs that get one die"
-    expected = f"{book.hardware}"
-    return Verdict(advertised.subject(book), Status.FAIL, "AdvertisedButDead", message, None, observed, expected)
+    about, hardware = advertised.subject(book), str(book.hardware)
+    return Verdict(about, Status.FAIL, "AdvertisedButDead", message, None, observed, hardware, follows=causes(book))
 
 
 def nothing_left(book: Book, seen: Seen) -> Verdict:
@@ -123,10 +123,14 @@ def fault(
     offered = (book.offered or 0) if offered is None else offered
     about, expected = advertised.subject(book), str(wanted or book.total or book.hardware)
     remedy = advertised.remedy("plugin_restart", seen) if restart else None
-    if offered < wanted:
-        message = f"{message}; {by} wants {wanted}"
-        return Verdict(about, Status.FAIL, reason, message, remedy, str(offered), expected)
-    return Verdict(about, Status.WARN, reason, message, remedy, str(offered), expected)
+    status = Status.FAIL if offered < wanted else Status.WARN
+    message = f"{message}; {by} wants {wanted}" if offered < wanted else message
+    return Verdict(about, status, reason, message, remedy, str(offered), expected, follows=causes(book))
+
+
+def causes(book: Book) -> tuple[str, ...]:
+    """The checks whose faults may explain a gap of this resource: a port's fault takes no GPU away, nor the reverse."""
+    return ("plugin.registered", "gpu.driver" if device_books.is_of_gpus(book.resource) else "port.present")
 
 
 BOTH = (Status.FAIL, Status.WARN)
