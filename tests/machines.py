@@ -327,6 +327,10 @@ SHAPES: dict[str, Machine] = {
     "2 bonds of two rails at 200, a single rail at 400": Machine(
         (Function(0, "0000:10:00.0", chip=BF3), *bonded(dual(2, 1, rate=200.0)))
     ),
+    "2 rails, a bonded front end at 100": Machine((*rails(2), *bonded(front_end(1, 2)))),
+    "2 dual-port cards, first ports bonded, second never cabled": Machine(
+        never_cabled(tuple(replace(one, bond=None if one.address[-1] == "1" else "bond0") for one in dual(2)), 1, 3)
+    ),
     "4 bonds of two rails on two cards each": Machine(bonded(rails(8))),
     "2 bonds of four rails": Machine(tuple(replace(one, bond=f"bond{one.index // 4}") for one in dual(4, rate=200.0))),
     "4 cards of a rail and a leg without an address, 2 x 200 front end": Machine(

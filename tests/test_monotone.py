@@ -56,6 +56,8 @@ LEFT_OUT = {
     "slow ports only it may also be slower than another kind, as a front end is, in whichever order they became so",
     "RDMA switched off on every second leg of bonds": "a RoCE LAG looks so: the first leg carries RDMA for both, and a "
     "FAIL would close every node that has one",
+    "the RDMA device of the only port that is faster than the InfiniBand rails": "it looks as a front end that is used "
+    "without RDMA; a dead port of RoCE shows the network that the fastest port is for",
     "RDMA switched off on all NICs of a node without GPUs": "it looks as a node that uses no RDMA, and a FAIL would "
     "close every such node whose NIC has no mlx5_ib",
 }
@@ -124,8 +126,12 @@ def is_against_likes(finding: Finding) -> bool:
 def devices_in(texts: list[str], machine: Machine) -> frozenset[str]:
     """The functions that texts name: by address, by what they are called, by the bond above."""
     words = {word.rstrip(":.") for word in re.findall(r"[\w:.]+", "\n".join(texts))}
+    addressed = {one.bond for one in machine.functions if one.live and one.routable}  # one leg's address is enough
     names = (
-        (one.address, {one.address, one.name, f"eth{one.index}", None if one.live and one.routable else one.bond})
+        (
+            one.address,
+            {one.address, one.name, f"eth{one.index}", None if one.live and one.bond in addressed else one.bond},
+        )
         for one in machine.functions
     )
     return frozenset(address for address, known in names if words & known)
@@ -599,6 +605,72 @@ def test_a_port_that_carries_a_rails_card_is_judged_by_its_lanes(family: str) ->
         machine = machine.with_fault(SPEEDS[fault], 0, 1)
     told = [judged(one, None).code for one in (machine, machine.with_fault(STATES[family], 0))]
     assert told == [1, 1]
+
+
+# Found by reviewers under a profile: what the profile asks for, a shape, and faults; the exit code never falls.
+Lanes = tuple[tuple[str, tuple[int, ...]], ...]
+UNDER_PROFILES: dict[str, tuple[str, Profile | None, Lanes]] = {
+    "a leg with lost lanes whose port goes down": (
+        "4 bonds of two rails on two cards each",
+        counting("4 bonds of two rails on two cards each", 8, 200.0),
+        (("half speed", (1,)), ("port down", (1,))),
+    ),
+    "a slow leg that goes down": (
+        "2 rails, a bonded front end at 100",
+        counting("2 rails, a bonded front end at 100", 4, 100.0),
+        (("half rate", (2,)), ("port down", (2,))),
+    ),
+    "a card in one lane whose fast port loses its driver": (
+        "4 VPI cards, Ethernet at 100",
+        None,
+        (("one lane", (0, 1)), ("driver gone", (0,))),
+    ),
+    "a card in one lane whose fast port flips": (
+        "4 cards, ports of 400 and 100",
+        None,
+        (("one lane", (0, 1)), ("dead in the other mode", (0,))),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNDER_PROFILES)
+def test_what_reviewers_have_found(name: str) -> None:
+    shape, profile, faults = UNDER_PROFILES[name]
+    machine, families = SHAPES[shape], {**STATES, **SPEEDS, "one lane": one_lane}
+    codes = [judged(machine, profile).code]
+    for family, places in faults:
+        machine = machine.with_fault(families[family], *places)
+        codes.append(judged(machine, profile).code)
+    assert codes == sorted(codes, key=ORDER.__getitem__)
+
+
+def one_lane(one: Function) -> Function:
+    return dataclasses.replace(one, width=1)
+
+
+FLIPPED = [
+    # shape                                  an operator's profile   of how many
+    ("8 x 400 RoCE, 2 x 2 x 100 front end", "rdma-roce", 1),
+    ("8 x 400 RoCE, 2 x 2 x 100 front end", "rdma-roce", 4),
+    ("8 x 400 RoCE, bonded front end", "rdma-roce", 2),
+    ("8 InfiniBand, Ethernet front end", "rdma-infiniband", 1),
+    ("8 InfiniBand, a front end of their model", "rdma-infiniband", 1),
+]
+
+
+@pytest.mark.parametrize(("shape", "name", "count"), FLIPPED)
+def test_all_rails_dead_in_the_other_mode_fail_under_an_operators_profile(shape: str, name: str, count: int) -> None:
+    """With the last of them nothing spoke the network any more but the front end, which then passed for the rails."""
+    healthy, profile = SHAPES[shape], operators(name, count)
+    broken = (healthy.with_fault(STATES["dead in the other mode"], *range(k)) for k in range(9))
+    assert [judged(one, profile).code for one in broken] == [0, *[1] * 8]
+
+
+def test_a_bond_carries_the_cards_of_its_legs() -> None:
+    """The second ports were never cabled: with one leg down the bond still stands in for those of its card."""
+    healthy = SHAPES["2 dual-port cards, first ports bonded, second never cabled"]
+    told = [judged(healthy.with_fault(STATES["port down"], *legs), None).code for legs in ((), (0,), (2,), (0, 2))]
+    assert told == [0, 0, 0, 1]
 
 
 LEGS_IN_FASTER_SLOTS = [

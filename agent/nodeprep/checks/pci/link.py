@@ -117,8 +117,8 @@ def port_rates(nic: PciDevice, seen: Seen) -> tuple[float, float]:
     expected = seen[Expected]
     links = seen.explaining(Links)
     ports = [port for port in seen[Rdma].ports_at(nic.address) if is_own(port, nic, links)]
-    wanted = [want.value for port in ports if (want := expected.rate(port)) is not None]
-    return max((port.rate for port in ports if inventory.may_be_active(port)), default=0.0), max(wanted, default=0.0)
+    runs = max((port.rate for port in ports if inventory.may_be_active(port)), default=0.0)
+    return runs, max(map(expected.ought, ports), default=0.0)
 
 
 def is_own(port: Port, nic: PciDevice, links: Links | None) -> bool:

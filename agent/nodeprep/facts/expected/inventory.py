@@ -221,6 +221,11 @@ class Expected(Value):
         counted = Expectancy(self.counted_rate, self.by, member is None or not member.leg or key in self.slow_legs)
         return best if best is not None and best.value > counted.value and _reaches(port, counted.value) else counted
 
+    def ought(self, port: Port) -> float:
+        """Gb/s that its slot should carry: what it must run at, and the best of its kind, be the port up or down."""
+        wants = (self.rate(port), self.best_rates.get(port.subject.key))
+        return max((want.value for want in wants if want is not None), default=0.0)
+
     def port(self, port: Port, value: Callable[[PortWant], T | None]) -> Expectancy[T] | None:
         """One value that the profile states for this port."""
         want = self._port(port)

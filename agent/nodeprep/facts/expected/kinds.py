@@ -12,7 +12,7 @@ from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.link_layers import ETHERNET, INFINIBAND
-from nodeprep.model import Subject
+from nodeprep.model import Subject, grouped
 from nodeprep.pattern import Pattern
 from nodeprep.shown import field_of
 from nodeprep.values import Value, field, replace
@@ -111,31 +111,35 @@ class Carriers(Value):
     """The sound ports by card, which stand in for the others of their card.
 
     `asked` is the network that an operator's profile asks for, or None. A port of it has no stand-in of another.
+    `bonded` are cards of which a leg is not sound, with what it is: another leg of its bond, on another card, is.
     """
 
     by_card: Mapping[str, tuple[Member, ...]] = field(default_factory=dict)
     asked: str | None = None
+    bonded: Mapping[str, tuple[Member, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, members: Iterable[Member], asked: str | None) -> Carriers:
-        found: dict[str, list[Member]] = {}
-        for one in members:
-            if one.sound:
-                found.setdefault(one.card, []).append(one)
-        return cls({card: tuple(ports) for card, ports in found.items()}, asked)
+    def of(cls, members: Iterable[Member], asked: str | None, bonds: Mapping[str, str]) -> Carriers:
+        every = tuple(members)
+        sound = [one for one in every if one.sound]
+        carried = {bonds[one.place] for one in sound if one.place in bonds}
+        legs = [one for one in every if not one.sound and bonds.get(one.place) in carried]
+        return cls(grouped(sound, _card), asked, grouped(legs, _card))
 
     def beside(self, member: Member) -> tuple[Member, ...]:
         """The sound ports that may stand in for it."""
-        found = self.by_card.get(member.card, ())
-        return tuple(
-            one
-            for one in found
-            if one.key != member.key and (fits(one.kind, self.asked) or not fits(member.kind, self.asked))
-        )
+        return tuple(one for one in self.by_card.get(member.card, ()) if self._may_stand_in(one, member))
+
+    def _may_stand_in(self, one: Member, member: Member) -> bool:
+        return one.key != member.key and (fits(one.kind, self.asked) or not fits(member.kind, self.asked))
 
     def stand_in_for(self, member: Member) -> bool:
         """Whether it lacks something that another port of its card has. A bond stands for its leg."""
-        return not member.sound and not member.leg and bool(self.beside(member))
+        if member.sound or member.leg:
+            return False
+        return bool(self.beside(member)) or any(
+            self._may_stand_in(one, member) for one in self.bonded.get(member.card, ())
+        )
 
     def carry(self, card: str) -> bool:
         """Whether one of its sound ports is what the operator asks for."""
@@ -180,12 +184,11 @@ class Kinds(Value):
         return self.by_kind[member.kind]
 
     def carries_a_rail(self, member: Member) -> bool:
-        """Whether it stands in for another port of its card, of a kind that is a rail elsewhere."""
+        """Whether it stands in for another port of its card, at whose place rails are on other cards."""
         spares = [one for one in self.members if one.role is Role.SPARE and one.card == member.card]
-        stood_for = {
-            one.kind for one in spares if any(beside.key == member.key for beside in self.carriers.beside(one))
-        }
-        return bool(stood_for) and any(one.kind in stood_for for one in self.rails)
+        stood_for = [one for one in spares if member.key in {two.key for two in self.carriers.beside(one)}]
+        places = {one.kind.place for one in stood_for}
+        return bool(places) and any(one.kind.place in places for one in self.rails)
 
     @property
     def rails(self) -> tuple[Member, ...]:
@@ -244,8 +247,9 @@ def derive(
     addressed = soundness.bonds_with_address(ports, links)
     shown = [_member(port, view, legs, rate or 0.0, addressed) for port in ports if port.place not in away]
     members = _joined([*shown, *_silent(shown, view, away, wanted=wanted or bool(shown))])
-    carriers = Carriers.of(members, layer if firm else None)
-    beside = _rates_of_bonds(members, links.bonds_by_place if bonds is None and links is not None else bonds or {})
+    bonds = links.bonds_by_place if bonds is None and links is not None else bonds or {}
+    carriers = Carriers.of(members, layer if firm else None, bonds)
+    beside = _rates_of_bonds(members, bonds)
     members, stand_ins, speeds = _sorted(members, layer, carriers, beside)
     telling = [one for one in members if one.live or not any(map(one.subject.is_called, excused))]
     if len(telling) < len(members):
@@ -500,6 +504,10 @@ def _kind(member: Member) -> Kind:
     return member.kind
 
 
+def _card(member: Member) -> str:
+    return member.card
+
+
 def _grouped(members: Iterable[Member]) -> dict[Kind, tuple[Member, ...]]:
     found: dict[Kind, list[Member]] = {}
     for one in members:
@@ -508,7 +516,7 @@ def _grouped(members: Iterable[Member]) -> dict[Kind, tuple[Member, ...]]:
 
 
 def _rates_of_bonds(members: Iterable[Member], bonds: Mapping[str, str]) -> dict[str, float]:
-    """Gb/s of dead legs by key: what a live leg of their bond runs at, for legs of a bond are alike.
+    """Gb/s of legs by key that are dead or slower: what the best leg of their bond runs at, for these are alike.
 
     A function that lost its netdev shows no bond. It is taken for a leg of the bond that a live port of its card is in,
     if this bond has no other leg, or a leg at the same function of another card. A bond of the second ports of several
@@ -531,8 +539,8 @@ def _rates_of_bonds(members: Iterable[Member], bonds: Mapping[str, str]) -> dict
         legs = functions.get(bond or "", [])
         return bond if len(legs) == 1 or one.kind.function in legs else None
 
-    dead = ((one, bonds.get(one.place) or lost(one)) for one in found if not one.live)
-    return {one.key: rates[bond] for one, bond in dead if bond and rates.get(bond)}
+    legs = ((one, bonds.get(one.place) or lost(one)) for one in found if not (one.live and one.rate is None))
+    return {one.key: rates[bond] for one, bond in legs if bond and rates.get(bond, 0.0) > (one.rate or 0.0)}
 
 
 def _speeds(
@@ -540,8 +548,8 @@ def _speeds(
 ) -> dict[Kind, float | None]:
     """Gb/s by kind: the best of its live members, else of its model's other ports, else what slot and card carry.
 
-    A live one whose rate cannot be read tells nothing. `beside` are the rates of dead legs' bonds. They come first
-    where all of a kind are dead legs: nothing says that a leg was faster than what carries its bond.
+    A live one whose rate cannot be read tells nothing. `beside` are the rates of bonds by leg that is dead or slower.
+    They come first where all of a kind are such legs: nothing says that a leg was faster than what carries its bond.
 
     A model's other ports do not tell how fast its dead first ports are, where these can be faster than all that lives:
     the first port of a card is cabled first.
@@ -557,12 +565,12 @@ def _speeds(
     hardware = any(not kind.software for kind in by_kind)
     speeds: dict[Kind, float | None] = {}
     for kind, likes in by_kind.items():
-        if alive.get(kind) is not None:
+        if all(one.key in beside for one in likes):
+            speeds[kind] = max(beside[one.key] for one in likes)
+        elif alive.get(kind) is not None:
             speeds[kind] = alive[kind]
         elif kind.software and hardware:
             speeds[kind] = 0.0
-        elif all(one.key in beside for one in likes):
-            speeds[kind] = max(beside[one.key] for one in likes)
         else:
             carried = max((one.capacity for one in likes if one.capacity is not None), default=None)
             model = models.get((*kind.model, kind.layer)) or models.get((*kind.model, None))
@@ -597,6 +605,7 @@ def _with_roles(
     Where all of a kind are spares that is faster than what is up, what carries their cards is rails too.
     """
     meant = {kind: likes for kind, likes in by_kind.items() if fits(kind, layer)}
+    meant |= {kind: by_kind[kind] for kind in _in_the_other_mode(by_kind, speeds, carriers.asked)}
     competing = [kind for kind, likes in meant.items() if not all(map(carriers.stand_in_for, likes))]
     alive = {kind for kind in competing if any(one.live for one in by_kind[kind])}
     rails = _fastest(competing, speeds)
@@ -618,11 +627,26 @@ def _with_roles(
             return Role.SPARE if spare else Role.FRONT_END
         if one.sound:
             return Role.RAIL
-        if carriers.beside(one):
+        if carriers.beside(one) or carriers.stand_in_for(one):
             return Role.SPARE
         return Role.RAIL if one.live or one.kind in alive or one.card not in cards else Role.SPARE
 
     return [replace(one, role=role(one)) for one in members], stand_ins
+
+
+def _in_the_other_mode(
+    by_kind: Mapping[Kind, tuple[Member, ...]], speeds: Mapping[Kind, float | None], asked: str | None
+) -> set[Kind]:
+    """Kinds that do not speak the network that an operator asks for, are dead, and are faster than all that do.
+
+    They may be the rails, all of them in the other mode: as a faster kind of which none is up may be.
+    """
+    if asked is None:
+        return set()
+    lives = [kind for kind, likes in by_kind.items() if fits(kind, asked) and any(one.live for one in likes)]
+    top = _top(lives, speeds)
+    others = (kind for kind in by_kind if not fits(kind, asked) and (speeds[kind] or 0.0) > top)
+    return {kind for kind in others if not any(one.live for one in by_kind[kind])}
 
 
 def _fastest(competing: Collection[Kind], speeds: Mapping[Kind, float | None]) -> set[Kind]:
