@@ -625,6 +625,19 @@ UNDER_PROFILES: dict[str, tuple[str, Profile | None, Lanes]] = {
         None,
         (("one lane", (0, 1)), ("driver gone", (0,))),
     ),
+    "a rail's card in one lane of which the leg dies that carried it": (
+        "2 cards of a rail and a leg of the front end's bond",
+        None,
+        (("port set down", (0,)), ("one lane", (0, 1)), ("RDMA driver gone", (1,))),
+    ),
+    "a rail's card in one lane while the last rail goes down": (
+        "4 VPI cards, Ethernet at 100, 2 x 200 front end",
+        None,
+        (
+            *(("RDMA driver gone", (2,)), ("port set down", (0,)), ("GUID of zeros", (6,))),
+            *(("one lane", (6, 7)), ("port down", (4,))),
+        ),
+    ),
     "a card in one lane whose fast port flips": (
         "4 cards, ports of 400 and 100",
         None,

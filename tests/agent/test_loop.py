@@ -121,7 +121,7 @@ def test_it_polls_by_the_event_sources_that_work_now(tmp_path: Path) -> None:
     agent._begin()
     agent.turn(frozenset())
     links = next(fact for fact in FACTS if fact.kind is Links)
-    assert (agent._schedule.heard, agent._schedule._period(links)) == ({Topic.LINK}, links.every_heard)
+    assert (agent._schedule.heard, agent._schedule._period(links)) == (frozenset({Topic.LINK}), links.every_heard)
     sources.close()
     agent.turn(frozenset())
     assert (agent._schedule.heard, agent._schedule._period(links)) == (frozenset(), links.every)

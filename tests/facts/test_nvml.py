@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,35 +116,36 @@ def test_one_that_hangs_is_asked_by_one_child_only(library: pytest.MonkeyPatch, 
     """SIGKILL ends this one, as a wait that survives it cannot be made here: so the next look asks a new child."""
     os.mkfifo(tmp_path / "pipe")
     library.setenv("FAKE_NVML_HANG", str(tmp_path / "pipe"))
-    asker = NvmlChild()
+    asker, others = NvmlChild(), children()
     began = time.monotonic()
     found = asker.ask(0.5, 300.0)
     assert isinstance(found, Unreadable)
     assert (found.kind, found.detail) == (Why.TIMEOUT, "NVML gave no answer in 0.5 s: a GPU hangs")
     assert time.monotonic() - began < 0.5 + SOON
-    assert children() == []
+    assert children(others) == []
 
 
 def test_while_a_child_hangs_no_other_is_started(library: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A stopped process stands for one that the kernel does not let go: it does not end by itself."""
     os.mkfifo(tmp_path / "pipe")
     library.setenv("FAKE_NVML_HANG", str(tmp_path / "pipe"))
-    asker = NvmlChild()
+    asker, others = NvmlChild(), children()
     hanging = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
         asker.hanging = hanging
         found = asker.ask(5.0, 300.0)
         assert isinstance(found, Unreadable)
         assert found.detail == "NVML has not returned from an earlier look"
-        assert children() == [hanging.pid]
+        assert children(others) == [hanging.pid]
     finally:
         hanging.kill()
         hanging.wait()
 
 
-def children() -> list[int]:
+def children(before: Collection[int] = ()) -> list[int]:
+    """The processes that we started, without those of a test before this one."""
     pids = Path("/proc/self/task").glob("*/children")
-    return [int(pid) for task in pids for pid in task.read_text().split()]
+    return [int(pid) for task in pids for pid in task.read_text().split() if int(pid) not in before]
 
 
 def test_an_answer_stands_for_a_while(library: pytest.MonkeyPatch) -> None:

@@ -182,7 +182,8 @@ def test_a_silent_api_server_leaves_the_local_books() -> None:
 def sliced(count: int, *, first: int = 0, **different: Any) -> ResourceSlices:
     """So many GPUs that NVIDIA's driver of dynamic resource allocation offers."""
     devices = tuple(SliceDevice(DRA, f"GPU-{first + number}", is_tainted=False) for number in range(count))
-    return ResourceSlices(**({"at": 4000.0, "asked": True, "drivers": (DRA,), "devices": devices} | different))
+    usual: dict[str, Any] = {"at": 4000.0, "asked": True, "drivers": (DRA,), "devices": devices}
+    return ResourceSlices(**(usual | different))
 
 
 TAINTED = (SliceDevice(DRA, "GPU-0", is_tainted=True), *(SliceDevice(DRA, f"GPU-{one}", False) for one in range(1, 8)))

@@ -92,12 +92,14 @@ def test_nobody_expects_anything() -> None:
 
 def test_gpus_that_are_offered_by_claims_have_no_resource() -> None:
     slices = ResourceSlices(4000.0, True, (DRA,), (), (SliceDevice(DRA, "GPU-0", is_tainted=False),))
-    for capacity in ({}, {GPU: "0"}):
-        seen = (kubelet(), allocatable({}), cluster(capacity), expected(profile="hgx", resources={GPU: 8, HCA: 63}))
+    hope = expected(profile="hgx", resources={GPU: 8, HCA: 63})
+    absent = (kubelet(), allocatable({}), cluster({}), hope)
+    former = (kubelet(), allocatable({}), cluster({GPU: "0"}), hope)
+    for seen in (absent, former):
         assert say(CHECK, *seen, slices) == "ok InResourceSlices; fail NotRegistered"
-    (verdict, _) = verdicts(CHECK, *seen, slices)
+    (verdict, _) = verdicts(CHECK, *absent, slices)
     assert "in ResourceSlices of gpu.nvidia.com 1" in verdict.message
-    assert say(CHECK, *seen, ResourceSlices(4000.0, True)) == "fail Lost; fail NotRegistered"
+    assert say(CHECK, *former, ResourceSlices(4000.0, True)) == "fail Lost; fail NotRegistered"
 
 
 def test_where_slices_may_not_be_listed_the_message_says_so() -> None:

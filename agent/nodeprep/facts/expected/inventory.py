@@ -193,7 +193,7 @@ class Expected(Value):
         """
         members = self.kinds.at(place) if self.by_kind else ()
         return not members or any(
-            one.role is Role.RAIL or self.of_key(one.key) or self.kinds.carries_a_rail(one) for one in members
+            one.role is Role.RAIL or self.of_key(one.key) or one.key in self.kinds.carrying for one in members
         )
 
     def is_content(self, place: str, carries: float) -> bool:

@@ -137,13 +137,13 @@ class Carriers(Value):
         """Whether it lacks something that another port of its card has. A bond stands for its leg."""
         if member.sound or member.leg:
             return False
-        return bool(self.beside(member)) or any(
-            self._may_stand_in(one, member) for one in self.bonded.get(member.card, ())
-        )
+        # The first ports are cabled first: the bond of second ports does not stand in for a rail.
+        legs = [one for one in self.bonded.get(member.card, ()) if _order(one) < _order(member)]
+        return bool(self.beside(member)) or any(self._may_stand_in(one, member) for one in legs)
 
     def carry(self, card: str) -> bool:
-        """Whether one of its sound ports is what the operator asks for."""
-        return any(fits(one.kind, self.asked) for one in self.by_card.get(card, ()))
+        """Whether a sound port of it, or a leg whose bond is up, is what the operator asks for."""
+        return any(fits(one.kind, self.asked) for one in (*self.by_card.get(card, ()), *self.bonded.get(card, ())))
 
     @property
     def kinds(self) -> set[Kind]:
@@ -159,6 +159,7 @@ class Kinds(Value):
 
     `speeds` are Gb/s by kind, None where nothing tells. `up` and `down` are the two camps of each kind. `stand_ins` are
     what is up and as fast as the fastest kind with a sound port, where the rails are a faster kind without one.
+    `carrying` are keys of ports that stand in for another of their card, at a place of rails or as fast as they are.
     """
 
     members: tuple[Member, ...] = ()
@@ -170,6 +171,7 @@ class Kinds(Value):
     carriers: Carriers = NO_CARRIERS
     speeds: Mapping[Kind, float | None] = field(default_factory=dict)
     stand_ins: frozenset[Kind] = frozenset()
+    carrying: frozenset[str] = frozenset()
     away: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, port: Port) -> Member | None:
@@ -182,13 +184,6 @@ class Kinds(Value):
     def likes(self, member: Member) -> tuple[Member, ...]:
         """All members of its kind, itself included."""
         return self.by_kind[member.kind]
-
-    def carries_a_rail(self, member: Member) -> bool:
-        """Whether it stands in for another port of its card, at whose place rails are on other cards."""
-        spares = [one for one in self.members if one.role is Role.SPARE and one.card == member.card]
-        stood_for = [one for one in spares if member.key in {two.key for two in self.carriers.beside(one)}]
-        places = {one.kind.place for one in stood_for}
-        return bool(places) and any(one.kind.place in places for one in self.rails)
 
     @property
     def rails(self) -> tuple[Member, ...]:
@@ -270,8 +265,17 @@ def derive(
         carriers=carriers,
         speeds=speeds,
         stand_ins=stand_ins,
+        carrying=_carrying(members, carriers, speeds),
         away=away,
     )
+
+
+def _carrying(members: list[Member], carriers: Carriers, speeds: Mapping[Kind, float | None]) -> frozenset[str]:
+    rails = {one.kind for one in members if one.role is Role.RAIL}
+    places, top = {kind.place for kind in rails}, _top(rails, speeds)
+    spares = (one for one in members if one.role is Role.SPARE)
+    of_rails = (one for one in spares if one.kind.place in places or (speeds[one.kind] or 0.0) >= top)
+    return frozenset(two.key for one in of_rails for two in carriers.beside(one))
 
 
 def names(members: Sequence[Member]) -> str:
@@ -506,6 +510,11 @@ def _kind(member: Member) -> Kind:
 
 def _card(member: Member) -> str:
     return member.card
+
+
+def _order(member: Member) -> tuple[int, int]:
+    """Its place on the card."""
+    return member.kind.function, member.kind.number
 
 
 def _grouped(members: Iterable[Member]) -> dict[Kind, tuple[Member, ...]]:
