@@ -183,6 +183,22 @@ def test_a_plugin_that_hangs_holds_nobody_up(node: Node, tree: Path, plugin: Dev
     assert time.monotonic() - began < OPEN
 
 
+def test_a_plugin_that_dribbles_holds_nobody_up(node: Node, tree: Path) -> None:
+    """A byte each 0.9 s: the kubelet waits for its devices, and nobody asks it but the kubelet."""
+    aged(node, GRACE_SECONDS + 60)
+    with DevicePlugin(node, GPU, GPUS, "--slow", "--socket", "slow.sock"):
+        began = time.monotonic()
+        sockets = said(node, tree, "plugin.sockets")
+        assert any(one.startswith("ok Listens") and "slow.sock" in one for one in sockets)
+        assert time.monotonic() - began < OPEN
+        assert becomes(node, tree, "fail NoneHealthy" if offered(node) else "fail NotAdvertised")
+
+
+def offered(node: Node) -> bool:
+    """Whether the Node still has the resource of a test before, all of it unhealthy."""
+    return node.object()["status"]["capacity"].get(GPU, "0") != "0"
+
+
 @pytest.mark.usefixtures("plugin")
 def test_who_holds_which_device(node: Node, tree: Path) -> None:
     """And what Allocate told the container stays out of reports and snapshots."""

@@ -30,7 +30,8 @@ A device plugin whose devices do what the lines on stdin say. It answers each li
   register           once more, as after the kubelet began anew
   sockets            the path that it listens on
 
-It registers at its start, and ends with stdin. With --slow each byte that it sends takes 0.9 s.`
+It registers at its start, and ends with stdin. With --slow each byte that it sends takes 0.9 s, and it does not wait for
+the kubelet's answer.`
 
 // devicePlugin serves one resource. Each change goes to every kubelet that listens.
 type devicePlugin struct {
@@ -78,7 +79,9 @@ func runDevicePlugin(words []string) error {
 	server := grpc.NewServer()
 	api.RegisterDevicePluginServer(server, plugin)
 	go func() { _ = server.Serve(listener) }()
-	if err := plugin.register(); err != nil {
+	if *slow { // the kubelet answers once the plugin has answered it
+		go func() { _ = plugin.register() }()
+	} else if err := plugin.register(); err != nil {
 		return err
 	}
 	fmt.Println("registered")
