@@ -298,5 +298,6 @@ def test_every_fact_is_among_those_that_were_thought_of() -> None:
         *("Sysctls", "Netfilter", "Imds", "Cluster", "OsNetwork", "Cni", "Terway", "Counters", "KernelLog"),
         *("GpuDriver", "QosSettings", "Limits", "Mounts", "Clock", "Neighbours"),
         *("Kubelet", "AllocatableDevices", "DevicePlugins", "ContainerRuntime", "Nvml"),
+        "ResourceSlices",  # names of GPUs and of their drivers; no attribute beside
     }
     assert {fact.kind.__name__ for fact in facts.ALL} == plain

@@ -196,7 +196,7 @@ def test_a_plugin_that_dribbles_holds_nobody_up(node: Node, tree: Path) -> None:
 
 def offered(node: Node) -> bool:
     """Whether the Node still has the resource of a test before, all of it unhealthy."""
-    return node.object()["status"]["capacity"].get(GPU, "0") != "0"
+    return str(node.object()["status"]["capacity"].get(GPU, "0")) != "0"
 
 
 @pytest.mark.usefixtures("plugin")

@@ -215,11 +215,14 @@ SLICES = [
 def test_gpus_that_are_offered_by_claims(slices: Any, told: dict[str, str], wanted: int, says: str) -> None:
     hope = expected(profile="hgx", resources={GPU: wanted} if wanted else {})
     ids = {GPU: uuids(8)} if told.get(GPU) == "8" else {}
-    facts = (kubelet(pods=()), allocatable(ids), cluster(told), gpus(8), values.rdma(), hope, listed(), Want())
-    seen = Seen({type(one): one for one in facts} | {ResourceSlices: slices})
-    of_gpus = [one for one in check_round.run_check(CHECK, seen) if one.subject.place != "gpu.amd.com"]
-    found = "; ".join(f"{one.status} {one.reason}" for one in of_gpus if one.subject.place == GPU)
-    assert (found or "absent Nothing") == says
+    facts = (kubelet(pods=()), allocatable(ids), cluster(told), gpus(8), values.rdma(), hope, listed())
+    if isinstance(slices, ResourceSlices):
+        every = verdicts(CHECK, *facts, slices)
+    else:
+        seen = Seen({type(one): one for one in (*facts, Want())} | {ResourceSlices: slices})
+        every = list(check_round.run_check(CHECK, seen))
+    found = [f"{one.status} {one.reason}" for one in every if one.subject.place == GPU]
+    assert ("; ".join(found) or "absent Nothing") == says
 
 
 def test_the_words_of_slices() -> None:

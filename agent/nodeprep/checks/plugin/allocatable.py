@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from nodeprep.checks.plugin import advertised
+from nodeprep.checks.plugin import advertised, gaps
 from nodeprep.facts.expected.inventory import Expected
-from nodeprep.facts.kubernetes import device_books, resource_slices
+from nodeprep.facts.kubernetes import device_books
 from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
 from nodeprep.facts.kubernetes.cluster import Cluster
-from nodeprep.facts.kubernetes.device_books import Book, Numbers, SlicedGpus
+from nodeprep.facts.kubernetes.device_books import Book, Numbers
 from nodeprep.facts.kubernetes.device_plugins import DevicePlugins
 from nodeprep.facts.kubernetes.kubelet import Kubelet
 from nodeprep.facts.kubernetes.resource_slices import ResourceSlices
@@ -20,8 +20,6 @@ from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 from nodeprep.values import Value, field
-
-DEVICES_LISTED = 4  # in a message
 
 
 class Want(Value):
@@ -50,48 +48,25 @@ def verdict(book: Book, seen: Seen) -> Verdict | None:
     wanted = seen[Expected].resources.get(book.resource, 0)
     offered, total = book.offered, book.total
     if book.count_dead:
-        return advertised_but_dead(book, book.dead, f"{book.devices_offered or book.offered}")
+        return gaps.advertised_but_dead(book, book.dead, f"{book.devices_offered or book.offered}")
     if not total and book.sliced is not None:
-        return in_slices(book, book.sliced, seen)
+        return gaps.in_slices(book, book.sliced, seen)
     if not total:
         return nothing_left(book, seen) if wanted else None  # a resource of former times stays with 0
     if not offered:
         excuse = advertised.excuse(seen, book)
         message = f"{book.line}: all of its devices are unhealthy, or its plugin has just died"
-        return excuse or fault(book, seen, "NoneHealthy", message, restart=not device_books.is_of_gpus(book.resource))
+        remedy = None if device_books.is_of_gpus(book.resource) else advertised.remedy("plugin_restart", seen)
+        return excuse or gaps.fault(book, seen, "NoneHealthy", message, remedy=remedy)
     if offered < total:
-        return fault(book, seen, "SomeUnhealthy", f"{book.line}: {total - offered} unhealthy")
+        return gaps.fault(book, seen, "SomeUnhealthy", f"{book.line}: {total - offered} unhealthy")
     if book.hidden:
         message = f"{book.line}: {book.hidden} of {book.hardware} on this node are not advertised"
-        return fault(book, seen, "AliveNotAdvertised", message)
+        return gaps.fault(book, seen, "AliveNotAdvertised", message)
     if offered < wanted:
-        return fault(book, seen, "TooFew", book.line)
+        return gaps.fault(book, seen, "TooFew", book.line)
     is_shared = book.hardware is not None and offered > book.hardware
     return Verdict(advertised.subject(book), Status.OK, "Shared" if is_shared else "All", book.line)
-
-
-def in_slices(book: Book, sliced: SlicedGpus, seen: Seen) -> Verdict:
-    """No plugin offers these GPUs, but a driver of dynamic resource allocation does."""
-    count, here = len(sliced.gpus), book.hardware
-    if not sliced.whole or here is None:
-        return Verdict(advertised.subject(book), Status.OK, "InResourceSlices", book.line, None, str(count))
-    unknown = sliced.gpus - book.present if book.present is not None else ()
-    dead = tuple(sorted(one for one in unknown if one.startswith(resource_slices.UUID)))
-    if dead or count > here:
-        return advertised_but_dead(book, dead, str(count))
-    if count < here:
-        message = f"{book.line}: {here - count} of {here} on this node are not in them, or have a taint"
-        return fault(book, seen, "FewerInSlices", message, offered=count)
-    return Verdict(advertised.subject(book), Status.OK, "InResourceSlices", book.line, None, str(count))
-
-
-def advertised_but_dead(book: Book, dead: tuple[str, ...], observed: str) -> Verdict:
-    """The scheduler believes in devices that are not there. A restart of the plugin may even hide it."""
-    names = ", ".join(one if one.isprintable() else repr(one) for one in dead[:DEVICES_LISTED])
-    which = f" ({names})" if names else ""
-    message = f"{book.line}: it stands for devices that this node does not have{which}; jobs that get one die"
-    about, hardware = advertised.subject(book), str(book.hardware)
-    return Verdict(about, Status.FAIL, "AdvertisedButDead", message, None, observed, hardware, follows=causes(book))
 
 
 def nothing_left(book: Book, seen: Seen) -> Verdict:
@@ -103,9 +78,10 @@ def nothing_left(book: Book, seen: Seen) -> Verdict:
     alive = f"; {book.hardware} on this node could serve it" if book.hardware else ""
     alive += advertised.about_slices(seen, book)
     if book.capacity is None:
-        return fault(book, seen, "NotAdvertised", f"{book.line}{alive}")
+        return gaps.fault(book, seen, "NotAdvertised", f"{book.line}{alive}")
     message = f"{book.line}: its plugin is gone or sees no device{alive}"
-    return fault(book, seen, "NothingLeft", message, restart=is_of_plugin(book, seen))
+    remedy = advertised.remedy("plugin_restart", seen) if is_of_plugin(book, seen) else None
+    return gaps.fault(book, seen, "NothingLeft", message, remedy=remedy)
 
 
 def is_of_plugin(book: Book, seen: Seen) -> bool:
@@ -113,24 +89,6 @@ def is_of_plugin(book: Book, seen: Seen) -> bool:
     if book.hardware == 0:
         return False  # a plugin without a device has nothing to register
     return not device_books.is_of_gpus(book.resource) or not (book.reasons or seen[Expected].missing_gpus)
-
-
-def fault(
-    book: Book, seen: Seen, reason: str, message: str, *, restart: bool = False, offered: int | None = None
-) -> Verdict:
-    """FAIL where fewer are offered than the profile wants, else WARN. `offered` is by another word than the book's."""
-    wanted, by = seen[Expected].resources.get(book.resource, 0), seen[Expected].by
-    offered = (book.offered or 0) if offered is None else offered
-    about, expected = advertised.subject(book), str(wanted or book.total or book.hardware)
-    remedy = advertised.remedy("plugin_restart", seen) if restart else None
-    status = Status.FAIL if offered < wanted else Status.WARN
-    message = f"{message}; {by} wants {wanted}" if offered < wanted else message
-    return Verdict(about, status, reason, message, remedy, str(offered), expected, follows=causes(book))
-
-
-def causes(book: Book) -> tuple[str, ...]:
-    """The checks whose faults may explain a gap of this resource: a port's fault takes no GPU away, nor the reverse."""
-    return ("plugin.registered", "gpu.driver" if device_books.is_of_gpus(book.resource) else "port.present")
 
 
 BOTH = (Status.FAIL, Status.WARN)

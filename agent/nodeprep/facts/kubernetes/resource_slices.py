@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from nodeprep.facts.kubernetes.cluster_objects import Object, OddObject, field, understood
+from nodeprep.facts.kubernetes import cluster_objects
+from nodeprep.facts.kubernetes.cluster_objects import Object, OddObject
 from nodeprep.facts.machine.pci import ADDRESS
 from nodeprep.model import Fact, Shown, Unreadable, shown
 
@@ -74,7 +75,7 @@ def observe(host: Host) -> ResourceSlices | Unreadable:
         told = api.list(GROUP, "resourceslices", fieldSelector=f"spec.nodeName={api.node}", resourceVersion="0")
         if isinstance(told, Unreadable):
             return told
-        return understood(f"ResourceSlices of {api.node}", lambda: slices(told, host.now()))
+        return cluster_objects.understood(f"ResourceSlices of {api.node}", lambda: slices(told, host.now()))
 
 
 def has_gpu_module(files: Files) -> bool:
@@ -85,9 +86,9 @@ def slices(told: Iterable[Object], at: float) -> ResourceSlices:
     """What the objects say. Raises OddObject where one does not follow its schema."""
     pools: dict[tuple[str, str], list[Object]] = {}
     for one in told:
-        driver = field(one, str, "spec", "driver")
+        driver = cluster_objects.field(one, str, "spec", "driver")
         if driver in DRIVERS:
-            pools.setdefault((driver, field(one, str, "spec", "pool", "name")), []).append(one)
+            pools.setdefault((driver, cluster_objects.field(one, str, "spec", "pool", "name")), []).append(one)
     # While a driver replaces the slices of a pool, those of the generation before are still there.
     newest = {
         pool: [one for one in own if _generation(one) == max(map(_generation, own))] for pool, own in pools.items()
@@ -95,13 +96,13 @@ def slices(told: Iterable[Object], at: float) -> ResourceSlices:
     short = {
         driver
         for (driver, _), own in newest.items()
-        if len(own) < field(own[0], int, "spec", "pool", "resourceSliceCount")
+        if len(own) < cluster_objects.field(own[0], int, "spec", "pool", "resourceSliceCount")
     }
     devices = (
         _device(driver, device)
         for (driver, _), own in newest.items()
         for one in own
-        for device in field(one, list, "spec", "devices")
+        for device in cluster_objects.field(one, list, "spec", "devices")
         if _attribute(device, driver, "type") != FOR_MACHINES
     )
     found = sorted(devices, key=lambda one: (one.driver, one.gpu, one.is_tainted))
@@ -109,24 +110,25 @@ def slices(told: Iterable[Object], at: float) -> ResourceSlices:
 
 
 def _generation(told: Object) -> int:
-    return field(told, int, "spec", "pool", "generation")
+    return cluster_objects.field(told, int, "spec", "pool", "generation")
 
 
 def _device(driver: str, told: object) -> SliceDevice:
-    name = field(told, str, "name")
+    name = cluster_objects.field(told, str, "name")
     if not name:
         raise OddObject("a device has no .name")
     address = _attribute(told, driver, PCI_BUS_ID) or _attribute(told, driver, "pciAddr")  # the latter is AMD's
     parts = (_attribute(told, driver, "parentUUID"), _attribute(told, driver, "uuid"))
     gpu = next(filter(None, parts), address if ADDRESS.fullmatch(address) else name)
-    taints = field(told, list, "taints")
-    return SliceDevice(driver, gpu, any(field(one, str, "effect") in KEEPS_AWAY for one in taints))
+    taints = cluster_objects.field(told, list, "taints")
+    return SliceDevice(driver, gpu, any(cluster_objects.field(one, str, "effect") in KEEPS_AWAY for one in taints))
 
 
 def _attribute(told: object, driver: str, name: str) -> str:
     """A text among the attributes: a name without a domain is in the driver's own."""
-    attributes = field(told, dict, "attributes")
-    return field(attributes, str, name, "string") or field(attributes, str, f"{driver}/{name}", "string")
+    attributes = cluster_objects.field(told, dict, "attributes")
+    found = (cluster_objects.field(attributes, str, one, "string") for one in (name, f"{driver}/{name}"))
+    return next(filter(None, found), "")
 
 
 FACT = Fact(ResourceSlices, observe, every=600.0, deadline=5.0, live=True, rest=15.0)
