@@ -10,6 +10,7 @@ from nodeprep.doors.node_host import Host
 from nodeprep.facts.rdma import rdma
 from nodeprep.facts.rdma.rdma import Gid, Port, Rdma, RdmaDevice
 from nodeprep.model import CannotLook, Unreadable, Why, raw
+from tests.bench import devices
 from tests.rigs.trees import Content, Link, Tree, write
 
 AT = "0000:5c:00.0"
@@ -405,3 +406,13 @@ def test_places_lists_ports_by_number_not_by_name(tmp_path: Path) -> None:
 def test_a_class_directory_that_does_not_list_is_unreadable(tmp_path: Path) -> None:
     write({CLASS: "a file"}, tmp_path)
     assert isinstance(rdma.observe(Host(str(tmp_path), live=False)), Unreadable)
+
+
+def test_of_a_virtual_function_no_table_of_addresses_is_read(tmp_path: Path) -> None:
+    """Nobody judges them: its addresses are where its user is. Of 1,016 functions they are half of what is read."""
+    found = rdma.observe(Host(str(devices.built(tmp_path, 16, rdma=True))))
+    assert isinstance(found, Rdma)
+    virtual = {device.name for device in found.devices if device.virtual_function}
+    assert [len(port.gids or ()) for port in found.ports if port.device not in virtual] == [3] * 8
+    given = [(port.gids, port.netdev) for port in found.ports if port.device in virtual]
+    assert sorted(given, key=str) == [(None, f"ethv{number}") for number in range(8)]

@@ -83,8 +83,8 @@ def _layers(port: Port) -> tuple[str, ...]:
 class Port(Shown):
     """One RDMA port. `bdf` is the PCI address it hangs on, "" where none is shown; `rate` is Gb/s.
 
-    `gids` is None where no GID table is shown, and for InfiniBand: nobody judges its GIDs. `like` names the kind of
-    hardware that it may be compared with, and ends with the link layer if that could be read.
+    `gids` is None where no GID table is shown, for InfiniBand and for virtual functions: nobody judges those. `like`
+    names the kind of hardware that it may be compared with, and ends with the link layer if that could be read.
     """
 
     device: str
@@ -358,7 +358,8 @@ def _numbers(names: tuple[str, ...] | None | Unreadable) -> list[int]:
 def _port(files: Files, device: RdmaDevice, number: int, here: str, *, only: bool) -> Port:
     files.names(here)  # then each of its attributes is read without another look at it
     layer = _layer(files, f"{here}/link_layer")
-    gids = gid.table(files, here) if layer != INFINIBAND else None
+    # A table has 16 entries and more to read, and a virtual function's addresses are in the namespace of its user.
+    gids = gid.table(files, here) if layer != INFINIBAND and not device.virtual_function else None
     return Port(
         device=device.name,
         number=number,
