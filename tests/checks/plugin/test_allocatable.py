@@ -265,7 +265,6 @@ EXPLAINED = [
     (listed(), (xid(94, "0000:06:00"),), "0000:05:00.0 is not advertised"),
     (listed(gpus=(information(uuid=None),)), (xid(94),), "in use 0"),  # persistence is off: nobody knows which
     (listed(gpus=LATE), (xid(94),), "in use 0"),
-    (driver(), (xid(94),), "in use 0"),  # two of eight
 ]
 
 
@@ -357,3 +356,31 @@ def test_a_gap_follows_from_faults_of_its_own_devices(cause: str, roots: dict[st
     findings = [Finding(cause, Severity.GATE, other), *map(CHECK.finding, gaps)]
     folded = check_round.fold(findings, {check.id: check.after for check in checks.CHECKS.values()})
     assert {one.subject.place: one.root for one in folded if one.check == CHECK.id} == roots
+
+
+DEAD_GPU = [
+    # the eighth GPU                       says while the plugin calls eight healthy
+    ({}, "ok All"),
+    ({"answers": False}, "fail AdvertisedButDead"),
+    ({"driver": None}, "fail AdvertisedButDead"),
+    ({"driver": "vfio-pci"}, "fail AdvertisedButDead"),
+]
+
+
+@pytest.mark.parametrize(("different", "says"), DEAD_GPU, ids=range(len(DEAD_GPU)))
+def test_a_gpu_that_no_container_can_use_is_no_hardware(different: dict[str, Any], says: str) -> None:
+    made: dict[str, Any] = {"id": "10de:2330", "pci_class": "030200", "driver": "nvidia", "rdma": (), "netdevs": ()}
+    rest = [values.nic(address=f"0000:{number:02x}:00.0", **made) for number in range(7)]
+    bus = values.pci(*rest, values.nic(address="0000:07:00.0", **(made | different)))
+    assert judged(uuids(8), cluster({GPU: "8"}), 8, pci=bus) == says
+
+
+def test_an_id_that_the_driver_does_not_list_is_dead_whatever_the_counts_say() -> None:
+    """Of eight GPUs on the bus the driver lists seven, and the plugin claims the eighth."""
+    lists = listed(gpus=tuple(one for one in listed().gpus or () if one.uuid != "GPU-7"))
+    facts = (kubelet(pods=()), allocatable({GPU: uuids(8)}), cluster({GPU: "8"}), gpus(8), values.rdma(), expected())
+    (verdict,) = verdicts(CHECK, *facts, lists)
+    assert (verdict.reason, "(GPU-7)" in verdict.message) == ("AdvertisedButDead", True)
+    claims = allocatable({GPU: (*uuids(7), "GPU-of-another-node")})
+    (verdict,) = verdicts(CHECK, facts[0], claims, *facts[2:], listed())
+    assert (verdict.reason, "(GPU-of-another-node)" in verdict.message) == ("AdvertisedButDead", True)

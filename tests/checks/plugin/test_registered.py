@@ -130,3 +130,28 @@ def test_its_words() -> None:
         "nvidia.com/gpu: capacity 0, allocatable 0, in use 0; its plugin was registered and is gone; "
         "profile hgx wants 8; no pod here serves a plugin"
     )
+
+
+def serving(name: str, *containers: Any, writes: tuple[str, ...] = SERVES) -> Any:
+    return cluster_values.pod(namespace="kube-system", name=name, writes=writes, containers=containers)
+
+
+TERWAY = serving("terway-eniip-x", writes=(*SERVES, "/etc/cni/net.d"))
+RDMA_WAITS = serving("rdma-shared-dp-ds-x", WAITS)
+NVIDIA = serving("nvidia-device-plugin-x")
+OF_ITS_NAME = [
+    # pods that serve plugins here                     says of nvidia.com/gpu
+    ((TERWAY,), "fail NotRegistered"),  # not the pods' network
+    ((serving("csi-plugin-x"),), "fail NotRegistered"),
+    ((serving("device-plugin-x", writes=(*SERVES, "/opt/cni/bin")),), "fail NotRegistered"),
+    ((TERWAY, NVIDIA), "fail NotRegistered plugin_restart(pod=kube-system/nvidia-device-plugin-x)"),
+    ((RDMA_WAITS,), "fail NotRegistered"),  # another plugin's wait excuses nothing
+    ((RDMA_WAITS, NVIDIA), "fail NotRegistered plugin_restart(pod=kube-system/nvidia-device-plugin-x)"),
+    ((serving("nvidia-device-plugin-x", WAITS), TERWAY), "ok HeldByGate"),
+    ((serving("nvidia-device-plugin-x", WAITS), NVIDIA), "fail NotRegistered"),  # one of the two runs
+]
+
+
+@pytest.mark.parametrize(("pods", "says"), OF_ITS_NAME, ids=range(len(OF_ITS_NAME)))
+def test_whose_pod_it_is(pods: tuple[Any, ...], says: str) -> None:
+    assert say(CHECK, kubelet(), allocatable({}), cluster({}, *pods), WANTED) == says

@@ -26,6 +26,10 @@ PLACES = tuple(map(PurePosixPath, tolerates_gate.PLUGINS))
 # Xids after which NVIDIA's plugin goes on calling a GPU healthy (k8s-device-plugin internal/rm/health.go).
 SKIPPED_XIDS = (13, 31, 43, 45, 68, 109)
 WAIT = "wait-ready"  # our init container (docs/plugins.md)
+ALIYUN = "aliyun"
+SERVED_BY = {"eni": "terway", "member-eni": "terway", "vpc": "efa"}  # by resource, what else its plugin is called
+OTHERS = ("nvidia", "amd", "rdma", "erdma", "terway", "efa", "sriov", "csi")  # what tells that a pod serves another one
+NETWORK = ("/etc/cni", "/opt/cni")  # whoever writes there is the pods' network, and no plugin to restart
 
 
 def books(seen: Seen, names: Iterable[str], numbers: Numbers | None = None) -> tuple[Book, ...]:
@@ -105,7 +109,8 @@ def excuse(seen: Seen, book: Book) -> Verdict | None:
 
     Raises CannotLook if nobody knows since when the kubelet runs.
     """
-    waiting = next((pod for pod in serving_pods(seen) if is_held(pod)), None)
+    pods = pods_of(book.resource, seen)
+    waiting = pods[0] if pods and all(map(is_held, pods)) else None
     if waiting is not None:
         message = f"{book.line}; {waiting.where} waits in {WAIT} until the devices are ready, and then registers"
         return Verdict(subject(book), Status.OK, "HeldByGate", message)
@@ -125,15 +130,36 @@ def serving_pods(seen: Seen) -> tuple[Pod, ...]:
     return tuple(pod for pod in found if not pod.finished and not pod.deleted and tolerates_gate.serves(pod, PLACES))
 
 
+def pods_of(resource: str, seen: Seen) -> tuple[Pod, ...]:
+    """The pods here that may serve this resource: those of its name, else all whose name tells no other resource."""
+    every = serving_pods(seen)
+    named = tuple(pod for pod in every if SERVED_BY.get(_maker(resource), _maker(resource)) in _names(pod))
+    return named or tuple(pod for pod in every if not any(word in _names(pod) for word in OTHERS))
+
+
+def _maker(resource: str) -> str:
+    """What a plugin's name would tell: "nvidia" of nvidia.com/gpu, "erdma" of aliyun/erdma."""
+    domain, _, name = resource.partition("/")
+    return name if domain == ALIYUN else domain.partition(".")[0]
+
+
+def _names(pod: Pod) -> str:
+    return f"{pod.name} {pod.owner.name if pod.owner is not None else ''}"
+
+
 def is_held(pod: Pod) -> bool:
     """Whether it waits in our init container."""
-    return any(one.init and WAIT in one.name and one.state == "running" for one in pod.containers)
+    return any(one.init and one.name == WAIT and one.state == "running" for one in pod.containers)
 
 
-def remedy(playbook: str, seen: Seen) -> Remedy | None:
-    """What is planned for the pod of the plugin, where only one pod here can be it."""
-    pods = serving_pods(seen)
-    return Remedy(playbook, {"pod": pods[0].where}) if len(pods) == 1 else None
+def remedy(playbook: str, seen: Seen, resource: str) -> Remedy | None:
+    """What is planned for the pod of the plugin, where only one pod here can be it. The pods' network is never it."""
+    pods = pods_of(resource, seen)
+    return Remedy(playbook, {"pod": pods[0].where}) if len(pods) == 1 and not _is_network(pods[0]) else None
+
+
+def _is_network(pod: Pod) -> bool:
+    return any(place in map(str, (one, *one.parents)) for place in NETWORK for one in map(PurePosixPath, pod.writes))
 
 
 def about_pods(seen: Seen) -> str:

@@ -56,7 +56,9 @@ def verdict(book: Book, seen: Seen) -> Verdict | None:
     if not offered:
         excuse = advertised.excuse(seen, book)
         message = f"{book.line}: all of its devices are unhealthy, or its plugin has just died"
-        remedy = None if device_books.is_of_gpus(book.resource) else advertised.remedy("plugin_restart", seen)
+        remedy = (
+            None if device_books.is_of_gpus(book.resource) else advertised.remedy("plugin_restart", seen, book.resource)
+        )
         return excuse or gaps.fault(book, seen, "NoneHealthy", message, remedy=remedy)
     if offered < total:
         return gaps.fault(book, seen, "SomeUnhealthy", f"{book.line}: {total - offered} unhealthy")
@@ -80,7 +82,7 @@ def nothing_left(book: Book, seen: Seen) -> Verdict:
     if book.capacity is None:
         return gaps.fault(book, seen, "NotAdvertised", f"{book.line}{alive}")
     message = f"{book.line}: its plugin is gone or sees no device{alive}"
-    remedy = advertised.remedy("plugin_restart", seen) if is_of_plugin(book, seen) else None
+    remedy = advertised.remedy("plugin_restart", seen, book.resource) if is_of_plugin(book, seen) else None
     return gaps.fault(book, seen, "NothingLeft", message, remedy=remedy)
 
 

@@ -40,7 +40,7 @@ def verdict(book: Book, seen: Seen) -> Verdict | None:
         message = f"{book.line}; its plugin was registered and is gone; {by} wants {wanted}"
         reason, observed = "Lost", "0"
     message += advertised.about_pods(seen) + advertised.about_slices(seen, book)
-    remedy = advertised.remedy("plugin_restart", seen)
+    remedy = advertised.remedy("plugin_restart", seen, book.resource)
     args = {"node": node.name}
     return Verdict(about, Status.FAIL, reason, message, remedy, observed, wanted, args=args)
 

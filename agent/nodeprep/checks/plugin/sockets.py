@@ -64,7 +64,7 @@ def verdict(socket: PluginSocket, seen: Seen, sockets: tuple[PluginSocket, ...])
     if excuse is not None:
         return excuse
     message = f"{shows}: the plugin of {book.resource} is dead{advertised.about_pods(seen)}"
-    remedy = advertised.remedy("plugin_restart", seen)
+    remedy = advertised.remedy("plugin_restart", seen, book.resource)
     return Verdict(about, Status.FAIL, "Dead", message, remedy, code, "a plugin that listens", args=args)
 
 

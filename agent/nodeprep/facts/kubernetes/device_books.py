@@ -19,7 +19,7 @@ from nodeprep.facts.kubernetes.device_plugins import Checkpoint, DevicePlugins
 from nodeprep.facts.kubernetes.kubelet import Kubelet
 from nodeprep.facts.kubernetes.pod_resources import PodDevices
 from nodeprep.facts.kubernetes.resource_slices import DRIVERS, ResourceSlices
-from nodeprep.facts.machine.pci import ADDRESS, AMD, NVIDIA, Pci
+from nodeprep.facts.machine.pci import ADDRESS, AMD, NVIDIA, Pci, PciDevice
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Shown, Unreadable, raw
 from nodeprep.values import Value, field
@@ -252,7 +252,7 @@ def books(
         units = ids(name)
         if name in stated.virtual_functions and not all(map(ADDRESS.fullmatch, units or ())):
             present = None  # a plugin of subfunctions names auxiliary devices
-        if gpus and is_nvidia(name) and count == len(gpus):
+        if gpus and is_nvidia(name):
             present = frozenset(gpus)
         family = _family(name)
         others = {one for one in known if family and _family(one) == family} - {name}
@@ -346,10 +346,10 @@ def _hardware(
         found = frozenset(one.address for one in pci.nics if one.virtual_function and _id(one) in ids)
         return len(found), found
     if is_nvidia(name) and pci is not None:
-        usable = (gpu for gpu in pci.gpus if gpu.address not in excluded and raw(gpu)["driver"] != VFIO)
+        usable = (gpu for gpu in pci.gpus if gpu.address not in excluded and _can_serve(gpu, pci))
         return sum(_id(gpu).startswith(NVIDIA) for gpu in usable), None
     if name == AMD_GPU and pci is not None:
-        count = sum(_id(gpu).startswith(AMD) and raw(gpu)["driver"] != VFIO for gpu in pci.gpus)
+        count = sum(_id(gpu).startswith(AMD) and _can_serve(gpu, pci) for gpu in pci.gpus)
         # Where none of its accelerators is here, one of its other display controllers may serve.
         displays = any(_id(one).startswith(AMD) for one in pci.devices if not one.is_nic)
         return None if displays and not count else count, None
@@ -362,6 +362,12 @@ def _hardware(
         found = frozenset(one.name for one in rdma.devices if _id(one).startswith(prefix))
         return len(found), found if name == ERDMA else None
     return (len(rdma.devices), None) if name.startswith(RDMA) else (None, None)
+
+
+def _can_serve(gpu: PciDevice, pci: Pci) -> bool:
+    """Whether containers can use it: it answers, its driver has it, and no virtual machine does."""
+    driver = raw(gpu)["driver"]
+    return raw(gpu)["answers"] is not False and driver != VFIO and (driver is not None or not pci.drivers_shown)
 
 
 def is_nvidia(name: str) -> bool:
