@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from nodeprep.facts.kubernetes import device_books
 from nodeprep.facts.kubernetes.device_books import Book, Holder, Numbers
 from nodeprep.facts.kubernetes.device_plugins import Checkpoint, CheckpointEntry
+from nodeprep.facts.kubernetes.pod_resources import ContainerDevices, PluginDevices, PodDevices
 from nodeprep.facts.machine.pci import PciDevice
 from nodeprep.facts.rdma.rdma import RdmaDevice
 from nodeprep.model import Unreadable, Why
@@ -198,6 +199,12 @@ def test_enis_of_the_instance_type() -> None:
         "aliyun/eni: at most 7, capacity 7, allocatable 7",
         "aliyun/member-eni: at most 12",
     ]
+
+
+def test_a_pod_whose_devices_are_on_two_numa_nodes_holds_all_of_them() -> None:
+    """The kubelet lists the devices of a container by NUMA node."""
+    held = ContainerDevices("train", (PluginDevices(GPU, ("GPU-0",), (0,)), PluginDevices(GPU, ("GPU-4",), (1,))), 0)
+    assert book(GPU, kubelet=kubelet(pods=(PodDevices("ns", "a", (held,)),))).holders == (Holder("ns/a", 2),)
 
 
 def entry(uid: str, *ids: str) -> CheckpointEntry:

@@ -45,6 +45,8 @@ def test_without_the_socket(alive: Any, says: str) -> None:
 def test_a_node_without_it() -> None:
     assert say(CHECK, plugins(present=False, sockets=()), kubelet()) == "absent Nothing"
     assert say(CHECK, plugins(sockets=None), kubelet()) == "absent Nothing", "a copy has no sockets"
+    gone = kubelet(present=False, started=None, healthz=None, pods=())
+    assert say(CHECK, plugins(sockets=()), gone) == "absent Nothing", "a directory that a kubelet of former times left"
 
 
 def test_its_words() -> None:

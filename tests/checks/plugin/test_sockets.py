@@ -35,6 +35,13 @@ def judged(sockets: Any, wanted: Any = (), ids: Any = (), pods: Any = (PLUGIN,),
     return say(CHECK, given["plugins"], given["kubelet"], healthy, hope, cluster(*pods))
 
 
+def test_what_the_node_still_says_excuses_no_dead_plugin() -> None:
+    """The Node says 8 for minutes after the plugin died; the kubelet knows of none."""
+    told = cluster_values.node_object(capacity={GPU: "8"}, allocatable={GPU: "8"})
+    seen = (plugins(DEAD), kubelet(pods=()), allocatable({}), expected(resources={GPU: 8}))
+    assert say(CHECK, *seen, cluster_values.cluster(node=told, pods=(PLUGIN,))) == f"fail Dead {RESTART}"
+
+
 ALIVE, DEAD = socket("nvidia-gpu.sock"), socket("nvidia-gpu.sock", REFUSED)
 ROWS: list[tuple[tuple[Any, ...], tuple[str, ...], tuple[str, ...], str]] = [
     # sockets             expected   healthy   says
