@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nodeprep.checks.gpu.fabric_manager import CHECK
 from nodeprep.facts.machine.gpu import FabricManager, GpuDriver
 from nodeprep.facts.machine.limits import PERSISTENCED, Limits
 from nodeprep.model import Unreadable, Why
+from tests import cluster_values
 from tests.gpu_values import MANAGED, driver, gpu, limits, nvswitch
 from tests.values import pci, say, verdicts
 
@@ -44,6 +47,24 @@ ROWS = [
 def test_says(known: Limits | None, manager: FabricManager, says: str) -> None:
     facts = (SWITCHES, driver(fabric_manager=manager), *((known,) if known is not None else ()))
     assert say(CHECK, *facts) == says
+
+
+DRIVER = {"namespace": "gpu-operator", "name": "nvidia-driver-daemonset-x", "writes": ("/run/nvidia",)}
+CONTAINERS = [
+    # the driver's container       processes  port   says
+    ({}, POD, SHUT, "unknown CannotLook"),  # the GPU operator's: its port is in a network of its own
+    ({"host_network": True}, POD, SHUT, "fail NotRunning"),
+    ({"phase": "Succeeded"}, POD, SHUT, "fail NotRunning"),
+    ({"writes": ("/var/lib/kubelet/device-plugins",)}, POD, SHUT, "fail NotRunning"),
+    ({}, POD, OPEN, "ok Running"),
+    ({}, NONE, SHUT, "fail NotRunning"),  # as root on the host all processes are seen
+]
+
+
+@pytest.mark.parametrize(("different", "known", "manager", "says"), CONTAINERS, ids=range(len(CONTAINERS)))
+def test_in_a_driver_container(different: Any, known: Limits, manager: FabricManager, says: str) -> None:
+    told = cluster_values.cluster(pods=(cluster_values.pod(**(DRIVER | different)),))
+    assert say(CHECK, SWITCHES, driver(fabric_manager=manager), known, told) == says
 
 
 def test_without_an_nvswitch_nobody_needs_it() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
+from nodeprep.facts.kubernetes.cluster import Cluster, Pod
 from nodeprep.facts.machine.gpu import FabricManager, GpuDriver
 from nodeprep.facts.machine.limits import FABRIC_MANAGER, Limits
 from nodeprep.facts.machine.pci import Pci
@@ -24,6 +26,8 @@ from nodeprep.model import (
 )
 
 UNIT = "nvidia-fabricmanager.service"
+# What the GPU operator's driver container mounts of the host, to put its root there.
+DRIVER_PLACES = frozenset(map(PurePosixPath, ("/run/nvidia", "/run/nvidia/driver", "/var/run/nvidia")))
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -42,7 +46,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     elif manager.port is None:
         raise CannotLook(Unreadable(Why.DENIED, "/proc", detail="it uses a Unix socket; processes are not shown here"))
     elif manager.listens is not None:
-        yield only_the_port(shows, manager.port, listens=manager.listens)
+        yield only_the_port(shows, manager.port, None if manager.listens else driver_pod(seen), listens=manager.listens)
 
 
 def run(shows: str, manager: FabricManager) -> Verdict:
@@ -61,8 +65,22 @@ def none_runs(shows: str, manager: FabricManager) -> Iterator[Verdict]:
     yield Verdict(NODE, Status.FAIL, "NotRunning", message, None, "no process", UNIT)
 
 
-def only_the_port(shows: str, port: int, *, listens: bool) -> Verdict:
+def driver_pod(seen: Seen) -> Pod | None:
+    """The pod of NVIDIA's driver container here that has a network of its own: Fabric Manager listens in it."""
+    try:
+        cluster = seen.get(Cluster)
+    except CannotLook:
+        return None
+    pods = raw(cluster)["pods"] if cluster is not None else ()
+    found = (pod for pod in pods if not (pod.finished or pod.host_network)) if isinstance(pods, tuple) else ()
+    return next((pod for pod in found if any(PurePosixPath(one) in DRIVER_PLACES for one in pod.writes)), None)
+
+
+def only_the_port(shows: str, port: int, driver: Pod | None, *, listens: bool) -> Verdict:
     """As a pod sees it, which has none of the host's processes."""
+    if driver is not None:
+        detail = f"it runs in {driver.where}, whose network is not the node's"
+        raise CannotLook(Unreadable(Why.DENIED, f"port {port}", detail=detail))
     if listens:
         return Verdict(NODE, Status.OK, "Running", f"{shows}, and port {port} has a listener", None, "a listener")
     message = f"{shows}, and nobody listens on port {port} of Fabric Manager: CUDA fails with 802 in each new job"
@@ -86,7 +104,7 @@ CHECK = Check(
     stage=Stage.DEVICE,
     confirmation=Confirmation.SLOW,
     needs=(Pci, GpuDriver),
-    uses=(Limits,),
+    uses=(Limits, Cluster),
     after=("gpu.driver",),
     judge=judge,
 )
