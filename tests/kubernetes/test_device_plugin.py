@@ -124,6 +124,11 @@ def becomes(node: Node, tree: Path, expected: str, check: str = "plugin.allocata
     return message
 
 
+def sockets(node: Node, tree: Path, name: str = "rig.sock") -> list[str]:
+    """What is said of a plugin's socket. Those of plugins that tests have killed stay behind."""
+    return [one for one in said(node, tree, "plugin.sockets") if name in one]
+
+
 def test_the_kubelet_answers_on_its_own_ports(node: Node, tree: Path) -> None:
     (health,) = said(node, tree, "kubelet.health")
     assert health.startswith("ok ")
@@ -179,7 +184,7 @@ def test_a_plugin_that_hangs_holds_nobody_up(node: Node, tree: Path, plugin: Dev
     plugin.say("hang")
     began = time.monotonic()
     assert said(node, tree, "plugin.allocatable")[0].startswith("ok All"), "the kubelet still believes it"
-    assert said(node, tree, "plugin.sockets")[0].startswith("ok Listens"), "its socket accepts"
+    assert sockets(node, tree)[0].startswith("ok Listens"), "its socket accepts"
     assert time.monotonic() - began < OPEN
 
 
@@ -188,8 +193,7 @@ def test_a_plugin_that_dribbles_holds_nobody_up(node: Node, tree: Path) -> None:
     aged(node, GRACE_SECONDS + 60)
     with DevicePlugin(node, GPU, GPUS, "--slow", "--socket", "slow.sock"):
         began = time.monotonic()
-        sockets = said(node, tree, "plugin.sockets")
-        assert any(one.startswith("ok Listens") and "slow.sock" in one for one in sockets)
+        assert sockets(node, tree, "slow.sock")[0].startswith("ok Listens")
         assert time.monotonic() - began < OPEN
         assert becomes(node, tree, "fail NoneHealthy" if offered(node) else "fail NotAdvertised")
 
@@ -243,12 +247,11 @@ def test_a_plugin_that_is_killed_leaves_a_socket_and_no_device(node: Node, tree:
     becomes(node, tree, "ok All")
     plugin.kill()
     assert "allocatable 0" in becomes(node, tree, "fail NoneHealthy")
-    (dead,) = said(node, tree, "plugin.sockets")
+    (dead,) = sockets(node, tree)
     assert re.match(r"(warn|fail) ", dead)
-    assert "rig.sock" in dead
     with DevicePlugin(node, GPU, GPUS):
         becomes(node, tree, "ok All")
-        assert said(node, tree, "plugin.sockets")[0].startswith("ok Listens")
+        assert sockets(node, tree)[0].startswith("ok Listens")
 
 
 def test_an_agent_notices_before_the_node_says_it(node: Node, tree: Path, plugin: DevicePlugin, tmp_path: Path) -> None:
