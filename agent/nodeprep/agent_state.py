@@ -46,8 +46,8 @@ class Case(Value):
     look. `passes` since `passing_since` are those in a row at the end that did not fail. `convicted_at` is when the
     look that convicted it began, None until there is one. `latched` since `latched_at` says why only a human, a new
     boot or a new probe of the device frees it. `flaps` are the times of its releases. Until `deferred_until`, a
-    conviction that only a new version sees does not close the gate. `reason`, `message`, `observed`, `remedy` and
-    `lack` are those of the last failure.
+    conviction that only a new version sees does not close the gate. `reason`, `message`, `observed`, `remedy`,
+    `lack` and `follows` are those of the last failure.
     """
 
     check: str
@@ -69,6 +69,7 @@ class Case(Value):
     latched_at: float | None = None
     blind: bool = False
     lack: Lack | None = None
+    follows: tuple[str, ...] | None = None
 
     @property
     def subject(self) -> Subject:

@@ -279,14 +279,13 @@ def fold(findings: Iterable[Finding], after: Mapping[str, tuple[str, ...]]) -> t
     not (docs/adr/0033). Of the given findings, only those that a waiver names are waived.
     """
     found = tuple(findings)
-    causes = cache(lambda check: fault_causes.ancestors(check, after))
+    causes = cache(lambda check, follows=None: fault_causes.ancestors(check, after, follows))
     failed = [finding for finding in found if finding.status is Status.FAIL]
     order = list(after)
     places = grouped(range(len(failed)), lambda number: failed[number].subject.place)
 
     def explaining(finding: Finding) -> list[Finding]:
-        named, place = finding.verdict.follows, finding.subject.place
-        known = causes(finding.check) if named is None else {*named}.union(*map(causes, named))
+        known, place = causes(finding.check, finding.verdict.follows), finding.subject.place
         around = [number for one in {place, NODE.place} for number in places.get(one, ())]
         everywhere = place in (NODE.place, SEVERAL.place)
         others = failed if everywhere else [failed[number] for number in sorted(around)]

@@ -53,6 +53,9 @@ ROWS: list[tuple[tuple[Case, ...], list[str]]] = [
     ((wrong("port.state"), wrong("pci.driver-bound", place="*")), ["pci.driver-bound", "port.state"]),
     ((PORT_1, PORT_2), ["port.state", "port.state"]),
     ((wrong("no.such"), wrong("port.gid"), PORT_1), ["port.state", "port.gid", "no.such"]),
+    # A verdict may name which of its check's causes explain it.
+    ((wrong("port.state", follows=("port.gid",)), UNBOUND), ["pci.driver-bound", "port.state"]),
+    ((wrong("port.state", follows=("port.present",)), UNBOUND), ["pci.driver-bound"]),
     # A shortage of n is explained by n faults.
     ((short(1), UNBOUND), ["pci.driver-bound"]),
     ((short(2), UNBOUND), ["pci.driver-bound", "port.present"]),

@@ -62,7 +62,7 @@ def summary(case: Case) -> str:
 
 def _is_consequence(case: Case, others: tuple[Case, ...], checks: Mapping[str, Check]) -> bool:
     """Whether others explain it. What passes now explains nothing that fails since then or still does."""
-    causes = fault_causes.ancestors(case.check, {name: check.after for name, check in checks.items()})
+    causes = fault_causes.ancestors(case.check, {name: check.after for name, check in checks.items()}, case.follows)
     near = [one for one in others if one.check in causes and fault_causes.explains(one.subject, case.subject)]
     places = [one.place for one in near if _passes_since(one) >= _passes_since(case)]
     return bool(places if case.lack is None else fault_causes.explain_lack(places, case.lack))

@@ -118,6 +118,7 @@ def _with_failure(case: Case, finding: Finding) -> Case:
         observed=truncated(verdict.observed, OBSERVED_LIMIT_CHARACTERS),
         remedy=verdict.remedy,
         lack=verdict.lack,
+        follows=verdict.follows,
     )
 
 

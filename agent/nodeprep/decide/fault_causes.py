@@ -7,10 +7,13 @@ from collections.abc import Iterable, Mapping
 from nodeprep.model import NODE, SEVERAL, Lack, Subject
 
 
-def ancestors(check: str, after: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """Every check whose failure explains this one's, directly or through others."""
+def ancestors(check: str, after: Mapping[str, tuple[str, ...]], follows: tuple[str, ...] | None = None) -> set[str]:
+    """Every check whose failure explains this one's, directly or through others.
+
+    `follows` are those of its `after` that count for the one fault (`Verdict.follows`), None for all.
+    """
     found: set[str] = set()
-    rest = list(after.get(check, ()))
+    rest = list(after.get(check, ()) if follows is None else follows)
     while rest:
         one = rest.pop()
         if one not in found and one in after:
