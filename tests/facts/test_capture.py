@@ -388,6 +388,24 @@ def test_gpus_are_kept_and_gate() -> None:
     assert found.extends == "rdma-roce"
 
 
+OPERATORS = [
+    # a pod here                                                              gates on gpu.fabric-manager
+    ({"name": "nvidia-driver-daemonset-x", "writes": ("/run/nvidia",)}, False),
+    ({"name": "nvidia-driver-daemonset-x", "writes": ("/run/nvidia",), "host_network": True}, True),
+    ({"name": "nvidia-container-toolkit-daemonset-x", "writes": ("/run/nvidia",)}, True),
+]
+
+
+@pytest.mark.parametrize(("pod", "is_gate"), OPERATORS)
+def test_a_check_that_can_never_look_is_no_gate(pod: dict[str, Any], is_gate: bool) -> None:
+    """Fabric Manager in the GPU operator's driver container listens in a network of its own."""
+    told = cluster_values.cluster(pods=(cluster_values.pod(**pod),))
+    found = profile_capture.capture("site", rdma(), pci=pci(gpu(), nvswitch()), cluster=told)
+    assert found is not None
+    assert ("gpu.fabric-manager" in found.gates) == is_gate
+    assert set(found.gates) | {"gpu.fabric-manager"} == set(profile_capture.GPU_GATES)
+
+
 def test_a_node_with_gpus_and_without_rdma_has_a_profile() -> None:
     found = profile_capture.capture("site", rdma(), pci=pci(gpu()))
     assert found is not None

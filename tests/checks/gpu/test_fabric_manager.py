@@ -56,6 +56,9 @@ CONTAINERS = [
     ({"host_network": True}, POD, SHUT, "fail NotRunning"),
     ({"phase": "Succeeded"}, POD, SHUT, "fail NotRunning"),
     ({"writes": ("/var/lib/kubelet/device-plugins",)}, POD, SHUT, "fail NotRunning"),
+    ({"writes": ("/run/nvidia/driver",)}, POD, SHUT, "unknown CannotLook"),
+    ({"name": "nvidia-gpu-driver-ubuntu22.04-5c9d-x"}, POD, SHUT, "unknown CannotLook"),
+    ({"name": "nvidia-container-toolkit-daemonset-x"}, POD, SHUT, "fail NotRunning"),  # the driver is the host's
     ({}, POD, OPEN, "ok Running"),
     ({}, NONE, SHUT, "fail NotRunning"),  # as root on the host all processes are seen
 ]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 
+from nodeprep.facts.kubernetes import gpu_operator
 from nodeprep.facts.kubernetes.cluster import Cluster, Pod
 from nodeprep.facts.machine.gpu import FabricManager, GpuDriver
 from nodeprep.facts.machine.limits import FABRIC_MANAGER, Limits
@@ -26,8 +26,6 @@ from nodeprep.model import (
 )
 
 UNIT = "nvidia-fabricmanager.service"
-# What the GPU operator's driver container mounts of the host, to put its root there.
-DRIVER_PLACES = frozenset(map(PurePosixPath, ("/run/nvidia", "/run/nvidia/driver", "/var/run/nvidia")))
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -66,20 +64,17 @@ def none_runs(shows: str, manager: FabricManager) -> Iterator[Verdict]:
 
 
 def driver_pod(seen: Seen) -> Pod | None:
-    """The pod of NVIDIA's driver container here that has a network of its own: Fabric Manager listens in it."""
+    """The driver container in whose network Fabric Manager listens, as far as Kubernetes can be asked."""
     try:
-        cluster = seen.get(Cluster)
+        return gpu_operator.driver_pod(seen.get(Cluster))
     except CannotLook:
         return None
-    pods = raw(cluster)["pods"] if cluster is not None else ()
-    found = (pod for pod in pods if not (pod.finished or pod.host_network)) if isinstance(pods, tuple) else ()
-    return next((pod for pod in found if any(PurePosixPath(one) in DRIVER_PLACES for one in pod.writes)), None)
 
 
 def only_the_port(shows: str, port: int, driver: Pod | None, *, listens: bool) -> Verdict:
     """As a pod sees it, which has none of the host's processes."""
     if driver is not None:
-        detail = f"it runs in {driver.where}, whose network is not the node's"
+        detail = f"Fabric Manager is looked for by its port, and {driver.where} has a network of its own"
         raise CannotLook(Unreadable(Why.DENIED, f"port {port}", detail=detail))
     if listens:
         return Verdict(NODE, Status.OK, "Running", f"{shows}, and port {port} has a listener", None, "a listener")

@@ -12,7 +12,7 @@ from nodeprep import link_layers
 from nodeprep.facts.expected import inventory, suited
 from nodeprep.facts.expected.kinds import HANDING_ON
 from nodeprep.facts.expected.suited import ERDMA_CPU, ERDMA_GPU, INFINIBAND, RDMA, ROCE
-from nodeprep.facts.kubernetes import device_books
+from nodeprep.facts.kubernetes import device_books, gpu_operator
 from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import UNNAMED, Pci, PciDevice
@@ -28,7 +28,8 @@ from nodeprep.values import replace
 # What a job needs beside the NIC's own driver, where the captured node had it: verbs, connection managers, MADs.
 CORE = ("ib_core", "ib_uverbs", "rdma_cm", "rdma_ucm", "ib_umad")
 # No built-in profile asks for a GPU: where one was captured, its faults close the gate (docs/adr/0037).
-GPU_GATES = ("gpu.expected", "gpu.driver", "gpu.initialised", "gpu.fabric-manager", "klog.xid")
+FABRIC_MANAGER = "gpu.fabric-manager"
+GPU_GATES = ("gpu.expected", "gpu.driver", "gpu.initialised", FABRIC_MANAGER, "klog.xid")
 LONGEST, MOST = 200, 1e9  # characters of a name and the size of a number beyond which it is damage
 RXE = "rxe"  # the only software device that shows the netdev under it (drivers/infiniband/sw/rxe/rxe_verbs.c)
 
@@ -71,7 +72,7 @@ def capture(
     return Profile(
         name=name,
         extends=parent,
-        gates=GPU_GATES if gpus else (),
+        gates=_gates(cluster) if gpus else (),
         expect=Expectation(
             devices={place: _device(device, nics[place]) for place, device in sorted(own.items())},
             ports=dict(sorted(ports.items())),
@@ -190,6 +191,12 @@ def _modules(modules: Modules | None) -> tuple[str, ...]:
     """The modules of the RDMA core that were at work. Those that drive a NIC are missed on the NIC itself."""
     loaded = _seen(modules, "loaded") or ()
     return tuple(name for name in CORE if name in loaded)
+
+
+def _gates(cluster: Cluster | None) -> tuple[str, ...]:
+    """Without the check that is UNKNOWN for ever, and would keep the gate closed, where a pod runs Fabric Manager."""
+    hidden = {FABRIC_MANAGER} if gpu_operator.driver_pod(cluster) is not None else set()
+    return tuple(gate for gate in GPU_GATES if gate not in hidden)
 
 
 def _resources(cluster: Cluster | None) -> dict[str, int]:
