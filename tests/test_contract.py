@@ -185,8 +185,6 @@ BY_WISH = {
     "qos.lossless": "it judges only what an operator states for the switches, who lists it as a gate too",
     "plugin.kubelet-socket": "the agent's pod does not see the socket without a component of its own",
     "plugin.sockets": "the agent's pod does not see the sockets without a component of its own",
-    "plugin.registered": "it judges what a profile or a baseline expects, and no built-in profile does",
-    "plugin.allocatable": "it judges what a profile or a baseline expects, and no built-in profile does",
     "gpu.nvml": "the agent's pod does not have the library without a component of its own",
     "kubelet.health": "a kubelet that is silent makes its Node NotReady, which keeps pods away without us",
     **dict.fromkeys(profile_capture.GPU_GATES, OF_GPUS),

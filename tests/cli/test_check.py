@@ -45,7 +45,7 @@ def report(*arguments: str) -> dict[str, Any]:
 def test_a_copy_of_a_healthy_node_shows_no_fault(healthy: Path) -> None:
     done = nodeprep("check", "--root", str(healthy))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("NO FAULT SEEN: 20 of 28 gates of profile rdma-infiniband judged, 8 need a live")
+    assert done.stdout.startswith("NO FAULT SEEN: 20 of 30 gates of profile rdma-infiniband judged, 10 need a live")
     assert "profile   rdma-infiniband, chosen by hardware: 8 InfiniBand ports" in done.stdout
     assert f"root      {healthy}"[:60] in done.stdout
     assert "need a live node" in done.stdout
@@ -114,8 +114,8 @@ COPIES = [
     # node             profile                 first line                                                       exit
     ("terway-shared", "tcp-shared-eni", "NO FAULT SEEN: 12 of 27 gates of profile tcp-shared-eni judged", 3),
     ("terway-shared", "mpijob-exclusive-eni", "NO FAULT SEEN: 11 of 21 gates of profile mpijob-exclusive-eni", 3),
-    ("h100-roce", "rdma-roce", "NO FAULT SEEN: 23 of 31 gates of profile rdma-roce judged, 8 need a live node", 0),
-    ("h100-flat", "rdma-infiniband", "NO FAULT SEEN: 13 of 28 gates of profile rdma-infiniband judged", 0),
+    ("h100-roce", "rdma-roce", "NO FAULT SEEN: 23 of 33 gates of profile rdma-roce judged, 10 need a live node", 0),
+    ("h100-flat", "rdma-infiniband", "NO FAULT SEEN: 13 of 30 gates of profile rdma-infiniband judged", 0),
     ("efa", "auto", "NO FAULT SEEN: no profile, ", 0),
 ]
 
