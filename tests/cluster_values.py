@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from nodeprep.facts.kubernetes.cluster import (
@@ -197,3 +198,9 @@ def cluster(**different: Any) -> Cluster:
         "eni_config": eni_config(),
     }
     return Cluster(**(usual | different))
+
+
+def advertising(capacity: Mapping[str, str], offers: Mapping[str, str] | None = None, **different: Any) -> Cluster:
+    """The view of a node with this capacity, and the same allocatable unless it is given."""
+    told = node_object(capacity=capacity, allocatable=capacity if offers is None else offers)
+    return cluster(node=told, **different)

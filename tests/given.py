@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeprep.model import Check
 from tests import unreadable_fields, values
 
 ASKED_LIMIT = 20  # of one test; a property asks hundreds of times
@@ -22,8 +23,10 @@ def pytest_runtest_setup() -> None:
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Record only the verdicts of the check that the test belongs to."""
-    own = f"{item.path.parent.name}.{item.path.stem.removeprefix('test_').replace('_', '-')}"
+    """Record only the verdicts of the check that the test belongs to: a part of a check has a file of its own."""
+    check = getattr(getattr(item, "module", None), "CHECK", None)
+    named = f"{item.path.parent.name}.{item.path.stem.removeprefix('test_').replace('_', '-')}"
+    own = check.id if isinstance(check, Check) else named
     BY_CHECK.update((check, reason, str(status)) for check, reason, status in values.GIVEN if check == own)
     FAILING.extend(one for one in values.ASKED[:ASKED_LIMIT] if one.check.id == own)
 

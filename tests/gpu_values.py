@@ -7,8 +7,8 @@ from typing import Any
 from nodeprep.facts.machine.gpu import FabricManager, GpuDriver, GpuInformation
 from nodeprep.facts.machine.limits import FABRIC_MANAGER, GpuDaemon, Limits
 from nodeprep.facts.machine.modules import Modules
-from nodeprep.facts.machine.pci import PciDevice
-from tests.values import nic
+from nodeprep.facts.machine.pci import Pci, PciDevice
+from tests.values import nic, pci
 
 AT, OTHER = "0000:1b:00.0", "0000:3d:00.0"
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build"
@@ -27,6 +27,26 @@ def gpu(**different: Any) -> PciDevice:
         "netdevs": (),
     }
     return nic(**(usual | different))
+
+
+def gpus(count: int) -> tuple[PciDevice, ...]:
+    """So many of them, at 0000:00:00.0, 0000:01:00.0 and so on."""
+    return tuple(gpu(address=address(number)) for number in range(count))
+
+
+def bus(count: int) -> Pci:
+    """A PCI bus with `gpus` and nothing else."""
+    return pci(*gpus(count))
+
+
+def address(number: int) -> str:
+    return f"0000:{number:02x}:00.0"
+
+
+def uuids(count: int, replicas: int = 0) -> tuple[str, ...]:
+    """The ids that NVIDIA's plugin gives to so many of them, or to their shares."""
+    whole = tuple(f"GPU-{number}" for number in range(count))
+    return tuple(f"{one}::{share}" for one in whole for share in range(replicas)) if replicas else whole
 
 
 def amd(**different: Any) -> PciDevice:
@@ -60,6 +80,12 @@ def driver(**different: Any) -> GpuDriver:
         "fabric_manager": FabricManager(6666, False),
     }
     return GpuDriver(**(usual | different))
+
+
+def listing(count: int, **different: Any) -> GpuDriver:
+    """A driver that lists `gpus` of this count, by `uuids`."""
+    found = tuple(information(address=address(at), uuid=uuid, minor=at) for at, uuid in enumerate(uuids(count)))
+    return driver(**({"gpus": found} | different))
 
 
 def modules(*loaded: str, available: tuple[str, ...] | None = ("nvidia", "amdgpu")) -> Modules:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -13,10 +13,11 @@ from nodeprep.facts.kubernetes import device_books
 from nodeprep.facts.kubernetes.device_books import Book, Holder, Numbers
 from nodeprep.facts.kubernetes.device_plugins import Checkpoint, CheckpointEntry
 from nodeprep.facts.kubernetes.pod_resources import ContainerDevices, PluginDevices, PodDevices
-from nodeprep.facts.machine.pci import PciDevice
 from nodeprep.facts.rdma.rdma import RdmaDevice
 from nodeprep.model import Unreadable, Why
 from tests import cluster_values, values
+from tests.cluster_values import advertising
+from tests.gpu_values import bus, gpu, gpus, uuids
 from tests.kubelet_values import GPU, allocatable, holding, kubelet, plugins
 
 ERDMA, HCA, EFA, SRIOV = "aliyun/erdma", "rdma/hca", "vpc.amazonaws.com/efa", "openshift.io/mlx"
@@ -24,27 +25,8 @@ MIG, SHARED = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared"
 SILENT: Any = Unreadable(Why.TIMEOUT, "/var/lib/kubelet/pod-resources/kubelet.sock")
 
 
-def gpu(number: int, **different: Any) -> PciDevice:
-    usual = {"address": f"0000:{number:02x}:00.0", "id": "10de:2330", "pci_class": "030200", "driver": "nvidia"}
-    return values.nic(**(usual | {"rdma": (), "netdevs": ()} | different))
-
-
-def gpus(count: int) -> tuple[PciDevice, ...]:
-    return tuple(map(gpu, range(count)))
-
-
-def uuids(count: int, replicas: int = 0) -> tuple[str, ...]:
-    whole = tuple(f"GPU-{number}" for number in range(count))
-    return tuple(f"{one}::{share}" for one in whole for share in range(replicas)) if replicas else whole
-
-
 def eris(count: int) -> tuple[RdmaDevice, ...]:
     return tuple(values.device(name=f"erdma_{number}", id="1ded:107f") for number in range(count))
-
-
-def node(capacity: Mapping[str, str], offers: Mapping[str, str] | None = None, **different: Any) -> Any:
-    told = cluster_values.node_object(capacity=capacity, allocatable=capacity if offers is None else offers)
-    return cluster_values.cluster(node=told, **different)
 
 
 def book(name: str, healthy: Iterable[str] | None = None, **different: Any) -> Book:
@@ -80,19 +62,19 @@ def test_which_device_an_id_is_of(resource: str, unit: str, device: str | None) 
 
 COUNTS = [
     # name   healthy ids                      the node's devices            dead  hidden
-    (GPU, uuids(8), {"pci": values.pci(*gpus(8))}, 0, 0),
-    (GPU, uuids(8), {"pci": values.pci(*gpus(7))}, 1, 0),
-    (GPU, uuids(7), {"pci": values.pci(*gpus(8))}, 0, 1),
-    (GPU, uuids(8, 4), {"pci": values.pci(*gpus(8))}, 0, 0),
-    (GPU, uuids(7, 4), {"pci": values.pci(*gpus(8))}, 0, 1),
-    (GPU, uuids(8, 4), {"pci": values.pci(*gpus(7))}, 1, 0),
+    (GPU, uuids(8), {"pci": bus(8)}, 0, 0),
+    (GPU, uuids(8), {"pci": bus(7)}, 1, 0),
+    (GPU, uuids(7), {"pci": bus(8)}, 0, 1),
+    (GPU, uuids(8, 4), {"pci": bus(8)}, 0, 0),
+    (GPU, uuids(7, 4), {"pci": bus(8)}, 0, 1),
+    (GPU, uuids(8, 4), {"pci": bus(7)}, 1, 0),
     (GPU, uuids(8), {"pci": None}, 0, 0),
     (GPU, uuids(8), {"pci": values.pci(*gpus(7), hidden=("0000:09:00.0",))}, 0, 0),  # of it nobody knows what it is
-    (GPU, uuids(4), {"pci": values.pci(*gpus(4), gpu(9, driver="vfio-pci"))}, 0, 0),
+    (GPU, uuids(4), {"pci": values.pci(*gpus(4), gpu(address="0000:09:00.0", driver="vfio-pci"))}, 0, 0),
     (GPU, uuids(2), {"pci": values.pci()}, 2, 0),
-    (GPU, ("MIG-a", "MIG-b", "MIG-c"), {"pci": values.pci(*gpus(1))}, 0, 0),
+    (GPU, ("MIG-a", "MIG-b", "MIG-c"), {"pci": bus(1)}, 0, 0),
     (GPU, ("MIG-a", "MIG-b", "MIG-c"), {"pci": values.pci()}, 1, 0),
-    (MIG, ("MIG-a",), {"pci": values.pci(*gpus(8))}, 0, 0),  # it need not be every GPU's
+    (MIG, ("MIG-a",), {"pci": bus(8)}, 0, 0),  # it need not be every GPU's
     (HCA, map(str, range(63)), {"rdma": values.rdma(devices=eris(2))}, 0, 0),
     (HCA, map(str, range(63)), {"rdma": values.rdma()}, 1, 0),
     (ERDMA, ("erdma_0/0", "erdma_0/1", "erdma_1/0"), {"rdma": values.rdma(devices=eris(2))}, 0, 0),
@@ -104,8 +86,14 @@ COUNTS = [
     (EFA, ("rdmap0s6",), {"rdma": values.rdma(devices=(values.device(id="1d0f:efa1"),))}, 0, 0),
     (EFA, ("rdmap0s6", "rdmap0s7"), {"rdma": values.rdma(devices=(values.device(id="1d0f:efa1"),))}, 1, 0),
     ("amd.com/gpu", ("a", "b"), {"pci": values.pci()}, 2, 0),
-    ("amd.com/gpu", ("a", "b"), {"pci": values.pci(gpu(1, id="1002:74a1", pci_class="120000"))}, 1, 0),
-    ("amd.com/gpu", ("a", "b"), {"pci": values.pci(gpu(1, id="1002:73bf", pci_class="030000"))}, 0, 0),  # a Radeon
+    ("amd.com/gpu", ("a", "b"), {"pci": values.pci(gpu(id="1002:74a1", pci_class="120000"))}, 1, 0),
+    (
+        "amd.com/gpu",
+        ("a", "b"),
+        {"pci": values.pci(gpu(id="1002:73bf", pci_class="030000"))},
+        0,
+        0,
+    ),  # a Radeon
     ("example.com/foo", ("a", "b"), {"pci": values.pci(), "rdma": values.rdma()}, 0, 0),
 ]
 
@@ -140,7 +128,12 @@ def test_virtual_functions_by_their_ids() -> None:
 def test_one_gpu_is_named_by_its_address() -> None:
     known = {f"GPU-{number}": f"0000:{number:02x}:00.0" for number in range(8)}
     pods = (holding("ns/pod-a", GPU, "GPU-0", "GPU-1"), holding("ns/pod-b", GPU, "GPU-2", "GPU-3"))
-    told = {"kubelet": kubelet(pods=pods), "cluster": node({GPU: "8"}), "pci": values.pci(*gpus(8)), "gpus": known}
+    told = {
+        "kubelet": kubelet(pods=pods),
+        "cluster": advertising({GPU: "8"}),
+        "pci": bus(8),
+        "gpus": known,
+    }
     assert book(GPU, uuids(7), **told).line == (
         "nvidia.com/gpu: hardware 8, capacity 8, allocatable 7, in use 4 (ns/pod-a 2, ns/pod-b 2); "
         "0000:07:00.0 is not advertised"
@@ -157,14 +150,14 @@ SPLIT = [
 
 @pytest.mark.parametrize(("healthy", "hidden"), SPLIT, ids=range(len(SPLIT)))
 def test_devices_that_another_resource_offers_are_not_hidden(healthy: Any, hidden: int) -> None:
-    found = device_books.books([], kubelet=kubelet(pods=()), allocatable=allocatable(healthy), pci=values.pci(*gpus(8)))
+    found = device_books.books([], kubelet=kubelet(pods=()), allocatable=allocatable(healthy), pci=bus(8))
     assert next(one.hidden for one in found if one.resource == GPU) == hidden
 
 
 def test_the_kubelet_knows_it_before_the_node() -> None:
-    found = book(GPU, uuids(7), cluster=node({GPU: "8"}))
+    found = book(GPU, uuids(7), cluster=advertising({GPU: "8"}))
     assert (found.offered, found.total) == (7, 8)
-    found = book(GPU, uuids(8, 2), cluster=node({GPU: "8"}))
+    found = book(GPU, uuids(8, 2), cluster=advertising({GPU: "8"}))
     assert (found.offered, found.total) == (16, 16)
 
 
@@ -183,18 +176,20 @@ WHOSE_WORD = [
 @pytest.mark.parametrize(("name", "ids", "told", "offered"), WHOSE_WORD, ids=range(len(WHOSE_WORD)))
 def test_whose_word_counts(name: str, ids: Any, told: Any, offered: int | None) -> None:
     healthy = None if ids is None else allocatable(ids)
-    assert book(name, kubelet=kubelet(pods=()), allocatable=healthy, cluster=node(told)).offered == offered
+    assert book(name, kubelet=kubelet(pods=()), allocatable=healthy, cluster=advertising(told)).offered == offered
 
 
 def test_a_resource_that_was_written_by_hand_is_the_nodes() -> None:
     """No plugin registered it, and nobody expects it."""
-    told = node({"example.com/dongle": "4", "cpu": "64", "requests.kubernetes.io/x": "3", "a/b": "1500m"})
+    told = advertising({"example.com/dongle": "4", "cpu": "64", "requests.kubernetes.io/x": "3", "a/b": "1500m"})
     found = device_books.books([], kubelet=kubelet(pods=()), allocatable=allocatable({}), cluster=told)
     assert [(one.resource, one.offered, one.healthy) for one in found] == [("example.com/dongle", 4, None)]
 
 
 def test_enis_of_the_instance_type() -> None:
-    found = device_books.books(["aliyun/eni", "aliyun/member-eni"], kubelet=None, cluster=node({"aliyun/eni": "7"}))
+    found = device_books.books(
+        ["aliyun/eni", "aliyun/member-eni"], kubelet=None, cluster=advertising({"aliyun/eni": "7"})
+    )
     assert [one.line for one in found] == [
         "aliyun/eni: at most 7, capacity 7, allocatable 7",
         "aliyun/member-eni: at most 12",
@@ -236,7 +231,7 @@ HOLDERS = [
 
 @pytest.mark.parametrize(("listed", "checkpoint", "pods", "held"), HOLDERS, ids=range(len(HOLDERS)))
 def test_who_holds_it(listed: Any, checkpoint: Any, pods: Any, held: Any) -> None:
-    told = None if pods is None else node({}, pods=pods)
+    told = None if pods is None else advertising({}, pods=pods)
     shows: dict[str, Any] = {
         "kubelet": kubelet(pods=listed),
         "plugins": plugins(checkpoint=checkpoint),
@@ -263,8 +258,8 @@ HARDWARE = st.tuples(st.integers(0, 9), st.integers(0, 4))
 def test_the_books_add_up(name: str, units: list[str], counts: tuple[int, int], factor: int, capacity: int) -> None:
     on_bus, devices = counts
     numbers = Numbers(per_device={name: factor}, virtual_functions={SRIOV: ("15b3:101e",)})
-    shows = {"pci": values.pci(*gpus(on_bus)), "rdma": values.rdma(devices=eris(devices)), "numbers": numbers}
-    found = book(name, units, cluster=node({name: str(capacity)}), **shows)
+    shows = {"pci": bus(on_bus), "rdma": values.rdma(devices=eris(devices)), "numbers": numbers}
+    found = book(name, units, cluster=advertising({name: str(capacity)}), **shows)
     assert found.offered is not None
     assert found.total is not None
     assert 0 <= found.offered <= found.total
@@ -277,5 +272,5 @@ def test_the_books_add_up(name: str, units: list[str], counts: tuple[int, int], 
 
 @given(st.integers(1, 8), st.integers(1, 16))
 def test_no_number_of_replicas_looks_like_a_fault(count: int, replicas: int) -> None:
-    found = book(GPU, uuids(count, replicas), pci=values.pci(*gpus(count)))
+    found = book(GPU, uuids(count, replicas), pci=bus(count))
     assert (found.count_dead, found.hidden, found.devices_offered) == (0, 0, count)

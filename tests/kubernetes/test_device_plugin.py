@@ -183,6 +183,8 @@ def test_a_plugin_that_hangs_holds_nobody_up(node: Node, tree: Path, plugin: Dev
     becomes(node, tree, "ok All")
     plugin.say("hang")
     began = time.monotonic()
+    plugin.say("unhealthy GPU-1")
+    time.sleep(3.0)  # a plugin that does not hang is heard within one
     assert said(node, tree, "plugin.allocatable")[0].startswith("ok All"), "the kubelet still believes it"
     assert sockets(node, tree)[0].startswith("ok Listens"), "its socket accepts"
     assert time.monotonic() - began < OPEN

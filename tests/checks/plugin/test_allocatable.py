@@ -6,19 +6,20 @@ from typing import Any
 
 import pytest
 
-from nodeprep import check_round, checks
+from nodeprep import check_round
 from nodeprep.checks.plugin.allocatable import CHECK, Want
+from nodeprep.config import profile_files
 from nodeprep.doors.files.kmsg import KmsgRecord
 from nodeprep.facts.expected.inventory import MissingDevice
 from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
 from nodeprep.facts.kubernetes.cluster import Cluster
-from nodeprep.facts.kubernetes.resource_slices import ResourceSlices, SliceDevice
 from nodeprep.facts.machine import kernel_log
 from nodeprep.facts.machine.gpu import GpuDriver
 from nodeprep.facts.machine.kernel_log import KernelLog
-from nodeprep.model import NODE, Finding, Seen, Severity, Status, Subject, Unreadable, Verdict, Why, not_mounted
+from nodeprep.look import Look
+from nodeprep.model import Seen, Status, Subject, Unreadable, Why, not_mounted
 from tests import cluster_values, values
-from tests.gpu_values import driver, information
+from tests.gpu_values import bus, information, listing, uuids
 from tests.kubelet_values import GPU, allocatable, holding, kubelet, plugins
 from tests.values import expected, say, verdicts
 
@@ -35,24 +36,13 @@ DRA = "gpu.nvidia.com"
 ERI = values.device(name="erdma_0", id="1ded:107f")
 
 
-def gpus(count: int) -> Any:
-    made = {"id": "10de:2330", "pci_class": "030200", "driver": "nvidia", "rdma": (), "netdevs": ()}
-    return values.pci(*(values.nic(address=f"0000:{number:02x}:00.0", **made) for number in range(count)))
-
-
-def uuids(count: int, replicas: int = 0) -> tuple[str, ...]:
-    whole = tuple(f"GPU-{number}" for number in range(count))
-    return tuple(f"{one}::{share}" for one in whole for share in range(replicas)) if replicas else whole
-
-
 def cluster(capacity: dict[str, str], offers: dict[str, str] | None = None, *pods: Any) -> Any:
-    told = cluster_values.node_object(capacity=capacity, allocatable=capacity if offers is None else offers)
-    return cluster_values.cluster(node=told, pods=pods)
+    return cluster_values.advertising(capacity, offers, pods=pods)
 
 
 def judged(ids: Any, told: Any, wanted: int = 0, **different: Any) -> str:
     healthy = allocatable({GPU: ids} if ids else {}) if ids is not None else AllocatableDevices(4000.0, True, LATE)
-    usual: dict[str, Any] = {"kubelet": kubelet(pods=()), "pci": gpus(HARDWARE), "want": None}
+    usual: dict[str, Any] = {"kubelet": kubelet(pods=()), "pci": bus(HARDWARE), "want": None}
     given = usual | different
     hope = expected(profile="hgx", resources={GPU: wanted} if wanted else {})
     return say(CHECK, given["kubelet"], healthy, told, given["pci"], values.rdma(), hope, want=given["want"])
@@ -104,15 +94,15 @@ def test_the_six_states(ids: Any, capacity: Any, offers: Any, wanted: int, says:
 
 def test_a_missing_gpu_is_not_mended_by_a_restart() -> None:
     told = cluster({GPU: "0"}, None, PLUGIN)
-    assert judged((), told, 8, pci=gpus(0)) == "fail NothingLeft"
-    assert judged((), told, 8, pci=gpus(8)) == f"fail NothingLeft {RESTART}"
+    assert judged((), told, 8, pci=bus(0)) == "fail NothingLeft"
+    assert judged((), told, 8, pci=bus(8)) == f"fail NothingLeft {RESTART}"
 
 
 def test_all_devices_of_another_plugin_are_unhealthy() -> None:
     """Of a GPU plugin an Xid may be the reason, which a restart would hide."""
     hope = expected(resources={FOO: 4, GPU: 8})
     told = cluster({FOO: "4", GPU: "8"}, {FOO: "0", GPU: "0"}, PLUGIN)
-    said = say(CHECK, kubelet(), allocatable({}), told, gpus(8), values.rdma(), hope)
+    said = say(CHECK, kubelet(), allocatable({}), told, bus(8), values.rdma(), hope)
     assert said == f"fail NoneHealthy {RESTART}; fail NoneHealthy"
 
 
@@ -137,7 +127,7 @@ def test_plugins_that_may_still_register(started: Any, pods: Any, told: Any, say
 
 def test_a_kubelet_that_began_lately_excuses_no_dead_device() -> None:
     began = kubelet(started=3990.0, pods=())
-    assert judged(uuids(8), cluster({GPU: "8"}), 8, kubelet=began, pci=gpus(7)) == "fail AdvertisedButDead"
+    assert judged(uuids(8), cluster({GPU: "8"}), 8, kubelet=began, pci=bus(7)) == "fail AdvertisedButDead"
 
 
 RDMA = [
@@ -173,83 +163,18 @@ def test_what_controllers_write_is_the_nodes_word() -> None:
 def test_a_silent_api_server_leaves_the_local_books() -> None:
     silent: Any = Unreadable(Why.TIMEOUT, "https://10.0.0.1:443", detail="no answer in 5 s")
     hope = expected(resources={GPU: 8, HCA: 63})
-    facts = (kubelet(pods=()), allocatable({GPU: uuids(8)}), gpus(8), values.rdma(), hope, Want(), plugins())
+    facts = (
+        kubelet(pods=()),
+        allocatable({GPU: uuids(8)}),
+        bus(8),
+        values.rdma(),
+        hope,
+        Want(),
+        plugins(),
+    )
     seen = Seen({type(one): one for one in facts} | {Cluster: silent})
     found = list(check_round.run_check(CHECK, seen))
     assert [(one.subject.place, one.reason) for one in found] == [(GPU, "All"), (HCA, "CannotLook")]
-
-
-def sliced(count: int, *, first: int = 0, **different: Any) -> ResourceSlices:
-    """So many GPUs that NVIDIA's driver of dynamic resource allocation offers."""
-    devices = tuple(SliceDevice(DRA, f"GPU-{first + number}", is_tainted=False) for number in range(count))
-    usual: dict[str, Any] = {"at": 4000.0, "asked": True, "drivers": (DRA,), "devices": devices}
-    return ResourceSlices(**(usual | different))
-
-
-TAINTED = (SliceDevice(DRA, "GPU-0", is_tainted=True), *(SliceDevice(DRA, f"GPU-{one}", False) for one in range(1, 8)))
-REFUSED: Any = Unreadable(Why.DENIED, "resourceslices.resource.k8s.io", detail="HTTP 403: may not")
-SLICES = [
-    # slices                            Node       wanted  says
-    (sliced(8), {}, 0, "ok InResourceSlices"),
-    (sliced(8), {}, 8, "ok InResourceSlices"),
-    (sliced(8), {GPU: "0"}, 8, "ok InResourceSlices"),  # a plugin of former times
-    (sliced(7), {}, 0, "warn FewerInSlices"),
-    (sliced(7), {}, 7, "warn FewerInSlices"),
-    (sliced(7), {}, 8, "fail FewerInSlices"),
-    (sliced(8, devices=TAINTED), {}, 8, "fail FewerInSlices"),
-    (sliced(0), {}, 8, "fail FewerInSlices"),
-    (sliced(9), {}, 8, "fail AdvertisedButDead"),
-    (sliced(8, first=1), {}, 8, "fail AdvertisedButDead"),  # GPU-8 is no GPU of this node
-    (sliced(7, incomplete=(DRA,)), {}, 8, "ok InResourceSlices"),
-    (sliced(8, devices=tuple(SliceDevice(DRA, f"gpu-{one}", False) for one in range(8))), {}, 8, "ok InResourceSlices"),
-    (ResourceSlices(4000.0, False), {}, 8, "fail NotAdvertised"),
-    (ResourceSlices(4000.0, True), {}, 8, "fail NotAdvertised"),
-    (sliced(8, drivers=("gpu.amd.com",)), {}, 8, "fail NotAdvertised"),
-    (REFUSED, {}, 8, "fail NotAdvertised"),
-    (REFUSED, {}, 0, "absent Nothing"),
-    (sliced(8), {GPU: "8"}, 8, "ok All"),  # both, while a cluster moves from one to the other
-]
-
-
-@pytest.mark.parametrize(("slices", "told", "wanted", "says"), SLICES, ids=range(len(SLICES)))
-def test_gpus_that_are_offered_by_claims(slices: Any, told: dict[str, str], wanted: int, says: str) -> None:
-    hope = expected(profile="hgx", resources={GPU: wanted} if wanted else {})
-    ids = {GPU: uuids(8)} if told.get(GPU) == "8" else {}
-    facts = (kubelet(pods=()), allocatable(ids), cluster(told), gpus(8), values.rdma(), hope, listed())
-    if isinstance(slices, ResourceSlices):
-        every = verdicts(CHECK, *facts, slices)
-    else:
-        seen = Seen({type(one): one for one in (*facts, Want())} | {ResourceSlices: slices})
-        every = list(check_round.run_check(CHECK, seen))
-    found = [f"{one.status} {one.reason}" for one in every if one.subject.place == GPU]
-    assert ("; ".join(found) or "absent Nothing") == says
-
-
-def test_the_words_of_slices() -> None:
-    hope = expected(profile="hgx", resources={GPU: 8})
-    facts = (kubelet(pods=()), allocatable({}), cluster({}), gpus(8), values.rdma(), hope, listed())
-    (verdict,) = verdicts(CHECK, *facts, sliced(8, devices=TAINTED))
-    assert verdict.message == (
-        "nvidia.com/gpu: hardware 8, allocatable 0, in ResourceSlices of gpu.nvidia.com 7: 1 of 8 on this node are not "
-        "in them, or have a taint; profile hgx wants 8"
-    )
-    (verdict,) = verdicts(CHECK, *facts, sliced(8, first=1))
-    assert "that this node does not have (GPU-8); jobs that get one die" in verdict.message
-    seen = Seen({type(one): one for one in (*facts, Want())} | {ResourceSlices: REFUSED})
-    (verdict,) = check_round.run_check(CHECK, seen)
-    assert verdict.message.endswith(
-        "whether ResourceSlices offer them is not known (resourceslices.resource.k8s.io: denied (HTTP 403: may not)): "
-        "kubectl apply -k daemonset/components/dra; profile hgx wants 8"
-    )
-
-
-NAMES = {f"GPU-{number}": f"0000:{number:02x}:00.0" for number in range(8)}
-
-
-def listed(**different: Any) -> GpuDriver:
-    """NVIDIA's driver lists eight GPUs, by the UUIDs that its plugin advertises."""
-    found = tuple(information(address=at, uuid=uuid, minor=int(uuid[4:])) for uuid, at in NAMES.items())
-    return driver(**({"gpus": found} | different))
 
 
 def xid(number: int, place: str = "0000:05:00") -> KernelLog:
@@ -259,28 +184,43 @@ def xid(number: int, place: str = "0000:05:00") -> KernelLog:
 
 EXPLAINED = [
     # what the driver lists                        the log                  the line ends with
-    (listed(), (), "0000:05:00.0 is not advertised"),
-    (listed(), (xid(94),), "0000:05:00.0 is not advertised: Xid 94, 3601 s after boot"),
-    (listed(), (xid(31),), "0000:05:00.0 is not advertised"),  # what a program did
-    (listed(), (xid(94, "0000:06:00"),), "0000:05:00.0 is not advertised"),
-    (listed(gpus=(information(uuid=None),)), (xid(94),), "in use 0"),  # persistence is off: nobody knows which
-    (listed(gpus=LATE), (xid(94),), "in use 0"),
+    (listing(8), (), "0000:05:00.0 is not advertised"),
+    (listing(8), (xid(94),), "0000:05:00.0 is not advertised: Xid 94, 3601 s after boot"),
+    (listing(8), (xid(31),), "0000:05:00.0 is not advertised"),  # what a program did
+    (listing(8), (xid(94, "0000:06:00"),), "0000:05:00.0 is not advertised"),
+    (listing(8, gpus=(information(uuid=None),)), (xid(94),), "in use 0"),  # persistence is off: nobody knows which
+    (listing(8, gpus=LATE), (xid(94),), "in use 0"),
 ]
 
 
 @pytest.mark.parametrize(("lists", "log", "ends"), EXPLAINED, ids=range(len(EXPLAINED)))
 def test_which_gpu_is_not_advertised_and_why(lists: GpuDriver, log: tuple[KernelLog, ...], ends: str) -> None:
-    ids = tuple(uuid for uuid in NAMES if uuid != "GPU-5")
+    ids = tuple(uuid for uuid in uuids(8) if uuid != "GPU-5")
     told = cluster({GPU: "8"}, {GPU: "7"})
-    facts = (kubelet(pods=()), allocatable({GPU: ids}), told, gpus(8), values.rdma(), expected(), lists, *log)
+    facts = (
+        kubelet(pods=()),
+        allocatable({GPU: ids}),
+        told,
+        bus(8),
+        values.rdma(),
+        expected(),
+        lists,
+        *log,
+    )
     (verdict,) = verdicts(CHECK, *facts)
     assert verdict.reason == "SomeUnhealthy"
     assert verdict.message.partition(": 1 unhealthy")[0].endswith(ends)
 
 
 def test_several_that_are_not_advertised() -> None:
-    facts = (kubelet(pods=()), allocatable({GPU: ("GPU-0", "GPU-1")}), cluster({GPU: "8"}), gpus(8), values.rdma())
-    (verdict,) = verdicts(CHECK, *facts, expected(), listed(), xid(94))
+    facts = (
+        kubelet(pods=()),
+        allocatable({GPU: ("GPU-0", "GPU-1")}),
+        cluster({GPU: "8"}),
+        bus(8),
+        values.rdma(),
+    )
+    (verdict,) = verdicts(CHECK, *facts, expected(), listing(8), xid(94))
     assert (
         "; 0000:02:00.0, 0000:03:00.0, 0000:04:00.0, 0000:05:00.0 and 2 more are not advertised "
         "(0000:05:00.0: Xid 94, 3601 s after boot): 6 unhealthy"
@@ -288,11 +228,18 @@ def test_several_that_are_not_advertised() -> None:
 
 
 def test_a_gpu_that_the_driver_is_told_to_leave_alone_is_no_hardware() -> None:
-    found = (*(raw_gpu for raw_gpu in listed().gpus or () if raw_gpu.uuid != "GPU-5"),)
+    found = (*(raw_gpu for raw_gpu in listing(8).gpus or () if raw_gpu.uuid != "GPU-5"),)
     left = information(address="0000:05:00.0", uuid="GPU-5", excluded=True)
-    ids = tuple(uuid for uuid in NAMES if uuid != "GPU-5")
-    facts = (kubelet(pods=()), allocatable({GPU: ids}), cluster({GPU: "7"}), gpus(8), values.rdma(), expected())
-    (verdict,) = verdicts(CHECK, *facts, listed(gpus=(*found, left)))
+    ids = tuple(uuid for uuid in uuids(8) if uuid != "GPU-5")
+    facts = (
+        kubelet(pods=()),
+        allocatable({GPU: ids}),
+        cluster({GPU: "7"}),
+        bus(8),
+        values.rdma(),
+        expected(),
+    )
+    (verdict,) = verdicts(CHECK, *facts, listing(8, gpus=(*found, left)))
     assert (verdict.reason, "hardware 7" in verdict.message) == ("All", True)
 
 
@@ -307,14 +254,28 @@ MENDED = [
 @pytest.mark.parametrize(("beside", "says"), MENDED, ids=range(len(MENDED)))
 def test_no_restart_of_a_plugin_is_planned_where_an_xid_explains_it(beside: Any, says: str) -> None:
     hope = expected(profile="hgx", resources={GPU: 8})
-    facts = (kubelet(pods=()), allocatable({}), cluster({GPU: "0"}, None, PLUGIN), gpus(8), values.rdma(), hope)
+    facts = (
+        kubelet(pods=()),
+        allocatable({}),
+        cluster({GPU: "0"}, None, PLUGIN),
+        bus(8),
+        values.rdma(),
+        hope,
+    )
     assert say(CHECK, *facts, *beside) == says
 
 
 def test_no_restart_of_a_plugin_is_planned_where_a_gpu_is_missing() -> None:
     lost = (MissingDevice(Subject("0000:09:00.0"), "10de:2330", "profile hgx"),)
     hope = expected(profile="hgx", resources={GPU: 8}, missing_gpus=lost)
-    facts = (kubelet(pods=()), allocatable({}), cluster({GPU: "0"}, None, PLUGIN), gpus(7), values.rdma(), hope)
+    facts = (
+        kubelet(pods=()),
+        allocatable({}),
+        cluster({GPU: "0"}, None, PLUGIN),
+        bus(7),
+        values.rdma(),
+        hope,
+    )
     assert say(CHECK, *facts) == "fail NothingLeft"
 
 
@@ -322,7 +283,7 @@ def test_its_words() -> None:
     pods = (holding("ns/pod-a", GPU, "GPU-0", "GPU-1"), holding("ns/pod-b", GPU, "GPU-2", "GPU-3"))
     hope = expected(profile="hgx", resources={GPU: 8})
     told = cluster({GPU: "8"}, {GPU: "7"})
-    seen = (kubelet(pods=pods), allocatable({GPU: uuids(7)}), told, gpus(8), values.rdma(), hope)
+    seen = (kubelet(pods=pods), allocatable({GPU: uuids(7)}), told, bus(8), values.rdma(), hope)
     (verdict,) = verdicts(CHECK, *seen)
     assert verdict.message == (
         "nvidia.com/gpu: hardware 8, capacity 8, allocatable 7, in use 4 (ns/pod-a 2, ns/pod-b 2): 1 unhealthy; "
@@ -337,50 +298,11 @@ def test_its_words() -> None:
     )
 
 
-FOLDED = [
-    # what also fails on the node       what the gap of each resource follows from
-    ("port.present", {GPU: None, HCA: "port.present"}),
-    ("gpu.driver", {GPU: "gpu.driver", HCA: None}),
-    ("plugin.kubelet-socket", {GPU: "plugin.kubelet-socket", HCA: "plugin.kubelet-socket"}),
-]
-
-
-@pytest.mark.parametrize(("cause", "roots"), FOLDED)
-def test_a_gap_follows_from_faults_of_its_own_devices(cause: str, roots: dict[str, str | None]) -> None:
-    """A missing RDMA module once hid that a GPU was not advertised."""
-    hope = expected(profile="hgx", resources={GPU: 8, HCA: 63})
-    told = cluster({GPU: "8", HCA: "63"}, {GPU: "7", HCA: "62"})
-    devices = allocatable({GPU: uuids(7), HCA: tuple(map(str, range(62)))})
-    gaps = verdicts(CHECK, kubelet(pods=()), devices, told, gpus(8), values.rdma(devices=(ERI,)), hope)
-    other = Verdict(NODE, Status.FAIL, "Broken", "it is broken")
-    findings = [Finding(cause, Severity.GATE, other), *map(CHECK.finding, gaps)]
-    folded = check_round.fold(findings, {check.id: check.after for check in checks.CHECKS.values()})
-    assert {one.subject.place: one.root for one in folded if one.check == CHECK.id} == roots
-
-
-DEAD_GPU = [
-    # the eighth GPU                       says while the plugin calls eight healthy
-    ({}, "ok All"),
-    ({"answers": False}, "fail AdvertisedButDead"),
-    ({"driver": None}, "fail AdvertisedButDead"),
-    ({"driver": "vfio-pci"}, "fail AdvertisedButDead"),
-]
-
-
-@pytest.mark.parametrize(("different", "says"), DEAD_GPU, ids=range(len(DEAD_GPU)))
-def test_a_gpu_that_no_container_can_use_is_no_hardware(different: dict[str, Any], says: str) -> None:
-    made: dict[str, Any] = {"id": "10de:2330", "pci_class": "030200", "driver": "nvidia", "rdma": (), "netdevs": ()}
-    rest = [values.nic(address=f"0000:{number:02x}:00.0", **made) for number in range(7)]
-    bus = values.pci(*rest, values.nic(address="0000:07:00.0", **(made | different)))
-    assert judged(uuids(8), cluster({GPU: "8"}), 8, pci=bus) == says
-
-
-def test_an_id_that_the_driver_does_not_list_is_dead_whatever_the_counts_say() -> None:
-    """Of eight GPUs on the bus the driver lists seven, and the plugin claims the eighth."""
-    lists = listed(gpus=tuple(one for one in listed().gpus or () if one.uuid != "GPU-7"))
-    facts = (kubelet(pods=()), allocatable({GPU: uuids(8)}), cluster({GPU: "8"}), gpus(8), values.rdma(), expected())
-    (verdict,) = verdicts(CHECK, *facts, lists)
-    assert (verdict.reason, "(GPU-7)" in verdict.message) == ("AdvertisedButDead", True)
-    claims = allocatable({GPU: (*uuids(7), "GPU-of-another-node")})
-    (verdict,) = verdicts(CHECK, facts[0], claims, *facts[2:], listed())
-    assert (verdict.reason, "(GPU-of-another-node)" in verdict.message) == ("AdvertisedButDead", True)
+@pytest.mark.parametrize("name", ["rdma-erdma-cpu", "rdma-erdma-gpu", "rdma-infiniband", "rdma-lingjun", "rdma-roce"])
+def test_under_former_manifests_the_gate_stays_closed(name: str) -> None:
+    """They do not mount the kubelet's socket, and what nobody can ask must not pass."""
+    silent = AllocatableDevices(4000.0, True, UNSEEN)
+    facts = (kubelet(started=UNSEEN, pods=UNSEEN), silent, cluster({HCA: "63"}), values.pci(), values.rdma())
+    look = Look(4000.0, True, {type(one): one for one in facts})
+    told = check_round.judge([CHECK], look, None, profile_files.effective(name), {CHECK.id: Want()})
+    assert [(one.status, one.verdict.reason) for one in told.findings] == [(Status.UNKNOWN, "NotMounted")]

@@ -23,12 +23,12 @@ from nodeprep.job_profile import Expectation, Profile
 from nodeprep.look import Look
 from nodeprep.model import Unreadable
 from tests import cluster_values, values
+from tests.gpu_values import uuids
 from tests.kubelet_values import GPU, answer, container, plugin_devices, pod_devices
 from tests.rigs.grpc_server import serving
 
-UUIDS = [f"GPU-{number}" for number in range(8)]
-HELD = pod_devices("jobs", "a", container("c", plugin_devices(GPU, UUIDS[:2], 0)))
-ANSWERS = {pod_resources.LIST: answer(HELD), pod_resources.ALLOCATABLE: answer(plugin_devices(GPU, UUIDS[:7], 0))}
+HELD = pod_devices("jobs", "a", container("c", plugin_devices(GPU, uuids(8)[:2], 0)))
+ANSWERS = {pod_resources.LIST: answer(HELD), pod_resources.ALLOCATABLE: answer(plugin_devices(GPU, uuids(8)[:7], 0))}
 EIGHT = Profile("hgx", expect=Expectation(resources={GPU: 8}))
 SECRET = "AWS_SECRET=hunter2"
 ENTRY = {"PodUID": "u", "ContainerName": "c", "ResourceName": GPU, "DeviceIDs": ["GPU-0"], "AllocResp": SECRET}
@@ -103,7 +103,7 @@ def test_a_gpu_that_is_unhealthy(root: Path) -> None:
         }
 
 
-CHECKPOINTS = ["", "{", "[]", json.dumps({"Data": {"PodDeviceEntries": [ENTRY], "RegisteredDevices": {GPU: UUIDS}}})]
+CHECKPOINTS = ["", "{", "[]", json.dumps({"Data": {"PodDeviceEntries": [ENTRY], "RegisteredDevices": {GPU: uuids(8)}}})]
 
 
 @pytest.mark.parametrize("text", CHECKPOINTS, ids=range(len(CHECKPOINTS)))

@@ -11,6 +11,7 @@ from nodeprep.checks.plugin.registered import CHECK
 from nodeprep.facts.kubernetes.resource_slices import ResourceSlices, SliceDevice
 from nodeprep.model import Seen, Unreadable, Why, not_mounted
 from tests import cluster_values
+from tests.gpu_values import uuids
 from tests.kubelet_values import GPU, allocatable, kubelet, plugins
 from tests.values import expected, say, verdicts
 
@@ -28,19 +29,17 @@ HELD = cluster_values.pod(namespace="gpu", name="plugin-x", writes=SERVES, phase
 PASSED = cluster_values.container(name="wait-ready", init=True, state="terminated: Completed")
 OPENED = cluster_values.pod(namespace="gpu", name="plugin-x", writes=SERVES, containers=(PASSED,))
 GONE = cluster_values.pod(namespace="gpu", name="plugin-x", writes=SERVES, containers=(WAITS,), deleted=True)
-UUIDS = tuple(f"GPU-{number}" for number in range(8))
 
 
 def cluster(capacity: dict[str, str], *pods: Any) -> Any:
-    told = cluster_values.node_object(capacity=capacity, allocatable=capacity)
-    return cluster_values.cluster(node=told, pods=pods)
+    return cluster_values.advertising(capacity, pods=pods)
 
 
 RESTART = "plugin_restart(pod=gpu/plugin-x)"
 ROWS = [
     # the kubelet's ids    Node            pods            says
-    ({GPU: UUIDS}, {GPU: "8"}, (PLUGIN,), "ok Registered"),
-    ({GPU: UUIDS}, {}, (PLUGIN,), "ok Registered"),  # the Node is 10 s late
+    ({GPU: uuids(8)}, {GPU: "8"}, (PLUGIN,), "ok Registered"),
+    ({GPU: uuids(8)}, {}, (PLUGIN,), "ok Registered"),  # the Node is 10 s late
     ({}, {GPU: "8"}, (PLUGIN,), "ok Registered"),  # plugin.allocatable speaks of its devices
     (None, {GPU: "8"}, (), "ok Registered"),
     ({}, {}, (), "fail NotRegistered"),
@@ -108,13 +107,13 @@ def test_where_slices_may_not_be_listed_the_message_says_so() -> None:
     facts = (kubelet(), allocatable({}), cluster({}), hope)
     seen = Seen({type(one): one for one in facts} | {ResourceSlices: refused})
     gpu, hca = check_round.run_check(CHECK, seen)
-    assert gpu.message.endswith("HTTP 403: may not)): kubectl apply -k daemonset/components/dra")
+    assert gpu.message.endswith("HTTP 403: may not); daemonset/components/dra gives the right")
     assert "ResourceSlices" not in hca.message
 
 
 def test_each_resource_has_a_verdict_of_its_own() -> None:
     both = expected(resources={GPU: 8, "rdma/hca": 63})
-    found = verdicts(CHECK, kubelet(), allocatable({GPU: UUIDS}), cluster({GPU: "8"}), both, plugins())
+    found = verdicts(CHECK, kubelet(), allocatable({GPU: uuids(8)}), cluster({GPU: "8"}), both, plugins())
     assert [(one.subject.place, one.reason) for one in found] == [(GPU, "Registered"), ("rdma/hca", "NotRegistered")]
 
 
@@ -139,6 +138,7 @@ def serving(name: str, *containers: Any, writes: tuple[str, ...] = SERVES) -> An
 TERWAY = serving("terway-eniip-x", writes=(*SERVES, "/etc/cni/net.d"))
 RDMA_WAITS = serving("rdma-shared-dp-ds-x", WAITS)
 NVIDIA = serving("nvidia-device-plugin-x")
+SRIOV, ALSO = "nvidia.com/mlnxnics", serving("sriov-device-plugin-x")
 OF_ITS_NAME = [
     # pods that serve plugins here                     says of nvidia.com/gpu
     ((TERWAY,), "fail NotRegistered"),  # not the pods' network
@@ -149,9 +149,23 @@ OF_ITS_NAME = [
     ((RDMA_WAITS, NVIDIA), "fail NotRegistered plugin_restart(pod=kube-system/nvidia-device-plugin-x)"),
     ((serving("nvidia-device-plugin-x", WAITS), TERWAY), "ok HeldByGate"),
     ((serving("nvidia-device-plugin-x", WAITS), NVIDIA), "fail NotRegistered"),  # one of the two runs
+    # the GPU operator's toolkit and driver write below /run/nvidia, and serve no plugin
+    ((serving("nvidia-device-plugin-x", WAITS), serving("nvidia-toolkit-x", writes=("/run/nvidia",))), "ok HeldByGate"),
 ]
 
 
 @pytest.mark.parametrize(("pods", "says"), OF_ITS_NAME, ids=range(len(OF_ITS_NAME)))
 def test_whose_pod_it_is(pods: tuple[Any, ...], says: str) -> None:
     assert say(CHECK, kubelet(), allocatable({}), cluster({}, *pods), WANTED) == says
+
+
+def test_a_resource_of_nvidias_domain_that_is_no_gpu_is_not_of_its_gpu_plugin() -> None:
+    """The network operator's SR-IOV plugin advertises such resources."""
+    hope = expected(profile="hgx", resources={SRIOV: 8})
+    waits = serving("sriov-device-plugin-x", WAITS)
+    for pods, says in (
+        ((NVIDIA, ALSO), "fail NotRegistered plugin_restart(pod=kube-system/sriov-device-plugin-x)"),
+        ((NVIDIA, waits), "ok HeldByGate"),
+        ((NVIDIA,), "fail NotRegistered"),
+    ):
+        assert say(CHECK, kubelet(), allocatable({}), cluster({}, *pods), hope) == says

@@ -19,16 +19,24 @@ from nodeprep.facts.machine.gpu import GpuDriver, GpuInformation
 from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import CannotLook, Remedy, Seen, Status, Subject, Unreadable, Verdict, raw
+from nodeprep.model import CannotLook, Remedy, Seen, Status, Subject, Unreadable, Verdict, Why, raw
 
 T = TypeVar("T")
 PLACES = tuple(map(PurePosixPath, tolerates_gate.PLUGINS))
 # Xids after which NVIDIA's plugin goes on calling a GPU healthy (k8s-device-plugin internal/rm/health.go).
 SKIPPED_XIDS = (13, 31, 43, 45, 68, 109)
 WAIT = "wait-ready"  # our init container (docs/plugins.md)
-ALIYUN = "aliyun"
-SERVED_BY = {"eni": "terway", "member-eni": "terway", "vpc": "efa"}  # by resource, what else its plugin is called
-OTHERS = ("nvidia", "amd", "rdma", "erdma", "terway", "efa", "sriov", "csi")  # what tells that a pod serves another one
+# What the names of pods that serve these resources have in common, as their makers' manifests call them.
+SERVED_BY = {
+    device_books.GPU: "nvidia",
+    device_books.AMD_GPU: "amd",
+    device_books.RDMA: "rdma",
+    device_books.ERDMA: "erdma",
+    device_books.ENI: "terway",
+    device_books.MEMBER_ENI: "terway",
+    device_books.EFA: "efa",
+}
+OTHERS = frozenset((*SERVED_BY.values(), "csi"))  # CSI drivers register in the same directory
 NETWORK = ("/etc/cni", "/opt/cni")  # whoever writes there is the pods' network, and no plugin to restart
 
 
@@ -123,24 +131,19 @@ def excuse(seen: Seen, book: Book) -> Verdict | None:
 
 
 def serving_pods(seen: Seen) -> tuple[Pod, ...]:
-    """The pods here that may serve a device plugin."""
+    """The pods here that may serve a device plugin. A driver's container serves none."""
     cluster = known(seen, Cluster)
     pods = raw(cluster)["pods"] if cluster is not None else ()
-    found = pods if isinstance(pods, tuple) else ()
-    return tuple(pod for pod in found if not pod.finished and not pod.deleted and tolerates_gate.serves(pod, PLACES))
+    found = [pod for pod in pods if not pod.finished and not pod.deleted] if isinstance(pods, tuple) else []
+    served = [(pod, tolerates_gate.serves(pod, PLACES)) for pod in found]
+    return tuple(pod for pod, path in served if path and not tolerates_gate.is_of_driver(path))
 
 
 def pods_of(resource: str, seen: Seen) -> tuple[Pod, ...]:
     """The pods here that may serve this resource: those of its name, else all whose name tells no other resource."""
-    every = serving_pods(seen)
-    named = tuple(pod for pod in every if SERVED_BY.get(_maker(resource), _maker(resource)) in _names(pod))
-    return named or tuple(pod for pod in every if not any(word in _names(pod) for word in OTHERS))
-
-
-def _maker(resource: str) -> str:
-    """What a plugin's name would tell: "nvidia" of nvidia.com/gpu, "erdma" of aliyun/erdma."""
-    domain, _, name = resource.partition("/")
-    return name if domain == ALIYUN else domain.partition(".")[0]
+    every, word = serving_pods(seen), SERVED_BY.get(device_books.family(resource) or resource)
+    named = tuple(pod for pod in every if word is not None and word in _names(pod))
+    return named or tuple(pod for pod in every if not any(other in _names(pod) for other in OTHERS))
 
 
 def _names(pod: Pod) -> str:
@@ -175,5 +178,6 @@ def about_slices(seen: Seen, book: Book) -> str:
     try:
         _ = seen.get(ResourceSlices) if device_books.is_of_gpus(book.resource) else None
     except CannotLook as cannot:
-        return f"; whether ResourceSlices offer them is not known ({cannot.blind}): kubectl apply -k {MANIFEST}"
+        right = f"; {MANIFEST} gives the right" if cannot.blind.kind is Why.DENIED else ""
+        return f"; whether ResourceSlices offer them is not known: {cannot.blind}{right}"
     return ""

@@ -42,7 +42,9 @@ def in_slices(book: Book, sliced: SlicedGpus, seen: Seen) -> Verdict:
     if dead or count > here:
         return advertised_but_dead(book, dead, str(count))
     if count < here:
-        message = f"{book.line}: {here - count} of {here} on this node are not in them, or have a taint"
+        absent = sorted(book.addresses.get(one, one) for one in (book.present or frozenset()) - sliced.gpus)
+        which = f" ({', '.join(absent[:DEVICES_LISTED])})" if absent else ""
+        message = f"{book.line}: {here - count} of the {here} GPUs of this node are not in them, or have a taint{which}"
         return fault(book, seen, "FewerInSlices", message, offered=count)
     return Verdict(advertised.subject(book), Status.OK, "InResourceSlices", book.line, None, str(count))
 

@@ -254,8 +254,8 @@ def books(
             present = None  # a plugin of subfunctions names auxiliary devices
         if gpus and is_nvidia(name):
             present = frozenset(gpus)
-        family = _family(name)
-        others = {one for one in known if family and _family(one) == family} - {name}
+        same = family(name)
+        others = {one for one in known if same and family(one) == same} - {name}
         sliced = _sliced(name, slices)
         return Book(
             resource=name,
@@ -379,7 +379,7 @@ def is_of_gpus(name: str) -> bool:
     return is_nvidia(name) or name == AMD_GPU
 
 
-def _family(name: str) -> str:
+def family(name: str) -> str:
     """What the resources have in common that offer the same devices; "" where nobody knows."""
     return GPU if is_nvidia(name) else RDMA if name.startswith(RDMA) else ""
 
