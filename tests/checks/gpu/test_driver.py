@@ -29,14 +29,16 @@ ROWS = [
     (gpu(), driver(nodes=None, gpus=None), LOADED, "ok Bound"),  # a pod or a copy that shows less
     (gpu(), driver(nodes=()), LOADED, "ok Bound"),  # nobody has made a node: whoever needs one makes it
     (gpu(driver=None), driver(), LOADED, "fail DriverLost"),
-    (gpu(driver="nouveau"), driver(), LOADED, "fail DriverLost"),
+    (gpu(driver="nouveau"), driver(), LOADED, "fail Nouveau"),
+    (gpu(driver="nova_core"), driver(), LOADED, "fail Nouveau"),
+    (gpu(driver="other"), driver(), LOADED, "fail DriverLost"),
     (gpu(driver=None), NONE, LOADED, "fail DriverLost"),  # its /proc is gone
     (gpu(driver=None), NONE, modules(), f"fail NotLoaded {LOAD}"),
     (gpu(driver=None), NONE, ABSENT, "warn NotInstalled"),
     (gpu(driver=None), NONE, modules(available=None), "warn NotInstalled"),
     (gpu(driver=None), NONE, None, "warn NotInstalled"),
-    (gpu(driver="nouveau"), NONE, ABSENT, "warn NotInstalled"),
-    (gpu(driver="nouveau"), NONE, modules(), "warn NotInstalled"),
+    (gpu(driver="nouveau"), NONE, ABSENT, "warn Nouveau"),
+    (gpu(driver="nouveau"), NONE, modules(), "warn Nouveau"),
     (gpu(driver=None), GpuDriver(0.0, None, container=True), ABSENT, "fail ContainerNotReady"),
     (gpu(driver=None), GpuDriver(0.0, None, container=True), modules(), "fail ContainerNotReady"),
     (gpu(driver="vfio-pci"), NONE, ABSENT, "ok HandedOn"),
@@ -49,7 +51,10 @@ ROWS = [
     (gpu(), driver(gpus=(information(minor=7),)), LOADED, "fail NoNode"),
     (gpu(), driver(gpus=(information(minor=None),)), LOADED, "ok Bound"),
     (gpu(), driver(gpus=(information(excluded=GARBLED),)), LOADED, "unknown CannotLook"),
-    (gpu(), driver(nodes=("nvidia0", "nvidiactl")), LOADED, "ok Bound; fail NoNode"),
+    (gpu(), driver(nodes=("nvidia0", "nvidiactl")), LOADED, "ok Bound"),  # nothing of CUDA has run yet
+    (gpu(), driver(nodes=("nvidia0", "nvidiactl")), None, "ok Bound"),
+    (gpu(), driver(nodes=("nvidia0", "nvidiactl")), modules("nvidia", "nvidia_uvm"), "ok Bound; warn NoNode"),
+    (gpu(), driver(nodes=("nvidia0",)), modules("nvidia", "nvidia_uvm"), "ok Bound; fail NoNode"),
     (gpu(), driver(nodes=("nvidia0", "nvidia-uvm")), LOADED, "ok Bound; fail NoNode"),
     (gpu(), driver(version=GARBLED), LOADED, "ok Bound"),
     (gpu(driver=None), driver(version=GARBLED), LOADED, "fail DriverLost"),  # either way
@@ -76,6 +81,7 @@ def test_says(one: PciDevice, shows: GpuDriver, known: Modules | None, says: str
 @pytest.mark.parametrize("wants", [WANTED, COUNTED])
 def test_a_driver_that_is_not_installed_fails_where_a_profile_expects_the_gpu(wants: Expected) -> None:
     assert say(CHECK, pci(gpu(driver=None)), NONE, wants, ABSENT) == "fail NotInstalled"
+    assert say(CHECK, pci(gpu(driver="nouveau")), NONE, wants, ABSENT) == "fail Nouveau"
 
 
 def test_one_of_two_that_lost_it_is_named() -> None:

@@ -12,7 +12,8 @@ from nodeprep.facts.machine.pci import UNNAMED, Pci, PciDevice
 from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 NVIDIA, AMDGPU = "nvidia", "amdgpu"
-CONTROL, UNIFIED_MEMORY = "nvidiactl", "nvidia-uvm"
+CONTROL, UNIFIED_MEMORY, UVM_MODULE = "nvidiactl", "nvidia-uvm", "nvidia_uvm"
+OF_THE_KERNEL = ("nouveau", "nova_core")  # drivers/gpu/drm/nouveau, drivers/gpu/nova-core
 CONTAINER = "the GPU operator's driver container (/run/nvidia/driver) owns the driver"
 
 
@@ -22,13 +23,21 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         return
     yield from seen.each(pci.gpus, lambda gpu: verdict(gpu, seen))
     driver = seen[GpuDriver]
-    lacking = [name for name in (CONTROL, UNIFIED_MEMORY) if name not in (driver.nodes or ())]
-    if driver.nodes and lacking:
-        shows = f"of the nodes that NVIDIA's driver needs, /dev lacks {' and '.join(lacking)}"
-        yield Verdict(NODE, Status.FAIL, "NoNode", shows, None, "absent", " ".join(lacking))
+    yield from nodes(driver, seen.explaining(Modules))
     if driver.amd and driver.kfd is False:
         shows = "amdgpu drives a GPU, and /dev/kfd is not there: no program of ROCm can start"
         yield Verdict(NODE, Status.FAIL, "NoComputeNode", shows, None, "absent", "/dev/kfd")
+
+
+def nodes(driver: GpuDriver, modules: Modules | None) -> Iterator[Verdict]:
+    """Of the nodes that all its GPUs share. The first program of CUDA loads nvidia_uvm and has its node made."""
+    has_uvm = modules is not None and modules.is_loaded(UVM_MODULE)
+    wanted = (CONTROL, UNIFIED_MEMORY) if has_uvm else (CONTROL,)
+    lacking = [name for name in wanted if name not in (driver.nodes or ())]
+    if driver.nodes and lacking:
+        shows = f"of the nodes that NVIDIA's driver needs, /dev lacks {' and '.join(lacking)}"
+        status = Status.FAIL if CONTROL in lacking else Status.WARN  # a container's runtime makes that of nvidia_uvm
+        yield Verdict(NODE, status, "NoNode", shows, None, "absent", " ".join(lacking))
 
 
 def verdict(gpu: PciDevice, seen: Seen) -> Verdict:
@@ -47,7 +56,14 @@ def unbound(gpu: PciDevice, own: str, seen: Seen) -> Verdict:
     shows = f"{gpu.label} has {f'the driver {gpu.driver}' if gpu.driver else 'no driver'}"
     siblings = sum(one.driver == own for one in seen[Pci].gpus)
     loaded = driver.version is not None if own == NVIDIA else bool(driver.amd)
-    if siblings or loaded or (modules is not None and modules.is_loaded(own)):
+    loaded = loaded or siblings > 0 or (modules is not None and modules.is_loaded(own))
+    expected = seen[Expected]
+    wanted = gpu.address in expected.gpus or expected.gpu_count is not None
+    if gpu.driver in OF_THE_KERNEL:
+        shows = f"{shows}, which comes with the kernel: CUDA does not run on it, and {own} cannot bind the GPU"
+        status = Status.FAIL if loaded or wanted else Status.WARN
+        return Verdict(gpu.subject, status, "Nouveau", shows, None, gpu.driver, own)
+    if loaded:
         shows = f"{shows}, though module {own} is loaded and has {siblings} other GPUs"
         return Verdict(gpu.subject, Status.FAIL, "DriverLost", shows, None, gpu.driver or "none", own)
     if driver.container and own == NVIDIA:
@@ -57,8 +73,6 @@ def unbound(gpu: PciDevice, own: str, seen: Seen) -> Verdict:
         shows = f"{shows}: module {own} is installed and not loaded"
         load = Remedy("kernel_modules", {"module": own})
         return Verdict(gpu.subject, Status.FAIL, "NotLoaded", shows, load, "none", own)
-    expected = seen[Expected]
-    wanted = gpu.address in expected.gpus or expected.gpu_count is not None
     shows = f"{shows}: no {own} is installed yet" + (f"; {expected.by} expects this GPU" if wanted else "")
     status = Status.FAIL if wanted else Status.WARN
     return Verdict(gpu.subject, status, "NotInstalled", shows, None, gpu.driver or "none", own)
@@ -87,6 +101,14 @@ def amd(gpu: PciDevice, driver: GpuDriver) -> Verdict:
     return Verdict(gpu.subject, Status.OK, "Bound", shows, None, AMDGPU)
 
 
+BLACKLIST = (
+    "Write 'blacklist nouveau' and 'options nouveau modeset=0' to /etc/modprobe.d/nouveau.conf, then "
+    "update-initramfs -u (or dracut -f), and reboot. Install {expected} if it is not installed."
+)
+MAKE_NODES = (
+    "nvidia-modprobe -u -c=0 makes the nodes of NVIDIA's driver, and nvidia-smi for each GPU; of amdgpu see dmesg | "
+    "grep amdgpu."
+)
 CHECK = Check(
     id="gpu.driver",
     question="Does every GPU of this node have its driver, and do programs reach it?",
@@ -104,14 +126,10 @@ CHECK = Check(
         Reason("NotLoaded", Status.FAIL, "modprobe {module}, then dmesg | grep -E 'NVRM|amdgpu' if it is refused."),
         Reason("NotInstalled", Status.FAIL, "Install {expected} for this kernel (uname -r)."),
         Reason("NotInstalled", Status.WARN, "Install {expected} for this kernel (uname -r), if jobs are to use GPUs."),
+        *(Reason("Nouveau", status, BLACKLIST) for status in (Status.FAIL, Status.WARN)),
         Reason("NotListed", Status.FAIL),
         Reason("Excluded", Status.OK),
-        Reason(
-            "NoNode",
-            Status.FAIL,
-            "nvidia-modprobe -u -c=0 makes the nodes of NVIDIA's driver, and nvidia-smi for each GPU; of amdgpu see "
-            "dmesg | grep amdgpu.",
-        ),
+        *(Reason("NoNode", status, MAKE_NODES) for status in (Status.FAIL, Status.WARN)),
         Reason(
             "NoComputeNode", Status.FAIL, "dmesg | grep -i kfd: amdgpu was built without it, or found no GPU for it."
         ),
