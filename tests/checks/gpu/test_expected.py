@@ -16,6 +16,7 @@ from tests.values import expected, nic, pci, say, verdicts
 
 H100 = GpuWant("10de:2330")
 BOTH = {AT: H100, OTHER: H100}
+KEPT = gpu(driver=None, driver_override="vfio-pci")  # for a virtual machine
 GARBLED = Unreadable(Why.MALFORMED, f"/sys/bus/pci/devices/{AT}/vendor", detail="not UTF-8")
 
 
@@ -47,6 +48,9 @@ ROWS = [
     (Expectation(gpu_count=GpuCount(1)), (gpu(answers=False),), "fail TooFewGpus; fail NoAnswer"),
     (Expectation(gpu_count=GpuCount(1, "10de:20b2")), (gpu(),), "fail TooFewGpus; ok Present"),
     (Expectation(gpu_count=GpuCount(1, "10de:2330")), (gpu(),), "ok Enough; ok Present"),
+    (Expectation(gpu_count=GpuCount(1)), (gpu(driver="vfio-pci"),), "fail TooFewGpus; ok Present"),
+    (Expectation(gpu_count=GpuCount(1)), (KEPT,), "fail TooFewGpus; ok Present"),
+    (Expectation(gpu_count=GpuCount(1)), (gpu(driver=None),), "ok Enough; ok Present"),  # gpu.driver judges that
     (Expectation(gpu_count=GpuCount(0)), (), "ok Enough"),
     (Expectation(gpu_count=GpuCount(1)), (gpu(virtual_function=True),), "fail TooFewGpus"),
     (Expectation(gpus={AT: H100}), (gpu(answers=GARBLED),), "unknown CannotLook"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.expected.inventory import Expected, MissingDevice
+from nodeprep.facts.expected.kinds import HANDING_ON
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.job_profile import GpuCount
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict, raw
@@ -34,11 +35,17 @@ def missing(gpu: MissingDevice, pci: Pci) -> Verdict:
 
 def counted(pci: Pci, count: GpuCount, by: str) -> Verdict:
     """A count means GPUs that answer and that no virtual machine has. One that cannot be read counts as there."""
-    suited = [one for one in pci.gpus if count.id in (None, raw(one)["id"]) and raw(one)["answers"] is not False]
+    suited = [one for one in pci.gpus if count.id in (None, raw(one)["id"]) and is_for_jobs(one)]
     what = f"{count.id} GPUs" if count.id else "GPUs"
     shows = f"{len(suited)} of at least {count.count} {what} are on the bus; wanted by {by}"
     status, reason = (Status.OK, "Enough") if len(suited) >= count.count else (Status.FAIL, "TooFewGpus")
     return Verdict(SEVERAL_GPUS, status, reason, shows, None, str(len(suited)), f"at least {count.count}")
+
+
+def is_for_jobs(gpu: PciDevice) -> bool:
+    shows = raw(gpu)
+    handed_on = shows["driver"] in HANDING_ON or (shows["driver"] is None and shows["driver_override"] in HANDING_ON)
+    return shows["answers"] is not False and not handed_on
 
 
 def present(gpu: PciDevice, expected: Expected) -> Verdict:
