@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nodeprep.facts.machine import xid
 from nodeprep.facts.machine.gpu import GpuDriver, GpuInformation
+from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.facts.machine.limits import PERSISTENCED, Limits
 from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.machine.xid import GpuEvent
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict, raw
 
 DAEMON = "nvidia-persistenced"
@@ -21,9 +24,10 @@ def judge(seen: Seen) -> Iterator[Verdict]:
         return  # gpu.driver says so
     listed = [one for one in driver.gpus or () if raw(one)["excluded"] is not True]
     ready = sum(isinstance(raw(one)["uuid"], str) for one in listed)
+    failures = failed_starts(seen)
     yield from seen.each(
         listed,
-        lambda gpu: verdict(gpu, kept_by(seen, ready), ready),
+        lambda gpu: verdict(gpu, kept_by(seen, ready), ready, failures),
         lambda gpu: subject(gpu, seen[Pci]),
     )
 
@@ -31,6 +35,12 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 def subject(gpu: GpuInformation, pci: Pci | None = None) -> Subject:
     there = pci.at_address(gpu.address) if pci is not None else None
     return there.subject if there is not None else Subject(gpu.address, None, gpu.address)
+
+
+def failed_starts(seen: Seen) -> tuple[GpuEvent, ...]:
+    """What the kernel log says of GPUs that did not start, as far as it can be read."""
+    log = seen.explaining(KernelLog)
+    return xid.failed_starts(log.heard()) if log is not None else ()
 
 
 def kept_by(seen: Seen, ready: int) -> str:
@@ -46,12 +56,16 @@ def kept_by(seen: Seen, ready: int) -> str:
     return DAEMON if driver.persistence or any(one.name == PERSISTENCED for one in daemons) else ""
 
 
-def verdict(gpu: GpuInformation, keeper: str, ready: int) -> Verdict:
+def verdict(gpu: GpuInformation, keeper: str, ready: int, failures: tuple[GpuEvent, ...]) -> Verdict:
     name = f"{gpu.address} ({gpu.model})" if gpu.model else gpu.address
     about = Subject(gpu.address, None, name)
     if gpu.uuid is not None:
         return Verdict(about, Status.OK, "Ready", f"{name} is set up as {gpu.uuid}", None, gpu.uuid)
     shows = f"{name} has no UUID yet: the driver has not set it up"
+    failed = [one.line for one in failures if one.is_about(gpu.address)]
+    if failed:
+        message = f"{shows}; {failed[-1].at:.0f} s after boot the kernel said: {failed[-1].text}"
+        return Verdict(about, Status.FAIL, "NotInitialised", message, None, "GPU-????", "a UUID")
     if not keeper and not ready:
         message = f"{shows}, nor any other; nobody uses a GPU, and without {DAEMON} that is usual"
         return Verdict(about, Status.OK, "NotOpened", message, None, "GPU-????")
@@ -84,7 +98,7 @@ CHECK = Check(
     stage=Stage.DEVICE,
     confirmation=Confirmation.SLOW,
     needs=(GpuDriver, Pci),
-    uses=(Limits,),
+    uses=(Limits, KernelLog),
     after=("gpu.driver",),
     judge=judge,
 )
