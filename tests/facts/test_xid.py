@@ -87,7 +87,10 @@ PUBLISHED: list[tuple[str, XidClass, str, int | None, bool | None]] = [
     ("NVRM: Xid (PCI:zzzz:66:00): 79, x", GARBAGE, "", None, None),
     ("NVRM: Xid (PCI:0000:3b:00): 154, garbled", GARBAGE, "", None, None),
     ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): garbled, Fatal", GARBAGE, "", None, None),
-    ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, garbled", GARBAGE, "", None, None),
+    ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, garbled", RESET, "0000:c1:00.0", 20034, None),
+    ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 10004, NVSWITCH Temperature 97C | TSENSE WARN Threshold 95C", HOT,
+     "0000:c1:00.0", 10004, None),
+    ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 99999, unheard of", SUPPORT, "0000:c1:00.0", 99999, None),
 ]  # fmt: skip
 
 

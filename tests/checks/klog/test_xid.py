@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodeprep import check_round
 from nodeprep.agent_state import Case
 from nodeprep.checks.klog.nic import Want
 from nodeprep.checks.klog.xid import CHECK
@@ -16,12 +17,12 @@ from nodeprep.facts.expected.inventory import Expected, MissingDevice
 from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.machine.xid_codes import XIDS
-from nodeprep.model import NODE, Subject
+from nodeprep.model import NODE, Seen, Subject, Unreadable, WantedBy, Why
 from tests.agent_state_values import agent_state
 from tests.gpu_values import gpu, nvswitch
 from tests.values import expected, nic, pci, say, verdicts
 
-ONE, TWO, SWITCH = "0000:1b:00.0", "0000:3b:00.0", "0000:07:00.0"
+ONE, TWO, SWITCH, GONE = "0000:1b:00.0", "0000:3b:00.0", "0000:07:00.0", "0000:99:00.0"
 BUS = pci(nic(), gpu(address=ONE), gpu(address=TWO), nvswitch(SWITCH))
 X = "NVRM: Xid (PCI:0000:3b:00): "
 OFF = f"{X}79, pid=1234, name=python, GPU has fallen off the bus."
@@ -110,13 +111,19 @@ NODE_ROWS = [
     ((S_WARN, S_FATAL, S_DETAIL, S_FINE), {SWITCH: "fail SwitchFailed"}),
     ((S_FINE, S_DETAIL), {}),
     ((S_FATAL, LOADED), {}),
-    ((ELSEWHERE,), {"": "warn NotListed"}),
+    ((f"{S}10004, NVSWITCH Temperature 97C | TSENSE WARN Threshold 95C",), {SWITCH: "warn SwitchWarned"}),
+    ((f"{S}99999, unheard of",), {SWITCH: "warn SwitchWarned"}),
+    ((ELSEWHERE,), {GONE: "fail FellOffBus"}),  # nothing but its driver saw it
+    ((ELSEWHERE_APP, ELSEWHERE), {GONE: "fail FellOffBus"}),
+    ((ELSEWHERE, LOADED), {}),
+    ((ELSEWHERE, ENABLED.replace(TWO, GONE)), {}),
+    ((ECC.replace(":3b:", ":99:"),), {"": "warn NotListed"}),
     ((ELSEWHERE_APP,), {"": "ok Unmatched"}),
     ((GARBAGE,), {"": "ok Unmatched"}),
     ((S_FATAL.replace(":07:", ":99:"),), {"": "warn NotListed"}),
     ((S_FINE.replace(":07:", ":99:"),), {"": "ok Unmatched"}),
     ((PEER,), {"": "warn PeerMemoryFailed"}),
-    ((GARBAGE, PEER, ELSEWHERE), {"": "warn PeerMemoryFailed"}),
+    ((GARBAGE, PEER, ELSEWHERE), {GONE: "fail FellOffBus", "": "warn PeerMemoryFailed"}),
     ((OFF, GARBAGE, S_FATAL), {TWO: "fail FellOffBus", SWITCH: "fail SwitchFailed", "": "ok Unmatched"}),
 ]
 
@@ -143,9 +150,25 @@ def test_the_message_has_the_line_what_it_means_and_what_ends_it() -> None:
     (one,) = (one for one in verdicts(CHECK, BUS, expected(), log(OFF, OFF)) if one.status == "fail")
     assert one.message == (
         f"{TWO} (10de:2330): 101 s after boot the kernel said: {OFF} (the GPU has fallen off the bus) (2 such lines); "
-        "held until the node boots or its driver is loaded again; a reset of the GPU leaves no line in the log"
+        "held until the node boots, its driver is loaded again, or Xid 154 says that no recovery is needed; after a "
+        "reset of the GPU: dmesg --clear, then nodeprep reset"
     )
     assert one.observed == "Xid 79"
+
+
+def test_the_only_gpu_that_fell_off_the_bus_is_accused() -> None:
+    """The bus lists no GPU any more, so nothing but the log knows of one."""
+    bare = pci(nic())
+    (one,) = verdicts(CHECK, bare, expected(), log(APP, OFF))
+    assert (one.subject.place, one.reason) == (TWO, "FellOffBus")
+    assert one.message.startswith(f"{TWO} (gone from the bus): 101 s after boot the kernel said: {OFF}")
+    assert told(log(APP, GARBAGE, PEER), bus=bare) == told(log(), bus=bare) == {"": "absent Nothing"}
+
+
+def test_on_a_node_without_gpus_a_refused_log_is_irrelevant() -> None:
+    refused = Unreadable(Why.DENIED, "/dev/kmsg")
+    seen = Seen({Pci: pci(nic()), Expected: expected(), KernelLog: refused, Want: Want(), WantedBy: WantedBy()})
+    assert [one.reason for one in check_round.run_check(CHECK, seen)] == ["Nothing"]
 
 
 def test_a_gpu_that_left_the_bus_is_accused_where_a_profile_names_it() -> None:
@@ -164,7 +187,8 @@ def test_without_gpus_the_log_is_not_read() -> None:
 
 
 def test_an_amd_gpu_has_no_xids() -> None:
-    assert told(log(OFF), bus=pci(gpu(address=ONE, id="1002:74a1", pci_class="120000"))) == {"": "warn NotListed"}
+    amd = pci(gpu(address=ONE, id="1002:74a1", pci_class="120000"))
+    assert told(log(ECC), bus=amd) == {"": "warn NotListed"}
 
 
 HARMLESS = [code for name in ("APPLICATION", "NOTHING") for part in XIDS[name].split()

@@ -16,7 +16,10 @@ HARMLESS = (XidClass.APPLICATION, XidClass.NOTHING)
 
 
 class Heard(Value):
-    """Events by device, oldest first: those since it was set up. `others` name no device that is here."""
+    """Events by device, oldest first: those since it was set up. `others` name no device that is here or was.
+
+    What fell off the bus and is not listed any more was here in this boot: its driver had it.
+    """
 
     by_device: tuple[tuple[Subject, tuple[GpuEvent, ...]], ...]
     others: tuple[GpuEvent, ...]
@@ -29,12 +32,13 @@ def devices(seen: Seen) -> list[Subject]:
     return [*(gpu.subject for gpu in pci.gpus), *missing, *(switch.subject for switch in pci.nvswitches)]
 
 
-def heard(found: Iterable[Subject], lines: tuple[KernelLogLine, ...]) -> Heard:
+def heard(found: Iterable[Subject], lines: tuple[KernelLogLine, ...], pci: Pci) -> Heard:
     """What the lines say about the devices. What was said before a device was set up again is past."""
-    subjects = tuple(found)
+    events = {id(one.line): one for one in xid.events(lines)}
+    here = tuple(found)
+    subjects = (*here, *gone(here, events.values(), pci))
     standing: dict[str, list[GpuEvent]] = {one.place: [] for one in subjects}
     others: list[GpuEvent] = []
-    events = {id(one.line): one for one in xid.events(lines)}
     for line in lines:
         for place in _set_up(line, standing):
             standing[place].clear()
@@ -45,7 +49,18 @@ def heard(found: Iterable[Subject], lines: tuple[KernelLogLine, ...]) -> Heard:
         for place in places:
             standing[place].append(one)
         others += () if places else (one,)
-    return Heard(tuple((one, tuple(standing[one.place])) for one in subjects), tuple(others))
+    told = ((one, tuple(standing[one.place])) for one in subjects)
+    return Heard(tuple((one, said) for one, said in told if said or one in here), tuple(others))
+
+
+def gone(here: Iterable[Subject], events: Iterable[GpuEvent], pci: Pci) -> tuple[Subject, ...]:
+    """The GPUs that fell off the bus and that it does not list any more, by address."""
+    places = [*(one.place for one in here), *(one.address for one in pci.devices), *pci.hidden]
+    fallen = [one for one in events if one.kind is XidClass.REBOOT and one.place]
+    lost = {one.place for one in fallen if not any(map(one.is_about, places))}
+    # A line may name the slot only, and a GPU is its function 0.
+    addresses = sorted({one if "." in one else f"{one}.0" for one in lost})
+    return tuple(Subject(one, None, f"{one} (gone from the bus)") for one in addresses)
 
 
 def _set_up(line: KernelLogLine, places: Iterable[str]) -> Iterator[str]:

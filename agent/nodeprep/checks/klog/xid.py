@@ -24,17 +24,21 @@ FAILED = {
     XidClass.RESET: "ResetNeeded",
     XidClass.LINK: "LinkFailed",
 }
-HOLDS_UNTIL = "held until the node boots or its driver is loaded again; a reset of the GPU leaves no line in the log"
+HOLDS_UNTIL = (
+    "held until the node boots, its driver is loaded again, or Xid 154 says that no recovery is needed; after a reset "
+    "of the GPU: dmesg --clear, then nodeprep reset"
+)
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
     devices = gpu_events.devices(seen)
-    if not devices:
-        return  # before the log is read: a refused log is irrelevant on a node without GPUs
-    heard = gpu_events.heard(devices, seen[KernelLog].heard(seen[Want].accept_userspace))
+    # On a node without GPUs a refused log is irrelevant. One that can be read may tell that the last of them is gone.
+    log = seen[KernelLog] if devices else seen.explaining(KernelLog)
+    lines = log.heard(seen[Want].accept_userspace) if log is not None else ()
+    heard = gpu_events.heard(devices, lines, seen[Pci])
     for about, events in heard.by_device:
         yield switch(about, events) if any(one.of_switch for one in events) else gpu(about, events)
-    if heard.others:
+    if devices and heard.others:
         yield of_node(heard.others)
 
 

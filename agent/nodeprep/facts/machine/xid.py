@@ -123,6 +123,17 @@ def frees(line: KernelLogLine, place: str) -> bool:
     return found is not None and found.kind is XidClass.RECOVERY and not found.action and found.is_about(place)
 
 
+def failed_starts(lines: Iterable[KernelLogLine]) -> tuple[GpuEvent, ...]:
+    """The GPUs that the driver could not start since it was loaded, oldest first."""
+    found: list[GpuEvent] = []
+    for line in lines:
+        if "NVRM" in line.text and LOAD_LINE.search(line.text):
+            found.clear()
+        one = event(line) if "NVRM" in line.text else None
+        found += () if one is None or one.kind is not XidClass.START else (one,)
+    return tuple(found)
+
+
 def _xid(line: KernelLogLine, place: str, code: int, rest: str) -> GpuEvent:
     kind = classes("Xid").get(code, XidClass.SUPPORT)
     fatal: bool | None = None
@@ -138,9 +149,9 @@ def _sxid(line: KernelLogLine, place: str, code: int, rest: str) -> GpuEvent | N
     if rest.startswith(("Severity ", "Data ")):
         return None  # details of the line before
     fatal = False if NONFATAL.match(rest) else True if FATAL.match(rest) else None
-    if fatal is None:
-        return GpuEvent(line, "", XidClass.GARBAGE)
-    return GpuEvent(line, place, classes("SXid").get(code, XidClass.NOTHING), code, fatal)
+    # Thermal events are printed without a severity (nvswitch, NVSWITCH_PRINT_SXID): no word calls them harmless.
+    unknown = XidClass.SUPPORT if fatal is None else XidClass.NOTHING
+    return GpuEvent(line, place, classes("SXid").get(code, unknown), code, fatal)
 
 
 def _slot(address: str) -> str:
