@@ -135,6 +135,13 @@ def test_where_a_pod_may_write() -> None:
     assert cluster_objects.pod(told).writes == ("/opt/cni", "/var/lib/kubelet/device-plugins")
 
 
+def test_how_many_resource_claims_a_pod_names() -> None:
+    told = api.pod()
+    assert cluster_objects.pod(told).claims == 0
+    told["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "two"}, {"name": "nic"}]
+    assert cluster_objects.pod(told).claims == 2
+
+
 def mount(volume: str, **more: object) -> dict[str, object]:
     return {"name": volume, "mountPath": f"/{volume}", **more}
 

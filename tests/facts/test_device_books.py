@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeprep.facts.kubernetes import device_books
+from nodeprep.facts.kubernetes.cluster import Owner
 from nodeprep.facts.kubernetes.device_books import Book, Holder, Numbers
 from nodeprep.facts.kubernetes.device_plugins import Checkpoint, CheckpointEntry
 from nodeprep.facts.kubernetes.pod_resources import ContainerDevices, PluginDevices, PodDevices
@@ -206,8 +207,8 @@ def entry(uid: str, *ids: str) -> CheckpointEntry:
     return CheckpointEntry(uid, "train", GPU, {"0": ids[:1], "1": ids[1:]})
 
 
-def pod(uid: str, name: str, phase: str = "Running") -> Any:
-    return cluster_values.pod(uid=uid, namespace="ns", name=name, phase=phase)
+def pod(uid: str, name: str, phase: str = "Running", kind: str = "MPIJob") -> Any:
+    return cluster_values.pod(uid=uid, namespace="ns", name=name, phase=phase, owner=Owner("v1", kind, "x"))
 
 
 LISTED = (holding("ns/a", GPU, "GPU-0", "GPU-1"), holding("ns/b", GPU, "GPU-2"))
@@ -231,13 +232,31 @@ HOLDERS = [
 
 @pytest.mark.parametrize(("listed", "checkpoint", "pods", "held"), HOLDERS, ids=range(len(HOLDERS)))
 def test_who_holds_it(listed: Any, checkpoint: Any, pods: Any, held: Any) -> None:
-    told = None if pods is None else advertising({}, pods=pods)
+    told = None if pods is None else advertising({}, pods=pods, at=4000.0)
     shows: dict[str, Any] = {
         "kubelet": kubelet(pods=listed),
         "plugins": plugins(checkpoint=checkpoint),
         "cluster": told,
     }
     assert book(GPU, **shows).holders == held
+
+
+REMADE = [
+    # controller     Kubernetes' view is older than the kubelet's list by    does ns/a hold its devices?
+    ("MPIJob", 0.0, False),
+    ("MPIJob", 1.0, False),
+    ("MPIJob", 10.0, True),
+    ("StatefulSet", 600.0, True),
+    ("Job", 600.0, False),
+    ("ReplicaSet", 600.0, False),
+]
+
+
+@pytest.mark.parametrize(("controller", "age", "holds"), REMADE)
+def test_a_pod_that_may_have_been_remade_under_its_name_holds_devices(controller: str, age: float, holds: bool) -> None:
+    """The kubelet's list has no UIDs, and an operator of jobs gives a worker the name of the one that failed."""
+    told = advertising({}, pods=(pod("u-a", "a", "Failed", controller),), at=4000.0 - age)
+    assert bool(book(GPU, kubelet=kubelet(pods=LISTED[:1]), cluster=told).holders) == holds
 
 
 def test_a_hundred_pods_are_counted_and_a_few_named() -> None:

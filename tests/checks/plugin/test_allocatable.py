@@ -149,6 +149,22 @@ def test_plugins_that_call_everything_healthy(ids: Any, devices: Any, factor: An
     assert say(CHECK, *seen, want=Want(per_device=factor)) == says
 
 
+ENIS = [
+    # resource, capacity   says
+    ("aliyun/eni", "7", "ok All"),
+    ("aliyun/eni", "8", "warn MoreThanAllowed"),
+    ("aliyun/member-eni", "12", "ok All"),
+    ("aliyun/member-eni", "13", "warn MoreThanAllowed"),
+]
+
+
+@pytest.mark.parametrize(("resource", "capacity", "says"), ENIS)
+def test_no_more_enis_than_the_instance_type_allows(resource: str, capacity: str, says: str) -> None:
+    """Eight ENIs with the primary one, and twenty with those of a trunk (cluster_values.LIMITS)."""
+    told = cluster({resource: capacity})
+    assert say(CHECK, kubelet(pods=()), allocatable({}), told, values.pci(), values.rdma(), expected()) == says
+
+
 def test_no_kubelet_is_no_question() -> None:
     none = kubelet(present=False, started=None, healthz=None, pods=())
     assert judged(None, cluster({GPU: "7"}, {GPU: "0"}), 8, kubelet=none) == "absent Nothing"
@@ -240,7 +256,8 @@ def test_a_gpu_that_the_driver_is_told_to_leave_alone_is_no_hardware() -> None:
         expected(),
     )
     (verdict,) = verdicts(CHECK, *facts, listing(8, gpus=(*found, left)))
-    assert (verdict.reason, "hardware 7" in verdict.message) == ("All", True)
+    assert verdict.reason == "All"
+    assert verdict.message == "nvidia.com/gpu: hardware 7, capacity 7, allocatable 7, in use 0"
 
 
 MENDED = [

@@ -18,7 +18,13 @@ UNSEEN: Any = not_mounted("/var/lib/kubelet/pod-resources", "daemonset/base/daem
 HELD = (holding("ns/a", GPU, "GPU-0", "GPU-1"),)
 CLAIMS = (holding("ns/c", "", claims=2),)
 WRITTEN = Checkpoint(1.7e9, (CheckpointEntry("u-a", "train", GPU, {"0": ("GPU-0",)}),), {GPU: ("GPU-0", "GPU-1")})
-ENDED = cluster_values.cluster(pods=(cluster_values.pod(namespace="ns", name="a", phase="Succeeded"),))
+
+
+def kubernetes(**different: Any) -> Any:
+    """Kubernetes' view of the pod ns/a, as new as the kubelet's."""
+    pod = cluster_values.pod(**({"namespace": "ns", "name": "a"} | different))
+    return cluster_values.advertising({}, at=4000.0, pods=(pod,))
+
 
 ROWS: list[tuple[Any, tuple[Any, ...], str]] = [
     (HELD, (), "ok InUse"),
@@ -31,6 +37,10 @@ ROWS: list[tuple[Any, tuple[Any, ...], str]] = [
     (LATE, (plugins(),), "unknown CannotLook"),
     (LATE, (plugins(checkpoint=WRITTEN),), "ok InUse"),
     (UNSEEN, (), "unknown NotMounted"),
+    # A kubelet lists claims only behind a feature gate; Kubernetes names them in the pod.
+    ((), (kubernetes(claims=1),), "ok Claimed"),
+    ((), (kubernetes(claims=1, phase="Succeeded"),), "absent Nothing"),
+    ((), (kubernetes(),), "absent Nothing"),
 ]
 
 
@@ -45,11 +55,14 @@ def test_no_kubelet_is_no_question() -> None:
 
 
 def test_a_pod_that_has_ended_holds_nothing() -> None:
-    assert "InUse" not in say(CHECK, kubelet(pods=HELD), ENDED)
+    assert "InUse" not in say(CHECK, kubelet(pods=HELD), kubernetes(phase="Succeeded"))
 
 
 def test_its_words() -> None:
     (found,) = verdicts(CHECK, kubelet(pods=HELD), allocatable({GPU: ("GPU-0", "GPU-1", "GPU-2")}))
     assert found.message == "nvidia.com/gpu: allocatable 3, in use 2 (ns/a 2)"
     (found,) = verdicts(CHECK, kubelet(pods=CLAIMS))
-    assert found.message == "1 pods hold devices by resource claims: ns/c"
+    assert found.message == "1 pod holds devices by resource claims: ns/c"
+    (found,) = verdicts(CHECK, kubelet(pods=tuple(holding(f"ns/c{number}", "", claims=1) for number in range(9))))
+    assert found.message.startswith("9 pods hold devices by resource claims: ns/c0, ns/c1, ")
+    assert found.message.endswith(", ns/c7, ...")

@@ -67,6 +67,11 @@ def verdict(book: Book, seen: Seen) -> Verdict | None:
         return gaps.fault(book, seen, "AliveNotAdvertised", message)
     if offered < wanted:
         return gaps.fault(book, seen, "TooFew", book.line)
+    if book.limit is not None and offered > book.limit:
+        message = f"{book.line}: the instance type allows {book.limit}, and a pod that gets another waits for ever"
+        return Verdict(
+            advertised.subject(book), Status.WARN, "MoreThanAllowed", message, None, f"{offered}", f"{book.limit}"
+        )
     is_shared = book.hardware is not None and offered > book.hardware
     return Verdict(advertised.subject(book), Status.OK, "Shared" if is_shared else "All", book.line)
 
@@ -129,6 +134,12 @@ CHECK = Check(
                 "kubectl get resourceslices (column NODE), and the log of the driver's kubelet plugin.",
             )
             for status in BOTH
+        ),
+        Reason(
+            "MoreThanAllowed",
+            Status.WARN,
+            "kubectl describe node: does alibabacloud.com/instance-type-info fit the label "
+            "node.kubernetes.io/instance-type? Restart Terway's pod if it does not.",
         ),
         Reason("TooFew", Status.FAIL, "If the node is right, capture its profile again, or set expect.resources."),
         Reason(

@@ -28,6 +28,7 @@ from nodeprep.model import (
 )
 
 CLAIMS = Subject("resource-claims", None, "resource claims")
+PODS_LISTED = 8
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -39,7 +40,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     if isinstance(pods, Unreadable) and all(book.holders is None for book in found):
         raise CannotLook(pods)
     yield from map(verdict, found)
-    yield from claims(kubelet)
+    yield from claims(kubelet, advertised.known(seen, Cluster))
 
 
 def verdict(book: Book) -> Verdict:
@@ -48,14 +49,24 @@ def verdict(book: Book) -> Verdict:
     return Verdict(advertised.subject(book), Status.OK, reason, book.line, None, str(held))
 
 
-def claims(kubelet: Kubelet) -> Iterator[Verdict]:
-    """Devices of dynamic resource allocation: no plugin counts them, so their pods are named alone."""
-    pods: object = raw(kubelet)["pods"]
-    holding = [pod for pod in pods if any(one.claims for one in pod.containers)] if isinstance(pods, tuple) else []
-    if holding:
-        names = ", ".join(pod.where for pod in holding[:8])
-        message = f"{len(holding)} pods hold devices by resource claims: {names}"
-        yield Verdict(CLAIMS, Status.OK, "Claimed", message, None, str(len(holding)))
+def claims(kubelet: Kubelet, cluster: Cluster | None) -> Iterator[Verdict]:
+    """Devices of dynamic resource allocation: no plugin counts them, so their pods are named alone.
+
+    A kubelet lists claims only behind a feature gate (KubeletPodResourcesDynamicResources). Kubernetes names them in
+    each pod.
+    """
+    listed: object = raw(kubelet)["pods"]
+    named: object = raw(cluster)["pods"] if cluster is not None else ()
+    found: set[str] = set()
+    if isinstance(listed, tuple):
+        found |= {pod.where for pod in listed if any(one.claims for one in pod.containers)}
+    if isinstance(named, tuple):
+        found |= {pod.where for pod in named if pod.claims and not pod.finished}
+    if found:
+        names = ", ".join(sorted(found)[:PODS_LISTED]) + (", ..." if len(found) > PODS_LISTED else "")
+        holds = "pod holds" if len(found) == 1 else "pods hold"
+        message = f"{len(found)} {holds} devices by resource claims: {names}"
+        yield Verdict(CLAIMS, Status.OK, "Claimed", message, None, str(len(found)))
 
 
 CHECK = Check(

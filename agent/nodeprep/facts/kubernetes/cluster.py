@@ -147,6 +147,7 @@ class Pod(Shown):
     `requests` are its extended resources (those with a slash) summed over its containers.
 
     `owner` is None where nothing recreates it. `writes` are the host's paths that its containers may write to.
+    `claims` is how many resource claims it names (dynamic resource allocation).
     """
 
     namespace: str
@@ -164,6 +165,7 @@ class Pod(Shown):
     owner: Owner | None = None
     tolerations: tuple[Toleration, ...] = ()
     writes: tuple[str, ...] = ()
+    claims: int = 0
 
     @property
     def where(self) -> str:

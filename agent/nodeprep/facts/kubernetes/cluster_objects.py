@@ -139,6 +139,7 @@ def pod(told: Object) -> Pod:
         owner=_owner(field(metadata, list, "ownerReferences")),
         tolerations=tuple(_toleration(one) for one in field(told, list, "spec", "tolerations")),
         writes=_writes(field(told, dict, "spec")),
+        claims=len(field(told, list, "spec", "resourceClaims")),
     )
 
 

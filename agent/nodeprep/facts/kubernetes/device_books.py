@@ -35,6 +35,9 @@ VFIO = "vfio-pci"  # a function that was handed to a virtual machine
 # Terway's controller writes these to the Node itself where it manages addresses by CRD (pkg/controller/node).
 WRITTEN_BY_CONTROLLERS = (ENI, MEMBER_ENI)
 NATIVE = "kubernetes.io"  # the domain of Kubernetes' own names, which are no extended resources
+# Controllers that name pods by generateName (kubernetes pkg/controller/controller_utils.go, GetPodFromTemplate).
+NAMING_ANEW = ("ReplicaSet", "ReplicationController", "DaemonSet", "Job")
+ONE_LOOK_SECONDS = 1.0  # between two facts of one look: no pod ends, is deleted, made anew and admitted in it
 HOLDERS_LISTED, MISSING_LISTED = 8, 4
 # NVIDIA's plugin: "GPU-1c0f::3" is the fourth share of a GPU. Before 0.7 a MIG device was "MIG-GPU-1c0f/7/0".
 REPLICA = re.compile(r"(.+)::\d+")
@@ -290,18 +293,24 @@ def holders(
     """Who holds which resource: by the kubelet's list, else by its checkpoint; None where neither is known.
 
     A kubelet before 1.34 lists pods that have ended (kubernetes#119423), and its checkpoint keeps them. Kubernetes
-    knows which have.
+    knows which have. The list has no UIDs: a pod that was remade under the name of one that ended holds devices.
     """
     pods = _readable(cluster, "pods", tuple)
     listed = _readable(kubelet, "pods", tuple)
     if listed is not None and kubelet is not None and kubelet.present:
-        return _of_list(listed, pods)
+        is_current = cluster is not None and cluster.at >= kubelet.at - ONE_LOOK_SECONDS
+        ended = {pod.where for pod in pods or () if pod.finished and (is_current or _is_named_once(pod))}
+        return _of_list(listed, ended)
     checkpoint = _readable(plugins, "checkpoint", Checkpoint)
     return None if checkpoint is None else _of_checkpoint(checkpoint, pods)
 
 
-def _of_list(listed: tuple[PodDevices, ...], pods: tuple[Pod, ...] | None) -> dict[str, tuple[Holder, ...]]:
-    ended = {pod.where for pod in pods or () if pod.finished}
+def _is_named_once(pod: Pod) -> bool:
+    """Whether its controller gives each pod a name of its own. Operators of jobs and StatefulSets use a name again."""
+    return pod.owner is not None and pod.owner.kind in NAMING_ANEW
+
+
+def _of_list(listed: tuple[PodDevices, ...], ended: Collection[str]) -> dict[str, tuple[Holder, ...]]:
     counts: dict[str, Counter[str]] = {}
     for pod in listed:
         for devices in (devices for one in pod.containers for devices in one.devices if pod.where not in ended):
