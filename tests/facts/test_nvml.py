@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ from nodeprep.facts.machine import nvml
 from nodeprep.facts.machine.nvml import REPORT_NAME, Nvml
 from nodeprep.model import Unreadable, Why
 from tests.gpu_values import driver, information
-from tests.rigs import fake_nvml
+from tests.rigs import fake_nvml, waiting
 from tests.rigs.fake_nvml import GPUS
 from tests.rigs.scratch import in_memory
 
@@ -125,21 +127,35 @@ def test_one_that_hangs_is_asked_by_one_child_only(library: pytest.MonkeyPatch, 
     assert children(others) == []
 
 
+# PTRACE_SEIZE: a process that was killed ends for its parent when its tracer lets it go.
+SEIZE = """
+import ctypes, sys
+print(ctypes.CDLL(None, use_errno=True).ptrace(0x4206, int(sys.argv[1]), None, None), flush=True)
+sys.stdin.read()
+"""
+
+
 def test_while_a_child_hangs_no_other_is_started(library: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A stopped process stands for one that the kernel does not let go: it does not end by itself."""
+    """A tracer that does not let it go stands for a kernel that does not: the child does not end by SIGKILL."""
     os.mkfifo(tmp_path / "pipe")
     library.setenv("FAKE_NVML_HANG", str(tmp_path / "pipe"))
     asker, others = NvmlChild(), children()
-    hanging = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    try:
-        asker.hanging = hanging
-        found = asker.ask(5.0, 300.0)
-        assert isinstance(found, Unreadable)
-        assert found.detail == "NVML has not returned from an earlier look"
-        assert children(others) == [hanging.pid]
-    finally:
-        hanging.kill()
-        hanging.wait()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(asker.ask, 5.0, 300.0)
+        (child,) = waiting.until(lambda: children(others), "a child of NVML")
+        tracer = subprocess.Popen([sys.executable, "-c", SEIZE, str(child)], stdin=PIPE, stdout=PIPE)
+        assert tracer.stdout
+        assert tracer.stdout.readline() == b"0\n"
+        answers = [first.result(), asker.ask(5.0, 300.0)]
+        alive = children((*others, tracer.pid))
+        tracer.communicate()
+    assert [one.detail for one in answers if isinstance(one, Unreadable)] == [
+        "NVML gave no answer in 5 s: a GPU hangs",
+        "NVML has not returned from an earlier look",
+    ]
+    assert alive == [child], "no second child was started"
+    library.delenv("FAKE_NVML_HANG")
+    assert isinstance(asker.ask(10.0, 300.0), dict), "it has ended, so the next look asks again"
 
 
 def children(before: Collection[int] = ()) -> list[int]:
