@@ -22,7 +22,9 @@ from nodeprep.doors import clock
 from nodeprep.doors.files.state_store import Store
 from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
+from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
 from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.kubernetes.kubelet import Kubelet
 from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.facts.network.routes import Routes
 from nodeprep.model import NO_ACCESS, Status, Unreadable, Why, not_recorded
@@ -31,14 +33,17 @@ from nodeprep.publish import probes
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.values import replace
 from tests.cluster_values import cluster, node_object
+from tests.kubelet_values import kubelet
 from tests.rigs import trees
 from tests.route_values import route, routes
 
 LIVE_ONLY = not_recorded("what only a live node shows")
 NOBODY = Unreadable(Why.MISSING, "Kubernetes", detail=NO_ACCESS)
 # What a kernel would be asked: there is a way out, no pod, and nothing in the log.
-ASKED = {
+ASKED: dict[type, object] = {
+    AllocatableDevices: AllocatableDevices(0.0, False, ()),
     Cluster: NOBODY,
+    Kubelet: kubelet(present=False, started=None, healthz=None, pods=()),
     KernelLog: KernelLog(0.0, ()),
     Routes: routes(rules=(), routes=(route(oif="eth2"),), out=(), back=()),
 }
@@ -49,7 +54,7 @@ class Node:
 
     def __init__(self, root: Path, memory: Path, settings: Settings) -> None:
         memory.mkdir(exist_ok=True)
-        self.asked: dict[type, object] = dict(ASKED)
+        self.asked = dict(ASKED)
         self.root = root
         self.store = Store(str(memory), str(memory))
         self.now = clock.now()

@@ -7,7 +7,7 @@ from typing import Any
 from tests.rigs.cluster import ALIBABA, Cluster
 from tests.rigs.waiting import until
 
-V1 = "/api/v1"
+V1, RBAC = "/api/v1", "/apis/rbac.authorization.k8s.io/v1"
 # What nodeprep's account may do: what README and docs say that it needs.
 RULES = [
     {"apiGroups": [""], "resources": ["nodes", "configmaps"], "verbs": ["get"]},
@@ -19,14 +19,19 @@ RULES = [
 
 def account(cluster: Cluster, name: str, rules: list[dict[str, Any]] | None = None) -> str:
     """The token of a new service account that may do what `rules` say."""
-    path = "/apis/rbac.authorization.k8s.io/v1"
     cluster.create(f"{V1}/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
-    cluster.create(f"{path}/clusterroles", {"metadata": {"name": name}, "rules": rules or []})
+    cluster.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules or []})
     subject = {"kind": "ServiceAccount", "namespace": "default", "name": name}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-    cluster.create(f"{path}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
+    cluster.create(f"{RBAC}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
     await_right(cluster, f"system:serviceaccount:default:{name}", rules or [])
     return cluster.token("default", name)
+
+
+def remove(cluster: Cluster, name: str) -> None:
+    """Deletes what `account` made."""
+    for path in (f"{V1}/namespaces/default/serviceaccounts", f"{RBAC}/clusterroles", f"{RBAC}/clusterrolebindings"):
+        cluster.call("DELETE", f"{path}/{name}")
 
 
 def await_right(cluster: Cluster, user: str, rules: list[dict[str, Any]]) -> None:

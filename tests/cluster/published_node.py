@@ -185,7 +185,8 @@ def published(
 ) -> Iterator[Published]:
     """A new Node with these taints, and its agent, started unless it is told not to be.
 
-    It serves its pages on `port` of its node, which serves none at 0.
+    It serves its pages on `port` of its node, which serves none at 0. In the end all of it is deleted: a worker that
+    takes a test of another one's file makes the fixtures of that file a second time.
     """
     create(cluster, name, taints)
     cluster.namespace("nodeprep")
@@ -206,6 +207,10 @@ def published(
             raise
         else:
             agent.__exit__(None, None, None)
+        finally:
+            cluster.call("DELETE", f"{NODES}/{name}")
+            cluster.call("DELETE", f"{LEASES}/agent-{name}")
+            accounts.remove(cluster, name)
 
 
 @contextmanager
