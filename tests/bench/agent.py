@@ -3,6 +3,7 @@
     python tests/bench/agent.py latency [--flaps N]      # link down -> first look, decision, gate file gone
     python tests/bench/agent.py memory [--rounds N]      # resident memory over many whole rounds
     python tests/bench/agent.py cpu [--minutes N]        # CPU at default periods, every event source open
+    python tests/bench/agent.py gpu [--minutes N]        # what GPUs and a kubelet add to CPU and memory
 
 `latency` sets down the link of an ENI of the netns rig. Convictions have their defaults. Releases are made short for
 the next flap (printed). Times are CLOCK_BOOTTIME of one machine. `memory` and `cpu` run the agent over a built tree as
@@ -14,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import ipaddress
 import json
+import shutil
 import socket
 import struct
 import subprocess
@@ -22,11 +24,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.bench import limits
+from tests.bench import kubelet, limits
 from tests.bench.limits import Figure, latencies, quantiles
 from tests.bench.options import Options, decimal, whole
 from tests.bench.whole_rounds import resident
@@ -51,6 +54,19 @@ HEAD = {"apiVersion": "nodeprep.io/v1", "kind": "Config"}
 CONFIG = {**HEAD, "mode": "gate", "default": "./bench.yaml", "gate": {"profiles": ["*"]}}
 FIRST_LOOK, DECISION = 0.050, 0.8  # seconds, p99 (issue 5)
 MEMORY, CPU = 40.0, 0.06  # MiB and % of a core (issue 12)
+GPU_MEMORY, GPU_CPU = 2.0, 0.01  # MiB and % of a core more than without GPUs (issue 14)
+# What makes a tree one with GPUs, and the devices that the plugin of a kubelet shares.
+GPU_PARTS = ("proc/driver/nvidia", "sys/module/nvidia*", "dev/nvidia*")
+SHARED = 16
+HEALTHZ = """
+import ctypes, http.server, signal
+class Fine(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.send_header("Content-Length", "2"); self.end_headers(); self.wfile.write(b"ok")
+    def log_message(self, *_): pass
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+http.server.HTTPServer(("127.0.0.1", 10248), Fine).serve_forever()
+"""
 BEGIN = 150  # seconds, after which bootstrap is over and rates have stood still for their windows
 ROUNDS = 500  # after which MEMORY holds
 STEADY, SLOPE = 20_000, 1.0  # rounds after which each leaves at most so many blocks of Python behind
@@ -248,34 +264,71 @@ def beside_nics(root: Path, command: list[str]) -> list[str]:
     return ["unshare", "--net", "sh", "-c", f'{nics(root)}\nexec "$@"', "sh", *command]
 
 
+@contextmanager
+def idle(root: Path, place: Path, beside: str = "") -> Iterator[int]:
+    """An agent for which nothing happens, at default periods; its process id, once the gate of this tree is open.
+
+    `beside` is a program in Python that runs in the same network namespace, and ends with the agent.
+    """
+    place.mkdir(exist_ok=True)
+    (place / "tree.yaml").write_text(TREE_PROFILE)
+    config = place / "config.yaml"
+    config.write_text(json.dumps(CONFIG | {"default": "./tree.yaml"}))
+    options = ["--config", str(config), "--host-root", str(root), "--port", "0"]
+    directories = [word for name in ("state", "run", "socket") for word in (f"--{name}-dir", f"{place}/{name}")]
+    command = [sys.executable, "-m", "nodeprep", "agent", *options, *directories]
+    log = place / "log"
+    if beside:
+        command = ["sh", "-c", '"$0" -c "$1" & shift; exec "$@"', sys.executable, beside, *command]
+    process = subprocess.Popen(beside_nics(root, command), stderr=log.open("w"), text=True)
+    try:
+        time.sleep(BEGIN)
+        if not (place / "run" / "tree.ready").exists():
+            raise TimeoutError(f"not ready within {BEGIN} s, as a node is for most of its life: {log.read_text()}")
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
 def cpu(minutes: float) -> int:
     """The CPU of an agent for which nothing happens.
 
     An idle agent works with cold caches: the same code took 0.06 and 0.11 % within an hour on a virtual machine with
     neighbours. So the least of the minutes is the figure, as `timeit` has it; what others take is not ours.
     """
-    with host() as root, tempfile.TemporaryDirectory() as place:
-        (Path(place) / "tree.yaml").write_text(TREE_PROFILE)
-        config = Path(place) / "config.yaml"
-        config.write_text(json.dumps(CONFIG | {"default": "./tree.yaml"}))
-        options = ["--config", str(config), "--host-root", str(root), "--port", "0"]
-        directories = [word for name in ("state", "run", "socket") for word in (f"--{name}-dir", f"{place}/{name}")]
-        command = [sys.executable, "-m", "nodeprep", "agent", *options, *directories]
-        log = Path(place) / "log"
-        process = subprocess.Popen(beside_nics(root, command), stderr=log.open("w"), text=True)
-        try:
-            time.sleep(BEGIN)
-            if not (Path(place) / "run" / "tree.ready").exists():
-                raise TimeoutError(f"not ready within {BEGIN} s, as a node is for most of its life: {log.read_text()}")
-            took = [minute(process.pid) for _ in range(round(minutes))]
-            size, threads = resident(process.pid), len(list(Path(f"/proc/{process.pid}/task").iterdir()))
-        finally:
-            process.terminate()
-            process.wait(30)
+    with host() as root, tempfile.TemporaryDirectory() as place, idle(root, Path(place)) as pid:
+        took = [minute(pid) for _ in range(round(minutes))]
+        size, threads = resident(pid), len(list(Path(f"/proc/{pid}/task").iterdir()))
     each = ", ".join(f"{one:.3f}" for one in took)
     print(f"{min(took):.3f} % of a core in the least of {len(took)} minutes at default periods ({each})")
     print(f"limit {CPU} %; {size:.1f} MiB resident, {threads} threads")
     return limits.code([Figure("CPU at default periods", min(took), most=CPU, unit="% of a core")])
+
+
+def gpu(minutes: float) -> int:
+    """What GPUs, their driver and a kubelet cost: two agents in the same minutes, one on a node that lacks them.
+
+    The kubelet is h2's server in a process of its own, with 60 pods (tests/bench/kubelet.py).
+    """
+    with host() as bare, host() as full, tempfile.TemporaryDirectory() as place:
+        for name in GPU_PARTS:
+            for path in bare.glob(name):
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        with ExitStack() as stack:
+            stack.enter_context(kubelet.serving_pods(full, SHARED))
+            pool = stack.enter_context(ThreadPoolExecutor(2))
+            agents = [idle(bare, Path(place) / "bare"), idle(full, Path(place) / "full", HEALTHZ)]
+            pids = list(pool.map(stack.enter_context, agents))
+            took = [list(pool.map(minute, pids)) for _ in range(round(minutes))]
+            sizes = [resident(pid) for pid in pids]
+    least = [min(one) for one in zip(*took, strict=True)]
+    for name, percent, size in zip(("neither", "GPUs and a kubelet"), least, sizes, strict=True):
+        print(f"{name:20} {percent:.3f} % of a core in the least of {len(took)} minutes, {size:.1f} MiB resident")
+    more, memory = least[1] - least[0], sizes[1] - sizes[0]
+    print(f"GPUs and a kubelet cost {more:+.3f} % and {memory:+.1f} MiB; limits {GPU_CPU} % and {GPU_MEMORY:g} MiB")
+    figures = [Figure("CPU for GPUs and a kubelet", more, most=GPU_CPU, unit="% of a core")]
+    return limits.code([*figures, Figure("memory for GPUs and a kubelet", memory, most=GPU_MEMORY, unit="MiB")])
 
 
 def minute(pid: int) -> float:
@@ -287,7 +340,7 @@ def minute(pid: int) -> float:
 
 def main() -> int:
     parser = Options(__doc__)
-    parser.add_argument("what", nargs="?", choices=["latency", "memory", "cpu"], help="by default, all")
+    parser.add_argument("what", nargs="?", choices=["latency", "memory", "cpu", "gpu"], help="by default, all")
     parser.add_argument("--flaps", type=whole(2), default=200)
     parser.add_argument("--rounds", type=whole(ROUNDS), default=STEADY)
     parser.add_argument("--minutes", type=decimal(1), default=5.0)
@@ -296,6 +349,7 @@ def main() -> int:
         "latency": lambda: latency(given.flaps),
         "memory": lambda: memory(given.rounds),
         "cpu": lambda: cpu(given.minutes),
+        "gpu": lambda: gpu(given.minutes),
     }
     codes = [work() for name, work in parts.items() if given.what in (None, name)]
     return next((code for code in codes if code), 0)

@@ -61,6 +61,13 @@ def node(root: Path, shared: int) -> Iterator[Host]:
     """A pod's view of a node whose kubelet runs in a process of its own."""
     (root / "proc/1").mkdir(parents=True)
     (root / "proc/1/mountinfo").touch()
+    with serving_pods(root, shared):
+        yield Host(str(root))
+
+
+@contextmanager
+def serving_pods(root: Path, shared: int) -> Iterator[None]:
+    """A kubelet in a process of its own serves its PodResources socket below this root."""
     socket = root / kubelet.SOCKET.lstrip("/")
     socket.parent.mkdir(parents=True)
     server = os.fork()
@@ -70,7 +77,7 @@ def node(root: Path, shared: int) -> Iterator[Host]:
     try:
         while not socket.exists():
             time.sleep(0.01)
-        yield Host(str(root))
+        yield
     finally:
         os.kill(server, signal.SIGKILL)
         os.waitpid(server, 0)
