@@ -194,6 +194,20 @@ def test_a_check_that_cannot_be_run_is_tried_again_when_what_it_needs_changed() 
     assert not latest.skipped
 
 
+def test_a_judgement_that_says_the_same_is_no_news() -> None:
+    """Counters change with each look, and on a healthy node nothing follows from it: no report is made again."""
+    latest = LatestFacts((check(is_one, Port, Bus),))
+    told(latest, port(1.0, 1), bus(1.0, 1))
+    findings = latest.findings()
+    changed = latest.take([bus(2.0, 2)])
+    assert changed == {Bus}
+    assert not latest.judge(changed, changed, NO_PROFILE, {})
+    assert latest.findings() is findings
+    changed = latest.take([port(3.0, 2)])
+    assert latest.judge(changed, changed, NO_PROFILE, {})
+    assert words(latest) == ["a.b fail 2"]
+
+
 def test_half_a_look_does_not_count_and_raises_a_doubt() -> None:
     latest = LatestFacts((check(is_one, Port, Bus),))
     told(latest, port(1.0, 1), bus(1.0, 1))

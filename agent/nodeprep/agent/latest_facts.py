@@ -17,7 +17,7 @@ from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.job_profile import Profile
 from nodeprep.look import Look
-from nodeprep.model import Check, Finding, Shown, Skipped, Status, Subject, Unreadable, Why, raw, shortest
+from nodeprep.model import Check, Finding, Shown, Skipped, Status, Subject, Unreadable, Why, grouped, raw, shortest
 from nodeprep.observer import Observation
 
 EXPECTATION_SOURCES = frozenset({Pci, Rdma, Links})  # what ought to be there is reckoned from these
@@ -122,7 +122,8 @@ class LatestFacts:
         *,
         anew: bool = False,
     ) -> bool:
-        """Judge what may have another answer now; whether anything was judged. `anew`: everything is."""
+        """Judge what may have another answer now, `anew` everything; whether any check says something else."""
+        says, skipped = dict(self.said), dict(self.skipped)
         seen = changed | {Expected} if changed & EXPECTATION_USES else changed
         if anew or changed & EXPECTATION_USES:
             self.expected = None
@@ -136,7 +137,7 @@ class LatestFacts:
         self._judged([check for check in due if check not in first], now, last, profile, wants)
         for check in rates:
             self._judged([check], *self._two_looks(check, wants), profile, wants)
-        return bool(due or rates)
+        return says != self.said or skipped != self.skipped
 
     def fresh(self, now: float) -> dict[str, CheckObservation]:
         """The looks that count: of checks whose facts were all observed anew since the last one that did."""
@@ -190,14 +191,19 @@ class LatestFacts:
         if self.expected is None and self.facts.keys() >= EXPECTATION_SOURCES:
             self.expected = check_round.expect(look, profile)
         judged = check_round.unfolded(checks, look, before, profile, wants, expected=self.expected)
-        self._folded = None
+        found = grouped(judged.findings, lambda one: one.check)
+        without = {one.check: one for one in judged.skipped}
         for check in checks:
-            self.said[check.id] = tuple(one for one in judged.findings if one.check == check.id)
-            self._said_in_words[check.id] = frozenset((one.subject, one.status) for one in self.said[check.id])
+            if check.id in without:
+                self._folded = None if self.said.pop(check.id, ()) else self._folded
+                self._said_in_words.pop(check.id, None)
+                self.skipped[check.id] = without[check.id]
+                continue
+            says = tuple(found.get(check.id, ()))
             self.skipped.pop(check.id, None)
-        for skipped in judged.skipped:
-            self.skipped[skipped.check] = skipped
-            del self.said[skipped.check], self._said_in_words[skipped.check]
+            if says != self.said.get(check.id):
+                self.said[check.id], self._folded = says, None
+                self._said_in_words[check.id] = frozenset((one.subject, one.status) for one in says)
 
     def _words(self, check: str) -> Words:
         return self._said_in_words[check]

@@ -8,7 +8,7 @@ from math import inf
 
 from nodeprep import profile_selection
 from nodeprep.agent import node_meeting, profile_state
-from nodeprep.agent.latest_facts import RECORDS, LatestFacts
+from nodeprep.agent.latest_facts import EXPECTATION_USES, RECORDS, LatestFacts
 from nodeprep.agent.node_meeting import NodeMeeting
 from nodeprep.agent.state_writer import StateWriter
 from nodeprep.agent_state import AgentState, NodeState
@@ -32,6 +32,7 @@ from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode
 from nodeprep.facts.machine.kernel_log import KernelLog
+from nodeprep.facts.machine.system import System
 from nodeprep.look import Look
 from nodeprep.model import Remedy, Report, raw
 from nodeprep.observer import Observation
@@ -41,6 +42,7 @@ from nodeprep.publish.node_status import NodeStatus
 from nodeprep.publish.publisher import NodeAnnotations
 from nodeprep.values import Struct, field, replace
 
+REPORTED_FACTS = EXPECTATION_USES | {System}  # what a report shows beside the findings
 NAMES = {fact.kind: agent_settings.fact_name(fact) for fact in FACTS}
 SETTLED_NODE_PERIOD_SECONDS = 30.0  # seconds for which a ready node is not reconciled if nothing new is seen
 
@@ -141,14 +143,14 @@ class Reconciler(Struct):
         before = self.latest.words()
         profile = assessment.in_force(selection.profile, self.latest.facts)
         anew = self._anew or profile.excused != self._excused
-        judged = self.latest.judge(observed, changed, profile, self._wants, anew=anew)
+        says_more = self.latest.judge(observed, changed, profile, self._wants, anew=anew)
         self._anew, self._excused = False, profile.excused
         now = clock.now()
         self._meet_node(now)
         self.agent_state = profile_state.with_new_gates(self.agent_state, selection, now, configured=self._configured)
         new = anew or self.latest.words() != before
         if self.status is not None and not new and self._is_settled(now):
-            same = not (judged or changed) and self._is_told(assessment)
+            same = not (says_more or changed & REPORTED_FACTS) and self._is_told(assessment)
             report = self.status.report if same else self._report(assessment, selection)
             self.status = self._status(report, self.status.desired, event_sources)
             return self.status

@@ -99,7 +99,8 @@ class ConditionInputs(Value):
 
 def conditions(inputs: ConditionInputs, trouble: AgentTrouble) -> tuple[NodeCondition, ...]:
     """TrainingReady, and each area of which the node has something."""
-    areas = (_area(inputs, kind) for kind in AREAS)
+    there = _there(inputs)
+    areas = (_area(inputs, kind, there) for kind in AREAS)
     return (_training_ready(inputs, trouble), *(one for one in areas if one is not None))
 
 
@@ -155,11 +156,10 @@ def state_reason(inputs: ConditionInputs) -> str:
     return TO_BE_CONFIRMED if inputs.agent_state.state is NodeState.READY else inputs.agent_state.state.value
 
 
-def _area(inputs: ConditionInputs, kind: str) -> NodeCondition | None:
+def _area(inputs: ConditionInputs, kind: str, there: frozenset[tuple[str, str]]) -> NodeCondition | None:
     """The condition of an area. None if the node has nothing of the area, or if no profile asks for it."""
     if kind == RDMA_READY and not any(one.rdma for one in inputs.profiles):
         return None
-    there = _there(inputs)
     gates = [one for one in inputs.gates if _is_in(inputs, one, kind, there)]
     if not gates or not any(_area_of(inputs, check, place) == kind for check, place in there):
         return None
