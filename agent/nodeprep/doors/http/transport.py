@@ -51,3 +51,8 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Close it; twice is fine."""
+
+
+def address_name(host: str) -> str | bytes:
+    """A host as getaddrinfo takes it where it has to be an address. For a str it loads IDNA's tables, 0.6 MiB."""
+    return host.encode() if host.isascii() and host.isprintable() else host
