@@ -17,7 +17,7 @@ from threading import Thread
 from typing import Self
 
 from nodeprep.doors import clock
-from nodeprep.doors.http.transport import address_name
+from nodeprep.doors.http import transport
 from nodeprep.publish import page_http
 from nodeprep.publish.page_http import END, HEAD_LIMIT_BYTES, JSON, PageAnswer, Routes
 from nodeprep.values import Struct, Value
@@ -236,7 +236,8 @@ class PageServer:
 def serve(address: str, port: int, pages: NetworkPages) -> PageServer:
     """Serve the pages on an IPv4 or IPv6 address; "::" takes both. Raises CannotServe."""
     try:
-        found = socket.getaddrinfo(address_name(address), None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        name = transport.address_name(address)
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
         raise CannotServe(f"cannot listen on {address!r}: an IPv4 or IPv6 address is wanted, as in 0.0.0.0") from None
     family, _, _, _, (host, _, *scope) = found[0]

@@ -402,4 +402,4 @@ print([name for name in sys.modules if name in ("encodings.idna", "stringprep", 
 def test_an_address_needs_no_tables_of_international_names() -> None:
     """They are 0.6 MiB of each agent on a node with a kubelet."""
     done = subprocess.run([sys.executable, "-c", ADDRESS_ONLY], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("[]\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 from nodeprep.doors import clock
 from nodeprep.doors.http import failure as http_failure
+from nodeprep.doors.http import transport
 from nodeprep.doors.http.failure import HttpFailure
-from nodeprep.doors.http.transport import Endpoint, Transport, address_name
+from nodeprep.doors.http.transport import Endpoint, Transport
 from nodeprep.model import Why
 
 T = TypeVar("T")
@@ -215,5 +216,5 @@ def _looked_up(host: str, port: int, until: float) -> list[Address]:
 
 
 def _resolved(host: str, port: int, flags: int = 0) -> list[Address]:
-    name = address_name(host) if flags & socket.AI_NUMERICHOST else host
+    name = transport.address_name(host) if flags & socket.AI_NUMERICHOST else host
     return socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=flags | socket.AI_NUMERICSERV)
