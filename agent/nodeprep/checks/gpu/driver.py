@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nodeprep.facts.expected import kinds
 from nodeprep.facts.expected.inventory import Expected
-from nodeprep.facts.expected.kinds import HANDING_ON
 from nodeprep.facts.machine.gpu import GpuDriver
 from nodeprep.facts.machine.modules import Modules
 from nodeprep.facts.machine.pci import UNNAMED, Pci, PciDevice
@@ -42,8 +42,8 @@ def nodes(driver: GpuDriver, modules: Modules | None) -> Iterator[Verdict]:
 
 def verdict(gpu: PciDevice, seen: Seen) -> Verdict:
     bound, own = gpu.driver, AMDGPU if gpu.is_amd else NVIDIA
-    if bound in HANDING_ON or (bound is None and gpu.driver_override in HANDING_ON):
-        shows = f"{gpu.label} is kept for {bound or gpu.driver_override}: handed on, not ours"
+    if kept := kinds.handed_on_to(gpu):
+        shows = f"{gpu.label} is kept for {kept}: handed on, not ours"
         return Verdict(gpu.subject, Status.OK, "HandedOn", shows, None, bound or "none")
     if bound not in (own, UNNAMED):
         return unbound(gpu, own, seen)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nodeprep.facts.expected import kinds
 from nodeprep.facts.expected.inventory import Expected, MissingDevice
-from nodeprep.facts.expected.kinds import HANDING_ON
 from nodeprep.facts.machine.pci import Pci, PciDevice
 from nodeprep.job_profile import GpuCount
 from nodeprep.model import Check, Confirmation, Reason, Seen, Severity, Stage, Status, Subject, Verdict, raw
@@ -43,9 +43,7 @@ def counted(pci: Pci, count: GpuCount, by: str) -> Verdict:
 
 
 def is_for_jobs(gpu: PciDevice) -> bool:
-    shows = raw(gpu)
-    handed_on = shows["driver"] in HANDING_ON or (shows["driver"] is None and shows["driver_override"] in HANDING_ON)
-    return shows["answers"] is not False and not handed_on
+    return raw(gpu)["answers"] is not False and not kinds.handed_on_to(gpu)
 
 
 def present(gpu: PciDevice, expected: Expected) -> Verdict:

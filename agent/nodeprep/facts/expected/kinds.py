@@ -323,16 +323,20 @@ def _is_without_netdev(port: Port, view: NodeView) -> bool:
     return shown and carries and bool(port.bdf) and links is not None and links.under(port.netdev, port.bdf) is None
 
 
+def handed_on_to(device: PciDevice) -> str:
+    """The driver that gives it to a virtual machine or a program, and has it or is kept for it; "" if none does."""
+    bound, kept = field_of(device, "driver"), field_of(device, "driver_override")
+    name = kept if bound is None else bound
+    return name if name in HANDING_ON else ""
+
+
 def _away(view: NodeView, netlink: RdmaNetlink | None) -> dict[str, str]:
     exclusive = netlink is not None and netlink.netns_mode == "exclusive"
     carriers = {device.bdf for device in view.devices.values()}
     found: dict[str, str] = {}
     for nic in view.pci.values():
-        override = field_of(nic, "driver_override")
-        if nic.driver in HANDING_ON:
-            found[nic.address] = nic.driver
-        elif nic.driver is None and override in HANDING_ON:
-            found[nic.address] = override
+        if handing_on := handed_on_to(nic):
+            found[nic.address] = handing_on
         elif exclusive and nic.driver and nic.address not in carriers and any(one.driver for one in nic.auxiliaries):
             found[nic.address] = ANOTHER_RDMA_NAMESPACE
     return found
