@@ -74,3 +74,22 @@ def test_what_the_documents_say_to_write_opens_it_and_misses_a_lost_nic(root: Pa
     assert "pci.expected-nic" in failing(status)
     assert status.agent_state.state is not NodeState.READY
     assert status.desired.taints
+
+
+POOLS = """
+assign:
+  - {match: {pool: a}, use: [rdma-roce], expect: h100.yaml}
+  - {match: {pool: b}, use: [rdma-roce], expect: h100.yaml}
+"""
+
+
+def test_a_report_says_who_chose_the_profile_now(root: Path, tmp_path: Path) -> None:
+    """Another rule chooses the same profile for the same devices: no check says anything else, and the report does."""
+    node = joining(root, tmp_path / "memory", told(root, tmp_path, POOLS))
+    node.asked[Cluster] = cluster(node=node_object(labels={"pool": "a"}))
+    assert node.sees_often(8).agent_state.state is NodeState.READY
+    said = []
+    for number in range(8):
+        node.asked[Cluster] = cluster(node=node_object(labels={"pool": "ab"[number % 2]}))
+        said.append(node.sees().report.chosen_by.partition(" ")[0])
+    assert said == [f"assign[{number % 2}]" for number in range(8)]

@@ -195,7 +195,8 @@ class LatestFacts:
         without = {one.check: one for one in judged.skipped}
         for check in checks:
             if check.id in without:
-                self._folded = None if self.said.pop(check.id, ()) else self._folded
+                if self.said.pop(check.id, ()):
+                    self._folded = None
                 self._said_in_words.pop(check.id, None)
                 self.skipped[check.id] = without[check.id]
                 continue

@@ -42,7 +42,8 @@ from nodeprep.publish.node_status import NodeStatus
 from nodeprep.publish.publisher import NodeAnnotations
 from nodeprep.values import Struct, field, replace
 
-REPORTED_FACTS = EXPECTATION_USES | {System}  # what a report shows beside the findings
+# What a report shows beside the findings: devices, who chose the profile, and the node's name.
+REPORTED_FACTS = EXPECTATION_USES | SELECTION_FACTS | {System}
 NAMES = {fact.kind: agent_settings.fact_name(fact) for fact in FACTS}
 SETTLED_NODE_PERIOD_SECONDS = 30.0  # seconds for which a ready node is not reconciled if nothing new is seen
 
