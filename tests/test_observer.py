@@ -64,7 +64,8 @@ def favoured() -> Iterator[None]:
     Linux divides the processor between sessions, and by priority within each (sched(7), autogroup).
     """
     usual, session = os.getpriority(os.PRIO_PROCESS, 0), Path("/proc/self/autogroup")
-    group = session.read_text().split()[-1] if session.exists() else ""
+    # A kernel without CONFIG_SCHED_AUTOGROUP has no such file, and some sandboxes an empty one.
+    _, _, group = (session.read_text() if session.exists() else "").strip().rpartition(" ")
     with suppress(OSError):  # an ordinary user
         os.setpriority(os.PRIO_PROCESS, 0, FAVOURED)
         session.write_text(str(FAVOURED))
