@@ -29,6 +29,7 @@ from nodeprep.model import (
 
 DRIVER = "nvidia"
 RESET = "Drain the node, then nvidia-smi --gpu-reset -i {place}; if it does not help, reboot it."
+RELOAD = "Drain and reboot the node, so that the new driver is loaded. If it stays: ldconfig -p | grep libnvidia-ml"
 REPLACE = "Drain the node. nvidia-bug-report.sh, then replace the GPU: its memory has no spare rows left."
 
 
@@ -50,10 +51,13 @@ def judge(seen: Seen) -> Iterator[Verdict]:
 def not_started(told: Nvml, seen: Seen) -> Verdict:
     """NVML itself did not start."""
     driver = seen.explaining(GpuDriver)
-    loaded = raw(driver)["version"] if driver is not None else None
+    loaded = driver.release if driver is not None and isinstance(raw(driver)["version"], str) else ""
     if told.code == nvml.MISMATCH:
-        message = f"{nvml.LIBRARY} does not fit the loaded driver ({str(loaded)[:80]}): the driver was upgraded"
-        return Verdict(NODE, Status.FAIL, "DriverMismatch", message, None, "another version", "one version")
+        what = f"the loaded driver {loaded}" if loaded else "the loaded driver"
+        message = (
+            f"{nvml.LIBRARY} is of another version than {what}: the driver was upgraded, or an old library is left"
+        )
+        return Verdict(NODE, Status.FAIL, "DriverMismatch", message, None, "another version", loaded or "one version")
     message = f"NVML does not start: {told.error or 'no text'} ({told.code}); every program that uses a GPU fails"
     return Verdict(NODE, Status.FAIL, "NotStarted", message, None, str(told.code), "0")
 
@@ -125,7 +129,7 @@ CHECK = Check(
     fix="nvidia-smi -q -i {place}",
     reasons=(
         Reason("Healthy", Status.OK),
-        Reason("DriverMismatch", Status.FAIL, "Drain and reboot the node, so that the new driver is loaded."),
+        Reason("DriverMismatch", Status.FAIL, RELOAD),
         Reason("NotStarted", Status.FAIL, "nvidia-smi, then dmesg | grep NVRM. Drain and reboot the node."),
         Reason("GpuLost", Status.FAIL, "dmesg | grep -E 'NVRM.*{place}'. Drain and reboot the node (power cycle)."),
         Reason("ResetRequired", Status.FAIL, RESET),

@@ -68,20 +68,22 @@ class Library:
         return said.decode(errors="replace") if isinstance(said, bytes) else ""
 
 
-def loaded() -> CDLL | None:
+def loaded() -> CDLL | str:
+    """The library, or the loader's words about the first that it looked for: not there, or broken."""
+    words = []
     for name in LIBRARIES:
         try:
             return CDLL(name)
-        except OSError:
-            continue
-    return None
+        except OSError as error:
+            words.append(str(error))
+    return words[0]
 
 
 def report() -> dict[str, Any]:
     """What NVML tells: `code` and `error` of its start, the driver's version, and each GPU."""
     library = loaded()
-    if library is None:
-        return {"code": LIBRARY_NOT_FOUND, "error": f"{LIBRARIES[0]} is not found", "driver": None, "gpus": []}
+    if isinstance(library, str):
+        return {"code": LIBRARY_NOT_FOUND, "error": library, "driver": None, "gpus": []}
     nvml = Library(library)
     code = nvml.call("nvmlInit_v2")
     if code != SUCCESS:

@@ -26,6 +26,7 @@ AMD_DEVICES = "/sys/bus/pci/drivers/amdgpu"
 RENDER = Pattern(r"renderD\d{1,4}")
 # "GPU-????????-????-..." until the driver has set the GPU up for a first user (README of NVIDIA's driver, appendix on
 # the proc file system).
+RELEASE = Pattern(r"(?<![\w.])\d+(?:\.\d+)+")  # "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar"
 UUID_LINE = Pattern(r"^GPU UUID:[ \t]*(\S*)", re.MULTILINE)
 MODEL_LINE = Pattern(r"^Model:[ \t]*(.*\S)", re.MULTILINE)
 MINOR_LINE = Pattern(r"^Device Minor:[ \t]*(\d{1,3})[ \t]*$", re.MULTILINE)
@@ -106,6 +107,12 @@ class GpuDriver(Shown):
     def is_open(self) -> bool:
         """Whether it is the open kernel module, the one that exports DMA-BUF."""
         return "Open Kernel Module" in (self.version or "")
+
+    @property
+    def release(self) -> str:
+        """The driver's number, "580.159.04", of its text; "" where there is none."""
+        found = RELEASE.search(self.version or "")
+        return found[0] if found else ""
 
     def information(self, address: str) -> GpuInformation | None:
         return next((one for one in self.gpus or () if one.address == address), None)

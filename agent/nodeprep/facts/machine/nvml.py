@@ -101,14 +101,15 @@ def of_library(host: Host) -> Nvml | Unreadable:
 def is_worth_asking(driver: GpuDriver) -> bool:
     """Whether GPUs are set up already. If none is, NVML would start each and stop it again, which takes seconds.
 
-    They are if a daemon keeps them so, if a process has one open, or if they have UUIDs though nobody has (the old
-    persistence mode).
+    They are if a daemon keeps them so, if a process has one open, or if they have UUIDs (the old persistence mode). A
+    kernel that cannot unload modules counts no users (CONFIG_MODULE_UNLOAD), so UUIDs are asked for in any case.
     """
     users, gpus = raw(driver)["users"], raw(driver)["gpus"]
     if driver.version is None:
         return False
-    kept = users == 0 and any(isinstance(raw(one)["uuid"], str) for one in gpus or () if isinstance(gpus, tuple))
-    return driver.persistence or bool(isinstance(users, int) and users) or kept
+    if driver.persistence or (isinstance(users, int) and users > 0):
+        return True
+    return any(isinstance(raw(one)["uuid"], str) for one in gpus or () if isinstance(gpus, tuple))
 
 
 def _read(told: dict[str, Any], at: float) -> Nvml | Unreadable:
