@@ -44,13 +44,16 @@ What could not be read has no series: a gap in `nodeprep_port_up` is no port tha
   finding that a waiver excuses, or that follows from another check's failure, does not count: one missing module is one
   failing check. A check that is absent here, or of which nothing counts, has no series. docs/checks.md has them all.
 - **profile** is each profile that the node has: a node without one has no `nodeprep_ready`.
+- **reason** of `nodeprep_gate_reason` is one word: that of the fault to look at first ([checks.md](checks.md)), or
+  `Bootstrap` (gates have yet to pass), `ToBeConfirmed` (just seen to fail), `CannotLook`, `ProfileRefused`, or a state.
+  **check** is its check, empty where it is none's. A profile that is not ready has one such series, another has none.
 - **event_source** is a kernel or file interface that announces changes. A source that this node does not have (no
   ib_core, no right to read the kernel log) has no `nodeprep_event_source_up`: 0 means that it died.
 - **verb, code**: one `PATCH` or `POST` a minute with 422 is the agent's test of the admission policy. This denial is
   wanted ([security.md](security.md#the-admission-policy)). `nodeprep_node_ok` tells of others.
 - **mounts_ok** is 0 where a taken-over agent could write a mount of the node besides its own three directories
   ([security.md](security.md#what-is-mounted-inside-a-mount)).
-- **fact** is a name that `every` of [configuration.md](configuration.md) takes; **reason** is a word of the agent.
+- **fact** is a name that `every` of [configuration.md](configuration.md) takes.
 """
 ALERTING = """
 ## Alerts
@@ -62,8 +65,7 @@ NodeprepHangs also fires where the clocks of node and Prometheus are two minutes
 ```yaml
 """
 LATER = """
-Not there yet: `nodeprep_repair_runs_total{playbook,result}`, which comes with repair; of `nodeprep_resource` the books
-`hardware` and `in_use`.
+Not there yet: `nodeprep_repair_runs_total{playbook,result}`, which comes with repair.
 """
 
 
@@ -91,7 +93,9 @@ def _values() -> Iterator[str]:
     yield "- **kind** sums what a port's counters say of one trouble:"
     for kind, names in series.KINDS.items():
         yield f"  - `{kind}`: {', '.join(names)}"
-    yield "- **book** is a field of the Node object, `capacity` or `allocatable`; **resource** has a slash in its name."
+    yield "- **book**: `hardware` counts the node's devices. `capacity` and `allocatable` are the Node's. `in_use` is"
+    yield "  what pods hold by the kubelet's word. A plugin that shares devices offers more units than devices."
+    yield "- **resource** has a slash in its name."
     yield "- **state** of `nodeprep_eni`, where the node is an ECS instance whose metadata answers:"
     for state, about in series.ENI_STATES.items():
         yield f"  - `{state}`: {about}"

@@ -503,5 +503,6 @@ def test_a_node_without_profiles_says_so() -> None:
 def test_a_ready_node_is_not_ready_for_a_profile_whose_gate_stays_shut() -> None:
     told = tell(memory(cases=(wrong(convicted_at=None, message="mlx5_0/1 has no signal"),)), RDMA)
     assert (told.conditions[0].status, told.conditions[0].reason) == ("False", "ToBeConfirmed")
+    assert (told.profiles[0].check, told.profiles[0].reason) == ("port.state", "ToBeConfirmed")
     why = "just seen to fail, to be confirmed or to pass first: port.state NoSignal: mlx5_0/1 has no signal"
     assert told.conditions[0].message == why

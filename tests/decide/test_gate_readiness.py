@@ -346,29 +346,31 @@ def test_a_reset_closes_and_forgets() -> None:
 
 
 OTHER = AssignedProfile("tcp", (DEVICE,), gating=False, rdma=False)
-STANDINGS: list[tuple[AgentState, AssignedProfile, bool, bool, str]] = [
-    # memory, profile, device-ready, ready, in the way
-    (memory(READY), RDMA, True, True, ""),
-    (memory(READY, blind=BLIND), RDMA, True, True, ""),
-    (memory(READY, **SPARED), RDMA, True, True, ""),
-    (memory(UNHEALTHY, why="because"), RDMA, True, False, "the node is Unhealthy: because"),
-    (memory(UNHEALTHY), OTHER, True, True, ""),
-    (memory(UNHEALTHY, **WRONG), RDMA, False, False, "port.state NoSignal: mlx5_3/1: NoSignal"),
-    (memory(UNHEALTHY, **WRONG), OTHER, False, False, "port.state NoSignal: mlx5_3/1: NoSignal"),
+STANDINGS: list[tuple[AgentState, AssignedProfile, bool, bool, str, str]] = [
+    # memory, profile, device-ready, ready, in the way, its check and reason
+    (memory(READY), RDMA, True, True, "", " "),
+    (memory(READY, blind=BLIND), RDMA, True, True, "", " "),
+    (memory(READY, **SPARED), RDMA, True, True, "", " "),
+    (memory(UNHEALTHY, why="because"), RDMA, True, False, "the node is Unhealthy: because", " Unhealthy"),
+    (memory(UNHEALTHY), OTHER, True, True, "", " "),
+    (memory(UNHEALTHY, **WRONG), RDMA, False, False, "port.state NoSignal: mlx5_3/1: NoSignal", "port.state NoSignal"),
+    (memory(UNHEALTHY, **WRONG), OTHER, False, False, "port.state NoSignal: mlx5_3/1: NoSignal", "port.state NoSignal"),
     (
         memory(UNHEALTHY, cases=(wrong(check=NODE_STAGE),)),
         RDMA,
         True,
         False,
         "plugin.registered NoSignal: mlx5_3/1: NoSignal",
+        "plugin.registered NoSignal",
     ),
-    (memory(READY), REFUSED, False, False, "no baseline confirms rdma-roce"),
+    (memory(READY), REFUSED, False, False, "no baseline confirms rdma-roce", " ProfileRefused"),
     (
         memory(BOOTSTRAP, pass_streaks={DEVICE: PROVEN, NODE_STAGE: ONCE}),
         RDMA,
         True,
         False,
         "1 of 2 gate checks passed often enough in this boot; not yet plugin.registered",
+        " Bootstrap",
     ),
     (
         memory(BOOTSTRAP, pass_streaks={DEVICE: ONCE}, blind=BLIND),
@@ -376,6 +378,7 @@ STANDINGS: list[tuple[AgentState, AssignedProfile, bool, bool, str]] = [
         False,
         False,
         "port.state could not look: /sys/class/infiniband: denied (errno 13)",
+        "port.state CannotLook",
     ),
     (
         memory(READY),
@@ -383,6 +386,7 @@ STANDINGS: list[tuple[AgentState, AssignedProfile, bool, bool, str]] = [
         False,
         False,
         "0 of 1 gate checks passed often enough in this boot; not yet no.such",
+        " Bootstrap",
     ),
     (
         memory(READY),
@@ -390,14 +394,18 @@ STANDINGS: list[tuple[AgentState, AssignedProfile, bool, bool, str]] = [
         False,
         False,
         "0 of 5 gate checks passed often enough in this boot; not yet a, b, c and 2 more",
+        " Bootstrap",
     ),
 ]
 
 
-@pytest.mark.parametrize(("now", "profile", "device", "ready", "why"), STANDINGS)
-def test_a_profile_stands(now: AgentState, profile: AssignedProfile, device: bool, ready: bool, why: str) -> None:
+@pytest.mark.parametrize(("now", "profile", "device", "ready", "why", "reason"), STANDINGS)
+def test_a_profile_stands(
+    now: AgentState, profile: AssignedProfile, *, device: bool, ready: bool, why: str, reason: str
+) -> None:
     stands = gate_readiness.profile_readiness(now, (profile,), CHECKS, NOW)[0]
     assert (stands.device, stands.ready, stands.why) == (device, ready, why)
+    assert f"{stands.check} {stands.reason}" == reason
     assert (stands.name, stands.gating, stands.rdma, stands.gates) == (
         profile.name,
         profile.gating,

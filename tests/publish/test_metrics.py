@@ -24,7 +24,10 @@ from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.alibaba.terway import Terway
+from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
 from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.kubernetes.kubelet import Kubelet
+from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.counters import Counters, PortCounters
 from nodeprep.facts.rdma.rdma import Rdma
@@ -38,7 +41,10 @@ from tests.agent_state_values import WAIVED, case, finding
 from tests.cluster_values import cluster, node_object, pod_eni
 from tests.cni_values import terway
 from tests.eni_values import DENIED, SILENT, erdma, eth0, eth1, eth2, kernel, known, recorded
+from tests.gpu_values import bus, uuids
 from tests.imds_values import imds, instance, interface, shared
+from tests.kubelet_values import GPU as GPU_RESOURCE
+from tests.kubelet_values import allocatable, holding, kubelet
 from tests.rigs import trees
 from tests.rigs.absent import cannot_start
 from tests.status_values import report, standing, status
@@ -79,6 +85,7 @@ def counted(*unread: str, **values: int) -> PortCounters:
 
 
 HANDS_OUT = node_object(capacity={"cpu": "64", "rdma/hca": "1k"}, allocatable={"rdma/hca": "8", "a/b": "1.5"})
+HANDS_OUT_CLUSTER = cluster(node=HANDS_OUT)
 VF = device(name="mlx5_9", virtual_function=True)
 ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     # metric                 different                                              series
@@ -106,6 +113,22 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
         "ready",
         {"profiles": (standing(), standing(name="base", ready=False))},
         ['{profile="base"} 0.0', '{profile="rdma-roce"} 1.0'],
+    ),
+    ("gate_reason", {"profiles": (standing(),)}, []),
+    (
+        "gate_reason",
+        {"profiles": (standing(ready=False, check="port.state", reason="NoSignal"), standing(name="base"))},
+        ['{check="port.state",profile="rdma-roce",reason="NoSignal"} 1.0'],
+    ),
+    (
+        "gate_reason",
+        {
+            "profiles": (
+                standing(ready=False, reason="Bootstrap"),
+                standing(name="base", ready=False, reason="Bootstrap"),
+            )
+        },
+        ['{check="",profile="base",reason="Bootstrap"} 1.0', '{check="",profile="rdma-roce",reason="Bootstrap"} 1.0'],
     ),
     ("fact_seconds", {"fact_seconds": {"kernel-log": 0.0123}}, ['{fact="kernel-log"} 0.0123']),
     ("last_round_timestamp_seconds", {}, [" 1.75e+09"]),
@@ -164,6 +187,29 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
         ['{book="allocatable",resource="rdma/hca"} 8.0', '{book="capacity",resource="rdma/hca"} 1000.0'],
     ),
     ("resource", {"facts": {Cluster: cluster(node=guarded(DENIED))}}, []),
+    (
+        "resource",
+        {
+            "facts": {
+                Kubelet: kubelet(pods=(holding("x/a", GPU_RESOURCE, *uuids(3)),)),
+                AllocatableDevices: allocatable({GPU_RESOURCE: uuids(7)}),
+                Cluster: cluster(
+                    node=node_object(capacity={GPU_RESOURCE: "8"}, allocatable={GPU_RESOURCE: "7"}), pods=()
+                ),
+                Pci: bus(8),
+            }
+        },
+        [
+            f'{{book="{book}",resource="nvidia.com/gpu"}} {count}'
+            for book, count in (("allocatable", 7.0), ("capacity", 8.0), ("hardware", 8.0), ("in_use", 3.0))
+        ],
+    ),
+    (
+        "resource",  # who holds what is not known, and is not 0
+        {"facts": {Kubelet: kubelet(pods=guarded(DENIED)), Cluster: HANDS_OUT_CLUSTER}},
+        ['{book="allocatable",resource="rdma/hca"} 8.0', '{book="capacity",resource="rdma/hca"} 1000.0'],
+    ),
+    ("resource", {"facts": {Kubelet: DENIED}}, []),
     ("repair_suppressed_total", {"suppressed": {"mode": 3}}, ['{reason="mode"} 3.0']),
     ("api_requests_total", {"api_requests": {("PATCH", "409"): 2}}, ['{code="409",verb="PATCH"} 2.0']),
     ("config_ok", {}, [" 1.0"]),

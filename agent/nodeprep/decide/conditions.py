@@ -12,8 +12,6 @@ from nodeprep.values import Value, replace
 
 PREFIX = "nodeprep.io"
 TRAINING_READY = f"{PREFIX}/TrainingReady"
-# The reason on a ready node with a new profile whose gate stays closed, because a look at it just failed.
-TO_BE_CONFIRMED = "ToBeConfirmed"
 PENDING_GATES_PREFIX = "new there and yet to pass:"
 TROUBLE_LIMIT_CHARACTERS = 200  # characters of what is wrong with the agent itself, at the end of a message
 
@@ -119,7 +117,7 @@ def _overall(inputs: ConditionInputs) -> tuple[str, str, str]:
         return "False", first.reason, f"{agent_state.state}: {active_faults.summary(first)}{others}"
     blind = inputs.blind_gate(inputs.closing_gates)
     if blind:
-        return "Unknown", "CannotLook", f"{agent_state.state}: {blind[0]} could not look: {blind[1]}"
+        return "Unknown", gate_readiness.CANNOT_LOOK, f"{agent_state.state}: {blind[0]} could not look: {blind[1]}"
     if agent_state.state is not NodeState.READY or any(one.gating and not one.ready for one in inputs.profiles):
         why = next((one.why for one in _deciding_profiles(inputs) if one.why), agent_state.why)
         return "False", state_reason(inputs), why
@@ -152,8 +150,13 @@ def _deciding_profiles(inputs: ConditionInputs) -> tuple[ProfileReadiness, ...]:
 def state_reason(inputs: ConditionInputs) -> str:
     """The reason if nothing is convicted: a refused profile, a failure to be confirmed, or the state itself."""
     if any(one.refusal for one in _deciding_profiles(inputs)):
-        return "ProfileRefused"
-    return TO_BE_CONFIRMED if inputs.agent_state.state is NodeState.READY else inputs.agent_state.state.value
+        return gate_readiness.PROFILE_REFUSED
+    # A ready node has a closed gate where a look at a profile that is new to it just failed.
+    return (
+        gate_readiness.TO_BE_CONFIRMED
+        if inputs.agent_state.state is NodeState.READY
+        else inputs.agent_state.state.value
+    )
 
 
 def _area(inputs: ConditionInputs, kind: str, there: frozenset[tuple[str, str]]) -> NodeCondition | None:
@@ -177,7 +180,7 @@ def _area(inputs: ConditionInputs, kind: str, there: frozenset[tuple[str, str]])
     blind = inputs.blind_gate(gates)
     if blind:
         return NodeCondition(
-            kind, "Unknown", "CannotLook", kubernetes_text.line(f"{blind[0]} could not look: {blind[1]}")
+            kind, "Unknown", gate_readiness.CANNOT_LOOK, kubernetes_text.line(f"{blind[0]} could not look: {blind[1]}")
         )
     unproven = gate_readiness.missing_gates(inputs.agent_state, gates, inputs.now)
     missing = gate_readiness.missing_gates(
@@ -186,7 +189,10 @@ def _area(inputs: ConditionInputs, kind: str, there: frozenset[tuple[str, str]])
     if missing:
         count = f"{len(gates) - len(missing)} of {len(gates)} gate checks passed often enough in this boot"
         return NodeCondition(
-            kind, "Unknown", "Bootstrap", kubernetes_text.line(f"{count}; not yet {kubernetes_text.few(missing)}")
+            kind,
+            "Unknown",
+            gate_readiness.BOOTSTRAP,
+            kubernetes_text.line(f"{count}; not yet {kubernetes_text.few(missing)}"),
         )
     tail = f"; {PENDING_GATES_PREFIX} {kubernetes_text.few(unproven)}" if unproven else ""
     return NodeCondition(kind, "True", "Passed", f"{len(gates) - len(unproven)} of {len(gates)} gate checks pass{tail}")

@@ -14,6 +14,7 @@ from nodeprep.values import Value, replace
 __all__ = [
     "NO_REPAIR",
     "AssignedProfile",
+    "Hindrance",
     "Mode",
     "ProfileReadiness",
     "ReadinessPolicy",
@@ -28,6 +29,9 @@ __all__ = [
 
 
 DEVICE, READY = "device", "ready"  # the stages of a profile's gate, as `wait-ready` names them
+
+# Reasons of a closed gate that no conviction gives, in the words of the Node's conditions.
+PROFILE_REFUSED, CANNOT_LOOK, BOOTSTRAP, TO_BE_CONFIRMED = "ProfileRefused", "CannotLook", "Bootstrap", "ToBeConfirmed"
 
 
 class Mode(StrEnum):
@@ -51,10 +55,23 @@ class AssignedProfile(Value):
     refusal: str = ""
 
 
-class ProfileReadiness(Value):
-    """One profile: whether its device-stage gates hold, whether all do, and if not why, for people.
+class Hindrance(Value):
+    """What keeps a profile from being ready: `why` for people, and the same as data.
 
-    `gates` and `refusal` are those of the assigned profile.
+    `reason` is one CamelCase word: that of a fault, else one of this module or a node state. `check` is the id of the
+    check whose finding it is, "" if it is none's.
+    """
+
+    why: str
+    reason: str
+    check: str = ""
+
+
+class ProfileReadiness(Value):
+    """One profile: whether its device-stage gates hold, whether all do, and if not what keeps it.
+
+    `why`, `reason` and `check` are those of its Hindrance, "" if it is ready. `gates` and `refusal` are those of the
+    assigned profile.
     """
 
     name: str
@@ -65,6 +82,8 @@ class ProfileReadiness(Value):
     why: str = ""
     gates: tuple[str, ...] = ()
     refusal: str = ""
+    reason: str = ""
+    check: str = ""
 
 
 def state_at_start(agent_state: AgentState | None, boot_id: str, node_uid: str, now: float) -> AgentState:
@@ -208,12 +227,7 @@ def _profile_readiness(
     agent_state: AgentState, profile: AssignedProfile, checks: Mapping[str, Check], now: float
 ) -> ProfileReadiness:
     of_devices = tuple(gate for gate in profile.gates if gate not in checks or checks[gate].stage is Stage.DEVICE)
-    why = _hindrance(agent_state, profile, checks, now)
-    suspect = active_faults.suspected_case(agent_state, profile.gates, now)
-    if not why and (profile.name, READY) not in agent_state.gates and suspect is not None:
-        why = f"just seen to fail, to be confirmed or to pass first: {active_faults.summary(suspect)}"
-    if not why and profile.gating and agent_state.state is not NodeState.READY:
-        why = f"the node is {agent_state.state}: {agent_state.why}"
+    hindrance = _hindrance(agent_state, profile, checks, now)
     return ProfileReadiness(
         name=profile.name,
         device=not profile.refusal
@@ -222,12 +236,14 @@ def _profile_readiness(
             (profile.name, DEVICE) in agent_state.gates
             or active_faults.suspected_case(agent_state, of_devices, now) is None
         ),
-        ready=not why,
+        ready=hindrance is None,
         gating=profile.gating,
         rdma=profile.rdma,
-        why=kubernetes_text.line(why),
+        why=kubernetes_text.line(hindrance.why) if hindrance else "",
         gates=profile.gates,
         refusal=profile.refusal,
+        reason=hindrance.reason if hindrance else "",
+        check=hindrance.check if hindrance else "",
     )
 
 
@@ -236,19 +252,31 @@ def _gates_hold(agent_state: AgentState, gates: tuple[str, ...], now: float, *, 
     return _has_passes(agent_state) and not missing and not active_faults.convictions(agent_state, gates, now)
 
 
-def _hindrance(agent_state: AgentState, profile: AssignedProfile, checks: Mapping[str, Check], now: float) -> str:
-    """The first thing that keeps a profile from being ready. "" if its gates all hold."""
+def _hindrance(
+    agent_state: AgentState, profile: AssignedProfile, checks: Mapping[str, Check], now: float
+) -> Hindrance | None:
+    """The first thing that keeps a profile from being ready. None if its gates all hold."""
     if profile.refusal:
-        return profile.refusal
+        return Hindrance(profile.refusal, PROFILE_REFUSED)
     faults = active_faults.roots(active_faults.convictions(agent_state, profile.gates, now), checks)
     if faults:
-        return active_faults.summary(faults[0])
+        return Hindrance(active_faults.summary(faults[0]), kubernetes_text.reason(faults[0].reason), faults[0].check)
     is_open = (profile.name, READY) in agent_state.gates
-    if _gates_hold(agent_state, profile.gates, now, is_open=is_open):
-        return ""
-    missing = missing_gates(agent_state, profile.gates, now, is_open=is_open)
+    if not _gates_hold(agent_state, profile.gates, now, is_open=is_open):
+        return _unproven(agent_state, profile, missing_gates(agent_state, profile.gates, now, is_open=is_open))
+    suspect = active_faults.suspected_case(agent_state, profile.gates, now)
+    if not is_open and suspect is not None:
+        why = f"just seen to fail, to be confirmed or to pass first: {active_faults.summary(suspect)}"
+        return Hindrance(why, TO_BE_CONFIRMED, suspect.check)
+    if profile.gating and agent_state.state is not NodeState.READY:
+        return Hindrance(f"the node is {agent_state.state}: {agent_state.why}", agent_state.state.value)
+    return None
+
+
+def _unproven(agent_state: AgentState, profile: AssignedProfile, missing: tuple[str, ...]) -> Hindrance:
+    """What keeps a profile without a convicted fault: a gate that cannot look, or one that has yet to pass."""
     blind = next((gate for gate in missing if gate in agent_state.blind), None)
     if blind is not None:
-        return f"{blind} could not look: {agent_state.blind[blind].message}"
+        return Hindrance(f"{blind} could not look: {agent_state.blind[blind].message}", CANNOT_LOOK, blind)
     count = f"{len(profile.gates) - len(missing)} of {len(profile.gates)} gate checks passed often enough in this boot"
-    return f"{count}; not yet {kubernetes_text.few(missing)}" if missing else count
+    return Hindrance(f"{count}; not yet {kubernetes_text.few(missing)}" if missing else count, BOOTSTRAP)

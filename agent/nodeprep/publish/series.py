@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from nodeprep.agent_state import NodeState
+from nodeprep.checks.plugin import advertised
 from nodeprep.facts.alibaba import ledger
 from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.facts.alibaba.ledger import ENI_MACS, EniRow
-from nodeprep.facts.kubernetes import cluster_objects
+from nodeprep.facts.kubernetes import device_books
 from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.kubernetes.device_books import Book
+from nodeprep.facts.kubernetes.kubelet import Kubelet
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.counters import Counters, PortCounters
 from nodeprep.facts.rdma.rdma import Port, Rdma
@@ -150,20 +153,28 @@ def label(port: Port | PortCounters) -> tuple[str, str]:
 
 
 def resources(status: NodeStatus) -> Rows:
-    """Extended resources. They have a slash in their name."""
-    cluster = status.facts.get(Cluster)
-    if not isinstance(cluster, Cluster):
-        return {}
-    node = raw(cluster)["node"]
-    books = {} if isinstance(node, Unreadable) else {book: raw(node)[book] for book in ("capacity", "allocatable")}
+    """Extended resources, each by four books: what the node has, what the Node says of it, and what pods hold."""
     counted = {
-        (resource, book): cluster_objects.whole(quantity)
-        for book, quantities in books.items()
-        if not isinstance(quantities, Unreadable)
-        for resource, quantity in quantities.items()
-        if "/" in resource
+        (book.resource, name): count
+        for book in books(Seen(status.facts))
+        for name, count in (
+            ("hardware", book.hardware),
+            ("capacity", book.capacity),
+            ("allocatable", book.allocatable),
+            ("in_use", None if book.holders is None else sum(one.count for one in book.holders)),
+        )
     }
     return {labels: float(count) for labels, count in counted.items() if count is not None}
+
+
+def books(seen: Seen) -> tuple[Book, ...]:
+    """The books as `plugin.allocatable` judges them; the Node's alone where the kubelet cannot be asked."""
+    try:
+        if seen.get(Kubelet) is not None:
+            return advertised.books(seen, ())
+    except CannotLook:
+        pass  # the check says why
+    return device_books.books((), kubelet=None, cluster=advertised.known(seen, Cluster))
 
 
 def enis(status: NodeStatus) -> Rows:
@@ -233,6 +244,12 @@ ALL = (
         ("profile",),
         lambda status: {(found.name,): float(found.ready) for found in status.desired.profiles},
     ),
+    Series(
+        "nodeprep_gate_reason",
+        "What keeps a profile from being ready: 1 for the check and the reason of it",
+        ("profile", "check", "reason"),
+        lambda status: {(one.name, one.check, one.reason): 1 for one in status.desired.profiles if not one.ready},
+    ),
     Series("nodeprep_state", "What the agent is about with its node: 1 for the state it is in", ("state",), states),
     Series(
         "nodeprep_fact_seconds",
@@ -250,7 +267,12 @@ ALL = (
     Series("nodeprep_port_up", "Whether an RDMA port is ACTIVE (1) or not (0)", ("device", "port"), ports_up),
     Series("nodeprep_port_rate_bytes", "Rate of an RDMA port in bytes per second", ("device", "port"), port_rates),
     Series("nodeprep_port_errors_total", "Errors that a port counted", ("device", "port", "kind"), port_errors),
-    Series("nodeprep_resource", "Extended resources of the Node object", ("resource", "book"), resources),
+    Series(
+        "nodeprep_resource",
+        "Extended resources: devices, the Node's numbers, and units in use",
+        ("resource", "book"),
+        resources,
+    ),
     Series("nodeprep_eni", "Elastic network interfaces of the instance, by what they are for", ("state",), enis),
     Series(
         "nodeprep_repair_suppressed_total",
