@@ -1,0 +1,182 @@
+"""The fleet's board: which nodes can take a job now, and why the others cannot."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from dashboards import panels, queries
+from dashboards.panels import BAD, GOOD, NEUTRAL, UNKNOWN, WARNING, query
+from dashboards.queries import FLEET
+
+UID, TITLE = "nodeprep-fleet", "nodeprep / Fleet"
+NODE_BOARD = "/d/nodeprep-node?var-node=${__data.fields.node}&${datasource:queryparam}&${__url_time_range}"
+PROFILE = "~$profile"
+ABOUT = (
+    "Which nodes can take a training job now, and why the others cannot. A node whose agent is silent counts as "
+    "unknown, never as ready."
+)
+DETECTION, CLOSED = "nodeprep_detection_seconds_bucket", "nodeprep_gate_closed_seconds_bucket"
+
+
+def board() -> Dashboard:
+    ready, closed = queries.can_take_a_job(FLEET, PROFILE), queries.cannot(FLEET, PROFILE)
+    silent = queries.silent(FLEET)
+    variables = [
+        panels.variable("cluster", "Cluster", "up"),
+        panels.variable("pool", "Pool", "up", ("cluster",)),
+        panels.variable("zone", "Zone", "up", ("cluster", "pool")),
+        panels.variable("profile", "Profile", "nodeprep_ready"),
+    ]
+    return panels.board(
+        UID,
+        TITLE,
+        ABOUT,
+        variables,
+        [
+            panels.number(
+                "Can take a job",
+                "Nodes that are ready for at least one of the chosen profiles, by an agent that has looked in the last "
+                f"{queries.HANGS_SECONDS} s.",
+                query(queries.or_zero(f"count(count by (job, instance) ({ready}))"), "nodes"),
+                steps=[(None, BAD), (1, GOOD)],
+            ),
+            panels.number(
+                "Cannot",
+                "Nodes that are not ready for at least one of the chosen profiles. The tables below say why.",
+                query(queries.or_zero(f"count(count by (job, instance) ({closed}))"), "nodes"),
+                steps=[(None, GOOD), (1, BAD)],
+            ),
+            panels.number(
+                "Unknown: agent silent",
+                "Nodes of which nobody knows: the agent does not answer Prometheus, or has ended no round for "
+                f"{queries.HANGS_SECONDS} s. Their gates stand as they stood.",
+                query(queries.or_zero(f"count({silent})"), "nodes"),
+                steps=[(None, GOOD), (1, WARNING)],
+            ),
+            panels.number(
+                "Node-hours lost",
+                "In the time of the board: hours that nodes were not ready for a chosen profile, and hours in which "
+                "their agent did not answer. Each minute of each node counts once for each profile.",
+                query(queries.node_hours_lost(FLEET, PROFILE), "hours", now=True),
+                unit=panels.HOURS,
+                width=6,
+                steps=[(None, NEUTRAL)],
+            ),
+            panels.number(
+                "From fault to conviction",
+                "In the time of the board: nine of ten faults were convicted within this time of the first look that "
+                "saw "
+                'them, and their gates closed. "No data" means that no fault was convicted.',
+                query(
+                    f"histogram_quantile(0.9, sum by (le) (increase({FLEET(DETECTION)}[$__range])))", "90 %", now=True
+                ),
+                unit=panels.SECONDS,
+                width=6,
+                steps=[(None, NEUTRAL)],
+            ),
+            panels.lines(
+                "Nodes over time",
+                "The same three numbers. They add up to all nodes with an agent, if each has one profile. A dead agent "
+                "moves its node from one of the first two to the third.",
+                [
+                    query(queries.or_zero(f"count(count by (job, instance) ({ready}))"), "can take a job", ref="A"),
+                    query(queries.or_zero(f"count(count by (job, instance) ({closed}))"), "cannot", ref="B"),
+                    query(queries.or_zero(f"count({silent})"), "unknown", ref="C"),
+                ],
+                colours={"can take a job": GOOD, "cannot": BAD, "unknown": UNKNOWN},
+                stacked=True,
+                steps=True,
+            ),
+            panels.lines(
+                "Checks that fail",
+                "Nodes by the check that fails on them. What follows from another fault is not counted. Empty: no "
+                "check fails anywhere.",
+                [query(f"count by (check) ({FLEET('nodeprep_check_status', status='fail')} == 1)", "{{check}}")],
+                steps=True,
+            ),
+            panels.rows(
+                "Why not: nodes by reason",
+                "What keeps gates closed now: the check, its reason, and how many nodes of a pool have it. One reason "
+                "on many nodes of one pool is a switch, a driver version or a configuration. Empty: every gate is "
+                "open.",
+                [
+                    query(
+                        f"count by (profile, check, reason, pool) ({FLEET('nodeprep_gate_reason', profile=PROFILE)})",
+                        now=True,
+                    )
+                ],
+                columns={"profile": "profile", "check": "check", "reason": "reason", "pool": "pool", "Value": "nodes"},
+                sort="nodes",
+            ),
+            panels.rows(
+                "By pool, zone and instance type",
+                "All nodes with an agent, and those that can take a job for a chosen profile.",
+                [
+                    query(f"count by (pool, zone, instance_type) ({FLEET('up')})", now=True, ref="A"),
+                    query(
+                        "count by (pool, zone, instance_type) (count by (job, instance, pool, zone, instance_type) "
+                        f"({ready}))",
+                        now=True,
+                        ref="B",
+                    ),
+                ],
+                columns={
+                    "pool": "pool",
+                    "zone": "zone",
+                    "instance_type": "instance type",
+                    "Value #A": "nodes",
+                    "Value #B": "can take a job",
+                },
+                sort="nodes",
+            ),
+            panels.rows(
+                "Nodes that cannot take a job",
+                "Each with its reason and a link to its own board. Empty: every gate is open.",
+                [query(FLEET("nodeprep_gate_reason", profile=PROFILE), now=True)],
+                columns={
+                    "node": "node",
+                    "profile": "profile",
+                    "check": "check",
+                    "reason": "reason",
+                    "pool": "pool",
+                    "zone": "zone",
+                },
+                links={"node": ("The board of this node", NODE_BOARD)},
+            ),
+            panels.rows(
+                "Nodes of which nothing is known",
+                "Their agent does not answer, or has stopped looking. kubectl -n nodeprep get pods -o wide says what "
+                "it is. Empty: every agent speaks.",
+                [query(silent, now=True)],
+                columns={
+                    "node": "node",
+                    "instance": "address",
+                    "pool": "pool",
+                    "zone": "zone",
+                    "Value": "answers",
+                },
+                words={"answers": {"0": ("no", BAD), "1": ("yes, and looks at nothing", WARNING)}},
+                links={"node": ("The board of this node", NODE_BOARD)},
+            ),
+            panels.lines(
+                "How long gates were closed",
+                "Of the gates that opened in the last hour: half were closed for less than the one line, nine of ten "
+                "for "
+                'less than the other. "unhealthy" is after a fault, "bootstrap" after a start. Empty: no gate opened.',
+                [
+                    query(
+                        f"histogram_quantile(0.5, sum by (le, phase) (increase({FLEET(CLOSED)}[1h])))",
+                        "half, {{phase}}",
+                        ref="A",
+                    ),
+                    query(
+                        f"histogram_quantile(0.9, sum by (le, phase) (increase({FLEET(CLOSED)}[1h])))",
+                        "nine of ten, {{phase}}",
+                        ref="B",
+                    ),
+                ],
+                unit=panels.SECONDS,
+                width=24,
+            ),
+        ],
+    )
