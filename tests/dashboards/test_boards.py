@@ -17,12 +17,10 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dashboards import generate, panels, queries
+from tests.dashboards import asked
 
-BOARDS: dict[str, dict[str, Any]] = {path.name: json.loads(path.read_text()) for path in generate.texts()}
-PANELS = [(name, panel) for name, board in BOARDS.items() for panel in board["panels"]]
+PANELS = [(name, panel) for name, board in asked.BOARDS.items() for panel in board["panels"]]
 MOST_PANELS = 12
-# What Grafana puts in the place of its own variables.
-GRAFANA = {"$__rate_interval": "5m", "$__range": "6h"}
 # Each agent that answers gives these.
 NEVER_EMPTY = {
     "State over time",
@@ -38,7 +36,7 @@ PALETTE = {panels.GOOD, panels.BAD, panels.WARNING, panels.UNKNOWN, panels.NEUTR
 
 
 def each_board() -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
+    return pytest.mark.parametrize("board", asked.BOARDS.values(), ids=asked.BOARDS)
 
 
 def each_panel() -> pytest.MarkDecorator:
@@ -49,13 +47,6 @@ def each_panel() -> pytest.MarkDecorator:
 
 def expressions(panel: dict[str, Any]) -> list[str]:
     return [target["expr"] for target in panel["targets"]]
-
-
-def asked(expression: str) -> str:
-    """As Prometheus gets it, with every variable at "All"."""
-    for name, value in GRAFANA.items():
-        expression = expression.replace(name, value)
-    return re.sub(r"\$\w+", ".*", expression)
 
 
 def selectors(node: Any) -> Iterator[Any]:
@@ -77,7 +68,7 @@ def test_what_is_committed_is_current(path: Any, text: str) -> None:
 
 
 def test_there_are_three() -> None:
-    assert {board["uid"] for board in BOARDS.values()} == {"nodeprep-fleet", "nodeprep-node", "nodeprep-rollout"}
+    assert {board["uid"] for board in asked.BOARDS.values()} == {"nodeprep-fleet", "nodeprep-node", "nodeprep-rollout"}
 
 
 @each_board()
@@ -158,7 +149,7 @@ def test_a_panel_that_may_be_empty_says_when(panel: dict[str, Any]) -> None:
 def test_queries_ask_for_what_agents_serve(panel: dict[str, Any]) -> None:
     for target in panel["targets"]:
         assert target["datasource"]["uid"] == "${datasource}"
-        found = list(selectors(promql_parser.parse(asked(target["expr"]))))
+        found = list(selectors(promql_parser.parse(asked.substituted(target["expr"]))))
         assert found
         for one in found:
             matchers = {matcher.name: matcher.value for matcher in one.matchers.matchers}

@@ -1,0 +1,134 @@
+"""The boards' queries, asked of a real Prometheus that scrapes real agents: one is good, one has a fault, one dies."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dashboards import asked, live_tree
+from tests.rigs import prometheus_server
+from tests.rigs.agent import Agent
+from tests.rigs.prometheus_server import Server
+from tests.rigs.waiting import until
+
+NODES = {"good": "h100-ib", "bad": "rail-without-signal", "dies": "h100-ib"}
+POOLS = {"good": "np-a", "bad": "np-b", "dies": "np-a"}
+SCRAPE_SECONDS = 1.0
+
+
+class Fleet:
+    """Agents by the name of their node, and the Prometheus that scrapes them."""
+
+    def __init__(self, agents: dict[str, Agent], server: Server) -> None:
+        self.agents, self.server = agents, server
+
+    def panel(self, board: str, title: str, **variables: str) -> list[prometheus_server.Vector]:
+        return [self.server.ask(one) for one in asked.expressions(asked.panel(board, title), **variables)]
+
+    def number(self, title: str) -> float:
+        """What a number of the fleet's board shows now."""
+        (((_, value),),) = self.panel("nodeprep-fleet", title)
+        return value
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    prometheus_server.needed(prometheus_server.BINARY)
+    place = tmp_path_factory.mktemp("fleet")
+    agents, targets = {}, []
+    with ExitStack() as stack:
+        for name, tree in NODES.items():
+            (place / name).mkdir()
+            agent = Agent(
+                place / name,
+                port=prometheus_server.free_port(),
+                program=on(live_tree.build(tree, place / name / "host")),
+            )
+            (agent.config.parent / "rails.yaml").write_text(live_tree.PROFILE)
+            agent.configure(live_tree.configuration())
+            agents[name] = stack.enter_context(agent)
+            labels = {"node": name, "pool": POOLS[name], "zone": "cn-a", "instance_type": "ecs.ebmgn8v"}
+            targets.append({"targets": [f"127.0.0.1:{agent.port}"], "labels": labels})
+        config = {
+            "global": {"scrape_interval": f"{SCRAPE_SECONDS:g}s", "scrape_timeout": "1s"},
+            "scrape_configs": [{"job_name": "nodeprep", "static_configs": targets}],
+        }
+        server = stack.enter_context(prometheus_server.serving(place / "prometheus", config))
+        found = Fleet(agents, server)
+        until(lambda: found.number("Can take a job") == 2, "two nodes can take a job")
+        until(
+            lambda: "port.state" in str(found.panel("nodeprep-fleet", "Why not: nodes by reason")), "the rail's fault"
+        )
+        until(lambda: len(server.ask("count_over_time(process_cpu_seconds_total[5m]) >= 3")) == 3, "enough for a rate")
+        yield found
+
+
+def on(tree: Path) -> tuple[str, ...]:
+    return "-m", "nodeprep", "agent", "--host-root", str(tree)
+
+
+@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("panel", asked.PANELS, ids=asked.title)
+def test_every_query_has_data_or_the_panel_says_why_not(fleet: Fleet, panel: dict[str, Any], name: str) -> None:
+    found = [fleet.server.ask(one) for one in asked.expressions(panel, node=name)]
+    assert any(found) or re.search(r'Empty: |"No data"', panel["description"])
+
+
+def test_numbers_add_up_and_say_why(fleet: Fleet) -> None:
+    shown = [fleet.number(title) for title in ("Can take a job", "Cannot", "Unknown: agent silent")]
+    assert shown == [2, 1, 0]
+    (reasons,) = fleet.panel("nodeprep-fleet", "Why not: nodes by reason")
+    ((labels, nodes),) = reasons
+    assert (labels["check"], labels["pool"], nodes) == ("port.state", "np-b", 1)
+    ((row, _),) = fleet.panel("nodeprep-fleet", "Nodes that cannot take a job")[0]
+    assert (row["node"], row["profile"], row["reason"]) == ("bad", "rails", labels["reason"])
+
+
+def test_variables_are_not_empty(fleet: Fleet) -> None:
+    """`cluster` has only "All" where Prometheus gives no such label, as here."""
+    for board in asked.BOARDS.values():
+        for one in board["templating"]["list"][1:]:
+            match = re.fullmatch(r"label_values\((.*), (\w+)\)", one["query"])
+            assert match
+            found = {labels.get(match[2]) for labels, _ in fleet.server.ask(asked.substituted(match[1]))} - {None}
+            assert found or match[2] == "cluster", one["name"]
+
+
+def test_a_rail_that_is_down_shows_on_its_node(fleet: Fleet) -> None:
+    active, rates = (
+        {labels["device"]: value for labels, value in one} for one in fleet.panel("nodeprep-node", "Rails", node="bad")
+    )
+    assert (active["mlx5_5"], active["mlx5_4"]) == (0, 1)
+    assert (rates["mlx5_5"], rates["mlx5_4"]) == (10e9, 400e9)  # bits per second
+    (checks,) = fleet.panel("nodeprep-node", "Checks", node="bad")
+    assert ("port.state", "fail") in {(labels["check"], labels["status"]) for labels, _ in checks}
+
+
+def test_a_dead_agent_makes_the_fleet_look_worse_within_two_scrapes(fleet: Fleet) -> None:
+    agent = fleet.agents["dies"]
+    agent.kill()
+    until(lambda: fleet.number("Unknown: agent silent") == 1, "the silent agent", 10 * SCRAPE_SECONDS)
+    assert [fleet.number(title) for title in ("Can take a job", "Cannot")] == [1, 1]
+    ((row, value),) = fleet.panel("nodeprep-fleet", "Nodes of which nothing is known")[0]
+    assert (row["node"], value) == ("dies", 0)
+    agent.start()
+    until(lambda: fleet.number("Can take a job") == 2, "it can take a job again")
+    assert fleet.number("Unknown: agent silent") == 0
+
+
+def test_one_that_hangs_is_unknown_too(fleet: Fleet) -> None:
+    """A stopped process does not answer. Its last word must not count, however long Prometheus looks back."""
+    agent = fleet.agents["dies"]
+    agent.signal(signal.SIGSTOP)
+    try:
+        until(lambda: fleet.number("Unknown: agent silent") == 1, "the agent that hangs")
+        assert fleet.number("Can take a job") == 1
+    finally:
+        agent.signal(signal.SIGCONT)
+    until(lambda: fleet.number("Can take a job") == 2, "it goes on")
