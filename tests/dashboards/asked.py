@@ -33,3 +33,10 @@ def substituted(expression: str, **variables: str) -> str:
     for name, value in GRAFANA.items():
         expression = expression.replace(name, value)
     return re.sub(r"\$(\w+)", lambda match: variables.get(match[1], EVERYTHING), expression)
+
+
+def legend(text: str, labels: dict[str, str]) -> str:
+    """A legend as Grafana writes it."""
+    if text == "__auto":
+        return str(sorted(labels.items()))
+    return re.sub(r"\{\{ *(\w+) *\}\}", lambda match: labels.get(match[1], ""), text)

@@ -28,6 +28,7 @@ Rows = Mapping[tuple[str, ...], float]
 LABEL_LIMIT_CHARACTERS = (
     120  # characters of a label's value: names come from the kernel, from Kubernetes and from files
 )
+SHOWN_SECONDS = 0.001  # of a look: most facts take less, and tell nothing by it
 WORST_FIRST = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.OK)
 ACTIVE = "4"  # enum ib_port_state (include/rdma/ib_verbs.h)
 GIGABIT = 1e9 / 8  # bytes; sysfs gives Gb/s, and Prometheus wants bytes
@@ -158,7 +159,8 @@ def resources(status: NodeStatus) -> Rows:
         (book.resource, name): count
         for book in books(Seen(status.facts))
         for name, count in (
-            ("hardware", book.hardware),
+            # Each plugin of RDMA devices takes some of them, and no number tells how many are a resource's.
+            ("hardware", None if book.resource.startswith(device_books.RDMA) else book.hardware),
             ("capacity", book.capacity),
             ("allocatable", book.allocatable),
             ("in_use", None if book.holders is None else sum(one.count for one in book.holders)),
@@ -253,9 +255,9 @@ ALL = (
     Series("nodeprep_state", "What the agent is about with its node: 1 for the state it is in", ("state",), states),
     Series(
         "nodeprep_fact_seconds",
-        "How long the newest observation of a fact took",
+        "How long the newest observation of a fact took, from a millisecond on",
         ("fact",),
-        lambda status: {(fact,): seconds for fact, seconds in status.fact_seconds.items()},
+        lambda status: {(fact,): took for fact, took in status.fact_seconds.items() if took >= SHOWN_SECONDS},
     ),
     Series(
         "nodeprep_last_round_timestamp_seconds",

@@ -1,0 +1,157 @@
+"""What Prometheus would have stored of a fleet: every series of every agent, minute by minute, as OpenMetrics.
+
+Each node's series are those of a real page of an agent (tests/rigs/full_node.py). A story says what differs, so that
+every panel has something to show. Samples of one series stand together, as promtool wants them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from nodeprep.publish.metrics import MetricsPage
+from tests.rigs import full_node
+
+STEP_SECONDS = 60
+BEGIN = 1_795_000_200  # a whole minute in November 2026, in seconds since 1970
+ZONES, POOLS, TYPE = ("cn-wulanchabu-a", "cn-wulanchabu-b", "cn-wulanchabu-c"), 4, "ecs.ebmgn8v.48xlarge"
+SILENT_EVERY, SWITCH_POOL, ALONE_EVERY = (
+    20,
+    1,
+    17,
+)  # one node in so many is silent; a pool behind a switch; single faults
+COUNTED = ("_total", "_bucket", "_count", "_sum")
+STATES, FIRST_RAIL = ("Ready", "Unhealthy"), "mlx5_0"
+
+Series = tuple[str, Mapping[str, str], float]  # name, labels, value
+
+
+def page(root: Path) -> list[Series]:
+    """The series of one agent of a node that has everything."""
+    metrics = MetricsPage()
+    metrics.show(full_node.eight_rails(root))
+    families = text_string_to_metric_families(metrics.page()[1].decode())
+    return [(one.name, one.labels, one.value) for family in families for one in family.samples]
+
+
+class Node:
+    """One node of the fleet, by its number: where it is, and what its story is."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.pool = number % POOLS
+        self.silent = number % SILENT_EVERY == SILENT_EVERY - 1
+        self.alone = number % ALONE_EVERY == ALONE_EVERY - 2
+        self.labels = {
+            "job": "nodeprep",
+            "instance": f"10.{number >> 8 & 255}.{number & 255}.9:9842",
+            "node": f"gpu-{number:04d}",
+            "pool": f"np-{self.pool}",
+            "zone": ZONES[number % len(ZONES)],
+            "instance_type": TYPE,
+            "cluster": "prod",
+        }
+
+    def answers(self, share: float) -> bool:
+        """Whether its agent answers after this share of the time."""
+        return not (self.silent and share > 0.5)
+
+    def fault(self, share: float) -> tuple[str, str] | None:
+        """The check and the reason of what closes its gate."""
+        if self.pool == SWITCH_POOL and share > 0.7:
+            return "port.state", "NoSignal"
+        return ("pci.driver-bound", "Unbound") if self.alone and share > 0.3 else None
+
+
+Story = Callable[[Node, Mapping[str, str], float, int], float | None]
+
+
+def _check(node: Node, labels: Mapping[str, str], share: float, _: int) -> float | None:
+    fails = node.fault(share) is not None
+    if labels["status"] == "fail":
+        return 1.0 if fails else None
+    return None if fails and labels["check"] == "port.state" else 1.0
+
+
+def _last_round(node: Node, _: Mapping[str, str], share: float, moment: int) -> float:
+    hangs = node.number % 50 == 7 and share > 0.9
+    return moment - (600.0 if hangs else 2.0)
+
+
+# The value of a series after a share of the time and at a moment, None where it has none.
+STORIES: Mapping[str, Story] = {
+    "nodeprep_check_status": _check,
+    "nodeprep_last_round_timestamp_seconds": _last_round,
+    "nodeprep_ready": lambda node, _, share, __: float(node.fault(share) is None),
+    "nodeprep_gate_reason": lambda node, _, share, __: 1.0 if node.fault(share) else None,
+    "nodeprep_state": lambda node, labels, share, _: float(labels["state"] == STATES[node.fault(share) is not None]),
+    "nodeprep_port_up": lambda node, labels, share, _: float(
+        labels["device"] != FIRST_RAIL or node.fault(share) is None
+    ),
+    "nodeprep_upgrade_deferred_checks": lambda node, *_: float(node.number % 11 == 3),
+    **dict.fromkeys(
+        ("nodeprep_config_ok", "nodeprep_admission_policy_ok", "nodeprep_event_source_up"),
+        lambda node, *_: float(node.number % 13 != 5),
+    ),
+}
+
+
+def samples(node: Node, series: Series, moments: range, begin: int, end: int) -> Iterator[tuple[int, float]]:
+    """The moments at which a series of a node has a value, and the value."""
+    name, labels, usual = series
+    story, grows = STORIES.get(name), name.endswith(COUNTED)
+    for moment in moments:
+        share = (moment - begin) / (end - begin)
+        if not node.answers(share):
+            continue
+        value = story(node, labels, share, moment) if story else usual
+        if value is not None:
+            yield moment, value + (1 + node.number % 3) * ((moment - begin) // STEP_SECONDS) * grows
+
+
+def lines(fleet: int, series: list[Series], begin: int, minutes: range, whole_minutes: int) -> Iterator[str]:
+    """The text of some minutes of the history of `whole_minutes` that begins at `begin`."""
+    end = begin + whole_minutes * STEP_SECONDS
+    moments = range(begin + minutes.start * STEP_SECONDS, begin + minutes.stop * STEP_SECONDS, STEP_SECONDS)
+    for node in map(Node, range(fleet)):
+        place = ",".join(f'{name}="{value}"' for name, value in node.labels.items())
+        for moment in moments:
+            yield f"up{{{place}}} {int(node.answers((moment - begin) / (end - begin)))} {moment}\n"
+        for one in (*series, *extra(node)):
+            name, labels, _ = one
+            own = "".join(f',{label}="{value}"' for label, value in told(node, name, labels).items())
+            for moment, value in samples(node, one, moments, begin, end):
+                yield (
+                    f"{name}{{{place}{own}}} {value:g} {moment}\n"
+                    if value < 1e6
+                    else (f"{name}{{{place}{own}}} {value:.0f} {moment}\n")
+                )
+    yield "# EOF\n"
+
+
+def told(node: Node, name: str, labels: Mapping[str, str]) -> Mapping[str, str]:
+    """A series' labels on this node: its own fault, and its own version."""
+    if name == "nodeprep_gate_reason":
+        check, reason = node.fault(1.0) or ("", "Bootstrap")
+        return {**labels, "check": check, "reason": reason}
+    if name == "nodeprep_build_info":
+        return {"version": "0.2.0" if node.number % 4 == 0 else "0.1.0"}
+    return labels
+
+
+def extra(node: Node) -> list[Series]:
+    """What a page has only while something is wrong."""
+    fault = node.fault(1.0)
+    return [("nodeprep_check_status", {"check": fault[0], "status": "fail"}, 1.0)] if fault else []
+
+
+def write(file: Path, fleet: int, series: list[Series], minutes: range, whole_minutes: int) -> int:
+    """Some minutes of a history into a file; how many samples it has."""
+    count = -1
+    with file.open("w", encoding="utf-8") as out:
+        for line in lines(fleet, series, BEGIN, minutes, whole_minutes):
+            out.write(line)
+            count += 1
+    return count
