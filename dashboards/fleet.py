@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards import panels, queries
+from dashboards import node, panels, queries
 from dashboards.panels import BAD, GOOD, NEUTRAL, UNKNOWN, WARNING, query
 from dashboards.queries import FLEET
 
 UID, TITLE = "nodeprep-fleet", "nodeprep / Fleet"
-NODE_BOARD = "/d/nodeprep-node?var-node=${__data.fields.node}&${datasource:queryparam}&${__url_time_range}"
 PROFILE = "~$profile"
+PLACE = "pool, zone, instance_type"
 ABOUT = (
     "Which nodes can take a training job now, and why the others cannot. A node whose agent is silent counts as "
     "unknown, never as ready."
@@ -112,10 +112,10 @@ def board() -> Dashboard:
                 "By pool, zone and instance type",
                 "All nodes with an agent, and those that can take a job for a chosen profile.",
                 [
-                    query(f"count by (pool, zone, instance_type) ({FLEET('up')})", now=True, ref="A"),
+                    query(f"count by ({PLACE}) ({FLEET('up')})", now=True, ref="A"),
                     query(
-                        "count by (pool, zone, instance_type) (count by (job, instance, pool, zone, instance_type) "
-                        f"({ready}))",
+                        f"count by ({PLACE}) (count by (job, instance, {PLACE}) ({ready})) "
+                        f"or count by ({PLACE}) ({FLEET('up')}) * 0",
                         now=True,
                         ref="B",
                     ),
@@ -141,7 +141,7 @@ def board() -> Dashboard:
                     "pool": "pool",
                     "zone": "zone",
                 },
-                links={"node": ("The board of this node", NODE_BOARD)},
+                links={"node": ("The board of this node", node.LINK)},
             ),
             panels.rows(
                 "Nodes of which nothing is known",
@@ -153,10 +153,10 @@ def board() -> Dashboard:
                     "instance": "address",
                     "pool": "pool",
                     "zone": "zone",
-                    "Value": "answers",
+                    "Value": "agent",
                 },
-                words={"answers": {"0": ("no", BAD), "1": ("yes, and looks at nothing", WARNING)}},
-                links={"node": ("The board of this node", NODE_BOARD)},
+                words={"agent": {"0": ("silent", BAD), "1": ("hangs", WARNING)}},
+                links={"node": ("The board of this node", node.LINK)},
             ),
             panels.lines(
                 "How long gates were closed",
@@ -177,6 +177,12 @@ def board() -> Dashboard:
                 ],
                 unit=panels.SECONDS,
                 width=24,
+                colours={
+                    "half, bootstrap": NEUTRAL,
+                    "nine of ten, bootstrap": "#56B4E9",
+                    "half, unhealthy": BAD,
+                    "nine of ten, unhealthy": WARNING,
+                },
             ),
         ],
     )

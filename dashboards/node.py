@@ -6,9 +6,11 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 from dashboards import panels, queries
 from dashboards.panels import BAD, GOOD, NEUTRAL, UNKNOWN, WARNING, query
-from dashboards.queries import NODE
+from dashboards.queries import NODE, Scope
 
 UID, TITLE = "nodeprep-node", "nodeprep / Node"
+# From a row that has a node's name to the board of that node.
+LINK = f"/d/{UID}?var-node=${{__data.fields.node}}&${{datasource:queryparam}}&${{__url_time_range}}"
 ABOUT = "One node: whether it can take a job, what is wrong with it, its rails, its ENIs and its devices."
 STATES = {
     "Ready": GOOD,
@@ -18,8 +20,18 @@ STATES = {
     "Validating": "#56B4E9",
     "AwaitingHuman": "#CC79A7",
 }
+ENIS = {
+    "primary": NEUTRAL,
+    "shared": GOOD,
+    "pod": "#56B4E9",
+    "rdma": "#CC79A7",
+    "free": "#F0E442",
+    "missing": BAD,
+    "ghost": WARNING,
+    "unknown": UNKNOWN,
+}
 STATUS = {"fail": ("fail", BAD), "unknown": ("unknown", UNKNOWN), "warn": ("warn", WARNING), "ok": ("ok", GOOD)}
-# What of the agent itself is wrong if it is 0. `nodeprep_upgrade_deferred_checks` is wrong if it is not.
+# What is wrong with the agent itself where it is 0.
 OWN = {
     "nodeprep_config_ok": "an older configuration holds",
     "nodeprep_state_file_ok": "the state file is not kept",
@@ -31,15 +43,12 @@ OWN = {
 }
 
 
-def trouble() -> str:
-    """What is wrong with the agent, in words: one series for each."""
-    each = (f'label_replace({NODE(name)} == 0, "trouble", "{words}", "", "")' for name, words in OWN.items())
-    dead = f'label_replace({NODE("nodeprep_event_source_up")} == 0, "trouble", "events are not heard", "", "")'
-    waits = (
-        f'label_replace({NODE("nodeprep_upgrade_deferred_checks")} > 0, "trouble", "a new version holds a rollout up", '
-        '"", "")'
-    )
-    return " or ".join([*each, dead, waits])
+def trouble(scope: Scope) -> str:
+    """What is wrong with agents, in words: a series for each of an agent."""
+    told = {f"{scope(name)} == 0": words for name, words in OWN.items()}
+    told[f"{scope('nodeprep_event_source_up')} == 0"] = "events are not heard"
+    told[f"{scope('nodeprep_upgrade_deferred_checks')} > 0"] = "a new version holds a rollout up"
+    return " or ".join(f'label_replace({asked}, "trouble", "{words}", "", "")' for asked, words in told.items())
 
 
 def board() -> Dashboard:
@@ -62,6 +71,7 @@ def board() -> Dashboard:
                     "profiles",
                 ),
                 steps=[(None, BAD), (1, GOOD)],
+                height=6,
             ),
             panels.number(
                 "Last look",
@@ -71,6 +81,8 @@ def board() -> Dashboard:
                 query(age, "ago"),
                 unit=panels.SECONDS,
                 steps=[(None, GOOD), (queries.HANGS_SECONDS, BAD)],
+                height=6,
+                past=False,
             ),
             panels.rows(
                 "Why it cannot take a job",
@@ -79,15 +91,15 @@ def board() -> Dashboard:
                 [query(NODE("nodeprep_gate_reason"), now=True)],
                 columns={"profile": "profile", "check": "check", "reason": "reason"},
                 width=8,
-                height=4,
+                height=6,
             ),
             panels.rows(
                 "What is wrong with the agent",
                 "Trouble of nodeprep itself on this node, each with an alert and a runbook. Empty: none.",
-                [query(trouble(), now=True)],
+                [query(trouble(NODE), now=True)],
                 columns={"trouble": "trouble", "event_source": "event source"},
                 width=8,
-                height=4,
+                height=6,
             ),
             panels.lines(
                 "State over time",
@@ -153,7 +165,7 @@ def board() -> Dashboard:
                 "Elastic network interfaces of an ECS instance, by what they are for (docs/metrics.md). `missing` and "
                 "`ghost` are faults. Empty: this is no ECS instance, or its metadata does not answer.",
                 [query(f"{NODE('nodeprep_eni')} > 0", "{{state}}")],
-                colours={"missing": BAD, "ghost": WARNING, "unknown": UNKNOWN},
+                colours=ENIS,
                 stacked=True,
                 steps=True,
             ),
@@ -167,7 +179,7 @@ def board() -> Dashboard:
                 "What the agent takes",
                 "Its processor time, as seconds per second.",
                 [query(f"rate({NODE('process_cpu_seconds_total')}[$__rate_interval])", "processor")],
-                unit="percentunit",
+                unit=panels.SHARE,
                 width=12,
             ),
         ],

@@ -19,7 +19,7 @@ from dashboards import queries
 DATASOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 WIDTH = 24  # columns of Grafana's grid
 GOOD, BAD, WARNING, UNKNOWN, NEUTRAL = "#009E73", "#D55E00", "#E69F00", "#999999", "#0072B2"
-COUNT, SECONDS, HOURS, BITS, BYTES, TIMES, RATE = "none", "s", "h", "bps", "bytes", "short", "ops"
+COUNT, SECONDS, HOURS, BITS, BYTES, RATE, SHARE = "none", "s", "suffix: h", "bps", "bytes", "cps", "percentunit"
 ALL = ".*"  # of a variable: also targets that lack the label
 
 Panel = stat.Panel | table.Panel | timeseries.Panel
@@ -56,8 +56,10 @@ def number(
     unit: str = COUNT,
     width: int = 4,
     steps: Sequence[tuple[float | None, str]],
+    height: int = 4,
+    past: bool = True,
 ) -> stat.Panel:
-    """One number now, with its past as a line."""
+    """One number now, by default with its past as a line."""
     return (
         stat.Panel()
         .title(title)
@@ -65,11 +67,11 @@ def number(
         .datasource(DATASOURCE)
         .unit(unit)
         .span(width)
-        .height(4)
+        .height(height)
         .with_target(asked)
         .thresholds(thresholds(*steps))
         .color_mode(common_models.BigValueColorMode.VALUE)
-        .graph_mode(common_models.BigValueGraphMode.AREA)
+        .graph_mode(common_models.BigValueGraphMode.AREA if past else common_models.BigValueGraphMode.NONE)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
     )
 
@@ -99,11 +101,12 @@ def lines(
         .fill_opacity(30 if stacked else 0)
         .show_points(common_models.VisibilityMode.NEVER)
         .span_nulls(False)
+        .color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.PALETTE_CLASSIC))
         .tooltip(common.VizTooltipOptions().mode(common_models.TooltipDisplayMode.MULTI))
         .legend(
             common.VizLegendOptions()
             .display_mode(common_models.LegendDisplayMode.TABLE)
-            .placement(common_models.LegendPlacement.BOTTOM)
+            .placement(common_models.LegendPlacement.RIGHT)
             .calcs(["lastNotNull", "max"])
             .show_legend(True)
         )

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards import panels, queries
+from dashboards import node, panels, queries
 from dashboards.panels import BAD, GOOD, WARNING, query
 from dashboards.queries import FLEET
 
 UID, TITLE = "nodeprep-rollout", "nodeprep / Rollout"
-NODE_BOARD = "/d/nodeprep-node?var-node=${__data.fields.node}&${datasource:queryparam}&${__url_time_range}"
 ABOUT = "The agents: which versions run, which nodes hold a rollout up, what is wrong with agents, and what they cost."
-# Panels of nodes where a gauge is 0: its metric, the title, and what it means.
-OWN: Mapping[str, tuple[str, str]] = {
-    "nodeprep_config_ok": ("configuration", "NodeprepConfigurationBad"),
-    "nodeprep_admission_policy_ok": ("admission policy", "NodeprepNoAdmissionPolicy"),
-    "nodeprep_mounts_ok": ("mounts", "NodeprepMountsExposed"),
-    "nodeprep_node_ok": ("writes to the Node", "NodeprepNodeNotWritten"),
-    "nodeprep_gate_files_ok": ("gate files", "NodeprepGateFiles"),
-    "nodeprep_state_file_ok": ("state file", "NodeprepStateFileNotKept"),
-    "nodeprep_taint_ok": ("taint", "NodeprepTaintWithheld"),
-}
 
 
 def board() -> Dashboard:
@@ -31,9 +18,7 @@ def board() -> Dashboard:
         panels.variable("pool", "Pool", "up", ("cluster",)),
         panels.variable("zone", "Zone", "up", ("cluster", "pool")),
     ]
-    troubled = " or ".join(
-        f'label_replace({FLEET(name)} == 0, "trouble", "{what}", "", "")' for name, (what, _) in OWN.items()
-    )
+    troubled = node.trouble(FLEET)
     return panels.board(
         UID,
         TITLE,
@@ -82,14 +67,14 @@ def board() -> Dashboard:
                 [query(f"{FLEET('nodeprep_upgrade_deferred_checks')} > 0", now=True)],
                 columns={"node": "node", "pool": "pool", "zone": "zone", "Value": "checks"},
                 sort="checks",
-                links={"node": ("The board of this node", NODE_BOARD)},
+                links={"node": ("The board of this node", node.LINK)},
             ),
             panels.rows(
                 "Trouble of agents",
                 "What does not stand as it should, by node. Each has an alert and a runbook. Empty: all is well.",
                 [query(troubled, now=True)],
                 columns={"node": "node", "trouble": "trouble", "pool": "pool", "zone": "zone"},
-                links={"node": ("The board of this node", NODE_BOARD)},
+                links={"node": ("The board of this node", node.LINK)},
             ),
             panels.lines(
                 "Event sources",
@@ -116,6 +101,7 @@ def board() -> Dashboard:
                 "States",
                 "Nodes by what their agent is about.",
                 [query(f"count by (state) ({FLEET('nodeprep_state')} == 1)", "{{state}}")],
+                colours=node.STATES,
                 stacked=True,
                 steps=True,
             ),
@@ -135,7 +121,7 @@ def board() -> Dashboard:
                     query(f"max(rate({FLEET('process_cpu_seconds_total')}[$__rate_interval]))", "highest", ref="A"),
                     query(f"avg(rate({FLEET('process_cpu_seconds_total')}[$__rate_interval]))", "average", ref="B"),
                 ],
-                unit="percentunit",
+                unit=panels.SHARE,
             ),
         ],
     )

@@ -32,7 +32,7 @@ NEVER_EMPTY = {
     "Processor of agents",
     "By pool, zone and instance type",
 }
-PALETTE = {panels.GOOD, panels.BAD, panels.WARNING, panels.UNKNOWN, panels.NEUTRAL, "#56B4E9", "#CC79A7"}
+PALETTE = {panels.GOOD, panels.BAD, panels.WARNING, panels.UNKNOWN, panels.NEUTRAL, "#56B4E9", "#CC79A7", "#F0E442"}
 
 
 def each_board() -> pytest.MarkDecorator:
