@@ -46,9 +46,11 @@ OWN = {
 def trouble(scope: Scope) -> str:
     """What is wrong with agents, in words: a series for each of an agent."""
     told = {f"{scope(name)} == 0": words for name, words in OWN.items()}
-    told[f"{scope('nodeprep_event_source_up')} == 0"] = "events are not heard"
     told[f"{scope('nodeprep_upgrade_deferred_checks')} > 0"] = "a new version holds a rollout up"
-    return " or ".join(f'label_replace({asked}, "trouble", "{words}", "", "")' for asked, words in told.items())
+    each = [f'label_replace({asked}, "trouble", "{words}", "", "")' for asked, words in told.items()]
+    dead = f"{scope('nodeprep_event_source_up')} == 0"
+    each.append(f'label_replace({dead}, "trouble", "events of $1 are not heard", "event_source", "(.*)")')
+    return " or ".join(each)
 
 
 def board() -> Dashboard:
@@ -64,50 +66,50 @@ def board() -> Dashboard:
         variables,
         [
             panels.number(
-                "Ready for",
+                "Ready for (profiles)",
                 "Profiles that this node is ready for. Red: for none of its profiles, or its agent is silent.",
                 query(
                     queries.or_zero(f"count({queries.can_take_a_job(NODE, '~.*')})"),
                     "profiles",
                 ),
                 steps=[(None, BAD), (1, GOOD)],
-                height=6,
+                height=8,
             ),
             panels.number(
-                "Last look",
+                "Last look (ago)",
                 f"Seconds since the agent ended a round. Above {queries.HANGS_SECONDS} s it looks at nothing, and "
                 f"what is "
                 'shown here is old. "No data": the agent does not answer.',
                 query(age, "ago"),
                 unit=panels.SECONDS,
                 steps=[(None, GOOD), (queries.HANGS_SECONDS, BAD)],
-                height=6,
+                height=8,
                 past=False,
             ),
             panels.rows(
-                "Why it cannot take a job",
+                "Why not? More by: nodeprep check",
                 "What keeps each closed gate closed. `nodeprep check` on the node, and `nodeprep explain CHECK`, say "
                 "more. Empty: every gate is open, or the agent is silent.",
                 [query(NODE("nodeprep_gate_reason"), now=True)],
                 columns={"profile": "profile", "check": "check", "reason": "reason"},
                 width=8,
-                height=6,
+                height=8,
             ),
             panels.rows(
                 "What is wrong with the agent",
                 "Trouble of nodeprep itself on this node, each with an alert and a runbook. Empty: none.",
                 [query(trouble(NODE), now=True)],
-                columns={"trouble": "trouble", "event_source": "event source"},
+                columns={"trouble": "trouble"},
                 width=8,
-                height=6,
+                height=8,
             ),
             panels.lines(
                 "State over time",
                 "What the agent is about with the node. A gap is a time in which it did not answer.",
                 [query(f"{NODE('nodeprep_state')} == 1", "{{state}}")],
                 colours=STATES,
-                stacked=True,
                 steps=True,
+                values=False,
             ),
             panels.rows(
                 "Checks",
@@ -127,6 +129,8 @@ def board() -> Dashboard:
                 columns={"device": "device", "port": "port", "Value #A": "active", "Value #B": "rate"},
                 units={"rate": panels.BITS},
                 words={"active": {"1": ("yes", GOOD), "0": ("no", BAD)}},
+                sort="active",
+                descending=False,
             ),
             panels.lines(
                 "Errors of rails",
@@ -137,9 +141,7 @@ def board() -> Dashboard:
                         "sum by (device, port, kind) "
                         f"(rate({NODE('nodeprep_port_errors_total')}[$__rate_interval])) > 0",
                         "{{device}}/{{port}} {{kind}}",
-                        ref="A",
-                    ),
-                    query(f"sum(rate({NODE('nodeprep_port_errors_total')}[$__rate_interval]))", "all", ref="B"),
+                    )
                 ],
                 unit=panels.RATE,
             ),
@@ -166,13 +168,13 @@ def board() -> Dashboard:
                 "`ghost` are faults. Empty: this is no ECS instance, or its metadata does not answer.",
                 [query(f"{NODE('nodeprep_eni')} > 0", "{{state}}")],
                 colours=ENIS,
-                stacked=True,
                 steps=True,
             ),
             panels.lines(
-                "Looks of the agent",
-                "How long the newest look at each fact took. A disk, a driver or a server that hangs shows here first.",
-                [query(NODE("nodeprep_fact_seconds"), "{{fact}}")],
+                "Slowest looks of the agent",
+                "How long the newest looks at the five slowest facts took. A disk, a driver or a server that hangs "
+                "shows here first. Empty: each took less than a millisecond.",
+                [query(f"topk(5, {NODE('nodeprep_fact_seconds')})", "{{fact}}")],
                 unit=panels.SECONDS,
             ),
             panels.lines(

@@ -86,9 +86,12 @@ def lines(
     colours: Mapping[str, str] | None = None,
     stacked: bool = False,
     steps: bool = False,
-    minimum: float | None = 0,
+    values: bool = True,
 ) -> timeseries.Panel:
-    """Values over time, with their last and highest in the legend."""
+    """Values over time; by default their last and highest stand in the legend.
+
+    `stacked` is for parts of a whole. `steps` are for what does not change between two samples.
+    """
     panel = (
         timeseries.Panel()
         .title(title)
@@ -98,16 +101,16 @@ def lines(
         .span(width)
         .height(8)
         .line_width(2)
-        .fill_opacity(30 if stacked else 0)
+        .fill_opacity(30 if stacked or not values else 0)
         .show_points(common_models.VisibilityMode.NEVER)
         .span_nulls(False)
         .color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.PALETTE_CLASSIC))
         .tooltip(common.VizTooltipOptions().mode(common_models.TooltipDisplayMode.MULTI))
         .legend(
             common.VizLegendOptions()
-            .display_mode(common_models.LegendDisplayMode.TABLE)
+            .display_mode(common_models.LegendDisplayMode.TABLE if values else common_models.LegendDisplayMode.LIST)
             .placement(common_models.LegendPlacement.RIGHT)
-            .calcs(["lastNotNull", "max"])
+            .calcs(["lastNotNull", "max"] if values else [])
             .show_legend(True)
         )
         .stacking(
@@ -119,8 +122,7 @@ def lines(
             common_models.LineInterpolation.STEP_AFTER if steps else common_models.LineInterpolation.LINEAR
         )
     )
-    if minimum is not None:
-        panel = panel.min(minimum)
+    panel = panel.min(0)
     for name, colour in (colours or {}).items():
         panel = panel.override_by_name(name, [models.DynamicConfigValue("color", fixed(colour))])
     for one in asked:
@@ -137,6 +139,7 @@ def rows(
     width: int = 12,
     height: int = 8,
     sort: str = "",
+    descending: bool = True,
     units: Mapping[str, str] | None = None,
     words: Mapping[str, Mapping[str, tuple[str, str]]] | None = None,
     links: Mapping[str, tuple[str, str]] | None = None,
@@ -174,7 +177,7 @@ def rows(
             name, [models.DynamicConfigValue("links", [{"title": link.title, "url": link.url}])]
         )
     if sort:
-        panel = panel.sort_by([common.TableSortByFieldState().display_name(sort).desc(True)])
+        panel = panel.sort_by([common.TableSortByFieldState().display_name(sort).desc(descending)])
     return panel
 
 

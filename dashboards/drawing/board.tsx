@@ -108,7 +108,7 @@ function Body({ panel, board, frames, width, height }: any) {
   if (panel.type === 'table') return <Table data={frames[0]} width={width} height={height} />;
   const values = getFieldDisplayValues({ data: frames, reduceOptions: { calcs: ['lastNotNull'], values: false }, fieldConfig: panel.fieldConfig, replaceVariables: (text: string) => text, theme, timeZone: 'utc', sparkline: true } as any);
   return <div style={{ display: 'flex' }}>{values.map((value: any, index: number) =>
-    <BigValue key={index} theme={theme} width={width / values.length} height={height} value={{ ...value.display, title: '' }} sparkline={value.sparkline} colorMode={panel.options.colorMode} graphMode={panel.options.graphMode} />)}</div>;
+    <BigValue key={index} theme={theme} width={width / values.length} height={height} value={{ ...value.display, title: '' }} sparkline={panel.options.graphMode === 'none' ? undefined : value.sparkline} colorMode={panel.options.colorMode} graphMode={panel.options.graphMode} />)}</div>;
 }
 
 function Panel({ panel, board }: any) {

@@ -35,7 +35,7 @@ def substituted(expression: str, variables: Mapping[str, str] = NONE, hours: flo
     """An expression as Prometheus gets it, on a board of so many hours."""
     for name, value in (*GRAFANA.items(), ("$__range", f"{hours * 3600:.0f}s")):
         expression = expression.replace(name, value)
-    return re.sub(r"\$(\w+)", lambda match: variables.get(match[1], EVERYTHING), expression)
+    return re.sub(r"\$([a-z]\w*)", lambda match: variables.get(match[1], EVERYTHING), expression)
 
 
 def legend(text: str, labels: dict[str, str]) -> str:

@@ -80,6 +80,16 @@ def _last_round(node: Node, _: Mapping[str, str], share: float, moment: int) -> 
     return moment - (600.0 if hangs else 2.0)
 
 
+def _rate(node: Node, labels: Mapping[str, str], share: float, _: int) -> float:
+    return 1.25e9 if labels["device"] == FIRST_RAIL and node.fault(share) else 50e9
+
+
+def _errors(node: Node, labels: Mapping[str, str], share: float, _: int) -> float:
+    """A rail counts errors from the beginning of its fault on."""
+    counts = labels["device"] == FIRST_RAIL and labels["kind"] in {"link-lost", "bits"} and node.fault(share)
+    return round(share * 1e4) if counts else 0.0
+
+
 # The value of a series after a share of the time and at a moment, None where it has none.
 STORIES: Mapping[str, Story] = {
     "nodeprep_check_status": _check,
@@ -90,6 +100,8 @@ STORIES: Mapping[str, Story] = {
     "nodeprep_port_up": lambda node, labels, share, _: float(
         labels["device"] != FIRST_RAIL or node.fault(share) is None
     ),
+    "nodeprep_port_rate_bytes": _rate,
+    "nodeprep_port_errors_total": _errors,
     "nodeprep_upgrade_deferred_checks": lambda node, *_: float(node.number % 11 == 3),
     **dict.fromkeys(
         ("nodeprep_config_ok", "nodeprep_admission_policy_ok", "nodeprep_event_source_up"),
@@ -101,7 +113,8 @@ STORIES: Mapping[str, Story] = {
 def samples(node: Node, series: Series, moments: range, begin: int, end: int) -> Iterator[tuple[int, float]]:
     """The moments at which a series of a node has a value, and the value."""
     name, labels, usual = series
-    story, grows = STORIES.get(name), name.endswith(COUNTED)
+    story = STORIES.get(name)
+    grows = name.endswith(COUNTED) and story is None
     for moment in moments:
         share = (moment - begin) / (end - begin)
         if not node.answers(share):

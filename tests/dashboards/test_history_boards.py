@@ -66,5 +66,5 @@ def test_a_switch_is_one_row(server: Server) -> None:
 
 def test_a_silent_agent_is_no_empty_board(server: Server) -> None:
     """The board of a node whose agent is silent says that it is, and not that all is well."""
-    expression = asked.expressions(asked.panel("nodeprep-node", "Ready for"), node=QUIET)[0]
+    expression = asked.expressions(asked.panel("nodeprep-node", "Ready for (profiles)"), node=QUIET)[0]
     assert server.ask(expression, NOW) == [({}, 0.0)]
