@@ -177,6 +177,7 @@ def board() -> Dashboard:
                 ],
                 unit=panels.SECONDS,
                 width=24,
+                interval="10m",
                 colours={
                     "half, bootstrap": NEUTRAL,
                     "nine of ten, bootstrap": "#56B4E9",

@@ -84,7 +84,6 @@ def board() -> Dashboard:
                 unit=panels.SECONDS,
                 steps=[(None, GOOD), (queries.HANGS_SECONDS, BAD)],
                 height=8,
-                past=False,
             ),
             panels.rows(
                 "Why not? More by: nodeprep check",

@@ -20,6 +20,7 @@ DATASOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 WIDTH = 24  # columns of Grafana's grid
 GOOD, BAD, WARNING, UNKNOWN, NEUTRAL = "#009E73", "#D55E00", "#E69F00", "#999999", "#0072B2"
 COUNT, SECONDS, HOURS, BITS, BYTES, RATE, SHARE = "none", "s", "suffix: h", "bps", "bytes", "cps", "percentunit"
+STEP = "2m"
 ALL = ".*"  # of a variable: also targets that lack the label
 
 Panel = stat.Panel | table.Panel | timeseries.Panel
@@ -57,9 +58,8 @@ def number(
     width: int = 4,
     steps: Sequence[tuple[float | None, str]],
     height: int = 4,
-    past: bool = True,
 ) -> stat.Panel:
-    """One number now, by default with its past as a line."""
+    """One number of now. A line of its past would cost a thousand times as much, and end up to a step ago."""
     return (
         stat.Panel()
         .title(title)
@@ -68,10 +68,10 @@ def number(
         .unit(unit)
         .span(width)
         .height(height)
-        .with_target(asked)
+        .with_target(asked.instant())
         .thresholds(thresholds(*steps))
         .color_mode(common_models.BigValueColorMode.VALUE)
-        .graph_mode(common_models.BigValueGraphMode.AREA if past else common_models.BigValueGraphMode.NONE)
+        .graph_mode(common_models.BigValueGraphMode.NONE)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
     )
 
@@ -87,10 +87,12 @@ def lines(
     stacked: bool = False,
     steps: bool = False,
     values: bool = True,
+    interval: str = STEP,
 ) -> timeseries.Panel:
     """Values over time; by default their last and highest stand in the legend.
 
-    `stacked` is for parts of a whole. `steps` are for what does not change between two samples.
+    `stacked` is for parts of a whole. `steps` are for what does not change between two samples. `interval` is the least
+    time between two points: on a thousand nodes each point of a fleet costs milliseconds.
     """
     panel = (
         timeseries.Panel()
@@ -103,6 +105,7 @@ def lines(
         .line_width(2)
         .fill_opacity(30 if stacked or not values else 0)
         .show_points(common_models.VisibilityMode.NEVER)
+        .interval(interval)
         .span_nulls(False)
         .color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.PALETTE_CLASSIC))
         .tooltip(common.VizTooltipOptions().mode(common_models.TooltipDisplayMode.MULTI))
