@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,8 @@ import yaml
 from dashboards import prometheus_rule, scrape_config
 from nodeprep import __version__
 from nodeprep.publish import series
-from tests.dashboards import targets
+from tests.dashboards import servers, targets
 from tests.dashboards.stories import PROFILE, ROUND, Firing, Story
-from tests.rigs.absent import cannot_start
 
 PLAIN = targets.ROOT / "dashboards/plain/rules.yaml"
 RULES: dict[str, dict[str, Any]] = {
@@ -309,23 +306,16 @@ def single(alert: str, name: str, value: float, after: int, labels: dict[str, st
 EVERY = [made() for made in STORIES] + [single(*row) for row in SINGLE]
 
 
-def promtool(*words: str | Path) -> None:
-    if shutil.which("promtool") is None:
-        cannot_start("no promtool on PATH: apt-get install prometheus")
-    done = subprocess.run(("promtool", *words), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def by_promtool(directory: Path, *tests: dict[str, Any]) -> None:
     words = {"rule_files": [str(PLAIN)], "evaluation_interval": "30s", "tests": list(tests)}
     file = directory / "test.yaml"
     file.write_text(json.dumps(words))  # which is YAML, and quick
-    promtool("test", "rules", file)
+    servers.ran("promtool", "test", "rules", file)
 
 
 @pytest.mark.parametrize("rules", [prometheus_rule.RULES, PLAIN], ids=lambda path: path.parent.name)
 def test_promtool_finds_nothing_to_say(rules: Path) -> None:
-    promtool("check", "rules", "--lint=all", "--lint-fatal", rules)
+    servers.ran("promtool", "check", "rules", "--lint=all", "--lint-fatal", rules)
 
 
 @pytest.mark.parametrize("told", EVERY, ids=lambda told: told.name)
