@@ -1,6 +1,6 @@
 """Writes what Prometheus reads, from rules.yaml and the PodMonitor: `make dashboards`.
 
-    python -m dashboards.prometheus_rule [--rules FILE] [--monitor FILE] [--into DIRECTORY]
+    python -m dashboards.prometheus_rule [--rules FILE] [--monitor FILE] [--runbooks URL] [--into DIRECTORY]
 
 - daemonset/components/prometheus/prometheusrule.yaml: the rules, for Prometheus Operator
 - dashboards/plain/rules.yaml: the same groups, for a Prometheus without an operator
@@ -26,8 +26,9 @@ from nodeprep import __version__
 ROOT = Path(__file__).resolve().parent.parent
 RULES = ROOT / "dashboards/rules.yaml"
 MONITOR = ROOT / "daemonset/components/prometheus/podmonitor.yaml"
-# Where the runbooks of a release are read. A fork sets its own here; nothing else names it.
-RUNBOOK_URL = f"https://github.com/nodeprep/nodeprep/blob/v{__version__}/docs/runbooks/alerts/{{alert}}.md"
+# Where the documents of this version are read. No public address of this repository is known, so whoever publishes it
+# names theirs by --runbooks. `.invalid` never resolves (RFC 2606): an address that was not replaced is plain.
+RUNBOOKS = f"https://nodeprep.invalid/v{__version__}"
 SEVERITIES = ("critical", "warning", "info")
 WRITTEN = "# Written by `make dashboards` from {source}. Do not edit.\n"
 Document = dict[str, Any]
@@ -37,7 +38,11 @@ class BadInput(Exception):
     """A source is not as it should be; one line says what and where."""
 
 
-def groups(source: Path = RULES) -> list[Document]:
+def runbook_url(alert: str, runbooks: str = RUNBOOKS) -> str:
+    return f"{runbooks}/docs/runbooks/alerts/{alert}.md"
+
+
+def groups(source: Path = RULES, runbooks: str = RUNBOOKS) -> list[Document]:
     """The groups of rules, each alert with its runbook_url. Raises BadInput."""
     document = _loaded(source)
     found = document.get("groups") if isinstance(document, dict) else None
@@ -48,7 +53,7 @@ def groups(source: Path = RULES) -> list[Document]:
             raise BadInput(f"{source}: groups: each is a name and a list of rules")
         for index, rule in enumerate(group["rules"]):
             try:
-                _complete(rule)
+                _complete(rule, runbooks)
             except (KeyError, TypeError, AttributeError):
                 raise BadInput(f"{source}: {group.get('name')}, rule {index + 1}: not a rule") from None
             except BadInput as error:
@@ -56,7 +61,7 @@ def groups(source: Path = RULES) -> list[Document]:
     return found
 
 
-def _complete(rule: Document) -> None:
+def _complete(rule: Document, runbooks: str) -> None:
     if "record" in rule:
         return
     alert, annotations = rule["alert"], rule["annotations"]
@@ -67,7 +72,7 @@ def _complete(rule: Document) -> None:
             raise BadInput(f"no {key}")
     if "runbook_url" in annotations:
         raise BadInput("runbook_url is added by `make dashboards`")
-    annotations["runbook_url"] = RUNBOOK_URL.format(alert=alert)
+    annotations["runbook_url"] = runbook_url(alert, runbooks)
 
 
 def monitor(source: Path = MONITOR) -> Document:
@@ -89,9 +94,9 @@ def _loaded(source: Path) -> object:
         raise BadInput(f"{source}{where}: {getattr(error, 'problem', None) or 'not YAML'}") from None
 
 
-def pages(rules: Path, pod_monitor: Path, dashboards: Path) -> Iterator[tuple[str, str]]:
+def pages(rules: Path, pod_monitor: Path, dashboards: Path, runbooks: str = RUNBOOKS) -> Iterator[tuple[str, str]]:
     """Each file by its path in the repository, and its text. Raises BadInput."""
-    found, monitored = groups(rules), monitor(pod_monitor)
+    found, monitored = groups(rules, runbooks), monitor(pod_monitor)
     try:
         scraped = scrape_config.scrape_configs(monitored)
     except scrape_config.CannotDerive as error:
@@ -151,10 +156,13 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m dashboards.prometheus_rule")
     parser.add_argument("--rules", type=Path, default=RULES)
     parser.add_argument("--monitor", type=Path, default=MONITOR)
+    parser.add_argument("--runbooks", default=RUNBOOKS, metavar="URL", help="where docs/ of this version is served")
     parser.add_argument("--into", type=Path, default=ROOT, help="the repository")
     given = parser.parse_args(words)
     try:
-        for path, text in list(pages(given.rules, given.monitor, given.into / "dashboards")):
+        for path, text in list(
+            pages(given.rules, given.monitor, given.into / "dashboards", given.runbooks.rstrip("/"))
+        ):
             target = given.into / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")

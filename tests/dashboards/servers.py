@@ -1,16 +1,11 @@
-"""A real Prometheus and a real Alertmanager on the loopback, what they scrape, and whom they tell.
-
-Debian's packages prometheus and prometheus-alertmanager. Ports are free ones, and all files lie in one directory.
-"""
+"""Debian's Alertmanager on the loopback, whom it tells, and what a Prometheus scrapes."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
-import socket
 import subprocess
-import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,16 +14,15 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import yaml
-
-from tests.dashboards.targets import Document
+from tests.rigs import prometheus_server
 from tests.rigs.absent import cannot_start
 from tests.rigs.waiting import until
 
 LOOPBACK = "127.0.0.1"
 DURATION = re.compile(r"\b(\d+)(ms|s|m|h|d)\b")
 SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-PACKAGES = {"prometheus": "prometheus", "promtool": "prometheus", "prometheus-alertmanager": "prometheus-alertmanager"}
+ALERTMANAGER = "prometheus-alertmanager"
+PACKAGES = {"promtool": "prometheus", ALERTMANAGER: ALERTMANAGER}
 
 
 def shortened(text: str, factor: float) -> str:
@@ -38,12 +32,6 @@ def shortened(text: str, factor: float) -> str:
         return f"{max(1, round(int(found[1]) * SECONDS[found[2]] / factor * 1000))}ms"
 
     return DURATION.sub(short, text)
-
-
-def free_port() -> int:
-    with socket.create_server((LOOPBACK, 0)) as one:
-        port: int = one.getsockname()[1]
-    return port
 
 
 def asked(url: str, body: object = None) -> Any:
@@ -68,22 +56,6 @@ def ran(program: str, *words: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@contextmanager
-def running(program: str, port: int, directory: Path, *words: str) -> Iterator[str]:
-    """The program until the context is left; its address. It is ready when it says so."""
-    found = at(program)
-    url, log = f"http://{LOOPBACK}:{port}", directory / f"{program}.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen((found, *words), stdout=out, stderr=out, cwd=directory)
-    try:
-        until(lambda: answers(f"{url}/-/ready") or process.poll() is not None, f"{program} is ready")
-        assert process.poll() is None, log.read_text()
-        yield url
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
-
-
 def answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
@@ -93,28 +65,22 @@ def answers(url: str) -> bool:
 
 
 @contextmanager
-def prometheus(directory: Path, configuration: Document) -> Iterator[str]:
-    file, port = directory / "prometheus.yaml", free_port()
-    file.write_text(yaml.safe_dump(configuration))
-    words = (f"--config.file={file}", f"--storage.tsdb.path={directory / 'data'}", "--log.level=warn")
-    with running("prometheus", port, directory, *words, f"--web.listen-address={LOOPBACK}:{port}") as url:
-        yield url
-
-
-@contextmanager
 def alertmanager(directory: Path, configuration: str) -> Iterator[str]:
-    file, port = directory / "alertmanager.yaml", free_port()
+    """Alertmanager with this configuration; its address."""
+    file, log, port = directory / "alertmanager.yaml", directory / "alertmanager.log", prometheus_server.free_port()
     file.write_text(configuration)
+    url = f"http://{LOOPBACK}:{port}"
     words = (f"--config.file={file}", f"--storage.path={directory / 'alerts'}", "--cluster.listen-address=")
-    with running("prometheus-alertmanager", port, directory, *words, f"--web.listen-address={LOOPBACK}:{port}") as url:
+    with log.open("wb") as out:
+        command = (at(ALERTMANAGER), *words, f"--web.listen-address={LOOPBACK}:{port}")
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    try:
+        until(lambda: answers(f"{url}/-/ready") or process.poll() is not None, "Alertmanager is ready")
+        assert process.poll() is None, log.read_text()
         yield url
-
-
-def query(url: str, expression: str) -> list[dict[str, Any]]:
-    """The series of an instant query."""
-    answer = asked(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
-    found: list[dict[str, Any]] = answer["data"]["result"]
-    return found
+    finally:
+        process.terminate()
+        process.wait(60)
 
 
 class Handler(BaseHTTPRequestHandler):

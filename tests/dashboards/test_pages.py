@@ -20,6 +20,7 @@ import yaml
 
 from tests.dashboards import servers, targets
 from tests.dashboards.targets import Document
+from tests.rigs import prometheus_server
 from tests.rigs.waiting import until
 
 FACTOR, ALERTMANAGER_FACTOR = 60, 30
@@ -37,7 +38,7 @@ class Fleet:
     closed: dict[str, str] = field(default_factory=dict)  # reasons by node
     scraped: set[str] = field(default_factory=set)
 
-    def told(self, path: str, _: bytes) -> bytes | None:
+    def told(self, path: str, _body: bytes) -> bytes | None:
         node, _, page = path.removeprefix("http://").partition(":9842")
         if page != "/metrics" or node not in self.pools:
             return None
@@ -77,7 +78,7 @@ def called(directory: Path, factor: float = ALERTMANAGER_FACTOR) -> Iterator[tup
             yield url, pager
 
 
-def prometheus_configuration(directory: Path, fleet: Fleet, proxy: int, alertmanager: str) -> Document:
+def configuration(directory: Path, fleet: Fleet, proxy: int, alertmanager: str) -> Document:
     """The scrape configuration of the shipped PodMonitor, but for how targets are found and reached."""
     found = {**targets.shipped_scrape_config()}
     del found["kubernetes_sd_configs"]
@@ -121,7 +122,7 @@ def test_two_hundred_nodes_by_one_switch_are_one_page_and_a_nic_elsewhere_is_a_s
     with (
         servers.http_server(fleet.told) as proxy,
         called(tmp_path) as (alertmanager, pager),
-        servers.prometheus(tmp_path, prometheus_configuration(tmp_path, fleet, proxy, alertmanager)) as prometheus,
+        prometheus_server.serving(tmp_path, configuration(tmp_path, fleet, proxy, alertmanager)) as prometheus,
     ):
         until(lambda: fleet.scraped == set(fleet.pools), "each node is scraped")
         fleet.closed |= {node: "NoSignal" for node, pool in fleet.pools.items() if pool == "np-1"}
@@ -131,7 +132,7 @@ def test_two_hundred_nodes_by_one_switch_are_one_page_and_a_nic_elsewhere_is_a_s
         until(lambda: len(pager.pages) > 1, "a second page")
         until(lambda: named(alertmanager, "NodeprepFleetDegraded"), "the pool is degraded")
         (degraded,) = named(alertmanager, "NodeprepFleetDegraded")
-        until(lambda: not servers.query(prometheus, 'ALERTS{alertstate="pending"}'), "nothing is still to come")
+        until(lambda: not prometheus.ask('ALERTS{alertstate="pending"}'), "nothing is still to come")
         first, second = pager.pages
     assert first["groupLabels"] == {"alertname": "NodeprepGateClosed", "pool": "np-1", "reason": "NoSignal"}
     assert second["groupLabels"] == {"alertname": "NodeprepGateClosed", "pool": "np-2", "reason": "Missing"}

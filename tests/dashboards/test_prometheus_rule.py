@@ -95,6 +95,13 @@ def test_a_file_that_is_not_there_gives_one_line(tmp_path: Path) -> None:
     assert (code, said.count("\n")) == (2, 1), said
 
 
+def test_whoever_publishes_the_runbooks_names_their_place(tmp_path: Path) -> None:
+    assert ran("--runbooks", "https://wiki.example.com/np/", "--into", tmp_path) == (0, "")
+    written = (tmp_path / "dashboards/plain/rules.yaml").read_text()
+    assert "runbook_url: https://wiki.example.com/np/docs/runbooks/alerts/NodeprepGone.md" in written
+    assert ".invalid" not in written
+
+
 def test_each_dashboard_becomes_a_config_map_that_the_sidecar_finds(tmp_path: Path) -> None:
     (tmp_path / "dashboards").mkdir()
     for name in ("nodeprep-node.json", "nodeprep-fleet.json", "other.json"):

@@ -13,7 +13,9 @@ import yaml
 
 from dashboards import scrape_config
 from tests.dashboards import servers, targets
+from tests.rigs import prometheus_server
 from tests.rigs.agent import PROGRAM, Agent
+from tests.rigs.prometheus_server import Server
 from tests.rigs.waiting import until
 
 COMPONENT = targets.ROOT / "daemonset/components/prometheus/kustomization.yaml"
@@ -32,7 +34,7 @@ def shipped_arguments() -> list[str]:
 
 
 @contextmanager
-def scraped(directory: Path, port: int, **changed: Any) -> Iterator[str]:
+def scraped(directory: Path, port: int, **changed: Any) -> Iterator[Server]:
     """A Prometheus whose one target is the agent's pod, at OTHER."""
     target = targets.discovered(NODE, POOL, f"{OTHER}:{port}")
     listed = [{"targets": [target.pop("__address__")], "labels": target}]
@@ -40,16 +42,16 @@ def scraped(directory: Path, port: int, **changed: Any) -> Iterator[str]:
     config = {**targets.shipped_scrape_config(), "scrape_interval": "1s", "scrape_timeout": "1s", **changed}
     del config["kubernetes_sd_configs"]
     config["file_sd_configs"] = [{"files": [str(directory / "targets.json")]}]
-    with servers.prometheus(directory, {"scrape_configs": [config]}) as url:
-        yield url
+    with prometheus_server.serving(directory, {"scrape_configs": [config]}) as server:
+        yield server
 
 
-def labels(series: dict[str, Any]) -> dict[str, str]:
-    return {name: value for name, value in series["metric"].items() if name != "__name__"}
+def labels(metric: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in metric.items() if name != "__name__"}
 
 
 def test_an_agent_as_the_component_starts_it_is_scraped_with_these_labels(tmp_path: Path) -> None:
-    port = servers.free_port()
+    port = prometheus_server.free_port()
     first, *more = shipped_arguments()
     assert first == PROGRAM[-1]
     agent = Agent(tmp_path, port=port, program=(*PROGRAM, *more))
@@ -63,31 +65,30 @@ def test_an_agent_as_the_component_starts_it_is_scraped_with_these_labels(tmp_pa
         "zone": "cn-hangzhou-i",
         "instance_type": "ecs.ebmgn8v.48xlarge",
     }
-    with agent, scraped(tmp_path, port) as url:
-        until(lambda: servers.query(url, "nodeprep_last_round_timestamp_seconds"), "a scrape of the agent")
-        (up,) = servers.query(url, "up")
-        assert (labels(up), up["value"][1]) == (wanted, "1")
-        (ready,) = until(lambda: servers.query(url, "nodeprep_ready"), "a profile")
+    with agent, scraped(tmp_path, port) as server:
+        until(lambda: server.ask("nodeprep_last_round_timestamp_seconds"), "a scrape of the agent")
+        ((up, value),) = server.ask("up")
+        assert (labels(up), value) == (wanted, 1)
+        ((ready, _),) = until(lambda: server.ask("nodeprep_ready"), "a profile")
         assert labels(ready) == {**wanted, "profile": "mine"}
         agent.kill()
-        until(lambda: servers.query(url, "up == 0"), "the agent is gone")
-        until(lambda: not servers.query(url, "nodeprep_ready"), "its series end")
+        until(lambda: server.ask("up == 0"), "the agent is gone")
+        until(lambda: not server.ask("nodeprep_ready"), "its series end")
 
 
 def test_without_the_component_nobody_elsewhere_reaches_it(tmp_path: Path) -> None:
-    port = servers.free_port()
-    with Agent(tmp_path, port=port) as agent:
+    port = prometheus_server.free_port()
+    with Agent(tmp_path, port=port):
         until(lambda: servers.answers(f"http://127.0.0.1:{port}/healthz"), "it listens")
         assert not servers.answers(f"http://{OTHER}:{port}/healthz")
-        assert agent.stop() == 0
 
 
 def test_a_real_prometheus_agrees_where_the_job_label_is_missing(tmp_path: Path) -> None:
     monitor = yaml.safe_load((COMPONENT.parent / "podmonitor.yaml").read_text())
     del monitor["spec"]["jobLabel"]
     (config,) = scrape_config.scrape_configs(monitor)
-    with scraped(tmp_path, 1, relabel_configs=config["relabel_configs"]) as url:
-        (up,) = until(lambda: servers.query(url, "up"), "a failed scrape")
+    with scraped(tmp_path, 1, relabel_configs=config["relabel_configs"]) as server:
+        ((up, _),) = until(lambda: server.ask("up"), "a failed scrape")
     assert labels(up) == targets.relabelled(targets.discovered(NODE, POOL, f"{OTHER}:1"), config)
     assert labels(up)["job"] == "nodeprep/nodeprep"
 
