@@ -26,6 +26,7 @@ from tests.rigs.waiting import until
 FACTOR, ALERTMANAGER_FACTOR = 60, 30
 EXAMPLE = targets.ROOT / "dashboards/alertmanager.yaml"
 PLAIN = targets.ROOT / "dashboards/plain/rules.yaml"
+SECONDS = 60.0  # until a page: two of the rules or less, and as much of Alertmanager
 RECEIVER = "127.0.0.1:9095"
 SCRAPE = "1s"  # twice the shipped 30 s: 208 targets each half second would take a processor
 
@@ -129,7 +130,7 @@ def test_two_hundred_nodes_by_one_switch_are_one_page_and_a_nic_elsewhere_is_a_s
         until(lambda: pager.pages, "a page")
         until(lambda: len(named(alertmanager, "NodeprepGateClosed")) == 200, "each node's alert")
         fleet.closed["other-3"] = "Missing"
-        until(lambda: len(pager.pages) > 1, "a second page")
+        until(lambda: len(pager.pages) > 1, "a second page", 2 * SECONDS)
         until(lambda: named(alertmanager, "NodeprepFleetDegraded"), "the pool is degraded")
         (degraded,) = named(alertmanager, "NodeprepFleetDegraded")
         until(lambda: not prometheus.ask('ALERTS{alertstate="pending"}'), "nothing is still to come")
@@ -183,10 +184,10 @@ def test_who_is_called_of_what(firing: list[dict[str, str]], pages: set[tuple[st
         servers.asked(f"{url}/api/v2/alerts", [{"labels": one} for one in firing])
         last = {"alertname": "NodeprepNowhere", "severity": "critical", "reason": "last"}
         until(lambda: len(alerts(url)) == len(firing), "all are there")
-        until(lambda: {key(one) for one in pager.pages} >= pages, "the pages")
+        until(lambda: {key(one) for one in pager.pages} >= pages, "the pages", SECONDS)
         # Alerts that come later wait as long: when this one is told, nothing of before is still to come.
         servers.asked(f"{url}/api/v2/alerts", [{"labels": last}])
-        until(lambda: ("NodeprepNowhere", "last", "") in {key(one) for one in pager.pages}, "the last page")
+        until(lambda: ("NodeprepNowhere", "last", "") in {key(one) for one in pager.pages}, "the last page", SECONDS)
     told = [key(one) for one in pager.pages if key(one)[1] != "last"]
     assert sorted(told) == sorted(pages)
 

@@ -132,6 +132,22 @@ def the_gate_is_closed() -> Story:
 
 
 @story
+def nodes_join() -> Story:
+    told = Story("nodes join: one proves itself for eight minutes, one does not come to an end")
+    told.node("a")
+    quick, slow = told.node("b"), told.node("c")
+    for one in (quick, slow):
+        one.closed("Bootstrap", 20, check="")
+        for name in one.series:
+            one.says(name, None, 0, 20)
+    quick.says(f"nodeprep_ready{{{PROFILE}}}", 1, 28)
+    quick.says(f'nodeprep_gate_reason{{{PROFILE}, check="", reason="Bootstrap"}}', None, 28)
+    told.silent(0, 29)
+    told.fires([Firing("NodeprepGateClosed", slow, labels={**RDMA, "reason": "Bootstrap"})], 30)
+    return told
+
+
+@story
 def the_reason_changes() -> Story:
     told = Story("the gate is closed for one reason, then for a second one", 90)
     one = told.node("a")
