@@ -4,7 +4,7 @@
 MAKEFLAGS += --no-print-directory
 py := .venv/bin/python
 lint_packages := shellcheck
-unit_packages := strace iproute2 util-linux procps prometheus openssl gcc libc6-dev
+unit_packages := strace iproute2 util-linux procps prometheus prometheus-alertmanager openssl gcc libc6-dev
 bench_packages := gcc libc6-dev
 cluster_packages := jq
 benches := $(filter-out __init__ limits options whole_rounds,$(basename $(notdir $(wildcard tests/bench/*.py)))) ack
@@ -204,6 +204,12 @@ docs: ## write the generated files: docs/checks.md and the picture in the README
 	@.ci/venv dev
 	$(py) docs/generate.py
 	$(py) -m docs.picture
+
+.PHONY: dashboards
+dashboards: ## write the boards, the PrometheusRule and the plain files for Prometheus; RUNBOOKS=URL names your copy of docs/
+	@.ci/venv dev
+	$(py) dashboards/generate.py
+	$(py) -m dashboards.prometheus_rule $(if $(RUNBOOKS),--runbooks $(RUNBOOKS))
 
 .PHONY: lock
 lock: ## rewrite requirements*.lock from pyproject.toml; UPGRADE=1 takes the newest versions that fit

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import yaml
 
 from nodeprep.agent_state import NodeState
 from nodeprep.publish import metrics, series, transition_totals
 from nodeprep.publish.web import CLIENTS_LIMIT, PORT, REQUEST_TIMEOUT_SECONDS
 
 TARGET = Path(__file__).with_name("metrics.md")
-ALERTS = Path(__file__).resolve().parent.parent / "tests" / "publish" / "alerts.yaml"
+ALERTS = Path(__file__).resolve().parent.parent / "dashboards" / "rules.yaml"
 INTRODUCTION = f"""\
 # Metrics and pages
 
 Written by `make docs` from the code. Do not edit.
 
 The agent listens on 127.0.0.1, port {PORT}, unless `metrics.bind` and `metrics.port` say otherwise
-([configuration.md](configuration.md)): a Prometheus elsewhere needs the node's address there. A scrape takes
+([configuration.md](configuration.md)): for a Prometheus elsewhere see [prometheus.md](prometheus.md). A scrape takes
 milliseconds, and a node with 8 NICs and 8 GPUs has fewer than 300 series. At most {CLIENTS_LIMIT} clients are served at
 once, for {REQUEST_TIMEOUT_SECONDS:g} s each. There is no TLS and no password: nothing here is a secret.
 
@@ -58,11 +61,13 @@ What could not be read has no series: a gap in `nodeprep_port_up` is no port tha
 ALERTING = """
 ## Alerts
 
-Rules for Prometheus, tested with `promtool test rules` (tests/publish/alerts_test.yaml). The job that scrapes the
-agents is called `nodeprep` in them. A node that reboots does not answer: give NodeprepGone more time than yours take.
-NodeprepHangs also fires where the clocks of node and Prometheus are two minutes apart.
+dashboards/rules.yaml has the rules, and [prometheus.md](prometheus.md) says how they come to Prometheus. The job that
+scrapes the agents is called `nodeprep` in them. **critical** pages a person now, **warning** is for working hours, and
+**info** explains ([0042](adr/0042-what-pages.md)). A node that reboots does not answer: give NodeprepGone more time
+than yours take.
 
-```yaml
+| alert | severity | after | |
+|---|---|---|---|
 """
 LATER = """
 Not there yet: `nodeprep_repair_runs_total{playbook,result}`, which comes with repair.
@@ -72,7 +77,17 @@ Not there yet: `nodeprep_repair_runs_total{playbook,result}`, which comes with r
 def page() -> str:
     """The whole of docs/metrics.md."""
     words = "\n".join((*_table(), NOTES + "\n".join(_values()), LATER))
-    return f"{INTRODUCTION}{words}{ALERTING}{ALERTS.read_text(encoding='utf-8')}```\n"
+    return f"{INTRODUCTION}{words}{ALERTING}" + "".join(f"{row}\n" for row in _alerts())
+
+
+def _alerts() -> Iterator[str]:
+    """What an alert says stands there with the names of labels in place of their values."""
+    for group in yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]:
+        for rule in group["rules"]:
+            said = re.sub(r"\{\{ \$(?:labels\.)?(\w+)[^}]*\}\}", r"*\1*", rule["annotations"]["summary"])
+            # Without `for`, the expression looks back itself.
+            after = rule.get("for") or re.findall(r"\[(\w+)\]", rule["expr"])[-1]
+            yield f"| `{rule['alert']}` | {rule['labels']['severity']} | {after} | {said} |"
 
 
 def _table() -> Iterator[str]:

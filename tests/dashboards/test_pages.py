@@ -1,0 +1,197 @@
+"""Who is called: a real Prometheus with the shipped rules, and a real Alertmanager with the shipped example.
+
+Both run the shipped files. Only durations are shorter: an hour of the rules is a minute here, one of Alertmanager two,
+so that nothing is said twice before the test ends. The targets are found by a file that says what Kubernetes' service
+discovery would (Debian builds Prometheus without it), and scraped through a proxy that answers for each node.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.dashboards import servers, targets
+from tests.dashboards.targets import Document
+from tests.rigs import prometheus_server
+from tests.rigs.waiting import until
+
+FACTOR, ALERTMANAGER_FACTOR = 60, 30
+EXAMPLE = targets.ROOT / "dashboards/alertmanager.yaml"
+PLAIN = targets.ROOT / "dashboards/plain/rules.yaml"
+SECONDS = 60.0  # until a page: two of the rules or less, and as much of Alertmanager
+RECEIVER = "127.0.0.1:9095"
+SCRAPE = "1s"  # twice the shipped 30 s: 208 targets each half second would take a processor
+
+
+@dataclass
+class Fleet:
+    """The metrics of many nodes. `/metrics` of a node is asked by its address, through us as a proxy."""
+
+    pools: dict[str, str]  # by node
+    closed: dict[str, str] = field(default_factory=dict)  # reasons by node
+    scraped: set[str] = field(default_factory=set)
+
+    def told(self, path: str, _body: bytes) -> bytes | None:
+        node, _, page = path.removeprefix("http://").partition(":9842")
+        if page != "/metrics" or node not in self.pools:
+            return None
+        self.scraped.add(node)
+        reason = self.closed.get(node)
+        lines = [f'nodeprep_ready{{profile="rdma-roce"}} {0 if reason else 1}']
+        lines += [f"nodeprep_last_round_timestamp_seconds {time.time()}"]
+        if reason:
+            lines += [f'nodeprep_gate_reason{{profile="rdma-roce",check="port.state",reason="{reason}"}} 1']
+        return "\n".join((*lines, "")).encode()
+
+
+@dataclass
+class Pager:
+    """A webhook. `pages` are the messages that say of something firing."""
+
+    messages: list[tuple[str, Document]] = field(default_factory=list)
+
+    def told(self, path: str, body: bytes) -> bytes:
+        self.messages.append((path, json.loads(body)))
+        return b""
+
+    @property
+    def pages(self) -> list[Document]:
+        return [one for path, one in self.messages if path == "/pages" and one["status"] == "firing"]
+
+
+@contextmanager
+def called(directory: Path, factor: float = ALERTMANAGER_FACTOR) -> Iterator[tuple[str, Pager]]:
+    """Alertmanager with the shipped example, and the pager that it calls."""
+    pager = Pager()
+    shipped = EXAMPLE.read_text()
+    assert shipped.count(RECEIVER) == 2
+    with servers.http_server(pager.told) as port:
+        text = servers.shortened(shipped.replace(RECEIVER, f"127.0.0.1:{port}"), factor)
+        with servers.alertmanager(directory, text) as url:
+            yield url, pager
+
+
+def configuration(directory: Path, fleet: Fleet, proxy: int, alertmanager: str) -> Document:
+    """The scrape configuration of the shipped PodMonitor, but for how targets are found and reached."""
+    found = {**targets.shipped_scrape_config()}
+    del found["kubernetes_sd_configs"]
+    pods = [(node, targets.discovered(node, pool, f"{node}:9842")) for node, pool in fleet.pools.items()]
+    listed = [{"targets": [pod.pop("__address__")], "labels": pod} for _, pod in pods]
+    (directory / "targets.json").write_text(json.dumps(listed))
+    found["file_sd_configs"] = [{"files": [str(directory / "targets.json")]}]
+    found["proxy_url"] = f"http://127.0.0.1:{proxy}"
+    found["scrape_interval"] = found["scrape_timeout"] = SCRAPE
+    rules = directory / "rules.yaml"
+    rules.write_text(json.dumps(short_rules()))
+    return {
+        "global": {"evaluation_interval": "500ms"},
+        "rule_files": [str(rules)],
+        "scrape_configs": [found],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager.removeprefix("http://")]}]}]},
+    }
+
+
+def short_rules() -> Document:
+    """The shipped rules with each duration divided by FACTOR, those in expressions too."""
+    document: Document = yaml.safe_load(PLAIN.read_text())
+    for group in document["groups"]:
+        for thing in (group, *group["rules"]):
+            for key in {"interval", "for", "keep_firing_for", "expr"} & set(thing):
+                thing[key] = servers.shortened(thing[key], FACTOR)
+    return document
+
+
+def alerts(url: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = servers.asked(f"{url}/api/v2/alerts")
+    return found
+
+
+def named(url: str, name: str) -> list[dict[str, Any]]:
+    return [one for one in alerts(url) if one["labels"]["alertname"] == name]
+
+
+def test_two_hundred_nodes_by_one_switch_are_one_page_and_a_nic_elsewhere_is_a_second(tmp_path: Path) -> None:
+    fleet = Fleet({f"gpu-{index}": "np-1" for index in range(200)} | {f"other-{index}": "np-2" for index in range(8)})
+    with (
+        servers.http_server(fleet.told) as proxy,
+        called(tmp_path) as (alertmanager, pager),
+        prometheus_server.serving(tmp_path, configuration(tmp_path, fleet, proxy, alertmanager)) as prometheus,
+    ):
+        until(lambda: fleet.scraped == set(fleet.pools), "each node is scraped")
+        fleet.closed |= {node: "NoSignal" for node, pool in fleet.pools.items() if pool == "np-1"}
+        until(lambda: pager.pages, "a page")
+        until(lambda: len(named(alertmanager, "NodeprepGateClosed")) == 200, "each node's alert")
+        fleet.closed["other-3"] = "Missing"
+        until(lambda: len(pager.pages) > 1, "a second page", 2 * SECONDS)
+        until(lambda: named(alertmanager, "NodeprepFleetDegraded"), "the pool is degraded")
+        (degraded,) = named(alertmanager, "NodeprepFleetDegraded")
+        until(lambda: not prometheus.ask('ALERTS{alertstate="pending"}'), "nothing is still to come")
+        first, second = pager.pages
+    assert first["groupLabels"] == {"alertname": "NodeprepGateClosed", "pool": "np-1", "reason": "NoSignal"}
+    assert second["groupLabels"] == {"alertname": "NodeprepGateClosed", "pool": "np-2", "reason": "Missing"}
+    assert [one["labels"]["node"] for one in second["alerts"]] == ["other-3"]
+    assert degraded["labels"]["pool"] == "np-1"
+    assert len(degraded["status"]["inhibitedBy"]) > 0
+
+
+CLOSED = {"alertname": "NodeprepGateClosed", "severity": "critical", "profile": "rdma-roce", "reason": "NoSignal"}
+ON_A = {"instance": "a:9842", "node": "a", "pool": "np-1"}
+ON_B = {"instance": "b:9842", "node": "b", "pool": "np-1"}
+ON_C = {"instance": "c:9842", "node": "c", "pool": "np-2"}
+GONE = {"alertname": "NodeprepGone", "severity": "critical"}
+FLAPS = {"alertname": "NodeprepGateFlaps", "severity": "critical", "profile": "rdma-roce"}
+HANGS = {"alertname": "NodeprepHangs", "severity": "critical"}
+DEGRADED = {"alertname": "NodeprepFleetDegraded", "severity": "critical", "pool": "np-1"}
+TOLD = [
+    # alerts that fire at once; the pages, each by its alert, reason and pool
+    ([{**CLOSED, **ON_A}, {**CLOSED, **ON_B}], {("NodeprepGateClosed", "NoSignal", "np-1")}),
+    (
+        [{**CLOSED, **ON_A}, {**CLOSED, **ON_C}],
+        {("NodeprepGateClosed", "NoSignal", "np-1"), ("NodeprepGateClosed", "NoSignal", "np-2")},
+    ),
+    (
+        [{**CLOSED, **ON_A}, {**CLOSED, **ON_B, "reason": "Missing"}],
+        {("NodeprepGateClosed", "NoSignal", "np-1"), ("NodeprepGateClosed", "Missing", "np-1")},
+    ),
+    ([{**GONE, **ON_A}, {**CLOSED, **ON_A}, {**HANGS, **ON_A}], {("NodeprepGone", "", "np-1")}),
+    (
+        [{**GONE, **ON_A}, {**CLOSED, **ON_B}],
+        {("NodeprepGone", "", "np-1"), ("NodeprepGateClosed", "NoSignal", "np-1")},
+    ),
+    ([{**FLAPS, **ON_A}, {**CLOSED, **ON_A}], {("NodeprepGateFlaps", "", "np-1")}),
+    ([{**GONE, **ON_A}, DEGRADED], {("NodeprepGone", "", "np-1")}),
+    ([{**GONE, **ON_C}, DEGRADED], {("NodeprepGone", "", "np-2"), ("NodeprepFleetDegraded", "", "np-1")}),
+    # A plain scrape: no node, no pool.
+    (
+        [{**GONE, "instance": "a:9842"}, {**CLOSED, "instance": "b:9842"}],
+        {("NodeprepGone", "", ""), ("NodeprepGateClosed", "NoSignal", "")},
+    ),
+    ([{**HANGS, **ON_A, "severity": "warning"}, {**HANGS, **ON_B, "severity": "info"}], set()),
+]
+
+
+@pytest.mark.parametrize(("firing", "pages"), TOLD)
+def test_who_is_called_of_what(firing: list[dict[str, str]], pages: set[tuple[str, str, str]], tmp_path: Path) -> None:
+    with called(tmp_path, factor=120) as (url, pager):
+        servers.asked(f"{url}/api/v2/alerts", [{"labels": one} for one in firing])
+        last = {"alertname": "NodeprepNowhere", "severity": "critical", "reason": "last"}
+        until(lambda: len(alerts(url)) == len(firing), "all are there")
+        until(lambda: {key(one) for one in pager.pages} >= pages, "the pages", SECONDS)
+        # Alerts that come later wait as long: when this one is told, nothing of before is still to come.
+        servers.asked(f"{url}/api/v2/alerts", [{"labels": last}])
+        until(lambda: ("NodeprepNowhere", "last", "") in {key(one) for one in pager.pages}, "the last page", SECONDS)
+    told = [key(one) for one in pager.pages if key(one)[1] != "last"]
+    assert sorted(told) == sorted(pages)
+
+
+def key(page: Document) -> tuple[str, str, str]:
+    labels = page["groupLabels"]
+    return labels["alertname"], labels.get("reason", ""), labels.get("pool", "")
