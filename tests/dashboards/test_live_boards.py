@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.dashboards import asked, live_tree
+from tests.dashboards import asked, live_tree, targets
 from tests.rigs import prometheus_server
 from tests.rigs.agent import Agent
 from tests.rigs.prometheus_server import Server
@@ -41,7 +41,7 @@ class Fleet:
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     prometheus_server.needed(prometheus_server.BINARY)
     place = tmp_path_factory.mktemp("fleet")
-    agents, targets = {}, []
+    agents, listed = {}, []
     with ExitStack() as stack:
         for name, tree in NODES.items():
             (place / name).mkdir()
@@ -53,11 +53,13 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             (agent.config.parent / "rails.yaml").write_text(live_tree.PROFILE)
             agent.configure(live_tree.configuration())
             agents[name] = stack.enter_context(agent)
-            labels = {"node": name, "pool": POOLS[name], "zone": "cn-a", "instance_type": "ecs.ebmgn8v"}
-            targets.append({"targets": [f"127.0.0.1:{agent.port}"], "labels": labels})
+            address = f"127.0.0.1:{agent.port}"
+            labels = targets.relabelled(targets.discovered(name, POOLS[name], address), targets.shipped_scrape_config())
+            assert labels is not None
+            listed.append({"targets": [address], "labels": labels})
         config = {
             "global": {"scrape_interval": f"{SCRAPE_SECONDS:g}s", "scrape_timeout": "1s"},
-            "scrape_configs": [{"job_name": "nodeprep", "static_configs": targets}],
+            "scrape_configs": [{"job_name": "nodeprep", "static_configs": listed}],
         }
         server = stack.enter_context(prometheus_server.serving(place / "prometheus", config))
         found = Fleet(agents, server)
