@@ -211,6 +211,12 @@ dashboards: ## write the boards, the PrometheusRule and the plain files for Prom
 	$(py) dashboards/generate.py
 	$(py) -m dashboards.prometheus_rule $(if $(RUNBOOKS),--runbooks $(RUNBOOKS))
 
+.PHONY: pictures
+pictures: ## draw the boards in Chromium: docs/dashboards/*.png; needs Node 20 with npm, and 500 MB for Grafana's components
+	@.ci/venv dev
+	@.ci/apt prometheus chromium fonts-dejavu-core
+	$(py) tests/dashboards/pictures.py
+
 .PHONY: lock
 lock: ## rewrite requirements*.lock from pyproject.toml; UPGRADE=1 takes the newest versions that fit
 	@.ci/lock $(if $(UPGRADE),--upgrade)
