@@ -31,7 +31,7 @@ from nodeprep import __version__
 from nodeprep.checks import CHECKS
 from nodeprep.config import built_in_profiles, profile_files
 from nodeprep.model import Check, Severity, Status, filled
-from tests.rigs import faults, trees
+from tests.rigs import faults, recordings, trees
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "runbooks"
@@ -50,7 +50,8 @@ BASE = f"https://nodeprep.invalid/v{__version__}"
 FIRST, EXAMPLE, REASONS = "first", "example", "reasons"
 WORDS = ("meaning", "impact", FIRST, "network", "node", "nodeprep", "mend", "escalate")
 OPTIONAL = frozenset({"network"})
-EXAMPLE_KEYS = frozenset({"case", "profile", "snapshot", "none"})
+SOURCES_OF_EXAMPLES = frozenset({"case", "node", "snapshot", "recording", "none"})
+EXAMPLE_KEYS = SOURCES_OF_EXAMPLES | {"profile", "about"}
 HEAD = "Written by `make docs` from the checks and from [{source}](source/{source}). Edit that file."
 ITEM = re.compile(r"(?:- |\d+\. )")
 
@@ -121,8 +122,8 @@ def _validate(path: Path, check: Check, judgement: Mapping[str, Any]) -> None:
     if said != known:
         raise BadSourceError(f"{where}: reasons: lacks {sorted(known - said)}, has {sorted(said - known)}")
     example = judgement[EXAMPLE]
-    if not example.keys() <= EXAMPLE_KEYS or len({"case", "snapshot", "none"} & example.keys()) != 1:
-        raise BadSourceError(f"{where}: example: wanted case, snapshot or none, with case perhaps a profile")
+    if not example.keys() <= EXAMPLE_KEYS or len(SOURCES_OF_EXAMPLES & example.keys()) != 1:
+        raise BadSourceError(f"{where}: example: wanted one of {', '.join(sorted(SOURCES_OF_EXAMPLES))}")
 
 
 def page(family: str) -> str:
@@ -210,8 +211,15 @@ class Examples:
             return None
         if "snapshot" in given:
             shutil.copy(SNAPSHOTS / f"{given['snapshot']}.json", place / f"{NODE}.json")
-            about = f"a recorded node ([the recording](../../tests/snapshots/{given['snapshot']}.json))"
+            about = f"a real node that was [recorded](../../tests/snapshots/{given['snapshot']}.json)"
             return self._run(check, place, about, ["--snapshot", f"{NODE}.json"], "")
+        if "recording" in given:
+            about = recordings.write(given["recording"], place / f"{NODE}.json").about
+            return self._run(check, place, about, ["--snapshot", f"{NODE}.json"], "")
+        if "node" in given:
+            trees.build(given["node"], place / NODE)
+            options, file = self._profile(given.get("profile"), given["node"], place)
+            return self._run(check, place, given["about"], ["--root", NODE, *options], file)
         case = yaml.safe_load((CASES / f"{given['case']}.yaml").read_text(encoding="utf-8"))
         faults.apply(case, trees.build(case["node"], place / NODE))
         about = f"{case['about']} ([the case](../../tests/trees/cases/{given['case']}.yaml))"
@@ -252,7 +260,7 @@ class Examples:
 def _nodeprep(place: Path, *arguments: str, ends: Iterable[int] = (0,)) -> str:
     argv = [sys.executable, "-m", "nodeprep", *arguments]
     done = subprocess.run(argv, cwd=place, capture_output=True, text=True, check=False)
-    if done.returncode not in ends or done.stderr:
+    if done.returncode not in ends:
         raise BadSourceError(f"{' '.join(arguments)}: ended with {done.returncode}: {done.stderr or done.stdout}")
     return done.stdout
 
