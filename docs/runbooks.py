@@ -7,17 +7,16 @@ should not have to look elsewhere for the other.
 
 Facts come from the check (question, severity, reasons, fixes) and are never written by hand. Judgement comes from the
 source file: what the finding means, whose fault it is, how to mend it. Examples are what `nodeprep check` prints for a
-node of the test trees that has the fault. tests/docs/test_runbooks.py proves that the pages are current.
+node of the test trees that has the fault. tests/test_runbooks.py proves that the pages are current.
 
 The pages of alerts in docs/runbooks/alerts are written by hand. `runbook_url` makes the address of one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,9 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from typer.testing import CliRunner
 
 from nodeprep import __version__
 from nodeprep.checks import CHECKS
+from nodeprep.cli.app import app
 from nodeprep.config import built_in_profiles, profile_files
 from nodeprep.model import Check, Severity, Status, filled
 from tests.rigs import faults, recordings, trees
@@ -108,11 +109,12 @@ def source(family: str) -> dict[str, Any]:
     if list(found) != wanted:
         raise BadSourceError(f"{path}: has {', '.join(found)}; wanted, in this order: {', '.join(wanted)}")
     for check in families()[family]:
-        _validate(path, check, found[check.id])
+        validate(path, check, found[check.id])
     return dict(found)
 
 
-def _validate(path: Path, check: Check, judgement: Mapping[str, Any]) -> None:
+def validate(path: Path, check: Check, judgement: Mapping[str, Any]) -> None:
+    """Raises BadSourceError if the judgement of a check lacks something, or says something that nobody reads."""
     where = f"{path}: {check.id}"
     lacks = {*WORDS, EXAMPLE, REASONS} - OPTIONAL - judgement.keys()
     beside = judgement.keys() - {*WORDS, EXAMPLE, REASONS}
@@ -131,7 +133,7 @@ def page(family: str) -> str:
     judgements = source(family)
     with Examples() as examples:
         sections = [line for check in families()[family] for line in section(check, judgements[check.id], examples)]
-    contents = [f"- [{check.id}](#{anchor(check.id)}): {check.question}" for check in families()[family]]
+    contents = [flowed(f"- [{check.id}](#{anchor(check.id)}): {check.question}") for check in families()[family]]
     head = HEAD.format(source=f"{family}.yaml")
     return "\n".join([f"# {family}", "", head, "", flowed(judgements["about"]), "", *contents, "", *sections])
 
@@ -237,7 +239,9 @@ class Examples:
             case str():
                 return ["--profile", wanted], ""
             case _:
-                text = yaml.safe_dump({"apiVersion": "nodeprep.io/v1", "kind": "Profile", **dict(wanted)}, sort_keys=False)
+                text = yaml.safe_dump(
+                    {"apiVersion": "nodeprep.io/v1", "kind": "Profile", **dict(wanted)}, sort_keys=False
+                )
                 (place / "job.yaml").write_text(text, encoding="utf-8")
                 return ["--profile", "job.yaml"], text
 
@@ -258,10 +262,11 @@ class Examples:
 
 
 def _nodeprep(place: Path, *arguments: str, ends: Iterable[int] = (0,)) -> str:
-    argv = [sys.executable, "-m", "nodeprep", *arguments]
-    done = subprocess.run(argv, cwd=place, capture_output=True, text=True, check=False)
-    if done.returncode not in ends:
-        raise BadSourceError(f"{' '.join(arguments)}: ended with {done.returncode}: {done.stderr or done.stdout}")
+    """What the program prints there. In this process: a hundred starts would take half a minute."""
+    with contextlib.chdir(place):
+        done = CliRunner().invoke(app, arguments)
+    if done.exit_code not in ends:
+        raise BadSourceError(f"{' '.join(arguments)}: ended with {done.exit_code}: {done.output}") from done.exception
     return done.stdout
 
 
@@ -287,9 +292,7 @@ def _block(block: str) -> Iterator[str]:
     for item in items:
         marker = ITEM.match(item)
         indent = " " * len(marker[0]) if marker else ""
-        yield from textwrap.wrap(
-            item, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
+        yield from textwrap.wrap(item, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def anchor(check_id: str) -> str:

@@ -30,6 +30,7 @@ from nodeprep.facts.kubernetes.cluster import Cluster, Owner
 from nodeprep.facts.kubernetes.container_runtime import RuntimeCondition
 from nodeprep.facts.kubernetes.kubelet import Healthz
 from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
+from nodeprep.facts.machine.pci import Aer, Bridge, Pci
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.network.neighbours import Neighbour, Neighbours
 from nodeprep.facts.network.netfilter import Netfilter
@@ -46,6 +47,7 @@ from tests.values import changed, link
 
 RAIL, NETDEV, AT = "mlx5_4", "eth2", "0000:4c:00.0"  # a rail of the tree h100-roce
 GPU_AT = "0000:3d:00.0"  # a GPU of the tree hgx-h100
+REDIRECT = 0x4 | 0x8  # PCI_ACS_RR, PCI_ACS_CR
 GPU = kubelet_values.GPU
 EXCLUSIVE = "k8s.aliyun.com/exclusive-mode-eni-type"
 LINGJUN = "alibabacloud.com/lingjun-worker"
@@ -91,6 +93,23 @@ def grown(**events: int) -> tuple[tuple[object, ...], tuple[object, ...]]:
     return rails(counters(**events)), rails(counters(**dict.fromkeys(events, 0)))
 
 
+def bus_with(address: str, **different: Any) -> tuple[object, ...]:
+    """The node hgx-h100 with one other function."""
+    pci = of_tree("hgx-h100")[Pci]
+    assert isinstance(pci, Pci)
+    devices = tuple(changed(one, **different) if one.address == address else one for one in pci.devices)
+    return beside("hgx-h100", changed(pci, devices=devices))
+
+
+def redirecting() -> tuple[object, ...]:
+    """The bridges above a GPU redirect what its NIC sends to it."""
+    pci = of_tree("hgx-h100")[Pci]
+    assert isinstance(pci, Pci)
+    above = next(one.bridges for one in pci.devices if one.address == GPU_AT)
+    bridges = tuple(Bridge(one, REDIRECT) for one in above)
+    return beside("hgx-h100", changed(pci, bridges=bridges))
+
+
 def log(*texts: str) -> KernelLog:
     lines = (KernelLogLine(number, 4711.0 + number, 3, True, text) for number, text in enumerate(texts))
     return KernelLog(0.0, tuple(lines))
@@ -132,7 +151,9 @@ def disagreeing() -> tuple[object, ...]:
     """netlink says of one rail that it is down."""
     rdma = of_tree("h100-roce")[Rdma]
     assert isinstance(rdma, Rdma)
-    said = tuple(NetlinkPort(one.device, one.number, 1 if one.device == RAIL else 4, 5, one.netdev) for one in rdma.ports)
+    said = tuple(
+        NetlinkPort(one.device, one.number, 1 if one.device == RAIL else 4, 5, one.netdev) for one in rdma.ports
+    )
     return rails(netlink(devices=tuple(one.name for one in rdma.devices), ports=said))
 
 
@@ -178,6 +199,12 @@ INIT = cluster_values.container(
 )
 
 RECORDINGS: Mapping[str, Callable[[], Recording]] = {
+    "pci-aer": lambda: Recording(
+        "a GPU reported a fatal error between two looks",
+        bus_with(GPU_AT, aer=Aer(correctable=12, nonfatal=0, fatal=1)),
+        bus_with(GPU_AT, aer=Aer(correctable=12, nonfatal=0, fatal=0)),
+    ),
+    "pci-acs-iommu": lambda: Recording("the BIOS switched ACS on above a GPU and its NIC", redirecting()),
     "rdma-netns-mode": lambda: Recording(
         "the kernel shares RDMA devices, and the profile wants them exclusive",
         rails(netlink()),
@@ -210,8 +237,12 @@ RECORDINGS: Mapping[str, Callable[[], Recording]] = {
     ),
     "counter-stalled": lambda: Recording(
         "a process uses a rail on which nothing moves but retries",
-        rails(counters(port_xmit_packets=7, port_rcv_packets=7, local_ack_timeout_err=9), netlink(contexts=((RAIL, 1),))),
-        rails(counters(port_xmit_packets=7, port_rcv_packets=7, local_ack_timeout_err=0), netlink(contexts=((RAIL, 1),))),
+        rails(
+            counters(port_xmit_packets=7, port_rcv_packets=7, local_ack_timeout_err=9), netlink(contexts=((RAIL, 1),))
+        ),
+        rails(
+            counters(port_xmit_packets=7, port_rcv_packets=7, local_ack_timeout_err=0), netlink(contexts=((RAIL, 1),))
+        ),
         seconds=60.0,
     ),
     "klog-nic": lambda: Recording(
@@ -395,9 +426,7 @@ RECORDINGS: Mapping[str, Callable[[], Recording]] = {
     "plugin-kubelet-socket": lambda: Recording(
         "somebody removed the kubelet's socket", (kubelet_values.plugins(sockets=()), kubelet_values.kubelet())
     ),
-    "plugin-registered": lambda: Recording(
-        "the GPU plugin died", gpus(0, {GPU: "0"}), expect={"resources": {GPU: 8}}
-    ),
+    "plugin-registered": lambda: Recording("the GPU plugin died", gpus(0, {GPU: "0"}), expect={"resources": {GPU: 8}}),
     "plugin-allocatable": lambda: Recording(
         "the plugin found seven of eight GPUs", gpus(7, {GPU: "7"}), expect={"resources": {GPU: 8}}
     ),
