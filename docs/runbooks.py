@@ -22,7 +22,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
 from typer.testing import CliRunner
@@ -199,7 +199,7 @@ class Examples:
         self._scratch = tempfile.TemporaryDirectory(prefix="nodeprep-runbooks-")
         self._captured: dict[str, Path] = {}
 
-    def __enter__(self) -> Examples:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -43,7 +43,7 @@ from nodeprep.snapshot import RecordedLook, Snapshot
 from tests import cluster_values, cni_values, eni_values, erdma_values, imds_values, kubelet_values, route_values
 from tests.gpu_values import bus
 from tests.rigs import trees
-from tests.values import changed, link
+from tests.values import changed
 
 RAIL, NETDEV, AT = "mlx5_4", "eth2", "0000:4c:00.0"  # a rail of the tree h100-roce
 GPU_AT = "0000:3d:00.0"  # a GPU of the tree hgx-h100
@@ -56,7 +56,7 @@ SERVES = ("/var/lib/kubelet/device-plugins",)
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What was seen, the facts of the look before for rates, and the profile: the name of a built-in one, and `want`."""
+    """What was seen, the facts of the look before for rates, and the name of a built-in profile with its changes."""
 
     about: str
     now: tuple[object, ...]
