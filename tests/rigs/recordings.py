@@ -31,6 +31,7 @@ from nodeprep.facts.kubernetes.container_runtime import RuntimeCondition
 from nodeprep.facts.kubernetes.kubelet import Healthz
 from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
 from nodeprep.facts.machine.pci import Aer, Bridge, Pci
+from nodeprep.facts.network.cni import CniFile
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.network.neighbours import Neighbour, Neighbours
 from nodeprep.facts.network.netfilter import Netfilter
@@ -77,7 +78,7 @@ def of_tree(name: str) -> Mapping[type, object]:
 
 def beside(name: str, *more: object) -> tuple[object, ...]:
     """The facts of a described node with these in the place of its own."""
-    return tuple((of_tree(name) | {type(one): one for one in more}).values())
+    return tuple({**of_tree(name), **{type(one): one for one in more}}.values())
 
 
 def rails(*more: object) -> tuple[object, ...]:
@@ -315,9 +316,7 @@ RECORDINGS: Mapping[str, Callable[[], Recording]] = {
         "pods get 8500 and the second ENI takes 1500",
         (
             *ecs(eni_values.kernel(eni_values.eth0(mtu=8500), eni_values.eth1(mtu=1500))),
-            cni_values.cni(
-                cni_values.CniFile("10-terway.conflist", cni_values.network(cni_values.plugin("terway", mtu=8500)))
-            ),
+            cni_values.cni(CniFile("10-terway.conflist", cni_values.network(cni_values.plugin("terway", mtu=8500)))),
         ),
     ),
     "eni-free": lambda: Recording(
