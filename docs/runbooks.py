@@ -1,4 +1,4 @@
-"""Writes docs/runbooks/FAMILY.md from the checks and from docs/runbooks/source/FAMILY.yaml: `make docs`.
+"""Writes a page of docs/runbooks for each family, from the checks and from docs/runbooks/source: `make docs`.
 
 A family has a page if a check of it stands in the gates of a built-in profile, or has the severity GATE. The second
 counts because an operator's own profile may gate on such a check: its fault closes a gate as well. The page has a
@@ -167,16 +167,16 @@ def gates_words(check: Check) -> str:
 
 def reasons(check: Check, judged: Mapping[str, str]) -> Iterator[str]:
     """A table of what the check may say against a node: whose fault it mostly is, and the fix."""
-    statuses: dict[str, list[str]] = {}
+    rows: dict[tuple[str, str], list[str]] = {}
     for reason in check.reasons:
         if reason.status in BAD:
-            statuses.setdefault(reason.name, []).append(str(reason.status))
-    if not statuses:
+            fix = filled(check.advice(reason.name, reason.status))
+            rows.setdefault((reason.name, fix), []).append(str(reason.status))
+    if not rows:
         return
     yield "| reason | mostly | fix |"
     yield "|---|---|---|"
-    for name, found in statuses.items():
-        fix = filled(check.advice(name, Status(found[0])))
+    for (name, fix), found in rows.items():
         yield f"| `{name}` ({', '.join(found)}) | {cell(judged[name])} | {cell(fix)} |"
     yield ""
 
