@@ -504,17 +504,15 @@ def write(name: str, target: Path) -> Recording:
     return one
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str]) -> None:
     match arguments:
         case ["list"]:
             print("\n".join(f"{name:24} {make().about}" for name, make in RECORDINGS.items()))
         case ["write", name, target] if name in RECORDINGS:
             write(name, Path(target))
         case _:
-            print(__doc__, file=sys.stderr)
-            return 2
-    return 0
+            sys.exit(__doc__)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])
