@@ -153,7 +153,8 @@ def test_calls_are_found_where_a_shell_would(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "Run `nodeprep check`, or\n```\n$ kubectl exec ds/nodeprep -- nodeprep list # all\nnodeprep nodes && ls\n"
-        "kubectl -n nodeprep get pods\n```\n```console\n$ nodeprep version\nnodeprep nonsense\n```\n\n    curl x | nodeprep config show|init FILE > out\n"
+        "kubectl -n nodeprep get pods\n```\n```console\n$ nodeprep version\nnodeprep nonsense\n```\n\n"
+        "    curl x | nodeprep config show|init FILE > out\n"
     )
     assert sorted(calls(page)) == [
         ["check"],
