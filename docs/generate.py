@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs import built_in_profiles, configuration, metrics
+from docs import built_in_profiles, configuration, metrics, runbooks
 from nodeprep.checks import CHECKS
 from nodeprep.cli.check import check_sheet
 from nodeprep.model import EVERYWHERE, Check, filled
@@ -131,6 +131,7 @@ def main() -> None:
     configuration.main()
     metrics.main()
     built_in_profiles.main()
+    runbooks.main()
 
 
 if __name__ == "__main__":

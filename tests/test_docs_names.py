@@ -23,7 +23,7 @@ PAGES = sorted(
     ]
 )
 PROGRAM = typer.main.get_command(app)
-FENCED = re.compile(r"^ *```[a-z]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^ *```([a-z]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^ {4}.*\n)+", re.MULTILINE)
 SPAN = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -47,10 +47,10 @@ def inner(command: Any) -> dict[str, Any]:
 
 
 def code(page: Path) -> Iterator[str]:
-    """All code: lines of blocks, and code spans of prose."""
+    """All code: lines of blocks, and code spans of prose. Of a console, what was typed and not what it printed."""
     text = page.read_text(encoding="utf-8")
-    for block in FENCED.findall(text):
-        yield from block.splitlines()
+    for language, block in FENCED.findall(text):
+        yield from (line for line in block.splitlines() if language != "console" or line.startswith("$ "))
     prose = FENCED.sub("\n", text)
     for block in INDENTED.findall(prose):
         yield from (line.strip() for line in block.splitlines())
@@ -153,7 +153,8 @@ def test_calls_are_found_where_a_shell_would(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "Run `nodeprep check`, or\n```\n$ kubectl exec ds/nodeprep -- nodeprep list # all\nnodeprep nodes && ls\n"
-        "kubectl -n nodeprep get pods\n```\n\n    curl x | nodeprep config show|init FILE > out\n"
+        "kubectl -n nodeprep get pods\n```\n```console\n$ nodeprep version\nnodeprep nonsense\n```\n\n"
+        "    curl x | nodeprep config show|init FILE > out\n"
     )
     assert sorted(calls(page)) == [
         ["check"],
@@ -161,4 +162,5 @@ def test_calls_are_found_where_a_shell_would(tmp_path: Path) -> None:
         ["config", "show", "FILE"],
         ["list"],
         ["nodes"],
+        ["version"],
     ]
