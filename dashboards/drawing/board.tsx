@@ -65,9 +65,9 @@ async function tableOf(panel: any, to: number) {
   const { indexByName: order, renameByName: names } = by.organize;
   const columns = [...by.filterFieldsByName.include.names].sort((a, b) => order[a] - order[b]);
   let found = [...rows.values()];
-  for (const { displayName } of panel.options.sortBy ?? []) {
+  for (const { displayName, desc } of panel.options.sortBy ?? []) {
     const name = columns.find((one) => (names[one] ?? one) === displayName)!;
-    found = found.sort((a, b) => b[name] - a[name]);
+    found = found.sort((a, b) => (desc ? b[name] - a[name] : a[name] - b[name]));
   }
   return [toDataFrame({
     fields: columns.map((name) => ({
