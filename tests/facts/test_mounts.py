@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.machine import mounts as mounts_facts
 from nodeprep.facts.machine import mounts as mounts_module
-from nodeprep.facts.machine.mounts import FACT, STATVFS_TIMEOUT_SECONDS, Mount, Mounts
+from nodeprep.facts.machine.mounts import STATVFS_TIMEOUT_SECONDS, Mount, Mounts
 from nodeprep.model import Unreadable, Why, raw
 from tests.rigs import hung_mounts
 from tests.rigs.absent import cannot_start
@@ -183,11 +182,10 @@ print(json.dumps(looks), flush=True)
 
 @pytest.mark.timeout(120)
 def test_many_hung_mounts_cost_one_deadline_and_nothing_is_left_hanging() -> None:
-    started = time.monotonic()
     argv = [sys.executable, hung_mounts.__file__, "run", "--", sys.executable, "-c", LOOK]
     environment = os.environ | {"PYTHONPATH": str(AGENT)}
-    done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
-    took = time.monotonic() - started
+    # The observer must end too, though its mounts still hang: else this waits for ever.
+    done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False, timeout=100)
     if done.returncode == hung_mounts.UNAVAILABLE:
         cannot_start(done.stderr.strip())
     assert done.returncode == 0, done.stderr
@@ -199,6 +197,5 @@ def test_many_hung_mounts_cost_one_deadline_and_nothing_is_left_hanging() -> Non
             for number in range(hung_mounts.HUNG)
         }
         assert look["answers"] == hung | {"gone": "Transport endpoint is not connected"}
-        assert STATVFS_TIMEOUT_SECONDS <= look["took"] < FACT.deadline
+        assert STATVFS_TIMEOUT_SECONDS <= look["took"] < hung_mounts.HUNG * STATVFS_TIMEOUT_SECONDS
         assert look["children"] == 0
-    assert took < 2 * FACT.deadline  # the observer ended too, though its mounts still hung

@@ -18,13 +18,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nodeprep import redaction
-from nodeprep.doors import clock
+from nodeprep.doors import children, clock
 from nodeprep.model import CannotLook, Unreadable, Why
 from nodeprep.values import Value, redacted
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 WORDS = 200  # characters of a plugin's output in a message
-GRACE = 0.1  # seconds for a killed plugin to end
 CANNOT_START = (126, 127)  # exit codes, as shells have them
 # PR_SET_PDEATHSIG: a plugin that hangs ends with us, even if we are killed. execve keeps this setting.
 CHILD = """
@@ -154,14 +153,11 @@ class ExecPlugin:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Kill it with all that it started, unless it has ended. Its pipes are closed even if it cannot end."""
+    """Kill it with all that it started, unless it has ended."""
     if child.returncode is None:
-        with suppress(OSError, subprocess.TimeoutExpired):  # a group of another user, or stuck in the kernel
+        with suppress(OSError):  # a group of another user
             os.killpg(child.pid, signal.SIGKILL)
-            child.wait(GRACE)
-    for pipe in (child.stdout, child.stderr):
-        if pipe is not None:
-            pipe.close()
+    children.ended(child)
 
 
 def _now() -> datetime:
