@@ -197,6 +197,8 @@ prove-bench:
 	@failed=; for bench in $(benches); do $(MAKE) prove-bench-$$bench || failed="$$failed $$bench"; done; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 prove-bench prove-bench-%: SHORT := 1
+.PHONY: prove-dashboards
+prove-dashboards: prove-bench-boards
 export COUNT MINUTES SHORT
 
 .PHONY: docs
@@ -208,7 +210,7 @@ docs: ## write the generated files: docs/checks.md and the picture in the README
 .PHONY: dashboards
 dashboards: ## write the boards, the PrometheusRule and the plain files for Prometheus; RUNBOOKS=URL names your copy of docs/
 	@.ci/venv dev
-	$(py) dashboards/generate.py
+	$(py) dashboards/generate.py $(if $(RUNBOOKS),--runbooks $(RUNBOOKS))
 	$(py) -m dashboards.prometheus_rule $(if $(RUNBOOKS),--runbooks $(RUNBOOKS))
 
 .PHONY: pictures

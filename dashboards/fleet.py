@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards import node, panels, queries
+from dashboards import node, panels, prometheus_rule, queries
 from dashboards.panels import BAD, GOOD, NEUTRAL, UNKNOWN, WARNING, query
 from dashboards.queries import FLEET
 
 UID, TITLE = "nodeprep-fleet", "nodeprep / Fleet"
 PROFILE = "~$profile"
-PLACE = "pool, zone, instance_type"
+PLACES = ("profile", "pool", "zone", "instance_type")
+PLACE = ", ".join(PLACES)
 ABOUT = (
     "Which nodes can take a training job now, and why the others cannot. A node whose agent is silent counts as "
     "unknown, never as ready."
@@ -18,7 +19,8 @@ ABOUT = (
 DETECTION, CLOSED = "nodeprep_detection_seconds_bucket", "nodeprep_gate_closed_seconds_bucket"
 
 
-def board() -> Dashboard:
+def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
+    """The board; `runbooks` is where docs/ of this version is served."""
     ready, closed = queries.can_take_a_job(FLEET, PROFILE), queries.cannot(FLEET, PROFILE)
     silent = queries.silent(FLEET)
     variables = [
@@ -31,32 +33,33 @@ def board() -> Dashboard:
         UID,
         TITLE,
         ABOUT,
-        variables,
-        [
+        runbooks=runbooks,
+        variables=variables,
+        parts=[
             panels.number(
                 "Can take a job",
-                "Nodes that are ready for at least one of the chosen profiles, by an agent that has looked in the last "
+                "Nodes that are ready for all of their chosen profiles, by an agent that has looked in the last "
                 f"{queries.HANGS_SECONDS} s.",
-                query(queries.or_zero(f"count(count by (job, instance) ({ready}))"), "nodes"),
+                query(queries.or_zero(f"count({ready})", FLEET), "nodes"),
                 steps=[(None, BAD), (1, GOOD)],
             ),
             panels.number(
                 "Cannot",
                 "Nodes that are not ready for at least one of the chosen profiles. The tables below say why.",
-                query(queries.or_zero(f"count(count by (job, instance) ({closed}))"), "nodes"),
+                query(queries.or_zero(f"count({closed})", FLEET), "nodes"),
                 steps=[(None, GOOD), (1, BAD)],
             ),
             panels.number(
                 "Unknown: agent silent",
                 "Nodes of which nobody knows: the agent does not answer Prometheus, or has ended no round for "
                 f"{queries.HANGS_SECONDS} s. Their gates stand as they stood.",
-                query(queries.or_zero(f"count({silent})"), "nodes"),
+                query(queries.or_zero(f"count({silent})", FLEET), "nodes"),
                 steps=[(None, GOOD), (1, WARNING)],
             ),
             panels.number(
                 "Node-hours lost",
-                "In the time of the board: hours that nodes were not ready for a chosen profile, and hours in which "
-                "their agent did not answer. Each minute of each node counts once for each profile.",
+                "In the time of the board: hours in which nodes were not ready for a chosen profile, or in which "
+                "nobody knew because their agent was silent. Each node counts once.",
                 query(queries.node_hours_lost(FLEET, PROFILE), "hours", now=True),
                 unit=panels.HOURS,
                 width=6,
@@ -64,24 +67,21 @@ def board() -> Dashboard:
             ),
             panels.number(
                 "From fault to conviction",
-                "In the time of the board: nine of ten faults were convicted within this time of the first look that "
-                "saw "
-                'them, and their gates closed. "No data" means that no fault was convicted.',
-                query(
-                    f"histogram_quantile(0.9, sum by (le) (increase({FLEET(DETECTION)}[$__range])))", "90 %", now=True
-                ),
+                "In the time of the board: nine of ten faults were convicted within this time of the first look at "
+                'them, and then their gates closed. "No data" means that no fault was convicted.',
+                query(queries.quantile(0.9, f"sum by (le) (increase({FLEET(DETECTION)}[$__range]))"), "90 %", now=True),
                 unit=panels.SECONDS,
                 width=6,
                 steps=[(None, NEUTRAL)],
             ),
             panels.lines(
                 "Nodes over time",
-                "The same three numbers. They add up to all nodes with an agent, if each has one profile. A dead agent "
-                "moves its node from one of the first two to the third.",
+                "The same three numbers. A node without a chosen profile is in none. A dead agent moves its "
+                "node from one of the first two to the third.",
                 [
-                    query(queries.or_zero(f"count(count by (job, instance) ({ready}))"), "can take a job", ref="A"),
-                    query(queries.or_zero(f"count(count by (job, instance) ({closed}))"), "cannot", ref="B"),
-                    query(queries.or_zero(f"count({silent})"), "unknown", ref="C"),
+                    query(queries.or_zero(f"count({ready})", FLEET), "can take a job", ref="A"),
+                    query(queries.or_zero(f"count({closed})", FLEET), "cannot", ref="B"),
+                    query(queries.or_zero(f"count({silent})", FLEET), "unknown", ref="C"),
                 ],
                 colours={"can take a job": GOOD, "cannot": BAD, "unknown": UNKNOWN},
                 stacked=True,
@@ -101,26 +101,32 @@ def board() -> Dashboard:
                 "open.",
                 [
                     query(
-                        f"count by (profile, check, reason, pool) ({FLEET('nodeprep_gate_reason', profile=PROFILE)})",
+                        "count by (profile, check, reason, pool, runbook) "
+                        f"({panels.with_runbook(queries.why_not(FLEET, profile=PROFILE))})",
                         now=True,
                     )
                 ],
-                columns={"profile": "profile", "check": "check", "reason": "reason", "pool": "pool", "Value": "nodes"},
+                columns={
+                    **{name: name for name in ("profile", "check", "reason", "pool", "runbook")},
+                    "Value": "nodes",
+                },
                 sort="nodes",
+                links={"runbook": panels.runbook(runbooks)},
             ),
             panels.rows(
-                "By pool, zone and instance type",
-                "All nodes with an agent, and those that can take a job for a chosen profile.",
+                "By profile, pool and instance type",
+                "Nodes with a profile, and those that are ready for it. A node with two profiles is in two rows.",
                 [
-                    query(f"count by ({PLACE}) ({FLEET('up')})", now=True, ref="A"),
+                    query(f"count by ({PLACE}) ({FLEET('nodeprep_ready', profile=PROFILE)})", now=True, ref="A"),
                     query(
-                        f"count by ({PLACE}) (count by (job, instance, {PLACE}) ({ready})) "
-                        f"or count by ({PLACE}) ({FLEET('up')}) * 0",
+                        f"count by ({PLACE}) ({queries.can_take_a_job(FLEET, PROFILE, *PLACES)}) "
+                        f"or count by ({PLACE}) ({FLEET('nodeprep_ready', profile=PROFILE)}) * 0",
                         now=True,
                         ref="B",
                     ),
                 ],
                 columns={
+                    "profile": "profile",
                     "pool": "pool",
                     "zone": "zone",
                     "instance_type": "instance type",
@@ -132,16 +138,16 @@ def board() -> Dashboard:
             panels.rows(
                 "Nodes that cannot take a job",
                 "Each with its reason and a link to its own board. Empty: every gate is open.",
-                [query(FLEET("nodeprep_gate_reason", profile=PROFILE), now=True)],
+                [query(panels.with_runbook(queries.why_not(FLEET, profile=PROFILE)), now=True)],
                 columns={
                     "node": "node",
                     "profile": "profile",
                     "check": "check",
                     "reason": "reason",
+                    "runbook": "runbook",
                     "pool": "pool",
-                    "zone": "zone",
                 },
-                links={"node": ("The board of this node", node.LINK)},
+                links={"node": ("The board of this node", node.LINK), "runbook": panels.runbook(runbooks)},
             ),
             panels.rows(
                 "Nodes of which nothing is known",
@@ -165,12 +171,12 @@ def board() -> Dashboard:
                 'less than the other. "unhealthy" is after a fault, "bootstrap" after a start. Empty: no gate opened.',
                 [
                     query(
-                        f"histogram_quantile(0.5, sum by (le, phase) (increase({FLEET(CLOSED)}[1h])))",
+                        queries.quantile(0.5, f"sum by (le, phase) (increase({FLEET(CLOSED)}[1h]))"),
                         "half, {{phase}}",
                         ref="A",
                     ),
                     query(
-                        f"histogram_quantile(0.9, sum by (le, phase) (increase({FLEET(CLOSED)}[1h])))",
+                        queries.quantile(0.9, f"sum by (le, phase) (increase({FLEET(CLOSED)}[1h]))"),
                         "nine of ten, {{phase}}",
                         ref="B",
                     ),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards import panels, queries
+from dashboards import panels, prometheus_rule, queries
 from dashboards.panels import BAD, GOOD, NEUTRAL, UNKNOWN, WARNING, query
 from dashboards.queries import NODE, Scope
 
 UID, TITLE = "nodeprep-node", "nodeprep / Node"
 # From a row that has a node's name to the board of that node.
-LINK = f"/d/{UID}?var-node=${{__data.fields.node}}&${{datasource:queryparam}}&${{__url_time_range}}"
+KEPT = "${datasource:queryparam}&${cluster:queryparam}&${__url_time_range}"
+LINK = f"/d/{UID}?var-node=${{__data.fields.node}}&{KEPT}"
 ABOUT = "One node: whether it can take a job, what is wrong with it, its rails, its ENIs and its devices."
 STATES = {
     "Ready": GOOD,
@@ -43,9 +46,9 @@ OWN = {
 }
 
 
-def trouble(scope: Scope) -> str:
-    """What is wrong with agents, in words: a series for each of an agent."""
-    told = {f"{scope(name)} == 0": words for name, words in OWN.items()}
+def trouble(scope: Scope, *, besides: Collection[str] = ()) -> str:
+    """What is wrong with agents, in words: a series for each of an agent. `besides` are metrics that are left out."""
+    told = {f"{scope(name)} == 0": words for name, words in OWN.items() if name not in besides}
     told[f"{scope('nodeprep_upgrade_deferred_checks')} > 0"] = "a new version holds a rollout up"
     each = [f'label_replace({asked}, "trouble", "{words}", "", "")' for asked, words in told.items()]
     dead = f"{scope('nodeprep_event_source_up')} == 0"
@@ -53,7 +56,8 @@ def trouble(scope: Scope) -> str:
     return " or ".join(each)
 
 
-def board() -> Dashboard:
+def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
+    """The board; `runbooks` is where docs/ of this version is served."""
     variables = [
         panels.variable("cluster", "Cluster", "up"),
         panels.variable("node", "Node", "up", ("cluster",), many=False),
@@ -63,13 +67,14 @@ def board() -> Dashboard:
         UID,
         TITLE,
         ABOUT,
-        variables,
-        [
+        runbooks=runbooks,
+        variables=variables,
+        parts=[
             panels.number(
                 "Ready for (profiles)",
                 "Profiles that this node is ready for. Red: for none of its profiles, or its agent is silent.",
                 query(
-                    queries.or_zero(f"count({queries.can_take_a_job(NODE, '~.*')})"),
+                    queries.or_zero(f"count({queries.can_take_a_job(NODE, '~.*', 'profile')})", NODE),
                     "profiles",
                 ),
                 steps=[(None, BAD), (1, GOOD)],
@@ -89,8 +94,9 @@ def board() -> Dashboard:
                 "Why not? More by: nodeprep check",
                 "What keeps each closed gate closed. `nodeprep check` on the node, and `nodeprep explain CHECK`, say "
                 "more. Empty: every gate is open, or the agent is silent.",
-                [query(NODE("nodeprep_gate_reason"), now=True)],
-                columns={"profile": "profile", "check": "check", "reason": "reason"},
+                [query(panels.with_runbook(queries.why_not(NODE)), now=True)],
+                columns={name: name for name in ("profile", "check", "reason", "runbook")},
+                links={"runbook": panels.runbook(runbooks)},
                 width=8,
                 height=8,
             ),
@@ -104,7 +110,8 @@ def board() -> Dashboard:
             ),
             panels.lines(
                 "State over time",
-                "What the agent is about with the node. A gap is a time in which it did not answer.",
+                "What the agent is about with the node. A gap longer than a point is a time in which it did not "
+                "answer.",
                 [query(f"{NODE('nodeprep_state')} == 1", "{{state}}")],
                 colours=STATES,
                 steps=True,
@@ -171,7 +178,7 @@ def board() -> Dashboard:
             ),
             panels.lines(
                 "Slowest looks of the agent",
-                "How long the newest looks at the five slowest facts took. A disk, a driver or a server that hangs "
+                "How long the newest looks at the slowest facts took. A disk, a driver or a server that hangs "
                 "shows here first. Empty: each took less than a millisecond.",
                 [query(f"topk(5, {NODE('nodeprep_fact_seconds')})", "{{fact}}")],
                 unit=panels.SECONDS,

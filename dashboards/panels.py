@@ -1,7 +1,8 @@
 """The parts of a board: its variables, and panels with the settings that all of ours have.
 
-A panel has 24 columns to share with its neighbours. Units are Grafana's ids. The colours are of Okabe and Ito's
-palette, which colour-blind readers tell apart. No panel says by colour alone what it says.
+A panel has 24 columns to share with its neighbours. Units are Grafana's ids. A colour with a meaning
+is of Okabe and Ito's palette, which colour-blind readers tell apart. Lines whose names are not known before have
+Grafana's, and the legend names them. No panel says by colour alone what it says.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def lines(
         .height(8)
         .line_width(2)
         .fill_opacity(30 if stacked or not values else 0)
-        .show_points(common_models.VisibilityMode.NEVER)
+        .show_points(common_models.VisibilityMode.AUTO)
         .interval(interval)
         .span_nulls(False)
         .color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.PALETTE_CLASSIC))
@@ -184,6 +185,16 @@ def rows(
     return panel
 
 
+def with_runbook(expression: str) -> str:
+    """The series with one label more: the family of their check, which names a page of docs/runbooks."""
+    return f'label_replace({expression}, "runbook", "$1", "check", "([a-z]+)[.].*")'
+
+
+def runbook(runbooks: str) -> tuple[str, str]:
+    """The link from such a label to its page."""
+    return "The runbook of this check", f"{runbooks}/docs/runbooks/${{__value.raw}}.md"
+
+
 def fixed(colour: str) -> dict[str, str]:
     return {"mode": "fixed", "fixedColor": colour}
 
@@ -209,7 +220,13 @@ def variable(
 
 
 def board(
-    uid: str, title: str, about: str, variables: Iterable[dashboard.QueryVariable], parts: Iterable[Panel]
+    uid: str,
+    title: str,
+    about: str,
+    *,
+    runbooks: str,
+    variables: Iterable[dashboard.QueryVariable],
+    parts: Iterable[Panel],
 ) -> dashboard.Dashboard:
     """A board: the data source, the variables, the panels from left to right, and links to the others."""
     found = (
@@ -229,6 +246,12 @@ def board(
             .tags([queries.JOB])
             .keep_time(True)
             .include_vars(True)
+        )
+        .link(
+            dashboard.DashboardLink("Runbooks")
+            .type(models.DashboardLinkType.LINK)
+            .url(f"{runbooks}/docs/runbooks/README.md")
+            .target_blank(True)
         )
         .with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
     )

@@ -12,6 +12,7 @@ from nodeprep.publish import metrics, series
 
 JOB = "nodeprep"  # the PodMonitor's jobLabel
 TARGET_LABELS = ("job", "instance", "node", "pool", "zone", "instance_type", "cluster")
+SAMPLE_MINUTES = 2  # between two looks at the past of a node, where hours are counted
 HANGS_SECONDS = 120  # an agent that has ended no round for so long is silent: as in the alert NodeprepHangs
 BUCKET, SUM, COUNT = "_bucket", "_sum", "_count"
 
@@ -64,9 +65,12 @@ FLEET = Scope(cluster="~$cluster", pool="~$pool", zone="~$zone")
 NODE = Scope(cluster="~$cluster", node="$node")
 
 
+TARGET = "cluster, job, instance"  # what a target is known by; a label that nobody gives is empty
+
+
 def by_target(expression: str, condition: str) -> str:
     """The series whose target meets a condition too."""
-    return f"{expression} and on (job, instance) {condition}"
+    return f"{expression} and on ({TARGET}) {condition}"
 
 
 def speaks(scope: Scope) -> str:
@@ -76,26 +80,41 @@ def speaks(scope: Scope) -> str:
 
 def silent(scope: Scope) -> str:
     """The targets of which nothing is known: no answer, or an agent that has stopped looking."""
-    return f"{scope('up')} unless on (job, instance) {speaks(scope)}"
+    return f"{scope('up')} unless on ({TARGET}) {speaks(scope)}"
 
 
-def can_take_a_job(scope: Scope, profile: str) -> str:
-    """The nodes that are ready for a profile by the word of an agent that speaks."""
-    return by_target(f"({scope('nodeprep_ready', profile=profile)} == 1)", speaks(scope))
+def can_take_a_job(scope: Scope, profile: str, *more: str) -> str:
+    """The nodes that are ready for all of their profiles that are asked for, by the word of an agent that speaks.
+
+    One series for each node, with the labels of TARGET and `more`.
+    """
+    every = f"(min by ({', '.join((TARGET, *more))}) ({scope('nodeprep_ready', profile=profile)}) == 1)"
+    return by_target(every, speaks(scope))
 
 
 def cannot(scope: Scope, profile: str) -> str:
-    """The nodes that are not, by such a word."""
-    return by_target(f"({scope('nodeprep_ready', profile=profile)} == 0)", speaks(scope))
+    """The nodes that are not ready for at least one, by such a word: each node with such a profile is here or there."""
+    some = f"(min by ({TARGET}) ({scope('nodeprep_ready', profile=profile)}) == 0)"
+    return by_target(some, speaks(scope))
 
 
-def or_zero(expression: str) -> str:
-    """A number also where nothing matches: 0 nodes, and not "No data"."""
-    return f"({expression}) or vector(0)"
+def why_not(scope: Scope, **labels: str) -> str:
+    """What keeps gates closed, by the word of agents that speak."""
+    return by_target(scope("nodeprep_gate_reason", **labels), speaks(scope))
+
+
+def or_zero(expression: str, scope: Scope) -> str:
+    """A number also where nothing matches: 0 nodes. Without any target it is no number at all."""
+    return f"({expression}) or count({scope('up')}) * 0"
 
 
 def node_hours_lost(scope: Scope, profile: str) -> str:
-    """Hours of nodes that were not ready, and of nodes that did not answer, in the time of the board."""
-    closed = f"sum(count_over_time(({scope('nodeprep_ready', profile=profile)} == 0)[$__range:1m]))"
-    dead = f"sum(count_over_time(({scope('up')} == 0)[$__range:1m]))"
-    return f"(({or_zero(closed)}) + ({or_zero(dead)})) / 60"
+    """Hours of nodes that could take no job, or of which nobody knew, in the time of the board."""
+    fine = f"({speaks(scope)} unless on ({TARGET}) ({scope('nodeprep_ready', profile=profile)} == 0))"
+    lost = f"({scope('up')} unless on ({TARGET}) {fine})"
+    return or_zero(f"sum(count_over_time({lost}[$__range:{SAMPLE_MINUTES}m])) * {SAMPLE_MINUTES} / 60", scope)
+
+
+def quantile(share: float, buckets: str) -> str:
+    """The quantile of a histogram's buckets; nothing, and no NaN, where nothing was counted."""
+    return f"histogram_quantile({share}, {buckets}) >= 0"

@@ -22,6 +22,7 @@ SILENT_EVERY, SWITCH_POOL, ALONE_EVERY = (
     1,
     17,
 )  # one node in so many is silent; a pool behind a switch; single faults
+ALONE_PROFILE = "rdma-roce"
 COUNTED = ("_total", "_bucket", "_count", "_sum")
 STATES, FIRST_RAIL = ("Ready", "Unhealthy"), "mlx5_0"
 
@@ -64,6 +65,11 @@ class Node:
             return "port.state", "NoSignal"
         return ("pci.driver-bound", "Unbound") if self.alone and share > 0.3 else None
 
+    def closes(self, profile: str, share: float) -> bool:
+        """Whether its fault closes the gate of a profile: a fault of one node alone closes one of its two."""
+        fault = self.fault(share)
+        return fault is not None and (fault[0] == "port.state" or profile == ALONE_PROFILE)
+
 
 Story = Callable[[Node, Mapping[str, str], float, int], float | None]
 
@@ -94,8 +100,8 @@ def _errors(node: Node, labels: Mapping[str, str], share: float, _: int) -> floa
 STORIES: Mapping[str, Story] = {
     "nodeprep_check_status": _check,
     "nodeprep_last_round_timestamp_seconds": _last_round,
-    "nodeprep_ready": lambda node, _, share, __: float(node.fault(share) is None),
-    "nodeprep_gate_reason": lambda node, _, share, __: 1.0 if node.fault(share) else None,
+    "nodeprep_ready": lambda node, labels, share, _: float(not node.closes(labels["profile"], share)),
+    "nodeprep_gate_reason": lambda node, labels, share, _: 1.0 if node.closes(labels["profile"], share) else None,
     "nodeprep_state": lambda node, labels, share, _: float(labels["state"] == STATES[node.fault(share) is not None]),
     "nodeprep_port_up": lambda node, labels, share, _: float(
         labels["device"] != FIRST_RAIL or node.fault(share) is None

@@ -1,19 +1,23 @@
-"""Twenty nodes with all series and every trouble: no panel is empty. `make prove-dashboards` has a thousand."""
+"""Twenty nodes with all series and every trouble: no panel is empty. `make prove-dashboards` asks of a thousand."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dashboards import queries
 from tests.dashboards import asked, history
 from tests.rigs import prometheus_server
 from tests.rigs.prometheus_server import Server
 
 NODES, MINUTES = 20, 90
 NOW = history.BEGIN + (MINUTES - 1) * history.STEP_SECONDS
-FAULTY, QUIET = "gpu-0005", "gpu-0019"  # behind the switch, with an old configuration; its agent is silent
+# Behind the switch and with an old configuration; with a silent agent; without any story.
+FAULTY, QUIET, GOOD = "gpu-0005", "gpu-0019", "gpu-0000"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +34,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.mark.parametrize("panel", asked.PANELS, ids=asked.title)
 def test_every_query_has_data(server: Server, panel: dict[str, Any]) -> None:
     for expression in asked.expressions(panel, node=FAULTY):
-        assert server.ask(expression, NOW), expression
+        found = server.ask(expression, NOW)
+        assert found, expression
+        assert not any(math.isnan(value) for _, value in found), expression
 
 
 @pytest.mark.parametrize("panel", asked.PANELS, ids=asked.title)
@@ -62,6 +68,61 @@ def test_a_switch_is_one_row(server: Server) -> None:
         ("NoSignal", "np-1"): 5.0,
         ("Unbound", "np-3"): 1.0,
     }
+
+
+def test_a_good_node_has_empty_panels_where_they_say_so(server: Server) -> None:
+    empty = {
+        panel["title"]
+        for panel in asked.BOARDS["nodeprep-node"]["panels"]
+        if not all(server.ask(one, NOW) for one in asked.expressions(panel, node=GOOD))
+    }
+    assert empty == {"Why not? More by: nodeprep check", "What is wrong with the agent", "Checks", "Errors of rails"}
+    assert all("Empty: " in asked.panel("nodeprep-node", title)["description"] for title in empty)
+
+
+def test_hours_are_lost_once_for_each_node_also_while_its_agent_is_silent(server: Server) -> None:
+    (expression,) = asked.expressions(asked.panel("nodeprep-fleet", "Node-hours lost"))
+    ((_, hours),) = server.ask(asked.substituted(expression, hours=MINUTES / 60), NOW)
+    end = MINUTES * history.STEP_SECONDS
+    moments = range(0, end, queries.SAMPLE_MINUTES * 60)
+    nodes = [history.Node(number) for number in range(NODES)]
+    lost = sum(
+        bool(node.fault(moment / end)) or not node.answers(moment / end) or (node.number == 7 and moment / end > 0.9)
+        for node in nodes
+        for moment in moments
+    )
+    assert hours == pytest.approx(lost * queries.SAMPLE_MINUTES / 60, rel=0.06)  # points at the edges
+
+
+def test_equal_addresses_of_two_clusters_are_two_nodes(tmp_path: Path) -> None:
+    """The agent of one cluster is dead, and the same address lives in the other."""
+    lines = [
+        f'{name}{{job="nodeprep",cluster="{cluster}",instance="10.0.0.1:9842"{more}}} {value} {moment}\n'
+        for moment in range(history.BEGIN, history.BEGIN + 300, 60)
+        for cluster, up in (("a", 1), ("b", 0))
+        for name, more, value in (
+            ("up", "", up),
+            *(
+                [("nodeprep_last_round_timestamp_seconds", "", moment), ("nodeprep_ready", ',profile="p"', 1)]
+                if up
+                else []
+            ),
+        )
+    ]
+    (tmp_path / "history.txt").write_text("".join(sorted(lines, key=lambda line: line.split("}")[0])) + "# EOF\n")
+    prometheus_server.backfill(tmp_path / "data", tmp_path / "history.txt")
+    with prometheus_server.serving(tmp_path / "prometheus", data=tmp_path / "data") as server:
+        shown = [
+            server.ask(asked.expressions(asked.panel("nodeprep-fleet", title))[0], history.BEGIN + 240)
+            for title in ("Can take a job", "Cannot", "Unknown: agent silent")
+        ]
+    assert [value for ((_, value),) in shown] == [1, 0, 1]
+
+
+def test_without_any_target_nothing_is_a_number(server: Server) -> None:
+    """Where Prometheus knows no agent at all, no number says 0, which would look like peace."""
+    for title in ("Can take a job", "Cannot", "Unknown: agent silent"):
+        assert server.ask(asked.expressions(asked.panel("nodeprep-fleet", title))[0], NOW + 86400) == []
 
 
 def test_a_silent_agent_is_no_empty_board(server: Server) -> None:

@@ -75,6 +75,19 @@ def the_agent_is_gone() -> Story:
 
 
 @story
+def the_agent_dies_again_and_again() -> Story:
+    told = Story("the agent dies each time soon after it began: one answer in four minutes, for forty minutes", 100)
+    told.node("a")
+    loops = told.node("b")
+    for minute in range(10, 50, 4):
+        loops.dead(minute, minute + 3.5)
+    told.silent(0, 20)
+    told.fires([Firing("NodeprepCrashLoops", loops)], 45, 60)
+    told.silent(95)
+    return told
+
+
+@story
 def the_node_is_removed() -> Story:
     told = Story("the node goes down and is removed from the cluster: no target, no alert")
     told.node("a")
