@@ -10,8 +10,9 @@ from dashboards.queries import FLEET
 
 UID, TITLE = "nodeprep-fleet", "nodeprep / Fleet"
 PROFILE = "~$profile"
-PLACES = ("profile", "pool", "zone", "instance_type")
+PLACES = ("profile", "zone", "instance_type")
 PLACE = ", ".join(PLACES)
+REASON = "check, reason, runbook"
 ABOUT = (
     "Which nodes can take a training job now, and why the others cannot. A node whose agent is silent counts as "
     "unknown, never as ready."
@@ -23,6 +24,7 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
     """The board; `runbooks` is where docs/ of this version is served."""
     ready, closed = queries.can_take_a_job(FLEET, PROFILE), queries.cannot(FLEET, PROFILE)
     silent = queries.silent(FLEET)
+    why_not = panels.with_runbook(queries.why_not(FLEET, profile=PROFILE))
     variables = [
         panels.variable("cluster", "Cluster", "up"),
         panels.variable("pool", "Pool", "up", ("cluster",)),
@@ -101,20 +103,19 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
                 "open.",
                 [
                     query(
-                        "count by (profile, check, reason, pool, runbook) "
-                        f"({panels.with_runbook(queries.why_not(FLEET, profile=PROFILE))})",
+                        f"count by ({REASON}, pool) (count by ({queries.TARGET}, {REASON}, pool) ({why_not}))",
                         now=True,
                     )
                 ],
                 columns={
-                    **{name: name for name in ("profile", "check", "reason", "pool", "runbook")},
+                    **{name: name for name in ("check", "reason", "pool", "runbook")},
                     "Value": "nodes",
                 },
                 sort="nodes",
                 links={"runbook": panels.runbook(runbooks)},
             ),
             panels.rows(
-                "By profile, pool and instance type",
+                "By profile, zone and instance type",
                 "Nodes with a profile, and those that are ready for it. A node with two profiles is in two rows.",
                 [
                     query(f"count by ({PLACE}) ({FLEET('nodeprep_ready', profile=PROFILE)})", now=True, ref="A"),
@@ -127,7 +128,6 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
                 ],
                 columns={
                     "profile": "profile",
-                    "pool": "pool",
                     "zone": "zone",
                     "instance_type": "instance type",
                     "Value #A": "nodes",
@@ -137,16 +137,10 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
             ),
             panels.rows(
                 "Nodes that cannot take a job",
-                "Each with its reason and a link to its own board. Empty: every gate is open.",
-                [query(panels.with_runbook(queries.why_not(FLEET, profile=PROFILE)), now=True)],
-                columns={
-                    "node": "node",
-                    "profile": "profile",
-                    "check": "check",
-                    "reason": "reason",
-                    "runbook": "runbook",
-                    "pool": "pool",
-                },
+                "Each with its reason, and links to its own board and to the runbook of its check. A second row of a "
+                "node is another reason. Empty: every gate is open.",
+                [query(f"count by (node, pool, {REASON}) ({why_not})", now=True)],
+                columns={name: name for name in ("node", "pool", "check", "reason", "runbook")},
                 links={"node": ("The board of this node", node.LINK), "runbook": panels.runbook(runbooks)},
             ),
             panels.rows(

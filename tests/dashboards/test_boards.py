@@ -29,7 +29,7 @@ NEVER_EMPTY = {
     "States",
     "Memory of agents",
     "Processor of agents",
-    "By profile, pool and instance type",
+    "By profile, zone and instance type",
 }
 PALETTE = {panels.GOOD, panels.BAD, panels.WARNING, panels.UNKNOWN, panels.NEUTRAL, "#56B4E9", "#CC79A7", "#F0E442"}
 

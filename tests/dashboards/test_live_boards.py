@@ -105,7 +105,7 @@ def test_numbers_add_up_and_say_why(fleet: Fleet) -> None:
     ((labels, nodes),) = reasons
     assert (labels["check"], labels["pool"], nodes) == ("port.state", "np-b", 1)
     ((row, _),) = fleet.panel("nodeprep-fleet", "Nodes that cannot take a job")[0]
-    assert (row["node"], row["profile"], row["reason"]) == ("bad", "rails", labels["reason"])
+    assert (row["node"], row["pool"], row["reason"]) == ("bad", "np-b", labels["reason"])
 
 
 def test_variables_are_not_empty(fleet: Fleet) -> None:
