@@ -40,12 +40,12 @@ def test_one_that_has_not_ended_is_kept_and_reaped_later(
     assert stuck.stdin is not None
     assert stuck.stdout is not None
     assert (stuck.stdin.closed, stuck.stdout.closed) == (True, True)
-    assert stuck in children._late
+    assert stuck in children.unreaped
     os.kill(stuck.pid, signal.SIGKILL)
     until(lambda: Path(f"/proc/{stuck.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z", "its end")
     other = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
     children.ended(other)
-    assert stuck not in children._late
+    assert stuck not in children.unreaped
     assert stuck.returncode == -signal.SIGKILL
 
 
@@ -59,7 +59,7 @@ def test_nobody_is_warned_of_a_child_that_ends_late() -> None:
         del child
         gc.collect()
     os.kill(pid, signal.SIGKILL)
-    kept = next(one for one in children._late if one.pid == pid)
+    kept = next(one for one in children.unreaped if one.pid == pid)
     until(lambda: kept.poll() is not None, "its end")
 
 
@@ -67,4 +67,4 @@ def test_one_that_has_ended_gives_its_words() -> None:
     child = subprocess.Popen([sys.executable, "-c", "print('x')"], stdout=subprocess.PIPE)
     until(lambda: Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z", "its end")
     assert children.last_words(child) == b"x\n"
-    assert child not in children._late
+    assert child not in children.unreaped

@@ -8,7 +8,7 @@ from contextlib import suppress
 GRACE_SECONDS = 0.1  # for a killed child to end; one in uninterruptible sleep ends when its device answers
 
 # Killed children that had not ended. They are kept, so that each is reaped and none is a zombie for ever.
-_late: list[subprocess.Popen[bytes]] = []
+unreaped: list[subprocess.Popen[bytes]] = []
 
 
 def last_words(child: subprocess.Popen[bytes]) -> bytes:
@@ -17,7 +17,7 @@ def last_words(child: subprocess.Popen[bytes]) -> bytes:
     try:
         return child.communicate(timeout=GRACE_SECONDS)[0]
     except subprocess.TimeoutExpired as late:
-        _late.append(child)
+        unreaped.append(child)
         _close(child)
         return late.output or b""
 
@@ -28,7 +28,7 @@ def ended(child: subprocess.Popen[bytes]) -> None:
     try:
         child.wait(GRACE_SECONDS)
     except subprocess.TimeoutExpired:
-        _late.append(child)
+        unreaped.append(child)
     _close(child)
 
 
@@ -40,7 +40,7 @@ def _close(child: subprocess.Popen[bytes]) -> None:
 
 def _reap() -> None:
     """Forget those that have ended since. Threads may do this at once."""
-    for one in tuple(_late):
+    for one in tuple(unreaped):
         if one.poll() is not None:
             with suppress(ValueError):
-                _late.remove(one)
+                unreaped.remove(one)
