@@ -122,7 +122,12 @@ def story(new_guest: Guest, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def test_a_new_node_takes_no_pod_before_it_is_ready(story: Story) -> None:
     """The plugin tolerates no taint, so it is not there either: readiness does not wait for it."""
     cluster, node = story.cluster, story.node
-    assert [taint["key"] for taint in story.guest.object()["spec"]["taints"]] == [BOOTSTRAP]
+
+    def keys() -> list[str]:
+        return [taint["key"] for taint in story.guest.object()["spec"]["taints"]]
+
+    # On a busy machine the emulated node is late with its heartbeat, and Kubernetes taints it for a moment.
+    until(lambda: keys() == [BOOTSTRAP], "the taint of the registration alone")
     cluster.apply(training.plugin(story.directory / "upstream"))
     first = story.pod("first")
     first.when(lambda pod: "untolerated taint" in refused(pod), "the scheduler says why")
