@@ -160,17 +160,17 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
             ),
             panels.lines(
                 "How long gates were closed",
-                "Of the gates that opened in the last hour: half were closed for less than the one line, nine of ten "
-                "for "
-                'less than the other. "unhealthy" is after a fault, "bootstrap" after a start. Empty: no gate opened.',
+                "Of the gates that opened in the last half hour: half were closed for less than the one line, nine of "
+                'ten for less than the other. "unhealthy" is after a fault, "bootstrap" after a start. Empty: no gate '
+                "opened.",
                 [
                     query(
-                        queries.quantile(0.5, f"sum by (le, phase) (increase({FLEET(CLOSED)}[1h]))"),
+                        queries.quantile(0.5, f"sum by (le, phase) (increase({FLEET(CLOSED)}[30m]))"),
                         "half, {{phase}}",
                         ref="A",
                     ),
                     query(
-                        queries.quantile(0.9, f"sum by (le, phase) (increase({FLEET(CLOSED)}[1h]))"),
+                        queries.quantile(0.9, f"sum by (le, phase) (increase({FLEET(CLOSED)}[30m]))"),
                         "nine of ten, {{phase}}",
                         ref="B",
                     ),
