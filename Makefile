@@ -198,7 +198,7 @@ prove-bench:
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 prove-bench prove-bench-%: SHORT := 1
 .PHONY: prove-dashboards
-prove-dashboards: prove-bench-boards
+prove-dashboards: prove-bench-boards ## the boards' queries on a thousand nodes; its output is kept in proofs/bench-boards.txt
 export COUNT MINUTES SHORT
 
 .PHONY: docs
