@@ -23,7 +23,11 @@ SCRAPE_SECONDS = 1.0
 # A tree of files has no ENIs, no Node object and no API server; nothing fails but the rail of one.
 ON_ANY = {"ENIs", "Errors of rails", "Resources", "What is wrong with the agent"}
 EMPTY = {
-    "nodeprep-fleet": {"Nodes of which nothing is known", "From fault to conviction", "How long gates were closed"},
+    "nodeprep-fleet": {
+        "Nodes of which nothing is known",
+        "From fault to conviction",
+        "How long gates were closed by faults",
+    },
     "nodeprep-rollout": {"API requests", "Event sources", "Who holds it up", "Trouble of agents"},
     "good": {*ON_ANY, "Why not? More by: nodeprep check"},
     "bad": ON_ANY,
