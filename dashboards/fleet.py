@@ -25,12 +25,7 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
     ready, closed = queries.can_take_a_job(FLEET, PROFILE), queries.cannot(FLEET, PROFILE)
     silent, closings = queries.silent(FLEET), FLEET(CLOSED, phase="unhealthy")
     why_not = panels.with_runbook(queries.why_not(FLEET, profile=PROFILE))
-    variables = [
-        panels.variable("cluster", "Cluster", "up"),
-        panels.variable("pool", "Pool", "up", ("cluster",)),
-        panels.variable("zone", "Zone", "up", ("cluster", "pool")),
-        panels.variable("profile", "Profile", "nodeprep_ready"),
-    ]
+    variables = [*panels.place_variables(), panels.variable("profile", "Profile", "nodeprep_ready")]
     return panels.board(
         UID,
         TITLE,

@@ -82,9 +82,8 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
             ),
             panels.number(
                 "Last look (ago)",
-                f"Seconds since the agent ended a round. Above {queries.HANGS_SECONDS} s it looks at nothing, and "
-                f"what is "
-                'shown here is old. "No data": the agent does not answer.',
+                f"Seconds since the agent ended a round. Above {queries.HANGS_SECONDS} s it looks at nothing, and what "
+                'is shown here is old. "No data": the agent does not answer.',
                 query(age, "ago"),
                 unit=panels.SECONDS,
                 steps=[(None, GOOD), (queries.HANGS_SECONDS, BAD)],

@@ -60,7 +60,7 @@ def number(
     steps: Sequence[tuple[float | None, str]],
     height: int = 4,
 ) -> stat.Panel:
-    """One number of now. A line of its past would cost a thousand times as much, and end up to a step ago."""
+    """One number of now. A line of its past would cost fifty times as much, and end up to a step ago."""
     return (
         stat.Panel()
         .title(title)
@@ -176,10 +176,7 @@ def rows(
             ],
         )
     for name, (shown, address) in (links or {}).items():
-        link = models.DashboardLink(title=shown, url=address)
-        panel = panel.override_by_name(
-            name, [models.DynamicConfigValue("links", [{"title": link.title, "url": link.url}])]
-        )
+        panel = panel.override_by_name(name, [models.DynamicConfigValue("links", [{"title": shown, "url": address}])])
     if sort:
         panel = panel.sort_by([common.TableSortByFieldState().display_name(sort).desc(descending)])
     return panel
@@ -217,6 +214,12 @@ def variable(
     if not many:
         return found
     return found.all_value(ALL).current(models.VariableOption(selected=True, text=["All"], value=["$__all"]))
+
+
+def place_variables() -> list[dashboard.QueryVariable]:
+    """Where a fleet's nodes are: each one narrows the next."""
+    names = {"cluster": "Cluster", "pool": "Pool", "zone": "Zone"}
+    return [variable(name, label, "up", list(names)[:index]) for index, (name, label) in enumerate(names.items())]
 
 
 def board(

@@ -14,11 +14,6 @@ ABOUT = "The agents: which versions run, which nodes hold a rollout up, what is 
 
 def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
     """The board; `runbooks` is where docs/ of this version is served."""
-    variables = [
-        panels.variable("cluster", "Cluster", "up"),
-        panels.variable("pool", "Pool", "up", ("cluster",)),
-        panels.variable("zone", "Zone", "up", ("cluster", "pool")),
-    ]
     troubled = node.trouble(FLEET)
     # A runtime before containerd 2 leaves mounts open on each node: that is told, and counts as no trouble.
     troubles = node.trouble(FLEET, besides=["nodeprep_mounts_ok"])
@@ -27,7 +22,7 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
         TITLE,
         ABOUT,
         runbooks=runbooks,
-        variables=variables,
+        variables=panels.place_variables(),
         parts=[
             panels.number(
                 "Agents that answer",
@@ -89,9 +84,8 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
             ),
             panels.lines(
                 "API requests",
-                "Requests of all agents to the API server, by verb and code. 422 once a minute and agent is the test "
-                "of "
-                'the admission policy, and is wanted. "none" had no answer. Empty: no agent has access to an API '
+                "Requests of all agents to the API server, by verb and code. 422 once a minute and agent is the "
+                'wanted test of the admission policy. "none" had no answer. Empty: no agent has access to an API '
                 "server.",
                 [
                     query(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import promql_parser
@@ -17,9 +18,12 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dashboards import generate, panels, prometheus_rule, queries
+from nodeprep.checks import CHECKS
+from nodeprep.model import Severity
 from tests.dashboards import asked
 
 PANELS = [(name, panel) for name, board in asked.BOARDS.items() for panel in board["panels"]]
+ROOT = Path(__file__).resolve().parents[2]
 MOST_PANELS = 12
 # Each agent that answers gives these.
 NEVER_EMPTY = {
@@ -173,3 +177,17 @@ def test_a_metric_that_no_agent_serves_cannot_be_asked_for() -> None:
         queries.FLEET("nodeprep_redy")
     with pytest.raises(ValueError, match="nodeprep_ready has no label profil: it has profile"):
         queries.FLEET("nodeprep_ready", profil="x")
+
+
+def test_a_check_that_closes_a_gate_leads_to_its_runbook() -> None:
+    """The link has the family of the check in it, and each family that can close a gate has such a page."""
+    leading = [panel for _, panel in PANELS if "runbook" in json.dumps(panel.get("transformations", []))]
+    assert len(leading) == 3
+    for panel in leading:
+        assert f'"url": "{prometheus_rule.RUNBOOKS}/docs/runbooks/${{__value.raw}}.md"' in json.dumps(
+            panel["fieldConfig"]
+        )
+        assert all('"runbook", "$1", "check", "([a-z]+)[.].*"' in expression for expression in expressions(panel))
+    for check in CHECKS.values():
+        if check.severity is Severity.GATE:
+            assert (ROOT / "docs" / "runbooks" / f"{check.family}.md").exists()

@@ -22,10 +22,11 @@ POOLS = {"good": "np-a", "bad": "np-b", "dies": "np-a"}
 SCRAPE_SECONDS = 1.0
 # A tree of files has no ENIs, no Node object and no API server; nothing fails but the rail of one.
 ON_ANY = {"ENIs", "Errors of rails", "Resources", "What is wrong with the agent"}
+# It has data if Prometheus knew the bad node's agent before it convicted the rail, which is a matter of a second.
+CONVICTION = "From fault to conviction"
 EMPTY = {
     "nodeprep-fleet": {
         "Nodes of which nothing is known",
-        "From fault to conviction",
         "How long gates were closed by faults",
     },
     "nodeprep-rollout": {"API requests", "Event sources", "Who holds it up", "Trouble of agents"},
@@ -96,7 +97,7 @@ def test_which_panels_are_empty_is_known_and_each_says_when(fleet: Fleet) -> Non
             for panel in board["panels"]:
                 found = [fleet.server.ask(one) for one in asked.expressions(panel, **({"node": node} if node else {}))]
                 assert not any(math.isnan(value) for one in found for _, value in one), panel["title"]
-                if not all(found):
+                if not all(found) and panel["title"] != CONVICTION:
                     assert re.search(r'Empty: |"No data"', panel["description"]), panel["title"]
                     shown.setdefault(node or name, set()).add(panel["title"])
     assert shown == EMPTY
@@ -132,11 +133,12 @@ def test_a_rail_that_is_down_shows_on_its_node(fleet: Fleet) -> None:
     assert ("port.state", "fail") in {(labels["check"], labels["status"]) for labels, _ in checks}
 
 
-def test_a_dead_agent_makes_the_fleet_look_worse_within_two_scrapes(fleet: Fleet) -> None:
+def test_a_dead_agent_makes_the_fleet_look_worse_with_the_first_scrape_that_fails(fleet: Fleet) -> None:
     agent = fleet.agents["dies"]
     agent.kill()
-    until(lambda: fleet.number("Unknown: agent silent") == 1, "the silent agent", 10 * SCRAPE_SECONDS)
-    assert [fleet.number(title) for title in ("Can take a job", "Cannot")] == [1, 1]
+    until(lambda: fleet.server.ask('up{node="dies"} == 0'), "a scrape that fails")
+    shown = [fleet.number(title) for title in ("Can take a job", "Cannot", "Unknown: agent silent")]
+    assert shown == [1, 1, 1]
     ((row, value),) = fleet.panel("nodeprep-fleet", "Nodes of which nothing is known")[0]
     assert (row["node"], value) == ("dies", 0)
     agent.start()

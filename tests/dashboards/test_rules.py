@@ -118,6 +118,16 @@ def a_pod_was_never_made() -> Story:
 
 
 @story
+def a_whole_cluster_is_no_target() -> Story:
+    told = Story("of one of two clusters Prometheus knows no agent at all")
+    told.node("a")
+    told.others[DESIRED.replace("{", '{cluster="b", ')] = [5.0] * told.scrapes
+    told.silent(0, 14)
+    told.fires([Firing("NodeprepMissing", value="5", labels={"cluster": "b"})], 16)
+    return told
+
+
+@story
 def loops_hang() -> Story:
     told = Story("one loop hangs, one never came to its first round, and one turns")
     hangs, begins, _ = told.node("a"), told.node("b"), told.node("c")
