@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -15,14 +14,11 @@ from threading import Thread
 from typing import Any
 
 from tests.rigs import prometheus_server
-from tests.rigs.absent import cannot_start
 from tests.rigs.waiting import until
 
 LOOPBACK = "127.0.0.1"
 DURATION = re.compile(r"\b(\d+)(ms|s|m|h|d)\b")
 SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-ALERTMANAGER = "prometheus-alertmanager"
-PACKAGES = {"promtool": "prometheus", ALERTMANAGER: ALERTMANAGER}
 
 
 def shortened(text: str, factor: float) -> str:
@@ -43,16 +39,10 @@ def asked(url: str, body: object = None) -> Any:
     return json.loads(text) if text.strip() else None
 
 
-def at(program: str) -> str:
-    found = shutil.which(program)
-    if found is None:
-        cannot_start(f"no {program} on PATH: apt-get install {PACKAGES[program]}")
-    return found
-
-
 def ran(program: str, *words: str | Path) -> None:
     """A program that must be content."""
-    done = subprocess.run((at(program), *words), capture_output=True, text=True, check=False)
+    prometheus_server.needed(program)
+    done = subprocess.run((program, *words), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -67,12 +57,13 @@ def answers(url: str) -> bool:
 @contextmanager
 def alertmanager(directory: Path, configuration: str) -> Iterator[str]:
     """Alertmanager with this configuration; its address."""
+    prometheus_server.needed(prometheus_server.ALERTMANAGER)
     file, log, port = directory / "alertmanager.yaml", directory / "alertmanager.log", prometheus_server.free_port()
     file.write_text(configuration)
     url = f"http://{LOOPBACK}:{port}"
     words = (f"--config.file={file}", f"--storage.path={directory / 'alerts'}", "--cluster.listen-address=")
     with log.open("wb") as out:
-        command = (at(ALERTMANAGER), *words, f"--web.listen-address={LOOPBACK}:{port}")
+        command = (prometheus_server.ALERTMANAGER, *words, f"--web.listen-address={LOOPBACK}:{port}")
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     try:
         until(lambda: answers(f"{url}/-/ready") or process.poll() is not None, "Alertmanager is ready")

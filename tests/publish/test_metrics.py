@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -44,8 +43,7 @@ from tests.gpu_values import bus, uuids
 from tests.imds_values import imds, instance, interface, shared
 from tests.kubelet_values import GPU as GPU_RESOURCE
 from tests.kubelet_values import allocatable, holding, kubelet
-from tests.rigs import full_node, trees
-from tests.rigs.absent import cannot_start
+from tests.rigs import full_node, prometheus_server, trees
 from tests.status_values import report, standing, status
 from tests.values import device, port, rdma
 
@@ -367,8 +365,7 @@ def test_so_does_its_tree_with_the_front_end_ports_as_it_is(tmp_path: Path) -> N
 
 
 def test_promtool_finds_nothing_to_say(tmp_path: Path) -> None:
-    if shutil.which("promtool") is None:
-        cannot_start("no promtool on PATH: apt-get install prometheus")
+    prometheus_server.needed(prometheus_server.TOOL)
     text = scrape(full_node.eight_rails(tmp_path / "node"))
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

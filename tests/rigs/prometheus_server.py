@@ -21,8 +21,8 @@ import yaml
 from tests.rigs.absent import cannot_start
 from tests.rigs.waiting import until
 
-BINARY, TOOL = "prometheus", "promtool"
-PACKAGE = "apt-get install prometheus"
+BINARY, TOOL, ALERTMANAGER = "prometheus", "promtool", "prometheus-alertmanager"
+PACKAGES = {BINARY: "prometheus", TOOL: "prometheus", ALERTMANAGER: "prometheus-alertmanager"}
 NEVER = {"global": {"scrape_interval": "1h"}, "scrape_configs": []}
 ASK_SECONDS = 60.0
 
@@ -33,7 +33,7 @@ def needed(*programs: str) -> None:
     """Skip, or fail in CI, where a program of Debian's packages is missing."""
     for one in programs:
         if shutil.which(one) is None:
-            cannot_start(f"no {one} on PATH: {PACKAGE}")
+            cannot_start(f"no {one} on PATH: apt-get install {PACKAGES[one]}")
 
 
 def free_port() -> int:
