@@ -169,5 +169,6 @@ class Client:
         return [f"{event['verb']} {event['requestURI']}" for event in events]
 
     def audited(self) -> list[str]:
-        """The lines of the server's audit log since the start. The last may be incomplete."""
-        return (self.directory / "audit.log").read_text().splitlines()
+        """The lines of the server's audit log since the start, but one that it is still writing."""
+        text = (self.directory / "audit.log").read_text()
+        return text[: text.rfind("\n") + 1].splitlines()
