@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from h2.errors import ErrorCodes
@@ -21,7 +23,7 @@ from hypothesis import strategies as st
 from nodeprep.doors import clock
 from nodeprep.doors.grpc.grpc_socket import GrpcSocket
 from nodeprep.doors.grpc.status import GrpcFailure
-from nodeprep.doors.grpc.unary import Exchange
+from nodeprep.doors.grpc.unary import CALLS, Exchange
 from nodeprep.doors.node_host import Host
 from nodeprep.model import Unreadable, Why
 from tests.rigs.absent import needs_root
@@ -424,6 +426,130 @@ def test_a_server_that_fails_at_once_is_asked_again(tmp_path: Path) -> None:
         assert here.call(METHOD, b"", deadline=LONG, limit=LIMIT, rest=60.0) == b"up"
 
 
+def in_turn(*answers: Answer) -> Answer:
+    """The first call of a server has the first answer, and so on."""
+    left = iter(answers)
+
+    def answer(here: GrpcCaller) -> None:
+        next(left)(here)
+
+    return answer
+
+
+def test_one_connection_serves_call_after_call(tmp_path: Path) -> None:
+    with serving(tmp_path / "a.sock", {METHOD: b"x" * 100_000, "/b.B/B": b"other"}) as server:
+        here = GrpcSocket("/a.sock", lambda: str(tmp_path / "a.sock"))
+        for _ in range(100):
+            assert here.call(METHOD, b"q" * 1000, deadline=LONG, limit=LIMIT) == b"x" * 100_000
+            assert here.call("/b.B/B", b"", deadline=LONG, limit=LIMIT) == b"other"
+        assert server.connections == 1
+        for _ in range(CALLS):
+            assert here.call("/b.B/B", b"", deadline=LONG, limit=LIMIT) == b"other"
+        assert server.connections == 2, "h2 remembers each stream of a connection"
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        GrpcCaller.hang_up,
+        lambda here: here.goaway(),
+        lambda here: here.goaway(code=ErrorCodes.ENHANCE_YOUR_CALM).hang_up(),
+        lambda here: here.says(b"no frame at all").linger(),
+    ],
+    ids=["closes", "goes away", "goes away and closes", "sends what is no frame"],
+)
+def test_a_connection_that_ended_between_two_calls_is_made_again(
+    tmp_path: Path, ending: Callable[[GrpcCaller], object]
+) -> None:
+    def once(here: GrpcCaller) -> None:
+        fine(b"first")(here)
+        ending(here)
+
+    with RawServer(talk(once), talk(fine(b"second")), path=tmp_path / "a.sock") as server:
+        here = GrpcSocket("/a.sock", lambda: str(tmp_path / "a.sock"))
+        assert here.call(METHOD, b"", deadline=LONG, limit=LIMIT) == b"first"
+        time.sleep(0.05)  # what a server sends after its answer has come, or comes with the next
+        assert here.call(METHOD, b"", deadline=LONG, limit=LIMIT) == b"second"
+        assert server.connections == 2
+
+
+def test_what_a_server_sends_between_two_calls_is_heard(tmp_path: Path) -> None:
+    """A PING is answered, and the connection goes on."""
+    heard: list[GrpcCaller] = []
+
+    def answer(here: GrpcCaller) -> None:
+        heard.append(here)
+        fine(b"x")(here)
+        here.says(b"\0\0\x08\6\0\0\0\0\0" + b"12345678")
+
+    with RawServer(talk(answer), path=tmp_path / "a.sock") as server:
+        here = GrpcSocket("/a.sock", lambda: str(tmp_path / "a.sock"))
+        for _ in range(3):
+            assert here.call(METHOD, b"", deadline=LONG, limit=LIMIT) == b"x"
+        assert server.connections == 1
+    assert len(heard[0].of(PingAckReceived)) >= 1
+
+
+def test_what_fails_in_the_middle_of_an_answer_is_not_asked_again(tmp_path: Path) -> None:
+    answer = in_turn(fine(b"first"), lambda here: here.head().hang_up())
+    with RawServer(talk(answer), path=tmp_path / "a.sock") as server:
+        here = GrpcSocket("/a.sock", lambda: str(tmp_path / "a.sock"))
+        assert here.call(METHOD, b"", deadline=LONG, limit=LIMIT) == b"first"
+        found = here.call(METHOD, b"", deadline=LONG, limit=LIMIT)
+        assert isinstance(found, Unreadable)
+        assert "in the middle of its answer" in found.detail
+        assert server.connections == 1
+
+
+def test_after_a_failure_nothing_is_kept(tmp_path: Path) -> None:
+    """The rest of a refused answer is never read as that of the next call."""
+    answer = in_turn(fine(b"x" * 1000), fine(b"first"), fine(b"second"))
+    with RawServer(talk(answer), path=tmp_path / "a.sock") as server:
+        here = GrpcSocket("/a.sock", lambda: str(tmp_path / "a.sock"))
+        assert isinstance(here.call(METHOD, b"", deadline=LONG, limit=100), Unreadable)
+        assert here.call(METHOD, b"", deadline=LONG, limit=100) == b"first"
+        assert here.call(METHOD, b"", deadline=LONG, limit=100) == b"second"
+        assert server.connections == 2
+
+
+def test_another_socket_at_the_path_is_another_server(tmp_path: Path) -> None:
+    """A kubelet that starts again makes its socket anew. The former one may live on for a while."""
+    path = tmp_path / "a.sock"
+    here = GrpcSocket("/a.sock", lambda: str(path))
+    with serving(path, {METHOD: b"former"}):
+        assert here.call(METHOD, b"", deadline=LONG, limit=LIMIT) == b"former"
+        path.unlink()
+        found = here.call(METHOD, b"", deadline=LONG, limit=LIMIT)
+        assert isinstance(found, Unreadable)
+        assert found.kind is Why.MISSING
+        with serving(path, {METHOD: b"new"}):
+            assert here.call(METHOD, b"", deadline=LONG, limit=LIMIT) == b"new"
+
+
+def test_calls_at_the_same_time_have_a_connection_each(tmp_path: Path) -> None:
+    both = Barrier(2, timeout=LONG)
+
+    def answer(here: GrpcCaller) -> None:
+        both.wait()
+        fine(here.message)(here)
+
+    with RawServer(talk(answer), path=tmp_path / "a.sock"), ThreadPoolExecutor(2) as pool:
+        here = GrpcSocket("/a.sock", lambda: str(tmp_path / "a.sock"))
+        for _ in range(5):
+            calls = [pool.submit(here.call, METHOD, one, deadline=LONG, limit=LIMIT) for one in (b"a", b"b")]
+            assert [call.result() for call in calls] == [b"a", b"b"]
+
+
+def test_who_is_done_with_a_server_leaves_no_descriptor(tmp_path: Path) -> None:
+    with serving(tmp_path / "a.sock", {METHOD: b"x"}):
+        before = descriptors()
+        here = GrpcSocket("/a.sock", lambda: str(tmp_path / "a.sock"))
+        here.call(METHOD, b"", deadline=LONG, limit=LIMIT)
+        assert descriptors() == before + 2, "both ends of the kept connection"
+        del here
+        until(lambda: descriptors() == before, "both ends are closed")
+
+
 def answer_of(root: Path, path: str = "/run/a.sock") -> bytes | Unreadable:
     return Host(str(root)).grpc(path, METHOD, b"", deadline=LONG, limit=LIMIT, rest=0.0)
 
@@ -519,8 +645,8 @@ def test_nothing_is_imported_where_nobody_listens(tmp_path: Path) -> None:
 
 def played(data: bytes, pieces: list[int]) -> bytes | None:
     """What an exchange makes of these bytes of a server in these pieces; None for a failure."""
-    exchange = Exchange(1 << 16)
-    exchange.begin(METHOD, b"", clock.now() + 1.0)
+    exchange = Exchange()
+    exchange.begin(METHOD, b"", clock.now() + 1.0, 1 << 16)
     try:
         for size in (*pieces, len(data)):
             piece, data = data[:size], data[size:]
@@ -560,8 +686,8 @@ OF_GO = [line.split("\t") for line in LINES if not line.startswith("#")]
 def test_what_grpc_go_sent(name: str, sent: str, says: str, size: int) -> None:
     """Its headers are Huffman-coded and go by HPACK's dynamic table; one goes away in the middle of its answer."""
     data = bytes.fromhex(sent)
-    exchange = Exchange(LIMIT)
-    exchange.begin(METHOD, b"", clock.now() + LONG)
+    exchange = Exchange()
+    exchange.begin(METHOD, b"", clock.now() + LONG, LIMIT)
     for place in range(0, len(data), size):
         exchange.take(data[place : place + size])
     assert exchange.ended, name

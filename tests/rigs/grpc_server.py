@@ -31,7 +31,9 @@ def prefixed(message: bytes, *, flag: int = 0, size: int | None = None) -> bytes
 
 
 class GrpcCaller:
-    """One connection of a client. `path` and `message` are of its call, after `listen`; `events` all that it sent."""
+    """One connection of a client. `headers`, `message` and `stream` are of the call that `listen` heard last; `events`
+    are all that the client sent.
+    """
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
@@ -41,6 +43,7 @@ class GrpcCaller:
         self.events: list[Any] = []
         self.headers: dict[str, str] = {}
         self.message = b""
+        self.stream = -1
         self.h2.initiate_connection()
         self.flush()
 
@@ -61,31 +64,40 @@ class GrpcCaller:
     def of(self, kind: type) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
-    def listen(self) -> Self:
-        """Wait for the whole call."""
-        while not self.of(StreamEnded) and self.read():
-            pass
-        self.headers = dict(self.of(RequestReceived)[0].headers)
-        self.message = b"".join(event.data for event in self.of(DataReceived))[5:]
-        return self
+    def listen(self) -> bool:
+        """Wait for the whole next call; False if the client has left."""
+        self.stream = STREAM if self.stream < 0 else self.stream + 2
+        while not self._of_call(StreamEnded):
+            if not self.read():
+                return False
+        self.headers = dict(self._of_call(RequestReceived)[0].headers)
+        received = b"".join(event.data for event in self._of_call(DataReceived))
+        self.message = received[5:]
+        if received:
+            self.h2.increment_flow_control_window(len(received))  # of the connection
+            self.flush()
+        return True
+
+    def _of_call(self, kind: type) -> list[Any]:
+        return [event for event in self.of(kind) if event.stream_id == self.stream]
 
     def head(self, *more: tuple[str, str], ended: bool = False) -> Self:
         return self.headed((*HEAD, *more), ended=ended)
 
     def headed(self, headers: tuple[tuple[str, str], ...], *, ended: bool = True) -> Self:
         """Any block of headers."""
-        self.h2.send_headers(STREAM, headers, end_stream=ended)
+        self.h2.send_headers(self.stream, headers, end_stream=ended)
         self.flush()
         return self
 
     def data(self, data: bytes, *, ended: bool = False, frame: int = FRAME) -> Self:
         """Bytes of messages in frames, each as soon as the client's windows allow."""
         while data:
-            while (room := min(self.h2.local_flow_control_window(STREAM), frame)) <= 0:
+            while (room := min(self.h2.local_flow_control_window(self.stream), frame)) <= 0:
                 if not self.read():
                     return self
             part, data = data[:room], data[room:]
-            self.h2.send_data(STREAM, part, end_stream=ended and not data)
+            self.h2.send_data(self.stream, part, end_stream=ended and not data)
             self.flush()
         return self
 
@@ -107,7 +119,7 @@ class GrpcCaller:
         return self
 
     def reset(self, code: ErrorCodes) -> Self:
-        self.h2.reset_stream(STREAM, code)
+        self.h2.reset_stream(self.stream, code)
         self.flush()
         return self
 
@@ -118,13 +130,12 @@ class GrpcCaller:
 
 
 def talk(answer: Answer) -> Conversation:
-    """Hear a call, then answer it, then wait until the client closes."""
+    """Hear a call and answer it, and so on until the client closes."""
 
     def conversation(caller: Caller) -> None:
         here = GrpcCaller(caller)
-        here.listen()
-        answer(here)
-        here.linger()
+        while here.listen():
+            answer(here)
 
     return conversation
 
