@@ -373,8 +373,8 @@ def test_waiting_ends_when_the_node_is_ready(faulty: Path) -> None:
 
 def test_waiting_in_vain_ends_with_the_last_verdict(faulty: Path) -> None:
     began = time.monotonic()
-    done = nodeprep("check", "--root", str(faulty), "--wait", "1.5s")
-    assert time.monotonic() - began > 1.5
+    done = nodeprep("check", "--root", str(faulty), "--wait", "8s")  # more than a first look takes on a busy machine
+    assert time.monotonic() - began > 8
     assert done.returncode == 1
     assert done.stdout.count("NOT READY") == 1
     assert done.stderr == "waiting: NOT READY: 1 fault on 1 device, 1 warning\n"
