@@ -27,14 +27,22 @@ WORDS |= dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false",
 
 
 def read(data: bytes, source: str) -> Document:
-    """Read YAML. Raises ConfigError for any bytes that are not valid."""
+    """Read a mapping in YAML. Raises ConfigError for any bytes that are not one."""
+    document = read_any(data, source)
+    if not isinstance(document.value, Mapping):
+        raise document.error((), document.value, "keys with values")
+    return document
+
+
+def read_any(data: bytes, source: str) -> Document:
+    """Read one document of YAML. Raises ConfigError for any bytes that are not valid."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         found = f"byte 0x{data[error.start]:02x}"
         raise ConfigError.at(source, _line(data[: error.start]), "the file", found, "UTF-8") from error
     try:
-        document = _Composer(source, yaml.parse(text, Loader=LOADER)).document()
+        return _Composer(source, yaml.parse(text, Loader=LOADER)).document()
     except yaml.MarkedYAMLError as error:
         raise ConfigError(f"{source}:{_line_of(error.problem_mark)}: this is no YAML: {error.problem}") from error
     except yaml.reader.ReaderError as error:
@@ -42,9 +50,6 @@ def read(data: bytes, source: str) -> Document:
         raise ConfigError.at(
             source, line, "the file", f"character {error.character:#04x}", "YAML, which is text"
         ) from error
-    if not isinstance(document.value, Mapping):
-        raise document.error((), document.value, "keys with values")
-    return document
 
 
 class _Composer:
