@@ -21,7 +21,8 @@ from tests.rigs.absent import cannot_start
 ROOT = Path(__file__).resolve().parents[1]
 CI = ROOT / ".ci"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock")
+REPAIR = PROJECT["project"]["optional-dependencies"]["repair"]
+LOCKS = ("requirements.lock", "requirements-repair.lock", "requirements-build.lock", "requirements-dev.lock")
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 
@@ -59,8 +60,9 @@ def test_a_lock_holds_hashes_and_no_address(lock: str) -> None:
     ("lock", "wanted"),
     [
         ("requirements.lock", PROJECT["project"]["dependencies"]),
+        ("requirements-repair.lock", [*REPAIR, *PROJECT["project"]["dependencies"]]),
         ("requirements-build.lock", [*group("build"), *PROJECT["build-system"]["requires"]]),
-        ("requirements-dev.lock", [*group("dev"), *PROJECT["project"]["dependencies"]]),
+        ("requirements-dev.lock", [*group("dev"), *REPAIR, *PROJECT["project"]["dependencies"]]),
     ],
 )
 def test_a_lock_is_no_older_than_what_it_locks(lock: str, wanted: list[str]) -> None:
@@ -70,15 +72,22 @@ def test_a_lock_is_no_older_than_what_it_locks(lock: str, wanted: list[str]) -> 
         assert version in requirement.specifier, f"{requirement}: {lock} has {version}; run make lock"
 
 
-def test_the_development_lock_holds_the_other_two_pin_by_pin() -> None:
+def test_the_development_lock_holds_the_others_pin_by_pin() -> None:
     everything = pins("requirements-dev.lock")
-    for lock in ("requirements.lock", "requirements-build.lock"):
+    for lock in ("requirements.lock", "requirements-repair.lock", "requirements-build.lock"):
         assert pins(lock).items() <= everything.items()
+
+
+def test_only_the_extra_brings_ansible() -> None:
+    base, repair = (pins(lock) for lock in ("requirements.lock", "requirements-repair.lock"))
+    assert base.items() < repair.items()
+    assert {name for name in repair if "ansible" in name} == {"ansible-core", "ansible-runner"}
+    assert not [name for name in base if "ansible" in name]
 
 
 def test_every_library_of_the_package_says_what_it_is_for() -> None:
     text = (ROOT / "pyproject.toml").read_text()
-    for requirement in PROJECT["project"]["dependencies"]:
+    for requirement in (*PROJECT["project"]["dependencies"], *REPAIR):
         before = text[: text.index(f'"{requirement}"')].splitlines()[-2]
         assert before.strip().startswith("#"), requirement
 

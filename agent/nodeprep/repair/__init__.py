@@ -1,0 +1,1 @@
+"""Repair: what changes a node, by playbooks, after proof that nobody uses it."""

@@ -1,0 +1,255 @@
+"""Runs one Ansible playbook so that nothing of it outlives its deadline, whatever its tasks start.
+
+Ansible runs in a child of a child: the process in between (`supervisor`) ends everything at the deadline, and also if
+this process is killed. Nothing of Ansible is imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any
+
+import nodeprep
+from nodeprep.doors import children, clock, descendants
+from nodeprep.pattern import Pattern
+from nodeprep.repair import supervisor
+from nodeprep.values import Value, field
+
+MISSING = f"repair needs Ansible: {sys.executable} -m pip install 'nodeprep[repair]'"
+MARGIN = 30.0  # seconds after its own limit in which the supervisor must have spoken, on a machine that is busy
+MESSAGE = 1000  # characters of a message; its end says most
+ESCAPES = Pattern(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")  # of a terminal: colours, titles
+READ = 65536
+
+
+class AnsibleMissing(Exception):
+    """The extra `repair` is not installed. Its text is one line that says what to run."""
+
+    def __init__(self) -> None:
+        super().__init__(MISSING)
+
+
+class TaskResult(StrEnum):
+    """How a task ended. In a check, CHANGED means that it would change something."""
+
+    OK = "ok"
+    CHANGED = "changed"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+class TaskLine(Value):
+    """A task that has ended."""
+
+    task: str
+    result: TaskResult
+
+
+class RunEnd(StrEnum):
+    """How a run ended. Only DONE says that every task ran, and none says that the fault is gone."""
+
+    DONE = "done"
+    FAILED = "failed"  # a task failed
+    TIMED_OUT = "timed-out"  # the deadline came, and everything was ended
+    BROKEN = "broken"  # Ansible did not start, was ended by somebody else, or says what cannot be
+
+
+class FileDiff(Value):
+    """What a task would change in a file, as a unified diff."""
+
+    task: str
+    text: str
+
+
+class PlaybookRun(Value):
+    """What to run, and for how long at most.
+
+    `playbook` is an absolute path, `deadline` in seconds. The playbook sees `variables` as they are: braces in them are
+    no template. `check` changes nothing and asks for the differences. `on_host` and `host_root` lead from our own
+    container to the host: the words before a command, and the directory before a path.
+    """
+
+    playbook: str
+    deadline: float
+    variables: Mapping[str, str] = field(default_factory=dict)
+    check: bool = False
+    on_host: tuple[str, ...] = ()
+    host_root: str = ""
+
+
+class RunOutcome(Value):
+    """How a run ended, after `seconds`.
+
+    `changed` counts the tasks that changed something, up to the end. `failed_task` is the one that failed, or that ran
+    when the deadline came; `message` says why. `left` names processes that could not be ended: they
+    sleep in the kernel.
+    """
+
+    end: RunEnd
+    seconds: float
+    changed: int = 0
+    failed_task: str = ""
+    message: str = ""
+    diffs: tuple[FileDiff, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+def require_ansible() -> None:
+    """Raises AnsibleMissing."""
+    if find_spec("ansible_runner") is None or find_spec("ansible") is None:
+        raise AnsibleMissing
+
+
+def run(play: PlaybookRun, say: Callable[[TaskLine], None] = lambda _: None) -> RunOutcome:
+    """Run a playbook and tell `say` of each task when it has ended. Afterwards nothing is left of it.
+
+    Raises:
+        AnsibleMissing: the extra `repair` is not installed.
+        OSError: no private directory could be made, or no process started.
+    """
+    require_ansible()
+    if not Path(play.playbook).is_file():
+        return RunOutcome(RunEnd.BROKEN, 0.0, message=f"{play.playbook}: no such playbook")
+    began, story = clock.now(), _Story(say)
+    private = Path(tempfile.mkdtemp(prefix="nodeprep-repair-"))
+    try:
+        (private / supervisor.ORDER).write_text(json.dumps(_order(play)))
+        with tempfile.TemporaryFile() as errors:
+            with _supervisor(private, play.deadline, errors) as process:
+                for told in _messages(process, began + play.deadline + supervisor.KILLING + MARGIN):
+                    story.hear(told)
+            errors.seek(0)
+            words = errors.read().decode(errors="replace")
+        if story.end is None:
+            return story.without_end(private, clock.now() - began, words)
+    finally:
+        shutil.rmtree(private, ignore_errors=True)  # the supervisor has done it, unless it was killed
+    return _outcome(story, story.end, play, clock.now() - began)
+
+
+def _order(play: PlaybookRun) -> Mapping[str, Any]:
+    variables = {**play.variables, "on_host": play.on_host, "host_root": play.host_root}
+    return {"playbook": play.playbook, "check": play.check, "variables": variables}
+
+
+@contextmanager
+def _supervisor(private: Path, seconds: float, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """The process in between. It sees by the end of its input that we are gone, however that came."""
+    process = subprocess.Popen(
+        (sys.executable, "-P", "-s", "-m", supervisor.__name__),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        cwd="/",
+        env={"PYTHONPATH": str(Path(nodeprep.__file__).parents[1]), "PATH": supervisor.PATH, "LANG": "C.UTF-8"},
+        start_new_session=True,  # Ctrl-C is for us
+    )
+    assert process.stdin is not None  # noqa: S101 - for mypy
+    order = {"private": str(private), "seconds": seconds, "deadline": clock.now() + seconds}
+    try:
+        with suppress(BrokenPipeError):  # it says on its stderr why it ended
+            process.stdin.write(json.dumps(order).encode() + b"\n")
+            process.stdin.flush()
+        yield process
+    finally:
+        _dismissed(process)
+
+
+def _dismissed(process: subprocess.Popen[bytes]) -> None:
+    """See it off. Where it has not spoken yet, it ends what runs first."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+    try:
+        process.wait(supervisor.GRACE + supervisor.KILLING + MARGIN)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        children.ended(process)
+
+
+def _messages(process: subprocess.Popen[bytes], until: float) -> Iterator[Mapping[str, Any]]:
+    """What comes, up to the supervisor's end. Not up to the end of the pipe: something else might hold it."""
+    assert process.stdout is not None  # noqa: S101 - for mypy
+    pipe, rest = process.stdout.fileno(), b""
+    while clock.now() < until:
+        over = process.poll() is not None  # before the read: what it wrote is in the pipe then
+        readable, _, _ = select.select((pipe,), (), (), 0 if over else supervisor.LOOK)
+        part = os.read(pipe, READ) if readable else b""
+        *lines, rest = (rest + part).split(b"\n")
+        yield from map(json.loads, lines)
+        if over and not part:
+            return
+
+
+class _Story:
+    """What was heard of a run so far. `running` is the task that began last, `end` what the supervisor says at last."""
+
+    def __init__(self, say: Callable[[TaskLine], None]) -> None:
+        self._say = say
+        self.changed = 0
+        self.running = ""
+        self.end: Mapping[str, Any] | None = None
+
+    def hear(self, told: Mapping[str, Any]) -> None:
+        if "end" in told:
+            self.end = told["end"]
+        elif "begun" in told:
+            self.running = _one_line(told["begun"])
+        else:
+            line = TaskLine(_one_line(told["task"]), TaskResult(told["result"]))
+            self.changed += line.result is TaskResult.CHANGED
+            self._say(line)
+
+    def without_end(self, private: Path, seconds: float, errors: str) -> RunOutcome:
+        """The outcome where the supervisor was killed. What it supervised is killed here, by its private directory."""
+        left = descendants.kill_marked(supervisor.mark(private), clock.now() + supervisor.KILLING)
+        message = f"the supervising process ended early: {_one_line(errors) or 'somebody killed it'}"
+        return RunOutcome(RunEnd.BROKEN, seconds, self.changed, self.running, message, left=left)
+
+
+def _outcome(story: _Story, told: Mapping[str, Any], play: PlaybookRun, seconds: float) -> RunOutcome:
+    end, task, message = _ended(told, play, story.running)
+    shown = (told["result"] or {}).get("diffs", ())
+    diffs = tuple(FileDiff(_one_line(one["task"]), _text(one["text"])) for one in shown)
+    return RunOutcome(end, seconds, story.changed, task, message, diffs, tuple(told["left"]))
+
+
+def _ended(told: Mapping[str, Any], play: PlaybookRun, running: str) -> tuple[RunEnd, str, str]:
+    """How a run ended, with the task and the message."""
+    if told["why"] == supervisor.ChildEnd.LATE:
+        return RunEnd.TIMED_OUT, running, f"it was not done after {play.deadline:g} s, and was ended"
+    if told["why"] == supervisor.ChildEnd.ABANDONED:
+        return RunEnd.BROKEN, running, "the supervising process was told to end by a signal"
+    result = told["result"]
+    if result is None:
+        return RunEnd.BROKEN, running, f"Ansible ended without a result: {_one_line(told['said'])}"
+    code, stats, failed = result["code"], result["stats"], result["failed"]
+    if code and failed:
+        return RunEnd.FAILED, _one_line(failed["task"]), _one_line(failed["message"])
+    if code:
+        return RunEnd.BROKEN, "", f"Ansible ended with {code}: {_one_line(result['said'])}"
+    if not stats or not stats["processed"] or stats["failures"] or stats["dark"]:
+        return RunEnd.BROKEN, "", f"Ansible says that it succeeded, and its summary is {stats}"
+    return RunEnd.DONE, "", ""
+
+
+def _one_line(text: str) -> str:
+    """A text of a program as one line that a terminal can show. Its end says most."""
+    line = " ".join(_text(text).split())
+    return line if len(line) <= MESSAGE else "…" + line[1 - MESSAGE :]
+
+
+def _text(text: str) -> str:
+    """Without what moves a cursor or hides something, but with its lines and tabs."""
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else "?" for sign in ESCAPES.sub("", text))
