@@ -69,6 +69,31 @@ class RdmaHolder(Value):
     kernel_user: str | None  # "ib_core" always holds a pd, for management datagrams
 
 
+class NamespaceLink(Value):
+    """An interface of some network namespace. Indices hold in that namespace alone.
+
+    `parent` is the device behind it by its name on the bus ("0000:5c:00.0"), None where the kernel does not say: before
+    Linux 5.14, and of what software made. `below` is the index of the interface that it rides on or is the peer of;
+    `is_below_elsewhere` is whether that one is in another namespace. `master` is the index of the bond or bridge above.
+    """
+
+    index: int
+    name: str
+    kind: str | None
+    parent: str | None
+    below: int | None
+    is_below_elsewhere: bool
+    master: int | None
+
+
+class NetworkNamespace(Value):
+    """A network namespace, and who lives in it: "process 4711 (pause)", or "/run/netns/blue" where no process does."""
+
+    holder: str
+    is_own: bool
+    links: tuple[NamespaceLink, ...]
+
+
 @shown
 class Interface(Shown):
     """An ENI as the metadata lists it, by MAC in lower case.

@@ -14,7 +14,7 @@ from nodeprep.doors.files.reader import DENIED, Files
 from nodeprep.model import NO_ACCESS, Unreadable, Why, excluded, not_recorded
 
 if TYPE_CHECKING:
-    from nodeprep.door_values import Chain
+    from nodeprep.door_values import Chain, NetworkNamespace
     from nodeprep.doors.clock import ClockState
     from nodeprep.doors.files.kmsg import KernelLogReader, KmsgRecord
     from nodeprep.doors.files.reports import NodeReport
@@ -147,6 +147,36 @@ class Host:
             return routing.ask([routing.Packet(*packet) for packet in packets])
 
         return _asked("netlink route get", ask)
+
+    def own_ways(self, destinations: Sequence[str]) -> tuple[RouteLookup, ...] | Unreadable:
+        """By which way this node itself sends to each of these addresses, IPv4 or IPv6."""
+
+        def ask() -> tuple[RouteLookup, ...]:
+            from nodeprep.doors.netlink import routing
+
+            return routing.ask_own(destinations)
+
+        return _asked("netlink route get", ask)
+
+    def network_namespaces(self) -> tuple[NetworkNamespace, ...] | Unreadable:
+        """The interfaces of every network namespace of the node, the own one first. Only root may ask."""
+
+        def ask() -> tuple[NetworkNamespace, ...]:
+            from nodeprep.doors.netlink import network_namespaces
+
+            return network_namespaces.read(self.files.root)
+
+        return _asked("network namespaces", ask)
+
+    def own_namespace(self) -> NetworkNamespace | Unreadable:
+        """The interfaces of the own network namespace, with what each of them rides on."""
+
+        def ask() -> NetworkNamespace:
+            from nodeprep.doors.netlink import network_namespaces
+
+            return network_namespaces.read_own()
+
+        return _asked("netlink route", ask)
 
     def forward_chains(self, *, modern: bool, legacy: bool) -> tuple[Chain, ...] | Unreadable:
         """The netfilter chains of forwarded packets: of nf_tables, and of legacy iptables if its table is used."""

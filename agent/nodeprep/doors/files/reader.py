@@ -346,6 +346,20 @@ class Files:
         kind = "c" if stat.S_ISCHR(found.st_mode) else "b"
         return DeviceNode(kind, os.major(found.st_rdev), os.minor(found.st_rdev), stat.S_IMODE(found.st_mode))
 
+    def opened_node(self, path: str) -> DeviceNode | None | Unreadable:
+        """The character device that a descriptor (/proc/PID/fd/N) is open on; None if it is open on anything else.
+
+        The kernel leads from a descriptor to what is open, wherever that lies and whatever it is called by now.
+        """
+        head, _, name = path.rpartition("/")
+        try:
+            found = os.stat(f"{self._root.resolve(head)}/{name}")
+        except (OSError, ValueError) as error:
+            return None if isinstance(error, ProcessLookupError) else _failed(path, error)
+        if not stat.S_ISCHR(found.st_mode):
+            return None
+        return DeviceNode("c", os.major(found.st_rdev), os.minor(found.st_rdev), stat.S_IMODE(found.st_mode))
+
     def entry(self, path: str) -> FileEntry | None | Unreadable:
         """The entry at `path`, with links followed. It is not opened."""
         if self._listed_as(path) == ABSENT:

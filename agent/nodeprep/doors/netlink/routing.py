@@ -149,6 +149,12 @@ def ask(packets: Sequence[Packet]) -> tuple[RouteLookup, ...]:
         return tuple(way(kernel, packet) for packet in packets)
 
 
+def ask_own(destinations: Sequence[str]) -> tuple[RouteLookup, ...]:
+    """By which way this node itself sends to each of these addresses, IPv4 or IPv6. Raises as `read`."""
+    with NetlinkSocket(NETLINK_ROUTE) as kernel:
+        return tuple(own_way(kernel, destination) for destination in destinations)
+
+
 def rules(kernel: NetlinkSocket) -> tuple[RoutingRule, ...]:
     """Rules of IPv4 and IPv6, each family in the order in which the kernel tries them."""
     told = kernel.undecoded(RouteCommand.RTM_GETRULE, bytes(RTMSG.size), dump=True)
@@ -177,6 +183,18 @@ def way(kernel: NetlinkSocket, packet: Packet) -> RouteLookup:
     body += nlsocket.attribute(RTA_IIF, struct.pack("=i", packet.iif))
     if packet.mark:
         body += nlsocket.attribute(RTA_MARK, struct.pack("=I", packet.mark))
+    return _looked_up(kernel, body)
+
+
+def own_way(kernel: NetlinkSocket, destination: str) -> RouteLookup:
+    """The kernel's decision about a packet of this node's own. An errno is an answer too."""
+    family = socket.AF_INET6 if ":" in destination else socket.AF_INET
+    address = socket.inet_pton(family, destination)
+    body = RTMSG.pack(family, len(address) * 8, 0, 0, 0, 0, 0, 0, RTM_F_LOOKUP_TABLE)
+    return _looked_up(kernel, body + nlsocket.attribute(RTA_DST, address))
+
+
+def _looked_up(kernel: NetlinkSocket, body: bytes) -> RouteLookup:
     try:
         said = kernel.undecoded(RouteCommand.RTM_GETROUTE, body, dump=False)
     except Refused as refused:

@@ -98,7 +98,7 @@ def observe(host: Host) -> DevicePlugins | Unreadable:
         at=host.now(),
         present=True,
         sockets=guarded(_sockets(host, names)) if host.live else None,
-        checkpoint=guarded(_checkpoint(host)),
+        checkpoint=guarded(checkpoint(host)),
     )
 
 
@@ -117,7 +117,8 @@ def _sockets(host: Host, names: tuple[str, ...]) -> tuple[PluginSocket, ...] | U
     return tuple(sockets)
 
 
-def _checkpoint(host: Host) -> Checkpoint | None | Unreadable:
+def checkpoint(host: Host) -> Checkpoint | None | Unreadable:
+    """The kubelet's checkpoint by itself; None where it has not written one."""
     text = host.files.text(CHECKPOINT, CHECKPOINT_BYTES)
     if not isinstance(text, str):
         return text

@@ -6,7 +6,7 @@ says "ok" as long as its process runs (cmd/kubelet/app/server.go): only the sock
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from nodeprep.facts.kubernetes import pod_resources, protobuf
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from nodeprep.doors.node_host import Host
 
 T = TypeVar("T")
-DIRECTORY = "/var/lib/kubelet/pod-resources"
+HOME = "/var/lib/kubelet"
+DIRECTORY = f"{HOME}/pod-resources"
 SOCKET = f"{DIRECTORY}/kubelet.sock"
 MANIFEST = "daemonset/base/daemonset.yaml"
 HEALTHZ_PORT, HEALTHZ_PATH = 10248, "/healthz"  # the default of KubeletConfiguration.healthzPort
@@ -33,6 +34,8 @@ GRACE_SECONDS = 300.0
 FAILED = "[-]"  # how /healthz names a check that failed: "[-]syncloop failed: reason withheld"
 NAMED_CHECKS = 8
 OK = 200
+# The kernel's names of processes that are kubelets: alone, or with all of k3s, RKE2 or MicroK8s in one.
+PROCESSES = ("kubelet", "k3s-agent", "k3s-server", "kubelite")
 
 
 @shown
@@ -83,6 +86,11 @@ class Kubelet(Shown):
         """Why its PodResources socket gave no answer; None if it gave one."""
         silence: object = raw(self)["pods"]
         return silence if isinstance(silence, Unreadable) else None
+
+
+def pids(commands: Mapping[int, str]) -> tuple[int, ...]:
+    """Which of these processes are kubelets."""
+    return tuple(sorted(pid for pid, command in commands.items() if command in PROCESSES))
 
 
 def is_present(host: Host) -> bool:

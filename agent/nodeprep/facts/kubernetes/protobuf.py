@@ -1,4 +1,4 @@
-"""Reads messages by protobuf's wire format: numbers of fields and their values. What they mean is the caller's.
+"""Messages in protobuf's wire format: numbers of fields and their values. What they mean is the caller's.
 
 https://protobuf.dev/programming-guides/encoding/
 """
@@ -93,6 +93,18 @@ def whole(value: int | bytes, number: int) -> int:
 def signed(value: int) -> int:
     """An int64: a negative one is sent as 10 bytes, in two's complement."""
     return value - (NEGATIVE << 1) if value >= NEGATIVE else value
+
+
+def field(number: int, value: int | bytes) -> bytes:
+    """A field of a message to send: a number that is not negative, or the bytes of a text or message."""
+    if isinstance(value, int):
+        return _encoded(number << 3 | VARINT) + _encoded(value)
+    return _encoded(number << 3 | BYTES) + _encoded(len(value)) + value
+
+
+def _encoded(value: int) -> bytes:
+    low, rest = value & 0x7F, value >> 7
+    return bytes((low | 0x80,)) + _encoded(rest) if rest else bytes((low,))
 
 
 def malformed(path: str, what: str, error: NotProtobuf) -> Unreadable:
