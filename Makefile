@@ -71,7 +71,7 @@ setup: ## install for all tests: Debian packages, and .venv with the development
 	packages="$$packages $$($(py) tests/rigs/bare_debian.py packages)" && .ci/apt $$packages
 
 .PHONY: lint
-lint: ## ruff, mypy --strict, the layers, YAML and shell
+lint: ## ruff, mypy --strict, the layers, YAML, playbooks and shell
 	@.ci/venv dev
 	@.ci/apt $(lint_packages)
 	.venv/bin/ruff check
@@ -79,6 +79,7 @@ lint: ## ruff, mypy --strict, the layers, YAML and shell
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	.venv/bin/yamllint --strict .
+	.venv/bin/ansible-lint -q playbooks/*.yml
 	shellcheck .ci/*
 
 .PHONY: test-unit

@@ -29,7 +29,7 @@ from typer.testing import CliRunner
 
 from nodeprep.checks import CHECKS
 from nodeprep.cli.app import app
-from nodeprep.config import built_in_profiles, profile_files
+from nodeprep.config import built_in_profiles, profile_files, remedy_files
 from nodeprep.model import Check, Severity, Status, filled
 from tests.rigs import faults, recordings, trees
 
@@ -137,8 +137,17 @@ def section(check: Check, judgement: Mapping[str, Any], examples: Examples) -> I
             yield flowed(f"- **{title}:** {judgement[key]}")
     yield ""
     yield from reasons(check, judgement[REASONS] or {})
-    for key, title in (("mend", "Mend by hand"), ("escalate", "Escalate")):
-        yield from (flowed(f"**{title}.** {judgement[key]}"), "")
+    yield from (flowed(f"**Mend by hand.** {judgement['mend']}"), "")
+    yield from remedies(check)
+    yield from (flowed(f"**Escalate.** {judgement['escalate']}"), "")
+
+
+def remedies(check: Check) -> Iterator[str]:
+    """Which playbooks mend its faults, and which are only planned."""
+    there = [f"[{name}](remedies.md#{name})" for name in check.remedies if name in remedy_files.headers()]
+    planned = [f"planned: {name}" for name in check.remedies if name not in remedy_files.headers()]
+    if there or planned:
+        yield from (flowed(f"**Remedies.** {', '.join([*there, *planned])}."), "")
 
 
 def gates_words(check: Check) -> str:

@@ -13,9 +13,10 @@ import pytest
 import yaml
 
 from dashboards import prometheus_rule
-from docs import runbooks
+from docs import remedies, runbooks
 from nodeprep import __version__
 from nodeprep.checks import CHECKS
+from nodeprep.config import remedy_files
 from nodeprep.model import EVERYWHERE, Severity
 from tests import test_docs_names
 from tests.rigs import recordings
@@ -44,11 +45,19 @@ def test_a_page_is_current(family: str) -> None:
     assert page == runbooks.page(family), "run `make docs`"
 
 
+def test_the_page_of_remedies_is_current() -> None:
+    page = remedies.TARGET.read_text(encoding="utf-8")
+    assert page == remedies.page(remedy_files.headers()), "run `make docs`"
+    assert [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")] == [
+        *remedy_files.headers()
+    ]
+
+
 def test_each_family_that_gates_has_a_page_and_no_other() -> None:
     gating = {check.family for check in CHECKS.values() if check.severity is Severity.GATE}
     gating |= {CHECKS[gate].family for gates in runbooks.gates_of_profiles().values() for gate in gates}
     assert set(FAMILIES) == gating
-    assert {path.stem for path in runbooks.TARGET.glob("*.md")} == gating | BY_HAND
+    assert {path.stem for path in runbooks.TARGET.glob("*.md")} == gating | BY_HAND | {remedies.TARGET.stem}
     assert {path.stem for path in runbooks.SOURCES.glob("*")} == gating
 
 
