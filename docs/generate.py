@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs import built_in_profiles, configuration, metrics, runbooks
+from docs import built_in_profiles, configuration, metrics, remedies, runbooks
 from nodeprep.checks import CHECKS
 from nodeprep.cli.check import check_sheet
 from nodeprep.model import EVERYWHERE, Check, filled
@@ -132,6 +132,7 @@ def main() -> None:
     metrics.main()
     built_in_profiles.main()
     runbooks.main()
+    remedies.main()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from nodeprep.cli.app import app
+from nodeprep.cli.program import DefaultCommand
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
@@ -78,8 +79,8 @@ def wrong(words: list[str]) -> str:
             if not rest or rest[0].startswith("-"):
                 return ""  # the program itself, or `--help`
             context = typer.Context(command, info_name=command.name, parent=context)
-            if command.name == "nodes" and rest[0] not in inner(command):
-                rest.insert(0, "list")  # as cli/nodes/nodes_commands.py has it
+            if isinstance(command, DefaultCommand) and rest[0] not in inner(command):
+                rest.insert(0, command.default)
             _, found, rest = command.resolve_command(context, rest)
             assert found is not None
             command = found

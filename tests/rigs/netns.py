@@ -26,6 +26,7 @@ from tests.rigs.netns_node import Shape, Unavailable, build, with_parent
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NAMESPACES = ("--net", "--mount", "--propagation", "private")
+NODE_PROCESS = "NODEPREP_NODE_PROCESS"
 UNAVAILABLE = 77  # exit code of tests that could not be run, by automake's convention
 READY = "ready"
 LONGEST = 240.0  # seconds; every `nodeprep` that ends by itself takes less
@@ -82,7 +83,8 @@ class Node:
         return self.run("ip", *words).stdout
 
     def _on_it(self, argv: tuple[str, ...]) -> list[str]:
-        return ["nsenter", "-t", str(self.pid), "-n", "-m", f"--wd={REPOSITORY}", *_ours(argv)]
+        node = f"{NODE_PROCESS}={self.pid}"  # the host's first process is not on this node
+        return ["nsenter", "-t", str(self.pid), "-n", "-m", f"--wd={REPOSITORY}", "env", node, *_ours(argv)]
 
     def order(self, *words: str) -> None:
         """Give tests/rigs/netns_services.py an order, such as "metadata hang". Returns when it is done."""

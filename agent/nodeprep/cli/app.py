@@ -34,6 +34,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Tell the agent of this node what NVIDIA's library says of its GPUs.",
         "daemon.daemon_commands:app",
     ),
+    "provision": ("Make this host ready for a profile, by our playbooks.", "repair.repair_commands:app"),
+    "repair": (
+        "Mend faults of this host by our playbooks; `repair history` shows what was done.",
+        "repair.repair_commands:repairs",
+    ),
     "version": ("Print the version.", "version_command:app"),
     "profile": ("Capture, show and validate what a node should have.", "files.files_commands:profiles"),
     "config": ("Show and validate configuration files.", "files.files_commands:configs"),

@@ -7,9 +7,19 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 # click's UsageError, which typer names by its parts alone: an option, argument or command that cannot be meant.
 WRONG_USE: Any = typer.BadParameter.__base__
+
+
+class DefaultCommand(TyperGroup):
+    """A group that is also a command: an argument that is not a command of the group is for its default one."""
+
+    default = ""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args if args and args[0] in self.commands else [self.default, *args])
 
 
 def commands(*, add_completion: bool = False, **settings: Any) -> typer.Typer:

@@ -71,6 +71,19 @@ def run(asked: CheckOptions) -> int:
         raise UsageError("--watch looks until Ctrl-C and --wait until it is ready: give one of them")
     if asked.snapshot is not None:
         return _recorded(asked, asked.snapshot)
+    watch, say = watched(asked, settle)
+    if every is not None:
+        return _forever(watch, say, every)
+    if longest is not None:
+        return _until_ready(watch, say, longest)
+    return say(watch.report())
+
+
+def watched(asked: CheckOptions, settle: float) -> tuple[NodeWatch, ReportWriter]:
+    """What looks at the node that the options name and judges it, and what prints that. Raises UsageError.
+
+    `settle` is the time between the two looks for rates, in seconds.
+    """
     checks, deselected = check_selection.select(IDS, asked.only, asked.skip)
     at = place.place(asked.root, asked.host_root, asked.cluster)
     found = agent_knowledge.agent_knowledge(at)
@@ -84,12 +97,7 @@ def run(asked: CheckOptions) -> int:
         agreed, requested=asked.requested, agent_findings=agent_findings, names_elsewhere=asked.names_elsewhere
     )
     watch = NodeWatch(assessment, lambda excluded: _looks(at, assessment, settle, excluded))
-    say = ReportWriter(asked, at.where, found.words, at.host)
-    if every is not None:
-        return _forever(watch, say, every)
-    if longest is not None:
-        return _until_ready(watch, say, longest)
-    return say(watch.report())
+    return watch, ReportWriter(asked, at.where, found.words, at.host)
 
 
 def _recorded(asked: CheckOptions, file: str) -> int:

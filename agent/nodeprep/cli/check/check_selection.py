@@ -13,11 +13,14 @@ DESELECTED = "deselected"
 
 
 def select(
-    ids: tuple[str, ...], only: Iterable[str], skip: Iterable[str]
+    ids: tuple[str, ...], only: Iterable[str], skip: Iterable[str], option: str = "--only"
 ) -> tuple[tuple[str, ...], tuple[Skipped, ...]]:
-    """The ids that are asked for, and the others as skipped. Raises UsageError if a pattern matches none."""
+    """The ids that are asked for, and the others as skipped. Raises UsageError if a pattern matches none.
+
+    `option` is what the operator knows `only` by.
+    """
     only, skip = _patterns(only), _patterns(skip)
-    wanted = _matching(ids, "--only", only) if only else set(ids)
+    wanted = _matching(ids, option, only) if only else set(ids)
     wanted -= _matching(ids, "--skip", skip)
     if not wanted:
         raise UsageError("--only and --skip leave no check to run; `nodeprep list` names them all")

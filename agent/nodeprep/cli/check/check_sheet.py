@@ -11,6 +11,7 @@ from nodeprep.cli import page_layout, terminal
 from nodeprep.cli.check import check_selection, json_report
 from nodeprep.cli.check.choices import ListFormat
 from nodeprep.cli.page_layout import Page, Paint
+from nodeprep.decide.repair_plan import UNBUILT_REMEDIES
 from nodeprep.model import EVERYWHERE, Check, Confirmation, Reason, Severity, Stage, Status, filled
 from nodeprep.values import Value, field_defaults
 
@@ -180,9 +181,13 @@ def told(reason: Reason) -> str:
 
 
 def repair(check: Check, shown: Callable[[str], str]) -> str:
-    """Who mends its fault today, and which remedies are planned. `shown` formats a name."""
-    planned = f"; planned: {', '.join(map(shown, check.remedies))}" if check.remedies else ""
-    return f"by a human, as the fix says{planned}"
+    """Who mends its fault: which remedies `nodeprep repair` runs, which are planned. `shown` formats a name."""
+    built = [shown(one) for one in check.remedies if one not in UNBUILT_REMEDIES]
+    unbuilt = [shown(one) for one in check.remedies if one in UNBUILT_REMEDIES]
+    planned = f"; planned: {', '.join(unbuilt)}" if unbuilt else ""
+    if not built:
+        return f"by a human, as the fix says{planned}"
+    return f"nodeprep repair {check.id} ({', '.join(built)}), or by hand, as the fix says{planned}"
 
 
 def looks(check: Check) -> str:

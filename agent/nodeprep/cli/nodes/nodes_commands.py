@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from nodeprep.cli import program
 from nodeprep.cli.check.choices import Format
+from nodeprep.cli.program import DefaultCommand
 
 if TYPE_CHECKING:
     from nodeprep.cli.nodes.scope import FleetScope
@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 LIST = "list"
 
 
-class Nodes(TyperGroup):
-    """`nodes NAME... --options` is `nodes list`: an argument that is not a command of the group is for listing."""
+class Nodes(DefaultCommand):
+    """`nodes NAME... --options` is `nodes list`."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, args if args and args[0] in self.commands else [LIST, *args])
+    default = LIST
 
 
 nodes = program.commands(cls=Nodes, help="The fleet: list, watch, wait for, release or reset the Nodes of a cluster.")

@@ -1,0 +1,169 @@
+"""The commands that change this host: `provision`, and `repair` with `history`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nodeprep.cli import program
+from nodeprep.cli.check.choices import ListFormat
+from nodeprep.cli.options import Config, Context, Kubeconfig, NodeName, ProfileName
+from nodeprep.cli.program import DefaultCommand
+from nodeprep.decide.remedy_header import SafetyClass
+from nodeprep.values import replace
+
+if TYPE_CHECKING:
+    from nodeprep.cli.repair.repair_command import RepairOptions
+
+RUN = "run"
+
+
+class RepairGroup(DefaultCommand):
+    """`repair CHECK... --options` is `repair run`."""
+
+    default = RUN
+
+
+app = program.commands()
+repairs = program.commands(
+    cls=RepairGroup, help="Mend faults of this host with our playbooks: `repair [CHECK]...` is `repair run`."
+)
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and what each playbook would change.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before the plan runs.")]
+MaxClass = Annotated[
+    SafetyClass,
+    typer.Option(
+        "--max-class",
+        help="The highest safety class: S1 safe while jobs run, S2 if nobody uses the device, S3 if you approve it.",
+    ),
+]
+WaitIdle = Annotated[
+    str,
+    typer.Option("--wait-idle", metavar="DURATION", help="How long to wait until nobody uses the device (90s, 5m)."),
+]
+Recheck = Annotated[
+    str, typer.Option("--recheck", metavar="DURATION", help="How long our checks may take to pass after a playbook.")
+]
+NoColor = Annotated[bool, typer.Option("--no-color", help="Never use colour.")]
+Checks = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[CHECK]...", help="Ids, families or globs to mend; by default, all that have a remedy."),
+]
+
+
+@app.command()
+def provision(
+    *,
+    profile: ProfileName = None,
+    config: Config = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    node: NodeName = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    max_class: MaxClass = SafetyClass.S2,
+    wait_idle: WaitIdle = "0",
+    recheck: Recheck = "15",
+    no_color: NoColor = False,
+) -> None:
+    """Make this host ready for a profile: every finding with a remedy, warnings too, as one plan.
+
+    Remedies run in the order in which causes come before what follows from them. Then it looks again, and runs what
+    has become due. The verdict at the end is that of `nodeprep check`. On a ready host it does nothing, so it may run
+    at each boot.
+
+    \b
+    Exit codes:
+      0  the host is ready, or there was nothing to do
+      1  something still fails, a remedy was refused, or somebody else repairs
+      2  wrong use or configuration
+      3  nothing was done, for it could not be proved that nobody uses the device
+    \b
+    Examples:
+      nodeprep provision --profile rdma-roce --dry-run
+      nodeprep provision --profile rdma-roce --yes
+    """  # noqa: D301 - the help reads the character \b, not its escape
+
+    def body() -> int:
+        from nodeprep.cli.repair import repair_command as command
+
+        asked = _options("provision", (profile, config, no_color), (kubeconfig, context, node))
+        return command.run(
+            replace(asked, dry_run=dry_run, yes=yes, max_class=max_class, wait_idle=wait_idle, recheck=recheck)
+        )
+
+    program.end(body)
+
+
+@repairs.command(RUN)
+def run(
+    checks: Checks = None,
+    *,
+    profile: ProfileName = None,
+    config: Config = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    node: NodeName = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    max_class: MaxClass = SafetyClass.S2,
+    wait_idle: WaitIdle = "0",
+    recheck: Recheck = "15",
+    no_color: NoColor = False,
+) -> None:
+    """Mend what these checks found on this host. `repair CHECK...` does the same.
+
+    \b
+    Exit codes:
+      0  these checks pass afterwards, or there was nothing to do
+      1  one of them still fails, a remedy was refused, or somebody else repairs
+      2  wrong use or configuration
+      3  nothing was done, for it could not be proved that nobody uses the device
+    \b
+    Examples:
+      nodeprep repair --dry-run
+      nodeprep repair port.state
+      nodeprep repair limits.memlock --wait-idle 10m --yes
+    """  # noqa: D301 - the help reads the character \b, not its escape
+
+    def body() -> int:
+        from nodeprep.cli.repair import repair_command as command
+
+        asked = _options("repair", (profile, config, no_color), (kubeconfig, context, node), checks)
+        return command.run(
+            replace(asked, dry_run=dry_run, yes=yes, max_class=max_class, wait_idle=wait_idle, recheck=recheck)
+        )
+
+    program.end(body)
+
+
+@repairs.command()
+def history(
+    *, output: Annotated[ListFormat, typer.Option("--output", "-o", help="Output format.")] = ListFormat.TABLE
+) -> None:
+    """What was repaired on this host, newest last."""
+
+    def body() -> int:
+        from nodeprep.cli.repair import history_command as command
+
+        return command.run(output)
+
+    program.end(body)
+
+
+def _options(
+    command: str,
+    look: tuple[str | None, str | None, bool],
+    cluster: tuple[str | None, str | None, str | None],
+    checks: list[str] | None = None,
+) -> RepairOptions:
+    """What to look at and by which profile."""
+    from nodeprep.cli.check.check_command import CheckOptions
+    from nodeprep.cli.kubernetes_access import ClusterOptions
+    from nodeprep.cli.repair.repair_command import RepairOptions
+
+    profile, config, no_color = look
+    asked = CheckOptions(profile=profile, config=config, cluster=ClusterOptions(*cluster), no_color=no_color)
+    return RepairOptions(command, asked, tuple(checks or ()))

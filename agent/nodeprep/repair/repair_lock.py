@@ -1,0 +1,51 @@
+"""One repair at a time on a node: by hand, by a drill or by the agent's remediator.
+
+The lock is flock(2) on a file. It ends with the process that holds it, however that ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+NAME = "lock"
+MODE = 0o600
+WORDS_BYTES = 200  # who holds it, for people
+
+
+class RepairUnderWay(Exception):
+    """Somebody else repairs this node. Its text is one line that names who."""
+
+
+class RepairLock:
+    """The lock in a directory, which is made. `who` is told to whoever finds it held, such as "nodeprep repair".
+
+    Entering raises RepairUnderWay, or OSError where the directory cannot be written.
+    """
+
+    def __init__(self, directory: str, who: str) -> None:
+        self._path = Path(directory) / NAME
+        self._who = who
+        self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, WORDS_BYTES, 0).decode(errors="replace").strip() or "another process"
+            os.close(descriptor)
+            raise RepairUnderWay(f"{holder} repairs this node ({self._path}): wait until it has ended") from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{self._who} (pid {os.getpid()})".encode()[:WORDS_BYTES], 0)
+        self._descriptor = descriptor
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._descriptor)  # the lock goes with it
