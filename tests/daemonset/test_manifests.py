@@ -38,10 +38,16 @@ NEVER = {
     "/root",
     "/home",
 }
+HOST_ONLY = "only the proof that nobody uses a device asks, which `repair` makes on the host"
 # What the agent would read of a host and is not shown, and why.
 NOT_SHOWN = {
     "/etc/crio": "clusters with CRI-O; a patch of their own",
     "/etc/eni": "only an event source; polling finds the same",
+    "/etc/hosts": HOST_ONLY,
+    "/run/netns": HOST_ONLY,
+    "/proc/1/root/run/netns": HOST_ONLY,
+    "/proc/thread-self": "its own",
+    "/sys/kernel/iommu_groups": HOST_ONLY,
     "/etc/kubernetes": "the credentials of the kubelet; /var/lib/kubelet/pods says as well that there is one",
     "/etc/nodeprep": "the pod has its own, from the ConfigMap",
     "/proc/1/stat": "what tells that a root has the whole of /proc, which leads into every pod",
