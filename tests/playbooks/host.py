@@ -27,8 +27,9 @@ RECAP = re.compile(r"^localhost +: (.*)$", re.MULTILINE)
 CROSS = """\
 #!/bin/sh
 tree=$1; shift
-mount --bind "$tree/sys" /sys && mount --bind "$tree/dev" /dev || exit 120
-TREE=$tree PATH=$tree/bin:$PATH exec "$@"
+# Of a tree in /dev/shm nothing would be seen below the other /dev.
+mount --bind "$tree" /mnt && mount --bind /mnt/sys /sys && mount --bind /mnt/dev /dev || exit 120
+TREE=/mnt PATH=/mnt/bin:$PATH exec "$@"
 """
 # What the kernel and systemd do, on files of the tree.
 STAND_INS = {

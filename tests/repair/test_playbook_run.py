@@ -192,7 +192,7 @@ except playbook_run.AnsibleMissing as missing:
     print(missing)
 """
         done = subprocess.run((sys.executable, "-I", "-S", "-c", script), capture_output=True, text=True, check=True)
-        assert done.stdout == "repair needs Ansible: pip install 'nodeprep[repair]'\n"
+        assert done.stdout == f"repair needs Ansible: {sys.executable} -m pip install 'nodeprep[repair]'\n"
 
 
 # What a task leaves behind. Each is a Python program whose argument is the mark.
@@ -250,13 +250,16 @@ STRAYS = {
     "holding the terminal": TERMINAL,
 }
 AWAIT = """
-import os, pathlib, sys, time
+import os, sys, time
 def others():
-    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+    for name in os.listdir("/proc"):
+        if not name.isdecimal() or int(name) == os.getpid():
+            continue
         try:
-            if int(path.parent.name) != os.getpid() and sys.argv[1].encode() in path.read_bytes():
-                return True
-        except OSError:
+            with open(f"/proc/{name}/cmdline", "rb") as line:
+                if sys.argv[1].encode() in line.read():
+                    return True
+        except OSError:  # it has ended
             pass
 while not others():
     time.sleep(0.05)

@@ -27,7 +27,9 @@ class RepairGroup(DefaultCommand):
 
 app = program.commands()
 repairs = program.commands(
-    cls=RepairGroup, help="Mend faults of this host with our playbooks: `repair [CHECK]...` is `repair run`."
+    cls=RepairGroup,
+    help="Mend faults of this host by our playbooks; `repair history` shows what was done.\n\n"
+    "`repair [CHECK]...` is `repair run`.",
 )
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and what each playbook would change.")]
@@ -68,11 +70,11 @@ def provision(
     recheck: Recheck = "15",
     no_color: NoColor = False,
 ) -> None:
-    """Make this host ready for a profile: every finding with a remedy, warnings too, as one plan.
+    """Make this host ready for a profile, by our playbooks.
 
-    Remedies run in the order in which causes come before what follows from them. Then it looks again, and runs what
-    has become due. The verdict at the end is that of `nodeprep check`. On a ready host it does nothing, so it may run
-    at each boot.
+    Every finding with a remedy is mended, warnings too, as one plan. Remedies run in the order in which causes come
+    before what follows from them. Then it looks again, and runs what has become due. The verdict at the end is that of
+    `nodeprep check`. On a ready host it does nothing, so it may run at each boot.
 
     \b
     Exit codes:
