@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 from tests.rigs.absent import cannot_start
 from tests.rigs.netns import ENVIRONMENT, NODE_PROCESS, REPOSITORY, Node
 from tests.rigs.netns_node import GATEWAY, Shape, Unavailable
+from tests.rigs.waiting import until
 
 KUBECONFIG = f"""apiVersion: v1
 kind: Config
@@ -188,6 +190,65 @@ def answered(node: Node, answer: bytes) -> tuple[int, str]:
                 os.write(terminal, answer)
     os.close(terminal)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), told.decode().replace("\r", "")
+
+
+def started(node: Node, *words: str) -> subprocess.Popen[str]:
+    """`nodeprep repair eni.up` that goes on beside the test."""
+    return node.start("python", "-m", "nodeprep", "repair", "eni.up", "--yes", *words)
+
+
+def heard(process: subprocess.Popen[str], words: str) -> str:
+    """What it says, until these words."""
+    assert process.stdout is not None
+    told = ""
+    for line in process.stdout:
+        told += line
+        if words in line:
+            return told
+    raise AssertionError(f"it never said {words!r}: {told}")
+
+
+@pytest.mark.timeout(600)
+def test_it_waits_until_nobody_uses_the_interface(node: Node) -> None:
+    node.ip("link", "add", "br9", "type", "bridge")
+    try:
+        with down(node, "eth1"):
+            node.ip("link", "set", "eth1", "master", "br9")
+            process = started(node, "--wait-idle", "5m")
+            heard(process, "waits")
+            assert not is_up(node, "eth1")
+            node.ip("link", "set", "eth1", "nomaster")
+            rest, _ = process.communicate(timeout=300)
+            assert (process.returncode, is_up(node, "eth1")) == (0, True), rest
+    finally:
+        node.ip("link", "del", "br9")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
+def test_who_is_interrupted_leaves_nothing_and_says_so(node: Node, number: signal.Signals) -> None:
+    """In the middle of a play: `ip` of this node hangs."""
+    ip = node.run("sh", "-c", "readlink -f $(command -v ip)").stdout.strip()
+    node.run("sh", "-c", "printf '#!/bin/sh\\nexec sleep 86411\\n' > /run/ip; chmod +x /run/ip")
+    with down(node, "eth1"):
+        node.run("mount", "--bind", "/run/ip", ip)
+        try:
+            process = started(node)
+            heard(process, "Refuse what is no interface")
+            until(sleeps, "the play is under way", 60.0)
+            os.kill(process.pid, number)
+            process.communicate(timeout=300)
+        finally:
+            node.run("umount", ip)
+        assert process.returncode == 130
+        assert not sleeps()
+        told = json.loads(repair(node, "history", "-o", "json").stdout)[-1]
+        assert (told["remedy"], told["state"]) == ("link_up", "interrupted")
+
+
+def sleeps() -> bool:
+    """Whether the `ip` that hangs runs."""
+    return subprocess.run(["pgrep", "-fx", "sleep 86411"], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def test_one_repair_at_a_time(node: Node) -> None:

@@ -79,18 +79,17 @@ def ended(outcome: RunOutcome, style: PageStyle, *, dry_run: bool = False) -> li
 
 def waits(idleness: Idleness, style: PageStyle) -> list[str]:
     """For whom a step waits."""
-    page = style.page()
-    page.item("waits", "until nobody uses it:", indent=2, paint=Paint.DOUBT)
-    for line in idleness.words():
-        page.item("", line, bullet=True)
-    return page.lines
+    return _users("waits", "until nobody uses it:", idleness, style)
 
 
 def held(idleness: Idleness, style: PageStyle) -> list[str]:
     """Who uses what the step needs unused."""
+    return _users("in use" if idleness.holders else "unknown", "nothing was done:", idleness, style)
+
+
+def _users(label: str, head: str, idleness: Idleness, style: PageStyle) -> list[str]:
     page = style.page()
-    word = "in use" if idleness.holders else "unknown"
-    page.item(word, "nothing was done:", indent=2, paint=Paint.DOUBT)
+    page.item(label, head, indent=2, paint=Paint.DOUBT)
     for line in idleness.words():
         page.item("", line, bullet=True)
     return page.lines
