@@ -7,6 +7,8 @@ from nodeprep.values import Value
 
 # An empty entry of a GID table stays empty until a netdev or an address changes, of which we hear too
 # (the notifiers of drivers/infiniband/core/roce_gid_mgmt.c). Most entries that are read are empty.
+# The number of the PID namespace of the boot: PROC_PID_INIT_INO (include/linux/proc_ns.h, uapi nsfs.h since 6.17).
+FIRST_PID_NAMESPACE = 0xEFFFFFFC
 EMPTY_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 
 

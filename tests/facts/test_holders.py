@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeprep.door_values import FIRST_PID_NAMESPACE
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.machine import holders, processes
 from nodeprep.facts.machine.holders import GPU, RDMA, VFIO, NodeHolder, NodeHolders, NodeNumbers
@@ -132,7 +133,7 @@ def test_a_process_whose_first_thread_has_ended(root: Path) -> None:
 def test_a_proc_of_all_pid_namespaces(root: Path) -> None:
     assert not observed(root).is_whole
     (root / "proc/1/ns").mkdir()
-    (root / "proc/1/ns/pid").symlink_to(processes.FIRST_PID_NAMESPACE)
+    (root / "proc/1/ns/pid").symlink_to(f"pid:[{FIRST_PID_NAMESPACE}]")
     assert observed(root).is_whole
     assert observed(root).families == (GPU, RDMA, VFIO)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# PROC_PID_INIT_INO of include/linux/proc_ns.h (uapi nsfs.h since 6.17): the number of the PID namespace of the boot.
-FIRST_PID_NAMESPACE = 0xEFFFFFFC
+from nodeprep.door_values import FIRST_PID_NAMESPACE
+
 SHARED = ("mnt", "net")
 WORDS = {"mnt": "another mount namespace", "net": "another network namespace"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from nodeprep.door_values import FIRST_PID_NAMESPACE
 from nodeprep.model import Unreadable, Why
 from nodeprep.pattern import Pattern
 
@@ -12,13 +13,12 @@ if TYPE_CHECKING:
     from nodeprep.doors.files.reader import Files
 
 PROC = "/proc"
-FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO (include/linux/proc_ns.h)
 SOCKET = Pattern(r"socket:\[(\d+)\]")
 
 
 def shows_all(files: Files) -> bool:
     """Whether /proc here shows processes of all PID namespaces. One of a container shows its own alone."""
-    return files.shows_processes and files.link(f"{PROC}/1/ns/pid") == FIRST_PID_NAMESPACE
+    return files.shows_processes and files.link(f"{PROC}/1/ns/pid") == f"pid:[{FIRST_PID_NAMESPACE}]"
 
 
 def commands(files: Files) -> Mapping[int, str] | Unreadable:
