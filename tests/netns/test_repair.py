@@ -84,6 +84,8 @@ def test_an_interface_that_was_set_down(node: Node) -> None:
         assert is_up(node, "eth1")
         again = repair(node, "eni.up", "--yes")
         assert (again.returncode, again.stdout.splitlines()[0]) == (0, "nothing to do: no finding has a remedy of ours")
+    dry = repair(node, "eni.up", "--dry-run")
+    assert (dry.returncode, dry.stdout) == (0, "nothing to do: no finding has a remedy of ours\n")
     told = json.loads(repair(node, "history", "-o", "json").stdout)[-1]
     assert (told["remedy"], told["args"], told["state"], told["changed"]) == (
         "link_up",

@@ -133,13 +133,15 @@ def _ended(
 ) -> int:
     """The verdict of our own checks, and the exit code. A check that followed from a mended one was not refused."""
     refused = [one for one in end.refusals if one.reason is not RefusalReason.FOLLOWS]
-    if asked.dry_run:
+    if asked.dry_run and (end.ran or end.refusals):
         return FAILED if refused or end.failed else DONE
     if end.declined and not end.ran:
         terminal.put("nothing was done: you did not agree")
         return FAILED
     if not end.ran and not end.refusals:
         terminal.put("nothing to do: no finding has a remedy of ours")
+    if asked.dry_run:
+        return DONE
     terminal.put("")
     code = writer(report) if terms.checks is None else _of_checks(terms.checks, report)
     if end.doubted and not end.ran:
