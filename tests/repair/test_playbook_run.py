@@ -18,6 +18,7 @@ import pytest
 
 from nodeprep.repair import playbook_run
 from nodeprep.repair.playbook_run import PlaybookRun, RunEnd, TaskLine, TaskResult
+from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
 from nodeprep.values import replace
 from tests.rigs.absent import cannot_start, needs_root
 from tests.rigs.waiting import until
@@ -216,11 +217,13 @@ for number in set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}:
 time.sleep(86400)
 """
 STOPPED = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
-# Each is the parent of the next, in a session of its own, and ends at once.
+# Each is the parent of the next, in a session of its own, and ends at once. Where nobody ends the last of them, it does
+# so itself: nobody else could catch it, and it takes the whole machine.
 RUNAWAY = """
-import os, signal
+import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-while True:
+end = time.monotonic() + 900
+while time.monotonic() < end:
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -236,7 +239,7 @@ def terminal(pid):
     if out.startswith("/dev/pts/"):
         return out
     return terminal(int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1]))
-out = os.open(terminal(os.getpid()), os.O_WRONLY | os.O_NOCTTY)
+out = os.open(terminal("self"), os.O_WRONLY | os.O_NOCTTY)
 script = "import time; time.sleep(86400)"
 subprocess.Popen([sys.executable, "-c", script, sys.argv[1]], stdin=0, stdout=out, stderr=out, start_new_session=True)
 """
@@ -253,7 +256,7 @@ AWAIT = """
 import os, sys, time
 def others():
     for name in os.listdir("/proc"):
-        if not name.isdecimal() or int(name) == os.getpid():
+        if not name.isdecimal() or name == os.readlink("/proc/self"):
             continue
         try:
             with open(f"/proc/{name}/cmdline", "rb") as line:
@@ -296,12 +299,51 @@ class TestNothingIsLeft:
         assert marked(mark) == []
 
 
+FREEZER = Path("/sys/fs/cgroup/freezer")
+FREEZE = """
+import sys
+directory = sys.argv[1]
+open(f"{directory}/cgroup.procs", "w").write("0")
+open(f"{directory}/freezer.state", "w").write("FROZEN")
+"""
+
+
+@pytest.fixture
+def freezer() -> Iterator[Path]:
+    """A cgroup of Linux' first version. Who is frozen in it sleeps in the kernel, and SIGKILL does not wake him."""
+    directory = FREEZER / uuid.uuid4().hex
+    try:
+        directory.mkdir()
+    except OSError as reason:
+        cannot_start(f"no freezer of cgroup v1: {reason}")
+    yield directory
+    (directory / "freezer.state").write_text("THAWED")
+    until(lambda: not (directory / "cgroup.procs").read_text(), "the end of what was frozen")
+    directory.rmdir()
+
+
+def test_who_sleeps_in_the_kernel_is_named_and_not_waited_for(tmp_path: Path, freezer: Path) -> None:
+    play = PlaybookRun(playbook(tmp_path, python(FREEZE, str(freezer)) | {"name": "Sleep"}), SHORTEST)
+    while (told := playbook_run.run(play)).failed_task != "Sleep" and play.deadline < PLENTY:
+        play = replace(play, deadline=play.deadline * 3)  # a busy machine had not come so far
+    assert (told.end, told.failed_task) == (RunEnd.TIMED_OUT, "Sleep")
+    (left,) = told.left
+    number = int(re.sub(r"^python[\d.]* \((\d+)\)$", r"\1", left))
+    assert str(number) in (freezer / "cgroup.procs").read_text().split()
+    (freezer / "freezer.state").write_text("THAWED")
+    until(lambda: not Path(f"/proc/{number}").exists(), "its end, for it has been killed")
+
+
 # A program of its own calls `run`, so that it can be killed. It prints when the play has begun its second task.
 CALLER = """
-import sys
+import os, sys
+from contextlib import nullcontext
 from nodeprep.repair import playbook_run
 from nodeprep.repair.playbook_run import PlaybookRun
-told = playbook_run.run(PlaybookRun(sys.argv[1], 240.0), lambda line: print(line.task, flush=True))
+from nodeprep.repair.repair_lock import RepairLock
+with RepairLock(os.environ["LOCKS"], "a caller") if "LOCKS" in os.environ else nullcontext() as lock:
+    play = PlaybookRun(sys.argv[1], 240.0, held=(lock.descriptor,) if lock else ())
+    told = playbook_run.run(play, lambda line: print(line.task, flush=True))
 print(told.end, told.message, flush=True)
 """
 
@@ -344,6 +386,30 @@ class TestWhoeverIsKilled:
             assert process.wait(PLENTY) == -number
         until(lambda: not marked(mark), "the end of all that it started")
         until(lambda: not list(tmp_path.glob("nodeprep-repair-*")), "the end of the private directory")
+
+    def test_a_lock_is_held_until_the_end_of_all(self, tmp_path: Path, mark: str) -> None:
+        """A play that takes a while to end, of a caller that is gone: the next repair begins after it."""
+        ending = "import signal, sys, time; signal.signal(15, lambda *_: (time.sleep(1), sys.exit())); time.sleep(900)"
+        play = playbook(tmp_path, shell("true"), python(ending, mark))
+        locks = str(tmp_path / "locks")
+        with caller(play, LOCKS=locks) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "Run it\n"
+            until(lambda: marked(mark), "the second task")
+            process.kill()
+            assert process.wait(PLENTY) == -signal.SIGKILL
+            seen, told = list[bool](), set[str]()
+            while True:
+                running = bool(marked(mark))
+                try:
+                    with RepairLock(locks, "the next"):
+                        break
+                except RepairUnderWay as busy:
+                    seen.append(running)
+                    told.add(str(busy))
+        assert any(seen)
+        assert told == {f"a caller (pid {process.pid}) repairs this node ({locks}/lock): wait until it has ended"}
+        assert not running
 
     @pytest.mark.parametrize(
         ("number", "says"),

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import nodeprep
-from nodeprep.doors import children, clock, descendants
+from nodeprep.doors import children, clock
 from nodeprep.pattern import Pattern
 from nodeprep.repair import supervisor
 from nodeprep.values import Value, field
@@ -77,7 +77,8 @@ class PlaybookRun(Value):
 
     `playbook` is an absolute path, `deadline` in seconds. The playbook sees `variables` as they are: braces in them are
     no template. `check` changes nothing and asks for the differences. `on_host` and `host_root` lead from our own
-    container to the host: the words before a command, and the directory before a path.
+    container to the host: the words before a command, and the directory before a path. `held` are descriptors that
+    stay open until the last task has ended, also if this process is killed: of a lock.
     """
 
     playbook: str
@@ -86,6 +87,7 @@ class PlaybookRun(Value):
     check: bool = False
     on_host: tuple[str, ...] = ()
     host_root: str = ""
+    held: tuple[int, ...] = ()
 
 
 class RunOutcome(Value):
@@ -126,13 +128,15 @@ def run(play: PlaybookRun, say: Callable[[TaskLine], None] = lambda _: None) -> 
     try:
         (private / supervisor.ORDER).write_text(json.dumps(_order(play)))
         with tempfile.TemporaryFile() as errors:
-            with _supervisor(private, play.deadline, errors) as process:
+            with _supervisor(private, play, errors) as process:
                 for told in _messages(process, began + play.deadline + supervisor.KILLING + MARGIN):
                     story.hear(told)
+                if story.end is not None and story.end["left"]:
+                    process.kill()  # its own end waits for them
             errors.seek(0)
             words = errors.read().decode(errors="replace")
         if story.end is None:
-            return story.without_end(private, clock.now() - began, words)
+            return story.without_end(clock.now() - began, words)
     finally:
         shutil.rmtree(private, ignore_errors=True)  # the supervisor has done it, unless it was killed
     return _outcome(story, story.end, play, clock.now() - began)
@@ -144,7 +148,7 @@ def _order(play: PlaybookRun) -> Mapping[str, Any]:
 
 
 @contextmanager
-def _supervisor(private: Path, seconds: float, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+def _supervisor(private: Path, play: PlaybookRun, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     """The process in between. It sees by the end of its input that we are gone, however that came."""
     process = subprocess.Popen(
         (sys.executable, "-P", "-s", "-m", supervisor.__name__),
@@ -153,10 +157,11 @@ def _supervisor(private: Path, seconds: float, errors: IO[bytes]) -> Iterator[su
         stderr=errors,
         cwd="/",
         env={"PYTHONPATH": str(Path(nodeprep.__file__).parents[1]), "PATH": supervisor.PATH, "LANG": "C.UTF-8"},
+        pass_fds=play.held,
         start_new_session=True,  # Ctrl-C is for us
     )
     assert process.stdin is not None  # noqa: S101 - for mypy
-    order = {"private": str(private), "seconds": seconds, "deadline": clock.now() + seconds}
+    order = {"private": str(private), "seconds": play.deadline, "deadline": clock.now() + play.deadline}
     try:
         with suppress(BrokenPipeError):  # it says on its stderr why it ended
             process.stdin.write(json.dumps(order).encode() + b"\n")
@@ -179,7 +184,7 @@ def _dismissed(process: subprocess.Popen[bytes]) -> None:
 
 
 def _messages(process: subprocess.Popen[bytes], until: float) -> Iterator[Mapping[str, Any]]:
-    """What comes, up to the supervisor's end. Not up to the end of the pipe: something else might hold it."""
+    """What comes, up to the supervisor's last word or its end. Not up to the pipe's: something else might hold it."""
     assert process.stdout is not None  # noqa: S101 - for mypy
     pipe, rest = process.stdout.fileno(), b""
     while clock.now() < until:
@@ -187,7 +192,10 @@ def _messages(process: subprocess.Popen[bytes], until: float) -> Iterator[Mappin
         readable, _, _ = select.select((pipe,), (), (), 0 if over else supervisor.LOOK)
         part = os.read(pipe, READ) if readable else b""
         *lines, rest = (rest + part).split(b"\n")
-        yield from map(json.loads, lines)
+        for line in lines:
+            yield (told := json.loads(line))
+            if "end" in told:
+                return
         if over and not part:
             return
 
@@ -211,11 +219,10 @@ class _Story:
             self.changed += line.result is TaskResult.CHANGED
             self._say(line)
 
-    def without_end(self, private: Path, seconds: float, errors: str) -> RunOutcome:
-        """The outcome where the supervisor was killed. What it supervised is killed here, by its private directory."""
-        left = descendants.kill_marked(supervisor.mark(private), clock.now() + supervisor.KILLING)
+    def without_end(self, seconds: float, errors: str) -> RunOutcome:
+        """The outcome where the supervisor was killed, and the kernel has killed what it supervised."""
         message = f"the supervising process ended early: {_one_line(errors) or 'somebody killed it'}"
-        return RunOutcome(RunEnd.BROKEN, seconds, self.changed, self.running, message, left=left)
+        return RunOutcome(RunEnd.BROKEN, seconds, self.changed, self.running, message)
 
 
 def _outcome(story: _Story, told: Mapping[str, Any], play: PlaybookRun, seconds: float) -> RunOutcome:

@@ -1,6 +1,7 @@
 """One repair at a time on a node: by hand, by a drill or by the agent's remediator.
 
-The lock is flock(2) on a file. It ends with the process that holds it, however that ends.
+The lock is flock(2) on a file. It ends with the processes that hold it, however they end: with this one and, while a
+play runs, with its supervisor.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ class RepairLock:
         self._path = Path(directory) / NAME
         self._who = who
         self._descriptor = -1
+
+    @property
+    def descriptor(self) -> int:
+        """Of the lock that is held, for a process that shall hold it too."""
+        return self._descriptor
 
     def __enter__(self) -> Self:
         self._path.parent.mkdir(0o700, parents=True, exist_ok=True)

@@ -1,8 +1,9 @@
 """The process between nodeprep and Ansible: it ends everything below it at the deadline, and when nodeprep is gone.
 
-`playbook_run` starts it. Its standard input is one line of JSON, the order, and then stays open as long as nodeprep
-lives. Its standard output takes one line of JSON for each task, which Ansible's process writes, and at last one of its
-own, the end. Nothing below it can hold up that end.
+`playbook_run` starts it. It goes on as the first process of a PID namespace, so that the kernel ends the rest with it.
+Its standard input is one line of JSON, the order, and then stays open as long as nodeprep lives. Its standard output
+takes one line of JSON for each task, which Ansible's process writes, and at last one of its own, the end. Nothing below
+it can hold up that end.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from nodeprep.doors import clock, descendants
+from nodeprep.doors import clock, pid_namespace
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL, within the deadline
 KILLING = 5.0  # seconds for killed processes to end; one that sleeps in the kernel takes longer, and is reported
 LOOK = 0.02  # seconds between two looks at the child
 SAID_BYTES = 4096
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 ORDER, RESULT, SAID = "order.json", "result.json", "said"  # in the private directory; ansible.py knows them too
 PROGRAM = Path(__file__).with_name("ansible.py")
@@ -41,16 +43,17 @@ class ChildEnd(StrEnum):
     ABANDONED = "abandoned"  # nodeprep is gone, or wants no more
 
 
-def mark(private: Path) -> bytes:
-    """What the environment of each process has that belongs to the run with this private directory."""
-    return f"TMPDIR={private}/temporary".encode()
-
-
 def main() -> None:
     order = json.loads(_line(0))
     private = Path(order["private"])
+    stopped = _signals()
     try:
-        told = _supervised(order, private)
+        ended = pid_namespace.enter(SIGNALS)
+        if ended is not None:  # we are outside
+            sys.exit(bool(ended))
+        told = _supervised(order, private, stopped)
+    except OSError as reason:
+        sys.exit(f"no process could be started: {reason}")
     finally:
         shutil.rmtree(private, ignore_errors=True)
     with suppress(BrokenPipeError), open(1, "wb") as out:
@@ -67,31 +70,27 @@ def _line(descriptor: int) -> bytes:
     return line
 
 
-def _supervised(order: Mapping[str, Any], private: Path) -> Mapping[str, Any]:
-    descendants.adopt()
+def _supervised(order: Mapping[str, Any], private: Path, stopped: list[int]) -> Mapping[str, Any]:
     deadline = order["deadline"]
-    stopped = _signals()
     try:
         why = _awaited(_started(private), deadline - min(GRACE, order["seconds"] / 4), stopped)
     finally:
         now = clock.now()
-        left = descendants.end(min(now + GRACE, deadline), max(now, deadline) + KILLING)
+        left = pid_namespace.end(min(now + GRACE, deadline), max(now, deadline) + KILLING)
     return {"why": why, "left": left, "result": _result(private), "said": _said(private)}
 
 
 def _signals() -> list[int]:
     """Those that have come which ask us to end. Who stops a service sends them to each of its processes."""
     come: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, lambda number, _: come.append(number))
     return come
 
 
 def _started(private: Path) -> int:
     """Start Ansible's process, with an environment that nobody else had a hand in. Gives its number."""
-    ours = os.getpid()
-    name, _, temporary = mark(private).decode().partition("=")
-    environment = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": "/nonexistent", name: temporary}
+    environment = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": "/nonexistent", "TMPDIR": f"{private}/temporary"}
     lines = os.dup(1)  # Ansible's process writes the lines of tasks to it, and keeps it from what it starts
     with (private / SAID).open("wb") as said:
         child = subprocess.Popen(
@@ -103,14 +102,13 @@ def _started(private: Path) -> int:
             env=environment,
             umask=UMASK,
             pass_fds=(lines,),
-            preexec_fn=lambda: descendants.die_with(ours),  # noqa: PLW1509 - this process has one thread
         )
     os.close(lines)
     return child.pid
 
 
 def _awaited(child: int, until: float, stopped: list[int]) -> ChildEnd:
-    while child not in (descendants.reaped() or {}):
+    while child not in (pid_namespace.reaped() or {}):
         if clock.now() >= until:
             return ChildEnd.LATE
         readable, _, _ = select.select((0,), (), (), LOOK)

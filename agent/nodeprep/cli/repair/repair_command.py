@@ -24,7 +24,7 @@ from nodeprep.model import Finding, Report, Status
 from nodeprep.repair.playbook_run import AnsibleMissing
 from nodeprep.repair.repair_history import RepairHistory
 from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
-from nodeprep.values import Value
+from nodeprep.values import Value, replace
 
 DIRECTORY, DIRECTORY_VARIABLE = "/var/lib/nodeprep-repair", "NODEPREP_REPAIR_DIR"
 DONE, FAILED, IN_DOUBT, INTERRUPTED = 0, 1, 3, 130
@@ -62,7 +62,8 @@ def run(asked: RepairOptions) -> int:
     host = place.place(None, None, asked.check.cluster).host()
     lock = nullcontext() if asked.dry_run else RepairLock(directory(), f"nodeprep {asked.command}")
     try:
-        with lock, usage.usage():
+        with lock as held, usage.usage():
+            terms = replace(terms, held=(held.descriptor,) if held else ())
             session = RepairSession(watch, host, RepairHistory(directory()), terms, dialogue)
             report = session.run()
     except KeyboardInterrupt:

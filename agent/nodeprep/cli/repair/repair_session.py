@@ -33,7 +33,8 @@ IDLE_PERIOD_SECONDS = 2.0  # between two proofs of --wait-idle
 class SessionTerms(Value):
     """What a session may do. `checks` are those to mend, None for all.
 
-    `wait_idle` is how long to wait for what is in use, `recheck` for the passes after a play; both in seconds.
+    `wait_idle` is how long to wait for what is in use, `recheck` for the passes after a play; both in seconds. `held`
+    are descriptors of the lock, which a play holds too.
     """
 
     command: str
@@ -43,6 +44,7 @@ class SessionTerms(Value):
     wait_idle: float = 0.0
     recheck: float = 15.0
     ignored: tuple[str, ...] = idleness.IGNORED_DAEMONS
+    held: tuple[int, ...] = ()
 
 
 class SessionEnd(Struct):
@@ -188,7 +190,8 @@ class RepairSession:
             client = CriClient(self._host)
             return container_restart.restart(client, step.args.get("pod"), seconds, say, check=check)
         playbook = remedy_files.directory() / f"{step.header.name}.yml"
-        return playbook_run.run(PlaybookRun(str(playbook), seconds, step.args, check), say)
+        play = PlaybookRun(str(playbook), seconds, step.args, check, held=self._terms.held)
+        return playbook_run.run(play, say)
 
     def _record(
         self, step: RepairStep, attempt: str, state: str, *, why: str = "", outcome: RunOutcome | None = None
