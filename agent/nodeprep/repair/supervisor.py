@@ -32,6 +32,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 ORDER, RESULT, SAID = "order.json", "result.json", "said"  # in the private directory; ansible.py knows them too
 PROGRAM = Path(__file__).with_name("ansible.py")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# In a PID namespace systemctl refuses the socket that it prefers: its other end has no number there. So it takes D-Bus
+# (systemd's ENVIRONMENT.md).
+SURROUNDINGS = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": "/nonexistent", "SYSTEMCTL_FORCE_BUS": "1"}
 UMASK = 0o022  # files of a task that names no mode are those of every other administrator
 
 
@@ -90,7 +93,7 @@ def _signals() -> list[int]:
 
 def _started(private: Path) -> int:
     """Start Ansible's process, with an environment that nobody else had a hand in. Gives its number."""
-    environment = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": "/nonexistent", "TMPDIR": f"{private}/temporary"}
+    environment = {**SURROUNDINGS, "TMPDIR": f"{private}/temporary"}
     lines = os.dup(1)  # Ansible's process writes the lines of tasks to it, and keeps it from what it starts
     with (private / SAID).open("wb") as said:
         child = subprocess.Popen(
