@@ -489,6 +489,7 @@ class Finding(Value):
 
     `root` is the check whose failure on the same device caused this finding. `fix` says what to do about a fault, ""
     if there is nothing to do. `waived`: an operator excused it by name, or excused its cause on the same device.
+    `drill` is the name of the drill that made the fault, "" if none did.
     """
 
     check: str
@@ -497,6 +498,7 @@ class Finding(Value):
     root: str | None = None
     waived: Waived | None = None
     fix: str = ""
+    drill: str = ""
 
     @property
     def status(self) -> Status:

@@ -16,6 +16,7 @@ from nodeprep.config.configuration import Settings
 from nodeprep.config.document import ConfigError
 from nodeprep.decide import gate_readiness
 from nodeprep.decide.desired import Desired
+from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.look_schedule import Schedule
 from nodeprep.doors import clock
 from nodeprep.doors.events.listener import EventSources
@@ -35,7 +36,7 @@ from nodeprep.values import Value, field, replace
 LOGGER = logging.getLogger("nodeprep")
 WORDS = frozenset({"node", "publisher"})  # of the publisher, which need no look to be acted on
 LOOP_PERIOD_SECONDS = 10.0  # seconds; the loop turns at least this often, and `/healthz` allows it three (design 3.5)
-RESET_TIMEOUT_SECONDS = 3.0  # seconds that who asks for a reset waits for it
+RESET_TIMEOUT_SECONDS = 3.0  # seconds that who asks for a reset, or tells of a drill, waits for it
 GATE_FILES_PERIOD_SECONDS = (
     60.0  # seconds until gate files are held against what ought to be there, should somebody have removed one
 )
@@ -47,7 +48,7 @@ class AgentParts(Value):
     `host_of` gives the host without paths that a profile excludes, for a metadata URL; `read_settings` reads the
     configuration (raises ConfigError). `listeners` are called with each round's outcome, when gates were closed and
     before any opens; the `publisher` tells the cluster, None where there is no access to one. `exposed` are mount
-    points of the node that we could write and should not.
+    points of the node that we could write and should not. `read_drill` reads which drill somebody told us of.
     """
 
     host_of: Callable[[tuple[str, ...], str], Host]
@@ -59,10 +60,11 @@ class AgentParts(Value):
     listeners: tuple[Callable[[NodeStatus], None], ...] = ()
     publisher: Publisher | None = None
     exposed: tuple[str, ...] = ()
+    read_drill: Callable[[], DrillNotice | None] = lambda: None
 
 
 class Agent:
-    """One agent. `run` returns after `stop`; `reload`, `forget` and `stop` may be called from any thread or signal."""
+    """One agent. `run` returns after `stop`; its other methods may be called from any thread, most from a signal."""
 
     _gates: GateFiles  # this and the next three are made by `_begin`
     _reconciler: Reconciler
@@ -75,6 +77,8 @@ class Agent:
         self.turned_at = clock.now()
         self._asked: set[str] = set()
         self._forgotten = Event()
+        self._drill: DrillNotice | None = None
+        self._drill_heard = Event()
         self._excluded: tuple[str, ...] = ()
         self._told: NodeStatus | None = None
         self._open: frozenset[Gate] = frozenset()
@@ -115,6 +119,13 @@ class Agent:
         self.means.event_sources.wake()
         self._forgotten.wait(RESET_TIMEOUT_SECONDS)
 
+    def hear_drill(self) -> str:
+        """Read which drill runs. Returns its words, "" for none, when findings say so or after a moment."""
+        self._drill_heard.clear()
+        self._ask("drill")
+        self._drill_heard.wait(RESET_TIMEOUT_SECONDS)
+        return self._drill.words if self._drill is not None else ""
+
     @property
     def status(self) -> NodeStatus | None:
         """The last round's outcome, None before the first; any thread may ask, also before `run`."""
@@ -125,7 +136,10 @@ class Agent:
         now = clock.now()
         words = self._asked & WORDS  # before they are heard: what comes meanwhile is for the next turn
         self._asked -= words
+        hears_drill = "drill" in self._asked
         told = self._meet() or bool(words or self._asked) or Topic.CONFIG in rung
+        self._asked.discard("drill")
+        told = self._learn_drill(now) or told
         if Topic.CONFIG in rung or "reload" in self._asked:
             self._reload()
         if forget := self._asked & {"forget", "forget-inventory"}:
@@ -156,6 +170,8 @@ class Agent:
                 self._look_past()
         if not self._asked & {"forget", "forget-inventory"}:
             self._forgotten.set()
+        if hears_drill:
+            self._drill_heard.set()
         self.turned_at = clock.now()
 
     def _begin(self) -> None:
@@ -225,6 +241,15 @@ class Agent:
             self._node_uid = met.agent_state.node_uid
             log_lines.tell([LogEntry("node", {"uid": self._node_uid})], LOGGER)
         return True
+
+    def _learn_drill(self, now: float) -> bool:
+        """Take in which drill runs; whether that changed."""
+        notice = self.means.read_drill()
+        boot_id = self._reconciler.agent_state.boot_id
+        self._drill = notice if notice is not None and notice.holds(boot_id, now) else None
+        changed = self._drill != self._reconciler.drill
+        self._reconciler.drill = self._drill
+        return changed
 
     def _publish(self, desired: Desired, *, opening: bool) -> None:
         if self.means.publisher is not None:

@@ -17,6 +17,7 @@ from nodeprep.checks import CHECKS, IDS
 from nodeprep.config import agent_settings, wants
 from nodeprep.config.configuration import Settings
 from nodeprep.decide import (
+    drill_notice,
     fault_confirmation,
     gate_readiness,
     look_schedule,
@@ -26,6 +27,7 @@ from nodeprep.decide import (
     upgrade,
 )
 from nodeprep.decide.desired import AgentTrouble, Desired
+from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.reconciliation import AgentPolicy, Observed
 from nodeprep.doors import clock
 from nodeprep.doors.events.listener import EventSourceState
@@ -53,9 +55,9 @@ class Reconciler(Struct):
 
     `settings` are the last that could be read, `config_trouble` what is wrong with newer ones, `gate_trouble` what
     keeps gate files from being written or removed, `publish_trouble` what is wrong with writing to the cluster, as
-    others can mend it, `exposed` the mount points of the node that the agent could write and should not. `facts` are
-    the kinds that a full round has looked at, `requests` the count of what was asked of Kubernetes. `proves_anew`: what
-    was looked at before counts no more, so all is to be looked at now.
+    others can mend it, `drill` the one that runs now, `exposed` the mount points of the node that the agent could write
+    and should not. `facts` are the kinds that a full round has looked at, `requests` the count of what was asked of
+    Kubernetes. `proves_anew`: what was looked at before counts no more, so all is to be looked at now.
     """
 
     settings: Settings
@@ -66,6 +68,7 @@ class Reconciler(Struct):
     config_trouble: str = ""
     gate_trouble: str = ""
     publish_trouble: str = ""
+    drill: DrillNotice | None = None
     exposed: tuple[str, ...] = ()
     latest: LatestFacts = field(default_factory=lambda: LatestFacts(tuple(CHECKS.values())))
     selection: ProfileSelection | None = None
@@ -80,7 +83,7 @@ class Reconciler(Struct):
     _excused: tuple[str, ...] = ()  # patterns of devices of which something was waived at the last judgement
     _troubled: AgentTrouble = field(default_factory=AgentTrouble)
     _reconciled: AgentState | None = None  # as the last reconciliation left it
-    _told_of: tuple[AgentState | None, str] = (None, "")
+    _told_of: tuple[AgentState | None, str, DrillNotice | None] = (None, "", None)
     _configured: bool = False  # other settings came after the first round
     _taints_since: float | None = None  # since when the taint ought to stand, be it withheld or not
     _met_at: float = 0.0  # what was observed before is of another Node, or may be
@@ -163,6 +166,7 @@ class Reconciler(Struct):
             fresh,
             full_round=self.complete,
             log=self._log(),
+            drill=self.drill,
             trouble=self.trouble,
         )
         agent_state, told = reconciliation.reconcile(self.agent_state, heard, self._rules(selection), now)
@@ -264,14 +268,16 @@ class Reconciler(Struct):
         )
 
     def _is_told(self, assessment: Assessment) -> bool:
-        """Whether the last report was made of the same memory and on the same day, at which a waiver may end."""
-        return self._told_of[0] is assessment.agent_state and self._told_of[1] == assessment.today
+        """Whether the last report was made of the same memory and drill, on the same day: a waiver may end at that."""
+        agent_state, today, drill = self._told_of
+        return agent_state is assessment.agent_state and today == assessment.today and drill == self.drill
 
     def _report(self, assessment: Assessment, selection: ProfileSelection) -> Report:
         latest = self.latest
-        self._told_of = assessment.agent_state, assessment.today
+        self._told_of = assessment.agent_state, assessment.today, self.drill
         skipped, expected = latest.skipped.values(), latest.expected
-        return assessment.report_of(latest.findings(), skipped, latest.facts, selection, expected=expected)
+        report = assessment.report_of(latest.findings(), skipped, latest.facts, selection, expected=expected)
+        return drill_notice.report(report, self.drill)
 
     def _status(self, report: Report, told: Desired, event_sources: Mapping[str, EventSourceState]) -> NodeStatus:
         self.rounds += 1
@@ -299,6 +305,7 @@ class Reconciler(Struct):
             version_disagreements=tuple(
                 dict.fromkeys(case.check for case in upgrade.version_disagreements(self.agent_state))
             ),
+            drill=self.drill,
             waivers=sum(one.waived is not None for one in report.findings),
             event_sources=event_sources,
             suppressed=dict(self.suppressed),

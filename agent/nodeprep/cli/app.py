@@ -39,6 +39,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Mend faults of this host by our playbooks; `repair history` shows what was done.",
         "repair.repair_commands:repairs",
     ),
+    "drill": (
+        "Make a fault of this host on purpose, watch until it is seen, and undo it.",
+        "repair.drill_commands:drills",
+    ),
     "version": ("Print the version.", "version_command:app"),
     "profile": ("Capture, show and validate what a node should have.", "files.files_commands:profiles"),
     "config": ("Show and validate configuration files.", "files.files_commands:configs"),

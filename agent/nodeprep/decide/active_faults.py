@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
 from nodeprep.agent_state import AgentState, Case
-from nodeprep.decide import fault_causes
+from nodeprep.decide import drill_notice, fault_causes
+from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.model import Check
 
 
@@ -30,11 +31,12 @@ def suspected_case(agent_state: AgentState, gates: Collection[str], now: float) 
     return next((case for case in looked_at if case.looks[-1][1]), None)
 
 
-def roots(cases: Iterable[Case], checks: Mapping[str, Check]) -> tuple[Case, ...]:
+def roots(cases: Iterable[Case], checks: Mapping[str, Check], drill: DrillNotice | None = None) -> tuple[Case, ...]:
     """The cases that no other of them explains, in the order in which a person would look at them.
 
-    What fails now comes before what passed in its last look, or is waived: that one is on its way to its release. Of
-    those the last to pass comes first. So while faults end one after the other, the first one never comes back.
+    What a drill made comes last. What fails now comes before what passed in its last look, or is waived: that one is on
+    its way to its release. Of those the last to pass comes first. So while faults end one after the other, the first
+    one never comes back.
     """
     found = tuple(cases)
     if not found:
@@ -42,8 +44,9 @@ def roots(cases: Iterable[Case], checks: Mapping[str, Check]) -> tuple[Case, ...
     order = {check: number for number, check in enumerate(checks)}
     first = [case for case in found if not _is_consequence(case, found, checks)]
 
-    def place(case: Case) -> tuple[float, int, str, int]:
-        return -_passes_since(case), order.get(case.check, len(order)), case.place, case.port or 0
+    def place(case: Case) -> tuple[bool, float, int, str, int]:
+        made = drill_notice.has_made(drill, case)
+        return made, -_passes_since(case), order.get(case.check, len(order)), case.place, case.port or 0
 
     return tuple(sorted(first, key=place))
 
@@ -55,9 +58,10 @@ def is_repairable(case: Case, least_age: float, now: float) -> bool:
     return case.passes == 0 and now - case.convicted_at >= least_age
 
 
-def summary(case: Case) -> str:
-    """A conviction in one line, for people."""
-    return f"{case.check} {case.reason}: {case.message or case.name}"
+def summary(case: Case, drill: DrillNotice | None = None) -> str:
+    """A conviction in one line, for people. One that a drill made begins with that drill."""
+    made = f"{drill.words}: " if drill is not None and drill_notice.has_made(drill, case) else ""
+    return f"{made}{case.check} {case.reason}: {case.message or case.name}"
 
 
 def _is_consequence(case: Case, others: tuple[Case, ...], checks: Mapping[str, Check]) -> bool:

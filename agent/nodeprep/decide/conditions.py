@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from nodeprep.agent_state import AgentState, Case, NodeState
 from nodeprep.decide import active_faults, gate_readiness, kubernetes_text
+from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.gate_readiness import ProfileReadiness
 from nodeprep.model import Check, Finding, Status
 from nodeprep.values import Value, replace
@@ -63,7 +64,8 @@ class ConditionInputs(Value):
     """What conditions and taints are made from.
 
     `gates` are the gates of all assigned profiles, and `convictions` the convicted cases of them. `closing_gates` are
-    the gates that decide the state. `taint_hindrance`: why our taint is not set although it is due.
+    the gates that decide the state. `taint_hindrance`: why our taint is not set although it is due. `drill` is the one
+    that runs now.
     """
 
     agent_state: AgentState
@@ -77,6 +79,7 @@ class ConditionInputs(Value):
     blind_after: float
     full_round: bool
     taint_hindrance: str = ""
+    drill: DrillNotice | None = None
 
     def blind_gate(self, gates: Iterable[str]) -> tuple[str, str] | None:
         """The first of the gates that could not look for too long, and what it could not look at."""
@@ -92,7 +95,11 @@ class ConditionInputs(Value):
         if not found:
             return None, ""
         more = len(found) - 1
-        return active_faults.roots(found, self.checks)[0], f" (and {more} more)" if more else ""
+        return active_faults.roots(found, self.checks, self.drill)[0], f" (and {more} more)" if more else ""
+
+    def summary(self, case: Case) -> str:
+        """A conviction in one line, with the drill that made it."""
+        return active_faults.summary(case, self.drill)
 
 
 def conditions(inputs: ConditionInputs, trouble: AgentTrouble) -> tuple[NodeCondition, ...]:
@@ -114,7 +121,7 @@ def _overall(inputs: ConditionInputs) -> tuple[str, str, str]:
     agent_state = inputs.agent_state
     first, others = inputs.main_fault(inputs.closing_gates)
     if first is not None:
-        return "False", first.reason, f"{agent_state.state}: {active_faults.summary(first)}{others}"
+        return "False", first.reason, f"{agent_state.state}: {inputs.summary(first)}{others}"
     blind = inputs.blind_gate(inputs.closing_gates)
     if blind:
         return "Unknown", gate_readiness.CANNOT_LOOK, f"{agent_state.state}: {blind[0]} could not look: {blind[1]}"
@@ -175,7 +182,7 @@ def _area(inputs: ConditionInputs, kind: str, there: frozenset[tuple[str, str]])
             kind,
             "False",
             kubernetes_text.reason(first.reason),
-            kubernetes_text.line(active_faults.summary(first), tail=others),
+            kubernetes_text.line(inputs.summary(first), tail=others),
         )
     blind = inputs.blind_gate(gates)
     if blind:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from nodeprep.agent_state import AgentState, NodeState
 from nodeprep.decide import active_faults, conditions, gate_readiness, kubernetes_text, taint_toleration
 from nodeprep.decide.conditions import AREAS, PREFIX, TRAINING_READY, AgentTrouble, ConditionInputs, NodeCondition
+from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import Mode, ProfileReadiness, ReadinessPolicy
 from nodeprep.model import Check, Finding, Remedy
@@ -103,8 +104,12 @@ def desired(
     readiness: ReadinessPolicy,
     trouble: AgentTrouble = NO_TROUBLE,
     full_round: bool = True,
+    drill: DrillNotice | None = None,
 ) -> Desired:
-    """What should stand on the Node. `full_round`: every fact was looked at once since the start."""
+    """What should stand on the Node. `full_round`: every fact was looked at once since the start.
+
+    A `drill` closes gates as any fault does. Only the words say that it is one.
+    """
     known_findings, known_profiles = tuple(findings), tuple(profiles)
     closing_gates = gate_readiness.node_gates(known_profiles)
     gates = tuple(dict.fromkeys((*closing_gates, *(one for profile in known_profiles for one in profile.gates))))
@@ -120,6 +125,7 @@ def desired(
         blind_after=confirmation.blind_after,
         full_round=full_round,
         taint_hindrance=taint_toleration.taint_hindrance(agent_state) if _is_taint_due(known_profiles, mode) else "",
+        drill=drill,
     )
     return Desired(
         state=agent_state.state,

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from nodeprep.agent_state import AgentState, NodeState
-from nodeprep.decide import active_faults, kubernetes_text, stored_state
+from nodeprep.decide import active_faults, drill_notice, kubernetes_text, stored_state
+from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.state_table import GATE_CHECK_FAILS, NO_REPAIR, TABLE, ReadinessPolicy, Repair, Situation
 from nodeprep.model import Check, Stage
 from nodeprep.values import Value, replace
@@ -59,19 +60,20 @@ class Hindrance(Value):
     """What keeps a profile from being ready: `why` for people, and the same as data.
 
     `reason` is one CamelCase word: that of a fault, else one of this module or a node state. `check` is the id of the
-    check whose finding it is, "" if it is none's.
+    check whose finding it is, "" if it is none's. `drill` is the name of the drill that made the fault, "" if none did.
     """
 
     why: str
     reason: str
     check: str = ""
+    drill: str = ""
 
 
 class ProfileReadiness(Value):
     """One profile: whether its device-stage gates hold, whether all do, and if not what keeps it.
 
-    `why`, `reason` and `check` are those of its Hindrance, "" if it is ready. `gates` and `refusal` are those of the
-    assigned profile.
+    `why`, `reason`, `check` and `drill` are those of its Hindrance, "" if it is ready. `gates` and `refusal` are those
+    of the assigned profile.
     """
 
     name: str
@@ -84,6 +86,7 @@ class ProfileReadiness(Value):
     refusal: str = ""
     reason: str = ""
     check: str = ""
+    drill: str = ""
 
 
 def state_at_start(agent_state: AgentState | None, boot_id: str, node_uid: str, now: float) -> AgentState:
@@ -217,17 +220,25 @@ def open_gates(profiles: Iterable[ProfileReadiness]) -> tuple[tuple[str, str], .
 
 
 def profile_readiness(
-    agent_state: AgentState, profiles: Iterable[AssignedProfile], checks: Mapping[str, Check], now: float
+    agent_state: AgentState,
+    profiles: Iterable[AssignedProfile],
+    checks: Mapping[str, Check],
+    now: float,
+    drill: DrillNotice | None = None,
 ) -> tuple[ProfileReadiness, ...]:
-    """Whether each profile is device-ready and ready (design 3.1)."""
-    return tuple(_profile_readiness(agent_state, one, checks, now) for one in profiles)
+    """Whether each profile is device-ready and ready (design 3.1). What a `drill` made says so."""
+    return tuple(_profile_readiness(agent_state, one, checks, now, drill) for one in profiles)
 
 
 def _profile_readiness(
-    agent_state: AgentState, profile: AssignedProfile, checks: Mapping[str, Check], now: float
+    agent_state: AgentState,
+    profile: AssignedProfile,
+    checks: Mapping[str, Check],
+    now: float,
+    drill: DrillNotice | None,
 ) -> ProfileReadiness:
     of_devices = tuple(gate for gate in profile.gates if gate not in checks or checks[gate].stage is Stage.DEVICE)
-    hindrance = _hindrance(agent_state, profile, checks, now)
+    hindrance = _hindrance(agent_state, profile, checks, now, drill)
     return ProfileReadiness(
         name=profile.name,
         device=not profile.refusal
@@ -244,6 +255,7 @@ def _profile_readiness(
         refusal=profile.refusal,
         reason=hindrance.reason if hindrance else "",
         check=hindrance.check if hindrance else "",
+        drill=hindrance.drill if hindrance else "",
     )
 
 
@@ -253,14 +265,20 @@ def _gates_hold(agent_state: AgentState, gates: tuple[str, ...], now: float, *, 
 
 
 def _hindrance(
-    agent_state: AgentState, profile: AssignedProfile, checks: Mapping[str, Check], now: float
+    agent_state: AgentState,
+    profile: AssignedProfile,
+    checks: Mapping[str, Check],
+    now: float,
+    drill: DrillNotice | None,
 ) -> Hindrance | None:
     """The first thing that keeps a profile from being ready. None if its gates all hold."""
     if profile.refusal:
         return Hindrance(profile.refusal, PROFILE_REFUSED)
-    faults = active_faults.roots(active_faults.convictions(agent_state, profile.gates, now), checks)
+    faults = active_faults.roots(active_faults.convictions(agent_state, profile.gates, now), checks, drill)
     if faults:
-        return Hindrance(active_faults.summary(faults[0]), kubernetes_text.reason(faults[0].reason), faults[0].check)
+        first, reason = faults[0], kubernetes_text.reason(faults[0].reason)
+        made = drill.name if drill is not None and drill_notice.has_made(drill, first) else ""
+        return Hindrance(active_faults.summary(first, drill), reason, first.check, made)
     is_open = (profile.name, READY) in agent_state.gates
     if not _gates_hold(agent_state, profile.gates, now, is_open=is_open):
         return _unproven(agent_state, profile, missing_gates(agent_state, profile.gates, now, is_open=is_open))

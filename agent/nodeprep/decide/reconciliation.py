@@ -9,6 +9,7 @@ from nodeprep.decide import desired, fault_confirmation, gate_readiness, taint_t
 from nodeprep.decide.check_results import CheckObservation
 from nodeprep.decide.confirmation_policy import ConfirmationPolicy
 from nodeprep.decide.desired import AgentTrouble, Desired, GatePolicy
+from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.gate_readiness import NO_REPAIR, AssignedProfile, Mode, ReadinessPolicy, Repair
 from nodeprep.decide.state_table import TABLE
 from nodeprep.facts.machine.kernel_log import KernelLog
@@ -21,12 +22,14 @@ class Observed(Value):
 
     `findings` are the current ones of all checks. Only checks in `observations` have a fresh look. `full_round`: every
     fact was looked at once since the start. `log` is the kernel log, which shows devices that were probed again.
+    `drill` is the one that runs now.
     """
 
     findings: tuple[Finding, ...] = ()
     observations: Mapping[str, CheckObservation] = field(default_factory=dict)
     full_round: bool = False
     log: KernelLog | None = None
+    drill: DrillNotice | None = None
     repair: Repair = NO_REPAIR
     trouble: AgentTrouble = field(default_factory=AgentTrouble)
 
@@ -60,7 +63,7 @@ def reconcile(
         )
         if agent_state is before:
             break
-    profiles = gate_readiness.profile_readiness(agent_state, policy.profiles, policy.checks, now)
+    profiles = gate_readiness.profile_readiness(agent_state, policy.profiles, policy.checks, now, observed.drill)
     if agent_state.gates != (gates := gate_readiness.open_gates(profiles)):
         agent_state = replace(agent_state, gates=gates)
     agent_state = taint_toleration.with_tolerations(agent_state, observed.findings, now, full_round=observed.full_round)
@@ -76,5 +79,6 @@ def reconcile(
         readiness=policy.readiness,
         trouble=observed.trouble,
         full_round=observed.full_round,
+        drill=observed.drill,
     )
     return agent_state, wanted

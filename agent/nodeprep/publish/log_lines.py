@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nodeprep.agent_state import BlindSince, Case, NodeState
+from nodeprep.decide import drill_notice
 from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import ProfileReadiness
 from nodeprep.publish import node_status
@@ -50,6 +51,7 @@ def transitions(
     return (
         *_mode(before, after),
         *_profile_selection(before, after),
+        *_drill(before, after),
         *_cases(before, after),
         *_state(before, after, started),
         *_profiles(before, after),
@@ -70,6 +72,15 @@ def transitions(
 def _mode(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
     if before is None or before.mode is not after.mode:
         yield LogEntry("mode", {"from": before.mode if before else "", "to": after.mode})
+
+
+def _drill(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
+    former, now = before.drill if before else None, after.drill
+    if former is not None and former != now:
+        yield LogEntry("drill-ended", {"drill": former.name, "device": former.device})
+    if now is not None and former != now:
+        fields = {"drill": now.name, "device": now.device, "seconds_left": round(now.until - after.at)}
+        yield LogEntry("drill-began", fields)
 
 
 def _profile_selection(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
@@ -126,7 +137,9 @@ def _cases(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
             if known is not None and known.convicted:
                 yield _released(known, after)
             fields = {"reason": case.reason, "message": case.message, "fix": _fix(case, after)}
-            yield LogEntry("convicted", _about(case) | fields, warning=True)
+            made = after.drill if drill_notice.has_made(after.drill, case) else None
+            drill = {"drill": made.name} if made is not None else {}
+            yield LogEntry("convicted", _about(case) | drill | fields, warning=True)
         if case.latched and (known is None or known.latched != case.latched):
             yield LogEntry("latched", _about(case) | {"why": case.latched}, warning=True)
     for key, case in former.items():

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from nodeprep.agent_state import AgentState
 from nodeprep.decide.desired import Desired
+from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.model import Report
@@ -59,8 +60,8 @@ class NodeStatus(Value):
     `deferred` are ids of checks with a conviction that only a new version sees and that closes no gate yet.
     `version_disagreements` are these and the ones that close a gate by now. `pending_gates` are gates that are new in
     this version and have not passed yet. `rollout_blockers` is what closed a gate that was open before. `suspected` is
-    what failed and is looked at again. `suppressed` counts remedies that a mode did not run, by reason. `api_requests`
-    counts requests to the API server, by verb and HTTP code.
+    what failed and is looked at again. `drill` is the one that runs now. `suppressed` counts remedies that a mode did
+    not run, by reason. `api_requests` counts requests to the API server, by verb and HTTP code.
     """
 
     report: Report
@@ -82,6 +83,7 @@ class NodeStatus(Value):
     pending_gates: tuple[str, ...] = ()
     rollout_blockers: tuple[str, ...] = ()
     suspected: tuple[str, ...] = ()
+    drill: DrillNotice | None = None
     waivers: int = 0
     event_sources: Mapping[str, EventSourceState] = field(default_factory=dict)
     suppressed: Mapping[str, int] = field(default_factory=dict)

@@ -249,8 +249,16 @@ ALL = (
     Series(
         "nodeprep_gate_reason",
         "What keeps a profile from being ready: 1 for the check and the reason of it",
-        ("profile", "check", "reason"),
-        lambda status: {(one.name, one.check, one.reason): 1 for one in status.desired.profiles if not one.ready},
+        ("profile", "check", "reason", "drill"),
+        lambda status: {
+            (one.name, one.check, one.reason, one.drill): 1 for one in status.desired.profiles if not one.ready
+        },
+    ),
+    Series(
+        "nodeprep_drill",
+        "1 while somebody makes a fault on purpose, by its kind and device (nodeprep drill)",
+        ("drill", "device"),
+        lambda status: {(status.drill.name, status.drill.device): 1} if status.drill else {},
     ),
     Series("nodeprep_state", "What the agent is about with its node: 1 for the state it is in", ("state",), states),
     Series(

@@ -54,17 +54,22 @@ class NetworkPages(Value):
 
 
 class LocalPages(Value):
-    """What the agent tells and accepts only on its own node: its report as JSON, and a human's reset."""
+    """What the agent tells and accepts only on its own node: its report as JSON, a human's reset, that a drill runs.
+
+    `drill` reads which one does, and returns its words.
+    """
 
     report: Callable[[], str]
     reset: Callable[[], None]
     forget: Callable[[], None] = lambda: None
+    drill: Callable[[], str] = lambda: ""
 
     def routes(self) -> Routes:
         return {
             "/report": {"GET": self._report},
             "/reset": {"POST": self._reset},
             "/reset-inventory": {"POST": self._forget},
+            "/drill": {"POST": self._drill},
         }
 
     def _report(self) -> PageAnswer:
@@ -81,6 +86,9 @@ class LocalPages(Value):
         return page_http.text_answer(
             HTTPStatus.ACCEPTED, "the agent starts over, and takes what the node has now for what belongs here"
         )
+
+    def _drill(self) -> PageAnswer:
+        return page_http.text_answer(HTTPStatus.ACCEPTED, f"the agent knows of: {self.drill() or 'no drill'}")
 
 
 def _probe(is_well: bool, why: str) -> PageAnswer:

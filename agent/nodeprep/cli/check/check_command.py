@@ -15,7 +15,7 @@ from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.cli.check.node_watch import NodeWatch
 from nodeprep.cli.check.outcome import CheckOutcome
 from nodeprep.cli.check.table import Style
-from nodeprep.cli.daemon import agent_socket
+from nodeprep.cli.daemon import agent_socket, drill_told
 from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.place import NodePlace
 from nodeprep.cli.usage import UsageError
@@ -97,6 +97,7 @@ def watched(asked: CheckOptions, settle: float) -> tuple[NodeWatch, ReportWriter
         agreed, requested=asked.requested, agent_findings=agent_findings, names_elsewhere=asked.names_elsewhere
     )
     watch = NodeWatch(assessment, lambda excluded: _looks(at, assessment, settle, excluded))
+    watch.drill = partial(drill_told.drill_now, at)
     return watch, ReportWriter(asked, at.where, found.words, at.host)
 
 

@@ -83,6 +83,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "remedy": _remedy(verdict.remedy),
         "root": finding.root,
         "waived": _waived(finding.waived),
+        "drill": finding.drill,
     }
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from nodeprep.assessment import Assessment
 from nodeprep.cli.check.look_pair import LookPair
+from nodeprep.decide import drill_notice
+from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.job_profile import NO_PROFILE
 from nodeprep.look import Look
 from nodeprep.model import Report
@@ -17,6 +19,7 @@ class NodeWatch(Struct):
     """Judges one node repeatedly.
 
     It keeps the profiles that the hardware chose first: a node that lost its NICs looks like one that never had any.
+    `drill` says which one runs now.
     """
 
     assessment: Assessment
@@ -24,9 +27,11 @@ class NodeWatch(Struct):
     looks: LookPair | None = None
     excluded: tuple[str, ...] = ()
     selection: ProfileSelection | None = None
+    drill: Callable[[], DrillNotice | None] = lambda: None
 
     def report(self) -> Report:
-        return self.assessment.report(*self.observe())
+        report = self.assessment.report(*self.observe())
+        return drill_notice.report(report, self.drill())
 
     def observe(self) -> tuple[Look, Look | None, ProfileSelection]:
         """The look, the look before it if rates are measured, and the profiles in force."""

@@ -92,7 +92,8 @@ def _fault(page: Page, group: Group, findings: Iterable[Finding]) -> None:
     of = f" ({len(group.findings)} of {len(among)})" if len(among) > 1 else ""
     page.item(status.upper(), f"{group.check}: {reason}{of}", paint=Paint.BAD if status is Status.FAIL else Paint.DOUBT)
     for finding in group.findings:
-        page.item("", told(finding), bullet=len(group.findings) > 1)
+        made = f"drill {finding.drill}: " if finding.drill else ""
+        page.item("", f"{made}{told(finding)}", bullet=len(group.findings) > 1)
     first, *others = (finding.fix for finding in group.findings)
     page.item("fix", first, indent=2)
     if any(other != first for other in others):
@@ -216,6 +217,7 @@ def _row(finding: Finding) -> tuple[str, ...]:
     follows = f"follows from {finding.root}" if finding.root else ""
     waived = f"waived until {finding.waived.until}: {finding.waived.reason}" if finding.waived else ""
     blind = f"{verdict.blind.path}: {unread.unread(verdict.blind)}" if verdict.blind else ""
-    note = "; ".join(filter(None, (follows, waived, blind)))
+    drill = f"made by drill {finding.drill}" if finding.drill else ""
+    note = "; ".join(filter(None, (drill, follows, waived, blind)))
     cells = (finding.check, finding.status, device, verdict.reason, verdict.observed, verdict.expected, note)
     return tuple(str(cell) or "<none>" for cell in cells)

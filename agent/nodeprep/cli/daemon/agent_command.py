@@ -34,6 +34,7 @@ from nodeprep.publish.metrics import MetricsPage
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.publish.publisher import Publisher
 from nodeprep.publish.web import CannotServe, LocalPages, NetworkPages
+from nodeprep.repair import drill_files
 from nodeprep.values import Value
 
 FORMER_AGENT_TIMEOUT_SECONDS = 5.0  # seconds in which a former agent's socket accepts a connection
@@ -79,6 +80,7 @@ def run(asked: AgentOptions, listeners: tuple[Callable[[NodeStatus], None], ...]
             requests=requests,
             listeners=(metrics.show, *listeners),
             publisher=_publisher(at),
+            read_drill=lambda: drill_files.notice(where.socket),
             exposed=at.host().writable_mounts((where.state, where.run, where.socket)),
         )
         agent = Agent(parts, settings)
@@ -187,7 +189,7 @@ def _serve(
         lambda: probes.health(clock.now() - agent.turned_at, LOOP_PERIOD_SECONDS),
         lambda: probes.readiness(agent.status),
     )
-    local = LocalPages(lambda: report(agent), agent.forget, lambda: agent.forget(inventory=True))
+    local = LocalPages(lambda: report(agent), agent.forget, lambda: agent.forget(inventory=True), agent.hear_drill)
     try:
         if address[1]:
             stack.callback(web.serve(*address, pages).close)

@@ -54,7 +54,7 @@ def directory() -> str:
 def run(asked: RepairOptions) -> int:
     """Mend and print; returns the exit code. Raises UsageError."""
     terms = _terms(asked)
-    _require_host(asked)
+    require_host(asked.command, asks=not (asked.yes or asked.dry_run))
     watch, writer = check_command.watched(asked.check, 1.0)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs is ended and told, as for Ctrl-C
     style = PageStyle(terminal.width(), terminal.colourful(asked.check.no_color))
@@ -101,18 +101,18 @@ def _terms(asked: RepairOptions) -> SessionTerms:
     )
 
 
-def _require_host(asked: RepairOptions) -> None:
+def require_host(command: str, *, asks: bool) -> None:
     """Raise UsageError where we cannot change this host: not root, not on the host itself, nobody to ask."""
     if os.geteuid() != 0:
-        raise UsageError(f"nodeprep {asked.command}: found user {os.geteuid()}, wanted root: sudo nodeprep ...")
+        raise UsageError(f"nodeprep {command}: found user {os.geteuid()}, wanted root: sudo nodeprep ...")
     away = own_namespaces.elsewhere(os.environ.get(NODE_PROCESS, "1"))
     if away:
         raise UsageError(
-            f"nodeprep {asked.command}: runs in {away}; wanted the host itself: where a pod or container shares the "
-            f"host's PIDs, nsenter --target 1 --mount --net -- nodeprep {asked.command}"
+            f"nodeprep {command}: runs in {away}; wanted the host itself: where a pod or container shares the "
+            f"host's PIDs, nsenter --target 1 --mount --net -- nodeprep {command}"
         )
-    if not (asked.yes or asked.dry_run) and (sys.stdout is None or sys.stdin is None or not sys.stdin.isatty()):
-        raise UsageError(f"nodeprep {asked.command}: stdin is no terminal, so nobody can be asked: wanted --yes")
+    if asks and (sys.stdout is None or sys.stdin is None or not sys.stdin.isatty()):
+        raise UsageError(f"nodeprep {command}: stdin is no terminal, so nobody can be asked: wanted --yes")
 
 
 def _say(lines: Iterable[str]) -> None:
@@ -124,7 +124,12 @@ def _agrees(asked: RepairOptions, plan: RepairPlan) -> bool:
     if asked.yes or asked.dry_run:
         return True
     count = "this remedy" if len(plan.steps) == 1 else f"these {len(plan.steps)} remedies"
-    sys.stdout.write(f"\nRun {count}? [y/N] ")
+    return says_yes(f"Run {count}?")
+
+
+def says_yes(question: str) -> bool:
+    """What the person at the terminal answers."""
+    sys.stdout.write(f"\n{question} [y/N] ")
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in YES
 
