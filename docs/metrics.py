@@ -50,6 +50,8 @@ What could not be read has no series: a gap in `nodeprep_port_up` is no port tha
 - **reason** of `nodeprep_gate_reason` is one word: that of the fault to look at first ([checks.md](checks.md)), or
   `Bootstrap` (gates have yet to pass), `ToBeConfirmed` (just seen to fail), `CannotLook`, `ProfileRefused`, or a state.
   **check** is its check, empty where it is none's. A profile that is not ready has one such series, another has none.
+- **drill** is the kind of the drill that made the fault ([drills.md](drills.md)), empty for any other. **device** of
+  `nodeprep_drill` is what the drill was ordered for.
 - **event_source** is a kernel or file interface that announces changes. A source that this node does not have (no
   ib_core, no right to read the kernel log) has no `nodeprep_event_source_up`: 0 means that it died.
 - **verb, code**: one `PATCH` or `POST` a minute with 422 is the agent's test of the admission policy. This denial is

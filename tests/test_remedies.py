@@ -32,7 +32,7 @@ CALL = re.compile(r"(?<![\w./:-])(?<!-n )nodeprep ([a-z][a-z-]*)")
 PROSE = frozenset(["and", "did", "that", "wrote", "writes", "acts", "has"])
 PLANNED = re.compile(r"\bplanned\b", re.IGNORECASE)
 # Planned commands. tests/test_docs_names.py tests whether all others exist.
-UNBUILT = frozenset(["drill", "preflight", "remediator"])
+UNBUILT = frozenset(["preflight", "remediator"])
 COMMANDS = frozenset(inner(PROGRAM))
 
 
@@ -150,7 +150,7 @@ PLANTED = [
     ("the remedy link_up mends it", set()),
     ("run playbooks/mtu.yml", set()),
     ("nodeprep preflight -f job.yaml", {"nodeprep preflight"}),
-    ("then `nodeprep drill link-down`", {"nodeprep drill"}),
+    ("then `nodeprep preflight job.yaml`", {"nodeprep preflight"}),
     ("nodeprep repair port.state", set()),
     ("then `nodeprep provision --profile rdma-roce`", set()),
     ("nodeprep check, then ip link set eth0 mtu 9000", set()),

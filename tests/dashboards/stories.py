@@ -60,12 +60,15 @@ class Node:
         first, last = self._index(since), self.scrapes if until is None else self._index(until)
         values[first:last] = [value] * (last - first)
 
-    def closed(self, reason: str, since: float, until: float | None = None, check: str = "port.state") -> None:
+    def closed(
+        self, reason: str, since: float, until: float | None = None, check: str = "port.state", drill: str = ""
+    ) -> None:
         """Its gate is closed for one reason, as the agent says it: exactly one reason of a closed profile."""
         for name in [name for name in self.series if name.startswith("nodeprep_gate_reason{")]:
             self.says(name, None, since, until)
         self.says(f"nodeprep_ready{{{PROFILE}}}", 0, since, until)
-        self.says(f'nodeprep_gate_reason{{{PROFILE}, check="{check}", reason="{reason}"}}', 1, since, until)
+        made = f', drill="{drill}"' if drill else ""
+        self.says(f'nodeprep_gate_reason{{{PROFILE}, check="{check}", reason="{reason}"{made}}}', 1, since, until)
 
     def dead(self, since: float, until: float | None = None) -> None:
         """Nobody answers: all series end at once but `up`."""

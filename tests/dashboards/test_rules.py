@@ -242,6 +242,50 @@ def a_few_flaps() -> Story:
     return told
 
 
+DRILL = {"drill": "link-down", "device": "eth1"}
+RUNS = 'nodeprep_drill{drill="link-down", device="eth1"}'
+
+
+@story
+def a_long_drill() -> Story:
+    told = Story("a drill closes a gate for a quarter of an hour, and it takes a minute to open: nobody is called")
+    one = told.node("a")
+    one.says(RUNS, 1, 10, 25)
+    one.closed("AdministrativelyDown", 10, 25, drill="link-down")
+    one.closed("Validating", 25, 26, check="")
+    told.silent(0, 9)
+    told.fires([Firing("NodeprepDrillRuns", one, labels=DRILL)], 10, 24)
+    told.silent(26)
+    return told
+
+
+@story
+def a_fault_during_a_drill() -> Story:
+    told = Story("another part fails during a drill: its gate stays closed for that, and somebody is called", 90)
+    one = told.node("a")
+    one.says(RUNS, 1, 10, 15)
+    one.closed("AdministrativelyDown", 10, 14, drill="link-down")
+    one.closed("NoSignal", 14)
+    told.silent(0, 9)
+    told.fires([Firing("NodeprepDrillRuns", one, labels=DRILL)], 10, 14)
+    told.silent(16, 19)
+    told.fires([Firing("NodeprepGateClosed", one, labels=NO_SIGNAL)], 22)
+    return told
+
+
+@story
+def many_drills() -> Story:
+    told = Story("six drills in an hour, each for a minute: no gate flaps", 90)
+    one = told.node("a")
+    for drill in range(6):
+        begins = 10 + 10 * drill
+        one.says(RUNS, 1, begins, begins + 1)
+        one.closed("AdministrativelyDown", begins, begins + 1, drill="link-down")
+        told.fires([Firing("NodeprepDrillRuns", one, labels=DRILL)], begins, begins)
+        told.silent(begins + 2, begins + 9)
+    return told
+
+
 @story
 def the_fleet_is_degraded() -> Story:
     told = Story("a fifth of a pool is gone for hours: it stays degraded, until these nodes are removed", 240)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nodeprep.agent_state import Case
 from nodeprep.decide import active_faults
+from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.model import Lack
 from nodeprep.values import replace
 from tests.agent_state_values import case, check, checks
@@ -22,6 +23,7 @@ CHECKS = checks(
     check("port.gid"),
 )
 ELSEWHERE = "0000:ff:00.0"
+DRILL = DrillNotice("link-down", "eth1", ("eth1", "0000:5c:00.0"), "b1", 50.0, 500.0)
 
 
 def wrong(check_id: str, *, place: str = "0000:5c:00.0", port: int | None = None, **different: Any) -> Case:
@@ -112,3 +114,19 @@ def test_the_first_fault_does_not_go_to_and_fro_while_all_end(ends: list[int]) -
 )
 def test_told_for_people(different: dict[str, Any], words: str) -> None:
     assert active_faults.summary(case(**different)) == words
+
+
+def test_what_a_drill_made_comes_after_each_real_fault() -> None:
+    """A real one that appears during a drill is what a person should hear of."""
+    made, real = wrong("pci.driver-bound", opened_at=60.0), wrong("port.gid", place=ELSEWHERE, opened_at=60.0)
+    assert active_faults.roots((made, real), CHECKS) == (made, real)
+    assert active_faults.roots((made, real), CHECKS, DRILL) == (real, made)
+    before = replace(made, opened_at=40.0)
+    assert active_faults.roots((before, real), CHECKS, DRILL) == (before, real)
+
+
+def test_a_summary_begins_with_the_drill_that_made_it() -> None:
+    made = wrong("pci.driver-bound", opened_at=60.0)
+    plain = active_faults.summary(made)
+    assert active_faults.summary(made, DRILL) == f"drill link-down of eth1: {plain}"
+    assert active_faults.summary(replace(made, opened_at=40.0), DRILL) == plain

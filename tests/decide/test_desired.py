@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from nodeprep.agent_state import AgentState, BlindSince, Case, NodeState, PassStreak
 from nodeprep.decide import desired, gate_readiness, kubernetes_text, taint_toleration
 from nodeprep.decide.desired import AgentTrouble, Desired, GatePolicy, NodeCondition, Taint
+from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import AssignedProfile, Mode, ReadinessPolicy
 from nodeprep.model import Finding, Remedy, Stage, Status
@@ -57,7 +58,7 @@ def tell(
     **different: Any,
 ) -> Desired:
     now = taint_toleration.with_tolerations(now, found, NOW, full_round=True)
-    stands = gate_readiness.profile_readiness(now, assigned, CHECKS, NOW)
+    stands = gate_readiness.profile_readiness(now, assigned, CHECKS, NOW, different.get("drill"))
     policies: dict[str, Any] = {"gate": gate, "confirmation": ConfirmationPolicy(), "readiness": ReadinessPolicy()}
     return desired.desired(now, found, stands, mode, CHECKS, now=NOW, **(policies | different))
 
@@ -506,3 +507,28 @@ def test_a_ready_node_is_not_ready_for_a_profile_whose_gate_stays_shut() -> None
     assert (told.profiles[0].check, told.profiles[0].reason) == ("port.state", "ToBeConfirmed")
     why = "just seen to fail, to be confirmed or to pass first: port.state NoSignal: mlx5_0/1 has no signal"
     assert told.conditions[0].message == why
+
+
+DRILL = DrillNotice("link-down", "eth1", ("eth1", "0000:5c:00.0"), "b1", 50.0, NOW + 300.0)
+
+
+def test_a_drill_closes_the_gate_and_each_word_of_it_says_so() -> None:
+    """As a fault does: taint, labels and states are the same. Only messages and the reason's drill differ."""
+    now = memory(NodeState.UNHEALTHY, cases=(wrong(opened_at=NOW - 100.0),))
+    fault, drill = tell(now, RDMA), tell(now, RDMA, drill=DRILL)
+    assert (drill.taints, drill.labels, drill.planned_remedies) == (fault.taints, fault.labels, fault.planned_remedies)
+    assert [(one.drill, one.ready, one.reason) for one in drill.profiles] == [
+        ("link-down", False, fault.profiles[0].reason)
+    ]
+    assert fault.profiles[0].drill == ""
+    assert drill.profiles[0].why == f"drill link-down of eth1: {fault.profiles[0].why}"
+    for kind in ("TrainingReady", "RDMAReady"):
+        assert "drill link-down of eth1: port.state" in said(drill, kind)
+        assert "drill" not in said(fault, kind)
+
+
+def test_a_real_fault_beside_a_drill_is_the_reason() -> None:
+    made, real = wrong(opened_at=NOW - 100.0), wrong(ENI, place="0000:ff:00.0", opened_at=NOW - 100.0)
+    told = tell(memory(NodeState.UNHEALTHY, cases=(made, real)), RDMA, drill=DRILL)
+    assert (told.profiles[0].check, told.profiles[0].drill) == (ENI, "")
+    assert "drill" not in said(told, "TrainingReady")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nodeprep.agent_state import BlindSince, Case, NodeState
+from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.model import Remedy
@@ -28,6 +29,7 @@ WOULD_RUN = (
     "would-run check=port.state planned=link_up args={'interface': 'eth2'} "
     "why=what runs it is not built yet: a human goes by the fix fix=nodeprep explain port.state"
 )
+DRILL = DrillNotice("link-down", "eth1", ("eth1", "0000:5c:00.0"), "b1", 50.0, 1300.0)
 LINK_UP = ("port.state", Remedy("link_up", {"interface": "eth2"}))
 BLIND = {"imds.reachable": BlindSince(since=300.0, message="100.100.100.200: timeout")}
 
@@ -51,6 +53,9 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({}, {"state": NodeState.UNHEALTHY, "why": "port.state"}, ["! state from=Ready to=Unhealthy why=port.state"]),
     ({}, {"state": NodeState.AWAITING_HUMAN}, ["! state from=Ready to=AwaitingHuman"]),
     ({"state": NodeState.BOOTSTRAP}, {"why": "all passed"}, ["state from=Bootstrap to=Ready why=all passed"]),
+    ({}, {"drill": DRILL}, ["drill-began drill=link-down device=eth1 seconds_left=300"]),
+    ({"drill": DRILL}, {"drill": DRILL}, []),
+    ({"drill": DRILL}, {}, ["drill-ended drill=link-down device=eth1"]),
     ({}, {"mode": Mode.OBSERVE}, ["mode from=gate to=observe"]),
     ({}, {"profiles": (DEVICE_ONLY,)}, [f"! profile-device-ready {STANDING} device_stage=True why={DEVICE_ONLY.why}"]),
     ({}, {"profiles": (CLOSED,)}, [f"! profile-closed {STANDING} device_stage=False why={CLOSED.why}"]),
@@ -166,6 +171,13 @@ def test_what_is_seen_of_a_conviction_says_what_to_do() -> None:
         "ip link set eth2 up",
         "ip link set eth2 up",
     ]
+
+
+def test_a_conviction_names_the_drill_that_made_it() -> None:
+    during = status(cases=(case(opened_at=60.0),), drill=DRILL)
+    assert words(status(drill=DRILL), during) == [CONVICTED.replace("reason=", "drill=link-down reason=")]
+    before = status(cases=(case(opened_at=40.0),), drill=DRILL)
+    assert words(status(drill=DRILL), before) == [CONVICTED]
 
 
 def test_a_verdict_that_only_a_new_version_finds_wants_a_human() -> None:

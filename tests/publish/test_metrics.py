@@ -17,6 +17,7 @@ from nodeprep.agent_state import NodeState
 from nodeprep.checks import CHECKS
 from nodeprep.checks.counter import physical, transport
 from nodeprep.checks.port.flap import LINK_DOWNED
+from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
@@ -115,7 +116,18 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     (
         "gate_reason",
         {"profiles": (standing(ready=False, check="port.state", reason="NoSignal"), standing(name="base"))},
-        ['{check="port.state",profile="rdma-roce",reason="NoSignal"} 1.0'],
+        ['{check="port.state",drill="",profile="rdma-roce",reason="NoSignal"} 1.0'],
+    ),
+    (
+        "gate_reason",
+        {"profiles": (standing(ready=False, check="port.state", reason="NoSignal", drill="link-down"),)},
+        ['{check="port.state",drill="link-down",profile="rdma-roce",reason="NoSignal"} 1.0'],
+    ),
+    ("drill", {}, []),
+    (
+        "drill",
+        {"drill": DrillNotice("link-down", "eth1", ("eth1",), "b1", 10.0, 20.0)},
+        ['{device="eth1",drill="link-down"} 1.0'],
     ),
     (
         "gate_reason",
@@ -125,7 +137,10 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
                 standing(name="base", ready=False, reason="Bootstrap"),
             )
         },
-        ['{check="",profile="base",reason="Bootstrap"} 1.0', '{check="",profile="rdma-roce",reason="Bootstrap"} 1.0'],
+        [
+            '{check="",drill="",profile="base",reason="Bootstrap"} 1.0',
+            '{check="",drill="",profile="rdma-roce",reason="Bootstrap"} 1.0',
+        ],
     ),
     ("fact_seconds", {"fact_seconds": {"kernel-log": 0.0123, "imds": 0.0009}}, ['{fact="kernel-log"} 0.0123']),
     ("last_round_timestamp_seconds", {}, [" 1.75e+09"]),

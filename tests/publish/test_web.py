@@ -40,6 +40,7 @@ class Agent:
     ready: tuple[bool, str] = (True, "round 7 is done")
     text: bytes = b"nodeprep_rounds_total 7\n"
     resets: list[str] = field(default_factory=list)
+    drill: str = ""
 
     def metrics(self) -> tuple[str, bytes]:
         return "text/plain; version=0.0.4", self.text
@@ -62,7 +63,7 @@ class Agent:
 
     @property
     def local(self) -> LocalPages:
-        return LocalPages(self.report, self.reset)
+        return LocalPages(self.report, self.reset, drill=lambda: self.drill)
 
 
 @pytest.fixture
@@ -483,3 +484,12 @@ def test_the_places_are_few(server: PageServer) -> None:
         for _ in range(CLIENTS_LIMIT + 3):
             stack.enter_context(connected(server))
         eventually(lambda: len(server.clients) == CLIENTS_LIMIT)
+
+
+def test_who_begins_a_drill_is_told_which_one_the_agent_knows_of(path: Path, agent: Agent) -> None:
+    assert local(path, b"POST /drill HTTP/1.1\r\n\r\n").endswith(b"the agent knows of: no drill\n")
+    agent.drill = "drill link-down of eth1"
+    answer = local(path, b"POST /drill HTTP/1.1\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 202 ")
+    assert answer.endswith(b"the agent knows of: drill link-down of eth1\n")
+    assert local(path, b"GET /drill HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 405 ")

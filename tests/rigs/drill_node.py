@@ -1,7 +1,7 @@
-"""The node of `netns` for drills: in a PID namespace of its own too, so that a proof of idleness sees all its processes.
+"""The node of `netns` for drills, in a PID namespace of its own too: a proof of idleness sees all its processes.
 
-The proof asks the first PID namespace of the boot. A test has none, and its first process claims to be in it here, as in
-`idle_host`. No kubelet runs there.
+The proof asks the first PID namespace of the boot. A test has none. So the node's first process claims to be in it, as
+in `idle_host`. No kubelet runs there.
 """
 
 from __future__ import annotations
@@ -75,6 +75,10 @@ class DrillNode:
         """Start a program on the node, with a pipe to its words."""
         pipe = subprocess.PIPE
         return subprocess.Popen(self.argv(*argv), stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment())
+
+    def agent(self) -> tuple[str, ...]:
+        """The command of an agent on the node, by the default directories and port."""
+        return sys.executable, "-m", "nodeprep", "agent"
 
     def ip(self, *words: str) -> str:
         return self.run("ip", *words).stdout

@@ -17,7 +17,7 @@ MAIN = "main"
 KERNEL_LOG = "/dev/kmsg"
 # A line of mlx5_core (drivers/net/ethernet/mellanox/mlx5/core/health.c), of level KERN_ERR. Checks go by the address in
 # the line, so it serves for each driver.
-FATAL = "<3>mlx5_core {function}: device's health compromised - reached miss count"
+FATAL_LINE = "<3>mlx5_core {function}: device's health compromised - reached miss count"
 
 
 NO_WAY_BACK = (
@@ -68,7 +68,7 @@ def plan(order: DrillOrder, ground: DrillGround, functions: Iterable[str] = ()) 
             return _kernel_log_line(order, tuple(functions))
         return PLANS[order.kind](order, ground)
     except CannotPutBack as error:
-        raise DrillRefused(f"{order.kind}: {error}: nodeprep could not put that back") from error
+        raise DrillRefused(f"{order.kind}: {error}: no command of ours puts that back") from error
 
 
 def _link_down(order: DrillOrder, ground: DrillGround) -> DrillPlan:
@@ -186,7 +186,7 @@ def _link_added(name: str, part: drill_ground.RdmaPart) -> HostCommand:
 def _kernel_log_line(order: DrillOrder, functions: tuple[str, ...]) -> DrillPlan:
     if order.target not in functions:
         raise _no_target(order, functions)
-    line = FATAL.format(function=order.target)
+    line = FATAL_LINE.format(function=order.target)
     return DrillPlan(
         kind=order.kind,
         target=order.target,

@@ -69,7 +69,7 @@ def parsed(content: object) -> DrillRecord | None:
     known = {name: content[name] for name in field_names(DrillRecord) if name in content}
     try:
         for name in ("make", "undo"):
-            known[name] = tuple(_command(one) for one in known[name])
+            known[name] = _commands(known[name])
         for name in ("parts", "watched", "before"):
             known[name] = _texts(known[name])
         for name in ("began", "until"):
@@ -79,6 +79,12 @@ def parsed(content: object) -> DrillRecord | None:
         return DrillRecord(**known) if all(isinstance(known[one], str) for one in texts) else None
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _commands(given: object) -> tuple[HostCommand, ...]:
+    if not isinstance(given, list):
+        raise TypeError("no list of commands")
+    return tuple(map(_command, given))
 
 
 def _command(given: Mapping[str, Any]) -> HostCommand:

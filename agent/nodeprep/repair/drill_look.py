@@ -24,7 +24,7 @@ IWARP = "4: RNIC"  # node_type of siw (drivers/infiniband/core/sysfs.c)
 WORDS_CHARACTERS = 300  # of what a command says on its stderr
 
 
-class CannotSee(Exception):
+class GroundUnseen(Exception):
     """A part of the ground could not be seen. Its text is one line: the command or file, and why."""
 
 
@@ -52,7 +52,7 @@ def run(command: HostCommand) -> str:
 
 
 def observe(parts: Collection[str]) -> DrillGround:
-    """These parts of what is there now. Raises CannotSee."""
+    """These parts of what is there now. Raises GroundUnseen."""
     has_network = NETWORK in parts
     return DrillGround(
         links=tuple(_rows(LINKS)) if has_network else (),
@@ -76,10 +76,10 @@ def _rows(argv: tuple[str, ...]) -> list[Row]:
         )
         rows: Any = json.loads(done.stdout or b"[]")
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        raise CannotSee(f"{' '.join(argv)}: {error}; wanted JSON (iproute2 4.14 or later)") from error
+        raise GroundUnseen(f"{' '.join(argv)}: {error}; wanted JSON (iproute2 4.14 or later)") from error
     if done.returncode != 0 or not isinstance(rows, list):
         said = " ".join(done.stderr.decode(errors="backslashreplace").split())[:WORDS_CHARACTERS]
-        raise CannotSee(f"{' '.join(argv)}: exit code {done.returncode}: {said}")
+        raise GroundUnseen(f"{' '.join(argv)}: exit code {done.returncode}: {said}")
     return [row for row in rows if isinstance(row, dict) and row]  # it leaves empty ones for what a filter drops
 
 
@@ -110,7 +110,7 @@ def _entries(directory: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise CannotSee(f"{directory}: {error.strerror}") from error
+        raise GroundUnseen(f"{directory}: {error.strerror}") from error
 
 
 def _text(path: Path) -> str:

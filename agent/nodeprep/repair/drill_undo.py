@@ -7,13 +7,13 @@ from nodeprep.decide.drill_ground import CannotPutBack
 from nodeprep.decide.drill_record import DrillRecord
 from nodeprep.doors import clock
 from nodeprep.repair import drill_look
-from nodeprep.repair.drill_look import CannotSee
+from nodeprep.repair.drill_look import GroundUnseen
 from nodeprep.values import Value
 
 BACK_SECONDS = 30.0  # for the state to be back: a driver sets up its devices, a link finds its carrier
 LOOK_SECONDS = 0.5  # between two looks at it
 TRIES = 3  # of the commands, spread over that time: a route waits for its interface
-SHOWN_LINES = 6  # of what is not back
+SHOWN_LINES = 12  # of what is not back
 
 
 class DrillUndo(Value):
@@ -56,6 +56,6 @@ def _lacking(record: DrillRecord) -> tuple[str, ...]:
     """The lines of the state before that are not there now; why nobody can say where it cannot be seen."""
     try:
         now = set(drill_ground.state(drill_look.observe(record.parts), record.watched))
-    except (CannotSee, CannotPutBack) as error:
+    except (GroundUnseen, CannotPutBack) as error:
         return (f"the state, for it cannot be seen: {error}",)
     return tuple(line for line in record.before if line not in now)

@@ -27,7 +27,7 @@ from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Report
 from nodeprep.repair import drill_files, drill_look, drill_start, host_tools, idle_proof
 from nodeprep.repair.drill_files import NotADrill
-from nodeprep.repair.drill_look import CannotSee
+from nodeprep.repair.drill_look import GroundUnseen
 from nodeprep.repair.drill_start import RunningDrill, WatcherGone
 from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
 from nodeprep.values import Value, replace
@@ -61,7 +61,7 @@ def run(asked: DrillOptions) -> int:
     except KeyboardInterrupt:
         terminal.complain("nodeprep drill: interrupted; nothing was changed")
         return repair_command.INTERRUPTED
-    except (RepairUnderWay, CannotSee, WatcherGone, NotADrill) as error:
+    except (RepairUnderWay, GroundUnseen, WatcherGone, NotADrill) as error:
         terminal.complain(f"nodeprep drill: {error}")
         return repair_command.FAILED
     except DrillRefused as refused:

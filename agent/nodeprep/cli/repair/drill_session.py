@@ -14,7 +14,9 @@ from nodeprep.decide import drill_notice
 from nodeprep.decide.drill_record import DrillRecord
 from nodeprep.doors import clock
 from nodeprep.model import Finding, Report
+from nodeprep.repair import drill_undo, drill_watcher
 from nodeprep.repair.drill_start import RunningDrill, WatcherGone
+from nodeprep.repair.drill_undo import DrillUndo
 
 LOOK_SECONDS = 0.5  # between two looks
 PASS_SECONDS = 30.0  # after the undo, for our checks to say again what they said before
@@ -40,19 +42,14 @@ class DrillSession:
                 self._watched(hold=hold)
         except KeyboardInterrupt:
             interrupted = True
+        except WatcherGone:
+            pass  # the undo finds that too
         try:
             code = self._undone(trouble)
         except KeyboardInterrupt:
-            interrupted = True
-            terminal.complain("nodeprep drill: its watcher goes on with the undo; nodeprep drill list shows it")
-            code = repair_command.FAILED
-        except WatcherGone as gone:
-            terminal.complain(f"nodeprep drill: {gone}; undo it: nodeprep drill stop, or {self._by_hand()}")
-            code = repair_command.FAILED
+            terminal.complain("nodeprep drill: the undo goes on without this command; nodeprep drill list shows it")
+            return repair_command.INTERRUPTED
         return repair_command.INTERRUPTED if interrupted else code
-
-    def _by_hand(self) -> str:
-        return "; ".join(self._record.by_hand)
 
     def _watched(self, *, hold: bool) -> None:
         """Look until it is seen, or over."""
@@ -92,7 +89,7 @@ class DrillSession:
 
     def _undone(self, trouble: str) -> int:
         """Have it undone, say whether the state is back and our checks pass; returns the exit code."""
-        end, why = self._running.undo()
+        end, why = self._end()
         self._say(drill_page.undone(self._record, end, why, self._style))
         if self._seen is None and not trouble:
             self._say(drill_page.unseen(self._record, self._style))
@@ -102,6 +99,15 @@ class DrillSession:
             self._say(drill_page.passing(self._passes(), self._style))
         is_good = end.is_back and self._seen is not None and self._reported and not trouble
         return repair_command.DONE if is_good else repair_command.FAILED
+
+    def _end(self) -> tuple[DrillUndo, str]:
+        """The undo of the watcher, and why it came to it. Where the watcher is gone, we undo it ourselves."""
+        try:
+            return self._running.undo()
+        except WatcherGone as gone:
+            end, why = drill_undo.undo(self._record), str(gone)
+            drill_watcher.end(repair_command.directory(), self._record, end, why)
+            return end, why
 
     def _passes(self) -> str:
         """Whether our checks say again what they said before, in words."""
