@@ -14,7 +14,7 @@ import pytest
 
 from tests.rigs.absent import cannot_start
 from tests.rigs.drill_node import DrillNode, children
-from tests.rigs.netns_node import Unavailable
+from tests.rigs.netns_node import Shape, Unavailable
 from tests.rigs.waiting import until
 
 RECORD, LOCK = "/var/lib/nodeprep-repair/drill.json", "/var/lib/nodeprep-repair/lock"
@@ -104,9 +104,9 @@ def last(node: DrillNode) -> dict[str, object]:
 
 
 @contextmanager
-def held(node: DrillNode, *words: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def held(node: DrillNode, device: str = "eth1") -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A drill that goes on, once its fault is made: its command, and the number of that process."""
-    process = node.start("python", "-m", "nodeprep", "drill", "link-down", "eth1", "--yes", "--hold", *words)
+    process = node.start("python", "-m", "nodeprep", "drill", "link-down", device, "--yes", "--hold")
     try:
         assert process.stdout is not None
         told = ""
@@ -115,7 +115,7 @@ def held(node: DrillNode, *words: str) -> Iterator[tuple[subprocess.Popen[str], 
             if line.startswith("made"):
                 break
         assert "made" in told, told + (process.stderr.read() if process.stderr else "")
-        assert "eth1" not in ups(node)
+        assert device not in ups(node)
         (command,) = children(process.pid)
         yield process, command
     finally:
@@ -265,7 +265,7 @@ def test_what_nobody_looks_for_is_not_seen_and_that_is_no_success(node: DrillNod
 
 @pytest.mark.timeout(600)
 def test_what_is_in_use_is_refused(node: DrillNode) -> None:
-    """The default route, a socket, a pod's packets, a VLAN above: each by the name of the holder."""
+    """The default route, a socket, a pod's packets, a bridge above: each by the name of the holder."""
     refused = node.drill("link-down", "eth0", "--yes")
     assert (refused.returncode, "eth0 is in use: default route" in refused.stdout) == (1, True), refused.stdout
     holder = node.start("python", "-c", SOCKET)
@@ -280,10 +280,11 @@ def test_what_is_in_use_is_refused(node: DrillNode) -> None:
     refused = node.drill("route-removed", "default", "--table", str(node.table(2)), "--yes")
     node.ip("rule", "del", *rule)
     assert (refused.returncode, "packets of pod 192.168.9.9" in refused.stdout) == (1, True), refused.stdout
-    node.ip("link", "add", "eth1.7", "link", "eth1", "type", "vlan", "id", "7")
-    refused = node.drill("link-down", "eth1", "--yes")
-    node.ip("link", "del", "eth1.7")
-    assert (refused.returncode, "eth1.7 on eth1 would go down with it" in refused.stderr) == (1, True)
+    node.ip("link", "add", "br9", "type", "bridge")
+    node.ip("link", "set", "eth2", "master", "br9")
+    refused = node.drill("link-down", "eth2", "--yes")
+    node.ip("link", "del", "br9")
+    assert (refused.returncode, "br9 (bridge) is above it" in refused.stdout) == (1, True), refused.stdout
 
 
 @pytest.mark.timeout(600)
@@ -319,7 +320,7 @@ def started(node: DrillNode) -> subprocess.Popen[str]:
     for name, text in (("config.yaml", CONFIGURATION), ("mine.yaml", PROFILE)):
         node.run("sh", "-c", f"cat > /etc/nodeprep/{name} <<'END'\n{text}END\n")
     node.run("sh", "-c", "mkdir -p /run/log")
-    process = node.start("sh", "-c", f"exec {' '.join(node.agent())} 2> /run/log/agent")
+    process = node.node.start("sh", "-c", f"exec {' '.join(node.agent())} 2> /run/log/agent")
     until(lambda: agent_report(node).get("agent", {}).get("state") == "Ready", "the agent is ready")
     return process
 
@@ -330,25 +331,37 @@ def agent_report(node: DrillNode) -> dict[str, Any]:
     return found
 
 
+@pytest.fixture
+def busy() -> Iterator[DrillNode]:
+    try:
+        with DrillNode(Shape(enis=3, pods=2)) as made:
+            made.ip("rule", "add", "from", "192.168.7.0/24", "lookup", str(made.table(3)), "priority", "2048")
+            yield made
+    except Unavailable as reason:
+        cannot_start(reason)
+
+
 @pytest.mark.timeout(900)
-def test_an_agent_is_told_first_and_says_drill_wherever_it_says_the_fault(node: DrillNode) -> None:
+def test_an_agent_is_told_first_and_says_drill_wherever_it_says_the_fault(busy: DrillNode) -> None:
+    """The other ENIs have pods: their routes are what its looks are about."""
+    node = busy
     agent = started(node)
     try:
-        with held(node) as (process, command):
+        with held(node, "eth3") as (process, command):
             until(lambda: agent_report(node)["agent"]["state"] == "Unhealthy", "the agent believes the fault")
             told = agent_report(node)
             made = [one for one in told["report"]["findings"] if one["drill"]]
             assert {(one["check"], one["drill"]) for one in made} >= {("eni.up", "link-down")}
-            assert any("drill link-down of eth1 runs now" in one for one in told["report"]["notes"])
+            assert any("drill link-down of eth3 runs now" in one for one in told["report"]["notes"])
             (condition,) = (one for one in told["agent"]["conditions"] if one["type"] == "nodeprep.io/TrainingReady")
-            assert condition["message"].startswith("Unhealthy: drill link-down of eth1: ")
+            assert condition["message"].startswith("Unhealthy: drill link-down of eth3: ")
             metrics = node.run("python", "-c", METRICS).stdout
-            assert 'nodeprep_drill{device="eth1",drill="link-down"} 1.0' in metrics
+            assert 'nodeprep_drill{device="eth3",drill="link-down"} 1.0' in metrics
             reasons = [line for line in metrics.splitlines() if line.startswith("nodeprep_gate_reason{")]
             assert reasons
             assert all('drill="link-down"' in line for line in reasons)
             check = node.run("python", "-m", "nodeprep", "check", check=False).stdout
-            assert "drill link-down: eni-1" in check
+            assert "drill link-down: eni-3" in check
             os.kill(command, signal.SIGINT)
             heard, _ = process.communicate()
             assert "its report has it as a drill after" in " ".join(heard.split())
