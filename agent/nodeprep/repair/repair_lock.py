@@ -51,11 +51,6 @@ class RepairLock:
         self._descriptor = descriptor
         return self
 
-    @property
-    def descriptor(self) -> int:
-        """The open file. The lock lasts as long as any process has it open: a drill's watcher inherits it."""
-        return self._descriptor
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
