@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
-
 from nodeprep.cli.daemon import agent_socket, directories
 from nodeprep.cli.place import NodePlace
 from nodeprep.cli.usage import UsageError
 from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.doors import clock
 from nodeprep.repair import drill_files
+
+ACCEPTED = 202  # of HTTP: `check` imports this module, and need not import http
 
 
 def drill_now(at: NodePlace) -> DrillNotice | None:
@@ -34,7 +34,7 @@ def tell_agent(address: str, notice: DrillNotice) -> bool:
         raise UsageError(
             f"{address}: {error.strerror or error}; wanted an agent that can be told of a drill"
         ) from error
-    if answer.status != HTTPStatus.ACCEPTED or notice.words not in answer.text:
+    if answer.status != ACCEPTED or notice.words not in answer.text:
         raise UsageError(
             f"{address}: the agent answered {answer.status} {answer.text.strip()}; wanted one that knows of "
             f"{notice.words}: without that it would report a fault"
