@@ -33,7 +33,7 @@ ORDER, RESULT, SAID = "order.json", "result.json", "said"  # in the private dire
 PROGRAM = Path(__file__).with_name("ansible.py")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # In a PID namespace systemctl refuses the socket that it prefers: its other end has no number there. So it takes D-Bus
-# (systemd's ENVIRONMENT.md).
+# (ENVIRONMENT in systemd's documentation).
 SURROUNDINGS = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": "/nonexistent", "SYSTEMCTL_FORCE_BUS": "1"}
 UMASK = 0o022  # files of a task that names no mode are those of every other administrator
 
