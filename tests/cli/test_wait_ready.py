@@ -43,7 +43,7 @@ def disturbed(act: Callable[[subprocess.Popen[str]], object], *arguments: Any) -
         try:
             first = process.stderr.readline()
             act(process)
-            code = process.wait(timeout=30)
+            code = process.wait(timeout=240)
             rest = process.stderr.read()
             assert process.stdout.read() == ""
         finally:

@@ -96,6 +96,19 @@ def test_a_link_that_goes_down_closes_and_one_that_comes_up_opens_after_its_pass
         )
 
 
+def test_a_link_that_goes_down_on_a_node_without_pods_is_seen_in_a_few_rounds(tmp_path: Path) -> None:
+    """Of the facts that eni.up rests on only one changes. No look counted, and the agent looked without a pause."""
+    with checked(Shape(enis=2, pods=0)) as alone:
+        table = str(alone.node.table(1))
+        alone.node.ip("rule", "add", "from", "192.168.7.0/24", "lookup", table, "priority", "2048")
+        with Agent(tmp_path, alone.node, 9001) as agent:
+            agent.ready()
+            before = agent.report()["agent"]["rounds"]
+            alone.node.ip("link", "set", "eth1", "down")
+            agent.wait("state", to="Unhealthy")
+            assert agent.report()["agent"]["rounds"] - before < 100
+
+
 def test_three_turns_latch_and_only_a_human_frees(here: Checked, tmp_path: Path) -> None:
     with Agent(tmp_path, here.node, 9001) as agent:
         agent.ready()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from nodeprep import check_round
 from nodeprep.decide import look_schedule
@@ -152,12 +152,19 @@ class LatestFacts:
                 self._counted[check.id] = self._words(check.id)
         return found
 
+    @property
+    def has_doubts(self) -> bool:
+        """Whether a check says something else than at its last look that counted."""
+        return any(True for _ in self._doubted())
+
+    def _doubted(self) -> Iterator[Check]:
+        return (one for one in self.checks if one.id in self.said and self._words(one.id) != self._counted.get(one.id))
+
     def doubtful(self, since: float, now: float) -> set[type]:
         """Facts to look at at once: a check says something new, and not all that it rests on was seen since then."""
         return {
             kind
-            for check in self.checks
-            if check.id in self.said and self._words(check.id) != self._counted.get(check.id)
+            for check in self._doubted()
             for kind in look_schedule.stale_facts(check, self.begun, since, RECORDS, now)
         }
 

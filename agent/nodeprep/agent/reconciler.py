@@ -264,6 +264,7 @@ class Reconciler(Struct):
             and self.trouble == self._troubled
             and now - self.reconciled_at < SETTLED_NODE_PERIOD_SECONDS
             and self.complete
+            and not self.latest.has_doubts
             and not fault_confirmation.counts_looks(self.agent_state, self._gates())
         )
 
