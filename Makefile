@@ -15,9 +15,9 @@ short_port := --flaps 4
 short_taint := --flaps 24 --minutes 3
 short_ack := --minutes 3
 program_ack := taint.py requests --ack
-# In this order, $(lanes) at a time: long steps first. An emulated guest takes up to a processor, so the two guests have
+# In this order, $(lanes) at a time: long steps first. An emulated guest takes up to a processor, so the guests have
 # the highest priority. Steps that only compute have the lowest.
-steps := test-guests test-cluster test-lab test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-bare
+steps := test-guests test-cluster test-lab test-provision test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-bare
 lanes := 3
 guests := tests/kubernetes/test_training_pod.py tests/kubernetes/test_guest.py
 next := nice -n 5
@@ -25,7 +25,7 @@ next := nice -n 5
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
 last := nice -n 15
 proofs := fuzz histories chaos coverage planted tests bench
-rigs := netns lab cluster kubernetes daemonset
+rigs := netns lab provision cluster kubernetes daemonset
 
 .PHONY: help
 help: ## this list
@@ -68,7 +68,8 @@ setup: ## install for all tests: Debian packages, and .venv with the development
 	@packages="$(lint_packages) $(unit_packages) $(bench_packages) $(cluster_packages)" && \
 	packages="$$packages $$($(py) tests/rigs/lab.py packages)" && \
 	packages="$$packages $$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && \
-	packages="$$packages $$($(py) tests/rigs/bare_debian.py packages)" && .ci/apt $$packages
+	packages="$$packages $$($(py) tests/rigs/bare_debian.py packages) $$($(py) tests/rigs/systemd_guest.py packages)" && \
+	.ci/apt $$packages
 
 .PHONY: lint
 lint: ## ruff, mypy --strict, the layers, YAML, playbooks and shell
@@ -114,6 +115,13 @@ test-lab: ## a QEMU guest with a real RoCE device: each of its faults, found and
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/lab.py packages)" && .ci/apt $$packages
 	$(py) -m pytest tests/lab
+
+.PHONY: test-provision
+test-provision: ## a QEMU guest that systemd starts: a node from zero
+	@.ci/venv dev
+	@packages="$$($(py) tests/rigs/systemd_guest.py packages)" && .ci/apt $$packages
+	$(py) tests/rigs/systemd_guest.py image
+	$(py) -m pytest tests/provision
 
 .PHONY: test-guests
 test-guests: ## QEMU guests with a real RoCE device that are nodes, and train

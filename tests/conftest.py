@@ -13,7 +13,8 @@ from hypothesis import settings
 settings.register_profile("nodeprep", deadline=None)
 settings.load_profile("nodeprep")
 
-RIGS = ("lab", "cluster", "kubernetes", "daemonset")  # emulated guests, clusters, images: several wait for each other
+# emulated guests, clusters, images: several wait for each other
+RIGS = ("lab", "provision", "cluster", "kubernetes", "daemonset")
 HANGS = 1800  # seconds
 
 

@@ -72,7 +72,7 @@ def held() -> Iterator[Path]:
     """The system for today's inputs, built if needed; nobody removes it meanwhile."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodeprep"
     cache.mkdir(parents=True, exist_ok=True)
-    wanted = debootstrap_command()
+    wanted = debootstrap_command(INCLUDED)
     base = cache / f"bare-debian-{hashlib.sha256(repr(wanted).encode()).hexdigest()[:12]}"
     with (cache / "bare-debian.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
@@ -84,12 +84,15 @@ def held() -> Iterator[Path]:
         yield base
 
 
-def debootstrap_command() -> tuple[str, ...]:
-    """Without its target directory. The mirror is the one this machine has for the suite, else debootstrap's own."""
+def debootstrap_command(included: Sequence[str]) -> tuple[str, ...]:
+    """Of a minimal system with these packages, without its target directory.
+
+    The mirror is the one this machine has for the suite, else debootstrap's own.
+    """
     form = "$(REPO_URI) $(CODENAME) $(COMPONENT)"
     targets = output("apt-get", "indextargets", "--format", form, "Created-By: Packages").splitlines()
     mirrors = [uri for uri, suite, component in map(str.split, targets) if (suite, component) == (SUITE, "main")]
-    return ("debootstrap", "--variant=minbase", f"--include={','.join(INCLUDED)}", SUITE, *mirrors[:1])
+    return ("debootstrap", "--variant=minbase", f"--include={','.join(included)}", SUITE, *mirrors[:1])
 
 
 def build(base: Path, command: tuple[str, ...]) -> None:
@@ -98,13 +101,21 @@ def build(base: Path, command: tuple[str, ...]) -> None:
     for old in base.parent.glob("bare-debian-*/"):
         shutil.rmtree(old)
     partial = base.with_name(base.name + ".partial")
+    debootstrap(partial, command)
+    partial.rename(base)
+
+
+def debootstrap(target: Path, command: tuple[str, ...]) -> None:
+    """Makes the system of a `debootstrap_command`, as new as an installer leaves it: no package lists, no archives.
+
+    Raises:
+        CannotStart: debootstrap failed.
+    """
     position = command.index(SUITE) + 1
     # In a mount namespace: a debootstrap that is killed leaves no /proc mounted in its target.
-    output("unshare", "--mount", *command[:position], str(partial), *command[position:])
-    # A new system has neither package lists nor archives.
-    shutil.rmtree(partial / "var/lib/apt/lists")
-    shutil.rmtree(partial / "var/cache/apt/archives")
-    partial.rename(base)
+    output("unshare", "--mount", *command[:position], str(target), *command[position:])
+    shutil.rmtree(target / "var/lib/apt/lists")
+    shutil.rmtree(target / "var/cache/apt/archives")
 
 
 def inside(base: Path, command: Sequence[str]) -> int:

@@ -24,7 +24,7 @@ if __name__ == "__main__":
 from tests.rigs import lab_agent, lab_image
 from tests.rigs.lab_channel import Completed, GuestError, Running
 from tests.rigs.lab_guest import DENY, PATH, Guest, denied_modules
-from tests.rigs.lab_image import CannotStart
+from tests.rigs.lab_initramfs import CannotStart
 from tests.rigs.lab_setup import FRONT_END, NICS, RAIL, RDMA_DEVICE, RDMA_PORT, Nic
 
 __all__ = [

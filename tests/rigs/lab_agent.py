@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import resource
 import selectors
 import signal
 import site
@@ -264,8 +263,6 @@ def port_path() -> Path:
 
 
 def main() -> None:
-    # A training node gives its containers unlimited locked memory, because RDMA registers all its buffers.
-    resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     Agent(os.open(port_path(), os.O_RDWR | os.O_CLOEXEC)).serve()
 
 

@@ -166,6 +166,15 @@ class Channel:
             if time.monotonic() > deadline:
                 raise self.console.error(f"the guest did not come up within {timeout:g} s")
 
+    def expect_restart(self) -> None:
+        """The agent will begin anew, because the guest boots: `wait_ready` waits for it. Commands end there, lost."""
+        self._ready.clear()
+
+    def lose_commands(self) -> None:
+        """Nothing more will be heard of the commands that run: who waits for one gets an error."""
+        for number in tuple(self._running):
+            self._running.pop(number).lose()
+
     def launch(self, request: Request, on_output: OnOutput | None) -> Running:
         with self._sending:
             self._commands += 1
@@ -196,13 +205,13 @@ class Channel:
             pass  # QEMU ended with data under way, or our own standard output, to which `run` relays, was closed
         finally:
             self._lost.set()
-            for running in tuple(self._running.values()):
-                running.lose()
+            self.lose_commands()
 
     def _on_frame(self, frame: Frame) -> None:
         if frame.kind == lab_agent.READY:
+            self.lose_commands()  # those of the boot before
             self._ready.set()
-        elif frame.kind == EXIT:
-            self._running.pop(frame.command).on_frame(frame)
-        else:
-            self._running[frame.command].on_frame(frame)
+        elif running := self._running.get(frame.command):
+            if frame.kind == EXIT:
+                del self._running[frame.command]
+            running.on_frame(frame)

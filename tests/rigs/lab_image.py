@@ -9,11 +9,13 @@ import fcntl
 import hashlib
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.rigs import lab_initramfs
+from tests.rigs.lab_initramfs import CannotStart, output
 
 # Debian packages, each with a program or a file that shows that it is installed. The guest runs on this machine's root,
 # so the programs that tests call inside must be installed here too.
@@ -37,7 +39,8 @@ KEPT = 2  # images, at about 400 MB each
 
 # LAB_* come from the kernel's command line: the kernel gives unknown words to init as environment.
 # 9p: cache=loose, because nobody changes a file of the host during a test. lib/modules is a mount, so that denied
-# modules are nowhere. The image itself is hidden for the same reason.
+# modules are nowhere. The image itself is hidden for the same reason. A training node gives its containers unlimited
+# locked memory, because RDMA registers all its buffers.
 INIT = """\
 #!/bin/busybox sh
 set -e
@@ -61,10 +64,6 @@ echo lab > /newroot/proc/sys/kernel/hostname
 ulimit -l unlimited
 exec switch_root /newroot /bin/sh -c '"$LAB_PYTHON" -I -S "$LAB_AGENT"; echo o > /proc/sysrq-trigger; sleep 60'
 """
-
-
-class CannotStart(Exception):
-    """This machine lacks something that the lab needs; the text says what, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +100,8 @@ def held(denied: frozenset[str] = frozenset()) -> Image:
     cache.mkdir(parents=True, exist_ok=True)
     with locked(cache / "lab.lock"):
         package, version = kernel_package()
-        source = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
-        directory = cache / f"lab-{version}-{source}"
+        source = hashlib.sha256(Path(__file__).read_bytes() + Path(lab_initramfs.__file__).read_bytes())
+        directory = cache / f"lab-{version}-{source.hexdigest()[:12]}"
         if not directory.is_dir():
             build(directory, f"{package}={version}")
         modules = directory / "tree/lib/modules"
@@ -163,37 +162,8 @@ def build(directory: Path, package: str) -> None:
     archive.unlink()
     release = next((tree / "lib/modules").iterdir()).name
     output("depmod", "-b", str(tree), release)
-    pack_initramfs(partial, tree, release)
+    lab_initramfs.pack(partial / "initramfs", tree, release, EARLY_MODULES, INIT)
     partial.rename(directory)
-
-
-def pack_initramfs(partial: Path, tree: Path, release: str) -> None:
-    root = partial / "initramfs.d"
-    for name in ("bin", "early", "proc", "sys", "dev", "lower", "upper", "newroot"):
-        (root / name).mkdir(parents=True)
-    busybox = shutil.which("busybox")
-    assert busybox
-    shutil.copy(busybox, root / "bin/busybox")
-    for applet in ("sh", "mount", "insmod", "mkdir", "ln", "switch_root"):
-        (root / "bin" / applet).symlink_to("busybox")
-    order: dict[str, None] = {}
-    for module in EARLY_MODULES:
-        needed = output("modprobe", "-d", str(tree), "-S", release, "--show-depends", module)
-        for line in needed.splitlines():
-            if line.startswith("insmod "):
-                file = Path(line.split()[1])
-                shutil.copy(file, root / "early" / file.name)
-                order[file.name] = None
-    (root / "early/order").write_text("".join(f"{name}\n" for name in order))
-    (root / "init").write_text(INIT)
-    (root / "init").chmod(0o755)
-    names = "".join(f"{path.relative_to(root)}\n" for path in sorted(root.rglob("*")))
-    # Not compressed: the guest unpacks it in software emulation.
-    packed = subprocess.run(
-        ("cpio", "--quiet", "-o", "-H", "newc"), input=names.encode(), cwd=root, stdout=subprocess.PIPE, check=True
-    )
-    (partial / "initramfs").write_bytes(packed.stdout)
-    shutil.rmtree(root)
 
 
 def without(directory: Path, denied: frozenset[str]) -> Path:
@@ -235,17 +205,3 @@ def remove_old(cache: Path) -> None:
             pass
         finally:
             os.close(descriptor)
-
-
-def output(*command: str, cwd: Path | None = None) -> str:
-    """The output of a program.
-
-    Raises:
-        CannotStart: it failed; with the last line that it wrote.
-    """
-    environment = {**os.environ, "LC_ALL": "C", "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"}
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=environment, timeout=300, check=False)
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise CannotStart(f"lab: {' '.join(command[:3])} failed: {said[-1] if said else done.returncode}")
-    return done.stdout

@@ -34,7 +34,7 @@ def bdf_behind(port: int) -> str:
 RAIL = Nic("rail", "00:16:3e:aa:bb:00", 1, "eth0", "10.0.2.0/24", "10.0.2.15/24")
 FRONT_END = Nic("front", "00:16:3e:aa:bb:01", 2, "eth1", "10.0.3.0/24", "10.0.3.15/24")
 NICS = (RAIL, FRONT_END)
-SPARE_PORTS = (3, 4, 5, 6)
+PORTS = (1, 2, 3, 4, 5, 6)
 GATEWAY = "10.0.3.2"  # QEMU's user network answers there
 
 RDMA_DEVICE = "rocep1s0"  # as rdma-core's rdma_rename would call a RoCE device at 01:00.0
