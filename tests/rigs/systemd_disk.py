@@ -24,7 +24,7 @@ PACKAGES = {**bare_debian.PACKAGES, "e2fsprogs": "mke2fs"}
 # What is in the guest. rdma-core is not: its udev rules load RDMA modules, and a node from zero has none.
 INCLUDED = (
     *("systemd-sysv", "udev", "dbus", "kmod", "procps", "iproute2", "ethtool", "python3"),
-    *("ibverbs-utils", "ibverbs-providers", "containerd"),
+    *("ibverbs-utils", "ibverbs-providers", "containerd", "strace"),
 )
 PYTHON = (3, 11)  # of Debian 12
 NAME = "systemd-guest"
@@ -62,7 +62,8 @@ LEFT_OUT = (
 REMOVED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info")
 MASKED = (
     *("apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "fstrim.timer"),
-    *("e2scrub_reap.service", "getty@tty1.service", "serial-getty@ttyS0.service"),
+    *("e2scrub_reap.service", "getty@tty1.service", "serial-getty@ttyS0.service", "systemd-pstore.service"),
+    *("systemd-binfmt.service", "proc-sys-fs-binfmt_misc.automount", "sys-fs-fuse-connections.mount"),
 )
 ENABLED = ("systemd-networkd.service", "lab-agent.service")
 

@@ -42,9 +42,16 @@ BOOT = 1200.0  # seconds for a boot beside other work
 ANSWER = 600.0  # seconds for QEMU to write or to read a snapshot
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PLACE = Place(Path("/root"), {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb"})
+WAIT_ONLINE = "/lib/systemd/systemd-networkd-wait-online"
+SHARES = (systemd_disk.CHECKOUT, systemd_disk.SITE)
 BOOTED = "booted"  # the name of a snapshot
-# Its clocks go on while it waits for a processor. systemd ends a start after 90 s, and udev an event after 180.
-PATIENT = (f"systemd.default_timeout_start_sec={BOOT:.0f}", f"udev.event_timeout={BOOT:.0f}")
+# Its clocks go on while it waits for a processor. systemd ends a start after 90 s, and udev an event after 180; the
+# kernel calls it a stall after 21.
+PATIENT = (
+    f"systemd.default_timeout_start_sec={BOOT:.0f}",
+    f"udev.event_timeout={BOOT:.0f}",
+    "rcupdate.rcu_cpu_stall_suppress=1",
+)
 
 
 class SystemdGuest(VirtualMachine):
@@ -53,7 +60,7 @@ class SystemdGuest(VirtualMachine):
     Attributes:
         boot_id: of the present boot.
         state: what systemd said at its end: "running", or "degraded" if a unit failed.
-        seconds: that this boot took, up to there.
+        seconds: that this boot took, until networkd had configured its NICs too.
         pid: QEMU's process.
     """
 
@@ -78,16 +85,21 @@ class SystemdGuest(VirtualMachine):
         began = time.monotonic()
         try:
             guest.connect(timeout)
-            guest._wait_booted(began, timeout)
+            guest._wait_booted(began + timeout, NICS)
+            guest.seconds = time.monotonic() - began
         except BaseException:
             guest.stop()
             raise
         return guest
 
-    def reboot(self, timeout: float = BOOT) -> None:
+    def reboot(self, timeout: float = BOOT, online: Sequence[Nic] = NICS) -> None:
         """Asks systemd for a reboot, and waits until the next boot is finished. The disk stays as it is.
 
         Commands that still run are lost; who waits for one gets an error.
+
+        Args:
+            timeout: seconds for all of it.
+            online: the NICs whose network must be up at its end; leave those out that a test has broken for good.
 
         Raises:
             GuestError: it did not go down or did not come up in time.
@@ -96,10 +108,11 @@ class SystemdGuest(VirtualMachine):
         self._channel.expect_restart()
         # systemd may end the channel before it can say that systemctl has ended.
         self.launch(("systemctl", "reboot"))
-        self._restarted(began, timeout, guest=True)
+        self._restarted(began + timeout, online, guest=True)
+        self.seconds = time.monotonic() - began
 
-    def cut_power(self, timeout: float = BOOT) -> None:
-        """Switches it off and on without a shutdown, and waits as `reboot` does. Unsynced writes are lost.
+    def cut_power(self, timeout: float = BOOT, online: Sequence[Nic] = NICS) -> None:
+        """Switches it off and on without a shutdown. Unsynced writes are lost. All else is as in `reboot`.
 
         Raises:
             GuestError: it did not come up in time.
@@ -107,7 +120,8 @@ class SystemdGuest(VirtualMachine):
         began = time.monotonic()
         self._channel.expect_restart()
         self.qmp("system_reset")
-        self._restarted(began, timeout, guest=False, reason="host-qmp-system-reset")
+        self._restarted(began + timeout, online, guest=False, reason="host-qmp-system-reset")
+        self.seconds = time.monotonic() - began
 
     def keep(self, name: str = BOOTED) -> None:
         """Keeps the whole machine as it is now, memory and disk, for `restore`. Commands that still run are lost.
@@ -142,24 +156,25 @@ class SystemdGuest(VirtualMachine):
         said = self.shell("systemctl list-units --state=failed --plain --no-legend --full")
         return tuple(line.split()[0] for line in said.splitlines())
 
-    def _restarted(self, began: float, timeout: float, **event: object) -> None:
+    def _restarted(self, end: float, online: Sequence[Nic], **event: object) -> None:
+        before = self.boot_id
         try:
-            self._qmp.wait_event("RESET", timeout, **event)  # a restored snapshot is one too
+            self._qmp.wait_event("RESET", left(end), **event)
         except QmpError as error:
             raise self.error(f"the guest did not reboot: {error}") from error
-        before = self.boot_id
-        self._wait_booted(began, timeout)
+        self._wait_booted(end, online)
         if self.boot_id == before:
             raise self.error(f"the guest says that it did not boot: its boot is still {before}")
 
-    def _wait_booted(self, began: float, timeout: float) -> None:
-        left = timeout - (time.monotonic() - began)
-        self._channel.wait_ready(left)
-        left = timeout - (time.monotonic() - began)
+    def _wait_booted(self, end: float, online: Sequence[Nic]) -> None:
+        self._channel.wait_ready(left(end))
         # It ends with 1 if a unit failed: that is an answer, and the caller's to judge.
-        self.state = self.run(("systemctl", "is-system-running", "--wait"), timeout=max(1.0, left)).text
+        self.state = self.run(("systemctl", "is-system-running", "--wait"), timeout=left(end)).text
+        # systemd's start is finished when networkd runs, and not when that has configured a link.
+        names = [f"--interface={nic.netdev}" for nic in online]
+        if names and self.run((WAIT_ONLINE, "--timeout=0", *names), timeout=left(end)).returncode:
+            raise self.error(f"networkd does not configure {', '.join(nic.netdev for nic in online)}")
         self.boot_id = self.shell("cat /proc/sys/kernel/random/boot_id")
-        self.seconds = time.monotonic() - began
 
     def _after_snapshot(self) -> None:
         """Mounts the shares again, and sets the clock to now: the time of a snapshot is that of its making."""
@@ -172,7 +187,9 @@ class SystemdGuest(VirtualMachine):
             raise self.error(f"QEMU said to {line!r}: {said}")
 
 
-SHARES = (systemd_disk.CHECKOUT, systemd_disk.SITE)
+def left(end: float) -> float:
+    """The seconds until this time of the monotonic clock; a last one if it is over."""
+    return max(1.0, end - time.monotonic())
 
 
 def command(disk: Disk, packages: Path, sockets: Mapping[str, int]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from tests.rigs.qmp import Qmp, QmpError
 
 # Starts QEMU with our sockets: its `console`, `agent` and `qmp`.
 Start = Callable[[Mapping[str, int]], subprocess.Popen[bytes]]
+COMMAND = 600.0  # seconds for a command: one that hangs, for any other only needs time on a busy machine
 SHUTDOWN = 5.0  # seconds that QEMU has after "quit"
 
 
@@ -81,7 +82,7 @@ class VirtualMachine:
         self,
         argv: Sequence[str],
         *,
-        timeout: float = 240,
+        timeout: float = COMMAND,
         input: bytes = b"",  # noqa: A002 - subprocess.run calls it so
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
@@ -100,7 +101,7 @@ class VirtualMachine:
         """
         return self.launch(argv, input=input, env={**self._place.environment, **(env or {})}, cwd=cwd).wait(timeout)
 
-    def shell(self, script: str, timeout: float = 240) -> str:
+    def shell(self, script: str, timeout: float = COMMAND) -> str:
         """The output of a shell script.
 
         Raises:
