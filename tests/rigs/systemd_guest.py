@@ -38,8 +38,8 @@ __all__ = ["FRONT_END", "MTU", "NICS", "RAILS", "RDMA_DEVICE", "CannotStart", "C
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MEMORY = 1536  # MiB; systemd and containerd take 0.2 GiB, a play of Ansible 0.1
-BOOT = 1200.0  # seconds for a boot beside other work
-ANSWER = 600.0  # seconds for QEMU to write or to read a snapshot
+BOOT = 1200.0  # seconds for a boot beside other work; 30 are usual
+ANSWER = 600.0  # seconds for QEMU to write or to read a snapshot; 2 are usual
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PLACE = Place(Path("/root"), {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb"})
 WAIT_ONLINE = "/lib/systemd/systemd-networkd-wait-online"
