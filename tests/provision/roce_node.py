@@ -1,0 +1,55 @@
+"""What the tests ask of a node from zero: a profile that wants soft RoCE of it, and nodeprep's commands there."""
+
+from __future__ import annotations
+
+from tests.rigs.systemd_guest import RAILS, Completed, SystemdGuest
+
+PROFILE = "/root/node.yaml"
+PLAYS = 900.0  # seconds for a command that runs playbooks: each takes 15 to 45 in an emulated guest
+# A soft-RoCE device on each rail. ARP is asked as on Lingjun's nodes: the one sysctl that a node without Terway needs.
+DEVICES = {nic: f"rxe{number}" for number, nic in enumerate(RAILS)}
+TEXT = """apiVersion: nodeprep.io/v1
+kind: Profile
+name: node
+extends: rdma-roce
+gates: [sysctl.arp]
+want:
+  sysctl.arp: {always: true}
+expect:
+  modules: [ib_core, ib_uverbs]
+  devices:
+"""
+NOTHING_TO_DO = "nothing to do: no finding has a remedy of ours"
+
+
+def write_profile(guest: SystemdGuest) -> None:
+    rails = (f'    "{nic.bdf}": {{driver: virtio-pci, rdma: {name}, software: rxe}}\n' for nic, name in DEVICES.items())
+    put(guest, PROFILE, TEXT + "".join(rails))
+
+
+def put(guest: SystemdGuest, path: str, text: str) -> None:
+    """Writes a file, and the directories that lead to it."""
+    done = guest.run(("sh", "-ec", 'mkdir -p "$(dirname "$0")"; cat > "$0"', path), input=text.encode())
+    assert done.returncode == 0, said(done)
+
+
+def nodeprep(guest: SystemdGuest, *words: str) -> Completed:
+    return guest.run(("nodeprep", *words), timeout=PLAYS)
+
+
+def check(guest: SystemdGuest, *words: str) -> Completed:
+    return nodeprep(guest, "check", "--profile", PROFILE, *words)
+
+
+def repair(guest: SystemdGuest, *words: str) -> Completed:
+    return nodeprep(guest, "repair", "--profile", PROFILE, "--yes", *words)
+
+
+def said(done: Completed) -> str:
+    """Both streams, for the message of an assertion."""
+    return (done.stdout + done.stderr).decode(errors="replace")
+
+
+def one_line(done: Completed) -> str:
+    """Standard output without its line breaks, which a page sets by its width."""
+    return " ".join(done.text.split())
