@@ -104,6 +104,7 @@ def test_it_has_what_holds_rdma_devices_and_networks(guest: SystemdGuest) -> Non
     guest.shell("ip link add bond0 type bond; ip link add br0 type bridge; ip link add dummy1 type dummy")
 
 
+@pytest.mark.prove  # test_provision.py needs it too
 def test_its_disk_outlives_a_reboot_and_its_memory_does_not(guest: SystemdGuest) -> None:
     first = guest.boot_id
     guest.shell(f"echo kept > /etc/kept; echo lost > /run/lost; {ADD_LINK}")
@@ -151,6 +152,7 @@ def test_this_checkout_runs_there_by_the_guests_own_interpreter(guest: SystemdGu
     assert guest.run(("touch", f"{systemd_disk.CHECKOUT}/written")).returncode == 1
 
 
+@pytest.mark.prove  # test_provision.py needs it too
 def test_nodeprep_sees_modules_come_and_go(guest: SystemdGuest) -> None:
     asked = ("--only", "module.core")
     assert check(guest, *asked).returncode == 1
@@ -164,6 +166,7 @@ def test_nodeprep_sees_modules_come_and_go(guest: SystemdGuest) -> None:
     assert (said.returncode, "NoModule" in said.text) == (1, True), said
 
 
+@pytest.mark.prove  # test_provision.py needs it too
 def test_nodeprep_sees_the_limit_of_the_runtime(guest: SystemdGuest) -> None:
     """A remedy of it needs a real unit, with a real process."""
     guest.shell(ADD_LINK)
