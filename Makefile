@@ -20,11 +20,12 @@ program_ack := taint.py requests --ack
 steps := test-guests test-cluster test-lab test-provision test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-bare
 lanes := 3
 guests := tests/kubernetes/test_training_pod.py tests/kubernetes/test_guest.py
+remedies := tests/provision/test_remedies.py
 next := nice -n 5
 # Tests that wait longest begin first. An idle process takes tests from the one that has most of them.
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
 last := nice -n 15
-proofs := fuzz histories chaos coverage planted tests bench
+proofs := fuzz histories chaos coverage planted repair tests bench
 rigs := netns lab provision cluster kubernetes daemonset
 
 .PHONY: help
@@ -198,7 +199,13 @@ prove: setup ## the long proofs: a million histories, an hour of chaos, long tes
 prove-fuzz prove-histories prove-chaos prove-coverage prove-planted $(addprefix prove-bench-,$(benches)): prove-%:
 	@.ci/prove $* $(MAKE) $*
 prove-tests:
-	@.ci/prove tests $(py) -m pytest -m prove tests
+	@.ci/prove tests $(py) -m pytest -m prove --ignore $(remedies) tests
+.PHONY: prove-repair
+prove-repair: ## each remedy on a real kernel and systemd, in a guest: mended, nothing twice, after a reboot; docs/repair.md
+	@.ci/venv dev
+	@packages="$$($(py) tests/rigs/systemd_guest.py packages)" && .ci/apt $$packages
+	@NODEPREP_REPAIR_TABLE=$(CURDIR)/proofs/repair.tsv .ci/prove repair $(py) -m pytest -m prove $(remedies)
+	@$(MAKE) docs
 prove-fuzz: COUNT := 30000
 prove-histories: COUNT := 1000000
 prove-chaos: MINUTES := 60

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs import built_in_profiles, configuration, metrics, remedies, runbooks
+from docs import built_in_profiles, configuration, metrics, remedies, repair_proofs, runbooks
 from nodeprep.checks import CHECKS
 from nodeprep.cli.check import check_sheet
 from nodeprep.model import EVERYWHERE, Check, filled
@@ -133,6 +133,7 @@ def main() -> None:
     built_in_profiles.main()
     runbooks.main()
     remedies.main()
+    repair_proofs.main()
 
 
 if __name__ == "__main__":

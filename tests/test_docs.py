@@ -9,10 +9,12 @@ from types import ModuleType
 
 import pytest
 
-from docs import built_in_profiles
+from docs import built_in_profiles, repair_proofs
 from nodeprep.checks import CHECKS
 from nodeprep.cli.check import check_sheet
+from nodeprep.config import remedy_files
 from nodeprep.model import EVERYWHERE, Check, filled
+from tests.provision.remedy_cases import CASES
 
 TESTS = Path(__file__).resolve().parent
 DOCS = TESTS.parent / "docs"
@@ -85,3 +87,12 @@ def test_an_example_of_a_waiver_has_no_date_that_passes(page: str) -> None:
 def test_what_any_check_may_say_is_told_once() -> None:
     page = (DOCS / "checks.md").read_text()
     assert all(page.count(f"`{one.status} {one.name}`") == 1 for one in EVERYWHERE)
+
+
+def test_each_remedy_has_a_row_that_says_where_it_is_proved() -> None:
+    """What the guest showed last, or why no guest can need it: never both, and never neither."""
+    cases, elsewhere = {case.remedy for case in CASES}, set(repair_proofs.ELSEWHERE)
+    assert cases | elsewhere == set(remedy_files.headers())
+    assert not cases & elsewhere
+    assert {(case.remedy, case.check, case.reason) for case in CASES} == repair_proofs.proved(), "make prove-repair"
+    assert repair_proofs.TARGET.read_text() == repair_proofs.page(), "run `make docs`"
