@@ -78,7 +78,11 @@ def holders(guest: SystemdGuest) -> list[str]:
     return done.text.splitlines()
 
 
-@pytest.mark.parametrize("holds", [OPEN, OPEN_ELSEWHERE], ids=["here", "in another PID namespace"])
+@pytest.mark.parametrize(
+    "holds",
+    [pytest.param(OPEN, marks=pytest.mark.prove), OPEN_ELSEWHERE],
+    ids=["here", "in another PID namespace"],
+)
 def test_a_process_that_has_uverbs0_open(guest: SystemdGuest, holds: str) -> None:
     before = limits(guest)
     guest.shell(holds)
@@ -91,6 +95,7 @@ def test_a_process_that_has_uverbs0_open(guest: SystemdGuest, holds: str) -> Non
     assert [(one["remedy"], one["state"]) for one in told] == [("memlock", "refused")]
 
 
+@pytest.mark.prove  # tests/decide has the rule
 def test_a_class_above_the_limit(guest: SystemdGuest) -> None:
     before = limits(guest)
     done = repair(guest, "--max-class", "S1")

@@ -179,6 +179,7 @@ def test_nodeprep_sees_the_limit_of_the_runtime(guest: SystemdGuest) -> None:
     assert check(guest, "--only", "limits.memlock").returncode == 0
 
 
+@pytest.mark.prove  # test_provision.py records what is sent
 @pytest.mark.parametrize("outside", ["192.0.2.1", "10.0.3.2"])
 def test_nothing_outside_answers(guest: SystemdGuest, outside: str) -> None:
     """There is a default route, and nodeprep does not need what may lie behind it."""
