@@ -27,6 +27,7 @@ ROWS = [
     ("", 'exclude: ["/x"]\n', ('exclude: [] -> ["/x"]',)),
     ("", "want: {port.mtu: {at-least: 1}}\n", ('want: {} -> {"port.mtu": {"at-least": 1}}',)),
     ("", "metadata-url: http://127.0.0.1\n", ('metadata-url: "http://100.100.100.200" -> "http://127.0.0.1"',)),
+    ("idle: {ignore: [x]}\n", "idle: {ignore: []}\n", ('idle.ignore: ["x"] -> []',)),
     ("", "metrics: {port: 0}\n", (f"metrics.port: 9842 -> 0{RESTART}",)),
     ('metrics: {bind: "::1"}\n', "", (f'metrics.bind: "::1" -> "127.0.0.1"{RESTART}',)),
     ("default: rdma\n", "default: rdma-roce\n", ('default: "rdma" -> "rdma-roce"',)),

@@ -15,6 +15,7 @@ from nodeprep.config import configuration as settings_file
 from nodeprep.config.agent_settings import CLASSES, AgentSettings, MetricsSettings
 from nodeprep.config.configuration import AGENT, Settings
 from nodeprep.config.document import ConfigError
+from nodeprep.config.idle_policy import IdlePolicy
 from nodeprep.config.keys import KEYS, RESTART
 from nodeprep.config.starter import EXAMPLES
 from nodeprep.config.waiver_rules import Waiver
@@ -41,6 +42,7 @@ SAMPLES = {
     "waivers[].reason": f"waivers:\n{WAIVER.replace('riser', 'cable')}}}",
     "exclude": 'exclude: ["/x"]',
     "metadata-url": "metadata-url: http://127.0.0.1:80",
+    "idle.ignore": 'idle: {ignore: [opensm, "dcgm*"]}',
     "mode": "mode: gate",
     "assign": "assign: [{use: [base]}]",
     "assign[].match": "assign: [{match: {a: b}, use: [base]}]",
@@ -123,7 +125,8 @@ PARTS = [
     (ReadinessPolicy, "readiness", set()),
     (MetricsSettings, "metrics", set()),
     (AgentSettings, "", {"gate", "confirmation", "readiness", "metrics"}),
-    (Settings, "", {"file", "agent_part", "default_profile"}),
+    (Settings, "", {"file", "agent_part", "default_profile", "idle"}),
+    (IdlePolicy, "idle", set()),
     (Waiver, "waivers[]", set()),
 ]
 
@@ -250,4 +253,4 @@ def test_its_examples_are_sound(tmp_path: Path, path: str) -> None:
 
 def test_the_agents_keys_are_known_as_such() -> None:
     ours = {path.partition(".")[0] for path in PATHS if "[]" not in path}
-    assert ours - set(AGENT) == {"apiVersion", "kind", "default", "want", "waivers", "exclude", "metadata-url"}
+    assert ours - set(AGENT) == {"apiVersion", "kind", "default", "want", "waivers", "exclude", "metadata-url", "idle"}

@@ -68,6 +68,16 @@ DAEMONS = [
     ("opensm2", ("opensm",), True),
     ("opens", ("opensm",), True),
     ("", ("",), True),
+    ("dcgm-exporter", ("dcgm*",), False),
+    ("dcgm", ("dcgm*",), False),
+    ("dcgm-exporter", ("dcgm?",), True),
+    ("ib_write_bw", ("dcgm*", "opensm"), True),
+    ("nvidia-persiste", ("nvidia-persistenced*",), False),  # what the kernel cut off fits
+    ("nvidia-persist", ("nvidia-persistenced*",), True),
+    ("nvidia-persistx", ("nvidia-persistenced*",), True),
+    ("nvidia-persiste", ("nvidia-[op]*",), False),
+    ("nvidia-persiste", ("nvidia-[ab]*",), True),
+    ("OpenSM", ("opensm",), True),
 ]
 
 

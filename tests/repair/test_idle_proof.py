@@ -190,6 +190,17 @@ def test_only_a_daemon_has_a_node_open(root: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("ignored", "who"), [((), ["opensm", "python3"]), (("open*",), ["python3"])])
+def test_who_is_ignored_is_no_holder_and_a_job_beside_it_is(
+    root: Path, ignored: tuple[str, ...], who: list[str]
+) -> None:
+    with_verbs(root)
+    for pid, command in enumerate(("opensm", "python3"), 77):
+        (running(root, command, pid) / "fd/3").symlink_to("/dev/infiniband/uverbs3")
+    found = idle_proof.prove(Host(str(root)), goal(), SafetyClass.S2, ignored, deadline=idle_host.PATIENCE)
+    assert [one.command for one in found.holders if one.source is IdleSource.OPEN_DEVICE_NODES] == who
+
+
 def test_a_proc_of_a_container_shows_not_all_processes(root: Path) -> None:
     with_verbs(root)
     (root / "proc/1/ns/pid").unlink()

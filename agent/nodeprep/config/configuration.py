@@ -8,6 +8,7 @@ waivers:
   - {check: pci.link, device: "0000:5c:00.0", nodes: ["gpu-1*"], until: YYYY-MM-DD, reason: riser on order, T-4711}
 exclude: ["/sys/class/infiniband/*/hw_counters/*"]
 metadata-url: http://100.100.100.200    # where ECS instances ask for their metadata; this is the default
+idle: {ignore: [opensm, "dcgm*"]}       # daemons that may hold a device which a repair wants unused
 mode: observe               # this and more is the agent's: agent_settings.py
 """
 
@@ -23,6 +24,7 @@ from nodeprep import job_profile
 from nodeprep.checks import CHECKS
 from nodeprep.config import config_file, profile_files, wants
 from nodeprep.config.document import Document
+from nodeprep.config.idle_policy import IdlePolicy
 from nodeprep.config.profile_files import NamedProfile, NoSuchProfileError
 from nodeprep.config.waiver_rules import WAIVER_LIMIT_DAYS, Waiver
 from nodeprep.doors.node_host import METADATA
@@ -62,6 +64,7 @@ class Settings(Value):
     waivers: tuple[Waiver, ...] = ()
     exclude: tuple[str, ...] = ()
     metadata_url: str = METADATA
+    idle: IdlePolicy = field(default_factory=IdlePolicy)
     agent_part: AgentSettings | None = None
     default_profile: NamedProfile | None = None
 
@@ -134,6 +137,7 @@ def _settings(document: Document, today: str | None, checks: Mapping[str, Check]
         file=document.source,
         want={**stated, **(agent.wanted_of_plugins if agent else {})},
         waivers=tuple(waivers),
+        idle=_idle(top.get("idle")),
         agent_part=agent,
         **{key: value for key, value in top.items() if key in ("default", "exclude", "metadata_url")},
     )
@@ -143,6 +147,10 @@ def _section(value: object, here: Keys, under: str = "") -> dict[str, Any]:
     from nodeprep.config import keys  # noqa: PLC0415 - 3 ms that `check` without a file can do without
 
     return keys.section(value, here, under)
+
+
+def _idle(value: object) -> IdlePolicy:
+    return IdlePolicy(**_section({} if value is None else value, ("idle",), "idle"))
 
 
 def _agent(top: Mapping[str, Any], beside: str, checks: Mapping[str, Check]) -> AgentSettings | None:

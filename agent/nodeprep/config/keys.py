@@ -63,6 +63,13 @@ METADATA_URL = typed_yaml.fitting(
     f"http:// and an IPv4 address, with a port or without, such as {METADATA}", _is_metadata_url
 )
 
+# Three plain characters first: a glob such as "*" would excuse every job, and then a repair would end it.
+PROCESS_GLOB = Pattern(r"[-A-Za-z0-9_.:+@]+|[-A-Za-z0-9_.:+@]{3}[-A-Za-z0-9_.:+@*?\[\]!]*")
+PROCESS = typed_yaml.fitting(
+    "the name of a process, or a glob that begins with three plain characters, such as dcgm*",
+    lambda value: isinstance(value, str) and PROCESS_GLOB.fullmatch(value) is not None,
+)
+
 MODE = typed_yaml.one_of("observe", "gate", "repair")
 # An empty match would match all nodes, but its author meant only some.
 LABEL_GLOBS = typed_yaml.not_empty(
@@ -163,6 +170,13 @@ KEYS = (
         METADATA_URL.described("http:// and an IPv4 address"),
         "Where an ECS instance asks for its metadata.",
         NEXT_ROUND,
+    ),
+    ConfigKey(
+        "idle.ignore",
+        typed_yaml.list_of(PROCESS, "names of processes").described("a list of names of processes, or globs of them"),
+        "Daemons that may have device nodes and RDMA contexts open while a repair wants the device unused. A list in"
+        " the file takes the place of the default. The kernel keeps 15 characters of a name (/proc/PID/comm).",
+        "counts from the next `nodeprep repair` or `provision` on",
     ),
     ConfigKey(
         "mode",

@@ -29,6 +29,7 @@ def written(settings: Settings) -> dict[str, Any]:
         "waivers": [_stated(waiver, "waivers[]") for waiver in settings.waivers],
         "exclude": list(settings.exclude),
         "metadata-url": settings.metadata_url,
+        "idle": _stated(settings.idle, "idle"),
         "mode": str(agent.mode),
         "assign": [_rule(rule) for rule in agent.assign],
         "gate": _stated(agent.gate, "gate"),

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 from nodeprep.decide.remedy_header import Idle, ParameterKind, RemedyHeader, SafetyClass
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Unreadable, Why
+from nodeprep.pattern import Pattern
 from nodeprep.values import Value
 
-# Daemons that have device nodes and RDMA contexts open, and lose nothing that they do not find again, by the kernel's
-# names: opensm, ibacm, DCGM's exporter and host engine, NVIDIA's persistence daemon.
-IGNORED_DAEMONS = ("opensm", "ibacm", "dcgm", "dcgm-exporter", "nv-hostengine", "nvidia-persistenced")
 COMMAND_CHARACTERS = 15  # TASK_COMM_LEN without its end (include/linux/sched.h)
+WILDCARD = Pattern(r"[*?\[].*")  # what in a glob begins with a wildcard
 
 
 class IdleSource(StrEnum):
@@ -222,8 +222,8 @@ def judge(
 ) -> Idleness:
     """Whether the target is idle. A source without evidence was not asked, and that is a doubt too.
 
-    `ignored` are names of daemons that may have device nodes and contexts open. A process may call itself so, and then
-    its own work is what a repair ends.
+    `ignored` are names of daemons, or globs of them, that may have device nodes and contexts open (`idle.ignore`). A
+    process may call itself so, and then its own work is what a repair ends.
     """
     asked = sources(wanted, safety)
     doubts: list[IdleDoubt] = []
@@ -242,5 +242,12 @@ def judge(
 def _holding(source: IdleSource, holders: Iterable[IdleHolder], ignored: Collection[str]) -> list[IdleHolder]:
     if source not in (IdleSource.OPEN_DEVICE_NODES, IdleSource.RDMA_CONTEXTS):
         return list(holders)
-    names = {name[:COMMAND_CHARACTERS] for name in ignored}
-    return [one for one in holders if not one.command or one.command not in names]
+    return [one for one in holders if not one.command or not any(_is_named(one.command, name) for name in ignored)]
+
+
+def _is_named(command: str, name: str) -> bool:
+    """Whether the kernel's name of a process is that of a daemon, or fits a glob. What the kernel cut off fits all."""
+    plain = WILDCARD.sub("", name)
+    if len(plain) >= COMMAND_CHARACTERS:
+        return command == plain[:COMMAND_CHARACTERS]
+    return fnmatchcase(command, name)

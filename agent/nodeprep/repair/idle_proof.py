@@ -13,7 +13,7 @@ from threading import Thread
 
 from nodeprep import fault_boundary
 from nodeprep.decide import idleness
-from nodeprep.decide.idleness import IGNORED_DAEMONS, Idleness, IdleSource, IdleTarget, SourceState
+from nodeprep.decide.idleness import Idleness, IdleSource, IdleTarget, SourceState
 from nodeprep.decide.remedy_header import RemedyHeader, SafetyClass
 from nodeprep.doors import clock
 from nodeprep.doors.node_host import Host
@@ -60,15 +60,16 @@ def prove(
     host: Host,
     target: IdleTarget,
     safety: SafetyClass,
-    ignored: Collection[str] = IGNORED_DAEMONS,
+    ignored: Collection[str] = (),
     *,
     service_host: str | None = None,
     deadline: float = SOURCE_SECONDS,
 ) -> Idleness:
     """Whether the target is idle now, for a remedy of this class. Nothing that was read before counts.
 
-    `ignored` are the daemons of `idle.ignore`. `service_host` is by default what the kubelet told our own pod.
-    `deadline` is for each source, in seconds; all of them together take hardly longer. Raises nothing.
+    `ignored` are the daemons of `idle.ignore`, none by default. `service_host` is by default what the kubelet
+    told our own pod. `deadline` is for each source, in seconds; all of them together take hardly longer. Raises
+    nothing.
     """
     host.files.forget()
     told = os.environ.get(SERVICE_HOST, "") if service_host is None else service_host

@@ -17,6 +17,7 @@ from nodeprep.cli.check.check_command import CheckOptions
 from nodeprep.cli.repair.repair_page import PageStyle
 from nodeprep.cli.repair.repair_session import RepairDialogue, RepairSession, SessionEnd, SessionTerms
 from nodeprep.cli.usage import UsageError
+from nodeprep.config.configuration import Settings
 from nodeprep.decide.remedy_header import SafetyClass
 from nodeprep.decide.repair_plan import RefusalReason, RepairPlan
 from nodeprep.doors import own_namespaces
@@ -53,9 +54,9 @@ def directory() -> str:
 
 def run(asked: RepairOptions) -> int:
     """Mend and print; returns the exit code. Raises UsageError."""
-    terms = _terms(asked)
     require_host(asked.command, asks=not (asked.yes or asked.dry_run))
     watch, writer = check_command.watched(asked.check, 1.0)
+    terms = session_terms(asked, watch.assessment.settings)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs is ended and told, as for Ctrl-C
     style = PageStyle(terminal.width(), terminal.colourful(asked.check.no_color))
     dialogue = RepairDialogue(_say, partial(_agrees, asked), style)
@@ -89,7 +90,8 @@ def _unwritable(error: OSError) -> str:
     return f"{path or tempfile.gettempdir()}: {error.strerror}; wanted room for the files of a playbook"
 
 
-def _terms(asked: RepairOptions) -> SessionTerms:
+def session_terms(asked: RepairOptions, settings: Settings) -> SessionTerms:
+    """What a session may do by these options and this configuration. Raises UsageError."""
     checks = frozenset(check_selection.select(IDS, asked.checks, (), "repair")[0]) if asked.checks else None
     return SessionTerms(
         asked.command,
@@ -98,6 +100,7 @@ def _terms(asked: RepairOptions) -> SessionTerms:
         asked.dry_run,
         duration.seconds("--wait-idle", asked.wait_idle),
         duration.seconds("--recheck", asked.recheck),
+        settings.idle.ignore,
     )
 
 

@@ -9,7 +9,7 @@ from nodeprep.cli.check.node_watch import NodeWatch
 from nodeprep.cli.repair import repair_page
 from nodeprep.cli.repair.repair_page import PageStyle
 from nodeprep.config import remedy_files
-from nodeprep.decide import idleness, remedy_arguments, repair_plan
+from nodeprep.decide import remedy_arguments, repair_plan
 from nodeprep.decide.idleness import IdleDoubt, Idleness
 from nodeprep.decide.remedy_arguments import InvalidArgument
 from nodeprep.decide.remedy_header import SafetyClass
@@ -33,8 +33,9 @@ IDLE_PERIOD_SECONDS = 2.0  # between two proofs of --wait-idle
 class SessionTerms(Value):
     """What a session may do. `checks` are those to mend, None for all.
 
-    `wait_idle` is how long to wait for what is in use, `recheck` for the passes after a play; both in seconds. `held`
-    are descriptors of the lock, which a play holds too.
+    `wait_idle` is how long to wait for what is in use, `recheck` for the passes after a play; both in seconds.
+    `ignored` are the daemons of `idle.ignore`: who only watches a device does not use it. `held` are descriptors of the
+    lock, which a play holds too.
     """
 
     command: str
@@ -43,7 +44,7 @@ class SessionTerms(Value):
     dry_run: bool = False
     wait_idle: float = 0.0
     recheck: float = 15.0
-    ignored: tuple[str, ...] = idleness.IGNORED_DAEMONS
+    ignored: tuple[str, ...] = ()
     held: tuple[int, ...] = ()
 
 
