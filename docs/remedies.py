@@ -11,7 +11,7 @@ from pathlib import Path
 from docs import runbooks
 from nodeprep.checks import CHECKS
 from nodeprep.config import remedy_files
-from nodeprep.decide.remedy_header import Idle, Parameter, ParameterKind, RemedyHeader, SafetyClass
+from nodeprep.decide.remedy_header import Idle, Parameter, ParameterKind, RemedyHeader, Restarted, SafetyClass
 
 TARGET = runbooks.TARGET / "remedies.md"
 INTRODUCTION = """\
@@ -33,6 +33,10 @@ IDLE = {
     Idle.FUNCTION: "the PCI function of the argument, with its interfaces and RDMA devices",
     Idle.RDMA: "every RDMA device of the node",
     Idle.PLUGIN: "nothing; the pod of the argument holds no device itself",
+}
+RESTARTED = {
+    Restarted.NOTHING: "",
+    Restarted.AGENT: "the agent's own pod, where one runs on the node: the runtime stops its sandbox",
 }
 KINDS = {
     ParameterKind.NETDEV: "an interface of the node",
@@ -61,6 +65,7 @@ def section(header: RemedyHeader) -> Iterator[str]:
     yield from item("must be idle", IDLE[header.idle])
     for name, parameter in header.parameters.items():
         yield from item(f"argument `{name}`", argument(parameter))
+    yield from item("is started anew at the end", RESTARTED[header.restarts])
     yield from item("may make fail for a moment", ", ".join(f"`{one}`" for one in header.disturbs))
     yield from item("keeps its effect in", ", ".join(f"`{one}`" for one in header.writes))
     yield from item("at a reboot", header.reboot)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from nodeprep.facts.kubernetes import cri_containers
 from nodeprep.facts.kubernetes.allocatable_devices import AllocatableDevices
 from nodeprep.facts.kubernetes.container_runtime import ContainerRuntime, RuntimeCondition
+from nodeprep.facts.kubernetes.cri_containers import RunningContainer
 from nodeprep.facts.kubernetes.device_plugins import DevicePlugins, PluginSocket
 from nodeprep.facts.kubernetes.kubelet import Healthz, Kubelet
 from nodeprep.facts.kubernetes.pod_resources import ContainerDevices, PluginDevices, PodDevices
@@ -135,3 +137,15 @@ def slice_device(name: str, *effects: str, **attributes: str) -> dict[str, Any]:
     taints = [{"key": "gpu.nvidia.com/xid", "value": "79", "effect": one} for one in effects]
     told = {key.replace("__", "/"): {"string": value} for key, value in attributes.items()}
     return {"name": name, "attributes": told} | ({"taints": taints} if taints else {})
+
+
+def cri_container(one: RunningContainer) -> bytes:
+    """A Container of a ListContainersResponse, as the kubelet labels it."""
+    labels = {
+        cri_containers.NAMESPACE: one.namespace,
+        cri_containers.POD: one.pod,
+        cri_containers.POD_UID: one.pod_uid,
+        cri_containers.CONTAINER: one.name,
+    }
+    entries = ((8, message((1, key.encode()), (2, value.encode()))) for key, value in labels.items())
+    return message((1, one.id.encode()), (2, one.sandbox.encode()), (6, 1), *entries)

@@ -13,7 +13,7 @@ from nodeprep.facts.kubernetes.cri_containers import RunningContainer
 from nodeprep.repair import container_restart
 from nodeprep.repair.container_restart import CriClient
 from nodeprep.repair.playbook_run import RunEnd, RunOutcome, TaskLine
-from tests.kubelet_values import message
+from tests.kubelet_values import cri_container, message
 from tests.rigs.grpc_server import GrpcCaller, fine, talk
 from tests.rigs.raw_server import RawServer
 
@@ -25,18 +25,7 @@ AGAIN = RunningContainer("c3", "default", "plugin", "uid-1", "plugin")
 
 def listed(*containers: RunningContainer) -> bytes:
     """A ListContainersResponse."""
-    return message(*((1, container(one)) for one in containers))
-
-
-def container(one: RunningContainer) -> bytes:
-    labels = {
-        cri_containers.NAMESPACE: one.namespace,
-        cri_containers.POD: one.pod,
-        cri_containers.POD_UID: one.pod_uid,
-        cri_containers.CONTAINER: one.name,
-    }
-    entries = ((8, message((1, key.encode()), (2, value.encode()))) for key, value in labels.items())
-    return message((1, one.id.encode()), (6, 1), *entries)
+    return message(*((1, cri_container(one)) for one in containers))
 
 
 def mounting(*paths: str) -> bytes:
@@ -125,7 +114,7 @@ def test_no_runtime_has_no_containers(tmp_path: Path) -> None:
 def test_containers_that_the_kubelet_did_not_make_are_left_alone() -> None:
     """Those of `ctr run` or Docker have no such labels."""
     own = message((1, b"c9"), (8, message((1, b"owner"), (2, b"me"))))
-    assert cri_containers.running(message((1, own), (1, container(PLUGIN)))) == (PLUGIN,)
+    assert cri_containers.running(message((1, own), (1, cri_container(PLUGIN)))) == (PLUGIN,)
 
 
 def test_requests_are_protobuf() -> None:

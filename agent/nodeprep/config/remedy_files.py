@@ -14,7 +14,7 @@ import nodeprep
 from nodeprep import typed_yaml
 from nodeprep.config import yaml_document
 from nodeprep.config.document import ConfigError, Document
-from nodeprep.decide.remedy_header import Idle, Parameter, ParameterKind, RemedyHeader, SafetyClass
+from nodeprep.decide.remedy_header import Idle, Parameter, ParameterKind, RemedyHeader, Restarted, SafetyClass
 from nodeprep.typed_yaml import InvalidValueError, Keys, Table
 
 # In a wheel the playbooks lie in the package, in a checkout at its top (pyproject.toml, force-include).
@@ -43,6 +43,7 @@ HEADER_KEYS: Table = {
     "writes": ("writes", _WORDS),
     "undo": ("undo", _WORDS),
     "reboot": ("reboot", typed_yaml.PROSE),
+    "restarts": ("restarts", typed_yaml.one_of(*Restarted)),
 }
 
 
@@ -84,6 +85,7 @@ def header(path: Path) -> RemedyHeader:
             **stated,
             "safety": SafetyClass(stated["safety"]),
             "idle": Idle(stated["idle"]),
+            "restarts": Restarted(stated.get("restarts", Restarted.NOTHING)),
             "parameters": parameters,
             "is_act": is_act,
         },

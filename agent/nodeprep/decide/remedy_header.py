@@ -64,14 +64,21 @@ class Idle(StrEnum):
     PLUGIN = "plugin"  # the pod of the argument: it holds no device itself
 
 
+class Restarted(StrEnum):
+    """What keeps its former state after a remedy until it is started anew, which the remedy ends with."""
+
+    NOTHING = "nothing"
+    AGENT = "agent"  # the agent's own pod, where one runs on this node
+
+
 class RemedyHeader(Value):
     """What the file of a remedy says of it.
 
     `why` says why the safety class is right while a pod holds the device. `disturbs` are ids of checks that its own run
     may make fail. `tools` are programs of the host that it calls. `writes` are the files that keep its effect over a
     reboot, and `reboot` says what these do not: who brings the effect back, or what wins over them. `by_hand` are the
-    commands that do the same, `undo` those that take it back. Both have the arguments in braces. `is_act` is whether
-    the container runtime does it, and no playbook.
+    commands that do the same, `undo` those that take it back. Both have the arguments in braces. `restarts` is what is
+    started anew at the end. `is_act` is whether the container runtime does it, and no playbook.
     """
 
     name: str
@@ -86,4 +93,5 @@ class RemedyHeader(Value):
     writes: tuple[str, ...] = ()
     undo: tuple[str, ...] = ()
     reboot: str = ""
+    restarts: Restarted = Restarted.NOTHING
     is_act: bool = False

@@ -76,7 +76,7 @@ def restart(
         if check:
             say(TaskLine(task, TaskResult.CHANGED))
             continue
-        stopped = _stopped(client, one)
+        stopped = stop(client, one)
         if isinstance(stopped, Unreadable):
             say(TaskLine(task, TaskResult.FAILED))
             return _failed(began, task, str(stopped))
@@ -106,7 +106,8 @@ def _of_plugin(
     return tuple(serving) or here
 
 
-def _stopped(client: CriClient, one: RunningContainer) -> bool | Unreadable:
+def stop(client: CriClient, one: RunningContainer) -> bool | Unreadable:
+    """Stop a container with the grace that pods have by default. True, or why the runtime did not."""
     request = cri_containers.stop_request(one.id, STOP_SECONDS)
     return client.ask(cri_containers.STOP, request, lambda _: True, STOP_SECONDS + ANSWER_SECONDS)
 

@@ -12,12 +12,12 @@ from nodeprep.config import remedy_files
 from nodeprep.decide import remedy_arguments, repair_plan
 from nodeprep.decide.idleness import IdleDoubt, Idleness
 from nodeprep.decide.remedy_arguments import InvalidArgument
-from nodeprep.decide.remedy_header import SafetyClass
+from nodeprep.decide.remedy_header import Restarted, SafetyClass
 from nodeprep.decide.repair_plan import PlanTerms, RefusalReason, RefusedRemedy, RepairPlan, RepairStep, StepKey
 from nodeprep.doors import clock
 from nodeprep.doors.node_host import Host
 from nodeprep.model import Finding, Report, Unreadable
-from nodeprep.repair import container_restart, host_tools, idle_proof, machine_names, playbook_run
+from nodeprep.repair import agent_restart, container_restart, host_tools, idle_proof, machine_names, playbook_run
 from nodeprep.repair.container_restart import CriClient
 from nodeprep.repair.playbook_run import PlaybookRun, RunEnd, RunOutcome, TaskLine
 from nodeprep.repair.repair_history import BEGAN, INTERRUPTED, REFUSED, RepairHistory, RepairRecord
@@ -180,7 +180,7 @@ class RepairSession:
         return outcome
 
     def _outcome(self, step: RepairStep) -> RunOutcome:
-        """Run the act or the playbook."""
+        """Run the act, or the playbook and what it ends with."""
         seconds = PLAY_SECONDS.get(step.header.safety, LONG_PLAY_SECONDS)
         check = self._terms.dry_run
 
@@ -192,7 +192,10 @@ class RepairSession:
             return container_restart.restart(client, step.args.get("pod"), seconds, say, check=check)
         playbook = remedy_files.directory() / f"{step.header.name}.yml"
         play = PlaybookRun(str(playbook), seconds, step.args, check, held=self._terms.held)
-        return playbook_run.run(play, say)
+        outcome = playbook_run.run(play, say)
+        if step.header.restarts is not Restarted.AGENT or outcome.end is not RunEnd.DONE:
+            return outcome
+        return agent_restart.after(self._host, outcome, PLAY_SECONDS[SafetyClass.S1], say, check=check)
 
     def _record(
         self, step: RepairStep, attempt: str, state: str, *, why: str = "", outcome: RunOutcome | None = None

@@ -16,20 +16,21 @@ POD_UID, CONTAINER = "io.kubernetes.pod.uid", "io.kubernetes.container.name"
 RUNNING = 1  # enum ContainerState
 # Numbers of fields.
 FILTER, FILTER_STATE, STATE_VALUE = 1, 2, 1
-CONTAINERS, CONTAINER_ID, CONTAINER_LABELS = 1, 1, 8
+CONTAINERS, CONTAINER_ID, CONTAINER_SANDBOX, CONTAINER_LABELS = 1, 1, 2, 8
 KEY, VALUE = 1, 2  # of an entry of a map
 STOP_ID, STOP_TIMEOUT = 1, 2
 STATUS_ID, STATUS_STATUS, STATUS_MOUNTS, MOUNT_HOST_PATH = 1, 1, 14, 2
 
 
 class RunningContainer(Value):
-    """A container that runs, by what the kubelet says of it. `id` is the runtime's."""
+    """A container that runs, by what the kubelet says of it. `id` and `sandbox` are the runtime's."""
 
     id: str
     namespace: str
     pod: str
     pod_uid: str
     name: str
+    sandbox: str = ""
 
     @property
     def where(self) -> str:
@@ -74,11 +75,14 @@ def mounts(answer: bytes) -> tuple[str, ...]:
 
 def _container(message: bytes) -> RunningContainer:
     labels: dict[str, str] = {}
-    container = ""
+    container, sandbox = "", ""
     for number, value in protobuf.fields(message):
         if number == CONTAINER_ID:
             container = protobuf.text(value, number)
+        elif number == CONTAINER_SANDBOX:
+            sandbox = protobuf.text(value, number)
         elif number == CONTAINER_LABELS:
             pair = dict(protobuf.fields(protobuf.part(value, number)))
             labels[protobuf.text(pair.get(KEY, b""), KEY)] = protobuf.text(pair.get(VALUE, b""), VALUE)
-    return RunningContainer(container, *(labels.get(one, "") for one in (NAMESPACE, POD, POD_UID, CONTAINER)))
+    namespace, pod, uid, name = (labels.get(one, "") for one in (NAMESPACE, POD, POD_UID, CONTAINER))
+    return RunningContainer(container, namespace, pod, uid, name, sandbox)

@@ -142,6 +142,24 @@ def _inherited(host: Host) -> InheritedLimit | Unreadable:
     return InheritedLimit(runtime, unit, own.made, own.soft, own.hard)
 
 
+def locked_memory_of(files: Files, container: str) -> tuple[int | None, ...]:
+    """What each process in the control groups of a container may lock, in bytes; None is unlimited. Asked for only.
+
+    `container` is the runtime's id. Nothing where no process is seen, or its limits are not.
+    """
+    names = files.names("/proc")
+    found: list[int | None] = []
+    for pid in filter(str.isdecimal, names if isinstance(names, tuple) else ()):
+        groups = files.text(f"/proc/{pid}/cgroup")
+        if not isinstance(groups, str) or container not in groups:
+            continue
+        text = files.text(f"/proc/{pid}/limits")
+        match = LOCKED_MEMORY_LINE.search(text) if isinstance(text, str) else None
+        limit = _limit(match[1], pid) if match is not None else Unreadable(Why.MISSING, pid)
+        found += [] if isinstance(limit, Unreadable) else [limit]
+    return tuple(found)
+
+
 def _daemons(files: Files, found: Mapping[str, str | None | Unreadable]) -> Iterator[GpuDaemon]:
     """Those that run. One that ended stays listed until its parent has asked how it ended (a zombie)."""
     for pid, name in found.items():
