@@ -6,12 +6,14 @@ the commands cross into the tree (host.py). Whether the change mends the fault o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from nodeprep.config import remedy_files
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.network import os_network, sysctls
 from nodeprep.facts.network.os_network import OsNetwork
@@ -227,3 +229,87 @@ def test_a_playbook_refuses_nonsense_itself(playbook: str, arguments: Mapping[st
     done = host.play(playbook, arguments, host.crossing)
     assert (done.failed, done.changed) == (1, 0), done.output
     assert host.state() == before
+
+
+NIC = (
+    f"{VETH} && mkdir -p functions/{BDF} net/v0 net/v1 && umount sys && mkdir -p sys/class && ln -s ../../net "
+    f"sys/class/net && for one in v0 v1; do ln -s ../../functions/{BDF} net/$one/device && echo ${{one#v}} > "
+    "net/$one/dev_port && echo 1500 > net/$one/mtu; done"
+)
+RULES, LINGJUN, TERWAY = (
+    "etc/udev/rules.d/99-nodeprep-mtu.rules",
+    "etc/sysctl.d/zz-nodeprep-lingjun.conf",
+    "etc/sysctl.d/zz-nodeprep-terway.conf",
+)
+
+
+class Pair(NamedTuple):
+    """A playbook, what was there before it, two arguments, and the file in which both are written."""
+
+    playbook: str
+    before: str
+    first: Mapping[str, str]
+    second: Mapping[str, str]
+    file: str
+
+
+PAIRS = [
+    Pair("mtu", VETH, {"interface": "v0", "mtu": "1400"}, {"interface": "v1", "mtu": "1300"}, RULES),
+    # Two ports of one function, told apart by their numbers.
+    Pair("eri_mtu", NIC, {"interface": "v0", "mtu": "1400"}, {"interface": "v1", "mtu": "1300"}, RULES),
+    Pair(
+        "sysctl_lingjun",
+        "echo 2 > /proc/sys/net/ipv4/conf/all/arp_announce; echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore",
+        {"key": "net.ipv4.conf.all.arp_announce", "value": "0"},
+        {"key": "net.ipv4.conf.all.arp_ignore", "value": "0"},
+        LINGJUN,
+    ),
+    Pair(
+        "sysctl_terway",
+        VETH,
+        {"key": "net.ipv4.conf.v0.rp_filter", "value": "0"},
+        {"key": "net.ipv4.conf.all.rp_filter", "value": "0"},
+        TERWAY,
+    ),
+]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda one: one.playbook)
+def test_an_undo_takes_back_what_its_argument_brought_and_no_more(pair: Pair, host: FakeHost) -> None:
+    host.do(pair.before)
+    states = [settings_of(host)]
+    for arguments in (pair.first, pair.second):
+        done = host.play(pair.playbook, arguments, [])
+        assert (done.failed, done.changed > 0) == (0, True), done.output
+        states.append(settings_of(host))
+    bare, one, both = (of_the_file(state, pair) for state in states)
+    assert len({bare[pair.file], one[pair.file], both[pair.file]}) == 3
+    undo(host, pair.playbook, pair.second)
+    assert of_the_file(settings_of(host), pair) == one
+    undo(host, pair.playbook, pair.second)  # it may be asked for again
+    assert of_the_file(settings_of(host), pair) == one
+    undo(host, pair.playbook, pair.first)
+    assert of_the_file(settings_of(host), pair) == bare
+    assert not (host.tree / pair.file).exists()
+
+
+def of_the_file(state: Mapping[str, str], pair: Pair) -> dict[str, str]:
+    """A state without what no undo takes back: the values of now that sysctl_terway set."""
+    kept = (pair.file,) if pair.playbook == "sysctl_terway" else (pair.file, "now")
+    return {key: state.get(key, "") for key in kept}
+
+
+def undo(host: FakeHost, playbook: str, arguments: Mapping[str, str]) -> None:
+    """The header's own commands, with the arguments in their braces, on the tree's files."""
+    for command in remedy_files.headers()[playbook].undo:
+        text = re.sub(r"\{(\w+)\}", lambda brace: arguments[brace[1]], command)
+        host.do(re.sub(r"(?<![\w.])/(etc|sys)/", rf"{host.tree}/\1/", text))
+
+
+def settings_of(host: FakeHost) -> dict[str, str]:
+    """Files of the tree below etc by their text, MTUs, and settings."""
+    paths = (path for path in (host.tree / "etc").rglob("*.*") if path.is_file())
+    links = "ip -o link | sed 's/.*: \\(v[01]\\)@.* mtu \\([0-9]*\\) .*/\\1 \\2/;t;d'"
+    now = host.do(f"{links}; grep -H '' /proc/sys/net/ipv4/conf/all/arp_*")
+    return {"now": now, **{str(path.relative_to(host.tree)): path.read_text() for path in paths}}
