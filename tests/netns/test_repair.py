@@ -161,6 +161,23 @@ def test_a_playbook_that_lies_is_told_with_both_facts(node: Node) -> None:
 
 
 @pytest.mark.timeout(600)
+def test_a_task_that_fails_is_told_once_and_with_its_reason(node: Node) -> None:
+    ip = node.run("sh", "-c", "readlink -f $(command -v ip)").stdout.strip()
+    node.run("sh", "-c", "printf '#!/bin/sh\\necho RTNETLINK says no >&2; exit 2\\n' > /run/ip; chmod +x /run/ip")
+    with down(node, "eth1"):
+        node.run("mount", "--bind", "/run/ip", ip)
+        try:
+            done = repair(node, "eni.up", "--yes", "--recheck", "0")
+        finally:
+            node.run("umount", ip)
+        assert done.returncode == 1, done.stdout + done.stderr
+        words = " ".join(done.stdout.split())
+        assert words.count("Set the interface up") == 1
+        assert "failed Set the interface up: " in words
+        assert "RTNETLINK says no" in words
+
+
+@pytest.mark.timeout(600)
 def test_in_a_terminal_it_asks_and_what_follows_is_asked_for_again(node: Node) -> None:
     """After the interface its table is empty: Terway is to write it again, and no Terway runs here."""
     with down(node, "eth1"):

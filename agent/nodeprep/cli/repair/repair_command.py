@@ -65,7 +65,7 @@ def run(asked: RepairOptions) -> int:
     try:
         with lock as held, usage.usage():
             terms = replace(terms, held=(held.descriptor,) if held else ())
-            session = RepairSession(watch, host, RepairHistory(directory()), terms, dialogue)
+            session = RepairSession(watch.report, host, RepairHistory(directory()), terms, dialogue)
             report = session.run()
     except KeyboardInterrupt:
         terminal.complain(f"nodeprep {asked.command}: interrupted; nodeprep repair history tells what was under way")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from uuid import uuid4
 
-from nodeprep.cli.check.node_watch import NodeWatch
 from nodeprep.cli.repair import repair_page
 from nodeprep.cli.repair.repair_page import PageStyle
 from nodeprep.config import remedy_files
@@ -19,7 +18,7 @@ from nodeprep.doors.node_host import Host
 from nodeprep.model import Finding, Report, Unreadable
 from nodeprep.repair import agent_restart, container_restart, host_tools, idle_proof, machine_names, playbook_run
 from nodeprep.repair.container_restart import CriClient
-from nodeprep.repair.playbook_run import PlaybookRun, RunEnd, RunOutcome, TaskLine
+from nodeprep.repair.playbook_run import PlaybookRun, RunEnd, RunOutcome, TaskLine, TaskResult
 from nodeprep.repair.repair_history import BEGAN, INTERRUPTED, REFUSED, RepairHistory, RepairRecord
 from nodeprep.values import Struct, Value, field, replace
 
@@ -70,17 +69,22 @@ class RepairDialogue(Value):
 
 
 class RepairSession:
-    """Mends one node, with the lock held by its caller."""
+    """Mends one node, with the lock held by its caller. `look` looks at the node and judges it."""
 
     def __init__(
-        self, watch: NodeWatch, host: Host, history: RepairHistory, terms: SessionTerms, dialogue: RepairDialogue
+        self,
+        look: Callable[[], Report],
+        host: Host,
+        history: RepairHistory,
+        terms: SessionTerms,
+        dialogue: RepairDialogue,
     ) -> None:
-        self._watch, self._host, self._history, self._terms = watch, host, history, terms
+        self._look, self._host, self._history, self._terms = look, host, history, terms
         self._dialogue, self._style = dialogue, dialogue.style
         self._tried: set[StepKey] = set()
         self._attempts: dict[StepKey, RepairRecord] = {}
         self.end = SessionEnd()
-        self.report = watch.report()
+        self.report = look()
 
     def run(self) -> Report:
         """Mend what can be mended. Returns the last report. Raises OSError where the history cannot be kept."""
@@ -180,13 +184,25 @@ class RepairSession:
         return outcome
 
     def _outcome(self, step: RepairStep) -> RunOutcome:
+        """Run it and say each task that ends. One that failed is said once, with its reason, where the play ends."""
+        failed: list[TaskLine] = []
+
+        def say(line: TaskLine) -> None:
+            if line.result is TaskResult.FAILED:
+                failed.append(line)
+            else:
+                self._say(repair_page.task(line, self._style))
+
+        outcome = self._run(step, say)
+        for line in failed:
+            if outcome.end is RunEnd.DONE or line.task != outcome.failed_task:
+                self._say(repair_page.task(line, self._style))
+        return outcome
+
+    def _run(self, step: RepairStep, say: Callable[[TaskLine], None]) -> RunOutcome:
         """Run the act, or the playbook and what it ends with."""
         seconds = PLAY_SECONDS.get(step.header.safety, LONG_PLAY_SECONDS)
         check = self._terms.dry_run
-
-        def say(line: TaskLine) -> None:
-            self._say(repair_page.task(line, self._style))
-
         if step.header.is_act:
             client = CriClient(self._host)
             return container_restart.restart(client, step.args.get("pod"), seconds, say, check=check)
@@ -219,7 +235,7 @@ class RepairSession:
         """Look until what was mended passes, or the time is over. A play's word is no proof."""
         until = clock.now() + self._terms.recheck
         while True:
-            self.report = self._watch.report()
+            self.report = self._look()
             failing = [(step, outcome, self._still(step)) for step, outcome in ran]
             if not any(found for _, _, found in failing) or clock.now() >= until:
                 break

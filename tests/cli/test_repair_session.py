@@ -1,0 +1,197 @@
+"""A repair step by step: what is proved, run, said and kept. The runtime is a server of ours, and no Ansible runs.
+
+tests/netns has playbooks on a node, tests/kubernetes a real runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeprep.cli.repair.repair_page import PageStyle
+from nodeprep.cli.repair.repair_session import RepairDialogue, RepairSession, SessionTerms
+from nodeprep.decide.remedy_header import SafetyClass
+from nodeprep.decide.repair_plan import RefusalReason
+from nodeprep.doors.node_host import Host
+from nodeprep.facts.kubernetes.cri_containers import RunningContainer
+from nodeprep.model import Finding, Remedy, Report, Severity, Status, Subject, Verdict
+from nodeprep.repair.repair_history import RepairHistory
+from tests.kubelet_values import cri_container, message
+from tests.rigs import idle_host
+from tests.rigs.grpc_server import GrpcCaller, fine, talk
+from tests.rigs.raw_server import RawServer
+from tests.rigs.scratch import in_memory
+
+SOCKET = "run/containerd/containerd.sock"
+TERWAY = RunningContainer("c1", "kube-system", "terway-x7k2p", "uid-1", "terway", "s1")
+AGAIN = RunningContainer("c2", "kube-system", "terway-x7k2p", "uid-1", "terway", "s1")
+STOP = "Stop kube-system/terway-x7k2p (container terway)"
+
+
+class Runtime:
+    """A container runtime with Terway. It refuses what is in `refused`."""
+
+    def __init__(self, *refused: str) -> None:
+        self.refused = refused
+        self.running = (TERWAY,)
+        self.stops = 0
+
+    def answer(self, here: GrpcCaller) -> None:
+        call = here.headers[":path"].rpartition("/")[2]
+        if call in self.refused:
+            here.head(("grpc-status", "14"), ("grpc-message", "not now"), ended=True)
+            return
+        if call == "StopContainer":
+            self.stops += 1
+            self.running = (AGAIN,)
+        listed = message(*((1, cri_container(one)) for one in self.running))
+        fine(listed if call == "ListContainers" else b"")(here)
+
+
+def finding(
+    remedy: str = "terway_restart", reason: str = "Silent", check: str = "terway.socket", **args: str
+) -> Finding:
+    verdict = Verdict(Subject("terway"), Status.FAIL, reason, "Terway is silent", Remedy(remedy, args))
+    return Finding(check, Severity.GATE, verdict, None, None, "restart it")
+
+
+def report(*findings: Finding) -> Report:
+    return Report("n1", "boot", "rdma", "test", (), findings, ())
+
+
+class Told:
+    """A session that has ended, and what it printed and kept."""
+
+    def __init__(self, session: RepairSession, history: RepairHistory, lines: list[str]) -> None:
+        self.end = session.end
+        self.text = "\n".join(lines)
+        self.words = " ".join(self.text.split())
+        self.records = list(history.records())
+        self.report = session.report
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """The root of a host with a kubelet and containerd, and a directory for the history."""
+    with in_memory() as directory:
+        idle_host.tree(directory)
+        for one in (
+            "var/lib/kubelet/pod-resources",
+            "run/containerd",
+            "repairs",
+            "sys/bus/pci/devices",
+            "sys/class/net",
+        ):
+            (directory / one).mkdir(parents=True)
+        yield directory
+
+
+def repaired(root: Path, reports: list[Report], runtime: Runtime | None = None, **different: Any) -> Told:
+    """Mend by these reports: each look takes the next, and the last one stays."""
+    lines: list[str] = []
+    usual: dict[str, Any] = {"command": "repair", "checks": None, "limit": SafetyClass.S2, "recheck": 0.0}
+    agrees = bool(different.pop("agrees", True))
+    terms = SessionTerms(**(usual | different))
+    dialogue = RepairDialogue(lines.extend, lambda _: agrees, PageStyle(120))
+    left = list(reports)
+
+    def look() -> Report:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    with RawServer(talk((runtime or Runtime()).answer), path=root / SOCKET):
+        history = RepairHistory(str(root / "repairs"))
+        session = RepairSession(look, Host(str(root), live=True), history, terms, dialogue)
+        session.run()
+    return Told(session, history, lines)
+
+
+def test_an_act_is_told_kept_and_proved_by_our_own_look(root: Path) -> None:
+    runtime = Runtime()
+    told = repaired(root, [report(finding()), report()], runtime)
+    assert runtime.stops == 1
+    assert (told.end.failed, told.end.doubted, told.end.declined, told.end.refusals) == (False, False, False, [])
+    assert [step.label for step in told.end.ran] == ["terway_restart"]
+    assert [one.state for one in told.records] == ["began", "done"]
+    assert (told.records[1].changed, told.records[1].checks, told.records[1].still) == (1, ("terway.socket",), ())
+    assert f"changed {STOP}" in told.words
+    assert told.report == report()
+
+
+def test_a_fault_that_stays_is_told_with_both_facts(root: Path) -> None:
+    told = repaired(root, [report(finding())])
+    assert told.end.failed
+    assert "terway_restart ended with 1 changed, and terway.socket still says Silent: Terway is silent" in told.words
+    assert [(one.state, one.still) for one in told.records] == [
+        ("began", ()),
+        ("done", ()),
+        ("done", ("terway.socket",)),
+    ]
+    assert len(told.end.ran) == 1, "no remedy runs twice"
+
+
+def test_another_reason_is_another_fault(root: Path) -> None:
+    told = repaired(root, [report(finding()), report(finding(reason="Gone"))])
+    assert not told.end.failed
+    assert "still says" not in told.words
+
+
+def test_a_task_that_failed_is_told_once_with_its_reason(root: Path) -> None:
+    told = repaired(root, [report(finding())], Runtime("StopContainer"))
+    assert told.end.failed
+    assert told.words.count(STOP) == 1
+    assert f"failed {STOP}: " in told.words
+    assert "not now" in told.words
+    assert [one.state for one in told.records[:2]] == ["began", "failed"]
+    assert "not now" in told.records[1].why
+
+
+def test_a_dry_run_stops_nothing_and_keeps_nothing(root: Path) -> None:
+    runtime = Runtime()
+    told = repaired(root, [report(finding())], runtime, dry_run=True)
+    assert (runtime.stops, told.records, told.end.failed) == (0, [], False)
+    assert "1 would change" in told.words
+
+
+def test_who_does_not_agree_changes_nothing(root: Path) -> None:
+    runtime = Runtime()
+    told = repaired(root, [report(finding())], runtime, agrees=False)
+    assert (runtime.stops, told.records, told.end.declined, told.end.ran) == (0, [], True, [])
+
+
+def test_only_the_checks_that_were_named(root: Path) -> None:
+    told = repaired(root, [report(finding())], checks=frozenset({"port.state"}))
+    assert (told.text, told.end.ran) == ("", [])
+
+
+def held_node(root: Path, command: str) -> None:
+    """A process of this name has the uverbs node of the only RDMA device open."""
+    (root / "proc/devices").write_text("Character devices:\n231 infiniband_verbs\n\nBlock devices:\n")
+    node = root / "sys/class/infiniband_verbs/uverbs0"
+    node.mkdir(parents=True)
+    (node / "dev").write_text("231:192\n")
+    (node / "ibdev").write_text("mlx5_0\n")
+    here = root / "proc/77"
+    (here / "fd").mkdir(parents=True)
+    (here / "comm").write_text(f"{command}\n")
+    (here / "fd/3").symlink_to("/dev/infiniband/uverbs0")
+
+
+RESCAN = {"remedy": "pci_rescan", "check": "eni.missing-link"}
+
+
+@pytest.mark.parametrize(("ignored", "is_named"), [((), True), (("dcgm*",), False)])
+def test_who_holds_it_is_named_and_a_daemon_of_idle_ignore_is_not(
+    root: Path, ignored: tuple[str, ...], is_named: bool
+) -> None:
+    """The kubelet's list cannot be had here, so there is a doubt in any case, and nothing is done."""
+    held_node(root, "dcgm-exporter")
+    told = repaired(root, [report(finding(**RESCAN))], ignored=ignored)
+    assert ("process 77 (dcgm-exporter)" in told.words) is is_named
+    (refused,) = told.end.refusals
+    assert refused.reason is (RefusalReason.IN_USE if is_named else RefusalReason.DOUBT)
+    assert told.end.doubted is not is_named
+    assert [one.state for one in told.records] == ["refused"]
+    assert told.end.ran == []
