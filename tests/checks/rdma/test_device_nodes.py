@@ -147,5 +147,40 @@ def test_message_names_the_device_the_node_and_both_numbers() -> None:
     (verdict,) = verdicts(CHECK, ONE, nodes(DevNode("uverbs3", "231:196", 0o666)))
     assert verdict.subject.place == "0000:5c:00.0"
     assert verdict.message.startswith(
-        "/dev/infiniband/uverbs3 of mlx5_3 at 0000:5c:00.0 is device 231:196, its class says 231:195; try: udevadm"
+        "/dev/infiniband/uverbs3 of mlx5_3 at 0000:5c:00.0 is device 231:196, its class says 231:195"
     )
+
+
+RULES = "for the next boot put rdma-core's rules (mode 0666) back into /lib/udev/rules.d."
+FIXES = [
+    # node, as it is found                                its class                            what to run
+    ((), ENTRY, "mknod -m 0666 /dev/infiniband/uverbs3 c 231 195"),
+    ((NODE_OF_ENTRY,), UMAD, "mknod -m 0600 /dev/infiniband/umad3 c 231 3"),
+    (
+        (DevNode("uverbs3", "231:196", 0o666),),
+        ENTRY,
+        "rm /dev/infiniband/uverbs3 && mknod -m 0666 /dev/infiniband/uverbs3 c 231 195",
+    ),
+    (
+        (DevNode("uverbs3", "", 0o666),),
+        ENTRY,
+        "rm /dev/infiniband/uverbs3 && mknod -m 0666 /dev/infiniband/uverbs3 c 231 195",
+    ),
+    (
+        (),
+        ClassEntry("uverbs3", "mlx5_3", None, None),
+        "mknod -m 0666 /dev/infiniband/uverbs3 c MAJOR MINOR",
+    ),
+    (
+        (DevNode("uverbs3", "231:195", 0o660),),
+        ENTRY,
+        f"chmod 0666 /dev/infiniband/uverbs3; {RULES}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("found", "entry", "command"), FIXES)
+def test_the_fix_makes_the_node_for_udev_does_not(found: tuple[DevNode, ...], entry: ClassEntry, command: str) -> None:
+    kind = "mads" if entry is UMAD else "verbs"
+    (verdict,) = verdicts(CHECK, ONE, nodes(*found, **{"verbs": (), kind: (entry,)}))
+    assert CHECK.fix_of(verdict) == command

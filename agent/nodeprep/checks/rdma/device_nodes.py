@@ -26,15 +26,19 @@ from nodeprep.values import Value
 
 DIRECTORY = "/dev/infiniband"
 OTHERS_READ_WRITE = 0o006  # read and write for others: what rdma-core's udev rules give uverbs and rdma_cm
-TRIGGER = Remedy("rdma_device_nodes")
+MAKE = Remedy("rdma_device_nodes")
+# udevd makes no nodes: devtmpfs does, once, when the kernel adds the device (drivers/base/devtmpfs.c).
+MKNOD = "mknod -m {mode} {node} c {number}"
 
 
 class NodeFault(Value):
-    """What is wrong with one node."""
+    """What is wrong with one node. `number` is what its class wants, "" where that is not known."""
 
     status: Status
     reason: str
     message: str
+    path: str
+    number: str
 
 
 def judge(seen: Seen) -> Iterator[Verdict]:
@@ -91,26 +95,32 @@ def troubles(
     name: str, number: str | None, nodes: Mapping[str, DevNode], worst: Status, where: str
 ) -> Iterator[NodeFault]:
     node, path = nodes.get(name), f"{DIRECTORY}/{name}"
+    place = (path, number or "")
     if node is None:
-        yield NodeFault(
-            worst, "NodeMissing", f"{path} of {where} is missing, wanted as {number or 'a device'} by its class"
-        )
+        text = f"{path} of {where} is missing, wanted as {number or 'a device'} by its class"
+        yield NodeFault(worst, "NodeMissing", text, *place)
     elif node.number is None:
         return  # a placeholder in a copied tree
     elif not node.number:
-        yield NodeFault(worst, "NotADevice", f"{path} of {where} is no character device")
+        yield NodeFault(worst, "NotADevice", f"{path} of {where} is no character device", *place)
     elif number is not None and node.number != number:
-        yield NodeFault(worst, "WrongNumber", f"{path} of {where} is device {node.number}, its class says {number}")
+        text = f"{path} of {where} is device {node.number}, its class says {number}"
+        yield NodeFault(worst, "WrongNumber", text, *place)
     elif worst is Status.FAIL and node.mode is not None and node.mode & OTHERS_READ_WRITE != OTHERS_READ_WRITE:
         text = f"{path} of {where} has mode {node.mode:04o}, wanted 0666: only its owner's processes can open it"
-        yield NodeFault(Status.WARN, "NotForEverybody", text)
+        yield NodeFault(Status.WARN, "NotForEverybody", text, *place)
 
 
 def verdict(subject: Subject, where: str, count: int, found: list[NodeFault]) -> Verdict:
     """The first trouble is the worst: a device has one uverbs node, and it comes before the others."""
     if found:
-        message = "; ".join(one.message for one in found) + "; try: udevadm trigger --subsystem-match=infiniband_verbs"
-        return Verdict(subject, found[0].status, found[0].reason, message, TRIGGER)
+        first, message = found[0], "; ".join(one.message for one in found)
+        args = {
+            "node": first.path,
+            "number": first.number.replace(":", " ") or "MAJOR MINOR",
+            "mode": "0600" if "/umad" in first.path else "0666",
+        }
+        return Verdict(subject, first.status, first.reason, message, MAKE, args=args)
     return Verdict(subject, Status.OK, "InPlace", f"{where}: {count} of {count} device nodes are in place")
 
 
@@ -118,23 +128,23 @@ CHECK = Check(
     id="rdma.device-nodes",
     question="Can every process open the device nodes of RDMA?",
     why="The kernel's side is ready, yet a container that gets no /dev/infiniband/uverbsN has no RDMA device.",
-    fix="udevadm trigger --subsystem-match=infiniband_verbs --subsystem-match=infiniband_mad; see that udev runs.",
+    fix="Make the node with the numbers of its class (cat /sys/class/infiniband_verbs/*/dev). udev does not make it: "
+    "the kernel does when the device appears, and nobody does later.",
     reasons=(
-        Reason("NodeMissing", Status.FAIL),
-        Reason("NodeMissing", Status.WARN),
-        Reason("NotADevice", Status.FAIL),
-        Reason("NotADevice", Status.WARN),
-        Reason("WrongNumber", Status.FAIL),
-        Reason("WrongNumber", Status.WARN),
+        Reason("NodeMissing", Status.FAIL, MKNOD),
+        Reason("NodeMissing", Status.WARN, MKNOD),
+        Reason("NotADevice", Status.FAIL, f"rm {{node}} && {MKNOD}"),
+        Reason("NotADevice", Status.WARN, f"rm {{node}} && {MKNOD}"),
+        Reason("WrongNumber", Status.FAIL, f"rm {{node}} && {MKNOD}"),
+        Reason("WrongNumber", Status.WARN, f"rm {{node}} && {MKNOD}"),
         Reason(
             "NotForEverybody",
             Status.WARN,
-            "udevadm trigger --subsystem-match=infiniband_verbs; if the mode stays, put rdma-core's rules (mode 0666) "
-            "back into /lib/udev/rules.d.",
+            "chmod 0666 {node}; for the next boot put rdma-core's rules (mode 0666) back into /lib/udev/rules.d.",
         ),
         Reason("InPlace", Status.OK),
     ),
-    source="Linux drivers/infiniband/core/uverbs_main.c; rdma-core kernel-boot rules (mode 0666)",
+    source="Linux drivers/infiniband/core/uverbs_main.c, drivers/base/devtmpfs.c; rdma-core's rules (mode 0666)",
     severity=Severity.GATE,
     stage=Stage.DEVICE,
     confirmation=Confirmation.FAST,
