@@ -6,6 +6,7 @@ import pytest
 
 from nodeprep.checks.eni.foreign_address import CHECK
 from nodeprep.facts.network.links import Address
+from nodeprep.facts.network.os_network import InterfaceClaim, OsNetwork
 from tests.cni_values import terway
 from tests.eni_values import SILENT, address, erdma, eth0, eth1, kernel, known, recorded
 from tests.imds_values import NOT_ECS, SHARED_MAC, imds, instance, interface, shared
@@ -41,6 +42,9 @@ OTHERS = [
     ((recorded(known(mac="00:16:3e:aa:bb:99")),), "absent Nothing"),  # an ENI that Terway leaves alone
     ((rdma(devices=(erdma(node_guid="0216:3eff:feaa:bb01"),)),), "absent Nothing"),  # an ERI has its own
     ((recorded(terway=SILENT),), "unknown CannotLook"),
+    ((OsNetwork(0.0, (InterfaceClaim("networkd", "/etc/systemd/network/05-all.network", "DHCP=yes"),)),), MANAGED),
+    ((OsNetwork(0.0, SILENT),), MANAGED),  # type: ignore[arg-type]
+    ((OsNetwork(0.0, ()),), "warn LeftOver"),  # os_unmanage_eni ran, or somebody wrote the same
 ]
 
 
@@ -65,3 +69,25 @@ def test_messages() -> None:
         "cloud-init query"
     )
     assert found.subject.place == SHARED_MAC
+
+
+TWO = kernel(
+    addresses=(
+        address(),
+        address(address="192.168.0.130", prefix=24, dynamic=True),
+        address(address="fd00::9", prefix=64, dynamic=True),
+    )
+)
+COMMANDS = "ip address del 192.168.0.130/24 dev eth1 && ip address del fd00::9/64 dev eth1"
+
+
+@pytest.mark.parametrize("claims", [(), (InterfaceClaim("networkd", "/etc/a.network", "DHCP=yes"),)])
+def test_the_commands_take_away_what_is_foreign_and_leave_the_nodes_address(claims: tuple[InterfaceClaim, ...]) -> None:
+    (found,) = verdicts(CHECK, imds(), TWO, terway(), OsNetwork(0.0, claims))
+    fix = CHECK.fix_of(found)
+    assert COMMANDS in fix
+    assert "flush" not in fix
+    assert address().address not in fix
+    assert "networkctl reconfigure eth1" in fix
+    assert (COMMANDS in found.message) is not bool(claims)
+    assert bool(found.remedy) is bool(claims), "a playbook that has nothing to do is not run again"
