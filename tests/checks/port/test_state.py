@@ -130,11 +130,15 @@ def test_only_iff_up_accuses_somebody_and_no_damage_excuses_a_port(shown: tuple[
 SET_DOWN = links(link(up=False, operstate="down", carrier=None))
 
 
-def test_an_elastic_rdma_interface_gets_its_address_with_it() -> None:
+def test_an_elastic_rdma_interface_is_told_whence_its_address_comes() -> None:
     seen = port(state="1: DOWN", physical="3: Disabled")
     eri = rdma(seen, devices=(device(id="1ded:107f"),))
     up = "fail AdministrativelyDown eri_netdev_up(interface=eth2)"
     assert say(CHECK, eri, wanted(seen, "profile"), SET_DOWN) == up
+    (told,) = verdicts(CHECK, eri, wanted(seen, "profile"), SET_DOWN)
+    assert told.message.endswith(
+        "; once up it needs its address, which erdma-controller's agent sets when its pod starts"
+    )
     other = rdma(seen, devices=(device(),))
     assert say(CHECK, other, wanted(seen, "profile"), SET_DOWN) == "fail AdministrativelyDown link_up(interface=eth2)"
 

@@ -16,7 +16,6 @@ from nodeprep.model import (
     Check,
     Confirmation,
     Reason,
-    Remedy,
     Seen,
     Severity,
     Stage,
@@ -65,7 +64,7 @@ def verdict(one: RdmaEndpoint, node: GidContext) -> Verdict | None:
     status = Status.FAIL if wanted.firm else Status.WARN
     if not routable:
         message = f"{one.shows} has no GID made of a routable address; {wants}: ip address show {one.netdev or ''}"
-        return Verdict(one.subject, status, "NoRoutableGid", message.rstrip(), remedy(one, node))
+        return Verdict(one.subject, status, "NoRoutableGid", f"{message.rstrip()}{of_eri(one, node)}")
     second = [(port, gid) for port, gid in routable if gid.kind in (ROCE_V2, None)]
     if not second:
         message = f"{one.shows} has routable GIDs of RoCE v1 only, which no router carries; {wants} of RoCE v2"
@@ -75,7 +74,7 @@ def verdict(one: RdmaEndpoint, node: GidContext) -> Verdict | None:
     if not fresh:
         stale = ", ".join(f"GID {gid.index} {gid.address}" for _, gid in second)
         message = f"{one.shows} shows {stale}, no address of its netdev any more; {wants}: ip address show"
-        return Verdict(one.subject, status, "StaleGid", message, remedy(one, node))
+        return Verdict(one.subject, status, "StaleGid", f"{message}{of_eri(one, node)}")
     port, first = next(((port, gid) for port, gid in fresh if gid.ipv4), fresh[0])
     on = "" if len(one.ports) == 1 else f" of {port.name}"
     message = f"{one.shows}: GID {first.index}{on} is {first.address}; NCCL_IB_GID_INDEX={first.index}"
@@ -96,12 +95,12 @@ def has_roce_v2(port: Port) -> bool:
     return isinstance(table, tuple) and any(gid.kind == ROCE_V2 for gid in table)
 
 
-def remedy(one: RdmaEndpoint, node: GidContext) -> Remedy | None:
-    """A remedy for Elastic RDMA interfaces only: the cloud knows their address."""
+def of_eri(one: RdmaEndpoint, node: GidContext) -> str:
+    """Who gives an Elastic RDMA interface its address: no playbook, for only the cloud knows it."""
     device = node.rdma.device(one.ports[0].device)
-    if device is None or device.id != VENDOR_DEVICE or not one.netdev or one.bond is not None:
-        return None
-    return Remedy("eri_netdev_up", {"interface": one.netdev})
+    if device is None or device.id != VENDOR_DEVICE:
+        return ""
+    return "; erdma-controller's agent (Terway, where it serves eRDMA) sets it when its pod starts: eni.eri-address"
 
 
 CHECK = Check(
@@ -130,6 +129,5 @@ CHECK = Check(
     needs=(Rdma, Expected),
     uses=(Links,),
     after=("port.state", "port.netdev", "port.bond"),
-    remedies=("eri_netdev_up",),
     judge=judge,
 )

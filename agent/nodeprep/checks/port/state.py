@@ -28,6 +28,7 @@ from nodeprep.model import (
 # enum ib_port_state, ib_port_phys_state (include/rdma/ib_verbs.h): the number is the kernel's ABI.
 DOWN, INIT, ARMED, ACTIVE = "1", "2", "3", "4"
 POLLING, DISABLED, LINK_UP = "2", "3", "5"
+AND_ITS_ADDRESS = "; once up it needs its address, which erdma-controller's agent sets when its pod starts"
 FAR_END = "nothing from the far end: cable or switch port"
 
 
@@ -73,7 +74,8 @@ def of_ethernet(port: Port, state: str, physical: str, shows: str, seen: Seen) -
     down = links.set_down_at(link) if links and link else None
     if down is not None:
         up = set_up(down.name, seen[Rdma].device(port.device))
-        return says(port, Status.FAIL, "AdministrativelyDown", f"{shows}; {down.name} was set down here", up)
+        told = f"{shows}; {down.name} was set down here{AND_ITS_ADDRESS if up.playbook == 'eri_netdev_up' else ''}"
+        return says(port, Status.FAIL, "AdministrativelyDown", told, up)
     if state == INIT and name is not None:
         # iw_query_port (drivers/infiniband/core/device.c), usnic_ib_query_port: a carrier, and no entry in ifa_list.
         shows += f"; {name} has a carrier and no IPv4 address: that is INIT on Ethernet, which has no subnet manager"
@@ -108,7 +110,7 @@ def unwanted(port: Port, shows: str, expected: Expected) -> Verdict:
 
 
 def set_up(netdev: str, device: RdmaDevice | None) -> Remedy:
-    """An Elastic RDMA interface needs its address and MTU with it, which the cloud knows."""
+    """An Elastic RDMA interface may get a second default route with its address: that one wants it unused."""
     if device is not None and device.id == VENDOR_DEVICE:
         return Remedy("eri_netdev_up", {"interface": netdev})
     return Remedy("link_up", {"interface": netdev})
