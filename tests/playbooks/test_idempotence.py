@@ -231,6 +231,32 @@ def test_a_playbook_refuses_nonsense_itself(playbook: str, arguments: Mapping[st
     assert host.state() == before
 
 
+# Words before a command that do something when `tee` is about to write.
+BEFORE_TEE = """#!/bin/sh
+[ "$1" != tee ] || {{ {script}; }}
+exec "$@"
+"""
+MEANWHILE = [
+    # what happens meanwhile                                       fails
+    ("ip link del v0", False),  # a pod ends
+    ("echo 'tee: /proc/sys/net: Permission denied' >&2; exit 1", True),
+]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("script", "fails"), MEANWHILE)
+def test_an_interface_may_go_while_settings_are_written(script: str, fails: bool, host: FakeHost) -> None:
+    host.do(f"{VETH} && ip link add w0 type veth peer name w1")
+    host.do("for one in all default v0 v1 w0 w1; do echo 1 > /proc/sys/net/ipv4/conf/$one/rp_filter; done")
+    before_tee = host.tree / "before_tee"
+    before_tee.write_text(BEFORE_TEE.format(script=script))
+    before_tee.chmod(0o755)
+    done = host.play("sysctl_terway", {"key": "net.ipv4.conf.all.rp_filter", "value": "0"}, [str(before_tee)])
+    assert done.failed == fails, done.output
+    assert host.holds("! grep -v 0 /proc/sys/net/ipv4/conf/*/rp_filter") is not fails
+    assert host.holds("ip link show v0") is fails
+
+
 NIC = (
     f"{VETH} && mkdir -p functions/{BDF} net/v0 net/v1 && umount sys && mkdir -p sys/class && ln -s ../../net "
     f"sys/class/net && for one in v0 v1; do ln -s ../../functions/{BDF} net/$one/device && echo ${{one#v}} > "
