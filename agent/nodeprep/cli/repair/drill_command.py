@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Collection
 from uuid import uuid4
 
 from nodeprep.cli import duration, place, terminal, usage
@@ -103,7 +104,7 @@ def _drilled(asked: DrillOptions, seconds: float, lock: RepairLock, style: PageS
     _require_userspace(order, watch)
     for line in drill_page.plan(plan, form, seconds, style):
         terminal.put(line)
-    idle = _idleness(host, plan, form)
+    idle = _idleness(host, plan, form, watch.assessment.settings.idle.ignore)
     if not idle.is_idle:
         for line in drill_page.held(idle, style):
             terminal.put(line)
@@ -148,10 +149,10 @@ def _require_userspace(order: DrillOrder, watch: NodeWatch) -> None:
         )
 
 
-def _idleness(host: Host, plan: DrillPlan, form: DrillForm) -> Idleness:
+def _idleness(host: Host, plan: DrillPlan, form: DrillForm, ignored: Collection[str]) -> Idleness:
     """Who uses the device at this moment: the proof of a remedy of class S2, in full."""
     target = plan.idle if plan.idle is not None else idle_proof.target_of(host, form.header, plan.args)
-    return drill_names.proved(host, target, form)
+    return drill_names.proved(host, target, form, ignored)
 
 
 def _notice(plan: DrillPlan, report: Report, host: Host, seconds: float) -> DrillNotice:

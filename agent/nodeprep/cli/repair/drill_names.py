@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from nodeprep.decide.drill_kinds import DrillForm
 from nodeprep.decide.idleness import IdleDoubt, Idleness, IdleTarget
@@ -15,11 +15,11 @@ from nodeprep.model import Unreadable, raw
 from nodeprep.repair import idle_proof
 
 
-def proved(host: Host, target: IdleTarget | Unreadable, form: DrillForm) -> Idleness:
-    """The idle proof of a remedy of class S2."""
+def proved(host: Host, target: IdleTarget | Unreadable, form: DrillForm, ignored: Collection[str]) -> Idleness:
+    """The idle proof of a remedy of class S2. `ignored` are the daemons of `idle.ignore`."""
     if isinstance(target, Unreadable):
         return Idleness(doubts=(IdleDoubt(None, target),))
-    return idle_proof.prove(host, target, form.header.safety)
+    return idle_proof.prove(host, target, form.header.safety, ignored)
 
 
 def names(host: Host, known: Iterable[str]) -> tuple[str, ...]:
