@@ -26,6 +26,7 @@ HEADERS = {
     "link_up": header("link_up"),
     "mtu": header("mtu", SafetyClass.S2),
     "bind": header("bind", SafetyClass.S3),
+    "reboot": header("reboot", SafetyClass.S4),
     "rdma": header("rdma", tools=("ip", "rdma", "modprobe")),
 }
 
@@ -70,6 +71,13 @@ def test_steps_stand_in_the_order_of_the_findings_and_each_once() -> None:
 @pytest.mark.parametrize("status", [Status.OK, Status.ABSENT, Status.UNKNOWN])
 def test_what_does_not_fail_asks_for_nothing(status: Status) -> None:
     assert plan(finding("port.state", "link_up", status=status)) == RepairPlan()
+
+
+@pytest.mark.parametrize("limit", CLASSES)
+def test_no_limit_lets_run_what_is_for_a_human(limit: SafetyClass) -> None:
+    (refused,) = plan(finding("port.state", "reboot"), limit=limit).refusals
+    assert refused.reason is RefusalReason.CLASS
+    assert "for a human" in refused.why
 
 
 def test_what_follows_is_left_to_the_next_look() -> None:

@@ -25,6 +25,7 @@ LOW_BYTES = 1 << 20
 PRELUDE = """
 import json, resource, sys
 from pathlib import Path
+from nodeprep.config import remedy_files
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.kubernetes import cri_sandboxes
 from nodeprep.facts.machine import limits
@@ -55,7 +56,8 @@ AFTER = (
     PRELUDE
     + """
 lines = []
-outcome = agent_restart.after(host, RunOutcome(RunEnd.DONE, 0.0, changed=3), 120.0, lines.append)
+memlock = remedy_files.headers()["memlock"]
+outcome = agent_restart.after(host, memlock, RunOutcome(RunEnd.DONE, 0.0, changed=3), 120.0, lines.append)
 told = [f"{line.result} {line.task}" for line in lines]
 tell(end=outcome.end, changed=outcome.changed, message=outcome.message, lines=told)
 """

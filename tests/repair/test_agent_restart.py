@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from nodeprep.cli.nodes import agent_pods
+from nodeprep.config import remedy_files
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.kubernetes import cri_sandboxes
 from nodeprep.facts.kubernetes.cri_containers import RunningContainer
@@ -31,6 +32,7 @@ LIMITED = "Max locked memory         65536                65536                b
 UNLIMITED = "Max locked memory         unlimited            unlimited            bytes\n"
 LIFTED = RunOutcome(RunEnd.DONE, 2.0, changed=3)
 UNCHANGED = RunOutcome(RunEnd.DONE, 2.0)
+MEMLOCK = remedy_files.headers()["memlock"]
 TASK = "Stop the agent's pod nodeprep/nodeprep-x7k2p, which keeps the former limit"
 
 
@@ -91,7 +93,7 @@ def after(
 ) -> tuple[RunOutcome, list[str]]:
     lines: list[TaskLine] = []
     with RawServer(talk(runtime.answer), path=root / SOCKET):
-        outcome = agent_restart.after(Host(str(root), live=True), done, deadline, lines.append, check=check)
+        outcome = agent_restart.after(Host(str(root), live=True), MEMLOCK, done, deadline, lines.append, check=check)
     return outcome, [f"{one.result} {one.task}" for one in lines]
 
 
@@ -132,6 +134,16 @@ def test_only_a_pod_that_keeps_a_limit_is_stopped(root: Path, text: str | None, 
     assert outcome.changed == done.changed + stops
 
 
+def test_only_a_play_that_lifted_a_limit_and_ended_well_goes_on_to_the_agent(root: Path) -> None:
+    runtime = Runtime(AGENT)
+    host, lines = Host(str(root), live=True), list[TaskLine]()
+    failed = RunOutcome(RunEnd.FAILED, 2.0, changed=1)
+    with RawServer(talk(runtime.answer), path=root / SOCKET):
+        assert agent_restart.after(host, MEMLOCK, failed, 60.0, lines.append) == failed
+        assert agent_restart.after(host, remedy_files.headers()["mtu"], LIFTED, 60.0, lines.append) == LIFTED
+    assert (runtime.stops(), lines) == ([], [])
+
+
 def test_a_check_says_what_it_would_stop_and_stops_nothing(root: Path) -> None:
     runtime = Runtime(AGENT)
     outcome, lines = after(root, runtime, check=True)
@@ -142,7 +154,7 @@ def test_where_no_agent_runs_the_outcome_stays(root: Path, tmp_path: Path) -> No
     runtime = Runtime(JOB)
     outcome, lines = after(root, runtime)
     assert (outcome.end, outcome.changed, lines, runtime.stops()) == (RunEnd.DONE, 3, [], [])
-    bare = agent_restart.after(Host(str(tmp_path / "nowhere"), live=True), LIFTED, 1.0, lambda _: None)
+    bare = agent_restart.after(Host(str(tmp_path / "nowhere"), live=True), MEMLOCK, LIFTED, 1.0, lambda _: None)
     assert (bare.end, bare.changed) == (RunEnd.DONE, 3)
 
 

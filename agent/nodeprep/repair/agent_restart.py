@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from nodeprep.decide.remedy_header import RemedyHeader, Restarted
 from nodeprep.doors import clock
 from nodeprep.facts.kubernetes import cri_sandboxes
 from nodeprep.facts.kubernetes.cri_containers import RunningContainer
@@ -37,13 +38,22 @@ BY_HAND = (
 
 
 def after(
-    host: Host, done: RunOutcome, deadline: float, say: Callable[[TaskLine], None], *, check: bool = False
+    host: Host,
+    header: RemedyHeader,
+    done: RunOutcome,
+    deadline: float,
+    say: Callable[[TaskLine], None],
+    *,
+    check: bool = False,
 ) -> RunOutcome:
-    """The outcome of a play that lifted a limit, with that of the agent's pod; as it is where no agent runs here.
+    """The outcome of a play, with that of the agent's pod where the remedy's header wants that one started anew.
 
-    Without a limit the agent's pod is left alone. Where nobody sees its limit, it has one if the play changed
-    something. `deadline` is in seconds. With `check`, nothing is stopped and `say` hears what would be.
+    It stays as it is where the play did not end well, and where no agent runs here. Without a limit the agent's pod is
+    left alone. Where nobody sees its limit, it has one if the play changed something. `deadline` is in seconds. With
+    `check`, nothing is stopped and `say` hears what would be.
     """
+    if header.restarts is not Restarted.AGENT or done.end is not RunEnd.DONE:
+        return done
     began = clock.now()
     client = CriClient(host)
     found = _found(client, min(deadline, RUNTIME_SECONDS))

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
 
@@ -77,7 +77,7 @@ def run(asked: RepairOptions) -> int:
         return FAILED
     except OSError as error:
         raise UsageError(_unwritable(error)) from error
-    return _ended(asked, terms, session.end, report, writer)
+    return ended(asked, terms, session.end, report, writer)
 
 
 def _unwritable(error: OSError) -> str:
@@ -137,10 +137,13 @@ def says_yes(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in YES
 
 
-def _ended(
-    asked: RepairOptions, terms: SessionTerms, end: SessionEnd, report: Report, writer: check_command.ReportWriter
+def ended(
+    asked: RepairOptions, terms: SessionTerms, end: SessionEnd, report: Report, writer: Callable[[Report], int]
 ) -> int:
-    """The verdict of our own checks, and the exit code. A check that followed from a mended one was not refused."""
+    """Print the verdict of our own checks; returns the exit code. `writer` prints a whole report and returns its code.
+
+    A check that followed from a mended one was not refused.
+    """
     refused = [one for one in end.refusals if one.reason is not RefusalReason.FOLLOWS]
     if asked.dry_run and (end.ran or end.refusals):
         return FAILED if refused or end.failed else DONE

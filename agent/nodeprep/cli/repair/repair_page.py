@@ -101,6 +101,8 @@ def still(step: RepairStep, findings: Iterable[Finding], outcome: RunOutcome, st
     for finding in findings:
         words = f"{step.header.name} ended with {outcome.changed} changed, and {finding.check} still says"
         page.item("still", f"{words} {finding.verdict.reason}: {finding.verdict.message}", paint=Paint.BAD)
+        if finding.fix:
+            page.item("by hand", finding.fix)
     return page.lines
 
 

@@ -11,7 +11,7 @@ from nodeprep.config import remedy_files
 from nodeprep.decide import remedy_arguments, repair_plan
 from nodeprep.decide.idleness import IdleDoubt, Idleness
 from nodeprep.decide.remedy_arguments import InvalidArgument
-from nodeprep.decide.remedy_header import Restarted, SafetyClass
+from nodeprep.decide.remedy_header import SafetyClass
 from nodeprep.decide.repair_plan import PlanTerms, RefusalReason, RefusedRemedy, RepairPlan, RepairStep, StepKey
 from nodeprep.doors import clock
 from nodeprep.doors.node_host import Host
@@ -209,9 +209,7 @@ class RepairSession:
         playbook = remedy_files.directory() / f"{step.header.name}.yml"
         play = PlaybookRun(str(playbook), seconds, step.args, check, held=self._terms.held)
         outcome = playbook_run.run(play, say)
-        if step.header.restarts is not Restarted.AGENT or outcome.end is not RunEnd.DONE:
-            return outcome
-        return agent_restart.after(self._host, outcome, PLAY_SECONDS[SafetyClass.S1], say, check=check)
+        return agent_restart.after(self._host, step.header, outcome, PLAY_SECONDS[SafetyClass.S1], say, check=check)
 
     def _record(
         self, step: RepairStep, attempt: str, state: str, *, why: str = "", outcome: RunOutcome | None = None
