@@ -153,7 +153,7 @@ sabotage: ## every check that is made blind fails its own test
 	$(last) $(py) tests/sabotage.py
 
 .PHONY: planted
-planted: setup ## plants faults in decide/, publish/ and doors/, one at a time; each must make a test fail
+planted: setup ## plants faults in decide/, publish/, doors/ and what repairs, one at a time; each must make a test fail
 	$(py) tests/planted_faults.py
 
 .PHONY: coverage

@@ -1,4 +1,4 @@
-"""Proves that tests notice faults in what decides, publishes and asks the system: `make prove-planted`.
+"""Proves that tests notice faults in what decides, publishes, repairs and asks the system: `make prove-planted`.
 
     python tests/planted_faults.py [NAME ...]
 
@@ -23,13 +23,18 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGE = Path("agent/nodeprep")
 FAILED = (1, 2)  # pytest's exit codes for tests that failed; 2 where -x stopped the other processes
 FIRST_FAILURE = re.compile(r"^FAILED (\S+)", re.MULTILINE)
+CLI_OF_REPAIR = tuple(f"tests/cli/test_repair_{name}.py" for name in ("session", "command", "page"))
 # By room: the tests that run, without those that play whole histories or emulate a machine.
 ROOMS = {
     "decide": ("tests/decide", "tests/agent"),
     "publish": ("tests/publish",),
     "doors": ("tests/doors",),
+    "repair": ("tests/repair",),
+    "cli": (*CLI_OF_REPAIR, "tests/repair/test_repair_history.py"),
+    "config": ("tests/config/test_remedy_files.py", "tests/playbooks/test_contract.py"),
 }
-LEFT_OUT = ("tests/decide/test_mutations.py",)
+# Those of Ansible and of the wheel take minutes. tests/netns and tests/kubernetes play whole repairs.
+LEFT_OUT = ("tests/decide/test_mutations.py", "tests/repair/test_playbook_run.py", "tests/repair/test_wheel.py")
 TEST_SECONDS = 60  # for each test: with a fault in a deadline, some wait for minutes. Else the longest takes 20 s
 
 
@@ -225,6 +230,402 @@ FAULTS = (
         "doors/files/kmsg.py",
         "priority & 7, priority >> 3, text)",
         "priority & 7, 0, text)",
+    ),
+    Planted(
+        "an argument that no header names is taken",
+        "decide/remedy_arguments.py",
+        "if name not in header.parameters:",
+        "if False:",
+    ),
+    Planted(
+        "an argument of no shape is taken",
+        "decide/remedy_arguments.py",
+        "if not _shape(parameter, value):",
+        "if False:",
+    ),
+    Planted(
+        "a number above the most is taken",
+        "decide/remedy_arguments.py",
+        "parameter.least <= int(value) <= parameter.most",
+        "parameter.least <= int(value)",
+    ),
+    Planted(
+        "names that could not be read resolve every argument",
+        "decide/remedy_arguments.py",
+        "    if known is None:\n        raise",
+        "    if known is None:\n        return\n        raise",
+    ),
+    Planted(
+        "a choice may hold what a template reads",
+        "decide/remedy_arguments.py",
+        "value in parameter.choices and bool(WORD.fullmatch(value))",
+        "value in parameter.choices",
+    ),
+    Planted(
+        "a class above the limit is planned",
+        "decide/repair_plan.py",
+        "if header.safety.is_above(terms.limit):",
+        "if False:",
+    ),
+    Planted(
+        "a class for humans is planned",
+        "decide/repair_plan.py",
+        "if header.safety is SafetyClass.S4:",
+        "if False:",
+    ),
+    Planted(
+        "a waived finding is mended",
+        "decide/repair_plan.py",
+        "if finding.waived is not None or finding.status",
+        "if finding.status",
+    ),
+    Planted(
+        "a consequence has a step of its own",
+        "decide/repair_plan.py",
+        "if finding.root is None and finding.verdict.remedy is not None:",
+        "if finding.verdict.remedy is not None:",
+    ),
+    Planted(
+        "a step runs again with the same arguments",
+        "decide/repair_plan.py",
+        "elif made.key not in terms.done:",
+        "else:",
+    ),
+    Planted(
+        "a missing tool is found while it runs",
+        "decide/repair_plan.py",
+        "    if lacking:",
+        "    if False:",
+    ),
+    Planted(
+        "S1 may cut the node off",
+        "decide/idleness.py",
+        "return OF_THE_NODE if wanted.netdevs else ()",
+        "return ()",
+    ),
+    Planted(
+        "a source that failed is no doubt",
+        "decide/idleness.py",
+        "doubts.append(IdleDoubt(source, state.failed))",
+        "pass",
+    ),
+    Planted(
+        "an ignored daemon's routes and sockets are ignored too",
+        "decide/idleness.py",
+        "if source not in (IdleSource.OPEN_DEVICE_NODES, IdleSource.RDMA_CONTEXTS):",
+        "if False:",
+    ),
+    Planted(
+        "a glob of idle.ignore is taken as a name",
+        "decide/idleness.py",
+        "return fnmatchcase(command, name)",
+        "return command == name",
+    ),
+    Planted(
+        "the RDMA devices of an interface go on",
+        "decide/idleness.py",
+        "port.netdev in netdevs or port.bdf in functions",
+        "port.bdf in functions",
+    ),
+    Planted(
+        "virtual functions are nobody's",
+        "decide/idleness.py",
+        "functions |= {one for owner in tuple(functions) for one in owned.get(owner, ())}",
+        "functions |= set()",
+    ),
+    Planted(
+        "a holder of a claim is none",
+        "decide/idle_holders.py",
+        "if container.claims and _has_devices(target, pod.where) else []",
+        "if False else []",
+    ),
+    Planted(
+        "an old kernel's count is believed",
+        "decide/idle_holders.py",
+        "if _release(kernel) < COUNTS_SINCE:",
+        "if False:",
+    ),
+    Planted(
+        "what rides on an interface is overseen",
+        "decide/idle_holders.py",
+        "found |= more",
+        "break",
+    ),
+    Planted(
+        "a default route in another table is overseen",
+        "decide/idle_holders.py",
+        "tables = {MAIN, *(rule.table for rule in routes.rules if _is_for_all(rule))}",
+        "tables = {MAIN}",
+    ),
+    Planted(
+        "a socket that listens is none",
+        "decide/idle_holders.py",
+        "not is_daemons and (one.state not in ENDED_STATES or _is_unconnected(one))",
+        "not is_daemons and one.state == 'established'",
+    ),
+    Planted(
+        "an interface in another namespace is idle",
+        "decide/idle_holders.py",
+        "if links.named(name) is None:",
+        "if False:",
+    ),
+    Planted(
+        "what was read before proves idleness",
+        "repair/idle_proof.py",
+        "    host.files.forget()\n    told = ",
+        "    told = ",
+    ),
+    Planted(
+        "a source that hangs is quiet",
+        "repair/idle_proof.py",
+        "states.get(source, late)",
+        "states.get(source, SourceState())",
+    ),
+    Planted(
+        "an excluded path proves that nobody is there",
+        "repair/idle_proof.py",
+        "if host.files.is_excluded(path):",
+        "if False:",
+    ),
+    Planted(
+        "daemons of idle.ignore hold",
+        "repair/idle_proof.py",
+        "deadline), safety, ignored)",
+        "deadline), safety, ())",
+    ),
+    Planted(
+        "a kubelet that is there is none",
+        "repair/idle_sources.py",
+        "kubelet.pids(running) or home",
+        "kubelet.pids(running)",
+    ),
+    Planted(
+        "a pod that ended holds its devices",
+        "repair/idle_sources.py",
+        "_pod_names(host), _ended_pods(host, {one.pod_uid for one in found.entries})",
+        "_pod_names(host), ()",
+    ),
+    Planted(
+        "processes that are not seen hold nothing",
+        "repair/idle_sources.py",
+        "if found.unseen:",
+        "if False:",
+    ),
+    Planted(
+        "names of pods that cannot be had are none",
+        "repair/machine_names.py",
+        "None if isinstance(running, Unreadable) else",
+        "frozenset() if isinstance(running, Unreadable) else",
+    ),
+    Planted(
+        "a file that nobody may run is a program",
+        "repair/host_tools.py",
+        "Path(path).is_file() and os.access(path, os.X_OK)",
+        "Path(path).is_file()",
+    ),
+    Planted(
+        "a torn line takes the next with it",
+        "repair/repair_history.py",
+        'line = b"\\n" + line if self._is_torn() else line',
+        "pass",
+    ),
+    Planted(
+        "a line that was written in part is kept",
+        "repair/repair_history.py",
+        "if os.write(descriptor, line) != len(line):",
+        "if os.write(descriptor, line) < 0:",
+    ),
+    Planted(
+        "the history grows without end",
+        "repair/repair_history.py",
+        "if self._path.stat().st_size > LIMIT_BYTES:",
+        "if False:",
+    ),
+    Planted(
+        "two repairs at a time",
+        "repair/repair_lock.py",
+        "fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "pass",
+    ),
+    Planted(
+        "the same container counts as a new one",
+        "repair/container_restart.py",
+        "if one.id not in former and waiting",
+        "if waiting",
+    ),
+    Planted(
+        "every container of a plugin's pod is stopped",
+        "repair/container_restart.py",
+        "return tuple(serving) or here",
+        "return here",
+    ),
+    Planted(
+        "a check stops containers",
+        "repair/container_restart.py",
+        "        if check:\n            say",
+        "        if False:\n            say",
+    ),
+    Planted(
+        "a container of the former sandbox is the agent's new one",
+        "repair/agent_restart.py",
+        "and one.sandbox != sandbox.id",
+        "",
+    ),
+    Planted(
+        "an agent without a limit is stopped too",
+        "repair/agent_restart.py",
+        "if not _is_limited(host, containers, changed=done.changed > 0):",
+        "if False:",
+    ),
+    Planted(
+        "a dry run stops the agent",
+        "repair/agent_restart.py",
+        "        if not check:\n            stopped",
+        "        if True:\n            stopped",
+    ),
+    Planted(
+        "nobody is asked who uses it",
+        "cli/repair/repair_session.py",
+        "        if idle.is_idle:\n            return None",
+        "        if True:\n            return None",
+    ),
+    Planted(
+        "a dry run is kept as a repair",
+        "cli/repair/repair_session.py",
+        "        if not is_dry:\n            self._history.add(self._record(step, attempt, BEGAN))",
+        "        if True:\n            self._history.add(self._record(step, attempt, BEGAN))",
+    ),
+    Planted(
+        "a play's word is the proof",
+        "cli/repair/repair_session.py",
+        "                self.end.failed = True\n                still",
+        "                still",
+    ),
+    Planted(
+        "a fault that changed its reason is the same",
+        "cli/repair/repair_session.py",
+        "if (one.check, one.subject, one.verdict.reason) in before",
+        "if (one.check, one.subject) in {known[:2] for known in before}",
+    ),
+    Planted(
+        "who does not agree is not heard",
+        "cli/repair/repair_session.py",
+        "if not self._dialogue.agree(plan):",
+        "if not self._dialogue.agree(plan) and False:",
+    ),
+    Planted(
+        "a refused step is not kept",
+        "cli/repair/repair_session.py",
+        "self._history.add(self._record(step, uuid4().hex, REFUSED, why=refused.why))",
+        "pass",
+    ),
+    Planted(
+        "arguments are not resolved again before a step",
+        "cli/repair/repair_session.py",
+        "remedy_arguments.resolve(step.header, step.args, machine_names.observe(self._host))",
+        "pass",
+    ),
+    Planted(
+        "a failed task is told twice",
+        "cli/repair/repair_session.py",
+        "if outcome.end is RunEnd.DONE or line.task != outcome.failed_task:",
+        "if True:",
+    ),
+    Planted(
+        "a task that failed and was passed over is not told",
+        "cli/repair/repair_session.py",
+        "if outcome.end is RunEnd.DONE or line.task != outcome.failed_task:",
+        "if False:",
+    ),
+    Planted(
+        "a doubt is a refusal as any other",
+        "cli/repair/repair_session.py",
+        "self.end.doubted = self.end.doubted or not idle.holders",
+        "pass",
+    ),
+    Planted(
+        "a repair that nobody could prove ends with 1",
+        "cli/repair/repair_command.py",
+        "    if end.doubted and not end.ran:",
+        "    if False:",
+    ),
+    Planted(
+        "a repair that failed ends with 0",
+        "cli/repair/repair_command.py",
+        "not (end.declined or end.failed or refused)",
+        "not (end.declined or refused)",
+    ),
+    Planted(
+        "a refused remedy ends with 0",
+        "cli/repair/repair_command.py",
+        "not (end.declined or end.failed or refused)",
+        "not (end.declined or end.failed)",
+    ),
+    Planted(
+        "a consequence that was mended counts as refused",
+        "cli/repair/repair_command.py",
+        "if one.reason is not RefusalReason.FOLLOWS]",
+        "]",
+    ),
+    Planted(
+        "a check that did not run passes",
+        "cli/repair/repair_command.py",
+        "code = FAILED if bad or check in why else code",
+        "code = FAILED if bad else code",
+    ),
+    Planted(
+        "what a waiver excuses is a fault",
+        "cli/repair/repair_command.py",
+        "if one.check in said and one.waived is None:",
+        "if one.check in said:",
+    ),
+    Planted(
+        "a step that was cut off has ended",
+        "cli/repair/history_command.py",
+        "replace(one, state=CUT_OFF) if one.state == BEGAN else one",
+        "one",
+    ),
+    Planted(
+        "what is still wrong is not shown",
+        "cli/repair/repair_page.py",
+        "one.counts and one.status in (Status.FAIL, Status.WARN)",
+        "one.counts and one.status is Status.FAIL",
+    ),
+    Planted(
+        "what cannot be ended is not named",
+        "cli/repair/repair_page.py",
+        "for one in outcome.left:",
+        "for one in ():",
+    ),
+    Planted(
+        "a file without a header has one",
+        "config/remedy_files.py",
+        "        if held is None:",
+        "        if False:",
+    ),
+    Planted(
+        "a remedy without a class is safe",
+        "config/remedy_files.py",
+        "typed_yaml.not_empty(typed_yaml.one_of(*SafetyClass), f\"one of {', '.join(SafetyClass)}\")",
+        "typed_yaml.one_of(*SafetyClass)",
+    ),
+    Planted(
+        "an act is a playbook",
+        "config/remedy_files.py",
+        "is_act = path.parent.name == ACTS",
+        "is_act = False",
+    ),
+    Planted(
+        "what is restarted at the end is nothing",
+        "config/remedy_files.py",
+        'Restarted(stated.get("restarts", Restarted.NOTHING))',
+        "Restarted.NOTHING",
+    ),
+    Planted(
+        "the agent's pod keeps its limit",
+        "repair/agent_restart.py",
+        "if header.restarts is not Restarted.AGENT or done.end is not RunEnd.DONE:",
+        "if True:",
     ),
 )
 

@@ -24,11 +24,13 @@ with RepairLock(sys.argv[1], "nodeprep drill"):
 def test_one_at_a_time_and_none_after_kill_9(tmp_path: Path) -> None:
     place = tmp_path / "repair"
     with subprocess.Popen([sys.executable, "-c", HOLD, str(place)], stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(RepairUnderWay, match=rf"^nodeprep drill \(pid {holder.pid}\) repairs this node"):
-            RepairLock(str(place), "nodeprep repair").__enter__()
-        holder.kill()
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            with pytest.raises(RepairUnderWay, match=rf"^nodeprep drill \(pid {holder.pid}\) repairs this node"):
+                RepairLock(str(place), "nodeprep repair").__enter__()
+        finally:
+            holder.kill()
         assert holder.wait() == -signal.SIGKILL
     with RepairLock(str(place), "nodeprep repair"):
         assert (place / NAME).read_text() == f"nodeprep repair (pid {os.getpid()})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from nodeprep.decide.remedy_arguments import MachineNames
@@ -12,7 +11,7 @@ from nodeprep.facts.network import links
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma import rdma
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import CannotLook, Unreadable
+from nodeprep.model import Unreadable
 from nodeprep.repair import container_restart
 
 if TYPE_CHECKING:
@@ -25,15 +24,8 @@ def observe(host: Host) -> MachineNames:
     link, function, device = links.observe(host), pci.observe(host), rdma.observe(host)
     running = container_restart.CriClient(host).running()
     return MachineNames(
-        _names(lambda: (one.name for one in link.links)) if isinstance(link, Links) else None,
-        _names(lambda: (one.address for one in function.devices)) if isinstance(function, Pci) else None,
-        _names(lambda: (one.name for one in device.devices)) if isinstance(device, Rdma) else None,
+        frozenset(one.name for one in link.links) if isinstance(link, Links) else None,
+        frozenset(one.address for one in function.devices) if isinstance(function, Pci) else None,
+        frozenset(one.name for one in device.devices) if isinstance(device, Rdma) else None,
         None if isinstance(running, Unreadable) else frozenset(one.where for one in running),
     )
-
-
-def _names(names: Callable[[], Iterable[str]]) -> frozenset[str] | None:
-    try:
-        return frozenset(names())
-    except CannotLook:
-        return None
