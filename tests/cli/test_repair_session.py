@@ -36,7 +36,7 @@ class Runtime:
 
     def __init__(self, *refused: str) -> None:
         self.refused = refused
-        self.running = (TERWAY,)
+        self.running: tuple[RunningContainer, ...] = (TERWAY,)
         self.stops = 0
 
     def answer(self, here: GrpcCaller) -> None:
@@ -90,12 +90,12 @@ def root() -> Iterator[Path]:
 
 
 def repaired(root: Path, reports: list[Report], runtime: Runtime | None = None, **different: Any) -> Told:
-    """Mend by these reports: each look takes the next, and the last one stays."""
+    """Mend by these reports: each look takes the next, and the last one stays. `meanwhile` happens before it begins."""
     lines: list[str] = []
     usual: dict[str, Any] = {"command": "repair", "checks": None, "limit": SafetyClass.S2, "recheck": 0.0}
-    agrees = bool(different.pop("agrees", True))
+    agrees, meanwhile = bool(different.pop("agrees", True)), different.pop("meanwhile", lambda: None)
     terms = SessionTerms(**(usual | different))
-    dialogue = RepairDialogue(lines.extend, lambda _: agrees, PageStyle(120))
+    dialogue = RepairDialogue(lines.extend, lambda _: (meanwhile(), agrees)[1], PageStyle(120))
     left = list(reports)
 
     def look() -> Report:
@@ -159,6 +159,20 @@ def test_who_does_not_agree_changes_nothing(root: Path) -> None:
     runtime = Runtime()
     told = repaired(root, [report(finding())], runtime, agrees=False)
     assert (runtime.stops, told.records, told.end.declined, told.end.ran) == (0, [], True, [])
+
+
+def test_arguments_are_resolved_again_at_the_moment_of_acting(root: Path) -> None:
+    """The pod has gone since the plan was shown."""
+    runtime = Runtime()
+
+    def ends() -> None:
+        runtime.running = ()
+
+    asked = finding("plugin_restart", check="plugin.registered", pod="kube-system/terway-x7k2p")
+    told = repaired(root, [report(asked)], runtime, meanwhile=ends)
+    (refused,) = told.end.refusals
+    assert (refused.reason, runtime.stops) == (RefusalReason.ARGUMENT, 0)
+    assert [one.state for one in told.records] == ["refused"]
 
 
 def test_only_the_checks_that_were_named(root: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from nodeprep.config import remedy_files
 from nodeprep.config.document import ConfigError
-from nodeprep.decide.remedy_header import Idle, Parameter, ParameterKind, RemedyHeader, SafetyClass
+from nodeprep.decide.remedy_header import Idle, Parameter, ParameterKind, RemedyHeader, Restarted, SafetyClass
 
 HEADER = """purpose: Sets a link
   up.
@@ -48,6 +48,11 @@ def test_the_header_of_a_playbook(tmp_path: Path) -> None:
     )
 
 
+def test_what_is_started_anew_at_the_end(tmp_path: Path) -> None:
+    assert remedy_files.header(playbook(tmp_path)).restarts is Restarted.NOTHING
+    assert remedy_files.header(playbook(tmp_path, f"{HEADER}restarts: agent\n")).restarts is Restarted.AGENT
+
+
 def test_the_header_of_an_act_is_the_file(tmp_path: Path) -> None:
     (tmp_path / "acts").mkdir()
     path = tmp_path / "acts/plugin_restart.yml"
@@ -58,6 +63,9 @@ def test_the_header_of_an_act_is_the_file(tmp_path: Path) -> None:
 
 WRONG = [
     ("class: S1", "class: S5", "link_up.yml:8: [0].vars.remedy.class: found 'S5', wanted one of S1, S2, S3, S4"),
+    ("class: S1\n", "", "remedy.class: found nothing, wanted one of S1, S2, S3, S4"),
+    ("idle: nothing\n", "", "remedy.idle: found nothing, wanted one of nothing, netdev, function, rdma, plugin"),
+    ("tools: [ip]", "restarts: job", "remedy.restarts: found 'job', wanted one of nothing, agent"),
     ("idle: nothing", "idle: maybe", "idle: found 'maybe', wanted one of nothing, netdev, function, rdma, plugin"),
     ("why: Nobody loses by it.\n", "", "remedy.why: found nothing, wanted the reason of the class"),
     ("kind: netdev", "kind: text", "interface.kind: found 'text', wanted one of netdev, pci-function"),

@@ -181,6 +181,7 @@ def test_its_tasks_are_of_ansible_itself_and_none_is_a_shell(name: str) -> None:
     modules = {module_of(task) for task in tasks(name)}
     assert {one.rpartition(".")[0] for one in modules} == {"ansible.builtin"}
     assert {one.rpartition(".")[2] for one in modules} <= MODULES
+    assert not any("ignore_errors" in task for task in tasks(name)), "a task that fails ends the play"
 
 
 @EACH_PLAYBOOK

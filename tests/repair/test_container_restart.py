@@ -66,10 +66,19 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def restarted(root: Path, runtime: Runtime, pod: str | None = "default/plugin", deadline: float = 60.0) -> RunOutcome:
+def restarted(
+    root: Path, runtime: Runtime, pod: str | None = "default/plugin", deadline: float = 60.0, *, check: bool = False
+) -> RunOutcome:
     lines: list[TaskLine] = []
     with RawServer(talk(runtime.answer), path=root / SOCKET):
-        return container_restart.restart(CriClient(Host(str(root), live=True)), pod, deadline, lines.append)
+        client = CriClient(Host(str(root), live=True))
+        return container_restart.restart(client, pod, deadline, lines.append, check=check)
+
+
+def test_a_check_stops_nothing(root: Path) -> None:
+    runtime = Runtime(PLUGIN, EXPORTER)
+    outcome = restarted(root, runtime, check=True)
+    assert (outcome.end, outcome.changed, runtime.stops) == (RunEnd.DONE, 2, [])
 
 
 def test_what_serves_the_plugin_is_stopped_with_its_grace(root: Path) -> None:

@@ -184,25 +184,17 @@ class RepairSession:
         return outcome
 
     def _outcome(self, step: RepairStep) -> RunOutcome:
-        """Run it and say each task that ends. One that failed is said once, with its reason, where the play ends."""
-        failed: list[TaskLine] = []
+        """Run the act, or the playbook and what it ends with. Each task that ends is told.
 
-        def say(line: TaskLine) -> None:
-            if line.result is TaskResult.FAILED:
-                failed.append(line)
-            else:
-                self._say(repair_page.task(line, self._style))
-
-        outcome = self._run(step, say)
-        for line in failed:
-            if outcome.end is RunEnd.DONE or line.task != outcome.failed_task:
-                self._say(repair_page.task(line, self._style))
-        return outcome
-
-    def _run(self, step: RepairStep, say: Callable[[TaskLine], None]) -> RunOutcome:
-        """Run the act, or the playbook and what it ends with."""
+        One that failed ends the play, and is told there with its reason.
+        """
         seconds = PLAY_SECONDS.get(step.header.safety, LONG_PLAY_SECONDS)
         check = self._terms.dry_run
+
+        def say(line: TaskLine) -> None:
+            if line.result is not TaskResult.FAILED:
+                self._say(repair_page.task(line, self._style))
+
         if step.header.is_act:
             client = CriClient(self._host)
             return container_restart.restart(client, step.args.get("pod"), seconds, say, check=check)
