@@ -176,7 +176,7 @@ KEYS = (
         typed_yaml.list_of(PROCESS, "names of processes").described("a list of names of processes, or globs of them"),
         "Daemons that may have device nodes and RDMA contexts open while a repair wants the device unused. A list in"
         " the file takes the place of the default. The kernel keeps 15 characters of a name (/proc/PID/comm).",
-        "counts from the next `nodeprep repair` or `provision` on",
+        "counts from the next `nodeprep repair`, `provision` or `drill` on",
     ),
     ConfigKey(
         "mode",
