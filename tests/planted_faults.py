@@ -62,8 +62,8 @@ FAULTS = (
     Planted(
         "of faults that pass the first comes back",
         "decide/active_faults.py",
-        "return -_passes_since(case), order",
-        "return 0.0, order",
+        "return made, -_passes_since(case), order",
+        "return made, 0.0, order",
     ),
     Planted(
         "a latched fault is mended by a playbook",
