@@ -51,7 +51,7 @@ SHOW = (
 tell(sandbox=agent.sandbox, uid=agent.pod_uid, limits=limits.locked_memory_of(host.files, agent.id))
 """
 )
-STOP_CONTAINER = PRELUDE + "tell(stopped=container_restart.stop(client, agent))"
+STOP_CONTAINER = PRELUDE + "tell(stopped=str(container_restart.stop(client, agent)))"
 AFTER = (
     PRELUDE
     + """
@@ -102,7 +102,7 @@ def test_a_container_alone_comes_back_with_the_former_limit(cluster: Cluster, no
     """So it is the sandbox that has to go."""
     before = on(node, SHOW)
     assert before["limits"] == [LOW_BYTES]
-    on(node, STOP_CONTAINER)
+    assert on(node, STOP_CONTAINER) == {"stopped": "True"}
     until(lambda: running(cluster, 1), "the kubelet started it again", 120.0)
     assert on(node, SHOW) == before
 

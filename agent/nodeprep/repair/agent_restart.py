@@ -18,7 +18,7 @@ from nodeprep.facts.kubernetes.cri_sandboxes import PodSandbox
 from nodeprep.facts.machine import limits
 from nodeprep.model import Unreadable
 from nodeprep.repair import container_restart
-from nodeprep.repair.container_restart import AGAIN_PERIOD_SECONDS, ANSWER_SECONDS, CriClient
+from nodeprep.repair.container_restart import AGAIN_PERIOD_SECONDS, STOPPED_SECONDS, CriClient
 from nodeprep.repair.playbook_run import RunEnd, RunOutcome, TaskLine, TaskResult
 from nodeprep.values import replace
 
@@ -107,7 +107,7 @@ def _stopped(client: CriClient, sandbox: PodSandbox, containers: tuple[RunningCo
         stopped = container_restart.stop(client, one)
         if isinstance(stopped, Unreadable):
             return stopped
-    return client.ask(cri_sandboxes.STOP, cri_sandboxes.stop_request(sandbox.id), lambda _: True, 6 * ANSWER_SECONDS)
+    return client.ask(cri_sandboxes.STOP, cri_sandboxes.stop_request(sandbox.id), lambda _: True, STOPPED_SECONDS)
 
 
 def _runs_again(client: CriClient, sandbox: PodSandbox, containers: tuple[RunningContainer, ...], until: float) -> bool:

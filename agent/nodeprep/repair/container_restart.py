@@ -24,6 +24,7 @@ T = TypeVar("T")
 TERWAY_NAMESPACE, TERWAY_POD, TERWAY_CONTAINER = "kube-system", "terway", "terway"
 STOP_SECONDS = 30  # from SIGTERM to SIGKILL, as a pod has by default (terminationGracePeriodSeconds)
 ANSWER_SECONDS = 5.0
+STOPPED_SECONDS = 30.0  # from SIGKILL until a busy runtime says that the container has ended
 AGAIN_PERIOD_SECONDS = 0.5
 LOOK = "Look which containers run"
 
@@ -109,7 +110,7 @@ def _of_plugin(
 def stop(client: CriClient, one: RunningContainer) -> bool | Unreadable:
     """Stop a container with the grace that pods have by default. True, or why the runtime did not."""
     request = cri_containers.stop_request(one.id, STOP_SECONDS)
-    return client.ask(cri_containers.STOP, request, lambda _: True, STOP_SECONDS + ANSWER_SECONDS)
+    return client.ask(cri_containers.STOP, request, lambda _: True, STOP_SECONDS + STOPPED_SECONDS)
 
 
 def _started_again(
