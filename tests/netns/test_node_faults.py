@@ -144,10 +144,17 @@ ENIS = [
     ),
     Fault(
         "DHCP on an ENI",
+        "ip address add 192.168.0.130/24 dev eth1 valid_lft 3600 preferred_lft 3600; mkdir /run/NetworkManager",
+        "rmdir /run/NetworkManager; ip address del 192.168.0.130/24 dev eth1",
+        ("warn eni.foreign-address ManagedBySystem", "warn eni.os-manager ClaimsEnis"),
+        words=("192.168.0.130/24 dynamic",),
+    ),
+    Fault(
+        "a lease of a program that nothing asks for any more",
         "ip address add 192.168.0.130/24 dev eth1 valid_lft 3600 preferred_lft 3600",
         "ip address del 192.168.0.130/24 dev eth1",
-        ("warn eni.foreign-address ManagedBySystem",),
-        words=("192.168.0.130/24 dynamic",),
+        ("warn eni.foreign-address LeftOver",),
+        words=("ip address del 192.168.0.130/24 dev eth1",),
     ),
     Fault(
         "somebody's address on an ENI",
