@@ -207,6 +207,14 @@ def test_any_text_is_read_without_a_fault(text: str) -> None:
         xid.frees(line(words), "0000:3b:00.0")
 
 
+@pytest.mark.parametrize("code", ["1", "15", "154"])
+def test_a_code_that_may_be_cut_is_no_code(code: str) -> None:
+    """The driver writes a comma after it. Of 154, which needs its text, 1 and 15 would be other codes."""
+    found = say(f"NVRM: Xid (PCI:0000:3b:00): {code}")
+    assert found is not None
+    assert (found.place, found.kind) == ("", XidClass.GARBAGE)
+
+
 @given(st.sampled_from([text for text, *_ in PUBLISHED]), st.data())
 def test_a_line_that_is_cut_accuses_no_other_device(text: str, data: st.DataObject) -> None:
     cut = text[: data.draw(st.integers(0, len(text)))]

@@ -13,7 +13,7 @@ from nodeprep.values import Value
 
 SLOT = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}"
 # "NVRM: Xid (PCI:0000:3b:00): 79, pid=..."; a MIG instance stands behind the address, drivers before 361 print no PCI:.
-XID_LINE = Pattern(rf"NVRM: Xid \((?:PCI:)?({SLOT})(?:\.[0-7])?(?: [^)]*)?\): (\d{{1,4}})\b(.*)", re.DOTALL)
+XID_LINE = Pattern(rf"NVRM: Xid \((?:PCI:)?({SLOT})(?:\.[0-7])?(?: [^)]*)?\): (\d{{1,4}}),(.*)", re.DOTALL)
 SXID_LINE = Pattern(rf"nvidia-nvswitch\d+: SXid \((?:PCI:)?({SLOT}\.[0-7])\): (\d{{5}}), (.*)", re.DOTALL)
 FALLEN_LINE = Pattern(rf"NVRM: .*?({SLOT})(?:\.[0-7])?\b.*\bfallen off the bus", re.DOTALL)
 # One message of three lines. Kernels before 5.10 log each of them alone.
