@@ -315,7 +315,7 @@ def freezer() -> Iterator[Path]:
     try:
         directory.mkdir()
     except OSError as reason:
-        cannot_start(f"no freezer of cgroup v1: {reason}")
+        pytest.skip(f"this machine has no freezer of cgroup v1: {reason}")
     yield directory
     (directory / "freezer.state").write_text("THAWED")
     until(lambda: not (directory / "cgroup.procs").read_text(), "the end of what was frozen")
