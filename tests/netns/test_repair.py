@@ -141,17 +141,24 @@ def test_a_doubt_is_exit_code_3_and_nothing_is_done(node: Node) -> None:
         node.run("mv", "/etc/kubernetes/kubelet.conf.away", "/etc/kubernetes/kubelet.conf")
 
 
+@contextmanager
+def another_ip(node: Node, script: str) -> Iterator[None]:
+    """`ip` of this node is that script."""
+    ip = node.run("sh", "-c", "readlink -f $(command -v ip)").stdout.strip()
+    node.run("sh", "-c", f"printf '#!/bin/sh\\n{script}\\n' > /run/ip; chmod +x /run/ip")
+    node.run("mount", "--bind", "/run/ip", ip)
+    try:
+        yield
+    finally:
+        node.run("umount", ip)
+
+
 @pytest.mark.timeout(600)
 def test_a_playbook_that_lies_is_told_with_both_facts(node: Node) -> None:
     """`ip` of this node says that all went well, and does nothing."""
-    ip = node.run("sh", "-c", "readlink -f $(command -v ip)").stdout.strip()
-    node.run("sh", "-c", "printf '#!/bin/sh\\nexit 0\\n' > /run/ip; chmod +x /run/ip")
     with down(node, "eth1"):
-        node.run("mount", "--bind", "/run/ip", ip)
-        try:
+        with another_ip(node, "exit 0"):
             done = repair(node, "eni.up", "--yes", "--recheck", "1")
-        finally:
-            node.run("umount", ip)
         assert done.returncode == 1, done.stdout + done.stderr
         words = " ".join(done.stdout.split())
         assert "link_up ended with 1 changed, and eni.up still says AdministrativelyDown" in words
@@ -162,14 +169,9 @@ def test_a_playbook_that_lies_is_told_with_both_facts(node: Node) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_task_that_fails_is_told_once_and_with_its_reason(node: Node) -> None:
-    ip = node.run("sh", "-c", "readlink -f $(command -v ip)").stdout.strip()
-    node.run("sh", "-c", "printf '#!/bin/sh\\necho RTNETLINK says no >&2; exit 2\\n' > /run/ip; chmod +x /run/ip")
     with down(node, "eth1"):
-        node.run("mount", "--bind", "/run/ip", ip)
-        try:
+        with another_ip(node, "echo RTNETLINK says no >&2; exit 2"):
             done = repair(node, "eni.up", "--yes", "--recheck", "0")
-        finally:
-            node.run("umount", ip)
         assert done.returncode == 1, done.stdout + done.stderr
         words = " ".join(done.stdout.split())
         assert words.count("Set the interface up") == 1

@@ -7,23 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tests.provision import roce_node
 from tests.provision.roce_node import DEVICE, RAIL, SECOND
 
 MTU = 4300  # bytes; neither the driver's 9000 nor the kernel's 1500, so only our rule can bring it back at a boot
-PROFILE_TEXT = f"""apiVersion: nodeprep.io/v1
-kind: Profile
-name: node
-extends: rdma-roce
-gates: [sysctl.arp]
-want:
-  sysctl.arp: {{always: true}}
-  port.mtu: {{exactly: [{MTU}]}}
-expect:
-  modules: [ib_core, ib_uverbs]
-  devices:
-    "{RAIL.bdf}": {{driver: virtio-pci, rdma: {DEVICE}, software: rxe}}
-    "{SECOND.bdf}": {{driver: virtio-pci}}
-"""
+PROFILE_TEXT = roce_node.profile(f"port.mtu: {{exactly: [{MTU}]}}")
 NETWORK = "/etc/systemd/network"
 PCI = "/sys/bus/pci"
 CONFLIST = '{"cniVersion":"0.4.0","name":"t","plugins":[{"type":"terway","eniip_virtual_type":"datapathv2"}]}'

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from tests.rigs.systemd_guest import RAILS, Completed, SystemdGuest
 
-PROFILE = "/root/node.yaml"
+PROFILE = "/srv/node.yaml"  # in the guest, where no other configuration is looked for
 PLAYS = 900.0  # seconds for a command that runs playbooks: each takes 15 to 45 in an emulated guest
 RAIL, SECOND = RAILS
 DEVICE = "rxe0"  # on one rail: each more costs a play
-# ARP is asked as on Lingjun's nodes: the one sysctl that a node without Terway needs.
-TEXT = f"""apiVersion: nodeprep.io/v1
+NOTHING_TO_DO = "nothing to do: no finding has a remedy of ours"
+
+
+def profile(want: str = "") -> str:
+    """A profile of this node. `want` is one more line of what checks want.
+
+    ARP is asked as on Lingjun's nodes: the one sysctl that a node without Terway needs.
+    """
+    return f"""apiVersion: nodeprep.io/v1
 kind: Profile
 name: node
 extends: rdma-roce
 gates: [sysctl.arp]
 want:
   sysctl.arp: {{always: true}}
+{f"  {want}" if want else ""}
 expect:
   modules: [ib_core, ib_uverbs]
   devices:
     "{RAIL.bdf}": {{driver: virtio-pci, rdma: {DEVICE}, software: rxe}}
     "{SECOND.bdf}": {{driver: virtio-pci}}
 """
-NOTHING_TO_DO = "nothing to do: no finding has a remedy of ours"
 
 
 def put(guest: SystemdGuest, path: str, text: str) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.provision.roce_node import DEVICE, NOTHING_TO_DO, PROFILE, TEXT, check, nodeprep, put, said
+from tests.provision import roce_node
+from tests.provision.roce_node import DEVICE, NOTHING_TO_DO, PROFILE, check, nodeprep, put, said
 from tests.rigs import packet_record
 from tests.rigs.systemd_guest import FRONT_END, SystemdGuest
 
@@ -27,7 +28,7 @@ REMEDIES = {"kernel_modules", "sysctl_lingjun", "memlock", "rdma_link_add"}
 
 @pytest.mark.timeout(3600)
 def test_a_node_from_zero_is_ready_by_one_command(guest: SystemdGuest, tmp_path: Path) -> None:
-    put(guest, PROFILE, TEXT)
+    put(guest, PROFILE, roce_node.profile())
     put(guest, "/etc/sysctl.d/50-image.conf", f"{SETTING} = 1\n")  # as some images have it
     guest.shell("sysctl --quiet --system")
     before = check(guest)

@@ -72,15 +72,6 @@ class Runtime:
         return [one for one in self.heard if one[0].startswith("Stop")]
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """Of a node with a kubelet and containerd."""
-    for directory in ("proc/1", "var/lib/kubelet/pod-resources", "run/containerd"):
-        (tmp_path / directory).mkdir(parents=True)
-    (tmp_path / "proc/1/stat").write_text("1 (init) S")
-    return tmp_path
-
-
 def process(root: Path, pid: int, group: str, text: str) -> None:
     here = root / "proc" / str(pid)
     here.mkdir()

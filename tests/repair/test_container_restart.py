@@ -57,15 +57,6 @@ class Runtime:
                 fine(b"")(here)
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """Of a node with a kubelet and containerd."""
-    for directory in ("proc/1", "var/lib/kubelet/pod-resources", "run/containerd"):
-        (tmp_path / directory).mkdir(parents=True)
-    (tmp_path / "proc/1/stat").write_text("1 (init) S")
-    return tmp_path
-
-
 def restarted(
     root: Path, runtime: Runtime, pod: str | None = "default/plugin", deadline: float = 60.0, *, check: bool = False
 ) -> RunOutcome:
