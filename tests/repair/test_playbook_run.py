@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from nodeprep.repair import playbook_run
+from nodeprep.repair import playbook_run, supervisor
 from nodeprep.repair.playbook_run import PlaybookRun, RunEnd, TaskLine, TaskResult
 from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
 from nodeprep.values import replace
@@ -186,7 +186,7 @@ class TestBroken:
         script = f"""
 import sys
 sys.path[:0] = {[str(AGENT), str(site)]}
-from nodeprep.repair import playbook_run
+from nodeprep.repair import playbook_run, supervisor
 try:
     playbook_run.run(playbook_run.PlaybookRun("/play.yml", 1.0))
 except playbook_run.AnsibleMissing as missing:
@@ -327,6 +327,7 @@ def test_who_sleeps_in_the_kernel_is_named_and_not_waited_for(tmp_path: Path, fr
     while (told := playbook_run.run(play)).failed_task != "Sleep" and play.deadline < PLENTY:
         play = replace(play, deadline=play.deadline * 3)  # a busy machine had not come so far
     assert (told.end, told.failed_task) == (RunEnd.TIMED_OUT, "Sleep")
+    assert told.seconds < play.deadline + supervisor.KILLING + playbook_run.MARGIN, "nobody waits for it"
     (left,) = told.left
     number = int(re.sub(r"^python[\d.]* \((\d+)\)$", r"\1", left))
     assert str(number) in (freezer / "cgroup.procs").read_text().split()
@@ -338,7 +339,7 @@ def test_who_sleeps_in_the_kernel_is_named_and_not_waited_for(tmp_path: Path, fr
 CALLER = """
 import os, sys
 from contextlib import nullcontext
-from nodeprep.repair import playbook_run
+from nodeprep.repair import playbook_run, supervisor
 from nodeprep.repair.playbook_run import PlaybookRun
 from nodeprep.repair.repair_lock import RepairLock
 with RepairLock(os.environ["LOCKS"], "a caller") if "LOCKS" in os.environ else nullcontext() as lock:
@@ -363,8 +364,8 @@ def caller(play: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def supervisor(of: subprocess.Popen[str]) -> int:
-    (child,) = Path(f"/proc/{of.pid}/task/{of.pid}/children").read_text().split()
+def supervisor_of(process: subprocess.Popen[str]) -> int:
+    (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return int(child)
 
 
@@ -425,7 +426,7 @@ class TestWhoeverIsKilled:
             assert process.stdout is not None
             while process.stdout.readline() != "Await\n":
                 assert process.poll() is None
-            os.kill(supervisor(process), number)
+            os.kill(supervisor_of(process), number)
             assert process.stdout.readline() == f"broken {says}\n"
             assert process.wait(PLENTY) == 0
         assert marked(mark) == []

@@ -12,13 +12,12 @@ from typing import Any
 from nodeprep.decide.drill_ground import MODULES, NETWORK, RDMA, DrillGround, ModulePart, RdmaPart, Row
 from nodeprep.decide.drill_kinds import MODULES as KNOWN_MODULES
 from nodeprep.decide.drill_record import HostCommand
+from nodeprep.repair import host_tools
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-ENVIRONMENT = {"PATH": PATH, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+ENVIRONMENT = {"PATH": host_tools.PATH, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
 COMMAND_SECONDS = 20.0  # for one command of the host; a module with many devices takes some
 LINKS, ADDRESSES = ("ip", "-j", "-d", "link", "show"), ("ip", "-j", "-d", "address", "show")
-ROUTES = {4: ("ip", "-j", "-d", "-4", "route", "show", "table", "all"), 6: ()}
-ROUTES[6] = tuple("-6" if word == "-4" else word for word in ROUTES[4])
+ROUTES = {family: ("ip", "-j", "-d", f"-{family}", "route", "show", "table", "all") for family in (4, 6)}
 DEVICES, LOADED = Path("/sys/class/infiniband"), Path("/sys/module")
 IWARP = "4: RNIC"  # node_type of siw (drivers/infiniband/core/sysfs.c)
 WORDS_CHARACTERS = 300  # of what a command says on its stderr

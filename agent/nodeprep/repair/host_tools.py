@@ -8,6 +8,7 @@ from pathlib import Path
 
 # Where a host keeps its programs, whatever PATH we were started with: sudo and cron give short ones.
 DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+PATH = ":".join(DIRECTORIES)
 
 
 def found(names: Iterable[str], root: str = "") -> frozenset[str]:

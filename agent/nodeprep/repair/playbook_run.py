@@ -23,7 +23,7 @@ from typing import IO, Any
 import nodeprep
 from nodeprep.doors import children, clock
 from nodeprep.pattern import Pattern
-from nodeprep.repair import supervisor
+from nodeprep.repair import host_tools, supervisor
 from nodeprep.values import Value, field
 
 MISSING = f"repair needs Ansible: {sys.executable} -m pip install 'nodeprep[repair]'"
@@ -156,7 +156,7 @@ def _supervisor(private: Path, play: PlaybookRun, errors: IO[bytes]) -> Iterator
         stdout=subprocess.PIPE,
         stderr=errors,
         cwd="/",
-        env={"PYTHONPATH": str(Path(nodeprep.__file__).parents[1]), "PATH": supervisor.PATH, "LANG": "C.UTF-8"},
+        env={"PYTHONPATH": str(Path(nodeprep.__file__).parents[1]), "PATH": host_tools.PATH, "LANG": "C.UTF-8"},
         pass_fds=play.held,
         start_new_session=True,  # Ctrl-C is for us
     )

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from nodeprep.doors import clock, pid_namespace
+from nodeprep.repair import host_tools
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL, within the deadline
 KILLING = 5.0  # seconds for killed processes to end; one that sleeps in the kernel takes longer, and is reported
@@ -31,10 +32,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 ORDER, RESULT, SAID = "order.json", "result.json", "said"  # in the private directory; ansible.py knows them too
 PROGRAM = Path(__file__).with_name("ansible.py")
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # In a PID namespace systemctl refuses the socket that it prefers: its other end has no number there. So it takes D-Bus
 # (ENVIRONMENT in systemd's documentation).
-SURROUNDINGS = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": "/nonexistent", "SYSTEMCTL_FORCE_BUS": "1"}
+SURROUNDINGS = {"PATH": host_tools.PATH, "LANG": "C.UTF-8", "HOME": "/nonexistent", "SYSTEMCTL_FORCE_BUS": "1"}
 UMASK = 0o022  # files of a task that names no mode are those of every other administrator
 
 
