@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.rigs import drill_node, terminal
 from tests.rigs.absent import cannot_start
 from tests.rigs.drill_node import DrillNode, children
 from tests.rigs.netns_node import Shape, Unavailable
@@ -375,3 +376,12 @@ def test_an_agent_is_told_first_and_says_drill_wherever_it_says_the_fault(busy: 
     finally:
         agent.kill()
         agent.communicate()
+
+
+def test_in_a_terminal_it_asks_first(node: DrillNode) -> None:
+    words = node.argv("python", "-m", "nodeprep", "drill", "link-down", "eth1")
+    code, told = terminal.answered(words, drill_node.environment(), b"n\n")
+    assert code == 1
+    assert told.rstrip().endswith("Make this fault? [y/N] n\nnothing was done: you did not agree")
+    assert "UP" in json.loads(node.ip("-j", "link", "show", "eth1"))[0]["flags"]
+    assert node.run("ls", RECORD, NOTICE, check=False).stdout == ""

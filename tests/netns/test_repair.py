@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pytest
 
+from tests.rigs import terminal
 from tests.rigs.absent import cannot_start
 from tests.rigs.netns import ENVIRONMENT, NODE_PROCESS, REPOSITORY, Node
 from tests.rigs.netns_node import GATEWAY, Shape, Unavailable
@@ -197,20 +197,9 @@ def test_in_a_terminal_it_asks_and_what_follows_is_asked_for_again(node: Node) -
 
 def answered(node: Node, answer: bytes) -> tuple[int, str]:
     """Exit code and output of `nodeprep repair` in a terminal, with this answer to each question."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        enter = ("nsenter", "-t", str(node.pid), "-n", "-m", f"--wd={REPOSITORY}")
-        environment = {**os.environ, **ENVIRONMENT, NODE_PROCESS: str(node.pid), "NO_COLOR": "1"}
-        os.execvpe("nsenter", [*enter, sys.executable, "-m", "nodeprep", "repair"], environment)
-    told, answers = b"", 0
-    with suppress(OSError):  # the other end of a terminal is closed
-        while part := os.read(terminal, 1 << 16):
-            told += part
-            if told.count(b"[y/N]") > answers:
-                answers += 1
-                os.write(terminal, answer)
-    os.close(terminal)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), told.decode().replace("\r", "")
+    enter = ("nsenter", "-t", str(node.pid), "-n", "-m", f"--wd={REPOSITORY}")
+    environment = {**os.environ, **ENVIRONMENT, NODE_PROCESS: str(node.pid), "NO_COLOR": "1"}
+    return terminal.answered((*enter, sys.executable, "-m", "nodeprep", "repair"), environment, answer)
 
 
 def started(node: Node, *words: str) -> subprocess.Popen[str]:
