@@ -2,8 +2,8 @@
 
 Trees: each fault of tests/trees/cases, with each other file of the node damaged. Small nodes: each fault of one device,
 with each file damaged in each way, and with all files of a netdev; the exit code must not fall, without a profile and
-with a captured one. Values: each failing verdict of the tests of checks, with each other field unreadable
-(tests/given.py collects them, tests/test_reasons.py runs it).
+with a captured one. `make test` draws from these damages (tests/drawn.py). Values: each failing verdict of the tests of
+checks, with each other field unreadable (tests/given.py collects them, tests/test_reasons.py runs it).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import Expectation, Profile
 from nodeprep.look import Look
 from nodeprep.model import CannotLook, Check, Severity, Status, Unreadable, Why
+from tests import drawn
 from tests.rigs import faults, trees
 from tests.rigs.trees import ZERO_GID
 from tests.test_monotone import ORDER, named
@@ -159,8 +160,9 @@ def kind_of(path: str) -> str:
     return re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "N", path)
 
 
+@drawn.shares(0.5)
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_damage_beside_a_sign_hides_no_fault(good: dict[str, Node], tmp_path: Path, name: str) -> None:
+def test_damage_beside_a_sign_hides_no_fault(good: dict[str, Node], tmp_path: Path, name: str, share: float) -> None:
     case = CASES[name]
     root = trees.build(case["node"], tmp_path / "node")
     faults.apply(case, root)
@@ -168,7 +170,7 @@ def test_damage_beside_a_sign_hides_no_fault(good: dict[str, Node], tmp_path: Pa
     failing = node.failing(EVERY)
     asked = tuple(check for check in EVERY if any(check.id == one for one, _, _ in failing))
     wrong, pairs = [], 0
-    for path, hows in chosen(node, asked, failing):
+    for path, hows in drawn.some(chosen(node, asked, failing), share):
         healthy = good[case["node"]].content(path)
         kept = node.failing(asked, **{path: healthy}) if healthy != node.content(path) else failing
         for how, content in damaged(path):
@@ -199,12 +201,13 @@ def chosen(node: Node, asked: tuple[Check, ...], failing: Failing) -> Iterator[t
             yield path, ("unreadable", OTHERS[len(seen) % 3]) if own else ("unreadable",)
 
 
+@drawn.shares(0.5)
 @pytest.mark.parametrize("name", sorted(set(trees.names()) - LARGE))
-def test_damage_alone_is_no_fault(good: dict[str, Node], name: str) -> None:
+def test_damage_alone_is_no_fault(good: dict[str, Node], name: str, share: float) -> None:
     node = good[name]
     one_of_each = {kind_of(path): path for path in node.files_of(EVERY)}
     found = []
-    for kind, path in one_of_each.items():
+    for kind, path in drawn.some(one_of_each.items(), share):
         for how, content in (*damaged(path), ("-1", b"-1\n")):
             if how not in ("gone", "empty"):
                 found += [(check, kind, how) for check, _, _ in node.failing(EVERY, **{path: content})]
@@ -357,10 +360,11 @@ def damages(node: Node, places: tuple[str, ...], changed: set[str]) -> Iterator[
             yield f"{how} {directory}/*", {path: dict(damaged(path))[how] for path in paths}
 
 
+@drawn.shares(0.25)
 @pytest.mark.parametrize("with_profile", [False, True], ids=["no profile", "captured"])
 @pytest.mark.parametrize(("name", "fault"), [(name, fault) for name, known in BROKEN.items() for fault in known])
 def test_damage_beside_a_fault_never_lowers_the_exit_code(
-    tmp_path: Path, name: str, fault: str, with_profile: bool
+    tmp_path: Path, name: str, fault: str, with_profile: bool, share: float
 ) -> None:
     for at in ("good", "bad"):
         trees.write(trees.tree(SMALL[name]), tmp_path / at)
@@ -372,7 +376,7 @@ def test_damage_beside_a_fault_never_lowers_the_exit_code(
     assert before == 1
     likely = tuple(check for check in EVERY if any(check.id == one for one, *_ in node.failing(EVERY)))
     wrong, pairs = [], 0
-    for told, instead in damages(node, PLACES[name], changed):
+    for told, instead in drawn.some(damages(node, PLACES[name], changed), share):
         pairs += 1
         if ORDER[node.code(profile, likely, **instead)] >= ORDER[before]:
             continue
@@ -382,7 +386,7 @@ def test_damage_beside_a_fault_never_lowers_the_exit_code(
             wrong.append(told)
     left_out = {part for one, part in UNTOLD if one == fault}
     assert [told for told in wrong if left_out.isdisjoint(told.split("/"))] == []
-    assert pairs > 100
+    assert pairs > 50 * share
 
 
 BARE = [

@@ -622,11 +622,12 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     with serving(tmp_path / "run/a.sock", {METHOD: b"x"}):
         answer_of(tmp_path)
-        before = descriptors()
-        for _ in range(5):
+        before, calls = descriptors(), 20
+        for _ in range(calls):
             answer_of(tmp_path)
             answer_of(tmp_path, "/run/none.sock")
-        until(lambda: descriptors() <= before, "the server's own ends closed")
+        # One for each call would be a leak. A few more may be others' in this process: tests beside this one were seen.
+        until(lambda: descriptors() < before + calls // 2, "the server's own ends closed")
 
 
 def descriptors() -> int:

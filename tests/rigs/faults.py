@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -107,24 +108,31 @@ def rename(root: Path) -> None:
     """Every RDMA device and netdev gets a meaningless name, in another order than before."""
     for directory, prefix in (("infiniband", "rdma_x"), ("net", "if_x")):
         names = root / "sys/class" / directory
-        for index, link in enumerate(sorted(names.iterdir() if names.is_dir() else (), reverse=True)):
-            _renamed(root, names, link, f"{prefix}{index}")
+        links = sorted(names.iterdir() if names.is_dir() else (), reverse=True)
+        _retell(root, {link.name: _renamed(link, f"{prefix}{index}") for index, link in enumerate(links)})
 
 
-def _renamed(root: Path, names: Path, link: Path, new: str) -> None:
-    old, home = link.name, link.resolve()
-    masters = [master for master in root.glob("sys/devices/**/master") if master.readlink().name == old]
+def _renamed(link: Path, new: str) -> str:
+    home = link.resolve()
     home.rename(home.with_name(new))
     if link.is_symlink():
         link.unlink()
-        (names / new).symlink_to(os.path.relpath(home.with_name(new), names))
-    for told in (path for pattern in ("ibdev", "ndevs/*", "parent") for path in root.glob(f"sys/devices/**/{pattern}")):
-        if told.is_file() and told.read_text().strip() == old:
-            told.write_text(f"{new}\n")
-    for master in masters:
-        target = master.readlink().with_name(new)
-        master.unlink()
-        master.symlink_to(target)
+        link.with_name(new).symlink_to(os.path.relpath(home.with_name(new), link.parent))
+    return new
+
+
+def _retell(root: Path, renamed: Mapping[str, str]) -> None:
+    """Files and links of other devices that tell an old name tell the new one."""
+    for at, directories, files in os.walk(root / "sys/devices"):
+        for told in (Path(at, name) for name in files if name in ("ibdev", "parent") or Path(at).name == "ndevs"):
+            if told.is_file() and (new := renamed.get(told.read_text().strip())) is not None:
+                told.write_text(f"{new}\n")
+        if "master" in directories + files:
+            master = Path(at, "master")
+            target = master.readlink()
+            if (new := renamed.get(target.name)) is not None:
+                master.unlink()
+                master.symlink_to(target.with_name(new))
 
 
 def _unlist(root: Path, home: Path) -> None:
