@@ -42,21 +42,26 @@ class InvalidArgument(Exception):
 
 def resolve(header: RemedyHeader, given: Mapping[str, str], machine: MachineNames) -> Mapping[str, str]:
     """The arguments as they are, if every one of them may be. Raises InvalidArgument."""
+    hold_shapes(header, given)
+    for name, value in given.items():
+        _hold_name(f"{header.name}: {name}", header.parameters[name], value, machine)
+    return dict(given)
+
+
+def hold_shapes(header: RemedyHeader, given: Mapping[str, str]) -> None:
+    """Hold arguments against the header alone: their names, and how their values look. Raises InvalidArgument."""
     for name in given:
         if name not in header.parameters:
             known = ", ".join(header.parameters) or "none"
             raise InvalidArgument(f"{header.name}: argument {_shown(name)} is unknown; it takes {known}")
     for name, parameter in header.parameters.items():
-        if name in given:
-            _check(f"{header.name}: {name}", parameter, given[name], machine)
-        elif parameter.required:
+        if name not in given and parameter.required:
             raise InvalidArgument(f"{header.name}: {name}: found nothing, wanted {_wanted(parameter)}")
-    return dict(given)
+        if name in given and not _shape(parameter, given[name]):
+            raise InvalidArgument(f"{header.name}: {name}: found {_shown(given[name])}, wanted {_wanted(parameter)}")
 
 
-def _check(where: str, parameter: Parameter, value: str, machine: MachineNames) -> None:
-    if not _shape(parameter, value):
-        raise InvalidArgument(f"{where}: found {_shown(value)}, wanted {_wanted(parameter)}")
+def _hold_name(where: str, parameter: Parameter, value: str, machine: MachineNames) -> None:
     match parameter.kind:
         case ParameterKind.PCI_SLOT | ParameterKind.CHOICE | ParameterKind.INTEGER:
             return

@@ -19,14 +19,15 @@ from nodeprep.values import Value, asdict, field, field_names
 NAME = "history.jsonl"
 MODE = 0o600
 LIMIT_BYTES = 4 << 20  # then the older half goes; a line has some 400 bytes
-BEGAN, REFUSED, INTERRUPTED = "began", "refused", "interrupted"
+BEGAN, REFUSED, INTERRUPTED, CHECKED = "began", "refused", "interrupted", "checked"
 
 
 class RepairRecord(Value):
     """One line. `at` is seconds since 1970, `id` that of the step: it is the same in all its lines.
 
-    `state` is "began", "refused", "interrupted", or how the play ended. `still` are the checks that fail after it.
-    `changed` is the number of tasks that changed something, `seconds` how long the play took.
+    `state` is "began", "refused", "interrupted", "checked" of one that may change nothing, or how the play ended.
+    `still` are the checks that fail after it. `changed` is the number of tasks that changed something, `seconds` how
+    long the play took.
     """
 
     id: str

@@ -1,0 +1,101 @@
+"""`nodeprep remediator`: the privileged part. It runs what the agent of this node asks for, within its limits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from nodeprep.cli.usage import UsageError
+from nodeprep.config import remedy_files
+from nodeprep.decide.remediator_limits import RemediatorLimits
+from nodeprep.doors import clock
+from nodeprep.doors.node_host import Host
+from nodeprep.repair.attempt_ledger import AttemptLedger, LedgerLost
+from nodeprep.repair.remediator import HostWay, Remediator
+from nodeprep.repair.remediator_socket import RequestServer
+from nodeprep.values import Value
+
+SOCKET = "remediator.sock"
+NAMESPACES = {"mount": "mnt", "net": "net", "ipc": "ipc", "uts": "uts"}  # options of nsenter(1), names in /proc/PID/ns
+MINUTE_SECONDS, MINUTE_LINES = 60.0, 120  # of the log: whoever floods the socket does not fill the node's disk
+
+
+class RemediatorOptions(Value):
+    """The options, as they were typed. `host_process` is "" on the host itself."""
+
+    socket_dir: str
+    ledger_dir: str
+    lock_dir: str
+    host_process: str = ""
+    limits: RemediatorLimits = RemediatorLimits()
+
+
+class PacedLog:
+    """Lines of JSON on stderr, so many a minute. The first line of the next minute says how many were left out."""
+
+    def __init__(self) -> None:
+        self._began, self._written, self._left_out = clock.now(), 0, 0
+
+    def write(self, told: Mapping[str, object]) -> None:
+        if clock.now() >= self._began + MINUTE_SECONDS:
+            left_out, self._began, self._written, self._left_out = self._left_out, clock.now(), 0, 0
+            if left_out:
+                self.write({"event": "lines-left-out", "count": left_out})
+        if self._written >= MINUTE_LINES:
+            self._left_out += 1
+            return
+        self._written += 1
+        sys.stderr.write(json.dumps({"at": round(clock.wall(), 3), **told}) + "\n")
+        sys.stderr.flush()
+
+
+def run(asked: RemediatorOptions) -> int:
+    """Serve until SIGTERM. Raises UsageError."""
+    if os.geteuid() != 0:
+        raise UsageError(f"nodeprep remediator: found user {os.geteuid()}, wanted root")
+    _hold_names(asked.limits)
+    way = _way(asked)
+    log = PacedLog().write
+    try:
+        ledger = AttemptLedger(asked.ledger_dir)
+        remediator = Remediator(ledger, asked.limits, remedy_files.headers(), way, log)
+        Path(asked.socket_dir).mkdir(0o700, parents=True, exist_ok=True)
+        server = RequestServer(Path(asked.socket_dir) / SOCKET, remediator.answer)
+    except LedgerLost as lost:
+        raise UsageError(f"nodeprep remediator: {lost}") from lost
+    except OSError as error:
+        raise UsageError(f"nodeprep remediator: {error.filename or asked.socket_dir}: {error.strerror}") from error
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
+    log({"event": "serving", "socket": f"{asked.socket_dir}/{SOCKET}", "host": way.root or "/"})
+    server.serve()
+    remediator.end()
+    return 0
+
+
+def _hold_names(limits: RemediatorLimits) -> None:
+    """A name that no remedy has is a mistake of who wrote the manifest. Raises UsageError."""
+    known = remedy_files.headers()
+    for option, names in (("--remedy", limits.remedies or frozenset()), ("--allow-s3", limits.third_class)):
+        for name in sorted(names - set(known)):
+            raise UsageError(f"{option}: found {name!r}, wanted one of {', '.join(sorted(known))}")
+
+
+def _way(asked: RemediatorOptions) -> HostWay:
+    """Raises UsageError where the process of the host is not there."""
+    process = asked.host_process.rstrip("/")
+    if not process:
+        return HostWay(locks=asked.lock_dir, boot_id=Host().boot_id())
+    for name in ("root", *(f"ns/{kind}" for kind in NAMESPACES.values())):
+        if not os.path.exists(f"{process}/{name}"):  # noqa: PTH110 - as typed
+            raise UsageError(
+                f"--host-process {process}: {name} cannot be followed; wanted the host's first process "
+                "in its /proc, and the right to enter it (privileged)"
+            )
+    words = ("nsenter", *(f"--{option}={process}/ns/{kind}" for option, kind in NAMESPACES.items()), "--")
+    root = f"{process}/root"
+    return HostWay(root, words, f"{root}{asked.lock_dir}", Host(root).boot_id())

@@ -1,0 +1,124 @@
+"""The process of one attempt: it proves that the remedy may run, and runs it, with the lock of the node.
+
+`remediator` starts it. Its standard input is one line of JSON, the order, and then stays open as long as the attempt is
+wanted: at its end everything is ended. Its standard output is one line for each task and at last one for the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from threading import Thread
+from typing import Any
+
+from nodeprep.config import remedy_files
+from nodeprep.decide.remediator_limits import RefusedRun, RunRefusal
+from nodeprep.decide.remedy_arguments import InvalidArgument
+from nodeprep.decide.remedy_header import RemedyHeader
+from nodeprep.doors.node_host import Host
+from nodeprep.repair import host_tools, remedy_act
+from nodeprep.repair.playbook_run import AnsibleMissing, RunEnd, RunOutcome, TaskLine
+from nodeprep.repair.remedy_act import RemedyAct
+from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
+from nodeprep.values import Value
+
+WHO = "the remediator"
+
+
+class AttemptOrder(Value):
+    """What the process is told. `host_root`, `on_host` and `locks` lead to the host, `locks` to its repair lock."""
+
+    remedy: str
+    args: Mapping[str, str]
+    seconds: float
+    check: bool
+    host_root: str
+    on_host: tuple[str, ...]
+    locks: str
+
+
+class AttemptEnd(Value):
+    """How it ended. `end` is that of the play, "refused" or "interrupted"; `refused` is the reason, "" for none."""
+
+    end: str
+    refused: str = ""
+    why: str = ""
+    changed: int = 0
+    seconds: float = 0.0
+
+
+def main() -> None:
+    line = sys.stdin.buffer.readline()
+    order = json.loads(line)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        Thread(target=_end_with_input, name="end-with-input", daemon=True).start()
+        end = perform(AttemptOrder(**{**order, "on_host": tuple(order["on_host"])}))
+    except KeyboardInterrupt:
+        end = AttemptEnd("interrupted", why="it was cancelled, or the remediator ended; what ran was ended")
+    _tell({"end": end.end, "refused": end.refused, "why": end.why, "changed": end.changed, "seconds": end.seconds})
+
+
+def _end_with_input() -> None:
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def perform(order: AttemptOrder) -> AttemptEnd:
+    """Prove and run. A remedy that may not run is refused with its reason."""
+    header = remedy_files.headers()[order.remedy]
+    host = Host(order.host_root or "/")
+    try:
+        with RepairLock(order.locks, WHO) as lock:
+            _hold(host, header, order)
+            outcome = remedy_act.run(host, _act(header, order, lock.descriptor), _tell_task)
+    except RefusedRun as refused:
+        return AttemptEnd("refused", refused.reason, str(refused))
+    except RepairUnderWay as busy:
+        return AttemptEnd("refused", RunRefusal.BUSY, str(busy))
+    except AnsibleMissing as missing:
+        return AttemptEnd("refused", RunRefusal.MISSING_TOOL, str(missing))
+    except OSError as error:
+        return AttemptEnd("broken", why=f"{error.filename or header.name}: {error.strerror}")
+    return _ended(outcome)
+
+
+def _hold(host: Host, header: RemedyHeader, order: AttemptOrder) -> None:
+    """Raises RefusedRun."""
+    missing = sorted(set(header.tools) - host_tools.found(header.tools, order.host_root))
+    if missing:
+        raise RefusedRun(RunRefusal.MISSING_TOOL, f"{header.name}: the host has no {', '.join(missing)}")
+    try:
+        remedy_act.hold_arguments(host, header, order.args)
+    except InvalidArgument as invalid:
+        raise RefusedRun(RunRefusal.ARGUMENT, str(invalid)) from invalid
+    idle = remedy_act.idle(host, header, order.args)
+    if not idle.is_idle:
+        reason = RunRefusal.IN_USE if idle.holders else RunRefusal.DOUBT
+        raise RefusedRun(reason, "; ".join(idle.words()))
+
+
+def _act(header: RemedyHeader, order: AttemptOrder, lock: int) -> RemedyAct:
+    return RemedyAct(header, order.args, order.seconds, order.check, order.on_host, order.host_root, (lock,))
+
+
+def _ended(outcome: RunOutcome) -> AttemptEnd:
+    left = f"; still there: {', '.join(outcome.left)}" if outcome.left else ""
+    task = f"{outcome.failed_task}: " if outcome.failed_task and outcome.end is not RunEnd.DONE else ""
+    return AttemptEnd(outcome.end, "", f"{task}{outcome.message}{left}", outcome.changed, outcome.seconds)
+
+
+def _tell_task(line: TaskLine) -> None:
+    _tell({"task": line.task, "result": line.result})
+
+
+def _tell(told: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

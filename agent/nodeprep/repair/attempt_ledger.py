@@ -1,0 +1,71 @@
+"""Which attempts this remediator has begun, and how each ended: on a disk that nobody else mounts.
+
+An id is written before anything of the attempt runs, so none can run twice. Where the ledger is gone or cannot be
+written, nothing runs: what cannot be remembered is not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from nodeprep.decide.remediator_limits import PastRun
+from nodeprep.repair import repair_history
+from nodeprep.repair.repair_history import BEGAN, RepairHistory, RepairRecord
+
+
+class LedgerLost(Exception):
+    """The ledger is not what we wrote. Its text is one line that names the file."""
+
+
+class AttemptLedger:
+    """The ledger in a directory, which is made. Raises OSError or LedgerLost where it cannot be read."""
+
+    def __init__(self, directory: str) -> None:
+        path = Path(directory)
+        path.mkdir(0o700, parents=True, exist_ok=True)
+        self._path = path / repair_history.NAME
+        self._history = RepairHistory(directory)
+        self._path.touch(repair_history.MODE, exist_ok=True)
+        self._records = {record.id: record for record in self._history.records()}
+        self._known = self._seen()
+
+    def record(self, attempt: str) -> RepairRecord | None:
+        """The last line of an attempt, None for one that never began."""
+        return self._records.get(attempt)
+
+    def begin(self, record: RepairRecord) -> None:
+        """Write that an attempt begins. Raises LedgerLost, or OSError: then it must not."""
+        if self._seen() != self._known:
+            raise LedgerLost(f"{self._path}: found another file than the one that this remediator wrote")
+        self._add(record)
+
+    def end(self, record: RepairRecord) -> None:
+        """Write how it ended. It is known here also where the disk does not take it; raises OSError then."""
+        self._records[record.id] = record
+        self._add(record)
+
+    def past(self, acts: Mapping[str, bool]) -> Iterator[PastRun]:
+        """The attempts that may have changed something, for the limits. `acts` are remedies of the runtime."""
+        for one in self._records.values():
+            if one.state not in (repair_history.REFUSED, repair_history.CHECKED):
+                yield PastRun(one.remedy, one.at, acts.get(one.remedy, False))
+
+    def open_attempts(self) -> tuple[RepairRecord, ...]:
+        """Those that began and have no end: they run, or were cut off."""
+        return tuple(one for one in self._records.values() if one.state == BEGAN)
+
+    def _add(self, record: RepairRecord) -> None:
+        try:
+            self._history.add(record)
+        finally:
+            self._known = self._seen()
+        self._records[record.id] = record
+
+    def _seen(self) -> tuple[int, int]:
+        """The file that is there: a shorter one or another is not ours. Raises LedgerLost."""
+        try:
+            found = self._path.stat(follow_symlinks=False)
+        except OSError as error:
+            raise LedgerLost(f"{self._path}: {error.strerror}; nothing runs without the ledger") from error
+        return found.st_ino, found.st_size

@@ -1,0 +1,285 @@
+"""Answers requests, one attempt at a time. What it may do is said by its own limits, and never by who asks.
+
+Everything that looks at the host or changes it happens in a process of the attempt (`attempt`): this one only reads
+lines, keeps the ledger and waits. So it is small, and no remedy can bring it down.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+import nodeprep
+from nodeprep.decide import remediator_limits, remediator_protocol, remedy_arguments
+from nodeprep.decide.remediator_limits import RefusedRun, RemediatorLimits, RunRefusal
+from nodeprep.decide.remediator_protocol import (
+    CancelRequest,
+    Hello,
+    InvalidRequest,
+    RunRequest,
+    StatusRequest,
+)
+from nodeprep.decide.remedy_arguments import InvalidArgument
+from nodeprep.decide.remedy_header import RemedyHeader
+from nodeprep.doors import clock
+from nodeprep.repair import attempt, repair_history, supervisor
+from nodeprep.repair.attempt_ledger import AttemptLedger, LedgerLost
+from nodeprep.repair.repair_history import BEGAN, RepairRecord
+from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
+from nodeprep.values import Struct, Value, asdict, replace
+
+COMMAND = "remediator"
+MARGIN_SECONDS = 120.0  # after a deadline: for the idle proof, a busy machine, and what sleeps in the kernel
+ENDING_SECONDS = supervisor.GRACE + supervisor.KILLING + 30.0  # for an attempt that was cancelled
+WORDS = 600  # characters of a reason in an answer
+
+
+class HostWay(Value):
+    """How an attempt gets to the host: its root, the words before a command, the directory of its repair lock.
+
+    `boot_id` is that of the host's boot, for the ledger.
+    """
+
+    root: str = ""
+    words: tuple[str, ...] = ()
+    locks: str = "/var/lib/nodeprep-repair"
+    boot_id: str = ""
+
+
+class Caller(Struct):
+    """Who is at the other end of one connection. `is_equal`: it said hello with our version."""
+
+    is_equal: bool = False
+
+
+class _Running(Struct):
+    """The attempt that runs now."""
+
+    record: RepairRecord
+    process: subprocess.Popen[bytes]
+    until: float
+
+
+class Remediator:
+    """One for a node. `log` takes one line of JSON fields for each thing that happened."""
+
+    def __init__(
+        self,
+        ledger: AttemptLedger,
+        limits: RemediatorLimits,
+        headers: Mapping[str, RemedyHeader],
+        way: HostWay,
+        log: Callable[[Mapping[str, object]], object],
+    ) -> None:
+        self._ledger, self._limits, self._headers, self._way, self._log = ledger, limits, headers, way, log
+        self._running: _Running | None = None
+        self._lock = Lock()  # the thread that awaits an attempt writes its end
+
+    def answer(self, caller: Caller, line: bytes) -> Mapping[str, Any]:
+        """What a line is answered with. Raises nothing for whatever was sent."""
+        try:
+            request = remediator_protocol.parsed(line)
+        except InvalidRequest as invalid:
+            self._log({"event": "invalid-request", "why": str(invalid)})
+            return {"error": str(invalid)}
+        match request:
+            case Hello():
+                return self._hello(caller, request)
+            case RunRequest():
+                return self._run(caller, request)
+            case StatusRequest():
+                return self._status(request.attempt)
+            case CancelRequest():
+                return self._cancel(request.attempt)
+
+    def _hello(self, caller: Caller, request: Hello) -> Mapping[str, Any]:
+        caller.is_equal = request.version == nodeprep.__version__
+        return {"hello": {"version": nodeprep.__version__, "runs": caller.is_equal}}
+
+    def _run(self, caller: Caller, request: RunRequest) -> Mapping[str, Any]:
+        try:
+            with self._lock:
+                header = self._held(caller, request)
+                self._begin(header, request)
+        except RefusedRun as refused:
+            told = {"reason": refused.reason, "why": str(refused)[:WORDS]}
+            self._log({"event": "run-refused", "attempt": request.attempt, "remedy": request.remedy, **told})
+            return {"refused": told}
+        self._log({"event": "run-began", "attempt": request.attempt, "remedy": request.remedy, "args": request.args})
+        return {"status": "running"}
+
+    def _held(self, caller: Caller, request: RunRequest) -> RemedyHeader:
+        """Raises RefusedRun."""
+        if not caller.is_equal:
+            words = f"found no hello of version {nodeprep.__version__}: agent and remediator must be of one version"
+            raise RefusedRun(RunRefusal.VERSION, words)
+        if self._ledger.record(request.attempt) is not None:
+            raise RefusedRun(RunRefusal.SEEN, f"attempt {request.attempt} has begun before")
+        if self._running is not None:
+            raise RefusedRun(RunRefusal.BUSY, f"{self._running.record.remedy} runs: one at a time")
+        acts = {name: header.is_act for name, header in self._headers.items()}
+        header = self._headers.get(request.remedy)
+        held = remediator_limits.hold(self._limits, header, request, self._ledger.past(acts), clock.wall())
+        try:
+            remedy_arguments.hold_shapes(held, request.args)
+        except InvalidArgument as invalid:
+            raise RefusedRun(RunRefusal.ARGUMENT, str(invalid)) from invalid
+        return held
+
+    def _begin(self, header: RemedyHeader, request: RunRequest) -> None:
+        record = RepairRecord(
+            request.attempt, clock.wall(), self._way.boot_id, COMMAND, header.name, BEGAN, dict(request.args)
+        )
+        try:
+            self._ledger.begin(record)
+        except LedgerLost as lost:
+            raise RefusedRun(RunRefusal.LEDGER, str(lost)) from lost
+        except OSError as error:
+            words = f"{error.filename}: {error.strerror}; nothing runs that the ledger cannot keep"
+            raise RefusedRun(RunRefusal.LEDGER, words) from error
+        until = clock.now() + request.deadline + MARGIN_SECONDS
+        self._running = _Running(record, self._started(header, request), until)
+        Thread(target=self._await, args=(self._running, request.check), name="attempt", daemon=True).start()
+
+    def _started(self, header: RemedyHeader, request: RunRequest) -> subprocess.Popen[bytes]:
+        order = attempt.AttemptOrder(
+            header.name,
+            dict(request.args),
+            request.deadline,
+            request.check,
+            self._way.root,
+            self._way.words,
+            self._way.locks,
+        )
+        process = subprocess.Popen(
+            (sys.executable, "-P", "-s", "-m", attempt.__name__),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd="/",
+            env={"PYTHONPATH": str(Path(nodeprep.__file__).parents[1]), "PATH": supervisor.PATH, "LANG": "C.UTF-8"},
+            start_new_session=True,
+        )
+        assert process.stdin is not None  # noqa: S101 - for mypy
+        with suppress(BrokenPipeError):  # its end tells
+            process.stdin.write(json.dumps(asdict(order)).encode() + b"\n")
+            process.stdin.flush()
+        return process
+
+    def _await(self, running: _Running, check: bool) -> None:
+        """In a thread: hear the attempt to its end, and write that into the ledger."""
+        told: Mapping[str, Any] = {}
+        assert running.process.stdout is not None  # noqa: S101 - for mypy
+        guard = Thread(target=self._guard, args=(running,), name="attempt-guard", daemon=True)
+        guard.start()
+        for line in running.process.stdout:
+            with suppress(ValueError):
+                told = json.loads(line)
+                if "task" in told:
+                    self._log({"event": "task", "attempt": running.record.id, **told})
+        code = running.process.wait()
+        if "end" not in told:
+            told = {"end": repair_history.INTERRUPTED, "why": f"the attempt's process ended with {code}"}
+        self._ended(running, told, check)
+
+    def _guard(self, running: _Running) -> None:
+        try:
+            running.process.wait(max(running.until - clock.now(), 0.0))
+        except subprocess.TimeoutExpired:  # one that sleeps in the kernel stays, and nothing else runs meanwhile
+            self._log({"event": "attempt-hangs", "attempt": running.record.id})
+            running.process.kill()
+
+    def _ended(self, running: _Running, told: Mapping[str, Any], check: bool) -> None:
+        end, why = str(told["end"]), str(told.get("why", ""))
+        if why and told.get("refused"):
+            why = f"{told['refused']}: {why}"
+        state = repair_history.CHECKED if check and end == "done" else end
+        record = replace(
+            running.record,
+            at=clock.wall(),
+            state=state,
+            changed=int(told.get("changed", 0)),
+            seconds=float(told.get("seconds", 0.0)),
+            why=why,
+        )
+        with self._lock:
+            try:
+                self._ledger.end(record)
+            except (OSError, LedgerLost) as error:
+                self._log({"event": "ledger-trouble", "why": str(error)})
+            self._running = None
+        self._log({"event": "run-ended", "attempt": record.id, "remedy": record.remedy, "state": state, "why": why})
+
+    def _status(self, attempt_id: str) -> Mapping[str, Any]:
+        with self._lock:
+            record = self._ledger.record(attempt_id)
+            if record is None:
+                return {"status": "unknown"}
+            if record.state == BEGAN:
+                if self._is_running(attempt_id):
+                    return {"status": "running"}
+                record = self._cut_off(record)
+        return status_of(record)
+
+    def _is_running(self, attempt_id: str) -> bool:
+        """Also of a former life of ours, whose attempt may take some seconds to end: it holds the lock of the node."""
+        if self._running is not None:
+            return self._running.record.id == attempt_id
+        try:
+            with RepairLock(self._way.locks, COMMAND):
+                return False
+        except RepairUnderWay:
+            return True
+
+    def _cut_off(self, record: RepairRecord) -> RepairRecord:
+        why = "the remediator ended while it ran, and everything was ended with it"
+        record = replace(record, at=clock.wall(), state=repair_history.INTERRUPTED, why=why)
+        try:
+            self._ledger.end(record)
+        except (OSError, LedgerLost) as error:
+            self._log({"event": "ledger-trouble", "why": str(error)})
+        return record
+
+    def _cancel(self, attempt_id: str) -> Mapping[str, Any]:
+        with self._lock:
+            running = self._running
+            if running is None or running.record.id != attempt_id:
+                return {"error": f"cancel: attempt {attempt_id} does not run"}
+            assert running.process.stdin is not None  # noqa: S101 - for mypy
+            running.until = min(running.until, clock.now() + ENDING_SECONDS)
+            with suppress(OSError):
+                running.process.stdin.close()
+        return {"status": "running"}
+
+    def end(self) -> None:
+        """Cancel what runs, and wait until it has ended."""
+        with self._lock:
+            running = self._running
+        if running is None:
+            return
+        self._cancel(running.record.id)
+        until = clock.now() + ENDING_SECONDS
+        while self._running is not None and clock.now() < until:
+            clock.sleep(0.05)
+
+
+def status_of(record: RepairRecord) -> Mapping[str, Any]:
+    """How an attempt ended: `rc` 0 only where every task ran, `refused` is the reason or null."""
+    refused, why = None, record.why
+    if record.state == repair_history.REFUSED:
+        refused, _, why = why.partition(": ")
+    is_good = record.state in ("done", repair_history.CHECKED)
+    return {
+        "status": "done",
+        "rc": None if refused else 0 if is_good else 1,
+        "end": record.state,
+        "changed": record.changed,
+        "refused": refused,
+        "seconds": record.seconds,
+        "why": why[:WORDS],
+    }

@@ -1,0 +1,58 @@
+"""One remedy with its arguments: whether it may run at this moment, and its run. For a session and for an attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from nodeprep.config import remedy_files
+from nodeprep.decide import remedy_arguments
+from nodeprep.decide.idleness import IGNORED_DAEMONS, IdleDoubt, Idleness
+from nodeprep.decide.remedy_header import RemedyHeader
+from nodeprep.model import Unreadable
+from nodeprep.repair import container_restart, idle_proof, machine_names, playbook_run
+from nodeprep.repair.container_restart import CriClient
+from nodeprep.repair.playbook_run import PlaybookRun, RunOutcome, TaskLine
+from nodeprep.values import Value, field
+
+if TYPE_CHECKING:
+    from nodeprep.doors.node_host import Host
+
+
+class RemedyAct(Value):
+    """What to do: the header of the remedy, its arguments, for how many seconds at most. `check` changes nothing.
+
+    `on_host`, `host_root` and `held` are those of a PlaybookRun.
+    """
+
+    header: RemedyHeader
+    args: Mapping[str, str]
+    seconds: float
+    check: bool = False
+    on_host: tuple[str, ...] = ()
+    host_root: str = ""
+    held: tuple[int, ...] = field(default=())
+
+
+def hold_arguments(host: Host, header: RemedyHeader, args: Mapping[str, str]) -> None:
+    """Hold the arguments against the machine as it is now. Raises InvalidArgument."""
+    remedy_arguments.resolve(header, args, machine_names.observe(host))
+
+
+def idle(
+    host: Host, header: RemedyHeader, args: Mapping[str, str], ignored: Collection[str] = IGNORED_DAEMONS
+) -> Idleness:
+    """Whether nobody uses now what the remedy disturbs."""
+    target = idle_proof.target_of(host, header, args)
+    if isinstance(target, Unreadable):
+        return Idleness(doubts=(IdleDoubt(None, target),))
+    return idle_proof.prove(host, target, header.safety, ignored)
+
+
+def run(host: Host, act: RemedyAct, say: Callable[[TaskLine], None]) -> RunOutcome:
+    """Run the playbook, or the act of the container runtime. Raises what `playbook_run.run` does."""
+    if act.header.is_act:
+        return container_restart.restart(CriClient(host), act.args.get("pod"), act.seconds, say, check=act.check)
+    playbook = remedy_files.directory() / f"{act.header.name}.yml"
+    play = PlaybookRun(str(playbook), act.seconds, act.args, act.check, act.on_host, act.host_root, act.held)
+    return playbook_run.run(play, say)

@@ -1,0 +1,321 @@
+"""The remediator as a process with its socket: whatever is sent, nothing runs that may not, and it still serves."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nodeprep
+from nodeprep.repair import playbook_run
+from tests.rigs.absent import needs_root
+from tests.rigs.waiting import until
+
+pytestmark = needs_root("the remediator is root's")
+
+AGENT = Path(playbook_run.__file__).parents[2]
+PLENTY = 240.0  # seconds
+ID = "0123456789abcdef0123456789abcdef"
+
+
+class Remediator:
+    """A running one, in a directory of its own. `*more` are further options."""
+
+    def __init__(self, directory: Path, *more: str, before: tuple[str, ...] = ()) -> None:
+        self.directory = directory
+        self.socket = directory / "socket/remediator.sock"
+        self.ledger = directory / "ledger/history.jsonl"
+        options = {"socket": "--socket-dir", "ledger": "--ledger-dir", "lock": "--lock-dir"}
+        places = [word for name, option in options.items() for word in (option, str(directory / name))]
+        self._argv = [*before, sys.executable, "-m", "nodeprep", "remediator", *places, *more]
+
+    @contextmanager
+    def serving(self) -> Iterator[subprocess.Popen[bytes]]:
+        self.socket.unlink(missing_ok=True)
+        environment = {**os.environ, "PYTHONPATH": str(AGENT)}
+        with (
+            (self.directory / "log").open("ab") as log,
+            subprocess.Popen(self._argv, stderr=log, env=environment) as process,
+        ):
+            try:
+                until(lambda: self.socket.exists() or process.poll() is not None, "the socket")
+                assert process.poll() is None, self.log()
+                yield process
+            finally:
+                process.kill()
+
+    def connected(self) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX)
+        made.connect(str(self.socket))  # without a time of ours: a full queue is waited for
+        made.settimeout(PLENTY)
+        return made
+
+    def ask(self, *requests: object) -> list[dict[str, Any]]:
+        """The answers to requests on one connection."""
+        with self.connected() as peer, peer.makefile("rwb") as lines:
+            told = []
+            for request in requests:
+                lines.write(json.dumps(request).encode() + b"\n")
+                lines.flush()
+                told.append(json.loads(lines.readline()))
+            return told
+
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.ledger.read_text().splitlines()]
+
+    def log(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.directory / "log").read_text().splitlines()]
+
+
+HELLO = {"hello": {"version": nodeprep.__version__}}
+
+
+def run(attempt: str = ID, remedy: str = "link_up", check: bool = False, **args: str) -> dict[str, object]:
+    body = {"attempt": attempt, "remedy": remedy, "args": args, "check": check, "deadline": 100}
+    return {"run": body}
+
+
+def memory(pid: int, what: str) -> int:
+    """KiB of a process by /proc/PID/status, such as VmHWM."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{what}:"))
+
+
+def descriptors(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def started_by(pid: int) -> str:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text()
+
+
+def test_hello_and_what_may_not_run(tmp_path: Path) -> None:
+    remediator = Remediator(tmp_path, "--remedy", "link_up", "--max-class", "S1")
+    with remediator.serving():
+        other = {"hello": {"version": "9.9"}}
+        hello, equal, refused = remediator.ask(other, HELLO, run(remedy="mtu", interface="eth1", mtu="9000"))
+        assert hello == {"hello": {"version": nodeprep.__version__, "runs": False}}
+        assert equal["hello"]["runs"] is True
+        assert refused["refused"]["reason"] == "remedy"
+        (refused,) = remediator.ask(run(interface="eth1"))
+        assert refused["refused"]["reason"] == "version"
+        _, refused = remediator.ask(other, run(interface="eth1"))
+        assert refused["refused"]["reason"] == "version"
+        assert remediator.ask({"status": {"attempt": ID}}, {"cancel": {"attempt": ID}}) == [
+            {"status": "unknown"},
+            {"error": f"cancel: attempt {ID} does not run"},
+        ]
+    assert remediator.records() == []
+    assert (tmp_path / "socket").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "ledger").stat().st_mode & 0o777 == 0o700
+
+
+HOSTILE_KEYS: list[tuple[str, object]] = [
+    *(("remedy", value) for value in ("rm", "../../bin/sh", "link_up\x00", "{{ 1 }}", "acts/plugin_restart", 7)),
+    *(("args", {"interface": value}) for value in ("../../x", "{{ lookup('pipe', 'id') }}", "e;id", "a\nb", "$(id)")),
+    *(("args", value) for value in ([[]], {f"a{number}": "x" for number in range(40)}, {"on_host": "sh"}, "eth0")),
+    *((key, True) for key in ("approved", "class", "on_host", "host_root")),
+    *(("attempt", value) for value in ("", "x" * 32, ID.upper(), ID * 2, 7)),
+    *(("deadline", value) for value in (-1, 0, 1e9, "1", True, None, 3601)),
+]
+
+
+def hostile(draw: random.Random) -> bytes:
+    """A message that is no request, or one that must be refused."""
+    key, value = draw.choice(HOSTILE_KEYS)
+    body = {"attempt": ID, "remedy": "link_up", "args": {"interface": "eth7"}, "check": False, "deadline": 10}
+    wrong = json.dumps({"run": {**body, key: value}}).encode()
+    return draw.choice(
+        (
+            wrong,
+            wrong,
+            wrong[: draw.randrange(1, 60)],
+            draw.randbytes(draw.randrange(1, 400)).replace(b"\n", b""),
+            b'{"run":' + b"[" * draw.randrange(1, 60_000),
+            json.dumps({draw.choice(["exec", "shell", "hello ", ""]): body}).encode(),
+            b'{"run": {"attempt": "' + ID.encode() + b'", "attempt": "' + ID.encode() + b'"}}',
+        )
+    )
+
+
+def test_ten_thousand_hostile_messages(tmp_path: Path) -> None:
+    """Of a caller that said hello, as a taken-over agent would."""
+    draw, refused = random.Random(17), 0
+    remediator = Remediator(tmp_path)
+    with remediator.serving() as process:
+        for _ in range(100):
+            with remediator.connected() as peer, peer.makefile("rwb") as lines:
+                lines.write(json.dumps(HELLO).encode() + b"\n")
+                lines.flush()
+                lines.readline()
+                for _ in range(100):
+                    lines.write(hostile(draw) + b"\n")
+                    lines.flush()
+                    told = json.loads(lines.readline())
+                    assert set(told) <= {"error", "refused"}, told
+                    refused += 1
+        assert refused == 10_000
+        assert started_by(process.pid) == ""
+        assert memory(process.pid, "VmHWM") < 64 << 10
+        assert remediator.ask(HELLO)[0]["hello"]["runs"] is True
+    assert remediator.records() == []
+    assert len(remediator.log()) < 10_000, "a flood does not fill a disk"
+
+
+def test_a_line_without_end_a_caller_that_does_not_read_and_a_thousand_connections(tmp_path: Path) -> None:
+    remediator = Remediator(tmp_path)
+    with remediator.serving() as process:
+        before = descriptors(process.pid)
+        with remediator.connected() as peer:
+            sent, part = 0, b"x" * (1 << 20)
+            with suppress(BrokenPipeError, ConnectionResetError):
+                while sent < 1 << 30:
+                    sent += peer.send(part)
+            assert sent < 1 << 24, "it hangs up soon"
+        with remediator.connected() as deaf:  # it asks and never reads
+            deaf.setblocking(False)
+            with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+                for _ in range(200_000):
+                    deaf.send(b"{}\n" * 100)
+            assert remediator.ask(HELLO)[0]["hello"]["runs"] is True
+        many = [remediator.connected() for _ in range(1000)]
+        assert remediator.ask(HELLO)[0]["hello"]["runs"] is True
+        assert descriptors(process.pid) < before + 12
+        for one in many:
+            one.close()
+        assert memory(process.pid, "VmHWM") < 64 << 10
+        assert remediator.ask(HELLO)[0]["hello"]["runs"] is True
+    assert remediator.records() == []
+
+
+HOLD = """
+import sys, time
+from nodeprep.repair.repair_lock import RepairLock
+with RepairLock(sys.argv[1], "nodeprep repair"):
+    print("held", flush=True)
+    time.sleep(900)
+"""
+# A node of its own: a network namespace, with its /sys and an interface that is down.
+SET_UP = "mount -t sysfs sysfs /sys && ip link add eth7 type veth peer name eth8 && ip link set eth8 up"
+NODE = ("unshare", "--net", "--mount", "sh", "-c", f'{SET_UP} && exec "$@"', "sh")
+
+
+def ended(remediator: Remediator, attempt: str = ID) -> dict[str, Any]:
+    """The status of an attempt when it has ended."""
+    told: dict[str, Any] = {}
+
+    def is_done() -> bool:
+        told.update(remediator.ask({"status": {"attempt": attempt}})[0])
+        return bool(told["status"] == "done")
+
+    until(is_done, "the end of the attempt")
+    return told
+
+
+def is_up(process: subprocess.Popen[bytes]) -> bool:
+    told = subprocess.run(
+        ("nsenter", f"--net=/proc/{process.pid}/ns/net", "ip", "-j", "link", "show", "eth7"),
+        capture_output=True,
+        check=True,
+    )
+    return "UP" in json.loads(told.stdout)[0]["flags"]
+
+
+def test_a_remedy_runs_once(tmp_path: Path) -> None:
+    remediator = Remediator(tmp_path, "--runs-a-day-each", "2", before=NODE)
+    with remediator.serving() as process:
+        _, began, busy = remediator.ask(HELLO, run(interface="eth7", check=True), run("f" * 32, interface="eth7"))
+        assert began == {"status": "running"}
+        assert busy["refused"]["reason"] == "busy"
+        checked = ended(remediator)
+        assert (checked["rc"], checked["changed"], checked["end"]) == (0, 1, "checked"), checked
+        assert not is_up(process)
+        _, seen, began = remediator.ask(HELLO, run(interface="eth7"), run("1" * 32, interface="eth7"))
+        assert seen["refused"]["reason"] == "seen"
+        assert began == {"status": "running"}
+        done = ended(remediator, "1" * 32)
+        assert (done["rc"], done["changed"], done["refused"], done["end"]) == (0, 1, None, "done")
+        assert is_up(process)
+        remediator.ask(HELLO, run("2" * 32, interface="eth7"))
+        assert ended(remediator, "2" * 32)["changed"] == 0
+        _, spent = remediator.ask(HELLO, run("3" * 32, interface="eth7"))
+        assert spent["refused"]["reason"] == "day"
+    assert [record["state"] for record in remediator.records()] == [
+        "began",
+        "checked",
+        "began",
+        "done",
+        "began",
+        "done",
+    ]
+
+
+def test_the_machine_refuses_too(tmp_path: Path) -> None:
+    """An argument that no machine has, a device that somebody uses, a repair by hand: each by its word."""
+    remediator = Remediator(tmp_path, before=NODE)
+    with remediator.serving():
+        remediator.ask(HELLO, run(interface="eth99"))
+        told = ended(remediator)
+        assert (told["rc"], told["refused"]) == (None, "argument"), told
+        assert "eth99" in told["why"]
+        holding = subprocess.Popen(
+            (sys.executable, "-c", HOLD, str(tmp_path / "lock")),
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(AGENT)},
+        )
+        try:
+            assert holding.stdout is not None
+            assert holding.stdout.readline() == b"held\n"
+            remediator.ask(HELLO, run("1" * 32, interface="eth7"))
+            told = ended(remediator, "1" * 32)
+            assert (told["refused"], told["why"].partition(" (")[0]) == ("busy", "nodeprep repair")
+        finally:
+            holding.kill()
+            holding.communicate()
+
+
+def test_a_lost_ledger_runs_nothing(tmp_path: Path) -> None:
+    remediator = Remediator(tmp_path, before=NODE)
+    with remediator.serving() as process:
+        for broken in (remediator.ledger.unlink, lambda: remediator.ledger.write_text("{}\n")):
+            broken()
+            _, refused = remediator.ask(HELLO, run(interface="eth7"))
+            assert refused["refused"]["reason"] == "ledger"
+            assert str(remediator.ledger) in refused["refused"]["why"]
+        assert not is_up(process)
+        assert started_by(process.pid) == ""
+
+
+@pytest.mark.timeout(1200)
+def test_kill_9_at_any_moment_never_runs_an_attempt_twice_nor_loses_one(tmp_path: Path) -> None:
+    """After each kill the caller asks for the same id again, as an agent does that has no answer."""
+    draw = random.Random(9)
+    remediator = Remediator(tmp_path, "--runs-a-day", "1000", "--runs-a-day-each", "1000", before=NODE)
+    for number in range(8):
+        attempt = f"{number:032x}"
+        with remediator.serving() as process:
+            with suppress(OSError, ValueError):
+                remediator.ask(HELLO, run(attempt, interface="eth7"))
+            time.sleep(draw.random() * 3)
+            process.send_signal(signal.SIGKILL)
+            process.wait(PLENTY)
+        with remediator.serving():
+            _, again = remediator.ask(HELLO, run(attempt, interface="eth7"))
+            known = [record for record in remediator.records() if record["id"] == attempt]
+            if known:
+                assert again["refused"]["reason"] in ("seen", "busy"), again
+            told = ended(remediator, attempt)
+            assert told["end"] in ("interrupted", "done")
+        begun = [one for one in remediator.records() if one["id"] == attempt and one["state"] == "began"]
+        assert len(begun) == 1
