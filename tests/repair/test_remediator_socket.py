@@ -121,10 +121,15 @@ def test_hello_and_what_may_not_run(tmp_path: Path) -> None:
     assert (tmp_path / "ledger").stat().st_mode & 0o777 == 0o700
 
 
-HOSTILE_KEYS: list[tuple[str, object]] = [
+INTERFACES = ("../../x", "{{ lookup('pipe', 'id') }}", "e;id", "a\nb", "$(id)")
+MANY = {f"a{number}": "x" for number in range(40)}
+HOSTILE_KEYS: list[tuple[str, Any]] = [
     *(("remedy", value) for value in ("rm", "../../bin/sh", "link_up\x00", "{{ 1 }}", "acts/plugin_restart", 7)),
-    *(("args", {"interface": value}) for value in ("../../x", "{{ lookup('pipe', 'id') }}", "e;id", "a\nb", "$(id)")),
-    *(("args", value) for value in ([[]], {f"a{number}": "x" for number in range(40)}, {"on_host": "sh"}, "eth0")),
+    *(("args", {"interface": value}) for value in INTERFACES),
+    ("args", [[]]),
+    ("args", MANY),
+    ("args", {"on_host": "sh"}),
+    ("args", "eth0"),
     *((key, True) for key in ("approved", "class", "on_host", "host_root")),
     *(("attempt", value) for value in ("", "x" * 32, ID.upper(), ID * 2, 7)),
     *(("deadline", value) for value in (-1, 0, 1e9, "1", True, None, 3601)),
@@ -319,3 +324,61 @@ def test_kill_9_at_any_moment_never_runs_an_attempt_twice_nor_loses_one(tmp_path
             assert told["end"] in ("interrupted", "done")
         begun = [one for one in remediator.records() if one["id"] == attempt and one["state"] == "began"]
         assert len(begun) == 1
+
+
+# The host: a mount namespace with an /etc, a /run and a /var/lib that nobody else sees. Its first process waits.
+HOST = """
+mount --make-rprivate /
+for place in /etc/tmpfiles.d /run /var/lib; do mkdir -p $place; mount -t tmpfs host $place; done
+echo host > /run/host
+echo ready
+exec sleep 900
+"""
+
+
+@contextmanager
+def host() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(("unshare", "--mount", "sh", "-ec", HOST), stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_it_acts_in_the_hosts_namespaces_and_not_in_its_own(tmp_path: Path) -> None:
+    with host() as first:
+        process = f"/proc/{first.pid}"
+        remediator = Remediator(tmp_path, "--host-process", process, "--lock-dir", "/run/lock-of-repair")
+        with remediator.serving():
+            remediator.ask(HELLO, run(remedy="terway_dirs"))
+            told = ended(remediator)
+            assert (told["rc"], told["end"]) == (0, "done"), told["why"]
+            for place in ("run/eni", "var/lib/cni/terway", "etc/tmpfiles.d/nodeprep-terway.conf", "run/lock-of-repair"):
+                assert Path(f"{process}/root/{place}").exists(), place
+                assert not Path(f"/{place}").exists(), place
+
+
+def test_a_host_process_that_is_none_is_named(tmp_path: Path) -> None:
+    done = subprocess.run(
+        (
+            sys.executable,
+            "-m",
+            "nodeprep",
+            "remediator",
+            "--host-process",
+            str(tmp_path),
+            "--ledger-dir",
+            str(tmp_path),
+        ),
+        env={**os.environ, "PYTHONPATH": str(AGENT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        f"--host-process {tmp_path}: root cannot be followed; wanted the host's first process"
+    )
+    assert done.stderr.count("\n") == 1

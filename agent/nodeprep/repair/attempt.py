@@ -18,6 +18,8 @@ from nodeprep.config import remedy_files
 from nodeprep.decide.remediator_limits import RefusedRun, RunRefusal
 from nodeprep.decide.remedy_arguments import InvalidArgument
 from nodeprep.decide.remedy_header import RemedyHeader
+from nodeprep.doors import host_tree
+from nodeprep.doors.host_tree import NoHostTree
 from nodeprep.doors.node_host import Host
 from nodeprep.repair import host_tools, remedy_act
 from nodeprep.repair.playbook_run import AnsibleMissing, RunEnd, RunOutcome, TaskLine
@@ -29,12 +31,17 @@ WHO = "the remediator"
 
 
 class AttemptOrder(Value):
-    """What the process is told. `host_root`, `on_host` and `locks` lead to the host, `locks` to its repair lock."""
+    """What the process is told.
+
+    `host_process` is that of the host's first process, "" on the host itself; then its file systems are mounted at
+    `host_root`. `on_host` are the words before a command. `locks` is on the host the directory of its repair lock.
+    """
 
     remedy: str
     args: Mapping[str, str]
     seconds: float
     check: bool
+    host_process: str
     host_root: str
     on_host: tuple[str, ...]
     locks: str
@@ -54,9 +61,14 @@ def main() -> None:
     line = sys.stdin.buffer.readline()
     order = json.loads(line)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    told = AttemptOrder(**{**order, "on_host": tuple(order["on_host"])})
     try:
+        if told.host_process:
+            host_tree.attach(told.host_process, told.host_root)  # before any thread
         Thread(target=_end_with_input, name="end-with-input", daemon=True).start()
-        end = perform(AttemptOrder(**{**order, "on_host": tuple(order["on_host"])}))
+        end = perform(told)
+    except NoHostTree as error:
+        end = AttemptEnd("broken", why=str(error))
     except KeyboardInterrupt:
         end = AttemptEnd("interrupted", why="it was cancelled, or the remediator ended; what ran was ended")
     _tell({"end": end.end, "refused": end.refused, "why": end.why, "changed": end.changed, "seconds": end.seconds})
@@ -72,7 +84,7 @@ def perform(order: AttemptOrder) -> AttemptEnd:
     header = remedy_files.headers()[order.remedy]
     host = Host(order.host_root or "/")
     try:
-        with RepairLock(order.locks, WHO) as lock:
+        with RepairLock(f"{order.host_root}{order.locks}", WHO) as lock:
             _hold(host, header, order)
             outcome = remedy_act.run(host, _act(header, order, lock.descriptor), _tell_task)
     except RefusedRun as refused:

@@ -41,15 +41,21 @@ WORDS = 600  # characters of a reason in an answer
 
 
 class HostWay(Value):
-    """How an attempt gets to the host: its root, the words before a command, the directory of its repair lock.
+    """How an attempt gets to the host: as in an AttemptOrder.
 
     `boot_id` is that of the host's boot, for the ledger.
     """
 
+    process: str = ""
     root: str = ""
     words: tuple[str, ...] = ()
     locks: str = "/var/lib/nodeprep-repair"
     boot_id: str = ""
+
+    @property
+    def locks_here(self) -> str:
+        """The directory of the host's repair lock, from our own process."""
+        return f"{self.process}/root{self.locks}" if self.process else self.locks
 
 
 class Caller(Struct):
@@ -153,6 +159,7 @@ class Remediator:
             dict(request.args),
             request.deadline,
             request.check,
+            self._way.process,
             self._way.root,
             self._way.words,
             self._way.locks,
@@ -231,7 +238,7 @@ class Remediator:
         if self._running is not None:
             return self._running.record.id == attempt_id
         try:
-            with RepairLock(self._way.locks, COMMAND):
+            with RepairLock(self._way.locks_here, COMMAND):
                 return False
         except RepairUnderWay:
             return True

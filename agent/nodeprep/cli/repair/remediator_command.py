@@ -19,7 +19,7 @@ from nodeprep.repair.remediator import HostWay, Remediator
 from nodeprep.repair.remediator_socket import RequestServer
 from nodeprep.values import Value
 
-SOCKET = "remediator.sock"
+SOCKET, TREE = "remediator.sock", "host"  # in the directories of the socket and of the ledger
 NAMESPACES = {"mount": "mnt", "net": "net", "ipc": "ipc", "uts": "uts"}  # options of nsenter(1), names in /proc/PID/ns
 MINUTE_SECONDS, MINUTE_LINES = 60.0, 120  # of the log: whoever floods the socket does not fill the node's disk
 
@@ -71,7 +71,7 @@ def run(asked: RemediatorOptions) -> int:
         raise UsageError(f"nodeprep remediator: {error.filename or asked.socket_dir}: {error.strerror}") from error
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
-    log({"event": "serving", "socket": f"{asked.socket_dir}/{SOCKET}", "host": way.root or "/"})
+    log({"event": "serving", "socket": f"{asked.socket_dir}/{SOCKET}", "host": way.process or "/"})
     server.serve()
     remediator.end()
     return 0
@@ -97,5 +97,4 @@ def _way(asked: RemediatorOptions) -> HostWay:
                 "in its /proc, and the right to enter it (privileged)"
             )
     words = ("nsenter", *(f"--{option}={process}/ns/{kind}" for option, kind in NAMESPACES.items()), "--")
-    root = f"{process}/root"
-    return HostWay(root, words, f"{root}{asked.lock_dir}", Host(root).boot_id())
+    return HostWay(process, f"{asked.ledger_dir}/{TREE}", words, asked.lock_dir, Host().boot_id())
