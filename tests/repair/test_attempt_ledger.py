@@ -1,0 +1,110 @@
+"""The remediator's ledger: no attempt twice, also after an end of the process, a torn line and a full disk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nodeprep.decide.remediator_limits import PastRun
+from nodeprep.repair import repair_history
+from nodeprep.repair.attempt_ledger import AttemptLedger, LedgerLost
+from nodeprep.repair.repair_history import BEGAN, CHECKED, INTERRUPTED, REFUSED, RepairRecord
+from nodeprep.values import replace
+from tests.rigs.absent import needs_root
+
+ACTS = {"plugin_restart": True, "link_up": False}
+
+
+def record(attempt: str = "a", remedy: str = "link_up", state: str = BEGAN, at: float = 1000.0) -> RepairRecord:
+    return RepairRecord(attempt, at, "boot", "remediator", remedy, state)
+
+
+def test_what_began_is_known_to_the_next_process(tmp_path: Path) -> None:
+    ledger = AttemptLedger(str(tmp_path / "ledger"))
+    assert ledger.record("a") is None
+    ledger.begin(record("a"))
+    ledger.begin(record("b", "plugin_restart"))
+    ledger.end(record("b", "plugin_restart", "done"))
+    for again in (ledger, AttemptLedger(str(tmp_path / "ledger"))):
+        assert [getattr(again.record(one), "state", None) for one in "abc"] == [BEGAN, "done", None]
+        assert list(again.past(ACTS)) == [PastRun("link_up", 1000.0), PastRun("plugin_restart", 1000.0, is_act=True)]
+    assert [
+        path.stat().st_mode & 0o777 for path in (tmp_path / "ledger", tmp_path / "ledger" / repair_history.NAME)
+    ] == [
+        0o700,
+        0o600,
+    ]
+
+
+@pytest.mark.parametrize(("state", "counts"), [(BEGAN, 1), ("failed", 1), (INTERRUPTED, 1), (REFUSED, 0), (CHECKED, 0)])
+def test_what_changed_nothing_does_not_count(tmp_path: Path, state: str, counts: int) -> None:
+    ledger = AttemptLedger(str(tmp_path))
+    ledger.begin(record())
+    ledger.end(record(state=state))
+    assert len(list(ledger.past(ACTS))) == counts
+
+
+def test_a_torn_line_is_of_an_attempt_that_never_began(tmp_path: Path) -> None:
+    ledger = AttemptLedger(str(tmp_path))
+    ledger.begin(record("a"))
+    path = tmp_path / repair_history.NAME
+    path.write_bytes(path.read_bytes() + b'{"id": "b", "at": 10')
+    again = AttemptLedger(str(tmp_path))
+    assert again.record("b") is None
+    again.begin(record("b"))
+    assert [one.id for one in repair_history.RepairHistory(str(tmp_path)).records()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("harm", ["gone", "another", "shorter", "longer"])
+def test_nothing_begins_where_the_file_is_not_ours(tmp_path: Path, harm: str) -> None:
+    ledger = AttemptLedger(str(tmp_path))
+    ledger.begin(record("a"))
+    path = tmp_path / repair_history.NAME
+    match harm:
+        case "gone":
+            path.unlink()
+        case "another":
+            path.with_name("new").write_bytes(path.read_bytes())
+            path.with_name("new").rename(path)
+        case "shorter":
+            os.truncate(path, 10)
+        case _:
+            path.write_bytes(path.read_bytes() * 2)
+    with pytest.raises(LedgerLost, match=str(path)):
+        ledger.begin(record("b"))
+    assert ledger.record("b") is None
+
+
+def fill(ledger: AttemptLedger) -> None:
+    for number in range(100):
+        ledger.begin(replace(record(f"b{number}"), why="x" * 500))
+
+
+@needs_root("a full file system is mounted")
+def test_nothing_begins_on_a_full_disk(tmp_path: Path) -> None:
+    place = tmp_path / "small"
+    place.mkdir()
+    subprocess.run(("mount", "-t", "tmpfs", "-o", "size=16k", "small", str(place)), check=True)
+    try:
+        ledger = AttemptLedger(str(place))
+        ledger.begin(record("a"))
+        (place / "filler").write_bytes(b"x" * 8192)
+        with pytest.raises(OSError, match="No space left"):  # it holds eight of them
+            fill(ledger)
+        on_disk = AttemptLedger(str(place)).open_attempts()
+        assert len(on_disk) > 2
+        assert all(ledger.record(one.id) for one in on_disk), "what the disk has is known"
+        (place / "filler").unlink()
+        ledger.begin(record("c"))
+        assert AttemptLedger(str(place)).record("c")
+    finally:
+        subprocess.run(("umount", str(place)), check=True)
+
+
+def test_an_unreadable_ledger_is_no_beginning(tmp_path: Path) -> None:
+    (tmp_path / repair_history.NAME).mkdir()
+    with pytest.raises(OSError, match="Is a directory"):
+        AttemptLedger(str(tmp_path))
