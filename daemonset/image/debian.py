@@ -9,7 +9,8 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-LIST = Path(__file__).with_name("packages")
+LIST = Path(__file__).with_name("packages")  # of the agent's image
+REPAIR = Path(__file__).with_name("packages-repair")  # what the remediator's image has besides
 PYTHON = "usr/bin/python3.11"
 MERGED = ("bin", "sbin", "lib", "lib64")  # links into usr, as the installer of Debian makes them
 
@@ -41,34 +42,35 @@ class CannotBuild(Exception):
     """This machine lacks something that the image needs. The text says what, in one line."""
 
 
-def names() -> tuple[str, ...]:
-    """The packages of the list."""
-    lines = (line.partition("#")[0].strip() for line in LIST.read_text().splitlines())
+def names(*lists: Path) -> tuple[str, ...]:
+    """The packages of the lists; by default, of the agent's image."""
+    lines = (line.partition("#")[0].strip() for one in lists or (LIST,) for line in one.read_text().splitlines())
     return tuple(line for line in lines if line)
 
 
 @functools.cache
-def versions() -> tuple[str, ...]:
+def versions(*lists: Path) -> tuple[str, ...]:
     """The file, size and hash of each package that apt would fetch now. They determine the root.
 
     Raises:
         CannotBuild: there is no apt, or it knows no such package.
     """
-    printed = _apt("download", "--print-uris", *names())
+    packages = names(*lists)
+    printed = _apt("download", "--print-uris", *packages)
     # 'address' file size hash. The mirror in the address does not matter.
     found = tuple(sorted(line.partition("' ")[2] for line in printed.splitlines() if line.startswith("'")))
-    if len(found) != len(names()):
-        raise CannotBuild(f"image: apt has addresses for {len(found)} of {len(names())} packages; run: apt-get update")
+    if len(found) != len(packages):
+        raise CannotBuild(f"image: apt has addresses for {len(found)} of {len(packages)} packages; run: apt-get update")
     return found
 
 
-def unpack(root: Path, scratch: Path) -> None:
+def unpack(root: Path, scratch: Path, *lists: Path) -> None:
     """Makes the root at `root`, which does not exist yet. Archives are put into `scratch`.
 
     Raises:
         CannotBuild: a package could not be fetched or unpacked.
     """
-    _apt("download", *names(), cwd=scratch)
+    _apt("download", *names(*lists), cwd=scratch)
     for directory in MERGED:
         (root / "usr" / directory).mkdir(parents=True)
         (root / directory).symlink_to(f"usr/{directory}")

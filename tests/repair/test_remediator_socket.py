@@ -6,84 +6,21 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nodeprep
-from nodeprep.repair import playbook_run
+from tests.rigs import remediator_process
 from tests.rigs.absent import needs_root
-from tests.rigs.waiting import until
+from tests.rigs.remediator_process import AGENT, HELLO, ID, PLENTY, Remediator
 
 pytestmark = needs_root("the remediator is root's")
-
-AGENT = Path(playbook_run.__file__).parents[2]
-PLENTY = 240.0  # seconds
-ID = "0123456789abcdef0123456789abcdef"
-
-
-class Remediator:
-    """A running one, in a directory of its own. `*more` are further options."""
-
-    def __init__(self, directory: Path, *more: str, before: tuple[str, ...] = ()) -> None:
-        self.directory = directory
-        self.socket = directory / "socket/remediator.sock"
-        self.ledger = directory / "ledger/history.jsonl"
-        options = {"socket": "--socket-dir", "ledger": "--ledger-dir", "lock": "--lock-dir"}
-        places = [word for name, option in options.items() for word in (option, str(directory / name))]
-        self._argv = [*before, sys.executable, "-m", "nodeprep", "remediator", *places, *more]
-
-    @contextmanager
-    def serving(self) -> Iterator[subprocess.Popen[bytes]]:
-        self.socket.unlink(missing_ok=True)
-        environment = {**os.environ, "PYTHONPATH": str(AGENT)}
-        with (
-            (self.directory / "log").open("ab") as log,
-            subprocess.Popen(self._argv, stderr=log, env=environment) as process,
-        ):
-            try:
-                until(lambda: self.socket.exists() or process.poll() is not None, "the socket")
-                assert process.poll() is None, self.log()
-                yield process
-            finally:
-                process.kill()
-
-    def connected(self) -> socket.socket:
-        made = socket.socket(socket.AF_UNIX)
-        made.connect(str(self.socket))  # without a time of ours: a full queue is waited for
-        made.settimeout(PLENTY)
-        return made
-
-    def ask(self, *requests: object) -> list[dict[str, Any]]:
-        """The answers to requests on one connection."""
-        with self.connected() as peer, peer.makefile("rwb") as lines:
-            told = []
-            for request in requests:
-                lines.write(json.dumps(request).encode() + b"\n")
-                lines.flush()
-                told.append(json.loads(lines.readline()))
-            return told
-
-    def records(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.ledger.read_text().splitlines()]
-
-    def log(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.directory / "log").read_text().splitlines()]
-
-
-HELLO = {"hello": {"version": nodeprep.__version__}}
-
-
-def run(attempt: str = ID, remedy: str = "link_up", check: bool = False, **args: str) -> dict[str, object]:
-    body = {"attempt": attempt, "remedy": remedy, "args": args, "check": check, "deadline": 100}
-    return {"run": body}
 
 
 def memory(pid: int, what: str) -> int:
@@ -104,13 +41,15 @@ def test_hello_and_what_may_not_run(tmp_path: Path) -> None:
     remediator = Remediator(tmp_path, "--remedy", "link_up", "--max-class", "S1")
     with remediator.serving():
         other = {"hello": {"version": "9.9"}}
-        hello, equal, refused = remediator.ask(other, HELLO, run(remedy="mtu", interface="eth1", mtu="9000"))
+        hello, equal, refused = remediator.ask(
+            other, HELLO, remediator_process.run_request(remedy="mtu", interface="eth1", mtu="9000")
+        )
         assert hello == {"hello": {"version": nodeprep.__version__, "runs": False}}
         assert equal["hello"]["runs"] is True
         assert refused["refused"]["reason"] == "remedy"
-        (refused,) = remediator.ask(run(interface="eth1"))
+        (refused,) = remediator.ask(remediator_process.run_request(interface="eth1"))
         assert refused["refused"]["reason"] == "version"
-        _, refused = remediator.ask(other, run(interface="eth1"))
+        _, refused = remediator.ask(other, remediator_process.run_request(interface="eth1"))
         assert refused["refused"]["reason"] == "version"
         assert remediator.ask({"status": {"attempt": ID}}, {"cancel": {"attempt": ID}}) == [
             {"status": "unknown"},
@@ -216,18 +155,6 @@ SET_UP = "mount -t sysfs sysfs /sys && ip link add eth7 type veth peer name eth8
 NODE = ("unshare", "--net", "--mount", "sh", "-c", f'{SET_UP} && exec "$@"', "sh")
 
 
-def ended(remediator: Remediator, attempt: str = ID) -> dict[str, Any]:
-    """The status of an attempt when it has ended."""
-    told: dict[str, Any] = {}
-
-    def is_done() -> bool:
-        told.update(remediator.ask({"status": {"attempt": attempt}})[0])
-        return bool(told["status"] == "done")
-
-    until(is_done, "the end of the attempt")
-    return told
-
-
 def is_up(process: subprocess.Popen[bytes]) -> bool:
     told = subprocess.run(
         ("nsenter", f"--net=/proc/{process.pid}/ns/net", "ip", "-j", "link", "show", "eth7"),
@@ -240,21 +167,29 @@ def is_up(process: subprocess.Popen[bytes]) -> bool:
 def test_a_remedy_runs_once(tmp_path: Path) -> None:
     remediator = Remediator(tmp_path, "--runs-a-day-each", "2", before=NODE)
     with remediator.serving() as process:
-        _, began, busy = remediator.ask(HELLO, run(interface="eth7", check=True), run("f" * 32, interface="eth7"))
+        _, began, busy = remediator.ask(
+            HELLO,
+            remediator_process.run_request(interface="eth7", check=True),
+            remediator_process.run_request("f" * 32, interface="eth7"),
+        )
         assert began == {"status": "running"}
         assert busy["refused"]["reason"] == "busy"
-        checked = ended(remediator)
+        checked = remediator_process.ended(remediator)
         assert (checked["rc"], checked["changed"], checked["end"]) == (0, 1, "checked"), checked
         assert not is_up(process)
-        _, seen, began = remediator.ask(HELLO, run(interface="eth7"), run("1" * 32, interface="eth7"))
+        _, seen, began = remediator.ask(
+            HELLO,
+            remediator_process.run_request(interface="eth7"),
+            remediator_process.run_request("1" * 32, interface="eth7"),
+        )
         assert seen["refused"]["reason"] == "seen"
         assert began == {"status": "running"}
-        done = ended(remediator, "1" * 32)
+        done = remediator_process.ended(remediator, "1" * 32)
         assert (done["rc"], done["changed"], done["refused"], done["end"]) == (0, 1, None, "done")
         assert is_up(process)
-        remediator.ask(HELLO, run("2" * 32, interface="eth7"))
-        assert ended(remediator, "2" * 32)["changed"] == 0
-        _, spent = remediator.ask(HELLO, run("3" * 32, interface="eth7"))
+        remediator.ask(HELLO, remediator_process.run_request("2" * 32, interface="eth7"))
+        assert remediator_process.ended(remediator, "2" * 32)["changed"] == 0
+        _, spent = remediator.ask(HELLO, remediator_process.run_request("3" * 32, interface="eth7"))
         assert spent["refused"]["reason"] == "day"
     assert [record["state"] for record in remediator.records()] == [
         "began",
@@ -270,8 +205,8 @@ def test_the_machine_refuses_too(tmp_path: Path) -> None:
     """An argument that no machine has, a device that somebody uses, a repair by hand: each by its word."""
     remediator = Remediator(tmp_path, before=NODE)
     with remediator.serving():
-        remediator.ask(HELLO, run(interface="eth99"))
-        told = ended(remediator)
+        remediator.ask(HELLO, remediator_process.run_request(interface="eth99"))
+        told = remediator_process.ended(remediator)
         assert (told["rc"], told["refused"]) == (None, "argument"), told
         assert "eth99" in told["why"]
         holding = subprocess.Popen(
@@ -282,8 +217,8 @@ def test_the_machine_refuses_too(tmp_path: Path) -> None:
         try:
             assert holding.stdout is not None
             assert holding.stdout.readline() == b"held\n"
-            remediator.ask(HELLO, run("1" * 32, interface="eth7"))
-            told = ended(remediator, "1" * 32)
+            remediator.ask(HELLO, remediator_process.run_request("1" * 32, interface="eth7"))
+            told = remediator_process.ended(remediator, "1" * 32)
             assert (told["refused"], told["why"].partition(" (")[0]) == ("busy", "nodeprep repair")
         finally:
             holding.kill()
@@ -295,7 +230,7 @@ def test_a_lost_ledger_runs_nothing(tmp_path: Path) -> None:
     with remediator.serving() as process:
         for broken in (remediator.ledger.unlink, lambda: remediator.ledger.write_text("{}\n")):
             broken()
-            _, refused = remediator.ask(HELLO, run(interface="eth7"))
+            _, refused = remediator.ask(HELLO, remediator_process.run_request(interface="eth7"))
             assert refused["refused"]["reason"] == "ledger"
             assert str(remediator.ledger) in refused["refused"]["why"]
         assert not is_up(process)
@@ -311,49 +246,28 @@ def test_kill_9_at_any_moment_never_runs_an_attempt_twice_nor_loses_one(tmp_path
         attempt = f"{number:032x}"
         with remediator.serving() as process:
             with suppress(OSError, ValueError):
-                remediator.ask(HELLO, run(attempt, interface="eth7"))
+                remediator.ask(HELLO, remediator_process.run_request(attempt, interface="eth7"))
             time.sleep(draw.random() * 3)
             process.send_signal(signal.SIGKILL)
             process.wait(PLENTY)
         with remediator.serving():
-            _, again = remediator.ask(HELLO, run(attempt, interface="eth7"))
+            _, again = remediator.ask(HELLO, remediator_process.run_request(attempt, interface="eth7"))
             known = [record for record in remediator.records() if record["id"] == attempt]
             if known:
                 assert again["refused"]["reason"] in ("seen", "busy"), again
-            told = ended(remediator, attempt)
+            told = remediator_process.ended(remediator, attempt)
             assert told["end"] in ("interrupted", "done")
         begun = [one for one in remediator.records() if one["id"] == attempt and one["state"] == "began"]
         assert len(begun) == 1
 
 
-# The host: a mount namespace with an /etc, a /run and a /var/lib that nobody else sees. Its first process waits.
-HOST = """
-mount --make-rprivate /
-for place in /etc/tmpfiles.d /run /var/lib; do mkdir -p $place; mount -t tmpfs host $place; done
-echo host > /run/host
-echo ready
-exec sleep 900
-"""
-
-
-@contextmanager
-def host() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(("unshare", "--mount", "sh", "-ec", HOST), stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
-            yield process
-        finally:
-            process.kill()
-
-
 def test_it_acts_in_the_hosts_namespaces_and_not_in_its_own(tmp_path: Path) -> None:
-    with host() as first:
+    with remediator_process.host() as first:
         process = f"/proc/{first.pid}"
         remediator = Remediator(tmp_path, "--host-process", process, "--lock-dir", "/run/lock-of-repair")
         with remediator.serving():
-            remediator.ask(HELLO, run(remedy="terway_dirs"))
-            told = ended(remediator)
+            remediator.ask(HELLO, remediator_process.run_request(remedy="terway_dirs"))
+            told = remediator_process.ended(remediator)
             assert (told["rc"], told["end"]) == (0, "done"), told["why"]
             for place in ("run/eni", "var/lib/cni/terway", "etc/tmpfiles.d/nodeprep-terway.conf", "run/lock-of-repair"):
                 assert Path(f"{process}/root/{place}").exists(), place
