@@ -172,6 +172,11 @@ chaos: ## a real agent under faults, kills, full disks and forged files for MINU
 	@.ci/apt $(unit_packages)
 	$(next) $(py) tests/chaos.py --minutes $(or $(MINUTES),2) $(if $(SEED),--seed $(SEED))
 
+.PHONY: repair-image
+repair-image: ## the remediator's image as build/nodeprep-repair.tar; NAME=... names it
+	@.ci/venv dev
+	$(py) daemonset/image/build.py build/nodeprep-repair.tar --repair $(if $(NAME),--name $(NAME))
+
 .PHONY: image
 image: ## the agent's image as build/nodeprep.tar, without a container tool; NAME=... names it
 	@.ci/venv dev

@@ -68,6 +68,13 @@ OF_BOOKS = {
 }
 NVML = "nodeprep-nvml"
 OF_NVML = {"/run/nodeprep-nvml": ("/run/nodeprep-nvml", WRITES)}
+REMEDIATOR = "nodeprep-remediator"
+OF_REMEDIATOR = {
+    "/host/proc": ("/proc", NODE_READS),
+    "/var/lib/nodeprep-remediator": ("/var/lib/nodeprep-remediator", WRITES),
+    "/run/nodeprep-remediator": ("/run/nodeprep-remediator", WRITES),
+    "/tmp": ("", NOTHING),
+}
 WAIT_READY = {"/run/nodeprep": ("/run/nodeprep", NODE_READS)}
 SHIPPED = {"ack": AGENT | TERWAY, "generic": AGENT, "lab": AGENT}
 BY_COMPONENT = {
@@ -75,6 +82,7 @@ BY_COMPONENT = {
     "lingjun": LINGJUN,
     "kubelet-books": KUBELET_BOOKS,
     "nvml": {"/host/run/nodeprep-nvml": ("/run/nodeprep-nvml", NODE_READS)},
+    "repair": {"/run/nodeprep-remediator": ("/run/nodeprep-remediator", NODE_READS)},
 }
 
 
@@ -89,7 +97,7 @@ def meaning(volume: Object, mount: Object) -> tuple[str, str]:
     if "hostPath" in volume:
         deep = mount.get("recursiveReadOnly") == "IfPossible"
         return volume["hostPath"]["path"], (DEEPLY if deep else NODE_READS) if reads else WRITES
-    assert reads
+    assert reads or "emptyDir" in volume
     if "emptyDir" in volume:
         return "", NOTHING
     if "configMap" in volume:
@@ -113,8 +121,36 @@ def test_every_mount_that_a_component_adds(component: str, tmp_path: Path) -> No
     assert "initContainers" not in pod
     workloads = [one for one in objects if "template" in one.get("spec", {})]
     assert workloads == of(objects, "DaemonSet")
-    more = {"kubelet-books": {BOOKS}, "nvml": {NVML}}.get(component, set())
+    more = {"kubelet-books": {BOOKS}, "nvml": {NVML}, "repair": {REMEDIATOR}}.get(component, set())
     assert {one["metadata"]["name"] for one in workloads} == {"nodeprep"} | more
+
+
+def test_the_remediator_has_no_token_no_binding_and_no_root_of_the_host(tmp_path: Path) -> None:
+    """It is privileged, so what it mounts is no border. It is what it needs, and shows what it may be asked for."""
+    objects = combined(tmp_path, [ROOT / "base"], "repair")
+    pod, container = pod_of(objects, REMEDIATOR)
+    assert mounted(pod, container) == OF_REMEDIATOR
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == (REMEDIATOR, False)
+    assert pod["enableServiceLinks"] is False
+    assert {key: pod.get(key) for key in ("hostPID", "hostIPC", "runtimeClassName", "initContainers")} == dict.fromkeys(
+        ("hostPID", "hostIPC", "runtimeClassName", "initContainers")
+    )
+    bound = {subject["name"] for one in objects for subject in one.get("subjects", ())}
+    assert REMEDIATOR not in bound
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+    assert pod["priorityClassName"] == agent(objects)[0]["priorityClassName"]
+    assert not any("S3" in word or "allow" in word for word in container["args"])
+
+
+@pytest.mark.parametrize("component", sorted(path.name for path in (ROOT / "components").iterdir()))
+def test_only_the_agent_and_the_remediator_reach_its_socket(component: str, tmp_path: Path) -> None:
+    for one in of(combined(tmp_path, [ROOT / "base"], component), "DaemonSet"):
+        pod = one["spec"]["template"]["spec"]
+        paths = {volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
+        reaches = any("/run/nodeprep-remediator/".startswith(f"{path.rstrip('/')}/") for path in paths)
+        assert reaches == (component == "repair" and one["metadata"]["name"] in ("nodeprep", REMEDIATOR))
+        ledger = "/var/lib/nodeprep-remediator" in paths
+        assert ledger == (one["metadata"]["name"] == REMEDIATOR)
 
 
 REPORTING = [("kubelet-books", BOOKS, OF_BOOKS, None), ("nvml", NVML, OF_NVML, "nvidia")]
