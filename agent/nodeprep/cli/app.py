@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "drill": (
         "Make a fault of this host on purpose, watch until it is seen, and undo it.",
         "repair.drill_commands:drills",
+    ),
     "remediator": (
         "Run what the agent of this node asks for, within limits of its own.",
         "repair.remediator_commands:app",
