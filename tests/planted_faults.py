@@ -522,7 +522,7 @@ FAULTS = (
     Planted(
         "arguments are not resolved again before a step",
         "cli/repair/repair_session.py",
-        "remedy_arguments.resolve(step.header, step.args, machine_names.observe(self._host))",
+        "remedy_act.hold_arguments(self._host, step.header, step.args)",
         "pass",
     ),
     Planted(

@@ -15,6 +15,7 @@ from threading import Thread
 from typing import Any
 
 from nodeprep.config import remedy_files
+from nodeprep.config.idle_policy import IdlePolicy
 from nodeprep.decide.remediator_limits import RefusedRun, RunRefusal
 from nodeprep.decide.remedy_arguments import InvalidArgument
 from nodeprep.decide.remedy_header import RemedyHeader
@@ -107,7 +108,7 @@ def _hold(host: Host, header: RemedyHeader, order: AttemptOrder) -> None:
         remedy_act.hold_arguments(host, header, order.args)
     except InvalidArgument as invalid:
         raise RefusedRun(RunRefusal.ARGUMENT, str(invalid)) from invalid
-    idle = remedy_act.idle(host, header, order.args)
+    idle = remedy_act.idle(host, header, order.args, IdlePolicy().ignore)
     if not idle.is_idle:
         reason = RunRefusal.IN_USE if idle.holders else RunRefusal.DOUBT
         raise RefusedRun(reason, "; ".join(idle.words()))

@@ -28,7 +28,7 @@ from nodeprep.decide.remediator_protocol import (
 from nodeprep.decide.remedy_arguments import InvalidArgument
 from nodeprep.decide.remedy_header import RemedyHeader
 from nodeprep.doors import clock
-from nodeprep.repair import attempt, repair_history, supervisor
+from nodeprep.repair import attempt, host_tools, repair_history, supervisor
 from nodeprep.repair.attempt_ledger import AttemptLedger, LedgerLost
 from nodeprep.repair.repair_history import BEGAN, RepairRecord
 from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
@@ -169,7 +169,7 @@ class Remediator:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd="/",
-            env={"PYTHONPATH": str(Path(nodeprep.__file__).parents[1]), "PATH": supervisor.PATH, "LANG": "C.UTF-8"},
+            env={"PYTHONPATH": str(Path(nodeprep.__file__).parents[1]), "PATH": host_tools.PATH, "LANG": "C.UTF-8"},
             start_new_session=True,
         )
         assert process.stdin is not None  # noqa: S101 - for mypy

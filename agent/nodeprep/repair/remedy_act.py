@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 
 from nodeprep.config import remedy_files
 from nodeprep.decide import remedy_arguments
-from nodeprep.decide.idleness import IGNORED_DAEMONS, IdleDoubt, Idleness
+from nodeprep.decide.idleness import IdleDoubt, Idleness
 from nodeprep.decide.remedy_header import RemedyHeader
 from nodeprep.model import Unreadable
-from nodeprep.repair import container_restart, idle_proof, machine_names, playbook_run
+from nodeprep.repair import agent_restart, container_restart, idle_proof, machine_names, playbook_run
 from nodeprep.repair.container_restart import CriClient
 from nodeprep.repair.playbook_run import PlaybookRun, RunOutcome, TaskLine
 from nodeprep.values import Value, field
 
 if TYPE_CHECKING:
     from nodeprep.doors.node_host import Host
+
+AGENT_SECONDS = 120.0  # for the agent's pod to run again after a play
 
 
 class RemedyAct(Value):
@@ -39,10 +41,8 @@ def hold_arguments(host: Host, header: RemedyHeader, args: Mapping[str, str]) ->
     remedy_arguments.resolve(header, args, machine_names.observe(host))
 
 
-def idle(
-    host: Host, header: RemedyHeader, args: Mapping[str, str], ignored: Collection[str] = IGNORED_DAEMONS
-) -> Idleness:
-    """Whether nobody uses now what the remedy disturbs."""
+def idle(host: Host, header: RemedyHeader, args: Mapping[str, str], ignored: Collection[str]) -> Idleness:
+    """Whether nobody uses now what the remedy disturbs. `ignored` are the daemons of `idle.ignore`."""
     target = idle_proof.target_of(host, header, args)
     if isinstance(target, Unreadable):
         return Idleness(doubts=(IdleDoubt(None, target),))
@@ -50,9 +50,14 @@ def idle(
 
 
 def run(host: Host, act: RemedyAct, say: Callable[[TaskLine], None]) -> RunOutcome:
-    """Run the playbook, or the act of the container runtime. Raises what `playbook_run.run` does."""
+    """Run the playbook and what it ends with, or the act of the container runtime. Raises what `playbook_run.run` does.
+
+    `say` hears of each task that has ended. What follows a playbook has the rest of its time.
+    """
     if act.header.is_act:
         return container_restart.restart(CriClient(host), act.args.get("pod"), act.seconds, say, check=act.check)
     playbook = remedy_files.directory() / f"{act.header.name}.yml"
     play = PlaybookRun(str(playbook), act.seconds, act.args, act.check, act.on_host, act.host_root, act.held)
-    return playbook_run.run(play, say)
+    outcome = playbook_run.run(play, say)
+    rest = min(AGENT_SECONDS, max(act.seconds - outcome.seconds, 0.0))
+    return agent_restart.after(host, act.header, outcome, rest, say, check=act.check)

@@ -8,17 +8,17 @@ from uuid import uuid4
 from nodeprep.cli.repair import repair_page
 from nodeprep.cli.repair.repair_page import PageStyle
 from nodeprep.config import remedy_files
-from nodeprep.decide import remedy_arguments, repair_plan
-from nodeprep.decide.idleness import IdleDoubt, Idleness
+from nodeprep.decide import repair_plan
+from nodeprep.decide.idleness import Idleness
 from nodeprep.decide.remedy_arguments import InvalidArgument
 from nodeprep.decide.remedy_header import SafetyClass
 from nodeprep.decide.repair_plan import PlanTerms, RefusalReason, RefusedRemedy, RepairPlan, RepairStep, StepKey
 from nodeprep.doors import clock
 from nodeprep.doors.node_host import Host
-from nodeprep.model import Finding, Report, Unreadable
-from nodeprep.repair import agent_restart, container_restart, host_tools, idle_proof, machine_names, playbook_run
-from nodeprep.repair.container_restart import CriClient
-from nodeprep.repair.playbook_run import PlaybookRun, RunEnd, RunOutcome, TaskLine, TaskResult
+from nodeprep.model import Finding, Report
+from nodeprep.repair import host_tools, machine_names, playbook_run, remedy_act
+from nodeprep.repair.playbook_run import RunEnd, RunOutcome, TaskLine, TaskResult
+from nodeprep.repair.remedy_act import RemedyAct
 from nodeprep.repair.repair_history import BEGAN, INTERRUPTED, REFUSED, RepairHistory, RepairRecord
 from nodeprep.values import Struct, Value, field, replace
 
@@ -138,7 +138,7 @@ class RepairSession:
         """Why a step must not run at this moment, which is also told; None if it may."""
         check, name = step.findings[0].check, step.header.name
         try:  # an earlier step may have changed the names
-            remedy_arguments.resolve(step.header, step.args, machine_names.observe(self._host))
+            remedy_act.hold_arguments(self._host, step.header, step.args)
         except InvalidArgument as error:
             refused = RefusedRemedy(check, name, RefusalReason.ARGUMENT, str(error))
             self._say(repair_page.refused([refused], self._style))
@@ -156,10 +156,7 @@ class RepairSession:
         until = clock.now() + (0.0 if self._terms.dry_run else self._terms.wait_idle)
         told: tuple[str, ...] = ()
         while True:
-            target = idle_proof.target_of(self._host, step.header, step.args)
-            if isinstance(target, Unreadable):
-                return Idleness(doubts=(IdleDoubt(None, target),))
-            found = idle_proof.prove(self._host, target, step.header.safety, self._terms.ignored)
+            found = remedy_act.idle(self._host, step.header, step.args, self._terms.ignored)
             if found.is_idle or not found.holders or clock.now() >= until:  # no time mends a doubt
                 return found
             if found.words() != told:
@@ -184,24 +181,15 @@ class RepairSession:
         return outcome
 
     def _outcome(self, step: RepairStep) -> RunOutcome:
-        """Run the act, or the playbook and what it ends with. Each task that ends is told.
-
-        One that failed ends the play, and is told there with its reason.
-        """
+        """Run it. Each task that ends is told. One that failed ends the play, and is told there with its reason."""
         seconds = PLAY_SECONDS.get(step.header.safety, LONG_PLAY_SECONDS)
-        check = self._terms.dry_run
 
         def say(line: TaskLine) -> None:
             if line.result is not TaskResult.FAILED:
                 self._say(repair_page.task(line, self._style))
 
-        if step.header.is_act:
-            client = CriClient(self._host)
-            return container_restart.restart(client, step.args.get("pod"), seconds, say, check=check)
-        playbook = remedy_files.directory() / f"{step.header.name}.yml"
-        play = PlaybookRun(str(playbook), seconds, step.args, check, held=self._terms.held)
-        outcome = playbook_run.run(play, say)
-        return agent_restart.after(self._host, step.header, outcome, PLAY_SECONDS[SafetyClass.S1], say, check=check)
+        act = RemedyAct(step.header, step.args, seconds, self._terms.dry_run, held=self._terms.held)
+        return remedy_act.run(self._host, act, say)
 
     def _record(
         self, step: RepairStep, attempt: str, state: str, *, why: str = "", outcome: RunOutcome | None = None
